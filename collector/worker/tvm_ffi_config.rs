@@ -2,7 +2,6 @@
 
 use std::process::Command;
 
-/// Returns the folder of the library, or why it is unknown.
 pub fn library_folder() -> Result<String, String> {
     println!("cargo:rerun-if-env-changed=PATH");
     let output = Command::new("tvm-ffi-config")

@@ -120,7 +120,7 @@ pub enum Error {
     },
 }
 
-/// The unit of a row number.
+/// What a position in a file counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowUnit {
     /// Lines of a text file.

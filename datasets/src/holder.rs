@@ -50,8 +50,7 @@ pub(super) fn is_running(pid: u32, wrote_at_us: Option<u64>) -> bool {
 }
 
 fn began_at(stat: &str) -> Option<SystemTime> {
-    /// Index of the start time among the fields after the process name, which is in parentheses and may contain
-    /// anything.
+    /// Index of the start time among the fields after the process name in parentheses, which may contain anything.
     const BEGINNING: usize = 19;
     let ticks: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(BEGINNING)?.parse().ok()?;
     let per_second = u64::try_from(nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??).ok()?;

@@ -20,8 +20,7 @@ pub trait Choice: Copy + 'static {
     }
 }
 
-/// Declares an enum that implements [`Choice`], and serde's traits by name. Aliases follow the name: `= "device_time"
-/// | "cuda_time"`.
+/// Declares an enum with [`Choice`] and serde's traits by name. Aliases follow: `= "device_time" | "cuda_time"`.
 #[macro_export]
 macro_rules! choice {
     (

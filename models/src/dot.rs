@@ -39,8 +39,7 @@ impl Graph {
     }
 }
 
-/// Quotes a text for Graphviz, which has escapes only for `\`, `"` and line breaks. Other unprintable characters
-/// become visible escapes first.
+/// Quotes for Graphviz, which escapes only `\`, `"` and line breaks; other unprintables become visible escapes.
 fn quote_label(text: &str) -> String {
     let is_plain = |c: char| c == '\n' || crate::names::is_printable(c);
     let shown = |c: char| if is_plain(c) { c.to_string() } else { c.escape_unicode().to_string() };

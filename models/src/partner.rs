@@ -7,7 +7,7 @@
 /// A library that computes operators or groups of operators.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Partner {
-    /// Name in targets.
+    /// Name of the library in a composite target, such as `cpu-vendor` in `cpu-vendor, llvm`.
     pub name: &'static str,
     /// Description.
     pub what: &'static str,

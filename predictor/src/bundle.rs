@@ -182,7 +182,6 @@ pub fn with_kernels(base: Option<&Path>, kernels: &Learned) -> Result<Vec<u8>> {
 }
 
 struct Sections<'a> {
-    /// Bytes that the hash covers.
     hashed: &'a [u8],
     hash: &'a [u8],
     packed: &'a [u8],

@@ -91,8 +91,7 @@ struct FeatureGroup {
     rows: Vec<usize>,
 }
 
-/// Splits rows at the knee of their shape: the smallest thread count whose time is within 5 % of the fastest. Shapes
-/// with a single thread count have no knee.
+/// Splits rows at their shape's knee, the smallest thread count within 5 % of the fastest; a single one is no knee.
 fn split_at_knees(samples: &Samples, rows: &[usize]) -> (Vec<usize>, Vec<usize>) {
     const NEAR: f64 = 1.05;
     let column = FEATURES.iter().position(|feature| feature.name == "threads").expect("threads are a feature");

@@ -20,8 +20,7 @@ pub struct KnownDevice {
     pub cache_bytes: f64,
 }
 
-/// Returns the device with this name in any spelling, or whose name alone contains these words, such as
-/// `T4`.
+/// Returns the device with this name in any spelling, or whose name alone contains these words, such as `T4`.
 pub fn resolve_device<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) -> Result<&'a str> {
     names::resolve_device(known, name).map_err(Error::Query)
 }

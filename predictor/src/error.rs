@@ -17,7 +17,6 @@ pub enum Error {
     /// The query is not supported, or is outside the supported range.
     #[error("{0}")]
     Query(String),
-    /// A probe measurement failed.
     #[error("{0}")]
     Probe(String),
 }

@@ -40,8 +40,7 @@ pub fn export_trees(predictor: &Predictor, folder: &Path) -> Result<Vec<PathBuf>
     Ok(written)
 }
 
-/// Replaces the trees of those operators that have files in the folder, and returns their names. Their prediction
-/// intervals are removed, because the errors of the new trees are unknown.
+/// Replaces the trees of operators with files in the folder, drops intervals (errors unknown), returns the names.
 pub fn import_trees(predictor: &mut Predictor, folder: &Path) -> Result<Vec<String>> {
     let names = feature_names(predictor);
     let mut replaced = Vec::new();

@@ -18,7 +18,6 @@ const MAX_MAPPING_BYTES: u64 = 4 << 20;
 pub struct KernelAnswer {
     pub kernel: String,
     pub device: String,
-    /// Predicted time with intervals, distance from the training data and held-out errors.
     #[serde(flatten)]
     pub answer: Answer,
     /// Power under load; None without a power model.

@@ -39,8 +39,7 @@ pub fn list_predictors(program: &Path) -> Result<Vec<PathBuf>> {
     Ok(predictor_paths(program)?.into_iter().filter(|file| file.is_file()).collect())
 }
 
-/// Returns the path of the GPU predictor if it knows the device, or if a mapping describes the query; otherwise of the
-/// CPU predictor.
+/// Returns the GPU predictor's path if it knows the device or a mapping describes the query; otherwise the CPU's.
 pub fn find_predictor(program: &Path, device: Option<&str>, is_described: bool) -> Result<PathBuf> {
     let [cpu, gpu] = predictor_paths(program)?;
     let Some(device) = device.filter(|_| gpu.is_file()) else {
@@ -57,7 +56,6 @@ pub fn find_predictor(program: &Path, device: Option<&str>, is_described: bool) 
     }
 }
 
-/// Returns the path of a host class's calibration in the user's cache.
 pub fn calibration_file(cache: &Path, host_class: &str) -> PathBuf {
     cache.join("opcollect/calibrations").join(format!("{host_class}.json"))
 }

@@ -17,8 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Sentinel operators, measured on one and two threads: convolutions of high and low intensity, weight streaming,
-/// pooling.
+/// Sentinels, measured on one and two threads: convolutions of high and low intensity, weight streaming, pooling.
 pub const SENTINELS: [&str; 7] = [
     "conv2d:ci=64,hw=56,co=64,k=3,p=1",
     "conv2d:ci=256,hw=14,co=512,k=1",
@@ -43,7 +42,6 @@ const AGREEMENT: f64 = 0.03;
 const OUTLIER: f64 = 3.0 * 1.4826;
 /// Lower limit of the deviation used to reject outliers, as a share of the median.
 const LEAST_DEVIATION: f64 = 0.01;
-/// Size limit of a calibration file.
 const MOST_BYTES: u64 = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,7 +75,6 @@ pub struct Calibration {
     pub host_class: String,
     /// Device that the training data were measured on.
     pub learned_on: String,
-    /// Hash of the training data.
     pub data_hash: String,
     pub sentinels: Vec<Sentinel>,
 }
@@ -154,8 +151,7 @@ impl Calibration {
         (factors.len() > 1).then(|| (most - least).exp() - 1.0)
     }
 
-    /// Returns whether another calibration of the same predictor has disagreeing rounds, and this one's rounds agree
-    /// better.
+    /// Returns whether another calibration of the same predictor has disagreeing rounds, and this one's agree better.
     pub fn is_better_than(&self, other: &Calibration) -> bool {
         let range = |one: &Calibration| one.repeats_within().unwrap_or(f64::INFINITY);
         self.data_hash == other.data_hash && range(self) < range(other) && range(other) > AGREEMENT
@@ -201,7 +197,6 @@ impl Calibration {
         Distance { factor: factor.exp(), low: (factor - width).exp(), high: (factor + width).exp() }
     }
 
-    /// Returns the translation of predictions to this machine, which has `cpus` CPUs.
     pub fn host_translation(&self, cpus: usize) -> HostTranslation {
         let words = |word: fn(&Sentinel) -> &str| self.usable_sentinels().map(word).collect::<BTreeSet<&str>>();
         let factor = |word: &str, of: fn(&Sentinel) -> &str| (word.to_owned(), self.log_factor(word, of, None).exp());
@@ -219,8 +214,7 @@ impl Calibration {
         }
     }
 
-    /// Returns the log factor of the sentinels with the given kind or bottleneck, shrunk towards the common factor.
-    /// `without` names an operator that is left out.
+    /// Returns the log factor of sentinels of this kind or bottleneck but `without`, shrunk towards the common factor.
     fn log_factor(&self, word: &str, of: fn(&Sentinel) -> &str, without: Option<&str>) -> f64 {
         let others = || self.usable_sentinels().filter(|one| Some(one.operator.as_str()) != without);
         let common = mean_of(others().map(Sentinel::log_ratio));
@@ -248,8 +242,7 @@ impl Calibration {
         STUDENT[(operators.len().max(2) - 1).min(STUDENT.len()) - 1] * square.sqrt()
     }
 
-    /// Returns the variance to add to squared half-widths of predictions, so that their intervals match the observed
-    /// errors.
+    /// Returns the variance to add to squared half-widths of predictions, so that intervals match the observed errors.
     fn extra_variance(&self) -> f64 {
         let own = mean_of(self.usable_sentinels().map(|one| one.half_width * one.half_width));
         (self.log_half_width().powi(2) - own).max(0.0)
@@ -304,8 +297,7 @@ fn build_sentinel(
     }))
 }
 
-/// Returns the median over the rounds, its uncertainty, and the usable rounds: those with a known uncertainty that are
-/// no outliers.
+/// Returns the median over rounds, its uncertainty, and the usable rounds: of known uncertainty, and no outliers.
 fn robust_time(times: &[Option<&Timed>]) -> (f64, Option<f64>, Vec<Option<f64>>) {
     let is_known = |one: &&Timed| one.uncertainty.is_some_and(|share| share <= UNCERTAINTY_MOST);
     let known: Vec<Option<&Timed>> = times.iter().map(|one| one.filter(is_known)).collect();

@@ -30,7 +30,6 @@ pub struct Callbacks {
     note: Py<PyAny>,
 }
 
-/// A message of the engine's thread.
 enum Message {
     /// Progress as JSON.
     Progress(String),
@@ -51,8 +50,7 @@ impl Callbacks {
     }
 }
 
-/// Sends notes and progress to the caller's thread. They are dropped if the caller has stopped
-/// listening.
+/// Sends notes and progress to the caller's thread; they are dropped if the caller has stopped listening.
 struct Channel {
     sender: SyncSender<Message>,
 }

@@ -14,13 +14,11 @@ use std::path::PathBuf;
 
 pyo3::create_exception!(opcollect, Error, PyException, "An error of a request or of this machine, with a hint.");
 
-/// Converts an error message into an exception.
 fn refusal_error(error: impl std::fmt::Display) -> PyErr {
     Error::new_err(error.to_string())
 }
 
-/// Converts a failure of the engine into an exception with its message, and its hint on a separate
-/// line.
+/// Converts a failure into an exception with its message, and its hint on a separate line.
 fn failure_error(failure: Failure) -> PyErr {
     let text = failure.to_string();
     Error::new_err(text.strip_prefix("error: ").unwrap_or(&text).to_owned())

@@ -205,7 +205,6 @@ pub fn profile(
     })
 }
 
-/// Converts the options that need no parsing to those of the engine.
 fn profile_options<'a>(options: &'a ProfilingOptions, inputs: &'a InputFiles) -> ProfileOptions<'a> {
     ProfileOptions {
         threads: options.threads,
@@ -239,8 +238,7 @@ fn profile_options<'a>(options: &'a ProfilingOptions, inputs: &'a InputFiles) ->
     }
 }
 
-/// Returns the settings of a run without a search, with the given number of threads if there is
-/// one.
+/// Returns the settings of a run without a search, with the given number of threads if there is one.
 fn without_search(settings: Settings, threads: Option<usize>) -> Settings {
     let mut settings = Settings { tune: None, ..settings };
     settings.sweep.threads = threads.map(|count| vec![count]).or(settings.sweep.threads);

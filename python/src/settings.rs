@@ -32,7 +32,6 @@ pub fn read_settings(configuration: Option<Configuration<'_>>, settings: &Bound<
     Settings::parse(&text).map_err(refusal_error)
 }
 
-/// Overwrites the values of a table with those of another one.
 fn merge_tables(table: &mut Table, over: Table) {
     for (name, value) in over {
         match (table.get_mut(&name), value) {

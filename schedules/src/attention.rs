@@ -36,8 +36,7 @@ impl Sight {
         Some(Sight { earlier: places - queries, window, places })
     }
 
-    /// Returns the number of key positions that one visibility test covers: a divisor of all positions. None if no
-    /// size fits.
+    /// Returns the key positions that one visibility test covers, a divisor of all positions; None if no size fits.
     pub fn visibility_block(&self) -> Option<i64> {
         /// Smallest block of positions: with fewer, a test costs more than it saves.
         const LEAST: i64 = 8;
@@ -76,8 +75,7 @@ pub(crate) fn add_query_tiles(space: &mut Space, task: &Task, machine: &Cpu) {
     }
 }
 
-/// Returns the possible numbers of queries in a tile: divisors, or else numbers whose last tile overhangs by at most
-/// an eighth.
+/// Returns the possible queries of a tile: divisors, or else numbers that overhang by at most an eighth.
 fn query_tiles(machine: &Cpu, queries: i64) -> Vec<i64> {
     const ENOUGH: i64 = 4;
     const MOST: i64 = 8;
@@ -90,8 +88,7 @@ fn query_tiles(machine: &Cpu, queries: i64) -> Vec<i64> {
     if is_enough { dividing } else { (1..=MOST.min(queries)).filter(is_close).collect() }
 }
 
-/// Returns positions and queries of the default tile: the tile with the least work, including overhang, among those
-/// that fit the registers.
+/// Returns positions and queries of the tile with the least work, overhang included, that fits the registers.
 fn best_tile(machine: &Cpu, [queries, places]: [i64; 2], blocks: &[i64], tiles: &[i64]) -> (i64, i64) {
     /// Cost per multiply-add that is equal for all tiles, in loads.
     const OTHER_STEPS: f64 = 2.0;

@@ -76,8 +76,7 @@ pub struct NumberAxis(pub Declaration);
 pub struct ChoiceAxis<T>(pub Declaration, PhantomData<fn() -> T>);
 
 impl NumberAxis {
-    /// Declares an axis that has an effect in all schedules that compute the task directly with tiles and loops
-    /// ([`Ways::DIRECT`]).
+    /// Declares an axis with an effect in all schedules that compute directly with tiles and loops ([`Ways::DIRECT`]).
     pub const fn new(name: &'static str) -> NumberAxis {
         NumberAxis(Declaration::new(name))
     }
@@ -214,7 +213,6 @@ pub fn winograd_tile(knobs: &impl Settings) -> Option<i64> {
     }
 }
 
-/// Returns the candidates in `wished` that divide the extent.
 pub(crate) fn wished_divisors(extent: i64, wished: &[i64]) -> impl Iterator<Item = i64> {
     wished.iter().copied().filter(move |&number| number <= extent && extent % number == 0)
 }

@@ -35,7 +35,7 @@ choice! {
 choice! {
     /// The order of the loops over tiles.
     pub enum TileOrder {
-        /// Channels outside rows and columns.
+        /// Channels as the outermost loop.
         Channels = "channels",
         /// Channels as the innermost loop.
         Space = "space",
@@ -143,7 +143,7 @@ choice! {
     pub enum HelpersAt {
         /// For each row.
         Row = "row",
-        /// For all rows of a head.
+        /// Computed once per head, for all of its rows.
         Head = "head",
         /// Once, for all rows.
         Root = "root",

@@ -134,8 +134,7 @@ pub(crate) fn contraction_space(machine: &Cpu, extents: &Extents, domain: Domain
     Space { template: Template::Contraction, axes, default, limits }
 }
 
-/// Returns the candidates for the columns of a register tile: divisors, or, if these are too small, widths with little
-/// overhang.
+/// Returns the candidates for tile columns: divisors, or, if these are too small, widths with little overhang.
 fn tile_widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     const MOST: i64 = 32;
     let (columns, is_depthwise) = (extents.columns, is_depthwise(extents));
@@ -199,8 +198,7 @@ pub fn may_be_rows(rows: i64, height: i64) -> bool {
     rows % height == 0 || height <= MOST_PAST.min(rows)
 }
 
-/// Returns candidates for the channels per block: powers of two, because compilers generate poor code for vectors of
-/// other widths.
+/// Returns candidates for channels per block: powers of two, as compilers handle vectors of other widths poorly.
 fn block_sizes(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     let lanes = machine.vector_lanes;
     let wished = [lanes / 2, lanes, 2 * lanes, 4 * lanes].into_iter().filter(|&block| block > 1);
@@ -305,8 +303,7 @@ fn is_balanced_by_space(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
     extents.rows == 1 && extents.weights <= CACHED && by_channels > UNEVEN * by_columns
 }
 
-/// Tiles along columns for which the input is copied together by default. With more, the load of two threads becomes
-/// uneven.
+/// Tiles along columns whose input is copied together by default; with more, the load of two threads is uneven.
 const COPIED_TOGETHER: i64 = 4;
 
 /// Tiles per group along columns, if the channel planes of the result are far apart in memory.
@@ -322,8 +319,7 @@ fn has_far_planes(extents: &Extents, tile: &Tile) -> bool {
     is_plain && plane >= PLANE && extents.channels * plane >= LARGE
 }
 
-/// Returns whether a depthwise convolution pads whole planes. Padding each row of tiles would read the rows between
-/// tiles twice.
+/// Returns whether a depthwise convolution pads whole planes; padding by rows of tiles would read some rows twice.
 fn pads_planes(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
     const PLANE: i64 = 5 << 10;
     const ROWS_OF_TILES: i64 = 5;
@@ -344,8 +340,7 @@ fn taps_order(machine: &Cpu, extents: &Extents, tile: &Tile) -> SumOrder {
     if machine.is_intel && is_left && extents.step == 2 { SumOrder::Ycx } else { SumOrder::KernelFirst }
 }
 
-/// Returns whether an operand may be copied: unpadded convolution input, or the second operand of a product if it is
-/// not packed.
+/// Returns whether an operand may be copied: unpadded convolution input, or a product's unpacked second operand.
 fn may_copy(extents: &Extents) -> bool {
     match extents.is_conv {
         true => !extents.is_padded && extents.may_fill && !is_depthwise(extents),
@@ -353,8 +348,7 @@ fn may_copy(extents: &Extents) -> bool {
     }
 }
 
-/// Returns the tile of a product whose second operand is copied by panels, because it is large or cannot be read as
-/// vectors.
+/// Returns the tile of a product whose second operand is copied by panels: it is large, or not readable as vectors.
 fn panel_tile(machine: &Cpu, extents: &Extents, blocks: &[i64]) -> Option<Tile> {
     /// Minimum number of rows that amortises a copy. `FEW_ROWS` applies if the operand cannot be read as vectors.
     const ROWS: i64 = 32;
@@ -390,8 +384,7 @@ fn panel_tile(machine: &Cpu, extents: &Extents, blocks: &[i64]) -> Option<Tile> 
 
 const PRODUCT_ROWS: i64 = 16;
 
-/// Returns whether the rows of a product may overhang. The row loop is then not parallel, so there must be enough
-/// blocks of channels.
+/// Returns whether product rows may overhang: their loop is not parallel, so it takes enough blocks of channels.
 fn may_reach(machine: &Cpu, extents: &Extents) -> bool {
     !extents.is_conv
         && !matches!(extents.blocking, Blocking::None)
@@ -399,8 +392,7 @@ fn may_reach(machine: &Cpu, extents: &Extents) -> bool {
         && extents.batch * tile_count(extents.channels, 4 * machine.vector_lanes) >= 2 * machine.cores
 }
 
-/// Returns whether the input of a pointwise convolution is copied: it exceeds a core's cache, and either channel
-/// planes collide in the cache or weights are large.
+/// Returns whether pointwise input is copied: it exceeds a core's cache, and planes collide or weights are large.
 fn is_copied(extents: &Extents) -> bool {
     const LARGE: i64 = 1 << 19;
     const MANY: i64 = 1 << 18;

@@ -20,8 +20,7 @@ pub(crate) struct CoreLimits {
     layer: Option<Layer>,
 }
 
-/// Returns the space of a task. If the accelerator does not support the task, the space has one point, which its
-/// limits reject.
+/// Returns the space of a task; for an unsupported one, a space of one point, which its limits reject.
 pub fn core_space(task: &Task, core: &Core) -> Space {
     let layer = layer_of(task).ok();
     let (axes, default) = match &layer {

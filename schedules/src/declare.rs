@@ -234,8 +234,7 @@ fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
     }
 }
 
-/// Restricts a thread's chunks to one image plane, because TVM does not detect which reduced columns the next step can
-/// reuse.
+/// Restricts a thread's chunks to one image plane: TVM does not detect which columns the next step can reuse.
 fn keep_planes_apart(space: &mut Space, output: &[i64]) {
     let [images, _, rows, _, ..] = output else { return };
     let fits = |setting: &Setting| matches!(setting, Setting::Number(grain) if rows % grain == 0);

@@ -46,8 +46,7 @@ pub fn is_flat(op: &Op, kernel: &[i64]) -> bool {
     strides.iter().chain(kernel).all(|&one| one == 1) && pads.iter().all(|&pad| pad == 0)
 }
 
-/// Returns the convolution as 8-bit dot products. None unless weights are packed and have no zero point, and the
-/// epilogue treats all positions alike.
+/// Returns the dot products; None unless weights are packed without zero point and the epilogue is by channel.
 pub(crate) fn as_dots(task: &Task) -> Option<Dots> {
     let anchor = &task.steps[0];
     let Op::QConv(QConv { groups, w_zero: 0, .. }) = &anchor.op else { return None };
@@ -130,8 +129,7 @@ pub(crate) fn is_of_places(knobs: &impl Settings) -> bool {
     LAYOUT.is_set_to(knobs, LayoutKind::Dots) && DOTS_X.setting_in(knobs).is_some()
 }
 
-/// Returns whether the task is an 8-bit matrix product with packed weights. Its columns become vector lanes, and the
-/// data are broadcast.
+/// Returns whether this is an 8-bit product with packed weights: columns are vector lanes, data are broadcast.
 pub(crate) fn is_product(task: &Task) -> bool {
     let anchor = &task.steps[0];
     let (Op::QDense(_), DType::I32) = (&anchor.op, anchor.output.dtype) else { return false };

@@ -48,8 +48,7 @@ impl Space {
         self.axes.iter().any(|axis| axis.name == name)
     }
 
-    /// Restricts the space to the allowed settings. If the default schedule is removed, another one becomes the
-    /// default.
+    /// Restricts the space to the allowed settings; if the default schedule is removed, another one replaces it.
     pub fn filter_axes(&self, filter: &Filter) -> Result<Space, FilterError> {
         /// Number of random schedules that are tried before a space counts as empty.
         const DRAWS: usize = 4096;

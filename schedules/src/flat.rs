@@ -71,8 +71,7 @@ pub fn flatten_task(task: &Task) -> Option<Flat> {
     Some(Flat { task: flat, packing: Packing::OneRow { dimensions: spatial, behind } })
 }
 
-/// Returns whether no good tile width divides the row of all positions. The image's rows are then tiled separately,
-/// with a small overhang.
+/// Returns whether no good tile width divides all positions; the image's rows are then tiled separately.
 pub(crate) fn is_odd(places: i64, columns: i64) -> bool {
     !ENOUGH.clone().any(|width| places % width == 0) && columns > *ENOUGH.end()
 }

@@ -102,8 +102,7 @@ impl LoopNest {
         LoopNest { sums: sum_loops(domain, knobs), ..LoopNest::without_sums(domain, knobs) }
     }
 
-    /// Returns the loops over register tiles, without the loops of the sums. This suffices to check the limits of a
-    /// space.
+    /// Returns the loops over register tiles without those of the sums, which suffices to check a space's limits.
     pub(crate) fn without_sums(domain: &Domain, knobs: &impl Settings) -> LoopNest {
         let number = |axis: &NumberAxis| axis.or_one(knobs).max(1);
         let layout = LAYOUT.setting_in(knobs).unwrap_or(LayoutKind::Plain);
@@ -306,8 +305,7 @@ impl LoopNest {
         walked * filled_extent(steps, self.grain) as f64 / steps.max(1) as f64
     }
 
-    /// Returns all loops around one multiply-add, outermost first. Fused loops are listed separately, and loops with
-    /// one iteration left out.
+    /// Returns all loops around a multiply-add, outermost first; fused loops apart, single iterations left out.
     pub fn all_loops(&self) -> Vec<NestLoop> {
         let mut loops = self.around.clone();
         let home = if self.is_cached { self.order.len() } else { usize::MAX };

@@ -7,7 +7,6 @@ use super::is_vector;
 use crate::machine::Cpu;
 use crate::tiles::{filled_extent, tile_count};
 
-/// Candidates for the channels of the default register tile.
 const TILE_CHANNELS: [i64; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
 pub(crate) struct Tile {
@@ -150,8 +149,7 @@ pub(crate) fn used_registers(extents: &Extents, vectors: i64, broadcasts: i64) -
     }
 }
 
-/// Returns the number of vector registers of a product, with one broadcast at a time. Weights are kept in registers if
-/// they are reused.
+/// Returns the registers of a product with one broadcast at a time; weights stay in registers if they are reused.
 pub(crate) fn product_registers(vectors: i64, broadcasts: i64) -> i64 {
     vectors * broadcasts + if broadcasts > 1 { vectors } else { 1 } + 1
 }
@@ -159,8 +157,7 @@ pub(crate) fn product_registers(vectors: i64, broadcasts: i64) -> i64 {
 /// Maximum number of rows of a tile in a deep product, where tiles have few channels.
 pub(crate) const DEEP_ROWS: i64 = 8;
 
-/// Returns whether a product is so deep that the weights of the widest tile are evicted from the cache between rows of
-/// tiles.
+/// Returns whether a product evicts the weights of the widest tile from the cache between rows of tiles.
 pub(crate) fn is_deep(machine: &Cpu, extents: &Extents) -> bool {
     const KEPT: i64 = 3 << 19;
     const ROWS: i64 = 16;
@@ -281,8 +278,7 @@ const SMALL_IMAGE: i64 = 400;
 
 const SMALL_IMAGE_ON_INTEL: i64 = 784;
 
-/// Returns the tile of a depthwise convolution: columns and a few rows. Channels share no inputs, only adjacent
-/// windows do.
+/// Returns the tile: columns and a few rows, because only adjacent windows share inputs, channels do not.
 pub(crate) fn depthwise_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Tile {
     const MOST_ROWS: i64 = 8;
     if extents.step > 2 {

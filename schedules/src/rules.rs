@@ -190,8 +190,7 @@ impl Space {
         (written_out > unrolled_elements).then_some(CODE)
     }
 
-    /// Removes groups and chunks from a schedule until its overhang is allowed, because few random schedules satisfy
-    /// this rule.
+    /// Removes groups and chunks until the overhang is allowed, because few random schedules satisfy this rule.
     pub fn reduce_overhang(&self, mut knobs: Knobs) -> Knobs {
         static MANY: [&NumberAxis; 4] = [&GRAIN, &CACHE_C, &CACHE_Y, &CACHE_X];
         let SpaceLimits::Registers { domain, .. } = &self.limits else { return knobs };

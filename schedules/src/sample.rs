@@ -5,8 +5,7 @@ use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
 
-/// Returns up to `count` distinct schedules, the default first, in an order that depends only on the seed. A small
-/// space is shuffled; a large one is sampled at random with a limit on rejections.
+/// Returns up to `count` distinct schedules, the default first; the order depends only on the seed.
 pub fn sample_points(space: &Space, seed: u64, count: usize) -> Vec<Knobs> {
     const LISTED_AT_MOST: u64 = 4096;
     const DRAWS_PER_POINT: usize = 64;

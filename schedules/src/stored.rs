@@ -33,8 +33,7 @@ pub enum Layout {
 /// Computes a convolution tap by tap; for each tile, taps that read only padding are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByTaps {
-    /// Rows and columns of a register tile, if padded input is copied. The copy then needs only the padding that tiles
-    /// read.
+    /// Rows and columns of a register tile if padded input is copied: the copy needs only the padding that tiles read.
     pub tile: Option<[i64; 2]>,
 }
 
@@ -55,8 +54,7 @@ impl Knobs {
         }
     }
 
-    /// Returns the number of which the padded columns of a convolution must be a multiple: the width of a register
-    /// tile.
+    /// Returns the number of which padded columns of a convolution must be a multiple: the register tile's width.
     pub fn column_multiple(&self) -> i64 {
         match self.layout() {
             Layout::Plain | Layout::Blocked { .. } => TILE_X.or_one(self),

@@ -18,7 +18,6 @@ pub static STRIP: NumberAxis = NumberAxis::new("strip").with_neutral(0).with_way
 
 pub(crate) static AXES: &[&Declaration] = &[&TILE_P.0, &STRIP.0];
 
-/// Candidates for the rows of tiles per strip.
 const STRIPS: [i64; 5] = [0, 1, 2, 4, 8];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,7 +63,10 @@ pub(crate) fn add_winograd(space: &mut Space, task: &Task, machine: &Cpu) {
     if let SpaceLimits::Registers { tiles: place, .. } = &mut space.limits {
         *place = Some(tiles);
     }
-    let algorithms = ALGORITHM.to_axis("whether transforms of tiles save products", Algorithm::ALL.iter().copied());
+    let algorithms = ALGORITHM.to_axis(
+        "direct convolution, or Winograd's algorithm, which needs fewer multiplications",
+        Algorithm::ALL.iter().copied(),
+    );
     space.axes.insert(0, algorithms);
     let fits = |places: &i64| tiles.iter().any(|tiles| STRIPS.iter().any(|&strip| tiles.allows_strip(strip, *places)));
     space.axes.push(TILE_P.to_axis("tiles in one register tile (winograd)", (1..=MOST_TILES).filter(fits)));
@@ -110,8 +112,7 @@ mod cost {
     pub(crate) const LANES: i64 = 16;
     /// Cost of loading a byte of the filters, which come from memory when a whole model runs.
     pub(crate) const BYTE: f64 = 15.0;
-    /// Cost of loading a byte of the filters on cores with half-width or narrower vectors, which hide more of the
-    /// latency.
+    /// Cost of loading a byte of the filters on cores with narrower or half-width vectors, which hide more latency.
     pub(crate) const BYTE_OF_HALVES: f64 = 3.0;
     /// Cost of transforming an element of the input or the result, for 2 × 2 and 4 × 4 tiles.
     pub(crate) const ELEMENT: [f64; 2] = [150.0, 110.0];
@@ -135,8 +136,7 @@ impl WinogradShape {
     fn strip_choices(&self, tiles: Tiles, window: i64, machine: &Cpu) -> Vec<(i64, f64)> {
         const KEPT: i64 = 1 << 20;
         const FAR: i64 = 3 << 20;
-        /// Number of tiles that amortises loading filters from distant caches. `ENOUGH_OF_NARROW` is that of cores
-        /// with narrower vectors.
+        /// Number of tiles that amortises loading filters from distant caches; `ENOUGH_OF_NARROW` is for narrower vectors.
         const ENOUGH: i64 = 28;
         const ENOUGH_OF_NARROW: i64 = 7;
         /// Cost factor of a single pass over the full height, if strips would pay.

@@ -64,8 +64,7 @@ pub enum LaunchError {
     TimedOut(u64),
 }
 
-/// Runs `count` instructions from an address. Returns the nanoseconds from the first register write to the end of the
-/// run.
+/// Runs `count` instructions. Returns the nanoseconds from the first register write to the end of the run.
 pub fn launch_program(bus: &mut dyn Bus, address: u32, count: u32, limit_ns: u64) -> Result<u64, LaunchError> {
     bus.write_register(BusBlock::Compute, registers::NOT_DONE, 0);
     if is_done(bus) {

@@ -18,8 +18,7 @@ pub struct Core {
     pub weights: u32,
     /// Capacity of the sum buffer in elements; the result buffer has the same capacity.
     pub sums: u32,
-    /// Minimum number of steps between two products that are added to the same sum, due to the pipeline's
-    /// read-after-write hazard.
+    /// Minimum number of steps between products into the same sum, due to the pipeline's read-after-write hazard.
     pub distance: u32,
 }
 

@@ -22,8 +22,7 @@ pub fn knob_choices(core: &Core, layer: &Layer) -> [Vec<u32>; 7] {
     ]
 }
 
-/// Returns the fitting tiling with the most virtual threads (at most two), then the most sums per loaded element, then
-/// the largest output tile, then the most input channels per load. `None` if no tiling fits.
+/// Returns the fitting tiling with the highest `score_tiling` and at most two threads. `None` if none fits.
 pub fn default_knobs(core: &Core, layer: &Layer) -> Option<Knobs> {
     let [batches, heights, widths, depths, blocks, oc_threads, h_threads] = knob_choices(core, layer);
     let mut best: Option<((u64, u64, u64, u64), Knobs)> = None;
@@ -51,8 +50,7 @@ pub fn default_knobs(core: &Core, layer: &Layer) -> Option<Knobs> {
     best.map(|(_, knobs)| knobs)
 }
 
-/// Returns the sort key of a tiling: virtual threads, sums per loaded element, sums per tile, and input channel blocks
-/// per load.
+/// Returns a tiling's sort key: virtual threads, sums per loaded element and per tile, input blocks per load.
 fn score_tiling(layer: &Layer, knobs: &Knobs) -> (u64, u64, u64, u64) {
     let Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads } = *knobs;
     let places = u64::from(tile_b) * u64::from(tile_h) * u64::from(tile_w);

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Tile sizes in elements of the core, and numbers of virtual threads. With two threads, the loads of one overlap with
-/// the products of the other.
+/// Tile sizes in elements, and numbers of virtual threads: of two, one loads while the other multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Knobs {
     /// Batch elements (groups of `Core::batch` images) per tile.
@@ -34,7 +33,6 @@ impl Knobs {
         [tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads]
     }
 
-    /// Creates the knobs from values in the order of `NAMES`.
     pub fn from_array([tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads]: [u32; 7]) -> Knobs {
         Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads }
     }

@@ -160,8 +160,7 @@ fn visit_elements(core: &Core, layer: &Layer, image: &Blocked, mut visit: impl F
     }
 }
 
-/// Packs weights in the order of output blocks, input blocks, kernel positions and square channel blocks. The channel
-/// blocks of depthwise convolutions are diagonal.
+/// Packs weights by output block, input block, kernel position, square channel block (diagonal if depthwise).
 fn pack_weights(core: &Core, layer: &Layer, bytes: &[u8]) -> Vec<u8> {
     let block = core.block as usize;
     let taps = (layer.kernel[0] * layer.kernel[1]) as usize;

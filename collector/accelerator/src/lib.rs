@@ -10,8 +10,7 @@
 
 #![forbid(unsafe_code)]
 
-/// Revision of code generation and timing. It is raised whenever the program or the cycle count of any layer changes,
-/// which invalidates earlier times.
+/// Revision of code generation and timing. It is raised whenever a program or a cycle count of a layer changes.
 pub const REVISION: u32 = 1;
 
 mod bus;

@@ -21,7 +21,6 @@ pub struct Program {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
     pub role: Role,
-    /// Buffer that the region is loaded to or stored from.
     pub buffer: Buffer,
     pub begin: u64,
     pub bytes: u64,

@@ -37,8 +37,7 @@ impl SimulatedBus {
         BusBlock::ALL.into_iter().all(|block| self.register_value(block, registers::CONTROL) & registers::START != 0)
     }
 
-    /// Runs the program that the registers describe. Returns `None` if it never finishes: it deadlocks, or accesses
-    /// memory outside of the board's.
+    /// Runs the program in the registers. `None` if it never finishes: a deadlock or an access outside the memory.
     fn run_program(&mut self) -> Option<()> {
         let count = u64::from(self.register_value(BusBlock::Fetch, registers::COUNT));
         let at = u64::from(self.register_value(BusBlock::Fetch, registers::INSTRUCTIONS)).checked_sub(self.address)?;

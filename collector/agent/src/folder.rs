@@ -48,8 +48,7 @@ impl SessionFolder {
     }
 }
 
-/// Folder of an ended session whose accelerator core may still run. It is not removed on drop, so that the next agent
-/// finds the mark.
+/// Folder of an ended session whose core may still run. It outlives its drop, so the next agent finds the mark.
 pub struct MarkedFolder {
     path: PathBuf,
     _lock: File,

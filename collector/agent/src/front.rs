@@ -49,8 +49,7 @@ pub struct Options {
     pub memory_bytes: usize,
     pub fabric: Option<FabricKind>,
     pub is_emulated: bool,
-    /// Command that starts session processes, such as an emulator, if the system cannot run programs of this
-    /// architecture itself.
+    /// Command that starts session processes, such as an emulator where the system cannot run this architecture.
     pub through: Vec<OsString>,
 }
 
@@ -117,8 +116,7 @@ enum SessionEnd {
     Bad(String),
 }
 
-/// Runs one session. The board's accelerator core may still run afterwards: folders that mark this are kept until the
-/// folder of the next session has the mark.
+/// Runs one session. Folders that mark a core that may still run are kept until the next session's is marked.
 fn run_session(
     stream: &TcpStream,
     options: &Options,
@@ -199,8 +197,7 @@ enum How {
     Left,
 }
 
-/// Waits for the session process. Kills it at the time limit or after its client disconnects, because an endless
-/// kernel would block the board.
+/// Waits for the session. Kills it at the limit or once its client left: an endless kernel blocks the board.
 fn wait_for_end(child: &mut Child, stream: &TcpStream, limit: Duration) -> std::io::Result<How> {
     const LONGEST: Duration = Duration::from_millis(20);
     let process = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));

@@ -123,7 +123,9 @@ fn wrong_requests_are_refused_and_the_session_goes_on() {
     let (layer, inputs, _) = made(CONVOLUTION, "1x16");
     let (memory, instructions) = upload(&mut session, &layer, &inputs);
     let count = layer.instructions.len() as i64;
-    assert!(refusal(&mut session, RUN, &[instructions, count, 1000]).contains("the accelerator in the FPGA is unknown"));
+    assert!(
+        refusal(&mut session, RUN, &[instructions, count, 1000]).contains("the accelerator in the FPGA is unknown")
+    );
     for name in ["2x2", "", "../1x16", "/dev/mem", "1x16_\n"] {
         assert!(!refused(session.call_named(PROGRAM, vec![Value::Text(name.to_owned())])).is_empty(), "{name}");
     }

@@ -33,8 +33,7 @@ struct BuilderSlot {
 }
 
 impl Builders {
-    /// Creates `count` builders, each pinned to a CPU if `cpus` are given. The last CPU is used first, because runners
-    /// start with the first one.
+    /// Creates `count` builders, each pinned to one of `cpus` if given; the last first, as runners start in front.
     pub fn new(spec: &WorkerSpec, count: usize, cpus: &[usize], deadline: Duration) -> Builders {
         let seats = (0..count.max(1)).map(|place| {
             let cpu = (!cpus.is_empty()).then(|| cpus[cpus.len() - 1 - place % cpus.len()]);
@@ -61,7 +60,6 @@ impl Builders {
         self.tickets.push_back(ticket);
     }
 
-    /// Returns the oldest pending result, if it is finished.
     pub fn take_result(&mut self) -> Option<(Ticket, Build)> {
         let build = self.ended.remove(&self.first)?;
         self.first += 1;

@@ -69,14 +69,12 @@ pub trait Bench {
 
     fn submit(&mut self, ticket: Ticket, work: BenchWork);
 
-    /// Waits for the next result, and calls `goes_on` before starting further work. Returns None if `goes_on` returns
-    /// false or if nothing is in progress.
+    /// Waits for the next result; calls `goes_on` before further work. None if that is false or nothing is left.
     fn next_result(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)>;
 
     fn abandon_all(&mut self);
 
-    /// Builds jobs and returns the results in the order of the jobs. Calls `done` after each build. Nothing else may
-    /// be in progress.
+    /// Builds jobs; results are in their order. Calls `done` after each build. Nothing else may be in progress.
     fn build_jobs(&mut self, jobs: &[BuildJob], done: &mut dyn FnMut()) -> Vec<Build> {
         let mut done = || {
             done();
@@ -85,8 +83,7 @@ pub trait Bench {
         self.build_while(jobs, &mut done)
     }
 
-    /// Builds jobs while `goes_on`, which is called after each build, returns true. The remaining jobs are abandoned,
-    /// so results may be missing.
+    /// Builds jobs while `goes_on`, called after each build, returns true. Abandoned jobs have no result.
     fn build_while(&mut self, jobs: &[BuildJob], goes_on: &mut dyn FnMut() -> bool) -> Vec<Build> {
         for (ticket, job) in (0..).zip(jobs) {
             self.submit(ticket, BenchWork::Build(job.clone()));

@@ -64,7 +64,6 @@ impl Simulator {
         &self.fabric
     }
 
-    /// Decodes the program of a job and prepares its operands and reference result.
     pub(crate) fn prepare_layer(&mut self, job: &RunJob) -> Result<PreparedLayer<'_>, String> {
         let program = postcard::from_bytes(&job.object).map_err(|error| format!("its code is invalid: {error}"))?;
         let known = self.known_task(job)?;

@@ -330,8 +330,7 @@ impl WorkerRun {
     }
 }
 
-/// Returns whether a runner must be replaced: after a wrong result, because its memory may be corrupted, and after a
-/// failed launch, because a device stays in error.
+/// Returns whether to replace a runner: a wrong result may mean corrupt memory, a failed launch a dead device.
 fn is_spent(reply: &Result<RunReply, Fault>, is_device: bool) -> bool {
     match reply {
         Ok(RunReply::WrongResult(_)) => true,

@@ -3,8 +3,7 @@
 use datasets::Record;
 use measure::statistics::summarise_samples;
 
-/// Fills the time columns from samples in nanoseconds, and keeps at most `kept` of them. Returns false if there are no
-/// samples.
+/// Fills the time columns, and keeps at most `kept` samples. Returns false if there are no samples.
 pub fn fill_times(record: &mut Record, samples_ns: &[f64], kept: usize) -> bool {
     let mut sorted = samples_ns.to_vec();
     sorted.sort_by(f64::total_cmp);

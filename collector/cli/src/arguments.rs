@@ -104,7 +104,7 @@ pub enum Command {
         #[arg(long, value_name = "DIR", requires = "html")]
         store: Option<PathBuf>,
     },
-    /// Show the tasks of a model, with work and positions
+    /// Show the tasks of a model: counts, positions, FLOPs and bytes moved
     Tasks {
         #[command(flatten)]
         models: Models,

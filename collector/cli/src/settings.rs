@@ -126,7 +126,8 @@ fn parse_sizes(texts: &[String]) -> Result<Vec<BTreeMap<String, Vec<i64>>>> {
     let count = given.values().map(Vec::len).max().unwrap_or(1);
     if let Some((name, shapes)) = given.iter().find(|(_, shapes)| shapes.len() != 1 && shapes.len() != count) {
         let message = format!("`--shape` gives `{name}` {} shapes and another input {count}", shapes.len());
-        return Err(Failure::usage(message).with_hint("give each input one shape, or one for each size"));
+        return Err(Failure::usage(message)
+            .with_hint("give each input one shape for all sizes of the model, or one shape per size"));
     }
     let at = |place: usize| {
         given.iter().map(move |(name, shapes)| (name.clone(), shapes[place.min(shapes.len() - 1)].clone()))

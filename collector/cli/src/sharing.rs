@@ -21,7 +21,6 @@ pub fn pull_store(store: &Path, address: &str, as_json: bool) -> Result<u8> {
     print_transfer(&report, as_json)
 }
 
-/// Pushes the sealed records of a campaign, and describes the result.
 pub fn push_sealed(store: &Store, address: &str) -> Result<String> {
     transfer_with(address, |transfer| sharing::push_sealed(store, address, transfer))
         .map(|report| describe_transfer(&report))

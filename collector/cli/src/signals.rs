@@ -7,16 +7,14 @@ use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-/// Returns a number that the first interrupting signal sets; the run then ends after the current attempt. The second
-/// signal ends the process at once.
+/// Returns a number that the first signal sets; the current attempt is the last. A second one ends at once.
 pub fn watch_signals() -> Result<Arc<AtomicUsize>> {
     let seen = Arc::default();
     watch_signals_for(&seen)?;
     Ok(seen)
 }
 
-/// Starts to handle signals, which set `seen`. Before this call, signals end the process at once, also while it waits
-/// for another process.
+/// Starts to handle signals, which set `seen`. Before, they end the process at once, even during a wait.
 pub fn watch_signals_for(seen: &Arc<AtomicUsize>) -> Result<()> {
     let again = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum TpuCommand {
-    /// Write trace, summary, registers, workbook and page of a capture
+    /// Write a capture as trace, summary, register tables, workbook and page
     ///
     /// Output files: `perfetto.pftrace`, `summary.txt`, `tiuRegInfo_*.txt`, `tdmaRegInfo_*.txt`, `cdmaRegInfo_*.txt`,
     /// `PerfDoc/PerfAI_output.xlsx` with the same records as CSV, and `PerfWeb/result.html`. Unreadable parts are

@@ -19,8 +19,7 @@ pub enum CompileError {
     Unnamed(String),
 }
 
-/// Compiles CUDA C for every architecture. Checks limits of launches before the compilation, and limits of kernels
-/// after it.
+/// Compiles CUDA C for every architecture. Checks limits of launches before, and limits of kernels after.
 pub fn compile_source(
     nvrtc: &Nvrtc,
     source: &str,

@@ -9,8 +9,7 @@ use std::ffi::CStr;
 #[error("not machine code for a GPU: {0}")]
 pub struct CubinError(String);
 
-/// A device-code image that lies completely within its bytes. The driver gets no length and determines it from the
-/// content, so it would read beyond the end of an incomplete image.
+/// A device-code image that lies within its bytes: the driver, given no length, would read on beyond them.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a>(&'a [u8]);
 

@@ -32,7 +32,6 @@ pub enum CuptiError {
 }
 
 impl CuptiError {
-    /// Returns CUPTI's status code of a failed call.
     pub fn status_code(&self) -> Option<i32> {
         match self {
             CuptiError::Failed { status, .. } => Some(*status),
@@ -102,11 +101,7 @@ const BUFFER: Layout = match Layout::from_size_align(1 << 20, 8) {
     Err(_) => unreachable!(),
 };
 
-/// Allocates a buffer for CUPTI.
-///
-/// # Safety
-///
-/// Each argument must point to writable memory.
+/// Allocates a buffer for CUPTI. Each argument must point to writable memory.
 unsafe extern "C" fn provide_buffer(buffer: *mut *mut u8, size: *mut usize, records: *mut usize) {
     // SAFETY: CUPTI passes three writable addresses. A null buffer means "out of memory" to it.
     unsafe {
@@ -116,11 +111,7 @@ unsafe extern "C" fn provide_buffer(buffer: *mut *mut u8, size: *mut usize, reco
     }
 }
 
-/// Collects the kernel times from a buffer and frees it.
-///
-/// # Safety
-///
-/// The buffer comes from [`provide_buffer`] and has no later use; its first `valid` bytes are records.
+/// Frees a buffer of [`provide_buffer`] after collecting kernel times; its first `valid` bytes are records.
 unsafe extern "C" fn collect_buffer(_context: *mut c_void, _stream: u32, buffer: *mut u8, _size: usize, valid: usize) {
     if buffer.is_null() {
         return;
@@ -245,8 +236,7 @@ impl CuptiFunctions {
 }
 
 impl Words {
-    /// Converts a status to a result. The error contains the call and the reason, and a hint if the permission is
-    /// missing.
+    /// Converts a status to a result. Errors tell the call, the reason, and a hint if the permission is missing.
     pub(super) fn check_status(self, call: &'static str, status: CuptiStatus) -> Result<()> {
         if status == SUCCESS {
             return Ok(());

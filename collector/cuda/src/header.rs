@@ -26,8 +26,7 @@ const MATH_CONSTANTS: &str = "\
 #define CUDART_NAN __longlong_as_double(0xfff8000000000000LL)
 ";
 
-/// Returns definitions for a half-precision type: comparisons, the four-element vector of generated code, and
-/// functions computed in single precision.
+/// Returns a half-precision type's definitions: comparisons, four-element vector, single-precision functions.
 fn half_definitions(scalar: &str, to_float: &str, from_float: &str, four: &str, pack: &str, has_tanh: bool) -> String {
     let mut text = format!(
         "\

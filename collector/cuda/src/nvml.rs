@@ -66,8 +66,7 @@ impl Nvml {
         }
     }
 
-    /// Returns the energy that the board has used since the driver was loaded. Its resolution is the energy of some
-    /// ten milliseconds.
+    /// Returns the board's energy since the driver was loaded. It advances about every ten milliseconds.
     pub fn energy_millijoules(&self) -> Result<u64> {
         self.device.total_energy_consumption().map_err(failed_call("nvmlDeviceGetTotalEnergyConsumption"))
     }

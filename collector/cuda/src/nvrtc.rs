@@ -187,7 +187,6 @@ impl Nvrtc {
         self.include_folder().is_some_and(|folder| folder.join("crt/mma.h").is_file())
     }
 
-    /// Checks that NVRTC supports an architecture. The error lists the supported architectures.
     pub fn check_architecture(&self, architecture: Architecture) -> Result<()> {
         if self.known.contains(&architecture.number) {
             return Ok(());
@@ -200,8 +199,7 @@ impl Nvrtc {
         })
     }
 
-    /// Compiles CUDA C for one architecture, without fast mathematics, so that results are comparable with the
-    /// reference.
+    /// Compiles CUDA C for one architecture without fast mathematics, so results are comparable to the reference.
     pub fn compile_source(&self, source: &str, architecture: Architecture) -> Result<Compiled> {
         self.check_architecture(architecture)?;
         let text = c_string("nvrtcCreateProgram", source)?;

@@ -55,8 +55,7 @@ struct ProfilerSession<'a> {
     _device: &'a Device,
 }
 
-/// A session that reads counters. CUPTI keeps the addresses of both images, so the session is the first field: it is
-/// dropped, and thus ended, before them.
+/// A session that reads counters. As the first field, it ends before the images, whose addresses CUPTI keeps.
 struct Counting<'a> {
     session: ProfilerSession<'a>,
     data: CounterImage,
@@ -114,8 +113,7 @@ impl Profiler {
         ProfilerSession::begin_session(&self.calls, device).map(drop)
     }
 
-    /// Returns the names of the base metrics: the part of a metric's name before the first point. The rest of a name
-    /// selects an aggregation.
+    /// Returns the base metrics, which are names before the first point; what follows selects an aggregation.
     pub fn base_metrics(&self) -> Result<BTreeSet<String>> {
         const COUNTERS_RATIOS_THROUGHPUTS: [c_int; 3] = [0, 1, 2];
         let host = HostProfiler::create_host(self)?;
@@ -133,7 +131,6 @@ impl Profiler {
         Ok(found)
     }
 
-    /// Prepares a configuration that reads all given metrics.
     pub fn prepare_config(&self, metrics: &[&str]) -> Result<Config> {
         let named = |metric: &&str| {
             CString::new(*metric).map_err(|_| CuptiError::Unsupported(metric.escape_default().to_string()))
@@ -163,8 +160,7 @@ impl Profiler {
         Ok(Config { host, names, image, passes: counted.count })
     }
 
-    /// Measures metrics by repeating `work` for each pass, each time after `ready`. Neither may depend on an earlier
-    /// pass.
+    /// Measures metrics by repeating `work` per pass, each after `ready`. Neither may depend on an earlier pass.
     pub fn measure_metrics<E: From<CuptiError>>(
         &self,
         device: &Device,
@@ -172,8 +168,7 @@ impl Profiler {
         mut ready: impl FnMut() -> std::result::Result<(), E>,
         mut work: impl FnMut() -> std::result::Result<(), E>,
     ) -> std::result::Result<Vec<f64>, E> {
-        /// Number of passes that are allowed beyond the announced number, because some metrics need one per level of
-        /// ranges.
+        /// Passes allowed beyond the announced number, because some metrics need one per level of ranges.
         const PASSES_SPARE: usize = 4;
         let mut counting = ProfilerSession::begin_session(&self.calls, device)?.start_counting(config)?;
         let passes = counting.config.passes.saturating_add(PASSES_SPARE);
@@ -188,8 +183,7 @@ impl Profiler {
     }
 }
 
-/// Returns the counters that the device can read. Releases before 13.1 reject the field for counters of the whole
-/// device, and include these counters anyway.
+/// Returns readable counters. Before release 13.1, the whole device's are always included, their field rejected.
 fn read_availability(calls: &ProfilerCalls, device: &Device) -> Result<CounterImage> {
     const INVALID_PARAMETER: CuptiStatus = 1;
     let mut given =
@@ -301,8 +295,7 @@ impl<'a> ProfilerSession<'a> {
         Ok(counting)
     }
 
-    /// Runs the work as one pass, and returns whether it was the last one. The range excludes the waiting for kernels,
-    /// which would be counted.
+    /// Runs the work as one pass; returns whether it was the last. The range excludes the wait for kernels.
     fn run_pass<E: From<CuptiError>>(
         &self,
         work: &mut impl FnMut() -> std::result::Result<(), E>,
@@ -366,7 +359,6 @@ pub const SUPPORT_LEVELS: [(c_int, &str); 3] = [
     (3, "CUPTI_PROFILER_CONFIGURATION_SUPPORTED"),
 ];
 
-/// Returns an error that describes the obstacles if the device cannot be profiled.
 fn check_support(asked: &given::Supported) -> Result<()> {
     let [(unsupported, _), (disabled, _), _] = SUPPORT_LEVELS;
     let stands_in_the_way = |level| level == unsupported || level == disabled;

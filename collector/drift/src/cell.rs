@@ -14,8 +14,7 @@ pub(super) fn cell_text(cell: Cell<'_>) -> Option<String> {
     }
 }
 
-/// Returns the first characters of a hash. Characters are counted instead of bytes, since a store may contain
-/// arbitrary text in place of a hash.
+/// Returns a hash's first characters, counted as such because a store may contain any text as a hash.
 pub(super) fn first_signs(hash: &str) -> String {
     hash.chars().take(6).collect()
 }

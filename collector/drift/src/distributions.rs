@@ -7,20 +7,17 @@ pub(super) fn ln_gamma(x: f64) -> f64 {
     (x - 0.5) * x.ln() - x + 0.5 * (2.0 * std::f64::consts::PI).ln() + series - shift
 }
 
-/// Returns the first derivative of `ln_gamma`.
 pub(super) fn digamma(x: f64) -> f64 {
     let (x, shift) = raise_argument(x, |x| 1.0 / x);
     x.ln() - 0.5 / x - 1.0 / (12.0 * x.powi(2)) + 1.0 / (120.0 * x.powi(4)) - 1.0 / (252.0 * x.powi(6)) - shift
 }
 
-/// Returns the second derivative of `ln_gamma`.
 pub(super) fn trigamma(x: f64) -> f64 {
     let (x, shift) = raise_argument(x, |x| 1.0 / (x * x));
     1.0 / x + 0.5 / x.powi(2) + 1.0 / (6.0 * x.powi(3)) - 1.0 / (30.0 * x.powi(5)) + 1.0 / (42.0 * x.powi(7)) + shift
 }
 
-/// Raises `x` by the recurrence of the function until the asymptotic series is accurate. Also returns the sum of
-/// `step` over the skipped values.
+/// Raises `x` until the asymptotic series is accurate. Also returns the sum of `step` over skipped values.
 fn raise_argument(mut x: f64, step: impl Fn(f64) -> f64) -> (f64, f64) {
     let mut sum = 0.0;
     while x < 8.0 {

@@ -41,8 +41,7 @@ struct MeasuredTime {
     at_us: i64,
 }
 
-/// Returns the night that a record belongs to: its run of `opcollect night`, or else the UTC date of the preceding
-/// noon.
+/// Returns a record's night: its run of `opcollect night`, or else the UTC date of the preceding noon.
 pub fn night_of(record: &Record) -> String {
     const DAY_US: i64 = 86_400_000_000;
     match record.run_id.starts_with(NIGHT) {
@@ -213,8 +212,7 @@ fn pooled_variance<'a>(nights: impl Iterator<Item = &'a Vec<MeasuredTime>>) -> (
     if freedom > 0.0 { (squares / freedom, freedom) } else { (0.0, 0.0) }
 }
 
-/// Returns half the mean squared difference between consecutive repetitions of a sentinel. Unlike the variance, it is
-/// insensitive to slow trends within a night.
+/// Returns half the mean squared step between a sentinel's repetitions, which slow trends barely influence.
 fn step_variance(times: &[MeasuredTime]) -> Option<f64> {
     let mut sorted = times.to_vec();
     sorted.sort_by_key(|time| time.at_us);

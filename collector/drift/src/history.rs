@@ -4,7 +4,6 @@ use super::sentinels::Aspect;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One of the two sides of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
@@ -29,7 +28,6 @@ pub struct Night {
     pub facts: LineFacts,
 }
 
-/// Properties common to all points of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct LineIdentity {
     /// Kind of the anchor operator.
@@ -80,7 +78,6 @@ impl DriftLine {
     }
 }
 
-/// All nights and lines of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct History {
     /// Nights, ordered by side and then by time.

@@ -27,7 +27,6 @@ impl Default for Bounds {
     }
 }
 
-/// Result of the comparison of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -227,9 +226,7 @@ fn line_statistics<'a>(line: &'a DriftLine, nights: &[Night], machine: &MachineD
     })
 }
 
-/// Estimates false discovery rates from changes in the opposite direction. The interval of a measurement does not
-/// include disturbances of the whole measurement, but these are equally likely on both sides. So the number of changes
-/// of unaltered code in the opposite direction estimates the number of false positives.
+/// Estimates false discovery rates from opposite changes: disturbances are equally likely in both directions.
 fn mirrored_discovery_rates(scores: &[f64], is_same_code: &[bool]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&one, &other| scores[other].abs().total_cmp(&scores[one].abs()));
@@ -259,8 +256,7 @@ fn network_key<'a>(one: &SeenChange<'a>) -> Option<Around<'a>> {
     Some((network.as_deref()?, *threads, host.as_deref()))
 }
 
-/// Returns the median shift of each network. Operators that are timed in a network are timed together, so disturbances
-/// of that period affect all of them.
+/// Returns the median shift per network, whose operators are timed together and share all disturbances.
 fn network_shifts<'a>(seen: &[SeenChange<'a>]) -> BTreeMap<Around<'a>, f64> {
     /// Minimum number of operators. With fewer of them, one change would dominate the median.
     const LEAST: usize = 4;

@@ -6,7 +6,6 @@ use measure::statistics::median_of_sorted;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Minimum number of lines to estimate the machine factor.
 const LINES_MIN: usize = 10;
 /// Number of iterations of the alternating fit.
 const TURNS: usize = 20;
@@ -15,8 +14,7 @@ const TURNS: usize = 20;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MachineDrift {
     pub log_factor: Vec<f64>,
-    /// Standard error of `log_factor` for a single line, which may depend on some aspects of the machine more than on
-    /// others.
+    /// Standard error of `log_factor` for a single line, which may depend more on some aspects of the machine.
     pub doubt: Vec<f64>,
     pub aspects: BTreeMap<Aspect, Vec<Option<f64>>>,
     /// Number of sentinels that were measured in at least two nights.

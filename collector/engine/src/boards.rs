@@ -304,8 +304,7 @@ pub fn connect_core(
     Ok((bench, Standing { facts: told.facts, cpus: vec![0], board: Some(board) }))
 }
 
-/// Returns the reason why times are emulated if the agent, started as an emulator, runs on another architecture than
-/// the board. None if the architecture is the same or the agent is no emulator.
+/// Returns why times are emulated; None if the agent is no emulator or has the board's architecture.
 fn emulation_reason(board: &Target, name: &str, device: &Device) -> Option<String> {
     let told = device.told.as_ref()?;
     let (is, wanted) = (&told.facts.architecture, targets::target_architecture(&board.text));

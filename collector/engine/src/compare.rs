@@ -14,8 +14,7 @@ use models::{Choice, Parallel, StagePlan, Task, choice};
 use report::{Paper, Table, format_duration, format_percent, number_column, or_unknown, text_column};
 use serde::Serialize;
 
-/// Sampling time of a variant per round: long enough for caches and clocks to settle. It bounds the influence of
-/// disturbances, which typically last longer.
+/// Sampling time per variant and round: caches and clocks settle, and longer disturbances have bounded influence.
 const ROUND_NS: u64 = 100_000_000;
 
 /// Largest number of visits (fresh processes) per variant and pass; the rounds are divided evenly among them.

@@ -91,7 +91,7 @@ impl<'a> Ledger<'a> {
         })
     }
 
-    /// Claims visits, including those of experiments that are already known.
+    /// Claims visits without checking whether their experiments already have an outcome.
     pub fn claim_again(&mut self, wanted: &[Visit]) -> Result<Turns> {
         self.claim_where(wanted, |_, _| false)
     }

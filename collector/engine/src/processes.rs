@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Interval between two checks of whether the process has ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Limits of a process.

@@ -244,8 +244,7 @@ fn open_machine(
     Ok(OpenedSession { target, on, versions, bench, exclusive })
 }
 
-/// Connects to the accelerator in a board's FPGA, or simulates it. Locks no CPU, because nothing is measured on this
-/// machine.
+/// Connects to the accelerator in a board's FPGA, or simulates it. Locks no CPU: nothing is measured here.
 fn open_core(
     config: &Config,
     tasks: &[PlannedTask],

@@ -35,8 +35,7 @@ impl<Thing> Default for JobCache<Thing> {
 }
 
 impl<Thing> JobCache<Thing> {
-    /// Takes the cached value if its key matches. Otherwise drops the value before a new one is created, so that two
-    /// never exist at once.
+    /// Takes the value if its key matches; otherwise drops it before a new one is created: never two at once.
     pub fn take_matching(&mut self, stamps: &Stamps) -> Option<Thing> {
         self.0.take().filter(|(known, _)| known == stamps && known.are_known()).map(|(_, thing)| thing)
     }

@@ -43,8 +43,7 @@ pub struct BuildJob {
 }
 
 impl BuildJob {
-    /// Creates a build job. The trace of a random schedule is requested, because only it contains the schedule's
-    /// moves.
+    /// Creates a build job; requests the trace of a random schedule, because only it contains the moves.
     pub fn for_schedule(task: &str, target: &Target, schedule: &Schedule) -> BuildJob {
         BuildJob {
             task: task.to_owned(),
@@ -84,7 +83,6 @@ pub enum BuildReply {
     Rejected(String),
 }
 
-/// Built code with everything a runner needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Artifact {
     /// ELF object file; empty for device code.
@@ -106,7 +104,6 @@ pub struct Artifact {
     /// Time for TVM's passes, in milliseconds.
     pub lower_ms: f64,
     pub codegen_ms: f64,
-    /// Features of the scheduled program and its code, by name.
     pub features: BTreeMap<String, f64>,
 }
 
@@ -163,8 +160,7 @@ impl RunJob {
         RunJob { object, device, packings, ..self }
     }
 
-    /// Returns the job's time limit: the sum of the measuring time, the time for a reference computation of
-    /// `flops` operations on a slow machine, and `slack`.
+    /// Returns the sum of measuring time, a reference computation of `flops` on a slow machine, and `slack`.
     pub fn time_limit(&self, flops: u64, slack: Duration) -> Duration {
         rule_limit(&self.method) + reference_time(flops) + slack
     }
@@ -176,8 +172,7 @@ fn reference_time(flops: u64) -> Duration {
     Duration::from_secs_f64(flops as f64 / REFERENCE_FLOPS_PER_SECOND)
 }
 
-/// Returns the time limit of a measuring method. TVM's evaluator has no limit of its own; one second per run is
-/// allowed, because slow candidates of a large operator take that long.
+/// Time limit of a method; TVM's evaluator has none and gets a second per run, which slow candidates take.
 fn rule_limit(method: &Method) -> Duration {
     match method {
         Method::Sample(plan) => Duration::from_nanos(plan.time_limit_ns),
@@ -315,7 +310,6 @@ impl Measured {
     }
 }
 
-/// Result of a simulation, which is not a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Simulated {
     /// Simulated time on the device, without the host's part.

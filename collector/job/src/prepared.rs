@@ -8,8 +8,7 @@ use anyhow::{Context, Result};
 use models::{Task, TensorType};
 use reference::{Rounding, Tensor};
 
-/// Largest number of cached tasks. Several are needed, because code with dynamic sizes is run at each of its sizes,
-/// and batches of builds contain several tasks.
+/// Largest number of cached tasks: code with dynamic sizes runs at each size, and batches contain several tasks.
 const KEPT_TASKS: usize = 64;
 /// Size limit of the cache in bytes; the latest task is always kept.
 const KEPT_BYTES: usize = 512 << 20;
@@ -47,7 +46,6 @@ pub struct PreparedTasks {
 }
 
 impl PreparedTasks {
-    /// Returns whether the latest job had this task and seed.
     pub fn is_latest(&self, text: &str, seed: u64) -> bool {
         self.tasks.first().is_some_and(|known| known.text == text && known.seed == seed)
     }

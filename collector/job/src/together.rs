@@ -36,8 +36,7 @@ pub enum What {
     Synthetic(Synthetic),
 }
 
-/// Compares alternative ways of running compiled codes, in interleaved rounds. The lanes of an alternative start
-/// together.
+/// Compares ways of running compiled codes in interleaved rounds. The lanes of an alternative start together.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RaceJob {
     pub ways: Vec<Vec<RaceLane>>,
@@ -70,8 +69,7 @@ impl TogetherJob {
         cpus
     }
 
-    /// Returns the time limit of the job: the sum of its measuring time, reference computations of `flops` operations
-    /// on a slow machine, and `slack`.
+    /// Returns the sum of measuring time, reference computations of `flops` on a slow machine, and `slack`.
     pub fn time_limit(&self, flops: u64, slack: Duration) -> Duration {
         let rule = match self {
             TogetherJob::CoRun(job) => &job.rule,
@@ -90,11 +88,9 @@ pub enum TogetherReply {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum MemberReply {
-    /// Times of a member, and the comparison of its result with the reference, if there is one.
     Shared(Box<Shared>, Option<Check>),
     /// The error of the result exceeds the tolerance, so no time is reported.
     WrongResult(Check),
-    /// Error when loading or running the code.
     Failed(String),
 }
 

@@ -35,7 +35,7 @@ fn the_version_of_the_spaces_follows_their_axes() {
                 hasher.update(format!("{} {}\n", axis.name, settings.join(" ")).as_bytes());
             }
             for rule in space.rules() {
-                hasher.update(format!("{} {}\n", rule.name, rule.text).as_bytes());
+                hasher.update(format!("{}\n", rule.name).as_bytes());
             }
         }
     }

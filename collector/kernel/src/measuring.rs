@@ -6,8 +6,7 @@ use anyhow::{Result, anyhow, ensure};
 use measure::affinity;
 use measure::counters::{CounterRequest, CounterSession};
 
-/// Runs a job on a new thread that is pinned to the first CPU, has a pool of threads on all CPUs, and has open
-/// counters.
+/// Runs a job on a new thread pinned to the first CPU, with a pool on all CPUs and open counters.
 pub(crate) fn on_fresh_thread<T: Send>(
     cpus: &[usize],
     counters: &CounterRequest,

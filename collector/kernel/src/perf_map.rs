@@ -5,8 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{BufWriter, Result, Write};
 use std::path::PathBuf;
 
-/// Writes the symbol file of this process, which remains for `perf report`. `scope` returns the scope of the first
-/// call of a code.
+/// Writes the symbol file, which remains for `perf report`. `scope` returns the scope of a code's first call.
 pub fn write_symbols(functions: &[PlacedFunction], scope: impl Fn(usize) -> String) -> Result<PathBuf> {
     let path = PathBuf::from(format!("/tmp/perf-{}.map", std::process::id()));
     // An existing file belongs to an ended process with the same number. The new file is only writable by this user.

@@ -17,7 +17,6 @@ use measure::{HostClock, Placement, measure_runs};
 use reference::Rounding;
 use worker::{RunnerProcess, peak_resident_bytes};
 
-/// Executes run jobs and caches the data of the last task.
 pub struct Runner {
     process: RunnerProcess,
     prepared: PreparedTasks,
@@ -60,8 +59,7 @@ impl Runner {
     }
 }
 
-/// Calls generated code `times` times. Nothing else depends on `times`, so the difference of two simulated runs is the
-/// cost of the calls alone.
+/// Calls code `times` times; nothing else depends on `times`, so two simulated runs differ by calls alone.
 pub fn call_only(process: RunnerProcess, job: &RunJob, times: u32) -> Result<()> {
     let mut prepared = PreparedTasks::default();
     let prepared = prepared.get_task(&job.task, job.seed, false)?;

@@ -15,7 +15,6 @@ use measure::{Course, HostClock, Meeting, Missed, Placement, Race, Shared};
 use reference::Rounding;
 use worker::RunnerProcess;
 
-/// Runs co-run and race jobs and caches the data of tasks.
 pub struct Runner {
     process: RunnerProcess,
     prepared: PreparedTasks,
@@ -82,7 +81,6 @@ impl Runner {
         }
     }
 
-    /// Runs the alternatives in interleaved rounds, then compares all results.
     fn race_alternatives(&mut self, job: &RaceJob) -> Result<RunReply> {
         ensure!(job.ways.iter().all(|lanes| !lanes.is_empty()), "a variant has no operators to run");
         let mut ready: Vec<(usize, usize, Vec<Ready<'_>>)> = Vec::new();
@@ -137,7 +135,6 @@ impl Runner {
         Ok(RunReply::Together(TogetherReply::Ways(courses)))
     }
 
-    /// Returns the times of a member after a check of its result.
     fn member_reply(
         &mut self,
         job: &CoRunJob,
@@ -167,8 +164,7 @@ impl Ready<'_> {
     }
 }
 
-/// Runs one lane on its own thread. A lane whose setup fails still joins the common barriers, because other lanes wait
-/// for it.
+/// Runs one lane. If its setup fails, it still joins the common barriers, because other lanes wait for it.
 fn run_lane(
     process: RunnerProcess,
     lane: &RaceLane,
@@ -180,7 +176,7 @@ fn run_lane(
         Ready::Code { object, .. } => {
             Kernel::load_object(process, object).map_err(|error| format!("cannot load the artifact: {error}"))
         }
-        Ready::Synthetic(_) => Err("only built code runs in lanes".to_owned()),
+        Ready::Synthetic(_) => Err("lanes run only compiled code, not synthetic loads".to_owned()),
     };
     let kernels = ready_this_thread(&lane.cpus, &nothing)
         .map_err(|error| format!("{error:#}"))
@@ -197,8 +193,7 @@ fn run_lane(
     })
 }
 
-/// Runs one member on its own thread. A member whose setup fails still joins the common barriers, because others wait
-/// for it.
+/// Runs one member. If its setup fails, it still joins the common barriers, because others wait for it.
 fn take_part(
     process: RunnerProcess,
     job: &CoRunJob,

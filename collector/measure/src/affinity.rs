@@ -72,7 +72,6 @@ fn set_affinity(cpus: &[usize]) -> nix::Result<()> {
     if given == set { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// Returns the affinity of every live thread of this process.
 pub fn thread_masks() -> Result<Vec<ThreadMask>, AffinityError> {
     let mut masks: Vec<ThreadMask> = fs::read_dir("/proc/self/task")
         .map_err(AffinityError::Unreadable)?

@@ -18,8 +18,7 @@ pub trait Clock {
     /// Times a fixed computation, which depends only on the clock rate.
     fn speed_probe_ns(&mut self) -> u64;
     fn sleep(&mut self, duration: Duration);
-    /// Evicts data from the caches of a run's processors, whose last level has `bytes`; does nothing if the timed code
-    /// does so itself.
+    /// Evicts data from the caches of a run's processors (last level: `bytes`), unless the timed code does so itself.
     fn empty_caches(&mut self, bytes: u64);
 }
 
@@ -35,7 +34,6 @@ impl HostClock {
         Self::with_origin(Instant::now())
     }
 
-    /// Creates a clock with `origin` as zero.
     pub fn with_origin(origin: Instant) -> Self {
         Self { origin, precision_ns: precision_ns(origin), threads: Box::new(CallingThread::new()), flusher: None }
     }

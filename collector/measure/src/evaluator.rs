@@ -12,8 +12,7 @@ use crate::counters::CounterReader;
 
 const GROWTH: f64 = 1.618;
 
-/// Measures by a rule that passed [`Evaluator::check_settings`]. `run` runs the artifact the given number of times; an
-/// error from it ends the measurement.
+/// Measures by a rule that passed [`Evaluator::check_settings`]; an error from `run` ends the measurement.
 pub fn evaluate_rule<E>(
     run: &mut dyn FnMut(u32) -> Result<(), E>,
     rule: &Evaluator,
@@ -67,8 +66,7 @@ fn flush_caches(rule: &Evaluator, clock: &mut dyn Clock) {
     }
 }
 
-/// Returns the next number of runs per repeat, so that a repeat takes at least `min_repeat_ms`. Rounds down, as TVM
-/// does.
+/// Returns the number of runs with which a repeat takes at least `min_repeat_ms`, rounded down as TVM does.
 fn grow_number(number: u32, elapsed_ns: u64, min_repeat_ms: u32) -> u32 {
     let run_ms = elapsed_ns as f64 / 1e6 / f64::from(number);
     let needed = f64::from(min_repeat_ms) / run_ms + 1.0;

@@ -78,8 +78,7 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    /// Allocates buffers for a last-level cache of `bytes`. Each thread touches its own buffer first, so that pages
-    /// are local to its NUMA node.
+    /// Allocates buffers for a last-level cache of `bytes`; each thread touches its own first, for NUMA locality.
     pub(crate) fn new(bytes: u64, threads: &mut dyn RunThreads) -> Flusher {
         let topology = Topology::read_topology(threads.cpus());
         let sizes = topology.flush_shares(threads.cpus(), bytes);

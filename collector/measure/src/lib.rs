@@ -105,8 +105,7 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Combines visits into the one with the median time (the earlier of two), which also lists the medians of all
-    /// visits. `None` without visits.
+    /// Returns the visit with the median time (the earlier of two), with all visits' medians; `None` without visits.
     pub fn of_visits(visits: Vec<Measurement>) -> Option<Measurement> {
         let visits_ns: Vec<f64> = visits.iter().map(|visit| visit.median_ns).collect();
         let mut order: Vec<usize> = (0..visits.len()).collect();

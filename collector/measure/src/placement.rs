@@ -11,8 +11,7 @@ pub const PAGE_BYTES: u32 = 4096;
 const STACK_STEP_BYTES: u32 = 16;
 /// Alignment of tensors: the length of the longest vector register.
 const BUFFER_STEP_BYTES: u32 = 64;
-/// Step between the offsets of consecutive visits, as a share of a page. The golden ratio spreads any number of visits
-/// evenly.
+/// Step between offsets of consecutive visits, in pages; the golden ratio spreads any number of visits evenly.
 const GOLDEN_SHARE: f64 = 0.618_033_988_749_895;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,8 +27,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Returns the placement of a visit, counted from 0. Tensors of the first visit end at an inaccessible page,
-    /// so that out-of-bounds accesses crash.
+    /// Returns the placement of a visit, from 0. The first one's tensors end at an inaccessible page to catch overruns.
     pub fn of_visit(seed: u64, visit: u32, process: u32) -> Placement {
         let offset = |seed: u64, step: u32| {
             let steps = f64::from(PAGE_BYTES / step);
@@ -47,8 +45,7 @@ impl Placement {
 
     /// Returns the stack offset of a batch, counted from 0, within a page.
     pub fn stack_bytes_of(&self, batch: u32) -> usize {
-        /// An odd multiple of the alignment, near the golden ratio of a page: offsets of consecutive batches are far
-        /// apart, and every offset occurs.
+        /// An odd multiple of the alignment near a page's golden ratio: consecutive offsets lie far apart, and all occur.
         const STEP_BYTES: u32 = 2544;
         let moved = if self.is_stack_fixed { 0 } else { batch % PAGE_BYTES * STEP_BYTES };
         ((self.stack_bytes + moved) % PAGE_BYTES) as usize

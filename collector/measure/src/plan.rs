@@ -20,8 +20,7 @@ pub struct Plan {
     pub visits: u32,
     /// Fixed stack offset, to study the effect of a placement; by default, offsets spread over a page.
     pub stack_offset_bytes: Option<u32>,
-    /// Minimum warm-up time after the first run. Runs of several times this length are not warmed up further, because
-    /// cold effects are small relative to them.
+    /// Minimum warm-up time after the first run; runs several times longer need none, as cold effects are small.
     pub warm_up_time_ns: u64,
     pub warm_up_runs: u32,
     pub batch_precisions: u32,
@@ -71,12 +70,9 @@ impl Default for Plan {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cache {
-    /// The caches hold the data of the previous run.
     #[default]
     Warm,
-    /// The caches are overwritten before each run, with a buffer of `flush_bytes` that exceeds the last-level cache,
-    /// see [`crate::host::Facts::cold_cache_bytes`]. Threads on other CPUs write parts of the buffer and stay awake
-    /// for the run.
+    /// The caches are overwritten before each run, by all threads, with `flush_bytes`, beyond the last-level cache.
     Cold { flush_bytes: u64 },
 }
 
@@ -134,7 +130,6 @@ pub struct PlanError {
 const FLUSH_BYTES_MAX: u64 = 4 << 30;
 
 impl Method {
-    /// Returns the placement of a visit, counted from 0.
     pub fn placement(&self, seed: u64, visit: u32, process: u32) -> Placement {
         let placement = Placement::of_visit(seed, visit, process);
         match self {
@@ -177,8 +172,7 @@ impl Method {
 }
 
 impl Plan {
-    /// Returns the plan of one visit. Errors of several visits partly cancel out, so each visit may be less precise.
-    /// The time limit is per visit.
+    /// Returns the plan of one visit; less precise, as errors of visits partly cancel out. The time limit is per visit.
     pub fn of_visit(&self) -> Plan {
         let share = |time_ns: u64| time_ns / u64::from(self.visits);
         Plan {

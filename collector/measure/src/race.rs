@@ -98,8 +98,7 @@ impl Race {
 }
 
 impl RaceWay {
-    /// Runs a lane for one phase, in step with the other lanes of the way. Only the first lane returns times, which
-    /// exclude the first run.
+    /// Runs a lane for one phase, in step with the others. Only the first returns times, without the first run's.
     fn run_phase(&self, lane: usize, run: &mut dyn FnMut(), rule: &Together) -> Vec<f64> {
         let (mut samples, began) = (Vec::new(), Instant::now());
         for time in 0usize.. {

@@ -10,8 +10,7 @@ use super::{
 };
 use crate::counters::CounterReader;
 
-/// Measures until a plan that passed [`Plan::check_settings`] is satisfied. `run` runs the artifact the given
-/// number of times; its error ends the measurement.
+/// Measures until a plan that passed [`Plan::check_settings`] is satisfied; an error from `run` ends it.
 pub fn sample_runs<E>(
     run: &mut dyn FnMut(u32) -> Result<(), E>,
     plan: &Plan,
@@ -96,8 +95,7 @@ impl Warm {
     }
 }
 
-/// Runs growing batches until the warm-up time has passed. Runs at least one, because the cold first run alone would
-/// give a wrong batch size.
+/// Runs growing batches for the warm-up time; at least one, as the cold first run would give a wrong batch size.
 fn warm_up<E>(
     recorder: &mut Recorder<'_>,
     run: &mut dyn FnMut(u32) -> Result<(), E>,

@@ -88,8 +88,7 @@ fn samples_outside_interval(n: usize, confidence: f64) -> Option<usize> {
     n.div_ceil(2).checked_sub(1)
 }
 
-/// Returns the ratio of the medians of the later and the earlier half, minus one. `None` if the rank sum test finds no
-/// significant difference, or for too few samples.
+/// Returns the later over the earlier half's median, minus one; `None` if insignificant or for too few samples.
 pub fn detect_drift(samples: &[f64]) -> Option<f64> {
     if samples.len() < 16 {
         return None;

@@ -9,7 +9,6 @@ pub const FIRST_RUN_SLOW_RATIO: f64 = 3.0;
 pub const CHANGE_MAX: f64 = 0.03;
 /// Minimum length of a batch, in clock precisions; shorter batches have an error of about a percent.
 pub const BATCH_PRECISIONS_MIN: f64 = 100.0;
-/// Share of preempted samples that causes a warning.
 pub const PREEMPTED_PART_MAX: f64 = 0.1;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,14 +26,12 @@ pub enum Warning {
         n: u32,
         wanted: u32,
     },
-    /// Later samples differ from earlier ones by more than chance.
     Drifting {
         /// Later median over earlier median, minus one.
         change: f64,
     },
     ClockMoved {
-        /// Duration of the speed test after the measurement over that before, minus one: positive if the processor
-        /// became slower.
+        /// Speed test's duration after the measurement over that before, minus one; positive if the processor slowed.
         change: f64,
     },
     ClocksHeldBack {
@@ -54,7 +51,6 @@ pub enum Warning {
     },
     CountersMultiplexed {
         name: String,
-        /// Share of the time in which the counter was active.
         running_ratio: f64,
     },
 }

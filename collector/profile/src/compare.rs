@@ -30,9 +30,7 @@ pub enum ProfileVerdict {
     Same,
     /// There are too few calls for confidence intervals.
     Unknown,
-    /// The row exists only in the second profile.
     New,
-    /// The row exists only in the first profile.
     Gone,
 }
 
@@ -60,8 +58,7 @@ pub struct ProfileComparison {
     pub visits: (usize, usize),
     /// Smallest relative difference that is detectable in half of the rows; None for profiles of one visit.
     pub detectable: Option<f64>,
-    /// Median ratio over the rows that both profiles have, if there are enough. It indicates a change of the machine,
-    /// not of the code.
+    /// Median ratio over common rows, if there are enough; indicates a change of the machine, not of the code.
     pub common: Option<f64>,
     /// Number of rows that differ from the common ratio by more than the noise.
     pub beside_common: usize,

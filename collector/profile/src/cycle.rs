@@ -8,8 +8,7 @@ pub fn list_cycles(profile: &Profile) -> Vec<u32> {
     all
 }
 
-/// Returns the part of a profile that belongs to one cycle. Omits the processor times of threads, which cover all
-/// cycles together.
+/// Returns the part of a profile in one cycle, without the threads' processor times, which cover all cycles.
 pub fn cut_cycle(profile: &Profile, cycle: u32) -> Profile {
     let is_of_cycle = |step: Option<u32>| step.is_some_and(|step| profile.steps[step as usize].cycle == cycle);
     let steps = new_indices(profile.steps.iter().map(|step| step.cycle == cycle));

@@ -19,7 +19,6 @@ pub struct Profile {
     pub tracks: Vec<Track>,
     pub operators: Vec<Operator>,
     pub counters: Vec<Counter>,
-    /// Counters that were requested but unavailable.
     pub refusals: Vec<Refusal>,
     pub steps: Vec<Step>,
     /// Spans, each after its parent.
@@ -129,11 +128,9 @@ pub struct Counter {
     /// Source of the counts: `papi`, `perf`, `usage`, `powercap` or the imported format.
     pub source: String,
     pub native: String,
-    /// What is counted: `thread`, `thread_user`, `descendants`, `descendants_user`, `process`,
-    /// `machine` or `external`.
+    /// Either `thread`, `thread_user`, `descendants`, `descendants_user`, `process`, `machine` or `external`.
     pub coverage: String,
-    /// Count between two consecutive readings: the overhead of reading. It is never subtracted; a count close to it
-    /// only shows that the true count is small.
+    /// Overhead: count between two consecutive readings. Never subtracted; a count close to it is truly small.
     #[serde(default)]
     pub alone: Option<f64>,
 }
@@ -200,7 +197,6 @@ pub struct Count {
 #[serde(deny_unknown_fields)]
 pub struct MemoryEvent {
     pub at_ns: u64,
-    /// Span that caused the event, if known.
     pub span: Option<u32>,
     pub pool: Pool,
     /// Allocated bytes; negative for a deallocation.

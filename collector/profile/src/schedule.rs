@@ -11,9 +11,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileSchedule {
-    /// Steps before the first cycle.
     pub skip_first: u64,
-    /// Unprofiled steps of a cycle.
     pub wait: u64,
     /// Steps that are profiled and discarded.
     pub warmup: u64,
@@ -27,7 +25,6 @@ pub struct ProfileSchedule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Nothing,
-    /// Profile the step and discard the result.
     Warmup,
     Record,
     /// Profile the step, keep the result and complete the cycle.

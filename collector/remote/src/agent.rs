@@ -13,8 +13,7 @@ pub const MEASURE: &str = "opcollect.measure";
 /// Returns an empty call sequence; given a sequence, a library, a function name and arguments, appends a call.
 pub const CALLS: &str = "opcollect.calls";
 
-/// Sets the limit of each later request of a session, in seconds. The agent ends a slower request even if the client
-/// has disappeared.
+/// Sets the limit of each later request in seconds, which the agent enforces even if the client has disappeared.
 pub const LIMIT: &str = "opcollect.limit";
 /// Makes an agent exit after the current session.
 pub const LEAVE: &str = "opcollect.leave";
@@ -31,7 +30,6 @@ pub struct AgentDescription {
 pub struct Order {
     /// Number of threads, pinned to the first CPUs that the agent may use.
     pub threads: usize,
-    /// Measuring method, with duration and repetitions.
     pub method: Method,
     pub counters: CounterRequest,
 }

@@ -19,18 +19,14 @@ pub enum RemoteError {
         key: String,
         why: &'static str,
     },
-    /// The server serves another client.
     #[error("{address} is busy with another client")]
     Busy { address: Address },
     #[error("no answer within {limit_ms} ms while {doing}")]
     TimedOut { doing: &'static str, limit_ms: u64 },
-    /// The peer closed the connection instead of replying.
     #[error("the connection was closed while {doing}")]
     Closed { doing: &'static str },
-    /// The peer replied with an error.
     #[error("the server answers: {0}")]
     Refused(String),
-    /// The reply violates the protocol.
     #[error("the answer is damaged: {0}")]
     Malformed(String),
     /// The session ended with an earlier error.
@@ -39,7 +35,6 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
-    /// Returns a suggestion for the user, or None if there is no useful one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             RemoteError::Unreachable { .. } => Some(

@@ -4,8 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Selects the accelerator by name, such as `1x16`, or loads the bitstream file with the given name, which begins with
-/// the accelerator's name.
+/// Selects the accelerator by name, such as `1x16`, or loads the bitstream file, whose name begins with that name.
 pub const PROGRAM: &str = "pynq.fpga.program";
 /// Returns the [`Fabric`], which describes the FPGA and its accelerator.
 pub const INFO: &str = "pynq.fpga.info";
@@ -19,10 +18,8 @@ pub const WRITE: &str = "pynq.fpga.write";
 pub const READ: &str = "pynq.fpga.read";
 /// Runs the instructions of a block: handle, number of instructions, time limit in microseconds. Returns [`Ran`].
 pub const RUN: &str = "pynq.fpga.run";
-/// Frees the block with the given handle.
 pub const FREE: &str = "pynq.fpga.free";
 
-/// Maximum time limit of a run in microseconds.
 pub const RUN_US_MAX: i64 = 60_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,7 +12,6 @@ const KEY_BYTES_MAX: usize = 4096;
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Key {
     pub name: String,
-    /// Secret shared with authorised clients.
     pub secret: Option<String>,
     pub timeout: Option<Duration>,
 }

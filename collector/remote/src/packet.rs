@@ -69,8 +69,7 @@ impl Code {
 #[allow(missing_docs)]
 pub enum Packet {
     Shutdown,
-    /// Starts a session with the client's protocol version and session arguments. Without arguments the session runs
-    /// in the server's own process.
+    /// Starts a session with the client's protocol version; without arguments it runs in the server's own process.
     InitServer {
         version: String,
         arguments: Vec<Value>,

@@ -31,8 +31,7 @@ enum LimitFunction {
 }
 
 impl Session {
-    /// Opens a session, with retries while the server is busy. `within` limits the opening and, without
-    /// `set_deadline`, each later request.
+    /// Opens a session, with retries while the server is busy. `within` limits this and, by default, each request.
     pub fn open(address: &Address, key: &Key, within: Duration) -> Result<Session, RemoteError> {
         const PAUSE_MIN: Duration = Duration::from_millis(50);
         const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -62,8 +61,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Sets a common deadline for all later requests, so that many slow requests cannot add up beyond it. The agent
-    /// receives it with the next call and ends a stuck kernel even if this client has disappeared.
+    /// Sets a common deadline for all later requests; sent with the next call, so the agent enforces it on its own.
     pub fn set_deadline(&mut self, until: Instant) {
         (self.until, self.unsent_limit) = (Some(until), Some(until));
     }
@@ -81,7 +79,6 @@ impl Session {
         self.send_request("limiting requests", &Packet::CallFunction { function, arguments }).map(drop)
     }
 
-    /// Looks up a function of the server; returns `None` if the server has no such function.
     pub fn find_function(&mut self, name: &str) -> Result<Option<u64>, RemoteError> {
         let packet = Packet::List(Code::GetGlobalFunction, vec![Value::Text(name.to_owned())]);
         let handle = parse_pointer(self.send_request("looking for a function", &packet)?)?;
@@ -109,7 +106,6 @@ impl Session {
         self.call(function, arguments)
     }
 
-    /// Stores a file in the session's folder on the server.
     pub fn upload_file(&mut self, name: &str, content: Vec<u8>) -> Result<(), RemoteError> {
         self.call_named("tvm.rpc.server.upload", vec![Value::Text(name.to_owned()), Value::Bytes(content)]).map(drop)
     }

@@ -62,8 +62,7 @@ impl Tracker {
         Ok(Tracker { waiting, address: address.clone() })
     }
 
-    /// Requests a device. Consumes the connection, because the late reply to a request that timed out would be taken
-    /// for the reply to the next one.
+    /// Requests a device. Consumes the connection, since a late reply would be taken for the reply to a later request.
     pub fn request_device(
         mut self,
         key: &str,
@@ -87,7 +86,6 @@ impl Tracker {
         is_success(&answer).then_some(()).ok_or_else(|| refusal_error(&answer))
     }
 
-    /// Offers a session to clients that request the key.
     pub fn offer_session(
         &mut self,
         key: &str,

@@ -131,8 +131,7 @@ impl Waiting {
         }
     }
 
-    /// Lowers the socket's timeout to the time left. Keeps a shorter timeout, because setting one is a system call and
-    /// the caller retries anyway.
+    /// Lowers the timeout to the time left. Keeps a shorter one: setting is a system call, and the caller retries.
     fn wait_at_most(&mut self, way: usize) -> Result<(), RemoteError> {
         let left = self.time_left()?;
         if self.waits[way].is_none_or(|waits| waits > left) {

@@ -209,7 +209,6 @@ impl<'a> WireReader<'a> {
     }
 }
 
-/// Writes length-prefixed text.
 pub fn put_text(text: &str, to: &mut Vec<u8>) {
     put_counted(text.as_bytes(), to);
 }
@@ -224,7 +223,6 @@ fn put_type(dtype: DataType, to: &mut Vec<u8>) {
     to.extend(dtype.lanes.to_le_bytes());
 }
 
-/// Writes a tensor without a type code in front.
 pub fn put_tensor(tensor: &Tensor, to: &mut Vec<u8>) {
     to.extend(tensor.data.to_le_bytes());
     to.extend(tensor.device.kind.to_le_bytes());

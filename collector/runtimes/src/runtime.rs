@@ -25,7 +25,6 @@ pub trait Runtime: Sized {
 
     fn open() -> Result<Self>;
 
-    /// Returns the library's version, such as `1.31.1`.
     fn version(&self) -> String;
 
     /// Loads a model that runs with one thread per CPU, including the caller.

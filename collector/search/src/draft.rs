@@ -42,8 +42,7 @@ const ENSEMBLES: u64 = 2;
 const CURIOSITY: f64 = 0.5;
 /// Increase of the predicted logarithm of the time per earlier trial of the same tile.
 const REPEATED_TILE_PENALTY: f64 = 0.005;
-/// Minimum number of trials of each kind (algorithm and layout), and number of further kinds whose neighbours are
-/// candidates.
+/// Minimum trials of each kind (algorithm and layout), and number of further kinds with neighbours as candidates.
 const KIND_TRIALS: usize = 6;
 const OTHER_KINDS: usize = 2;
 /// Knobs that define the kind of a schedule, and knobs that define its tile within the kind.
@@ -237,8 +236,7 @@ impl Draft {
         Ok(ranked.into_iter().take(count).map(|(_, knobs)| knobs).collect())
     }
 
-    /// Returns the index of the best candidate of the least tried kind (algorithm and layout), if that kind has too
-    /// few trials.
+    /// Returns the index of the best candidate of the least tried kind, if that kind has too few trials.
     fn rare_candidate(&self, ranked: &[(f64, Knobs)]) -> Option<usize> {
         let kinds = count_trials(self.points.iter_taken(), kind_settings);
         let tried = ranked.iter().map(|(_, knobs)| kinds.get(&kind_settings(knobs)).copied().unwrap_or(0));
@@ -321,7 +319,7 @@ impl Tuner for Draft {
                 self.note_built(problem, knobs, figures, over_default);
             }
             self.add_row(problem, knobs, DraftLabel::Other(over_default));
-            if over_default < 1.0 - MIN_HINT_GAIN && features::are_equal(&self.problem, problem) {
+            if over_default < 1.0 - MIN_HINT_GAIN && features::differ_in_epilogue_only(&self.problem, problem) {
                 let place = self.hints.partition_point(|(other, _)| *other <= over_default);
                 self.hints.insert(place, (over_default, knobs.clone()));
             }

@@ -45,8 +45,7 @@ impl Evolved {
         }
     }
 
-    /// Returns a new child. None if nothing was measured or all children are known; random schedules are then
-    /// proposed.
+    /// Returns a new child; None, so that random ones follow, if nothing was measured or all children are known.
     fn next_child(&mut self) -> Result<Option<Schedule>> {
         let is_due = self.bred_at.is_none_or(|count| self.taken.len() >= count + BATCH);
         if self.children.is_empty() && is_due && !self.measured.is_empty() {

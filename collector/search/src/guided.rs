@@ -50,7 +50,6 @@ pub fn regression_tuner(problem: &Problem, view: View, seed: u64) -> Result<Box<
     guided_tuner(problem, view, Goal::Value, seed)
 }
 
-/// Creates a tuner whose trees rank pairs of schedules.
 pub fn ranking_tuner(problem: &Problem, view: View, seed: u64) -> Result<Box<dyn Tuner>> {
     guided_tuner(problem, view, Goal::Order, seed)
 }

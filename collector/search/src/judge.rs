@@ -40,8 +40,7 @@ impl Judge {
         self.labels.push(over_default.ln() as f32);
     }
 
-    /// Returns whether a built candidate should be run. `best` is the best time relative to the default schedule. At
-    /// most as many candidates are rejected as were run.
+    /// Returns whether to run a built candidate. `best` is relative to the default. Rejects at most as many as ran.
     pub fn is_worth_a_run<'a>(&mut self, row: impl IntoIterator<Item = (&'a str, f64)>, best: f64) -> Result<bool> {
         self.train_if_due()?;
         let Some(model) = self.trees.trained_model() else { return Ok(true) };

@@ -43,13 +43,11 @@ pub enum TrialResult {
     PassedOver,
 }
 
-/// Proposes schedules of one task and observes their results.
 pub trait Tuner {
     /// Returns up to `count` new schedules; none if the space is exhausted or the tuner waits for results.
     fn propose_schedules(&mut self, count: usize) -> Result<Vec<Schedule>>;
 
-    /// Judges a built schedule by the features of its code. After a rejection, `observe_result` is called with
-    /// [`TrialResult::PassedOver`].
+    /// Judges a built schedule by the features of its code; a rejection is observed as [`TrialResult::PassedOver`].
     fn is_worth_a_run(&mut self, _schedule: &Schedule, _figures: &Features) -> Result<bool> {
         Ok(true)
     }
@@ -67,8 +65,7 @@ pub trait Tuner {
     ) {
     }
 
-    /// Returns the time of the best hint relative to the default schedule, or None if no hint promises more than the
-    /// best known time.
+    /// Returns the best hint's time relative to the default schedule; None if no hint beats the best known time.
     fn hinted(&self) -> Option<f64> {
         None
     }

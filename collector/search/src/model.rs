@@ -27,7 +27,6 @@ pub struct Lessons {
 }
 
 impl Lessons {
-    /// Adds a row and returns its number.
     pub fn add_row<'a>(&mut self, features: impl IntoIterator<Item = (&'a str, f64)>) -> usize {
         // Columns are sorted by name, independent of the order of the parts.
         let features: BTreeMap<&str, f64> = features.into_iter().collect();
@@ -123,8 +122,7 @@ pub struct Guess {
 }
 
 impl CostModel {
-    /// Predicts from named features and ignores unknown ones. Fastest if the features are sorted by name, or consist
-    /// of a few sorted parts.
+    /// Predicts from named features, ignoring unknown ones; fastest if they consist of a few parts sorted by name.
     pub fn predict_features<'a>(&self, features: impl IntoIterator<Item = (&'a str, f64)>) -> Guess {
         let mut row = vec![f32::NAN; self.columns.len().max(1)];
         let mut columns = self.columns.iter().peekable();

@@ -92,7 +92,6 @@ impl TunerName {
         self.find_declaration().samples_tvm_space
     }
 
-    /// Returns why the tuner does not support a target, or None if it does.
     pub fn why_unsupported(self, target: Kind) -> Option<String> {
         let Declaration { learns_cpu_loops, samples_tvm_space, .. } = self.find_declaration();
         target.refuse_tuner(&TunerNeeds { name: self.name(), learns_cpu_loops, draws: samples_tvm_space })

@@ -6,8 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
 
 const DRAWS: usize = 256;
-/// Maximum number of rejected random points in spaces too large to list. Some spaces have few allowed points in a
-/// hundred thousand settings.
+/// Maximum number of rejected random points; some spaces allow few points in a hundred thousand settings.
 const DRAWS_AT_MOST: usize = 1 << 18;
 const LISTED_AT_MOST: u64 = 1 << 16;
 
@@ -45,14 +44,12 @@ impl Points {
         None
     }
 
-    /// Takes a new random point, or None. Axes are drawn independently, so kinds of schedules with few points are as
-    /// likely as those with many.
+    /// Takes a new random point, or None. Axes are independent, so kinds with few points are as likely as others.
     pub fn draw_new(&mut self) -> Option<Knobs> {
         self.draw_by(|points| Some(points.draw_within()))
     }
 
-    /// Takes a new point, drawn uniformly from the canonical points: of all settings that canonicalise to the same
-    /// point, only one representative is accepted.
+    /// Takes a new point, uniform over the canonical ones: of settings with equal canonical form, one is accepted.
     pub fn draw_uniform(&mut self) -> Option<Knobs> {
         let drawn = self.draw_by(|points| {
             let settings = points.draw_settings();
@@ -103,8 +100,7 @@ impl Points {
         }
     }
 
-    /// Returns the representative settings that canonicalise to a point: a setting for every axis, neutral or default
-    /// where possible.
+    /// Returns the representative settings of a point: one for every axis, neutral or default where possible.
     fn representative_settings(&self, knobs: &Knobs) -> Option<Knobs> {
         let usual = self.usual_settings(knobs);
         let is_point = |settings: &Knobs| canonical_knobs(settings.clone()) == *knobs;

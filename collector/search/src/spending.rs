@@ -38,8 +38,7 @@ impl Standing {
         self.bests.last().copied()
     }
 
-    /// Returns the expected saving of the next trial in nanoseconds, over all calls of the task; infinite before the
-    /// first trial.
+    /// Returns the next trial's expected saving in nanoseconds, over all calls; infinite before the first trial.
     pub fn expected_saving(&self) -> f64 {
         if self.begun == 0 {
             return f64::INFINITY;
@@ -66,8 +65,7 @@ impl Standing {
     }
 }
 
-/// Returns the nanoseconds that `trials` further trials are expected to save, each given to the search with the
-/// largest expected saving. Gains decrease over time; searches without a successful trial add nothing.
+/// Returns the expected saving of `trials` trials in ns, each for the best search; 0 for those without success.
 pub fn total_saving<'a>(standings: impl Iterator<Item = &'a Standing>, trials: usize) -> f64 {
     const STEPS: usize = 64;
     let open: Vec<&Standing> = standings.filter(|standing| standing.best_ns().is_some()).collect();
@@ -91,7 +89,6 @@ pub fn total_saving<'a>(standings: impl Iterator<Item = &'a Standing>, trials: u
     saved.min(open.iter().filter_map(|standing| Some(standing.best_ns()? * standing.weight)).sum())
 }
 
-/// Returns the search for the next trial, or None without searches.
 pub fn pick_search<'a>(standings: impl Iterator<Item = (usize, &'a Standing)>) -> Option<usize> {
     let promises = standings.map(|(place, standing)| (place, standing.expected_saving()));
     // The first of equal maxima.

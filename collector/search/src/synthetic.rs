@@ -74,7 +74,6 @@ pub fn run_trials(
     tried
 }
 
-/// Returns an evolution that creates no children, for tuners that do not use evolution.
 pub fn childless_evolution() -> Box<dyn Evolution> {
     struct Childless;
     impl Evolution for Childless {

@@ -5,8 +5,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A GPU architecture: a compute capability, as in `sm_90`, and an optional suffix for architecture-specific features,
-/// as in `sm_90a`.
+/// A GPU architecture: a compute capability, as in `sm_90`, and a suffix for specific features, as in `sm_90a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Architecture {
@@ -20,9 +19,7 @@ pub struct Architecture {
 enum Suffix {
     /// Later devices of the same major capability.
     None,
-    /// Devices of the same family.
     Family,
-    /// Devices of exactly this capability.
     Exact,
 }
 

@@ -38,8 +38,7 @@ impl Board {
     }
 }
 
-/// Returns the target of an ARM processor. TVM's own targets for these boards use software floating point, which the
-/// boards' systems do not.
+/// Returns the target of an ARM processor, with hardware floating point, unlike TVM's own targets for these boards.
 fn arm_target(architecture: &str, mcpu: &str, cores: i64) -> Target {
     // Both have vectors of four floats; the older ones have half as many registers for them.
     let (text, vector_registers) = match architecture {
@@ -58,8 +57,7 @@ fn arm_target(architecture: &str, mcpu: &str, cores: i64) -> Target {
     Target { kind: &Llvm, text: text.to_string(), machine }
 }
 
-/// Returns the target of a machine by its architecture (Rust's spelling) and vector extensions; None for unknown
-/// architectures.
+/// Returns a target by architecture (Rust's spelling) and vector extensions; None for unknown architectures.
 pub fn architecture_target(architecture: &str, features: &[String], cores: usize) -> Option<Target> {
     let has = |names: &[&str]| names.iter().all(|name| features.iter().any(|feature| feature == name));
     let count = i64::try_from(cores).unwrap_or(1);

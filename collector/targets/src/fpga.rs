@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 /// Unit of a board: its FPGA.
 pub const FPGA: &str = "fpga";
 
-/// Target kind of an accelerator on a board's FPGA.
 pub struct Fpga;
 
 impl TargetKind for Fpga {
@@ -94,8 +93,7 @@ impl TargetKind for Fpga {
         datasets::Source::Simulated
     }
 
-    /// Fills in board and device, and clears the facts of this machine, on which the times of a simulated accelerator
-    /// do not depend.
+    /// Fills in board and device, and clears the facts of this machine, on which simulated times do not depend.
     fn fill_columns(&self, text: &str, record: &mut Record) -> Result<(), String> {
         let fabric = Fabric::parse_text(text)?;
         *record = Record {

@@ -6,11 +6,9 @@ use accelerator::CpuReason;
 use datasets::Record;
 use models::Task;
 
-/// A kind of target. Other crates call its methods and never compare kinds.
-/// The default of a method describes most kinds; a kind overrides it where it differs.
+/// A kind of target. Other crates call its methods and never compare kinds; the defaults describe most kinds.
 pub trait TargetKind: Sync {
-    /// Returns the name of the kind: its value of `--target`, or else the name of the board's unit or of the backend
-    /// that selects the kind.
+    /// Returns its value of `--target`, or else the name of the board's unit or of the backend that selects the kind.
     fn name(&self) -> &'static str;
 
     /// Returns whether the name alone is a value of `--target`.
@@ -56,8 +54,7 @@ pub trait TargetKind: Sync {
         None
     }
 
-    /// Returns a board's target by its name, or else by its server's key. None if targets of this kind do not depend
-    /// on boards.
+    /// Returns a board's target by its name, or else its server's key; None if the kind does not depend on boards.
     fn board_target(&self, _name: Option<&str>, _key: &str) -> Option<Result<Target, String>> {
         None
     }
@@ -76,7 +73,6 @@ pub trait TargetKind: Sync {
         }
     }
 
-    /// Returns the lowest compute capability that a GPU of this kind may have.
     fn least_capability(&self) -> i64 {
         0
     }
@@ -110,7 +106,6 @@ pub trait TargetKind: Sync {
         false
     }
 
-    /// Returns whether measurements occupy CPUs of this machine.
     fn occupies_cpus(&self) -> bool {
         true
     }
@@ -120,13 +115,11 @@ pub trait TargetKind: Sync {
         false
     }
 
-    /// Returns the function that converts tasks to the form of the target, if one is needed; rejected tasks stay on
-    /// the CPU.
+    /// Returns the conversion of tasks to the target's form, if one is needed; rejected tasks stay on the CPU.
     fn task_form(&self) -> Option<TaskForm> {
         None
     }
 
-    /// Returns a note on the meaning of the target's times.
     fn timing_note(&self, _text: &str) -> Option<String> {
         None
     }
@@ -136,7 +129,6 @@ pub trait TargetKind: Sync {
         &[]
     }
 
-    /// Returns why a tuner cannot search schedules of this kind, or None if it can.
     fn refuse_tuner(&self, _tuner: &TunerNeeds) -> Option<String> {
         None
     }
@@ -153,7 +145,6 @@ pub trait TargetKind: Sync {
         datasets::Source::Measured
     }
 
-    /// Fills further columns of a record from the target's description.
     fn fill_columns(&self, _text: &str, _record: &mut Record) -> Result<(), String> {
         Ok(())
     }
@@ -164,7 +155,6 @@ pub type TaskForm = fn(&Task) -> Result<Task, CpuReason>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generator {
-    /// Object files through LLVM.
     Llvm,
     /// CUDA C, compiled to machine code by NVIDIA's compiler.
     CudaC,
@@ -191,7 +181,6 @@ pub enum Setting {
     Partners,
 }
 
-/// Requirements of a tuner on the code that it searches.
 #[derive(Clone, Copy, Debug)]
 pub struct TunerNeeds {
     pub name: &'static str,
@@ -244,7 +233,6 @@ pub(crate) fn refuse_first(options: &[(&'static str, &Option<String>)], allowed:
     }
 }
 
-/// Reason why a target cannot be used, with a hint about what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Whether the machine or the installation lacks something; otherwise the request was wrong.
@@ -263,7 +251,6 @@ impl Refusal {
     }
 }
 
-/// Facts of a CPU from which targets are created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostCpu {
     pub name: String,

@@ -73,7 +73,6 @@ pub fn host_kind() -> Kind {
     &llvm::Llvm
 }
 
-/// Returns the kind whose tasks are computed by a library.
 pub fn library_kind() -> Kind {
     KINDS.iter().copied().find(|kind| kind.is_library()).expect("a kind is a library")
 }
@@ -221,11 +220,11 @@ mod tests {
         check_read(&target("llvm", r#"{"kind": "llvm"}"#, cpu), expect!["sound"]);
         check_read(
             &target("cuda", r#"{"kind": "cuda"}"#, cpu),
-            expect!["its target is of the kind `cuda` and says something else"],
+            expect!["its target has the kind `cuda` but different fields"],
         );
         check_read(
             &target("opencl", r#"{"kind": "llvm"}"#, cpu),
-            expect!["its target is of the kind `opencl` and says something else"],
+            expect!["its target has the kind `opencl` but different fields"],
         );
         check_read(
             &target("llvm", "llvm", &cpu.replace("16", "0")),

@@ -102,8 +102,7 @@ pub fn llvm_target(cpu: &str, features: &[String], cores: usize) -> Target {
     }
 }
 
-/// Returns the host's target, or that of a JSON description, by default with the host's number of cores. The vector
-/// registers are those of the described processor, or those of the host if its name is unknown.
+/// Returns the host's target or that of a JSON description, whose cores and vector registers default to the host's.
 fn resolve_llvm(text: &str, host: Target) -> Result<Target, String> {
     if text == HOST {
         return Ok(host);

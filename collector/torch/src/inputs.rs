@@ -31,7 +31,6 @@ pub fn to_torch(tensor: &reference::Tensor) -> Result<Tensor> {
     Ok(Tensor::f_from_data_size(tensor.as_bytes(), &fixed_extents(ty)?, torch_kind(ty.dtype)?)?)
 }
 
-/// Returns the content of a result, after checking that it has the expected type.
 pub fn checked_bytes(result: &Tensor, ty: &TensorType) -> Result<Vec<u8>> {
     let (found, wanted) = ((result.f_kind()?, result.size()), (torch_kind(ty.dtype)?, fixed_extents(ty)?));
     if found != wanted {

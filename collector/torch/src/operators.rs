@@ -39,8 +39,7 @@ fn step_operands<'a>(step: &Step, parameters: &'a [Tensor], before: Option<&'a T
     step.inputs.iter().map(operand).collect()
 }
 
-/// Returns the index of the parameter that is added as a bias directly after a contraction, if PyTorch's call supports
-/// a bias.
+/// Returns the index of the parameter added directly after a contraction, if PyTorch's call supports it as bias.
 fn joining_bias(task: &Task) -> Option<usize> {
     let [anchor, step, ..] = task.steps.as_slice() else { return None };
     let channel = match &anchor.op {

@@ -25,7 +25,6 @@ impl LibraryTiming {
         Ok(LibraryTiming { counters, cpus: cpus.to_vec() })
     }
 
-    /// Times runs of `compute`; returns the measurement and the last result.
     pub fn time_runs<T>(
         &mut self,
         method: &Method,

@@ -15,11 +15,9 @@ use std::sync::{Arc, atomic::AtomicBool};
 /// Resource limits of a worker. `None` keeps the inherited limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessLimits {
-    /// Limit on private writable memory. Limiting address space would fail: the compiler's library maps large unused
-    /// regions.
+    /// Limit on private writable memory; not address space, since the compiler's library maps large unused regions.
     pub memory_bytes: Option<u64>,
-    /// Limit on the processor time of a job over all threads, after which the kernel sends SIGXCPU. Also applies while
-    /// the supervisor is stopped.
+    /// Limit on a job's processor time over all threads, enforced by SIGXCPU even while the supervisor is stopped.
     pub cpu_seconds_per_job: Option<u64>,
     pub cpus: Option<Vec<usize>>,
 }
@@ -28,7 +26,6 @@ pub struct ProcessLimits {
 pub enum ConfineError {
     #[error("cannot set {what}: {errno}")]
     Refused { what: &'static str, errno: nix::errno::Errno },
-    /// Termination signals could not be redirected to the supervisor.
     #[error("cannot leave signals to the supervisor: {0}")]
     Signals(std::io::Error),
     #[error(transparent)]
@@ -70,8 +67,7 @@ pub fn confine_process(limits: &ProcessLimits, supervisor_pid: i32) -> Result<()
     Ok(())
 }
 
-/// Ignores the termination signals that job schedulers send to all processes. The supervisor handles them; a
-/// terminated worker would look like a crash.
+/// Ignores job schedulers' termination signals: the supervisor handles them; an ended worker looks like a crash.
 fn outlast_requests() -> std::io::Result<()> {
     let unread = Arc::new(AtomicBool::new(false));
     [SIGTERM, SIGINT, SIGHUP]

@@ -24,7 +24,6 @@ pub enum FrameError {
         expected_bytes: usize,
         got_bytes: usize,
     },
-    /// The length exceeds [`FRAME_BYTES_MAX`].
     #[error("frame of {length_bytes} bytes is above the cap of {FRAME_BYTES_MAX} bytes")]
     Oversized { length_bytes: usize },
     #[error("frame content cannot be decoded: {why}")]

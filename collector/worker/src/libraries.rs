@@ -13,8 +13,7 @@ pub const FOLDER_VARIABLE: &str = "OPCOLLECT_TVM";
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the program relative to which workers and libraries are searched, for hosts such as Python, whose own
-/// executable is elsewhere. Only the first call, before the first worker starts, has an effect.
+/// Sets the base program, for hosts such as Python. Only the first call, before the first worker starts, counts.
 pub fn set_program(path: PathBuf) {
     let _ = PROGRAM.set(path);
 }
@@ -43,8 +42,7 @@ pub fn tvm_folders() -> Vec<PathBuf> {
     distinct_folders(folders)
 }
 
-/// Returns the folders of TVM's library, each followed by the folder of TVM's interface library in the same
-/// environment.
+/// Returns the folders of TVM's library, each followed by that of its interface library in the same environment.
 pub fn tvm_and_interface() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = Vec::new();
     for folder in tvm_folders() {

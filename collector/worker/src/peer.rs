@@ -13,9 +13,7 @@ use super::{
 };
 
 pub trait PeerStream: AsFd {
-    /// Reads available bytes, waiting at most for `limit`.
     fn read_within(&self, limit: Duration, buffer: &mut [u8]) -> Result<usize>;
-    /// Writes as many bytes as possible, waiting at most for `limit`.
     fn write_within(&self, limit: Duration, buffer: &[u8]) -> Result<usize>;
 }
 

@@ -88,8 +88,7 @@ pub fn enter_worker() -> Result<Entry, ServeError> {
     Ok(Entry { stream, limits: start.limits })
 }
 
-/// Confines a process with a single job and no socket, such as a processor simulator. The process is killed when its
-/// parent ends.
+/// Confines a process with one job and no socket, such as a simulator; it is killed when its parent ends.
 pub fn enter_alone(supervisor_pid: i32) -> Result<RunnerProcess, ServeError> {
     confine_process(&ProcessLimits::default(), supervisor_pid)?;
     Ok(RunnerProcess(()))

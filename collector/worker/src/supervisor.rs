@@ -73,8 +73,7 @@ impl SupervisorCounts {
     }
 }
 
-/// Keeps one worker of a [`Place`] available for jobs. A single thread can keep several supervisors busy:
-/// [`send_request`](Self::send_request) to each, then [`wait_any`] and [`receive_reply`](Self::receive_reply).
+/// Keeps one worker of a [`Place`] available for jobs. One thread can serve several, through [`wait_any`].
 pub struct Supervisor<Request, Reply, At: Place = WorkerSpec> {
     place: At,
     worker: Option<SupervisorSeat<At::Peer>>,
@@ -107,8 +106,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
         self.receive_reply()
     }
 
-    /// Starts a worker if necessary; the deadline excludes the start. Panics if the reply to the previous request
-    /// has not been received: a worker processes one job at a time.
+    /// Starts a worker if necessary; the deadline excludes the start. Panics if a reply has not been received.
     pub fn send_request(&mut self, request: &Request, deadline: Duration) -> Result<(), Fault> {
         assert!(self.pending.is_none(), "receive the answer before the next request");
         self.ensure_ready()?;
@@ -162,7 +160,6 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
         }
     }
 
-    /// Starts a worker on demand and returns its greeting.
     pub fn ensure_ready(&mut self) -> Result<&Hello, Fault> {
         if self.worker.as_ref().is_some_and(|worker| worker.peer.has_ended()) {
             self.worker = None;
@@ -200,7 +197,6 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
         self.worker.as_ref().map(|worker| worker.peer.peer_hello())
     }
 
-    /// Returns the pending request for [`wait_any`], if there is one.
     pub fn pending_request(&self) -> Option<Waiting<'_>> {
         let pending = self.pending?;
         Some(Waiting { socket: self.worker.as_ref()?.peer.frame_stream().as_fd(), deadline: pending.deadline })
@@ -249,8 +245,7 @@ pub struct Waiting<'a> {
     deadline: Moment,
 }
 
-/// Waits until a worker has sent data or its deadline has expired, and returns its index. The following
-/// `receive_reply` does not wait for other workers. Returns `None` if no reply is pending.
+/// Waits for data from a worker or the end of its deadline; returns its index, `None` if no reply is pending.
 pub fn wait_any(waiting: &[Option<Waiting<'_>>]) -> Option<usize> {
     let places: Vec<usize> = (0..waiting.len()).filter(|&place| waiting[place].is_some()).collect();
     let busy: Vec<Waiting<'_>> = waiting.iter().flatten().copied().collect();

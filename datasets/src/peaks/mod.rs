@@ -235,8 +235,7 @@ fn interpolate_rate(rates: impl Iterator<Item = (f64, f64)>, threads: f64) -> Op
     (below.1 > 0.0).then_some(below.1)
 }
 
-/// Returns the best rate that a measurement at another time confirms, or else the best rate, because other load only
-/// lowers rates.
+/// Returns the best rate confirmed at another time, else the best rate, because other load only lowers rates.
 fn confirmed_rate(mut rates: Rates) -> (f64, Certainty) {
     /// Minimum time between independent measurements, in microseconds.
     const APART_US: u64 = 60_000_000;

@@ -100,8 +100,7 @@ impl Rates {
     }
 }
 
-/// Returns whether the code computes all counted operations. Excludes attention, because earlier versions counted
-/// query-key pairs that the code skips.
+/// Whether the code computes all counted operations. Not attention: earlier versions counted skipped pairs.
 fn computes_all(record: &Record) -> bool {
     !record.saves_products() && record.op_kind != "attention"
 }

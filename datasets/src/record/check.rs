@@ -46,7 +46,7 @@ impl Record {
     }
 
     fn check_times(&self) -> Result<(), RowError> {
-        check_rule(self.reason.is_none(), "reason", "a record that is `ok` has no reason to fail")?;
+        check_rule(self.reason.is_none(), "reason", "a record with the outcome `ok` must have an empty `reason`")?;
         check_rule(self.n >= 1, "n", "a record that is `ok` has at least one sample")?;
         let known = |time: Option<f64>, name| time.ok_or_else(|| RowError::new("an `ok` record has it").in_field(name));
         let (min, median) = (known(self.min_ns, "min_ns")?, known(self.median_ns, "median_ns")?);

@@ -66,8 +66,7 @@ fn canonical_value(cell: Cell<'_>) -> Option<Value> {
     Some(parsed.map_or_else(|| text.to_owned(), |parsed| Json::from(parsed).as_text().to_owned()).into())
 }
 
-/// Converts a cell to a JSON value. Absent values give None, so that a new column does not change the keys of old
-/// experiments.
+/// Converts a cell; absent values give None, so that a new column does not change the keys of old experiments.
 fn cell_value(cell: Cell<'_>) -> Option<Value> {
     match cell {
         Cell::Null => None,

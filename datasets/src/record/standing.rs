@@ -102,8 +102,7 @@ fn keep_newest<R: Borrow<Record>, P: Ord, G: Ord>(
     records
 }
 
-/// Returns the form of a record's schedule, because schedules sampled from TVM's own space have a code revision of
-/// their own.
+/// Returns the schedule's form, because schedules sampled from TVM's own space have their own code revision.
 fn kind_of_schedule(record: &Record) -> Option<String> {
     #[derive(Deserialize)]
     struct WrittenStanding {

@@ -199,8 +199,7 @@ fn max_half_width(shown_ns: f64, visits_ns: &[f64], floor: Option<f64>) -> f64 {
     (farthest + half_width(None, 1, floor).unwrap_or(0.0)).max(std::f64::consts::LN_2)
 }
 
-/// Returns the variance of the median of `count` values, relative to the variance of one value. Exact for one value
-/// only.
+/// Returns the variance of the median of `count` values, relative to one value's. Exact for one value only.
 fn median_variance(count: usize) -> f64 {
     const HALF_PI: f64 = std::f64::consts::FRAC_PI_2;
     HALF_PI / (count as f64 + HALF_PI - 1.0)

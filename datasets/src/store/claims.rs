@@ -24,8 +24,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Age at which claims of other machines expire. Their files are touched every minute, but some file systems delay the
-/// new modification time.
+/// Age at which claims of other machines expire; touched every minute, but some file systems delay the new time.
 const LEASE: Duration = Duration::from_secs(5 * 60);
 
 const MOST_BYTES: u64 = 1 << 30;

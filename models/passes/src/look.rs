@@ -32,7 +32,6 @@ impl<'a> Look<'a> {
         self.indexed_producer(id).map(|(_, node)| node)
     }
 
-    /// Returns the producer with its index in the graph.
     pub fn indexed_producer(&self, id: ValueId) -> Option<(usize, &'a Node)> {
         let index = *self.producers.get(&id)?;
         Some((index, &self.graph.nodes[index]))

@@ -83,8 +83,7 @@ fn scalar_scale(look: &Look<'_>, node: &Node) -> Option<(f32, i64)> {
     is_single.then(|| Some((look.constant_scalar(node.inputs[1])? as f32, zero as i64)))?
 }
 
-/// Removes a dequantisation and a quantisation with equal scales around operators that only move elements, and those
-/// with nothing in between.
+/// Removes a dequantisation and a quantisation of equal scales around moves of elements, or with nothing between.
 pub(super) fn slide_movement(graph: &Graph) -> Result<Graph> {
     rewrite_nodes(graph, |look, node| {
         let Op::Quantize(Quantize { to, .. }) = node.op else { return None };

@@ -55,8 +55,7 @@ impl<'a> Emit<'a> {
         Ok(self.builder.push(op, inputs)?)
     }
 
-    /// Returns the constant result of an operator with an empty input: empty itself, or zeros for sums over no
-    /// elements.
+    /// Returns the constant result of an operator with an empty input: empty, or zeros for sums over no elements.
     fn of_nothing(&mut self, op: &Op, types: &[TensorType]) -> Outcome<Option<ValueId>> {
         let ty = models::infer::infer_type(op, &types.iter().collect::<Vec<_>>())?;
         match ty.element_count() {
@@ -159,7 +158,6 @@ impl<'a> Emit<'a> {
         self.push(Op::Binary(Binary { function }), &[a, b])
     }
 
-    /// Applies a binary function to a tensor and one number of the tensor's type.
     pub fn binary_with(&mut self, function: BinaryOp, a: ValueId, number: f64) -> Outcome<ValueId> {
         let number = self.add_scalar(self.dtype(a)?, number)?;
         self.binary(function, a, number)
@@ -198,8 +196,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Pads with a number; `pads` holds the leading pads of all axes, then the trailing ones. A non-finite number is
-    /// concatenated as a constant.
+    /// Pads with a number; `pads`: leading pads of all axes, then trailing. A non-finite number is concatenated.
     pub fn pad(&mut self, x: ValueId, pads: &[i64], value: f64) -> Outcome<ValueId> {
         if value.is_finite() {
             return self.push(Op::Pad(Pad { pads: pads.to_vec(), value }), &[x]);

@@ -70,7 +70,6 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// Reads a file of at most `most_bytes`.
 pub(crate) fn read_bounded(path: &Path, most_bytes: u64) -> Result<Bytes> {
     let unreadable = |reason: String| Error::Unreadable { file: path.display().to_string(), reason };
     let metadata = path.metadata().map_err(|error| unreadable(error.to_string()))?;

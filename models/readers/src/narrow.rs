@@ -9,8 +9,7 @@ pub(crate) enum Narrow {
     Float(SmallFloat),
 }
 
-/// A float of at most 8 bits. Names follow ONNX: exponent bits and fraction bits; `FN` is finite only, `UZ` unsigned
-/// zero.
+/// A float of at most 8 bits, named as in ONNX: exponent and fraction bits; `FN` finite only, `UZ` unsigned zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SmallFloat {
     /// Without infinities; NaN has all bits set.

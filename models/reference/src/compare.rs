@@ -34,7 +34,6 @@ pub struct Comparison {
 pub enum Rounding {
     #[default]
     None,
-    /// TF32: ten fraction bits.
     Tf32,
 }
 

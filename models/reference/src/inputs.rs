@@ -45,8 +45,7 @@ pub fn input_draws(graph: &Graph) -> Vec<Draw> {
     graph.inputs.iter().map(|id| draws[id.0 as usize]).collect()
 }
 
-/// Returns one random tensor per type and range. Gives the same tensors as `graph_inputs`, but does not need the
-/// graph.
+/// Returns one random tensor per type and range: the same as `graph_inputs`, but without the graph.
 pub fn drawn_inputs<'a>(wanted: impl Iterator<Item = (&'a TensorType, Draw)>, seed: u64) -> Result<Vec<Tensor>> {
     (0..).zip(wanted).map(|(stream, (ty, draw))| random_tensor(ty, draw, seed, stream)).collect()
 }
@@ -101,8 +100,7 @@ pub fn constant_tensor(ty: &TensorType, data: &Const) -> Result<Tensor> {
     }
 }
 
-/// Returns a random weight. Its values are smaller the more products are summed, so that activations keep their
-/// magnitude from layer to layer.
+/// Returns a random weight, smaller the more products are summed, so that activations keep their magnitude.
 fn random_weight(ty: &TensorType, seed: u64) -> Result<Tensor> {
     let drawn = random_tensor(ty, Draw::Any, seed, 0)?;
     let summed: i64 = ty.extents().unwrap_or_default().iter().skip(1).product();

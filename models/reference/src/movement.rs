@@ -33,8 +33,7 @@ pub(super) fn dense_strides(extents: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// Returns the strides of a tensor that is broadcast to `rank` dimensions; added and repeated dimensions have stride
-/// 0.
+/// Returns the strides of a tensor broadcast to `rank` dimensions: 0 for added and repeated ones.
 pub(super) fn broadcast_strides(extents: &[usize], rank: usize) -> Vec<usize> {
     let own =
         dense_strides(extents).into_iter().zip(extents).map(|(stride, &extent)| if extent == 1 { 0 } else { stride });

@@ -238,8 +238,7 @@ fn hard_sigmoid(x: f64) -> f64 {
     (x / 6.0 + 0.5).clamp(0.0, 1.0)
 }
 
-/// Computes `erf(x) = 2 / sqrt(pi) · exp(-x²) · sum of 2^n x^(2n+1) / (1 · 3 · … · (2n+1))`; no terms cancel, because
-/// all have one sign.
+/// `erf(x) = 2 / sqrt(pi) · exp(-x²) · sum of 2^n x^(2n+1) / (1 · 3 · … · (2n+1))`: all terms have one sign.
 pub fn error_function(x: f64) -> f64 {
     if x.is_nan() {
         return x;

@@ -87,7 +87,6 @@ pub(super) fn element_count(ty: &TensorType) -> Result<usize> {
     })
 }
 
-/// Returns the extents; fails if the tensor has too many elements.
 fn checked_extents(ty: &TensorType) -> Result<Vec<usize>> {
     element_count(ty)?;
     let extents = ty.extents().unwrap_or_default();

@@ -36,7 +36,6 @@ impl WindowAxis {
         })
     }
 
-    /// Returns an axis of this extent with a window of one element.
     pub(super) fn single_element(extent: usize) -> WindowAxis {
         WindowAxis { input: extent, output: extent, kernel: 1, stride: 1, dilation: 1, head: 0, tail: 0 }
     }

@@ -10,8 +10,7 @@ pub struct LayerNorm {
 }
 
 impl Operator for LayerNorm {
-    /// Counts operations per element: 1 for the mean; 3 for the variance (subtraction, square, sum); 4 for the result
-    /// (subtraction, division, scale, shift).
+    /// Operations per element: 1 for the mean, 3 for the variance, 4 for the result (subtract, divide, scale, shift).
     fn facts(&self) -> Facts {
         Facts::new("layer_norm", Class::Normalisation, 3..=3).with_weights(1..3).with_flops(8)
     }

@@ -18,7 +18,7 @@ pub struct ConvWindow<'a> {
     pub pads: &'a [i64],
     /// Elements from one tap of a window to the next.
     pub dilations: &'a [i64],
-    /// Channel groups; 1 where channels never mix.
+    /// Number of channel groups of a convolution; 1 for pools.
     pub groups: i64,
     /// Whether the strides apply to the output (transposed convolution).
     pub is_transposed: bool,

@@ -163,8 +163,7 @@ pub fn build_model(name: &str, batch: i64) -> Result<Graph> {
     entry.build_for(&format!("{}:{change}", entry.name), &input, batch).map_err(|error| refused(error.to_string()))
 }
 
-/// Returns the canonical name, as used in records, of an alias or other spelling: `resnet-18:hw=160` for
-/// `ResNet:hw=160`. None if the name is already canonical or unknown.
+/// Returns an alias's canonical name: `resnet-18:hw=160` for `ResNet:hw=160`. None if canonical already or unknown.
 pub fn canonical_name(name: &str) -> Option<String> {
     let (base, change) = name.split_once(':').map_or((name, None), |(base, change)| (base, Some(change)));
     if MODELS.iter().any(|entry| entry.name == base) {

@@ -5,7 +5,6 @@ use models::error::Result;
 use models::graph::ValueId;
 use models::operators::{Op, Unary, UnaryOp};
 
-/// Builds MobileNet v1: alternating depthwise and pointwise convolutions.
 pub(super) fn version_1(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let epsilon = 1e-5;
     let mut x = net.conv_norm_act("stem", x, &same_conv(32, 3).with_stride(&[2, 2]), epsilon, &RELU)?;

@@ -131,7 +131,6 @@ impl Net {
         self.push_op(&format!("{scope}.act"), activation.clone(), &[x])
     }
 
-    /// Adds a squeeze-and-excite stage: scales each channel by a gate computed from the channel means.
     pub(super) fn squeeze_excite(
         &mut self,
         scope: &str,
@@ -210,7 +209,6 @@ impl Net {
         self.binary(scope, BinaryOp::Add, a, b)
     }
 
-    /// Adds a max pool with equal kernel, stride and padding in all spatial dimensions.
     pub(super) fn max_pool(&mut self, scope: &str, x: ValueId, kernel: i64, stride: i64, pad: i64) -> Result<ValueId> {
         self.add_pool(scope, x, PoolMode::Max, [kernel, stride, pad], false)
     }

@@ -49,8 +49,7 @@ fn leaky_layer(net: &mut Net, scope: &str, x: ValueId, channels: i64, kernel: i6
 const CLASSES: i64 = 80;
 const BINS: i64 = 16;
 
-/// Builds YOLOv8-nano: backbone, feature pyramid, and branches for boxes and classes at three resolutions. Box sides
-/// remain distributions over bins; non-maximum suppression is not included.
+/// Builds YOLOv8-nano; box sides remain distributions over bins, and non-maximum suppression is not included.
 pub(super) fn version_8_nano(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let x = silu_layer(net, "model.0", x, &same_conv(16, 3).with_stride(&[2, 2]))?;
     let x = silu_layer(net, "model.1", x, &same_conv(32, 3).with_stride(&[2, 2]))?;
@@ -88,8 +87,7 @@ fn detection_branches(net: &mut Net, scope: &str, grid: ValueId) -> Result<Value
     net.concat(scope, &[boxes, classes])
 }
 
-/// Adds a block in which half of the channels bypasses the inner blocks, and all intermediate results are
-/// concatenated.
+/// Adds a block: half of the channels bypasses the inner blocks, and all intermediate results are concatenated.
 fn split_block(net: &mut Net, scope: &str, x: ValueId, out: i64, blocks: usize, is_residual: bool) -> Result<ValueId> {
     let half = out / 2;
     let x = silu_layer(net, &format!("{scope}.first"), x, &same_conv(out, 1))?;

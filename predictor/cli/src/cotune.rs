@@ -47,7 +47,7 @@ pub struct CotuneArguments {
     /// Time limit of the measurement in seconds
     #[arg(long, default_value_t = 300, value_name = "SECONDS", requires = "measure", value_parser = whole_seconds::<1, 86_400>)]
     pub deadline: u64,
-    /// Write both alternatives for `opcollect race`
+    /// Write concurrent and sequential choice as input of `opcollect race`
     #[arg(long, value_name = "FILE")]
     pub choice: Option<PathBuf>,
     /// Print one JSON document and nothing else

@@ -81,7 +81,7 @@ pub struct Eval {
     /// All rows are used for training.
     #[arg(long, value_name = "SHARE")]
     pub score_cv: Option<f64>,
-    /// Score only reproducible experiments, within this share of their median
+    /// Score only experiments whose repetitions agree within this share
     ///
     /// Only experiments with several measurements, all within this share of their median, such as 0.03, are scored. All
     /// are used for training.

@@ -119,7 +119,6 @@ fn print_line(text: &str) -> Result<()> {
     report::terminal::print_result(text).map_err(stdout_error)
 }
 
-/// Prints text unless JSON was requested.
 fn print_text(as_json: bool, text: &str) -> Result<()> {
     if as_json { Ok(()) } else { print_line(text) }
 }

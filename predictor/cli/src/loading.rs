@@ -56,8 +56,7 @@ pub fn load_samples_from(paths: &[PathBuf], mapping: Option<&Path>, policy: Poli
     Ok(samples)
 }
 
-/// Reads the given or built-in predictor, and the mapping if one is given. Without a device, times are translated to
-/// this machine if it is calibrated.
+/// Reads the predictor and the mapping; without a device, times are translated to this machine if calibrated.
 pub fn read_predictor(
     flags: &PredictorFlags,
     device: Option<&str>,

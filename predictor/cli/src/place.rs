@@ -57,7 +57,7 @@ pub struct PlaceArguments {
     /// Cost of energy, in microseconds per joule
     #[arg(long, default_value_t = 0.0, value_name = "PRICE", requires = "watts")]
     pub price_us_per_j: f64,
-    /// Relative error of times in percent, for the guarantee
+    /// Largest assumed error of times in percent, for the printed guarantee
     #[arg(long, value_name = "PERCENT")]
     pub off: Option<f64>,
     /// Write the costs of each operator on each device as an HTML page

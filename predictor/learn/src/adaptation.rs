@@ -127,8 +127,7 @@ fn log_residuals(learned: &Ensemble, samples: &Samples, rows: &[usize]) -> Vec<f
     rows.iter().zip(times).map(|(row, time)| (time / samples.rows[*row].time_ns).ln()).collect()
 }
 
-/// Returns log errors from two-fold cross-validation over shapes; empty for a single shape. Leaves the correction of
-/// the last fold in `learned`.
+/// Returns two-fold cross-validated log errors, empty for one shape; `learned` keeps the last fold's correction.
 fn cross_validated(learned: &mut Ensemble, samples: &Samples, rows: &[usize]) -> Vec<f64> {
     let groups: Vec<u64> = rows.iter().map(|row| samples.rows[*row].shape).collect();
     if count_shapes(samples, rows) < 2 {

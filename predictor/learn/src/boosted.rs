@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Objective {
-    /// Squared error: predicts means.
     SquaredError,
     /// Pinball loss: predicts the given quantile.
     Quantile(f64),
@@ -22,7 +21,6 @@ pub enum Objective {
 pub struct BoostingParameters {
     pub objective: Objective,
     pub rounds: usize,
-    /// Factor applied to the output of each tree.
     pub learning_rate: f64,
     pub max_depth: usize,
     /// Minimum number of rows in a leaf.
@@ -108,8 +106,7 @@ impl BoostingParameters {
     }
 }
 
-/// Returns the number of histogram bins: few for few rows, where more only cost time, and at most 256, so that an
-/// index fits a byte.
+/// Returns the number of histogram bins: few for few rows, at most 256, so that an index fits a byte.
 fn histogram_bins(rows: usize) -> usize {
     (rows / 8).clamp(32, 128).max(rows / 64).min(256)
 }
@@ -136,7 +133,6 @@ fn train_booster(matrix: &Matrix, data: Data, parameters: &BoostingParameters, s
     Ok(trees)
 }
 
-/// Checks on sample rows that `Trees` and XGBoost agree.
 fn check_agreement(booster: &Booster, trees: &Trees, matrix: &Matrix) -> Result<()> {
     const ROWS: usize = 64;
     let some: Vec<usize> = (0..matrix.row_count()).step_by(matrix.row_count().div_ceil(ROWS).max(1)).collect();

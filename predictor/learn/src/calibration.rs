@@ -19,7 +19,6 @@ use std::collections::BTreeMap;
 /// Minimum number of scores of a device; devices with fewer use the scores of all devices.
 const FEWEST: usize = 30;
 
-/// Computes the half-widths of all intervals and stores them in the ensemble.
 pub fn calibrate_intervals(
     fitted: &mut Ensemble,
     samples: &Samples,
@@ -142,8 +141,7 @@ fn set_held_out_errors(fitted: &mut Ensemble, trial: &Ensemble, samples: &Sample
 
 type Scores = BTreeMap<(u32, Option<u32>), Vec<f64>>;
 
-/// Returns absolute log errors per operator and device. `view` limits what the trees know of the schedule;
-/// `unseen` merges all devices.
+/// Returns absolute log errors per operator and device; `view` limits the known schedule, `unseen` merges devices.
 fn nonconformity_scores(
     trial: &Ensemble,
     samples: &Samples,

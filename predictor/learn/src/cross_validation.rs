@@ -16,7 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct CrossValidatedError {
     /// Median absolute error in percent of the measured time.
     pub median_percent: f64,
-    /// Number of held-out shapes.
     pub shapes: usize,
     pub rows: usize,
 }

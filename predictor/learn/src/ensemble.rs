@@ -20,11 +20,9 @@ use samples::Samples;
 use samples::features::{FEATURES, Feature, Matrix, Origin, View};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Minimum number of rows; operators with fewer also use trees that were fitted to all operators together (pooled
-/// trees).
+/// Minimum number of rows; operators with fewer also use pooled trees, fitted to all operators together.
 const FEW: usize = 400;
-/// Minimum number of shapes for trees of an operator's own; with fewer they would overfit, and only pooled trees are
-/// used.
+/// Minimum number of shapes for trees of an operator's own; with fewer, only pooled trees are used.
 const FEW_SHAPES: usize = 8;
 /// Maximum number of candidate shapes in active selection; larger sets are subsampled evenly.
 const MOST_CANDIDATES: usize = 1500;
@@ -131,8 +129,7 @@ pub fn fit_ensemble(
     Ok(fitted)
 }
 
-/// Fits trees per view and joins them by splits on the view feature; without this feature, fits the view of sizes
-/// only.
+/// Fits trees per view, joined by splits on the view feature; without this feature, for the view of sizes only.
 fn gated_by_view(
     samples: &Samples,
     views: &BTreeMap<View, TrainingSet>,
@@ -149,8 +146,7 @@ fn concatenate_sets(parts: &[TrainingSet]) -> TrainingSet {
     (Matrix::from_rows(columns, values), parts.iter().flat_map(|(_, labels)| labels.iter().copied()).collect())
 }
 
-/// Returns the device feature with the most distinct values, and these values in ascending order. None for a single
-/// device, or if the feature is missing for some device.
+/// Returns the device feature with most distinct values, and these ascending; None for one device or with gaps.
 fn distinguishing_feature(matrix: &Matrix) -> Option<(usize, Vec<f32>)> {
     let of_device = |column: &usize| FEATURES[*column].origin == Origin::Device;
     let values = |column: usize| {
@@ -193,7 +189,6 @@ impl Ensemble {
         (matrix, labels)
     }
 
-    /// Fits an operator's transfer trees for devices outside of the training data.
     pub(super) fn fit_transfer(
         &mut self,
         operator: &str,
@@ -238,8 +233,7 @@ impl Ensemble {
         samples.views.iter().map(|view| (*view, self.training_set(samples, rows, *view))).collect()
     }
 
-    /// Returns the training set of one view, with the features masked that are unknown in it. The view of sizes uses
-    /// default schedules, or all rows if too few have one.
+    /// Returns a view's training set, masked; for sizes, default schedules, or all rows if too few have one.
     fn training_set(&self, samples: &Samples, rows: &[usize], view: View) -> TrainingSet {
         const FEWEST: usize = 10;
         let belongs = |row: &&usize| match view {
@@ -329,8 +323,7 @@ impl Ensemble {
         samples.rows[row].attainable_ns + self.overhead_ns(samples, row, samples.row_view(row))
     }
 
-    /// Returns the time that predicted ratios refer to: bound, or instruction estimate if the code is known, plus
-    /// overhead.
+    /// Returns the time that ratios refer to: bound, or instruction estimate if the code is known, plus overhead.
     fn reference_ns(&self, samples: &Samples, row: usize, view: View) -> f64 {
         let sample = &samples.rows[row];
         let of_code = sample.estimated_ns.filter(|_| view == View::Code);
@@ -378,7 +371,6 @@ impl Ensemble {
         matrix
     }
 
-    /// Fits corrections for new devices from a few of their samples.
     pub fn adapt_to(&mut self, samples: &Samples, few: &[usize]) {
         for rows in by_operator(samples, few).into_values() {
             let name = &samples.operators[samples.rows[rows[0]].operator as usize];
@@ -403,8 +395,7 @@ impl Ensemble {
         }
     }
 
-    /// Selects the samples that reduce the posterior variance most, best first: `count` shapes per operator and
-    /// device. Does not read their times.
+    /// Selects `count` shapes per operator and device that reduce variance most, best first; does not read times.
     pub fn most_informative(&self, samples: &Samples, rows: &[usize], count: usize) -> Vec<usize> {
         let mut found = Vec::new();
         for rows in by_operator(samples, rows).into_values() {

@@ -42,7 +42,6 @@ pub struct Correction {
     weights: Vec<f64>,
 }
 
-/// A shape as input of the Gaussian process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Input {

@@ -142,8 +142,7 @@ pub trait Fitted {
         vec![None; rows.len()]
     }
 
-    /// Selects up to `count` samples per operator whose measurement is most useful, without reading times. None if the
-    /// learner does not support this.
+    /// Selects the most useful samples to measure, without reading times; None if the learner does not support this.
     fn most_informative(&self, _samples: &Samples, _rows: &[usize], _count: usize) -> Option<Vec<usize>> {
         None
     }

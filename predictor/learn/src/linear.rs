@@ -11,8 +11,7 @@ const RIDGE_PENALTY: f64 = 1.0;
 const LASSO_PENALTIES: &[f64] = &[1e-1, 1e-2, 1e-3, 1e-4];
 /// Sweep limit; nearly collinear features need thousands of sweeps at small penalties.
 const SWEEPS: usize = 10_000;
-/// Largest coefficient step at convergence, relative to the largest product of a feature with the target; convergence
-/// is slow and monotone.
+/// Largest coefficient step at convergence, relative to the largest product of a feature with the target.
 const CONVERGED: f64 = 1e-11;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -54,8 +54,7 @@ impl About {
 pub struct Predictor {
     pub about: About,
     pub learned: Ensemble,
-    /// Translation of times to this machine, for queries without a device; None if times stay those of the training
-    /// device.
+    /// Translation of times to this machine, for queries without a device; None for the training device's times.
     pub this_host: Option<HostTranslation>,
 }
 
@@ -86,7 +85,6 @@ pub enum Basis {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
     pub time_ns: f64,
-    /// Lower end of the 90 % interval.
     pub low_ns: f64,
     /// Upper end of the 90 % interval; NaN without calibrated intervals.
     pub high_ns: f64,
@@ -118,8 +116,7 @@ pub struct Prediction {
 pub const WIDE: f64 = 4.0;
 
 impl Prediction {
-    /// Scales the prediction down to that for `device`, a trained device that the queried one surpasses in all
-    /// figures.
+    /// Scales the prediction down to that for `device`, a trained device that the queried one surpasses.
     fn bound_by(&mut self, other: &Prediction, device: &str) {
         let factor = other.time_ns / self.time_ns;
         if factor.is_finite() && factor < 1.0 {
@@ -226,8 +223,7 @@ impl Predictor {
             .collect()
     }
 
-    /// Returns the trained operator for a query: the operator itself, or one of a foreign table that replaces it, with
-    /// the sizes of the table; None if neither exists.
+    /// Returns the trained operator: itself, or a foreign table's with the table's sizes; None if neither exists.
     pub fn learned_as(&self, operator: &str, work: &Work) -> Option<(String, Work)> {
         let is_learned = |name: &String| self.learned.operators.contains_key(name);
         match self.about.stand_ins.get(operator) {
@@ -284,8 +280,7 @@ impl Predictor {
         Some(self.learned_threads(device).map_or(units, |(_, most)| units.min(most)))
     }
 
-    /// Returns the range of thread counts of all operators that were measured on a device; their rows on other devices
-    /// count, too.
+    /// Returns the range of thread counts, on any device, of all operators that were measured on this device.
     pub fn learned_threads(&self, device: &str) -> Option<(f64, f64)> {
         let column = FEATURES.iter().position(|feature| feature.name == "threads")?;
         let seen = self.learned.operators.values().filter(|of| of.statistics.has_seen(device));
@@ -469,8 +464,7 @@ fn bound_of(memory_ns: f64, roofline_ns: f64, overhead_ns: f64) -> &'static str 
     }
 }
 
-/// Returns the reasons why a row is outside of the training ranges. Device features are ignored, and settings such as
-/// the thread count on unseen devices.
+/// Returns why a row is outside of training ranges; ignores device features, and settings on unseen devices.
 fn outside_reasons(statistics: &OperatorStatistics, form: Form, row: &[f32], is_known: bool) -> Vec<String> {
     let mut reasons = Vec::new();
     for (feature, (range, value)) in FEATURES.iter().zip(statistics.ranges.iter().zip(row)) {

@@ -15,7 +15,6 @@ use samples::Samples;
 use samples::statistics::quantile;
 use std::collections::BTreeMap;
 
-/// Quantiles of lower end, median and upper end.
 const SHARES: [f64; 3] = [(1.0 - COVERAGE) / 2.0, 0.5, (1.0 + COVERAGE) / 2.0];
 
 struct Quantiles {

@@ -30,8 +30,7 @@ pub fn feature_contributions(trees: &Trees, row: &[f32]) -> Vec<f64> {
     values
 }
 
-/// Returns the mean prediction of a subtree over the training rows. Recursion is bounded, because readers limit the
-/// depth.
+/// Returns a subtree's mean prediction over the training rows; readers limit the depth of the recursion.
 fn mean_prediction(trees: &Trees, place: usize) -> f64 {
     match trees.inspect_node(place, &[]) {
         Node::Leaf(value) => f64::from(value),

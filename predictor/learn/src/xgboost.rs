@@ -78,8 +78,7 @@ fn load_functions() -> Result<&'static XgboostFunctions> {
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the program path relative to which XGBoost's package is searched, for a host such as Python. Only the first
-/// call has an effect.
+/// Sets the program relative to which XGBoost's package is searched, for hosts such as Python; first call only.
 pub fn set_program(path: PathBuf) {
     let _ = PROGRAM.set(path);
 }

@@ -31,7 +31,6 @@ pub struct CodeOrigin {
     pub rows: usize,
 }
 
-/// The fields of a task that are needed here.
 #[derive(Deserialize)]
 struct Steps {
     steps: Vec<Step>,

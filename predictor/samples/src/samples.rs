@@ -69,7 +69,6 @@ pub struct Samples {
     pub devices: Vec<(String, Device)>,
     pub models: Vec<String>,
     pub networks: Vec<Network>,
-    /// Networks whose operators were timed in the network.
     pub placed: Vec<PlacedNetwork>,
     /// Names of library choices, such as kernels.
     pub choices: Vec<String>,
@@ -82,7 +81,6 @@ pub struct Samples {
     /// Command-line form of operator and sizes, by shape hash.
     pub shape_texts: Arc<BTreeMap<u64, String>>,
     pub left_out: BTreeMap<String, u64>,
-    /// Warnings about questionable data, for the user.
     pub warnings: Vec<String>,
     pub filter_hints: Option<FilterHints>,
     /// Origin of the records; None for foreign tables.
@@ -160,8 +158,7 @@ impl Samples {
         self
     }
 
-    /// Returns the column of the feature for the choice that a library made at run time, if present. For queries,
-    /// learners fill it with a prediction, because the choice is known only after the run.
+    /// Returns the column of the library's run-time choice, if present; for queries, it contains a prediction.
     pub fn choice_column(&self) -> Option<usize> {
         self.names.iter().rposition(|name| name == CHOICE)
     }
@@ -170,8 +167,7 @@ impl Samples {
         self.known_column().map_or(View::Sizes, |column| View::of_number(self.features.row(row)[column]))
     }
 
-    /// Restricts samples to what a view may use: for sizes, keeps only default schedules. Features that the view hides
-    /// become missing.
+    /// Restricts samples to what a view may use: sizes keep only default schedules; hidden features become missing.
     pub fn restrict_view(mut self, view: View) -> Result<Samples> {
         let Some(known) = self.known_column() else { return Ok(self) };
         if view == View::Sizes {
@@ -409,7 +405,6 @@ fn networks_as_measured(samples: &Samples) -> Vec<Network> {
 struct Interner(HashMap<String, u32>);
 
 impl Interner {
-    /// Returns the index of a name; a new name is appended to `names`.
     fn index_of(&mut self, name: String, names: &mut Vec<String>) -> u32 {
         let next = names.len() as u32;
         *self.0.entry(name).or_insert_with_key(|name| {

@@ -141,8 +141,7 @@ impl Schedules {
         Ok(CompleteSchedule { knobs: all, is_default })
     }
 
-    /// Returns the settings of a knob that fit these sizes, as features; an error if the knob or its schedules are
-    /// unknown.
+    /// Returns the settings of a knob that fit these sizes, as features; an error if the knob is unknown.
     pub fn fitting_settings(&self, work: &Work, device: &str, knob: &str) -> Result<Vec<(String, f64)>, String> {
         let default = self.default_of(work, device)?;
         let Some(axis) = self.axes.get(knob).filter(|_| default.keys().any(|name| knob_of(name) == Some(knob))) else {
@@ -161,8 +160,7 @@ impl Schedules {
         self.default_of(work, device).map_or_else(|_| Vec::new(), names)
     }
 
-    /// Returns the knobs of the default schedule: those of the most similar sizes if all fit,
-    /// else each from the nearest sizes where it fits.
+    /// Returns the default schedule's knobs: of the most similar sizes if all fit, else each of the nearest that fit.
     fn default_of(&self, work: &Work, device: &str) -> Result<BTreeMap<String, f64>, String> {
         let place = schedule_coordinates(work);
         let own = self.defaults.get(device).filter(|own| !own.is_empty());
@@ -265,8 +263,7 @@ fn in_order(one: &[f64], two: &[f64]) -> std::cmp::Ordering {
         .unwrap_or(std::cmp::Ordering::Equal)
 }
 
-/// Returns the distance of two coordinates: a large term per differing kind, then a smaller one per unequal extent
-/// (tiles need equal divisors, not similar sizes), then the log ratios of extents.
+/// Returns a distance: most weight on differing kinds, then unequal extents (tiles need divisors), then ratios.
 fn coordinate_distance(one: &[f64], two: &[f64]) -> f64 {
     const OTHER_KIND: f64 = 100.0;
     const OTHER_EXTENT: f64 = 1.0;

@@ -18,8 +18,7 @@ pub struct StandIn {
     pub flops_per_element: Option<f64>,
 }
 
-/// Returns the table operator that is closest to a network operator in bytes, with its sizes; None if none can express
-/// it.
+/// Returns the table operator closest to a network operator in bytes, with its sizes; None if none can express it.
 pub fn best_stand_in<'a>(stand_ins: &'a [StandIn], work: &Work) -> Option<(&'a StandIn, Work)> {
     let told = stand_ins.iter().filter_map(|one| Some((one, one.table_work(work)?)));
     told.min_by(|(_, one), (_, other)| {
@@ -28,7 +27,7 @@ pub fn best_stand_in<'a>(stand_ins: &'a [StandIn], work: &Work) -> Option<(&'a S
 }
 
 impl StandIn {
-    /// Expresses an operator in the sizes of the table, without its epilogue; None if the table cannot represent it.
+    /// Describes a network's operator, without its epilogue, with the sizes of the foreign table; None if impossible.
     fn table_work(&self, work: &Work) -> Option<Work> {
         if work.form != self.form {
             return None;
@@ -56,8 +55,7 @@ impl StandIn {
     }
 }
 
-/// Describes a convolution as one with square kernel and image, one group and no dilation; None if it has other
-/// properties.
+/// Describes a convolution as square, ungrouped and undilated; None if it has other properties.
 fn square_convolution(work: &Work) -> Option<Work> {
     let kernel = work.taps.sqrt();
     let [batch, outputs, height, width] = work.output[..work.rank] else { return None };

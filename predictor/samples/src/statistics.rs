@@ -31,7 +31,6 @@ pub fn pearson(one: &[f64], two: &[f64]) -> f64 {
     both / (square_one * square_two).sqrt()
 }
 
-/// Returns Spearman's correlation: Pearson's correlation of the ranks.
 pub fn spearman(one: &[f64], two: &[f64]) -> f64 {
     pearson(&average_ranks(one), &average_ranks(two))
 }

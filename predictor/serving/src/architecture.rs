@@ -9,7 +9,6 @@ use std::path::Path;
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// Limit on the number of layers, heads and experts.
 const MAX_COUNT: u64 = 1 << 14;
-/// Limit on the width of a matrix.
 const MAX_WIDTH: u64 = 1 << 24;
 /// Model families whose feed-forward network has no gate: two matrices instead of the three that are counted here.
 const UNGATED: [&str; 8] = ["bloom", "falcon", "gpt2", "gpt_neo", "gpt_neox", "opt", "phi", "starcoder2"];
@@ -82,7 +81,6 @@ pub struct LatentAttention {
 pub struct ExpertLayers {
     pub layers: u64,
     pub experts: u64,
-    /// Number of routed experts per token.
     pub top_k: u64,
     /// Inner width of one expert.
     pub intermediate: u64,

@@ -23,11 +23,8 @@ pub struct Reaches {
 /// An error on a kernel of a device that was held out.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceError {
-    /// Number of the device.
     pub device: usize,
-    /// Number of the device's generation.
     pub generation: usize,
-    /// Class of the kernel's size.
     pub class: usize,
     /// The error as a logarithm.
     pub error: f64,
@@ -49,10 +46,7 @@ impl Reaches {
         })
     }
 
-    /// Fits reaches for devices that were not learned to errors on devices that were held out, each counted alike.
-    ///
-    /// Kernels of a generation err together, so generations count as observations: the reaches are wider by the factor of
-    /// a prediction interval for one more of them.
+    /// Fits reaches to errors on held-out devices, counted alike; generations, which err together, are observations.
     pub fn fit_device_reaches(errors: &[DeviceError]) -> Option<Reaches> {
         Reaches::collect_classes(|class| {
             let own = || errors.iter().filter(|one| class.is_none_or(|class| class == one.class));
@@ -77,7 +71,6 @@ impl Reaches {
         Some(Reaches { by_class: by_class.collect(), rows })
     }
 
-    /// Returns the half-width of a class at a level.
     pub fn get_reach(&self, class: usize, level: usize) -> f64 {
         self.by_class[class][level]
     }

@@ -16,16 +16,19 @@ const NETWORK_LATENCY_S: f64 = 2e-5;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Collective {
-    /// Every GPU receives the sum of the buffers of all GPUs.
-    AllReduce { bytes: f64, ranks: u64 },
-    /// Every GPU receives the parts of all GPUs.
+    AllReduce {
+        bytes: f64,
+        ranks: u64,
+    },
     AllGather {
         /// Total bytes of all parts.
         bytes: f64,
         ranks: u64,
     },
-    /// Each GPU receives one part of the sum of the buffers of all GPUs.
-    ReduceScatter { bytes: f64, ranks: u64 },
+    ReduceScatter {
+        bytes: f64,
+        ranks: u64,
+    },
 }
 
 impl Collective {

@@ -23,11 +23,8 @@ pub struct GpuFacts {
     pub bandwidth_bytes_per_s: f64,
     /// Dense bf16 operations per second at peak.
     pub bf16_flops: f64,
-    /// Dense fp8 operations per second at peak, if supported.
     pub fp8_flops: Option<f64>,
-    /// Dense fp4 operations per second at peak, if supported.
     pub fp4_flops: Option<f64>,
-    /// Dense int8 operations per second at peak, if supported.
     pub int8_flops: Option<f64>,
     pub power_limit_w: f64,
     /// Bandwidth to GPUs of the same host, in bytes per second and direction.
@@ -45,7 +42,6 @@ static DEVICES: LazyLock<Vec<GpuFacts>> = LazyLock::new(|| {
     table.device
 });
 
-/// Returns all devices with a data sheet.
 pub fn list_devices() -> &'static [GpuFacts] {
     &DEVICES
 }
@@ -79,8 +75,7 @@ impl GpuFacts {
         sizes.into_iter().chain(rest).chain(optional).all(|figure| figure.is_finite() && figure > 0.0)
     }
 
-    /// Returns whether both devices belong to the same generation and family; they may differ in memory, power or
-    /// units.
+    /// Returns whether both are of one generation and family; they may differ in memory, power or units.
     pub fn is_sibling(&self, other: &GpuFacts) -> bool {
         self.family == other.family && self.generation.floor() == other.generation.floor()
     }

@@ -64,7 +64,6 @@ pub struct Scores {
     /// Number format of the kernels, or `all`.
     pub format: String,
     pub device: String,
-    /// Errors by method.
     pub methods: BTreeMap<&'static str, HeldOut>,
     /// Share of measured values inside the interval, for each level, in percent.
     pub coverage: Vec<f64>,
@@ -144,7 +143,6 @@ fn group_scores(key: GroupKey, target: &'static str, rows: &[&Scored]) -> Scores
     }
 }
 
-/// Returns the measurements with only those rows for which `is_kept` is true.
 fn filter_rows(all: &Measurements, is_kept: impl Fn(&Measurement) -> bool) -> Measurements {
     let rows = all.rows.iter().filter(|row| is_kept(row)).copied().collect();
     let Measurements { devices, frameworks, choices, provenance, .. } = all;

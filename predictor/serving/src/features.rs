@@ -13,7 +13,6 @@ const TILES: [(f64, f64); 5] = [(128.0, 128.0), (256.0, 128.0), (64.0, 128.0), (
 /// Number of reduction elements in one step of a tile.
 const STEP: f64 = 64.0;
 
-/// Features of a kernel on a device, and its reference time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Features {
     /// Features in a fixed order per operator.
@@ -31,14 +30,12 @@ const COMMON: usize = 13;
 const OF_DEVICE: std::ops::Range<usize> = 7..COMMON;
 
 impl Features {
-    /// Returns the features without those of the device alone: few devices are measured, and what trees tell of them by
-    /// such features does not hold for others.
+    /// Returns the features without those of the device alone, which trees cannot generalise from few devices.
     pub fn shared_values(&self) -> Vec<f32> {
         [&self.values[..OF_DEVICE.start], &self.values[OF_DEVICE.end..]].concat()
     }
 
-    /// Returns the features by which kernels of one operator and format are similar: the times of products and memory,
-    /// the bound plus overhead, the share of the shared cache, and the sizes.
+    /// Returns the features by which kernels are similar: times of products and memory, bound, cache share and sizes.
     pub fn similarity_values(&self, kernel: &Kernel) -> Vec<f32> {
         let sizes: &[usize] = match kernel {
             Kernel::Gemm(_) => &[0, 1, 2],
@@ -227,8 +224,7 @@ fn experts_features(of: &Experts, row: &mut Row) {
     row.push_residency(served * 3.0 * of.hidden as f64 * of.rank_width() * of.scheme.weight_bytes());
 }
 
-/// Returns the load of the busiest expert relative to the mean, and the number of active experts per rank, if the
-/// share of an expert falls with a power of its popularity rank.
+/// Returns the busiest expert's load over the mean, and the active experts per rank, under a power law of ranks.
 fn expert_loads(of: &Experts, power: f64) -> (f64, f64) {
     let experts = of.experts as f64;
     let pairs = of.tokens as f64 * of.top_k as f64;

@@ -21,7 +21,6 @@ pub struct GroupKey {
 }
 
 impl GroupKey {
-    /// Returns the group of a kernel on a device.
     pub fn for_kernel(kernel: &Kernel, device: &GpuFacts) -> GroupKey {
         GroupKey {
             operator: kernel.operator_name().to_owned(),
@@ -41,7 +40,6 @@ pub struct Group {
     pub frameworks: BTreeMap<u16, u64>,
     /// Interval half-widths for new shapes of trained sites.
     pub at_known_sites: Option<Reaches>,
-    /// Interval half-widths for new sites.
     pub at_new_sites: Option<Reaches>,
     pub held_out: Option<HeldOut>,
 }
@@ -71,7 +69,6 @@ impl HeldOut {
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Groups {
-    /// Devices with training data.
     pub devices: Vec<GpuFacts>,
     pub frameworks: Vec<String>,
     #[serde(with = "as_list")]
@@ -86,8 +83,7 @@ impl Groups {
         group.frameworks.keys().find(|index| name(**index) == USUAL_FRAMEWORK).or_else(most).copied().unwrap_or(0)
     }
 
-    /// Predicts the log ratio of a kernel (time to reference time, or power to limit), in the given or the default
-    /// framework.
+    /// Predicts the log ratio (time to reference, or power to limit) in the given or the default framework.
     pub fn predict_log(
         &self,
         group: &Group,

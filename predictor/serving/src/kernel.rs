@@ -12,7 +12,6 @@ const OUTPUT_BYTES: f64 = 2.0;
 pub enum Kernel {
     Gemm(Gemm),
     Prefill(Prefill),
-    /// Attention of one new token per sequence.
     Decode(Decode),
     Experts(Experts),
 }
@@ -32,7 +31,6 @@ pub struct Gemm {
 pub struct Prefill {
     pub batch: u64,
     pub new_tokens: u64,
-    /// Number of cached tokens of each sequence.
     pub past: u64,
     pub heads: u64,
     pub kv_heads: u64,
@@ -40,7 +38,6 @@ pub struct Prefill {
     /// Size of the sliding window in keys; None for full attention.
     pub window: Option<u64>,
     pub dtype: Dtype,
-    /// Type of cached keys and values.
     pub cache_dtype: Dtype,
 }
 
@@ -48,7 +45,6 @@ pub struct Prefill {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decode {
     pub batch: u64,
-    /// Number of keys of each sequence, including that of the new token.
     pub context: u64,
     pub heads: u64,
     pub kv_heads: u64,
@@ -56,7 +52,6 @@ pub struct Decode {
     /// Size of the sliding window in keys; None for full attention.
     pub window: Option<u64>,
     pub dtype: Dtype,
-    /// Type of cached keys and values.
     pub cache_dtype: Dtype,
 }
 
@@ -70,7 +65,6 @@ pub struct Experts {
     pub intermediate: u64,
     /// Number of experts of the layer, before it is divided by `expert_parallel`.
     pub experts: u64,
-    /// Number of experts that each token is routed to.
     pub top_k: u64,
     /// Number of devices among which each expert is split.
     pub tensor_parallel: u64,
@@ -116,8 +110,7 @@ impl Kernel {
         }
     }
 
-    /// Returns the key by which errors and intervals are grouped: the number scheme, or for attention the type of the
-    /// cache.
+    /// Returns the key that groups errors and intervals: the number scheme, or for attention the cache's type.
     pub fn format_key(&self) -> &'static str {
         use models::Choice;
         match self {
@@ -128,7 +121,6 @@ impl Kernel {
         }
     }
 
-    /// Returns the operations and the compulsory bytes of the kernel.
     pub fn kernel_work(&self) -> Work {
         match self {
             Kernel::Gemm(gemm) => gemm.work(),

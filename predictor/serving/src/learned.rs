@@ -19,11 +19,9 @@ pub struct Knowledge {
     pub transfers: BTreeMap<String, Transfer>,
 }
 
-/// Trained models of kernels.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Learned {
     pub times: Knowledge,
-    /// Models of mean power under load.
     pub power: Knowledge,
     pub provenance: Vec<Provenance>,
 }
@@ -48,7 +46,6 @@ pub struct Answer {
     /// Ends of the prediction intervals at 50, 80, 90 and 95 %.
     pub intervals: Vec<(f64, f64)>,
     pub distance: Distance,
-    /// Roofline bound plus launch overhead.
     pub reference_seconds: f64,
     pub held_out: Option<HeldOut>,
     /// For a new device, the trained device from whose utilisation the time was derived.
@@ -67,7 +64,6 @@ pub struct Watts {
 }
 
 impl Watts {
-    /// Returns the power of a device that is limited to some watts.
     pub fn limit_power(self, limit: f64) -> Watts {
         let Watts { watts, low, high, intervals } = self;
         let intervals = intervals.map(|(low, high)| (low.min(limit), high.min(limit)));
@@ -90,8 +86,7 @@ impl Guess<'_> {
 }
 
 impl Knowledge {
-    /// Returns the predicted log ratio on a new device, as a weighted mean of several estimates, together with these
-    /// estimates.
+    /// Returns the log ratio on a new device, a weighted mean of several estimates, with these estimates.
     pub(crate) fn blended_log(&self, kernel: &Kernel, device: &GpuFacts) -> Result<Option<(f64, Votes)>> {
         let Some(transfer) = self.transfers.get(kernel.operator_name()) else { return Ok(None) };
         let (log, ballot) = transfer.blended_log(&self.groups, kernel, device)?;

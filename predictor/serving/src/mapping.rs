@@ -20,7 +20,6 @@ pub struct Mapping {
     pub tables: Vec<TableMapping>,
 }
 
-/// Describes the columns of one table.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableMapping {
@@ -98,7 +97,6 @@ pub struct Fault {
 }
 
 impl Unit {
-    /// Returns the number of seconds in one unit.
     pub fn in_seconds(self) -> f64 {
         match self {
             Unit::Ns => 1e-9,
@@ -119,7 +117,6 @@ impl Unit {
 }
 
 impl Mapping {
-    /// Returns whether a text is a mapping of kernel tables.
     pub fn is_mapping(text: &str) -> bool {
         text.lines().any(|line| line.trim() == "[[tables]]")
     }

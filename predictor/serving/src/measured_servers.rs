@@ -46,8 +46,7 @@ impl MeasuredServer {
         hasher.finish()
     }
 
-    /// Hashes a server. Framework versions share a key, because predictions from one version to another would be too
-    /// easy a test.
+    /// Hashes a server without its framework version, as prediction between versions would be too easy a test.
     fn hash_server(&self, hasher: &mut DefaultHasher) {
         let Deployment { model, device, formats, framework, mode, prefill, decode, .. } = &self.deployment;
         (&model.name, &device.system, formats.weights, framework, mode).hash(hasher);
@@ -56,7 +55,6 @@ impl MeasuredServer {
         }
     }
 
-    /// Creates the sample from which framework overheads are learned.
     pub fn overhead_sample(&self) -> Result<OverheadSample> {
         let work = self.deployment.server_work(&self.load, &Roofline)?;
         let ratio = |target: usize| (self.seconds[target] / work.seconds[target]).ln();
@@ -248,8 +246,7 @@ struct Stated {
 }
 
 impl Stated {
-    /// Infers the intended division among GPUs: rows may multiply tensor and expert parallelism of the same GPUs, or
-    /// count the GPUs of all replicas.
+    /// Infers the division: rows may multiply the parallelism of the same GPUs, or count the GPUs of all replicas.
     fn to_pool(self, model: &Architecture, mode: ServingMode) -> ReplicaPool {
         let Stated { tensor, expert_tensor, expert, data } = self;
         let is_product = tensor == expert_tensor * expert;

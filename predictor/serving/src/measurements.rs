@@ -71,7 +71,6 @@ impl Measurements {
         }
     }
 
-    /// Adds the rows of one table.
     pub fn add_table(&mut self, source: &Mapping, mapping: &TableMapping, table: &Table) -> Parsed<()> {
         let columns = Columns::new(self, mapping, table)?;
         let (mut seen, mut versions) = (HashMap::new(), BTreeMap::new());
@@ -203,7 +202,6 @@ fn decode_column<'a, T>(table: &'a Table, name: &str, of: impl Fn(&str) -> Parse
     Ok(Coded { values: values.collect::<Parsed<_>>()?, codes: codes.into() })
 }
 
-/// Returns the index of a word in the list, to which new words are appended.
 fn intern_word(list: &mut Vec<String>, word: &str) -> u16 {
     let known = list.iter().position(|known| known == word);
     known.unwrap_or_else(|| {
@@ -337,7 +335,6 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// Returns the reason why a row is known to be faulty, or None.
     fn known_fault(&self, row: usize) -> Option<&'a str> {
         let matches =
             |(name, wanted): (&String, &String)| match self.table.find_column(name).map(|column| &column.cells) {
@@ -447,8 +444,7 @@ impl<'a> Columns<'a> {
         hasher.finish()
     }
 
-    /// Rejects two rows of one experiment that differ in a column that the mapping does not use; equal rows are
-    /// repeats.
+    /// Rejects rows of one experiment that differ in a column the mapping does not use; equal rows are repeats.
     fn refuse_repeats(&self, first: usize, second: usize) -> Parsed<()> {
         let measured = |name: &str| {
             let power = self.mapping.power.as_ref();

@@ -25,9 +25,7 @@ pub struct GpuMemory {
     pub weights_bytes: f64,
     /// Bytes of the keys, values and recurrent states of all sequences.
     pub cache_bytes: f64,
-    /// Estimated bytes of activations in one forward pass.
     pub activation_bytes: f64,
-    /// Bytes that a framework may use.
     pub usable_bytes: f64,
     /// Maximum number of sequences per replica; 0 if the weights alone do not fit.
     pub max_sequences: u64,

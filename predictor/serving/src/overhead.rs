@@ -38,7 +38,6 @@ const FOLDS: u64 = 5;
 /// Number of similarity ranges with separate intervals.
 const RANGES: usize = 5;
 
-/// Numeric and categorical features of a server under a load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerFeatures {
     pub sizes: [f64; SIZES],
@@ -94,7 +93,6 @@ pub struct OverheadRatio {
 }
 
 impl Overheads {
-    /// Fits the Gaussian process and its intervals.
     pub fn learn_overheads(samples: &[OverheadSample], source: &str) -> Result<Overheads> {
         if samples.len() < 2 * RANGES {
             return Err(Error::Data(format!("{} measured servers are too few to learn overheads", samples.len())));
@@ -238,8 +236,7 @@ fn server_similarity(one: (&[f32], &[u16]), other: (&[f32], &[u16])) -> f64 {
 /// Similarity of a held-out server to the training data, and its absolute log errors by target.
 type HeldOut = (f64, [f64; TARGETS]);
 
-/// Predicts each sample from others: without its configuration, without its server, and without its device. Returns
-/// the errors by serving mode.
+/// Predicts samples without their configuration, server, and device in turn; returns errors by serving mode.
 fn held_out_errors(samples: &[OverheadSample]) -> BTreeMap<String, Vec<HeldOut>> {
     let devices: BTreeMap<&str, u64> =
         samples.iter().map(|sample| sample.features.names[DEVICE].as_str()).zip(0..).collect();

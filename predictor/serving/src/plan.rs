@@ -26,9 +26,7 @@ pub struct Parallelism {
 /// Number formats of weights and of the key-value cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Formats {
-    /// Number format of the weights of linear layers.
     pub weights: Scheme,
-    /// Type of cached keys and values.
     pub cache: Dtype,
 }
 
@@ -73,7 +71,6 @@ impl Parallelism {
         self.device_count() / self.expert
     }
 
-    /// Checks that heads and experts can be divided among the GPUs.
     pub fn check_divisibility(&self, model: &Architecture) -> Result<()> {
         let refused = |problem: String| Err(Error::Parallelism { model: model.name.clone(), problem });
         let Parallelism { tensor, expert, data } = *self;
@@ -229,8 +226,7 @@ impl Planner<'_> {
         self.push_gemm("linear attention output", linear.layers, self.model.hidden, values.div_ceil(tensor));
     }
 
-    /// Adds multi-head latent attention. For decoding, the key and value projections are absorbed into the query and
-    /// output projections.
+    /// Adds latent attention; in decoding, key and value projections are absorbed into query and output projections.
     fn latent_attention(&mut self, attention: &LatentAttention) {
         let LatentAttention { query_rank, kv_rank, nope_dim, rope_dim, value_dim, .. } = *attention;
         let (layers, hidden) = (self.model.layers, self.model.hidden);

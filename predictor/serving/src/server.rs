@@ -67,7 +67,6 @@ pub struct Deployment {
     pub mode: ServingMode,
     /// GPUs that compute prompts; equal to `decode` in mode `Aggregated`.
     pub prefill: ReplicaPool,
-    /// GPUs that decode.
     pub decode: ReplicaPool,
 }
 
@@ -111,7 +110,6 @@ pub struct ServerAnswer {
     pub prefill: PassTime,
     /// Kernel times of one decoding step at the mean context length.
     pub decode: PassTime,
-    /// Time to the first token, under this load.
     pub first_token: Predicted,
     pub per_token: Predicted,
     /// Time to first token and time per token from kernel times alone, including the prompts of other requests.
@@ -238,7 +236,6 @@ impl Deployment {
         }
     }
 
-    /// Returns the memory use of a GPU that decodes.
     pub fn decode_memory(&self, load: &ServerLoad) -> GpuMemory {
         let sequences = load.concurrency.div_ceil(self.decode.replicas);
         let residents = Residents { sequences, tokens: load.input_tokens + load.output_tokens };
@@ -255,8 +252,7 @@ pub fn shipped_overheads() -> &'static Overheads {
     &SHIPPED
 }
 
-/// Returns the number of prompts that each attention group of a pool computes: the concurrent requests, divided by the
-/// number of groups.
+/// Returns the prompts that each attention group computes: the concurrent requests divided by the groups.
 fn prompts_per_group(pool: &ReplicaPool, load: &ServerLoad) -> f64 {
     load.concurrency as f64 / pool.group_count()
 }

@@ -66,8 +66,7 @@ struct Outcome<'a> {
     half_widths: [[f64; COVERAGES.len()]; TARGETS],
 }
 
-/// Evaluates predictions with half of the servers or configurations held out per seed, or with one device held out at
-/// a time.
+/// Evaluates predictions with half of the servers or configurations, or one device at a time, held out.
 pub fn evaluate_overheads(
     measured: &MeasuredServers,
     protocols: &[HeldOutServers],

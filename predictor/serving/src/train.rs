@@ -15,11 +15,9 @@ use learn::trees::Trees;
 use samples::features::Matrix;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of rows per device and format: for training cross-device trees, and (`TRIAL_ROWS`) for scoring a
-/// held-out device.
+/// Maximum rows per device and format: for cross-device trees, and (`TRIAL_ROWS`) for scoring a held-out device.
 const TRANSFER_ROWS: usize = 3000;
 const TRIAL_ROWS: usize = 1200;
-/// Number of boosting rounds of cross-device trees.
 const TRANSFER_ROUNDS: usize = 150;
 /// Minimum number of measured devices for a transfer to new devices.
 const FEWEST_DEVICES: usize = 3;
@@ -51,8 +49,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Returns the training label of a row: the log ratio of time to `reference_seconds`, or of power to the power
-    /// limit.
+    /// Returns the log ratio of time to `reference_seconds`, or of power to the power limit.
     pub fn log_label(self, row: &Measurement, reference_seconds: f64) -> Option<f64> {
         match self {
             Target::Time => Some((row.seconds / reference_seconds).ln()),
@@ -88,7 +85,6 @@ fn by_group(all: &Measurements, target: Target) -> BTreeMap<GroupKey, Vec<usize>
     groups
 }
 
-/// Samples at most `most` rows, reproducibly by seed.
 pub fn sample_rows(all: &Measurements, mut rows: Vec<usize>, most: usize, seed: u64) -> Vec<usize> {
     if rows.len() > most {
         rows.sort_by_cached_key(|row| mix_hash([seed, *row as u64, all.rows[*row].seconds.to_bits()].into_iter()));

@@ -39,9 +39,7 @@ pub struct Transfer {
 /// Linear model of a kernel's time: `slope` times the roofline bound, plus a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Overhead {
-    /// Ratio of time to bound for long kernels.
     pub slope: f64,
-    /// Constant part of the time, in seconds.
     pub seconds: f64,
 }
 
@@ -54,7 +52,6 @@ pub struct Blend {
 }
 
 pub struct Ballot<'a> {
-    /// Estimates of the log ratio.
     pub votes: Votes,
     /// The most similar trained device, and its group.
     pub similar: Option<(&'a GpuFacts, &'a Group)>,
@@ -73,7 +70,6 @@ fn device_distance(one: &GpuFacts, two: &GpuFacts, kernel: &Kernel) -> f64 {
     peaks + ratio(one.bandwidth_bytes_per_s, two.bandwidth_bytes_per_s) + 0.5 * sizes + generations
 }
 
-/// Computes all estimates for a kernel on a new device.
 pub fn collect_votes<'a>(
     groups: &'a Groups,
     trees: &PackedTrees,
@@ -163,8 +159,7 @@ impl Transfer {
         if is_sibling { &self.sibling } else { &self.stranger }
     }
 
-    /// Returns the predicted log ratio on a new device, as a weighted mean of several estimates, together with these
-    /// estimates.
+    /// Returns the predicted log ratio on a new device, a weighted mean of the estimates that it also returns.
     pub fn blended_log<'a>(&self, groups: &'a Groups, kernel: &Kernel, device: &GpuFacts) -> Result<(f64, Ballot<'a>)> {
         let ballot = collect_votes(groups, &self.trees, &self.overheads, kernel, device)?;
         Ok((blend_votes(&self.blend_for(ballot.is_sibling(device)).weights, &ballot.votes), ballot))
@@ -174,9 +169,7 @@ impl Transfer {
 #[derive(Clone, Debug)]
 pub struct Trial {
     pub device: usize,
-    /// Number of the device's generation.
     pub generation: usize,
-    /// Estimates of the log ratio.
     pub votes: Votes,
     pub class: usize,
     pub measured: f64,

@@ -23,7 +23,6 @@ pub struct Conditions<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
-    /// Readable description of the operator.
     pub operator: String,
     pub reason: String,
 }
@@ -52,7 +51,6 @@ impl<'a> Conditions<'a> {
     }
 }
 
-/// Predicts single operators. Returns the predictions, and the refused operators with reasons.
 pub fn predict_operators(
     conditions: &Conditions<'_>,
     operators: Vec<Operator>,

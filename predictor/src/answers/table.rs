@@ -21,8 +21,7 @@ pub struct RowAnswer {
     pub reasons: String,
 }
 
-/// Predicts every row of a table. `usual` is the setting for rows without their own. Rows that do not describe a query
-/// are errors.
+/// Predicts every row; `usual` is the setting of rows without their own. Rows that describe no query are errors.
 pub fn answer_table(
     predictor: &Predictor,
     path: &Path,

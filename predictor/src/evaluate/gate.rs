@@ -28,7 +28,6 @@ impl Gate {
             }
             return Ok(Gate::Predictor(Box::new(bundle::read_bundle(path)?)));
         }
-        /// Size limit of an evaluation file.
         const BYTES_MAX: u64 = 64 << 20;
         let text = read_bounded(path, BYTES_MAX)?;
         let last = text.lines().last().unwrap_or_default();
@@ -41,7 +40,6 @@ impl Gate {
         Ok(Gate::Evaluation(Box::new(before)))
     }
 
-    /// Lists the metrics in which an evaluation is worse than the baseline.
     pub fn list_regressions(&self, evaluation: &Evaluation) -> Vec<String> {
         match self {
             Gate::Predictor(before) => worse_than_predictor(evaluation, before),

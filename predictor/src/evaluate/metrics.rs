@@ -68,8 +68,7 @@ impl IntervalScore {
     }
 }
 
-/// Returns the share of measurements inside the intervals of a level, in percent; None if no prediction has such an
-/// interval.
+/// Returns the share of measurements inside the intervals of a level, in percent; None if there are no intervals.
 fn coverage_at(level: u8, known: &[(f64, LogInterval)]) -> Option<f64> {
     let ratios = known.iter().filter_map(|(log, reach)| Some((log, reach, reach.levels?.ratio_at(level)?)));
     let (mut inside, mut count) = (0, 0);

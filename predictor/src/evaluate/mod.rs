@@ -106,7 +106,6 @@ pub struct Plan {
     pub score_default: bool,
     /// Whether only shapes of neural networks are scored.
     pub score_networks: bool,
-    /// Minimum loss reduction of a tree split.
     pub min_split_loss: f64,
 }
 
@@ -206,7 +205,6 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
     Ok(evaluation)
 }
 
-/// Evaluates the ensemble with increasing shares of the training shapes.
 pub fn learning_curve(samples: &Samples, plan: &Plan) -> Result<Vec<Point>> {
     let point = |share: &f64| {
         let plan = Plan { share: *share, learners: vec![Learner::Ensemble], intervals: false, ..plan.clone() };
@@ -225,7 +223,6 @@ impl Cost {
     }
 }
 
-/// Returns the rows whose shapes do not occur in `others`.
 fn excluding_shapes_of(samples: &Samples, rows: &[usize], others: &[usize]) -> Vec<usize> {
     let shown: HashSet<u64> = others.iter().map(|row| samples.rows[*row].shape).collect();
     rows.iter().copied().filter(|row| !shown.contains(&samples.rows[*row].shape)).collect()

@@ -17,9 +17,7 @@ use zoo::transformers;
 
 /// Share of an operator's shapes that is held out if the data does not name networks.
 const SHARE: f64 = 0.1;
-/// Batch sizes of the built-in models.
 const BATCHES: [i64; 2] = [1, 8];
-/// Sequence lengths of the built-in transformers.
 const SEQUENCES: [i64; 2] = [128, 512];
 
 pub(super) fn model_shapes_out(samples: &Samples) -> Fold {

@@ -16,7 +16,6 @@ const WHOLE: f64 = 0.9;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndToEnd {
     pub networks: Vec<NetworkResult>,
-    /// Scores by learner.
     pub learners: BTreeMap<String, NetworkScores>,
 }
 
@@ -48,7 +47,6 @@ impl NetworkResult {
         self.measured >= WHOLE * self.operators
     }
 
-    /// Returns the error of a learner's sum, in percent of the measured sum.
     pub fn error_percent(&self, learner: &str) -> Option<f64> {
         self.predicted_ns.get(learner).map(|predicted| 100.0 * (predicted / self.measured_ns - 1.0))
     }

@@ -91,8 +91,6 @@ impl Protocol {
         Protocol::ALL.iter().copied().find(|protocol| protocol.name().eq_ignore_ascii_case(name))
     }
 
-    /// Returns the purpose (known devices or transfer to new ones) for which predictors are trained under this
-    /// protocol.
     pub fn purpose(self) -> Purpose {
         match self {
             Protocol::P3 | Protocol::P4 => Purpose::Transfer,
@@ -105,8 +103,7 @@ impl Protocol {
         matches!(self, Protocol::P1 | Protocol::P4 | Protocol::P5)
     }
 
-    /// Splits samples into `folds` parts, by default five. Networks and families are held out one at a time by
-    /// default.
+    /// Splits samples into `folds` parts, by default five; networks and families are held out singly by default.
     pub fn split_samples(self, samples: &Samples, folds: Option<usize>, seed: u64) -> Result<Vec<Split>> {
         let label = |of: fn(&samples::Sample) -> u32| samples.rows.iter().map(of).collect::<Vec<u32>>();
         let devices: Vec<String> = samples.devices.iter().map(|(name, _)| name.clone()).collect();
@@ -193,8 +190,7 @@ fn largest_out(samples: &Samples) -> split::Fold {
     fold
 }
 
-/// Creates the split of a held-out device, with rounds for randomly drawn samples and for samples that the learner
-/// chooses.
+/// Creates the split of a held-out device, with rounds for samples drawn at random and chosen by the learner.
 fn few_shot(samples: &Samples, fold: split::Fold, seed: u64) -> Split {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut orders: BTreeMap<u32, Vec<usize>> = by_operator(samples, &fold.test);

@@ -22,8 +22,7 @@ pub struct Ranking {
     /// As `top5`, weighted by the time of each task.
     #[serde(default)]
     pub top5_by_time: f64,
-    /// Mean slow-down in percent of the best of the ten schedules predicted to be fastest, relative to the best of
-    /// all.
+    /// Mean slow-down in percent of the best of the ten schedules predicted to be fastest, relative to the best of all.
     pub regret10: f64,
     /// Median over tasks of Kendall's rank correlation.
     pub kendall: f64,

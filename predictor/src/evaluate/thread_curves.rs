@@ -12,8 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const CURVES_PROTOCOL: &str = "K";
 /// Numbers of probe measurements that are evaluated.
 const PROBES: [usize; 2] = [3, 4];
-/// Minimum number of thread counts of a curve. With fewer, even the smallest number of probes would measure all of
-/// them.
+/// Minimum number of thread counts of a curve; with fewer, even the smallest number of probes would measure all.
 const FEWEST_POINTS: usize = PROBES[0] + 1;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -11,7 +11,6 @@ use learn::predictor::Predictor;
 use samples::Samples;
 use serde::Serialize;
 
-/// Number of reported neighbours.
 const NEIGHBOURS: usize = 5;
 /// Maximum number of rows that a summary uses.
 const ROWS: usize = 300;

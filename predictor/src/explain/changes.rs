@@ -73,7 +73,6 @@ fn sweep_knob(predictor: &Predictor, query: &Query<'_>, knob: &str) -> Result<Ve
     schedules.fitting_settings(query.work, query.device, knob).map_err(refused)?.into_iter().map(change).collect()
 }
 
-/// Predicts the time of a query with another thread count and other knobs.
 fn predict_variant(
     predictor: &Predictor,
     query: &Query<'_>,
@@ -115,8 +114,7 @@ fn with_value(row: &[f32], column: usize, value: f32) -> Vec<f32> {
     changed
 }
 
-/// Returns the values over which a feature is swept: all thread counts, or evenly spaced values, within the trained
-/// range.
+/// Returns the values over which a feature is swept: all thread counts, or evenly spaced ones in the trained range.
 fn sweep_values(operator: &OperatorEnsemble, feature: &str, column: usize) -> Vec<f32> {
     let Some((low, high)) = operator.statistics.ranges[column].filter(|(low, high)| low < high) else {
         return Vec::new();
@@ -136,8 +134,7 @@ pub struct Effect {
     pub value: f32,
     /// Partial dependence: mean time factor if all rows have this value, relative to the mean over all values.
     pub partial: f64,
-    /// Accumulated local effect: accumulates small changes in rows near each value, which avoids unrealistic
-    /// combinations.
+    /// Accumulated local effect: sums small changes in rows near each value, which avoids unrealistic combinations.
     pub accumulated: f64,
 }
 

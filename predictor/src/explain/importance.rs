@@ -12,7 +12,6 @@ use rayon::prelude::*;
 use samples::Samples;
 use serde::Serialize;
 
-/// Permutation importance of a feature.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Importance {
     pub operator: String,

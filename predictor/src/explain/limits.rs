@@ -10,7 +10,6 @@ use serde::Serialize;
 pub struct Limits {
     /// Bottleneck: `overhead`, `arithmetic`, `memory`, `threads`, `cache` or `code`.
     pub limit: &'static str,
-    /// Explanation of `limit` in a sentence.
     pub reason: String,
     /// Arithmetic time at the device's peak with the query's threads.
     pub arithmetic_ns: f64,
@@ -24,7 +23,6 @@ pub struct Limits {
     pub parallel_efficiency: Option<f64>,
 }
 
-/// Determines the bottleneck from the device's data and the trained model.
 pub fn find_limits(predictor: &Predictor, query: &Query<'_>, prediction: &Prediction) -> Result<Limits> {
     let device = &predictor.about.devices[query.device];
     let threads = query.threads.unwrap_or(device.units);

@@ -25,7 +25,6 @@ use samples::Samples;
 use samples::features::Matrix;
 use serde::Serialize;
 
-/// Contribution of a feature to a prediction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Contribution {
     pub feature: String,

@@ -9,7 +9,6 @@ use learn::predictor::{Prediction, Predictor};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Maximum number of measurements.
 const MOST_PROBES: usize = 3;
 
 /// Range of a curve, and settings for measuring some of its points.
@@ -21,7 +20,6 @@ pub struct KneeOptions {
     pub probing: Option<Probing>,
 }
 
-/// Settings for measuring thread counts on this machine.
 #[derive(Clone, Debug)]
 pub struct Probing {
     pub program: PathBuf,

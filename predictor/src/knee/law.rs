@@ -8,7 +8,6 @@
 use super::Point;
 use serde::Serialize;
 
-/// Maximum number of breaks.
 const MOST_BREAKS: usize = 3;
 /// Largest share of the squared error that may remain for a break to be accepted.
 const EXPLAINED: f64 = 0.4;

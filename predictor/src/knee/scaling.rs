@@ -21,8 +21,7 @@ const SPREAD: f64 = 1.0;
 const LEAST: (f64, f64) = (1e-3, 1e-5);
 /// Upper limits of contention and coherence.
 const MOST: (f64, f64) = (1.0, 0.5);
-/// Prior without curves of other machines: for contention and for coherence, the median and the standard deviation of
-/// the logarithm.
+/// Prior without other machines: for contention and coherence, the median and the deviation of the logarithm.
 const USUAL: [(f64, f64); 2] = [(0.03, 1.5), (5e-4, 2.5)];
 /// Standard deviation of the smooth deviation from a law, in log space; `ROUGHNESS` is that of the independent part
 /// per thread count.
@@ -30,8 +29,7 @@ const DEVIATION: f64 = 0.06;
 const ROUGHNESS: f64 = 0.03;
 /// Correlation length of the smooth deviation, in doublings of the thread count.
 const DOUBLINGS: f64 = 1.0;
-/// Prior standard deviation of the logarithm of the time on one thread in seconds, so large that the prior is
-/// uninformative.
+/// Prior deviation of the log time in seconds on one thread, so large that the prior is uninformative.
 const LEVEL: f64 = 5.0;
 /// Number of sampled curves from which the probability of being fastest is estimated.
 const DRAWS: usize = 256;
@@ -78,13 +76,11 @@ fn standard_normal(random: &mut ChaCha8Rng) -> f64 {
     radius * (std::f64::consts::TAU * random.random::<f64>()).cos()
 }
 
-/// Posterior of a curve, given the measured points.
 #[derive(Clone, Debug)]
 pub struct ScalingPosterior {
     threads: Vec<f64>,
     /// For each law, the posterior mean of the logarithm of the time in seconds, at each thread count.
     means: Vec<Vec<f64>>,
-    /// Logarithms of the laws' weights.
     log_weights: Vec<f64>,
     /// Covariance of the deviation from a law, the same for all laws.
     covariance: Vec<Vec<f64>>,
@@ -113,7 +109,6 @@ impl ScalingPosterior {
         }
     }
 
-    /// Conditions on a measured time at one of the thread counts.
     pub fn condition_on(&mut self, threads: f64, time_ns: f64) {
         let Some(place) = self.threads.iter().position(|at| *at == threads) else { return };
         let variance = self.covariance[place][place];
@@ -137,8 +132,7 @@ impl ScalingPosterior {
         self.by_probability().into_iter().find(is_open)
     }
 
-    /// Returns the thread counts in the order of decreasing probability of being the fastest; ties prefer fewer
-    /// threads.
+    /// Returns the thread counts by decreasing probability of being the fastest; ties prefer fewer threads.
     pub fn by_probability(&self) -> Vec<f64> {
         let mut wins = vec![0usize; self.threads.len()];
         let factors = self.covariance_factors();
@@ -163,8 +157,7 @@ impl ScalingPosterior {
         places.into_iter().map(|place| self.threads[place]).collect()
     }
 
-    /// Returns the expected curve with intervals. Before the first measurement, only the ratios of its times are
-    /// meaningful.
+    /// Returns the expected curve with intervals; before the first measurement, only ratios of times are meaningful.
     pub fn expected_curve(&self) -> Vec<Point> {
         let weights = self.law_weights();
         let average = |of: &dyn Fn(&Vec<f64>) -> f64| -> f64 {
@@ -180,7 +173,6 @@ impl ScalingPosterior {
         self.threads.iter().enumerate().map(point).collect()
     }
 
-    /// Returns the expected fastest thread count.
     pub fn expected_fastest(&self) -> f64 {
         let logs: Vec<f64> = self.expected_curve().iter().map(|point| point.time_ns).collect();
         self.threads[lowest_index(&logs)]
@@ -193,8 +185,7 @@ impl ScalingPosterior {
         weights.into_iter().map(|weight| weight / sum).collect()
     }
 
-    /// Returns the columns of a square root of the covariance: their sum, weighted by standard normal numbers, is a
-    /// random deviation.
+    /// Returns the columns of a square root of the covariance: weighted by standard normals, they sum to a deviation.
     fn covariance_factors(&self) -> Vec<Vec<f64>> {
         /// Variance up to which a point counts as measured.
         const NOTHING: f64 = 1e-12;
@@ -212,7 +203,6 @@ impl ScalingPosterior {
     }
 }
 
-/// Subtracts the part of the covariance that a measurement explains.
 fn subtract_explained(covariance: &mut [Vec<f64>], gain: &[f64], variance: f64) {
     for (row, one) in covariance.iter_mut().zip(gain) {
         row.iter_mut().zip(gain).for_each(|(cell, two)| *cell -= one * two * variance);

@@ -15,13 +15,11 @@ pub struct TableKnee {
     pub machines: usize,
     /// Thread count to measure next; None if all were measured.
     pub next_probe: Option<f64>,
-    /// Slow-down in percent of the chosen thread count, relative to the fastest row; None if all rows were used as
-    /// probes.
+    /// Slow-down in percent of the chosen thread count, relative to the fastest row; None if all rows were probes.
     pub regret_percent: Option<f64>,
 }
 
-/// Finds a knee from all rows, or from `most_probes` rows that are chosen one by one, optionally up to
-/// `most_threads`.
+/// Finds a knee from all rows, or from `most_probes` chosen one by one, optionally up to `most_threads`.
 pub fn find_table_knee(
     curves: &[ThreadCurve],
     operator: &str,

@@ -30,9 +30,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Returns the relative standard deviation of the measured time. Prefers the interval of the median, which
-    /// outliers hardly affect. A single run has neither interval nor standard deviation; [`DOUBTED`] is assumed for
-    /// it.
+    /// Returns the relative standard deviation: from the median's robust interval, else `cv`, else [`DOUBTED`].
     pub fn known_to(&self) -> f64 {
         /// Half-width of a 95 % interval, in standard deviations.
         const HALF_WIDTH_OF_95: f64 = 1.96;
@@ -41,7 +39,6 @@ impl Probe {
     }
 }
 
-/// Posterior of a predicted curve, given measurements.
 #[derive(Clone, Debug)]
 pub struct Posterior {
     at: Vec<f64>,
@@ -74,8 +71,7 @@ impl Posterior {
         }
     }
 
-    /// Returns the next point to measure: first the one with the lowest expected time, then the least certain of those
-    /// that may be as fast. None if no such point remains.
+    /// Returns the next point, if any: the lowest expected time, then the least certain that may be as fast.
     pub fn next_probe(&self) -> Option<f64> {
         let lowest = (0..self.at.len()).min_by(|one, two| self.logs[*one].total_cmp(&self.logs[*two]))?;
         if self.probed.is_empty() {
@@ -106,7 +102,6 @@ impl Posterior {
         self.probed.push(place);
     }
 
-    /// Returns the curve of posterior means.
     pub fn mean_curve(&self) -> Vec<Point> {
         let point = |(place, at): (usize, &f64)| {
             let time_ns = self.logs[place].exp();

@@ -16,7 +16,6 @@ const BOTTOM: f64 = 52.0;
 /// Ratio of the longest to the shortest time above which the scale is logarithmic.
 const FLAT: f64 = 40.0;
 
-/// Returns an HTML page with curves of one operator on one device.
 pub fn curves_page(operator: &str, device: &str, knees: &[Knee]) -> String {
     let mut body = format!("<p class=\"soft\">{} on {}</p>", escape(operator), escape(device));
     for knee in knees {
@@ -26,7 +25,6 @@ pub fn curves_page(operator: &str, device: &str, knees: &[Knee]) -> String {
     styled_page("Knee: point of diminishing returns", &body)
 }
 
-/// Describes the knee of a curve in one sentence.
 pub fn describe_knee(knee: &Knee) -> String {
     let what = &knee.over;
     let mut text = format!(

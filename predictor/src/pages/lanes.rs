@@ -22,7 +22,6 @@ const LEFT: f64 = 70.0;
 /// Width of a letter, in SVG units.
 const LETTER: f64 = 6.3;
 
-/// Measured execution times of a plan.
 #[derive(Clone, Debug, Deserialize)]
 pub struct MeasuredLanes {
     pub median_ns: f64,
@@ -34,7 +33,6 @@ pub struct MeasuredLanes {
 impl MeasuredLanes {
     /// Reads the output of `opcollect model run --plan … --json`.
     pub fn read_lanes(path: &Path) -> Result<MeasuredLanes> {
-        /// Size limit of the file, in bytes.
         const BYTES_MAX: u64 = 64 << 20;
         let text = read_bounded(path, BYTES_MAX)?;
         let last = text.lines().last().unwrap_or_default();
@@ -50,7 +48,7 @@ impl MeasuredLanes {
         if !is_time(found.median_ns) || !found.lanes.iter().all(is_lane) {
             return Err(Error::table_error(
                 path,
-                "its lanes have times that are none, or cores that no plan has".to_owned(),
+                "a lane has a negative or infinite time, or a core above 1023".to_owned(),
             ));
         }
         Ok(found)

@@ -17,8 +17,7 @@ use std::path::Path;
 const SYNTHETIC: &str = "synthetic";
 /// Minimum number of measured co-runs. With fewer, the model uses bandwidth and cache only.
 const LEAST_PAIRS: usize = 20;
-/// Largest relative half-width of a slowdown's confidence interval. Slowdowns with wider intervals were disturbed and
-/// are left out.
+/// Largest relative half-width of a slowdown's confidence interval; wider ones were disturbed and are left out.
 const KNOWN: f64 = 0.05;
 /// Number of folds of the cross-validation; all co-runs of an operator are in one fold.
 const FOLDS: usize = 5;
@@ -28,7 +27,6 @@ pub struct Operator {
     pub task_hash: String,
     pub text: String,
     pub alone_ns: f64,
-    /// Demand on shared resources such as bandwidth and cache.
     #[serde(skip)]
     pub demand: Demand,
 }
@@ -63,7 +61,6 @@ pub struct CoRuns {
 #[derive(Clone, Debug, Serialize)]
 pub struct Score {
     pub rule: &'static str,
-    /// Mean absolute error of the slowdown, in percent.
     pub mape: f64,
     /// Median absolute error of the slowdown, in percent.
     pub median: f64,
@@ -87,7 +84,6 @@ fn median_of(values: &[f64]) -> f64 {
     samples::statistics::median(&mut values.to_vec())
 }
 
-/// Columns that are read from a co-run record.
 struct CoRunRow {
     slowdown: f64,
     alone_ns: f64,
@@ -113,8 +109,7 @@ impl CoRuns {
         record.co_run.is_some() && record.outcome == Outcome::Ok && record.source == Source::Measured
     }
 
-    /// Reads the co-runs of one host class: the given class, or the only one. Also returns the records, and the number
-    /// of records that were left out because of other versions.
+    /// Reads the co-runs of the given or the only host class; also returns the records and the number of outdated ones.
     pub fn read_coruns(path: &Path, class: Option<&str>, all_versions: bool) -> Result<(CoRuns, Vec<Record>, usize)> {
         let mut by_class: BTreeMap<String, Vec<Record>> = BTreeMap::new();
         for record in Store::open(path)?.select_records(datasets::Choose::Middle)? {
@@ -220,7 +215,6 @@ impl CoRuns {
         of.iter().map(one).collect()
     }
 
-    /// Fits the interference model. With too few co-runs, the model uses bandwidth and cache only.
     pub fn learn_weights(&self, machine: &Machine) -> Learned {
         let all: Vec<usize> = (0..self.beside.len()).collect();
         if all.len() < LEAST_PAIRS {

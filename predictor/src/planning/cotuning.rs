@@ -10,9 +10,7 @@ use planners::interference::Demand;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Label for concurrent operators.
 pub const TOGETHER: &str = "side by side";
-/// Label for sequential operators on all cores.
 pub const IN_TURNS: &str = "one after the other";
 
 /// Operators that run concurrently, with the schedules to choose from.
@@ -116,8 +114,7 @@ pub struct Promised {
 }
 
 impl Promised {
-    /// Computes the prediction and its interval. Errors of sequential operators are independent; for concurrent
-    /// operators, the largest error counts, because the slowest operator determines the time.
+    /// Computes the interval: errors in turns are independent; side by side the largest counts, as the slowest decides.
     fn from_cotuned(found: &Cotuned, schedules: &[Vec<(String, Vec<Time>)>], cores: usize) -> Promised {
         let off = |of: fn(&Time) -> f64| -> f64 {
             let operators = schedules.iter().enumerate();

@@ -10,7 +10,6 @@ use planners::interference::{Demand, Machine};
 pub struct Time {
     pub time_ns: f64,
     pub low_ns: f64,
-    /// Upper end of the interval.
     pub high_ns: f64,
     pub is_measured: bool,
 }
@@ -30,9 +29,7 @@ pub fn cache_bytes(records: &[Record]) -> f64 {
     bytes.filter(|bytes| *bytes > 0).map_or(CACHE_BYTES, |bytes| bytes as f64)
 }
 
-/// Returns the demand of a task from its times without other load. `crowding` are factors by number of cores, for the
-/// lower clock rate while other cores are busy. Memory traffic counts only if the task's data exceed the last-level
-/// cache.
+/// Returns a task's demand; `crowding` lowers clocks by cores. Only data beyond the last-level cache are traffic.
 pub fn task_demand(task: &Task, times: &[Time], machine: &Machine, crowding: &[f64]) -> Demand {
     let bytes = task.work().map_or(0.0, |work| work.total_bytes() as f64);
     let is_resident = bytes <= machine.cache_bytes;

@@ -19,7 +19,6 @@ pub struct Planned {
     /// Stages of the chosen plan, in the format of the executor.
     #[serde(skip)]
     pub stages: StagePlan,
-    /// Label of each call.
     #[serde(skip)]
     pub calls: Vec<String>,
     pub model: String,
@@ -41,9 +40,7 @@ pub struct Planned {
     /// Number of stages with concurrent groups.
     pub stages_side_by_side: usize,
     pub stages_count: usize,
-    /// Reason for the choice, in a sentence.
     pub why: String,
-    /// Times and chosen core counts of each operator.
     pub alternatives: Vec<Alternative>,
 }
 
@@ -60,14 +57,12 @@ pub struct Alternative {
 }
 
 impl Alternative {
-    /// Returns whether the operator takes longer on all cores than on some smaller number.
     fn is_slower_on_all(&self) -> bool {
         self.alone_ns.split_last().is_some_and(|(all, fewer)| fewer.iter().any(|fewer| fewer < all))
     }
 }
 
-/// Smallest predicted gain, as a share, for which concurrent groups are chosen. On shared hosts, plans from times
-/// alone are off by nearly as much.
+/// Smallest predicted gain, as a share, for concurrent groups; on shared hosts, plans are off by nearly as much.
 const LEAST_GAIN: f64 = 0.10;
 
 pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64) -> Result<Planned> {
@@ -100,8 +95,7 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// Returns the relative half-width of the interval of the sum of all calls. Errors are taken as equal for tasks
-    /// with the same key, and as independent between keys.
+    /// Returns the half-width of all calls' summed interval; errors are equal for equal keys, independent otherwise.
     fn relative_half_width<K: Ord>(
         &self,
         cut: &Plan,
@@ -118,7 +112,6 @@ impl Known<'_> {
         halves.values().map(|half| half.powi(2)).sum::<f64>().sqrt() / sum_ns
     }
 
-    /// Returns the share of the total time on all cores that is measured, not predicted.
     fn measured_share(&self, cut: &Plan, cores: usize) -> f64 {
         let of = |is_wanted: fn(&Time) -> bool| {
             let times = cut.calls.iter().map(|call| &self.of_tasks[call.task][cores - 1]);
@@ -194,8 +187,7 @@ fn call_alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Ve
     of_tasks.iter().enumerate().map(of).collect()
 }
 
-/// Explains the choice in a sentence. The last argument is the number of operators that all cores slow down, of all
-/// operators, and of cores.
+/// Explains the choice; the tuple is the number of operators that all cores slow down, of operators, and of cores.
 fn explain_choice(
     found: &Stages,
     gain: f64,

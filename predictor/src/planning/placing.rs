@@ -20,7 +20,6 @@ pub struct PlacementOptions {
     pub price_us_per_j: f64,
 }
 
-/// Places operators on devices. Returns the planner's instance and the placement.
 pub fn place_operators(
     table: &TimesTable,
     edges: Vec<Edge>,
@@ -31,8 +30,7 @@ pub fn place_operators(
     Ok((instance, found))
 }
 
-/// Predicts the calls of a network on the given devices, or on all known ones. Also returns the data edges between
-/// calls.
+/// Predicts the calls of a network on the given or all known devices, and returns the data edges between them.
 pub fn times_of_network(
     predictor: &Predictor,
     question: &NetworkQuestion<'_>,

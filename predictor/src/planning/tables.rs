@@ -4,7 +4,6 @@ use crate::error::{Error, Result};
 use samples::text::read_bounded;
 use std::path::Path;
 
-/// Size limit of the file.
 const BYTES_MAX: u64 = 16 << 20;
 
 #[derive(Clone, Debug, PartialEq)]

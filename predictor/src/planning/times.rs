@@ -23,12 +23,10 @@ pub struct Host {
     pub class: String,
     pub cache_bytes: f64,
     peaks: Peaks,
-    /// Slowdowns of concurrent operators.
     coruns: CoRuns,
     profiles: HashMap<String, Profile>,
     /// Schedules with their times, the fastest first; the key is task hash and thread count.
     times: HashMap<(String, usize), Vec<(String, Time)>>,
-    /// Program versions of the records.
     pub versions: BTreeSet<String>,
     pub left_out: usize,
 }
@@ -44,7 +42,6 @@ pub struct RecordChoice<'a> {
 /// Sources of operator times: records first, then a predictor.
 pub struct Times<'a> {
     pub host: Option<&'a Host>,
-    /// Predictor and setting for times that were not measured.
     pub predictor: Option<(&'a Predictor, &'a Setting)>,
 }
 
@@ -142,8 +139,7 @@ impl Host {
         self.coruns.beside.len()
     }
 
-    /// Returns up to `most` schedules that were measured on every number of threads up to `cores`, in order of their
-    /// time on all cores.
+    /// Returns up to `most` schedules measured on every thread count up to `cores`, by their time on all cores.
     pub fn measured_schedules(&self, task: &Task, cores: usize, most: usize) -> Vec<(String, Vec<Time>)> {
         let hash = task.hash();
         let on = |threads: usize| self.times.get(&(hash.clone(), threads)).map_or(&[][..], Vec::as_slice);

@@ -26,7 +26,6 @@ use std::collections::BTreeMap;
 pub struct Operator {
     pub name: String,
     pub text: String,
-    /// Features of the operator, such as its sizes.
     pub work: Work,
     pub count: u64,
 }
@@ -39,7 +38,6 @@ pub struct Setting {
     pub threads: Option<f64>,
     /// Schedule knobs by feature name; missing knobs take the value of the default schedule.
     pub extras: BTreeMap<String, f64>,
-    /// Whether queries outside of the trained range are answered.
     pub extrapolate: bool,
     /// Interval level in percent, one of [`learn::levels::LEVELS`]; None for 90 %.
     pub level: Option<u8>,
@@ -63,7 +61,6 @@ pub struct OperatorPrediction {
     pub prediction: Prediction,
 }
 
-/// A cell of a table of queries.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     Absent,
@@ -171,8 +168,7 @@ fn unreadable_operator(text: &str, problem: String) -> Error {
     Error::Query(format!("cannot read the operator `{}`: {problem}", excerpt_text(text)))
 }
 
-/// Parses an operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`. With a mapping, its operators and columns are
-/// accepted, too, such as `bmm:B=8,M=128,N=128,K=64`.
+/// Parses an operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`, or one with the names of a mapping.
 pub fn parse_operator(text: &str, mapping: Option<&Mapping>) -> Result<Operator> {
     let wrong = |problem: String| unreadable_operator(text, problem);
     if let Some(mapping) = mapping {
@@ -233,8 +229,7 @@ pub fn predict_operators(
     predictions.collect()
 }
 
-/// Predicts the operators of a model at default schedules. Operators outside of the trained range are extrapolated and
-/// marked.
+/// Predicts operators at default schedules; those outside of the trained range are extrapolated and marked.
 pub fn predict_model(
     predictor: &Predictor,
     operators: &[Operator],
@@ -290,8 +285,7 @@ pub(crate) fn translate_to_host(
     prediction
 }
 
-/// Predicts complete schedules. Missing knobs are filled in even for default schedules, so that all predictions come
-/// from the same model and are comparable.
+/// Predicts schedules; missing knobs are filled in even for default ones, so that one model makes them comparable.
 pub fn predict_schedules(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
     let asked = |(operator, setting): &(Operator, Setting)| {
         Ok((operator.clone(), setting.complete_knobs(predictor, operator)?))

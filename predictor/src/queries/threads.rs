@@ -5,7 +5,6 @@ use crate::error::{Error, Result};
 use learn::predictor::Predictor;
 use serde::Serialize;
 
-/// Number of threads that a prediction assumes, with the reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AssumedThreads {
     pub count: f64,
@@ -15,7 +14,6 @@ pub struct AssumedThreads {
     pub reason: String,
 }
 
-/// Origin of a thread count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ThreadsOrigin {

@@ -12,8 +12,7 @@ use std::collections::BTreeMap;
 pub struct Run {
     /// Executor overhead per operator.
     pub dispatch_ns: f64,
-    /// Share of dispatch time that is hidden behind running operators: 0 if the executor waits for each operator, 1 if
-    /// its queue is always full.
+    /// Share of dispatch time hidden behind operators: 0 if the executor waits for each, 1 if its queue is always full.
     pub overlap: f64,
 }
 
@@ -119,7 +118,6 @@ pub fn total_time(operators: &[Operator], predictions: &[OperatorPrediction], ru
     }
 }
 
-/// Operator kind that contributes most to the width of a total's interval.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WidestKind {
     pub kind: String,
@@ -127,8 +125,7 @@ pub struct WidestKind {
     pub share: f64,
 }
 
-/// Returns the operator kind that contributes most to a total's upper end, ignoring lower bounds. None if another
-/// operator has no interval.
+/// Returns the kind that contributes most to the upper end, ignoring lower bounds; None if another has no interval.
 pub fn widest_kind(operators: &[Operator], predictions: &[OperatorPrediction]) -> Option<WidestKind> {
     let mut halves: BTreeMap<&str, f64> = BTreeMap::new();
     for (operator, OperatorPrediction { count, prediction, .. }) in operators.iter().zip(predictions) {
@@ -150,7 +147,6 @@ pub struct InPlaceTotal {
     pub over_alone: f64,
     /// Time per run that is spent outside of operators; None if no complete network was measured.
     pub beside_ns: Option<f64>,
-    /// The model that gives the ratio of times in the network to times alone.
     pub learned: InPlace,
 }
 

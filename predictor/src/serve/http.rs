@@ -21,21 +21,17 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-/// Number of requests that are processed concurrently; `MOST_WAITING` limits those that are queued with their bodies
-/// read.
+/// Number of requests processed concurrently; `MOST_WAITING` limits those that are queued with their bodies read.
 const WORKERS: usize = 4;
 const MOST_WAITING: usize = 32;
-/// Bodies up to this size do not count against the total size of large bodies. So slow large uploads do not block
-/// small requests.
+/// Bodies up to this size do not count as large, so that slow large uploads do not block small requests.
 const SMALL_BODY_BYTES: usize = 32 << 10;
 const MOST_LARGE_BYTES: usize = 16 << 20;
-/// Maximum number of open connections: half the usual limit on open files. Further connections wait in the kernel's
-/// queue.
+/// Maximum number of open connections: half the usual limit on open files; further ones wait in the kernel's queue.
 const MOST_CONNECTIONS: usize = 512;
 const MOST_HEAD_BYTES: usize = 16 << 10;
 const MOST_BODY_BYTES: usize = 1 << 20;
-/// Number of bytes that are read and discarded from a body that is too large: closing the connection earlier would
-/// lose the reply.
+/// Bytes that are read and discarded from a body that is too large: closing earlier would lose the reply.
 const MOST_DRAINED_BYTES: usize = 4 << 20;
 /// Maximum lifetime of a connection, in multiples of the client's time limit.
 const LIVES: u32 = 12;
@@ -124,8 +120,7 @@ async fn handle_request(
     Ok(build_response(reply, is_last))
 }
 
-/// Returns why a request to a loopback server is rejected, or None. A web page of another site could send such a
-/// request, under its own host name.
+/// Returns why a loopback server rejects a request, if at all: other sites' pages can send it, under their host.
 fn foreign_reason(headers: &HeaderMap) -> Option<String> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
     let host = text(HOST)?;

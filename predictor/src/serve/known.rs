@@ -23,8 +23,7 @@ impl Known {
         ))
     }
 
-    /// Returns the best measured schedule of each task on the named or nearest host, from records of its newest
-    /// versions.
+    /// Returns the best schedule of each task on the named or nearest host, from records of its newest versions.
     pub(super) fn best_schedules(&self, body: &[u8]) -> Result<Value> {
         let question: Question = serde_json::from_slice(body).map_err(|error| {
             Error::Query(format!(

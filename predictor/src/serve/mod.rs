@@ -26,7 +26,6 @@ const STYLE: &str = include_str!("style.css");
 const BODY: &str = include_str!("body.html");
 const OPENAPI: &str = include_str!("openapi.json");
 
-/// State of the server.
 pub struct Service {
     pub predictor: Predictor,
     pub mapping: Option<Mapping>,
@@ -97,7 +96,6 @@ fn describe_service(service: &Service) -> Value {
     })
 }
 
-/// Returns the status and the JSON document for the body of a query.
 pub fn answer_query(body: &[u8], service: &Service) -> (u16, Value) {
     match serde_json::from_slice(body) {
         Ok(request) => match predict_request(request, service) {

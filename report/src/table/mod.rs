@@ -232,8 +232,7 @@ fn side_by_side(cells: &[&Cell], layout: &[ColumnPlace], paper: &Paper) -> Vec<S
     (0..height).map(line).collect()
 }
 
-/// Distributes the width of the output over the columns, between their minimum and natural widths. The narrowest
-/// column grows first.
+/// Distributes the width over the columns, between minimum and natural widths; the narrowest column grows first.
 fn spread_widths(room: &[Room], width: usize) -> Vec<usize> {
     let mut widths: Vec<usize> = room.iter().map(|room| room.least).collect();
     let mut spare = width.saturating_sub(widths.iter().sum::<usize>() + GAP * room.len().saturating_sub(1));

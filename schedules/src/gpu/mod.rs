@@ -312,8 +312,7 @@ fn contraction_space(task: &Task, gpu: &Gpu, output: &[i64], is_open: Open) -> S
     Space { template: Template::Contraction, axes, default, limits: super::SpaceLimits::Device(limits) }
 }
 
-/// Returns the default schedule: the fewest loads per multiply-add, divided by the share of the device that is busy.
-/// This is an estimate from counts, not from measurements.
+/// Returns the schedule with the fewest loads per multiply-add over the busy share, from counts, not measurements.
 fn contraction_default(
     limits: &GpuLimits,
     has_padding: bool,

@@ -26,8 +26,7 @@ pub(super) struct SumChoices {
     most_fetched: i64,
 }
 
-/// Returns the choices for sums by blocks. None unless there are few sums, or one row, whose elements share no other
-/// data.
+/// Returns the choices for sums by blocks; None unless there are few sums, or one row that shares no other data.
 pub(super) fn block_sums(task: &Task, elements: i64, depth: i64, is_row: bool) -> Option<SumChoices> {
     const FETCHED_BYTES: i64 = 16;
     let is_offered = depth >= BLOCK_SUM && (is_row || elements * i64::from(WARP_THREADS) <= DEVICE_THREADS);
@@ -56,8 +55,7 @@ impl SumChoices {
         ]
     }
 
-    /// Returns the candidates for elements per block. They divide the result, because all threads must reach the same
-    /// barrier.
+    /// Returns the candidates for elements per block: divisors, because all threads must reach the same barrier.
     fn element_counts(self) -> impl Iterator<Item = i64> {
         wished_divisors(self.elements, &[1, 2, 4, 8])
     }

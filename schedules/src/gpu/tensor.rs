@@ -23,8 +23,7 @@ pub struct Operands {
     extents: [i64; 3],
 }
 
-/// Returns the operands for tensor cores. None unless the task is a product of whole fragments whose types this
-/// compute capability supports.
+/// Returns the operands; None unless this is a product of whole fragments of types that the device supports.
 pub fn tensor_operands(task: &Task, capability: u32) -> Option<Operands> {
     const FETCHED_BYTES: u64 = 16;
     /// Minimum compute capability, times ten, of devices with asynchronous copies.
@@ -155,8 +154,7 @@ impl Operands {
         if self.is_conv { tile < columns + FRAGMENT } else { columns % tile == 0 }
     }
 
-    /// Returns the allowed schedule with the fewest loads per product, divided by the share of the device that is
-    /// busy.
+    /// Returns the allowed schedule with the fewest loads per product, divided by the share of the device that is busy.
     pub(super) fn default_knobs(&self, places: i64, block_threads: i64, shared_bytes: i64) -> Option<Knobs> {
         /// Cost of loading a fragment, in products of two fragments.
         const FETCH: f64 = 1.0;

@@ -85,8 +85,7 @@ pub(crate) fn tokens_of_instruction(instruction: &Instruction) -> Tokens {
     }
 }
 
-/// Returns the token queues that an instruction pops from and pushes to. Queue 0 leads from load to compute, 1 from
-/// compute to load, 2 from compute to store, and 3 from store to compute.
+/// Returns the queues popped and pushed: 0 load to compute, 1 compute to load, 2 compute to store, 3 back.
 pub(crate) fn queues_of(module: Module, tokens: Tokens) -> (Vec<usize>, Vec<usize>) {
     let (from_previous, from_next, to_previous, to_next) = match module {
         Module::Load => (None, Some(1), None, Some(0)),

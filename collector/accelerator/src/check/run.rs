@@ -12,8 +12,7 @@ const MOST_TOKENS: usize = 254;
 /// Number of instructions of each module that are guaranteed to have ended.
 type LoadedState = [usize; 3];
 
-/// Last write and last read of a buffer element. Each is the number of instructions that the accessing module has
-/// ended after the access.
+/// Last write and read of a buffer element, each as the number of instructions its module has ended after it.
 #[derive(Clone, Copy, Default)]
 struct Used {
     written: usize,
@@ -68,8 +67,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Records the buffer accesses of an instruction. Rejects an access if an earlier conflicting access may not have
-    /// ended.
+    /// Records an instruction's buffer accesses. Rejects any whose earlier conflicting access may not have ended.
     fn record_accesses(&mut self, instruction: &Instruction, ended: usize) -> Result<(), String> {
         let [loads, computes, stores] = [Module::Load, Module::Compute, Module::Store].map(|module| module as usize);
         match instruction {
@@ -94,7 +92,7 @@ impl<'a> Run<'a> {
                 let first = usize::from(memory.on_core);
                 let range = first..first + usize::try_from(on_core(memory)).expect("it is on the core");
                 let known = self.known[stores][computes];
-                record_read(&mut self.sums[range], ended, known, "sums that may not be there yet")
+                record_read(&mut self.sums[range], ended, known, "sums whose computation may not have finished")
             }
             Instruction::Multiply(multiply) => {
                 let factors = [multiply.sum, multiply.data, multiply.weight];
@@ -119,9 +117,9 @@ impl<'a> Run<'a> {
                             recent.pop_front();
                         }
                         let data = data.get_mut(at..=at).ok_or("it leaves the data")?;
-                        record_read(data, ended, known_loads, "data that may not be there yet")?;
+                        record_read(data, ended, known_loads, "data whose load may not have finished")?;
                         let weights = weights.get_mut(weight..=weight).ok_or("it leaves the weights")?;
-                        record_read(weights, ended, known_loads, "weights that may not be there yet")
+                        record_read(weights, ended, known_loads, "weights whose load may not have finished")
                     };
                     if wrong.is_none() {
                         wrong = step().err();

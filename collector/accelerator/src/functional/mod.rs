@@ -210,8 +210,7 @@ impl<'m> Modules<'m> {
         }
     }
 
-    /// Executes one instruction. The error names the memory whose bounds are exceeded, or is empty if the step limit
-    /// is exceeded.
+    /// Executes one instruction. The error names the memory whose bounds are exceeded; empty at the step limit.
     fn execute_step(&mut self, instruction: &Instruction) -> Result<(), &'static str> {
         match instruction {
             Instruction::Load(memory) | Instruction::Store(memory) if is_empty(memory) => Ok(()),

@@ -68,8 +68,7 @@ impl ProgramWriter<'_> {
         }));
     }
 
-    /// Returns the memory transfers of a tile as rectangles: first element on the core, first element in memory, rows,
-    /// columns and row stride.
+    /// Returns a tile's transfers: first element on the core, first element in memory, rows, columns, row stride.
     fn tile_rectangles(&self, tile: LayerTile, at: u32, on_core: u16) -> Vec<(u16, u32, u32, u32, u32)> {
         let Knobs { tile_b, tile_h, tile_w, tile_co, .. } = *self.knobs;
         let ([height, width], [_, _, blocks]) = (self.layer.output_extents(), self.layer.block_counts(self.core));

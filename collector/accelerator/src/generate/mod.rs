@@ -171,7 +171,6 @@ impl ProgramWriter<'_> {
         self.threads[thread].computed = last;
     }
 
-    /// Waits for the last result and ends the program.
     fn finish_program(&mut self) {
         let last = self.instructions.len() - 1;
         self.tokens_at(last).push_previous = true;

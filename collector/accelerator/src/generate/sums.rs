@@ -86,8 +86,7 @@ impl ProgramWriter<'_> {
         (pushed[0], pushed[pushed.len() - 1])
     }
 
-    /// Returns the micro-operations that multiply one window row and one channel block of data, for all rows of a
-    /// tile.
+    /// Returns the micro-operations of one window row and one channel block of data, for all rows of a tile.
     fn window_products(&self, thread: usize, ci: u32, kernel_row: u32) -> Vec<MicroOp> {
         let Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, .. } = *self.knobs;
         let Plan { under: [rows, columns], data_blocks, fillers, tile, .. } = self.plan;

@@ -17,16 +17,12 @@ pub enum Instruction {
     Finish,
 }
 
-/// Synchronisation with the previous and the next module in the data flow.
+/// Synchronisation with the previous and the next module in the data flow: a pop waits, a push notifies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// Wait for the previous module.
     pub pop_previous: bool,
-    /// Wait for the next module.
     pub pop_next: bool,
-    /// Notify the previous module.
     pub push_previous: bool,
-    /// Notify the next module.
     pub push_next: bool,
 }
 

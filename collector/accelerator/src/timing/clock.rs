@@ -92,7 +92,6 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Fetches instructions up to the end of a burst and queues them.
     fn fetch_burst(&mut self) {
         let most = (self.timing.burst_beats * self.timing.beat_bytes / INSTRUCTION_BYTES).max(1);
         let first = self.fetched;

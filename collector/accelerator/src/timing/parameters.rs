@@ -8,11 +8,9 @@ pub struct Timing {
     pub instruction: u64,
     /// Cycles per row read.
     pub row: u64,
-    /// Cycles per row written.
     pub store_row: u64,
     /// Latency of the first burst of a row.
     pub burst: u64,
-    /// Latency of each further burst.
     pub next_burst: u64,
     /// Beats per burst, one cycle each.
     pub burst_beats: u64,
@@ -24,15 +22,10 @@ pub struct Timing {
     /// Cycles per element of padding.
     pub pad: u64,
     pub multiply_fill: u64,
-    /// Cycles per product.
     pub multiply_step: u64,
-    /// Cycles to fill the pipeline of ALU operations.
     pub alu_fill: u64,
-    /// Cycles per ALU operation.
     pub alu_step: u64,
-    /// Host time per instruction in nanoseconds.
     pub host_instruction_ns: u64,
-    /// Host time per call in nanoseconds.
     pub host_call_ns: u64,
 }
 

@@ -26,11 +26,7 @@ fn record_error(kind: &str, text: &str) {
     }
 }
 
-/// Copies a C string; null becomes an empty text.
-///
-/// # Safety
-///
-/// `pointer` is null or points to a string that ends with a zero byte.
+/// Copies a C string; null becomes an empty text. Any other pointer must lead to a terminating zero byte.
 unsafe fn copy_text(pointer: *const c_char) -> String {
     match pointer.is_null() {
         true => String::new(),
@@ -58,7 +54,6 @@ pub unsafe extern "C" fn TVMFFIErrorSetRaisedFromCStrParts(
     record_error(&unsafe { copy_text(kind) }, &all);
 }
 
-/// Records an error with a single message.
 // SAFETY: only compiled kernels call this function, through their own pointer, with valid strings.
 unsafe extern "C" fn set_error(kind: *const c_char, message: *const c_char) {
     // SAFETY: the caller passes valid strings.

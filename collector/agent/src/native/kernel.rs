@@ -45,8 +45,7 @@ pub struct LibraryKernel {
     _library: Library,
 }
 
-/// Arguments prepared for many calls. The tensors that they point to are stored in vectors, because moving a box would
-/// invalidate pointers to its content.
+/// Arguments for many calls. Their tensors lie in vectors, as moving a box would invalidate pointers into it.
 pub struct Arguments {
     cells: Vec<ArgumentCell>,
     _tensors: Vec<RawTensor>,
@@ -144,7 +143,6 @@ fn to_raw(tensor: &Tensor, memory: &Memory) -> Result<(RawTensor, [Vec<i64>; 2])
 }
 
 impl LibraryKernel {
-    /// Calls the kernel `times` times.
     pub fn call_repeatedly(&self, arguments: &Arguments, times: u32) -> Result<(), NativeError> {
         let count = i32::try_from(arguments.cells.len()).expect("a list is short");
         for _ in 0..times {

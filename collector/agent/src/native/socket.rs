@@ -7,8 +7,7 @@ use nix::libc::{
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 
-/// Makes the operating system close connections to a vanished peer. Errors are ignored, since the other limits of a
-/// session still apply.
+/// Makes the system close connections to a vanished peer. Errors are ignored: a session's other limits remain.
 pub fn detect_dead_peer(stream: &TcpStream) {
     for (level, option, value) in [
         (SOL_SOCKET, SO_KEEPALIVE, 1),

@@ -8,8 +8,7 @@ use std::sync::Mutex;
 const ALIGNMENT: usize = 64;
 const KEPT: usize = 64;
 
-/// Workspace allocations by address and size, free and in use. One lock protects both lists, because the threads of a
-/// kernel allocate and free concurrently.
+/// Workspace allocations by address and size, under one lock, as a kernel's threads use them concurrently.
 struct Pieces {
     free: Vec<(usize, usize)>,
     lent: Vec<(usize, usize)>,

@@ -51,8 +51,7 @@ pub struct Boards {
     builds: Option<Sender<(Ticket, job::BuildJob)>>,
     shared: Arc<SharedBoards>,
     events: Receiver<(u64, Ticket, Done)>,
-    /// Thread that passes builds to the local workers. Device threads are detached, because the end of a thread that
-    /// waits for a tracker must not be waited for.
+    /// Thread that passes builds to local workers. Device threads are detached, as they may wait for a tracker.
     builder: Option<JoinHandle<()>>,
     versions: Versions,
     /// Results of jobs that were rejected before they reached a device.

@@ -53,7 +53,6 @@ pub enum NoCore {
 }
 
 impl FabricBoard {
-    /// Connects to the board and loads the bitstream, if one is given.
     pub fn open(
         fabric: Fabric,
         access: Access,

@@ -27,8 +27,7 @@ pub enum Align {
     Keep,
 }
 
-/// Returns the offset to add to the times of each trace. `None` if `align` is `Clock` and a trace does not record the
-/// wall-clock time of its time zero.
+/// Returns each trace's offset. `None` for `Clock` if a trace lacks the wall-clock time of its time zero.
 pub fn clock_offsets(traces: &[&Trace], align: Align) -> Option<Vec<i64>> {
     match align {
         Align::Keep => Some(vec![0; traces.len()]),
@@ -131,8 +130,7 @@ impl Own {
         flow ^ self.salt
     }
 
-    /// Returns the role of an arrow's point when written. Perfetto's arrows contain only steps, so the first one
-    /// becomes the start, and the last one the end.
+    /// Returns the role as written: Perfetto has only steps, so the first becomes the start, the last the end.
     fn written_role(&self, flow: u64, role: Role, slice: u32) -> Role {
         match (role, self.ends.get(&flow)) {
             (Role::Step, Some((first, _))) if *first == slice => Role::Start,

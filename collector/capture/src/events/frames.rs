@@ -66,8 +66,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// Scans a value from `at`. Returns the end of the value, or as an error the position up to which bytes were
-    /// scanned.
+    /// Scans a value from `at`. Returns its end, or as an error the position up to which bytes were scanned.
     fn find_end(&mut self, bytes: &[u8], mut at: usize) -> Result<usize, usize> {
         while at < bytes.len() {
             if self.in_text {
@@ -210,8 +209,7 @@ impl<R: Read> Frames<R> {
         Ok(read > 0)
     }
 
-    /// Returns the length of the value at the current position. Values that exceed the maximum length of a record are
-    /// skipped.
+    /// Returns the length of the value at the current position. Skips values longer than a record may be.
     fn scan_value(&mut self) -> std::io::Result<FrameValue> {
         let (mut scan, mut seen) = (Scan::default(), 0);
         loop {
@@ -263,8 +261,7 @@ impl<R: Read> Frames<R> {
         })
     }
 
-    /// Parses a member of the outermost object. Returns `None` if the member has no value, or is a list of records,
-    /// which is entered.
+    /// Parses a member of the outermost object. `None` without value, or for a list of records, which is entered.
     fn scan_member(&mut self) -> std::io::Result<Option<FoundFrame>> {
         let FrameValue::Whole(length) = self.scan_value()? else { return Ok(Some(self.end_early())) };
         self.name.clear();

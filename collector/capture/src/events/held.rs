@@ -13,7 +13,6 @@ pub struct Slice {
     pub track: u32,
     /// Index of the name among the texts.
     pub name: u32,
-    /// Index of the category among the texts.
     pub category: u32,
     pub is_instant: bool,
     pub start_ns: i64,
@@ -42,7 +41,6 @@ pub struct HeldPoint {
 pub struct Losses {
     /// Slices with negative duration, which are kept with zero duration.
     pub negative_durations: u64,
-    /// End events without an open slice.
     pub ends_without_begin: u64,
     /// Slices without an end event, which are extended to the end of the trace.
     pub begins_without_end: u64,
@@ -218,8 +216,7 @@ impl Trace {
         Some((start, end))
     }
 
-    /// Assigns each point of a flow arrow to the innermost open slice; an end outside of all slices is assigned to the
-    /// next slice. Also returns the number of points without a slice.
+    /// Assigns flow points to the innermost open slice, outer ends to the next. Counts those without a slice.
     pub fn assign_arrows(&self) -> (HashMap<u32, Vec<(u64, Role)>>, u64) {
         let mut by_track: HashMap<u32, Vec<&HeldPoint>> = HashMap::new();
         self.points.iter().for_each(|point| by_track.entry(point.track).or_default().push(point));

@@ -38,7 +38,6 @@ pub enum Kind {
     End,
     Instant,
     Counter(f64),
-    /// Start of a flow arrow in the currently open slice.
     FlowStart(u64),
     FlowStep(u64),
     /// End of a flow arrow, in the open slice or in the next one.
@@ -88,7 +87,7 @@ pub struct FoundEvent {
 
 /// Maximum number of unreadable records that are described.
 const EXAMPLES: usize = 5;
-/// Maximum number of members of the outermost object that are kept.
+/// Maximum number of kept members of a Chrome trace's top-level JSON object.
 const MEMBERS: usize = 100;
 /// Maximum number of tracks. A file with more tracks is probably not a trace.
 pub const MAX_TRACKS: usize = 100_000;

@@ -6,11 +6,9 @@ use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::Path;
 
-/// Format of an event stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceFormat {
     Chrome,
-    /// Perfetto's protocol buffers.
     Perfetto,
 }
 

@@ -74,7 +74,6 @@ pub fn read_events(
 
 enum PacketPiece {
     Packet,
-    /// A field other than a packet.
     Other,
     Long(u64),
     Cut,

@@ -16,7 +16,6 @@ pub struct Request {
     pub firmware: Option<PathBuf>,
 }
 
-/// Exit status of the profiled command, and the captures that it produced.
 #[derive(Debug)]
 pub struct CommandRun {
     pub status: ExitStatus,
@@ -51,8 +50,7 @@ pub fn record_command(request: &Request, directory: &Path, command: &[String]) -
     Ok(CommandRun { status, captures: new.into_iter().map(|(_, path)| path).collect() })
 }
 
-/// Returns the captures in a folder with their modification times, by which an overwritten capture is recognised as
-/// new.
+/// Returns the captures in a folder with their modification times, which tell overwritten ones from old ones.
 fn list_captures(directory: &Path) -> std::io::Result<BTreeSet<(SystemTime, PathBuf)>> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(directory)? {

@@ -28,7 +28,6 @@ const FIRST_ID: u64 = 1;
 /// A decrease of the command number by more than this starts a new launch.
 const DROP: u64 = 10;
 
-/// Reads a port's file and orders its records.
 pub fn read_port(settings: &Settings, number: u32, path: &Path) -> Port {
     let mut port = Port { number, path: path.to_owned(), ..Port::default() };
     match read_file(path) {
@@ -54,8 +53,7 @@ pub fn parse_port(settings: &Settings, mut port: Port, bytes: Vec<u8>) -> Port {
     port
 }
 
-/// Aligns the clock of each port to the last core: the record before the port's work ends at the same time as an SDMA
-/// send of that core.
+/// Aligns each port's clock to the last core: the record before its work ends with that core's SDMA send.
 pub fn anchor_ports(settings: &Settings, ports: &mut [Port], core: &mut Core, losses: &mut Losses) {
     let preamble = settings.chip.facts().preamble;
     let mut sends = 0;

@@ -6,8 +6,7 @@ use report::{Cell, Paper, Table, format_duration, format_number, number_column, 
 use serde_json::{Value, json};
 
 impl CaptureComparison {
-    /// Formats up to `limit` changes of each kind as text. An operator counts as slower if its time grew by more than
-    /// `share` and significantly.
+    /// Formats up to `limit` changes of each kind. Slower means by more than `share`, and significantly.
     pub fn format_text(&self, share: f64, limit: usize, paper: &Paper) -> String {
         let (table, lines) = self.change_table(share, limit);
         table.map(|table| table.format_for(paper)).into_iter().chain(lines).collect::<Vec<_>>().join("\n")
@@ -20,7 +19,6 @@ impl CaptureComparison {
         page::whole_page("Two captures compared", "", &format!("<h1>Two captures compared</h1>\n{table}{lines}"))
     }
 
-    /// Returns the table of changed operators, and the notes below it.
     fn change_table(&self, share: f64, limit: usize) -> (Option<Table>, Vec<String>) {
         let (before, after) = self.spans_ns;
         if self.is_equal() {

@@ -38,7 +38,6 @@ const NAMES: &[(&str, Chip)] = &[
     ("7", Chip::Cv84x6),
 ];
 
-/// Parameters of a chip.
 #[derive(Clone, Copy, Debug)]
 pub struct ChipFacts {
     pub name: &'static str,
@@ -59,8 +58,7 @@ pub struct ChipFacts {
     pub ddr_gb_per_s: f64,
     /// L2 bandwidth available to one core; 0 without L2.
     pub l2_gb_per_s: f64,
-    /// Further parameters in the register report, between the name and the clocks, as labels and texts printed
-    /// verbatim.
+    /// Further rows of the register report, between name and clocks, as labels and texts printed verbatim.
     rows: [(&'static str, &'static str); 17],
 }
 
@@ -165,7 +163,6 @@ impl Chip {
         NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, chip)| *chip)
     }
 
-    /// Returns the names of all chips as text for messages.
     pub fn chip_names() -> String {
         let names: Vec<_> =
             NAMES.iter().filter(|(name, _)| !name.starts_with(|first: char| first.is_ascii_digit())).collect();
@@ -190,8 +187,7 @@ impl Chip {
         lines
     }
 
-    /// Returns the engine that a code identifies, or `None` if that engine is not profiled. The virtual SDMA counts as
-    /// SDMA.
+    /// Returns the engine of a code, or `None` if it is not profiled. The virtual SDMA counts as SDMA.
     pub fn engine_of_code(self, code: u32) -> Option<Engine> {
         let known: &[Option<Engine>] = match self {
             Chip::Aks => &[

@@ -94,8 +94,7 @@ pub fn swap_ids(records: &mut [Record]) {
     }
 }
 
-/// Extends the times of records beyond wrap-arounds of the counter. With `compat`, every backward step in the upper
-/// half of the range counts as a wrap-around, even between records that merely overlap, as in the vendor's tool.
+/// Lifts times over wrap-arounds. With `compat`, as the vendor: every step back in the upper half is one.
 pub fn lift_times(records: &mut [Record], compat: bool) {
     let (mut last, mut lift) = (0, 0);
     for record in records {

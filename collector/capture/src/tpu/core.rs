@@ -111,7 +111,6 @@ pub fn read_core(settings: &Settings, id: u32, path: &Path) -> Core {
     }
 }
 
-/// Parses the content of a core's file without pairing.
 pub fn parse_core(settings: &Settings, mut core: Core, bytes: Vec<u8>) -> Core {
     core.bytes = bytes;
     let mut losses = std::mem::take(&mut core.losses);
@@ -325,8 +324,7 @@ fn pair_bmodel(settings: &Settings, core: &mut Core, engine: Engine, losses: &mu
     }
 }
 
-/// Pairs the records of an engine with commands; returns whether any was paired. `are_all` means that no other
-/// commands will be tried later.
+/// Pairs records with commands; returns whether any was paired. `are_all`: no other commands will be tried.
 fn pair_stream(
     settings: &Settings,
     core: &mut Core,

@@ -16,8 +16,7 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// Stores the count of a line such as `core3_gdma_record = 17` or `cdma_port2_record = 17`. Other keys are
-    /// ignored.
+    /// Stores the count of a line like `core3_gdma_record = 17` or `cdma_port2_record = 17`; ignores other keys.
     pub fn add_count(&mut self, key: &str, count: u64) {
         if let Some(stream) = parse_stream(key) {
             self.counts.insert(stream, count);
@@ -72,8 +71,7 @@ impl Declared {
         note_cores_without_commands(cores, losses);
     }
 
-    /// Returns whether records are missing. A full buffer keeps fewer records than declared; then only an empty stream
-    /// counts as missing.
+    /// Returns whether records are missing. A full buffer drops some anyway: there, only an empty stream counts.
     fn falls_short(&self, read: u64, count: u64) -> bool {
         let is_full = self.limit != 0 && count >= self.limit;
         read < count && (read == 0 || !is_full)
@@ -98,8 +96,7 @@ fn parse_stream(key: &str) -> Option<(Engine, u32)> {
     Some((engine, number.parse().ok()?))
 }
 
-/// Notes cores without commands if other cores have some. The number of commands is not declared, so this does not
-/// prove a loss.
+/// Notes cores without commands if others have some. This proves no loss, as their number is not declared.
 fn note_cores_without_commands(cores: &[(u32, &Core)], losses: &mut Losses) {
     let has_records = |core: &Core| core.streams.iter().any(|stream| stream.read > 0);
     if !cores.iter().any(|(_, core)| core.has_commands()) {

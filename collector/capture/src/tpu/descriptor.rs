@@ -25,8 +25,7 @@ pub struct Field {
 pub struct DescriptorLayout {
     pub class: String,
     pub bytes: usize,
-    /// Fields in bit order. A field name that occurs twice is listed once, at its first position in the list but with
-    /// the bits of its last occurrence.
+    /// Fields in bit order. A name that occurs twice is listed once: at its first place, with its last bits.
     pub fields: Vec<Field>,
     slots: HashMap<String, Place>,
     hot: [Option<Place>; HOT.len()],
@@ -79,7 +78,6 @@ impl DescriptorLayout {
         self.find_field(name).map(|place| extract_bits(bytes, place))
     }
 
-    /// Returns the value of a frequently accessed field, or `None` if the layout lacks it.
     pub fn hot_value(&self, bytes: &[u8], field: Hot) -> Option<u64> {
         self.hot[field as usize].map(|place| extract_bits(bytes, place))
     }

@@ -17,7 +17,6 @@ pub enum Error {
     Frequency { mhz: f64 },
     #[error("`{}` holds no record that can be read; a capture has files such as `cdmlib0_0.profile`{losses}", path.display())]
     Nothing { path: PathBuf, losses: String },
-    /// The host trace cannot be merged into the capture's trace.
     #[error("cannot read the host trace `{}`: {problem}", path.display())]
     HostTrace { path: PathBuf, problem: String },
 }

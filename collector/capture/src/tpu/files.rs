@@ -13,8 +13,7 @@ pub struct CaptureFiles {
     pub ports: Vec<(u32, PathBuf)>,
 }
 
-/// Returns the files of a capture by the last number in their names, which is that of the core or port:
-/// `cdmlib0_3.profile` belongs to core 3.
+/// Returns a capture's files by core or port, the last number in their names: `cdmlib0_3.profile` is core 3's.
 pub fn find_files(directory: &Path, ports: u32, losses: &mut Losses) -> Result<CaptureFiles> {
     let failed = |source| Error::Read { path: directory.to_owned(), source };
     let mut files = CaptureFiles::default();

@@ -10,7 +10,6 @@ pub struct Names {
     pub name: &'static str,
 }
 
-/// Code of an unknown operation.
 pub const UNKNOWN: u32 = 31;
 const CODES: usize = 32;
 
@@ -66,7 +65,6 @@ pub fn tiu_names(op: u32, sub: u32) -> Names {
     TABLE.names_of(op, sub)
 }
 
-/// Returns type and name of a GDMA or SDMA command.
 pub fn dma_names(chip: Chip, op: u32, sub: u32) -> Names {
     static TABLES: LazyLock<[NameTable; 3]> = LazyLock::new(|| {
         ["[a v]", "[b]", "[c]"].map(|head| {
@@ -89,8 +87,7 @@ pub fn port_names(op: u32, sub: u32) -> Names {
     TABLE.names_of(op, sub)
 }
 
-/// Returns type and name of a CV84X6 generator. Its variant is given by the sub-operation and the upper bits of the
-/// node.
+/// Returns type and name of a CV84X6 generator; its variant is the sub-operation and the node's upper bits.
 pub fn rvt_names(function: u32, sub: u32, extra: u32) -> Names {
     static TABLE: LazyLock<Vec<(&str, Vec<String>)>> = LazyLock::new(|| {
         let rows = table_lines(include_str!("tables/rvt_names.txt"));
@@ -112,8 +109,7 @@ pub fn rvt_names(function: u32, sub: u32, extra: u32) -> Names {
 
 pub const DTYPES: [&str; 10] = ["INT8", "FP16", "FP32", "INT16", "INT32", "BFP16", "INT4", "FP8", "FP20", "TF32"];
 
-/// Returns the name of an element type. Codes without a name yield names such as `dtype_10`, where the vendor's tool
-/// fails.
+/// Returns an element type's name, such as `dtype_10` for a code without one, where the vendor's tool fails.
 pub fn dtype_name(code: u64) -> &'static str {
     const BEYOND: [&str; 6] = ["dtype_10", "dtype_11", "dtype_12", "dtype_13", "dtype_14", "dtype_15"];
     let code = code as usize;

@@ -45,8 +45,7 @@ pub struct NodeSource<'a> {
 /// Command number after which AKSV's generators restart their numbering.
 const RVT_LIMIT: u32 = 0x3ffff;
 
-/// Reads the nodes of all blocks. `extras` are the stored descriptors in the order in which their commands were
-/// issued.
+/// Reads the nodes of all blocks. `extras` are the stored descriptors, in the order of issue.
 pub fn read_nodes(
     chip: Chip,
     source: NodeSource<'_>,
@@ -263,7 +262,6 @@ pub fn engine_slot(engine: Engine) -> usize {
     }
 }
 
-/// Returns the byte ranges of the stored descriptors in the given blocks.
 pub fn extra_ranges(source: NodeSource<'_>, blocks: &[Range<usize>], losses: &mut Losses) -> Vec<Range<usize>> {
     let mut places = Vec::new();
     for block in blocks {

@@ -185,15 +185,13 @@ impl OperationCommand<'_> {
         Self::work_at_rate(2 * rows * inner * columns, done, rate)
     }
 
-    /// Returns the number of result elements after padding channels to the lanes, and height × width to a multiple of
-    /// `step`.
+    /// Returns the result elements after padding channels to lanes, and height × width to a multiple of `step`.
     fn padded_plane(&self, step: u128) -> u128 {
         let shape = self.result_shape();
         shape.n * round_up(shape.c, self.lane_count()) * round_up(shape.h * shape.w, step)
     }
 
-    /// Returns the number of result elements after padding channels to the lanes, and the width to a multiple of
-    /// `step`.
+    /// Returns the result elements after padding channels to lanes, and the width to a multiple of `step`.
     fn padded_rows(&self, step: u128) -> u128 {
         let shape = self.result_shape();
         shape.n * round_up(shape.c, self.lane_count()) * shape.h * round_up(shape.w, step)

@@ -103,8 +103,7 @@ impl Operator {
         }
     }
 
-    /// Returns the shape formed by the sizes with the given prefix and suffix, as far as they are known; `None` if
-    /// none is.
+    /// Returns the known sizes with this prefix and suffix as a shape; `None` if none is known.
     pub fn shape_of(&self, prefix: &str, suffix: &str) -> Option<Vec<u64>> {
         let known = ["n", "c", "h", "w"].iter().filter_map(|letter| {
             let wanted = format!("{prefix}{letter}{suffix}");
@@ -156,8 +155,7 @@ pub fn visit_operators(timeline: &Timeline, take: &mut impl FnMut(&Event<'_>, Op
     }
 }
 
-/// Groups the records of a timeline by core and operator, in order of first occurrence. Records of a port count as
-/// those of the core under which they are displayed.
+/// Groups records by core and operator, by first occurrence. A port's belong to the core that displays them.
 pub fn by_core(timeline: &Timeline) -> Vec<(Option<u32>, Operator, Runs)> {
     let mut groups: Vec<(Option<u32>, Operator, Runs)> = Vec::new();
     let mut places: HashMap<(Option<u32>, Operator), usize> = HashMap::new();

@@ -58,8 +58,7 @@ impl Commands {
 /// Ranges of the file with the descriptors that nodes refer to, by key and count.
 pub type Keyed = HashMap<(u32, u32), Range<usize>>;
 
-/// Returns the commands of a list of nodes. Decodes the descriptors that nodes refer to, and adds their commands to
-/// `pool`.
+/// Returns the commands of nodes. Decodes descriptors that nodes refer to, whose commands it adds to `pool`.
 pub fn of_nodes(
     chip: Chip,
     engine: Engine,
@@ -266,8 +265,7 @@ pub fn pair_by_number(records: &mut [Record], commands: &Commands) {
     }
 }
 
-/// Number of occurrences of each command number in the tensor unit's nodes. A reference to descriptors covers all
-/// numbers below its count.
+/// Occurrences of each command number in the tensor unit's nodes; descriptors cover all numbers below a count.
 #[derive(Debug, Default)]
 pub struct Numbers {
     commands: HashMap<u64, u32>,

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 
 const PIECE: usize = 1 << 16;
 
-/// Writes the register reports. Returns their number.
 pub fn write_reports(timeline: &Timeline, directory: &Path) -> Result<usize> {
     let mut jobs: Vec<(PathBuf, ReportJob<'_>)> = Vec::new();
     for core in &timeline.cores {

@@ -8,8 +8,7 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Creates access to the records of a stream. Each record has `stride` bytes; blocks are given by the index of
-    /// their first record and their offset.
+    /// Creates access to records of `stride` bytes each; a block is its first record's index and its offset.
     pub fn new(bytes: &'a [u8], blocks: &'a [(u32, usize)], stride: usize) -> Rows<'a> {
         Rows { bytes, blocks, stride }
     }

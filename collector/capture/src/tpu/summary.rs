@@ -25,7 +25,6 @@ pub struct CoreSums {
     /// Cycles of GDMA records, except for system commands.
     pub gdma_cycles: i64,
     pub gdma_ddr: Moved,
-    /// Traffic of GDMA with the shared memory within the chip.
     pub gdma_l2: Moved,
     /// Cycles of SDMA records, except for waits.
     pub sdma_cycles: i64,

@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 pub struct QueryBounds {
     /// Time limit of the query, excluding the time for loading the trace.
     pub time: Duration,
-    /// Memory limit in MiB for tables and result. It applies to the whole process, where the lowest limit ever set is
-    /// used.
+    /// Memory limit in MiB for tables and result. The process uses the lowest limit ever set.
     pub memory_mib: u32,
     pub rows: usize,
     /// Maximum total size in bytes of the texts in the result.

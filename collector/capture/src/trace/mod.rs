@@ -36,15 +36,12 @@ pub enum Error {
     TooLarge(String),
     #[error("{0}")]
     Query(#[from] rusqlite::Error),
-    /// The text does not consist of exactly one statement.
     #[error("a question is one statement, such as \"select count(*) from slice\"")]
     Statements,
-    /// The query does more than read the trace and compute.
     #[error("a question can only read: {what}")]
     Refused { what: String },
     #[error("no answer after {seconds} s")]
     Late { seconds: f64 },
-    /// The tables or the result exceed the memory limit.
     #[error("tables and answer need more than {mib} MiB of memory")]
     Memory { mib: u32 },
     #[error("the answer has more than {rows} rows or {} MiB", bytes >> 20)]
@@ -115,8 +112,7 @@ fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Runs a query with a hard time limit. SQLite checks the time only between steps, and one step, such as a search in a
-/// long text, may take hours. The query therefore runs in a separate thread, which is abandoned when the limit passes.
+/// Runs a query in a thread that is abandoned at the time limit, as a single step of SQLite may take hours.
 pub fn ask_in_time(mut database: Connection, sql: String, bounds: QueryBounds) -> Result<Answer, Error> {
     let (sender, receiver) = sync_channel(1);
     let asking = std::thread::spawn(move || {

@@ -65,7 +65,6 @@ pub enum Error {
     Decode(#[from] prost::DecodeError),
     #[error(transparent)]
     Fill(#[from] rusqlite::Error),
-    /// Repeated interned texts would make the tables too large.
     #[error("its texts would fill more than {most} bytes of tables; it is larger than it seems")]
     TooLarge {
         /// Limit of the texts' size in bytes, for a file of this size.
@@ -73,8 +72,7 @@ pub enum Error {
     },
 }
 
-/// Remaining size of the tables' texts. It is limited because names are stored once in the file but repeated in the
-/// tables.
+/// Remaining size of the tables' texts; names are stored once in the file, but repeated in the tables.
 struct Budget {
     most: u64,
     left: u64,

@@ -52,7 +52,6 @@ impl<'a, W: Write> ChromeSink<'a, W> {
         self.bytes
     }
 
-    /// Writes a slice and the flow arrows through it.
     pub fn write_slice(&mut self, slice: &ShownSlice<'_, '_>) -> std::io::Result<()> {
         self.begin_event(if slice.end_ns.is_some() { "X" } else { "i" }, slice.track);
         self.put_member("cat", |line| put_text(line, slice.category));
@@ -156,8 +155,7 @@ impl<'a, W: Write> ChromeSink<'a, W> {
     }
 }
 
-/// Returns the process and the thread of a track as JSON values. Tracks other than threads use their index as the
-/// thread.
+/// Returns a track's process and thread as JSON values. Tracks other than threads use their index as thread.
 fn process_and_thread(tracks: &[WrittenTrack], track: usize) -> [String; 2] {
     let process = |mut at: usize| loop {
         match (&tracks[at].sort, tracks[at].parent) {

@@ -26,8 +26,7 @@ const COUNTER: u64 = 4;
 pub struct WrittenTrack {
     pub name: String,
     pub parent: Option<usize>,
-    /// Rank among the tracks with the same parent; the track with the highest rank comes first. `None` leaves the
-    /// order to the viewer.
+    /// Rank among the tracks with the same parent, highest first. `None` leaves the order to the viewer.
     pub rank: Option<i64>,
     pub sort: Sort,
     pub orders_children: bool,
@@ -79,7 +78,6 @@ pub struct Packets<'a> {
     keys: &'a [&'a str],
 }
 
-/// Encoder of a slice's annotations.
 pub struct Annotations<'a> {
     event: &'a mut Encoder,
     texts: &'a mut Table,
@@ -118,7 +116,6 @@ impl Annotations<'_> {
         });
     }
 
-    /// Adds an annotation with an interned text.
     pub fn add_text(&mut self, key: usize, text: &str) {
         let iid = intern_text(self.texts, self.fresh, TrackKind::Text, text);
         self.event.put_small_message(field::ANNOTATION, |annotation| {
@@ -171,7 +168,6 @@ impl<'a> Packets<'a> {
         self.out.bytes.clear();
     }
 
-    /// Returns the number of bytes since the last `clear`.
     pub fn held_size(&self) -> usize {
         self.out.bytes.len()
     }
@@ -242,7 +238,6 @@ impl<'a> Packets<'a> {
         });
     }
 
-    /// Ends the innermost open slice of a track.
     pub fn end_slice(&mut self, track: usize, end: i64) {
         self.out.put_small_message(field::PACKET, |packet| {
             write_head(packet, end, 0);

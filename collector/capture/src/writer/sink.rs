@@ -7,7 +7,6 @@ use std::io::Write;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Perfetto's protocol buffers.
     Perfetto,
     /// Chrome's JSON in torch.profiler's style.
     Chrome,
@@ -25,7 +24,6 @@ pub struct Written {
     pub events: u64,
     /// Number of events omitted due to the size limit.
     pub left_out: u64,
-    /// Size of the file.
     pub bytes: u64,
 }
 

@@ -22,7 +22,6 @@ pub struct ShownSlice<'a, 'b> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Start,
-    /// Intermediate point of a flow arrow.
     Step,
     End,
 }

@@ -514,7 +514,6 @@ pub struct Graph<'a> {
 }
 
 impl Graph<'_> {
-    /// Launches the graph without waiting for it.
     pub fn submit_graph(&self) -> Result<()> {
         // SAFETY: the graph is instantiated, and its kernels, modules and buffers are borrowed.
         self.device

@@ -25,7 +25,6 @@ use reference::Tensor;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Runs and times a job, and compares its result with the reference.
 pub(super) fn run_device(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &PreparedTask) -> Result<RunReply> {
     let (inputs, output) = (&prepared.inputs[..], prepared.output_type());
     code.check_launches(inputs.len() + 1).map_err(anyhow::Error::msg)?;
@@ -86,7 +85,6 @@ pub(super) fn run_device(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &
     Ok(RunReply::Measured(Box::new(measured)))
 }
 
-/// Returns the machine code for the architecture that fits this device best.
 pub(super) fn best_cubin<'a>(code: &'a DeviceCode, facts: &DeviceFacts) -> Result<&'a Cubin> {
     let fitting = code.cubins.iter().filter(|cubin| cubin.architecture.runs_on(facts.capability));
     fitting.max_by_key(|cubin| cubin.architecture).with_context(|| {
@@ -95,8 +93,7 @@ pub(super) fn best_cubin<'a>(code: &'a DeviceCode, facts: &DeviceFacts) -> Resul
     })
 }
 
-/// Loads machine code. If the driver is older than the compiler, the error says so, because the driver's own message
-/// is unclear.
+/// Loads machine code. Names a driver older than the compiler, as the driver's own message is unclear.
 pub(super) fn load_cubin<'a>(gpu: &'a Gpu, cubin: &Cubin, driver_cuda: &str) -> Result<DeviceModule<'a>> {
     let loaded = gpu.load_image(Image::from_cubin(&cubin.bytes)?);
     if loaded.is_err() && is_too_new(&cubin.compiler, driver_cuda) {
@@ -211,8 +208,7 @@ struct Copies<'a> {
     l2_bytes: u64,
 }
 
-/// Measures runs with a cold second-level cache: they alternate between copies of the data that together exceed the
-/// cache. None if memory does not suffice.
+/// Measures runs that alternate copies too large for the second-level cache. None if memory is too small.
 fn rotated_ns(device: &Device, of: &Copies<'_>, marks: [&DeviceEvent<'_>; 2]) -> Result<Option<f64>> {
     const COPIES_MAX: u64 = 64;
     let own_bytes = of.inputs.iter().map(|input| input.as_bytes().len() as u64).sum::<u64>() + of.output_bytes as u64;
@@ -260,7 +256,6 @@ impl<'a> Timer<'a> {
         Timer { device: &gpu.device, kernels, run, flush, start, end, ahead_ns: Cell::new(0), watch: gpu.start_watch() }
     }
 
-    /// Submits all kernels of a run without waiting for them.
     pub(super) fn submit_run(&self) -> Result<(), DriverError> {
         match self.run {
             DeviceRun::InTurns => self.kernels.iter().try_for_each(Prepared::submit_kernel),
@@ -289,8 +284,7 @@ impl<'a> Timer<'a> {
     }
 }
 
-/// Clock that follows the host's clock but is set back after each batch by the excess of host time, so that
-/// differences equal device time.
+/// The host's clock, set back after each batch by the excess of host time: differences equal device time.
 pub(super) struct DeviceClock<'a> {
     host: HostClock,
     timer: &'a Timer<'a>,

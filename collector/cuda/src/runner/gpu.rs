@@ -149,8 +149,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// Adds hardware counters. They are read over so many runs that the ends of the range are negligible, or over one
-    /// run if caches are cold.
+    /// Adds hardware counters over so many runs that the range's ends are negligible, or over one if caches are cold.
     pub(super) fn tell_metrics(
         &self,
         wanted: &[WantedMetric],
@@ -238,7 +237,6 @@ impl Gpu {
         Ok(())
     }
 
-    /// Adds the requested events of PAPI's GPU components.
     pub(super) fn tell_papi(
         &self,
         request: &CounterRequest,

@@ -87,8 +87,7 @@ pub(super) fn run_program(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
     Ok(RunReply::Measured(Box::new(measured)))
 }
 
-/// Returns start and end of each group of each stage, relative to the start of the run. Of several runs, the one with
-/// the median duration is returned.
+/// Returns start and end of each group of each stage since the run's start, for the run of median duration.
 fn stages_ns(
     device: &Device,
     kernels: &[Prepared<'_>],
@@ -204,7 +203,6 @@ impl<'a> NetworkMemory<'a> {
         .with_context(missing)
     }
 
-    /// Returns the content of all outputs, concatenated.
     fn all_outputs(&self, ports: &[ProgramPort]) -> Result<Vec<u8>> {
         let mut all = Vec::new();
         for (place, port) in ports.iter().enumerate() {

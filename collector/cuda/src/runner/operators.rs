@@ -28,7 +28,6 @@ pub(super) struct Calls<'a> {
 }
 
 impl<'a> Calls<'a> {
-    /// Creates the events around calls. `ends` holds the index after the last kernel of each call.
     pub(super) fn new(
         device: &'a Device,
         kernels: &'a [Prepared<'a>],

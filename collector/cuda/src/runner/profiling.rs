@@ -74,7 +74,6 @@ impl Profiling {
         self.refused.iter().map(|(name, error)| (name.as_str(), error))
     }
 
-    /// Measures the metrics by repeating `work`, each time after `ready`.
     pub(super) fn measure_metrics(
         &mut self,
         device: &Device,

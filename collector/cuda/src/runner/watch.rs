@@ -37,8 +37,7 @@ impl Default for WatchedRun {
 }
 
 impl WatchedRun {
-    /// Adds a sample. A value that was unavailable in one sample is dropped, since its other samples would not be
-    /// representative.
+    /// Adds a sample. A value that any sample lacks is dropped, since the others would not be representative.
     fn add_sample(&mut self, fares: Fares) {
         let add = |all: &mut Result<Vec<u32>, NvmlError>, one: Result<u32, NvmlError>| match one {
             Ok(number) => all.iter_mut().for_each(|seen| seen.push(number)),
@@ -62,7 +61,6 @@ impl<'a> Watch<'a> {
         Watch { nvml, seen: RefCell::default(), last: Cell::new(None) }
     }
 
-    /// Skips a sample if the last one is too recent.
     pub(super) fn sample_if_due(&self) {
         const AT_LEAST_BETWEEN: Duration = Duration::from_millis(5);
         if self.last.get().is_none_or(|last| last.elapsed() >= AT_LEAST_BETWEEN) {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub struct Artifacts {
     folder: PathBuf,
     plan: Plan,
-    /// Indices of tasks by the text of their compiled form, which several tasks may share.
+    /// Number of each distinct compiled task, by its JSON; tasks that compile to the same JSON share a number.
     tasks: HashMap<String, usize>,
     /// Indices of the builds in the plan, by task index and schedule.
     builds: HashMap<(usize, String), usize>,

@@ -90,7 +90,6 @@ fn build_jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result
 struct NewFolder(Appearing);
 
 impl NewFolder {
-    /// Writes the code of a build and returns its entry for the plan.
     fn write_build(&self, task: usize, job: &BuildJob, build: Build) -> Result<Built> {
         let schedule = job.schedule.clone();
         let empty = Built {

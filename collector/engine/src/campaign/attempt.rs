@@ -139,8 +139,7 @@ pub fn plan_attempts(
 /// Total size of a task's data in bytes above which runners do not cache the data for long.
 const LARGE_BYTES: u64 = 32 << 20;
 
-/// Orders attempts by the hash of their experiment, so that tasks are mixed. Attempts that share a build stay
-/// adjacent.
+/// Orders attempts by the hash of their experiment, to mix tasks; attempts that share a build stay adjacent.
 fn shuffle_attempts(attempts: Vec<Attempt>, tasks: &[PlannedTask]) -> Vec<Attempt> {
     let is_large = |attempt: &Attempt| {
         let parameters = tasks.get(attempt.task).map(|planned| planned.task.parameters.as_slice()).unwrap_or_default();

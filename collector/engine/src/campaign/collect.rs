@@ -271,8 +271,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         if since.elapsed() > MOST_WAITED || is_over(self) { Err(AttemptEnd::Stopped) } else { Ok(()) }
     }
 
-    /// Claims a batch and submits the attempts that were claimed. Returns true if other processes hold all of its
-    /// attempts and the source has postponed them.
+    /// Claims and submits a batch. True if other processes hold all attempts and the source has postponed them.
     fn begin_batch(&mut self, proposed: Vec<Attempt>) -> Result<bool, AttemptEnd<E>> {
         let wanted = proposed.iter().map(|attempt| Visit { key: attempt.key, number: attempt.visit });
         let turns = (self.outside.claim)(&wanted.collect::<Vec<Visit>>()).map_err(AttemptEnd::Failed)?;

@@ -241,8 +241,7 @@ pub(super) fn tasks_of(graph: &Graph, config: &Config) -> Result<Vec<TaskUse>, m
     })
 }
 
-/// Converts tasks to the representation that a target supports, and merges equal results. Also returns the tasks that
-/// stay on the CPU, with the reason.
+/// Converts tasks to the form a target supports, merging equal ones; also returns CPU tasks with the reason.
 fn convert_to_form(tasks: Vec<TaskUse>, form: TaskForm) -> (Vec<TaskUse>, Vec<(TaskUse, CpuReason)>) {
     let (mut computed, mut left): (Vec<TaskUse>, _) = (Vec::new(), Vec::new());
     for found in tasks {

@@ -150,8 +150,7 @@ fn arrange_boxes(layers: &[Vec<usize>], places: &mut [LayerPlace]) {
     }
 }
 
-/// Returns positions without overlap that are near the wanted ones: the mean of two solutions, one of which only
-/// shifts boxes to the right, the other only to the left.
+/// Returns positions without overlap near the wanted ones: the mean of shifting only right and only left.
 fn separate_boxes(wanted: &[f64], widths: &[f64]) -> Vec<f64> {
     let room = |at: usize| (widths[at] + widths[at + 1]) / 2.0 + GAP;
     let (mut right, mut left) = (wanted.to_vec(), wanted.to_vec());

@@ -19,7 +19,6 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("style.css");
-/// Body of the page, with placeholders for the drawing and its facts.
 const BODY: &str = include_str!("body.html");
 const HEIGHT: f64 = 44.0;
 /// Largest number of characters per line in a box.

@@ -98,7 +98,6 @@ pub fn run_model(options: &ModelRunOptions<'_>, resolved: Resolved, observer: Rc
     measure_model(options, &mut whole, &folder, &job)
 }
 
-/// Builds and runs a model, and stores the record if a store was given.
 fn measure_model(
     options: &ModelRunOptions<'_>,
     whole: &mut PreparedModel,

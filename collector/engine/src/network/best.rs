@@ -181,8 +181,7 @@ impl Best {
             && record.plan.as_ref().is_some_and(|plan| plan.as_text() == self.contest)
     }
 
-    /// Parses the schedule of a record if its time is valid for this program's code on this machine; otherwise returns
-    /// the reason.
+    /// Parses a record's schedule if its time is valid for this program's code on this machine; else the reason.
     fn usable_schedule(&self, record: &Record, task: &Task, schedule: &str) -> Result<Schedule, Why> {
         if record.uncertainty_within_visit().is_some_and(|uncertainty| uncertainty > WIDE) {
             return Err(Why::Disturbed);

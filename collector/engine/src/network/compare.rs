@@ -20,8 +20,7 @@ pub struct Comparison {
     pub is_right: bool,
 }
 
-/// Smallest normal number, used as the least tolerated error: subnormal numbers have fewer digits, and some machines
-/// flush them to zero.
+/// Least tolerated error, the smallest normal number: some machines flush subnormals, which have fewer digits.
 const LEAST_NORMAL: f64 = f32::MIN_POSITIVE as f64;
 
 /// Compares outputs pairwise and returns the worst comparison. `share` is the tolerated error relative to the largest

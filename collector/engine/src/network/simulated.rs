@@ -23,9 +23,7 @@ use targets::Target;
 /// Name that selects the simulator in a list of counters.
 pub const NAME: &str = "cachegrind";
 const PROGRAM: &str = "valgrind";
-/// Longest duration of one simulation.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Interval between two checks of whether the simulator has ended.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Numbers of calls in the two simulations whose counts are subtracted.
 const CALLS: [u32; 2] = [1, 3];

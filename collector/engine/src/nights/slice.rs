@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 /// Environment variable with the process id of the parent. A slice ends when its parent ends.
 pub const PARENT_VARIABLE: &str = "OPCOLLECT_PARENT";
 
-/// Interval between two checks of a slice.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time between SIGTERM and the deadline, in which a slice seals its records.
 const SEALING: Duration = Duration::from_secs(20);

@@ -11,9 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Time limit of the command for one trace.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Interval between two checks of the command.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Runs the command once per cycle, on a temporary trace file. Stops at the first failure and returns the reason.

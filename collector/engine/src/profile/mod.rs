@@ -82,8 +82,7 @@ pub struct ProfileOptions<'a> {
 }
 
 impl ProfileOptions<'_> {
-    /// Returns whether the model is also profiled in additional processes (visits). This is not done if the caller
-    /// selects the profiled runs or passes traces to a command.
+    /// Whether further processes (visits) profile, unless the caller selects runs or passes traces to a command.
     fn has_visits(&self) -> bool {
         self.schedule.is_none() && self.sample.is_none() && self.on_trace_ready.is_none()
     }

@@ -143,7 +143,6 @@ fn replay_file(
     })
 }
 
-/// A measurement, or the reason why there is none.
 type Reply = std::result::Result<Box<Measured>, String>;
 
 struct Replies {

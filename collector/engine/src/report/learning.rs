@@ -393,8 +393,7 @@ fn rejected_note(learnings: &[Learning]) -> String {
     if count == 0 { String::new() } else { format!("\n{count} {text}") }
 }
 
-/// Describes how many searches found nothing faster than the default schedule. For these, the choice of the tuner
-/// makes no difference.
+/// Describes how many searches found nothing faster than the default; for these the tuner makes no difference.
 fn unimproved_note(learnings: &[Learning]) -> String {
     const LITTLE: f64 = 1.01;
     let few = learnings.iter().filter_map(|one| one.gain).filter(|gain| *gain < LITTLE).count();

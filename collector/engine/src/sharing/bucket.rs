@@ -209,8 +209,7 @@ impl<'a> BucketClient<'a> {
         format!("{}/{}", self.base, encode_path(&format!("{}{name}", self.bucket.prefix)))
     }
 
-    /// Sends a request, writes the response body to the file `answer`, and returns the status code. Fails if the body
-    /// exceeds `max_bytes`.
+    /// Sends a request, writes the body to `answer` and returns the status; fails if it exceeds `max_bytes`.
     fn send_request(&self, url: &str, answer: &Path, max_bytes: u64, more: &[String]) -> Result<u16> {
         let mut command = Command::new("curl");
         command.args([

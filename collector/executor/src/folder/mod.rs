@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 const PROGRAM: &str = "program.json";
 const CONSTANTS: &str = "constants.bin";
 const FORMAT: u32 = 1;
-/// Size limit of `program.json`.
 const DESCRIPTION_BYTES_MAX: u64 = 256 << 20;
 const CODE_BYTES_MAX: u64 = 256 << 20;
 

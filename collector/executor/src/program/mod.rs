@@ -32,7 +32,6 @@ pub struct Program {
     pub outputs: Vec<ProgramPort>,
     pub constants: Vec<Constant>,
     pub codes: usize,
-    /// Size of the memory for intermediate tensors, in bytes.
     pub activation_bytes: u64,
     /// Maximum total size of simultaneously live tensors, a lower bound of `activation_bytes`.
     pub least_activation_bytes: u64,

@@ -30,8 +30,7 @@ pub(super) struct ResultParts {
 }
 
 impl ResultParts {
-    /// Finds tensors that can be stored within other tensors. `spans` are, for each call, the calls that may run
-    /// concurrently with it.
+    /// Finds tensors that can be stored within others. `spans`: calls that may run concurrently with each call.
     pub(super) fn find_nesting(
         values: &ProgramValues,
         plan: &Plan,
@@ -102,7 +101,6 @@ impl ResultParts {
         }
     }
 
-    /// Returns the outermost tensor that contains the value, and the value's offset in that tensor.
     pub(super) fn outermost_tensor(&self, mut id: ValueId) -> (ValueId, u64) {
         let mut offset = 0;
         while let Some((whole, within)) = self.wholes.get(&id) {
@@ -117,8 +115,7 @@ impl ResultParts {
     }
 }
 
-/// Returns the operands of a concatenation with their offsets in the result, if each is one aligned contiguous part of
-/// it.
+/// Returns a concatenation's operands and their offsets, if each is one aligned contiguous part of the result.
 fn concat_offsets(values: &ProgramValues, plan: &Plan, call: &Call) -> Option<Vec<(ValueId, u64)>> {
     let [step] = &plan.tasks[call.task].task.steps[..] else { return None };
     let Op::Concat(Concat { axis }) = step.op else { return None };
@@ -143,8 +140,7 @@ fn concat_offsets(values: &ProgramValues, plan: &Plan, call: &Call) -> Option<Ve
     Some(found)
 }
 
-/// Returns the indices of parameters that the result may overwrite: each result element depends only on the
-/// parameter's element at the same index.
+/// Returns parameters the result may overwrite: each element depends only on the same index of the parameter.
 fn overwritable_parameters(task: &Task) -> impl Iterator<Item = usize> + '_ {
     let result = &task.steps[task.steps.len() - 1].output;
     let looks_around = |step: &models::Step| step.op.class() != Class::Pointwise || step.output.shape != result.shape;

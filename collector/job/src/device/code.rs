@@ -13,7 +13,6 @@ pub struct DeviceCode {
     pub launches: Vec<Launch>,
     /// Sizes in bytes of intermediate buffers.
     pub workspaces: Vec<Count>,
-    /// Machine code, one per architecture.
     pub cubins: Vec<Cubin>,
     /// Rounding of operands before multiplication, which determines the tolerance of the result.
     #[serde(default)]
@@ -32,9 +31,7 @@ pub struct Launches {
 pub struct Launch {
     pub kernel: String,
     pub arguments: Vec<Argument>,
-    /// Number of blocks in x, y and z.
     pub grid: [Count; 3],
-    /// Number of threads per block in x, y and z.
     pub block: [u32; 3],
     pub dynamic_shared_bytes: u32,
 }
@@ -101,8 +98,7 @@ impl Launch {
         self.block.iter().fold(1, |product: u64, &extent| product.saturating_mul(u64::from(extent)))
     }
 
-    /// Returns the number of blocks in x, y and z; None if they depend on the call's tensor extents or are out of
-    /// range.
+    /// Returns blocks in x, y and z; None if they depend on the call's tensor extents or are out of range.
     pub fn known_grid(&self) -> Option<[u64; 3]> {
         let [x, y, z] =
             [0, 1, 2].map(|axis: usize| u64::try_from(self.grid[axis].known_value()?).ok().filter(|&n| n > 0));
@@ -163,8 +159,7 @@ impl Launch {
 }
 
 impl Cubin {
-    /// Returns static features by name: additive features are summed over all kernels, others are those of the worst
-    /// kernel.
+    /// Returns static features by name: sums over kernels for additive features, otherwise those of the worst kernel.
     pub fn static_features(&self) -> Vec<(&'static str, f64)> {
         let all = |of: fn(&Kernel) -> f64| self.kernels.iter().map(of);
         let most = |of: fn(&Kernel) -> f64| all(of).fold(0.0, f64::max);

@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub enum Count {
     Known(i64),
-    /// Extent of a dimension of a tensor. `tensor` is the index of a parameter, or for the output the index after the
-    /// last one.
+    /// Extent of a dimension. `tensor`: the index of a parameter, or for the output the index after the last one.
     Extent {
         tensor: usize,
         dimension: usize,
@@ -73,7 +72,6 @@ impl Count {
         }
     }
 
-    /// Returns the value if it is a constant, otherwise None.
     pub fn known_value(&self) -> Option<i64> {
         match self {
             Count::Known(number) => Some(*number),

@@ -159,7 +159,6 @@ impl LaunchReader<'_> {
             .ok_or_else(|| self.graph.unexpected_node(variable, "a known buffer"))
     }
 
-    /// Parses an integer expression of constants and parameter extents.
     fn parse_count(&self, node: usize) -> Result<Count> {
         // A malformed graph may be cyclic.
         let mut parts = 256;
@@ -273,7 +272,6 @@ fn extent_of<'a>(launch: &'a mut Launch, axis: &str) -> Result<&'a mut u32> {
     })
 }
 
-/// Returns the size in bytes of a type such as `float16` or `bool`.
 fn element_bytes(name: &str) -> Option<i64> {
     if name == "bool" {
         return Some(1);

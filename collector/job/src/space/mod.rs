@@ -15,8 +15,7 @@ use targets::Machine;
 /// `tests/spaces.rs` fails.
 pub const VERSION: u32 = 7;
 
-/// Returns the schedule space of a task. On CPUs, tiles along a symbolic dimension have size 1, because its extent can
-/// be 1.
+/// Returns the task's space; on CPUs, tiles along a symbolic dimension have size 1, as its extent can be 1.
 pub fn task_space(task: &Task, machine: &Machine) -> Space {
     match machine {
         Machine::Cpu(machine) => cpu_space(&task.with_sizes(|_| 1), machine),

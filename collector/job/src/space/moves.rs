@@ -164,11 +164,7 @@ const THREADS: &[&str] = &[
 ];
 
 impl Moves {
-    /// Parses moves from JSON and checks them against the list.
-    ///
-    /// # Errors
-    ///
-    /// The index of the first move that is not on the list, and the reason.
+    /// Parses moves from JSON; the error is the first move that is not on the list, by index, and the reason.
     pub fn new(trace: Value) -> Result<Moves, MovesError> {
         check_trace(&trace)?;
         Ok(Moves(trace))
@@ -318,8 +314,7 @@ fn is_word(text: &str) -> bool {
     text.len() <= MOST_SIGNS && text.bytes().all(is_sign)
 }
 
-/// Returns whether a text names a tensor intrinsic. Parameters may follow the name:
-/// `opcollect.F16.Multiply { is_left_transposed: false }`.
+/// Returns whether a text names a tensor intrinsic, with or without parameters: `opcollect.F16.Multiply { … }`.
 fn is_step(text: &str) -> bool {
     let is_sign = |sign: u8| sign.is_ascii_alphanumeric() || b"_. {}:,".contains(&sign);
     text.len() <= MOST_SIGNS && text.bytes().all(is_sign)
@@ -441,13 +436,13 @@ mod tests {
         check(
             json!(["Annotate", ["b0", assembly], ["meta_schedule.tiling_structure"], []]),
             expect![[
-                r#"move 1 of the schedule is refused: nothing is annotated with `"\"module asm \\\"nop\\\"\""` of `"meta_schedule.tiling_structure"`"#
+                r#"move 1 of the schedule is refused: the annotation `"\"module asm \\\"nop\\\"\""` of `"meta_schedule.tiling_structure"` is not allowed"#
             ]],
         );
         check(
             json!(["Annotate", ["b0", {"object": {}}], ["warp_execution"], []]),
             expect![[
-                r#"move 1 of the schedule is refused: nothing is annotated with `{"object":{}}` of `"warp_execution"`"#
+                r#"move 1 of the schedule is refused: the annotation `{"object":{}}` of `"warp_execution"` is not allowed"#
             ]],
         );
         check(

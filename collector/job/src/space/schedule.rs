@@ -7,15 +7,11 @@ use schedules::gpu::{UNIT, tensor::PRECISION};
 use schedules::{ByTaps, Knobs, Layout};
 use serde::{Deserialize, Serialize};
 
-/// Point of a schedule space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "from", rename_all = "lowercase")]
 pub enum Schedule {
     /// Template of this program, with the settings (knobs) of its axes.
-    Template {
-        /// One setting per axis.
-        knobs: Knobs,
-    },
+    Template { knobs: Knobs },
     /// Random schedule of TVM's own space.
     MetaSchedule {
         space: usize,
@@ -45,8 +41,7 @@ impl Schedule {
         Ok(serde_json::from_str(text)?)
     }
 
-    /// Returns a hash of 32 hexadecimal digits. The moves of a random sample are excluded; see
-    /// [`Schedule::moves_hash`].
+    /// Returns a hash of 32 hexadecimal digits, without a random sample's moves; see [`Schedule::moves_hash`].
     pub fn stable_hash(&self) -> String {
         let named = match self {
             Schedule::MetaSchedule { space, seed, .. } => {
@@ -57,7 +52,7 @@ impl Schedule {
         hash_digits(&named.to_json())
     }
 
-    /// Returns a hash of the moves; None if they are unknown.
+    /// Returns a hash of a random sample's trace; None without a stored trace, and for all other schedules.
     pub fn moves_hash(&self) -> Option<String> {
         let Schedule::MetaSchedule { trace: Some(trace), .. } = self else { return None };
         Some(hash_digits(&trace.as_json().to_string()))
@@ -74,8 +69,7 @@ impl Schedule {
         self.knobs().map_or(Layout::Plain, Knobs::layout)
     }
 
-    /// Returns the number whose multiple a convolution's columns are padded to, so that they fill whole register
-    /// tiles; 1 without padding.
+    /// Returns the multiple that convolution columns are padded to, for whole register tiles; 1 without padding.
     pub fn column_multiple(&self) -> i64 {
         self.knobs().map_or(1, Knobs::column_multiple)
     }

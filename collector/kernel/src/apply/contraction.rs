@@ -154,8 +154,7 @@ struct Dimensions {
 }
 
 impl Dimensions {
-    /// Describes the dimensions of a block with `count` loops. In blocked layouts, sums have one loop more than the
-    /// result.
+    /// Describes a block with `count` loops. In blocked layouts, sums have one loop more than the result.
     fn for_block(form: Form, count: usize, is_blocked: bool, lowered: &Lowered) -> Dimensions {
         let rank = lowered.task.steps[0].output.shape.len();
         let is_blocked = is_blocked && count == rank + 1;

@@ -152,8 +152,7 @@ fn fuse_parallel(moves: &Moves, loops: &[Loop], count: usize) -> Result<Loop> {
     Ok(fused)
 }
 
-/// Fuses the first `count` loops and runs them on the thread pool, `GRAIN` iterations per parallel step. Returns the
-/// innermost of the resulting loops.
+/// Fuses `count` loops and runs them on the pool, `GRAIN` iterations per step; returns the innermost loop.
 fn fuse_grains(moves: &Moves, loops: &[Loop], count: usize, knobs: &Knobs) -> Result<Loop> {
     let grain = GRAIN.or_one(knobs);
     if grain == 1 {

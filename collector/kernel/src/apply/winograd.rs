@@ -66,8 +66,7 @@ fn schedule_products(moves: &Moves, anchor: &Block, places: i64, strip: Option<&
     Ok(depth)
 }
 
-/// Schedules the output transform: all positions of a row of tiles, for one block of channels at a time. Returns the
-/// loop over strips, if any.
+/// Schedules the output transform per row of tiles and channel block; returns the loop over strips, if any.
 fn schedule_results(moves: &Moves, result: &Block, (tile, strip): (i64, i64), block: i64) -> Result<Option<Loop>> {
     let [image, channel, y, x] = last_of(moves, result)?;
     let channels = moves.split_loop(&channel, &[None, Some(block)])?;

@@ -8,7 +8,6 @@ pub enum Kind {
     /// Vector and floating-point arithmetic other than multiply-adds and divisions.
     Arithmetic,
     Division,
-    /// Permutations within and between vectors.
     Shuffle,
     /// Gathers and scatters.
     Gather,
@@ -22,7 +21,6 @@ pub enum Kind {
 #[derive(Clone, Debug)]
 pub struct Step {
     pub kind: Kind,
-    /// Number of vector elements that the instruction computes.
     pub lanes: u32,
     /// Vector width in bytes; 0 for scalar integers.
     pub width: u32,

@@ -243,8 +243,7 @@ fn reached_by_taps(
     Ok((pads, offsets))
 }
 
-/// Computes a convolution as a matrix product: weights with one row per output channel, times windows with one column
-/// per output position.
+/// Convolves by a matrix product: one weight row per output channel, one window column per output position.
 fn conv_of_columns(
     writer: &mut Writer,
     shape: &ConvShape,
@@ -338,8 +337,7 @@ enum SumOrder {
     Rows,
 }
 
-/// Pads the input with its zero point. `pads` holds the leading padding of all spatial dimensions, then the trailing
-/// padding.
+/// Pads the input with its zero point. `pads`: leading padding of all spatial dimensions, then the trailing.
 fn pad_input(
     writer: &mut Writer,
     name: &str,

@@ -105,8 +105,7 @@ fn place_in(wide: &[i64], at: &[Expression], extents: &[i64]) -> std::result::Re
     Ok(place)
 }
 
-/// Lowers a matrix product of bytes: quads of the data are broadcast, vector lanes are the columns of a block of the
-/// packed weight.
+/// Lowers a product of bytes: data quads are broadcast, lanes are columns of a block of the packed weight.
 pub(super) fn multiply_bytes(
     writer: &mut Writer,
     [x_zero, w_zero]: [i64; 2],
@@ -271,8 +270,7 @@ impl DotShape<'_> {
         (taps - 1) * self.convolution.window.dilations[self.last_dimension()]
     }
 
-    /// Returns the input index that an output position reads at a kernel position, for all spatial dimensions except
-    /// the last.
+    /// Returns the input index read at a kernel position, for all spatial dimensions except the last.
     fn rows_at(&self, i: &[Expression], taps: &[Axis]) -> std::result::Result<Vec<Expression>, TvmError> {
         (0..self.last_dimension())
             .map(|d| {
@@ -382,8 +380,7 @@ impl DotShape<'_> {
         })
     }
 
-    /// Pads the data with its zero point and splits columns by their remainder modulo the stride: `[n, channel, rows…,
-    /// column % stride, column / stride]`.
+    /// Pads with the zero point and splits columns: `[n, channel, rows…, column % stride, column / stride]`.
     fn padded_bytes(&self, writer: &mut Writer, data: &Tensor, output: &Output) -> Result<Tensor> {
         let (stride, rows) = (self.column_stride(), 2 + self.last_dimension());
         let all = |rest: &[i64]| with_channels(&data.extents[0], data.extents[1].clone(), rest);

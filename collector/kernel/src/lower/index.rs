@@ -94,7 +94,6 @@ fn gather_nd(writer: &mut Writer, batch: usize, inputs: &[Tensor], output: &Outp
 }
 
 trait IndexTarget {
-    /// Creates loops over the updates that may target an element.
     fn update_loops(&self) -> Result<Vec<Axis>>;
     /// Returns the index of an update, and the condition that it targets the element at `own`.
     fn find_update(

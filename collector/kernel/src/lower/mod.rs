@@ -41,8 +41,7 @@ pub struct Form {
     pub is_flat: bool,
     /// Number whose multiple the columns of a convolution are padded to.
     pub columns: i64,
-    /// Whether depthwise convolutions of stride 2 store even and odd input columns separately, so that vectors of
-    /// columns are contiguous.
+    /// Whether depthwise convolutions of stride 2 store even and odd columns apart, so that vectors are contiguous.
     pub has_vectors: bool,
     /// How a convolution sums all channels of one kernel position (tap) before the next; None if it does not.
     pub by_taps: Option<ByTaps>,
@@ -54,8 +53,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// Returns the form of the lowered task that a schedule expects. CPU templates of this program expect flattened
-    /// tasks, TVM's own schedules expect the operators' shapes.
+    /// Returns the form a schedule expects: flattened for this program's CPU templates, operators' shapes for TVM's.
     pub fn for_schedule(schedule: &Schedule, target: &CompileTarget) -> Form {
         let is_cpu = !target.is_device();
         Form {
@@ -85,7 +83,6 @@ pub struct Lowered {
     pub packings: Vec<Packing>,
     /// Input of a convolution whose sums must skip tiles that are entirely padding.
     pub window: Option<ReachedInput>,
-    /// Whether the last tile of a product's rows is scheduled separately.
     pub has_tail: bool,
 }
 
@@ -191,7 +188,6 @@ impl Writer {
         extents.iter().map(|extent| self.known_extent(extent)).collect()
     }
 
-    /// Adds a computed tensor as a block.
     fn add_block(
         &mut self,
         name: &str,

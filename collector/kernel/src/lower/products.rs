@@ -35,7 +35,6 @@ pub(super) fn source_channel(
     }
 }
 
-/// Multiplies two elements after subtracting their zero points.
 pub(super) fn multiply_elements(
     a: (&Tensor, &[Expression]),
     b: (&Tensor, &[Expression]),

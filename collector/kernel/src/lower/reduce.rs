@@ -180,8 +180,7 @@ fn arg_reduce(
     })
 }
 
-/// Ranks each element by the number of elements that precede it in sorted order. This is more work than sorting, but
-/// elements are independent.
+/// Ranks each element by the number that precede it: more work than sorting, but elements are independent.
 fn arg_top(writer: &mut Writer, along: usize, largest: bool, data: &Tensor, output: &Output) -> Result<Tensor> {
     let other = loop_axis("k", &data.extents[along], true)?;
     let rank = writer.add_block(&output.block_name("top_rank"), Part::Helper, (PLACE, &data.extents), |i| {
@@ -207,8 +206,7 @@ fn arg_top(writer: &mut Writer, along: usize, largest: bool, data: &Tensor, outp
     })
 }
 
-/// Computes cumulative sums by summing all preceding elements for each element. This is more work than a scan, but
-/// elements are independent.
+/// Sums all preceding elements for each element: more work than a scan, but elements are independent.
 fn cum_sum(
     writer: &mut Writer,
     along: usize,

@@ -30,8 +30,7 @@ pub(super) fn convolve_transposed(
     }
 }
 
-/// Computes each phase as a convolution. Output `stride * j + g` reads input `j + (g + head) / stride - t` through tap
-/// `(g + head) % stride + stride * t`.
+/// Output `stride * j + g` reads input `j + (g + head) / stride - t` via tap `(g + head) % stride + stride * t`.
 fn by_phases(
     writer: &mut Writer,
     shape: &ConvShape,

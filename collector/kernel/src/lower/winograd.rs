@@ -15,8 +15,7 @@ use schedules::transforms::{KERNEL, reached_positions, tile_transforms};
 
 type Element = std::result::Result<Expression, TvmError>;
 
-/// Lowers a convolution of stride 1 with one group. `pads` holds the leading padding of all spatial dimensions, then
-/// the trailing padding.
+/// Lowers convolutions of stride 1, one group. `pads`: leading padding of all spatial dimensions, then trailing.
 pub(super) fn convolve_winograd(
     writer: &mut Writer,
     pads: &[i64],
@@ -95,8 +94,7 @@ struct WinogradForm<'a> {
 }
 
 impl WinogradForm<'_> {
-    /// Moves the channels of the input to the innermost dimension and pads the input with zeros, so that all windows
-    /// are inside.
+    /// Moves channels to the innermost dimension and pads with zeros, so that all windows are inside.
     fn pad_channels_last(&self, writer: &mut Writer, data: &Tensor, pads: &[i64], extents: &[i64]) -> Result<Tensor> {
         let own = writer.known_extents(&data.extents)?;
         let zero = constant(self.dtype, 0.0)?;
@@ -108,8 +106,7 @@ impl WinogradForm<'_> {
         })
     }
 
-    /// Multiplies a row of a matrix by the vector that `read` returns. `row` becomes a constant once its loop is
-    /// unrolled.
+    /// Multiplies a matrix row by the vector that `read` returns. `row` is constant once its loop is unrolled.
     fn multiply_row(&self, matrix: &[&[f64]], row: &Expression, read: impl Fn(i64) -> Element) -> Element {
         let (last, others) = matrix.split_last().expect("a matrix has rows");
         let mut chosen = self.weighted_sum(last, &read)?;

@@ -43,8 +43,7 @@ fn with_alignment(line: &str) -> Option<String> {
     Some(format!("{}{}{}", &line[..number], alignment.max(LINE_BYTES), &line[end..]))
 }
 
-/// Adds a frame pointer to the attribute group of compiled functions, which is recognised by its
-/// `target-cpu`.
+/// Adds a frame pointer to the attribute group of compiled functions, recognised by its `target-cpu`.
 fn with_frame_pointer(line: &str) -> Option<String> {
     const PROCESSOR: &str = r#""target-cpu"="#;
     const WITH_FRAME: &str = r#""frame-pointer"="all" "target-cpu"="#;

@@ -40,8 +40,7 @@ pub(super) fn operator_writer(operator: &str) -> Option<Function> {
     }))
 }
 
-/// Emits an asynchronous copy; offsets are in elements. The element size comes from the source, because generated code
-/// keeps all shared memory in one byte array.
+/// Emits a copy, offsets in elements of the source: generated code keeps shared memory in one byte array.
 fn write_copy(arguments: &[Value]) -> Result<Value> {
     let [places @ .., bytes] = arguments else { return Err(TvmError::new("copy", "it has no arguments")) };
     if places.len() != 4 {

@@ -12,7 +12,6 @@ use tvm_ffi::{
 #[derive(Clone)]
 pub struct Value(pub(in crate::tvm) Any);
 
-/// A failed call with TVM's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{call}` failed: {message}")]
 pub struct TvmError {
@@ -75,7 +74,6 @@ impl Value {
         Value(Any::from(Map::<TvmString, Any>::new()))
     }
 
-    /// Creates a map with text keys.
     pub(in crate::tvm) fn text_map<'a>(entries: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
         let entries = entries.into_iter().map(|(name, value)| (TvmString::from(name), value.0));
         Value(Any::from(entries.collect::<Map<TvmString, Any>>()))
@@ -104,7 +102,6 @@ impl Value {
         self.convert_to::<TvmString>("text").map(|text| text.as_str().to_owned())
     }
 
-    /// Reads a reflected field of the object.
     pub(in crate::tvm) fn field(&self, name: &str) -> Result<Value, TvmError> {
         let object: tvm_ffi::object::ObjectRef = self.convert_to("object")?;
         let getter =

@@ -28,7 +28,6 @@ pub struct CompileTarget {
     pub device: Device,
 }
 
-/// Hardware that runs the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Device {
     Cpu,
@@ -127,7 +126,6 @@ pub struct Object {
 
 #[derive(Clone, Debug)]
 pub struct Texts {
-    /// TIR of the scheduled module.
     pub scheduled: String,
     /// TIR from which LLVM IR is generated.
     pub lowered: String,
@@ -182,7 +180,6 @@ pub fn compile_module(module: &Module, target: &CompileTarget, kind: Functions, 
     Ok(Object { bytes, lower_ms, codegen_ms, texts })
 }
 
-/// Returns the text of a module in TVM's notation.
 pub fn module_text(module: &Module) -> Result<String> {
     call!(names::TEXT_OF, &module.0)?.as_text()
 }

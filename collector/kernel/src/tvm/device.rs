@@ -17,7 +17,6 @@ use tvm_ffi::{Any, AnyView, Array, Error, Function, Map, String as TvmString};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// Generated device source code, before the vendor's compiler runs.
 #[derive(Clone, Debug)]
 pub struct DeviceSource {
     /// CUDA C or OpenCL C.
@@ -145,8 +144,7 @@ fn runtime_error(why: impl std::fmt::Display) -> Error {
     Error::new(tvm_ffi::RUNTIME_ERROR, &why.to_string(), "")
 }
 
-/// Registers the header of generated kernels and the functions that emit asynchronous copies, once per process. TVM
-/// has both only in its Python package.
+/// Registers the kernels' header and asynchronous copies, once per process; TVM has both only in Python.
 fn provide_headers() -> Result<()> {
     static PROVIDED: OnceLock<std::result::Result<(), TvmError>> = OnceLock::new();
     const HEADER: &str = "tirx.intrinsics.cuda.header_generator";

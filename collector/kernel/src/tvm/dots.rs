@@ -20,7 +20,7 @@ type Result<T> = std::result::Result<T, TvmError>;
 const ADD: &str = "opcollect.add_dot";
 /// Operator for a pair of quads, of which the first has unsigned bytes.
 const UNSIGNED: &str = "opcollect.pair";
-/// Operator for a pair of quads with signed bytes.
+/// Name of the TVM operator for two words of four bytes, of which the first has signed bytes.
 const SIGNED: &str = "opcollect.signed_pair";
 
 const RULE: &str = "llvm.FLowerIntrinsic";

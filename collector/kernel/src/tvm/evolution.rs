@@ -39,8 +39,7 @@ const MUTATED: f64 = 0.85;
 const MUTATION_FAILURES: i64 = 10;
 const UNJUDGED: f64 = 0.05;
 
-/// Returns the moves of new schedules, best first; fewer if the spaces are exhausted. `judge` scores candidates;
-/// higher is better.
+/// Returns the moves of new schedules, best first; fewer if spaces are exhausted. `judge`: higher is better.
 pub fn breed_schedules(
     module: &Module,
     target: &CompileTarget,

@@ -47,7 +47,6 @@ pub fn index_type() -> DType {
     INDEX.get()
 }
 
-/// Runs `work` with indices of type `of`.
 pub fn with_indices<T>(of: DType, work: impl FnOnce() -> T) -> T {
     let before = INDEX.replace(of);
     let done = work();
@@ -80,7 +79,6 @@ pub(in crate::tvm) fn index_variable(name: &str) -> Result<Expression> {
 }
 
 impl Extent {
-    /// Creates a symbolic size, which each call determines.
     pub fn symbol(name: &str) -> Result<Extent> {
         index_variable(name).map(Extent::Symbol)
     }
@@ -92,7 +90,6 @@ impl Extent {
         }
     }
 
-    /// Returns whether the extent is known and equal to this number.
     pub fn is_always(&self, number: i64) -> bool {
         self.known_number() == Some(number)
     }
@@ -319,8 +316,7 @@ pub fn highest_number(dtype: DType) -> Result<Expression> {
     constant(dtype, number)
 }
 
-/// Creates a computed tensor. `element` receives the loop variables and returns the element. `name` is the name of the
-/// block, which must be unique in its function.
+/// Creates a computed tensor. `element` receives loop variables; `name`, the block's, is unique per function.
 pub fn compute_tensor(
     name: &str,
     dtype: DType,

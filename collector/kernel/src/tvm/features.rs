@@ -82,8 +82,7 @@ pub(in crate::tvm) fn of_candidates(context: &Value, candidates: &Value) -> Resu
     call!(names::META_EXTRACT_FROM, extractor, context, candidates)?.items()?.iter().map(stores).collect()
 }
 
-/// Merges the feature vectors of a program's stores into named features. TVM's `log2(1 + count)` values are converted
-/// to counts.
+/// Merges stores' feature vectors into named features; TVM's `log2(1 + count)` values become counts.
 pub fn of_stores(stores: &[Vec<f64>]) -> Features {
     let count = |value: f64| (value.exp2() - 1.0).round();
     let of_buffers = |store: &[f64], place: usize| -> f64 {

@@ -26,7 +26,6 @@ impl KernelBuffer {
         Ok(KernelBuffer { tensor: memory::allocate_tensor(extents, data_type(dtype), bounds)? })
     }
 
-    /// Creates a tensor in shared memory.
     pub fn within_shared(
         memory: &Shared,
         offset: usize,
@@ -58,7 +57,6 @@ impl KernelBuffer {
 // thread at a time holds the buffers of a runner.
 unsafe impl Send for KernelBuffer {}
 
-/// Entry function of every artifact.
 const ENTRY: &str = "main";
 
 impl Kernel {
@@ -85,7 +83,6 @@ impl Kernel {
         Ok(())
     }
 
-    /// Calls the kernel once with prepared argument views.
     pub(in crate::tvm) fn call_views(&self, views: &[AnyView]) -> Result<(), TvmError> {
         self.function.call_packed(views).map(drop).map_err(|error| TvmError::new(ENTRY, error.message()))
     }

@@ -56,8 +56,7 @@ struct LaunchRegion {
     data: *mut c_void,
 }
 
-/// Redirects task launches of code loaded later. Returns the clock of task times, or None if TVM's function is
-/// missing.
+/// Redirects launches of code loaded later; returns the clock of task times, or None without TVM's function.
 pub fn install_hook() -> Option<HostClock> {
     if HOOK.get().is_none() {
         let original = original_launch()?;
@@ -67,13 +66,11 @@ pub fn install_hook() -> Option<HostClock> {
     HOOK.get().map(|hook| HostClock::with_origin(hook.origin))
 }
 
-/// Returns TVM's launch function, or None if it is missing.
 pub(super) fn original_launch() -> Option<Launch> {
     // SAFETY: TVM's runtime exports a function of this name and signature in `c_backend_api.h`, and is never unloaded.
     unsafe { Library::this().get::<Launch>(NAME.as_bytes()).ok().map(|function| *function) }
 }
 
-/// Returns the address of the replacing launch function, if it is installed.
 pub(super) fn hook_address() -> Option<usize> {
     HOOK.get().map(|_| launch_tasks as Launch as usize)
 }

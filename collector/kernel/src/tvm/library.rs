@@ -63,8 +63,7 @@ pub fn open_libraries(role: NameRole) -> Result<Versions, LibraryError> {
     Ok(Versions { tvm, llvm, folder })
 }
 
-/// Returns the version of the wheel, or a content hash without one, so that times of different installations
-/// are kept apart.
+/// Returns the wheel's version or else a content hash, to keep times of different installations apart.
 fn library_version(folder: &Path) -> Result<String, LibraryError> {
     match wheel_version(folder) {
         Some(found) if found != TVM_VERSION => Err(LibraryError::WrongVersion { path: folder.to_owned(), found }),

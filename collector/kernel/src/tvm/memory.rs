@@ -111,7 +111,6 @@ impl Shared {
     }
 }
 
-/// Part of a shared memory that one tensor uses.
 struct MemoryPart {
     mapping: Arc<PageMapping>,
     offset: usize,
@@ -160,8 +159,7 @@ pub fn write_values<T: Element>(tensor: &Tensor, values: &[T]) -> Result<(), Mem
     Ok(())
 }
 
-/// Copies the bytes of a tensor, also of types that Rust lacks; fails for a layout with gaps, or memory of another
-/// device.
+/// Copies the bytes, also of types that Rust lacks; fails for layouts with gaps or another device's memory.
 pub fn read_bytes(tensor: &Tensor) -> Result<Vec<u8>, MemoryError> {
     let source = TensorRow::of_tensor(tensor)?;
     let mut bytes = vec![0; source.size_bytes];
@@ -170,8 +168,7 @@ pub fn read_bytes(tensor: &Tensor) -> Result<Vec<u8>, MemoryError> {
     Ok(bytes)
 }
 
-/// Overwrites all bytes of a tensor, also of types that Rust lacks; fails as [`read_bytes`] does, and if the length
-/// differs.
+/// Overwrites all bytes, also of types Rust lacks; fails as [`read_bytes`] does, or if the length differs.
 pub fn write_bytes(tensor: &Tensor, bytes: &[u8]) -> Result<(), MemoryError> {
     let target = TensorRow::of_tensor(tensor)?;
     if bytes.len() != target.size_bytes {

@@ -20,7 +20,6 @@ pub struct Spaces {
     /// Generated spaces, those without tensor cores first.
     schedules: Vec<Designed>,
     families: Vec<SpaceFamily>,
-    /// Maximum number of draws for one sample.
     draws: usize,
 }
 
@@ -30,7 +29,6 @@ struct Designed {
     family: usize,
 }
 
-/// Common data of the spaces that were generated together.
 struct SpaceFamily {
     postprocs: Vec<Value>,
     // Keeps the post-processors' view of target and module alive.
@@ -98,7 +96,6 @@ pub(in crate::tvm) fn tuning_context(module: &Module, target: &Value, generator:
     context_of(module, target, [generator, &Value::none()], THREADS, SEED)
 }
 
-/// Creates a tuning context with a search strategy, a thread count and a seed.
 pub(in crate::tvm) fn context_of(
     module: &Module,
     target: &Value,

@@ -54,11 +54,9 @@ pub struct Calls<'a> {
     all: Vec<(&'a Kernel, Vec<AnyView<'a>>)>,
     /// Counter of profiled calls, if requested.
     pub watched: Option<&'static AtomicI64>,
-    /// Whether tasks of pool threads are recorded, which requires that code was loaded after
-    /// `launch::install_hook`.
+    /// Whether tasks of pool threads are recorded; requires code loaded after `launch::install_hook`.
     pub has_threads: bool,
-    /// Whether workspace requests are counted, which requires that code was loaded after
-    /// `workspace::install_hook`.
+    /// Whether workspace requests are counted; requires code loaded after `workspace::install_hook`.
     pub has_workspace: bool,
     /// Number of tasks that did not fit the recording buffer.
     pub lost_tasks: usize,
@@ -81,7 +79,6 @@ impl SideBySide<'_, '_> {
 }
 
 impl LoadedNetwork {
-    /// Loads the code of a program, stores its constants and allocates its memory.
     pub fn load_content(process: RunnerProcess, content: &Content, placement: Placement) -> Result<LoadedNetwork> {
         let load = |(code, bytes): (usize, &Vec<u8>)| {
             Kernel::load_object(process, bytes).map_err(|source| NetworkError::Code { code, source })
@@ -141,7 +138,6 @@ impl LoadedNetwork {
         Ok(bytes)
     }
 
-    /// Returns the functions of the loaded codes, with their address ranges.
     pub fn placed_functions(&self, codes: &[Vec<u8>]) -> Vec<PlacedFunction> {
         let of_code = |(code, (kernel, bytes)): (usize, (&Kernel, &Vec<u8>))| {
             let (base, places) = (kernel.base?, object::function_ranges(bytes).ok()?);

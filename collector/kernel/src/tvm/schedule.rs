@@ -11,8 +11,7 @@ use std::rc::Rc;
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// TVM's schedule object, conditions of loops (which TVM's instructions cannot express), and whether loops stay on one
-/// thread.
+/// TVM's schedule object, conditions of loops that TVM cannot express, and whether loops stay on one thread.
 #[derive(Clone)]
 pub struct Schedule(pub(in crate::tvm) Value, Rc<RefCell<Vec<Guard>>>, Rc<Cell<bool>>);
 
@@ -215,8 +214,7 @@ impl Schedule {
         call!(names::DECOMPOSE_REDUCTION, &self.0, &block.0, &target.0).map(Block)
     }
 
-    /// Converts a reduction loop to a dimension of partial results, the first one or, with -1, the last. The returned
-    /// block computes the partial results; the original block sums them.
+    /// Makes a reduction loop the first (-1: last) dimension of partial results, which the returned block computes.
     pub fn factor_reduction(&self, target: &Loop, dimension: i64) -> Result<Block> {
         call!(names::FACTOR_REDUCTION, &self.0, &target.0, dimension).map(Block)
     }
@@ -233,8 +231,7 @@ impl Schedule {
         call!(names::ANNOTATE, &self.0, &target.0, key, number).map(drop)
     }
 
-    /// Software-pipelines a loop. `late` is the delay of each statement in iterations. With `is_async`, statements
-    /// without delay are asynchronous copies.
+    /// Software-pipelines a loop. `late`: delays in iterations; `is_async`: statements without delay are async copies.
     pub fn overlap_iterations(&self, target: &Loop, late: &[i64], is_async: bool) -> Result<()> {
         const STAGE: &str = "software_pipeline_stage";
         const ORDER: &str = "software_pipeline_order";

@@ -16,7 +16,6 @@ const SMALL_BYTES: u64 = 1 << 10;
 /// Size limit of a buffer that is kept on the stack: twice the size of all vector registers of a processor.
 const LARGEST_BYTES: u64 = 4 << 10;
 
-/// Keeps buffers up to [`LARGEST_BYTES`] on the stack.
 pub(super) fn keep_small_buffers(module: Module) -> Result<Module, TvmError> {
     let text = call!(names::JSON_GRAPH, &module.0, Value::none())?.as_text()?;
     if !text.contains(ALLOCATION) {

@@ -33,8 +33,7 @@ struct ReadyStage {
 }
 
 impl Staging {
-    /// Starts the threads that the stages need, one per CPU and more for groups that share cores. The caller is the
-    /// first thread.
+    /// Starts the threads of the stages, one per CPU and more where groups share cores. The caller is the first.
     pub fn new(cpus: &[usize], stages: &[Stage]) -> Result<Staging, StagingError> {
         let cores = stages.iter().flat_map(|stage| &stage.groups).flat_map(|group| &group.cores);
         let wanted = cores.max().map_or(0, |core| core + 1);
@@ -62,8 +61,7 @@ impl Staging {
         Ok(Staging { team: Team::new(cpus, layers)?, stages })
     }
 
-    /// Runs all stages once, calling `run_one` for each call. Records the times of groups relative to
-    /// `beginning`, if given.
+    /// Runs all stages once, `run_one` for each call; records times of groups relative to `beginning`, if given.
     pub(super) fn run_stages<F>(&self, run_one: &F, beginning: Option<Instant>) -> Result<(), TvmError>
     where
         F: Fn(usize) -> Result<(), TvmError> + Sync,

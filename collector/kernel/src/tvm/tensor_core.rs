@@ -42,8 +42,7 @@ pub struct TensorProduct {
 }
 
 impl TensorProduct {
-    /// Registers the intrinsics of all steps, which a trace may name, and returns their names in the order of the
-    /// steps.
+    /// Registers the intrinsics of all steps and returns their names in the order of the steps.
     pub fn register_steps(self) -> Result<[String; 5]> {
         let TensorProduct { product, is_left_transposed, is_right_transposed } = self;
         Ok([
@@ -288,8 +287,7 @@ fn pick_indices(at: &[Expression], places: [usize; 2]) -> [Expression; 2] {
     places.map(|place| at[place].clone())
 }
 
-/// Builds a loop nest around a statement; a third loop is a reduction. `read` gives the row and column loops of each
-/// input matrix.
+/// Builds a loop nest around a statement; a third loop is a reduction. `read` has row and column loops per input.
 fn nest_loops(
     extents: &[i64],
     read: &[(&Matrix, [usize; 2])],

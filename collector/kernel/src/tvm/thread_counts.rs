@@ -29,8 +29,7 @@ struct ThreadCounts {
 struct Own {
     session: CounterSession,
     group: usize,
-    /// For each channel of the session, its index among the channels of all threads; None if it does not count a
-    /// single thread.
+    /// Index of each of the session's channels among all threads' channels; None if it does not count a single thread.
     places: Vec<Option<usize>>,
     before: Vec<Option<Reading>>,
     after: Vec<Option<Reading>>,
@@ -53,7 +52,6 @@ pub(super) fn is_counting() -> bool {
     GROUP.load(Ordering::Relaxed) != NONE
 }
 
-/// Returns the counts of all tasks since the last call.
 pub fn take_counts() -> Vec<ThreadCount> {
     let sums = std::mem::take(&mut lock_counts().sums);
     let count = |((call, thread, channel), reading)| ThreadCount { call: call as usize, thread, channel, reading };
@@ -64,7 +62,6 @@ pub fn counted_channels() -> Vec<Channel> {
     lock_counts().channels.clone()
 }
 
-/// Runs a task and adds its events to the counts of this call and thread.
 pub(super) fn count_task<T>(call: u32, thread: u32, task: impl FnOnce() -> T) -> T {
     let group = GROUP.load(Ordering::Relaxed);
     OWN.with_borrow_mut(|own| {

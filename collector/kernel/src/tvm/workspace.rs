@@ -26,12 +26,10 @@ pub fn install_hook() -> bool {
     ORIGINAL.get().is_some()
 }
 
-/// Returns the address of the replacing allocation function, if it is installed.
 pub(super) fn hook_address() -> Option<usize> {
     ORIGINAL.get().map(|_| allocate_workspace as Allocate as usize)
 }
 
-/// Returns the bytes that were requested since the last call.
 pub fn take_bytes() -> u64 {
     BYTES.swap(0, Ordering::Relaxed)
 }

@@ -30,7 +30,6 @@ pub struct UsageFigure {
     pub(super) parts: UsageParts,
 }
 
-/// A perf event by its type and number in the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PerfEvent {
     pub kind: u32,
@@ -98,8 +97,7 @@ const fn energy_zone(name: &'static str, description: &'static str, zone: &'stat
 const CLOCK: UsageParts = UsageParts { thread_clock: false, process_clock: true, events: false };
 const EVENTS: UsageParts = UsageParts { thread_clock: false, process_clock: false, events: true };
 
-/// All CPU counters with a stable name. Page faults and context switches come from the kernel's process accounting,
-/// because perf software events miss faults under load and count no switches in user mode.
+/// All CPU counters with a stable name; faults and switches come from process accounting, since perf misses some.
 pub const NAMES: &[CounterName] = &[
     papi_counter(
         "cycles",

@@ -290,8 +290,7 @@ impl Papi {
         self.check_status(self.with_functions(|papi| unsafe { (papi.get_event_component)(code) }))
     }
 
-    /// Rejects software-defined events that do not exist. PAPI itself accepts any name, because events may be
-    /// registered later.
+    /// Rejects software-defined events that do not exist; PAPI accepts any name, as events may be registered later.
     fn is_offered(&self, event: &str) -> Result<(), PapiError> {
         if !event.starts_with("sde:::") || missing_component(event, &self.list_components()).is_some() {
             return Ok(());
@@ -460,8 +459,7 @@ impl Drop for EventSet {
     }
 }
 
-/// Exports a number to PAPI tools as the event `sde:::opcollect::NAME`. It is never freed, because PAPI may read it at
-/// any time.
+/// Exports a number to PAPI tools as `sde:::opcollect::NAME`; never freed, because PAPI may read it at any time.
 pub fn export_number(name: &str) -> Result<&'static AtomicI64, PapiError> {
     let papi = open_library()?;
     let sde =

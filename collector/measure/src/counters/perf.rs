@@ -86,8 +86,7 @@ impl PerfCounter {
     }
 }
 
-/// Tries to open an event, in user and kernel mode or, without the privilege, in user mode only; returns the mode that
-/// worked.
+/// Tries to open an event, in user and kernel mode or else in user mode only; returns the mode that worked.
 pub fn probe_event(event: PerfEvent, with_descendants: bool) -> Result<Mode, Errno> {
     let mode = Mode { with_descendants, is_user_only: false };
     match PerfCounter::open_event(event, mode, None) {

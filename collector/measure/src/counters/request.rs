@@ -12,11 +12,9 @@ use super::{
 #[serde(default, deny_unknown_fields)]
 pub struct CounterRequest {
     pub backend: Backend,
-    /// Requested events: stable names (see [`names::NAMES`], [`gpu::GPU_NAMES`]), `papi:NAME`, `perf:rHEX` or
-    /// `cupti:METRIC`.
+    /// Stable names (see [`names::NAMES`], [`gpu::GPU_NAMES`]), `papi:NAME`, `perf:rHEX` or `cupti:METRIC`.
     pub events: Vec<String>,
-    /// Whether threads that the opening thread starts later are counted. The session must be opened before TVM creates
-    /// its pool.
+    /// Whether threads that the opening thread starts later are counted; open the session before TVM creates its pool.
     pub with_descendants: bool,
 }
 

@@ -160,8 +160,7 @@ impl CounterSession {
         }
     }
 
-    /// Forms groups. Software events are always counted; hardware events are counted alternately, in groups of up to
-    /// `GROUP_EVENTS_MAX`.
+    /// Forms groups. Software events always count; hardware events alternate in groups of up to `GROUP_EVENTS_MAX`.
     fn open_perf(&mut self, granted: Vec<Granted>) {
         let (software, hardware): (Vec<_>, Vec<_>) = granted.into_iter().partition(|one| one.event.is_software());
         for one in software {

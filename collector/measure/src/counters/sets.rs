@@ -35,8 +35,7 @@ pub(super) fn start_sets(all: Vec<RequestedCounter>, request: &CounterRequest, r
     sets.into_iter().flat_map(|set| set.start_set(request.with_descendants, refused)).collect()
 }
 
-/// Tries the PAPI names of a counter in order; returns the index of the set that accepted one and that name, or the
-/// last error.
+/// Tries the PAPI names of a counter in order; returns the accepting set's index and the name, or the last error.
 fn add_first(
     wanted: &RequestedCounter,
     request: &CounterRequest,

@@ -91,7 +91,6 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Creates the reading of a source that always counts.
     pub fn always_counting(value: u64) -> Self {
         Self { value, ..Self::default() }
     }

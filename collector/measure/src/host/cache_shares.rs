@@ -41,7 +41,6 @@ fn count_ways(root: &Path) -> Result<u32, CacheShareError> {
 }
 
 impl CacheShares {
-    /// Assigns a share of the cache ways to each group of CPUs.
     pub fn take_shares(root: &Path, groups: &[&[usize]], share: f64) -> Result<CacheShares, CacheShareError> {
         let ways = count_ways(root)?;
         let own = ((f64::from(ways) * share) as u32).max(1);
@@ -77,8 +76,7 @@ impl Drop for CacheShares {
     }
 }
 
-/// Parses the numbers of the last-level caches from a line such as `L3:0=fff;1=fff`; returns `0` if there is no such
-/// line.
+/// Parses the last-level caches' numbers from a line such as `L3:0=fff;1=fff`; returns `0` without such a line.
 fn cache_domains(schemata: &str) -> Vec<String> {
     let line = schemata.lines().find_map(|line| line.trim().strip_prefix("L3:"));
     let found = line.unwrap_or("0=").split(';').filter_map(|one| Some(one.split_once('=')?.0.trim().to_owned()));

@@ -43,8 +43,7 @@ pub fn lock_folder() -> PathBuf {
 }
 
 impl Exclusive {
-    /// Locks CPUs until the returned value is dropped, waiting at most `patience`. Calls `waits` once, with the
-    /// current holder, if it must wait.
+    /// Locks CPUs until drop, waiting at most `patience`; calls `waits` once with the current holder if it must wait.
     pub fn lock_cpus(
         folder: &Path,
         cpus: &[usize],

@@ -139,8 +139,7 @@ impl Facts {
         }
     }
 
-    /// Returns frequency governor, clock limits and boost state, or None without a governor, as in most virtual
-    /// machines.
+    /// Returns governor, clock limits and boost state; None without a governor, as in most virtual machines.
     pub fn clock_policy(&self) -> Option<String> {
         let governor = Some(format!("governor {}", self.governor.as_ref()?));
         let limit = |name: &str, khz: Option<u64>| khz.map(|khz| format!("{name} {khz} kHz"));
@@ -154,16 +153,14 @@ impl Facts {
         Some(last.size_bytes)
     }
 
-    /// Returns the number of bytes that a cache flush writes: more than the last-level cache, limited by the memory
-    /// size. A virtual machine sees its host's whole cache, so the number may be larger than needed.
+    /// Returns the bytes of a cache flush: above the last-level cache (in a VM, the host's), limited by the memory.
     pub fn cold_cache_bytes(&self) -> u64 {
         let cache_bytes = self.last_level_cache_bytes().unwrap_or(64 << 20);
         let wanted = cache_bytes + cache_bytes / 4;
         self.memory_bytes.map_or(wanted, |memory_bytes| wanted.min(memory_bytes / 8)).max(1 << 20)
     }
 
-    /// Returns a name that machines with comparable times share: processor, CPUs and a hash of stable facts, without
-    /// host name and kernel.
+    /// Names machines with comparable times: processor, CPUs and a hash of stable facts, not host name or kernel.
     pub fn host_class(&self) -> String {
         let comparable = (
             (&self.architecture, &self.cpu_model, &self.vector_extensions),

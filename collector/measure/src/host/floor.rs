@@ -20,8 +20,7 @@ pub struct FloorVisits {
     pub visits: Vec<Measurement>,
 }
 
-/// Measures arithmetic, cache and memory workloads, each on one CPU and on all given CPUs, for about
-/// `duration`. Calls `told` after each round; fails if a thread cannot be pinned.
+/// Measures workloads on one CPU and on all for about `duration`, calling `told` per round; fails if pinning fails.
 pub fn floor_visits(
     duration: Duration,
     facts: &Facts,

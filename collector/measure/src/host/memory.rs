@@ -36,8 +36,7 @@ fn find_limit() -> Option<(u64, String)> {
     limits.into_iter().min()
 }
 
-/// Limits the private memory of this process and its children to that of the machine or control group, so that
-/// a larger allocation fails here before the kernel kills another process.
+/// Limits private memory of this process and its children, so that allocations fail before the kernel kills.
 pub fn bound_process() {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_DATA) else { return };
     let limit = memory_limit().map_or(u64::MAX, |(bytes, _)| bytes);

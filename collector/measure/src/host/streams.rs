@@ -35,8 +35,7 @@ impl Kind {
     }
 }
 
-/// Runs one pass over memory, split into equal arrays of whole cache lines. Returns a value that depends on everything
-/// read.
+/// Runs one pass over memory, as equal arrays of whole cache lines; returns a value that depends on all reads.
 pub fn run_pass(kind: Kind, memory: &mut [f64]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
@@ -87,8 +86,7 @@ pub fn elements_per_array(kind: Kind, all: usize) -> usize {
     all / kind.array_count() / LINE * LINE
 }
 
-/// Combines all elements by XOR, which vectorises with one cycle of latency; a floating-point sum would be
-/// latency-bound.
+/// XORs all elements, which vectorises with one cycle of latency; a floating-point sum would be latency-bound.
 #[inline(always)]
 fn read_elements(memory: &[f64]) -> u64 {
     memory.iter().fold(0, |bits, element| bits ^ element.to_bits())

@@ -99,8 +99,7 @@ impl Topology {
         nodes.into_iter().collect()
     }
 
-    /// Returns the bytes that each CPU writes to flush a last-level cache of `bytes`: an equal share, and at least
-    /// twice its private caches.
+    /// Returns each CPU's bytes to flush a cache of `bytes`: an equal share, and at least twice its private caches.
     pub fn flush_shares(&self, cpus: &[usize], bytes: u64) -> Vec<u64> {
         let last = |cpu: usize| self.last_level(cpu).map(|cache| cache.first);
         let share = |&cpu: &usize| {

@@ -212,8 +212,7 @@ fn is_device(span: &Span) -> bool {
 
 type GroupKey<'a> = (Kind, &'a str, Option<&'a str>, Option<&'a [Vec<i64>]>);
 
-/// Returns a row without times for each group of calls, and a function from a span to the index of its row. Tasks on
-/// other threads have no row.
+/// Returns a row without times per group of calls, and each span's row index; tasks on other threads have none.
 fn group_calls(profile: &Profile, grouping: Grouping) -> (Vec<AverageRow>, impl Fn(&Span) -> Option<usize> + '_) {
     let mut rows: Vec<AverageRow> = Vec::new();
     let mut by_key: HashMap<GroupKey<'_>, usize> = HashMap::new();

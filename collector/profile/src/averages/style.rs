@@ -7,7 +7,6 @@ use report::{Table, number_column, text_column};
 const NAME_WIDTH: usize = 55;
 const SHAPES_WIDTH: usize = 80;
 
-/// Renders up to `limit` rows with torch.profiler's columns and number formats.
 pub fn torch_table(averages: &Averages, limit: usize) -> Table {
     let has_device = averages.rows.iter().any(|row| row.self_device_time_total_ns > 0);
     let has_device_memory = averages.rows.iter().any(|row| row.self_device_memory_usage_bytes > 0);

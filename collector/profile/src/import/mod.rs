@@ -41,10 +41,8 @@ pub struct Imported {
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file is not a readable trace.
     #[error(transparent)]
     Trace(#[from] events::Error),
-    /// The trace has no slices.
     #[error("`{path}` has {events} events and none that begins and ends{why}")]
     Empty {
         path: String,

@@ -20,8 +20,7 @@ pub struct Raw {
 
 const NONE: u32 = u32::MAX;
 
-/// Orders spans, assigns their parents and converts them.
-/// `lift` merges an only child into a parent of the same name.
+/// Orders spans, assigns parents and converts; `lift` merges an only child into a parent of the same name.
 pub fn nest_spans(
     mut raw: Vec<Raw>,
     tracks: &[Track],

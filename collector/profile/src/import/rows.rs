@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 pub struct Provenance {
     /// Time of the recording, or else of writing.
     pub taken_at_us: i64,
-    /// Host of the recording.
     pub host: String,
     pub threads: Option<i64>,
     pub model: String,

@@ -71,8 +71,7 @@ pub fn memory_chart(profile: &Profile) -> Value {
     courses.iter().map(course).collect()
 }
 
-/// Returns the rows of the page's table. In imported profiles, shares refer to total times, as in the terminal's
-/// table.
+/// Returns the rows of the page's table; in imported profiles, shares refer to total times, as in the terminal.
 pub fn shown_rows(profile: &Profile, group_by: GroupBy) -> Vec<Row> {
     let mut rows = summary::summary_rows(profile, group_by, SortBy::Share);
     if profile.source == Source::Imported {

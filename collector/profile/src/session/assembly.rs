@@ -78,8 +78,7 @@ impl Session {
         }
     }
 
-    /// Returns a thread channel as a counter. Its name differs from the calling thread's, because it excludes polling;
-    /// its reading overhead is that of the calling thread.
+    /// Returns a thread channel as a counter, renamed as it excludes polling; reading overhead is the calling thread's.
     fn in_tasks(&self, channel: &Channel) -> Counter {
         let same = self.channels.iter().zip(&self.alone).find(|(own, _)| own.name == channel.name);
         let one = to_counter(channel, same.and_then(|(_, alone)| *alone));
@@ -107,8 +106,7 @@ impl Session {
         }
     }
 
-    /// Returns the workspace allocations of the first recorded step; all other steps have the same. A call frees its
-    /// workspace at its end.
+    /// Returns the workspace allocations of the first recorded step, as in all others; a call frees them at its end.
     fn workspace_events(&self) -> Vec<MemoryEvent> {
         let events = |((call, bytes), stamps): ((usize, &u64), &[u64])| {
             let event = |at_ns: u64, bytes: i64, live_bytes: u64| MemoryEvent {

@@ -12,8 +12,7 @@ pub(super) struct Session {
     pub(super) cells_max: usize,
     /// Start and end of each call of the last timed run.
     pub(super) stamps: Vec<u64>,
-    /// Readings of all channels before each call of the last counted runs and after the last call; one run per counter
-    /// group.
+    /// Readings of all channels before each call and after the last, in the last counted runs, one per counter group.
     pub(super) readings: Vec<Option<Reading>>,
     pub(super) channels: Vec<Channel>,
     /// Overhead of reading: count of each channel between two consecutive readings.

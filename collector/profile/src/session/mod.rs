@@ -96,8 +96,7 @@ impl Plan {
     }
 }
 
-/// Profiles a model. The caller adds operators, tracks and memory; until then a span's operator is the index of its
-/// call.
+/// Profiles a model. Until the caller adds operators, tracks and memory, a span's operator is its call's index.
 pub fn profile_model<S: Subject>(
     subject: &mut S,
     plan: &Plan,

@@ -148,7 +148,6 @@ impl Row {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Derived {
     pub instructions_per_cycle: Option<f64>,
-    /// Last-level cache load misses per 1000 operations.
     pub llc_misses_per_kflop: Option<f64>,
     /// Memory traffic due to last-level cache misses in 10⁹ bytes per second.
     pub llc_gbytes_per_second: Option<f64>,
@@ -162,7 +161,6 @@ pub struct Totals {
     /// Total operator time of all steps.
     pub sum_ns: u64,
     pub total_ns: u64,
-    /// Time of the steps that belongs to no operator.
     pub not_attributed_ns: u64,
     pub step_median_ns: f64,
     pub step_min_ns: f64,
@@ -211,8 +209,7 @@ pub fn summary_rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Ve
     rows
 }
 
-/// Returns, for each span in a step with memory events, the bytes that it allocated for tensors between operators, and
-/// their peak.
+/// Returns bytes and peak of the tensors between operators that each span allocates, in steps with memory events.
 fn span_memory(profile: &Profile) -> BTreeMap<usize, (u64, u64)> {
     let events = || profile.memory.iter().filter(|event| event.pool == Pool::Activations);
     let steps: BTreeSet<Option<u32>> =

@@ -30,7 +30,6 @@ pub struct Spread {
     pub wake_ns: Option<f64>,
 }
 
-/// Returns the statistics of all threads that ran tasks.
 pub fn thread_statistics(profile: &Profile) -> Vec<Thread> {
     let total_ns: u64 = profile.steps.iter().map(|step| step.duration_ns).sum();
     let operators = profile.spans.iter().filter(|span| span.kind == Kind::Operator);

@@ -17,8 +17,7 @@ pub fn medians_ns(profile: &Profile) -> Vec<u64> {
     times.iter().map(middle).collect()
 }
 
-/// Returns the scatter between visits: the standard deviation of log times, as the time-weighted median over all
-/// operators. None for a single visit.
+/// Returns the standard deviation of log times over visits: time-weighted median of operators; None for one visit.
 pub fn visit_scatter(profile: &Profile) -> Option<f64> {
     let known = |row: super::Row| Some((log_spread(&row.visits_ns)?, row.share));
     let mut spreads: Vec<(f64, f64)> =

@@ -73,7 +73,6 @@ fn port_name(runtime: &OnnxRuntime, session: &Owned, border: &Border, index: usi
     Ok(name)
 }
 
-/// Creates a port with memory according to its type in the model.
 fn create_port(runtime: &OnnxRuntime, name: CString, ty: &Owned) -> Result<Port<Tensor>> {
     const ASKING: &str = "describe the types of the model";
     let functions = runtime.functions();
@@ -125,7 +124,6 @@ fn create_port(runtime: &OnnxRuntime, name: CString, ty: &Owned) -> Result<Port<
     Ok(Port::new(Tensor { name, value }, memory))
 }
 
-/// Returns the element size of a type; `code` is the type code of the library's interface.
 fn element_bytes(code: c_int) -> Option<u64> {
     match code {
         2 | 3 | 9 => Some(1),

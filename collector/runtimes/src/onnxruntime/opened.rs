@@ -13,7 +13,6 @@ use std::rc::Rc;
 /// Log level at which only errors are printed to standard error.
 const LOG_ERRORS: c_int = 3;
 
-/// The loaded library with its environment.
 #[derive(Clone)]
 pub struct OnnxRuntime(Rc<OpenedOnnx>);
 

@@ -109,8 +109,7 @@ fn port_name(functions: &OpenVinoFunctions, port: &Owned) -> String {
     }
 }
 
-/// Returns the element size of a type; `code` is the type code of the library's interface. Types below one byte are
-/// not supported.
+/// Returns the element size of one of the library's type codes; types below one byte are not supported.
 fn element_bytes(code: Element) -> Option<u64> {
     match code {
         1 | 7 | 16 => Some(1),

@@ -28,7 +28,6 @@ macro_rules! functions {
         }
 
         impl OpenVinoFunctions {
-            /// Looks up all functions; fails at the first missing one.
             pub fn load_from(library: &Library) -> std::result::Result<OpenVinoFunctions, libloading::Error> {
                 Ok(OpenVinoFunctions {
                     $($field: {

@@ -61,8 +61,7 @@ impl Runtime for OpenVino {
         Ok(Session { request, ports: Ports { inputs, outputs }, _compiled: compiled, runtime: self.clone() })
     }
 
-    /// Returns all CPUs. The library pins the calling thread itself, and its other threads to the CPUs that the
-    /// calling thread may use, so the caller must not be pinned to fewer CPUs before.
+    /// Returns all CPUs: the library pins the caller, and its threads within the caller's CPUs; do not pin it before.
     fn caller_cpus(cpus: &[usize]) -> &[usize] {
         cpus
     }
@@ -102,8 +101,7 @@ fn read_model(runtime: &OpenVino, model: &Path) -> Result<Owned> {
     Ok(Owned::new(runtime, handle, runtime.functions().release_model))
 }
 
-/// Compiles for minimum latency of single requests on `threads` threads.
-/// Enforces f32, because reduced precision, the default, would make comparisons with f32 code unfair.
+/// Compiles for minimum latency on `threads` threads, in f32: reduced precision would make comparisons unfair.
 fn compile_model(runtime: &OpenVino, model: &Owned, threads: usize) -> Result<Owned> {
     let functions = runtime.functions();
     let threads = CString::new(threads.to_string()).expect("digits are no zero bytes");

@@ -26,7 +26,7 @@ static ORDER: LazyLock<Vec<usize>> = LazyLock::new(|| {
     order
 });
 
-/// Samples both curves of each operand; returns names and values in name order.
+/// Samples reuse by footprint and footprint by reuse for each operand; returns names and values, sorted by name.
 pub fn curve_samples(nest: &Nest) -> Vec<(&'static str, f64)> {
     let mut samples = Vec::with_capacity(NAMES.len());
     let levels: Vec<([f64; 3], f64)> = nest.loop_footprints().collect();

@@ -78,7 +78,7 @@ pub fn of_problem(problem: &Problem) -> Features {
 }
 
 /// Returns whether two problems differ only in their epilogue.
-pub fn are_equal(one: &Problem, other: &Problem) -> bool {
+pub fn differ_in_epilogue_only(one: &Problem, other: &Problem) -> bool {
     let sums = |problem: &Problem| {
         let mut sizes = of_problem(problem);
         sizes.retain(|name, _| name != "size.bytes" && name != "size.flops");

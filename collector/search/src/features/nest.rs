@@ -29,8 +29,7 @@ impl Nest {
         }
     }
 
-    /// Returns, from the innermost loop outwards, the bytes that each loop touches together with its inner loops, and
-    /// their iterations.
+    /// Returns the bytes that each loop touches, with its inner loops, and their iterations, innermost loop first.
     pub fn loop_footprints(&self) -> impl Iterator<Item = (Touched, f64)> {
         let mut extents = [1.0; Walk::COUNT];
         self.loops.iter().rev().map(move |one| {

@@ -32,8 +32,7 @@ const ROW_GROUP_LIST_VALUES: usize = MAX_CHUNK_VALUES as usize / 2;
 const PAGE_ROWS: usize = 1 << 11;
 const PAGE_BYTES: usize = 64 << 10;
 
-/// Largest column that is not compressed. Columns that hardly compress stay uncompressed too, because a reader needs a
-/// large buffer for each compressed column.
+/// Largest column that stays uncompressed, because a reader needs a large buffer for each compressed column.
 const SMALL_BYTES: i64 = 4 << 10;
 const WORTH_PERCENT: i64 = 80;
 

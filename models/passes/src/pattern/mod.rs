@@ -81,7 +81,6 @@ impl Pattern {
         Pattern::parse_text(text).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Matches the pattern against the operators that compute `id`.
     pub fn find_at(&self, graph: &Graph, id: ValueId) -> Option<Match> {
         self.find_in(&Look::of_graph(graph), id)
     }

@@ -79,8 +79,7 @@ struct AttentionScores<'a> {
     masks: Vec<Mask>,
     /// Batches and heads; None as long as all tensors have fewer than four dimensions.
     leading: Option<[i64; 2]>,
-    /// Whether a mask of a three-dimensional score tensor varies over the first dimension, which merges batches and
-    /// heads.
+    /// Whether the mask of three-dimensional scores varies over the first dimension, which merges batches and heads.
     is_mask_merged: bool,
 }
 
@@ -305,8 +304,7 @@ fn keeps_matrices(look: &Look<'_>, node: &Node) -> bool {
 }
 
 impl ProductOperand {
-    /// Follows an operand back through views, repetitions and transposes. With `is_turned`, positions are the last
-    /// dimension. With `takes_scale`, a preceding scale is absorbed.
+    /// Follows an operand back. `is_turned`: positions are last; `takes_scale`: absorbs a preceding scale.
     fn match_operand(look: &Look<'_>, id: ValueId, is_turned: bool, takes_scale: bool) -> Option<ProductOperand> {
         let (_, mut extents) = split_last_two(&look.value_type(id).extents()?)?;
         if is_turned {

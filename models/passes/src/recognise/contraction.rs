@@ -69,8 +69,7 @@ pub(crate) fn absorb_pads(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// Turns a mean over all spatial dimensions into a global pool. Three-dimensional tensors are excluded, because these
-/// are mostly normalisations.
+/// Turns a mean over all spatial dimensions into a global pool. 3-D tensors are mostly normalisations: excluded.
 pub(crate) fn global_pools(graph: &Graph) -> Result<Graph> {
     rewrite_nodes(graph, |look, node| {
         let Op::Reduce(Reduce { function: ReduceOp::Mean, axes, keep }) = &node.op else { return None };

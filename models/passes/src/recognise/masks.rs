@@ -22,8 +22,7 @@ pub(crate) fn masks_unexpanded(graph: &Graph) -> Result<Graph> {
     rebuild.finish_graph()
 }
 
-/// Returns the mask before its repetition; None if it is not repeated. Also handles a selection between two numbers by
-/// a repeated condition.
+/// Returns the mask before its repetition, also of a selection by a repeated condition; None if not repeated.
 fn unexpanded_mask(look: &Look<'_>, rebuild: &mut Rebuild<'_>, mask: ValueId) -> Result<Option<ValueId>> {
     let Some(node) = look.producer_of(mask) else { return Ok(None) };
     if let Some(inner) = expansion_input(look, node) {

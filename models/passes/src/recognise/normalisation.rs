@@ -8,7 +8,6 @@ use models::graph::{Const, Graph, Node, ValueId};
 use models::operators::{BinaryOp, LayerNorm, Op, Reduce, ReduceOp, RmsNorm};
 use models::types::{Dim, TensorType};
 
-/// Pattern of `x / sqrt(v)` in all forms.
 const QUOTIENT: &str = "div(x, sqrt(v) | pow(v, 0.5)) \
                         | mul(x, rsqrt(v) | reciprocal(sqrt(v) | pow(v, 0.5)) | div(1, sqrt(v) | pow(v, 0.5)))";
 

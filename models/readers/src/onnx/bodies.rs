@@ -85,7 +85,7 @@ impl ScanAxes {
             let extents = emit.extents(id)?;
             let axis = emit.resolve_axis(axis, extents.len())?;
             if *turns.get_or_insert(extents[axis]) != extents[axis] {
-                return malformed("its inputs have different numbers of parts");
+                return malformed("its scan inputs have different lengths along their scan axes");
             }
             axes_of_inputs.push((axis, direction != 0));
         }
@@ -126,7 +126,6 @@ impl<'a> Importer<'a> {
         Some(results)
     }
 
-    /// Adds the nodes of a subgraph and returns its outputs.
     fn inline_body(&mut self, graph: &'a messages::Graph, inputs: Vec<Slot>, scope: &mut Scope<'a>) -> Slotted {
         if scope.depth >= MAX_DEPTH {
             return Err(Refusal::Malformed(format!("graphs are nested more than {MAX_DEPTH} deep")).into());
@@ -147,8 +146,7 @@ impl<'a> Importer<'a> {
         outputs.ok_or_else(|| Refusal::Malformed("its graph does not make all of its outputs".to_owned()).into())
     }
 
-    /// Refuses a node with unknown trip count or branch. If unsupported nodes are skipped, adds the operators of its
-    /// subgraphs once.
+    /// Refuses a node with unknown trip count or branch; when skipping, adds the operators of its subgraphs once.
     fn refuse_open(
         &mut self,
         reason: &str,

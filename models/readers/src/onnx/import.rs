@@ -337,7 +337,6 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// Checks that the type stated in the file for a value agrees with the inferred one.
     fn compare_with_stated(&self, node: &messages::Node, name: &str, id: ValueId, scope: &Scope<'a>) -> Result<()> {
         let Some(info) = self.stated.get(name).filter(|_| scope.depth == 0) else { return Ok(()) };
         let Ok(stated) = stated_type(info) else { return Ok(()) };
@@ -429,8 +428,7 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// Returns the name of a node (or its first output) for messages. Within functions, each call adds a prefix; only the
-/// end of a long name is kept.
+/// Returns a node's name or first output for messages, with a prefix per call; keeps the end of a long name.
 pub(super) fn node_spot(node: &messages::Node, scope: &Scope<'_>) -> String {
     const MOST_WITHIN: usize = 200;
     let name = if node.name.is_empty() { node.output.first() } else { Some(&node.name) };

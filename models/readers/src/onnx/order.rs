@@ -4,8 +4,7 @@
 use super::messages::Node;
 use std::collections::HashMap;
 
-/// Returns a topological order of the nodes, or None if the file order is valid already. A cycle stays, and its first
-/// node is refused on import.
+/// Returns a topological order, or None if the file's is one. The first node of a cycle is refused on import.
 pub(super) fn sort_nodes(nodes: &[Node]) -> Option<Vec<usize>> {
     let mut makers: HashMap<&str, usize> = HashMap::with_capacity(nodes.len());
     for (index, node) in nodes.iter().enumerate() {
@@ -52,8 +51,7 @@ fn depth_first_order(before: &[Vec<usize>]) -> Vec<usize> {
     order
 }
 
-/// Visits each name that a node reads, also in its subgraphs. Names defined inside a subgraph may be included; they
-/// only add a predecessor.
+/// Visits each name that a node or its subgraphs read; names defined inside only add a predecessor.
 fn visit_reads<'a>(node: &'a Node, found: &mut dyn FnMut(&'a str)) {
     node.input.iter().for_each(|name| found(name));
     for graph in node.attribute.iter().filter_map(|attribute| attribute.g.as_ref()) {

@@ -166,7 +166,6 @@ fn concat_sequence(emit: &mut Emit<'_>, call: &Call<'_>, parts: &[ValueId]) -> O
     join_tensors(emit, parts, call.int_attribute("axis", 0), call.flag_attribute("new_axis"))
 }
 
-/// Joins tensors along an existing axis or along a new one.
 pub(super) fn join_tensors(emit: &mut Emit<'_>, parts: &[ValueId], axis: i64, is_new: bool) -> Outcome<ValueId> {
     let Some(&first) = parts.first() else { return unsupported("an empty sequence as one tensor") };
     let rank = emit.rank(first)? + usize::from(is_new);

@@ -9,8 +9,7 @@ pub(super) fn has_no_shape(info: &messages::ValueInfo) -> bool {
     tensor.is_none_or(|tensor| tensor.shape.is_none())
 }
 
-/// Returns the type that a file states. A dimension without a number becomes a symbol; without a name, the symbol is
-/// empty.
+/// Returns the type stated in the file. A dimension without a number becomes a symbol, empty without a name.
 pub(super) fn stated_type(info: &messages::ValueInfo) -> Result<TensorType, String> {
     let Some(tensor) = info.ty.as_ref().and_then(|ty| ty.tensor.as_ref()) else {
         return Err("it is no tensor (a sequence, a map, an optional value), or has no type".to_owned());

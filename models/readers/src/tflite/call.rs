@@ -33,7 +33,6 @@ impl<'a> Call<'a, '_> {
         self.find_tensor(*self.operator.inputs.get(index)?)?.quantisation.as_ref()
     }
 
-    /// Returns the quantisation and the type of an output, if it is quantised.
     pub fn scales_of_output(&self, index: usize) -> Option<(&'a Quantisation, DType)> {
         let tensor = self.find_tensor(*self.operator.outputs.get(index)?)?;
         let dtype = tensor.dtype().ok().filter(|dtype| !dtype.is_float())?;
@@ -77,8 +76,7 @@ impl<'a> Call<'a, '_> {
         }
     }
 
-    /// Returns the inputs of an operator that moves elements: as stored if all have the quantisation of the output,
-    /// else as real numbers.
+    /// Returns inputs that are only moved: as stored if all have the output's quantisation, else as real numbers.
     pub fn movable_inputs(&mut self, indices: &[usize]) -> Outcome<Vec<ValueId>> {
         let out = self.scales_of_output(0).map(|(scales, _)| scales);
         let keeps_scale = indices.iter().all(|&index| self.scales_of_input(index) == out);
@@ -250,8 +248,7 @@ impl<'a> Call<'a, '_> {
         self.emit.push(Op::Requantize(Requantize { to, axis, zero, low, high }), &[sums, multiplier])
     }
 
-    /// Returns the scales of a product that can be computed exactly in integers, or None. Operands and result must be
-    /// 8-bit. Data and result need one scale each; the weight may have one scale per output.
+    /// Returns the scales of a product of 8-bit numbers, or None if inexact; only weights may have several.
     pub fn exact_factor(&self, [x, w]: [usize; 2], w_axis: i32, activation: Activation) -> Outcome<Option<Factor<'a>>> {
         let is_narrow = |id: ValueId| -> Outcome<bool> { Ok(matches!(self.emit.dtype(id)?, DType::I8 | DType::U8)) };
         let narrow = is_narrow(self.input(x)?)? && is_narrow(self.input(w)?)?;

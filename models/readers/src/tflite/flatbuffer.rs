@@ -22,7 +22,6 @@ impl<'a> Buffer<'a> {
         Buffer { bytes, budget: Cell::new(bytes.len().saturating_mul(4).saturating_add(1 << 16)) }
     }
 
-    /// Returns the outermost table after checking the format identifier.
     pub(super) fn root_table(&self, identifier: &[u8; 4]) -> Read<FlatTable<'_>> {
         if self.bytes.get(4..8) != Some(identifier) {
             return Err(format!(
@@ -148,12 +147,10 @@ impl<'a> FlatTable<'a> {
         self.read_list(number, i32::from_le_bytes)
     }
 
-    /// Returns a vector of 16-bit numbers, widened.
     pub(super) fn u16s(&self, number: usize) -> Read<Vec<i32>> {
         self.read_list(number, |bytes| u16::from_le_bytes(bytes).into())
     }
 
-    /// Returns a vector of 8-bit numbers, widened.
     pub(super) fn u8s(&self, number: usize) -> Read<Vec<i32>> {
         self.read_list(number, |[byte]| byte.into())
     }

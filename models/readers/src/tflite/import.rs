@@ -125,8 +125,7 @@ impl<'a> TfliteImporter<'a> {
         Ok(())
     }
 
-    /// Returns the extents of an input. A first dimension without a fixed extent becomes the batch size; all others
-    /// are as stated.
+    /// Returns an input's extents. Only a first dimension without a fixed extent becomes the batch size.
     fn input_extents(&self, tensor: &Tensor) -> Vec<i64> {
         let mut extents = known_extents(&tensor.shape);
         if let (Some(-1), Some(first)) = (tensor.signature.first(), extents.first_mut()) {
@@ -183,8 +182,7 @@ impl<'a> TfliteImporter<'a> {
         }
     }
 
-    /// Binds the outputs of an operator to tensors. Values from `first_new` on were added by the operator and take the
-    /// tensors' names.
+    /// Binds an operator's outputs. Values from `first_new` on are the operator's own and take the tensors' names.
     fn bind_outputs(&mut self, operator: &Operator<'_>, outputs: &[ValueId], first_new: ValueId) -> Result<()> {
         for (&index, &id) in operator.outputs.iter().zip(outputs) {
             let (slot, tensor) = self.find_tensor(index)?;

@@ -79,8 +79,7 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Returns the operator's code, and its name if it is a custom operator. Old files use an 8-bit field, new ones a
-/// 32-bit field.
+/// Returns the operator's code (8-bit field in old files, 32-bit in new ones), and its name if it is custom.
 fn operator_code(table: &FlatTable<'_>) -> Read<(i32, String)> {
     let code = i32::from(table.i8(0, 0)?).max(table.i32(3, 0)?);
     Ok((code, table.text(1)?))

@@ -49,7 +49,7 @@ impl<'a> Importer<'a> {
             "as_bool" => Argument::Bool(value.as_bool().ok_or_else(wrong)?),
             "as_string" => Argument::Text(value.as_str().ok_or_else(wrong)?.to_owned()),
             "as_scalar_type" | "as_device" | "as_layout" | "as_memory_format" => Argument::Ignored,
-            other => return unsupported(format!("an argument of the kind `{}` has no form here", shorten_text(other))),
+            other => return unsupported(format!("arguments of the kind `{}` are not supported", shorten_text(other))),
         })
     }
 

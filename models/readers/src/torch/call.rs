@@ -16,8 +16,7 @@ pub(super) enum Argument {
     Floats(Vec<f64>),
     Bool(bool),
     Text(String),
-    /// An argument without effect: devices, layouts and memory formats. Element types are ignored too, because the
-    /// file states the result types.
+    /// Devices, layouts and memory formats; element types, too, because the file states the result types.
     Ignored,
 }
 
@@ -176,7 +175,6 @@ impl Call<'_, '_> {
         }
     }
 
-    /// Refuses a node unless an integer argument has the expected value.
     pub fn expect_int(&self, name: &str, expected: i64) -> Outcome<()> {
         match self.int_argument(name, expected)? {
             found if found == expected => Ok(()),

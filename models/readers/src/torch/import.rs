@@ -113,7 +113,7 @@ impl<'a> Importer<'a> {
                 }
                 "token" => {}
                 other => {
-                    let reason = format!("an input of the kind `{}` has no form here", shorten_text(other));
+                    let reason = format!("inputs of the kind `{}` are not supported", shorten_text(other));
                     return Err(self.unsupported("as a whole".to_owned(), reason));
                 }
             }
@@ -372,7 +372,6 @@ fn count_without_rule(graph: &schema::Graph, counts: &mut BTreeMap<String, usize
     }
 }
 
-/// The name of a number that a node makes.
 fn number_name(union: &Union) -> Option<&str> {
     let kinds = ["as_sym_int", "as_sym_bool", "as_sym_float"];
     kinds.iter().find_map(|kind| union.value_of(kind))?.get("as_name")?.as_str()

@@ -45,8 +45,7 @@ fn is_wrapper(node: &Node) -> bool {
     ["higher_order.wrap_with_set_grad_enabled", "higher_order.wrap_with_autocast"].contains(&target)
 }
 
-/// Removes and returns the subprogram that a node runs. None if there is none, or if `autocast` changes the precision;
-/// such a node is refused later.
+/// Takes the subprogram that a node runs. None if absent, or if `autocast` changes the precision (refused later).
 fn part_of(node: &mut Node) -> Result<Option<Graph>, String> {
     if !is_wrapper(node) {
         return Ok(None);
@@ -88,7 +87,6 @@ fn is_condition(node: &Node) -> bool {
         && node.inputs.iter().any(|input| input.arg.value_of("as_graph").is_some())
 }
 
-/// Whether a node repeats a part of the program.
 pub(super) fn is_loop(target: &str) -> bool {
     target.ends_with("higher_order.while_loop")
 }
@@ -103,7 +101,6 @@ fn take_parts(node: &mut Node, depth: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Moves the program out of an argument.
 fn take_program(input: Option<&mut Input>) -> Result<Graph, String> {
     let part = input.and_then(|input| input.arg.take_graph()).ok_or("a node runs no program")?;
     serde_json::from_value(part).map_err(|error| format!("a part of the program is damaged ({error})"))

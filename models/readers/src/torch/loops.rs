@@ -87,7 +87,6 @@ impl<'a> Importer<'a> {
         Ok(states)
     }
 
-    /// Reads the tensors of one argument.
     fn carried_tensors(&self, node: &'a Node, index: usize) -> Outcome<Vec<ValueId>> {
         let Some(input) = node.inputs.get(index) else { return malformed(format!("argument {index} is missing")) };
         match self.parse_argument(&input.arg)? {
@@ -111,7 +110,6 @@ impl<'a> Importer<'a> {
         Ok(Refusal::Unsupported(format!("{reason}; the operators of one turn are listed")).into())
     }
 
-    /// Adds the nodes of a part with these inputs, and returns its outputs.
     fn import_part(&mut self, part: &'a Graph, inputs: &[ValueId], prefix: String) -> Result<Vec<ValueId>, Failure> {
         let names: Vec<&str> = part.inputs.iter().flat_map(names_of).collect();
         if names.len() != inputs.len() {

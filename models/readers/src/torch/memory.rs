@@ -91,8 +91,7 @@ impl Cells {
             .any(|(of, along, from, to)| (of, along) == (parent, axis) && (to <= start || stop <= from))
     }
 
-    /// Marks all cells that share the memory as stale, except those that the write updated or that are disjoint from
-    /// it.
+    /// Marks cells that share the memory as stale, except those that the write updated or that are disjoint from it.
     fn expire_others(&mut self, kept: &[usize]) {
         let mut root = kept[0];
         while let Some((parent, _)) = self.cells[root].parent {

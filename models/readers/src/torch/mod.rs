@@ -31,7 +31,6 @@ const MAX_PROGRAM_BYTES: u64 = 256 << 20;
 const MEMORY_PER_BYTE: u64 = 60;
 const MEMORY_BYTES_FIXED: u64 = 224 << 20;
 const MAJOR: i64 = 8;
-/// Supported version of the archive format.
 const ARCHIVE_VERSION: &str = "0";
 
 pub fn load_file(path: &Path, options: &Options) -> Result<Imported> {

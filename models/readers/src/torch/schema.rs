@@ -58,8 +58,7 @@ pub(super) struct Node {
     pub parts: Vec<Graph>,
 }
 
-/// Metadata of a node. All entries that are not listed are skipped, because they may take far more memory than in the
-/// file.
+/// Metadata of a node; entries not listed are skipped, because they may take far more memory than in the file.
 #[derive(Default, Deserialize)]
 pub(super) struct Metadata {
     #[serde(default)]
@@ -141,12 +140,10 @@ impl Union {
         }
     }
 
-    /// Removes and returns a subgraph.
     pub fn take_graph(&mut self) -> Option<Value> {
         Some(self.0.get_mut("as_graph")?.get_mut("graph")?.take())
     }
 
-    /// Returns the value if the union holds this variant.
     pub fn value_of(&self, variant: &str) -> Option<&Value> {
         self.0.get(variant)
     }
@@ -183,7 +180,6 @@ pub(super) fn integer_of(variant: &str, value: &Value) -> Option<i64> {
 }
 
 impl Meta {
-    /// Returns the extents if all are known.
     pub fn known_extents(&self) -> Option<Vec<i64>> {
         self.sizes.iter().map(known_integer).collect()
     }
@@ -192,7 +188,6 @@ impl Meta {
         (9..=11).contains(&self.dtype)
     }
 
-    /// Whether all extents are literal numbers, not symbols.
     pub fn is_static(&self) -> bool {
         self.sizes.iter().all(|size| size.value_of("as_int").is_some())
     }

@@ -160,8 +160,7 @@ impl StoredTensor {
     }
 }
 
-/// Returns the type that the file states, with checked extents. Complex numbers get an additional last dimension of
-/// two.
+/// Returns the stated type, with checked extents. Complex numbers get an additional last dimension of two.
 pub(super) fn type_of(meta: &Meta) -> Result<TensorType, String> {
     let mut extents = meta.known_extents().ok_or("an extent is no number")?;
     if meta.is_complex() {

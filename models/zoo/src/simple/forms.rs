@@ -348,8 +348,7 @@ fn make_einsum(a: &Arguments) -> Made {
     plain_parts(Op::Einsum(Einsum { equation }), inputs)
 }
 
-/// Builds attention: `h` query heads, `g` key heads, `s` queries, `t` keys, head widths `d` (queries, keys) and
-/// `e` (values).
+/// Attention: `h` query heads, `g` key heads, `s` queries, `t` keys, widths `d` (queries, keys) and `e` (values).
 fn make_attention(a: &Arguments) -> Made {
     let (batch, heads, rows, width) = (a.integer_or("b", 1)?, a.integer("h")?, a.integer("s")?, a.integer("d")?);
     let (kept, places) = (a.integer_or("g", heads)?, a.integer_or("t", rows)?);

@@ -97,8 +97,7 @@ pub(super) fn gpt_neo(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     Ok(vec![output_layer(net, x, "lm_head", Some("wte"), words)?])
 }
 
-/// Returns for each layer whether it has windowed attention, from a list such as `[[["global", "local"], 6]]` (12
-/// layers). Models with more layers repeat the list.
+/// Returns which layers have windowed attention: `[[["global", "local"], 6]]` are 12 layers; short lists repeat.
 fn local_layers(config: &Fields) -> Result<Vec<bool>> {
     let Some(value) = config.find_field("attention_types") else { return Ok(vec![false, true]) };
     let malformed = || config.malformed_field("attention_types", "it must be like `[[[\"global\",\"local\"],6]]`");

@@ -59,7 +59,6 @@ impl Fields {
         Fields::from_map(&self.file, map)
     }
 
-    /// Returns a required positive extent.
     pub fn required_size(&self, name: &str) -> Result<i64> {
         self.optional_size(name)?.ok_or_else(|| self.missing_field(name))
     }
@@ -72,7 +71,6 @@ impl Fields {
         self.bounded_integer(name, 1..=MAX_SIZE)
     }
 
-    /// Returns a required number of layers or groups.
     pub fn required_count(&self, name: &str) -> Result<i64> {
         self.bounded_integer(name, 1..=MAX_COUNT)?.ok_or_else(|| self.missing_field(name))
     }

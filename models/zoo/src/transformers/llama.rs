@@ -177,7 +177,6 @@ fn add_projection(
     net.transpose(scope, y, &[0, 2, 1, 3])
 }
 
-/// Adds a gated MLP: the activation of one projection is multiplied by the other projection.
 fn gated_mlp(net: &mut Net, shape: &LlamaShape, scope: &str, x: ValueId) -> Result<ValueId> {
     let (gate, up) = if shape.habits.is_packed {
         let both = net.linear_layer(&format!("{scope}.gate_up_proj"), x, 2 * shape.inner, Bias::Without)?;

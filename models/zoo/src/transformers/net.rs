@@ -314,8 +314,7 @@ impl Net {
         Ok(all)
     }
 
-    /// Computes the keys and values of cross-attention from the encoder's result `memory`; without it, adds inputs for
-    /// them.
+    /// Computes the keys and values of cross-attention from `memory`; without it, adds inputs for them.
     pub fn encoder_cache(
         &mut self,
         layer: i64,
@@ -350,8 +349,7 @@ impl Net {
     }
 }
 
-/// Returns the sines or cosines of the angles as a formula, because a stored table for long prompts would take
-/// megabytes.
+/// Returns the sines or cosines of the angles as a formula, because a stored table would take megabytes.
 fn angle_formula(function: UnaryOp, first: i64, count: i64, frequencies: &[f64]) -> (TensorType, Const) {
     let pairs = frequencies.len() as i64;
     let places = (TensorType::f32(&[count, 1]), Const::range_along(DType::F32, &[count, 1], 0, first));

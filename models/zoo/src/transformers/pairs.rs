@@ -244,8 +244,7 @@ pub(super) fn build_t5(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     Ok(vec![output_layer(net, x, "lm_head", is_tied.then_some("shared"), words)?])
 }
 
-/// Builds T5's encoder or decoder. For a decoder, `encoder` holds the encoder's result (None in decoding steps) and
-/// its number of positions.
+/// Builds T5's encoder or decoder; `encoder`: the encoder's result (None in decoding steps) and its positions.
 fn t5_half(
     net: &mut Net,
     shape: &Distances,
@@ -342,8 +341,7 @@ fn bucket_table(shape: &Distances, [first, queries, keys]: [i64; 3], is_decoder:
     (ty.clone(), Const::from_operator(Op::Gather(Gather { axis: 0 }), vec![list, (ty, distances)]))
 }
 
-/// Returns the bucket of a distance: one per near distance, logarithmically growing ones for far distances. An encoder
-/// uses half of the buckets for each direction.
+/// Returns the bucket of a distance: one per near distance, then logarithmic; encoders use half per direction.
 fn distance_bucket(shape: &Distances, distance: i64, is_two_sided: bool) -> i64 {
     let (count, side, distance) = if is_two_sided {
         let half = shape.buckets / 2;

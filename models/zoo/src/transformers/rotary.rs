@@ -12,8 +12,7 @@ pub(super) struct Rotary {
 }
 
 impl Rotary {
-    /// Reads base, rotated part and scaling. Older configurations keep base and scaling at the top level and name the
-    /// rotated part in `part_field`.
+    /// Reads base, rotated part and scaling; older configurations name the rotated part in `part_field`.
     pub fn from_config(config: &Fields, head: i64, part_field: &str, part: f64) -> Result<Rotary> {
         let inside = config.nested_fields("rope_parameters");
         let old = config.nested_fields("rope_scaling");

@@ -169,8 +169,7 @@ fn distance_bias(net: &mut Net, stage: &SwinStage, scope: &str) -> Result<ValueI
     net.reshape(scope, turned, &[1, stage.heads, places, places])
 }
 
-/// Returns the mask that hides positions that were not neighbours before the shift: `[windows, 1, positions,
-/// positions]`.
+/// Returns the mask, `[windows, 1, positions, positions]`, that hides positions not adjacent before the shift.
 fn shift_mask(stage: &SwinStage, shift: i64) -> (TensorType, Const) {
     let (side, window) = (stage.side, stage.window);
     let (count, places) = (side / window, window * window);

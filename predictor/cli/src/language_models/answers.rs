@@ -38,7 +38,7 @@ pub fn kernel_times(predictor: Option<&Path>) -> Result<impl KernelTimes> {
     Ok(file.as_deref().map(read_learned).transpose()?.unwrap_or_default())
 }
 
-/// Predicts a server with the built-in overheads.
+/// Predicts latency and memory of a language-model server, with the built-in overheads of frameworks.
 pub fn predict_server(question: &ServerQuestion, times: &dyn KernelTimes) -> Result<ServerAnswer> {
     Ok(question.deployment.predict_server(&question.load, times, Some(shipped_overheads()))?)
 }

@@ -12,7 +12,6 @@ use serving::KernelTimes;
 use serving::server::ServerAnswer;
 use std::path::Path;
 
-/// Largest batch size of a curve.
 const MAX_BATCH: u64 = 1024;
 const MAX_CONTEXT: u64 = 131_072;
 const LEAST_CONTEXT: u64 = 512;

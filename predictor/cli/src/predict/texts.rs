@@ -25,7 +25,6 @@ fn held_out_cell(prediction: &Prediction) -> Cell {
     prediction.held_out.map_or_else(|| Cell::from(UNKNOWN), |error| error_text(&error).into())
 }
 
-/// Formats the errors on held-out shapes of a network's layers.
 pub fn held_out_text(errors: Option<&HeldOutErrors>) -> String {
     let Some(errors) = errors else { return NOT_RECORDED.to_owned() };
     let of_time = match errors.known_share {
@@ -65,8 +64,7 @@ pub fn operator_table(predictions: &[OperatorPrediction], level: u8) -> String {
     table.format_for(&stdout_paper())
 }
 
-/// Returns whether dispatch takes a large share of the total, and too long per call to be kernel launches of the
-/// driver, so that a framework must cause it.
+/// Returns whether dispatch takes a large share, and is too long per call to be the driver's kernel launches.
 fn is_of_framework(total: &Total) -> bool {
     /// Upper bound of a driver's time to launch a kernel.
     const LAUNCH_NS: f64 = 20_000.0;

@@ -175,7 +175,6 @@ impl<'a> Reader<'a> {
         Ok(trees)
     }
 
-    /// Returns an error if bytes are left over.
     pub fn check_finished(self) -> Result<(), String> {
         match self.columns.in_order().iter().all(|column| column.next == column.rows[0].len()) {
             true => Ok(()),

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::ops::Range;
 
-/// Maximum number of trees in a file.
 const MAX_TREES: usize = 100_000;
 const MAX_NODES: usize = 1 << 24;
 const MAX_DEPTH: u32 = 512;
@@ -69,8 +68,7 @@ pub(super) struct Grown {
     pub cover: f32,
 }
 
-/// Relevant parts of XGBoost's model file. Parts that are only written back stay text, because parsed JSON values need
-/// much memory.
+/// Relevant parts of XGBoost's model file; parts only written back stay text, as parsed JSON needs much memory.
 #[derive(Deserialize, Serialize)]
 struct Document {
     learner: Learner,
@@ -220,8 +218,7 @@ impl Trees {
         trees
     }
 
-    /// Joins one set of trees per value of a feature, by splits at midpoints between ascending values. All sets need
-    /// equal tree counts.
+    /// Joins one set of trees per feature value, all of equal tree count, by splits at midpoints of ascending values.
     pub(super) fn gated_by(feature: u16, sets: &[(f32, Trees)]) -> Trees {
         let first = &sets.first().expect("there is a set to choose").1;
         let mut joined = Trees { features: first.features, base: first.base, ..Trees::default() };
@@ -376,8 +373,7 @@ impl Trees {
         sums
     }
 
-    /// Moves up to `LANES` rows through a tree and adds the leaf values to `sums`. With `IS_WHOLE` no row has missing
-    /// features, and the check for them is compiled out.
+    /// Moves up to `LANES` rows through a tree and adds to `sums`; with `IS_WHOLE`, no row has missing features.
     fn climb_tree<const IS_WHOLE: bool>(&self, tree: &Span, matrix: &Matrix, first: usize, sums: &mut [f32]) {
         let mut places = [tree.root as usize; LANES];
         let rows: [&[f32]; LANES] = std::array::from_fn(|lane| matrix.row(first + lane.min(sums.len() - 1)));

@@ -6,7 +6,6 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Baseline {
-    /// No slowdown.
     None,
     /// The slowdown is 1 plus the sum of the partners' bandwidth shares.
     Sum,

@@ -10,8 +10,7 @@
 use super::{Demand, Machine, physical_speeds};
 use serde::{Deserialize, Serialize};
 
-/// Measured losses of an operator next to synthetic partners that each load one resource, and the losses that it
-/// causes in them. A loss is a slowdown minus 1.
+/// Losses (slowdowns minus 1) of an operator next to synthetic partners, and those that it causes in them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// Loss of the operator next to each synthetic partner.
@@ -31,7 +30,6 @@ pub struct Learned {
 pub struct Seen<'a> {
     /// Number of cores and demand of the measured operator.
     pub own: (usize, &'a Demand),
-    /// Core counts and demands of its partners.
     pub others: Vec<(usize, &'a Demand)>,
     pub slowdown: f64,
 }
@@ -72,8 +70,7 @@ fn weighted_sum(terms: &[f64], weights: &[f64]) -> f64 {
     terms.iter().zip(weights).map(|(term, weight)| term * weight).sum()
 }
 
-/// Returns the slowdown from bandwidth and cache capacity minus 1, then terms of the partners' bandwidth and cache
-/// use.
+/// Returns the slowdown from bandwidth and cache minus 1, then terms of the partners' bandwidth and cache use.
 fn plain_terms(machine: &Machine, Seen { own, others, .. }: &Seen<'_>) -> Vec<f64> {
     let (cores, demand) = *own;
     let mut running = vec![*own];
@@ -95,8 +92,7 @@ fn plain_terms(machine: &Machine, Seen { own, others, .. }: &Seen<'_>) -> Vec<f6
     ]
 }
 
-/// Returns the plain terms, then for each synthetic partner: the operator's sensitivity times the other operators'
-/// pressure, this pressure alone, and this sensitivity alone.
+/// Returns the plain terms, then per partner: sensitivity times the others' pressure, pressure, and sensitivity.
 fn profiled_terms(machine: &Machine, seen: &Seen<'_>) -> Option<Vec<f64>> {
     let own = seen.own.1.profile.as_ref()?;
     let others = seen.others.iter().map(|(_, one)| one.profile.as_ref()).collect::<Option<Vec<_>>>()?;
@@ -131,8 +127,7 @@ fn fit_weights(rows: &[(Vec<f64>, f64)]) -> Vec<f64> {
     found
 }
 
-/// Fits nonnegative weights by weighted least squares of relative errors; a small ridge penalty keeps undetermined
-/// weights low.
+/// Fits nonnegative weights to relative errors; a small ridge penalty keeps undetermined weights low.
 fn least_squares(rows: &[(Vec<f64>, f64)], trust: &[f64]) -> Vec<f64> {
     const PRICE: f64 = 1e-4;
     const ROUNDS: usize = 300;

@@ -27,7 +27,6 @@ pub struct Demand {
     pub footprint_bytes: f64,
     /// Bytes of one run that hit the last-level cache and would otherwise be fetched from memory.
     pub reused_bytes: f64,
-    /// Measured losses next to synthetic partners, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
 }

@@ -117,8 +117,7 @@ impl<'a> Game<'a> {
         if most.0 == f64::NEG_INFINITY { (0.0, 0, devices[0]) } else { most }
     }
 
-    /// Moves single operators to their advantage while the objective does not rise. The result is never worse than
-    /// `devices`, and an equilibrium unless a move would raise the objective.
+    /// Makes gainful single moves while the objective does not rise; an equilibrium unless a move would raise it.
     pub fn settle_moves(&self, mut devices: Vec<usize>, exact: Option<&Exact>) -> Placement {
         for _ in 0..MOVES_MOST {
             let (gain, operator, device) = Game::largest_gain(&self.unilateral_costs(&devices), &devices);

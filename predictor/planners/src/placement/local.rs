@@ -5,13 +5,11 @@ use super::{Game, Instance, Placement};
 use crate::Result;
 
 const DRAWN: usize = 6;
-/// Number of kicks per initial assignment. A kick moves a few operators at random; the result is kept if it is no
-/// worse.
+/// Kicks per initial assignment; each moves a few operators at random and is kept if the result is no worse.
 const KICKS: usize = 40;
 /// Maximum number of evaluated assignments, so that large instances get fewer kicks.
 const EVALUATIONS_MOST: usize = 2_000_000;
 
-/// Returns the best assignment found, for instances of any size.
 pub fn search_locally(instance: &Instance) -> Result<Placement> {
     let game = Game::from_instance(instance)?;
     let (operators, devices) = (instance.times_ns.len(), instance.device_count());
@@ -67,8 +65,7 @@ fn assign_greedily(game: &Game<'_>, is_longest_first: bool) -> Vec<usize> {
     devices
 }
 
-/// Moves or exchanges operators while the cost falls. Ties in the makespan go to the smaller sum of squared loads,
-/// which prepares a further move off the busiest device.
+/// Moves or exchanges operators while the cost falls; ties go to smaller sums of squared loads, to prepare moves.
 fn descend_cost(game: &Game<'_>, devices: &mut [usize], budget: &mut usize) -> f64 {
     let mut now = assignment_cost(game, devices);
     loop {

@@ -57,8 +57,7 @@ pub struct Placement {
     /// Lower bound of the objective for any order of the operators.
     pub least_in_any_order_ns: f64,
     pub is_exact: bool,
-    /// Price of anarchy: objective of the worst equilibrium over the optimum; None unless all assignments were
-    /// evaluated.
+    /// Price of anarchy: worst equilibrium over optimum; None unless all assignments were evaluated.
     pub anarchy: Option<f64>,
     /// Upper bound of the price of anarchy for identical devices without transfers and energy.
     pub anarchy_most: Option<f64>,

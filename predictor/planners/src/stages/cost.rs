@@ -111,8 +111,7 @@ fn by_length(demands: &[Demand], components: &[Vec<usize>], count: usize) -> Vec
     groups.into_iter().map(|(_, group)| sort_operators(group)).collect()
 }
 
-/// Returns distributions of cores over groups, with at least one core per group: all, or only those near a
-/// distribution by work.
+/// Returns core distributions, at least one core per group: all, or only those near a distribution by work.
 fn core_splits(demands: &[Demand], groups: &[Vec<usize>], cores: usize) -> Vec<Vec<usize>> {
     if let Some(all) = all_splits(groups.len(), cores, SPLITS_MOST) {
         return all;
@@ -139,8 +138,7 @@ fn core_splits(demands: &[Demand], groups: &[Vec<usize>], cores: usize) -> Vec<V
     found
 }
 
-/// Returns all distributions of cores over groups, with at least one core per group; None if there are more than
-/// `most`.
+/// Returns all core distributions, at least one core per group; None if there are more than `most`.
 pub(crate) fn all_splits(groups: usize, cores: usize, most: usize) -> Option<Vec<Vec<usize>>> {
     fn give_cores(
         groups: usize,

@@ -112,8 +112,7 @@ fn critical_length(graph: &Graph, costs: &Costs, order: &[usize]) -> f64 {
     ends.into_iter().fold(0.0, f64::max)
 }
 
-/// Cuts the graph into parts between articulation operators, in order. A part larger than `Set::MOST` is cut at
-/// arbitrary points, and its pieces are marked as not whole.
+/// Cuts the graph at articulations; parts above `Set::MOST` are cut anywhere, their pieces marked as not whole.
 fn cut_parts(graph: &Graph, order: &[usize]) -> Vec<(Vec<usize>, bool)> {
     let mut parts: Vec<(Vec<usize>, bool)> = Vec::new();
     let mut open: Vec<usize> = Vec::new();

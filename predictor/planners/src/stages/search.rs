@@ -120,8 +120,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Returns candidates for the next stage: single operators and disconnected sets. If there are too many, only
-    /// small ones that start at the first ready operators.
+    /// Returns candidates for the next stage: single operators and disconnected sets; small ones if too many.
     fn stage_candidates(&mut self, done: Set, most: usize) -> Vec<Set> {
         let is_ready = |&place: &usize| !done.has_place(place) && self.before[place].is_in(done);
         let ready: Vec<usize> = (0..self.operators.len()).filter(is_ready).collect();

@@ -22,15 +22,13 @@ pub struct Device {
     /// Increasing architecture generation, such as a compute capability; 0 if unknown.
     #[serde(default)]
     pub generation: f64,
-    /// Measured peaks by thread count and working set, if any. Peaks determine the bound; the other figures are
-    /// features.
+    /// Measured peaks by thread count and working set; these determine the bound, the other figures are features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peaks: Option<Peaks>,
 }
 
 impl Device {
-    /// Returns whether this GPU is newer than another one and at least equals its peak rate and cache. Its bandwidth
-    /// may be slightly lower.
+    /// Returns whether this GPU is newer, with at least equal peak rate and cache; bandwidth may be slightly lower.
     pub fn is_successor_of(&self, other: &Device) -> bool {
         let is_gpu = self.generation > 0.0 && other.generation > 0.0;
         is_gpu

@@ -12,7 +12,6 @@ impl Matrix {
         Matrix { columns, values: Vec::new() }
     }
 
-    /// Creates a matrix from the values of consecutive rows.
     pub fn from_rows(columns: usize, values: Vec<f32>) -> Matrix {
         assert!(columns > 0 && values.len().is_multiple_of(columns), "{} values, {columns} columns", values.len());
         Matrix { columns, values }

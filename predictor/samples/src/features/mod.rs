@@ -20,8 +20,7 @@ pub use view::{CHOICE, KNOWN, View};
 pub use words::in_words;
 pub use work::{Form, Work};
 
-/// Returns a lower bound of the time in nanoseconds: the larger of arithmetic at peak rate and compulsory traffic at
-/// full bandwidth.
+/// Returns a lower bound of the time: the larger of arithmetic at peak rate and compulsory traffic.
 pub fn attainable_ns(work: &Work, device: &Device, threads: f64) -> f64 {
     let (arithmetic_ns, memory_ns) = roofline_ns(work, device, threads);
     arithmetic_ns.max(memory_ns)
@@ -55,7 +54,6 @@ pub fn derive_features(
     Derived { busy_threads, estimated_ns: program::relate_counts(work, device, busy_threads, attainable_ns, extras) }
 }
 
-/// Appends the features of [`FEATURES`] for an operator on a device.
 pub fn push_features(work: &Work, device: &Device, threads: f64, row: &mut Vec<f32>) {
     let situation = Situation { work, device, threads, attainable_ns: attainable_ns(work, device, threads) };
     row.extend(FEATURES.iter().map(|feature| (feature.of)(&situation) as f32));

@@ -21,8 +21,7 @@ const PLAIN: [&str; 7] = [
     "store_places",
 ];
 
-/// Divides the counts in `extras` by the work. Returns the estimated time of a contraction's instructions on the busy
-/// threads, if `extras` contains an estimate of their cycles.
+/// Divides the counts in `extras` by the work; returns the time of a contraction's instructions, if estimated.
 pub fn relate_counts(
     work: &Work,
     device: &Device,

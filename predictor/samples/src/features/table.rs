@@ -40,7 +40,6 @@ pub struct Situation<'a> {
     pub device: &'a Device,
     /// Number of available threads; for devices without a choice, the number of units.
     pub threads: f64,
-    /// Lower bound of the time, in nanoseconds.
     pub attainable_ns: f64,
 }
 

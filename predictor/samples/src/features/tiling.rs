@@ -81,8 +81,7 @@ pub fn busy_threads(threads: f64, revision: Revision, extras: &BTreeMap<String, 
     chunks.map_or(threads, |chunks| threads.min(chunks.exp2().round().max(1.0)))
 }
 
-/// Returns whether a knob can have this setting at these sizes. `has_tiles` selects the template to which the knob
-/// belongs.
+/// Returns whether a knob can have this setting at these sizes, in the template with or without tiles.
 pub fn fits_sizes(work: &Work, knob: &str, setting: f64, has_tiles: bool) -> bool {
     fits_by(work, knob, setting, has_tiles, false)
 }
@@ -280,7 +279,6 @@ fn elementwise_features(seen: &Seen<'_>) -> Found {
     found
 }
 
-/// Returns features of the distribution of chunks over threads.
 fn chunk_features(seen: &Seen<'_>, chunks: f64) -> Found {
     let Seen { work, threads, .. } = *seen;
     vec![

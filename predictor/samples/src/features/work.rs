@@ -52,8 +52,7 @@ pub struct Work {
     /// Padding before each image row, in elements; 0 without padding.
     #[serde(default)]
     pub pad: f64,
-    /// Number of elements that are contiguous in both source and destination; 1 for operators that do more than move
-    /// data.
+    /// Number of elements contiguous in source and destination; 1 for operators that do more than move data.
     #[serde(default = "one")]
     pub run: f64,
     /// Distance in the source of adjacent output elements; 1 for operators that do more than move data.
@@ -83,8 +82,7 @@ fn one() -> f64 {
 }
 
 impl Work {
-    /// Returns a description of an operator of this form (contraction, convolution, …) with all sizes 1, to be filled
-    /// in.
+    /// Returns a description of an operator of this form with all sizes 1, to be filled in.
     pub fn of_form(form: Form) -> Work {
         Work {
             form,

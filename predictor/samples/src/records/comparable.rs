@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// A record column that affects times but is not a feature.
 struct Setting {
     column: &'static str,
-    /// Returns the value as text, if recorded.
     value: fn(&Record) -> Option<String>,
     /// Whether the setting belongs to the machine or the compiler, and not to isolated measurements.
     is_of_machine: bool,

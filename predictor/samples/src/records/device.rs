@@ -11,8 +11,7 @@ use std::collections::BTreeSet;
 /// Operations per second and bytes per second.
 type Rates = (f64, f64);
 
-/// Returns the figures of the device of `records`, of which there must be at least one. `has_reached` raises the peaks
-/// to the rates that these records reached.
+/// Returns the device's figures from at least one record; `has_reached` raises peaks to the rates these reached.
 pub(super) fn device_of_records(records: &[&Record], hosts: &[PeaksMeasured], has_reached: bool) -> Device {
     let is_gpu = targets::kind_of_record(records[0]).is_some_and(|kind| kind.runs_on_gpu());
     let figures = if is_gpu { whole_gpu() } else { assumed_cpu(records[0]) };

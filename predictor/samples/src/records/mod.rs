@@ -25,8 +25,7 @@ use zoo::transformers;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     pub source: Source,
-    /// Maximum half-width of the median's 95 % interval, relative to the median; if infinite, medians without an
-    /// interval are accepted, too. A few disturbed samples widen the spread, but not this interval.
+    /// Maximum half-width of the median's 95 % interval relative to it; if infinite, medians without one pass, too.
     pub max_uncertainty: f64,
     /// Maximum coefficient of variation of the samples of a measurement; None for no limit.
     pub max_cv: Option<f64>,
@@ -35,8 +34,7 @@ pub struct Policy {
     pub default_only: bool,
     /// Requested values of setting columns; for other columns, each device's most frequent value is used.
     pub settings: BTreeMap<String, String>,
-    /// Whether a device's peaks are raised to the rates that its records reached. Must be false if a device is held
-    /// out for evaluation.
+    /// Whether peaks are raised to the rates that records reached; must be false if a device is held out.
     pub has_reached_peaks: bool,
 }
 
@@ -247,8 +245,7 @@ fn default_schedules(records: &[Record], filter: &RecordFilter<'_>, devices: &[(
     found
 }
 
-/// Groups records by experiment, in order of first appearance. Repeats become one sample, because a machine's speed
-/// drifts over minutes.
+/// Groups records by experiment; repeats become one sample, because a machine's speed drifts over minutes.
 fn group_experiments<'a>(records: &[&'a Record]) -> Vec<Vec<&'a Record>> {
     let mut places: HashMap<Key, usize> = HashMap::new();
     let mut experiments: Vec<Vec<&Record>> = Vec::new();
@@ -262,8 +259,7 @@ fn group_experiments<'a>(records: &[&'a Record]) -> Vec<Vec<&'a Record>> {
     experiments
 }
 
-/// Merges repeated measurements: the time is that of the record which the store would choose, and all medians are
-/// kept.
+/// Merges repeats: the time is that of the record which the store would choose, and all medians are kept.
 fn merge_timing(records: &[&Record]) -> Timing {
     let of = |record: &Record| Timing::single_timing(record.median_ns.unwrap_or(f64::NAN), record.cv);
     if let [only] = records {
@@ -275,8 +271,7 @@ fn merge_timing(records: &[&Record]) -> Timing {
     Timing { measured_ns, ..chosen.first().map_or_else(Timing::default, of) }
 }
 
-/// Returns the tasks of each network. A task that occurs in several networks is recorded for one of them only, so zoo
-/// networks and shipped transformers are rebuilt; the tasks of other networks are taken from the records.
+/// Returns each network's tasks; known networks are rebuilt, as shared tasks are recorded for one of them only.
 fn networks_of(records: &[Record]) -> Vec<Network> {
     let mut recorded: BTreeMap<(&str, i64, &str), BTreeMap<&str, &Record>> = BTreeMap::new();
     for record in records.iter().filter(|record| !record.is_network() && record.co_run.is_none()) {
@@ -380,8 +375,7 @@ fn format_percent(share: f64) -> String {
 
 const SCHEMA_OF_VISITS: i64 = 6;
 
-/// Returns the relative uncertainty of a median: half of its 95 % interval over several processes (visits). Older
-/// records, and those of operators in a network, have the interval within one visit only.
+/// Returns half of the median's relative 95 % interval, over visits; older and in-network records: one visit.
 pub fn uncertainty(record: &Record) -> Option<f64> {
     let knows_one_visit = record.schema_version < SCHEMA_OF_VISITS || !record.is_alone();
     if knows_one_visit { record.uncertainty_within_visit() } else { record.uncertainty() }

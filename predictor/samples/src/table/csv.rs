@@ -113,7 +113,6 @@ fn split_pieces(body: &[u8]) -> Vec<&[u8]> {
     pieces
 }
 
-/// A cell as bytes of the file.
 struct Cell<'a> {
     bytes: &'a [u8],
     /// Whether the cell was quoted and contains doubled quotes, which stand for single ones.
@@ -280,8 +279,7 @@ fn push_word(words: &mut Words, cell: &Cell<'_>) -> std::result::Result<(), Stri
 const POWERS: [f64; 19] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18];
 
-/// Parses a plain decimal number up to a comma or line end, with its length. None for other notations,
-/// or too many digits for one division to round correctly.
+/// Parses a plain decimal up to a comma or line end, with its length; None for other notations or too many digits.
 #[inline]
 fn plain_number(line: &[u8]) -> Option<(f64, usize)> {
     let is_negative = line.first() == Some(&b'-');

@@ -309,7 +309,6 @@ impl Shape {
         }
     }
 
-    /// Returns the sizes that the form needs and the mapping lacks.
     fn missing_sizes(&self) -> Vec<&'static str> {
         let needed: &[(&'static str, &Option<Size>)] = match self.form {
             Form::Contraction => {

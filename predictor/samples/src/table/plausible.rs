@@ -122,8 +122,7 @@ impl PlausibleRows<'_> {
     }
 }
 
-/// Returns a lower bound of plausible times: arithmetic at peak rate, or bytes beyond the cache size at full
-/// bandwidth.
+/// Returns the least plausible time: arithmetic at peak rate, or bytes beyond the cache at full bandwidth.
 fn least_ns(work: &Work, device: &Device) -> f64 {
     /// Factor by which Winograd convolution reduces the number of multiplications.
     const FILTERING: f64 = 4.0;
@@ -189,8 +188,7 @@ impl OperatorRows<'_> {
         self.check_crowding(&is_too_much)
     }
 
-    /// Warns about matrix products with more outputs per thread than registers. This is no error, because kernels may
-    /// process several tiles sequentially.
+    /// Warns about more outputs per thread than registers; no error, as kernels may process tiles sequentially.
     fn check_crowding(&self, is_too_much: &dyn Fn(usize) -> bool) -> Result<Option<String>> {
         let crowded = self.rows.iter().filter(|row| is_too_much(**row)).count();
         let problem = || {
@@ -232,7 +230,6 @@ impl OperatorRows<'_> {
         said.join(", ")
     }
 
-    /// Formats the columns that another shape maps differently.
     fn describe_difference(&self, other: &Shape) -> String {
         let own = self.shape.size_columns();
         let other = other.size_columns().into_iter().filter(|one| !own.contains(one));

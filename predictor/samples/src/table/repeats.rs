@@ -11,8 +11,7 @@ use std::path::Path;
 /// Tolerated share of rows that differ only in such a column: a library may choose another kernel in a repeated run.
 const DOUBTFUL: f64 = 0.001;
 
-/// Rejects a table whose rows differ only in an unused column, such as a data type under `after_run`;
-/// warns if they are few.
+/// Rejects a table whose rows differ only in an unused column, such as one of `after_run`; warns if they are few.
 pub(super) fn check_repeats(
     path: &Path,
     table: &Table,

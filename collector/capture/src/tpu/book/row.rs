@@ -17,8 +17,7 @@ pub struct Rows<'a> {
     shapes: HashMap<RowShape, Vec<Option<usize>>>,
     cells: Vec<Value<'a>>,
     layers: Option<&'a Layers>,
-    /// Indices of cells that the last event filled. Only these are cleared, since clearing all columns would be too
-    /// slow.
+    /// Indices of cells that the last event filled. Only these are cleared, since clearing all is too slow.
     filled: Vec<usize>,
     recent: VecDeque<i64>,
 }

@@ -26,7 +26,6 @@ pub struct DmaSums {
     pub waits: i64,
     pub stalls: u64,
     pub ddr: Moved,
-    /// Traffic of the shared memory (L2) within the chip.
     pub l2: Moved,
 }
 

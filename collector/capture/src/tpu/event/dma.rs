@@ -47,7 +47,6 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Returns the direction of the transfer as printed.
     pub fn direction(&self) -> &'static str {
         const TABLE: [[&str; 5]; 5] = [
             ["DDR->DDR", "DDR->L2M", "DDR->L2", "DDR->LMEM", "DDR->MEM3"],
@@ -247,8 +246,7 @@ pub fn known_dtype(event: &Event<'_>) -> &'static str {
     if event.command.is_some() { report_dtype(event) } else { "" }
 }
 
-/// Returns the element type as printed in reports: that of code zero for unknown commands, and empty for generators
-/// and untyped classes.
+/// Returns the printed element type: code zero's for unknown commands; empty for generators, untyped classes.
 pub fn report_dtype(event: &Event<'_>) -> &'static str {
     match event.descriptor {
         Some(Descriptor { layout, bytes }) => layout.hot_value(bytes, Hot::Format).map_or("", names::dtype_name),
@@ -257,7 +255,6 @@ pub fn report_dtype(event: &Event<'_>) -> &'static str {
     }
 }
 
-/// Passes the main columns of a DMA event to `add`, as names and values.
 pub fn list_info(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     let traffic = event_traffic(event);
     match (event.descriptor, event.chip(), event.engine) {

@@ -46,7 +46,6 @@ pub struct Place<'a> {
     pub batch: Option<u32>,
 }
 
-/// Returns the codes of operation and sub-operation, from the command's descriptor or node.
 pub fn operation_codes(chip: Chip, engine: Engine, command: &RecordedCommand, file: &[u8]) -> (Option<u32>, u32) {
     match find_descriptor(chip, command, file) {
         None => (Some(command.op_code()), command.sub_code()),
@@ -99,8 +98,7 @@ impl<'a> Event<'a> {
         (self.record.end - self.record.start).max(1)
     }
 
-    /// Returns the command number as printed, which is counted from one. Only ports record numbers that are counted
-    /// from one.
+    /// Returns the command number as printed, counted from one. Only ports record numbers counted from one.
     pub fn command_id(&self) -> u64 {
         if self.engine == Engine::Cdma { self.record.id } else { self.record.id + 1 }
     }
@@ -145,7 +143,6 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Returns the context of the event's command: kernel call, batch and origin.
     pub fn stream_place(&self) -> Option<Place<'a>> {
         let nodes = &self.owner?.nodes;
         let tags = nodes.tags.get(self.record.tags as usize)?;

@@ -25,8 +25,7 @@ pub fn event_work(event: &Event<'_>) -> OperationWork {
     }
 }
 
-/// Returns the ratio of the algorithm's operations to those that the hardware executes; 0 for commands without
-/// registers.
+/// Returns the ratio of the algorithm's operations to the hardware's; 0 for commands without registers.
 pub fn utilisation_rate(event: &Event<'_>, work: &OperationWork) -> f64 {
     if event.descriptor.is_none() {
         return 0.0;
@@ -45,8 +44,7 @@ pub fn result_type(event: &Event<'_>) -> Option<u64> {
     }
 }
 
-/// Returns whether reports print an element type for a record without registers (that of code zero for unknown
-/// commands).
+/// Returns whether reports print a type without registers (that of code zero for unknown commands).
 pub fn has_type(event: &Event<'_>) -> bool {
     !event.is_generated() && event.operation_names().kind != "sys"
 }

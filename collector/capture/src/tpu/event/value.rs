@@ -78,7 +78,6 @@ pub fn write_float(value: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("{value:?}").as_bytes());
 }
 
-/// Appends a fraction as a percentage with one decimal.
 pub fn write_percent(part: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("{:.1}%", part * 100.0).as_bytes());
 }

@@ -125,8 +125,7 @@ fn summary_cards(timeline: &Timeline, summary: Option<&CaptureSummary>) -> Vec<[
     ]
 }
 
-/// Returns the kernel calls, each as a list: kernel, start, end, group, scope (-1 if unknown), number of records,
-/// mode.
+/// Returns kernel calls as lists: kernel, start, end, group, scope (-1 if unknown), number of records, mode.
 fn kernel_calls(timeline: &Timeline, lists: &mut Lists) -> Vec<serde_json::Value> {
     let cores = timeline.cores.len();
     let mut result = Vec::new();

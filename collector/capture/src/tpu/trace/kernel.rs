@@ -15,7 +15,7 @@ pub struct Call<'a> {
     pub function: &'a str,
     pub scope: Option<u32>,
     pub batches: BTreeSet<u32>,
-    /// Whether the call has commands of the origins TDI, RVT and DES.
+    /// Whether the call contains TDI, RVT and DES commands, in this order.
     pub modes: [bool; 3],
     pub start: i64,
     pub end: i64,

@@ -39,8 +39,7 @@ fn in_order(count: usize, make: impl Fn(usize) -> Vec<u8> + Sync, out: &mut impl
     Ok(())
 }
 
-/// Chronological order and lanes of a stream's records. Each is `None` if the records are already ordered, or need
-/// only one lane.
+/// Chronological order and lanes of a stream's records. `None` if already ordered, or if one lane suffices.
 #[derive(Default)]
 struct TraceOrder {
     order: Option<Vec<u32>>,

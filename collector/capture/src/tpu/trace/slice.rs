@@ -15,7 +15,6 @@ pub struct Level {
     pub ddr: f64,
 }
 
-/// Writes the slice of a record and returns its counter values.
 pub fn write_slice(packets: &mut Packets, track: usize, event: &Event<'_>, offset_ns: i64) -> Level {
     let names = event.operation_names();
     let span = (event.record.start + offset_ns, event.record.end + offset_ns);
@@ -96,8 +95,7 @@ fn annotate_transfer(event: &Event<'_>, is_system: bool, annotations: &mut Annot
     ddr
 }
 
-/// Returns the annotations of the source or the destination of a transfer: its address, and the related registers that
-/// the command has.
+/// Returns the annotations of one end of a transfer: its address and its registers, if the command has them.
 fn end_fields(event: &Event<'_>, first: usize) -> impl Iterator<Item = (usize, u64)> {
     let (source, destination) = dma::transfer_addresses(event);
     let address = if first == key::SOURCE_FIELDS { source } else { destination };

@@ -86,7 +86,6 @@ fn elapsed_ms(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Builds each operator of the combinations. Returns its artifact, or the reason why the build failed.
 fn build_operators<E>(
     runs: &CoRuns<'_>,
     combinations: &[Combination],
@@ -111,7 +110,6 @@ fn build_operators<E>(
     wanted.into_iter().zip(builds.into_iter().map(of)).collect()
 }
 
-/// Outcome of an attempt without times, with the reason.
 struct Failed(Outcome, String);
 
 /// Runs one combination and returns the records of its members. Fails if no worker can be started.

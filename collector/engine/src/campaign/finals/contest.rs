@@ -156,7 +156,6 @@ impl Contest {
         find_leader(&times).map(|place| able[place])
     }
 
-    /// Returns the default schedule if there is one and it is not the leader.
     fn default_unless_leader(&self, leader: usize) -> Option<usize> {
         self.default.filter(|default| *default != leader)
     }

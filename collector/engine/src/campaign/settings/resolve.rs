@@ -156,7 +156,6 @@ impl Settings {
     }
 }
 
-/// Returns the target's text, completed by the options that describe it.
 fn complete_target(text: String, options: TargetOptions) -> Result<String, ConfigError> {
     check_target(&text)?.apply_options(text, options).map_err(|error| match error {
         OptionError::NotAllowed { field, found, allowed } => ConfigError::OutOfRange { field, found, allowed },

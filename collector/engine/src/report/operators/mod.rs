@@ -142,8 +142,7 @@ fn sum_numbers(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.fold(0.0, |sum, number| sum + number)
 }
 
-/// Computes the half-width of each share's interval. Errors are assumed to be independent between operators and equal
-/// for all calls of one operator.
+/// Computes half-widths of shares; errors are assumed independent between operators, equal for calls of one.
 fn set_share_spreads(rows: &mut [OperatorRow], total_ns: f64, half_widths: &[f64]) {
     let squares = sum_numbers(half_widths.iter().map(|width| width.powi(2)));
     for (row, width) in rows.iter_mut().zip(half_widths) {
@@ -232,8 +231,7 @@ const EVEN: f64 = 0.995;
 /// Share of the attainable rate below which the rate of an operator is marked as poor.
 const SLOW: f64 = 0.25;
 
-/// Explains why some rates exceed the host's peaks although peaks are raised by rates of operators: only rates from
-/// repeated measurements with certain medians raise a peak.
+/// Explains rates above the host's peaks: only repeated measurements with certain medians raise a peak.
 fn above_roofline(summary: &Summary) -> String {
     let above = summary.rows.iter().filter(|row| row.roofline.is_some_and(|part| part > 1.0));
     let (saving, above): (Vec<&OperatorRow>, Vec<&OperatorRow>) = above.partition(|row| row.saves_products);

@@ -116,8 +116,7 @@ fn order_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs) -> Result<Loop> {
     Ok(parts[0].clone())
 }
 
-/// Pads the rows of an operand in shared memory, so that they begin in different banks and stay aligned to the vectors
-/// that threads store.
+/// Pads rows in shared memory to begin in different banks and stay aligned to the vectors that threads store.
 fn pad_rows(moves: &Moves, copy: &Block, knobs: &Knobs) -> Result<()> {
     let vector = required_number(knobs, &FETCH)?.max(1);
     let factor = filled_extent(required_number(knobs, &SPLIT_R)?.max(2 * vector), vector);

@@ -33,8 +33,7 @@ pub(super) fn schedule_task(task: &Task, lowered: &Lowered, knobs: &Knobs, moves
     }
 }
 
-/// Returns the matrix multiplication that tensor cores of all target devices compute without rounding the operands;
-/// None otherwise, and for convolutions.
+/// Returns the product that tensor cores of all devices compute unrounded; None otherwise, and for convolutions.
 pub(super) fn tensor_product(task: &Task, target: &CompileTarget) -> Option<TensorProduct> {
     let Device::Cuda(architectures) = &target.device else { return None };
     let capability = architectures.iter().map(|architecture| architecture.number).min()?;
@@ -76,8 +75,7 @@ fn bind_loop(moves: &Moves, target: &Loop, threads: i64) -> Result<Loop> {
     Ok(parts[1].clone())
 }
 
-/// Computes a sum within a block of threads: each thread sums a part, then the parts are combined. A thread reads
-/// `together` adjacent elements at once. Returns the loop bound to threads.
+/// Sums in a block of threads, each reading `together` adjacent elements; returns the loop bound to threads.
 fn reduce_across_threads(moves: &Moves, block: &Block, around: &Loop, threads: i64, together: i64) -> Result<Loop> {
     moves.compute_at(block, around)?;
     moves.set_memory(block, Memory::Shared)?;
@@ -99,8 +97,7 @@ struct Summed {
     is_partial: bool,
 }
 
-/// Splits the depth of a sum over blocks of the grid (split-K). A second kernel adds the partial sums, one thread per
-/// element.
+/// Splits a sum's depth over blocks of the grid (split-K); a second kernel adds the parts, a thread per element.
 fn split_sum(moves: &Moves, anchor: Block, result: Block, knobs: &Knobs) -> Result<Summed> {
     const THREADS: i64 = 256;
     let parts = SPLIT_K.or_one(knobs);

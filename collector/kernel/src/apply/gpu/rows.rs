@@ -25,8 +25,7 @@ pub(super) fn schedule_rows(task: &Task, lowered: &Lowered, knobs: &Knobs, moves
     Ok(())
 }
 
-/// Schedules all steps as one kernel, with a block of threads for each row. Intermediate steps are recomputed where
-/// they are read.
+/// Schedules one kernel, a block of threads per row; intermediate steps are recomputed where they are read.
 fn one_kernel(task: &Task, lowered: &Lowered, moves: &Moves, threads: i64) -> Result<()> {
     let mut names: Vec<&str> =
         lowered.blocks.iter().filter(|block| block.part != Part::Pad).map(|block| block.name.as_str()).collect();

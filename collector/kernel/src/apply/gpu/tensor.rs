@@ -58,8 +58,7 @@ pub(super) fn schedule_tensor(task: &Task, lowered: &Lowered, knobs: &Knobs, mov
     Ok(())
 }
 
-/// Returns the memory scope of fragments. TVM has none for TF32, where each lane's part of a fragment is a plain
-/// array.
+/// Returns the memory scope of fragments; TVM has none for TF32, where a lane's part is a plain array.
 fn fragment_memory(product: Product, side: OperandSide) -> Memory {
     match side {
         _ if product == Product::TF32 => Memory::Local,
@@ -81,8 +80,7 @@ fn tile_fragments(knobs: &Knobs) -> Result<[[i64; 2]; 2]> {
     Ok([fragments, warps])
 }
 
-/// Tiles the result for blocks of threads and distributes a tile's elements over all threads; returns the loop over
-/// blocks.
+/// Tiles the result for blocks, and distributes a tile over all threads; returns the loop over blocks.
 fn tile_result(moves: &Moves, result: &Block, knobs: &Knobs, at_once: i64) -> Result<Loop> {
     let [fragments, warps] = tile_fragments(knobs)?;
     let loops = moves.loops(result)?;

@@ -38,7 +38,6 @@ enum BodySource {
     Integer(i32),
 }
 
-/// Defines a function from a vector to a vector of the same width.
 pub(super) fn define_function(name: &str, lanes: u16, formula: fn(Number<'_>) -> Number<'_>) -> String {
     let body = Body { lanes, text: RefCell::default(), count: Cell::new(0) };
     let result = formula(Number(BodyOperand { body: &body, source: BodySource::Given }));
@@ -95,7 +94,6 @@ impl<'a> Number<'a> {
         Number(self.0.constant(BodySource::Float(number as f32)))
     }
 
-    /// Returns the float with these bits, in each lane.
     pub(super) fn of_bits(self, bits: u32) -> Number<'a> {
         Number(self.0.constant(BodySource::Float(f32::from_bits(bits))))
     }
@@ -140,12 +138,10 @@ impl<'a> Whole<'a> {
         Whole(self.0.constant(BodySource::Integer(number)))
     }
 
-    /// Reinterprets the bits as a float.
     pub(super) fn as_bits(self) -> Number<'a> {
         Number(self.0.convert_type("bitcast", "i32", "float"))
     }
 
-    /// Converts the value to a float.
     pub(super) fn to_number(self) -> Number<'a> {
         Number(self.0.convert_type("sitofp", "i32", "float"))
     }

@@ -68,8 +68,7 @@ const ROOT_OF_HALF: i32 = 0x3f35_04f3;
 const LEAST_NORMAL: f64 = 1.175_494_350_822_287_5e-38;
 const LIFT: i32 = 25;
 
-/// Coefficients of a polynomial in `s²` that, times `s²`, approximates `log((1 + s) / (1 - s)) / s - 2` for `s` up to
-/// 0.1716.
+/// Polynomial in `s²` that, times `s²`, approximates `log((1 + s) / (1 - s)) / s - 2` for `s` up to 0.1716.
 const LOG: [f64; 4] = [0.666_666_656_455, 0.400_003_351_909, 0.285_373_085_430, 0.235_821_512_845];
 
 pub(super) fn log_formula(x: Number<'_>) -> Number<'_> {

@@ -48,8 +48,7 @@ thread_local! {
     static CALLED: RefCell<BTreeSet<(usize, u16)>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Lowers a module with this variant of the functions, and adds the definitions of the called functions and byte
-/// products.
+/// Lowers with this variant of the functions; adds definitions of the called functions and byte products.
 pub(super) fn lower_with(
     functions: Functions,
     instruction: Instruction,
@@ -70,7 +69,6 @@ pub(super) fn lower_with(
     if definitions.is_empty() { module } else { with_definitions(&module?, &definitions) }
 }
 
-/// Attaches LLVM definitions to the main function of a module.
 fn with_definitions(module: &Module, definitions: &str) -> Result<Module> {
     const IMPORT: &str = "pragma_import_llvm";
     let text = call!(names::STRING_IMMEDIATE, definitions, Value::none())?;

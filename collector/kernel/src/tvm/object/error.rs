@@ -11,20 +11,17 @@ pub enum LoadError {
     /// The bytes are not a consistent ELF file.
     #[error("malformed object file: {what}")]
     Malformed { what: String },
-    /// Relocations of this machine type are not supported.
     #[error(
         "object files for {machine} are not supported by the in-memory loader on this machine; \
          use the shared-library route"
     )]
     UnsupportedMachine { machine: String },
-    /// The object uses a part of ELF that the loader does not support.
     #[error("{what} is not supported by the in-memory loader; use the shared-library route")]
     Unsupported {
         /// The unsupported part, with its section or symbol.
         what: String,
     },
-    /// The object contains code that would run on loading. Generated code never does, so every loader rejects such an
-    /// object.
+    /// The object contains code that would run on loading, which generated code never does; no loader accepts it.
     #[error("the object has code that runs on loading ({what}), which no generated code has; it is not loaded")]
     RunsOnLoading {
         /// The section or symbol that contains this code.

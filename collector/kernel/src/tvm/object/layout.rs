@@ -16,14 +16,12 @@ use super::error::LoadError;
 use super::read::{Access, Kind, Object, Place};
 use crate::tvm::memory::page_bytes;
 
-/// Size limit of an image.
 const IMAGE_LIMIT_BYTES: usize = 1 << 30;
 pub const SLOT_BYTES: usize = 8;
 /// Size of a jump stub: an indirect jump, followed by its target address.
 pub const STUB_BYTES: usize = 16;
 const STUB_ALIGNMENT: usize = 16;
 
-/// Offsets of all parts of an image.
 #[derive(Debug)]
 pub struct Layout {
     /// Position of each of [`Object::sections`] in the image.

@@ -58,13 +58,7 @@ struct Export {
     is_code: bool,
 }
 
-/// Loads a relocatable x86-64 ELF object from memory. TVM's runtime must already be loaded, because
-/// undefined symbols are resolved in the libraries of this process.
-///
-/// # Errors
-///
-/// Names the section, symbol or relocation that caused the error; see [`LoadError::linker_may_help`] for
-/// the alternative.
+/// Loads an x86-64 ELF object from memory, after TVM's runtime: undefined symbols resolve in this process.
 pub fn load_object(bytes: &[u8]) -> Result<LoadedObject, LoadError> {
     let object = read::read_object(bytes)?;
     let layout = Layout::new(&object)?;

@@ -79,8 +79,7 @@ pub struct Relocation {
     pub addend: i64,
 }
 
-/// Formula of a relocation: S is the symbol's address, A the addend, P the patched address, G the address of a slot
-/// that contains S.
+/// S is the symbol's address, A the addend, P the patched address, G the address of a slot that contains S.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Nothing,

@@ -5,8 +5,7 @@ use super::error::LoadError;
 use super::layout::Layout;
 use super::read::{Kind, Object, Place, Relocation};
 
-/// Writes address slots and jump stubs, then applies every relocation to `image`, which will be executed at address
-/// `base`.
+/// Writes slots and stubs, then applies all relocations to `image`, which will be executed at address `base`.
 pub fn relocate_image(
     object: &Object<'_>,
     layout: &Layout,

@@ -81,7 +81,6 @@ fn split_heads(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, attribute: &str
     }
 }
 
-/// Repeats the key or value heads, so that there is one for each query head.
 fn repeat_heads(emit: &mut Emit<'_>, x: ValueId, q: ValueId) -> Outcome<ValueId> {
     let [n, groups, places, width] = emit.extents(x)?[..] else { return malformed("the keys need 4 dimensions") };
     let heads = emit.extents(q)?[1];
@@ -188,7 +187,6 @@ fn length_mask(
     emit.push(Op::Where(Where {}), &[visible, open, hidden])
 }
 
-/// Returns `0..count` in the given shape.
 pub(super) fn counting_tensor(emit: &mut Emit<'_>, count: i64, shape: &[i64]) -> Outcome<ValueId> {
     let data = Const::range_along(DType::I64, &[count], 0, 0);
     let numbers = emit.add_constant(TensorType::new(DType::I64, &[count]), data)?;

@@ -9,8 +9,7 @@ pub(super) fn mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<Value
     Ok(vec![numpy_product(emit, call.input(0)?, call.input(1)?)?])
 }
 
-/// Multiplies as numpy does: a vector is a row on the left or a column on the right, and its added dimension is
-/// dropped.
+/// Multiplies as numpy does: a vector is a row (left) or a column (right), whose added dimension is dropped.
 pub(super) fn numpy_product(emit: &mut Emit<'_>, a: ValueId, b: ValueId) -> Outcome<ValueId> {
     let (a_extents, b_extents) = (emit.extents(a)?, emit.extents(b)?);
     let a = match a_extents.as_slice() {
@@ -39,7 +38,6 @@ pub(super) fn einsum(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueI
     Ok(vec![emit.push(Op::Einsum(Einsum { equation }), &call.all_inputs()?)?])
 }
 
-/// Emits `alpha · A · B + beta · C`.
 pub(super) fn gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let (alpha, beta) = (call.float_attribute("alpha", 1.0), call.float_attribute("beta", 1.0));

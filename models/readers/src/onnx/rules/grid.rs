@@ -32,8 +32,7 @@ struct Tap {
     weight: Option<ValueId>,
 }
 
-/// Samples `x[n, c, s…]` at the positions `grid[n, places…, rank]`, whose last dimension starts with the innermost
-/// axis.
+/// Samples `x[n, c, s…]` at `grid[n, places…, rank]`, whose last dimension starts with the innermost axis.
 pub(super) fn grid_sample(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (x, grid) = (call.input(0)?, call.input(1)?);
     let (extents, places) = (emit.extents(x)?, emit.extents(grid)?);
@@ -144,7 +143,6 @@ fn cubic_weight(emit: &mut Emit<'_>, fraction: ValueId, shift: f64) -> Outcome<V
     Ok(sum)
 }
 
-/// Returns 1 where a position lies within an axis, else 0.
 fn inside_mask(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<ValueId> {
     let dtype = emit.dtype(place)?;
     let (first, last) = (emit.add_scalar(dtype, 0.0)?, emit.add_scalar(dtype, extent as f64 - 1.0)?);
@@ -154,7 +152,6 @@ fn inside_mask(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<Valu
     emit.cast(both, dtype)
 }
 
-/// Mirrors positions at both ends until they lie within the axis.
 fn reflect_position(emit: &mut Emit<'_>, place: ValueId, extent: i64, is_aligned: bool) -> Outcome<ValueId> {
     let (low, range) = if is_aligned { (0.0, extent as f64 - 1.0) } else { (-0.5, extent as f64) };
     if range == 0.0 {
@@ -170,7 +167,6 @@ fn reflect_position(emit: &mut Emit<'_>, place: ValueId, extent: i64, is_aligned
     emit.binary_with(BinaryOp::Add, back, range + low)
 }
 
-/// Clamps a position to the axis and converts it to an element index.
 pub(super) fn clamp_index(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<ValueId> {
     let bounded = emit.push(Op::Clip(Clip { low: 0.0, high: extent as f64 - 1.0 }), &[place])?;
     emit.cast(bounded, DType::I64)

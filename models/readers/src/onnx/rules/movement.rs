@@ -101,7 +101,6 @@ pub(super) fn concat(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![emit.concat_parts(&inputs, axis)?])
 }
 
-/// Crops or pads axes around their centre to the given extents.
 pub(super) fn center_crop_pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut x = call.input(0)?;
     let rank = emit.rank(x)?;

@@ -19,7 +19,6 @@ pub(in crate::onnx) fn propagate_range(emit: &mut Emit<'_>, call: &Call<'_>, out
     }
 }
 
-/// Casts, and rounds to a narrow type if the node names one.
 pub(super) fn cast_narrow(
     emit: &mut Emit<'_>,
     call: &Call<'_>,
@@ -49,8 +48,7 @@ fn lowest_bits(emit: &mut Emit<'_>, x: ValueId, low: i64, high: i64) -> Outcome<
     emit.binary_with(BinaryOp::Add, flipped, low as f64)
 }
 
-/// Returns the largest power of two not above each magnitude. Just below a power, rounding of the logarithm may give
-/// that power; callers must tolerate this.
+/// Returns the largest power of two up to each magnitude, or, by rounding, the next: callers must tolerate this.
 fn power_below(emit: &mut Emit<'_>, x: ValueId, (lowest, highest): (i32, i32)) -> Outcome<ValueId> {
     let size = emit.unary(UnaryOp::Abs, x)?;
     let log = emit.unary(UnaryOp::Log2, size)?;

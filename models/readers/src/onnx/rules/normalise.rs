@@ -159,7 +159,6 @@ fn of_node(emit: &mut Emit<'_>, call: &Call<'_>, log: bool) -> Outcome<Vec<Value
     Ok(vec![softmax_of_opset(emit, call.input(0)?, axis, call.opset, log)?])
 }
 
-/// Emits softmax or log-softmax as defined by an operator set version.
 pub(super) fn softmax_of_opset(emit: &mut Emit<'_>, x: ValueId, axis: i64, opset: i64, log: bool) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
     let axis = emit.resolve_axis(axis, extents.len())?;

@@ -183,8 +183,7 @@ pub(super) fn dynamic_quantize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
     Ok(quantise_dynamic(emit, call.input(0)?)?.to_vec())
 }
 
-/// Quantises to 8 bits; the scale covers the range of the data, extended to include zero. Returns result, scale and
-/// zero point.
+/// Quantises to 8 bits over the data's range, extended to include zero; returns result, scale and zero point.
 pub(super) fn quantise_dynamic(emit: &mut Emit<'_>, x: ValueId) -> Outcome<[ValueId; 3]> {
     let all: Vec<usize> = (0..emit.rank(x)?).collect();
     let highest = super::reduce::reduce_over(emit, x, ReduceOp::Max, all.clone(), false)?;
@@ -233,7 +232,6 @@ pub(super) fn conv_integer(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![conv_sums(emit, call, operands, [call.optional_input(2), call.optional_input(3)])?])
 }
 
-/// Emits an integer convolution of operands minus their zero points.
 fn conv_sums(
     emit: &mut Emit<'_>,
     call: &Call<'_>,
@@ -284,7 +282,6 @@ pub(super) fn mat_mul_integer(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![product_sums(emit, operands, [call.optional_input(2), call.optional_input(3)])?])
 }
 
-/// Emits an integer matrix product of operands minus their zero points.
 pub(super) fn product_sums(
     emit: &mut Emit<'_>,
     [a, b]: [ValueId; 2],
@@ -336,8 +333,7 @@ pub(super) fn linear_mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![requantise_sums(emit, sums, scales, call.input(7)?, last)?])
 }
 
-/// Multiplies integer sums by `x_scale · w_scale / y_scale` and quantises; scales are scalars or vectors along an
-/// axis.
+/// Multiplies sums by `x_scale · w_scale / y_scale` and quantises; scales are scalars or vectors along an axis.
 pub(super) fn requantise_sums(
     emit: &mut Emit<'_>,
     sums: ValueId,

@@ -45,8 +45,7 @@ fn reduce(emit: &mut Emit<'_>, call: &Call<'_>, function: ReduceOp) -> Outcome<V
     reduce_over(emit, x, function, axes, call.int_attribute("keepdims", 1) != 0)
 }
 
-/// Returns the result of a reduction over no dimensions: the unchanged input. Refuses functions that would change
-/// elements.
+/// Reduces over no dimensions: returns the input. Refuses functions that would change elements.
 fn without_axes(x: ValueId, function: ReduceOp) -> Outcome<ValueId> {
     match function {
         ReduceOp::Sum | ReduceOp::Mean | ReduceOp::Max | ReduceOp::Min | ReduceOp::Prod => Ok(x),

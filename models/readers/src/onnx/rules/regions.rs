@@ -20,8 +20,7 @@ struct SampledAxis {
     count: i64,
 }
 
-/// Emits `RoiAlign`; inputs: `x[n, c, h, w], regions[r, 4], images[r]`, where `images` gives the batch index of each
-/// region.
+/// Emits `RoiAlign`; inputs: `x[n, c, h, w], regions[r, 4], images[r]` (batch index of each region).
 pub(super) fn roi_align(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (x, regions, images) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let [n, channels, height, width] = emit.extents(x)?[..] else {

@@ -155,7 +155,6 @@ pub(crate) struct ResizeFilter<'a> {
 }
 
 impl ResizeFilter<'_> {
-    /// Returns the mode of `Resize` with exactly this behaviour, or None.
     fn native_mode(&self, axes: &[ResizeAxis]) -> Option<ResizeMode> {
         let is_spatial = axes.len() > 2 && axes[..2].iter().all(|axis| axis.old == axis.new);
         // A scale that is not the ratio of the extents puts elements elsewhere.
@@ -280,7 +279,6 @@ impl ResizeFilter<'_> {
         Ok(())
     }
 
-    /// Multiplies the data along one axis by the matrix of weights.
     fn weigh_axis(
         &self,
         emit: &mut Emit<'_>,

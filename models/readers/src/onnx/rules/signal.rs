@@ -119,8 +119,7 @@ impl Transform {
     }
 }
 
-/// Emits `STFT` as a convolution with one kernel per frequency; inputs: `signal[n, length, 1], step, window, frame
-/// length`.
+/// Emits `STFT` as a convolution; inputs: `signal[n, length, 1], step, window, frame length`.
 pub(super) fn stft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let signal = call.input(0)?;
     let step = emit.known_number(call.input(1)?, "frame_step")? as i64;

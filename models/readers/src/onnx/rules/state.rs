@@ -159,7 +159,6 @@ pub(super) fn linear_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
     Ok(vec![emit.cast(y, to)?, emit.cast(state, to_of_state)?])
 }
 
-/// Returns the positions along one axis, shaped to broadcast: `[1, …, count, …, 1]`.
 fn axis_positions(emit: &mut Emit<'_>, count: i64, axis: usize, rank: usize) -> Outcome<ValueId> {
     let mut shape = vec![1; rank];
     shape[axis] = count;
@@ -176,8 +175,7 @@ fn of_samples(emit: &mut Emit<'_>, x: ValueId, axis: usize, rank: usize) -> Outc
     emit.reshape(x, &shape)
 }
 
-/// Emits `TensorScatter`, which writes to a cache along one axis; inputs: `cache, update, first position of each
-/// sample`.
+/// Writes to a cache along one axis; inputs: `cache, update, first position of each sample`.
 pub(super) fn tensor_scatter(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (cache, update) = (call.input(0)?, call.input(1)?);
     let (whole, extents) = (emit.extents(cache)?, emit.extents(update)?);

@@ -110,7 +110,6 @@ pub(super) fn convolve_in_groups(
     emit.push(Op::Conv(Conv { strides, pads, dilations, groups }), &[x, w])
 }
 
-/// Emits a convolution of 8-bit operands with these zero points.
 pub(super) fn convolve_quantised(
     emit: &mut Emit<'_>,
     call: &Call<'_>,
@@ -182,7 +181,6 @@ pub(super) fn add_bias(emit: &mut Emit<'_>, y: ValueId, bias: Option<ValueId>) -
     }
 }
 
-/// Moves channels from the last to the second dimension.
 pub(super) fn channels_first(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
     let rank = emit.rank(x)?;
     if rank < 3 {
@@ -198,8 +196,7 @@ pub(super) fn channels_last(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId>
     emit.transpose(x, &order)
 }
 
-/// Emits `Col2Im`; inputs: `columns[n, c · block, places], image, block`. Overlapping columns are summed by a
-/// transposed convolution, whose kernel has a single one for each position of the block.
+/// Inputs: `columns[n, c · block, places], image, block`. A transposed convolution sums overlapping columns.
 pub(super) fn columns_to_image(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let (image, block) = (call.input(1)?, call.input(2)?);

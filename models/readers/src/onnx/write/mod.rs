@@ -89,7 +89,6 @@ fn port_info(name: String, ty: &TensorType) -> messages::ValueInfo {
 /// The name of an operator's result in the file, or the reason why the operator cannot be written.
 type Made = std::result::Result<String, String>;
 
-/// Writes an operator by the rule of its class.
 fn write_operator(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     let rule = match node.op.class() {
         Class::Contraction if node.op.window().is_some() => window::write_convolution,

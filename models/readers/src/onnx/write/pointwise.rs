@@ -91,7 +91,6 @@ pub(super) fn write_pointwise(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     }
 }
 
-/// Writes a unary function as one operator, or as a few.
 fn write_unary(sheet: &mut Sheet<'_>, function: UnaryOp, x: &str, dtype: DType) -> String {
     let named = |operator: &'static str| (operator, Vec::new());
     let (operator, attributes): (&str, Vec<Attribute>) = match function {

@@ -110,16 +110,14 @@ impl<'a> Sheet<'a> {
         self.done.contains(&node)
     }
 
-    /// Claims the bias that is added to a node's output along `axis`, if nothing else reads the output. Returns the
-    /// bias and the biased value; the caller writes both with the node.
+    /// Claims the bias along `axis` of an output with no other reader; returns bias and sum, for the caller to write.
     pub fn take_bias(&mut self, node: &Node, axis: usize) -> Option<(ValueId, ValueId)> {
         let (reader, bias) = self.find_bias(node.outputs[0], axis)?;
         self.done.insert(reader);
         Some((bias, self.graph.nodes[reader].outputs[0]))
     }
 
-    /// Claims the requantisation of integer sums, optionally after a bias, if nothing else reads the sums. Returns the
-    /// bias and the requantisation; the caller writes both with the sums.
+    /// Claims the requantisation, and any bias before it, of sums with no other reader, for the caller to write.
     pub fn take_requantization(&mut self, sums: &Node, axis: usize) -> Option<(Option<ValueId>, &'a Node)> {
         let bias = self.find_bias(sums.outputs[0], axis);
         let biased = bias.map_or(sums.outputs[0], |(reader, _)| self.graph.nodes[reader].outputs[0]);
@@ -170,7 +168,6 @@ impl<'a> Sheet<'a> {
         self.reshape(&name, extents)
     }
 
-    /// Reshapes a vector to broadcast along one axis of tensors with this rank.
     pub fn broadcast_along(&mut self, id: ValueId, axis: i64, rank: usize) -> String {
         let extents = self.extents(id);
         let axis = usize::try_from(axis).unwrap_or(0);
@@ -195,7 +192,6 @@ impl<'a> Sheet<'a> {
         self.add_node("Transpose", &[&name], vec![ints_attribute("perm", permutation)])
     }
 
-    /// Transposes the last two dimensions of a value.
     pub fn transpose_last(&mut self, id: ValueId) -> String {
         let rank = self.rank(id) as i64;
         let mut permutation: Vec<i64> = (0..rank).collect();
@@ -203,8 +199,7 @@ impl<'a> Sheet<'a> {
         self.transpose_value(id, &permutation)
     }
 
-    /// Writes a transformed constant once per transformation and returns its name; None for a value computed at run
-    /// time.
+    /// Writes a constant once per transformation and returns its name; None for a value computed at run time.
     fn derive_constant(&mut self, id: ValueId, how: String, make: impl Fn(&Tensor) -> Tensor) -> Option<String> {
         if let Some(name) = self.derived.get(&(id, how.clone())) {
             return Some(name.clone());
@@ -243,7 +238,6 @@ impl<'a> Sheet<'a> {
         self.add_constant(&Tensor::from_numbers(ty, &vec![number; count]).expect("as many numbers"))
     }
 
-    /// Adds a node with one result and returns its name.
     pub fn add_node(&mut self, operator: &str, inputs: &[&str], attributes: Vec<Attribute>) -> String {
         let name = self.fresh_name();
         self.call_for(operator, inputs, attributes, vec![name.clone()]);

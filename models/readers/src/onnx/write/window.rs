@@ -58,8 +58,7 @@ pub(super) fn write_convolution(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     Ok(made)
 }
 
-/// Writes a convolution and its requantisation as one `QLinearConv`. The requantisation scale is written as the
-/// weights' scale; the scales of data and result are 1.
+/// Writes one `QLinearConv`: the requantisation scale becomes the weights', those of data and result are 1.
 fn write_requantised(
     sheet: &mut Sheet<'_>,
     node: &Node,

@@ -189,8 +189,7 @@ pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![y])
 }
 
-/// Emits `STRIDED_SLICE`: Python slicing with bit masks. Bit `i` of the begin or end mask removes the limit of axis
-/// `i`; bit `i` of the shrink mask removes axis `i`.
+/// Python slicing: bit `i` of the begin or end mask removes the limit of axis `i`, of the shrink mask the axis.
 pub(super) fn strided_slice(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
     let extents = call.emit.extents(x)?;
@@ -314,7 +313,6 @@ pub(super) fn one_hot(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.emit.push(Op::OneHot(OneHot { axis: call.int_option(0, 0)?, depth, on, off, to }), &[indices])?])
 }
 
-/// Returns the shape of a tensor as a constant.
 pub(super) fn shape_of(call: &mut Call<'_, '_>) -> Outputs {
     let extents = call.emit.extents(call.input(0)?)?;
     let shape = call.emit.add_integers(&extents)?;

@@ -145,7 +145,6 @@ pub(super) fn broadcast_shapes(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.emit.cast(shape, to)?])
 }
 
-/// Returns the numbers from 0 to `extent - 1` along `axis`.
 fn counting_tensor(call: &mut Call<'_, '_>, rank: usize, axis: usize, extent: i64) -> Outcome<ValueId> {
     if !(0..=MAX_NUMBERS).contains(&extent) {
         return unsupported(format!("{extent} numbers"));

@@ -74,7 +74,6 @@ pub(super) fn bin_count(call: &mut Call<'_, '_>) -> Outputs {
     own_output(sum_axis(call.emit, ones, 0)?)
 }
 
-/// Emits an embedding bag: the sum, mean or maximum of the table rows of each bag of indices.
 pub(super) fn embedding_bag(call: &mut Call<'_, '_>) -> Outputs {
     let (table, numbers, offsets) =
         (call.tensor_argument("weight")?, call.tensor_argument("indices")?, call.tensor_argument("offsets")?);
@@ -209,8 +208,7 @@ pub(super) fn is_in(call: &mut Call<'_, '_>) -> Outputs {
     own_output(if is_inverted { emit.unary(UnaryOp::Not, y)? } else { y })
 }
 
-/// Multiplies rows by the matrix of their group, which ends at an offset. Graphs have no grouped product, so each row
-/// is multiplied by every matrix, and the products with other groups' matrices are discarded.
+/// Multiplies rows by the matrix of their group, which ends at an offset: by every matrix, then drops the others.
 pub(super) fn grouped_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
     let name = if call.arguments.contains_key("input") { "input" } else { "self" };
     let matrices = if call.arguments.contains_key("mat2") { "mat2" } else { "weight" };

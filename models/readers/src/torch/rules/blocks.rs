@@ -84,7 +84,6 @@ fn image_batch(call: &mut Call<'_, '_>) -> Outcome<(ValueId, [i64; 4], bool)> {
     }
 }
 
-/// Rearranges `[n, c, h, w]` to `[n, c · block, blocks]`.
 pub(super) fn im2col(call: &mut Call<'_, '_>) -> Outputs {
     let (x, [n, c, h, w], is_single) = image_batch(call)?;
     let blocks = Blocks::parse_blocks(call, [h, w])?;
@@ -164,7 +163,6 @@ pub(super) fn unfold_axis(call: &mut Call<'_, '_>) -> Outputs {
     view_output(call.emit.transpose(windows, &order)?)
 }
 
-/// Splits one axis into windows: `[count, size]`.
 fn split_windows(
     emit: &mut Emit<'_>,
     x: ValueId,

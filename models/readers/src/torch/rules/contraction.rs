@@ -36,7 +36,6 @@ fn matrix_product(call: &mut Call<'_, '_>, a: ValueId, b: ValueId) -> Outcome<Va
     Ok(compose::mat_mul(&mut call.emit.builder, a, b)?)
 }
 
-/// Emits `beta · self + alpha · a · b`.
 pub(super) fn addmm(call: &mut Call<'_, '_>) -> Outputs {
     let names = [["mat1", "mat2"], ["batch1", "batch2"], ["mat", "vec"]];
     let names = names.into_iter().find(|names| call.arguments.contains_key(names[0])).unwrap_or(["mat1", "mat2"]);
@@ -119,8 +118,7 @@ pub(super) fn convolution(call: &mut Call<'_, '_>) -> Outputs {
     if call.flag_argument("transposed", false)? { conv_transpose(call) } else { conv(call) }
 }
 
-/// Emits `scaled_dot_product_attention`. Query `i` of the causal mask sees keys 0 to `i`, even with more keys than
-/// queries.
+/// Query `i` of the causal mask sees keys 0 to `i`, even with more keys than queries.
 pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
     let mut parts = [call.tensor_argument("query")?, call.tensor_argument("key")?, call.tensor_argument("value")?];
     if call.float_argument("dropout_p", 0.0)? != 0.0 {

@@ -127,7 +127,6 @@ pub(super) fn arange(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![Made { id, window: Memory::Own }])
 }
 
-/// Returns evenly spaced numbers, both ends included.
 pub(super) fn linspace(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = stated_type(call)?.dtype;
     let (start, end, steps) =

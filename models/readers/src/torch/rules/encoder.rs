@@ -6,7 +6,6 @@ use models::graph::ValueId;
 use models::operators::{BinaryOp, UnaryOp};
 use models::types::TensorType;
 
-/// Runs the rule of another operator and returns its first result.
 fn apply_rule(call: &mut Call<'_, '_>, rule: Rule, arguments: Vec<(&'static str, Argument)>) -> Outcome<ValueId> {
     let first = arguments.iter().find_map(|(_, argument)| match argument {
         Argument::Tensor(id) => Some(*id),

@@ -310,7 +310,6 @@ pub(super) fn take_along(call: &mut Call<'_, '_>) -> Outputs {
     push_output(call, Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, numbers])
 }
 
-/// Gathers by index into the flattened tensor.
 pub(super) fn take_flat(call: &mut Call<'_, '_>) -> Outputs {
     let (x, numbers) = (call.tensor_argument("self")?, call.tensor_argument("index")?);
     let count: i64 = call.emit.extents(x)?.iter().product();
@@ -318,7 +317,6 @@ pub(super) fn take_flat(call: &mut Call<'_, '_>) -> Outputs {
     push_output(call, Op::Gather(Gather { axis: 0 }), &[flat, numbers])
 }
 
-/// Scatters along one axis; elements with equal positions are combined by sum, product, minimum or maximum.
 pub(super) fn scatter_reduce(call: &mut Call<'_, '_>) -> Outputs {
     let (x, numbers, mut source) =
         (call.tensor_argument("self")?, call.tensor_argument("index")?, call.tensor_argument("src")?);

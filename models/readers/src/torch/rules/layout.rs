@@ -11,7 +11,6 @@ use models::operators::{
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
-/// Expands each vector along its own dimension, so that all have a common shape.
 pub(super) fn mesh_grid(call: &mut Call<'_, '_>) -> Outputs {
     let vectors = call.tensor_list("tensors")?;
     let is_swapped = call.text_argument("indexing", "ij")? == "xy" && vectors.len() > 1;
@@ -110,7 +109,6 @@ pub(super) fn diagonal(call: &mut Call<'_, '_>) -> Outputs {
     view_output(emit.push(Op::Gather(Gather { axis: rank as i64 - 2 }), &[flat, places])?)
 }
 
-/// Places the last dimension on the diagonal of zero matrices.
 pub(super) fn diagonal_matrix(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
     let name = if call.operator == "diag" { "diagonal" } else { "offset" };
@@ -130,7 +128,6 @@ pub(super) fn diagonal_matrix(call: &mut Call<'_, '_>) -> Outputs {
     own_output(emit.push(Op::Where(Where {}), &[is_on, wide, zero])?)
 }
 
-/// Interleaves the channels of the groups.
 pub(super) fn channel_shuffle(call: &mut Call<'_, '_>) -> Outputs {
     let (x, groups) = (primary_input(call)?, call.int_argument("groups", 1)?);
     let extents = call.emit.extents(x)?;
@@ -221,7 +218,6 @@ pub(super) fn stack_flat(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.concat_parts(&parts, axis)?)
 }
 
-/// Returns the row indices and the column indices of the upper or lower triangle.
 pub(super) fn triangle_indices(call: &mut Call<'_, '_>, upper: bool) -> Outputs {
     let (rows, columns, offset) =
         (call.int_argument("row", 0)?, call.int_argument("col", 0)?, call.int_argument("offset", 0)?);

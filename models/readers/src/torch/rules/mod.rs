@@ -79,8 +79,7 @@ pub(super) fn is_dropped(target: &str) -> bool {
     DROPPED.iter().any(|start| target.starts_with(start))
 }
 
-/// Splits a target such as `aten.add_.Tensor` into the operator and whether it works in place. Names of other
-/// libraries keep their prefix.
+/// Splits `aten.add_.Tensor` into operator and whether in place. Other libraries' names keep their prefix.
 pub(super) fn split_target(target: &str) -> Option<(&str, bool)> {
     const LIBRARIES: &[&str] = &["torchvision.", "transformers."];
     if target.starts_with("higher_order.") {

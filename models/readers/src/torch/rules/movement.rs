@@ -264,7 +264,6 @@ pub(super) fn split_windows(call: &mut Call<'_, '_>, x: ValueId, axis: usize, si
     Ok(made)
 }
 
-/// Returns the sizes of parts of equal size; the last part may be smaller.
 fn part_sizes(extent: i64, size: i64) -> Vec<i64> {
     let size = size.clamp(1, extent.max(1));
     (0..(extent + size - 1) / size).map(|part| size.min(extent - part * size)).collect()
@@ -428,8 +427,7 @@ pub(super) fn pixel_shuffle(call: &mut Call<'_, '_>) -> Outputs {
     own_output(compose::depth_to_space(&mut call.emit.builder, x, block, DepthOrder::ChannelFirst)?)
 }
 
-/// Emits `pixel_unshuffle`; output channels are ordered channel first, block position second, unlike in
-/// `space_to_depth`.
+/// Orders output channels by channel first, block position second, unlike in `space_to_depth`.
 pub(super) fn pixel_unshuffle(call: &mut Call<'_, '_>) -> Outputs {
     let (x, block) = (primary_input(call)?, call.int_argument("downscale_factor", 1)?);
     let [n, c, h, w] = call.emit.extents(x)?[..] else { return unsupported("the data has no 4 dimensions") };

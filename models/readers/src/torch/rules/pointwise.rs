@@ -238,8 +238,7 @@ pub(super) fn softshrink(call: &mut Call<'_, '_>) -> Outputs {
     unary(call, UnaryOp::Shrink { lambda, bias: lambda })
 }
 
-/// Emits softplus without PyTorch's threshold, above which PyTorch returns the input. From 20 on, both agree in 32
-/// bits.
+/// Emits softplus without PyTorch's threshold, above which `y = x`; from 20 on, both agree in 32 bits.
 pub(super) fn softplus(call: &mut Call<'_, '_>) -> Outputs {
     let (beta, x) = (call.float_argument("beta", 1.0)?, call.tensor_argument("self")?);
     if call.float_argument("threshold", 20.0)? < 20.0 {
@@ -320,7 +319,6 @@ pub(super) fn prelu(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![Made { id: call.emit.push(Op::PRelu(PRelu {}), &[x, slope])?, window: Memory::Own }])
 }
 
-/// Emits `self + weight · (end - self)`.
 pub(super) fn lerp(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.result_dtype()?;
     let (start, end) = (call.operand_as("self", dtype)?, call.operand_as("end", dtype)?);
@@ -354,7 +352,6 @@ pub(super) fn is_finite(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[size, most])?)
 }
 
-/// Replaces NaN and infinities by finite numbers.
 pub(super) fn nan_to_num(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
     let dtype = call.emit.dtype(x)?;
@@ -402,7 +399,6 @@ pub(super) fn threshold(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.push(Op::Where(Where {}), &[is_above, x, value])?)
 }
 
-/// Emits the inverse of the sigmoid.
 pub(super) fn logit(call: &mut Call<'_, '_>) -> Outputs {
     let mut x = call.tensor_argument("self")?;
     if let Some(epsilon) = call.optional_float("eps")? {
@@ -446,7 +442,6 @@ pub(super) fn erfc(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.binary(BinaryOp::Sub, one, y)?)
 }
 
-/// Emits the step function: 0 for negative numbers, 1 for positive ones, and a given value at zero.
 pub(super) fn heaviside(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.result_dtype()?;
     let (x, values) = (call.operand_as("self", dtype)?, call.operand_as("values", dtype)?);

@@ -6,8 +6,7 @@ use models::compose::{self, Recurrent, Reset};
 use models::graph::ValueId;
 use models::operators::{BiasAdd, Dense, Gather, Op, UnaryOp};
 
-/// Maximum of sequence length times layers. Longer sequences are refused, because each step adds about twenty
-/// operators.
+/// Maximum of sequence length times layers, because each step adds about twenty operators.
 const MAX_STEPS: i64 = 4096;
 
 /// Cell type. The gates have PyTorch's order: input, forget, content, output for LSTM; reset, update, content for GRU.
@@ -199,7 +198,6 @@ impl Side<'_> {
     }
 }
 
-/// Multiplies the input by a weight and adds its bias.
 fn from_input(call: &mut Call<'_, '_>, x: ValueId, weight: ValueId, bias: Option<ValueId>) -> Outcome<ValueId> {
     let y = call.emit.push(Op::Dense(Dense {}), &[x, weight])?;
     match bias {

@@ -96,7 +96,6 @@ pub(super) fn variance_or_deviation(call: &mut Call<'_, '_>, has_root: bool) -> 
     own_output(spread_and_mean(call, has_root)?.0)
 }
 
-/// Returns variance or standard deviation, and the mean.
 pub(super) fn spread_with_mean(call: &mut Call<'_, '_>, has_root: bool) -> Outputs {
     let (y, mean) = spread_and_mean(call, has_root)?;
     let shape = call.emit.extents(y)?;
@@ -128,7 +127,6 @@ fn spread_and_mean(call: &mut Call<'_, '_>, has_root: bool) -> Outcome<(ValueId,
     Ok((y, mean))
 }
 
-/// Emits the vector norm of any numeric order.
 pub(super) fn vector_norm(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
     let name = if call.arguments.contains_key("ord") { "ord" } else { "p" };
@@ -175,7 +173,6 @@ pub(super) fn pairwise_distance(call: &mut Call<'_, '_>) -> Outputs {
     own_output(norm_of_order(call, apart, order)?)
 }
 
-/// Emits the norm of the difference between each row of one tensor and each row of the other.
 pub(super) fn pairwise_norms(call: &mut Call<'_, '_>) -> Outputs {
     let (a, b, order) = (call.tensor_argument("x1")?, call.tensor_argument("x2")?, call.float_argument("p", 2.0)?);
     let (mut rows, mut columns) = (call.emit.extents(a)?, call.emit.extents(b)?);

@@ -161,8 +161,7 @@ impl SampledAxis {
         emit.binary_with(BinaryOp::Add, wave, low)
     }
 
-    /// Converts a whole-numbered position to a neighbour inside the axis; outside, its weight is zero if the mode is
-    /// zeros.
+    /// Returns the neighbour at a whole position, moved inside; its weight becomes zero outside if the mode is zeros.
     fn bounded_neighbour(self, emit: &mut Emit<'_>, place: ValueId, weight: Option<ValueId>) -> Outcome<Neighbour> {
         let inside = self.clip_position(emit, place)?;
         if self.outside != Outside::Zeros {
@@ -236,8 +235,7 @@ fn evaluate_polynomial(emit: &mut Emit<'_>, x: ValueId, coefficients: &[f64]) ->
     Ok(y)
 }
 
-/// Sums the weighted elements over all combinations of neighbours. Converts indices `[n, places…, 1]` to `[n, places…,
-/// channels]`.
+/// Sums the weighted elements over all combinations of neighbours: `[n, places…, 1]` to `[n, places…, channels]`.
 fn looked_up(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Neighbour>]) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
     let count: i64 = extents[2..].iter().product();
@@ -347,8 +345,7 @@ fn add_batch_axis(emit: &mut Emit<'_>, neighbours: Vec<Neighbour>) -> Outcome<Ve
         .collect()
 }
 
-/// Returns the two neighbours of each position. A position more than one element outside gets weight zero; all others
-/// are clamped.
+/// Returns each position's two neighbours: of weight zero if more than one element outside, else clamped.
 fn region_neighbours(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<Vec<Neighbour>> {
     let dtype = emit.dtype(place)?;
     let (least, most) = (emit.add_scalar(dtype, -1.0)?, emit.add_scalar(dtype, extent as f64)?);

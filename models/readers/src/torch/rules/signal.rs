@@ -204,7 +204,6 @@ pub(super) fn single_transform(call: &mut Call<'_, '_>) -> Outputs {
     own_output(transform_axis(call.emit, x, axis, ends, Fourier { points, kept, is_inverse, factor })?)
 }
 
-/// Transforms several dimensions, one after the other.
 pub(super) fn multi_transform(call: &mut Call<'_, '_>) -> Outputs {
     let mut x = primary_input(call)?;
     let mut is_complex = call.complex.contains(&"self");
@@ -291,7 +290,6 @@ impl Frames {
         Ok(Frames { points, hop, window, is_centred, kept, factor })
     }
 
-    /// Returns the sample positions of all frames.
     fn frame_positions(&self, emit: &mut Emit<'_>, count: i64, has_own_dimension: bool) -> Outcome<ValueId> {
         numbers_of(&[count, self.points])?;
         let frames = (0..count).flat_map(|frame| (0..self.points).map(move |at| (frame, at)));

@@ -14,8 +14,7 @@ fn rank_of(call: &Call<'_, '_>) -> usize {
     }
 }
 
-/// Returns the input and its extents `[batch, channels, space…]`; refuses data without a batch dimension, which is
-/// rare.
+/// Returns the input and its extents `[batch, channels, space…]`; refuses data without a batch dimension.
 fn batched_image(call: &Call<'_, '_>, rank: usize) -> Outcome<(ValueId, Vec<i64>)> {
     let x = call.tensor_argument(if call.arguments.contains_key("input") { "input" } else { "self" })?;
     let extents = call.emit.extents(x)?;
@@ -147,8 +146,7 @@ pub(super) fn nearest_exact(call: &mut Call<'_, '_>) -> Outputs {
     select_elements(call, x, &axes, |new, axis| (new + 0.5) * (1.0 / axis.scale) as f32)
 }
 
-/// Selects one input element for each output element; `place` gives its position, which is rounded down. Positions are
-/// 32-bit floats as in PyTorch.
+/// Selects an input element per output element, at `place` rounded down: a 32-bit float as in PyTorch.
 fn select_elements(
     call: &mut Call<'_, '_>,
     x: ValueId,

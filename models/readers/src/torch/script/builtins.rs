@@ -226,7 +226,6 @@ fn of_container(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) 
 }
 
 impl Interpreter<'_> {
-    /// Returns an element of a list, a tuple, a dictionary or a string.
     pub(super) fn get_item(&mut self, base: Value, index: Value) -> Outcome<Value> {
         if base == Value::Missing {
             return Ok(Value::Missing);

@@ -143,8 +143,7 @@ fn kind_rank(dtype: DType) -> u8 {
     }
 }
 
-/// Returns the promoted type of the operands. Tensors with dimensions decide first, then tensors without, then Python
-/// numbers. A later group overrides only if its kind of type ranks higher.
+/// Returns the promoted type: of tensors with dimensions, then without, then numbers; only a higher kind overrides.
 fn promote_operands(
     arguments: &HashMap<&str, Argument>,
     names: &[&str],

@@ -47,7 +47,6 @@ pub(super) struct Object {
     pub path: Rc<str>,
 }
 
-/// A tensor of the file with its name in the model.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NamedTensor {
     pub tensor: StoredTensor,

@@ -18,7 +18,6 @@ const MAX_DEPTH: usize = 400;
 
 type Frame<'a> = HashMap<&'a str, Value>;
 
-/// Positional and keyword arguments.
 type Arguments<'a> = (Vec<Value>, Vec<(&'a str, Value)>);
 
 enum Flow {
@@ -210,7 +209,6 @@ impl<'a> Interpreter<'a> {
         Ok(Flow::Next)
     }
 
-    /// Runs the body of a `with` statement, such as `no_grad`.
     fn run_with(
         &mut self,
         frame: &mut Frame<'a>,
@@ -455,7 +453,6 @@ impl<'a> Interpreter<'a> {
         self.tensors.call_operator(name, &given, keywords, &mut self.heap)
     }
 
-    /// Collects all tensors in a result, in order.
     pub fn flatten_tensors(&mut self, value: Value, nesting: usize, all: &mut Vec<Value>) -> Outcome<()> {
         self.heap.charge_units(1)?;
         if nesting > MAX_NESTING {
@@ -477,7 +474,6 @@ impl<'a> Interpreter<'a> {
     }
 }
 
-/// Returns whether a value has the type that the source states.
 fn is_instance(value: Value, ty: &Expr<'_>) -> bool {
     match ty {
         Expr::Tuple(types) | Expr::List(types) => types.iter().any(|ty| is_instance(value, ty)),

@@ -29,7 +29,6 @@ impl Texts {
     }
 }
 
-/// Reads a stored or deflated entry of at most `most` bytes.
 pub(super) fn read_entry(archive: &Archive, name: &str, most: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let unreadable = |error: std::io::Error| format!("`{}` cannot be read: {error}", crate::escape_name(name));

@@ -105,7 +105,6 @@ impl Objects {
     }
 }
 
-/// Interprets the program and returns the graph values of its results.
 fn run_program(
     interpreter: &mut Interpreter<'_>,
     root: usize,

@@ -97,8 +97,7 @@ pub(super) struct Source<'a> {
     pub functions: Vec<Function<'a>>,
 }
 
-/// Returns the name of a called operator, such as `add` for `torch.add` or `prim.NumToTensor` for
-/// `ops.prim.NumToTensor`.
+/// Returns a called operator's name: `add` for `torch.add`, `prim.NumToTensor` for `ops.prim.NumToTensor`.
 pub(super) fn operator_name(callee: &Expr<'_>) -> Option<String> {
     let Expr::Attribute(base, name) = callee else { return None };
     match &**base {

@@ -10,8 +10,7 @@ use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Emits `Attention`; inputs: `input, weights, bias, mask, past, attention bias`. One product gives queries, keys and
-/// values.
+/// Emits `Attention` with one product for all heads; inputs: `input, weights, bias, mask, past, attention bias`.
 pub(super) fn fused_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     call.expect_int("do_rotary", 0)?;
     call.expect_int("past_present_share_buffer", 0)?;
@@ -61,8 +60,7 @@ pub(super) fn fused_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(outputs)
 }
 
-/// Emits `MultiHeadAttention`; inputs: `query, key, value, bias, key padding mask, attention bias, past key, past
-/// value`.
+/// Inputs: `query, key, value, bias, key padding mask, attention bias, past key, past value`.
 pub(super) fn multi_head(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (q, Some(k), Some(v)) = (call.input(0)?, call.optional_input(1), call.optional_input(2)) else {
         return unsupported("queries, keys and values packed in one tensor");
@@ -120,7 +118,6 @@ pub(super) fn split_heads(emit: &mut Emit<'_>, x: ValueId, count: i64) -> Outcom
     }
 }
 
-/// Reshapes `[n, h, s, d]` to `[n, s, h · d]`.
 pub(super) fn join_heads(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
     let [n, h, s, d] = emit.extents(x)?[..] else { return malformed("the result needs 4 dimensions") };
     let turned = emit.transpose(x, &[0, 2, 1, 3])?;

@@ -108,8 +108,7 @@ impl Blocks {
         }
     }
 
-    /// Emits `(number - zero) · scale` with one zero point and scale per block of a row; the default zero point is
-    /// 2^(bits - 1).
+    /// Emits `(number - zero) · scale`, one zero and scale per block of a row; the default zero is 2^(bits - 1).
     fn dequantise_blocks(
         &self,
         emit: &mut Emit<'_>,

@@ -27,8 +27,7 @@ pub(super) fn to_float(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![add_last_bias(emit, y, call.optional_input(6))?])
 }
 
-/// Emits an LSTM with transposed quantised weights; input and hidden state are quantised to 8 bits before each
-/// product.
+/// Emits an LSTM with transposed quantised weights; input and state are quantised to 8 bits for each product.
 pub(super) fn quantised_lstm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut weights = Vec::new();
     for (place, scale) in [(1, 8), (2, 10)] {

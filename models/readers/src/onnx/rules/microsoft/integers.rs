@@ -39,8 +39,7 @@ pub(super) fn select_where(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     quantise_result(emit, call, y, 7, 1)
 }
 
-/// Concatenates quantised tensors; inputs: `scale, zero point` of the result, then `data, scale, zero point` of each
-/// part.
+/// Concatenates; inputs: `scale, zero point` of the result, then `data, scale, zero point` of each part.
 pub(super) fn concat(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (scale, zero) = (call.input(0)?, call.optional_input(1));
     let count = call.inputs.len().saturating_sub(2) / 3;
@@ -130,8 +129,7 @@ pub(super) fn quantised_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![y])
 }
 
-/// Emits `QGemm`; inputs: `A, scale, zero, B, scale, zero, C, scale, zero`, where `C` has the scale of the sums.
-/// Without a scale of the result, the result is real.
+/// Inputs: `A, scale, zero, B, scale, zero, C, scale, zero`; `C` has the sums' scale; real without a result scale.
 pub(super) fn quantised_gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (mut a, mut b) = (call.input(0)?, call.input(3)?);
     if emit.rank(a)? != 2 || emit.rank(b)? != 2 {
