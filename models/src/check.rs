@@ -181,7 +181,7 @@ mod tests {
         check_refused(|graph| graph.outputs[0] = ValueId(9), "there is no value 9");
         check_refused(
             |graph| graph.values[2].ty = TensorType::f32(&[5]),
-            "stored as f32[5], the shape rule says f32[4]",
+            "stored as f32[5], but the shape rule gives f32[4]",
         );
         check_refused(|graph| graph.values[0].ty = TensorType::f32(&[-4]), "negative extent -4");
         check_refused(|graph| graph.values[0].ty = TensorType::f32(&[1 << 31]), "larger than the limit");

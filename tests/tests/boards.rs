@@ -137,7 +137,7 @@ fn tvms_own_server_has_cold_caches_on_one_thread_only() {
     // Such a server takes half of the CPUs.
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() >= 4) {
         let said = collect(&bench, &format!("{on} --threads 2")).expect(2).stderr;
-        assert!(said.contains("a server of TVM empties the caches of one CPU"), "{said}");
+        assert!(said.contains("TVM's server flushes the caches of one CPU"), "{said}");
         assert!(said.contains("hint: run `opcollect-board` there"), "{said}");
     }
 }

@@ -37,7 +37,7 @@ fn equal_captures_say_so() {
     captures(&bench, [small_core(0), small_core(0)]);
     let ran = run(bench.opcollect("tpu compare before-0 after-0 --fail-on slower")).expect(0);
     assert_eq!(
-        ran.stdout, "nothing differs: 4 operators, each as often and as long in both captures of 1.21 µs\n",
+        ran.stdout, "no differences: 4 operators with equal counts and times in both captures of 1.21 µs\n",
         "{ran}"
     );
     let ran = run(bench.opcollect("tpu compare before-0 after-0 --json")).expect(0);

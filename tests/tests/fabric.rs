@@ -16,7 +16,7 @@ fn a_sweep_makes_simulated_records_and_knows_them_again() {
     let command = format!("{CONV} --target pynq --unit fpga --schedules 4 --store s --json");
     let first = run(bench.opcollect(&command)).expect(0);
     assert!(first.stderr.contains("note: simulated: core 1x16 of pynq-z1 at 100 MHz"), "{first}");
-    assert!(first.stderr.contains("no time of it was measured"), "{first}");
+    assert!(first.stderr.contains("its times are not measured"), "{first}");
     let told = document(&first.stdout);
     assert_eq!(told["outcomes"]["counts"]["ok"], 4, "{first}");
     assert!(told["models"][0]["simulated"].as_str().expect("a text").starts_with("simulated"), "{first}");
@@ -94,7 +94,7 @@ fn a_trace_has_a_lane_for_each_module() {
     let refused = run(bench.opcollect(&format!("board trace {CONV} --knobs tile_h=3 --out u.pftrace"))).expect(2);
     assert!(refused.stderr.contains("`tile_h` is 3, which does not divide 8"), "{refused}");
     let refused = run(bench.opcollect(&format!("board trace {CONV} --task 2 --out u.pftrace"))).expect(2);
-    assert!(refused.stderr.contains("the core computes no task 2"), "{refused}");
+    assert!(refused.stderr.contains("the accelerator does not support task 2"), "{refused}");
     assert!(!bench.path("u.pftrace").exists());
 }
 

@@ -102,7 +102,7 @@ fn a_simulated_core_over_rpc_gives_checked_records_of_simulated_times() {
     for model in LAYERS {
         let ran = collect(&bench, model, agent.port, "--schedules 3").expect(0);
         assert!(
-            ran.stderr.contains("no time of it was measured") && ran.stderr.contains("compared with the reference"),
+            ran.stderr.contains("its times are not measured") && ran.stderr.contains("compared with the reference"),
             "{ran}"
         );
         let told = ran.json();

@@ -334,5 +334,5 @@ fn a_model_is_run_on_streams_by_the_command() {
     let mut hasty = by_rule;
     hasty.stages.swap(0, 1);
     write("hasty.plan", &hasty);
-    refused(opcollect("--plan hasty.plan"), "has not made yet");
+    refused(opcollect("--plan hasty.plan"), "has not computed yet");
 }

@@ -53,6 +53,6 @@ mod tests {
             parts("bnns, llvm").unwrap_err(),
             "`bnns` in target `bnns, llvm` is no partner; the partners are cpu-vendor"
         );
-        assert!(parts("cpu-vendor").unwrap_err().contains("name what the rest is compiled for"));
+        assert!(parts("cpu-vendor").unwrap_err().contains("add the target of the remaining operators"));
     }
 }

@@ -99,7 +99,7 @@ mod tests {
             ],
         );
         check(r#"{"kind": "llvm", "num-cores": -1}"#, expect!["the target's field `num-cores` cannot be `-1`"]);
-        check(r#"{"kind": "c"}"#, expect![[r#"target `{"kind": "c"}`: its `kind` is none of llvm, cuda, opencl"#]]);
+        check(r#"{"kind": "c"}"#, expect![[r#"target `{"kind": "c"}`: its `kind` is not one of llvm, cuda, opencl"#]]);
         check("llvm", expect!["target `llvm`: expected value at line 1 column 1"]);
         check("[]", expect!["target `[]` is not a JSON object"]);
     }

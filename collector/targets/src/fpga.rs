@@ -229,7 +229,7 @@ mod tests {
             Fabric::parse_text(&text).unwrap().describe().starts_with("simulated: core 1x16 of pynq-z1 at 100 MHz")
         );
         assert!(
-            parse_fabric(&text.replace("100,", "1000,")).unwrap_err().contains("is not what this program simulates")
+            parse_fabric(&text.replace("100,", "1000,")).unwrap_err().contains("differs from the simulated target")
         );
         assert!(parse_fabric("{").is_err());
         let other = fabric_text(Some("ultra96"), None, None).unwrap();

@@ -207,7 +207,7 @@ fn movement() {
     check(
         Op::Reshape(Reshape { shape: vec![4, 32] }),
         "f32[batch,8,4,4]",
-        expect!["[4, 32] does not say where batch goes; bind it to a number"],
+        expect!["[4, 32] does not determine dimension batch; bind it to a number"],
     );
     check(
         Op::Reshape(Reshape { shape: vec![-1, 3] }),
@@ -329,7 +329,7 @@ fn look_ups() {
     );
     let scatter = Op::ScatterNd(ScatterNd { combine: ScatterOp::Add });
     check(scatter.clone(), "f32[4,5] i64[3,1] f32[3,5]", expect!["f32[4,5]"]);
-    check(scatter, "f32[4,5] i64[3,1] f32[3]", expect!["the updates are f32[3], the indices ask for f32[3,5]"]);
+    check(scatter, "f32[4,5] i64[3,1] f32[3]", expect!["the updates have shape f32[3], the indices need f32[3,5]"]);
     let one_hot = Op::OneHot(OneHot { axis: -1, depth: 7, on: 1.0, off: 0.0, to: DType::F16 });
     check(one_hot.with_front_axis(2), "i64[2,3]", expect!["f16[2,3,7]"]);
     check(Op::Expand(Expand { shape: vec![5, 1, 4] }), "f32[3,1]", expect!["f32[5,3,4]"]);
@@ -362,7 +362,7 @@ fn look_ups() {
 fn attention() {
     let op = |window| Op::Attention(Attention { causal: true, scale: 0.125, window, softcap: None });
     check(op(None), "f32[n,8,s,64] f32[n,2,t,64] f32[n,2,t,32] f32[s,t]", expect!["f32[n,8,s,32]"]);
-    check(op(Some(0)), "f32[1,8,5,64] f32[1,2,5,64] f32[1,2,5,64]", expect!["a window of 0 places must be at least 1"]);
+    check(op(Some(0)), "f32[1,8,5,64] f32[1,2,5,64] f32[1,2,5,64]", expect!["the window is 0, but must be at least 1"]);
     check(
         op(None),
         "f32[1,8,5,64] f32[1,3,5,64] f32[1,3,5,64]",

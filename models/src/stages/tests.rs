@@ -73,7 +73,7 @@ fn what_is_no_plan_of_a_model_is_refused() {
     assert!(refused(&|one| one.stages[1].groups[0].cores = vec![2]).contains("is on core 2"));
     assert!(refused(&|one| one.stages[1].groups[0].cores = vec![1]).contains("shares one"));
     assert!(refused(&|one| one.stages[1].groups[0].cores.clear()).contains("no core"));
-    assert!(refused(&|one| one.stages.swap(0, 1)).contains("has not made yet"));
+    assert!(refused(&|one| one.stages.swap(0, 1)).contains("has not computed yet"));
     assert!(refused(&|one| one.stages[2].groups[0].calls.push(0)).contains("has run before"));
     assert!(refused(&|one| one.stages[2].groups[0].calls = vec![9]).contains("there is no call 9"));
     assert_eq!(refused(&|one| drop(one.stages.pop())), "the call 4 is in no stage");

@@ -95,7 +95,7 @@ mod tests {
         check_refused(|task| task.steps[2].inputs[0] = Operand::Step(usize::MAX), "reads step");
         check_refused(|task| task.steps[2].op = Op::Softmax(Softmax { axis: 1, log: false }), "is not pointwise");
         check_refused(|task| task.steps[2].output = TensorType::f32(&[1]), "another shape than its anchor");
-        check_refused(|task| task.steps[0].output.dtype = crate::types::DType::F64, "the shape rule says");
+        check_refused(|task| task.steps[0].output.dtype = crate::types::DType::F64, "the shape rule gives");
         check_refused(
             |task| {
                 task.steps[2].op = Op::Binary(Binary { function: BinaryOp::Mul });

@@ -330,7 +330,7 @@ mod tests {
         check_refused("%2 \"conv\"", "%4000000000 \"conv\"", "%2 is missing");
         check_refused("%2 \"conv\"", "%0 \"conv\"", "%0 is made twice");
         check_refused("output %7", "", "the last line must be `output`");
-        check_refused("f32[1,2,2,2] = conv", "f32[1,2,2,3] = conv", "the shape rule says f32[1,2,2,2]");
+        check_refused("f32[1,2,2,2] = conv", "f32[1,2,2,3] = conv", "the shape rule gives f32[1,2,2,2]");
     }
 
     proptest! {

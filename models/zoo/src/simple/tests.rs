@@ -217,9 +217,9 @@ fn sizes_that_are_missing_half_given_or_zero_say_what_to_write() {
         ("conv2d:ci=3,co=64,k=3", "`hw` is missing, one extent for every spatial axis, or `size` with each of them"),
         ("conv2d:ci=3,h=56,co=64,k=3", "`hw=56` sets both"),
         ("conv2d:ci=3,h=56,w=56,hw=56,co=64,k=3", "give one of them"),
-        ("matmul:m=0,n=8,k=8", "`m` is 0, so there is nothing to compute"),
-        ("relu:shape=4x0", "`shape` is 0, so there is nothing to compute"),
-        ("clip:shape=0x4,low=0,high=1", "`shape` is 0, so there is nothing to compute"),
+        ("matmul:m=0,n=8,k=8", "`m` is 0, so it computes nothing"),
+        ("relu:shape=4x0", "`shape` is 0, so it computes nothing"),
+        ("clip:shape=0x4,low=0,high=1", "`shape` is 0, so it computes nothing"),
     ] {
         let Err(refused) = build_operator(text) else { panic!("{text} is refused") };
         let refused = refused.to_string();

@@ -177,7 +177,7 @@ fn steps_answer_as_one_after_the_other() {
     }
     let decode = Options { phase: Phase::Decode, ..Options::default() };
     let refused = load_steps("t5-small", &decode, 2).unwrap_err().to_string();
-    assert!(refused.contains("one takes another `encoder_keys.0` than"), "{refused}");
+    assert!(refused.contains("the `encoder_keys.0` of a step differs from"), "{refused}");
     let prefill = Options { phase: Phase::Prefill, ..Options::default() };
     assert!(load_steps(gpt, &prefill, 2).unwrap_err().to_string().contains("only decoding has steps"));
     assert!(load_steps(gpt, &prefill, 0).unwrap_err().to_string().contains("must be from 1 to 1024"));

@@ -114,7 +114,7 @@ fn one_turn_of_an_open_loop_is_listed() {
     let listed = read(&long, &Options { skip_unsupported: true, ..Options::default() }).unwrap();
     assert_eq!(
         listed.skipped[0].reason,
-        "it has 5000 turns, and up to 4096 are unrolled; the operators of one turn are listed"
+        "it has 5000 iterations, but at most 4096 are unrolled; the operators of one turn are listed"
     );
 }
 

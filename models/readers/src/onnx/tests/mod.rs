@@ -159,11 +159,11 @@ fn an_input_that_decides_a_shape_can_be_bound() {
 fn mistakes_are_named() {
     check_error(
         &model(&["2"], vec![], vec![node("y = Relu(z)")]),
-        expect!["`small.onnx`, node `y` (`Relu`): it reads `z`, which nothing before it makes"],
+        expect!["`small.onnx`, node `y` (`Relu`): it reads `z`, which no earlier node computes"],
     );
     check_error(
         &model(&["2"], vec![], vec![node("a = Add(x, b)"), node("b = Relu(a)"), node("y = Relu(b)")]),
-        expect!["`small.onnx`, node `b` (`Relu`): it reads `a`, which nothing before it makes"],
+        expect!["`small.onnx`, node `b` (`Relu`): it reads `a`, which no earlier node computes"],
     );
     check_error(
         &model(&["2"], vec![], vec![node("y = Relu(x)"), node("y = Relu(x)")]),
@@ -204,7 +204,7 @@ fn mistakes_are_named() {
     check_error(
         &wrong,
         expect![
-            "`small.onnx`, node `y` (`Relu`): the file says `y` is f32[3], its inputs and attributes make it f32[2]"
+            "`small.onnx`, node `y` (`Relu`): the file says `y` is f32[3], its inputs and attributes give f32[2]"
         ],
     );
 }
