@@ -242,11 +242,11 @@ impl<'a> Importer<'a> {
             return Ok(Ok(false));
         }
         let count = if condition.is_none() && most < i64::MAX {
-            format!("{most} turns")
+            format!("{most} iterations")
         } else {
-            "turns without end".to_owned()
+            "iterations without end".to_owned()
         };
-        Ok(Err(format!("it has {count}, and up to {MAX_TURNS} are unrolled")))
+        Ok(Err(format!("it has {count}, but at most {MAX_TURNS} are unrolled")))
     }
 
     /// Returns the inputs of a loop body for one iteration; its number and condition become graph inputs.

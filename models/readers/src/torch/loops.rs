@@ -99,7 +99,7 @@ impl<'a> Importer<'a> {
 
     /// Refuses a loop whose turns are not known. On request, the operators of one turn are listed.
     fn list_turn(&mut self, body: &'a Graph, inputs: &[ValueId], prefix: String) -> Result<Failure, Failure> {
-        let reason = "whether it goes on is computed while the model runs";
+        let reason = "its loop condition depends on data at run time";
         if !self.options.skip_unsupported {
             let hint = "`--bind NAME=VALUE` fixes an input that decides it, and `--skip-unsupported` leaves the node out and \
                         lists the operators of one turn";

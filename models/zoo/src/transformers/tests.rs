@@ -205,7 +205,7 @@ fn what_cannot_be_built_is_refused_in_words() {
     let decode = Options { phase: Phase::Decode, ..usual };
     check_refused("bert-bas", usual, "unknown model `bert-bas`; did you mean `bert-base-uncased` or `bart-base`?");
     check_refused("bert", decode, "`bert` reads all tokens at once and has no decoding steps");
-    check_refused("bert", Options { sequence: 513, ..usual }, "place 512 is beyond the 512 of");
+    check_refused("bert", Options { sequence: 513, ..usual }, "index 512 is beyond the 512 entries of");
     check_refused("bert", Options { sequence: 0, ..usual }, "a sequence of 0 must be from 1 to 1048576");
     check_refused("llama-7b:num_hidden_layers", usual, "`num_hidden_layers` is not a field and its value");
     check_refused(

@@ -203,9 +203,7 @@ fn mistakes_are_named() {
     wrong.graph.as_mut().unwrap().output = vec![info("y", &["3"])];
     check_error(
         &wrong,
-        expect![
-            "`small.onnx`, node `y` (`Relu`): the file says `y` is f32[3], its inputs and attributes give f32[2]"
-        ],
+        expect!["`small.onnx`, node `y` (`Relu`): the file says `y` is f32[3], its inputs and attributes give f32[2]"],
     );
 }
 

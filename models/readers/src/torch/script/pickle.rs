@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(refusal(b"\x80"), "its pickle is cut off");
         assert_eq!(refusal(b"\x80\x02X\xff\xff\xff\xffab"), "its pickle is cut off");
         assert_eq!(refusal(b"t."), "its pickle takes more than it has");
-        assert_eq!(refusal(b"h\x05."), "its pickle recalls 5, which it never kept");
+        assert_eq!(refusal(b"h\x05."), "its pickle reads memo entry 5, which was never stored");
         assert_eq!(refusal(b")Na."), "its pickle adds to something else than a list, a dictionary or an object");
         let many = b")".repeat(1 << 22);
         assert_eq!(refusal(&many), "its lists and texts take too much memory");

@@ -139,7 +139,7 @@ fn programs_that_cannot_be_followed_name_the_place() {
     check_refused(module("    ops.prim.RaiseException(\"too small\")\n    return x"), "refuses its inputs: too small");
     check_refused(module("    return lambda x"), "source of `__torch__`: line 5");
     check_refused(module("    while True:\n      pass\n    return x"), "it takes more than");
-    check_refused(module("    for i in range(99999999999):\n      pass\n    return x"), "turns of a loop are too many");
+    check_refused(module("    for i in range(99999999999):\n      pass\n    return x"), "iterations is too long");
     check_refused(module("    return (self).forward(x, )"), "its calls are nested deeper than");
     let deep = format!("    return {}x{}", "(".repeat(500), ")".repeat(500));
     check_refused(module(&deep), "expressions are nested deeper than");
