@@ -172,7 +172,7 @@ fn loops_end() {
 
     let endless = model(&["2"], vec![integers("n", &[i64::MAX])], vec![doubling("n", "", "next = Identity(goes)")]);
     let error = read(&endless, &Options::default()).unwrap_err().to_string();
-    assert!(error.contains("up to 4096 are unrolled"), "{error}");
+    assert!(error.contains("at most 4096 are unrolled"), "{error}");
 
     let misfit = with("y = Loop(n, , x)", vec![graph("body", &["turn"], vec![], &["turn"])]);
     let error = read(&model(&["2"], vec![integers("n", &[2])], vec![misfit]), &Options::default()).unwrap_err();
