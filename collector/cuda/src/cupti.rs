@@ -101,7 +101,11 @@ const BUFFER: Layout = match Layout::from_size_align(1 << 20, 8) {
     Err(_) => unreachable!(),
 };
 
-/// Allocates a buffer for CUPTI. Each argument must point to writable memory.
+/// Allocates a buffer for CUPTI.
+///
+/// # Safety
+///
+/// Each argument must point to writable memory.
 unsafe extern "C" fn provide_buffer(buffer: *mut *mut u8, size: *mut usize, records: *mut usize) {
     // SAFETY: CUPTI passes three writable addresses. A null buffer means "out of memory" to it.
     unsafe {
@@ -111,7 +115,11 @@ unsafe extern "C" fn provide_buffer(buffer: *mut *mut u8, size: *mut usize, reco
     }
 }
 
-/// Frees a buffer of [`provide_buffer`] after collecting kernel times; its first `valid` bytes are records.
+/// Collects the kernel times from a buffer and frees it.
+///
+/// # Safety
+///
+/// The buffer must come from [`provide_buffer`] and not be used afterwards. Its first `valid` bytes must be records.
 unsafe extern "C" fn collect_buffer(_context: *mut c_void, _stream: u32, buffer: *mut u8, _size: usize, valid: usize) {
     if buffer.is_null() {
         return;

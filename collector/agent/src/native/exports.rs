@@ -26,7 +26,11 @@ fn record_error(kind: &str, text: &str) {
     }
 }
 
-/// Copies a C string; null becomes an empty text. Any other pointer must lead to a terminating zero byte.
+/// Copies a C string; null becomes an empty text.
+///
+/// # Safety
+///
+/// `pointer` is null or points to a string that ends with a zero byte.
 unsafe fn copy_text(pointer: *const c_char) -> String {
     match pointer.is_null() {
         true => String::new(),
