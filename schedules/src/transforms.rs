@@ -31,7 +31,7 @@ static TWO: Transforms = Transforms {
     result: &[&[1.0, 1.0, 1.0, 0.0], &[0.0, 1.0, -1.0, -1.0]],
 };
 
-/// Evaluation points of 4 × 4 tiles, besides zero and infinity: `±NEAR` and `±FAR`, more exact than 1 and 2.
+/// Evaluation points of 4 × 4 tiles, in addition to zero and infinity: `±NEAR` and `±FAR`, more exact than 1 and 2.
 const NEAR: f64 = 3.0 / 4.0;
 const FAR: f64 = 4.0 / 3.0;
 const NEAR2: f64 = NEAR * NEAR;

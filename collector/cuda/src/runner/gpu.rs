@@ -149,7 +149,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// Adds hardware counters over so many runs that the range's ends are negligible, or over one if caches are cold.
+    /// Adds hardware counters over enough runs that the range's ends are negligible, or over one if caches are cold.
     pub(super) fn tell_metrics(
         &self,
         wanted: &[WantedMetric],
