@@ -85,7 +85,7 @@ fn devices_that_are_drained_end_and_those_that_cannot_be_told_are_named() {
         std::thread::sleep(Duration::from_millis(100));
     }
     let none = run(bench.opcollect(&format!("fleet drain {at} --key none"))).expect(2).stderr;
-    assert!(none.contains("no device of the key `none`") && none.contains("hint: "), "{none}");
+    assert!(none.contains("no device with the key `none`") && none.contains("hint: "), "{none}");
     let told = run(bench.opcollect(&format!("fleet drain {at} --key k --wait 60 --json"))).expect(0).json();
     assert_eq!((told["left"].as_array().map(Vec::len), &told["devices"]), (Some(2), &0.into()), "{told}");
     assert!(agents.iter_mut().all(|agent| agent.ends(Duration::from_secs(20))));
