@@ -294,7 +294,11 @@ fn what_cannot_be_searched_is_one_clear_error() {
     );
     refused("--only tile_x=4", "`--only` needs a search, which `--iftune true` enables", "hint: add `--iftune true`");
     refused("--iftune true --only tile_x", "`--only tile_x` is not an axis with settings", "write it as `tile_x=4,8`");
-    refused("--iftune true --tuner metaschedule --only tile_x=4", "`only` is tile_x; TVM's own space has no such axes", "");
+    refused(
+        "--iftune true --tuner metaschedule --only tile_x=4",
+        "`only` is tile_x; TVM's own space has no such axes",
+        "",
+    );
     let ran = run(bench.opcollect(&format!("{PRODUCT} --iftune true --tuner oracle"))).expect(2);
     assert!(ran.stderr.contains("invalid value 'oracle' for '--tuner <TUNER>'"), "{ran}");
 }
