@@ -116,7 +116,7 @@ mod moved {
     use super::OffsetCall;
 
     pub(super) fn run<T, F: FnOnce() -> T>(call: &mut OffsetCall<T, F>, _: usize) {
-        call.make();
+        call.make_call();
     }
 }
 

@@ -13,7 +13,7 @@ pub struct Sampler {
 
 impl Sampler {
     pub fn open_sampler(_: &[usize], _: u64) -> Result<Sampler, Refusal> {
-        let why = super::perf::explain(nix::errno::Errno::ENOSYS);
+        let why = super::perf::explain_errno(nix::errno::Errno::ENOSYS);
         Err(Refusal { event: "cycles".to_owned(), step: Step::Perf, errno: None, why })
     }
 

@@ -1,12 +1,18 @@
 //! The memory limits of this process.
+#![allow(
+    clippy::useless_conversion,
+    clippy::unnecessary_fallible_conversions,
+    reason = "limits have 32 bits on 32-bit Arm"
+)]
 
 use super::files::Files;
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, rlim_t, setrlimit};
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Returns the lowest memory limit of the control groups (versions 1 and 2) and the process, with its source. Cached.
+/// Returns the lowest memory limit of the control groups (versions 1 and 2) and the process, with its source. The
+/// first call determines it.
 pub fn memory_limit() -> Option<(u64, String)> {
     static FOUND: OnceLock<Option<(u64, String)>> = OnceLock::new();
     FOUND.get_or_init(find_limit).clone()
@@ -30,17 +36,19 @@ fn find_limit() -> Option<(u64, String)> {
         if let Ok((soft, _)) = getrlimit(resource)
             && soft != RLIM_INFINITY
         {
-            limits.push((soft, format!("the process's limit of {name}")));
+            limits.push((u64::from(soft), format!("the process's limit of {name}")));
         }
     }
     limits.into_iter().min()
 }
 
-/// Limits private memory of this process and its children, so that allocations fail before the kernel kills.
+/// Limits the private memory of this process, and of its later children, to that of the machine or its control group.
+/// An allocation beyond the limit fails, before the kernel kills another process.
 pub fn bound_process() {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_DATA) else { return };
     let limit = memory_limit().map_or(u64::MAX, |(bytes, _)| bytes);
-    let bytes = Files { root: Path::new("/") }.memory_bytes().unwrap_or(u64::MAX).min(limit).min(hard);
+    let most = Files { root: Path::new("/") }.memory_bytes().unwrap_or(u64::MAX).min(limit);
+    let bytes = rlim_t::try_from(most).unwrap_or(RLIM_INFINITY).min(hard);
     if bytes < soft {
         // The limit is only a safeguard, so a failure is ignored.
         let _ = setrlimit(Resource::RLIMIT_DATA, bytes, hard);
