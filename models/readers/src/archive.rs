@@ -37,7 +37,7 @@ pub enum ArchiveBytes {
 
 impl ArchiveBytes {
     pub fn open(path: &Path) -> io::Result<ArchiveBytes> {
-        // Opening a pipe waits for its writer, so its kind is asked for first.
+        // Opening a pipe would block until it has a writer.
         if !path.metadata()?.is_file() {
             return Err(io::Error::other("it is not a file"));
         }
@@ -63,7 +63,7 @@ impl ArchiveBytes {
             }
             ArchiveBytes::File { file, .. } => {
                 let length = range.end.checked_sub(range.start).ok_or_else(outside)?;
-                // A file of holes is as long as its author likes, so a length is believed piece by piece.
+                // A sparse file can claim any length, so memory grows with the bytes that were read.
                 let mut read = Vec::new();
                 while (read.len() as u64) < length {
                     let begin = read.len();
@@ -190,6 +190,7 @@ impl Archive {
     }
 
     /// Streams a stored or deflated entry; the stream fails at its end if size or checksum differ from the directory.
+    /// A deflated entry may expand without limit: the caller bounds how much it reads.
     pub fn stream_entry(&self, name: &str) -> Result<impl Read + '_, String> {
         let entry = self.find_entry(name)?;
         let packed = ArchiveSlice { store: &self.store, range: entry.range.clone() };
@@ -204,6 +205,7 @@ impl Archive {
         self.store.byte_length()
     }
 
+    /// Hashes the bytes of these entries, and the names and positions of all entries.
     pub fn hash_entries(&self, names: &[&str]) -> Result<String, String> {
         let mut hasher = blake3::Hasher::new();
         for (name, Entry { range, .. }) in &self.entries {
@@ -263,7 +265,7 @@ impl Directory {
         let length = store.byte_length();
         let start = length.saturating_sub(MAX_END_BYTES);
         let tail = store.read_range(start..length)?;
-        // The comment after the end is as long as it says, so a signature inside of a comment does not count.
+        // The comment must reach the end of the file, so a signature inside a comment does not match.
         let is_end = |at: &usize| {
             tail[*at..].starts_with(b"PK\x05\x06")
                 && tail
@@ -345,7 +347,7 @@ fn parse_entry(fields: &mut Fields<'_>, store: &ArchiveBytes, limit: u64) -> Res
         8 => true,
         _ => return Err(format!("entry `{shown}` is neither stored nor deflated")),
     };
-    // What stands before the bytes has lengths of its own for the name and what follows it.
+    // The local header has its own lengths of the name and the extra field.
     let head = offset.checked_add(30).filter(|head| *head <= limit);
     let head = head.ok_or_else(|| format!("entry `{shown}` is not located before the directory"))?;
     let local = store.read_range(offset..(head + name.len() as u64).min(limit))?;

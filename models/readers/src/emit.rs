@@ -14,6 +14,16 @@ use reference::Tensor;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
+/// Returns the indices of nonzero elements of a row-major tensor, one list for each axis.
+pub(crate) fn nonzero_indices(numbers: &[f64], extents: &[i64]) -> Vec<Vec<i64>> {
+    let places: Vec<i64> = (0..).zip(numbers).filter(|(_, number)| **number != 0.0).map(|(place, _)| place).collect();
+    let along = |axis: usize| {
+        let inner: i64 = extents[axis + 1..].iter().product();
+        places.iter().map(|place| place / inner % extents[axis]).collect()
+    };
+    (0..extents.len()).map(along).collect()
+}
+
 /// A graph under construction, with the operations that import rules need.
 pub(crate) struct Emit<'a> {
     pub builder: GraphBuilder,
@@ -60,7 +70,7 @@ impl<'a> Emit<'a> {
         let ty = models::infer::infer_type(op, &types.iter().collect::<Vec<_>>())?;
         match ty.element_count() {
             Some(0) => Ok(Some(self.add_constant(ty, Const::Small(Vec::new()))?)),
-            // Attention without keys answers by a rule of its own.
+            // The attention operator defines its result without keys.
             _ if op.class() == Class::Contraction && !matches!(op, Op::Attention(..)) => {
                 Ok(Some(self.add_constant(ty, Const::Fill(0.0))?))
             }
@@ -150,6 +160,14 @@ impl<'a> Emit<'a> {
         }
     }
 
+    /// Returns the number of a constant with one element, or None for a value computed at run time.
+    pub fn known_scalar(&self, id: ValueId, what: &str) -> Outcome<Option<f64>> {
+        match self.builder.constant_data(id) {
+            Some(_) => self.known_number(id, what).map(Some),
+            None => Ok(None),
+        }
+    }
+
     pub fn unary(&mut self, function: UnaryOp, x: ValueId) -> Outcome<ValueId> {
         self.push(Op::Unary(Unary { function }), &[x])
     }
@@ -236,7 +254,7 @@ impl<'a> Emit<'a> {
         let turn = self.push(Op::Where(Where {}), &[is_below, minus_half, half])?;
         let turn = self.push(Op::Where(Where {}), &[is_left, turn, zero])?;
         let turned = self.binary(BinaryOp::Add, slope, turn)?;
-        // Above and below zero the quotient has no sign to go by.
+        // For x = 0 the quotient is infinite or NaN.
         let is_upright = self.push(Op::Compare(Compare { function: CompareOp::Equal }), &[x, zero])?;
         let side = self.unary(UnaryOp::Sign, y)?;
         let upright = self.binary_with(BinaryOp::Mul, side, PI / 2.0)?;

@@ -65,6 +65,7 @@ pub struct Imported {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
+    /// Name of the node, or of its first output.
     pub place: String,
     pub operator: String,
     pub reason: String,
@@ -128,6 +129,26 @@ impl From<Error> for Refusal {
 }
 
 pub(crate) type Outcome<T> = Result<T, Refusal>;
+
+/// Why a node with subgraphs is not imported.
+pub(crate) enum Failure {
+    /// The node itself is refused, or left out.
+    Node(Refusal),
+    /// An error inside a subgraph, which already names its node.
+    Inside(Error),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure::Node(refusal)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Inside(error)
+    }
+}
 
 pub(crate) fn malformed<T>(reason: impl Into<String>) -> Outcome<T> {
     Err(Refusal::Malformed(reason.into()))

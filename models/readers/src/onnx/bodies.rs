@@ -1,17 +1,17 @@
 //! Operators with subgraphs: branches, loops, and attention with functions that modify its scores.
 //!
-//! Graphs do not have loops. A branch with a constant condition replaces its node, and a loop with a constant trip
-//! count is unrolled. All others are refused. On request, the node is left out and the operators of one iteration are
-//! added to the graph.
+//! Graphs do not have loops. A branch with a constant condition replaces its node. A loop is unrolled if its trip
+//! count and, before each iteration, its condition are known. All others are refused. On request, the node is left out
+//! and the operators of one iteration are added to the graph.
 
 use super::call::Call;
-use super::import::{Failure, Importer, MAX_DEPTH, has_bodies, node_spot, normalise_domain};
+use super::import::{Importer, MAX_DEPTH, has_bodies, node_spot, normalise_domain};
 use super::messages;
 use super::rules::flex;
 use super::scope::{Scope, Slot};
 use super::sequence::{Slots, input_slot, join_tensors, sequence_slot};
 use super::stated::stated_type;
-use crate::{Emit, Outcome, Refusal, malformed, unsupported};
+use crate::{Emit, Failure, Outcome, Refusal, malformed, unsupported};
 use models::graph::{Const, ValueId};
 use models::types::{DType, TensorType};
 use std::collections::HashMap;
@@ -24,14 +24,6 @@ type Slotted = Result<Vec<Slot>, Failure>;
 fn graph_of<'a>(call: &Call<'a>, name: &str) -> Outcome<&'a messages::Graph> {
     let graph = call.resolve_attribute(name).and_then(|attribute| attribute.g.as_ref());
     graph.map_or_else(|| malformed(format!("it has no `{name}`")), Ok)
-}
-
-/// Returns the number of a constant with one element, or None for a value computed at run time.
-fn known_scalar(emit: &Emit<'_>, id: ValueId) -> Outcome<Option<f64>> {
-    match emit.builder.constant_data(id) {
-        Some(_) => emit.known_number(id, "it").map(Some),
-        None => Ok(None),
-    }
 }
 
 fn require_tensor(slot: &Slot) -> Outcome<ValueId> {
@@ -166,7 +158,7 @@ impl<'a> Importer<'a> {
     }
 
     fn inline_branch(&mut self, call: &Call<'a>, scope: &mut Scope<'a>) -> Slotted {
-        let name = match known_scalar(&self.emit, call.input(0)?)? {
+        let name = match self.emit.known_scalar(call.input(0)?, "condition")? {
             Some(0.0) => "else_branch",
             Some(_) => "then_branch",
             None => {
@@ -222,7 +214,7 @@ impl<'a> Importer<'a> {
 
     /// Returns whether a loop ends before this iteration, or why that is unknown.
     fn turns_end(&self, call: &Call<'a>, condition: Option<ValueId>, turn: i64) -> Outcome<Result<bool, String>> {
-        let most = match call.optional_input(0).map(|id| known_scalar(&self.emit, id)).transpose()? {
+        let most = match call.optional_input(0).map(|id| self.emit.known_scalar(id, "trip count")).transpose()? {
             None => i64::MAX,
             Some(Some(most)) => most as i64,
             Some(None) => {
@@ -233,7 +225,7 @@ impl<'a> Importer<'a> {
         if turn >= most {
             return Ok(Ok(true));
         }
-        match condition.map(|id| known_scalar(&self.emit, id)).transpose()? {
+        match condition.map(|id| self.emit.known_scalar(id, "condition")).transpose()? {
             Some(None) => return Ok(Err("its loop condition depends on data at run time".to_owned())),
             Some(Some(0.0)) => return Ok(Ok(true)),
             _ => {}

@@ -68,7 +68,7 @@ impl<'a> Call<'a> {
     }
 
     pub fn int_list(&self, name: &str) -> Option<Vec<i64>> {
-        // An empty list and a list left out are the same message, so the attribute itself must be looked for.
+        // Protobuf does not distinguish an empty list from none, so the attribute itself is looked up.
         self.resolve_attribute(name).map(|attribute| attribute.ints.clone())
     }
 

@@ -10,7 +10,7 @@ use super::scope::{Scope, Slot};
 use super::sequence::{self, Slots};
 use super::stated::{has_no_shape, stated_type};
 use super::{order, rules, tensor};
-use crate::{Emit, Options, Refusal, Skipped, escape_name, finish_graph};
+use crate::{Emit, Failure, Options, Refusal, Skipped, escape_name, finish_graph};
 use models::check::GraphLimits;
 use models::error::{Error, Result};
 use models::graph::{Graph, Origin, ValueId};
@@ -255,7 +255,7 @@ impl<'a> Importer<'a> {
                 *counts.entry(key.1).or_default() += 1;
             }
         }
-        // Nodes of branches are not counted.
+        // The counts do not include nodes of branches, so they may be empty.
         if counts.is_empty() {
             return format!("{reason}; `--skip-unsupported` leaves the node out");
         }
@@ -300,7 +300,7 @@ impl<'a> Importer<'a> {
                 arguments.insert(found.name.as_str(), found);
             }
         }
-        // A renamed reference is known inside under the name the call gives it.
+        // A reference to an attribute of another name is visible inside under the name that the call uses.
         for attribute in node.attribute.iter().filter(|attribute| !attribute.ref_attr_name.is_empty()) {
             if let Some(found) = scope.arguments.get(attribute.ref_attr_name.as_str()) {
                 arguments.insert(attribute.name.as_str(), found);
@@ -417,17 +417,6 @@ impl<'a> Importer<'a> {
     }
 }
 
-pub(super) enum Failure {
-    Node(Refusal),
-    Inside(Error),
-}
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Failure {
-        Failure::Node(refusal)
-    }
-}
-
 /// Returns a node's name or first output for messages, with a prefix per call; keeps the end of a long name.
 pub(super) fn node_spot(node: &messages::Node, scope: &Scope<'_>) -> String {
     const MOST_WITHIN: usize = 200;
@@ -437,7 +426,7 @@ pub(super) fn node_spot(node: &messages::Node, scope: &Scope<'_>) -> String {
         return name.to_owned();
     }
     let spot = format!("{}{}", scope.place, name.chars().take(MOST_WITHIN).collect::<String>());
-    // The end tells more than the beginning.
+    // Keeps the end, which identifies the node; the beginning is the path of calls.
     let first = spot.char_indices().rev().nth(2 * MOST_WITHIN).map_or(0, |(place, _)| place);
     spot[first..].to_owned()
 }

@@ -104,7 +104,8 @@ impl<'a> Importer<'a> {
         Err(self.malformed(place, reason))
     }
 
-    /// Returns the extent of a dimension: stated in the file, given as a symbol's value, or the batch size.
+    /// Returns the extent of a dimension: stated in the file, given as a symbol's value, the batch size, or the
+    /// sequence length.
     fn resolve_extent(&self, dim: &Dim, index: usize, symbols: &BTreeMap<String, i64>) -> Option<i64> {
         let name = match dim {
             Dim::Known(extent) => return Some(*extent),

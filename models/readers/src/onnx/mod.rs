@@ -46,6 +46,7 @@ pub fn read_file(path: &Path) -> Result<Bytes> {
     crate::read_bounded(path, MAX_FILE_BYTES)
 }
 
+/// Imports a model from memory. External data is read from `folder` and nowhere else.
 pub fn import(bytes: Bytes, file: &str, folder: Option<&Path>, options: &Options) -> Result<Imported> {
     let (length, hash) = (bytes.len() as u64, blake3::hash(&bytes).to_hex().to_string());
     let (graph, skipped) = import::import_model(&decode_model(bytes, file)?, file, folder, options)?;

@@ -69,7 +69,7 @@ impl Kind {
             Kind::Sparse => size_of::<SparseTensor>(),
             Kind::Entry => size_of::<Entry>(),
             Kind::Value => size_of::<ValueInfo>(),
-            // They are parts of a value.
+            // Included in `ValueInfo`.
             Kind::Type | Kind::TensorType | Kind::Shape => 0,
             Kind::Dimension => size_of::<Dimension>(),
             Kind::Text => size_of::<bytes::Bytes>(),

@@ -248,7 +248,8 @@ impl<'a> Call<'a, '_> {
         self.emit.push(Op::Requantize(Requantize { to, axis, zero, low, high }), &[sums, multiplier])
     }
 
-    /// Returns the scales of a product of 8-bit numbers, or None if inexact; only weights may have several.
+    /// Returns the scales of a product of 8-bit numbers, or None if it cannot be an exact integer operator. Only the
+    /// weight may have several scales, along `w_axis`.
     pub fn exact_factor(&self, [x, w]: [usize; 2], w_axis: i32, activation: Activation) -> Outcome<Option<Factor<'a>>> {
         let is_narrow = |id: ValueId| -> Outcome<bool> { Ok(matches!(self.emit.dtype(id)?, DType::I8 | DType::U8)) };
         let narrow = is_narrow(self.input(x)?)? && is_narrow(self.input(w)?)?;

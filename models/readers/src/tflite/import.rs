@@ -65,7 +65,7 @@ impl<'a> TfliteImporter<'a> {
         for (index, tensor) in self.model.tensors.iter().enumerate() {
             let Some(range) = &tensor.data else { continue };
             let place = || format!("tensor `{}`", tensor.name);
-            // A constant of a type without a form here matters only to who reads it.
+            // A constant of an unsupported type is an error only if it is read.
             let packed = tensor.packed_format();
             let Some(dtype) = packed.map(|(_, dtype)| dtype).or(tensor.dtype().ok()) else { continue };
             let ty = TensorType::new(dtype, &known_extents(&tensor.shape));

@@ -21,12 +21,13 @@ pub(super) const MAX_VALUES: u32 = 1 << 21;
 pub(super) struct Importer<'a> {
     file: &'a str,
     program: &'a ExportedProgram,
-    /// The program, or the part of a loop that is walked.
+    /// Graph of the nodes that are being imported: the program's, or that of a loop's condition or body.
     pub(super) graph: &'a schema::Graph,
-    /// What stands before the names of a part: the loop and its turn.
+    /// Prefix of value names inside loops: the loop and the iteration; empty outside.
     pub(super) prefix: String,
-    /// Turns of loops so far, and the nodes in them.
+    /// Number of unrolled iterations of all loops so far.
     pub(super) turns: usize,
+    /// Number of nodes in these iterations, without the nodes outside of loops.
     pub(super) nodes: usize,
     pub(super) options: &'a Options,
     pub(super) emit: Emit<'a>,
@@ -105,7 +106,7 @@ impl<'a> Importer<'a> {
                 }
                 "user_input" => given.push(argument),
                 "constant_input" => {
-                    // Flags and other constants of the call that was exported; nodes have them written in.
+                    // Python constants of the exported call; the nodes contain them as literals.
                     let number = spec.get("value").and_then(|value| value.get("as_int")?.as_i64());
                     if let (Some(name), Some(number)) = (spec.get("name").and_then(Value::as_str), number) {
                         self.numbers.insert(name, number);
@@ -177,14 +178,14 @@ impl<'a> Importer<'a> {
                 }
                 Ok(())
             }
-            // A number that cannot be known matters only to who reads it.
+            // An unknown number is an error only for the nodes that read it.
             Err(Refusal::Unsupported(_)) if rules::is_number(target) => Ok(()),
             Err(refusal) => self.refuse_node(node, refusal),
         }
     }
 
     fn node_results(&mut self, node: &'a Node, target: &'a str) -> Outcome<Results> {
-        // Of what is refused for its operator, arguments need not be read.
+        // Arguments of a refused operator are not read, because they may be unreadable, too.
         if let Some((operator, _)) = rules::split_target(target)
             && let Some(reason) = rules::refusal_reason(operator)
         {
@@ -361,7 +362,7 @@ enum Results {
     Number(i64),
 }
 
-/// Counts the operators that lack a rule, those in loops included.
+/// Counts the operators without an import rule, also those in loops.
 fn count_without_rule(graph: &schema::Graph, counts: &mut BTreeMap<String, usize>) {
     for node in &graph.nodes {
         let target = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target);

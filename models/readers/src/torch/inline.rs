@@ -1,8 +1,9 @@
-//! Parts of programs, put in the place where they are called.
+//! Inlines subprograms at the node that runs them.
 //!
-//! `torch.export` wraps what stands inside `no_grad` or `autocast` in a program of its own, and so are the two parts of
-//! `torch.cond`. Their nodes become nodes of the program around them, under names that say where they come from. Both parts of a
-//! condition are inlined, and its node chooses between their results. The two parts of a loop stay programs of their own.
+//! `torch.export` makes subprograms of the code inside `no_grad` or `autocast`, of both branches of `torch.cond`, and
+//! of the condition and body of `while_loop`. Inlined nodes get the first result of the calling node as name prefix. Both
+//! branches of a condition are inlined, and its node selects between their results. The condition and the body of a
+//! loop are not inlined here: they move from the inputs of the node to its `parts`.
 
 use super::schema::{Graph, Input, Node, Union, names_of};
 use serde_json::{Map, Value};

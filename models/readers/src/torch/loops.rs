@@ -1,39 +1,20 @@
-//! Loops of programs. A graph has none: a loop whose number of turns is known is unrolled. Of others, the operators of one turn can
-//! be listed: they stand in the graph with the node left out.
+//! Loops of programs. Graphs do not have loops: a `while_loop` is unrolled if its condition is known before each
+//! iteration. Others are refused. On request, the node is left out and the operators of one iteration are added.
 
 use super::call::Argument;
 use super::import::{Importer, node_spot, shorten_text};
 use super::memory::Slot;
 use super::schema::{Graph, Node, names_of};
-use crate::{Outcome, Refusal, malformed, unsupported};
+use crate::{Failure, Outcome, Refusal, malformed, unsupported};
 use models::check::GraphLimits;
-use models::error::{Error, Result};
+use models::error::Result;
 use models::graph::ValueId;
-use std::collections::HashMap;
 
-/// Turns of all loops of a program that are unrolled.
+/// Maximum number of iterations of all loops of a program together.
 const MAX_TURNS: usize = 4096;
 
-/// What goes wrong with a loop: with its node, or with a node of its parts.
-enum Failure {
-    Node(Refusal),
-    Inside(Error),
-}
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Failure {
-        Failure::Node(refusal)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Inside(error)
-    }
-}
-
 impl<'a> Importer<'a> {
-    /// Adds the nodes of each turn of a `while_loop`: `condition, body, states…, others… -> states…`
+    /// Unrolls a `while_loop`: `condition, body, states…, loop-invariant tensors… -> states…`.
     pub(super) fn import_loop(&mut self, node: &'a Node) -> Result<()> {
         let states = match self.unroll_loop(node) {
             Ok(states) => states,
@@ -52,7 +33,7 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// Returns the states after the last turn.
+    /// Adds the nodes of all iterations and returns the final states.
     fn unroll_loop(&mut self, node: &'a Node) -> Result<Vec<ValueId>, Failure> {
         let [condition, body] = &node.parts[..] else {
             return Err(Refusal::Malformed("it has no condition and body".to_owned()).into());
@@ -66,10 +47,9 @@ impl<'a> Importer<'a> {
             let [goes_on] = goes_on[..] else {
                 return Err(Refusal::Malformed("its condition makes no single tensor".to_owned()).into());
             };
-            match self.emit.known_numbers(goes_on)?.as_deref() {
-                Some([0.0]) => break,
-                Some([_]) => {}
-                Some(_) => return Err(Refusal::Malformed("its condition is no single number".to_owned()).into()),
+            match self.emit.known_scalar(goes_on, "condition")? {
+                Some(0.0) => break,
+                Some(_) => {}
                 None => return Err(self.list_turn(body, &inputs, prefix)?),
             }
             self.turns += 1;
@@ -97,7 +77,7 @@ impl<'a> Importer<'a> {
         }
     }
 
-    /// Refuses a loop whose turns are not known. On request, the operators of one turn are listed.
+    /// Refuses a loop whose condition is not known; when skipping, adds the operators of its body once.
     fn list_turn(&mut self, body: &'a Graph, inputs: &[ValueId], prefix: String) -> Result<Failure, Failure> {
         let reason = "its loop condition depends on data at run time";
         if !self.options.skip_unsupported {
@@ -118,20 +98,25 @@ impl<'a> Importer<'a> {
         }
         self.nodes += 1 + part.nodes.len();
         if self.nodes > GraphLimits::default().nodes {
-            let reason = format!("the turns of its loops have {} nodes up to here, which are too many", self.nodes);
+            let reason = format!("its loops have {} nodes when unrolled up to here, which is too many", self.nodes);
             return Err(Refusal::Malformed(reason).into());
         }
         let graph = std::mem::replace(&mut self.graph, part);
         let prefix = std::mem::replace(&mut self.prefix, prefix);
         let names_outside = (std::mem::take(&mut self.cell_of), std::mem::take(&mut self.numbers));
-        let made = self.import_nodes(part, names.into_iter().zip(inputs).collect());
+        let made = self.import_nodes(part, &names, inputs);
         (self.graph, self.prefix) = (graph, prefix);
         (self.cell_of, self.numbers) = names_outside;
         made
     }
 
-    fn import_nodes(&mut self, part: &'a Graph, inputs: HashMap<&'a str, &ValueId>) -> Result<Vec<ValueId>, Failure> {
-        for (name, &id) in inputs {
+    fn import_nodes(
+        &mut self,
+        part: &'a Graph,
+        names: &[&'a str],
+        inputs: &[ValueId],
+    ) -> Result<Vec<ValueId>, Failure> {
+        for (name, &id) in names.iter().zip(inputs) {
             let cell = self.cells.add_cell(Slot::Value(id));
             self.bind_name(name, cell)?;
         }

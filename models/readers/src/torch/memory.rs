@@ -79,7 +79,7 @@ impl Cells {
         Ok(())
     }
 
-    /// Returns whether a view is disjoint from a view of the same cell that the write was propagated through.
+    /// Returns whether a view is disjoint from a view of the same cell among `kept`, the cells that the write updated.
     fn is_beside(&self, window: usize, kept: &[usize]) -> bool {
         let range = |cell: usize| match self.cells[cell].parent {
             Some((parent, Memory::Range { axis, start, stop, .. })) => Some((parent, axis, start, stop)),

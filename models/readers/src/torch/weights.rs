@@ -152,7 +152,7 @@ impl StoredTensor {
             }
             expected = expected.checked_mul(extents[axis].max(1)).ok_or("its strides are too large")?;
         }
-        // Dimensions of extent 1 may stand anywhere: leave the usual order alone when it is as good.
+        // Dimensions of extent 1 may have any position: prefer the identity if the other dimensions allow it.
         let large =
             |order: &[usize]| -> Vec<usize> { order.iter().copied().filter(|&axis| extents[axis] > 1).collect() };
         let usual: Vec<usize> = (0..extents.len()).collect();

@@ -32,7 +32,7 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let softcap = Some(call.float_attribute("softcap", 0.0)).filter(|softcap| *softcap > 0.0);
     let mask = build_mask(emit, call, [places, total], past, dtype)?;
     let mut outputs = Vec::new();
-    // The scores themselves are asked for only by who looks inside; they have no place in the fused form.
+    // The fused operator does not return scores.
     let y = if call.has_output(3) {
         let precision = call.optional_int("softmax_precision").map_or(Ok(dtype), |code| {
             let code = i32::try_from(code).unwrap_or(0);
@@ -130,7 +130,7 @@ fn build_mask(
         let extents = emit.extents(given)?;
         let last = extents.last().copied().unwrap_or(1);
         if last != total && last != 1 {
-            // Places beyond the mask are hidden.
+            // Keys beyond the end of the mask are masked.
             let mut pads = vec![0; 2 * extents.len()];
             pads[2 * extents.len() - 1] = total - last;
             given = emit.push(Op::Pad(Pad { pads, value: crate::finite_range(dtype).0 }), &[given])?;
@@ -246,7 +246,7 @@ fn written_out(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Outcome<(
     }
     let wide = emit.cast(scores, parts.precision)?;
     let weights = emit.push(Op::Softmax(Softmax { axis: 3, log: false }), &[wide])?;
-    // A row without any visible place has weights that are no numbers; it answers zero.
+    // A fully masked row has NaN weights; the result is zero.
     let is_empty = emit.unary(UnaryOp::IsNan, weights)?;
     let zero = emit.add_scalar(parts.precision, 0.0)?;
     let weights = emit.push(Op::Where(Where {}), &[is_empty, zero, weights])?;

@@ -26,7 +26,7 @@ pub(super) fn numpy_product(emit: &mut Emit<'_>, a: ValueId, b: ValueId) -> Outc
         extents.pop();
     }
     if a_extents.len() == 1 {
-        // What remains of a row: the dimension before the last, or the last one when that is gone.
+        // The dimension of the row: the last but one, or the last if that of the column is already removed.
         extents.remove(extents.len() - if b_extents.len() == 1 { 1 } else { 2 });
     }
     emit.reshape(y, &extents)

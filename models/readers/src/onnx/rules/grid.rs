@@ -159,7 +159,7 @@ fn reflect_position(emit: &mut Emit<'_>, place: ValueId, extent: i64, is_aligned
     }
     let from_low = emit.binary_with(BinaryOp::Sub, place, low)?;
     let distance = emit.unary(UnaryOp::Abs, from_low)?;
-    // Within two ranges the first is as it is and the second runs back.
+    // A triangle wave of period `2 · range`.
     let round = emit.binary_with(BinaryOp::Fmod, distance, 2.0 * range)?;
     let back = emit.binary_with(BinaryOp::Sub, round, range)?;
     let back = emit.unary(UnaryOp::Abs, back)?;

@@ -1,5 +1,6 @@
 //! Operators that are computed during import, because output shapes or bits depend on input values.
 
+use crate::emit::nonzero_indices;
 use crate::onnx::call::Call;
 use crate::onnx::tensor;
 use crate::{Emit, Outcome, malformed, unsupported};
@@ -11,6 +12,7 @@ use passes::fold::MAX_SMALL;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
+/// Maximum number of boxes, because each is compared with all better ones.
 const MAX_BOXES: usize = 4096;
 
 fn small_constant(emit: &Emit<'_>, id: ValueId) -> Outcome<Vec<f64>> {
@@ -34,16 +36,8 @@ pub(super) fn non_zero(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let numbers = small_constant(emit, x)?;
     let extents = emit.extents(x)?;
     let extents = if extents.is_empty() { vec![1] } else { extents };
-    if numbers.is_empty() {
-        return Ok(vec![integer_constant(emit, &[extents.len() as i64, 0], Vec::new())?]);
-    }
-    let places: Vec<i64> = (0..).zip(&numbers).filter(|(_, number)| **number != 0.0).map(|(place, _)| place).collect();
-    let mut rows = Vec::with_capacity(extents.len() * places.len());
-    for axis in 0..extents.len() {
-        let inner: i64 = extents[axis + 1..].iter().product();
-        rows.extend(places.iter().map(|place| place / inner % extents[axis]));
-    }
-    Ok(vec![integer_constant(emit, &[extents.len() as i64, places.len() as i64], rows)?])
+    let rows = nonzero_indices(&numbers, &extents);
+    Ok(vec![integer_constant(emit, &[rows.len() as i64, rows[0].len() as i64], rows.concat())?])
 }
 
 /// Selects slices along an axis by a constant condition; the data need not be constant.
@@ -137,7 +131,7 @@ fn intersection_over_union(a: &Edges, b: &Edges) -> f64 {
     if common > 0.0 && all > 0.0 { common / all } else { 0.0 }
 }
 
-/// Returns the best non-overlapping boxes of each class, as rows of `batch, class, box`.
+/// Returns the best boxes of each class that overlap no better box beyond the threshold: rows of `batch, class, box`.
 pub(super) fn non_max_suppression(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (boxes, scores) = (call.input(0)?, call.input(1)?);
     let (numbers, all_scores) = (small_constant(emit, boxes)?, small_constant(emit, scores)?);

@@ -9,7 +9,7 @@ use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Emits cross entropy from `scores[n, c, d…], labels[n, d…], weights[c]`; the second result is the log-probabilities.
+/// Emits cross entropy of `scores[n, c, d…], labels[n, d…], weights[c]`; also returns the log-probabilities.
 pub(super) fn cross_entropy(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let logarithms = emit.push(Op::Softmax(Softmax { axis: 1, log: true }), &[call.input(0)?])?;
     Ok(vec![of_logarithms(emit, call, logarithms)?, logarithms])
@@ -56,7 +56,7 @@ fn of_logarithms(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<Va
         ("sum", _) => reduce_over(emit, loss, ReduceOp::Sum, all, false),
         ("mean", None) => reduce_over(emit, loss, ReduceOp::Mean, all, false),
         ("mean", Some(counts)) => {
-            // Not every label counts as much.
+            // The mean is weighted by the weights of the labels.
             let sum = reduce_over(emit, loss, ReduceOp::Sum, all.clone(), false)?;
             let count = reduce_over(emit, counts, ReduceOp::Sum, all, false)?;
             emit.binary(BinaryOp::Div, sum, count)

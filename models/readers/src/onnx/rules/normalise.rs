@@ -19,7 +19,7 @@ pub(super) fn batch_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<Va
     let dtype = emit.dtype(x)?;
     let mut inputs = vec![x];
     for index in 1..5 {
-        // Statistics may be wider than the data.
+        // Scale, shift and statistics may have a wider type than the data.
         inputs.push(emit.cast(call.input(index)?, dtype)?);
     }
     Ok(vec![emit.push(Op::BatchNorm(BatchNorm { epsilon: call.float_attribute("epsilon", 1e-5) }), &inputs)?])
@@ -165,7 +165,7 @@ pub(super) fn softmax_of_opset(emit: &mut Emit<'_>, x: ValueId, axis: i64, opset
     if opset >= 13 || axis + 1 == extents.len() {
         return emit.push(Op::Softmax(Softmax { axis: axis as i64, log }), &[x]);
     }
-    // Before, all dimensions from the axis on were one.
+    // Before version 13, softmax runs over all dimensions from the axis on, as one.
     let (outer, inner) = extents.split_at(axis);
     let flat = emit.reshape(x, &[outer.iter().product(), inner.iter().product()])?;
     let y = emit.push(Op::Softmax(Softmax { axis: 1, log }), &[flat])?;

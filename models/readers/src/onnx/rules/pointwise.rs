@@ -256,7 +256,7 @@ pub(super) fn clamp_value(emit: &mut Emit<'_>, x: ValueId, low: Option<f64>, hig
     let high = high.filter(|high| *high < highest);
     match (low, high) {
         (None, None) => Ok(x),
-        // Then the upper bound wins everywhere.
+        // With crossed bounds, the upper one applies to all elements.
         (Some(low), Some(high)) if low > high => {
             let raised = emit.binary_with(BinaryOp::Max, x, low)?;
             emit.binary_with(BinaryOp::Min, raised, high)

@@ -90,7 +90,7 @@ pub(super) fn quantize_linear(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = emit.cast(x, dtype)?;
     let steps = emit.binary(BinaryOp::Div, x, scale)?;
     if matches!(narrow, Some(Narrow::Float(_))) {
-        // Their zero point is zero.
+        // The zero point of narrow floats is always zero.
         return Ok(vec![narrow::cast_narrow(emit, call, steps, to, narrow)?]);
     }
     let mut whole = emit.unary(UnaryOp::Round, steps)?;
@@ -201,6 +201,7 @@ pub(super) fn quantise_dynamic(emit: &mut Emit<'_>, x: ValueId) -> Outcome<[Valu
     Ok([y, scale, zero])
 }
 
+/// Returns a zero point that is constant and equal for all channels, else None. An omitted one is 0.
 pub(super) fn known_zero(emit: &Emit<'_>, id: Option<ValueId>) -> Outcome<Option<i64>> {
     let Some(id) = id else { return Ok(Some(0)) };
     Ok(match emit.known_numbers(id)?.as_deref() {
@@ -251,7 +252,8 @@ fn conv_sums(
     convolve_operands(emit, call, x, w)
 }
 
-/// Subtracts a zero point that data decides from the sums, as often as the window of each place has it. The border has none.
+/// Convolves bytes less a zero point that is known at run time, which is subtracted after the convolution: times the
+/// sum of the weights that meet data. Weights that meet padding do not count, because padding equals the zero point.
 fn convolve_less_zero(
     emit: &mut Emit<'_>,
     call: &Call<'_>,
@@ -259,17 +261,27 @@ fn convolve_less_zero(
     (x_zero, w_zero): (ValueId, i64),
 ) -> Outcome<ValueId> {
     let sums = convolve_quantised(emit, call, [x, w], [0, w_zero])?;
-    let weights = emit.cast(w, DType::I32)?;
-    let weights = emit.binary_with(BinaryOp::Sub, weights, w_zero as f64)?;
-    let weights = super::reduce::reduce_over(emit, weights, ReduceOp::Sum, vec![1], true)?;
+    let weights = weight_sums(emit, w, w_zero, 1, true)?;
     let mut extents = emit.extents(x)?;
     extents.iter_mut().take(2).for_each(|extent| *extent = 1);
     let ones = emit.add_filled(DType::I32, &extents, 1.0)?;
     let of_places = convolve_in_groups(emit, call, [ones, weights], 1)?;
-    let x_zero = emit.reshape(x_zero, &[])?;
-    let x_zero = emit.cast(x_zero, DType::I32)?;
-    let beyond = emit.binary(BinaryOp::Mul, of_places, x_zero)?;
-    emit.binary(BinaryOp::Sub, sums, beyond)
+    subtract_zero_sums(emit, sums, of_places, x_zero)
+}
+
+/// Sums the weights less their zero point along an axis, in 32-bit integers.
+fn weight_sums(emit: &mut Emit<'_>, w: ValueId, zero: i64, axis: usize, keeps_axis: bool) -> Outcome<ValueId> {
+    let weights = emit.cast(w, DType::I32)?;
+    let weights = emit.binary_with(BinaryOp::Sub, weights, zero as f64)?;
+    super::reduce::reduce_over(emit, weights, ReduceOp::Sum, vec![axis], keeps_axis)
+}
+
+/// Subtracts from sums of products the share of the data's zero point, which is one number known at run time.
+fn subtract_zero_sums(emit: &mut Emit<'_>, sums: ValueId, weight_sums: ValueId, zero: ValueId) -> Outcome<ValueId> {
+    let zero = emit.reshape(zero, &[])?;
+    let zero = emit.cast(zero, DType::I32)?;
+    let share = emit.binary(BinaryOp::Mul, weight_sums, zero)?;
+    emit.binary(BinaryOp::Sub, sums, share)
 }
 
 fn are_bytes(emit: &Emit<'_>, operands: [ValueId; 2]) -> Outcome<bool> {
@@ -293,18 +305,13 @@ pub(super) fn product_sums(
     if let ((Some(a_zero), Some(b_zero)), 2.., 2.., true) = (numbers, a_rank, b_rank, are_bytes) {
         return emit.push(Op::QMatMul(QMatMul { a_zero, b_zero }), &[a, b]);
     }
-    // A zero point that data decides is taken from the sums, as often as each column of the weight has it.
+    // A zero point known at run time is subtracted after the product, to keep a product of bytes.
     if let (Some(a_zero), Some(b_zero), 2.., 2, true) = (a_zero, numbers.1, a_rank, b_rank, are_bytes)
         && matches!(emit.extents(a_zero)?[..], [] | [1])
     {
         let sums = emit.push(Op::QMatMul(QMatMul { a_zero: 0, b_zero }), &[a, b])?;
-        let weights = emit.cast(b, DType::I32)?;
-        let weights = emit.binary_with(BinaryOp::Sub, weights, b_zero as f64)?;
-        let of_columns = super::reduce::reduce_over(emit, weights, ReduceOp::Sum, vec![0], false)?;
-        let a_zero = emit.reshape(a_zero, &[])?;
-        let a_zero = emit.cast(a_zero, DType::I32)?;
-        let beyond = emit.binary(BinaryOp::Mul, of_columns, a_zero)?;
-        return emit.binary(BinaryOp::Sub, sums, beyond);
+        let of_columns = weight_sums(emit, b, b_zero, 0, false)?;
+        return subtract_zero_sums(emit, sums, of_columns, a_zero);
     }
     let a = subtract_zero(emit, a, a_zero, a_rank.saturating_sub(2))?;
     let b = subtract_zero(emit, b, b_zero, b_rank.saturating_sub(1))?;

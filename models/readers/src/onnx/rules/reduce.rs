@@ -66,7 +66,7 @@ pub(super) fn reduce_over(
         return malformed(format!("axes {axes:?} name a dimension twice"));
     }
     if axes.is_empty() {
-        // One number is its own sum; give it a dimension to reduce for what is not.
+        // A scalar: some functions (such as the logarithm of a sum) still change it, so it is reduced as a vector.
         let vector = emit.reshape(x, &[1])?;
         return reduce_over(emit, vector, function, vec![0], false);
     }

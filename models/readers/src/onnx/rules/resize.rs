@@ -253,7 +253,7 @@ impl ResizeFilter<'_> {
     /// Fills in the weights of all input elements for the output element that samples position `place`.
     fn fill_weights(&self, row: &mut [f64], place: f64, scale: f64) -> Outcome<()> {
         let last = row.len() as i64 - 1;
-        // Shrinking with a filter that is stretched over all elements it stands for.
+        // When shrinking, the antialiasing filter is stretched over all input elements of an output element.
         let stretch = if self.antialias { scale.min(1.0) } else { 1.0 };
         let (kernel, radius): (fn(f64, f64) -> f64, f64) = match self.mode {
             "linear" => (|distance, _| (1.0 - distance).max(0.0), 1.0),

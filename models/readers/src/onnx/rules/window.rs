@@ -97,7 +97,7 @@ pub(super) fn convolve_operands(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId
     convolve_in_groups(emit, call, [x, w], call.int_attribute("group", 1))
 }
 
-/// Convolves with another number of groups than the node states.
+/// Convolves with this number of groups instead of the node's; window attributes are those of the node.
 pub(super) fn convolve_in_groups(
     emit: &mut Emit<'_>,
     call: &Call<'_>,
@@ -196,7 +196,8 @@ pub(super) fn channels_last(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId>
     emit.transpose(x, &order)
 }
 
-/// Inputs: `columns[n, c · block, places], image, block`. A transposed convolution sums overlapping columns.
+/// Emits `Col2Im` of `columns[n, c · block, places], image, block` as a transposed convolution with one-hot kernels,
+/// which sums overlapping columns.
 pub(super) fn columns_to_image(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let (image, block) = (call.input(1)?, call.input(2)?);

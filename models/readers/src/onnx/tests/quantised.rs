@@ -1,4 +1,4 @@
-//! Products and convolutions of bytes whose zero point is known only when the data is.
+//! Products and convolutions of bytes whose zero point is computed at run time.
 
 use super::*;
 use models::operators::{QConv, QDense};
@@ -18,7 +18,7 @@ fn bytes(name: &str, dims: &[i64], code: i32, numbers: &[u8]) -> messages::Tenso
 
 #[test]
 fn quantised_at_run_time_is_a_product_of_bytes() {
-    // -1 2 -3 / 4 -5 6, once less 0 and once, as bytes without a sign, less 130.
+    // The weights -1 2 -3 / 4 -5 6: once as signed bytes, once as unsigned bytes with the zero point 130.
     let weights = [(SIGNED, [255, 2, 253, 4, 251, 6], 0_u8, 0), (UNSIGNED, [129, 132, 127, 134, 125, 136], 130, 2)];
     for (code, weight, zero, expected) in weights {
         let constants = vec![bytes("w", &[2, 3], code, &weight), bytes("w_zero", &[], code, &[zero])];
@@ -31,17 +31,17 @@ fn quantised_at_run_time_is_a_product_of_bytes() {
             _ => None,
         });
         assert_eq!(dense, Some(expected), "{}", after.to_text());
-        // From -1 to 254 in steps of one, so that the zero point is 1: the data is its own integers.
+        // The range is -1 to 254, so scale and zero point are 1 and quantisation loses nothing.
         let x = [Tensor::from_numbers(graph.values[0].ty.clone(), &[-1.0, 254.0, 0.0, 7.0]).unwrap()];
         let y = reference::evaluate_graph(&after, &x).unwrap()[0].to_numbers();
         assert_eq!(y, [1017.0, -1272.0, 1527.0, 28.0, -35.0, 42.0]);
     }
 }
 
-/// Integers of which the border is zero, whatever the zero point of the data is.
+/// Padding counts as zero, whatever the zero point of the data is.
 #[test]
 fn quantised_at_run_time_is_a_convolution_of_bytes() {
-    // From -1 to 254 in steps of one, so that the zero point is 1: the data is its own integers.
+    // The range is -1 to 254, so scale and zero point are 1 and quantisation loses nothing.
     let data: Vec<f64> = (0..24).map(|place| [-1.0, 254.0, 0.0, 7.0, 30.0, 100.0, 4.0][place * 5 % 7]).collect();
     for groups in [1, 2] {
         let numbers: Vec<i32> = (0..36 / groups).map(|place| place as i32 * 7 % 11 - 5).collect();

@@ -40,7 +40,7 @@ pub(super) fn write_movement(sheet: &mut Sheet<'_>, node: &Node) -> Made {
             sheet.add_node("Pad", &[&x, &pads], vec![text_attribute("mode", mode)])
         }
         Op::Slice(Slice { axes, starts, stops, steps }) => {
-            // There, -1 is the last element; before the first one is as far below.
+            // In ONNX, a stop of -1 is the last element; a stop before the first element is `-extent - 1`.
             let before = |(stop, axis): (&i64, &i64)| match (stop, usize::try_from(*axis)) {
                 (-1, Ok(axis)) => -extents[axis] - 1,
                 (stop, _) => *stop,

@@ -63,7 +63,7 @@ pub(super) fn write_pointwise(sheet: &mut Sheet<'_>, node: &Node) -> Made {
                 return Err(format!("ONNX quantises to i8 and u8 in this version, not to {to}"));
             }
             let scale = sheet.value_name(inputs[1]);
-            // Without a zero point the result would have no sign.
+            // The type of the zero point is that of the result, and is unsigned without one.
             let zero = match inputs.get(2) {
                 Some(zero) => sheet.value_name(*zero),
                 None => sheet.add_filled(*to, &sheet.extents(inputs[1]), 0.0),
@@ -229,7 +229,7 @@ fn write_binary(sheet: &mut Sheet<'_>, function: BinaryOp, a: &str, b: &str, dty
             let quotient = sheet.add_node("Div", &[a, b], Vec::new());
             return Ok(sheet.add_node("Floor", &[&quotient], Vec::new()));
         }
-        // Of integers ONNX cuts a quotient off; what divides without rest is the same either way.
+        // ONNX truncates integer quotients. After subtracting the floored remainder, the division is exact.
         BinaryOp::FloorDiv if is_signed => {
             let rest = sheet.add_node("Mod", &[a, b], Vec::new());
             let multiple = sheet.add_node("Sub", &[a, &rest], Vec::new());

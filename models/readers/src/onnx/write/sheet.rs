@@ -171,7 +171,7 @@ impl<'a> Sheet<'a> {
     pub fn broadcast_along(&mut self, id: ValueId, axis: i64, rank: usize) -> String {
         let extents = self.extents(id);
         let axis = usize::try_from(axis).unwrap_or(0);
-        // The last dimensions meet without help.
+        // A vector along the last dimension broadcasts as it is.
         if extents.len() != 1 || axis + 1 == rank {
             return self.value_name(id);
         }
@@ -257,7 +257,7 @@ impl<'a> Sheet<'a> {
 
     pub fn reshape(&mut self, name: &str, extents: &[i64]) -> String {
         let shape = self.add_integers(extents);
-        // Without it, 0 stands for the extent that was there.
+        // Without `allowzero`, 0 keeps the extent of the input.
         let literal = extents.contains(&0).then(|| int_attribute("allowzero", 1));
         self.add_node("Reshape", &[name, &shape], literal.into_iter().collect())
     }
@@ -283,7 +283,7 @@ impl<'a> Sheet<'a> {
         let mut renamed: HashMap<String, String> = HashMap::new();
         let mut copies = Vec::new();
         for (found, wanted) in outputs.iter().zip(&wanted) {
-            // What is given, constant or answered with twice is copied.
+            // An output that is an input, a constant, or another output gets a copy.
             if is_made.contains(found) && !renamed.contains_key(found) {
                 renamed.insert(found.clone(), wanted.clone());
             } else {

@@ -112,7 +112,7 @@ pub(super) fn write_pool(sheet: &mut Sheet<'_>, node: &Node) -> Made {
                 ints_attribute("pads", pads),
                 flag_attribute("ceil_mode", *ceil),
             ]);
-            // ONNX Runtime fuses an average with its quantisation into an operator that has no such attribute.
+            // ONNX Runtime fuses an average pool and its quantisation into an operator that rejects `dilations`.
             if dilations.iter().any(|&dilation| dilation != 1) {
                 attributes.push(ints_attribute("dilations", dilations));
             }
@@ -125,7 +125,7 @@ pub(super) fn write_pool(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     }
 }
 
-/// Pools windows of several sizes, one dimension after the other.
+/// Writes an adaptive pool with windows of different sizes as slices and reductions, one dimension after the other.
 fn pool_parts(sheet: &mut Sheet<'_>, mode: PoolMode, mut name: String, old: &[i64], new: &[i64]) -> Made {
     let operator = match mode {
         PoolMode::Max => "ReduceMax",

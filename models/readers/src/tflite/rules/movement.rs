@@ -102,7 +102,7 @@ pub(super) fn reshape(call: &mut Call<'_, '_>) -> Outputs {
         Some(shape) => call.emit.known_integers(shape, "shape")?,
         None => call.ints_option(0)?,
     };
-    // An extent of 0 is 0 here.
+    // Unlike in ONNX, an extent of 0 does not copy that of the input.
     if shape.contains(&0) && call.emit.ty(x)?.element_count() != Some(0) {
         return malformed(format!("shape {shape:?} has no elements"));
     }
@@ -256,7 +256,7 @@ pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
             let value = if is_stored { value } else { call.real(2)? };
             call.emit.known_number(value, "constant_values")?
         }
-        // Zero is where the zero point is.
+        // The stored form of zero.
         (None, Some(scales)) if is_stored => scales.zeros[0] as f64,
         (None, _) => 0.0,
     };

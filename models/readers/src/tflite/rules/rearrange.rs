@@ -211,7 +211,7 @@ pub(super) fn dynamic_update(call: &mut Call<'_, '_>) -> Outputs {
     };
     let start = call.emit.slice(starts, 0, axis as i64, axis as i64 + 1)?;
     let start = call.emit.cast(start, DType::I64)?;
-    // A part that would not fit moves inside.
+    // The start is clamped so that the part fits.
     let last = whole[axis] - extents[axis];
     let start = call.emit.binary_with(BinaryOp::Max, start, 0.0)?;
     let start = call.emit.binary_with(BinaryOp::Min, start, last as f64)?;

@@ -70,7 +70,7 @@ pub(super) fn arg_min(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 fn arg_reduce(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
-    // The order of integers is that of the numbers they stand for.
+    // Quantisation keeps the order, so the integers are compared.
     let x = call.input(0)?;
     let axis = call.emit.known_number(call.input(1)?, "axis")? as i64;
     let y = call.emit.push(Op::ArgReduce(ArgReduce { largest, axis, keep: false, last: false }), &[x])?;

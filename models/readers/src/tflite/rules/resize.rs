@@ -14,7 +14,7 @@ pub(super) fn bilinear_resize(call: &mut Call<'_, '_>) -> Outputs {
     let mode = match (is_aligned, is_centred) {
         (true, false) if extents.iter().all(|&extent| extent > 1) => ResizeMode::LinearAligned,
         (false, true) => ResizeMode::Linear,
-        // With one element left, aligned corners are the first one.
+        // Aligned corners are undefined for an extent of 1.
         (true, _) => return unsupported("corners that cannot be aligned"),
         (false, false) => return Ok(vec![super::rearrange::resize_bilinear(call, x, &extents)?]),
     };

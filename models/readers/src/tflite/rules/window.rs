@@ -163,7 +163,7 @@ pub(super) fn transpose_conv(call: &mut Call<'_, '_>) -> Outputs {
         let Ok(surplus) = i64::try_from(surplus) else {
             return malformed(format!("dimension {axis} would become {new}"));
         };
-        // What is missing is added behind, what is too much is cut from both sides.
+        // A deficit is padded at the end, a surplus is cropped from both sides.
         heads.push(surplus.max(0) / 2);
         tails.push(surplus.max(0) - surplus.max(0) / 2);
         more.push((-surplus).max(0));

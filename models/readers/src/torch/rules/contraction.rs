@@ -132,7 +132,7 @@ pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
     }
     let width = extents[rank - 1];
     let scale = call.optional_float("scale")?.unwrap_or(1.0 / (width as f64).sqrt());
-    // Whatever stands before the heads is the batch.
+    // All dimensions before the heads are batch dimensions.
     for part in &mut parts {
         let own = call.emit.extents(*part)?;
         if own.len() != rank {

@@ -44,7 +44,7 @@ fn stated_type(call: &Call<'_, '_>) -> Outcome<TensorType> {
 
 fn fill_result(call: &mut Call<'_, '_>, number: f64) -> Outputs {
     let ty = stated_type(call)?;
-    // A size that follows from shapes is found with them, not in the example.
+    // A size argument follows from the given input shapes; the stated type has the shapes at export.
     let extents = match call.arguments.contains_key("size") {
         true => call.int_list("size")?,
         false => match call.optional_tensor("self") {

@@ -1,6 +1,7 @@
 //! Operators that read or write elements by index, and selections between tensors.
 
 use super::{Call, Made, Memory, Outputs, own_output, push_output};
+use crate::emit::nonzero_indices;
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
@@ -41,7 +42,7 @@ struct Places {
     order: Vec<usize>,
 }
 
-/// Finds the indices and the dimensions they stand for. A mask that is known stands for an index per dimension.
+/// Returns each index with the axis that it indexes. A constant mask becomes one index per axis of the mask.
 fn resolve_indices(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Vec<(usize, ValueId)>> {
     let whole = call.emit.extents(x)?;
     let (mut indexed, mut axis) = (Vec::new(), 0);
@@ -62,7 +63,7 @@ fn resolve_indices(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Vec<(usize, V
         if extents.is_empty() || !whole.get(axis..).is_some_and(|rest| rest.starts_with(&extents)) {
             return malformed(format!("a mask of {extents:?} does not fit {whole:?}"));
         }
-        for places in mask_places(&mask, &extents) {
+        for places in nonzero_indices(&mask, &extents) {
             indexed.push((axis, call.emit.add_integers(&places)?));
             axis += 1;
         }
@@ -73,33 +74,20 @@ fn resolve_indices(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Vec<(usize, V
     Ok(indexed)
 }
 
-/// Lists the places of what is not zero, one list per dimension.
-fn mask_places(mask: &[f64], extents: &[i64]) -> Vec<Vec<i64>> {
-    let set: Vec<i64> = (0..).zip(mask).filter(|(_, flag)| **flag != 0.0).map(|(place, _)| place).collect();
-    let mut within: i64 = extents.iter().product();
-    let mut places = Vec::new();
-    for &extent in extents {
-        let step = within / extent.max(1);
-        places.push(set.iter().map(|place| place % within / step).collect());
-        within = step;
-    }
-    places
-}
-
-fn index_places(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Option<Places>> {
-    let indexed = resolve_indices(call, x)?;
+/// Combines the indices of several axes; None without any.
+fn index_places(call: &mut Call<'_, '_>, x: ValueId, indexed: &[(usize, ValueId)]) -> Outcome<Option<Places>> {
     let rank = call.emit.rank(x)?;
     let Some(&(first, _)) = indexed.first() else { return Ok(None) };
     // Indices of several dimensions broadcast to each other.
     let mut shape: Vec<i64> = Vec::new();
-    for (_, id) in &indexed {
+    for (_, id) in indexed {
         let own = call.emit.ty(*id)?;
         let known = models::types::TensorType::new(own.dtype, &shape);
         let both = models::shapes::broadcast_shapes(&known.shape, &own.shape).or_else(malformed)?;
         shape = models::types::TensorType { dtype: own.dtype, shape: both }.extents().unwrap_or_default();
     }
     let mut columns = Vec::new();
-    for (_, id) in &indexed {
+    for (_, id) in indexed {
         let mut id = call.emit.cast(*id, DType::I64)?;
         if call.emit.extents(id)? != shape {
             id = call.emit.push(Op::Expand(Expand { shape: shape.clone() }), &[id])?;
@@ -111,17 +99,18 @@ fn index_places(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Option<Places>> 
     let rest = (0..rank).filter(|axis| !axes.contains(axis));
     let order: Vec<usize> = axes.iter().copied().chain(rest).collect();
     let data = call.emit.transpose(x, &order)?;
-    // Neighbouring indices keep their place; others move to the front.
+    // The result axes of adjacent indices stay at their position; those of separated indices move to the front.
     let is_together = axes.windows(2).all(|pair| pair[0] + 1 == pair[1]);
     Ok(Some(Places { data, numbers, rank: shape.len(), at: if is_together { first } else { 0 }, order }))
 }
 
 pub(super) fn index_tensor(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
-    if let [(axis, numbers)] = resolve_indices(call, x)?[..] {
+    let indexed = resolve_indices(call, x)?;
+    if let [(axis, numbers)] = indexed[..] {
         return push_output(call, Op::Gather(Gather { axis: axis as i64 }), &[x, numbers]);
     }
-    let Some(places) = index_places(call, x)? else { return own_output(x) };
+    let Some(places) = index_places(call, x, &indexed)? else { return own_output(x) };
     let y = call.emit.push(Op::GatherNd(GatherNd { batch: 0 }), &[places.data, places.numbers])?;
     // `[places…, rest…]` becomes `[rest before, places…, rest after]`.
     let rank = call.emit.rank(y)?;
@@ -143,8 +132,9 @@ pub(super) fn index_put(call: &mut Call<'_, '_>) -> Outputs {
         let value = call.emit.reshape(values, &[])?;
         return push_output(call, Op::Where(Where {}), &[mask, value, x]);
     }
-    let Some(places) = index_places(call, x)? else { return unsupported("it has no indices") };
-    // Values have the shape of what the same indices would read: `[rest before, places…, rest after]`.
+    let indexed = resolve_indices(call, x)?;
+    let Some(places) = index_places(call, x, &indexed)? else { return unsupported("it has no indices") };
+    // The values have the shape that the same indices would read: `[rest before, places…, rest after]`.
     let mut found = call.emit.extents(places.numbers)?;
     let count = usize::try_from(found.pop().unwrap_or(0)).unwrap_or(0);
     let rest = call.emit.extents(places.data)?[count..].to_vec();

@@ -171,7 +171,7 @@ pub(super) fn cat(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.result_dtype()?;
     let mut parts = Vec::new();
     for id in call.tensor_list("tensors")? {
-        // Nothing may be joined with anything.
+        // Empty tensors add nothing; PyTorch accepts them with another rank, too.
         if call.emit.ty(id)?.element_count() != Some(0) {
             parts.push(call.emit.cast(id, dtype)?);
         }

@@ -126,7 +126,7 @@ pub(super) fn softmax(call: &mut Call<'_, '_>, log: bool) -> Outputs {
     if call.operator != "_safe_softmax" {
         return own_output(y);
     }
-    // A row that is hidden as a whole answers zeros, where a quotient would be no number.
+    // A fully masked row gives zeros instead of NaN.
     let lowest = call.emit.add_scalar(dtype, f64::NEG_INFINITY)?;
     let largest = Op::Reduce(Reduce { function: ReduceOp::Max, axes: vec![axis], keep: true });
     let largest = call.emit.push(largest, &[x])?;

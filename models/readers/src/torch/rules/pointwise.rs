@@ -104,7 +104,7 @@ fn common_type(call: &Call<'_, '_>) -> Outcome<DType> {
     let rank = |dtype: DType| (dtype.is_float(), dtype != DType::Bool, dtype.size_bytes());
     if let Ok(Some(other)) = call.optional_tensor("other") {
         let theirs = call.emit.dtype(other)?;
-        // A tensor without dimensions counts only by its kind.
+        // A tensor without dimensions changes the type only if its kind (boolean, integer, float) is higher.
         let (own_rank, their_rank) = (call.emit.rank(x)?, call.emit.rank(other)?);
         let is_same_kind = (rank(dtype).0, rank(dtype).1) == (rank(theirs).0, rank(theirs).1);
         return Ok(match (is_same_kind, own_rank == 0, their_rank == 0) {

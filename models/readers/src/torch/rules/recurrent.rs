@@ -184,7 +184,7 @@ impl Side<'_> {
         let mut all = Vec::new();
         for step in 0..steps {
             let at = if self.is_reversed { steps - 1 - step } else { step };
-            // An index, unlike the offset of a slice, is no part of a task: all steps share one.
+            // The offset of a slice is part of a task, an index is not: so all steps share one task.
             let at = call.emit.add_integers(&[at])?;
             let now = call.emit.push(Op::Gather(Gather { axis: 0 }), &[from_input, at])?;
             let now = take_row(call, now, 0)?;

@@ -153,7 +153,7 @@ impl SampledAxis {
         }
         let from_low = emit.binary_with(BinaryOp::Sub, place, low)?;
         let apart = emit.unary(UnaryOp::Abs, from_low)?;
-        // A wave of period twice the span: up to the span and down again.
+        // A triangle wave of period `2 · span`.
         let part = emit.binary_with(BinaryOp::Fmod, apart, 2.0 * span)?;
         let down = emit.add_scalar(emit.dtype(place)?, 2.0 * span)?;
         let down = emit.binary(BinaryOp::Sub, down, part)?;
@@ -241,7 +241,7 @@ fn looked_up(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Neighbour>]) -> Outcom
     let count: i64 = extents[2..].iter().product();
     let flat = emit.reshape(x, &[extents[0], extents[1], count])?;
     let rows = emit.transpose(flat, &[0, 2, 1])?;
-    // Floats count exactly up to a limit.
+    // Positions up to 2^24 are exact in 32-bit floats.
     let is_exact = matches!(emit.dtype(axes[0][0].place)?, DType::F32 | DType::F64) && count < 1 << 24;
     let mut combined = vec![Neighbour { place: axes[0][0].place, weight: None }];
     for (index, neighbours) in axes.iter().enumerate() {
@@ -319,7 +319,7 @@ pub(super) fn roi_align(call: &mut Call<'_, '_>) -> Outputs {
         let places = emit.reshape(places, &shape)?;
         axes.push(region_neighbours(emit, places, space[axis])?);
     }
-    // All images stand below each other, and the image of a region is one more axis without a weight.
+    // The batch becomes one more axis, on which a region's image index is a position without a weight.
     let image = emit.slice(regions, 1, 0, 1)?;
     let image = emit.reshape(image, &[count, 1, 1, 1])?;
     let axes = [vec![vec![Neighbour { place: image, weight: None }]], axes].concat();

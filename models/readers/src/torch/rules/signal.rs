@@ -236,7 +236,7 @@ pub(super) fn core_transform(call: &mut Call<'_, '_>) -> Outputs {
     let is_inverse = to_real || (!from_real && !call.flag_argument("forward", true)?);
     let is_half = from_real && call.flag_argument("onesided", true)?;
     let Some(&last) = dims.last() else { return malformed("it has no dimensions") };
-    // The last dimension is the real one: the first to go and the last to come back.
+    // The last dimension is the real one: transformed first, and last in the inverse.
     let order: Vec<i64> = if from_real { dims.iter().rev().copied().collect() } else { dims.clone() };
     for (index, &dim) in order.iter().enumerate() {
         let axis = call.emit.resolve_axis(dim, rank)?;
@@ -363,7 +363,7 @@ pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
     let total = frames.hop.checked_mul(count - 1).and_then(|rest| rest.checked_add(frames.points));
     let Some(total) = total else { return unsupported(format!("{count} frames with a hop of {}", frames.hop)) };
     let sum = overlap_add(emit, &frames, pieces, [batch, count, total])?;
-    // What the windows themselves add up to.
+    // Sum of the squared windows, by which the result is divided.
     let weights = emit.unary(UnaryOp::Square, frames.window)?;
     let weights = emit.push(Op::Expand(Expand { shape: vec![1, count, frames.points] }), &[weights])?;
     let weight = overlap_add(emit, &frames, weights, [1, count, total])?;

@@ -35,7 +35,7 @@ fn emit_pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
         return unsupported("`divisor_override` is given");
     }
     if call.flag_argument("ceil_mode", false)? {
-        // A window that is wider than the data sees all of it.
+        // Clamps a window that is wider than the padded data.
         let widest = extents[2..].iter().zip(&pads).map(|(&extent, &pad)| extent.saturating_add(pad.saturating_mul(2)));
         kernel.iter_mut().zip(widest).for_each(|(kernel, widest)| *kernel = (*kernel).min(widest));
     }

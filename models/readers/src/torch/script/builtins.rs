@@ -75,7 +75,7 @@ fn of_tensor(
         },
         ("dtype", [x]) => {
             let code = dtypes::code_of_dtype(tensors.tensor_dtype(*x, heap)?);
-            // Those of floats are three below those of complex numbers of such parts.
+            // In PyTorch, the code of a complex type is three above the code of its parts.
             Value::Int(if tensors.is_complex(*x, heap)? { code + 3 } else { code })
         }
         ("device", [_]) => Value::Device,

@@ -138,7 +138,7 @@ impl Heap {
                     let attributes = self.objects[at].attributes.iter();
                     let bytes: usize = attributes.clone().map(|(name, _)| path.len() + name.len()).sum();
                     let units = 2 * attributes.len() + bytes / 16;
-                    // Paths of hostile files grow with each step.
+                    // Long paths are cut, because the paths of a hostile file grow with each level.
                     let name = |name: &str| match path.is_empty() || path.len() > MAX_PATH_BYTES {
                         true => name.into(),
                         false => format!("{path}.{name}").into(),

@@ -444,7 +444,7 @@ impl<'a> Interpreter<'a> {
         if self.tensors.emit.builder.next_id().0 > MAX_VALUES {
             return unsupported(format!("it has more than {MAX_VALUES} tensors up to here"));
         }
-        // What reads a whole list takes as many steps; `enter` checks their number.
+        // Reading a list counts one step per 16 elements. The next `enter_scope` checks the limit.
         let read: usize = given.iter().map(|&value| self.heap.sequence_items(value).map_or(0, <[Value]>::len)).sum();
         self.steps += (read / 16) as u64;
         if let Some(value) = (self.builtins)(self, name, &given, keywords)? {

@@ -133,7 +133,7 @@ pub(super) fn convert_argument<E>(
     tensor: &mut impl FnMut(Value) -> Result<models::ValueId, E>,
 ) -> Result<Argument, E> {
     Ok(match value {
-        // What results say by themselves.
+        // Types and devices of results are inferred elsewhere.
         _ if matches!(formal.name, "dtype" | "out_dtype" | "layout" | "device" | "memory_format") => Argument::Ignored,
         Value::Int(number) => Argument::Int(number),
         Value::Float(number) => Argument::Float(number),

@@ -11,7 +11,7 @@ use models::types::DType;
 type Outputs = Outcome<Vec<ValueId>>;
 
 /// Emits `GroupQueryAttention`; inputs: `query, key, value, past key, past value, lengths - 1, total length, cos, sin,
-/// …`.
+/// position ids, attention bias, sinks`.
 ///
 /// Sequences must fill their tensors: shorter ones would shift the positions of new keys.
 pub(super) fn group_query_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {

@@ -129,7 +129,8 @@ pub(super) fn quantised_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![y])
 }
 
-/// Inputs: `A, scale, zero, B, scale, zero, C, scale, zero`; `C` has the sums' scale; real without a result scale.
+/// Emits `QGemm`; inputs: `A, scale, zero, B, scale, zero, C, result scale, zero`. `C` has the scale of the sums. The
+/// result is real if the result scale is omitted.
 pub(super) fn quantised_gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (mut a, mut b) = (call.input(0)?, call.input(3)?);
     if emit.rank(a)? != 2 || emit.rank(b)? != 2 {
