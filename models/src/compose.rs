@@ -63,7 +63,8 @@ fn tensor_error(builder: &GraphBuilder, x: ValueId, reason: &str) -> Error {
     Error::Tensor { ty, reason: reason.to_owned() }
 }
 
-/// Multiplies operands of any rank as numpy does: a vector is a row on the left and a column on the right.
+/// Multiplies operands of any rank as numpy does: a vector is a row on the left and a column on the right, and the
+/// result lacks the dimension that was added for it.
 pub fn mat_mul(builder: &mut GraphBuilder, a: ValueId, b: ValueId) -> Result<ValueId> {
     let (a_rank, b_rank) = (builder.value_type(a)?.rank(), builder.value_type(b)?.rank());
     let left = if a_rank == 1 { builder.push(Op::Reshape(Reshape { shape: vec![1, -1] }), &[a])? } else { a };
@@ -72,7 +73,7 @@ pub fn mat_mul(builder: &mut GraphBuilder, a: ValueId, b: ValueId) -> Result<Val
     if a_rank != 1 && b_rank != 1 {
         return Ok(product);
     }
-    // The dimensions that stay, by place: those before the last two, then the row or the column.
+    // The remaining dimensions: those before the last two, then the row or the column.
     let rank = builder.value_type(product)?.rank();
     let mut shape = vec![0; rank - 2];
     match (a_rank == 1, b_rank == 1) {

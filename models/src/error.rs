@@ -51,13 +51,13 @@ pub enum Error {
     UnknownModel {
         /// Requested name.
         name: String,
-        /// Nearest existing names.
+        /// Suggestion of the nearest existing names.
         hint: String,
     },
     /// A model cannot have the requested size.
     #[error("model `{model}`: {reason}")]
     Model {
-        /// Suggestion with the nearest existing names.
+        /// Name of the model.
         model: String,
         /// Reason.
         reason: String,
@@ -83,7 +83,7 @@ pub enum Error {
     Tensor {
         /// Type of the tensor.
         ty: String,
-        /// Why the file cannot be read.
+        /// Reason.
         reason: String,
     },
     /// A file cannot be read at all.

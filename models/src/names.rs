@@ -4,9 +4,11 @@
 
 use std::collections::BTreeSet;
 
+/// Maximum number of suggested names.
 const OFFERED: usize = 3;
-/// Maximum length of a compared name; longer names are truncated, because the nearest-name search would be slow.
+/// Maximum length of a compared name. Longer names are truncated to bound the time of the nearest-name search.
 const LONGEST: usize = 64;
+/// Maximum number of known names that a hint lists.
 const LISTED: usize = 256;
 
 /// Returns the index of the entry with this name or alias, ignoring case, `-`, `_` and `.`; else an error with a hint.
@@ -35,7 +37,7 @@ pub fn normalise_name(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).take(LONGEST).collect()
 }
 
-/// Suggests the nearest known names; lists all known names if none is near and the list is short.
+/// Suggests the nearest known names. If none is near, lists all known names, or only their number if they are many.
 pub fn name_hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let mut seen = BTreeSet::new();
     let known: Vec<&str> = known.into_iter().filter(|name| seen.insert(*name)).collect();

@@ -10,7 +10,8 @@ pub struct AttentionMask {
     pub places: u64,
     /// Whether each query sees no positions after its own.
     pub is_causal: bool,
-    /// Number of visible positions that end at the query's own; None means no lower limit.
+    /// Number of positions up to and including its own that a query sees; None for all of them. Only `is_causal` hides
+    /// later positions.
     pub window: Option<i64>,
 }
 
@@ -23,7 +24,7 @@ impl AttentionMask {
     /// Counts the pairs of a query and a key position visible to it.
     pub fn visible_pairs(&self) -> u64 {
         let (queries, places) = (i128::from(self.queries), i128::from(self.places));
-        // Row `i` sees the places from `first` up to and excluding `end`; both grow by one per row, within all places.
+        // Row `i` sees the positions `first..end`; both ends grow by one per row, clamped to the range of positions.
         let ends = if self.is_causal { clamped_sum(places - queries + 1, queries, places) } else { queries * places };
         let firsts = self.window.map_or(0, |window| clamped_sum(self.first_of_window(window), queries, places));
         u64::try_from(ends - firsts).unwrap_or(u64::MAX)
@@ -56,8 +57,8 @@ fn clamped_sum(first: i128, count: i128, most: i128) -> i128 {
 pub fn transposed_pairs(outputs: u64, kernel: u64, stride: u64, head: u64, dilation: u64) -> u64 {
     let [outputs, kernel, stride, head] = [outputs, kernel, stride.max(1), head].map(u128::from);
     let pairs = if dilation == 1 {
-        // Output `o` has the taps whose remainder by the stride is that of `o + head`: the quotient, and one more for small
-        // remainders.
+        // Output `o` has the taps whose remainder by the stride is that of `o + head`: the quotient, and one more for
+        // small remainders.
         let rest = kernel % stride;
         let extra = |end: u128| end / stride * rest + (end % stride).min(rest);
         outputs * (kernel / stride) + extra(head + outputs) - extra(head)

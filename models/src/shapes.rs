@@ -7,7 +7,7 @@ use std::ops::Range;
 /// Result of a shape rule, or the error text.
 pub type Rule<T> = std::result::Result<T, String>;
 
-/// Returns the element type that a contraction accumulates in: 32 bits for narrow integers.
+/// Returns the element type in which a contraction accumulates: `i32` for narrower integers, else `dtype` itself.
 pub fn accumulator_type(dtype: DType) -> DType {
     match dtype {
         DType::I8 | DType::I16 | DType::U8 | DType::U16 => DType::I32,
@@ -44,6 +44,7 @@ pub fn broadcast_shapes(a: &[Dim], b: &[Dim]) -> Rule<Vec<Dim>> {
         .collect()
 }
 
+/// Converts an axis to an index. Negative axes are errors: the builder counts all axes from the front.
 pub(crate) fn axis_of(axis: i64, x: &TensorType) -> Rule<usize> {
     usize::try_from(axis)
         .ok()
@@ -172,10 +173,12 @@ pub(crate) fn extent_along(inputs: &[&TensorType], axis: i64) -> i64 {
     known_product(inputs, 0, axis_index(axis)..axis_index(axis) + 1)
 }
 
+/// Multiplies the extents of the first input along several axes; symbolic ones count as 1.
 pub(crate) fn along_all(inputs: &[&TensorType], axes: &[i64]) -> i64 {
     axes.iter().fold(1, |product: i64, &axis| product.saturating_mul(extent_along(inputs, axis)))
 }
 
+/// Whether a dimension is no symbol; also true for a dimension that does not exist.
 pub(crate) fn is_number(ty: &TensorType, dimension: usize) -> bool {
     !matches!(ty.shape.get(dimension), Some(Dim::Symbol(_)))
 }

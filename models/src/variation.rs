@@ -17,7 +17,8 @@ const MOST: u64 = 2;
 /// Exponent of the largest power of two whose multiples are preserved: a multiple of 8 stays a multiple of 8.
 const STEP: u32 = 3;
 
-/// Returns a task of the same operators with other sizes and at most twice the work, if any was found.
+/// Returns a task of the same operators with other sizes, and with at most twice the operations and the bytes; None
+/// if all attempts fail.
 pub fn vary_task(task: &Task, random: &mut impl Rng) -> Option<Task> {
     let most = task.work().ok()?;
     let is_like = |drawn: &Task| {
@@ -67,7 +68,7 @@ fn push_step(task: &mut Task, op: Op, inputs: &[Operand]) -> Option<()> {
     Some(())
 }
 
-/// Scales the extent by a random factor from 0.5 to 2, often exactly 0.5, 1 or 2.
+/// Scales the extent by a random factor from 0.5 to 2, which in half of the cases is exactly 0.5, 1 or 2.
 fn vary_extent(extent: i64, random: &mut impl Rng) -> i64 {
     if extent <= 1 {
         return extent;

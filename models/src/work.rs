@@ -85,7 +85,7 @@ impl Graph {
 /// Returns the arithmetic work, without bytes, after checking the types.
 fn arithmetic_work(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
     infer_type(op, inputs)?;
-    // Symbols are refused even where there is nothing to count.
+    // Symbols are rejected even if there is nothing to count.
     elements(output)?;
     inputs.first().map_or(Ok(0), |ty| elements(ty))?;
     op.count_arithmetic(inputs, output)
@@ -132,7 +132,7 @@ mod tests {
         check(&Op::GlobalPool(GlobalPool { mode: PoolMode::Average }), &[TensorType::f32(&[1, 2, 3, 3])], 18, 0, 0);
     }
 
-    /// Four heads of three queries of eight numbers, five places, values of six numbers.
+    /// Four heads of three queries of eight numbers, five key positions, values of six numbers.
     #[track_caller]
     fn check_attention(op: (bool, Option<i64>), pairs: u64, places_read: u64) {
         let op = Op::Attention(Attention { causal: op.0, scale: 0.5, window: op.1, softcap: None });
@@ -152,7 +152,7 @@ mod tests {
         format!("causal={causal} scale={scale} window={window} softcap=null")
     }
 
-    /// The three queries stand at places 2, 3 and 4.
+    /// The three queries have positions 2, 3 and 4.
     #[test]
     fn attention_counts_the_pairs_that_are_seen() {
         check_attention((false, None), 15, 5);

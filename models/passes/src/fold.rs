@@ -2,8 +2,8 @@
 //!
 //! Model files compute shapes with chains of small operators. Small results are computed at once, by the reference
 //! implementation, so that no operator is implemented twice. Large results (a transposed or scaled weight) are stored
-//! as an expression, because counting or compiling a model does not need the values. An operator with a random input
-//! is not folded; its values are generated where they are needed.
+//! as an expression, because counting or compiling a model does not need the values. An operator with a random input,
+//! other than a quantisation, is not folded; its values are generated where they are needed.
 
 use models::check::MAX_COMPUTED;
 use models::contents::Contents;
@@ -18,11 +18,11 @@ pub const MAX_SMALL: u64 = 65_536;
 
 /// Returns an operator's output for constant inputs, or None if it cannot be folded. The input types must be valid.
 pub fn fold_operator(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
-    // Any values are as good as others, in the range of the type too.
+    // Random contents stay random: any values in the range of the type will do.
     if let (Op::Quantize(_), Some(seed)) = (op, inputs.first().and_then(|(_, data)| data.random_seed())) {
         return Some(Const::Random { seed });
     }
-    // What was stored as integers can still be found, so that integers may be computed with.
+    // Dequantised constants stay expressions, so that later passes find the stored integers.
     let is_stored = matches!(op, Op::Dequantize(_))
         || (matches!(op, Op::Transpose(_)) && inputs.first().is_some_and(|(_, data)| is_stored(data)));
     if is_stored {
@@ -32,7 +32,7 @@ pub fn fold_operator(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const>
     if inputs.is_empty() || inputs.iter().any(|(_, data)| data.random_seed().is_some()) {
         return None;
     }
-    // Nothing can be looked up in nothing.
+    // An empty table has no elements to look up.
     let looks_up = matches!(op, Op::Gather(_) | Op::GatherElements(_) | Op::GatherNd(_))
         || matches!(op, Op::ScatterElements(_) | Op::ScatterNd(_));
     if looks_up && inputs[0].0.element_count() == Some(0) {

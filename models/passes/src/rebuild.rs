@@ -46,6 +46,7 @@ impl<'a> Rebuild<'a> {
         self.emit_operator(node, node.op.clone(), &inputs)
     }
 
+    /// Adds an operator whose result replaces that of `node`.
     pub(super) fn emit_operator(&mut self, node: &Node, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
         let output = node.outputs[0];
         self.builder.set_origin(node.origin.clone());
@@ -54,6 +55,7 @@ impl<'a> Rebuild<'a> {
         Ok(new)
     }
 
+    /// Adds an operator whose result replaces no old value; it gets the origin of `node`, if given.
     pub(super) fn insert_operator(&mut self, node: Option<&Node>, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
         if let Some(node) = node {
             self.builder.set_origin(node.origin.clone());

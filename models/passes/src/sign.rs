@@ -47,7 +47,7 @@ pub(super) fn bytes_with_a_sign(graph: &Graph) -> Result<Graph> {
             });
         }
         if node.inputs.len() == 2 && changes.zero_of(node) {
-            // No zero point is one of 0.
+            // An absent zero point means 0.
             let shape = graph.values[node.inputs[1].0 as usize].ty.shape.clone();
             let ty = TensorType { dtype: DType::I8, shape };
             inputs.push(rebuild.add_constant("zero", ty, Const::Fill(-SHIFT as f64))?);
@@ -72,7 +72,7 @@ impl Changes {
                 match roles.data.contains(&place) {
                     true if roles.is_moving => groups.join_values(id, node.outputs[0]),
                     true => {}
-                    // A zero point is no data; it changes with what it belongs to.
+                    // A zero point is no data; it changes with the tensor to which it belongs.
                     false if roles.has_zero && place == 2 => {}
                     false => groups.keep_value(id),
                 }
@@ -194,7 +194,7 @@ fn signed_contents(value: &Value, data: &Const) -> Option<(TensorType, Const)> {
         let data = contents_of(&Tensor::from_numbers(ty.clone(), &numbers).ok()?);
         return Some((ty, data));
     }
-    // Turning the highest bit takes 128 away, once the byte has a sign.
+    // Flipping the highest bit subtracts 128, once the byte is read as signed.
     let bit = TensorType { dtype: DType::U8, shape: vec![] };
     let turned = fold_operator(
         &Op::Binary(Binary { function: BinaryOp::BitXor }),

@@ -76,7 +76,7 @@ impl AttentionShape {
 fn masking_number(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => -65_504.0,
-        // Halved, so that a score can be added.
+        // Far enough from the smallest number that a score can be added.
         DType::BF16 => -1e38,
         _ => f64::from(f32::MIN) / 2.0,
     }

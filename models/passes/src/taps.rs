@@ -52,7 +52,7 @@ impl AxisWindow {
     fn taps_inside(&self) -> Option<Range<i64>> {
         let is_inside = |tap: &i64| {
             let first = tap * self.dilation - self.before;
-            // The first place of the result at which the tap is not before the image.
+            // The first position of the result at which the tap is not before the image.
             let place = if first >= 0 { 0 } else { (self.stride - 1 - first) / self.stride };
             place < self.result && first + place * self.stride < self.image
         };

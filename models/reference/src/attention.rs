@@ -79,7 +79,7 @@ fn attend_rows(inputs: &[&Array], attributes: &Attention, y: &mut Array) {
         };
         let scores: Vec<f64> = (0..places).map(score).collect();
         let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        // A query that sees nothing answers with zeros.
+        // The result of a query that sees no position is zero.
         if largest == f64::NEG_INFINITY {
             continue;
         }

@@ -34,6 +34,7 @@ pub struct Comparison {
 pub enum Rounding {
     #[default]
     None,
+    /// TensorFloat-32: the fraction keeps ten bits.
     Tf32,
 }
 
@@ -75,7 +76,7 @@ pub fn tolerance_when_rounded(task: &Task, rounding: Rounding) -> Tolerance {
 }
 
 /// Whether a step drops a fraction, so that a rounding error can change its result by one. Inputs of the first step
-/// are exact, so only quantisation, which divides, can be off there.
+/// are exact, so there only quantisation and requantisation, which scale before they round, can be off.
 fn drops_fraction(index: usize, step: &Step) -> bool {
     match &step.op {
         Op::Quantize(_) | Op::Requantize(_) => true,

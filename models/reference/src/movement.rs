@@ -103,7 +103,7 @@ fn join_arrays(inputs: &[&Array], axis: i64, y: &mut Array) {
 
 fn slice_array(x: &Array, axes: &[i64], starts: &[i64], steps: &[i64], y: &mut Array) {
     let own = dense_strides(&x.extents);
-    // Where each place of each dimension comes from, in elements.
+    // For each dimension, the offset in elements of the source of each index.
     let mut sources: Vec<Vec<usize>> =
         own.iter().zip(&y.extents).map(|(stride, &extent)| (0..extent).map(|place| place * stride).collect()).collect();
     for ((&axis, &start), &step) in axes.iter().zip(starts).zip(steps) {

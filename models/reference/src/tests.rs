@@ -1,4 +1,4 @@
-//! Reference computations beside numbers worked out by hand.
+//! Compares reference computations with numbers worked out by hand.
 
 use super::*;
 use models::infer::infer_type;
@@ -361,7 +361,7 @@ fn the_tolerance_separates_rounding_from_mistakes() {
     assert!(!compared(1).ok);
 }
 
-/// Operands of ten bits are right where that was asked for, and only there; a shifted window is wrong all the same.
+/// Operands rounded to ten bits pass only with the tolerance for rounded operands; a shifted sum fails with both.
 #[test]
 fn rounded_operands_have_a_tolerance_of_their_own() {
     let task = single(Op::Dense(Dense {}), &["f32[4,2000]", "f32[16,2000]"]);

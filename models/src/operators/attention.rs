@@ -3,10 +3,10 @@
 use super::prelude::*;
 use crate::pairs::AttentionMask;
 
-/// Inputs: `q[b, h, s, d]`, `k[b, g, t, d]`, `v[b, g, t, e]`, optionally an additive mask that broadcasts to `[b, h,
-/// s, t]`. Each of the `g` key heads serves `h / g` neighbouring query heads. Query row `i` has position `i + t - s`.
-/// `causal` hides later positions; `window` limits each query to the `window` positions that end at its own. `softcap`
-/// turns scores into `softcap · tanh(score / softcap)` before the mask.
+/// Inputs: `q[b, h, s, d]`, `k[b, g, t, d]`, `v[b, g, t, e]`, optionally an additive mask that broadcasts to
+/// `[b, h, s, t]`. Each of the `g` key heads serves `h / g` neighbouring query heads. Query row `i` has position
+/// `i + t - s`. `causal` hides later positions. Of the positions up to a query's own, only the last `window` are
+/// visible. `softcap` turns scores into `softcap · tanh(score / softcap)` before the mask.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attention {
     pub causal: bool,
@@ -95,7 +95,7 @@ impl Operator for Attention {
         }
         let places = axis_extent(ty, 2)?;
         let seen = self.attention_mask(axis_extent(output, 2)?, places).seen_places();
-        // Each place has the same number of bytes.
+        // Each position has the same number of bytes.
         Ok(bytes_of(ty)?.checked_div(places).unwrap_or(0).saturating_mul(seen))
     }
 

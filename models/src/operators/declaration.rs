@@ -39,7 +39,7 @@ pub struct Facts {
     pub weights: Range<usize>,
     /// Operations per output element, for operators that do not override `count_arithmetic`.
     pub flops: u64,
-    /// First dimension of each input that must be a number, not a symbol, for code generation.
+    /// For each input, the first of its trailing dimensions that must be numbers, not symbols, for code generation.
     pub numbers_from: usize,
     /// Whether the operator returns its first input unchanged if input and output types are equal.
     pub is_identity: bool,

@@ -5,8 +5,8 @@ use crate::einsum::Equation;
 use crate::error::Error;
 
 /// Sums products of one to eight operands in Einstein notation, such as `bhqd,bhkd->bhqk`. Letters absent from the
-/// result are summed; `...` are leading broadcast dimensions. Without `->` the result has every letter that occurs
-/// once.
+/// result are summed; `...` are leading broadcast dimensions. Without `->` the result consists of the letters that
+/// occur exactly once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Einsum {
     pub equation: String,

@@ -47,7 +47,7 @@ pub(super) fn looked_up_axis(x: &TensorType, at: &TensorType, axis: i64) -> Rule
     Ok(axis)
 }
 
-/// Returns the length of the index tuples: the number of dimensions that each tuple selects.
+/// Returns the length of the index tuples: the number of dimensions of `x` that each tuple indexes.
 pub(super) fn tuple_length(x: &TensorType, at: &TensorType, batch: usize) -> Rule<usize> {
     check_indices(at)?;
     let last = at.shape.last().ok_or("the indices need at least 1 dimension")?;
@@ -89,6 +89,7 @@ pub(super) fn scatter_terms(inputs: &[&TensorType]) -> i64 {
     known_product(inputs, 2, 0..usize::MAX).min(64)
 }
 
+/// Returns the bytes read of an input. Of the table (input 0) only the elements that are looked up count.
 pub(super) fn bytes_found(input: usize, ty: &TensorType, output: &TensorType) -> Result<u64> {
     if input == 0 { Ok(bytes_of(ty)?.min(bytes_of(output)?)) } else { bytes_of(ty) }
 }

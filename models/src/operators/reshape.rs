@@ -32,7 +32,7 @@ impl Operator for Reshape {
                 extent => return Err(format!("extent {extent} is neither positive, 0 nor -1")),
             });
         }
-        // Kept dimensions stand on both sides and cancel; the rest must hold equally many elements.
+        // Kept dimensions are on both sides and cancel; the others must have equally many elements.
         let rest: Vec<&Dim> = x.shape.iter().zip(&kept).filter(|(_, kept)| !**kept).map(|(dim, _)| dim).collect();
         let asked = element_count(shape.iter().filter(|&&extent| extent > 0).copied())?;
         let symbols: Vec<&Dim> = rest.iter().copied().filter(|dim| matches!(dim, Dim::Symbol(_))).collect();

@@ -151,7 +151,7 @@ impl StagePlan {
         }
     }
 
-    /// Rejects a plan for another format, graph, task list, number of cores or host class, or with invalid stages.
+    /// Rejects a plan of another format, or for other calls, cores or hosts, or with invalid stages.
     pub fn check_matches(&self, graph: &Graph, plan: &Plan, cores: usize, host_class: &str) -> Result<(), StageError> {
         if self.format != FORMAT {
             return Err(StageError::Format { found: self.format });

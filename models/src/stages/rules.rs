@@ -5,8 +5,8 @@ use crate::{Graph, Plan};
 
 impl StagePlan {
     /// Builds stages by a rule: one sequential stage, or one stage per dependency level, whose calls are independent
-    /// of each other. `Stream` distributes a level over at most as many groups as there are cores, the most work
-    /// first.
+    /// of each other. `Stream` distributes a level over at most as many groups as there are cores, the calls with
+    /// most work first; `Full` makes each call a group on all cores.
     pub fn by_rule(graph: &Graph, plan: &Plan, cores: usize, parallel: Parallel) -> StagePlan {
         let all: Vec<usize> = (0..cores).collect();
         let stages = match parallel {

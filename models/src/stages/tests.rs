@@ -1,4 +1,4 @@
-//! Plans by rules are plans, and what is none is refused.
+//! Plans made by rules are valid, and invalid plans are rejected.
 
 use super::*;
 use crate::operators::{Concat, Reshape, Softmax};

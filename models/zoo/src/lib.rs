@@ -163,7 +163,8 @@ pub fn build_model(name: &str, batch: i64) -> Result<Graph> {
     entry.build_for(&format!("{}:{change}", entry.name), &input, batch).map_err(|error| refused(error.to_string()))
 }
 
-/// Returns an alias's canonical name: `resnet-18:hw=160` for `ResNet:hw=160`. None if canonical already or unknown.
+/// Returns the canonical name for an alias or another spelling: `resnet-18:hw=160` for `ResNet:hw=160`. None if the
+/// name is unknown or canonical already.
 pub fn canonical_name(name: &str) -> Option<String> {
     let (base, change) = name.split_once(':').map_or((name, None), |(base, change)| (base, Some(change)));
     if MODELS.iter().any(|entry| entry.name == base) {

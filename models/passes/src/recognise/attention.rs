@@ -137,7 +137,7 @@ impl Spelled {
         let hiding: Vec<_> = found.into_iter().filter(|(_, found)| *found != Some(nothing)).collect();
         let (mut hidden, mut masks) = (nothing, Vec::new());
         for (mask, found) in &hiding {
-            // What only a large number hides is seen where another mask hides all else.
+            // A position that is masked by a finite number is visible in a row in which another mask hides the rest.
             let is_hidden = hiding.len() == 1 || mask.is_endless(look);
             match found.filter(|_| is_hidden && hidden == nothing) {
                 Some(found) => hidden = found,
@@ -274,7 +274,7 @@ impl AttentionScores<'_> {
     }
 }
 
-/// Whether adding this mask value to a score discards the score, so that an additive mask equals a boolean one.
+/// Whether adding `hidden` to a score discards the score, so that adding it equals replacing the score by it.
 fn takes_all(dtype: DType, hidden: f64) -> bool {
     hidden == f64::NEG_INFINITY || (dtype != DType::F16 && hidden <= -1e30)
 }
@@ -446,7 +446,7 @@ impl Mask {
     }
 }
 
-/// Returns a finite number that gives a score no weight when added.
+/// Returns the largest finite number that, added to a score, is taken to mask it.
 fn masking_number(dtype: DType) -> f64 {
     if dtype == DType::F16 { -60_000.0 } else { -1e30 }
 }

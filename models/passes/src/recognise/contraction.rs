@@ -25,7 +25,7 @@ pub(crate) fn mat_mul_to_dense(graph: &Graph) -> Result<Graph> {
             return Some(Replacement::of_operator(dense, vec![Part::Old(x), Part::Old(w)]));
         }
         let turned = match data {
-            // Any values are as good as others.
+            // Random contents stay random, because any values will do.
             Const::Random { seed } => Const::Random { seed: *seed },
             data => fold_operator(&Op::Transpose(Transpose { permutation: vec![1, 0] }), &[(ty, data)])?,
         };

@@ -314,7 +314,8 @@ impl Net {
         Ok(all)
     }
 
-    /// Computes the keys and values of cross-attention from `memory`; without it, adds inputs for them.
+    /// Computes the keys and values of cross-attention from `memory`, the encoder's result, and registers them as
+    /// outputs; without `memory`, adds inputs for them.
     pub fn encoder_cache(
         &mut self,
         layer: i64,

@@ -8,7 +8,7 @@ use models::types::TensorType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Prefixes that published tensor names may have in front of their name.
+/// Prefixes with which published files may store a weight, other than the prefix of the model's family.
 const PREFIXES: &[&str] = &["", "model.", "transformer.", "base_model."];
 
 pub(super) enum Weights {
@@ -80,7 +80,7 @@ fn stored_name(entries: &BTreeMap<String, Entry>, prefix: &str, name: &str) -> O
         .find(|spelling| entries.contains_key(spelling))
 }
 
-/// Checks the shape and converts the elements to 32-bit floats.
+/// Checks the stored shape; casts the elements to the type of `ty`, and transposes them if necessary.
 fn convert_weight(entry: &Entry, ty: &TensorType, stored: Stored) -> Result<Const, String> {
     let mut wanted = ty.clone();
     if stored == Stored::Transposed {

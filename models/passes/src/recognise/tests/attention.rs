@@ -17,14 +17,14 @@ const INPUTS: &str = r#"
     constant %6 "hidden": f32[] = fill(-1e38)
 "#;
 
-/// Scores `%20` of turned keys, scaled.
+/// Scaled scores `%20` from transposed keys.
 const SCALED: &str = r#"
     %7 "turned": f32[2,4,8,5] = transpose(%1) permutation=[0,1,3,2]
     %8 "product": f32[2,4,3,5] = mat_mul(%0, %7) transpose_a=false transpose_b=false
     %20 "scores": f32[2,4,3,5] = binary(%8, %4) function="mul"
 "#;
 
-/// From scores `%30` to the answer.
+/// From scores `%30` to the result.
 const TAIL: &str = r#"
     %31 "weights": f32[2,4,3,5] = softmax(%30) axis=3 log=false
     %32 "y": f32[2,4,3,6] = mat_mul(%31, %2) transpose_a=false transpose_b=false
@@ -119,7 +119,7 @@ fn scales_stand_where_they_like() {
 
 #[test]
 fn keys_come_turned_in_several_ways() {
-    // Straight from the layer, with heads after places.
+    // Directly from the layer, with heads after positions.
     let lines = r#"
         input %0 "q": f32[2,4,3,8]
         input %1 "k": f32[2,5,4,8]
@@ -130,10 +130,10 @@ fn keys_come_turned_in_several_ways() {
         %30 "scores": f32[2,4,3,5] = binary(%8, %4) function="mul"
     "#;
     check(&format!("{lines}{TAIL}"), "transpose attention", &PLAIN);
-    // Given as they are needed, as some caches hold them.
+    // Keys that are stored transposed, as in some caches.
     let held = lines.replace("[2,5,4,8]", "[2,4,8,5]").replace("[0,2,3,1]", "[0,1,2,3]");
     check(&format!("{held}{TAIL}"), "transpose attention", &PLAIN);
-    // As matrices, turned, and as heads again.
+    // Reshaped to matrices, transposed, and reshaped to heads again.
     let merged = r#"
         %6a "all": f32[8,5,8] = reshape(%1) shape=[8,5,8]
         %7a "turned": f32[8,8,5] = transpose(%6a) permutation=[0,2,1]
@@ -178,7 +178,7 @@ fn batches_and_heads_may_be_one_dimension() {
     "#;
     let grouped = lines.replace("REST", grouped).replace("MASK", "f32[2,1,1,5]");
     check(&grouped, "reshape reshape reshape attention reshape", &PLAIN);
-    // A mask for each of the six has no place beside two batches of three heads.
+    // A mask for each of the six cannot be combined with two batches of three heads.
     let both = r#"
         %10 "grouped": f32[2,3,3,5] = reshape(%9) shape=[2,3,3,5]
         %12 "together": f32[6,3,5] = reshape(%10) shape=[6,3,5]
@@ -259,7 +259,7 @@ fn constant_triangles_are_no_mask() {
     // Where a query sees less than up to itself, or more, the mask stays.
     check(&triangle(2), "attention", &PLAIN);
     check(&triangle(4), "attention", &PLAIN);
-    // It may be written down for each batch, but not for one of them only.
+    // The mask may be written out for each batch, but not for only one of them.
     let all = triangle(3).replace("f32[3,5] =", "f32[2,1,3,5] =");
     check(&all, "attention", &Op::Attention(Attention { causal: true, scale: 0.25, window: None, softcap: None }));
     let one = format!(
