@@ -158,10 +158,7 @@ impl Prediction {
 
 impl Predictor {
     pub fn predict(&self, query: &Query<'_>) -> Result<Prediction> {
-        let mut resolved = self.resolve_query(query)?;
-        self.fill_choices(&mut [&mut resolved]);
-        let log = resolved.operator.log_ratio(&resolved.features, resolved.is_known);
-        Ok(resolved.take_prediction(log))
+        self.predict_all(std::slice::from_ref(query)).pop().expect("a query has an answer")
     }
 
     pub fn feature_row(&self, query: &Query<'_>) -> Result<Vec<f32>> {
