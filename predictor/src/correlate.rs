@@ -14,7 +14,7 @@ use samples::statistics::{average_ranks, kendall, pearson};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Maximum number of rows, evenly spaced, for correlations of quadratic cost.
+/// Maximum number of rows for correlations of quadratic cost; larger groups are sampled at random.
 const MOST: usize = 600;
 /// Number of bins per variable for mutual information.
 const CELLS: usize = 8;
@@ -91,7 +91,8 @@ struct FeatureGroup {
     rows: Vec<usize>,
 }
 
-/// Splits rows at their shape's knee, the smallest thread count within 5 % of the fastest; a single one is no knee.
+/// Splits rows at their shape's knee: the smallest thread count whose time is within 5 % of the fastest. Rows of
+/// shapes with a single thread count are in neither part.
 fn split_at_knees(samples: &Samples, rows: &[usize]) -> (Vec<usize>, Vec<usize>) {
     const NEAR: f64 = 1.05;
     let column = FEATURES.iter().position(|feature| feature.name == "threads").expect("threads are a feature");
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn chances_are_those_of_the_normal_distribution() {
-        // |z| = 1.96 is met by accident once in twenty.
+        // |z| = 1.96 has a p-value of 0.05.
         let spearman = (1.96 / (97.0f64 / 1.06).sqrt()).tanh();
         assert!((p_value(spearman, 100) - 0.05).abs() < 1e-3);
     }

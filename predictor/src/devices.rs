@@ -33,7 +33,7 @@ pub fn known_devices(predictor: &Predictor) -> Vec<KnownDevice> {
     let learned = |name: &str| predictor.learned.operators.values().filter(|of| of.statistics.has_seen(name)).count();
     let known = |(name, device): (&String, &samples::features::Device)| KnownDevice {
         device: name.clone(),
-        // Words of a class of hosts such as `c4` say little.
+        // Words of a host class, such as `c4`, are not distinctive.
         aliases: names::name_words(name)
             .into_iter()
             .filter(|word| word.len() > 1 && is_alias(word, name))

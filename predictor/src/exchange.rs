@@ -40,7 +40,8 @@ pub fn export_trees(predictor: &Predictor, folder: &Path) -> Result<Vec<PathBuf>
     Ok(written)
 }
 
-/// Replaces the trees of operators with files in the folder, drops intervals (errors unknown), returns the names.
+/// Replaces the trees of every operator that has files in the folder, and returns the names of these operators. They
+/// lose their intervals, because the errors of the new trees are unknown.
 pub fn import_trees(predictor: &mut Predictor, folder: &Path) -> Result<Vec<String>> {
     let names = feature_names(predictor);
     let mut replaced = Vec::new();
@@ -75,7 +76,7 @@ pub fn import_trees(predictor: &mut Predictor, folder: &Path) -> Result<Vec<Stri
 }
 
 fn replace_trees(of: &mut OperatorEnsemble, [known, transfer, per_device]: [Vec<Trees>; 3]) {
-    // Corrections were of the trees that stood here.
+    // Corrections belong to the replaced trees.
     if !transfer.is_empty() || !per_device.is_empty() {
         of.corrections.clear();
     }
@@ -124,7 +125,7 @@ fn read_one(path: &Path, names: &[String]) -> Result<Trees> {
         let problem = format!("its trees have {} features, the predictor has {}", trees.features, names.len());
         return Err(Error::table_error(path, problem));
     }
-    // XGBoost's files may have no names; where there are some, they say what the columns are.
+    // XGBoost's files need not have names; if they do, the names must be those of the features.
     let theirs = named.learner.feature_names;
     let other = theirs.iter().zip(names).position(|(theirs, ours)| theirs != ours);
     match other {

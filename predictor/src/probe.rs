@@ -138,7 +138,7 @@ fn wait_for_output(mut child: Child, deadline: Duration) -> std::result::Result<
     let reader = std::thread::spawn(move || {
         let mut said = Vec::new();
         let _ = pipe.by_ref().take(MOST_BYTES).read_to_end(&mut said);
-        // What is left is not kept, but read, so that the child does not wait for it.
+        // The rest of the output is read and discarded, so that the child does not block.
         let _ = std::io::copy(&mut pipe, &mut std::io::sink());
         String::from_utf8_lossy(&said).into_owned()
     });
@@ -156,7 +156,7 @@ fn wait_for_output(mut child: Child, deadline: Duration) -> std::result::Result<
     };
     let said = reader.join().unwrap_or_default();
     match status.code() {
-        // 1 is done with losses; whether there is a time, the store says.
+        // Exit code 1 means partial success; the store shows whether there is a time.
         Some(0 | 1) => Ok(said),
         _ => Err(format!("it ended with {status}: {}", last_line(&said))),
     }

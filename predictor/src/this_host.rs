@@ -116,7 +116,7 @@ impl Calibration {
             }
             match probe::measure_all(program, &SENTINELS, threads, left) {
                 Ok(timed) => rounds.push(timed),
-                // The rounds before it are enough for an answer.
+                // The earlier rounds suffice for a calibration.
                 Err(_) if !rounds.is_empty() => break,
                 Err(error) => return Err(error),
             }

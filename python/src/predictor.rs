@@ -50,7 +50,7 @@ impl Predictor {
         self.predictor.about.devices.keys().cloned().collect()
     }
 
-    /// The class of hosts that answers are for, where no device is named and that is not the one that was learned from.
+    /// Class of the host to which predictions without a device are calibrated; None without a calibration.
     #[getter]
     fn this_host(&self) -> Option<String> {
         self.predictor.this_host.as_ref().map(|host| host.host_class.clone())
@@ -132,14 +132,14 @@ impl Predictor {
     }
 }
 
-/// Makes answers those of this machine, where `oppredict adapt --this-host` kept how far it is from where the predictor learned.
+/// Applies the calibration to this machine, if `oppredict adapt --this-host` has stored one.
 fn apply_calibration(predictor: &mut learn::predictor::Predictor) -> predictor::Result<()> {
     let cache = published::cache_folder(|name| std::env::var_os(name));
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     published::apply_calibration(predictor, cache.as_deref(), &measure::host::Facts::read_facts().host_class(), cpus)
 }
 
-/// The predictor that came with the programs; `package` is the folder of the package `opcollect`.
+/// Returns the path of the predictor that ships with the programs; `package` is the folder of the package `opcollect`.
 #[pyfunction]
 pub fn shipped_predictor(package: PathBuf, device: Option<String>, is_described: bool) -> PyResult<PathBuf> {
     published::find_predictor(&package.join("bin/oppredict"), device.as_deref(), is_described).map_err(refusal_error)

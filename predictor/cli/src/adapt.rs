@@ -126,7 +126,7 @@ fn calibrate_host(arguments: &Adapt) -> Result<u8> {
         print_notes("warning", [warning]);
     }
     print_text(arguments.json, &repeats_note(&known))?;
-    // A file that cannot be read is no calibration to keep.
+    // A calibration that cannot be read is replaced.
     let before = if kept.is_file() { Calibration::read_file(&kept).ok() } else { None };
     let is_kept = before.as_ref().is_some_and(|before| before.is_better_than(&known)) && !arguments.replace;
     if let Some(before) = before.filter(|_| is_kept) {

@@ -141,7 +141,7 @@ pub fn run(eval: &Eval) -> Result<u8> {
     let plan = evaluation_plan(eval)?;
     let gate = eval.gate.as_deref().map(|path| Gate::read_baseline(path, plan.protocol)).transpose()?;
     let page = create_output(eval.html.as_deref())?;
-    // A device that is held out must not tell by its own rows what it can do at best.
+    // The peaks of a held-out device must not come from its own rows.
     let samples = match plan.protocol.purpose() {
         Purpose::Transfer => load_unmeasured_samples(&eval.data)?,
         Purpose::Known | Purpose::Both => load_samples(&eval.data)?,
@@ -284,7 +284,7 @@ fn error_table(evaluation: &Evaluation) -> String {
         number_column("its width").drop_order(4),
         number_column("50/80/95 % hold").drop_order(3),
     ]);
-    // All of one operator is what is said of that operator.
+    // With a single operator, the row for all operators would repeat it.
     let all = (evaluation.operators.len() != 1).then(|| ("all".to_owned(), evaluation.learners.clone()));
     for (operator, learners) in evaluation.operators.clone().into_iter().chain(all) {
         let mut sorted: Vec<_> = learners.into_iter().collect();

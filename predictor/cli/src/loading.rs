@@ -91,7 +91,7 @@ fn apply_calibration(predictor: &mut Predictor, flags: &PredictorFlags, device: 
     }
     let note = match (&predictor.this_host, this_host::learned_on(predictor)) {
         (Some(known), _) => known.distance_note(),
-        // A predictor that was named, or learned from several devices, speaks of what the user knows.
+        // A predictor that the user named, or that was trained on several devices, needs no note.
         (None, _) if flags.predictor.is_some() => return Ok(()),
         (None, Err(_)) => return Ok(()),
         (None, Ok(learned_on)) if here == learned_on => format!(
@@ -111,7 +111,7 @@ pub fn read_times(flags: &TimesFlags, any_schedule: bool) -> Result<KnownTimes> 
     let host = flags.data.as_ref().map(|path| Host::read_host(path, choice)).transpose()?;
     print_left_out(host.as_ref().map_or(0, |host| host.left_out));
     let device = if host.is_none() { flags.hardware.clone() } else { flags.device.clone() };
-    // Predictions for another machine complete measured times only on request.
+    // Predictions for another machine are only added to measured times on request.
     let predictor = match host.is_none() || flags.predictor.is_some() {
         true => {
             let flags = PredictorFlags { predictor: flags.predictor.clone(), calibration: None };

@@ -14,6 +14,7 @@ use samples::Samples;
 
 /// Candidate weights of the per-device trees.
 const WEIGHTS: &[f64] = &[0.0, 0.5, 1.0];
+/// Minimum number of devices. With fewer, holding one out leaves too few for transfer trees.
 const FEWEST_DEVICES: usize = 4;
 /// Maximum number of rows per device; larger sets are subsampled evenly.
 const MOST_ROWS: usize = 4000;

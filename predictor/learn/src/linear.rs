@@ -11,7 +11,8 @@ const RIDGE_PENALTY: f64 = 1.0;
 const LASSO_PENALTIES: &[f64] = &[1e-1, 1e-2, 1e-3, 1e-4];
 /// Sweep limit; nearly collinear features need thousands of sweeps at small penalties.
 const SWEEPS: usize = 10_000;
-/// Largest coefficient step at convergence, relative to the largest product of a feature with the target.
+/// Largest coefficient step at convergence, relative to the largest product of a feature with the target. It is small,
+/// because convergence is slow and monotone.
 const CONVERGED: f64 = 1e-11;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -177,7 +177,7 @@ impl Schedules {
                 tiling::divides_sizes(work, &name["knob.".len()..], *value, self.has_tiles())
             };
             let near = || near.iter().map(|(_, number)| &self.knobs[*number]);
-            // A whole schedule, if one fits: knobs are chosen together.
+            // Prefers a whole schedule that fits, because knobs are chosen together.
             let is_alike = |other: &&BTreeMap<String, f64>| other.keys().eq(default.keys()) && other.iter().all(fits);
             if let Some(whole) = near().find(is_alike) {
                 return Ok(whole.clone());
@@ -313,7 +313,7 @@ mod tests {
         let named = complete(56.0, &[("knob.tile_x", 2.0)]).expect("a schedule");
         let expected = of(&[("knob.from=template", 1.0), ("knob.order=depth_first", 1.0), ("knob.tile_x", 2.0)]);
         assert_eq!((named.knobs, named.is_default), (expected, false));
-        // CompleteSchedule or not, it is the default schedule.
+        // Given knobs that equal those of the default schedule yield the default schedule.
         let named = complete(57.0, &[("knob.tile_x", 19.0), ("knob.order=depth_first", 1.0)]).expect("a schedule");
         assert!(named.is_default && named.knobs_to_query().is_empty());
         let named = complete(57.0, &[("knob.order=kernel_first", 1.0)]).expect("a schedule");

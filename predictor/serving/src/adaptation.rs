@@ -1,4 +1,4 @@
-//! Corrections of an operator and number format on a device by a few of its measurements.
+//! Corrects predictions of an operator and number format on a new device by a few measurements.
 
 use crate::device::GpuFacts;
 use crate::error::Result;
@@ -8,13 +8,14 @@ use crate::learned::Knowledge;
 use learn::gaussian_process::{self, Correction, Input};
 use std::f32::consts::LN_2;
 
-/// What a few measurements say of one operator and format on one device.
+/// Correction of one operator and number format on one device, fitted to a few measurements.
 #[derive(Clone, Debug)]
 pub struct Adaptation {
     correction: Correction,
 }
 
-/// Returns a kernel as the process sees it: sizes in doublings, and how the votes differ from their blend.
+/// Returns the predicted log ratio of a kernel, and its input of the Gaussian process: sizes in doublings, and the
+/// differences of the votes from their blend. None if no transfer was learned for the operator.
 fn process_input(knowledge: &Knowledge, kernel: &Kernel, device: &GpuFacts) -> Result<Option<(f64, Input)>> {
     let Some((log, votes)) = knowledge.blended_log(kernel, device)? else { return Ok(None) };
     let sizes =
@@ -37,7 +38,8 @@ pub fn choose_kernels(
 }
 
 impl Adaptation {
-    /// Fits the correction of one operator and format to measured kernels and their seconds; None where nothing was learned of it.
+    /// Fits a correction to measured kernels of one operator and format, with their times in seconds; None if no
+    /// transfer was learned for the operator, or without measurements.
     pub fn fit_correction(
         knowledge: &Knowledge,
         measured: &[(Kernel, f64)],

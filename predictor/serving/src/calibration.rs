@@ -10,13 +10,14 @@ pub const USUAL: usize = 2;
 /// Upper limits of the size classes, in reference seconds: mostly overhead, short, long. The last class has no limit.
 const CLASSES: [f64; 3] = [6e-6, 25e-6, 150e-6];
 pub const CLASS_COUNT: usize = CLASSES.len() + 1;
-/// Minimum number of errors of a size class; for classes with fewer, the errors of all classes are pooled.
+/// Minimum number of errors of a size class; classes with fewer use the half-widths of all classes together.
 const FEWEST: usize = 40;
 
 /// Half-widths ("reaches") of prediction intervals in log space, by size class and level.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reaches {
     by_class: Vec<[f64; LEVELS.len()]>,
+    /// Number of held-out errors to which the half-widths were fitted.
     pub rows: usize,
 }
 
@@ -46,7 +47,10 @@ impl Reaches {
         })
     }
 
-    /// Fits reaches to errors on held-out devices, counted alike; generations, which err together, are observations.
+    /// Fits reaches to errors on held-out devices, each of which has the same total weight.
+    ///
+    /// Devices of a generation err together, so generations are the independent observations: reaches are multiplied
+    /// by √(1 + 1/g), the factor of a prediction interval for one more generation after g.
     pub fn fit_device_reaches(errors: &[DeviceError]) -> Option<Reaches> {
         Reaches::collect_classes(|class| {
             let own = || errors.iter().filter(|one| class.is_none_or(|class| class == one.class));
@@ -116,7 +120,7 @@ mod tests {
             }
         }
         assert_eq!(Reaches::fit_reaches(&[]), None);
-        // A class without errors of its own takes those of all.
+        // A class without errors of its own has the half-widths of all classes.
         assert_eq!(reaches.get_reach(3, USUAL), reaches.get_reach(2, USUAL));
     }
 

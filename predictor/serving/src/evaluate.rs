@@ -10,7 +10,7 @@ use crate::kernel::{Decode, Kernel, Prefill};
 use crate::learned::{Knowledge, Learned};
 use crate::measurements::{Measurement, Measurements};
 use crate::times::{KernelTimes, Roofline};
-use crate::train::{Target, TrainOptions, fit_groups, fit_transfers, sample_rows};
+use crate::train::{Target, TrainOptions, by_group, fit_groups, fit_transfers, sample_rows};
 use learn::boosted::{self, BoostingParameters};
 use learn::trees::Trees;
 use models::Choice;
@@ -158,11 +158,8 @@ fn filter_rows(all: &Measurements, is_kept: impl Fn(&Measurement) -> bool) -> Me
 
 /// Returns the indices of the rows to score: a random sample of every group.
 fn scored_rows(all: &Measurements, seed: u64) -> Vec<usize> {
-    let mut groups: BTreeMap<GroupKey, Vec<usize>> = BTreeMap::new();
-    for (place, row) in all.rows.iter().enumerate() {
-        groups.entry(GroupKey::for_kernel(&row.kernel, all.devices[usize::from(row.device)])).or_default().push(place);
-    }
-    groups.into_values().flat_map(|rows| sample_rows(all, rows, SCORED_ROWS, seed + 9)).collect()
+    let groups = by_group(all, Target::Time).into_values();
+    groups.flat_map(|rows| sample_rows(all, rows, SCORED_ROWS, seed + 9)).collect()
 }
 
 fn hold_out_rows(all: &Measurements, plan: &Plan, options: &TrainOptions) -> Result<Vec<Scored>> {
@@ -191,7 +188,7 @@ fn hold_out_devices(all: &Measurements, plan: &Plan, options: &TrainOptions) -> 
     let all = &filter_rows(all, |row| {
         plan.operators.is_empty() || plan.operators.iter().any(|one| one == row.kernel.operator_name())
     });
-    // Groups do not see other devices, so each is fitted once.
+    // Groups do not depend on other devices, so each is fitted once.
     let times = fit_groups(all, Target::Time, options)?;
     let power = fit_groups(all, Target::Power, options)?;
     let measured = Measured::new(all);
@@ -223,7 +220,7 @@ fn hold_out_devices(all: &Measurements, plan: &Plan, options: &TrainOptions) -> 
         };
         let plain = PlainTrees::fit_trees(&train, options)?;
         let test = filter_rows(all, is_test);
-        // Other devices are asked for the usual framework.
+        // Predictions for other devices are for the usual framework.
         let is_usual = |row: &Measurement| {
             let key = GroupKey::for_kernel(&row.kernel, test.devices[usize::from(row.device)]);
             times.by_key.get(&key).is_some_and(|group| times.usual_framework(group) == row.framework)
@@ -243,26 +240,26 @@ fn hold_out_devices(all: &Measurements, plan: &Plan, options: &TrainOptions) -> 
     Ok(scored)
 }
 
-/// Numbers of chosen rows of each format that are measured of a held-out device, with the names of the methods.
+/// Numbers of measurements per operator and format that are used of a held-out device, with the names of the methods.
 const SHOTS: [(usize, &str); 3] = [(10, "10 chosen"), (50, "50 chosen"), (200, "200 chosen")];
-/// Rows of an operator, format and device that the chosen ones are among.
+/// Maximum number of rows per operator, format and device from which measurements are chosen.
 const CANDIDATES: usize = 1000;
 
-/// Operator, number format and device that chosen rows correct.
+/// Operator, number format and index of the device to which a correction applies.
 type Part = (&'static str, &'static str, u16);
 
 fn row_part(row: &Measurement) -> Part {
     (row.kernel.operator_name(), row.kernel.format_key(), row.device)
 }
 
-/// Corrections of held-out devices by chosen rows, by number of rows.
+/// Corrections of held-out devices, for each number of chosen measurements.
 struct Adapted {
     corrections: BTreeMap<Part, Vec<(&'static str, Adaptation)>>,
     /// Shapes that were measured, which are not scored.
     measured: BTreeSet<(Part, u64)>,
 }
 
-/// Corrects by chosen rows of the usual framework, which other devices are asked for.
+/// Fits corrections to chosen rows of the usual framework, for which other devices are predicted.
 fn adapt_devices(
     test: &Measurements,
     learned: &Learned,
@@ -328,7 +325,7 @@ fn score_row(
     let answer = learned.answer_in(&row.kernel, device, Some(row.framework))?;
     if let Some((watts, limit)) = row.power {
         if let Some(power) = learned.mean_power(&row.kernel, device, Some(row.framework))? {
-            // The data sheet's limit stands for the board's; the row has its own.
+            // Predictions use the power limit of the data sheet; the measured board has its own.
             let scale = limit / device.power_limit_w;
             let log = (power.watts * scale / watts).ln();
             let one = |target, log: f64, intervals| Scored {

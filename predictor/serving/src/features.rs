@@ -24,18 +24,20 @@ pub struct Features {
     pub compute_seconds: f64,
 }
 
-/// Features of every operator, before those of its sizes.
+/// Number of features that all operators have; those of the operator's sizes follow.
 const COMMON: usize = 13;
-/// Features that describe the device alone.
+/// Indices of the features that describe only the device.
 const OF_DEVICE: std::ops::Range<usize> = 7..COMMON;
 
 impl Features {
-    /// Returns the features without those of the device alone, which trees cannot generalise from few devices.
+    /// Returns the features without those that describe only the device, from which trees of few devices do not
+    /// generalise.
     pub fn shared_values(&self) -> Vec<f32> {
         [&self.values[..OF_DEVICE.start], &self.values[OF_DEVICE.end..]].concat()
     }
 
-    /// Returns the features by which kernels are similar: times of products and memory, bound, cache share and sizes.
+    /// Returns the features, all logarithms, by which the similarity of kernels is measured: times of arithmetic and
+    /// memory, bound, cache share and sizes.
     pub fn similarity_values(&self, kernel: &Kernel) -> Vec<f32> {
         let sizes: &[usize] = match kernel {
             Kernel::Gemm(_) => &[0, 1, 2],

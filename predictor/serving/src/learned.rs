@@ -34,7 +34,7 @@ pub enum Distance {
     NewSite,
     /// A new device of a trained generation and family.
     SiblingDevice,
-    /// A device of a generation that was not trained.
+    /// A device without a trained sibling: of another generation, or of another vendor.
     NewGeneration,
     /// An operator without training data; the answer is the roofline bound.
     Bound,
@@ -79,12 +79,6 @@ struct Guess<'a> {
     similar: Option<String>,
 }
 
-impl Guess<'_> {
-    fn total_reach(&self, class: usize, level: usize) -> Option<f64> {
-        self.reaches.map(|reaches| reaches.get_reach(class, level))
-    }
-}
-
 impl Knowledge {
     /// Returns the log ratio on a new device, a weighted mean of several estimates, with these estimates.
     pub(crate) fn blended_log(&self, kernel: &Kernel, device: &GpuFacts) -> Result<Option<(f64, Votes)>> {
@@ -106,7 +100,7 @@ impl Knowledge {
         let (log, ballot) = transfer.blended_log(&self.groups, kernel, device)?;
         let is_sibling = ballot.is_sibling(device);
         let blend = transfer.blend_for(is_sibling);
-        // Without held-out siblings the errors of strangers bound theirs.
+        // If no device with a sibling was held out, the intervals of strangers are used; these are wider.
         let reaches = blend.reaches.as_ref().or(transfer.stranger.reaches.as_ref());
         Ok(Some(Guess {
             log,
@@ -133,12 +127,12 @@ impl Learned {
             let distance = Distance::Bound;
             return Ok(Answer { time, intervals, distance, reference_seconds, held_out: None, similar: None });
         };
-        // No answer is above the roofline of its level: products at the peak rate.
+        // No prediction is faster than the peak rate of its number format.
         let fastest = kernel.kernel_work().flops / device.peak_flops(kernel.product_dtype())?;
         let seconds = (reference_seconds * guess.log.exp()).max(fastest);
         let class = size_class(reference_seconds);
         let interval = |level| {
-            let reach = guess.total_reach(class, level).unwrap_or(1.0);
+            let reach = guess.reaches.map_or(1.0, |reaches| reaches.get_reach(class, level));
             (seconds * (-reach).exp(), seconds * reach.exp())
         };
         let intervals: Vec<(f64, f64)> = (0..LEVELS.len()).map(interval).collect();
@@ -153,14 +147,15 @@ impl Learned {
         })
     }
 
-    /// Returns the mean power of a kernel while it runs in a loop, where power was learned. The board's limit bounds it.
+    /// Returns the mean power of a kernel that runs in a loop, at most the device's power limit; None if power was not
+    /// learned for the operator.
     pub fn mean_power(&self, kernel: &Kernel, device: &GpuFacts, framework: Option<u16>) -> Result<Option<Watts>> {
         let Some(guess) = self.power.predict_guess(kernel, device, framework)? else { return Ok(None) };
         let class = size_class(kernel_features(kernel, device, 0.0)?.reference_seconds);
         let limit = device.power_limit_w;
         let watts = limit * guess.log.exp().min(1.0);
         let intervals = std::array::from_fn(|level| {
-            let reach = guess.total_reach(class, level).unwrap_or(0.5);
+            let reach = guess.reaches.map_or(0.5, |reaches| reaches.get_reach(class, level));
             (watts * (-reach).exp(), watts * reach.exp())
         });
         let (low, high) = intervals[USUAL];

@@ -19,7 +19,8 @@ pub struct Parallelism {
     pub tensor: u64,
     /// Number of GPUs among which the experts are distributed; with 1, every expert is split among all GPUs.
     pub expert: u64,
-    /// Number of groups of `tensor` GPUs; each has its own sequences and its own copy of the shared experts.
+    /// Number of groups of `tensor` GPUs. Each has its own sequences and its own copy of the shared experts; all
+    /// groups together have one copy of the routed experts.
     pub data: u64,
 }
 
@@ -299,7 +300,7 @@ impl Planner<'_> {
         let bytes = STREAM_BYTES * (tokens * hidden) as f64;
         let mixed = if data > 1 { self.model.experts.map_or(0, |experts| experts.layers) } else { 0 };
         if tensor > 1 {
-            // Behind attention, and behind every feed-forward network that data-parallel groups do not share.
+            // After attention, and after every feed-forward network that data-parallel groups do not share.
             let reduced = Collective::AllReduce { bytes, ranks: tensor };
             self.push_call("all-reduce", 2 * layers - mixed, CallWork::Collective(reduced));
         }

@@ -72,7 +72,8 @@ pub fn train_kernels(all: &Measurements, options: &TrainOptions) -> Result<Learn
     Ok(learned)
 }
 
-fn by_group(all: &Measurements, target: Target) -> BTreeMap<GroupKey, Vec<usize>> {
+/// Groups the rows by operator, format and device; for power, only the rows with measured power.
+pub(crate) fn by_group(all: &Measurements, target: Target) -> BTreeMap<GroupKey, Vec<usize>> {
     let mut groups: BTreeMap<GroupKey, Vec<usize>> = BTreeMap::new();
     for (place, row) in all.rows.iter().enumerate() {
         if target == Target::Time || row.power.is_some() {
@@ -106,13 +107,14 @@ pub fn fit_groups(all: &Measurements, target: Target, options: &TrainOptions) ->
     Ok(groups)
 }
 
-/// The matrix and labels of rows. `is_shared` leaves the framework and the device out, for trees that serve other devices.
+/// Features, labels and size classes of rows.
 struct Examples {
     matrix: Matrix,
     labels: Vec<f32>,
     classes: Vec<usize>,
 }
 
+/// Builds examples of rows. With `is_shared`, features of framework and device are left out, for trees of all devices.
 fn build_examples(all: &Measurements, rows: &[usize], target: Target, is_shared: bool) -> Result<Examples> {
     let (mut values, mut labels, mut classes) = (Vec::new(), Vec::with_capacity(rows.len()), Vec::new());
     let mut columns = 1;
@@ -192,7 +194,7 @@ pub fn fit_transfers(
     let mut operators: BTreeMap<String, BTreeMap<GroupKey, Vec<usize>>> = BTreeMap::new();
     for (key, rows) in by_group(all, target) {
         if let Some(group) = groups.by_key.get(&key) {
-            // Other devices are asked for the usual framework.
+            // Predictions for other devices are for the usual framework.
             let usual = groups.usual_framework(group);
             let rows: Vec<usize> = rows.into_iter().filter(|row| all.rows[*row].framework == usual).collect();
             operators.entry(key.operator.clone()).or_default().insert(key, rows);
@@ -229,6 +231,13 @@ fn shared_trees(
     let examples = build_examples(all, &rows, target, true)?;
     let options = TrainOptions { min_split_loss: options.min_split_loss.max(0.01), ..*options };
     let trees = grow_trees(&examples.matrix, &examples.labels, &options, TRANSFER_ROUNDS)?;
+    // Power has no bound, and therefore no overhead.
+    let overheads = if target == Target::Time { fit_overheads(all, &rows)? } else { BTreeMap::new() };
+    Ok((PackedTrees::from_trees(trees), overheads))
+}
+
+/// Fits the overhead of each number format, and under the empty name that of all formats together.
+fn fit_overheads(all: &Measurements, rows: &[usize]) -> Result<BTreeMap<String, Overhead>> {
     let mut times: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for row in rows.iter().map(|row| &all.rows[*row]) {
         let device = all.devices[usize::from(row.device)];
@@ -236,12 +245,7 @@ fn shared_trees(
         times.entry(row.kernel.format_key().to_owned()).or_default().push((bound, row.seconds));
         times.entry(String::new()).or_default().push((bound, row.seconds));
     }
-    // Power has no bound of its own.
-    let overheads = match target {
-        Target::Time => times.into_iter().map(|(format, times)| (format, Overhead::fit_overhead(&times))).collect(),
-        Target::Power => BTreeMap::new(),
-    };
-    Ok((PackedTrees::from_trees(trees), overheads))
+    Ok(times.into_iter().map(|(format, times)| (format, Overhead::fit_overhead(&times))).collect())
 }
 
 fn fit_transfer(
@@ -262,7 +266,7 @@ fn fit_transfer(
         let relatives: Vec<&str> =
             groups.devices.iter().filter(|known| known.is_sibling(facts)).map(|known| known.name.as_str()).collect();
         let generation = groups.devices.iter().position(|known| known.is_sibling(facts)).unwrap_or(number);
-        // Held out with its siblings, a device shows what other generations say of it.
+        // With its siblings held out as well, a device shows the errors of predictions from other generations.
         let mut strange = groups.clone();
         strange.devices.retain(|known| !known.is_sibling(facts));
         for (groups, without, is_whole) in [(groups, vec![*device], true), (&strange, relatives, false)] {

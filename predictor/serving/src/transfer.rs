@@ -1,5 +1,5 @@
-//! Devices that were not learned: utilisation of the most similar learned device, trees of all devices, and the
-//! calibrated bound.
+//! Predicts devices outside of the training data from three estimates (votes): trees of all devices, the time of the
+//! most similar trained device, and a calibrated bound.
 
 use crate::calibration::{DeviceError, Reaches, size_class};
 use crate::device::GpuFacts;
@@ -12,27 +12,28 @@ use crate::times::LAUNCH_SECONDS;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Ways to predict an unseen device.
+/// Number of estimates for a new device.
 pub const VOTES: usize = 3;
 
-/// Logarithms by way: trees of all devices, the similar device's time scaled by the bounds, and the bound plus the
-/// operator's overhead.
+/// Estimated log ratios: by trees of all devices, by the time of the most similar device scaled by the ratio of
+/// bounds, and by the bound plus the operator's overhead. None for an estimate that is not possible.
 pub type Votes = [Option<f64>; VOTES];
 
-/// Weights of the votes on a device of a learned generation: its sibling alone.
+/// Weights of the votes for a device with a trained sibling: the vote of the sibling alone.
 pub const SIBLING_WEIGHTS: [f64; VOTES] = [0.0, 1.0, 0.0];
-/// Weights of the votes on other devices. Weights that were fitted to the few devices that can be held out did worse.
+/// Weights of the votes for other devices. Weights fitted to the few devices that can be held out had larger errors.
 pub const STRANGER_WEIGHTS: [f64; VOTES] = [1.0, 1.0, 1.0];
 
-/// What carries over to devices that were not learned, for one operator.
+/// Model that predicts one operator on devices outside of the training data.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Transfer {
     #[serde(skip)]
     pub trees: PackedTrees,
-    /// Overhead by number format; the empty name is for formats without an entry.
+    /// Overhead by number format; the empty name is for formats without an entry. Empty for power, which has no bound.
     pub overheads: BTreeMap<String, Overhead>,
-    /// Weights of the estimates for devices of a trained generation.
+    /// Blend for devices with a trained sibling.
     pub sibling: Blend,
+    /// Blend for all other devices.
     pub stranger: Blend,
 }
 
@@ -51,6 +52,7 @@ pub struct Blend {
     pub held_out: Option<HeldOut>,
 }
 
+/// The estimates for a kernel on a new device.
 pub struct Ballot<'a> {
     pub votes: Votes,
     /// The most similar trained device, and its group.
@@ -89,13 +91,13 @@ pub fn collect_votes<'a>(
     });
     if let Some((similar, group)) = nearest {
         let lent = groups.predict_log(group, kernel, similar, None)?;
-        // Power has no bound by which it scales: the share of the limit carries over.
+        // Power, which has no overheads, has no bound to scale by: the share of the power limit is taken over.
         votes[1] = Some(if overheads.is_empty() { lent } else { scaled_log(lent, &own, kernel, device, similar)? });
     }
     Ok(Ballot { votes, similar: nearest, class })
 }
 
-/// Returns the logarithm of a similar device as that of a device whose features are its own.
+/// Converts the log ratio of a similar device to that of `device`, whose features are `own`, by the ratio of bounds.
 fn scaled_log(lent: f64, own: &Features, kernel: &Kernel, device: &GpuFacts, similar: &GpuFacts) -> Result<f64> {
     let theirs = kernel_features(kernel, similar, 0.0)?;
     let seconds = theirs.reference_seconds * lent.exp();
@@ -103,8 +105,8 @@ fn scaled_log(lent: f64, own: &Features, kernel: &Kernel, device: &GpuFacts, sim
     Ok((scaled / own.reference_seconds).ln())
 }
 
-/// Returns the bound of a device on the scale of a similar one. Nominal peaks of siblings differ by clocks, which power
-/// levels out in part; so half of that difference counts.
+/// Returns the bound of a device for scaling a similar device's time. Nominal peaks of siblings differ in clocks, and
+/// power limits reduce that difference in practice, so half of it (in log space) is used.
 fn lent_bound(own: &Features, theirs: &Features, device: &GpuFacts, similar: &GpuFacts) -> f64 {
     if !device.is_sibling(similar) || own.compute_seconds + LAUNCH_SECONDS < own.warm_seconds {
         return own.warm_seconds;
@@ -114,7 +116,7 @@ fn lent_bound(own: &Features, theirs: &Features, device: &GpuFacts, similar: &Gp
 }
 
 /// Scales a similar device's time by the ratio of bounds. Kernels far above their bound are scaled less, because they
-/// wait for latencies, which do not depend on bandwidth.
+/// are limited by latencies, which do not depend on bandwidth.
 fn scale_by_bound(seconds: f64, their_bound: f64, own_bound: f64) -> f64 {
     let explained = (BOUND_WEIGHT * (their_bound - LAUNCH_SECONDS) / seconds).clamp(0.0, 1.0);
     seconds * (own_bound / their_bound).powf(explained)
@@ -144,7 +146,7 @@ impl Ballot<'_> {
     }
 }
 
-/// Returns the weighted mean of those estimates that exist.
+/// Returns the weighted mean of the estimates that exist; their plain mean if all of these have weight 0.
 pub fn blend_votes(weights: &[f64; VOTES], votes: &Votes) -> f64 {
     let known = || weights.iter().zip(votes).filter_map(|(weight, vote)| Some((*weight, (*vote)?)));
     let total: f64 = known().map(|(weight, _)| weight).sum();
@@ -166,6 +168,7 @@ impl Transfer {
     }
 }
 
+/// The votes for a kernel on a held-out device, with its measured log ratio.
 #[derive(Clone, Debug)]
 pub struct Trial {
     pub device: usize,
@@ -176,7 +179,7 @@ pub struct Trial {
 }
 
 impl Blend {
-    /// Learns the errors that weights had on held-out devices.
+    /// Creates a blend with given weights, whose intervals are fitted to its errors on held-out devices.
     pub fn collect_errors(trials: &[Trial], weights: [f64; VOTES]) -> Blend {
         let error = |trial: &Trial| {
             let &Trial { device, generation, class, .. } = trial;
@@ -194,7 +197,7 @@ mod tests {
 
     #[test]
     fn latencies_are_not_scaled_by_bandwidth() {
-        // A kernel at its bound follows the bound; one that takes ten times as long hardly does.
+        // A kernel at its bound scales with the bound; one that takes ten times as long hardly does.
         let (slow, fast) = (20e-6, 10e-6);
         assert!((scale_by_bound(slow, slow, fast) / fast - 1.0).abs() < 0.05);
         assert!((scale_by_bound(10.0 * slow, slow, fast) / (10.0 * slow) - 1.0).abs() < 0.08);
@@ -211,7 +214,7 @@ mod tests {
     fn votes_that_are_absent_do_not_count() {
         let all = [Some(2.0), None, Some(4.0)];
         assert_eq!(blend_votes(&STRANGER_WEIGHTS, &all), 3.0);
-        // Without a sibling's vote, the others count alike.
+        // Without a vote of a sibling, the others have equal weight.
         assert_eq!(blend_votes(&SIBLING_WEIGHTS, &all), 3.0);
         assert_eq!(blend_votes(&SIBLING_WEIGHTS, &[Some(2.0), Some(5.0), Some(4.0)]), 5.0);
         let trial = |device: usize| Trial { device, generation: device, votes: all, class: 0, measured: 3.0 };

@@ -60,7 +60,7 @@ pub fn rank_schedules(
     }
     ranked.sort_by(|one, two| one.0.total_cmp(&two.0));
     ranked.truncate(limit);
-    // Only the schedules that are returned become trees of JSON at the same time.
+    // Only the returned schedules are held as parsed JSON at the same time.
     let of_rank = |(time_ns, schedule): (f64, &ListedSchedule<'_>)| {
         let read = schedule.read_schedule().map_err(wrong)?;
         Ok(read.map(|(knobs, _)| RankedSchedule { time_ns, knobs }))

@@ -159,7 +159,7 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
     let is_scored = |row: &usize| {
         let sample = &samples.rows[*row];
         let is_quiet = plan.score_cv.is_none_or(|most| sample.cv.is_none_or(|cv| cv <= most));
-        // What was measured once has no second measurement to agree with.
+        // An experiment that was measured once has no second measurement to agree with.
         let agrees =
             plan.score_apart.is_none_or(|most| sample.max_deviation().is_some_and(|deviation| deviation <= most));
         let is_found = !plan.score_networks || of_networks.contains(&sample.shape);
@@ -250,7 +250,7 @@ fn predict_rounds(
         intervals: plan.intervals,
         min_split_loss: plan.min_split_loss,
     };
-    // Shapes are hashes, so their low bits draw evenly.
+    // Shapes are hashes, so their low bits select uniformly.
     let is_learned = |row: &&usize| ((samples.rows[**row].shape % 4096) as f64) < 4096.0 * plan.share;
     let train: Vec<usize> = split.train.iter().filter(is_learned).copied().collect();
     let begun = Instant::now();
@@ -271,7 +271,7 @@ fn predict_rounds(
             None => Vec::new(),
         };
         if !few.is_empty() && !fitted.adapt(samples, &few) {
-            // What cannot be corrected learns again from all that may be seen.
+            // A learner that cannot be corrected is trained again on all permitted samples.
             let all: Vec<usize> = train.iter().chain(&few).copied().collect();
             fitted = learner.fit_learner(samples, &all, &options)?;
         }

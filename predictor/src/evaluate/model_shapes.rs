@@ -78,7 +78,7 @@ fn model_points(device: &Device, columns: &[usize]) -> BTreeMap<Kind, Vec<Vec<f3
     for work in build_zoo_graphs().iter().flat_map(works_of) {
         let mut row = Vec::new();
         features::push_features(&work, device, device.units, &mut row);
-        // Positive numbers stand in the order of their bits.
+        // Positive floats sort like their bits.
         let place = columns.iter().map(|column| row[*column].to_bits()).collect();
         places.entry((work.form, work.bytes_weights > 0.0)).or_default().insert(place);
     }

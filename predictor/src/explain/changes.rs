@@ -148,7 +148,7 @@ pub fn feature_effects(predictor: &Predictor, samples: &Samples, operator: &str,
     let mut present: Vec<f32> =
         (0..matrix.row_count()).map(|row| matrix.row(row)[column]).filter(|value| value.is_finite()).collect();
     present.sort_by(f32::total_cmp);
-    // Edges between which equally many rows lie.
+    // Edges of bins with equal numbers of rows.
     let mut edges: Vec<f32> = (0..STEPS)
         .filter_map(|step| present.get(step * present.len().saturating_sub(1) / (STEPS - 1)).copied())
         .collect();

@@ -33,7 +33,7 @@ pub fn rank_importance(samples: &Samples, seed: u64) -> Result<Vec<Importance>> 
     )?;
     let mut found = Vec::new();
     for (operator, rows) in by_operator(samples, &fold.test) {
-        // Only the rows that are asked about are copied for each feature.
+        // Only the tested rows are copied for each feature.
         let asked = samples.select_rows(&rows);
         let rows: Vec<usize> = (0..rows.len()).collect();
         let mape = |samples: &Samples| {

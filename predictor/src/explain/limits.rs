@@ -19,7 +19,7 @@ pub struct Limits {
     pub utilisation: f64,
     /// Ratio of the compulsory bytes to the size of the shared cache.
     pub bytes_of_cache: f64,
-    /// Time on one thread, divided by the time times the number of threads; None if only one thread count was trained.
+    /// Speed-up over one thread, divided by the number of threads; None if only one thread count was trained.
     pub parallel_efficiency: Option<f64>,
 }
 
@@ -79,6 +79,6 @@ fn explain_excess(predictor: &Predictor, operator: &str, utilisation: &str) -> S
 fn has_learned_threads(predictor: &Predictor, operator: &str) -> bool {
     let column = predictor.about.names.iter().position(|name| name == "threads");
     let range = column.and_then(|column| predictor.learned.operators[operator].statistics.ranges[column]);
-    // Devices that cannot choose have as many as units, and one was never asked of them.
+    // Devices without a choice always use all units, so one thread was never measured.
     range.is_some_and(|(low, high)| low <= 1.0 && high > 1.0)
 }

@@ -42,7 +42,7 @@ pub fn fit_with_breaks(curve: &[Point]) -> Law {
     let mut starts = vec![0];
     let mut best = fit_segments(curve, &starts);
     while starts.len() <= MOST_BREAKS {
-        // Each side of a break must have points enough to show the law.
+        // Each side of a break must have enough points for fitting the law.
         let candidates =
             (2..curve.len().saturating_sub(1)).filter(|start| starts.iter().all(|other| start.abs_diff(*other) >= 2));
         let tried = candidates.map(|start| {

@@ -86,7 +86,7 @@ fn find_flips(curve: &[Point]) -> Vec<f64> {
         let (at, times): (Vec<f64>, Vec<f64>) = window.iter().map(|point| (point.at, point.time_ns)).unzip();
         let direction = kendall(&at, &times);
         if direction > CLEAR && falls {
-            // The turn is the lowest point that both windows have seen.
+            // The turn is the lowest point that both windows contain.
             let lowest = window.iter().min_by(|one, two| one.time_ns.total_cmp(&two.time_ns));
             found.extend(lowest.map(|point| point.at));
         }

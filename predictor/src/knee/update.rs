@@ -30,7 +30,8 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Returns the relative standard deviation: from the median's robust interval, else `cv`, else [`DOUBTED`].
+    /// Returns the relative standard deviation of the time: from the interval of the median, else `cv`, else
+    /// [`DOUBTED`]. Disturbed runs increase the `cv`, but hardly move the median of many runs.
     pub fn known_to(&self) -> f64 {
         /// Half-width of a 95 % interval, in standard deviations.
         const HALF_WIDTH_OF_95: f64 = 1.96;

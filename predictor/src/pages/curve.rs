@@ -112,7 +112,7 @@ impl CurveTimes {
 fn draw_curve(knee: &Knee) -> String {
     let (first, last) =
         (knee.curve.first().map_or(0.0, |point| point.at), knee.curve.last().map_or(1.0, |point| point.at));
-    // Knobs go in doublings.
+    // The scale of knobs is logarithmic.
     let is_log = knee.over != "threads" && first > 0.0;
     let across = Scale { range: (first, last), places: (LEFT + 14.0, WIDTH - RIGHT - 14.0), is_log };
     let times = CurveTimes::from_knee(knee);

@@ -24,7 +24,7 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
         let _ = write!(body, "<p>{count} rows left out: {}.</p>", escape(reason));
     }
     body += &draw_charts(evaluation);
-    // All of one operator is what is said of that operator.
+    // With a single operator, the row for all operators would repeat it.
     let all = (evaluation.operators.len() != 1).then(|| ("all".to_owned(), evaluation.learners.clone()));
     let all = all.into_iter().collect();
     for (title, groups) in

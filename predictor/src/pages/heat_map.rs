@@ -43,7 +43,7 @@ pub fn heat_map(found: &[Correlation]) -> String {
             groups.push(name);
             groups.len() - 1
         });
-        // What matters to many rows comes first, and what may be chance counts for nothing.
+        // Features that matter to many rows come first; correlations that may be chance count as 0.
         let strength = strength.entry(&one.feature).or_default();
         if one.q_value <= SIGNIFICANT {
             *strength += one.spearman.abs() * one.rows as f64;
@@ -108,7 +108,7 @@ fn draw_map(
         let x = left + width * across + width / 2;
         let _ = write!(svg, "<text transform=\"translate({x} {}) rotate(-38)\">{}</text>", top - 8, escape(group));
     }
-    // Bits are shown against the three that eight cells can hold.
+    // Bits are shown relative to three, the maximum with eight cells.
     let full = if *name == "mutual information" { 3.0 } else { 1.0 };
     for (down, feature) in features.iter().enumerate() {
         let y = top + height * down;

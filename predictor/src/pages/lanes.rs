@@ -91,7 +91,7 @@ pub fn plan_page(planned: &Planned, measured: Option<&MeasuredLanes>) -> String 
     );
     let promised = planned_lanes(planned);
     let seen = measured.map(|measured| measured_lanes(&measured.lanes)).unwrap_or_default();
-    // Both pictures have one scale.
+    // Both charts have the same scale.
     let total_ns = promised.iter().chain(&seen).map(|one| one.to_ns).fold(1.0, f64::max);
     let _ = write!(
         body,
@@ -126,7 +126,7 @@ fn planned_lanes(planned: &Planned) -> Vec<ShownLanes> {
         let time_ns = |group: &Group| group.calls.iter().map(|&call| alone_ns(call, group.cores.len())).sum::<f64>();
         let longest_ns = stage.groups.iter().map(time_ns).fold(0.0, f64::max);
         let stage_ns = stage.time_ns.unwrap_or(longest_ns);
-        // Operators of a stage take longer than alone where they disturb each other.
+        // Operators of a stage that slow each other down take longer than alone.
         let factor = if longest_ns > 0.0 { stage_ns / longest_ns } else { 1.0 };
         for group in &stage.groups {
             let mut from_ns = begin_ns;

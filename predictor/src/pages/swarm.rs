@@ -100,7 +100,7 @@ fn draw_lane(one: &FeatureSummary, middle: f64, across: &Scale) -> String {
     for (value, factor) in points {
         let x = across.coordinate_of(*factor);
         let height = heights.entry((x / COLUMN).round() as i64).or_default();
-        // Up and down in turns, and at last on the edge of the lane.
+        // Dots are stacked alternately above and below the centre, up to the edge of the lane.
         let aside =
             (height.div_ceil(2) as f64 * 1.5).min(LANE / 2.0 - 2.0) * if height.is_multiple_of(2) { 1.0 } else { -1.0 };
         *height += 1;

@@ -39,7 +39,7 @@ pub struct Beside {
     /// Indices of the operators that run concurrently.
     pub others: Vec<usize>,
     pub cores: usize,
-    /// Time next to the other operators, relative to the time alone.
+    /// Ratio of the time next to the other operators to the time alone.
     pub slowdown: f64,
     /// Lower end of the slowdown's confidence interval.
     pub low: Option<f64>,
@@ -77,6 +77,7 @@ pub struct Scores {
     pub operators: usize,
     /// Median relative half-width of the measured slowdowns' intervals, in percent: no rule can have a smaller error.
     pub noise: f64,
+    /// Median measured slowdown.
     pub middle: f64,
 }
 
@@ -109,7 +110,7 @@ impl CoRuns {
         record.co_run.is_some() && record.outcome == Outcome::Ok && record.source == Source::Measured
     }
 
-    /// Reads the co-runs of the given or the only host class; also returns the records and the number of outdated ones.
+    /// Reads the co-runs of the given or the only host class, with the records and the number of outdated ones.
     pub fn read_coruns(path: &Path, class: Option<&str>, all_versions: bool) -> Result<(CoRuns, Vec<Record>, usize)> {
         let mut by_class: BTreeMap<String, Vec<Record>> = BTreeMap::new();
         for record in Store::open(path)?.select_records(datasets::Choose::Middle)? {
@@ -187,7 +188,7 @@ impl CoRuns {
             let others: Option<Vec<usize>> = row.others.iter().map(|hash| places.get(hash.as_str()).copied()).collect();
             let (Some(&operator), Some(others)) = (places.get(record.task_hash.as_str()), others) else { continue };
             let half = row.low.zip(row.high).map(|(low, high)| (high - low) / 2.0 / row.slowdown);
-            // Too few rounds for an interval say nothing of how well a slowdown is known.
+            // Without an interval, because of too few rounds, the uncertainty of a slowdown is unknown.
             if half.is_none_or(|half| half > KNOWN) {
                 found.left_out += 1;
                 continue;
@@ -248,7 +249,7 @@ impl CoRuns {
             let learned =
                 Machine { learned: Learned::fit_model(machine, &self.observed_coruns(&train)), ..machine.clone() };
             for (seen, &place) in self.observed_coruns(&test).iter().zip(&test) {
-                // A pair of two folds is asked once, where its first is held out.
+                // A pair from two folds is scored once, where its first operator is held out.
                 if !held.contains(&self.beside[place].operator) {
                     continue;
                 }

@@ -114,7 +114,9 @@ pub struct Promised {
 }
 
 impl Promised {
-    /// Computes the interval: errors in turns are independent; side by side the largest counts, as the slowest decides.
+    /// Creates the promise of the faster choice. Errors of sequential operators are independent, so the squares of the
+    /// half-widths add up. For concurrent operators the largest half-width is used, because the last one to end
+    /// determines the time.
     fn from_cotuned(found: &Cotuned, schedules: &[Vec<(String, Vec<Time>)>], cores: usize) -> Promised {
         let off = |of: fn(&Time) -> f64| -> f64 {
             let operators = schedules.iter().enumerate();

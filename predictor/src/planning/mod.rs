@@ -1,9 +1,9 @@
-//! Questions to the planners in words: a neural network, devices or a few operators in, with times of records or of a predictor.
+//! Prepares inputs of the planners: converts networks, devices or operators, with times of records or of a predictor.
 //!
-//! `coruns` says what operators lost beside each other, `times` finds what each operator takes on each number of cores, and
-//! `known_times` combines both with a predictor. `network` plans a whole model and writes the plan of stages that an executor runs,
-//! `interference` says how far off that is for held-out operators, `cotuning` chooses schedules of operators that run together, `placing` puts operators on devices, `tables` reads times that somebody
-//! else has.
+//! `coruns` reads slow-downs of concurrent operators, `times` finds the time of each operator on each number of cores,
+//! and `known_times` combines both with a predictor. `network` plans a whole model and returns the stages that an
+//! executor runs, `interference` evaluates predicted slow-downs on held-out operators, `cotuning` chooses schedules of
+//! concurrent operators, `placing` assigns operators to devices, and `tables` reads times from other sources.
 
 pub mod coruns;
 pub mod cotuning;

@@ -95,7 +95,8 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// Returns the half-width of all calls' summed interval; errors are equal for equal keys, independent otherwise.
+    /// Returns the half-width of the sum of all calls, relative to the sum. Errors are equal for calls of one key, and
+    /// independent otherwise.
     fn relative_half_width<K: Ord>(
         &self,
         cut: &Plan,
@@ -124,7 +125,7 @@ impl Known<'_> {
 fn assemble_plan(graph: &Graph, cut: &Plan, known: &Known<'_>, cores: usize, found: &Stages) -> Planned {
     let gain = 1.0 - found.time_ns / found.sequential_ns;
     let above: fn(&Time) -> f64 = |time| time.high_ns - time.time_ns;
-    // A plan is worth it beyond what plans are off by, and beyond what the times of its tasks are known to.
+    // The gain must exceed the error of plans, and the uncertainty of the tasks' times.
     let is_known = gain >= LEAST_GAIN.max(known.relative_half_width(cut, cores, |task| task, above));
     let is_sequential = |stage: &planners::stages::Stage| matches!(&stage.groups[..], [one] if one.cores == cores);
     let is_staged = is_known && !found.stages.iter().all(is_sequential);

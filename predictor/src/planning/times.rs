@@ -134,7 +134,7 @@ impl Host {
         self.profiles.get(&task.hash()).cloned()
     }
 
-    /// Returns the number of slowdowns to which the interference weights were fitted.
+    /// Returns the number of measured slowdowns; the interference weights are fitted to them if they are enough.
     pub fn slowdown_count(&self) -> usize {
         self.coruns.beside.len()
     }

@@ -245,7 +245,7 @@ pub fn predict_model(
 /// Predicts each query; each fails on its own. Missing schedule knobs take the default schedule. An operator without
 /// training data gets a lower bound of its time, marked as such.
 pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
-    // Of knobs something must be known.
+    // A query with knobs needs training data of the operator.
     let is_unlearned = |(operator, setting): &(Operator, Setting)| {
         setting.extras.is_empty() && predictor.learned_as(&operator.name, &operator.work).is_none()
     };

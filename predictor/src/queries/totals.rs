@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub struct Run {
     /// Executor overhead per operator.
     pub dispatch_ns: f64,
-    /// Share of dispatch time hidden behind operators: 0 if the executor waits for each, 1 if its queue is always full.
+    /// Share of dispatch time hidden behind operators: 0 if the executor awaits each, 1 if its queue is always full.
     pub overlap: f64,
 }
 
@@ -54,7 +54,7 @@ pub fn held_out_errors(operators: &[Operator], predictions: &[OperatorPrediction
     })
 }
 
-/// Largest share of lower bounds in a total that still gets an upper end.
+/// Largest share of lower bounds in a total's time for which the total still has an upper end.
 const BOUNDS_MOST: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -62,7 +62,7 @@ pub struct Total {
     pub time_ns: f64,
     /// Lower end of the 90 % interval.
     pub low_ns: f64,
-    /// Upper end of the 90 % interval; NaN if lower bounds are a large share of the time.
+    /// Upper end of the 90 % interval; NaN if lower bounds are a large share of the time, or an operator lacks one.
     pub high_ns: f64,
     /// Sum of the operators' times without the executor's overhead.
     pub operators_ns: f64,
@@ -97,7 +97,7 @@ pub fn total_time(operators: &[Operator], predictions: &[OperatorPrediction], ru
         }
         let half = halves.entry(&operator.name).or_default();
         half.0 += times * (prediction.time_ns - prediction.low_ns);
-        // A bound has no upper end. The total says which share of it are bounds, and has no upper end if that is large.
+        // A lower bound has no upper end; with a large share of lower bounds, the total has none either.
         if prediction.basis != Basis::Bound {
             half.1 += times * (prediction.high_ns - prediction.time_ns);
         }
@@ -125,7 +125,8 @@ pub struct WidestKind {
     pub share: f64,
 }
 
-/// Returns the kind that contributes most to the upper end, ignoring lower bounds; None if another has no interval.
+/// Returns the kind that contributes most to the upper end of a total, without operators that only have a lower bound;
+/// None if any of the others has no interval.
 pub fn widest_kind(operators: &[Operator], predictions: &[OperatorPrediction]) -> Option<WidestKind> {
     let mut halves: BTreeMap<&str, f64> = BTreeMap::new();
     for (operator, OperatorPrediction { count, prediction, .. }) in operators.iter().zip(predictions) {
@@ -138,7 +139,7 @@ pub fn widest_kind(operators: &[Operator], predictions: &[OperatorPrediction]) -
     (all.is_finite() && all > 0.0).then(|| WidestKind { kind: kind.to_owned(), share: half * half / all })
 }
 
-/// Total that is corrected for the effect that operators take another time in the network than alone.
+/// Total whose operators have their times in the network instead of their isolated times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct InPlaceTotal {
     /// Sum of the operators' times in the network.

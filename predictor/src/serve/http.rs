@@ -97,7 +97,7 @@ async fn handle_request(
     }
     let (reply, is_last) = match timeout(service.patience, read_body(body, &room)).await {
         Ok(Ok((body, held))) => {
-            // A client that disconnects leaves its request behind, so the number of waiting requests is bounded.
+            // The request of a client that disconnects stays in the queue, so the length of the queue is limited.
             let Ok(place) = Arc::clone(&room.answers).try_acquire_owned() else {
                 return Ok(build_response(busy_reply(), true));
             };

@@ -39,7 +39,7 @@ fn format_csv(answers: &TableAnswers) -> String {
     for (number, row) in (1..).zip(&answers.rows) {
         let (numbers, known) = row.answer.as_ref().map_or((",,".to_owned(), ",".to_owned()), |answer| {
             let held_out = answer.held_out.map_or(String::new(), |error| error.median_percent.to_string());
-            // Of a bound the high end is not known.
+            // A lower bound has no upper end.
             let high = if answer.high_ns.is_finite() { answer.high_ns.to_string() } else { String::new() };
             (format!("{},{},{high}", answer.time_ns, answer.low_ns), format!("{},{held_out}", answer.threads))
         });

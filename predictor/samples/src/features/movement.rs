@@ -94,7 +94,7 @@ mod tests {
             Movement::from_operator(&Op::Slice(Slice { axes, starts, stops, steps }), &[2, 6, 5, 4], output)
                 .expect("a movement")
         };
-        // Half of the channels: all pixels of three channels lie together.
+        // Half of the channels: all pixels of three channels are contiguous.
         assert_eq!(slice(&[1], &[3], &[1], &[2, 3, 5, 4]), Movement { run: 60, step: 1, offset: 60 });
         assert_eq!(slice(&[-1], &[-2], &[1], &[2, 6, 5, 2]), Movement { run: 2, step: 1, offset: 2 });
         assert_eq!(slice(&[2, 3], &[1, 0], &[2, 2], &[2, 6, 2, 2]), Movement { run: 1, step: 2, offset: 4 });

@@ -42,6 +42,6 @@ pub fn relate_counts(
     let estimated_ns = cycles?.max(1.0) / device.clock_ghz / threads.min(device.units).max(1.0);
     extras.insert("code.estimated_of_attainable".to_owned(), (estimated_ns / attainable_ns).log2());
     extras.insert("code.estimated".to_owned(), estimated_ns.log2());
-    // Without multiply-adds nothing says how often loops turn whose counts are decided while running.
+    // Without multiply-adds, the counts of loops with run-time bounds are unknown.
     matches!(work.form, Form::Contraction | Form::Convolution).then_some(estimated_ns)
 }

@@ -349,19 +349,19 @@ mod tests {
                 features(revision, work, knobs).get(&format!("{}{name}", revision.feature_prefix())).copied()
             })
         };
-        // Rows of tiles four at a time, and steps of the pool's loop two at a time.
+        // Four rows of tiles at a time, and two steps of the parallel loop at a time.
         let cached = [&BLOCKED[..6], &[("outer=space", 1.0), ("cache_y", 4.0), ("grain", 2.0)]].concat();
         assert_eq!(both(&image(), &cached, "chunks"), [Some(28f64.log2()), Some(2.0)]);
         // An order of loops beyond channels and space: columns outside of channels.
         let ordered = [&BLOCKED[..6], &[("outer=xcy", 1.0)]].concat();
         assert_eq!(both(&image(), &ordered, "chunks"), [Some(28f64.log2()), Some(2.0)]);
-        // Columns that no tile divides are cut row by row: the pool shares what is outside of a row.
+        // Columns that no tile divides are split per row: the parallel loop covers the dimensions outside of a row.
         let cut =
             [("tile_c", 4.0), ("tile_x", 16.0), ("outer=channels", 1.0), ("parallel", 3.0), ("layout=plain", 1.0)];
         assert_eq!(both(&image(), &cut, "chunks"), [Some((16.0f64 * 56.0).log2()); 2]);
         let cut = [&cut[..3], &[("parallel", 1.0), ("layout=plain", 1.0)]].concat();
         assert_eq!(both(&image(), &cut, "chunks"), [Some(0.0), Some((16.0f64 * 56.0).log2())]);
-        // All places of an image are one row where each reads one place.
+        // If each output pixel reads one input pixel, all pixels of an image form one row.
         let single = Work::convolution_work(1.0, 64.0, 64.0, 1.0, 7.0, 1.0, 0.0);
         let row = [("tile_c", 4.0), ("tile_x", 7.0), ("outer=space", 1.0), ("parallel", 3.0)];
         assert_eq!(both(&single, &row, "chunks"), [Some(7f64.log2()); 2]);

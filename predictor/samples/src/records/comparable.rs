@@ -41,7 +41,7 @@ const SETTINGS: &[Setting] = &[
         value: |record| record.cache_share.map(|share| share.to_string()),
         is_of_machine: false,
     },
-    // Code for open sizes is other code; which symbols it has follows from the task.
+    // Code for symbolic sizes is different code; the task determines its symbols.
     Setting {
         column: "symbolic_task",
         value: |record| record.symbolic_task.as_ref().map(|_| "yes".to_owned()),
@@ -89,7 +89,7 @@ type Version<'a> = (Option<&'a str>, Option<&'a str>, Option<&'a str>);
 
 fn candidate_version(record: &Record, scope: Scope) -> (Candidate<'_>, Version<'_>) {
     let schedule = record.schedule_hash.as_deref();
-    // Features tell the default schedule from others, and not from the default schedule of older code.
+    // Features distinguish the default schedule from others, but not from the default schedule of older code.
     let is_default = scope == Scope::Operators && record.schedule_source == Some(ScheduleSource::Default);
     let (named, default) = if is_default { (None, schedule) } else { (schedule, None) };
     let threads = record.threads.unwrap_or(1);

@@ -46,6 +46,7 @@ fn described_device(figures: Device, peaks: Peaks, is_measured: bool) -> Device 
 fn assumed_cpu(record: &Record) -> Device {
     /// Clock of a typical server under vector load.
     const CLOCK_GHZ: f64 = 2.5;
+    /// Memory bandwidth per core.
     const BYTES_PER_NS: f64 = 10.0;
     let target = record.target_text.as_deref().unwrap_or_default();
     let is_wide = ["avx512", "rapids", "icelake", "skylake-avx512", "cascadelake", "znver4", "znver5"];
@@ -91,8 +92,9 @@ fn nominal_rates(figures: &Device, threads: u32) -> Rates {
 }
 
 fn reached_rates(reached: &Reached) -> Rates {
+    /// Typical ratio of peak operations to bytes, from which an unknown rate is derived.
     const BALANCE: f64 = 10.0;
-    // What stays in a cache says little about what does not: the largest that were moved.
+    // Rates of cached data say little about memory, so the rates of the largest transfers are used.
     match (reached.best_flops_per_second(), reached.best_bytes_per_second()) {
         (Some(compute), Some(memory)) => (compute, memory),
         (Some(compute), None) => (compute, compute / BALANCE),

@@ -52,7 +52,7 @@ pub fn placed_in_records(records: &[Record], policy: &Policy) -> (Vec<PlacedNetw
         let is_own = |known: &&Experiment<'_>| {
             known.0 == device && known.1 == target && known.2 == network && known.4 == threads
         };
-        // Operators are looked at in their places by their default schedules.
+        // Only operators with default schedules are used in networks.
         let whole: Vec<f64> = wholes.keys().filter(is_own).flat_map(|known| wholes[known].iter().copied()).collect();
         let placed = |(experiment, records): (&Experiment<'_>, &Vec<&Record>)| Placed {
             operator: records[0].op_kind.clone(),

@@ -112,7 +112,7 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
         policy.has_reached_peaks,
     );
     builder.set_networks(networks_of(records));
-    // Each of those rows is counted once already, as one that is not alone.
+    // These rows are counted already, as rows that were not measured in isolation.
     builder.set_placed(in_place::placed_in_records(records, policy).0);
     for (reason, count) in left_out {
         (0..count).for_each(|_| builder.leave_out(&reason));
@@ -219,7 +219,7 @@ fn filter_hints(records: &[Record], filter: &RecordFilter<'_>) -> Option<FilterH
     for (flag, other) in others {
         let other = RecordFilter::from_records(records, &other);
         let brings = left_out.iter().filter(|record| other.refusal_reason(record).is_none()).count();
-        // Of limits that bring the same, the tightest.
+        // Among limits that accept equally many records, takes the tightest.
         if brings > 0 && !found.iter().any(|(known, rows)| *rows == brings && known.starts_with("--max-uncertainty")) {
             found.push((flag, brings));
         }
@@ -383,7 +383,7 @@ pub fn uncertainty(record: &Record) -> Option<f64> {
 
 pub fn device_name(record: &Record) -> String {
     let name = record.device.clone().or_else(|| record.board.clone()).unwrap_or_else(|| record.host_class.clone());
-    // A library on a CPU is another device than what is compiled for it.
+    // A CPU library counts as a device of its own, separate from compiled code on the same CPU.
     match targets::kind_of_record(record).filter(|kind| kind.is_library()) {
         Some(library) => format!("{name} through {}", library.name()),
         None => name,
@@ -454,7 +454,7 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
             }
         }
         Class::Pool => {
-            // Windows that are not given are what there is of the input for each output.
+            // Without a given window, the window is the number of input elements per output element.
             work.taps = share_of_input(&input, elements);
             if let Some(windows) = op.window() {
                 set_windows(&mut work, &windows);
@@ -465,7 +465,7 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
         }
         Class::Reduction => work.depth = share_of_input(&input, elements),
         Class::Movement => {
-            // Only what is taken is read.
+            // Only the selected elements are read.
             if matches!(op, Op::Slice(_)) {
                 work.bytes_in = work.bytes_in.min(work.bytes_out);
             }
@@ -473,7 +473,7 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
                 work.set_movement(&movement);
             }
         }
-        // Rows and columns say it all.
+        // Rows and columns describe the operator completely.
         Class::Pointwise | Class::View => {}
     }
     match work.is_sound() {
@@ -496,7 +496,7 @@ fn set_convolution(work: &mut Work, windows: &ConvWindow<'_>, task: &Task, exten
 }
 
 fn set_windows(work: &mut Work, windows: &ConvWindow<'_>) {
-    // Windows of a transposed convolution step by less than an input; its depth has fewer inputs for it.
+    // Windows of a transposed convolution advance by less than one input; its depth has correspondingly fewer inputs.
     work.stride = if windows.is_transposed { 1.0 } else { windows.strides.first().copied().unwrap_or(1) as f64 };
     work.pad = last_head(windows.pads);
     work.taps = windows.kernel.iter().map(|extent| *extent as f64).product();
@@ -550,7 +550,7 @@ fn of_named(source: Option<&str>, knobs: Option<&Map<String, Value>>) -> BTreeMa
 
 pub fn add_figures(figures: &Value, extras: &mut BTreeMap<String, f64>) {
     for (name, value) in figures.as_object().into_iter().flatten() {
-        // How long a build took says more of the building host than of the code.
+        // The duration of a build depends more on the building host than on the code.
         if !name.ends_with("_ms") {
             number_feature(format!("code.{name}"), value, extras);
         }
@@ -560,7 +560,7 @@ pub fn add_figures(figures: &Value, extras: &mut BTreeMap<String, f64>) {
 /// Returns the knobs and code features of a record, with the prefixes `knob.` and `code.`.
 fn schedule_features(record: &Record) -> BTreeMap<String, f64> {
     let schedule: Value = record.schedule.as_ref().and_then(|json| json.parse_as().ok()).unwrap_or_default();
-    // A record says which of a template's schedules is the default one.
+    // A record states whether its schedule is the default one of the template.
     let mut extras = of_named(record.schedule_source.map(ScheduleSource::name), knobs_of(&schedule));
     if let Some(bytes) = record.code_bytes {
         extras.insert("code.bytes".to_owned(), bytes as f64);

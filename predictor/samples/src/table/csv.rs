@@ -219,7 +219,7 @@ impl Words {
 }
 
 fn parse_piece(piece: &[u8], width: usize) -> Piece {
-    // As many as if all lines were like the first, but no more than fit.
+    // Reserves as many rows as if all lines were as long as the first, but no more than fit.
     let lines = (piece.len() / (split_line(piece).0.len() + 1)).min(piece.len() / (2 * width).max(1));
     let numbers = || Growing::Numbers(Vec::with_capacity(lines + lines / 8));
     let mut parsed = Piece { columns: (0..width).map(|_| numbers()).collect(), rows: 0, problem: None };
@@ -315,7 +315,7 @@ fn parse_cell(bytes: &[u8]) -> Option<f64> {
     if bytes.is_empty() {
         return Some(f64::NAN);
     }
-    // Words that Rust reads as numbers but a person would not write for one.
+    // Words such as `inf` that Rust parses as numbers, but that are not meant as such.
     if !matches!(bytes[0], b'0'..=b'9' | b'-' | b'+' | b'.') {
         return match bytes {
             b"NaN" | b"nan" | b"NA" => Some(f64::NAN),
@@ -380,7 +380,7 @@ fn join_column(parts: Vec<Growing>, rows: usize) -> std::result::Result<Cells, S
     let mut all = Words::default();
     for part in parts {
         match part {
-            // Texts that begin only in a later piece: these cells were numbers, and say so again.
+            // Text begins only in a later piece: the numbers of this piece are converted to words.
             Growing::Numbers(numbers) => {
                 for number in numbers {
                     all.append_word(&if number.is_nan() { String::new() } else { number.to_string() })?;

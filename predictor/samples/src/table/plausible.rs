@@ -167,7 +167,7 @@ impl OperatorRows<'_> {
         let exchanged =
             pairs.map(|(one, two)| self.shape.swap_columns(one, two)).map(|shape| (unexplained(&shape), shape));
         let own = unexplained(self.shape);
-        // Launches are never explained wholly; what leaves less than half of the rest open is no chance.
+        // Launches are never explained completely. An exchange that at least halves the unexplained part is no chance.
         if let Some((rest, better)) =
             exchanged.min_by(|one, two| one.0.total_cmp(&two.0)).filter(|(rest, _)| *rest < own / 2.0)
         {
