@@ -103,6 +103,7 @@ fn serve_board(options: &Options) -> Result<(), String> {
     front::serve_clients(listener, options, |news| print_warning(&news)).map_err(|error| error.to_string())
 }
 
+/// Runs the session process, whose standard input is the client's connection.
 fn serve_session(folder: &Path, memory: &str, fpga: &str) -> Result<End, String> {
     // Ends the session if its supervising process dies.
     let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Number of checks after which an assigned but unused session is offered again.
 const LOOKS: u32 = 3;
 /// Delay before an unavailable tracker is retried.
 const PAUSE: Duration = Duration::from_secs(2);

@@ -23,6 +23,7 @@ pub struct Builders {
     ended: BTreeMap<u64, Build>,
     /// Tickets of pending builds, oldest first.
     tickets: VecDeque<Ticket>,
+    /// Number of the oldest pending build.
     first: u64,
 }
 
@@ -33,7 +34,8 @@ struct BuilderSlot {
 }
 
 impl Builders {
-    /// Creates `count` builders, each pinned to one of `cpus` if given; the last first, as runners start in front.
+    /// Creates `count` builders. If `cpus` are given, each builder is pinned to one of them, from the last to the
+    /// first, because runners use the first CPUs.
     pub fn new(spec: &WorkerSpec, count: usize, cpus: &[usize], deadline: Duration) -> Builders {
         let seats = (0..count.max(1)).map(|place| {
             let cpu = (!cpus.is_empty()).then(|| cpus[cpus.len() - 1 - place % cpus.len()]);

@@ -69,7 +69,8 @@ pub trait Bench {
 
     fn submit(&mut self, ticket: Ticket, work: BenchWork);
 
-    /// Waits for the next result; calls `goes_on` before further work. None if that is false or nothing is left.
+    /// Waits for the next result. Calls `goes_on` before anything is started. None if `goes_on` returns false, or if
+    /// nothing is in progress.
     fn next_result(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)>;
 
     fn abandon_all(&mut self);

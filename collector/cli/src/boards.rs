@@ -53,7 +53,7 @@ pub fn board_access(wanted: BoardRequest<'_>) -> Result<Option<Access>> {
 
 /// Returns an error for board flags that select no board, and for a target that needs a board.
 fn refuse_without(boards: &BoardFlags, needs_board: bool) -> Result<()> {
-    const HINT: &str = "give `--host` and `--port`, or `--tracker` and `--key`, or `--unit fpga` for a core on a fabric, simulated; \
+    const HINT: &str = "give `--host` and `--port`, or `--tracker` and `--key`, or `--unit fpga` for a simulated FPGA accelerator; \
                         docs/guide/boards.md describes the setup of a board";
     if needs_board {
         return Err(Failure::usage("measuring the cores of a board needs a board").with_hint(HINT));

@@ -334,7 +334,7 @@ fn compact_store(path: &Path, as_json: bool) -> Result<u8> {
 fn print_check(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
     let check = verify_store(path, quarantine)?;
     if as_json {
-        // As a value, whose fields are sorted.
+        // Converted to a value first, because the fields of a value are sorted.
         print_json(&serde_json::to_value(&check).map_err(Failure::environment)?)?;
     } else {
         let found = &check.found;

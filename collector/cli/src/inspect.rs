@@ -35,7 +35,7 @@ struct Listed {
     name: &'static str,
     source: &'static str,
     aliases: &'static [&'static str],
-    /// Shape of the input without the batch dimension.
+    /// Shape of the first input without its first dimension, the batch.
     input: Vec<i64>,
     parameters: u64,
     macs: u64,

@@ -63,7 +63,7 @@ pub struct ProgramRun {
 }
 
 pub fn build_folder(arguments: &ModelBuild) -> Result<u8> {
-    // First, so that a folder that is taken is refused before a model is read.
+    // The folder is checked first, so that an existing folder is rejected before a model is read.
     let folder = Appearing::create_temporary(&arguments.out)?;
     let sweep = Sweep::of_run(arguments.threads, arguments.seed, &Sampling::default());
     let Resolved { config, loaded } = settings::resolve_config(&arguments.models, &sweep)?;

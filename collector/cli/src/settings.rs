@@ -116,7 +116,8 @@ fn model_source(given: Option<ModelSource>, name: &str) -> Result<ModelSource> {
     }
 }
 
-/// Parses input shapes. Returns one map from names to shapes per model size; a repeated input starts the next size.
+/// Parses input shapes. Returns one map from names to shapes per model size: the n-th shape of an input belongs to the
+/// n-th size, and the only shape of an input to all sizes.
 fn parse_sizes(texts: &[String]) -> Result<Vec<BTreeMap<String, Vec<i64>>>> {
     let mut given: BTreeMap<String, Vec<Vec<i64>>> = BTreeMap::new();
     for text in texts {

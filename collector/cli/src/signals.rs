@@ -7,14 +7,16 @@ use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-/// Returns a number that the first signal sets; the current attempt is the last. A second one ends at once.
+/// Returns a number that is 0 until the first signal sets it, which ends the run after the attempt in flight. The
+/// second signal ends the process at once.
 pub fn watch_signals() -> Result<Arc<AtomicUsize>> {
     let seen = Arc::default();
     watch_signals_for(&seen)?;
     Ok(seen)
 }
 
-/// Starts to handle signals, which set `seen`. Before, they end the process at once, even during a wait.
+/// Makes the first signal set `seen`. Before this call, a signal ends the process at once, even while it waits for
+/// another process.
 pub fn watch_signals_for(seen: &Arc<AtomicUsize>) -> Result<()> {
     let again = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

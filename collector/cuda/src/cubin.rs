@@ -9,7 +9,8 @@ use std::ffi::CStr;
 #[error("not machine code for a GPU: {0}")]
 pub struct CubinError(String);
 
-/// A device-code image that lies within its bytes: the driver, given no length, would read on beyond them.
+/// A device-code image that the driver can load. The driver receives an address without a length and determines the
+/// length from the content, so the content must lie completely within its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a>(&'a [u8]);
 

@@ -126,7 +126,7 @@ unsafe extern "C" fn collect_buffer(_context: *mut c_void, _stream: u32, buffer:
     }
     let mut found = lock_found();
     let mut record = null_mut();
-    // SAFETY: CUPTI reports how many bytes of the buffer, which came from `requested`, are records.
+    // SAFETY: CUPTI reports how many bytes of the buffer, which came from `provide_buffer`, are records.
     // Each record has the length of its kind, and a kernel's record extends beyond the offsets.
     unsafe {
         while let Some(next) = found.0
@@ -244,7 +244,7 @@ impl CuptiFunctions {
 }
 
 impl Words {
-    /// Converts a status to a result. Errors tell the call, the reason, and a hint if the permission is missing.
+    /// Converts a status to a result. Errors name the call and the reason, with a hint if the permission is missing.
     pub(super) fn check_status(self, call: &'static str, status: CuptiStatus) -> Result<()> {
         if status == SUCCESS {
             return Ok(());

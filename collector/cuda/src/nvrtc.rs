@@ -199,7 +199,8 @@ impl Nvrtc {
         })
     }
 
-    /// Compiles CUDA C for one architecture without fast mathematics, so results are comparable to the reference.
+    /// Compiles CUDA C for one architecture. Fast mathematics is disabled, so that results are comparable with the
+    /// reference.
     pub fn compile_source(&self, source: &str, architecture: Architecture) -> Result<Compiled> {
         self.check_architecture(architecture)?;
         let text = c_string("nvrtcCreateProgram", source)?;

@@ -55,7 +55,8 @@ struct ProfilerSession<'a> {
     _device: &'a Device,
 }
 
-/// A session that reads counters. As the first field, it ends before the images, whose addresses CUPTI keeps.
+/// A session that reads counters. CUPTI keeps the addresses of both images until the session ends. The session is the
+/// first field, so it ends before the images are freed.
 struct Counting<'a> {
     session: ProfilerSession<'a>,
     data: CounterImage,
@@ -113,7 +114,7 @@ impl Profiler {
         ProfilerSession::begin_session(&self.calls, device).map(drop)
     }
 
-    /// Returns the base metrics, which are names before the first point; what follows selects an aggregation.
+    /// Returns the names of the chip's metrics up to their first point; the rest of a name selects an aggregation.
     pub fn base_metrics(&self) -> Result<BTreeSet<String>> {
         const COUNTERS_RATIOS_THROUGHPUTS: [c_int; 3] = [0, 1, 2];
         let host = HostProfiler::create_host(self)?;
@@ -160,7 +161,8 @@ impl Profiler {
         Ok(Config { host, names, image, passes: counted.count })
     }
 
-    /// Measures metrics by repeating `work` per pass, each after `ready`. Neither may depend on an earlier pass.
+    /// Returns the metrics of `work`, which runs once per pass, each time after `ready`. Neither may depend on the
+    /// effects of an earlier pass.
     pub fn measure_metrics<E: From<CuptiError>>(
         &self,
         device: &Device,
@@ -183,7 +185,8 @@ impl Profiler {
     }
 }
 
-/// Returns readable counters. Before release 13.1, the whole device's are always included, their field rejected.
+/// Returns the encoded counters that can be read on the device. Releases before 13.1 reject the field that requests
+/// counters of the whole device, and include these counters anyway.
 fn read_availability(calls: &ProfilerCalls, device: &Device) -> Result<CounterImage> {
     const INVALID_PARAMETER: CuptiStatus = 1;
     let mut given =
@@ -295,7 +298,8 @@ impl<'a> ProfilerSession<'a> {
         Ok(counting)
     }
 
-    /// Runs the work as one pass; returns whether it was the last. The range excludes the wait for kernels.
+    /// Runs the work as one pass; returns whether it was the last. The range excludes the wait for the end of the
+    /// work, which would be counted too.
     fn run_pass<E: From<CuptiError>>(
         &self,
         work: &mut impl FnMut() -> std::result::Result<(), E>,

@@ -212,7 +212,8 @@ fn pooled_variance<'a>(nights: impl Iterator<Item = &'a Vec<MeasuredTime>>) -> (
     if freedom > 0.0 { (squares / freedom, freedom) } else { (0.0, 0.0) }
 }
 
-/// Returns half the mean squared step between a sentinel's repetitions, which slow trends barely influence.
+/// Returns the variance between consecutive repetitions of a sentinel: half the mean squared step, which slow trends
+/// within a night barely influence.
 fn step_variance(times: &[MeasuredTime]) -> Option<f64> {
     let mut sorted = times.to_vec();
     sorted.sort_by_key(|time| time.at_us);

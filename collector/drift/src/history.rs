@@ -38,7 +38,7 @@ pub struct LineIdentity {
     pub schedule_hash: Option<String>,
     pub threads: Option<i64>,
     pub cache_state: Option<&'static str>,
-    /// Hash of the network in which the operator was timed, for in-network times.
+    /// Hash of the network in which the operator was timed; None for times alone.
     pub network: Option<String>,
     /// Target, board, device, threading mode, and other columns that describe the conditions, as text.
     pub place: String,
@@ -51,7 +51,7 @@ pub struct LineIdentity {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LinePoint {
     pub night: usize,
-    /// Logarithm of the time in nanoseconds, averaged over repetitions.
+    /// Natural logarithm of the time in nanoseconds, averaged over repetitions.
     pub log_ns: f64,
     /// Standard error of `log_ns`.
     pub doubt: f64,
@@ -63,7 +63,7 @@ pub struct LinePoint {
 pub struct DriftLine {
     pub identity: LineIdentity,
     pub aspect: Option<Aspect>,
-    /// In the order of nights; nights without a measurement are absent.
+    /// Points in the order of nights; nights without a measurement are absent.
     pub points: Vec<LinePoint>,
     /// Variance of repeated measurements within a night, and its degrees of freedom.
     pub looks: (f64, f64),

@@ -62,7 +62,7 @@ pub struct Drift {
     pub machine: MachineDrift,
     pub machine_ratio: f64,
     pub machine_aspects: Vec<(Aspect, f64)>,
-    /// Changed lines: slower ones first, then faster ones, then all others, each by decreasing change.
+    /// Lines on both sides: slower ones first, then faster ones, then all others, each by decreasing change.
     pub changes: Vec<Change>,
     /// Lines that have a time before and only failed attempts after.
     pub lost: Vec<LineIdentity>,
@@ -80,7 +80,7 @@ impl Drift {
         self.changes.iter().filter(|change| change.verdict == verdict).count()
     }
 
-    /// Reports whether a line became slower, or has no time any more.
+    /// Returns whether a line became slower or lost its time.
     pub fn has_regressed(&self) -> bool {
         self.count_verdict(Verdict::Slower) > 0 || !self.lost.is_empty()
     }
@@ -226,7 +226,10 @@ fn line_statistics<'a>(line: &'a DriftLine, nights: &[Night], machine: &MachineD
     })
 }
 
-/// Estimates false discovery rates from opposite changes: disturbances are equally likely in both directions.
+/// Estimates the false discovery rate of each line from the changes in the opposite direction. A disturbance of a
+/// whole measurement does not show in its interval, but is equally likely on both sides. So the number of equally
+/// large changes in the other direction estimates the number of false positives. Only lines with unchanged code count
+/// there.
 fn mirrored_discovery_rates(scores: &[f64], is_same_code: &[bool]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&one, &other| scores[other].abs().total_cmp(&scores[one].abs()));

@@ -10,7 +10,8 @@ const LINES_MIN: usize = 10;
 /// Number of iterations of the alternating fit.
 const TURNS: usize = 20;
 
-/// Logarithm of the machine's speed factor in each night, relative to a typical night.
+/// The machine factor of each night: the logarithm of times relative to a typical night, so a slower machine has a
+/// larger factor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MachineDrift {
     pub log_factor: Vec<f64>,

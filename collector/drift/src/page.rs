@@ -30,7 +30,7 @@ pub fn render_page(name: &str, history: &History, drift: &Drift, turns: &[Turn])
         body.push_str("</table></div>\n");
     }
     body.push_str("<h2>Nights and operators</h2>\n<p class=\"soft\">The median of all lines of an operator relative to their first night, \
-        without what the machine did; the last rows are what the sentinels say of the machine.</p>\n");
+        corrected for the machine; the last rows show the machine's own changes according to the sentinels.</p>\n");
     let _ = writeln!(body, "<figure>{}</figure>", heat_map(history, &drift.machine));
     if !turns.is_empty() {
         body.push_str("<h2>Change points</h2>\n<ul>");

@@ -96,7 +96,8 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
     Ok((BestTimes { tasks, left_out: left_out + old_count, total_ns: None, is_damaged }, hosts))
 }
 
-/// Returns the current conditions on this machine. None if there are no records, or if the compiler cannot be started.
+/// Returns the current conditions on this machine for the kinds of targets of `records`. None if there are no records,
+/// or if the compiler cannot be started; the newest versions in the store count then.
 fn current_conditions(records: &[Record], facts: &Facts, observer: &dyn Observer) -> Option<CurrentConditions> {
     if records.is_empty() {
         return None;

@@ -84,7 +84,7 @@ pub struct Standing {
 
 /// A board to which a connection was made.
 pub struct Board {
-    /// The access to this board, and to all boards with the same processor.
+    /// The access to this board, and to all boards of its key with the same processor.
     pub fleet: Fleet,
     /// Name that the user gave to the board.
     name: Option<String>,
@@ -189,7 +189,7 @@ pub fn connect_board(
     if wanted.bitstream.is_some() {
         return Err(Failure::usage("`--bitstream` needs `--unit fpga`").with_hint("remove it, or add `--unit fpga`"));
     }
-    // A board that does not exist is refused before anything is connected to.
+    // An unknown board name is rejected before any connection is made.
     let named = config.target_kind().board_target(wanted.board, &access.key).transpose().map_err(Failure::usage)?;
     let by_key = targets::BOARDS.iter().map(|board| board.name).find(|name| *name == access.key);
     let name = wanted.board.or(by_key).or(config.target_kind().default_board()).unwrap_or("a board");
@@ -247,7 +247,7 @@ pub fn connect_board(
     Ok((own, Standing { facts, cpus, board: Some(board) }))
 }
 
-/// Rejects a configuration with cold caches on several threads if the board runs another agent than ours.
+/// Rejects cold caches on several threads for RPC servers other than this project's agent, which do not support them.
 fn reject_cold_caches(config: &Config, device: &Device) -> Result<()> {
     let is_cold = config.cache.contains(&CacheChoice::Cold) && config.threads.iter().any(|threads| *threads > 1);
     match device.told {
@@ -304,7 +304,9 @@ pub fn connect_core(
     Ok((bench, Standing { facts: told.facts, cpus: vec![0], board: Some(board) }))
 }
 
-/// Returns why times are emulated; None if the agent is no emulator or has the board's architecture.
+/// Returns why times are emulated; None if the agent is no emulator or has the board's architecture. Only an agent
+/// that was started as an emulator may stand in for a board; `check_architecture` rejects any other of the wrong
+/// architecture.
 fn emulation_reason(board: &Target, name: &str, device: &Device) -> Option<String> {
     let told = device.told.as_ref()?;
     let (is, wanted) = (&told.facts.architecture, targets::target_architecture(&board.text));

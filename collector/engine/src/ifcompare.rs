@@ -107,7 +107,7 @@ fn of_model(
     seen.into_iter().map(compared).collect()
 }
 
-/// Times default and best schedules interleaved. Returns None if the store has no better schedule for any task.
+/// Times default and best schedules interleaved. Returns None if the store has no usable schedule for any task.
 fn on_threads(whole: &mut PreparedModel, store: &Path) -> Result<Option<Report>> {
     let best = whole.best_schedules(store, false)?;
     if best.found_count() == 0 {

@@ -114,7 +114,8 @@ fn found_schedule<'a>(searches: &'a [Learning], task: &Task, threads: usize) -> 
     searches.iter().find(own)?.schedule.as_ref()
 }
 
-/// Times a model in its thread configuration. None if no task has several candidates that are still to be compared.
+/// Times a model on its number of threads. None if the model has a single task, or if all candidates of every task
+/// were already timed in the network.
 fn on_threads(whole: &mut PreparedModel, store: &Path, searches: &[Learning]) -> Result<Option<InPlace>> {
     let known = whole.known_schedules(store)?;
     let threads = whole.runs.cpus.len();

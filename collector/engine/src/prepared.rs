@@ -105,8 +105,8 @@ impl PreparedModel {
                 if is_on_gpu {
                     machine::device_versions(runs.bench.as_mut())?;
                 }
-                // The engines are checked first, because their own messages describe best what is
-                // missing.
+                // The engines are started before the target is resolved, because their own errors describe best
+                // what is missing.
                 start_engines(asked.engines, runs.bench.as_mut())?;
                 let target = machine::resolve_target(&runs.config.target, runs.bench.as_mut())?;
                 (runs, target, Standing::this_machine()?)
@@ -336,7 +336,8 @@ impl PreparedModel {
         let model_folder = path.parent().unwrap_or(Path::new(""));
         let files = readers::onnx::data_files(bytes.clone(), &name).map_err(refused)?;
         let fixed = readers::onnx::with_extents(bytes, &name, &self.source).map_err(refused)?;
-        // The model is written first and existing files are skipped, because writing to a link would change the user's file.
+        // The model is written first and existing files are skipped, because writing to a link would change the
+        // user's file.
         fs::write(folder.join(runtimes::MODEL), fixed).map_err(Failure::environment)?;
         for data in files {
             let target = folder.join(&data);
@@ -391,7 +392,7 @@ impl PreparedModel {
     }
 }
 
-/// Starts the workers of the other engines first, because their errors describe best what is missing.
+/// Starts the workers of the other engines. Fails with the error of the first one that is missing.
 fn start_engines(engines: &[Engine], bench: &mut dyn Bench) -> Result<()> {
     for (engine, ability, runtime) in [
         (Engine::OnnxRuntime, Ability::RunOnnxRuntime, &onnxruntime::DESCRIBED),

@@ -53,7 +53,7 @@ pub(crate) fn query_failure(error: Error, tables: &'static str, memory: &'static
     Failure::usage(error).with_hint(hint)
 }
 
-/// Returns the columns that a statement names; all columns if the statement contains `*`.
+/// Returns the columns that a statement names; all columns if the statement contains a `*` outside of `count(*)`.
 fn named_columns(sql: &str) -> Vec<&'static Column> {
     let compact: String = sql.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_lowercase();
     let wants_all = compact.replace("count(*)", "").contains('*');

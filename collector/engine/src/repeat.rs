@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Default number of retries of an experiment that crashed or timed out.
 pub const DEFAULT_RETRY_FAULTS: i64 = 2;
-/// Largest relative difference between medians of one experiment in different stores that agree.
+/// Relative difference up to which the medians of an experiment in different stores agree.
 const AGREEMENT: f64 = 0.02;
 
 /// Selection of experiments: known ones to repeat, and unknown ones to skip.
@@ -85,7 +85,8 @@ impl Repeat {
         Ok(())
     }
 
-    /// Returns whether an experiment need not be measured. A crash or timeout is known only after all retries.
+    /// Returns whether an experiment need not be measured. A crash or timeout counts as known only after
+    /// all retries.
     pub fn is_known(&self, keys: &Keys, key: Key) -> bool {
         match keys.known_outcome(key) {
             _ if self.again => false,

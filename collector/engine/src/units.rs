@@ -86,7 +86,7 @@ pub struct UnitCall {
     pub unit: &'static str,
     /// Description of the task.
     pub what: String,
-    /// Reason why the CPU computes the call, or why the call has no time.
+    /// Reason why the CPU computes the call and, if its measurement failed, why the call has no time.
     pub why: Option<String>,
 }
 
@@ -99,14 +99,14 @@ pub struct UnitSum {
     pub on: String,
     /// Source of the unit's times; None without a board.
     pub source: Option<&'static str>,
-    /// Total time of the unit's calls; None unless all calls have a time.
+    /// Total time of the unit's calls, in nanoseconds; None unless all calls have a time.
     pub sum_ns: Option<f64>,
-    /// Name of the unit that computes the call.
+    /// Name of the unit.
     pub unit: &'static str,
     /// Number of calls with a time.
     #[serde(skip)]
     pub timed_calls: usize,
-    /// Total time of those calls that have a time.
+    /// Total time of those calls that have a time, in nanoseconds.
     #[serde(skip)]
     pub timed_ns: f64,
 }

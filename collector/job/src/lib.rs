@@ -172,7 +172,8 @@ fn reference_time(flops: u64) -> Duration {
     Duration::from_secs_f64(flops as f64 / REFERENCE_FLOPS_PER_SECOND)
 }
 
-/// Time limit of a method; TVM's evaluator has none and gets a second per run, which slow candidates take.
+/// Returns the time limit of a method. TVM's evaluator has none of its own, so it gets a second per run, because slow
+/// candidates of a large operator take that long, and time for its minimum repeats and cooldowns.
 fn rule_limit(method: &Method) -> Duration {
     match method {
         Method::Sample(plan) => Duration::from_nanos(plan.time_limit_ns),

@@ -39,7 +39,7 @@ impl Breeder {
             }
             let moves = apply_schedule(lowered, &schedule, &target, &mut self.spaces)
                 .context("cannot reproduce the measured candidate")?;
-            // The judge sees of an ancestor what it sees of its children.
+            // The judge learns from the same features of ancestors that it later gets of new candidates.
             lessons.add_row(iter_features(&features::of_stores(&features::per_store(&moves, &target)?)));
             labels.push((best_ns / time_ns) as f32);
             ancestors.push(Ancestor { moves, time_ns: *time_ns });

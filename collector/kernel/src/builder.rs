@@ -71,7 +71,7 @@ impl Builder {
         let mut features = features::of_stores(&stores);
         let packings = lowered.packings.clone();
         if target.is_device() {
-            // What was drawn is known by its moves alone.
+            // A sampled schedule without a trace is identified only by its moves.
             let schedule = match schedule {
                 Schedule::MetaSchedule { trace: None, .. } => Schedule::Trace { trace: trace::of_schedule(&moves)? },
                 other => other,

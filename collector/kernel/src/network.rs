@@ -65,10 +65,10 @@ fn serve_program(
     let Ok(mut job) = jobs.recv() else { return Ok(()) };
     let content = executor::folder::read_program(&job.program)?;
     let watched = watched_calls(&job.counters);
-    // Before the pool is made, so that its threads are looked at, too.
+    // Opened before the pool is created, so that the pool's threads are sampled, too.
     let mut sampler = job.code.sampling.map(|sampling| Sampler::open_sampler(&job.cpus, sampling.hertz));
     let mut counters = ready_this_thread(&job.cpus, &job.counters)?;
-    // Where there is a pool, what its threads do is seen, too. Code finds the hook when it is loaded.
+    // Tasks of pool threads are recorded, too. Code is bound to the hook when it is loaded.
     let hooked = if job.profile.is_some() && job.cpus.len() > 1 { launch::install_hook() } else { None };
     if hooked.is_some() {
         thread_counts::request_counters(&job.counters);
@@ -76,7 +76,7 @@ fn serve_program(
     let has_workspace = job.profile.is_some() && workspace::install_hook();
     let stages = content.program.stages.clone();
     if !stages.is_empty() {
-        // Calls side by side start their tasks on threads of a team.
+        // Concurrent calls start their tasks on threads of a team.
         launch::install_hook().context("TVM's function that starts tasks is not to be found")?;
     }
     let network = LoadedNetwork::load_content(process, &content, job.placement)?;

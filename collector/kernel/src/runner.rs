@@ -59,7 +59,8 @@ impl Runner {
     }
 }
 
-/// Calls code `times` times; nothing else depends on `times`, so two simulated runs differ by calls alone.
+/// Calls code `times` times and does nothing else that depends on `times`, so that differences between simulated runs
+/// are due to the calls.
 pub fn call_only(process: RunnerProcess, job: &RunJob, times: u32) -> Result<()> {
     let mut prepared = PreparedTasks::default();
     let prepared = prepared.get_task(&job.task, job.seed, false)?;

@@ -649,8 +649,9 @@ fn any_legal_window() {
     check_tasks(LITTLE, &draw(14, any_pool()));
 }
 
-/// Moves that default schedules do not make: loops over tiles and of sums in any order, tiles taken together, sums finished
-/// together, tiles that reach past the end, grains, results written apart from sums. A variable asks for more of them.
+/// Moves that default schedules do not make: loops over tiles and of sums in any order, tiles taken together, sums
+/// finished together, tiles that reach past the end, grains, results written apart from sums. A variable asks for more
+/// of them.
 #[test]
 fn moves_that_only_searches_make() {
     const DRAWS: usize = 400;

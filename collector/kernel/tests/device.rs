@@ -226,7 +226,8 @@ fn copies_in_the_background_compile() {
     assert!(older.axes.iter().all(|axis| axis.name != "copy"), "devices before sm_80 have no such copies");
 }
 
-/// 32-bit operands go to tensor cores where that is asked for, and nowhere else; what is built says that it rounds them.
+/// 32-bit operands go to tensor cores where that is asked for, and nowhere else; what is built says that it rounds
+/// them.
 #[test]
 fn rounded_operands_compile_and_are_never_the_default() {
     if !has_compiler() {

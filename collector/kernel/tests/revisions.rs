@@ -1,8 +1,8 @@
 //! The table of revisions says what code this program makes: whoever changes lowering, templates or passes changes a
 //! line of it, and experiments whose code changed are measured again.
 //!
-//! Every operator is lowered and compiled as a builder does it, for a CPU to an object file and for a GPU to CUDA C, with the
-//! default schedule and another one; the hash over it all is the operator's revision.
+//! Every operator is lowered and compiled as a builder does it, for a CPU to an object file and for a GPU to CUDA C,
+//! with the default schedule and another one; the hash over it all is the operator's revision.
 
 // A test that is skipped says so aloud.
 #![allow(clippy::print_stderr)]
@@ -135,8 +135,8 @@ impl Bench {
     }
 }
 
-/// What code a schedule becomes is asked, not which schedule is the default one: where another point has become that since,
-/// this is the one that was. Convolutions whose channels share their input were padded at the root.
+/// What code a schedule becomes is asked, not which schedule is the default one: where another point has become that
+/// since, this is the one that was. Convolutions whose channels share their input were padded at the root.
 fn first_defaults(task: &Task, point: &mut Knobs) {
     let Op::Conv(Conv { groups, .. }) = &task.steps[0].op else { return };
     let channels = task.steps[0].output.extents().and_then(|extents| extents.get(1).copied());

@@ -1,5 +1,5 @@
-//! Spills of generated code: default schedules keep accumulators in registers, and what is on the stack is aligned. Machine code
-//! for other processors is generated and read, not run.
+//! Spills of generated code: default schedules keep accumulators in registers, and what is on the stack is aligned.
+//! Machine code for other processors is generated and read, not run.
 
 mod common;
 
@@ -180,8 +180,8 @@ const SHARE: f64 = 0.1;
 /// Most instructions per multiply-add of a loop that counts as a product; exponentials have more.
 const INSTRUCTIONS_PER_PRODUCT: usize = 4;
 
-/// Returns the number of vector stores to constant stack addresses in the worst of the hot loops of products. Loads are not
-/// counted, because they may read a buffer.
+/// Returns the number of vector stores to constant stack addresses in the worst of the hot loops of products. Loads
+/// are not counted, because they may read a buffer.
 fn spilled(object: &[u8]) -> usize {
     let functions = computing(object);
     let listed = list_functions(functions.iter().map(|(name, code)| (name.as_str(), code.as_slice())));
@@ -213,8 +213,8 @@ fn is_spill(step: &Step) -> bool {
     step.is_stack && is_vector && step.instruction.memory_index() == Register::None
 }
 
-/// Returns the same number for the innermost loops of code for AArch64, where LLVM unrolls the reduction by itself and a few spills
-/// per unrolled loop are accepted.
+/// Returns the same number for the innermost loops of code for AArch64, where LLVM unrolls the reduction by itself and
+/// a few spills per unrolled loop are accepted.
 fn spilled_on_arm(object: &[u8]) -> usize {
     let file = object::File::parse(object).expect("an object file");
     let sections = file.sections().filter(|section| section.kind() == object::SectionKind::Text);
@@ -303,7 +303,8 @@ fn loops_that_take_the_time_spill_nothing() {
 
 #[test]
 fn loops_of_another_processor_are_read() {
-    // again: fmla v0.4s, v1.4s, v2.s[0]; fmla (the same); str q0, [sp, #16]; subs x0, x0, #1; b.ne again; str q0, [sp]; ret
+    // again: fmla v0.4s, v1.4s, v2.s[0]; fmla (the same); str q0, [sp, #16]; subs x0, x0, #1; b.ne again;
+    // str q0, [sp]; ret
     let words = [0x4f82_1020, 0x4f82_1020, 0x3d80_07e0, 0xf100_0400, 0x54ff_ff81, 0x3d80_03e0, 0xd65f_03c0];
     assert_eq!(spilled_words(&words), 1);
     assert_eq!((jump_back(words[4], 4), jump_back(words[0], 0)), (Some(0), None));

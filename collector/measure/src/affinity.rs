@@ -33,7 +33,8 @@ pub struct ThreadMask {
     pub cpus: Vec<usize>,
 }
 
-/// Returns the CPUs that the calling thread may use, in ascending order, as restricted by job scheduler or container.
+/// Returns the CPUs that the calling thread may use, in ascending order; a job scheduler or container may restrict
+/// them.
 pub fn allowed_cpus() -> Result<Vec<usize>, AffinityError> {
     let set = sched_getaffinity(Pid::from_raw(0)).map_err(|errno| AffinityError::Unreadable(errno.into()))?;
     Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu) == Ok(true)).collect())
@@ -48,11 +49,12 @@ pub fn pin_thread(cpus: &[usize]) -> Result<(), AffinityError> {
     })
 }
 
+/// Pins all current threads of this process to these CPUs.
 pub fn pin_all(cpus: &[usize]) -> Result<(), AffinityError> {
     pin_thread(cpus)?;
     let set = set_of(cpus).map_err(|errno| AffinityError::Unreadable(errno.into()))?;
     for thread in thread_masks()? {
-        // The thread may have ended; `verify` reports threads that stayed outside.
+        // The thread may have ended; `verify_pinning` reports threads that stayed outside.
         let _ = sched_setaffinity(Pid::from_raw(thread.tid), &set);
     }
     Ok(())
@@ -72,6 +74,7 @@ fn set_affinity(cpus: &[usize]) -> nix::Result<()> {
     if given == set { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
+/// Returns the affinity of every thread of this process, without threads that end meanwhile.
 pub fn thread_masks() -> Result<Vec<ThreadMask>, AffinityError> {
     let mut masks: Vec<ThreadMask> = fs::read_dir("/proc/self/task")
         .map_err(AffinityError::Unreadable)?
@@ -81,7 +84,7 @@ pub fn thread_masks() -> Result<Vec<ThreadMask>, AffinityError> {
     Ok(masks)
 }
 
-/// Checks that no thread of this process may run outside of `cpus`.
+/// Checks that no thread of this process may run outside of `cpus`; returns the affinity of all threads.
 pub fn verify_pinning(cpus: &[usize]) -> Result<Vec<ThreadMask>, AffinityError> {
     let masks = thread_masks()?;
     match masks.iter().find(|mask| mask.cpus.iter().any(|cpu| !cpus.contains(cpu))) {

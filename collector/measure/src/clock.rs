@@ -1,5 +1,5 @@
-//! Clock, and usage of the process, as read around a batch of runs. A trait, so that measuring logic is tested without
-//! real time.
+//! The clock and the resource usage of the process, read around a batch of runs. [`Clock`] is a trait, so that
+//! measuring logic is tested without real time.
 
 use std::{
     hint::black_box,
@@ -15,10 +15,11 @@ pub trait Clock {
     /// Returns the smallest measurable time difference, including the cost of reading the clock.
     fn precision_ns(&self) -> u64;
     fn read_usage(&mut self) -> Usage;
-    /// Times a fixed computation, which depends only on the clock rate.
+    /// Returns the time of a fixed computation, which depends only on the processor's clock rate.
     fn speed_probe_ns(&mut self) -> u64;
     fn sleep(&mut self, duration: Duration);
-    /// Evicts data from the caches of a run's processors (last level: `bytes`), unless the timed code does so itself.
+    /// Overwrites the caches of all CPUs of a run, whose last-level cache has at most `bytes`. Does nothing if the
+    /// timed code empties caches itself.
     fn empty_caches(&mut self, bytes: u64);
 }
 

@@ -12,7 +12,8 @@ use crate::counters::CounterReader;
 
 const GROWTH: f64 = 1.618;
 
-/// Measures by a rule that passed [`Evaluator::check_settings`]; an error from `run` ends the measurement.
+/// Measures by a rule that passed [`Evaluator::check_settings`]. `run` runs the artifact the given number of times in
+/// sequence; an error from `run` ends the measurement.
 pub fn evaluate_rule<E>(
     run: &mut dyn FnMut(u32) -> Result<(), E>,
     rule: &Evaluator,
@@ -66,7 +67,8 @@ fn flush_caches(rule: &Evaluator, clock: &mut dyn Clock) {
     }
 }
 
-/// Returns the number of runs with which a repeat takes at least `min_repeat_ms`, rounded down as TVM does.
+/// Returns the next `number`: the estimated need for `min_repeat_ms` plus one run, and at least [`GROWTH`] times
+/// `number`; rounded down, as TVM does.
 fn grow_number(number: u32, elapsed_ns: u64, min_repeat_ms: u32) -> u32 {
     let run_ms = elapsed_ns as f64 / 1e6 / f64::from(number);
     let needed = f64::from(min_repeat_ms) / run_ms + 1.0;

@@ -78,7 +78,8 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    /// Allocates buffers for a last-level cache of `bytes`; each thread touches its own first, for NUMA locality.
+    /// Allocates buffers for a last-level cache of `bytes`. Each thread touches its own buffer, so that pages are on
+    /// its NUMA node and a flush has no page faults.
     pub(crate) fn new(bytes: u64, threads: &mut dyn RunThreads) -> Flusher {
         let topology = Topology::read_topology(threads.cpus());
         let sizes = topology.flush_shares(threads.cpus(), bytes);

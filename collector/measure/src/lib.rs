@@ -1,9 +1,9 @@
 //! Measures the run times of an artifact as a distribution, with its precision.
 //!
-//! [`sample_runs`] repeats short batches until the median is precise enough or the budget ends; [`evaluate_rule`] follows the
-//! rule of TVM's time evaluator. Both return a [`Measurement`] with all samples, the counters of exactly the timed
-//! runs, the stop reason and warnings. No sample is dropped, because predictors of tail latency need outliers. Tests
-//! replace [`clock::Clock`] with a fake.
+//! [`sample_runs`] repeats short batches until the median is precise enough or the budget ends; [`evaluate_rule`]
+//! follows the rule of TVM's time evaluator. Both return a [`Measurement`] with all samples, the counters of exactly
+//! the timed runs, the stop reason and warnings. No sample is dropped, because predictors of tail latency need
+//! outliers. Tests replace [`clock::Clock`] with a fake.
 
 pub mod affinity;
 pub mod clock;
@@ -53,7 +53,7 @@ pub fn measure_runs<E>(
     }
 }
 
-/// Measured times per run of one artifact; a sample is the mean of a batch. See [`statistics`].
+/// Measured times per run of one artifact; a sample is the mean of a batch. [`statistics`] defines each number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     pub n: u32,
@@ -97,9 +97,10 @@ pub struct Measurement {
     /// Resource usage of the process, summed over all samples.
     pub usage: Usage,
     pub counters: Vec<CounterValue>,
+    /// Requested counters without a value, with the reason.
     pub refusals: Vec<Refusal>,
 
-    /// Smallest measurable difference, including the cost of reading the clock.
+    /// Smallest measurable time difference, including the cost of reading the clock.
     pub clock_precision_ns: u64,
     pub warnings: Vec<Warning>,
 }

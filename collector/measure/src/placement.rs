@@ -27,7 +27,8 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Returns the placement of a visit, from 0. The first one's tensors end at an inaccessible page to catch overruns.
+    /// Returns the placement of a visit, counted from 0. Tensors of the first visit end at an inaccessible page, so
+    /// that out-of-bounds accesses crash.
     pub fn of_visit(seed: u64, visit: u32, process: u32) -> Placement {
         let offset = |seed: u64, step: u32| {
             let steps = f64::from(PAGE_BYTES / step);
@@ -45,7 +46,8 @@ impl Placement {
 
     /// Returns the stack offset of a batch, counted from 0, within a page.
     pub fn stack_bytes_of(&self, batch: u32) -> usize {
-        /// An odd multiple of the alignment near a page's golden ratio: consecutive offsets lie far apart, and all occur.
+        /// An odd multiple of the alignment near the golden section of a page: offsets of consecutive batches are far
+        /// apart, and every offset occurs.
         const STEP_BYTES: u32 = 2544;
         let moved = if self.is_stack_fixed { 0 } else { batch % PAGE_BYTES * STEP_BYTES };
         ((self.stack_bytes + moved) % PAGE_BYTES) as usize

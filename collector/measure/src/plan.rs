@@ -20,7 +20,8 @@ pub struct Plan {
     pub visits: u32,
     /// Fixed stack offset, to study the effect of a placement; by default, offsets spread over a page.
     pub stack_offset_bytes: Option<u32>,
-    /// Minimum warm-up time after the first run; runs several times longer need none, as cold effects are small.
+    /// Minimum warm-up time after the first run. Runs several times as long need no warm-up, because cold effects are
+    /// a small part of them.
     pub warm_up_time_ns: u64,
     pub warm_up_runs: u32,
     pub batch_precisions: u32,
@@ -72,7 +73,8 @@ impl Default for Plan {
 pub enum Cache {
     #[default]
     Warm,
-    /// The caches are overwritten before each run, by all threads, with `flush_bytes`, beyond the last-level cache.
+    /// Every thread of a run overwrites its caches before the run and is awake when the run begins. `flush_bytes` must
+    /// exceed the last-level cache; see [`crate::host::Facts::cold_cache_bytes`].
     Cold { flush_bytes: u64 },
 }
 
@@ -162,7 +164,8 @@ impl Method {
         }
     }
 
-    /// Returns the time after which measuring ends by itself, up to one batch later; None for the evaluator's rule.
+    /// Returns the time after which measuring ends by itself, at most one batch later, or None for the evaluator's
+    /// rule. A caller's deadline must exceed it.
     pub fn time_limit(&self) -> Option<Duration> {
         match self {
             Method::Sample(plan) => Some(Duration::from_nanos(plan.time_limit_ns)),
@@ -172,7 +175,8 @@ impl Method {
 }
 
 impl Plan {
-    /// Returns the plan of one visit; less precise, as errors of visits partly cancel out. The time limit is per visit.
+    /// Returns the plan of one visit. A visit may be less precise, because errors of several visits partly cancel out.
+    /// The time limit is per visit.
     pub fn of_visit(&self) -> Plan {
         let share = |time_ns: u64| time_ns / u64::from(self.visits);
         Plan {

@@ -98,7 +98,8 @@ impl Race {
 }
 
 impl RaceWay {
-    /// Runs a lane for one phase, in step with the others. Only the first returns times, without the first run's.
+    /// Runs a lane for one phase, in step with the way's other lanes. Only the first lane returns times, without its
+    /// first run's time.
     fn run_phase(&self, lane: usize, run: &mut dyn FnMut(), rule: &Together) -> Vec<f64> {
         let (mut samples, began) = (Vec::new(), Instant::now());
         for time in 0usize.. {

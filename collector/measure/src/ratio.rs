@@ -6,7 +6,7 @@
 use crate::statistics::{CONFIDENCE, median_interval, median_of_sorted};
 use serde::{Deserialize, Serialize};
 
-/// Number of rounds: enough for a confidence interval despite occasional disturbances.
+/// Default number of rounds: enough for a confidence interval despite occasional disturbances.
 pub const ROUNDS: u32 = 15;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,12 +1,12 @@
 //! Definitions and computation of the statistics of a set of samples.
 //!
 //! * *median*: the central sample, or the mean of the two central ones.
-//! * *percentile p*: linear interpolation between the samples around position `p (n - 1)`, counted from 0 in sorted order
-//!   (type 7 of Hyndman and Fan, the default of NumPy, pandas and R).
+//! * *percentile p*: linear interpolation between the samples around position `p (n - 1)`, counted from 0 in sorted
+//!   order (type 7 of Hyndman and Fan, the default of NumPy, pandas and R).
 //! * *standard deviation*: of the sample, with `n - 1`; *CV* is standard deviation over mean.
 //! * *interval of the median*: the narrowest symmetric pair of order statistics that encloses the true median with at
-//!   least the given probability. It assumes independent samples and no distribution; if disturbances last longer than a
-//!   sample, it is too narrow.
+//!   least the given probability. It assumes independent samples and no distribution; if disturbances last longer than
+//!   a sample, it is too narrow.
 //! * *drift*: whether the later half of the samples differs from the earlier by more than chance (rank sum test).
 
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub struct SampleSummary {
     pub median_interval: Option<(f64, f64)>,
 }
 
-/// Computes all statistics of sorted samples; `None` without samples.
+/// Computes all statistics of sorted samples, in their unit; `None` without samples.
 pub fn summarise_samples(sorted: &[f64]) -> Option<SampleSummary> {
     debug_assert!(sorted.is_sorted(), "samples must be sorted");
     let (first, last) = (*sorted.first()?, *sorted.last()?);
@@ -88,7 +88,8 @@ fn samples_outside_interval(n: usize, confidence: f64) -> Option<usize> {
     n.div_ceil(2).checked_sub(1)
 }
 
-/// Returns the later over the earlier half's median, minus one; `None` if insignificant or for too few samples.
+/// Returns the median of the later half of the samples over that of the earlier half, minus one; `None` if a rank-sum
+/// test finds no significant difference or there are too few samples.
 pub fn detect_drift(samples: &[f64]) -> Option<f64> {
     if samples.len() < 16 {
         return None;

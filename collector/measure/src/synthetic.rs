@@ -20,7 +20,7 @@ const BYTES_MAX: u64 = 1 << 30;
 const STRETCH_WORDS: usize = (64 << 10) / 8;
 
 impl Synthetic {
-    /// Parses `arithmetic`, `bandwidth`, `cache=4MiB`, as [`fmt::Display`] writes.
+    /// Parses the format of [`fmt::Display`]: `arithmetic`, `bandwidth`, `cache=4MiB`.
     pub fn parse_workload(text: &str) -> Option<Synthetic> {
         match text {
             "arithmetic" => Some(Synthetic::Arithmetic),

@@ -13,7 +13,8 @@ pub const MEASURE: &str = "opcollect.measure";
 /// Returns an empty call sequence; given a sequence, a library, a function name and arguments, appends a call.
 pub const CALLS: &str = "opcollect.calls";
 
-/// Sets the limit of each later request in seconds, which the agent enforces even if the client has disappeared.
+/// Limits each later request of the session, in whole seconds. The agent ends a session whose request takes longer,
+/// even if the client has disappeared.
 pub const LIMIT: &str = "opcollect.limit";
 /// Makes an agent exit after the current session.
 pub const LEAVE: &str = "opcollect.leave";

@@ -16,7 +16,8 @@ pub const ADDRESS: &str = "pynq.fpga.phys";
 pub const WRITE: &str = "pynq.fpga.write";
 /// Reads bytes from a block: handle, offset, number of bytes.
 pub const READ: &str = "pynq.fpga.read";
-/// Runs the instructions of a block: handle, number of instructions, time limit in microseconds. Returns [`Ran`].
+/// Runs the instructions at the start of a block: handle, number of instructions, time limit in microseconds. Returns
+/// [`Ran`].
 pub const RUN: &str = "pynq.fpga.run";
 pub const FREE: &str = "pynq.fpga.free";
 

@@ -62,7 +62,8 @@ impl Tracker {
         Ok(Tracker { waiting, address: address.clone() })
     }
 
-    /// Requests a device. Consumes the connection, since a late reply would be taken for the reply to a later request.
+    /// Waits for a device with this key. Consumes the connection, because a late reply would be taken for the reply to
+    /// a later request.
     pub fn request_device(
         mut self,
         key: &str,

@@ -43,8 +43,8 @@ impl<R: Runtime> Runner<R> {
         let mut session = match self.kept.take_matching(&stamps).filter(|_| !is_counted) {
             Some(session) => session,
             None => {
-                // Determines the CPUs that the library detects and new threads inherit. Also applies to threads created
-                // when the library was loaded.
+                // Determines the CPUs that the library detects and new threads inherit. Also applies to threads
+                // created when the library was loaded.
                 affinity::pin_all(&job.cpus)?;
                 let mut session = self.runtime.load(self.process, &model, &job.cpus)?;
                 session.ports().write_inputs(&job.read_inputs()?)?;

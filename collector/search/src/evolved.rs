@@ -45,7 +45,8 @@ impl Evolved {
         }
     }
 
-    /// Returns a new child; None, so that random ones follow, if nothing was measured or all children are known.
+    /// Returns a new child, bred now if none is left. None if nothing was measured, or all children are known; the
+    /// caller then draws random schedules.
     fn next_child(&mut self) -> Result<Option<Schedule>> {
         let is_due = self.bred_at.is_none_or(|count| self.taken.len() >= count + BATCH);
         if self.children.is_empty() && is_due && !self.measured.is_empty() {

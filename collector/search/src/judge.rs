@@ -40,7 +40,8 @@ impl Judge {
         self.labels.push(over_default.ln() as f32);
     }
 
-    /// Returns whether to run a built candidate. `best` is relative to the default. Rejects at most as many as ran.
+    /// Returns whether to run a built candidate. `best` is the best known time, relative to the default schedule. At
+    /// most as many candidates are rejected as were run.
     pub fn is_worth_a_run<'a>(&mut self, row: impl IntoIterator<Item = (&'a str, f64)>, best: f64) -> Result<bool> {
         self.train_if_due()?;
         let Some(model) = self.trees.trained_model() else { return Ok(true) };

@@ -37,7 +37,7 @@ pub enum TrialResult {
     Time(f64),
     /// The build failed, the code crashed, or its result was wrong.
     Failed,
-    /// The schedule was tried by another process; its result will not be observed.
+    /// The schedule is tried by another process; its result will not be observed.
     Elsewhere,
     /// The schedule was built, but rejected by the cost model.
     PassedOver,
@@ -47,7 +47,8 @@ pub trait Tuner {
     /// Returns up to `count` new schedules; none if the space is exhausted or the tuner waits for results.
     fn propose_schedules(&mut self, count: usize) -> Result<Vec<Schedule>>;
 
-    /// Judges a built schedule by the features of its code; a rejection is observed as [`TrialResult::PassedOver`].
+    /// Returns whether a built schedule should be run, judged by the features of its code. The caller reports a
+    /// rejected schedule as [`TrialResult::PassedOver`].
     fn is_worth_a_run(&mut self, _schedule: &Schedule, _figures: &Features) -> Result<bool> {
         Ok(true)
     }

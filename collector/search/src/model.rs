@@ -66,6 +66,7 @@ impl Lessons {
 
 /// Trees that are retrained after enough new rows.
 pub struct Growing {
+    /// Retraining is due when the new rows exceed the known rows divided by this number.
     enough: usize,
     /// Trained trees, and the number of their training rows.
     grown: Option<(CostModel, usize)>,

@@ -5,8 +5,9 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
 
+/// Number of rejected random points after which a small space is listed instead.
 const DRAWS: usize = 256;
-/// Maximum number of rejected random points; some spaces allow few points in a hundred thousand settings.
+/// The same limit for spaces that are too large to be listed. Some allow only a few of a hundred thousand settings.
 const DRAWS_AT_MOST: usize = 1 << 18;
 const LISTED_AT_MOST: u64 = 1 << 16;
 
@@ -44,12 +45,14 @@ impl Points {
         None
     }
 
-    /// Takes a new random point, or None. Axes are independent, so kinds with few points are as likely as others.
+    /// Takes a random point that was not taken before; None if none is found. Each axis is drawn independently, so a
+    /// kind of schedule with few points is as likely as a kind with many.
     pub fn draw_new(&mut self) -> Option<Knobs> {
         self.draw_by(|points| Some(points.draw_within()))
     }
 
-    /// Takes a new point, uniform over the canonical ones: of settings with equal canonical form, one is accepted.
+    /// Takes a random point that was not taken before, uniform over canonical points: of all settings with the same
+    /// canonical form, only one is accepted.
     pub fn draw_uniform(&mut self) -> Option<Knobs> {
         let drawn = self.draw_by(|points| {
             let settings = points.draw_settings();

@@ -65,7 +65,8 @@ impl Standing {
     }
 }
 
-/// Returns the expected saving of `trials` trials in ns, each for the best search; 0 for those without success.
+/// Returns the expected saving of `trials` further trials in nanoseconds, if each goes to the search with the largest
+/// expected saving. Searches without a successful trial contribute nothing.
 pub fn total_saving<'a>(standings: impl Iterator<Item = &'a Standing>, trials: usize) -> f64 {
     const STEPS: usize = 64;
     let open: Vec<&Standing> = standings.filter(|standing| standing.best_ns().is_some()).collect();

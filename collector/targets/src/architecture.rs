@@ -17,7 +17,7 @@ pub struct Architecture {
 /// Devices that code is generated for. Code for fewer devices may use features beyond those of the capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Suffix {
-    /// Later devices of the same major capability.
+    /// Devices of the same major capability, from this capability on.
     None,
     Family,
     Exact,

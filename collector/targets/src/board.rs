@@ -40,7 +40,7 @@ impl Board {
 
 /// Returns the target of an ARM processor, with hardware floating point, unlike TVM's own targets for these boards.
 fn arm_target(architecture: &str, mcpu: &str, cores: i64) -> Target {
-    // Both have vectors of four floats; the older ones have half as many registers for them.
+    // Both architectures have vectors of four floats; the older one has half as many vector registers.
     let (text, vector_registers) = match architecture {
         "arm" => {
             let triple = "armv7a-linux-gnueabihf";

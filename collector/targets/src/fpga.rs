@@ -178,7 +178,7 @@ impl Fabric {
         cycles as f64 * 1e3 / f64::from(self.clock_mhz)
     }
 
-    /// Parses a target description. Fails if this program would write the same target differently.
+    /// Parses a target description. Fails unless it is exactly what this program writes for that target.
     pub fn parse_text(text: &str) -> Result<Fabric, String> {
         let fabric: Fabric = serde_json::from_str(text).map_err(|error| format!("target `{text}`: {error}"))?;
         let name = fabric.timing.split('@').next().unwrap_or_default();

@@ -21,7 +21,8 @@ pub trait TargetKind: Sync {
         self.name()
     }
 
-    /// Returns the fields that a JSON description may have in addition to `kind`; none if descriptions are not checked.
+    /// Returns the fields that a JSON description may have in addition to `kind`; none if descriptions are not
+    /// checked.
     fn description_fields(&self) -> &'static [(&'static str, Form)] {
         &[]
     }
@@ -33,7 +34,8 @@ pub trait TargetKind: Sync {
             || (!self.description_fields().is_empty() && serde_json::from_str(text).is_ok_and(is_described))
     }
 
-    /// Adds the options that describe a target to the text of `--target`. Rejects options that the kind does not support.
+    /// Adds the options that describe a target to the text of `--target`. Rejects options that the kind does not
+    /// support.
     fn apply_options(&self, text: String, options: TargetOptions) -> Result<String, OptionError> {
         options.refuse_board()?;
         options.refuse_architectures()?;
@@ -49,7 +51,8 @@ pub trait TargetKind: Sync {
     /// Returns the machine facts that a schedule space depends on, without starting a program.
     fn guess_machine(&self, text: &str, host: &HostCpu) -> Result<Machine, String>;
 
-    /// Parses the description in a record that was measured on this host. Returns None if this program does not measure the kind.
+    /// Parses the description in a record that was measured on this host. Returns None if this program does not
+    /// measure the kind.
     fn read_record(&self, _text: &str, _host: Machine) -> Option<Result<Target, String>> {
         None
     }
@@ -91,7 +94,8 @@ pub trait TargetKind: Sync {
         None
     }
 
-    /// Returns whether TVM's thread pool on this machine's CPUs runs the code, so that thread counts vary.
+    /// Returns whether TVM's thread pool on this machine's CPUs runs the code. The number of threads is then varied,
+    /// and whole models use all CPUs.
     fn runs_on_cpus(&self) -> bool {
         false
     }
@@ -124,7 +128,8 @@ pub trait TargetKind: Sync {
         None
     }
 
-    /// Returns the settings of a campaign that must stay at their defaults, each with the reason or the allowed values.
+    /// Returns the settings of a campaign that must stay at their defaults, each with the reason or the allowed
+    /// values.
     fn fixed_settings(&self) -> &'static [(Setting, &'static str)] {
         &[]
     }

@@ -48,14 +48,14 @@ impl TargetKind for Mali {
     }
 
     fn run_refusal(&self) -> Option<Refusal> {
-        Some(Refusal::usage("no Mali GPU is available").with_hint(
-            "`opcollect build --target mali --out FOLDER` makes them; a board or a phone with an OpenCL driver compiles and runs \
-             them",
+        Some(Refusal::usage("no Mali GPU is available, because this program only compiles kernels for it").with_hint(
+            "`opcollect build --target mali --out FOLDER` writes the kernels; a board or a phone with an OpenCL driver \
+             compiles and runs them",
         ))
     }
 
     fn refuse_tuner(&self, tuner: &TunerNeeds) -> Option<String> {
-        Some(format!("`{}` measures, but OpenCL is not available", tuner.name))
+        Some(format!("`{}` measures, but this program cannot run OpenCL kernels", tuner.name))
     }
 
     fn record_word(&self) -> datasets::Target {

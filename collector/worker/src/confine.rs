@@ -62,12 +62,14 @@ pub fn confine_process(limits: &ProcessLimits, supervisor_pid: i32) -> Result<()
     if let Some(cpus) = &limits.cpus {
         measure::affinity::pin_thread(cpus).map_err(ConfineError::Affinity)?;
     }
-    // If the machine runs out of memory, the worker should be killed first. This is only a hint, so errors are ignored.
+    // If the machine runs out of memory, the worker should be killed first. This is only a hint, so errors are
+    // ignored.
     let _ = std::fs::write("/proc/self/oom_score_adj", "500");
     Ok(())
 }
 
-/// Ignores job schedulers' termination signals: the supervisor handles them; an ended worker looks like a crash.
+/// Ignores termination signals, which schedulers and service managers send to every process of a job. The supervisor
+/// handles them and lets jobs in flight finish; a worker that died of one would look crashed.
 fn outlast_requests() -> std::io::Result<()> {
     let unread = Arc::new(AtomicBool::new(false));
     [SIGTERM, SIGINT, SIGHUP]

@@ -3,8 +3,8 @@
 //!
 //! Compiling and running generated code can end a process at any moment, so the orchestrator does neither. It starts
 //! workers (`opcollect-worker build|run`), exchanges frames with them over a socket and gives every job a deadline. A
-//! job ends with a reply or a [`Fault`]; after a fault the next job starts a new worker. Time in which the orchestrator
-//! is stopped does not count.
+//! job ends with a reply or a [`Fault`]; after a fault the next job starts a new worker. Time in which the
+//! orchestrator is stopped does not count.
 //!
 //! * [`frame`] defines the length-prefixed encoding.
 //! * [`Supervisor`] is the orchestrator's side, over the stream of any [`Place`].

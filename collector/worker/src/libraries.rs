@@ -13,12 +13,14 @@ pub const FOLDER_VARIABLE: &str = "OPCOLLECT_TVM";
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the base program, for hosts such as Python. Only the first call, before the first worker starts, counts.
+/// Sets the program that [`base_program`] returns, for a process hosted by another program such as Python. Only the
+/// first call has an effect, and only before the first worker starts.
 pub fn set_program(path: PathBuf) {
     let _ = PROGRAM.set(path);
 }
 
-/// Returns the program relative to which workers and libraries are searched: this process's own unless set.
+/// Returns the program relative to which workers and libraries are searched: this process's own unless
+/// [`set_program`] has set another one.
 pub fn base_program() -> std::io::Result<PathBuf> {
     PROGRAM.get().cloned().map_or_else(std::env::current_exe, Ok)
 }

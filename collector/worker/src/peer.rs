@@ -44,10 +44,12 @@ pub trait Peer {
     fn end_with_fault(self, error: FrameError, limit: Duration) -> Fault;
 }
 
+/// A source of peers.
 pub trait Place {
     type Peer: Peer;
     /// Starts a peer and receives its greeting, or returns why that failed.
     fn start_peer(&self) -> std::result::Result<Self::Peer, String>;
+    /// Returns when to replace a working peer.
     fn recycle_criteria(&self) -> &Recycle;
 }
 

@@ -88,7 +88,8 @@ pub fn enter_worker() -> Result<Entry, ServeError> {
     Ok(Entry { stream, limits: start.limits })
 }
 
-/// Confines a process with one job and no socket, such as a simulator; it is killed when its parent ends.
+/// Confines a process that does a single job without a socket, for example inside a processor simulator. The process
+/// is killed when its parent ends; `supervisor_pid` is the parent's process id.
 pub fn enter_alone(supervisor_pid: i32) -> Result<RunnerProcess, ServeError> {
     confine_process(&ProcessLimits::default(), supervisor_pid)?;
     Ok(RunnerProcess(()))
@@ -104,7 +105,7 @@ impl Entry {
         &self.limits
     }
 
-    /// Serves requests until the supervisor closes the socket.
+    /// Sends the greeting and serves requests until the supervisor closes the socket.
     /// A panic in the handler becomes an error reply with location and message; the supervisor then replaces this
     /// process, since unwinding may leave inconsistent state.
     pub fn serve_requests<Request: DeserializeOwned, Reply: Serialize>(

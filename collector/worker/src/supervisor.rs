@@ -73,7 +73,8 @@ impl SupervisorCounts {
     }
 }
 
-/// Keeps one worker of a [`Place`] available for jobs. One thread can serve several, through [`wait_any`].
+/// Keeps one worker of a [`Place`] available for jobs. A single thread can keep several supervisors busy:
+/// [`send_request`](Self::send_request) to each, then [`wait_any`] and [`receive_reply`](Self::receive_reply).
 pub struct Supervisor<Request, Reply, At: Place = WorkerSpec> {
     place: At,
     worker: Option<SupervisorSeat<At::Peer>>,
@@ -106,11 +107,12 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
         self.receive_reply()
     }
 
-    /// Starts a worker if necessary; the deadline excludes the start. Panics if a reply has not been received.
+    /// Sends a request, after starting a worker if necessary; the deadline excludes the start. Panics if the reply to
+    /// the previous request has not been received: a worker processes one job at a time.
     pub fn send_request(&mut self, request: &Request, deadline: Duration) -> Result<(), Fault> {
         assert!(self.pending.is_none(), "receive the answer before the next request");
         self.ensure_ready()?;
-        let worker = self.worker.as_mut().expect("`ready` leaves a worker or returns its fault");
+        let worker = self.worker.as_mut().expect("`ensure_ready` leaves a worker or returns its fault");
         self.number += 1;
         let pending = Pending { deadline: Moment::now().saturating_after(deadline), limit: deadline };
         let mut timed = TimedReply { stream: worker.peer.frame_stream(), deadline: pending.deadline };
@@ -245,7 +247,8 @@ pub struct Waiting<'a> {
     deadline: Moment,
 }
 
-/// Waits for data from a worker or the end of its deadline; returns its index, `None` if no reply is pending.
+/// Waits until one of the workers has sent data or its deadline has expired, and returns its index, or `None` if no
+/// reply is pending. The following `receive_reply` on its supervisor does not wait for other workers.
 pub fn wait_any(waiting: &[Option<Waiting<'_>>]) -> Option<usize> {
     let places: Vec<usize> = (0..waiting.len()).filter(|&place| waiting[place].is_some()).collect();
     let busy: Vec<Waiting<'_>> = waiting.iter().flatten().copied().collect();

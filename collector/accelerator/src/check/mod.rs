@@ -85,7 +85,8 @@ pub(crate) fn tokens_of_instruction(instruction: &Instruction) -> Tokens {
     }
 }
 
-/// Returns the queues popped and pushed: 0 load to compute, 1 compute to load, 2 compute to store, 3 back.
+/// Returns the token queues that an instruction pops from and those that it pushes to. Queue 0 leads from load to
+/// compute, 1 from compute to load, 2 from compute to store, and 3 from store to compute.
 pub(crate) fn queues_of(module: Module, tokens: Tokens) -> (Vec<usize>, Vec<usize>) {
     let (from_previous, from_next, to_previous, to_next) = match module {
         Module::Load => (None, Some(1), None, Some(0)),
@@ -116,11 +117,13 @@ fn check_alone(program: &Program, module: Module, instruction: &Instruction) -> 
     }
 }
 
+/// Returns the number of elements that a padded rectangle occupies on the core.
 pub(crate) fn on_core(memory: &Memory) -> u64 {
     let rows = u64::from(memory.rows) + u64::from(memory.pads.top) + u64::from(memory.pads.bottom);
     rows * (u64::from(memory.columns) + u64::from(memory.pads.left) + u64::from(memory.pads.right))
 }
 
+/// Returns whether a transfer moves nothing and only synchronises.
 pub(crate) fn is_empty(memory: &Memory) -> bool {
     memory.rows == 0 || memory.columns == 0
 }

@@ -17,7 +17,9 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
 
 struct FabricAddresses {
+    /// Device file of the board's physical memory.
     registers: PathBuf,
+    /// Offset of the core's registers in that file.
     base: u64,
     /// Device file of the contiguous memory.
     memory: PathBuf,
@@ -112,7 +114,7 @@ impl Bus for Devmem {
     }
 
     fn read_register(&mut self, block: BusBlock, register: u32) -> u32 {
-        // SAFETY: as in `write`.
+        // SAFETY: as in `write_register`.
         let value = unsafe { self.register_address(block, register).read_volatile() };
         memory_barrier();
         value
@@ -135,7 +137,7 @@ impl Bus for Devmem {
     fn read_memory(&mut self, at: u64, count: u64) -> Vec<u8> {
         let from = self.mapped_address(at, count);
         let mut bytes = vec![0; usize::try_from(count).expect("it is in memory")];
-        // SAFETY: as in `put`; the destination is a new vector of the same length.
+        // SAFETY: as in `write_memory`; the destination is a new vector of the same length.
         unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
         bytes
     }

@@ -32,7 +32,9 @@ pub struct FabricBoard {
     device: Option<Device>,
     /// Number of runs after which the session is replaced.
     jobs: u32,
+    /// Number of runs in the current session.
     done: u32,
+    /// Core that each session must find.
     told: FoundCore,
     queue: VecDeque<(Ticket, BenchWork)>,
 }

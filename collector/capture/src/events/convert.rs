@@ -13,6 +13,7 @@ use std::io::Write;
 pub struct Part {
     pub name: String,
     pub trace: Trace,
+    /// Offset that is added to all times of the trace.
     pub offset_ns: i64,
 }
 
@@ -112,6 +113,7 @@ struct Own {
     tracks: Vec<usize>,
     /// Additional lanes, by track and lane number.
     lanes: HashMap<(u32, u16), usize>,
+    /// Lane of each slice that is not in the first lane, by index of the slice.
     lane_of: HashMap<u32, u16>,
     ends: HashMap<u64, (u32, u32)>,
     /// Salt of the ids of flow arrows. It keeps this trace's arrows distinct from those of other traces.

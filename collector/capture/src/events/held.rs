@@ -216,7 +216,8 @@ impl Trace {
         Some((start, end))
     }
 
-    /// Assigns flow points to the innermost open slice, outer ends to the next. Counts those without a slice.
+    /// Assigns each flow point to the innermost open slice, and an arrow's end outside of all slices to the next
+    /// slice. Also returns the number of points without a slice.
     pub fn assign_arrows(&self) -> (HashMap<u32, Vec<(u64, Role)>>, u64) {
         let mut by_track: HashMap<u32, Vec<&HeldPoint>> = HashMap::new();
         self.points.iter().for_each(|point| by_track.entry(point.track).or_default().push(point));

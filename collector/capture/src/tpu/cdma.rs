@@ -53,7 +53,8 @@ pub fn parse_port(settings: &Settings, mut port: Port, bytes: Vec<u8>) -> Port {
     port
 }
 
-/// Aligns each port's clock to the last core: the record before its work ends with that core's SDMA send.
+/// Aligns the ports to the clock of the last core: the record before a port's work ends at the same time as an SDMA
+/// send of that core.
 pub fn anchor_ports(settings: &Settings, ports: &mut [Port], core: &mut Core, losses: &mut Losses) {
     let preamble = settings.chip.facts().preamble;
     let mut sends = 0;

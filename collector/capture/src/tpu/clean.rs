@@ -15,7 +15,7 @@ const MAX_TURNS: i64 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overrun {
     pub kept: usize,
-    /// Number of commands that were numbered before the overrun: the highest command number plus one.
+    /// Number of numbered commands: the highest command number of the kept records plus one.
     pub numbered: u64,
 }
 
@@ -94,7 +94,8 @@ pub fn swap_ids(records: &mut [Record]) {
     }
 }
 
-/// Lifts times over wrap-arounds. With `compat`, as the vendor: every step back in the upper half is one.
+/// Extends times beyond wrap-arounds. With `compat`, every backward step in the upper half of the range counts as a
+/// wrap-around, as in the vendor's tool, even between records that merely overlap.
 pub fn lift_times(records: &mut [Record], compat: bool) {
     let (mut last, mut lift) = (0, 0);
     for record in records {

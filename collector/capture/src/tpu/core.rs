@@ -185,7 +185,8 @@ fn clean_streams(settings: &Settings, core: &mut Core, losses: &mut Losses) {
     }
 }
 
-/// Shifts each DMA stream by one counter range if this brings it closer in time to the tensor unit's stream.
+/// Shifts each DMA stream by one counter range if this brings it closer in time to the tensor unit's stream, because a
+/// counter may wrap around between the first records of two engines.
 fn join_turns(settings: &Settings, streams: &mut [Stream; 3]) {
     let Some(base) = streams[0].records.first().map(|record| record.start) else { return };
     for (slot, stream) in streams.iter_mut().enumerate().skip(1) {

@@ -71,7 +71,8 @@ impl Declared {
         note_cores_without_commands(cores, losses);
     }
 
-    /// Returns whether records are missing. A full buffer drops some anyway: there, only an empty stream counts.
+    /// Returns whether records are missing. A full buffer keeps fewer records than declared, so that only an empty
+    /// stream counts as missing there.
     fn falls_short(&self, read: u64, count: u64) -> bool {
         let is_full = self.limit != 0 && count >= self.limit;
         read < count && (read == 0 || !is_full)

@@ -112,7 +112,8 @@ fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Runs a query in a thread that is abandoned at the time limit, as a single step of SQLite may take hours.
+/// Runs a query with a hard time limit. SQLite checks the time only between steps, and a single step may take hours.
+/// The query therefore runs on another thread, which is abandoned at the limit.
 pub fn ask_in_time(mut database: Connection, sql: String, bounds: QueryBounds) -> Result<Answer, Error> {
     let (sender, receiver) = sync_channel(1);
     let asking = std::thread::spawn(move || {

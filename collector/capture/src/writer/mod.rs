@@ -158,7 +158,7 @@ impl<'a> Packets<'a> {
         self.out.bytes
     }
 
-    /// Returns the encoded bytes since the last `clear`.
+    /// Returns the encoded bytes since the last `clear_bytes`.
     pub fn held_bytes(&self) -> &[u8] {
         &self.out.bytes
     }

@@ -369,7 +369,7 @@ impl DeviceBuffer<'_> {
 
 impl Drop for DeviceBuffer<'_> {
     fn drop(&mut self) {
-        // SAFETY: the address came from `allocate` and is freed once; the driver waits for kernels that use it.
+        // SAFETY: the address came from `allocate_buffer` and is freed once; the driver waits for kernels that use it.
         unsafe { (self.device.functions.free)(self.address) };
     }
 }
@@ -467,7 +467,7 @@ impl DeviceModule<'_> {
 
 impl Drop for DeviceModule<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle came from `load` and is unloaded once.
+        // SAFETY: the handle came from `load_image` and is unloaded once.
         unsafe { (self.device.functions.unload)(self.handle) };
     }
 }
@@ -585,7 +585,7 @@ impl DeviceEvent<'_> {
 
 impl Drop for DeviceEvent<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle came from `event` and is destroyed once.
+        // SAFETY: the handle came from `create_event` and is destroyed once.
         unsafe { (self.device.functions.destroy_event)(self.handle) };
     }
 }

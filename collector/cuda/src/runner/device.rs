@@ -93,7 +93,8 @@ pub(super) fn best_cubin<'a>(code: &'a DeviceCode, facts: &DeviceFacts) -> Resul
     })
 }
 
-/// Loads machine code. Names a driver older than the compiler, as the driver's own message is unclear.
+/// Loads machine code. If the driver is older than the compiler, the error explains that, because the driver's own
+/// message is unclear.
 pub(super) fn load_cubin<'a>(gpu: &'a Gpu, cubin: &Cubin, driver_cuda: &str) -> Result<DeviceModule<'a>> {
     let loaded = gpu.load_image(Image::from_cubin(&cubin.bytes)?);
     if loaded.is_err() && is_too_new(&cubin.compiler, driver_cuda) {
@@ -208,7 +209,8 @@ struct Copies<'a> {
     l2_bytes: u64,
 }
 
-/// Measures runs that alternate copies too large for the second-level cache. None if memory is too small.
+/// Returns the time of a run that finds other data in the second-level cache: runs cycle through copies of the data
+/// that together exceed the cache. None if the memory does not suffice for the copies.
 fn rotated_ns(device: &Device, of: &Copies<'_>, marks: [&DeviceEvent<'_>; 2]) -> Result<Option<f64>> {
     const COPIES_MAX: u64 = 64;
     let own_bytes = of.inputs.iter().map(|input| input.as_bytes().len() as u64).sum::<u64>() + of.output_bytes as u64;
@@ -227,6 +229,7 @@ fn rotated_ns(device: &Device, of: &Copies<'_>, marks: [&DeviceEvent<'_>; 2]) ->
 
 #[derive(Clone, Copy)]
 pub(super) enum DeviceRun<'a> {
+    /// Sequentially on one stream.
     InTurns,
     /// Launches on several streams, with events between them.
     InSteps(&'a Lanes<'a>, &'a [Step]),
@@ -284,7 +287,8 @@ impl<'a> Timer<'a> {
     }
 }
 
-/// The host's clock, set back after each batch by the excess of host time: differences equal device time.
+/// A clock whose differences around batches equal the device's time: the host's clock, set back after each batch by
+/// the host's time in excess of the device's.
 pub(super) struct DeviceClock<'a> {
     host: HostClock,
     timer: &'a Timer<'a>,

@@ -149,7 +149,8 @@ impl Gpu {
         Ok(())
     }
 
-    /// Adds hardware counters over enough runs that the range's ends are negligible, or over one if caches are cold.
+    /// Adds the hardware counters. They are read over so many runs that the ends of the range are negligible, or over
+    /// one run with cold caches.
     pub(super) fn tell_metrics(
         &self,
         wanted: &[WantedMetric],

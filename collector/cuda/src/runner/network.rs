@@ -87,7 +87,8 @@ pub(super) fn run_program(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
     Ok(RunReply::Measured(Box::new(measured)))
 }
 
-/// Returns start and end of each group of each stage since the run's start, for the run of median duration.
+/// Returns the start and end of each group of each stage, relative to the start of the run. Of several runs, the one
+/// with the median duration is chosen.
 fn stages_ns(
     device: &Device,
     kernels: &[Prepared<'_>],

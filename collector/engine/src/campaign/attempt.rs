@@ -94,9 +94,9 @@ pub fn task_schedules(task: &Task, target: &Target, config: &Config) -> Vec<Sche
     schedules
 }
 
-/// Returns all attempts, ordered by the hash of the schedule, then by size, cache state and threads. The order by
-/// hashes spreads slow attempts, failures and drift of the machine over all tasks. Attempts of a task with large data
-/// are adjacent, because runners do not cache such data for long.
+/// Returns all attempts, ordered by build in the order of experiment hashes, and within a build by size, cache state
+/// and threads. The order by hashes spreads slow attempts, failures and drift of the machine over all tasks. Attempts
+/// of a task with large data are adjacent, because runners do not cache such data for long.
 ///
 /// A task that a library computes has one implementation instead of several schedules. Cold caches are produced by
 /// writing `flush_bytes` bytes.
@@ -139,7 +139,8 @@ pub fn plan_attempts(
 /// Total size of a task's data in bytes above which runners do not cache the data for long.
 const LARGE_BYTES: u64 = 32 << 20;
 
-/// Orders attempts by the hash of their experiment, to mix tasks; attempts that share a build stay adjacent.
+/// Orders builds by the hash of their first experiment, to mix tasks. Attempts that share a build stay adjacent, and
+/// so do all attempts of a family with large data.
 fn shuffle_attempts(attempts: Vec<Attempt>, tasks: &[PlannedTask]) -> Vec<Attempt> {
     let is_large = |attempt: &Attempt| {
         let parameters = tasks.get(attempt.task).map(|planned| planned.task.parameters.as_slice()).unwrap_or_default();

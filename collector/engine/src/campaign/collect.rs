@@ -193,7 +193,8 @@ struct Pass<'a, 'b, E> {
 
 /// Interval between two checks whether other processes have made their attempts.
 const ASKED_EVERY: Duration = Duration::from_secs(2);
-/// Maximum time to wait without progress of other processes. Claims of a killed process expire earlier.
+/// Maximum time to wait without progress of other processes. Claims of a process that was killed on another machine
+/// expire earlier.
 const MOST_WAITED: Duration = Duration::from_secs(8 * 60);
 
 enum InHand {

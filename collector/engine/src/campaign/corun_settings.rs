@@ -48,7 +48,7 @@ impl Default for CoRun {
 }
 
 impl CoRun {
-    /// Upper limit of the number of members; the constants below limit operators, combinations and passes.
+    /// Upper limit of the number of members.
     const SIZE_MOST: usize = 8;
     const OPERATORS_MOST: usize = 128;
     const COMBINATIONS_MOST: usize = 100_000;

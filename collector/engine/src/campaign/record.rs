@@ -312,7 +312,8 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
 }
 
 /// Returns the energy of one run in joules: of the GPU board, or of the CPU packages and their memory. Package energy
-/// is used only if the meters covered all timed runs; board energy only with warm caches.
+/// is used only if the meters covered all timed runs. Board energy is used only with warm caches, because its separate
+/// runs always have warm caches.
 fn energy_joules(m: &Measurement, caches: Option<CacheState>) -> Option<f64> {
     const MILLIJOULE: f64 = 1e-3;
     const MICROJOULE: f64 = 1e-6;
@@ -369,7 +370,8 @@ pub fn mark_failed(record: &mut Record, outcome: Outcome, why: String) {
     record.reason = Some(if why.is_empty() { "no reason was given".to_owned() } else { why });
 }
 
-/// Returns `Crashed` or `TimedOut` if a fault is of that kind, and `other` for all other faults.
+/// Returns `Crashed` if the process or the connection to it ended, `TimedOut` for a timeout, and `other` for all other
+/// faults.
 pub fn fault_outcome(fault: &Fault, other: Outcome) -> Outcome {
     match fault {
         Fault::Crashed { .. } | Fault::Exited { .. } | Fault::Lost { .. } => Outcome::Crashed,

@@ -43,8 +43,8 @@ pub trait Source {
 
 /// A source that proposes a list from beginning to end, with all visits of each experiment.
 ///
-/// Visits of an experiment are a quarter of the list apart (at most [`MOST_BETWEEN`] attempts), so that they sample
-/// different states of the machine. The limit bounds the number of artifacts kept for later visits.
+/// Visits of an experiment are at least a quarter of the list apart, or [`MOST_BETWEEN`] attempts of a long list, so
+/// that they sample different states of the machine. The limit bounds the number of artifacts kept for later visits.
 pub struct Sweep {
     /// Position of each experiment in the list.
     places: HashMap<Key, usize>,

@@ -48,7 +48,7 @@ impl Why {
 /// Largest half-width of an interval, relative to its median; medians with wider intervals are ignored.
 const WIDE: f64 = 0.25;
 
-/// Largest slowdown relative to the schedule that is fastest alone, with which a schedule is timed in the network.
+/// A schedule that takes longer alone than the fastest one by more than this factor is not timed in the network.
 const HOPELESS: f64 = 1.6;
 
 /// Axis that selects the algorithm of an operator. The algorithm determines the size of the operator's constants.
@@ -125,7 +125,8 @@ pub struct Best {
 }
 
 impl Best {
-    /// Creates an empty collection. `network` is the model's hash; `contest` is the profiling plan in the network.
+    /// Creates an empty collection. `now` is a record with the columns of this machine and its versions, `network` the
+    /// hash of the model, and `contest` the profiling plan of schedules that are timed in the network.
     pub fn for_plan(
         plan: &Plan,
         (target, threads): (&Target, usize),
@@ -277,7 +278,8 @@ impl Best {
         self.left_out
     }
 
-    /// Describes the versions of the best schedules that were measured with other versions; None if there are none.
+    /// Describes the versions of the best schedules that were measured with other library versions or other code; None
+    /// if there are none.
     pub fn describe_foreign(&self) -> Option<String> {
         let mut versions: BTreeMap<String, usize> = BTreeMap::new();
         for known in &self.tasks {

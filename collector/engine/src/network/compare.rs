@@ -16,11 +16,13 @@ pub struct Comparison {
     pub largest_output: f64,
     /// Tolerated error as a share of the largest output.
     pub tolerance: f64,
-    /// Whether the error of every output is within the tolerance.
+    /// Whether the error of every output is within the tolerance. A NaN counts as an error unless the reference has
+    /// one too.
     pub is_right: bool,
 }
 
-/// Least tolerated error, the smallest normal number: some machines flush subnormals, which have fewer digits.
+/// Smallest tolerance, equal to the smallest normal number: subnormal numbers have fewer digits, and some machines
+/// flush them to zero.
 const LEAST_NORMAL: f64 = f32::MIN_POSITIVE as f64;
 
 /// Compares outputs pairwise and returns the worst comparison. `share` is the tolerated error relative to the largest

@@ -80,7 +80,7 @@ pub fn prepare_night<'a>(options: &'a NightOptions, observer: &'a dyn Observer) 
 }
 
 impl PreparedNight<'_> {
-    /// Measures until the time is over or a signal is received, and compares this run with earlier ones.
+    /// Measures until the time is over or `signal` becomes non-zero, and compares this run with earlier ones.
     pub fn run(self, signal: &AtomicUsize) -> Result<NightReport> {
         let PreparedNight { options, observer, .. } = self;
         let file = StateFile::new(&options.state, "nights", &options.store);

@@ -36,9 +36,9 @@ pub struct SliceProcess {
 pub struct SliceEnd {
     /// Exit code; None if a signal ended the process.
     pub code: Option<i32>,
-    /// Whether this process sent SIGTERM to the slice.
+    /// JSON document in the last line of the slice's output; None if there is none.
     pub report: Option<Value>,
-    /// Whether the process received SIGTERM.
+    /// Whether this process sent SIGTERM to the slice.
     pub was_terminated: bool,
 }
 

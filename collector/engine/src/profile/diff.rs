@@ -10,7 +10,7 @@ use report::Paper;
 use std::fs;
 use std::path::Path;
 
-/// Largest size of a profile's file in bytes; a profile has a limited number of spans, so none is larger.
+/// Largest size of a profile's file in bytes. No profile is larger, because the number of its spans is limited.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// Changes between two profiles, with a title.

@@ -10,12 +10,13 @@ use profile::summary::visits::{medians_ns, visit_scatter};
 use profile::{Plan, Profile, ProfileSchedule};
 use report::format_percent;
 
-/// Number of additional visits (processes) if they agree; the constant below limits their number if they do not.
+/// Number of additional visits (processes) if they agree.
 const VISITS: usize = 2;
+/// Largest number of additional visits if they disagree.
 const MOST_VISITS: usize = 6;
 /// Scatter between visits, on a logarithmic scale, from which visits are added.
 const BUSY: f64 = 0.1;
-/// Divisor of the time budget: each additional visit gets one such fraction.
+/// Divisor of the time budget: each additional visit gets the budget divided by this number.
 const SHARE: u64 = 4;
 
 /// Adds the operators' times in two additional visits (processes), and in more while the visits disagree. Adds a note

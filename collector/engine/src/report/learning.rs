@@ -71,7 +71,7 @@ pub struct LearningCourse {
     pub cache_state: CacheState,
     /// Number of searched tasks.
     pub tasks: usize,
-    /// The sum after each trial that improved it, from the trial after which every task has a time.
+    /// The sum after each trial that improved it and after the last trial, from when every task has a time.
     pub curve: Vec<LearningPoint>,
 }
 

@@ -67,7 +67,7 @@ pub struct TransferReport {
     pub parts: u64,
     /// Parts or objects that already existed.
     pub known: u64,
-    /// Rows that were copied from journals (parts that were not sealed yet), or into a database.
+    /// Rows that were copied from journals that are not sealed yet, or into a database.
     pub rows: u64,
     /// Whether damaged parts were skipped.
     #[serde(skip)]

@@ -7,7 +7,8 @@ use crate::memory::Lifetime;
 use models::{Graph, Plan, ValueId};
 use std::collections::HashMap;
 
-/// Returns lifetimes as ranges of the plan's calls, extended over calls that may run concurrently.
+/// Returns the lifetimes of intermediate tensors as ranges of the plan's calls. With concurrent calls, a lifetime
+/// extends from the first to the last call that may run at the same time.
 pub(super) fn live_ranges(
     values: &ProgramValues,
     parts: &ResultParts,
@@ -33,7 +34,8 @@ pub(super) fn live_ranges(
     lifetimes
 }
 
-/// Returns lifetimes as ranges of the program's calls, which lack the plan's calls that need no work.
+/// Returns the lifetimes of a program's intermediate tensors as ranges of the program's calls. Calls of the plan that
+/// need no work are not calls of the program.
 pub fn program_lifetimes(graph: &Graph, plan: &Plan, writing: Writing) -> Result<Vec<Lifetime>> {
     let values = ProgramValues::from_graph(graph)?;
     let spans = in_turns(plan);

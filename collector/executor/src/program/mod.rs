@@ -105,7 +105,8 @@ pub enum ProgramError {
 
 type Result<T> = std::result::Result<T, ProgramError>;
 
-/// Lowers a partitioned graph to calls in sequence. `packings` are the layouts of each task's operands and result.
+/// Lowers a partitioned graph to calls in sequence. `packings` are the layouts that each task's code expects for its
+/// operands and its result.
 pub fn lower_sequential(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>], writing: Writing) -> Result<Program> {
     Ok(lower_with_spans(graph, plan, packings, &in_turns(plan), writing)?.0)
 }

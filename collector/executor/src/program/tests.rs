@@ -209,8 +209,8 @@ fn what_is_joined_lies_together() {
         vec![softmax(builder, all)]
     });
     assert_eq!(grown, 4, "nothing is copied");
-    // A tensor cannot be part of two concatenations, nor twice part of one, nor part of one if it is an input or output
-    // of the model.
+    // A tensor cannot be part of two concatenations, nor twice part of one, nor part of one if it is an input or
+    // output of the model.
     let shared = calls_of(|builder, x| {
         let one = softmax(builder, x);
         let two = softmax(builder, one);

@@ -83,7 +83,7 @@ impl Schedule {
         self.knobs()?.by_taps()
     }
 
-    /// Returns whether a pooling operator reduces each column of a window first, then the results of the columns.
+    /// Returns whether pooling reduces the columns of a window before its rows.
     pub fn columns_first(&self) -> bool {
         self.knobs().is_some_and(Knobs::columns_first)
     }

@@ -127,8 +127,8 @@ fn own_loops(moves: &Moves, block: &Block) -> Result<Vec<Loop>> {
     Ok(loops[loops.len() - count..].to_vec())
 }
 
-/// Moves a reduction outside of a tile, unrolls the tile's loops and vectorises the last. Returns the outermost
-/// reduction loop.
+/// Moves a reduction outside of a tile, unrolls the tile's loops and vectorises its innermost loop, `vector`. Returns
+/// the outermost reduction loop.
 fn vectorize_tile(moves: &Moves, reduction: &[Loop], tile: &[Loop], vector: &Loop) -> Result<Loop> {
     moves.reorder_loops(&[reduction, tile, std::slice::from_ref(vector)].concat())?;
     moves.vectorize_loop(vector)?;

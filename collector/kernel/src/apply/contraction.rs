@@ -1,7 +1,7 @@
 //! Schedules convolutions and matrix products with register tiles.
 //!
-//! The result is tiled. Inside a tile, the anchor computes a small accumulator, with its reduction loops outside of the
-//! tile's own loops, so that the accumulator stays in registers during the whole reduction.
+//! The result is tiled. Inside a tile, the anchor computes a small accumulator, with its reduction loops outside of
+//! the tile's own loops, so that the accumulator stays in registers during the whole reduction.
 
 use super::{
     Knobs, Result, block_of_part, fuse_grains, fuse_parallel, last_epilogue, plain_copy, required_choice,
@@ -333,8 +333,8 @@ fn split_last(loops: &[Loop]) -> (Loop, Vec<Loop>) {
     (last.clone(), others.to_vec())
 }
 
-/// Splits and orders the reduction loops. Also returns whether the innermost loop, apart from a split part, covers the
-/// depth.
+/// Splits and orders the reduction loops. Parts of the depth that tiles sum one after another are outermost. Also
+/// returns whether the depth is the innermost loop, apart from the part of it that `SPLIT_R` splits off.
 fn order_reduction(moves: &Moves, reduction: &[Loop], knobs: &Knobs) -> Result<(Vec<Loop>, bool)> {
     let inner = required_number(knobs, &SPLIT_R)?;
     let (depth, kernel) = reduction.split_first().expect("a contraction reduces");

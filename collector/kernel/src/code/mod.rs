@@ -28,8 +28,8 @@ const TURNS_UNKNOWN_OUTSIDE: f64 = 8.0;
 /// Latency in cycles between multiply-adds on the same accumulator.
 const FMA_LATENCY_CYCLES: f64 = 4.0;
 
-/// Returns static features of the functions of an operator, by name. Loop nests with multiply-adds are scaled to
-/// `macs`, because the iterations of loops over a thread's work are unknown.
+/// Returns static features of the functions of an operator, by name. `macs` is the operator's number of multiply-adds.
+/// Loop nests with multiply-adds are scaled to it, because the iterations of loops over a thread's work are unknown.
 pub fn code_features<'a>(functions: impl IntoIterator<Item = &'a [u8]>, macs: f64) -> BTreeMap<String, f64> {
     let mut nests: Vec<Nest> = functions.into_iter().flat_map(find_nests).collect();
     let multiplies = |nest: &Nest| nest.sums.fma_lanes > 0.0;

@@ -172,8 +172,9 @@ fn rotate_positions(
         let (own, leading) = i.split_last().expect("at least one dimension");
         let with = |last: Expression| -> Vec<Expression> { leading.iter().cloned().chain([last]).collect() };
         let half_index = index_constant(half)?;
-        // Which pair an element belongs to, whether it is the first of it, and where the other stands. No read may stand
-        // in one side of a choice: TVM simplifies its place by the condition and then reads it for both sides.
+        // The index of an element's pair, whether the element is the first one of the pair, and the position of the
+        // other. Reads must not be inside one branch of a select, because TVM simplifies their index under the
+        // branch's condition and then reads it for both branches.
         let (pair, is_first, other) = if interleaved {
             let pair = own.floor_div(&index_constant(2)?)?;
             let step = own.floor_mod(&index_constant(2)?)?;

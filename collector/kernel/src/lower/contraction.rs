@@ -316,6 +316,7 @@ pub(crate) fn column_of(at: &[Expression], places: &[i64]) -> std::result::Resul
     Ok(vec![at[1].clone(), column])
 }
 
+/// Returns the block names of the padding and of the anchor.
 fn conv_names(spatial: usize, is_depthwise: bool, is_grouped: bool, is_blocked: bool) -> (&'static str, &'static str) {
     match (spatial, is_depthwise, is_grouped, is_blocked) {
         (_, _, _, true) => ("pad_temp", "conv_blocked"),

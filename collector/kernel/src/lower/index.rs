@@ -124,8 +124,8 @@ impl IndexTarget for Elements {
     ) -> std::result::Result<(Vec<Expression>, Expression), TvmError> {
         let mut at = own.to_vec();
         at[self.axis] = loops[0].clone();
-        // The indices may cover less than the data. Both sides of a conjunction are evaluated, so the place that is read
-        // must be inside whatever the condition says; a condition around the read would simplify that away.
+        // The indices may cover less than the data. Both sides of a conjunction are evaluated, so the position that is
+        // read must be valid even if the condition is false. TVM would simplify a condition around the read away.
         let mut exists: Option<Expression> = None;
         for (dimension, place) in own.iter().enumerate() {
             let extent = self.indices[dimension];

@@ -39,7 +39,7 @@ pub struct Form {
     pub sums: Sums,
     /// Whether the spatial dimensions are flattened wherever no operator needs rows.
     pub is_flat: bool,
-    /// Number whose multiple the columns of a convolution are padded to.
+    /// The columns of a convolution are padded to a multiple of this number.
     pub columns: i64,
     /// Whether depthwise convolutions of stride 2 store even and odd columns apart, so that vectors are contiguous.
     pub has_vectors: bool,
@@ -53,7 +53,8 @@ pub struct Form {
 }
 
 impl Form {
-    /// Returns the form a schedule expects: flattened for this program's CPU templates, operators' shapes for TVM's.
+    /// Returns the form that a schedule expects. This program's CPU templates are declared for flattened tasks, TVM's
+    /// schedules for tasks as its operators define them.
     pub fn for_schedule(schedule: &Schedule, target: &CompileTarget) -> Form {
         let is_cpu = !target.is_device();
         Form {
@@ -65,7 +66,7 @@ impl Form {
             by_taps: schedule.by_taps().filter(|_| is_cpu),
             columns_first: is_cpu && schedule.columns_first(),
             copies: is_cpu && schedule.copies_inputs(),
-            // A processor's addresses have 64 bits: where shorter numbers might run over, LLVM cannot see neighbours as such.
+            // Addresses have 64 bits: if a narrower index might overflow, LLVM does not recognise adjacent elements.
             indices: if is_cpu { DType::I64 } else { DType::I32 },
         }
     }
@@ -83,6 +84,7 @@ pub struct Lowered {
     pub packings: Vec<Packing>,
     /// Input of a convolution whose sums must skip tiles that are entirely padding.
     pub window: Option<ReachedInput>,
+    /// Whether the last tile of a product's rows is computed separately.
     pub has_tail: bool,
 }
 

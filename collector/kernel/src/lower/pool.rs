@@ -127,7 +127,8 @@ fn reduce_columns(
     let (mut heads, mut tails) = (with_leading(&window.heads), with_leading(reach));
     (heads[last + 2], tails[last + 2]) = (0, 0);
     let outside = if how == Reduction::Max { lowest_number(data.dtype)? } else { constant(data.dtype, 0.0)? };
-    // Where every window has a place of the input, the nearest of these stands for what lies outside: no test is needed.
+    // If every window contains a position of the input, positions outside can be replaced by the nearest one inside,
+    // so that no test is needed.
     let is_near = |d: usize| {
         let last_begins = (new[d] - 1) * window.strides[d] - window.heads[d];
         window.dilations[d] == 1 && window.heads[d] < window.kernel[d] && last_begins < old[d]

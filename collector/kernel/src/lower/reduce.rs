@@ -180,7 +180,8 @@ fn arg_reduce(
     })
 }
 
-/// Ranks each element by the number that precede it: more work than sorting, but elements are independent.
+/// Computes the rank of each element, the number of elements that precede it; each result element then searches for
+/// its rank. That is more work than sorting, but elements are independent.
 fn arg_top(writer: &mut Writer, along: usize, largest: bool, data: &Tensor, output: &Output) -> Result<Tensor> {
     let other = loop_axis("k", &data.extents[along], true)?;
     let rank = writer.add_block(&output.block_name("top_rank"), Part::Helper, (PLACE, &data.extents), |i| {

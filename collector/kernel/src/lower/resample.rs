@@ -18,7 +18,8 @@ pub(super) fn lower_resample(
     let data = &inputs[0];
     let (old, new) = (writer.known_extents(&data.extents[2..])?, writer.known_extents(&output.extents[2..])?);
     let rank = output.extents.len();
-    // Columns first, as many rows as there were: then rows are sums of rows, which lie side by side.
+    // Columns are resampled first, in all input rows. Output rows are then sums of whole rows, whose elements are
+    // contiguous.
     let is_apart = *mode != ResizeMode::Nearest && rank > 3 && writer.sums == Sums::Own;
     let of = |d: usize, place: &Expression| sample_sources(*mode, place, old[d], new[d], output.dtype);
     let data = if is_apart {

@@ -15,7 +15,8 @@ use schedules::transforms::{KERNEL, reached_positions, tile_transforms};
 
 type Element = std::result::Result<Expression, TvmError>;
 
-/// Lowers convolutions of stride 1, one group. `pads`: leading padding of all spatial dimensions, then trailing.
+/// Lowers convolutions of stride 1 and one group. `pads` holds the leading padding of all spatial dimensions, then the
+/// trailing padding.
 pub(super) fn convolve_winograd(
     writer: &mut Writer,
     pads: &[i64],

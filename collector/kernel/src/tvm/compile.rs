@@ -44,7 +44,8 @@ impl CompileTarget {
     /// Parses TVM's JSON, such as `{"kind": "llvm", "mcpu": "…"}` or `{"kind": "cuda", "arch": "sm_90"}`.
     /// `arch` may be a list: TVM generates one source for all, and machine code is generated for each.
     pub fn from_json(json: &str) -> Result<CompileTarget> {
-        // TVM sees what was checked, whatever it makes of names that stand there twice.
+        // Serialised again, so that TVM reads exactly the fields that were checked, even if the text has duplicate
+        // names.
         let fields = targets::parse_checked(json).map_err(refused_error)?;
         let text = fields.to_string();
         let kind =

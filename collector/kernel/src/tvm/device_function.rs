@@ -1,12 +1,12 @@
-//! Own functions in generated CUDA C, for what TVM cannot express: code calls such a function, whose source is added
-//! to the kernels.
+//! Helper functions in generated CUDA C, for what TVM cannot express: code calls such a function, whose source is
+//! added to the kernels.
 
 use super::call::{TvmError, Value, call};
 use super::names;
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// Builds a call of an own function, whose source is emitted once before all kernels.
+/// Builds a call of a helper function, whose source is emitted once before all kernels.
 pub(in crate::tvm) fn call_own(name: &str, source: &str, arguments: Vec<Value>) -> Result<Value> {
     let all = [vec![string_immediate(name)?], arguments, vec![string_immediate(source)?]].concat();
     call_intrinsic("tirx.cuda.func_call", all)

@@ -1,9 +1,9 @@
 //! Sums of products of four bytes, computed by the processor's dot-product instructions.
 //!
-//! A reduction sums over pairs of quads, 32-bit integers of four bytes each. Its body consists of two own operators
-//! that all TVM passes treat as function calls. TVM's last pass lowers them to a call of one function of a sum and two
-//! quads. LLVM gets the definition of this function with the module and inlines it, for vectors of the required number
-//! of lanes, or for single numbers in loops that are not vectorised.
+//! A reduction sums over pairs of quads, 32-bit integers of four bytes each. Its body consists of two operators of
+//! this module that all TVM passes treat as function calls. TVM's last pass lowers them to a call of one function of a
+//! sum and two quads. LLVM gets the definition of this function with the module and inlines it, for vectors of the
+//! required number of lanes, or for single numbers in loops that are not vectorised.
 
 use super::call::{TvmError, Value, call};
 use super::expression::{Axis, Expression, constant, reduce_by};
@@ -18,9 +18,9 @@ use tvm_ffi::{Any, AnyView, DLDataType, Error, Function};
 type Result<T> = std::result::Result<T, TvmError>;
 
 const ADD: &str = "opcollect.add_dot";
-/// Operator for a pair of quads, of which the first has unsigned bytes.
+/// Operator for a pair of quads of which the first one has unsigned bytes, the second one signed bytes.
 const UNSIGNED: &str = "opcollect.pair";
-/// Name of the TVM operator for two words of four bytes, of which the first has signed bytes.
+/// Operator for a pair of quads of signed bytes.
 const SIGNED: &str = "opcollect.signed_pair";
 
 const RULE: &str = "llvm.FLowerIntrinsic";

@@ -39,7 +39,8 @@ const MUTATED: f64 = 0.85;
 const MUTATION_FAILURES: i64 = 10;
 const UNJUDGED: f64 = 0.05;
 
-/// Returns the moves of new schedules, best first; fewer if spaces are exhausted. `judge`: higher is better.
+/// Returns the moves of new schedules, most promising first; fewer than requested if the spaces are exhausted. `judge`
+/// returns a score for the features of each candidate; higher is better.
 pub fn breed_schedules(
     module: &Module,
     target: &CompileTarget,
@@ -100,8 +101,8 @@ fn wrap_judge(judge: impl Fn(&[Features]) -> Vec<f64> + 'static) -> Value {
         if scores.len() != found.len() {
             return Err(failed("a cost model returns one number per candidate"));
         }
-        // SAFETY: TVM gives the place of one number for each of the candidates, of which `scores` has as many, and reads it
-        // when this has returned.
+        // SAFETY: TVM gives the place of one number for each of the candidates, of which `scores` has as many, and
+        // reads it when this has returned.
         unsafe { std::ptr::copy_nonoverlapping(scores.as_ptr(), place.cast::<f64>(), scores.len()) };
         Ok(Any::new())
     };

@@ -316,7 +316,8 @@ pub fn highest_number(dtype: DType) -> Result<Expression> {
     constant(dtype, number)
 }
 
-/// Creates a computed tensor. `element` receives loop variables; `name`, the block's, is unique per function.
+/// Creates a tensor that is computed element by element; `element` receives the loop variables. `name` becomes the
+/// name of the schedulable block, so it must be unique in its function.
 pub fn compute_tensor(
     name: &str,
     dtype: DType,

@@ -69,8 +69,8 @@ impl Kernel {
             }
             other => other?,
         };
-        // SAFETY: as above; that the entry keeps its signature, and checks what it is called with, is the promise of the
-        // builder that made the object.
+        // SAFETY: as above; the builder that made the object guarantees that the entry has the signature and checks
+        // its arguments.
         Ok(Kernel { function: unsafe { loaded.packed_function(ENTRY) }?, base: loaded.base_address() })
     }
 

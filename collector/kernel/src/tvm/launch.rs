@@ -135,8 +135,8 @@ unsafe extern "C" fn launch_tasks(lambda: Lambda, data: *mut c_void, tasks: c_in
         return unsafe { (hook.original)(lambda, data, tasks) };
     }
     let region = LaunchRegion { lambda, data };
-    // SAFETY: TVM's function calls `task` with what it is given here, and returns when all tasks have ended: so the region
-    // outlives them.
+    // SAFETY: TVM's function calls `record_task` with the region passed here, and returns when all tasks have ended,
+    // so the region outlives them.
     unsafe { (hook.original)(record_task, (&raw const region).cast_mut().cast(), tasks) }
 }
 
@@ -146,7 +146,7 @@ unsafe extern "C" fn launch_tasks(lambda: Lambda, data: *mut c_void, tasks: c_in
 ///
 /// Called only by TVM's pool, with the region that `launch_tasks` passed.
 unsafe extern "C" fn record_task(number: c_int, environment: *mut c_void, region: *mut c_void) -> c_int {
-    // SAFETY: `launch` gave its region, which lives until this task has ended, and nobody writes to it.
+    // SAFETY: `launch_tasks` gave its region, which lives until this task has ended, and nobody writes to it.
     let region = unsafe { &*region.cast::<LaunchRegion>() };
     // SAFETY: these are the lambda, its number and its data as the code that was launched gave them.
     let lambda = || unsafe { (region.lambda)(number, environment, region.data) };

@@ -63,7 +63,8 @@ pub fn open_libraries(role: NameRole) -> Result<Versions, LibraryError> {
     Ok(Versions { tvm, llvm, folder })
 }
 
-/// Returns the wheel's version or else a content hash, to keep times of different installations apart.
+/// Returns the version of the libraries in a folder according to their wheel. Without a wheel, returns a hash of their
+/// content, so that times of two such installations are not taken for those of one.
 fn library_version(folder: &Path) -> Result<String, LibraryError> {
     match wheel_version(folder) {
         Some(found) if found != TVM_VERSION => Err(LibraryError::WrongVersion { path: folder.to_owned(), found }),

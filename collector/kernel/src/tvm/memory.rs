@@ -7,7 +7,7 @@
 //! correct and for code that requires such an alignment.
 //!
 //! Guarding has no measurable effect on times. What does affect times of cached data is the position of
-//! tensors relative to each other modulo 4096. Own mappings make these positions a function of the sizes
+//! tensors relative to each other modulo 4096. Separate mappings make these positions a function of the sizes
 //! alone, the same in every process; with `malloc` they depend on earlier allocations.
 //!
 //! Large tensors end at a huge-page boundary and request huge pages, which need fewer TLB entries.
@@ -116,8 +116,8 @@ struct MemoryPart {
     offset: usize,
 }
 
-// SAFETY: who makes a part has seen that its tensor lies in the mapping and begins where it must, and the mapping lives
-// as long as the part, which the tensor owns.
+// SAFETY: `Shared::place_tensor` creates a part only after it has checked that the tensor lies in the mapping and is
+// aligned. The mapping lives as long as the part, which the tensor owns.
 unsafe impl NDAllocator for MemoryPart {
     const MIN_ALIGN: usize = ALIGNMENT_BYTES;
 
@@ -159,7 +159,8 @@ pub fn write_values<T: Element>(tensor: &Tensor, values: &[T]) -> Result<(), Mem
     Ok(())
 }
 
-/// Copies the bytes, also of types that Rust lacks; fails for layouts with gaps or another device's memory.
+/// Copies the bytes of a tensor of any type, including types that Rust lacks; fails for a layout with gaps, or memory
+/// of another device.
 pub fn read_bytes(tensor: &Tensor) -> Result<Vec<u8>, MemoryError> {
     let source = TensorRow::of_tensor(tensor)?;
     let mut bytes = vec![0; source.size_bytes];
@@ -168,7 +169,7 @@ pub fn read_bytes(tensor: &Tensor) -> Result<Vec<u8>, MemoryError> {
     Ok(bytes)
 }
 
-/// Overwrites all bytes, also of types Rust lacks; fails as [`read_bytes`] does, or if the length differs.
+/// Overwrites all bytes of a tensor of any type; fails as [`read_bytes`] does, and if the number of bytes differs.
 pub fn write_bytes(tensor: &Tensor, bytes: &[u8]) -> Result<(), MemoryError> {
     let target = TensorRow::of_tensor(tensor)?;
     if bytes.len() != target.size_bytes {
@@ -273,7 +274,8 @@ impl PageMapping {
         // SAFETY: these pages are ours and nothing refers to them yet.
         unsafe { mprotect(body_start, body, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE) }?;
         if room > 0 {
-            // SAFETY: as above; advice changes no content. A kernel that cannot follow it says so, and nothing is lost.
+            // SAFETY: as above; advice changes no content. If the kernel cannot follow it, the call fails without
+            // effect.
             let _ = unsafe { madvise(body_start, body, MmapAdvise::MADV_HUGEPAGE) };
         }
         Ok(mapping)

@@ -68,8 +68,8 @@ pub struct Calls<'a> {
 
 struct SideBySide<'a, 'b>(&'a Calls<'b>);
 
-// SAFETY: a run only calls functions of loaded code on tensors that were looked at before. Both are reference-counted with
-// atomic counts, calling changes neither, and where one group writes nobody beside it reads or writes.
+// SAFETY: a run only calls functions of loaded code on tensors whose views were created before. Both have atomic
+// reference counts that calls do not change, and no group reads or writes memory that a concurrent group writes.
 unsafe impl Sync for SideBySide<'_, '_> {}
 
 impl SideBySide<'_, '_> {

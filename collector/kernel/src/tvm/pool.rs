@@ -47,8 +47,8 @@ impl RunThreads for PoolThreads {
             0
         }
         let tasks = c_int::try_from(self.cpus.len()).expect("a pool has few threads");
-        // SAFETY: TVM's function calls `one` with what it is given here, and returns when all tasks have ended. With as many
-        // tasks as threads each thread has the one of its place.
+        // SAFETY: TVM's function calls `one` with the data passed here, and returns when all tasks have ended. With as
+        // many tasks as threads, each thread runs the task of its own index.
         unsafe { (self.launch)(one, (&raw const work).cast_mut().cast(), tasks) };
     }
 }

@@ -70,6 +70,7 @@ impl Memory {
     }
 }
 
+/// Name of the block that is the whole function.
 pub const ROOT: &str = "root";
 
 impl Schedule {
@@ -130,6 +131,7 @@ impl Schedule {
         call!(names::REORDER, &self.0, loop_values(loops)).map(drop)
     }
 
+    /// Makes all later calls of [`Self::run_parallel`] leave loops on one thread.
     pub fn leave_pool(&self) {
         self.2.set(true);
     }
@@ -214,7 +216,8 @@ impl Schedule {
         call!(names::DECOMPOSE_REDUCTION, &self.0, &block.0, &target.0).map(Block)
     }
 
-    /// Makes a reduction loop the first (-1: last) dimension of partial results, which the returned block computes.
+    /// Makes a reduction loop a dimension of partial results, at index `dimension` (-1: the last). The returned block
+    /// computes the partial results; the block that had the loop sums them.
     pub fn factor_reduction(&self, target: &Loop, dimension: i64) -> Result<Block> {
         call!(names::FACTOR_REDUCTION, &self.0, &target.0, dimension).map(Block)
     }
@@ -231,7 +234,8 @@ impl Schedule {
         call!(names::ANNOTATE, &self.0, &target.0, key, number).map(drop)
     }
 
-    /// Software-pipelines a loop. `late`: delays in iterations; `is_async`: statements without delay are async copies.
+    /// Software-pipelines a loop. `late` holds the delay of each statement, in iterations. If `is_async`, statements
+    /// without delay may copy asynchronously.
     pub fn overlap_iterations(&self, target: &Loop, late: &[i64], is_async: bool) -> Result<()> {
         const STAGE: &str = "software_pipeline_stage";
         const ORDER: &str = "software_pipeline_order";

@@ -48,10 +48,11 @@ struct TeamSeat {
     thread: OnceLock<Thread>,
 }
 
-// SAFETY: an order is written only by the one who may give the next, before its number is stored, and read by the seat after it
-// has loaded that number; the next is given only after the seat has said that this one is done.
+// SAFETY: an order is written only by the thread that may give the next one, before its number is stored, and read by
+// the seat after it has loaded that number. The next order is given only after the seat has marked this one as done.
 unsafe impl Sync for TeamSeat {}
-// SAFETY: the pointers of an order are read by the seat alone, while whoever gave it waits and keeps what they point to.
+// SAFETY: the pointers of an order are read by the seat alone, while the thread that gave the order waits and keeps
+// the data that they point to.
 unsafe impl Send for TeamSeat {}
 
 pub(super) struct Team {
@@ -162,7 +163,8 @@ impl TeamSeat {
             last = self.given.load(Ordering::Acquire);
             // SAFETY: the order of this number was written before it, and no other is until this one is done.
             let order = unsafe { *self.order.get() };
-            // SAFETY: whoever gave the order promised that its data suits its function and lives until it is done.
+            // SAFETY: the caller of `give_order` guarantees that the data suits the function and lives until the order
+            // is done.
             unsafe { (order.run)(order.data, order.number) };
             self.done.store(last, Ordering::Release);
         }
@@ -208,8 +210,8 @@ impl Team {
         let data = (&raw const job).cast();
         for (group, crew) in crews.iter().enumerate().filter(|(_, crew)| crew.seats[0] != 0) {
             let order = TeamOrder { run: lead_group::<W>, data, number: group };
-            // SAFETY: seats of a stage's crews are distinct, so nobody else gives this one orders; the job lives until all
-            // orders are waited for, below.
+            // SAFETY: seats of a stage's crews are distinct, so no other thread gives this seat orders. The job lives
+            // until all orders are waited for, below.
             unsafe { self.seats[crew.seats[0]].give_order(order) };
         }
         if let Some(own) = crews.iter().position(|crew| crew.seats[0] == 0) {
@@ -268,12 +270,12 @@ impl Crew {
         let pointer = (&raw const region).cast();
         let busy = self.seats.len().min(tasks);
         for (number, &seat) in self.seats.iter().enumerate().take(busy).skip(1) {
-            // SAFETY: only this crew's leader gives its members orders, one launch after the other, and the region lives until
-            // all are waited for, below.
+            // SAFETY: only this crew's leader gives its members orders, one launch after the other, and the region
+            // lives until all are waited for, below.
             unsafe { team.seats[seat].give_order(TeamOrder { run: run_share, data: pointer, number }) };
         }
         let before = STARTING.replace(Starting::Alone);
-        // SAFETY: the region is what `share` expects.
+        // SAFETY: the region is what `run_share` expects.
         unsafe { run_share(pointer, 0) };
         STARTING.set(before);
         for &seat in &self.seats[1..busy.max(1)] {
@@ -296,8 +298,8 @@ unsafe fn run_share(data: *const c_void, number: usize) {
     let mut environment = Environment { sync, tasks };
     for task in (number..region.tasks).step_by(region.crew.seats.len()) {
         let task = c_int::try_from(task).unwrap_or(c_int::MAX);
-        // SAFETY: these are the lambda and the data as built code gave them, which may run on any thread; the environment is laid
-        // out as its header says.
+        // SAFETY: these are the lambda and the data as built code gave them, which may run on any thread; the
+        // environment is laid out as its header says.
         let code = unsafe { (region.lambda)(task, (&raw mut environment).cast(), region.data) };
         if code != 0 {
             region.crew.has_failed.store(true, Ordering::Relaxed);

@@ -2,8 +2,8 @@
 //! intrinsic that replaces them.
 //!
 //! Replacements are calls of NVIDIA's `wmma` functions, which all lanes of a warp execute together, or, for types
-//! without fragments in TVM, calls of own functions (`tf32`). TVM's Python package registers such intrinsics for some
-//! types; those of this module are registered once per process, on first use.
+//! without fragments in TVM, calls of helper functions (`tf32`). TVM's Python package registers such intrinsics for
+//! some types; those of this module are registered once per process, on first use.
 
 use super::call::{TvmError, Value, call};
 use super::device_function::{self, string_immediate};
@@ -68,6 +68,7 @@ pub fn step_name(product: Product, step: Step) -> Result<String> {
     Ok(name)
 }
 
+/// Returns the plain loops that TVM matches for a step, and their replacement.
 fn write_step(product: Product, step: Step) -> Result<[Value; 2]> {
     match step {
         Step::Fill => {
@@ -287,7 +288,8 @@ fn pick_indices(at: &[Expression], places: [usize; 2]) -> [Expression; 2] {
     places.map(|place| at[place].clone())
 }
 
-/// Builds a loop nest around a statement; a third loop is a reduction. `read` has row and column loops per input.
+/// Builds a loop nest around a statement; a third loop is a reduction. `read` holds, for each input, the indices of
+/// the loops along its rows and columns; the output is indexed by the first two loops.
 fn nest_loops(
     extents: &[i64],
     read: &[(&Matrix, [usize; 2])],

@@ -1,4 +1,4 @@
-//! Steps on TF32 fragments, which TVM cannot generate: own functions around NVIDIA's `wmma`.
+//! Steps on TF32 fragments, which TVM cannot generate: helper functions around NVIDIA's `wmma`.
 //!
 //! TVM sees an array per lane, with as many numbers as a whole fragment. A lane uses only the first few; the compiler
 //! keeps these in registers, because all indices are constants, and removes the others.

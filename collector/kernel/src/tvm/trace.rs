@@ -61,7 +61,8 @@ fn value_of(json: &Json) -> Result<Value> {
             Some(integer) => Value::from(integer),
             None => Value::from(number.as_f64().ok_or_else(|| TvmError::new("trace", "a number out of range"))?),
         },
-        // An index map as text: what TVM reads must be what was checked, whatever it makes of names that stand there twice.
+        // An index map as text. Serialised again, so that TVM reads exactly the fields that were checked, even if the
+        // text has duplicate names.
         Json::String(text) if text.starts_with('{') => {
             let graph: Json = serde_json::from_str(text).map_err(|error| TvmError::new("trace", error))?;
             Value::from(graph.to_string().as_str())

@@ -18,7 +18,8 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
 /// Redirects workspace allocations of code loaded later. Returns false if TVM's function is missing.
 pub fn install_hook() -> bool {
     if ORIGINAL.get().is_none() {
-        // SAFETY: TVM's runtime exports a function of this name and signature in `c_backend_api.h`, and is never unloaded.
+        // SAFETY: TVM's runtime exports a function of this name and signature in `c_backend_api.h`, and is never
+        // unloaded.
         if let Ok(original) = unsafe { Library::this().get::<Allocate>(NAME.as_bytes()) } {
             let _ = ORIGINAL.set(*original);
         }

@@ -97,7 +97,8 @@ const fn energy_zone(name: &'static str, description: &'static str, zone: &'stat
 const CLOCK: UsageParts = UsageParts { thread_clock: false, process_clock: true, events: false };
 const EVENTS: UsageParts = UsageParts { thread_clock: false, process_clock: false, events: true };
 
-/// All CPU counters with a stable name; faults and switches come from process accounting, since perf misses some.
+/// All CPU counters with a stable name. Page faults and context switches come from the kernel's accounting, because
+/// perf software events miss faults under load and count no switches in user mode.
 pub const NAMES: &[CounterName] = &[
     papi_counter(
         "cycles",

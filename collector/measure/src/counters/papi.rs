@@ -180,7 +180,8 @@ impl Papi {
         self.enter_thread()?;
         self.with_functions(|papi| {
             let mut sets = [NULL_SET; SETS];
-            // SAFETY: PAPI is started and knows this thread; each handle is a valid place, and what was not made is not destroyed.
+            // SAFETY: PAPI is started and knows this thread; each handle is a valid place, and what was not made is
+            // not destroyed.
             unsafe {
                 for set in &mut sets {
                     (papi.create_eventset)(set);
@@ -202,7 +203,7 @@ impl Papi {
         format!("{}.{} ({})", self.version.0, self.version.1, self.file)
     }
 
-    /// Registers the calling thread with PAPI; it is unregistered when it ends.
+    /// Registers the calling thread with PAPI; the thread is unregistered when it ends.
     fn enter_thread(&self) -> Result<(), PapiError> {
         if IS_KNOWN.with(|known| known.0.get()) {
             return Ok(());
@@ -290,7 +291,8 @@ impl Papi {
         self.check_status(self.with_functions(|papi| unsafe { (papi.get_event_component)(code) }))
     }
 
-    /// Rejects software-defined events that do not exist; PAPI accepts any name, as events may be registered later.
+    /// Rejects software-defined events that do not exist. PAPI itself accepts any name, because an event may be
+    /// registered later.
     fn is_offered(&self, event: &str) -> Result<(), PapiError> {
         if !event.starts_with("sde:::") || missing_component(event, &self.list_components()).is_some() {
             return Ok(());
@@ -330,7 +332,8 @@ impl Papi {
     }
 }
 
-/// Describes what is wrong with an event's component, which is named before `:::` and otherwise is the processor's.
+/// Describes why an event's component (named before `:::`, otherwise the processor's) is unavailable; None if it is
+/// available.
 fn missing_component(event: &str, components: &[Component]) -> Option<String> {
     let (name, is_named) = event.split_once(":::").map_or(("perf_event", false), |(name, _)| (name, true));
     match components.iter().find(|component| component.name == name) {
@@ -342,7 +345,8 @@ fn missing_component(event: &str, components: &[Component]) -> Option<String> {
     }
 }
 
-/// Whether this thread is registered with PAPI. Unregisters it when it ends, because the kernel reuses thread numbers.
+/// Whether this thread is registered with PAPI. Dropped, and then unregistered, when the thread ends, because the
+/// kernel reuses thread numbers.
 struct IsKnown(Cell<bool>);
 
 thread_local! {
@@ -459,7 +463,8 @@ impl Drop for EventSet {
     }
 }
 
-/// Exports a number to PAPI tools as `sde:::opcollect::NAME`; never freed, because PAPI may read it at any time.
+/// Exports a number as the software-defined event `sde:::opcollect::NAME`, so that other PAPI tools can watch a
+/// collection. The number is never freed, because PAPI may read it at any time.
 pub fn export_number(name: &str) -> Result<&'static AtomicI64, PapiError> {
     let papi = open_library()?;
     let sde =
@@ -468,8 +473,8 @@ pub fn export_number(name: &str) -> Result<&'static AtomicI64, PapiError> {
     type Register = unsafe extern "C" fn(*mut c_void, *const c_char, c_int, c_int, *mut c_void) -> c_uint;
     let name = event_name(name)?;
     let number: &'static AtomicI64 = Box::leak(Box::default());
-    // SAFETY: the types are those of the library's header; mode 0 is read-only and difference, type 0 a 64-bit integer;
-    // the number is never freed, and an aligned 64-bit integer is read in one piece.
+    // SAFETY: the types are those of the library's header; mode 0 is read-only and difference, type 0 a 64-bit
+    // integer; the number is never freed, and an aligned 64-bit integer is read in one piece.
     let code = unsafe {
         let missing = |error: libloading::Error| plain_error(format!("`{SDE_LIBRARY}`: {error}"));
         let init = sde.get::<Init>(b"papi_sde_init\0").map_err(missing)?;

@@ -25,7 +25,8 @@ pub struct Mode {
 pub struct PerfCounter(File);
 
 impl PerfCounter {
-    /// Opens an event for the calling thread on any CPU. Events without a leader start disabled and may lead a group.
+    /// Opens an event for the calling thread on any CPU. Events without a leader start disabled and may lead a group;
+    /// members follow their leader.
     pub fn open_event(event: PerfEvent, mode: Mode, leader: Option<&PerfCounter>) -> Result<Self, Errno> {
         let mut attributes = sys::perf_event_attr {
             type_: event.kind,

@@ -14,7 +14,8 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Pages of a ring buffer, a power of two, after one control page. Unprivileged processes may map 516 KiB per CPU.
+/// Data pages of a ring buffer, a power of two, after one control page. Unprivileged processes may map 516 KiB per
+/// CPU.
 const RING_PAGES: usize = 64;
 const PAGE_BYTES: usize = 4096;
 /// Upper bound of a record's size with the requested sample fields.
@@ -25,7 +26,7 @@ const EVENTS: [(&str, PerfEvent); 2] = [
     ("cpu-clock", PerfEvent { kind: sys::PERF_TYPE_SOFTWARE, config: sys::PERF_COUNT_SW_CPU_CLOCK as u64 }),
 ];
 
-/// Samples the calling thread, and threads that it starts later, on some CPUs.
+/// Sampler of the calling thread, and of threads that it starts later, on some CPUs.
 #[derive(Debug)]
 pub struct Sampler {
     pub event: &'static str,
@@ -107,7 +108,8 @@ impl Ring {
 
     fn copy_bytes(&self, place: u64, length: usize) -> [u8; RECORD_BYTES] {
         let size = RING_PAGES * PAGE_BYTES;
-        // SAFETY: the pages behind the first are mapped as long as `self` lives, and places are taken modulo their size.
+        // SAFETY: the pages behind the first are mapped as long as `self` lives, and places are taken modulo their
+        // size.
         let at = |place: usize| unsafe { *self.base.as_ptr().cast::<u8>().add(PAGE_BYTES + place % size) };
         let start = (place % size as u64) as usize;
         let mut bytes = [0; RECORD_BYTES];

@@ -52,7 +52,8 @@ struct Granted {
 }
 
 impl CounterSession {
-    /// Opens counters for the calling thread. [`CounterReader::refusals`] lists the counters that sources refused.
+    /// Opens counters for the calling thread. [`CounterReader::refusals`] lists what each source refused; a counter
+    /// that a later source provides is listed there, too.
     pub fn open_counters(request: &CounterRequest) -> Self {
         let mut session = Self {
             channels: Vec::new(),

@@ -10,7 +10,9 @@ pub enum Step {
     Perf,
     Usage,
     Powercap,
+    /// Timeline of a GPU.
     Device,
+    /// GPU driver state.
     Nvml,
     Cupti,
 }
@@ -65,6 +67,7 @@ pub enum Coverage {
     Process,
     /// All processes on the machine's CPU packages.
     Machine,
+    /// Defined by the program that exports the value.
     External,
 }
 
@@ -72,7 +75,7 @@ pub enum Coverage {
 pub struct Channel {
     /// Stable name of the counter, or a native name as requested.
     pub name: String,
-    /// Unit of the values: `count`, `ns` or `byte`.
+    /// Unit of the values, such as `count`, `ns` or `byte`.
     pub unit: String,
     pub step: Step,
     pub native: String,
@@ -189,8 +192,9 @@ pub trait CounterReader {
     fn group_count(&self) -> usize;
     /// Lets the channels of a group count; those of other groups pause.
     fn select_group(&mut self, group: usize);
-    /// Reads all channels; the entries of sources that fail become None.
+    /// Reads all channels; the entries of failed sources become None.
     fn read_channels(&mut self, into: &mut [Option<Reading>]);
+    /// Returns the counters that could not be opened.
     fn refusals(&self) -> &[Refusal];
 }
 

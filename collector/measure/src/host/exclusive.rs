@@ -53,7 +53,7 @@ impl Exclusive {
         Exclusive::wait_for_lock(folder, patience, waits, || try_all(folder, cpus))
     }
 
-    /// Takes the machine's only lock of nightly runs. Parts of the nightly run lock their CPUs themselves.
+    /// Takes the machine-wide lock of nightly runs. Parts of the nightly run lock their CPUs themselves.
     pub fn lock_night(
         folder: &Path,
         patience: Duration,

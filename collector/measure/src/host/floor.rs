@@ -20,7 +20,8 @@ pub struct FloorVisits {
     pub visits: Vec<Measurement>,
 }
 
-/// Measures workloads on one CPU and on all for about `duration`, calling `told` per round; fails if pinning fails.
+/// Measures arithmetic, cache and memory workloads, on one CPU and on all of `cpus`, for about `duration`. Calls
+/// `told` after each round. Fails if a thread cannot be pinned.
 pub fn floor_visits(
     duration: Duration,
     facts: &Facts,

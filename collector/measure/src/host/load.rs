@@ -59,6 +59,7 @@ impl LoadReading {
 impl Load {
     /// Describes the disturbance by other processes, the hypervisor and throttling; None on a quiet machine.
     pub fn describe_disturbance(&self) -> Option<String> {
+        /// The kernel's own work stays below this number of CPUs.
         const OTHERS_CPUS: f64 = 0.1;
         const STOLEN_SHARE: f64 = 0.01;
         let mut parts = Vec::new();

@@ -1,7 +1,7 @@
 //! Measures the attainable bandwidth of each memory level for rooflines, with streaming loops on pinned threads.
 //!
-//! Arithmetic peaks are measured with compiled kernels elsewhere. Use a release build, because an unoptimised loop does
-//! not reach the bandwidth.
+//! Arithmetic peaks are measured with compiled kernels elsewhere. Use a release build, because an unoptimised loop
+//! does not reach the bandwidth.
 
 use super::Topology;
 use super::streams::{self, Kind, LINE, LINE_BYTES};

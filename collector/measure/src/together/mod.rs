@@ -1,9 +1,9 @@
 //! Measures several members that run concurrently, each in a loop on a thread of its own.
 //!
 //! A round has a phase for each member alone, while the others sleep, and a phase in which all run together. A sample
-//! counts only if it ended while every member was still running. A member therefore continues after its own last sample
-//! until all are satisfied. A failed member stays without running, so that no other member waits for it. Slowdowns are
-//! ratios within rounds, because a disturbance of some seconds affects both phases of a round.
+//! counts only if it ended while every member was still running. A member therefore continues after its own last
+//! sample until all are satisfied. A failed member stays without running, so that no other member waits for it.
+//! Slowdowns are ratios within rounds, because a disturbance of some seconds affects both phases of a round.
 
 use super::recorder::{Closing, Recorder};
 use super::{Clock, Measurement, Ratio, StopReason, paired_ratio, statistics};

@@ -1,8 +1,8 @@
 //! Averages as in torch.profiler's `key_averages()`: self and total time on host and device, memory, and number of
 //! calls, per name or per name and input shapes.
 //!
-//! Times are sums of whole nanoseconds, and percentages refer to the sum of all self times. Device work has its own row
-//! and also counts in the device time of the call that launched it. As in torch.profiler, memory allocated on any
+//! Times are sums of whole nanoseconds, and percentages refer to the sum of all self times. Device work has its own
+//! row and also counts in the device time of the call that launched it. As in torch.profiler, memory allocated on any
 //! thread during a call counts for that call.
 
 mod memory;
@@ -51,9 +51,9 @@ pub struct AverageRow {
     pub cpu_time_total_ns: u64,
     pub self_device_time_total_ns: u64,
     pub device_time_total_ns: u64,
-    /// Net bytes allocated by all calls, including child calls.
+    /// Net bytes allocated on the host by all calls, including child calls.
     pub cpu_memory_usage_bytes: i64,
-    /// Net bytes allocated by all calls, without child calls.
+    /// Net bytes allocated on the host by all calls, without child calls.
     pub self_cpu_memory_usage_bytes: i64,
     pub device_memory_usage_bytes: i64,
     pub self_device_memory_usage_bytes: i64,

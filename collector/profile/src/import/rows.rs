@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
 pub struct Provenance {
-    /// Time of the recording, or else of writing.
+    /// Time at which the trace was recorded, or else written, in microseconds since 1970.
     pub taken_at_us: i64,
     pub host: String,
     pub threads: Option<i64>,

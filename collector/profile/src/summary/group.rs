@@ -134,7 +134,8 @@ impl SpanGroup {
     }
 }
 
-/// Returns the processor time. Prefers the count over tasks, since the calling thread polls while it waits.
+/// Returns the mean processor time of a call. Prefers the count over tasks, since the calling thread polls while it
+/// waits.
 fn cpu_ns(counters: &BTreeMap<String, f64>) -> Option<f64> {
     counters.get("thread_cpu_ns_in_tasks").filter(|ns| **ns > 0.0).or(counters.get("thread_cpu_ns")).copied()
 }

@@ -69,8 +69,8 @@ fn create_tensor(runtime: &OpenVino, port: &Owned) -> Result<(Owned, Memory)> {
     let memory = Memory::new(bytes);
     let shape = OpenVinoShape { rank: extents.len() as i64, extents: extents.as_mut_ptr() };
     let mut tensor = null_mut();
-    // SAFETY: the memory has the size of type and extents and outlives the tensor, which precedes it in the port's drop
-    // order; the extents match the rank and are copied.
+    // SAFETY: the memory has the size of type and extents and outlives the tensor, which precedes it in the port's
+    // drop order; the extents match the rank and are copied.
     let status = unsafe { (functions.make_tensor)(element, shape, memory.address(), &mut tensor) };
     functions.check_status(status, "take a tensor")?;
     Ok((Owned::new(runtime, tensor, runtime.functions().release_tensor), memory))

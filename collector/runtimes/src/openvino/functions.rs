@@ -91,7 +91,8 @@ impl OpenVinoFunctions {
     ///
     /// # Safety
     ///
-    /// `text` is null, or ends with a zero byte and has no other user.
+    /// `text` is null, or a text that the library allocated for the caller, which ends with a zero byte and has no
+    /// other user.
     pub unsafe fn owned_text(&self, text: *const c_char) -> String {
         // SAFETY: guaranteed by the caller; the text is copied before it is freed once.
         unsafe {

@@ -61,7 +61,8 @@ impl Runtime for OpenVino {
         Ok(Session { request, ports: Ports { inputs, outputs }, _compiled: compiled, runtime: self.clone() })
     }
 
-    /// Returns all CPUs: the library pins the caller, and its threads within the caller's CPUs; do not pin it before.
+    /// Returns all CPUs. The library pins the caller during a run, and its other threads to the CPUs that the caller
+    /// may use. If the caller were pinned to one CPU before, all threads would share this CPU.
     fn caller_cpus(cpus: &[usize]) -> &[usize] {
         cpus
     }
@@ -101,7 +102,8 @@ fn read_model(runtime: &OpenVino, model: &Path) -> Result<Owned> {
     Ok(Owned::new(runtime, handle, runtime.functions().release_model))
 }
 
-/// Compiles for minimum latency on `threads` threads, in f32: reduced precision would make comparisons unfair.
+/// Compiles a model for minimum latency of single requests on `threads` threads. Enforces f32: by default, the library
+/// computes in reduced precision where the processor supports it, which would make a comparison with f32 code unfair.
 fn compile_model(runtime: &OpenVino, model: &Owned, threads: usize) -> Result<Owned> {
     let functions = runtime.functions();
     let threads = CString::new(threads.to_string()).expect("digits are no zero bytes");

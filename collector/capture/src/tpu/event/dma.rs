@@ -246,7 +246,8 @@ pub fn known_dtype(event: &Event<'_>) -> &'static str {
     if event.command.is_some() { report_dtype(event) } else { "" }
 }
 
-/// Returns the printed element type: code zero's for unknown commands; empty for generators, untyped classes.
+/// Returns the name of the element type as in reports, which print that of code zero for unknown commands. Empty for
+/// generators and for command classes without a type.
 pub fn report_dtype(event: &Event<'_>) -> &'static str {
     match event.descriptor {
         Some(Descriptor { layout, bytes }) => layout.hot_value(bytes, Hot::Format).map_or("", names::dtype_name),

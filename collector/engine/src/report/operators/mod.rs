@@ -226,12 +226,13 @@ fn best_row(
     })
 }
 
-/// Ratio of default to best time below which the default schedule is reported as faster than the best.
+/// Ratio of default to best time below which the default schedule is reported to have the lower median.
 const EVEN: f64 = 0.995;
 /// Share of the attainable rate below which the rate of an operator is marked as poor.
 const SLOW: f64 = 0.25;
 
-/// Explains rates above the host's peaks: only repeated measurements with certain medians raise a peak.
+/// Explains rates above the roofline, which the measured peaks bound; only repeated measurements with certain medians
+/// raise a peak.
 fn above_roofline(summary: &Summary) -> String {
     let above = summary.rows.iter().filter(|row| row.roofline.is_some_and(|part| part > 1.0));
     let (saving, above): (Vec<&OperatorRow>, Vec<&OperatorRow>) = above.partition(|row| row.saves_products);

@@ -33,7 +33,8 @@ pub(super) fn schedule_task(task: &Task, lowered: &Lowered, knobs: &Knobs, moves
     }
 }
 
-/// Returns the product that tensor cores of all devices compute unrounded; None otherwise, and for convolutions.
+/// Returns the product of a task that tensor cores of all target devices compute without rounding its operands; None
+/// for other tasks and for convolutions.
 pub(super) fn tensor_product(task: &Task, target: &CompileTarget) -> Option<TensorProduct> {
     let Device::Cuda(architectures) = &target.device else { return None };
     let capability = architectures.iter().map(|architecture| architecture.number).min()?;
@@ -120,7 +121,8 @@ fn reduce_in_thread(moves: &Moves, block: &Block, thread: &Loop) -> Result<()> {
     let loops = moves.loops(block)?;
     let own = &loops[loops.len() - reduces.len()..];
     let first = reduces.iter().position(|&reduces| reduces).expect("a reduction has something to sum");
-    // Where TVM cannot follow how threads fall on the result, the initial value stays inside, behind a test for the first step.
+    // If TVM cannot prove the mapping of threads to result elements, the initialisation stays inside the loop, behind
+    // a test for the first step.
     match moves.decompose_reduction(block, &own[first]) {
         Err(error) if !error.message.contains("Not a reduction block") => Err(error.into()),
         _ => Ok(()),

@@ -74,6 +74,7 @@ fn own_loops(moves: &Moves, block: &Block) -> Result<Vec<Loop>> {
     Ok(loops[loops.len() - count..].to_vec())
 }
 
+/// Returns the rows and columns of a warp's tile, in fragments, and those of a block's tile, in warps.
 fn tile_fragments(knobs: &Knobs) -> Result<[[i64; 2]; 2]> {
     let fragments = [required_number(knobs, &FRAGMENTS_Y)?, required_number(knobs, &FRAGMENTS_X)?];
     let warps = [required_number(knobs, &WARPS_Y)?, required_number(knobs, &WARPS_X)?];

@@ -48,7 +48,8 @@ thread_local! {
     static CALLED: RefCell<BTreeSet<(usize, u16)>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Lowers with this variant of the functions; adds definitions of the called functions and byte products.
+/// Lowers with this variant of the functions, and adds the definitions of the functions that the module calls,
+/// including those for products of bytes.
 pub(super) fn lower_with(
     functions: Functions,
     instruction: Instruction,

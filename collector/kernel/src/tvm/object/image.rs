@@ -82,7 +82,7 @@ impl Image {
 
 impl Drop for ImageMapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and whoever took an address from it gave up its claim with this value.
+        // SAFETY: the mapping belongs to this value, and its addresses must not be used after the value is dropped.
         let unmapped = unsafe { munmap(self.base, self.size.max(1)) };
         debug_assert_eq!(unmapped, Ok(()), "a mapping of ours can be unmapped");
     }

@@ -36,8 +36,8 @@ pub unsafe fn load_through_linker(bytes: &[u8], parent: &Path) -> Result<LoadedO
     let (object, linked) = (folder.path().join("kernel.o"), folder.path().join("kernel.so"));
     fs::write(&object, bytes).map_err(unavailable(&object))?;
     run_linker(&object, &linked)?;
-    // SAFETY: the object has no initialisers; the file is the linker's, since the folder is ours. What else may go wrong, the
-    // caller allows.
+    // SAFETY: the object has no initialisers. The file is the linker's, since the folder is private. The caller
+    // accepts all other faults of the loader.
     let library = unsafe { Library::open(Some(&linked), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|error| LoadError::Open { message: with_cause(&error) })?;
     context::fill_library(&library)?;

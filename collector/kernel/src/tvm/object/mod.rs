@@ -58,7 +58,9 @@ struct Export {
     is_code: bool,
 }
 
-/// Loads an x86-64 ELF object from memory, after TVM's runtime: undefined symbols resolve in this process.
+/// Loads a relocatable x86-64 ELF object from memory. Undefined symbols are looked up among the libraries of this
+/// process, so TVM's runtime must be open. If this fails, [`LoadError::linker_may_help`] returns whether
+/// [`load_through_linker`] is worth trying.
 pub fn load_object(bytes: &[u8]) -> Result<LoadedObject, LoadError> {
     let object = read::read_object(bytes)?;
     let layout = Layout::new(&object)?;
@@ -172,7 +174,7 @@ impl LoadedObject {
 ///
 /// `handle` must be one strong count of a [`Backing`], whose ownership passes to this call.
 unsafe extern "C" fn release_backing(handle: *mut c_void) {
-    // SAFETY: `handle` came from `Arc::into_raw` in `LoadedObject::function`, and the binding calls this once.
+    // SAFETY: `handle` came from `Arc::into_raw` in `LoadedObject::packed_function`, and the binding calls this once.
     drop(unsafe { Arc::from_raw(handle.cast_const().cast::<Backing>()) });
 }
 

@@ -21,6 +21,7 @@ const CALLED: [&str; 7] = [".init", ".fini", ".preinit", ".ctors", ".dtors", ".i
 /// Functions that a linker registers by their name to run on loading and unloading.
 const REGISTERED: [&str; 2] = ["_init", "_fini"];
 
+/// Returns whether the system's loader calls code in a section, or at addresses that the section holds.
 pub fn is_called(name: &str, kind: SectionType) -> bool {
     let is_of = |prefix: &str| name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     [SHT_INIT_ARRAY, SHT_FINI_ARRAY, SHT_PREINIT_ARRAY].contains(&kind) || CALLED.iter().any(|prefix| is_of(prefix))
