@@ -95,8 +95,8 @@ pub struct Best {
 /// The group of comparable records: task, target, device, board, threads and cache state.
 type TaskPlace<'a> = (&'a str, Target, Option<&'a str>, Option<&'a str>, Option<i64>, Option<CacheState>);
 
-/// Returns the best schedule of every task that matches a query.
-/// `here` describes the host to which the results should be closest.
+/// Returns the best schedule of every task that matches a query. `here` describes the host to which the results should
+/// be closest.
 pub fn best_records(records: &[Record], question: &Question, here: &Record) -> Answer {
     let asked: Vec<&Record> = records.iter().filter(|record| question.is_about(record)).collect();
     let (asked, left_out) = match question.all_versions {

@@ -83,8 +83,8 @@ impl Dialect {
     }
 }
 
-/// Returns the statement that creates the record table, with key and attempt as primary key.
-/// ClickHouse removes duplicates at unspecified times: load compacted parts, which have none.
+/// Returns the statement that creates the record table, with key and attempt as primary key. ClickHouse enforces no
+/// primary key: load compacted parts, which have no duplicates.
 pub fn create_statement(dialect: Dialect) -> String {
     let mut text = "CREATE TABLE records (\n".to_owned();
     for (index, column) in COLUMNS.iter().enumerate() {

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 const WITHOUT_TERMINAL: usize = 180;
 const NARROWEST: usize = 20;
 
-/// Whether output is coloured.
+/// Choice of whether output is coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ColorChoice {
     /// Colours if the output is a terminal and `NO_COLOR` is not set.

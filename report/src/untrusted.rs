@@ -60,7 +60,7 @@ pub fn error_text(text: &str) -> String {
     shown.collect::<Vec<_>>().join("\n")
 }
 
-/// Whether a character controls the terminal or the text direction.
+/// Returns whether a character controls the terminal or the text direction.
 fn is_command(sign: char) -> bool {
     (sign.is_control() && sign != '\n' && sign != '\t')
         || matches!(sign, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')

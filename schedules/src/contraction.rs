@@ -166,8 +166,9 @@ fn tile_widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
 /// Columns of register tiles with two or three vectors of channels that fit 16 registers.
 const NARROW: RangeInclusive<i64> = 4..=6;
 
-/// Returns whether narrow tiles that overhang are allowed, on CPUs with few registers. For short sums, the gain is
-/// less than the cost of the last tile.
+/// Returns whether narrow tiles of a pointwise convolution may overhang, on CPUs with few registers: if no narrow tile
+/// divides the row of a long sum, or if an epilogue with exponentials then computes whole vectors. For short sums, the
+/// gain is less than the cost of the last tile.
 fn needs_narrow(machine: &Cpu, extents: &Extents, widths: &[i64]) -> bool {
     const LONG_SUM: i64 = 192;
     let is_pointwise = extents.is_single && extents.is_dense && extents.may_fill;
@@ -248,13 +249,13 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     TILE_X.set(&mut knobs, tile.columns);
     SPLIT_R.set(&mut knobs, steps_written_out(machine, extents, &tile));
     if extents.is_conv {
-        // Of channels that are read by one channel only there is nothing to sum but taps: the compiler, given a row of them
-        // written out, spills sums.
+        // A depthwise convolution sums only taps. If a row of taps is unrolled, the compiler spills sums.
         let is_by_taps = is_depthwise || is_worth_it(&extents.reaches, tile.rows, tile.columns);
         ORDER.set(&mut knobs, if is_by_taps { taps_order(machine, extents, &tile) } else { SumOrder::DepthFirst });
     }
     UNROLL.set(&mut knobs, 1);
-    // What is read whole for each tile of the other should be the smaller one; weights lie better than columns do.
+    // The operand that is read completely for each tile of the other one should be the smaller one. Weights are
+    // preferred, because their layout is better than that of columns.
     let is_filled = extents.columns % tile.columns != 0;
     let is_large = extents.sources > 2 * extents.weights;
     let is_by_space = is_copied && extents.is_conv
@@ -275,7 +276,7 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     } else if has_far_planes(extents, &tile) {
         CACHE_X.set(&mut knobs, FAR_TOGETHER);
     }
-    // Steps of the pool share no copy, and a last tile of rows that is apart from others needs a loop over them.
+    // Steps of the parallel loop share no copy, and a separate last tile of rows needs a loop over rows.
     let walks_rows = !extents.is_conv && may_block && (is_copied || is_filled);
     let parallel = if walks_rows {
         extents.outside.clamp(1, 3)
@@ -293,8 +294,8 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     knobs
 }
 
-/// Returns whether distributing the tiles of a row gives threads a more even load than distributing channels, if the
-/// weights fit a core's cache.
+/// Returns whether distributing the tiles of a single row gives threads a more even load than distributing channels.
+/// The weights, which each tile of the row reads, must fit a core's cache.
 fn is_balanced_by_space(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
     const CACHED: i64 = 1 << 18;
     const UNEVEN: f64 = 1.1;
@@ -333,8 +334,8 @@ fn pads_planes(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
         && extents.channels >= SHARED * machine.cores
 }
 
-/// Returns the loop order of a depthwise sum: window outermost, except for rows of seven, which the compiler
-/// vectorises better with rows outermost.
+/// Returns the loop order of a sum by taps: window outermost. The exception is depthwise rows of seven with stride 2
+/// on Intel CPUs, which the compiler vectorises better with rows outermost.
 fn taps_order(machine: &Cpu, extents: &Extents, tile: &Tile) -> SumOrder {
     let is_left = is_depthwise(extents) && tile.columns == 1 && extents.columns == 7;
     if machine.is_intel && is_left && extents.step == 2 { SumOrder::Ycx } else { SumOrder::KernelFirst }
@@ -348,7 +349,8 @@ fn may_copy(extents: &Extents) -> bool {
     }
 }
 
-/// Returns the tile of a product whose second operand is copied by panels: it is large, or not readable as vectors.
+/// Returns the tile of a product whose second operand is copied by panels. None unless that operand is large or not
+/// readable as vectors, enough rows share a panel, and there are panels for all cores or little work.
 fn panel_tile(machine: &Cpu, extents: &Extents, blocks: &[i64]) -> Option<Tile> {
     /// Minimum number of rows that amortises a copy. `FEW_ROWS` applies if the operand cannot be read as vectors.
     const ROWS: i64 = 32;
@@ -384,7 +386,8 @@ fn panel_tile(machine: &Cpu, extents: &Extents, blocks: &[i64]) -> Option<Tile> 
 
 const PRODUCT_ROWS: i64 = 16;
 
-/// Returns whether product rows may overhang: their loop is not parallel, so it takes enough blocks of channels.
+/// Returns whether product rows may overhang. Their loop is then not parallel, so that all cores need enough blocks of
+/// channels.
 fn may_reach(machine: &Cpu, extents: &Extents) -> bool {
     !extents.is_conv
         && !matches!(extents.blocking, Blocking::None)
@@ -415,14 +418,15 @@ fn padded_at(extents: &Extents, tile: &Tile) -> PadAt {
     const IMAGE: i64 = 4;
     const SMALL: i64 = 3;
     let is_image = extents.depth <= IMAGE;
-    // Which columns of a whole row lie outside is known when its places are written out, and a last tile that reaches past the
-    // end has its tests anyway.
+    // In an unrolled whole row, it is known which columns are padding. A last tile that overhangs has bound checks
+    // anyway.
     let is_whole_row = tile.rows == 1 && tile.columns == extents.columns;
     let is_filled = extents.columns % tile.columns != 0;
     match extents {
-        // A channel that is read by one channel only is padded where it is used.
+        // A channel that only one channel of the result reads is padded where it is used.
         _ if is_depthwise(extents) => PadAt::Outer,
-        // What lies outside is left out tap by tap, phases read one input, and planes and rows have no rows of tiles to share.
+        // Dilated windows skip padding tap by tap, all phases read one input, and without two spatial dimensions there
+        // are no rows of tiles that share a copy.
         _ if !extents.may_fill || !extents.is_close || extents.reaches.len() != 2 => PadAt::Root,
         _ if is_whole_row || is_filled || (is_image && extents.window <= SMALL) => PadAt::Inline,
         _ if is_image => PadAt::Root,
@@ -430,11 +434,11 @@ fn padded_at(extents: &Extents, tile: &Tile) -> PadAt {
     }
 }
 
-/// Returns the number of unrolled steps over channels. Window steps are always unrolled; channel steps only for
-/// products, pointwise and dilated convolutions.
+/// Returns the number of unrolled steps over channels. Window steps are always unrolled; channel steps only on Intel
+/// CPUs, for products, pointwise and dilated convolutions.
 fn steps_written_out(machine: &Cpu, extents: &Extents, tile: &Tile) -> i64 {
-    // Seen on one core with the instructions of Sapphire Rapids: products take from 1 % more to 23 % less, most 4 to 10, and
-    // windows of places that lie apart from 9 to 52 % less.
+    // Measured on one core with the instructions of Sapphire Rapids: products take from 1 % more to 23 % less time,
+    // most of them 4 to 10 % less, and dilated windows 9 to 52 % less.
     let most = if machine.is_intel { 8 } else { 1 };
     let is_single = extents.is_single && !is_depthwise(extents);
     let is_product = !extents.is_conv || is_single || extents.is_apart();

@@ -267,8 +267,8 @@ fn whole_vector(machine: &Cpu, columns: i64) -> i64 {
     VECTORS.into_iter().filter(fits).max().unwrap_or(1)
 }
 
-/// Returns the default vector width of pointwise operators. It is 1 for most widths that no vector divides: the
-/// compiler vectorises these loops itself.
+/// Returns the default vector width of pointwise operators. It is 1 for most widths that no vector divides, because
+/// the compiler vectorises these loops itself. Short rows are the exception: it only masks their explicit vectors.
 fn element_vector(machine: &Cpu, columns: i64) -> i64 {
     let lanes = machine.vector_lanes;
     if columns % lanes == 0 {

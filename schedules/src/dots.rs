@@ -125,6 +125,7 @@ pub(crate) fn add_to(space: &mut Space, machine: &Cpu, dots: &Dots) {
     OUTER.set(knobs, outer);
 }
 
+/// Returns whether vector lanes of 8-bit dot products are positions, as in a convolution, not columns of a product.
 pub(crate) fn is_of_places(knobs: &impl Settings) -> bool {
     LAYOUT.is_set_to(knobs, LayoutKind::Dots) && DOTS_X.setting_in(knobs).is_some()
 }
@@ -158,7 +159,8 @@ fn bytes_axis(machine: &Cpu) -> Axis {
     BYTES.to_axis("whether data enters products of bytes with a sign (dots)", [data_signedness(machine)])
 }
 
-/// Adjusts dependent settings, so that the order of tiles fits the compute location of the packing.
+/// Adjusts dependent settings: only two orders of tiles exist here, data packed per tile (`outer`) serves all its
+/// channels, and packing per channel is inside of the loop over channels.
 pub(crate) fn settle_quads(knobs: &mut Knobs) {
     if !matches!(OUTER.setting_in(knobs), Some(TileOrder::Channels | TileOrder::Space)) && OUTER.0.is_in(knobs) {
         OUTER.set(knobs, TileOrder::Channels);

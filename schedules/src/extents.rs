@@ -156,7 +156,8 @@ pub(crate) struct Extents {
     /// Number of matrix products with these extents.
     pub(crate) batch: i64,
     pub(crate) outside: i64,
-    /// Extent that channel blocks must divide, unless the second operand, which may be copied, is copied.
+    /// Extent that channel blocks must divide to read the second operand of a product without a copy; None if the
+    /// operand is never copied, as in convolutions and with packed weights.
     pub(crate) whole: Option<i64>,
     pub(crate) blocking: Blocking,
 }

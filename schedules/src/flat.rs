@@ -19,8 +19,8 @@ pub struct Flat {
     pub packing: Packing,
 }
 
-/// Flattens a task without copies: image positions into one row, or product rows into one dimension. None unless all
-/// operators (pointwise convolution, concatenation, pointwise functions) treat all positions alike.
+/// Flattens a task without copies: image positions of a pointwise convolution, concatenation or pointwise operator
+/// into one row, or product rows into one dimension. None unless all operators treat all positions, or rows, alike.
 pub fn flatten_task(task: &Task) -> Option<Flat> {
     let (anchor, followers) = task.steps.split_first()?;
     let is_of_elements = of_elements(&anchor.op);

@@ -291,7 +291,7 @@ impl LoopNest {
         around.product::<i64>() * tile_count(self.shared_steps(), self.grain)
     }
 
-    /// Returns the ratio of executed to necessary steps; above 1, because groups of tiles and chunks may overhang.
+    /// Returns the ratio of executed to necessary steps: 1, or more if groups of tiles or chunks overhang.
     pub fn walked_ratio(&self) -> f64 {
         if self.dimensions.len() < 2 {
             return 1.0;
@@ -305,7 +305,8 @@ impl LoopNest {
         walked * filled_extent(steps, self.grain) as f64 / steps.max(1) as f64
     }
 
-    /// Returns all loops around a multiply-add, outermost first; fused loops apart, single iterations left out.
+    /// Returns all loops around a multiply-add, outermost first. Fused loops are listed separately; loops with one
+    /// iteration are omitted.
     pub fn all_loops(&self) -> Vec<NestLoop> {
         let mut loops = self.around.clone();
         let home = if self.is_cached { self.order.len() } else { usize::MAX };
@@ -359,13 +360,14 @@ fn plain_loop(walk: Walk, extent: i64) -> NestLoop {
     NestLoop { walk, extent, mark: Mark::Plain }
 }
 
-/// Returns the loops of a sum, outermost first. The depth may be split into parts of a group and unrolled steps.
+/// Returns the loops of a sum, outermost first: parts of the depth (`cache_r`), then depth and window in their order,
+/// and the inner part of the split depth (`split_r`).
 fn sum_loops(domain: &Domain, knobs: &impl Settings) -> Vec<NestLoop> {
     let is_of_quads = LAYOUT.is_set_to(knobs, LayoutKind::Dots);
     let depth = if is_of_quads { tile_count(domain.depth, QUAD) } else { domain.depth };
     let split = SPLIT_R.or_one(knobs).max(1);
     let part = CACHE_R.setting_in(knobs).filter(|&steps| steps > 1);
-    // A channel by itself sums its window alone, whose rows are split in place of the depth.
+    // A depthwise convolution sums only its window, whose rows are split in place of the depth.
     let (walk, first, window) = match domain.window.split_first() {
         Some((&rows, others)) if domain.is_depthwise => (Walk::Taps, rows, others),
         _ => (Walk::Depth, depth, &domain.window[..]),

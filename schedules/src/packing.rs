@@ -39,8 +39,8 @@ pub enum Packing {
         #[serde(default)]
         behind: usize,
     },
-    /// Float filters `[o, i, 3, 3]`, transformed for Winograd's algorithm and stored as `[window, window, o / block,
-    /// i, block]`; padded with zeros to whole blocks.
+    /// 32-bit float filters `[o, i, 3, 3]`, transformed for Winograd's algorithm and stored as
+    /// `[window, window, o / block, i, block]`, padded with zeros to whole blocks.
     Winograd { tile: i64, block: i64 },
 }
 

@@ -19,6 +19,7 @@ pub(crate) struct Tile {
 /// Returns the tile with the fewest loads per multiply-add whose accumulators fit the registers. A reduction step
 /// loads one vector per vector of channels and one number per position, so square tiles are best.
 pub(crate) fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths: &[i64]) -> Tile {
+    /// Number of floats in two cache lines.
     const WIDE: i64 = 32;
     let lanes = machine.vector_lanes;
     let may_block = !blocks.is_empty();
@@ -57,7 +58,7 @@ pub(crate) fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths
                     let slower = slower * read_slowdown(machine, extents, block * channels, broadcasts);
                     let slower = slower * cut_imbalance(machine, extents, block * channels, columns);
                     let cost = steps * slower * wasted_work(machine, extents, block, columns, may_block);
-                    // Of tiles that cost the same the one whose weights lie together; wide blocks are for products.
+                    // Among tiles of equal cost, contiguous weights are preferred; wide blocks are for products.
                     let is_wide = block > WIDE && extents.is_conv && !extents.is_single;
                     if best.as_ref().is_none_or(|(least, _)| cost < *least || (cost == *least && !is_wide)) {
                         best = Some((cost, Tile { block, channels, rows, columns }));
@@ -91,6 +92,7 @@ fn spill_slowdown(machine: &Cpu, extents: &Extents, vectors: i64, broadcasts: i6
 /// Returns the number of groups whose inputs a tile reads. With AVX2 and NEON it counts as 1, so that tiles may span
 /// several groups: a tile of one group spills shared inputs with AVX2, and has too many accumulators with NEON.
 fn groups_of(machine: &Cpu, extents: &Extents, channels: i64) -> i64 {
+    /// Lanes of AVX-512.
     const LANES: i64 = 16;
     match extents.blocking {
         Blocking::Dividing(group) if extents.is_conv && machine.vector_lanes >= LANES => tile_count(channels, group),
@@ -214,6 +216,7 @@ fn conv_steps(extents: &Extents, loads: f64, accumulators: i64, columns: i64) ->
 /// Returns a tile with vectors of positions that several channels share, which needs no final transposition. With a
 /// single vector less is shared, so this pays only for short sums and for partly empty blocks of channels.
 pub(crate) fn row_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Option<Tile> {
+    /// Registers for two vectors of positions and a broadcast weight.
     const OTHERS: i64 = 3;
     /// Number of independent sums that hide the latency of a product.
     const BUSY: i64 = 8;
@@ -248,9 +251,10 @@ fn channels_of_rows(extents: &Extents, dividing: i64) -> i64 {
     beyond.chain([dividing]).min_by(|one, other| cost(*one).total_cmp(&cost(*other))).unwrap_or(dividing)
 }
 
-/// Returns a tile for groups that are smaller than a vector: one vector of columns, the channels of the group, and as
-/// many rows as fit. Several small groups share a tile, which hides latencies.
+/// Returns a tile for groups whose channels do not fill a vector, while the columns do: one vector of columns, the
+/// channels of the group, and as many rows as fit. Several small groups share a tile, which hides latencies.
 pub(crate) fn group_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Option<Tile> {
+    /// Lanes of AVX2; no machine with fewer lanes was measured.
     const LANES: i64 = 8;
     let lanes = machine.vector_lanes;
     let Blocking::Dividing(group @ 2..) = extents.blocking else { return None };
@@ -284,15 +288,15 @@ pub(crate) fn depthwise_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -
     if extents.step > 2 {
         return Tile { block: 1, channels: 1, rows: 1, columns: 1 };
     }
-    // The rows of a small image alone leave the processor waiting for its sums.
+    // One channel of a small image has too few sums to hide latencies.
     let is_simple = extents.window <= 3 && extents.step == 1;
     let most = if machine.is_intel && is_simple { SMALL_IMAGE_ON_INTEL } else { SMALL_IMAGE };
     let is_small = extents.rows * extents.columns <= most;
-    // Of a row this short and a small window the compiler makes better vectors by itself: seen of 7 and 14 columns, of 7 on
-    // Intel's in steps alone, not of others, and not where exponentials follow.
+    // For such short rows and small windows, the compiler's own vectors are better. This was measured with 7 and 14
+    // columns (7 on Intel CPUs only with a stride), but not with other widths or with exponentials in the epilogue.
     let is_short = extents.columns == 14 || (extents.columns == 7 && !(machine.is_intel && extents.step == 1));
     let is_left = extents.window <= 3 && is_short && machine.vector_lanes >= 8 && !extents.has_functions;
-    // In steps vectors of our own read more than they share: seen on Intel's, two channels take from 4 to 12 % more.
+    // With a stride, explicit vectors read more than they share: on Intel CPUs, two channels take 4 to 12 % more time.
     let is_shared = !machine.is_intel || extents.step == 1 || is_left;
     let columns = widths.iter().copied().filter(|&columns| columns <= machine.vector_lanes);
     let columns = columns.min_by_key(|&width| (column_steps(extents, width, MOST_ROWS), -width)).unwrap_or(1);
@@ -305,8 +309,8 @@ pub(crate) fn depthwise_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -
     Tile { block: 1, channels, rows, columns: if is_left { 1 } else { columns } }
 }
 
-/// Returns the cost per column of the window, in half multiply-adds. An odd width needs one load for each power of two
-/// in it, each of which costs 1.5 multiply-adds.
+/// Returns the cost of all tiles along a row for one column of the window, in half multiply-adds. A vector of any
+/// width takes one multiply-add, but one load per power of two in its width; a load costs 1.5 multiply-adds.
 fn column_steps(extents: &Extents, width: i64, rows: i64) -> i64 {
     let loads = ((rows - 1) * extents.step + extents.window) * i64::from(width.count_ones());
     tile_count(extents.columns, width) * (2 * rows * extents.window + 3 * loads)

@@ -15,7 +15,7 @@ pub enum Layout {
     Blocked { block: i64 },
     /// Convolution with four bytes along the depth in one number, for 8-bit dot-product instructions.
     Dots {
-        /// Number of which the padded columns of the result are a multiple.
+        /// Factor to a multiple of which the columns of the result are padded.
         columns: i64,
         is_signed: bool,
     },
@@ -23,7 +23,7 @@ pub enum Layout {
     BlockedDots { block: i64, is_signed: bool },
     /// Convolution as a product of a weight matrix and a matrix of windows (implicit GEMM).
     Columns {
-        /// Number of which the columns, padded with zeros, are a multiple.
+        /// Factor to a multiple of which the columns are padded with zeros.
         multiple: i64,
     },
     /// Winograd's algorithm, with output channels in blocks.
@@ -54,7 +54,7 @@ impl Knobs {
         }
     }
 
-    /// Returns the number of which padded columns of a convolution must be a multiple: the register tile's width.
+    /// Returns the register tile's width, to a multiple of which the columns of a convolution are padded.
     pub fn column_multiple(&self) -> i64 {
         match self.layout() {
             Layout::Plain | Layout::Blocked { .. } => TILE_X.or_one(self),

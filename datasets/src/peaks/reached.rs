@@ -106,7 +106,7 @@ fn computes_all(record: &Record) -> bool {
 }
 
 /// Returns whether a run moves all counted bytes. Excludes strided windows, slices and masked attention, which skip
-/// bytes, and cold runs, because the caches are not flushed completely.
+/// bytes, and cold runs, because a flush may leave data in the caches.
 fn moves_all(record: &Record) -> bool {
     const ELEMENT_BYTES: f64 = 4.0;
     let is_alone = !record.op_name.contains('+');

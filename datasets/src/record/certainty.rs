@@ -29,7 +29,7 @@ impl Record {
         Some(known.interval_ns.map_or(self.median_ns? * (1.0 + DOUBTED), |(_, high)| high))
     }
 
-    /// Returns whether the confidence interval of the median is at most [`KNOWN_WELL`]; false without an interval.
+    /// Returns whether the relative half-width of the median's interval is at most [`KNOWN_WELL`]; false without one.
     pub fn is_known_well(&self) -> bool {
         self.uncertainty().is_some_and(|uncertainty| uncertainty <= KNOWN_WELL)
     }

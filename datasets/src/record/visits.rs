@@ -19,8 +19,8 @@ use std::collections::HashMap;
 /// Degrees of freedom that the noise floor contributes. Few, because scatter differs widely between experiments.
 const FLOOR_FREEDOM: u32 = 4;
 
-/// Share of the variance between visits that all visits of one campaign have in common, because they are close in
-/// time. It is added to the variance of their median, because averaging over these visits does not reduce it.
+/// Variance that all visits of one campaign have in common because they are close in time, relative to the variance
+/// between these visits. The visits cannot show it, so it is added to the variance of their median.
 const SHARED_VARIANCE: f64 = 0.4;
 
 /// 97.5 % quantiles of Student's t distribution, by degrees of freedom from 1.
@@ -88,7 +88,7 @@ impl OverVisits {
         statistics_over_visits(shown_ns, &visits_ns.iter().map(visit).collect::<Vec<Visit>>())
     }
 
-    /// Returns the expected log half-width of the interval for a number of visits with a known scatter.
+    /// Returns the half-width, as a logarithm, of the interval expected from a number of visits; None without scatter.
     pub fn expected_half_width(spread: Option<f64>, visits: usize) -> Option<f64> {
         let variance = 2.0 * (median_variance(visits) + SHARED_VARIANCE) * spread?.powi(2);
         Some(student_quantile(u32::MAX) * variance.sqrt())
@@ -172,8 +172,8 @@ fn half_width(spread: Option<f64>, visits: usize, floor: Option<f64>) -> Option<
     Some(student_quantile(freedom) * variance.sqrt())
 }
 
-/// Returns the smallest ratio of two medians, as a logarithm, that exceeds scatter with 95 % confidence. None if no
-/// scatter is known.
+/// Returns the smallest ratio of the medians of two series of visits, as a logarithm, that exceeds the scatter between
+/// visits with 95 % confidence. `floor` is the noise floor. None if no scatter is known.
 pub fn detectable_ratio(first_ns: &[f64], second_ns: &[f64], floor: Option<f64>) -> Option<f64> {
     let sides = [first_ns, second_ns];
     let own = sides.iter().filter_map(|times| Some((u32::try_from(times.len() - 1).ok()?, log_spread(times)?)));

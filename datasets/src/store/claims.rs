@@ -24,7 +24,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Age at which claims of other machines expire; touched every minute, but some file systems delay the new time.
+/// Age at which claim files of other machines expire. Longer than the minute between two renewals, because some file
+/// systems show a new modification time late.
 const LEASE: Duration = Duration::from_secs(5 * 60);
 
 const MOST_BYTES: u64 = 1 << 30;
@@ -41,7 +42,7 @@ pub struct Claims {
     _renewal: Renewal,
 }
 
-/// The result of claiming.
+/// The claims that other processes hold, found while claiming.
 #[derive(Debug, Default)]
 pub struct TakenClaim {
     /// Experiments claimed by other processes.
@@ -53,7 +54,7 @@ pub struct TakenClaim {
 }
 
 impl Store {
-    /// The claims that other processes hold, found while claiming.
+    /// Creates an empty claim file for this process.
     pub fn create_claims(&self) -> Result<Claims> {
         let folder = self.root().join("claims");
         make_folder(&folder)?;

@@ -49,7 +49,7 @@ pub struct CompactReport {
     pub leftovers: u64,
 }
 
-/// The parts of a store, by their path in the dataset folder.
+/// The parts that the last compaction left, by their path in the dataset folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     schema_version: i64,
@@ -102,7 +102,7 @@ impl Store {
         Ok(report)
     }
 
-    /// Reads the list of parts; empty if there is no manifest.
+    /// Reads the result of the last compaction; empty if there was none.
     pub(super) fn read_manifest(&self) -> Result<Manifest> {
         let path = self.root.join(MANIFEST);
         if !path.exists() {

@@ -11,7 +11,8 @@ use serde::de::IgnoredAny;
 use std::collections::{BTreeMap, HashSet};
 
 impl Store {
-    /// Returns the experiments whose rows hold or refuse each of these counters, or have this configuration hash.
+    /// Returns the experiments that need not be repeated for these counters, because one of their attempts has or
+    /// refused each of them, or used the configuration with this hash.
     pub fn counted_experiments(&self, counters: &[String], config_hash: &str) -> Result<HashSet<Key>> {
         let columns = [ColumnId::key, ColumnId::config_hash, ColumnId::counters, ColumnId::counters_refused];
         let note = |batch: &Batch, counted: &mut HashSet<Key>| {

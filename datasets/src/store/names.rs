@@ -2,8 +2,8 @@
 
 const MOST_BYTES: usize = 120;
 
-/// Encodes a text as a visible file name: keeps letters, digits and `._-`, and percent-encodes all other characters.
-/// Distinct texts give distinct names.
+/// Encodes a text as a file name that is never empty, hidden or a path: keeps letters, digits and `._-`, and
+/// percent-encodes all other bytes and a leading dot. Distinct texts give distinct names.
 pub(super) fn encode_name(text: &str) -> String {
     let mut name = String::new();
     for (index, byte) in text.bytes().enumerate() {

@@ -22,7 +22,7 @@ const ROWS: usize = 1024;
 /// The result of a quarantine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct QuarantineReport {
-    /// Files in quarantine.
+    /// Files that were moved into quarantine.
     pub files: Vec<SetAside>,
     /// Result of sealing the journals first; `damage` lists their quarantined lines.
     pub sealed: SealReport,

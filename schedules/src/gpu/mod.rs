@@ -217,8 +217,8 @@ impl GpuLimits {
             * stage.rows.input_extent(shape.extent_along(1))
             * stage.columns.input_extent(shape.extent_along(2));
         let weights = shape.extent_along(0) * depth * stage.taps;
-        // An upper bound of the strides in `apply/gpu/contraction.rs`: rows of a depth grow by one vector; where the depth is outside, its rows grow by less than what their strides
-        // are rounded to.
+        // An upper bound of the strides in `apply/gpu/contraction.rs`: rows along the depth grow by one vector. If the
+        // depth is the outer dimension, its rows grow by less than what their strides are rounded to.
         let vector = shape.vector.max(1);
         let rounded = depth.max(2 * vector) + vector - 1;
         let grown = |rows: i64| if shape.is_padded { (rows * vector).max(depth * rounded) } else { 0 };
@@ -229,7 +229,7 @@ impl GpuLimits {
 
 fn contraction_space(task: &Task, gpu: &Gpu, output: &[i64], is_open: Open) -> Space {
     let extents = contraction_extents(task, output);
-    // TVM gives staged pieces the extent of what is left, which must be a number.
+    // TVM gives a staged piece the remaining extent, which must be a number.
     let stage = find_stage(task, output).filter(|_| !is_open.tile);
     let can_stage = stage.is_some();
     // The rows of a staged kernel are its windows, too short to be padded.
@@ -312,7 +312,7 @@ fn contraction_space(task: &Task, gpu: &Gpu, output: &[i64], is_open: Open) -> S
     Space { template: Template::Contraction, axes, default, limits: super::SpaceLimits::Device(limits) }
 }
 
-/// Returns the schedule with the fewest loads per multiply-add over the busy share, from counts, not measurements.
+/// Returns the allowed schedule with the least estimated time. The estimate uses counts only; no GPU was measured.
 fn contraction_default(
     limits: &GpuLimits,
     has_padding: bool,
@@ -372,6 +372,8 @@ fn contraction_default(
     knobs
 }
 
+/// Returns the relative time of a shape: the cost per multiply-add with its loads, divided by the share of a large
+/// device that is busy.
 fn estimate_time(limits: &GpuLimits, shape: &ProductShape, places: i64) -> f64 {
     /// Cost of a load from shared memory, in multiply-adds.
     const LOAD: f64 = 4.0;

@@ -26,7 +26,8 @@ pub(super) struct SumChoices {
     most_fetched: i64,
 }
 
-/// Returns the choices for sums by blocks; None unless there are few sums, or one row that shares no other data.
+/// Returns the choices for sums by blocks. None unless sums are long, and either few or in one row, whose elements
+/// share no other data.
 pub(super) fn block_sums(task: &Task, elements: i64, depth: i64, is_row: bool) -> Option<SumChoices> {
     const FETCHED_BYTES: i64 = 16;
     let is_offered = depth >= BLOCK_SUM && (is_row || elements * i64::from(WARP_THREADS) <= DEVICE_THREADS);

@@ -135,7 +135,7 @@ impl Operands {
         let is_async = COPY.is_set_to(knobs, CopyThrough::Async);
         threads <= block_threads
             && (!self.is_rounded() || PRECISION.is_set_to(knobs, Precision::Tf32))
-            // Copies in the background are those of later rounds.
+            // Asynchronous copies load the data of later iterations.
             && (!is_async || (self.can_copy && AHEAD.or_one(knobs) > 0))
             && fragments[0] * fragments[1] <= FRAGMENTS
             && self.extents[0] % tile[0] == 0

@@ -32,8 +32,9 @@ const ROW_GROUP_LIST_VALUES: usize = MAX_CHUNK_VALUES as usize / 2;
 const PAGE_ROWS: usize = 1 << 11;
 const PAGE_BYTES: usize = 64 << 10;
 
-/// Largest column that stays uncompressed, because a reader needs a large buffer for each compressed column.
+/// Columns up to this size stay uncompressed, because a reader needs a large buffer for each compressed column.
 const SMALL_BYTES: i64 = 4 << 10;
+/// Columns that do not compress below this share of their size stay uncompressed, too.
 const WORTH_PERCENT: i64 = 80;
 
 pub(crate) const SORTED_BY: [ColumnId; 3] = [ColumnId::op_kind, ColumnId::task_hash, ColumnId::key];
