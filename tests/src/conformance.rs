@@ -18,7 +18,7 @@ struct Request {
     report: Option<PathBuf>,
     wants_failures: bool,
     wants_tvm: bool,
-    /// Passing cases whose tasks run through TVM, drawn at random; all without a number.
+    /// Number of passing cases, sampled at random, whose tasks run through TVM; None for all.
     sample: Option<usize>,
     at_least: usize,
 }
@@ -107,7 +107,7 @@ fn one(request: &Request, folder: &Path) -> Ended {
     Ended { verdict, name, operators: case.operators, tasks: Ok(vec![]) }
 }
 
-/// Returns places of passing cases, drawn by the hashes of their names where a number is given.
+/// Returns the indices of the passing cases; of a sample, chosen by the hashes of the names, if a number is requested.
 fn drawn(request: &Request, ended: &[Ended]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..ended.len()).filter(|&place| ended[place].verdict == Verdict::Passed).collect();
     if let Some(count) = request.sample {
@@ -131,7 +131,7 @@ struct ThroughTvm {
     cases: (usize, usize),
     /// Errors of tasks, with the number of affected cases.
     wrong: BTreeMap<String, usize>,
-    /// Cases that were drawn, if not all.
+    /// Cases that were sampled, if not all.
     sample: Option<usize>,
 }
 
