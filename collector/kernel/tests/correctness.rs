@@ -62,19 +62,32 @@ fn check(effort: Effort, texts: &[&str]) {
 /// Builds and runs all schedules of all tasks.
 #[track_caller]
 fn check_tasks(effort: Effort, tasks: &[(String, Task)]) {
-    let target = bench().lock().unwrap_or_else(PoisonError::into_inner).target.clone();
-    let all = tasks.iter().enumerate();
-    let candidates: Vec<(usize, Schedule)> = all
-        .flat_map(|(place, (_, task))| schedules(task, &target, effort).into_iter().map(move |one| (place, one)))
-        .collect();
-    check_candidates(tasks, &candidates);
+    check_tasks_for(&native_target(), effort, tasks);
 }
 
-/// Builds and runs schedules, each of the task at its place; whatever is not right is told at the end, all at once.
+#[track_caller]
+fn check_tasks_for(target: &Target, effort: Effort, tasks: &[(String, Task)]) {
+    let all = tasks.iter().enumerate();
+    let candidates: Vec<(usize, Schedule)> = all
+        .flat_map(|(place, (_, task))| schedules(task, target, effort).into_iter().map(move |one| (place, one)))
+        .collect();
+    check_candidates_for(target, tasks, &candidates);
+}
+
+fn native_target() -> Target {
+    bench().lock().unwrap_or_else(PoisonError::into_inner).target.clone()
+}
+
 #[track_caller]
 fn check_candidates(tasks: &[(String, Task)], candidates: &[(usize, Schedule)]) {
+    check_candidates_for(&native_target(), tasks, candidates);
+}
+
+/// Builds and runs schedules, each for the task of its index; all failures are reported together at the end.
+#[track_caller]
+fn check_candidates_for(target: &Target, tasks: &[(String, Task)], candidates: &[(usize, Schedule)]) {
     let mut bench = bench().lock().unwrap_or_else(PoisonError::into_inner);
-    let Rig { workers, target, cpus } = &mut *bench;
+    let Rig { workers, cpus, .. } = &mut *bench;
     let job = |(place, schedule): &(usize, Schedule)| common::build_job(&tasks[*place].1, target, schedule);
     let jobs: Vec<_> = candidates.iter().map(job).collect();
     let is_draw = |schedule: &Schedule| matches!(schedule, Schedule::MetaSchedule { .. });
@@ -758,9 +771,53 @@ fn moves_that_were_wrong_once() {
             "conv2d:ci=192,hw=17,co=192,k=1x7,p=0x3x0x3,bias=1,act=relu",
             r#"{"block":8,"cache_x":4,"layout":"blocked","order":"xyc","outer":"ycx","pad_at":"root","parallel":2,"split_r":1,"sum_at":"cache","tile_c":8,"tile_x":1,"tile_y":8,"unroll":0,"vectorize":"yes","write_at":"root"}"#,
         ),
+        // A vector wider than the block to which positions are padded.
+        (
+            "attention:b=1,h=2,s=50,d=64",
+            r#"{"block":8,"functions":"vector","helpers_at":"head","layout":"blocked","tile_y":2,"vector":16}"#,
+        ),
     ];
     let tasks: Vec<(String, Task)> = cases.iter().map(|(text, _)| ((*text).to_owned(), task(text))).collect();
     let schedule = |knobs: &str| Schedule::Template { knobs: serde_json::from_str(knobs).expect("knobs") };
     let candidates: Vec<_> = cases.iter().enumerate().map(|(place, (_, knobs))| (place, schedule(knobs))).collect();
     check_candidates(&tasks, &candidates);
+}
+
+const ATTENTION: [&str; 6] = [
+    "attention:b=1,h=2,s=50,d=64,mask=1x1x50x50",
+    "attention:b=1,h=2,s=49,d=32,mask=1x2x49x49",
+    "attention:b=2,h=3,s=4,t=6,d=8,mask=2x3x4x6",
+    "attention:b=1,h=2,s=33,d=20,mask=1x1x33x33,causal=1,window=9",
+    "attention:b=1,h=4,g=2,s=21,t=45,d=24,mask=1x1x1x45,softcap=20",
+    "attention:b=2,h=2,s=50,d=64",
+];
+
+/// Key positions are padded to whole vectors, but a mask ends at the last key.
+#[test]
+fn attention() {
+    check(USUAL, &ATTENTION);
+}
+
+/// On a processor with masked vectors, LLVM can hide a read past the end of a row. AVX2 code shows such reads, and it is
+/// what most users' processors run.
+#[test]
+fn code_for_narrower_vectors() {
+    let facts = Facts::read_facts();
+    if !facts.vector_extensions.iter().any(|extension| extension == "avx2") {
+        println!("skipped: this processor has no AVX2");
+        return;
+    }
+    let target = targets::llvm_target("x86-64-v3", &["avx2".to_owned()], 2);
+    let others = [
+        "conv2d:ci=3,size=19x17,co=20,k=7,s=2,p=3,bias=1",
+        "conv2d:ci=36,hw=7,co=33,k=1,bias=1,act=relu",
+        "conv2d:ci=12,hw=9,co=12,k=3,p=1,g=4",
+        "conv2d:ci=20,size=9x11,co=20,k=3,p=1,g=20,bias=1,act=relu",
+        "dense:m=7,n=50,k=33,bias=1,act=relu",
+        "matmul:b=2,m=7,n=33,k=50",
+        "layer_norm:shape=2x3x50,axis=2",
+    ];
+    let named = |text: &&str| ((*text).to_owned(), task(text));
+    check_tasks_for(&target, Effort { template: 8, metaschedule: 0 }, &ATTENTION.iter().map(named).collect::<Vec<_>>());
+    check_tasks_for(&target, USUAL, &others.iter().map(named).collect::<Vec<_>>());
 }

@@ -149,8 +149,8 @@ impl Gpu {
         Ok(())
     }
 
-    /// Adds the hardware counters. They are read over so many runs that the ends of the range are negligible, or over
-    /// one run with cold caches.
+    /// Adds the hardware counters. With warm caches, one range covers enough runs that its ends are
+    /// negligible; with cold caches, it covers one run.
     pub(super) fn tell_metrics(
         &self,
         wanted: &[WantedMetric],

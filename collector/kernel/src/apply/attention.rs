@@ -19,7 +19,7 @@ use models::Dim;
 const LEADING: usize = 2;
 
 pub(super) fn schedule_attention(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
-    let vector = required_number(knobs, &VECTOR)?;
+    let vector = vector_width(knobs)?;
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("attention has an anchor");
     let result = single_epilogue(lowered, moves, &anchor)?;
     let loops = moves.loops(&result)?;
@@ -91,10 +91,15 @@ pub(super) fn schedule_attention(lowered: &Lowered, knobs: &Knobs, moves: &Moves
     Ok(())
 }
 
+/// Returns the elements of one vector. Positions are padded to whole blocks, so a wider vector would read past them.
+fn vector_width(knobs: &Knobs) -> Result<i64> {
+    Ok(required_number(knobs, &VECTOR)?.min(required_number(knobs, &BLOCK)?))
+}
+
 /// Returns the number of vectors of a row of values that are accumulated at once, so that they fit the registers.
 fn vectors_at_once(lowered: &Lowered, knobs: &Knobs) -> Result<i64> {
     const FEWEST_REGISTERS: i64 = 16;
-    let (vector, rows) = (required_number(knobs, &VECTOR)?, required_number(knobs, &TILE_Y)?);
+    let (vector, rows) = (vector_width(knobs)?, required_number(knobs, &TILE_Y)?);
     // Accumulators, one weight, and the vectors of values if several rows use them.
     let anywhere = if rows > 1 { (FEWEST_REGISTERS - 1) / (rows + 1) } else { FEWEST_REGISTERS - 2 };
     let most = (required_number(knobs, &BLOCK)? / vector).max(anywhere).max(1);

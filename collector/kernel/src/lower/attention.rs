@@ -11,7 +11,7 @@ use crate::tvm::expression::{
 };
 use job::space::Layout;
 use models::operators::{Attention, Rope};
-use models::{Op, UnaryOp};
+use models::{DType, Op, UnaryOp};
 use schedules::tiles::filled_extent;
 
 pub(super) fn lower_attention(
@@ -77,7 +77,11 @@ fn attend_queries(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor]
         if !is_padded {
             return Ok(seen);
         }
-        super::movement::join_conditions(seen, place.less(&places.as_expression()?)?).map(Some)
+        // TVM drops the limit of the mask's index where a condition on indices implies it, and then reads the mask for
+        // all positions. It draws no such conclusion from other numbers.
+        let form = |index: &Expression| if inputs.len() > 3 { index.cast(DType::F32) } else { Ok(index.clone()) };
+        let is_place = form(place)?.less(&form(&places.as_expression()?)?)?;
+        super::movement::join_conditions(seen, is_place).map(Some)
     };
     let width = loop_axis("d", &q.extents[3], true)?;
     let keys =
