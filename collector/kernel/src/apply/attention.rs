@@ -8,7 +8,7 @@ use super::rows::{along_rows, split_partial};
 use super::{
     Knobs, Result, block_of_part, fuse_parallel, plain_copy, required_choice, required_number, single_epilogue,
 };
-use crate::lower::{Lowered, Part};
+use crate::lower::{Lowered, MASK_BLOCK, Part};
 use crate::tvm::expression::{Expression, index_constant};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
 use job::space::axes::{BLOCK, HELPERS_AT, TILE_Y, VECTOR};
@@ -61,6 +61,10 @@ pub(super) fn schedule_attention(lowered: &Lowered, knobs: &Knobs, moves: &Moves
     moves.compute_at(&largest, tile)?;
     along_rows(moves, &maxima, tile)?;
     moves.compute_inline(&moves.block("attention_scores")?)?;
+
+    if lowered.blocks.iter().any(|block| block.name == MASK_BLOCK) {
+        moves.compute_at(&moves.block(MASK_BLOCK)?, tile)?;
+    }
 
     let products = moves.block("attention_products")?;
     moves.compute_at(&products, tile)?;

@@ -11,8 +11,11 @@ use crate::tvm::expression::{
 };
 use job::space::Layout;
 use models::operators::{Attention, Rope};
-use models::{DType, Op, UnaryOp};
+use models::{Op, UnaryOp};
 use schedules::tiles::filled_extent;
+
+/// Name of the block that pads the mask; only blocked layouts have it.
+pub(crate) const MASK_BLOCK: &str = "attention_mask";
 
 pub(super) fn lower_attention(
     writer: &mut Writer,
@@ -77,15 +80,17 @@ fn attend_queries(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor]
         if !is_padded {
             return Ok(seen);
         }
-        // TVM drops the limit of the mask's index where a condition on indices implies it, and then reads the mask for
-        // all positions. It draws no such conclusion from other numbers.
-        let form = |index: &Expression| if inputs.len() > 3 { index.cast(DType::F32) } else { Ok(index.clone()) };
-        let is_place = form(place)?.less(&form(&places.as_expression()?)?)?;
-        super::movement::join_conditions(seen, is_place).map(Some)
+        super::movement::join_conditions(seen, place.less(&places.as_expression()?)?).map(Some)
     };
     let width = loop_axis("d", &q.extents[3], true)?;
     let keys =
         if is_turned { transpose_keys(writer, &output.block_name("attention_keys"), k, &stored)? } else { k.clone() };
+    let mask = match inputs.get(3) {
+        Some(mask) if is_padded && !mask.extents.last().is_some_and(|last| last.is_always(1)) => {
+            Some(pad_mask(writer, &output.block_name(MASK_BLOCK), mask, &stored)?)
+        }
+        mask => mask.cloned(),
+    };
     let products = writer.add_block(&output.block_name("attention_products"), Part::Helper, (dtype, &all), |i| {
         let left = q.element_at(&[i[0].clone(), i[1].clone(), i[2].clone(), width.variable.clone()])?;
         let (place, part) = (i[3].clone(), width.variable.clone());
@@ -99,12 +104,8 @@ fn attend_queries(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor]
             let bent = apply_unary(UnaryOp::Tanh, &score.mul(&constant(dtype, 1.0 / softcap)?)?, dtype)?;
             score = bent.mul(&constant(dtype, softcap)?)?;
         }
-        if let Some(mask) = inputs.get(3) {
-            let mut at = i.to_vec();
-            if is_padded {
-                at[3] = at[3].min(&places.as_expression()?.sub(&index_constant(1)?)?)?;
-            }
-            score = score.add(&broadcast_read(mask, &at)?)?;
+        if let Some(mask) = &mask {
+            score = score.add(&broadcast_read(mask, i)?)?;
         }
         match seen(i, &i[3])? {
             Some(seen) => seen.select(&score, &lowest_number(dtype)?),
@@ -159,6 +160,20 @@ fn transpose_keys(writer: &mut Writer, name: &str, keys: &Tensor, stored: &Exten
             return Ok(key);
         }
         i[3].less(&index_constant(places)?)?.if_then_else(&key, &constant(keys.dtype, 0.0)?)
+    })
+}
+
+/// Copies a mask with its rows padded to `stored` positions.
+///
+/// Scores must not read the mask with a limited index: TVM drops the limit where the position is compared with the same
+/// number, and then reads past the mask; an index with a limit that stays makes it read each element alone.
+fn pad_mask(writer: &mut Writer, name: &str, mask: &Tensor, stored: &Extent) -> Result<Tensor> {
+    let (places, leading) = mask.extents.split_last().expect("a mask has at least one dimension");
+    let extents: Vec<Extent> = leading.iter().chain([stored]).cloned().collect();
+    writer.add_block(name, Part::Helper, (mask.dtype, &extents), |i| {
+        let place = i.last().expect("at least one dimension");
+        let element = mask.element_at(i)?;
+        place.less(&places.as_expression()?)?.if_then_else(&element, &constant(mask.dtype, 0.0)?)
     })
 }
 

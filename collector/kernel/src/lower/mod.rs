@@ -24,6 +24,7 @@ pub(crate) use contraction::column_of;
 use crate::tvm::TvmError;
 use crate::tvm::compile::CompileTarget;
 use crate::tvm::expression::{self, Expression, Extent, Module, Tensor};
+pub(crate) use attention::MASK_BLOCK;
 use job::Packing;
 use job::space::{ByTaps, Layout, Schedule};
 use models::operators::ConvTranspose;
