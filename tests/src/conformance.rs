@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: onnx-conformance CASES [--only TEXT] [--networks] [--report FILE] [--failures] [--at-least N] [--tvm] [--sample N]";
+const USAGE: &str = "usage: onnx-conformance CASES [--only TEXT] [--networks] [--report FILE] [--failures] [--at-least N] [--tvm [--mcpu CPU] [--sample N]]";
 
 #[derive(Default)]
 struct Request {
@@ -21,6 +21,8 @@ struct Request {
     /// Number of passing cases, sampled at random, whose tasks run through TVM; None for all.
     sample: Option<usize>,
     at_least: usize,
+    /// Processor for which the tasks are compiled; None for this one.
+    mcpu: Option<String>,
 }
 
 #[allow(clippy::print_stdout, clippy::print_stderr)]
@@ -53,6 +55,7 @@ fn parse(arguments: Vec<String>) -> Result<Request, String> {
             "--at-least" => request.at_least = value()?.parse().map_err(|_| USAGE.to_owned())?,
             "--tvm" => request.wants_tvm = true,
             "--sample" => request.sample = Some(value()?.parse().map_err(|_| USAGE.to_owned())?),
+            "--mcpu" => request.mcpu = Some(value()?),
             "--networks" => request.are_networks = true,
             "--failures" => request.wants_failures = true,
             _ if request.cases.as_os_str().is_empty() => request.cases = argument.into(),
@@ -143,7 +146,7 @@ impl ThroughTvm {
             ended[place].tasks = tasks_of(request, &ended[place].name, &mut tasks);
         }
         let program = worker_program().map_err(|error| format!("cannot find the worker program: {error}"))?;
-        let results = tasks.run(&program)?;
+        let results = tasks.run(&program, request.mcpu.as_deref())?;
         let sample = request.sample.map(|_| places.len());
         let right = results.iter().filter(|wrong| wrong.is_none()).count();
         let mut found = ThroughTvm { tasks: tasks.count(), right, cases: (0, 0), wrong: BTreeMap::new(), sample };

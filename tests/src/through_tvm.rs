@@ -48,8 +48,9 @@ impl Tasks {
         self.tasks.len()
     }
 
-    /// Returns the error of each task, if any. `program` is `opcollect-worker`.
-    pub fn run(&self, program: &Path) -> Result<Vec<Option<String>>, String> {
+    /// Returns the error of each task, if any, in code for the processor `mcpu`, by default for this one. `program` is
+    /// `opcollect-worker`.
+    pub fn run(&self, program: &Path, mcpu: Option<&str>) -> Result<Vec<Option<String>>, String> {
         let limits = WorkerLimits {
             builder_cpus: Vec::new(),
             overlap: true,
@@ -64,8 +65,8 @@ impl Tasks {
         };
         let mut workers = Workers::new(program, &limits);
         let versions = workers.capability(Ability::Build).map_err(|fault| format!("no builder starts: {fault:?}"))?;
-        let cpu = versions.get("cpu").cloned().unwrap_or_default();
-        let target = targets::llvm_target(&cpu, &["avx2".to_owned()], 1);
+        let native = versions.get("cpu").map_or("", String::as_str);
+        let target = targets::llvm_target(mcpu.unwrap_or(native), &["avx2".to_owned()], 1);
         let allowed = affinity::allowed_cpus().map_err(|error| error.to_string())?;
         let cpus = allowed.get(..1).ok_or("no CPU is allowed")?;
         let mut results = Vec::with_capacity(self.tasks.len());

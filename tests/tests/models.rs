@@ -59,6 +59,6 @@ fn tasks_of_transformers_and_programs_are_right() {
     }
     assert!(tasks.count() > 100, "{} tasks", tasks.count());
     let wrong: Vec<String> =
-        tasks.run(&program("opcollect-worker")).expect("workers start").into_iter().flatten().collect();
+        tasks.run(&program("opcollect-worker"), None).expect("workers start").into_iter().flatten().collect();
     assert!(wrong.is_empty(), "{} of {} tasks:\n{}", wrong.len(), tasks.count(), wrong.join("\n"));
 }
