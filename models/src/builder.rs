@@ -67,7 +67,7 @@ impl GraphBuilder {
         self.graph.value(id).map(|value| &value.ty).ok_or_else(|| Error::Graph {
             graph: self.graph.name.clone(),
             place: format!("node {}", self.graph.nodes.len()),
-            reason: format!("value {} was never added", id.0),
+            reason: format!("value {} does not belong to this graph", id.0),
         })
     }
 
@@ -129,6 +129,6 @@ mod tests {
     fn a_value_of_another_graph_is_an_error() {
         let mut builder = GraphBuilder::new("one");
         let error = builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[ValueId(7)]).unwrap_err();
-        assert_eq!(error.to_string(), "graph `one`, node 0: value 7 was never added");
+        assert_eq!(error.to_string(), "graph `one`, node 0: value 7 does not belong to this graph");
     }
 }

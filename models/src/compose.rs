@@ -49,13 +49,13 @@ fn image_extents(builder: &GraphBuilder, x: ValueId) -> Result<[i64; 3]> {
     let ty = builder.value_type(x)?;
     let known = crate::types::TensorType { dtype: ty.dtype, shape: ty.shape.get(1..).unwrap_or_default().to_vec() };
     let extents = known.extents().and_then(|extents| <[i64; 3]>::try_from(extents).ok());
-    extents.ok_or_else(|| tensor_error(builder, x, "must be an image of four dimensions, the last three numbers"))
+    extents.ok_or_else(|| tensor_error(builder, x, "must have 4 dimensions, with known channels, height and width"))
 }
 
 /// Returns the number of positions in a square block; fails if it overflows or is not positive.
 fn area_of(builder: &GraphBuilder, x: ValueId, block: i64) -> Result<i64> {
     let area = block.checked_mul(block).filter(|_| block > 0);
-    area.ok_or_else(|| tensor_error(builder, x, "cannot be cut into blocks of this extent"))
+    area.ok_or_else(|| tensor_error(builder, x, "has a block extent that is not positive or too large"))
 }
 
 fn tensor_error(builder: &GraphBuilder, x: ValueId, reason: &str) -> Error {

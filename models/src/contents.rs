@@ -54,4 +54,4 @@ impl<'de> Deserialize<'de> for Contents {
 }
 
 pub(crate) const LEFT_OUT: &str =
-    "the contents of this constant were left out when this was written; read the model's own file instead";
+    "the data of this constant was omitted when the graph was written; read the original model file instead";

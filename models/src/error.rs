@@ -115,7 +115,7 @@ pub enum Error {
         reason: String,
     },
     /// A count was requested for a shape with symbolic dimensions.
-    #[error("`{ty}` has a dimension without a number, so {what} cannot be counted; bind its symbols first")]
+    #[error("`{ty}` has a symbolic dimension, so {what} cannot be counted; bind its symbols first")]
     Symbolic {
         /// The type.
         ty: String,

@@ -42,9 +42,9 @@ pub fn name_hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> St
     let mut seen = BTreeSet::new();
     let known: Vec<&str> = known.into_iter().filter(|name| seen.insert(*name)).collect();
     let all = || match known.len() {
-        0 => "there is none".to_owned(),
+        0 => "there are no known names".to_owned(),
         1..=LISTED => format!("known: {}", quote_names(&known).join(", ")),
-        more => format!("none of {more} is near it"),
+        more => format!("none of the {more} known names is similar"),
     };
     suggest_nearest(name, known.iter().copied()).unwrap_or_else(all)
 }
@@ -136,10 +136,10 @@ mod tests {
         assert_eq!(name_hint("nlayer", known), "did you mean `n_layer`?");
         assert_eq!(name_hint("vcoab_size", known), "did you mean `vocab_size`?");
         assert_eq!(name_hint("banana", known), "known: `n_layer`, `n_head`, `n_embd`, `vocab_size`");
-        assert_eq!(name_hint("banana", []), "there is none");
+        assert_eq!(name_hint("banana", []), "there are no known names");
         assert_eq!(name_hint("tile_z", ["tile_x", "tile_y"]), "did you mean `tile_x` or `tile_y`?");
         let many: Vec<String> = (0..300).map(|number| format!("counter_{number}_of_many")).collect();
-        assert_eq!(name_hint("ö", many.iter().map(String::as_str)), "none of 300 is near it");
+        assert_eq!(name_hint("ö", many.iter().map(String::as_str)), "none of the 300 known names is similar");
     }
 
     #[test]

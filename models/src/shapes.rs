@@ -22,7 +22,7 @@ pub fn check_type(ty: &TensorType) -> Rule<()> {
         let Dim::Known(extent) = dim else { continue };
         let extent = u64::try_from(*extent).map_err(|_| format!("{ty} has the negative extent {extent}"))?;
         let product = bytes.checked_mul(extent.max(1));
-        bytes = product.ok_or_else(|| format!("{ty} has more bytes than 64 bits can count"))?;
+        bytes = product.ok_or_else(|| format!("{ty} has a byte count that exceeds 64 bits"))?;
     }
     Ok(())
 }
@@ -155,7 +155,7 @@ pub(crate) fn remove_axes(x: &TensorType, axes: &[usize], keep: bool) -> Rule<Te
 pub(crate) fn element_count(mut extents: impl Iterator<Item = i64>) -> Rule<i64> {
     extents
         .try_fold(1i64, |product, extent| product.checked_mul(extent))
-        .ok_or_else(|| "the element count is more than 64 bits can count".to_owned())
+        .ok_or_else(|| "the element count exceeds 64 bits".to_owned())
 }
 
 /// Multiplies the known extents of an input over a range of dimensions; 1 if there are none.

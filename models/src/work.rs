@@ -204,7 +204,7 @@ mod tests {
         let error = operator_work(&op, &[&x], &x).unwrap_err().to_string();
         assert_eq!(
             error,
-            "`f32[batch,8]` has a dimension without a number, so work cannot be counted; bind its symbols first"
+            "`f32[batch,8]` has a symbolic dimension, so work cannot be counted; bind its symbols first"
         );
     }
 }

@@ -139,7 +139,7 @@ fn models_that_are_none() {
     check(
         "--modelsource simple --modelname relu:shape=3,stride=2 --store store",
         expect![[r#"
-        error: cannot use model `relu:shape=3,stride=2`: simple operator `relu:shape=3,stride=2`: there is no `stride`; known: `dtype`, `shape`
+        error: cannot use model `relu:shape=3,stride=2`: simple operator `relu:shape=3,stride=2`: unknown key `stride`; known: `dtype`, `shape`
     "#]],
     );
     check(

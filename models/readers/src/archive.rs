@@ -39,7 +39,7 @@ impl ArchiveBytes {
     pub fn open(path: &Path) -> io::Result<ArchiveBytes> {
         // Opening a pipe would block until it has a writer.
         if !path.metadata()?.is_file() {
-            return Err(io::Error::other("it is not a file"));
+            return Err(io::Error::other("not a regular file"));
         }
         let file = File::open(path)?;
         let metadata = file.metadata()?;

@@ -75,7 +75,7 @@ pub(crate) fn read_bounded(path: &Path, most_bytes: u64) -> Result<Bytes> {
     let unreadable = |reason: String| Error::Unreadable { file: path.display().to_string(), reason };
     let metadata = path.metadata().map_err(|error| unreadable(error.to_string()))?;
     if !metadata.is_file() {
-        return Err(unreadable("it is not a file".to_owned()));
+        return Err(unreadable("not a regular file".to_owned()));
     }
     if metadata.len() > most_bytes {
         return Err(unreadable(format!("it has {} bytes, a model at most {most_bytes}", metadata.len())));

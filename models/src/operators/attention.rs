@@ -64,7 +64,7 @@ impl Operator for Attention {
             return Err("`q` and `k` must have the same batch and head size; `k` and `v` the same batch, heads and sequence length".to_owned());
         }
         if k.shape[2] == Dim::Known(0) {
-            return Err("there are no positions to attend to".to_owned());
+            return Err("`k` and `v` have no positions".to_owned());
         }
         if let Some(mask) = inputs.get(3) {
             same_dtype(q, mask)?;

@@ -22,7 +22,7 @@ impl Operator for Reshape {
             output.push(match extent {
                 0 => {
                     let dim = x.shape.get(index);
-                    let dim = dim.ok_or_else(|| format!("0 keeps dimension {index}, `x` has {}", x.rank()))?;
+                    let dim = dim.ok_or_else(|| format!("extent 0 copies dimension {index}, but `x` has {} dimensions", x.rank()))?;
                     kept[index] = true;
                     dim.clone()
                 }
@@ -41,7 +41,7 @@ impl Operator for Reshape {
             (Some(index), [symbol]) if numbers == asked => output[index] = (*symbol).clone(),
             (Some(index), []) if asked != 0 && numbers % asked == 0 => output[index] = Dim::Known(numbers / asked),
             (None, []) if numbers == asked => {}
-            (_, []) => return Err(format!("{x} cannot be seen as {shape:?}: the element counts differ")),
+            (_, []) => return Err(format!("{x} cannot be reshaped to {shape:?}: the element counts differ")),
             (_, symbols) => {
                 return Err(format!("{shape:?} does not determine dimension {}; bind it to a number", symbols[0]));
             }

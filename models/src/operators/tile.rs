@@ -25,7 +25,7 @@ impl Operator for Tile {
             }
             if repeat > 1 {
                 let repeated = known_extent(dim, "a repeated extent")?.checked_mul(repeat);
-                *dim = Dim::Known(repeated.ok_or("the repeated extent is more than 64 bits can count")?);
+                *dim = Dim::Known(repeated.ok_or("the repeated extent exceeds 64 bits")?);
             }
         }
         Ok(output)

@@ -63,7 +63,7 @@ fn read_task(text: &str) -> Scanned<Task> {
 
 fn read_operand(scan: &mut Scan<'_>, parameters: &mut Vec<Parameter>, before: Option<usize>) -> Scanned<Operand> {
     if scan.take_text("_") {
-        let before = before.ok_or("the first step has no step before it that `_` could be")?;
+        let before = before.ok_or("`_` refers to the previous step, but the first step has none")?;
         return Ok(Operand::Step(before));
     }
     if scan.take_text("#") {
@@ -102,7 +102,7 @@ mod tests {
     fn mistakes_are_named() {
         let says = |text: &str| Task::from_text(text).unwrap_err().to_string();
         let relu = |input: &str| says(&format!("unary({input}) function=\"relu\""));
-        assert!(relu("_").contains("the first step has no step before it"));
+        assert!(relu("_").contains("the first step has none"));
         assert!(relu("#3").contains("there is no parameter 3"));
         assert!(relu("f32[2").contains("expected `]`"));
         assert!(relu("f32[2] f32[3]").contains("expected `,` at `f32[3]) function=\"relu\"`"));

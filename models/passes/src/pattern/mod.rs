@@ -251,7 +251,7 @@ mod tests {
             ("relu(x) y", "expected the end, found `y`"),
             ("relu?()", "an optional operator needs an input"),
             ("clip{low}(x)", "expected `=`, found `}`"),
-            ("clip{low=x}(y)", "`x` is no value of an attribute"),
+            ("clip{low=x}(y)", "`x` is not an attribute value"),
         ] {
             assert_eq!(Pattern::parse_text(text).unwrap_err().to_string(), format!("pattern `{text}`: {reason}"));
         }

@@ -17,7 +17,7 @@ impl Arguments {
     pub(super) fn parse_pairs(text: &str) -> Result<Arguments, String> {
         let mut values = BTreeMap::new();
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not `key=value`"))?;
+            let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` does not have the form `key=value`"))?;
             if values.insert(key.trim().to_owned(), value.trim().to_owned()).is_some() {
                 return Err(format!("`{}` is given twice", key.trim()));
             }
@@ -29,7 +29,7 @@ impl Arguments {
         let asked = self.asked.borrow();
         match self.values.keys().find(|key| !asked.contains(key.as_str())) {
             None => Ok(()),
-            Some(key) => Err(format!("there is no `{key}`; {}", names::name_hint(key, asked.iter().copied()))),
+            Some(key) => Err(format!("unknown key `{key}`; {}", names::name_hint(key, asked.iter().copied()))),
         }
     }
 
@@ -82,7 +82,7 @@ impl Arguments {
         let Some(name) = self.find_text(key) else { return Ok(DType::F32) };
         DType::from_name(name).ok_or_else(|| {
             let known = DType::ALL.iter().map(|dtype| dtype.name());
-            format!("`{key}={name}` is no element type; {}", names::name_hint(name, known))
+            format!("`{key}={name}` is not an element type; {}", names::name_hint(name, known))
         })
     }
 
@@ -92,7 +92,7 @@ impl Arguments {
         match known.iter().find(|(known, _)| *known == name) {
             Some((_, value)) => Ok(Some(value.clone())),
             None => Err(format!(
-                "there is no `{key}={name}`; {}",
+                "unknown value `{key}={name}`; {}",
                 names::name_hint(name, known.iter().map(|(name, _)| *name))
             )),
         }
@@ -116,7 +116,7 @@ impl Arguments {
             _ => match self.integers(key)?.as_slice() {
                 [all] => Ok(vec![*all; rank]),
                 each if each.len() == rank => Ok(each.to_vec()),
-                each => Err(format!("`{key}` has {} numbers, takes 1 or {rank}", each.len())),
+                each => Err(format!("`{key}` has {} numbers, expected 1 or {rank}", each.len())),
             },
         }
     }
@@ -130,7 +130,7 @@ impl Arguments {
             [all] => Ok(vec![*all; 2 * rank]),
             each if each.len() == rank => Ok([each, each].concat()),
             each if each.len() == 2 * rank => Ok(each.to_vec()),
-            each => Err(format!("`{key}` has {} numbers, takes 1, {rank} or {}", each.len(), 2 * rank)),
+            each => Err(format!("`{key}` has {} numbers, expected 1, {rank} or {}", each.len(), 2 * rank)),
         }
     }
 }

@@ -423,7 +423,7 @@ fn make_dequantize(a: &Arguments) -> Made {
 fn make_requantize(a: &Arguments) -> Made {
     let (x, to) = (a.integers("shape")?, dtype_or(a, "to", DType::U8)?);
     let (axis, scale) = scale_shape(a, &x)?;
-    let (low, high) = to.integer_range().ok_or_else(|| format!("`to={to}` is no integer of up to 32 bits"))?;
+    let (low, high) = to.integer_range().ok_or_else(|| format!("`to={to}` is not an integer type of up to 32 bits"))?;
     let (low, high) = (a.integer_or("low", low)?, a.integer_or("high", high)?);
     let op = Op::Requantize(Requantize { to, axis, zero: a.integer_or("zero", 0)?, low, high });
     plain_parts(op, vec![TensorType::new(DType::I32, &x), TensorType::new(a.dtype("dtype")?, &scale)])
@@ -477,7 +477,7 @@ fn scatter_nd(a: &Arguments) -> Made {
     let (x, at) = (a.integers("shape")?, a.integers("at")?);
     let (looked_up, tuples) = at.split_last().ok_or("`at` needs at least one number")?;
     let looked_up = usize::try_from(*looked_up).unwrap_or(usize::MAX);
-    let inner = x.get(looked_up..).ok_or_else(|| format!("`at` looks up {looked_up} of {} dimensions", x.len()))?;
+    let inner = x.get(looked_up..).ok_or_else(|| format!("`at` indexes {looked_up} of only {} dimensions", x.len()))?;
     make_indexed(a, Op::ScatterNd(ScatterNd { combine: parse_combine(a)? }), Some([tuples, inner].concat()))
 }
 
@@ -643,7 +643,7 @@ fn spatial_extents(a: &Arguments, rank: usize) -> Result<Vec<i64>, String> {
         (false, false) => {
             let each = vec!["56"; rank].join("x");
             Err(format!(
-                "`hw` is missing, one extent for every spatial axis, or `size` with each of them, such as `size={each}`"
+                "`hw` is missing: one extent for all spatial axes (or `size` with one extent per axis, such as `size={each}`)"
             ))
         }
     }

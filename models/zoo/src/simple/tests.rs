@@ -54,7 +54,7 @@ fn mistakes() {
     check(
         "conv2d:ci=64,hw=56,co=64,k=3,stride=2",
         expect![
-            "simple operator `conv2d:ci=64,hw=56,co=64,k=3,stride=2`: there is no `stride`; known: `act`, `bias`, `ci`, `co`, `d`, `dtype`, `g`, `h`, `hw`, `k`, `n`, `p`, `s`, `size`, `w`"
+            "simple operator `conv2d:ci=64,hw=56,co=64,k=3,stride=2`: unknown key `stride`; known: `act`, `bias`, `ci`, `co`, `d`, `dtype`, `g`, `h`, `hw`, `k`, `n`, `p`, `s`, `size`, `w`"
         ],
     );
     check(
@@ -91,25 +91,25 @@ fn mistakes() {
     check(
         "relu:shape=4,dtype=f31",
         expect![
-            "simple operator `relu:shape=4,dtype=f31`: `dtype=f31` is no element type; did you mean `f32`?; for example `relu:shape=1x64x56x56`"
+            "simple operator `relu:shape=4,dtype=f31`: `dtype=f31` is not an element type; did you mean `f32`?; for example `relu:shape=1x64x56x56`"
         ],
     );
     check(
         "dense:n=4,k=4,act=sigmiod",
         expect![
-            "simple operator `dense:n=4,k=4,act=sigmiod`: there is no `act=sigmiod`; did you mean `sigmoid`?; for example `dense:m=1,n=1000,k=512,bias=1`"
+            "simple operator `dense:n=4,k=4,act=sigmiod`: unknown value `act=sigmiod`; did you mean `sigmoid`?; for example `dense:m=1,n=1000,k=512,bias=1`"
         ],
     );
     check(
         "dense:n=4,k=4,act=squash",
         expect![
-            "simple operator `dense:n=4,k=4,act=squash`: there is no `act=squash`; known: `relu`, `relu6`, `sigmoid`, `hard_sigmoid`, `tanh`, `silu`, `hard_swish`, `gelu`; for example `dense:m=1,n=1000,k=512,bias=1`"
+            "simple operator `dense:n=4,k=4,act=squash`: unknown value `act=squash`; known: `relu`, `relu6`, `sigmoid`, `hard_sigmoid`, `tanh`, `silu`, `hard_swish`, `gelu`; for example `dense:m=1,n=1000,k=512,bias=1`"
         ],
     );
     check(
         "scatter_nd:shape=64x64x32,at=10x2,combine=mull",
         expect![
-            "simple operator `scatter_nd:shape=64x64x32,at=10x2,combine=mull`: there is no `combine=mull`; did you mean `mul`?; for example `scatter_nd:shape=64x64x32,at=10x2,combine=add`"
+            "simple operator `scatter_nd:shape=64x64x32,at=10x2,combine=mull`: unknown value `combine=mull`; did you mean `mul`?; for example `scatter_nd:shape=64x64x32,at=10x2,combine=add`"
         ],
     );
     check("relu:shape=-4", expect!["`relu` does not fit its inputs (f32[-4]): f32[-4] has the negative extent -4"]);
@@ -127,7 +127,7 @@ fn mistakes() {
     );
     let unknown = build_operator("squash").unwrap_err().to_string();
     assert!(
-        unknown.starts_with("simple operator `squash`: there is no operator `squash`; did you mean `square`?"),
+        unknown.starts_with("simple operator `squash`: unknown operator `squash`; did you mean `square`?"),
         "{unknown}"
     );
 }

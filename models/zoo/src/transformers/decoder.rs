@@ -100,7 +100,7 @@ pub(super) fn gpt_neo(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
 /// Returns which layers have windowed attention: `[[["global", "local"], 6]]` are 12 layers; short lists repeat.
 fn local_layers(config: &Fields) -> Result<Vec<bool>> {
     let Some(value) = config.find_field("attention_types") else { return Ok(vec![false, true]) };
-    let malformed = || config.malformed_field("attention_types", "it must be like `[[[\"global\",\"local\"],6]]`");
+    let malformed = || config.malformed_field("attention_types", "must have the form `[[[\"global\",\"local\"],6]]`");
     let mut layers = Vec::new();
     for entry in value.as_array().ok_or_else(malformed)? {
         let kinds = entry.get(0).and_then(|kinds| kinds.as_array()).ok_or_else(malformed)?;
@@ -168,7 +168,7 @@ pub(super) fn build_phi(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> 
     let (inner, head_width) = (config.required_size("intermediate_size")?, width / heads);
     if config.flag_or("qk_layernorm", false)? {
         return Err(
-            config.unsupported_field("qk_layernorm", "normalised queries and keys are not known for this family")
+            config.unsupported_field("qk_layernorm", "this model family has no normalised queries and keys")
         );
     }
     let activation = read_activation(config, "hidden_act", "gelu_new")?;

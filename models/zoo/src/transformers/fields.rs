@@ -26,7 +26,7 @@ impl Fields {
         match serde_json::from_str(text) {
             Ok(Value::Object(map)) => Ok(Fields::from_map(file, map)),
             Ok(_) => Err(malformed("a configuration must be a JSON object".to_owned())),
-            Err(error) => Err(malformed(format!("it is no JSON ({error})"))),
+            Err(error) => Err(malformed(format!("the configuration is not valid JSON ({error})"))),
         }
     }
 
@@ -48,7 +48,7 @@ impl Fields {
             None => Ok(()),
             Some(name) => {
                 let hint = names::name_hint(name, used.iter().map(String::as_str));
-                Err(format!("the graph does not depend on a field `{name}`; {hint}"))
+                Err(format!("the model does not read a field `{name}`; {hint}"))
             }
         }
     }
@@ -137,10 +137,10 @@ impl Fields {
 
     fn wrong_value(&self, name: &str, value: &Value, must: &str) -> Error {
         let shown: String = value.to_string().chars().take(80).collect();
-        self.malformed_field(name, format!("it {must}, is `{shown}`"))
+        self.malformed_field(name, format!("{must}, is `{shown}`"))
     }
 
     fn missing_field(&self, name: &str) -> Error {
-        self.malformed_field(name, "it is missing")
+        self.malformed_field(name, "is missing")
     }
 }

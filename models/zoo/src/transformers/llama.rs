@@ -51,7 +51,7 @@ pub(super) fn build_phi3(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>>
 /// Rejects a configuration with windowed attention in some layers, which published models do not enable.
 fn check_no_window(config: &Fields) -> Result<()> {
     if config.flag_or("use_sliding_window", false)? {
-        return Err(config.unsupported_field("use_sliding_window", "windows in some of the layers are not known"));
+        return Err(config.unsupported_field("use_sliding_window", "sliding windows in only some layers"));
     }
     Ok(())
 }

@@ -113,7 +113,7 @@ impl Net {
             if *self.builder.value_type(id)? == ty {
                 return Ok(id);
             }
-            let reason = format!("`{name}` is used as {} and as {ty}", self.builder.value_type(id)?);
+            let reason = format!("weight `{name}` is used with the types {} and {ty}", self.builder.value_type(id)?);
             return Err(self.model_error(reason));
         }
         let data = self.weights.find_weight(name, &ty, stored)?;
@@ -142,7 +142,7 @@ impl Net {
     pub fn push_op(&mut self, scope: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
-            return Err(self.model_error(format!("it has more than {MAX_NODES} operators")));
+            return Err(self.model_error(format!("the model has more than {MAX_NODES} operators")));
         }
         self.builder.set_scope(scope);
         self.builder.push(op, inputs)
@@ -261,7 +261,7 @@ impl Net {
     ) -> Result<ValueId> {
         let (stop, name) = (first + count, format!("{scope}.weight"));
         if stop > entries {
-            return Err(self.model_error(format!("index {} is beyond the {entries} entries of `{name}`", stop - 1)));
+            return Err(self.model_error(format!("position {} exceeds the {entries} entries of `{name}`", stop - 1)));
         }
         let table = self.add_weight(&name, &[entries, width])?;
         if count == entries { Ok(table) } else { self.slice(scope, table, 0, first, stop) }

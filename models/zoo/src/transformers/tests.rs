@@ -179,7 +179,7 @@ fn steps_answer_as_one_after_the_other() {
     let refused = load_steps("t5-small", &decode, 2).unwrap_err().to_string();
     assert!(refused.contains("the `encoder_keys.0` of a step differs from"), "{refused}");
     let prefill = Options { phase: Phase::Prefill, ..Options::default() };
-    assert!(load_steps(gpt, &prefill, 2).unwrap_err().to_string().contains("only decoding has steps"));
+    assert!(load_steps(gpt, &prefill, 2).unwrap_err().to_string().contains("only the phase `decode` has steps"));
     assert!(load_steps(gpt, &prefill, 0).unwrap_err().to_string().contains("must be from 1 to 1024"));
 }
 
@@ -216,7 +216,7 @@ fn what_cannot_be_built_is_refused_in_words() {
     check_refused("llama-7b:num_attention_heads=33", usual, "33 do not divide a width of 4096");
     check_refused("llama-7b:hidden_act=maxout", usual, "field `hidden_act`: not supported: the activation `maxout`");
     check_refused("llama-7b:hidden_act=sliu", usual, "the activation `sliu` is not known; did you mean `silu`?");
-    check_refused("llama-7b:model_type=mamba", usual, "there is no family `mamba`; known: `albert`, `bart`, `bert`");
+    check_refused("llama-7b:model_type=mamba", usual, "unknown model family `mamba`; known: `albert`, `bart`, `bert`");
     check_refused("llama-7b:vocab_size=16777216", usual, "larger than the limit");
     check_refused("swin:window_size=5", usual, "56 patches of stage 0 cannot be cut into windows of 5");
     check_refused("t5:relative_attention_max_distance=16", usual, "16 must be above half of 32 buckets");

@@ -46,7 +46,7 @@ impl WindowAttributes {
     fn window_reach(&self, axis: usize) -> Outcome<i64> {
         let reach = self.kernel[axis].checked_sub(1).and_then(|steps| steps.checked_mul(self.dilations[axis]));
         let reach = reach.and_then(|reach| reach.checked_add(1));
-        reach.map_or_else(|| malformed("the window reaches further than 64 bits can count"), Ok)
+        reach.map_or_else(|| malformed("the window reaches further than 64 bits"), Ok)
     }
 
     /// Sets the pads so that the output extent is the input extent divided by the stride, rounded up.
@@ -59,7 +59,7 @@ impl WindowAttributes {
             }
             let places = extent / stride + i64::from(extent % stride != 0);
             let total = i128::from(places - 1) * i128::from(stride) + i128::from(reach) - i128::from(extent);
-            let total = i64::try_from(total.max(0)).or_else(|_| malformed("pads are larger than 64 bits can count"))?;
+            let total = i64::try_from(total.max(0)).or_else(|_| malformed("pads are larger than 64 bits"))?;
             let (less, more) = (total / 2, total - total / 2);
             let (head, tail) = if more_before { (more, less) } else { (less, more) };
             self.pads[axis] = head;
@@ -151,7 +151,7 @@ pub(super) fn conv_transpose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Ve
             let full = places + i128::from(window.window_reach(axis)?) + i128::from(output_pads[axis]);
             let total = full - i128::from(wanted[axis]);
             let number =
-                |wide: i128| i64::try_from(wide).or_else(|_| malformed("pads are larger than 64 bits can count"));
+                |wide: i128| i64::try_from(wide).or_else(|_| malformed("pads are larger than 64 bits"));
             if total < 0 {
                 output_pads[axis] = output_pads[axis].saturating_add(number(-total)?);
             }
@@ -218,7 +218,7 @@ pub(super) fn columns_to_image(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<
         if room < 0 || stride < 1 {
             return malformed(format!("blocks of {kernel:?} do not fit {image:?}"));
         }
-        let number = |wide: i128| i64::try_from(wide).or_else(|_| malformed("an image that 64 bits cannot count"));
+        let number = |wide: i128| i64::try_from(wide).or_else(|_| malformed("the image extents exceed 64 bits"));
         counts.push(number(room / stride + 1)?);
         output_pads.push(number(room % stride)?);
     }

@@ -167,7 +167,7 @@ fn mistakes_are_named() {
     );
     check_error(
         &model(&["2"], vec![], vec![node("y = Relu(x)"), node("y = Relu(x)")]),
-        expect!["`small.onnx`, value `y`: it is made twice"],
+        expect!["`small.onnx`, value `y`: several nodes produce it"],
     );
     check_error(
         &model(&["2"], vec![], vec![node("y = NonZero(x)")]),
@@ -183,7 +183,7 @@ fn mistakes_are_named() {
     );
     check_error(
         &model(&["2"], vec![floats("w", &[i64::MAX, 3], &[])], vec![node("y = Add(x, w)")]),
-        expect!["`small.onnx`, initializer `w`: f32[9223372036854775807,3] has more bytes than 64 bits can count"],
+        expect!["`small.onnx`, initializer `w`: f32[9223372036854775807,3] has a byte count that exceeds 64 bits"],
     );
     check_error(
         &model(&["2", "n"], vec![], vec![node("y = Relu(x)")]),

@@ -104,7 +104,7 @@ impl Blocks {
     fn packed_bytes(&self, numbers: i64) -> Outcome<i64> {
         match numbers.checked_mul(self.bits) {
             Some(bits) => Ok(bits / 8 + i64::from(bits % 8 != 0)),
-            None => malformed(format!("{numbers} numbers are more than 64 bits can count")),
+            None => malformed(format!("{numbers} numbers exceed 64 bits")),
         }
     }
 
