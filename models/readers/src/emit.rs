@@ -115,7 +115,7 @@ impl<'a> Emit<'a> {
         let ty = self.builder.value_type(id)?;
         match ty.extents() {
             Some(extents) => Ok(extents),
-            None => unsupported(format!("{ty} has a dimension without a number")),
+            None => unsupported(format!("{ty} has a symbolic dimension")),
         }
     }
 
@@ -126,7 +126,7 @@ impl<'a> Emit<'a> {
         if (0..rank).contains(&front) {
             return Ok(front as usize);
         }
-        malformed(format!("axis {axis} is outside of {rank} dimensions"))
+        malformed(format!("axis {axis} is out of range for {rank} dimensions"))
     }
 
     /// Returns the numbers of a constant, or None for a value computed at run time.
@@ -144,7 +144,7 @@ impl<'a> Emit<'a> {
         match self.known_numbers(id)? {
             Some(numbers) => Ok(numbers),
             None => unsupported(format!(
-                "`{what}` is computed while the model runs, so the shapes that follow from it are not fixed"
+                "`{what}` is computed at run time, so the shapes that depend on it are unknown"
             )),
         }
     }
@@ -156,7 +156,7 @@ impl<'a> Emit<'a> {
     pub fn known_number(&self, id: ValueId, what: &str) -> Outcome<f64> {
         match self.require_numbers(id, what)?.as_slice() {
             [number] => Ok(*number),
-            numbers => malformed(format!("`{what}` must be one number, is {}", numbers.len())),
+            numbers => malformed(format!("`{what}` must be one number, has {}", numbers.len())),
         }
     }
 

@@ -78,7 +78,7 @@ pub(crate) fn read_bounded(path: &Path, most_bytes: u64) -> Result<Bytes> {
         return Err(unreadable("not a regular file".to_owned()));
     }
     if metadata.len() > most_bytes {
-        return Err(unreadable(format!("it has {} bytes, a model at most {most_bytes}", metadata.len())));
+        return Err(unreadable(format!("the file has {} bytes, more than the limit of {most_bytes}", metadata.len())));
     }
     std::fs::read(path).map(Bytes::from).map_err(|error| unreadable(error.to_string()))
 }
@@ -109,7 +109,7 @@ pub(crate) fn finish_graph(
         }
     }
     if outputs.is_empty() {
-        return Err(malformed("it has no outputs that can be computed".to_owned()));
+        return Err(malformed("the graph has no outputs that can be computed".to_owned()));
     }
     let graph = builder.finish(&outputs).and_then(|graph| drop_dead_code(&graph));
     graph.map_err(|error| malformed(error.to_string()))

@@ -48,7 +48,7 @@ pub(super) fn import_model(
         return Err(Error::Malformed {
             file: file.to_owned(),
             place: "as a whole".to_owned(),
-            reason: "it holds no graph; is it an ONNX model?".to_owned(),
+            reason: "the file contains no graph; is it an ONNX model?".to_owned(),
         });
     };
     let name = if graph.name.is_empty() { file } else { &graph.name };
@@ -126,7 +126,7 @@ impl<'a> Importer<'a> {
         match graph.sparse_initializer.first() {
             Some(sparse) => {
                 let name = sparse.values.as_ref().map_or("", |values| &values.name);
-                Err(self.unsupported(format!("initializer `{name}`"), "it is sparse".to_owned()))
+                Err(self.unsupported(format!("initializer `{name}`"), "sparse tensors".to_owned()))
             }
             None => Ok(()),
         }
@@ -164,18 +164,18 @@ impl<'a> Importer<'a> {
                     return self.skip_node(
                         node,
                         scope,
-                        format!("it reads `{}`, which was left out", escape_name(name)),
+                        format!("input `{}` is an output of a skipped node", escape_name(name)),
                     );
                 }
                 Some(Slot::Unmade(reason)) => {
                     return self.refuse_node(
                         node,
                         scope,
-                        Refusal::Unsupported(format!("it reads `{}`, {reason}", escape_name(name))),
+                        Refusal::Unsupported(format!("input `{}` is {reason}", escape_name(name))),
                     );
                 }
                 None => {
-                    let reason = format!("it reads `{}`, which no earlier node computes", escape_name(name));
+                    let reason = format!("input `{}` is not computed by any earlier node", escape_name(name));
                     return Err(self.malformed(node_place(node, scope), reason));
                 }
             }
@@ -193,7 +193,7 @@ impl<'a> Importer<'a> {
         if self.visited <= self.most {
             return Ok(());
         }
-        let reason = format!("it has more than {} nodes, functions inlined and loops unrolled", self.most);
+        let reason = format!("the model has more than {} nodes after inlining functions and unrolling loops", self.most);
         Err(self.malformed("as a whole".to_owned(), reason))
     }
 
@@ -210,7 +210,7 @@ impl<'a> Importer<'a> {
         let (domain, operator, _) = key;
         let opset = match (domain, scope.opsets.get("")) {
             ("", None) => {
-                return Err(Refusal::Malformed("the file lacks the version of its operator set".to_owned()).into());
+                return Err(Refusal::Malformed("the file does not state the version of the operator set".to_owned()).into());
             }
             ("", Some(&opset)) => opset,
             // Operators of other domains look like the newest ones of the standard.
@@ -226,7 +226,7 @@ impl<'a> Importer<'a> {
             return Ok(results?);
         }
         if !sequences.is_empty() {
-            return Err(Refusal::Unsupported("it reads a sequence of tensors or an optional value".to_owned()).into());
+            return Err(Refusal::Unsupported("an input is a sequence of tensors or an optional value".to_owned()).into());
         }
         let Some(rule) = rules::find_rule(domain, operator) else {
             return Err(Refusal::Unsupported(self.missing_rule_reason(domain, operator)).into());
@@ -264,7 +264,7 @@ impl<'a> Importer<'a> {
         if counts.len() > MOST_NAMED {
             names.push(format!("{} other operators", counts.len() - MOST_NAMED));
         }
-        format!("{reason}; without a rule: {}; `--skip-unsupported` leaves them out", names.join(", "))
+        format!("{reason}; operators without a rule: {}; `--skip-unsupported` leaves them out", names.join(", "))
     }
 
     fn inline_function(
@@ -275,7 +275,7 @@ impl<'a> Importer<'a> {
         scope: &Scope<'a>,
     ) -> Result<Vec<Slot>, Failure> {
         if scope.depth >= MAX_DEPTH {
-            let reason = format!("functions call each other more than {MAX_DEPTH} deep");
+            let reason = format!("function calls are nested deeper than {MAX_DEPTH} levels");
             return Err(Refusal::Malformed(reason).into());
         }
         let mut names = HashMap::new();
@@ -314,7 +314,7 @@ impl<'a> Importer<'a> {
             depth: scope.depth + 1,
         };
         self.import_nodes(&function.node, &mut inner).map_err(Failure::Inside)?;
-        let missing = || Refusal::Malformed("the function does not make all of its outputs".to_owned());
+        let missing = || Refusal::Malformed("the function does not produce all of its outputs".to_owned());
         let outputs = function.output.iter().map(|name| inner.find_name(name).ok_or_else(|| missing().into()));
         outputs.collect()
     }
@@ -353,7 +353,7 @@ impl<'a> Importer<'a> {
             return Ok(());
         }
         let reason =
-            format!("the file says `{}` is {stated}, its inputs and attributes give {found}", escape_name(name));
+            format!("the file states {stated} for `{}`, but inputs and attributes give {found}", escape_name(name));
         Err(self.malformed(node_place(node, scope), reason))
     }
 
@@ -361,7 +361,7 @@ impl<'a> Importer<'a> {
         let names = scope.names.last_mut().expect("a scope has at least one table of names");
         match names.insert(name, slot) {
             None => Ok(()),
-            Some(_) => Err(self.malformed(format!("value `{}`", escape_name(name)), "it is made twice".to_owned())),
+            Some(_) => Err(self.malformed(format!("value `{}`", escape_name(name)), "several nodes produce it".to_owned())),
         }
     }
 
@@ -400,8 +400,8 @@ impl<'a> Importer<'a> {
                 Some(Slot::Value(id)) => outputs.push(id),
                 Some(Slot::Skipped | Slot::Absent) => {}
                 Some(Slot::Sequence(parts)) => outputs.extend(parts.iter().copied()),
-                Some(Slot::Unmade(reason)) => return Err(self.unsupported(place(), format!("it is {reason}"))),
-                None => return Err(self.malformed(place(), "nothing makes it".to_owned())),
+                Some(Slot::Unmade(reason)) => return Err(self.unsupported(place(), reason.to_owned())),
+                None => return Err(self.malformed(place(), "no node produces it".to_owned())),
             }
         }
         let graph = finish_graph(self.emit.builder, self.file, outputs, &self.loose_ends)?;

@@ -55,13 +55,13 @@ impl<'a> Importer<'a> {
                     names.push(format!("and {} more", given.len() - MOST_NAMED));
                 }
                 let flag = if options.shapes.contains_key(name) {
-                    "`--shape` names it, but "
+                    "`--shape` names this input, but "
                 } else if options.values.contains_key(name) {
-                    "`--bind` names it, but "
+                    "`--bind` names this input, but "
                 } else {
                     ""
                 };
-                let reason = format!("{flag}there is no such input; the inputs are {}", names.join(", "));
+                let reason = format!("{flag}the model has no such input; the inputs are {}", names.join(", "));
                 return Err(self.malformed(format!("input `{}`", escape_name(name)), reason));
             }
         }
@@ -97,7 +97,7 @@ impl<'a> Importer<'a> {
             count => format!("{count} inputs"),
         };
         let reason = format!(
-            "dimensions have no number ({}); give them with {}, a number for each N",
+            "some dimensions are not fixed ({}); set them with {}, with a number for each N",
             types.join(", "),
             flags.join(" ")
         );
@@ -130,7 +130,7 @@ impl<'a> Importer<'a> {
         let named: Vec<String> = symbols.iter().map(|name| format!("`{}`", escape_name(name))).collect();
         let open = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
         let reason =
-            format!("`--sequence` has no effect: no dimension is called a sequence; open dimensions are {open}");
+            format!("`--sequence` has no effect: no dimension has the name of a sequence length; unknown dimensions are {open}");
         Err(self.malformed("inputs".to_owned(), reason))
     }
 
@@ -141,7 +141,7 @@ impl<'a> Importer<'a> {
             let Some(extents) = self.extents_given(info) else { continue };
             let Ok(ty) = stated_type(info) else { continue };
             if ty.rank() != extents.len() {
-                let reason = format!("it is {ty} and was given a shape of {} dimensions", extents.len());
+                let reason = format!("the input is {ty}, but the given shape has {} dimensions", extents.len());
                 return Err(self.malformed(format!("input `{}`", escape_name(&info.name)), reason));
             }
             for (dim, extent) in ty.shape.iter().zip(extents) {
@@ -190,7 +190,7 @@ impl<'a> Importer<'a> {
             match self.resolve_extent(dim, index, symbols) {
                 Some(extent) => *dim = Dim::Known(extent),
                 None => {
-                    let reason = format!("dimension {index} has no number");
+                    let reason = format!("dimension {index} is not fixed");
                     return Err(self.malformed(format!("input `{}`", escape_name(&info.name)), reason));
                 }
             }
@@ -203,12 +203,12 @@ fn bind_numbers(ty: &TensorType, numbers: &[f64]) -> std::result::Result<Const, 
     let (low, high) = crate::finite_range(ty.dtype);
     let fits = |number: f64| ty.dtype.is_float() || (number.fract() == 0.0 && (low..=high).contains(&number));
     if let Some(number) = numbers.iter().find(|number| !fits(**number)) {
-        return Err(format!("`--bind` gives it {number}, and it is {ty}"));
+        return Err(format!("`--bind` sets {number}, which {ty} cannot hold"));
     }
     match numbers {
         [number] => Ok(Const::Fill(*number)),
         numbers if ty.element_count() == Some(numbers.len() as u64) => Ok(Const::Small(numbers.to_vec())),
-        numbers => Err(format!("`--bind` gives it {} numbers, and it is {ty}", numbers.len())),
+        numbers => Err(format!("`--bind` sets {} numbers, which do not fit {ty}", numbers.len())),
     }
 }
 

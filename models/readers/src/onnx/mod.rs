@@ -74,7 +74,7 @@ pub fn data_files(bytes: Bytes, file: &str) -> Result<BTreeSet<PathBuf>> {
             return Err(Error::Malformed {
                 file: file.to_owned(),
                 place: format!("initializer `{}`", crate::escape_name(&tensor.name)),
-                reason: "its data is outside the model's folder".to_owned(),
+                reason: "the external data lies outside of the model's folder".to_owned(),
             });
         }
         found.insert(path);
@@ -107,6 +107,6 @@ fn decode_model(bytes: Bytes, file: &str) -> Result<messages::Model> {
 }
 
 fn decode_error(file: &str, error: &prost::DecodeError) -> Error {
-    let reason = format!("it is cut off, damaged or no ONNX file ({error})");
+    let reason = format!("the file is truncated, damaged or not an ONNX file ({error})");
     Error::Malformed { file: file.to_owned(), place: "as a whole".to_owned(), reason }
 }

@@ -82,7 +82,7 @@ pub fn excess_reason(file: &[u8]) -> Option<String> {
     let most = FOR_EACH_BYTE.saturating_mul(file.len() as u64).saturating_add(ALWAYS);
     let found = decoded_bytes(file, Kind::Model, 0);
     (found > most).then(|| {
-        format!("its messages would take {} MiB, {} times the file", found >> 20, found / file.len().max(1) as u64)
+        format!("the decoded messages would take {} MiB, {} times the file size", found >> 20, found / file.len().max(1) as u64)
     })
 }
 

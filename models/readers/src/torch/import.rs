@@ -64,7 +64,7 @@ pub(super) fn import_program(
         loose_ends: Vec::new(),
     };
     if graph.nodes.len() > GraphLimits::default().nodes {
-        let reason = format!("the model has {} nodes, which is too many", graph.nodes.len());
+        let reason = format!("the model has too many nodes: {}", graph.nodes.len());
         return Err(importer.malformed("as a whole".to_owned(), reason));
     }
     importer.add_inputs(&mut weights)?;
@@ -114,7 +114,7 @@ impl<'a> Importer<'a> {
                 }
                 "token" => {}
                 other => {
-                    let reason = format!("inputs of the kind `{}` are not supported", shorten_text(other));
+                    let reason = format!("inputs of type `{}`", shorten_text(other));
                     return Err(self.unsupported("as a whole".to_owned(), reason));
                 }
             }
@@ -127,7 +127,7 @@ impl<'a> Importer<'a> {
         let names: Vec<&str> = given.iter().filter_map(|value| name_of(value)).collect();
         for asked in self.options.shapes.keys().chain(self.options.bindings.keys()) {
             if !names.contains(&asked.as_str()) {
-                let reason = format!("there is no such input; the inputs are {}", names.join(", "));
+                let reason = format!("the model has no such input; the inputs are {}", names.join(", "));
                 return Err(self.malformed(format!("input `{asked}`"), reason));
             }
         }
@@ -136,7 +136,7 @@ impl<'a> Importer<'a> {
             let id = if let Some(bound) = self.options.bindings.get(name) {
                 self.emit.builder.add_constant(name, bound.tensor_type().clone(), contents_of(bound))?
             } else {
-                let meta = self.value_meta(name).ok_or_else(|| self.malformed(place(), "it has no type".to_owned()))?;
+                let meta = self.value_meta(name).ok_or_else(|| self.malformed(place(), "the file does not state the type of the input".to_owned()))?;
                 let mut ty = type_of(meta).map_err(|reason| self.unsupported(place(), reason))?;
                 if let Some(extents) = self.options.shapes.get(name) {
                     ty = TensorType::new(ty.dtype, extents);
@@ -152,14 +152,14 @@ impl<'a> Importer<'a> {
     pub(super) fn bind_name(&mut self, name: &'a str, cell: usize) -> Result<()> {
         match self.cell_of.insert(name, cell) {
             None => Ok(()),
-            Some(_) => Err(self.malformed(format!("value `{}`", shorten_text(name)), "it is made twice".to_owned())),
+            Some(_) => Err(self.malformed(format!("value `{}`", shorten_text(name)), "several nodes produce it".to_owned())),
         }
     }
 
     pub(super) fn import_node(&mut self, node: &'a Node) -> Result<()> {
         let target = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target);
         if self.emit.builder.next_id().0 > MAX_VALUES {
-            return Err(self.malformed(node_place(node), format!("it has more than {MAX_VALUES} tensors up to here")));
+            return Err(self.malformed(node_place(node), format!("the model has more than {MAX_VALUES} tensors")));
         }
         if rules::is_dropped(target) {
             return Ok(());
@@ -208,7 +208,7 @@ impl<'a> Importer<'a> {
         let rule = match complex.is_empty() && !names.iter().any(is_complex) {
             true => rules::find_rule(operator),
             false => match rules::complex::find_rule(operator) {
-                None if rules::find_rule(operator).is_some() => return unsupported("its elements are complex numbers"),
+                None if rules::find_rule(operator).is_some() => return unsupported("complex operands"),
                 rule => rule,
             },
         };
@@ -222,7 +222,7 @@ impl<'a> Importer<'a> {
         if is_open {
             let place = node_spot(node);
             self.notes.push(format!(
-                "node `{place}` (`{operator}`): which of its two parts runs depends on the data, so the graph computes both"
+                "node `{place}` (`{operator}`): the condition depends on input data, so the graph computes both branches"
             ));
         }
         Ok(Results::Tensors { made, is_written })
@@ -289,7 +289,7 @@ impl<'a> Importer<'a> {
         let found = self.emit.builder.value_type(id)?;
         let most = GraphLimits::default().tensor_bytes;
         if found.size_bytes().is_none_or(|bytes| bytes > most) {
-            return Err(self.malformed(node_place(node), format!("{found} is larger than the limit of {most} bytes")));
+            return Err(self.malformed(node_place(node), format!("the result {found} exceeds the limit of {most} bytes")));
         }
         let Some(meta) = self.value_meta(name) else { return Ok(()) };
         let Ok(stated) = type_of(meta) else { return Ok(()) };
@@ -340,8 +340,8 @@ impl<'a> Importer<'a> {
                 Some(Slot::Value(id)) => outputs.push(id),
                 Some(Slot::Skipped) => {}
                 Some(Slot::Stale) => return Err(self.unsupported(place(), STALE.to_owned())),
-                Some(Slot::Unmade) => return Err(self.unsupported(place(), "only training needs it".to_owned())),
-                None => return Err(self.malformed(place(), "nothing makes it".to_owned())),
+                Some(Slot::Unmade) => return Err(self.unsupported(place(), "the output is only needed for training".to_owned())),
+                None => return Err(self.malformed(place(), "no node produces it".to_owned())),
             }
         }
         let graph = finish_graph(self.emit.builder, self.file, outputs, &self.loose_ends)?;

@@ -23,7 +23,7 @@ fn inline_to(graph: &mut Graph, depth: usize) -> Result<(), String> {
         return Ok(());
     }
     if depth == 0 {
-        return Err(format!("it nests programs deeper than {MAX_DEPTH}"));
+        return Err(format!("subprograms are nested deeper than {MAX_DEPTH} levels"));
     }
     for mut node in std::mem::take(&mut graph.nodes) {
         if is_condition(&node) {
@@ -68,7 +68,7 @@ fn insert_part(graph: &mut Graph, node: &Node, part: Graph, depth: usize) -> Res
     let given: Vec<Union> = given.map(|input| input.arg.clone()).collect();
     let made = insert_nodes(graph, part, &prefix, &given, depth)?;
     if made.len() != results.len() {
-        return Err(format!("a part of the program makes {} tensors for {} names", made.len(), results.len()));
+        return Err(format!("a subprogram produces {} tensors for {} names", made.len(), results.len()));
     }
     graph.nodes.extend(made.iter().zip(&results).map(|(from, to)| alias_node(from, to)));
     Ok(())
@@ -103,8 +103,8 @@ fn take_parts(node: &mut Node, depth: usize) -> Result<(), String> {
 }
 
 fn take_program(input: Option<&mut Input>) -> Result<Graph, String> {
-    let part = input.and_then(|input| input.arg.take_graph()).ok_or("a node runs no program")?;
-    serde_json::from_value(part).map_err(|error| format!("a part of the program is damaged ({error})"))
+    let part = input.and_then(|input| input.arg.take_graph()).ok_or("a node lacks its subprogram")?;
+    serde_json::from_value(part).map_err(|error| format!("a subprogram is invalid ({error})"))
 }
 
 /// Inlines both branches of a condition, then adds a node that selects between their results.
@@ -118,7 +118,7 @@ fn insert_both(graph: &mut Graph, mut node: Node, depth: usize) -> Result<(), St
         let part = take_program(node.inputs.get_mut(index))?;
         let made = insert_nodes(graph, part, &format!("{prefix}.{name}"), &given, depth)?;
         if made.len() != results.len() {
-            return Err(format!("a part of the program makes {} tensors for {} names", made.len(), results.len()));
+            return Err(format!("a subprogram produces {} tensors for {} names", made.len(), results.len()));
         }
         let tensors = made.iter().map(|name| serde_json::json!({ "name": name })).collect();
         inputs.push(Input { name: name.to_owned(), arg: Union::new("as_tensors", Value::Array(tensors)) });

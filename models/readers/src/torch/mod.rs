@@ -72,14 +72,14 @@ fn from_store(store: ArchiveBytes, file: &str, options: &Options) -> Result<Impo
     let text = archive.read_entry(&name, MAX_PROGRAM_BYTES).map_err(|reason| malformed("as a whole", reason))?;
     let memory_bytes = json_memory_bytes(&text);
     if memory_bytes > MEMORY_BYTES_FIXED.saturating_add(MEMORY_PER_BYTE.saturating_mul(archive.file_length())) {
-        let reason = format!("its {} bytes of JSON would take {memory_bytes} bytes of memory", text.len());
+        let reason = format!("the {} bytes of JSON would take {memory_bytes} bytes of memory", text.len());
         return Err(malformed(&format!("entry `{name}`"), reason));
     }
     let mut program: ExportedProgram = serde_json::from_slice(&text)
-        .map_err(|error| malformed(&format!("entry `{name}`"), format!("it is no exported program ({error})")))?;
+        .map_err(|error| malformed(&format!("entry `{name}`"), format!("the entry is not an exported program ({error})")))?;
     if program.schema_version.major != MAJOR {
         let (major, minor) = (program.schema_version.major, program.schema_version.minor);
-        let reason = format!("its format is {major}.{minor}, this program reads {MAJOR}.x; export it again");
+        let reason = format!("the format version is {major}.{minor}, this program reads {MAJOR}.x; export the model again");
         return Err(Error::Unsupported { file: file.to_owned(), place: format!("entry `{name}`"), reason });
     }
     inline::inline_parts(&mut program.graph_module.graph)
@@ -99,7 +99,7 @@ fn check_byte_order(archive: &Archive, file: &str) -> Result<()> {
         Err(reason) => Err(Error::Malformed { file: file.to_owned(), place, reason }),
         Ok(bytes) if bytes == "little" => Ok(()),
         Ok(_) => {
-            let reason = "its weights are not stored with the lowest byte first".to_owned();
+            let reason = "the weights are not stored in little-endian order".to_owned();
             Err(Error::Unsupported { file: file.to_owned(), place, reason })
         }
     }
@@ -118,7 +118,7 @@ fn check_version(archive: &Archive, file: &str) -> Result<()> {
     if version == ARCHIVE_VERSION {
         return Ok(());
     }
-    let reason = format!("its archive version is {version}, this program reads {ARCHIVE_VERSION}; export it again");
+    let reason = format!("the archive version is {version}, this program reads {ARCHIVE_VERSION}; export the model again");
     Err(Error::Unsupported { file: file.to_owned(), place, reason })
 }
 
@@ -144,12 +144,12 @@ fn program_name(archive: &Archive) -> Result<&str, String> {
     let mut programs = archive.entry_names().filter(is_program);
     match (programs.next(), programs.next()) {
         (Some(name), None) => Ok(name),
-        (Some(_), Some(_)) => Err("it holds several programs".to_owned()),
+        (Some(_), Some(_)) => Err("the archive contains several programs".to_owned()),
         (None, _) if archive.entry_names().any(|name| name.ends_with("/data.pkl") || name == "data.pkl") => {
             Err("it is no archive of `torch.export` but pickled weights; export the model with `torch.export.save` or \
              `torch.onnx.export`"
                 .to_owned())
         }
-        (None, _) => Err("it holds no exported program".to_owned()),
+        (None, _) => Err("the archive contains no exported program".to_owned()),
     }
 }

@@ -138,7 +138,7 @@ fn archives_that_are_tricks_are_refused() {
     check_refused(changed(&|bytes| bytes[at + 24] ^= 1), "is neither stored nor deflated");
     check_refused(changed(&|bytes| bytes[at + 46] ^= 1), "has a different name in its local header");
     check_refused(changed(&|bytes| bytes[at + 45] = 0x7f), "is not located before the directory");
-    check_refused(changed(&|bytes| bytes[at] = 0), "its directory is damaged");
+    check_refused(changed(&|bytes| bytes[at] = 0), "the archive directory is damaged");
     let end = whole.len() - 22;
     check_refused(changed(&|bytes| bytes[end + 8..end + 12].fill(0xfe)), "its directory claims 65278 entries");
     check_refused(changed(&|bytes| bytes[end + 4] = 1), "a part of an archive of several files");
@@ -230,13 +230,13 @@ fn another_version_of_the_archive_is_refused() {
     let at = (after..after + 80).find(|&at| bytes[at] == b'0').unwrap();
     bytes[at] = b'9';
     set_checksums(&mut bytes);
-    check_refused(bytes, "its archive version is 9, this program reads 0");
+    check_refused(bytes, "the archive version is 9, this program reads 0");
 }
 
 #[test]
 fn parts_of_programs_in_another_precision_are_refused() {
     let bytes = changed_case("small_modes", "{\"as_bool\":false}", "{\"as_bool\":true} ");
-    check_refused(bytes, "it computes in another precision; export the model after `run_decompositions()`");
+    check_refused(bytes, "the operator computes in another precision; export the model after `run_decompositions()`");
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_condition_that_is_not_known_is_said_to_be_open() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch/small_branches.pt2");
     let imported = load_file(&path, &Options::default()).unwrap();
     let [note] = &imported.notes[..] else { panic!("{:?}", imported.notes) };
-    assert!(note.ends_with("which of its two parts runs depends on the data, so the graph computes both"), "{note}");
+    assert!(note.ends_with("the condition depends on input data, so the graph computes both branches"), "{note}");
     assert!(imported.skipped.is_empty(), "nothing is left out: {:?}", imported.skipped);
     let products = imported.graph.nodes.iter().filter(|node| matches!(node.op, models::operators::Op::Dense(..)));
     assert_eq!(products.count(), 2, "both parts of the open condition, and none of the other one");
@@ -255,11 +255,11 @@ fn a_loop_whose_turns_are_not_known_lists_one() {
     let sum =
         |of: &str| format!(r#"aten.sum.default","inputs":[{{"name":"self","arg":{{"as_tensor":{{"name":"{of}"}}}}"#);
     let bytes = changed_case("small_turns", &sum("arg0_1"), &sum("arg1_1"));
-    check_refused(bytes.clone(), "its loop condition depends on data at run time; `--bind NAME=VALUE` fixes");
+    check_refused(bytes.clone(), "the loop condition depends on data at run time; `--bind NAME=VALUE` fixes");
     let options = Options { skip_unsupported: true, ..Options::default() };
     let imported = import_bytes(bytes.into(), "x.pt2", &options).unwrap();
     let [skipped] = &imported.skipped[..] else { panic!("{:?}", imported.skipped) };
-    assert!(skipped.reason.ends_with("the operators of one turn are listed"), "{}", skipped.reason);
+    assert!(skipped.reason.ends_with("the operators of one iteration are listed"), "{}", skipped.reason);
     let is_turn = |value: &models::graph::Value| value.name.ends_with(".0.add_1");
     assert!(imported.graph.values.iter().any(is_turn), "{}", imported.graph.to_text());
 }

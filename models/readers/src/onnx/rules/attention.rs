@@ -37,7 +37,7 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         let precision = call.optional_int("softmax_precision").map_or(Ok(dtype), |code| {
             let code = i32::try_from(code).unwrap_or(0);
             crate::onnx::tensor::dtype_of_code(code)
-                .or_else(|reason| unsupported(format!("softmax in a type whose {reason}")))
+                .or_else(|reason| unsupported(format!("`softmax_precision`: {reason}")))
         })?;
         if emit.extents(k)?[1] != emit.extents(q)?[1] {
             (k, v) = (repeat_heads(emit, k, q)?, repeat_heads(emit, v, q)?);
@@ -72,12 +72,12 @@ fn split_heads(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, attribute: &str
         [n, s, width] => {
             let heads = call.int_attribute(attribute, 0);
             if heads < 1 || width % heads != 0 {
-                return malformed(format!("`{attribute}` {heads} does not divide a width of {width}"));
+                return malformed(format!("`{attribute}` {heads} does not divide the width {width}"));
             }
             let split = emit.reshape(x, &[n, s, heads, width / heads])?;
             emit.transpose(split, &[0, 2, 1, 3])
         }
-        _ => malformed(format!("{} must have 3 or 4 dimensions", emit.ty(x)?)),
+        _ => malformed(format!("input {} must have 3 or 4 dimensions", emit.ty(x)?)),
     }
 }
 
@@ -85,7 +85,7 @@ fn repeat_heads(emit: &mut Emit<'_>, x: ValueId, q: ValueId) -> Outcome<ValueId>
     let [n, groups, places, width] = emit.extents(x)?[..] else { return malformed("the keys need 4 dimensions") };
     let heads = emit.extents(q)?[1];
     if groups < 1 || heads % groups != 0 {
-        return malformed(format!("{groups} heads of keys do not divide {heads} heads of queries"));
+        return malformed(format!("{groups} key heads do not divide {heads} query heads"));
     }
     let split = emit.reshape(x, &[n, groups, 1, places, width])?;
     let wide = emit.push(Op::Expand(Expand { shape: vec![n, groups, heads / groups, places, width] }), &[split])?;
@@ -257,7 +257,7 @@ fn written_out(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Outcome<(
         1 => capped,
         2 => scores,
         3 => weights,
-        other => return malformed(format!("`qk_matmul_output_mode` is {other}")),
+        other => return malformed(format!("`qk_matmul_output_mode` has the unknown value {other}")),
     };
     Ok((y, asked))
 }
@@ -270,7 +270,7 @@ pub(super) fn rotary_embedding(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
         [n, s, width] => {
             let heads = call.int_attribute("num_heads", 0);
             if heads < 1 || width % heads != 0 {
-                return malformed(format!("{heads} heads do not divide a width of {width}"));
+                return malformed(format!("{heads} heads do not divide the width {width}"));
             }
             let split = emit.reshape(x, &[n, s, heads, width / heads])?;
             emit.transpose(split, &[0, 2, 1, 3])?

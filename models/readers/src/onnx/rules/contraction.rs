@@ -33,7 +33,7 @@ pub(super) fn numpy_product(emit: &mut Emit<'_>, a: ValueId, b: ValueId) -> Outc
 }
 
 pub(super) fn einsum(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
-    let Some(equation) = call.text_attribute("equation") else { return malformed("it has no `equation`") };
+    let Some(equation) = call.text_attribute("equation") else { return malformed("`equation` is missing") };
     let equation = equation.chars().filter(|sign| !sign.is_whitespace()).collect();
     Ok(vec![emit.push(Op::Einsum(Einsum { equation }), &call.all_inputs()?)?])
 }

@@ -43,7 +43,7 @@ fn scatter_mode(call: &Call<'_>) -> Outcome<ScatterOp> {
         "mul" => ScatterOp::Mul,
         "max" => ScatterOp::Max,
         "min" => ScatterOp::Min,
-        other => return malformed(format!("`reduction` is `{other}`")),
+        other => return malformed(format!("`reduction` has the unknown value `{other}`")),
     })
 }
 
@@ -84,7 +84,7 @@ pub(super) fn integer_range(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let count = ((limit - start) / delta).ceil().max(0.0);
     if !count.is_finite() || count > MAX_MADE as f64 {
         return malformed(format!(
-            "from {start} to {limit} in steps of {delta} is no list of at most {MAX_MADE} numbers"
+            "the range from {start} to {limit} in steps of {delta} is empty, infinite or longer than {MAX_MADE}"
         ));
     }
     let numbers: Vec<f64> = (0..count as i64).map(|index| start + index as f64 * delta).collect();
@@ -102,7 +102,7 @@ pub(super) fn eye_like(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let dtype = match call.optional_int("dtype") {
         Some(code) => {
             let code = i32::try_from(code).unwrap_or(0);
-            tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("it makes a type whose {reason}")))?
+            tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("result type: {reason}")))?
         }
         None => emit.dtype(x)?,
     };

@@ -23,7 +23,7 @@ fn of_logarithms(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<Va
     let labels = emit.cast(call.input(1)?, DType::I64)?;
     let (shape, dtype) = (emit.extents(labels)?, emit.dtype(x)?);
     if emit.rank(x)? != shape.len() + 1 || shape.is_empty() {
-        return malformed(format!("{} and {} do not fit", emit.ty(x)?, emit.ty(labels)?));
+        return malformed(format!("the shapes of scores {} and labels {} do not fit", emit.ty(x)?, emit.ty(labels)?));
     }
     let (mut safe, mut counts) = (labels, None);
     if let Some(ignored) = call.optional_int("ignore_index") {
@@ -61,6 +61,6 @@ fn of_logarithms(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<Va
             let count = reduce_over(emit, counts, ReduceOp::Sum, all, false)?;
             emit.binary(BinaryOp::Div, sum, count)
         }
-        (other, _) => malformed(format!("`reduction` is `{other}`")),
+        (other, _) => malformed(format!("`reduction` has the unknown value `{other}`")),
     }
 }

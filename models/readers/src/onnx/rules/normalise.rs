@@ -30,7 +30,7 @@ fn of_own_statistics(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueI
     let x = call.input(0)?;
     let (rank, dtype) = (emit.rank(x)?, emit.dtype(x)?);
     if rank < 2 {
-        return malformed(format!("{} has no channels", emit.ty(x)?));
+        return malformed(format!("input {} has no channels", emit.ty(x)?));
     }
     let axes: Vec<usize> = (0..rank).filter(|&axis| axis != 1).collect();
     let mean = reduce_over(emit, x, ReduceOp::Mean, axes.clone(), true)?;

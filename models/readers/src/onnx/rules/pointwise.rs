@@ -113,7 +113,7 @@ pub(super) fn dropout(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     {
         let ratio = call.optional_input(1).map_or(Ok(0.5), |ratio| emit.known_number(ratio, "ratio"))?;
         if ratio != 0.0 {
-            return malformed("it drops elements; only a model for inference can be read");
+            return malformed("dropout in training mode; export the model for inference");
         }
     }
     let mask = emit.add_filled(DType::Bool, &emit.extents(x)?, 1.0)?;
@@ -124,7 +124,7 @@ pub(super) fn cast(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let code = i32::try_from(call.int_attribute("to", 0)).unwrap_or(0);
     let to = tensor::dtype_of_code(code)
-        .or_else(|reason| crate::unsupported(format!("it casts to a type whose {reason}")))?;
+        .or_else(|reason| crate::unsupported(format!("target type: {reason}")))?;
     Ok(vec![narrow::cast_narrow(emit, call, x, to, tensor::narrow_type(code))?])
 }
 
@@ -148,7 +148,7 @@ pub(super) fn gelu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let function = match call.text_attribute("approximate").unwrap_or("none") {
         "none" => UnaryOp::Gelu,
         "tanh" => UnaryOp::GeluTanh,
-        other => return malformed(format!("`approximate` is `{other}`")),
+        other => return malformed(format!("`approximate` has the unknown value `{other}`")),
     };
     Ok(vec![emit.unary(function, call.input(0)?)?])
 }

@@ -30,7 +30,7 @@ fn broadcast_scales(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, id: ValueI
     }
     let axis = emit.resolve_axis(call.int_attribute("axis", 1), extents.len())?;
     if block == 0 {
-        let [count] = own[..] else { return malformed(format!("{} is no scale", emit.ty(id)?)) };
+        let [count] = own[..] else { return malformed(format!("{} is not the type of a scale", emit.ty(id)?)) };
         let mut shape = vec![1; extents.len()];
         shape[axis] = count;
         return emit.reshape(id, &shape);
@@ -40,7 +40,7 @@ fn broadcast_scales(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, id: ValueI
         false => extent == count,
     };
     if own.len() != extents.len() || !extents.iter().zip(&own).enumerate().all(fits) {
-        return malformed(format!("{} has no scale for each block of {block} of {}", emit.ty(id)?, emit.ty(x)?));
+        return malformed(format!("scales {} do not match blocks of {block} elements of {}", emit.ty(id)?, emit.ty(x)?));
     }
     let (mut column, mut wide, mut flat) = (own.clone(), own.clone(), own.clone());
     column.insert(axis + 1, 1);
@@ -73,7 +73,7 @@ pub(super) fn quantize_linear(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         (Some(zero), _) => emit.dtype(zero)?,
         (None, 0) => DType::U8,
         (None, code) => tensor::dtype_of_code(code)
-            .or_else(|reason| unsupported(format!("it quantises to a type whose {reason}")))?,
+            .or_else(|reason| unsupported(format!("target type: {reason}")))?,
     };
     let narrow = match call.optional_input(2) {
         Some(zero) => emit.narrow_range(zero),
@@ -134,7 +134,7 @@ pub(super) fn dequantize_linear(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs
         0 => Ok(vec![y]),
         code => {
             let to =
-                tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("it makes a type whose {reason}")))?;
+                tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("result type: {reason}")))?;
             Ok(vec![emit.cast(y, to)?])
         }
     }
@@ -349,7 +349,7 @@ pub(super) fn requantise_sums(
     axis: i64,
 ) -> Outcome<ValueId> {
     let Some(zero) = known_zero(emit, Some(y_zero))? else {
-        return unsupported("the zero point of the result is data");
+        return unsupported("a zero point of the result that is computed at run time");
     };
     let to = emit.dtype(y_zero)?;
     let mut wide = Vec::new();

@@ -95,18 +95,18 @@ fn recurrent_layer(emit: &mut Emit<'_>, call: &Call<'_>, kind: Kind, weights: &L
     }
     let [steps, batch, inputs] = emit.extents(x)?[..] else { return malformed("the data must have 3 dimensions") };
     if !(1..=MAX_STEPS).contains(&steps) {
-        return unsupported(format!("{steps} steps are not between 1 and {MAX_STEPS}"));
+        return unsupported(format!("a sequence of {steps} steps; 1 to {MAX_STEPS} are supported"));
     }
     check_lengths(emit, call, steps)?;
     let x = weights.round_operand(emit, x)?;
     if call.flag_attribute("input_forget") {
-        return unsupported("its input and forget gates are coupled");
+        return unsupported("coupled input and forget gates");
     }
     let orders: &[bool] = match call.text_attribute("direction").unwrap_or("forward") {
         "forward" => &[false],
         "reverse" => &[true],
         "bidirectional" => &[false, true],
-        other => return malformed(format!("`direction` is `{other}`")),
+        other => return malformed(format!("`direction` has the unknown value `{other}`")),
     };
     let hidden = call.int_attribute("hidden_size", emit.extents(weights.states)?.last().copied().unwrap_or(0));
     let mut by_direction = Vec::new();
@@ -153,7 +153,7 @@ fn check_lengths(emit: &Emit<'_>, call: &Call<'_>, steps: i64) -> Outcome<()> {
     if emit.known_integers(lengths, "sequence_lens")?.iter().all(|&length| length == steps) {
         return Ok(());
     }
-    unsupported("its sequences differ in length")
+    unsupported("sequences of different lengths")
 }
 
 fn initial_state(
@@ -185,7 +185,7 @@ fn build_direction(
     hidden: i64,
 ) -> Outcome<Direction> {
     let rows = kind.gate_count().checked_mul(hidden).filter(|rows| *rows > 0 && rows.checked_mul(2).is_some());
-    let Some(rows) = rows else { return malformed(format!("`hidden_size` is {hidden}")) };
+    let Some(rows) = rows else { return malformed(format!("`hidden_size` is {hidden}, which is out of range")) };
     let inputs = emit.extents(weights.inputs)?.last().copied().unwrap_or(0);
     let weight = direction_part(emit, weights.inputs, index, &[rows, inputs])?;
     let recurrence = direction_part(emit, weights.states, index, &[rows, hidden])?;
@@ -208,10 +208,10 @@ fn build_direction(
     };
     let count = kind.default_activations().len();
     let Some(names) = names.get(index * count..(index + 1) * count) else {
-        return malformed(format!("{} activations are not {count} per direction", names.len()));
+        return malformed(format!("there are {} activations instead of {count} per direction", names.len()));
     };
     if call.resolve_attribute("activation_alpha").is_some() || call.resolve_attribute("activation_beta").is_some() {
-        return unsupported("its activations have parameters");
+        return unsupported("activations with parameters");
     }
     let functions = names.iter().map(|name| match name.to_lowercase().as_str() {
         "sigmoid" => Ok(UnaryOp::Sigmoid),
@@ -219,7 +219,7 @@ fn build_direction(
         "relu" => Ok(UnaryOp::Relu),
         "softsign" => Ok(UnaryOp::Softsign),
         "softplus" => Ok(UnaryOp::Softplus),
-        _ => unsupported(format!("its activation `{name}`")),
+        _ => unsupported(format!("activation `{name}`")),
     });
     let functions = functions.collect::<Outcome<Vec<UnaryOp>>>()?;
     let nth = |index: usize| functions.get(index).copied().unwrap_or(functions[0]);

@@ -49,7 +49,7 @@ fn reduce(emit: &mut Emit<'_>, call: &Call<'_>, function: ReduceOp) -> Outcome<V
 fn without_axes(x: ValueId, function: ReduceOp) -> Outcome<ValueId> {
     match function {
         ReduceOp::Sum | ReduceOp::Mean | ReduceOp::Max | ReduceOp::Min | ReduceOp::Prod => Ok(x),
-        other => unsupported(format!("`{}` over no dimensions", other.name())),
+        other => unsupported(format!("the reduction `{}` over no dimensions", other.name())),
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) fn reduce_over(
     let (extents, dtype) = (emit.extents(x)?, emit.dtype(x)?);
     axes.sort_unstable();
     if axes.windows(2).any(|pair| pair[0] == pair[1]) {
-        return malformed(format!("axes {axes:?} name a dimension twice"));
+        return malformed(format!("the axes {axes:?} contain a dimension twice"));
     }
     if axes.is_empty() {
         // A scalar: some functions (such as the logarithm of a sum) still change it, so it is reduced as a vector.

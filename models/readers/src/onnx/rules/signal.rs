@@ -47,7 +47,7 @@ pub(super) fn dft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let axis = emit.resolve_axis(axis, rank)?;
     let parts = extents.last().copied().unwrap_or(0);
     if axis + 1 >= rank || !matches!(parts, 1 | 2) {
-        return malformed(format!("{} has no dimension of real and imaginary parts behind axis {axis}", emit.ty(x)?));
+        return malformed(format!("{} must have a last dimension of 1 or 2 (real and imaginary part) after axis {axis}", emit.ty(x)?));
     }
     let (is_inverse, is_half) = (call.flag_attribute("inverse"), call.flag_attribute("onesided"));
     let given = extents[axis];
@@ -56,7 +56,7 @@ pub(super) fn dft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let default = if is_inverse && is_half { (given - 1).saturating_mul(2) } else { given };
     let length = stated_length.unwrap_or(default);
     if length < 1 {
-        return malformed(format!("a transform of {length} elements"));
+        return malformed(format!("the transform length is {length}, must be at least 1"));
     }
     let dtype = emit.dtype(x)?;
     let mut order: Vec<usize> = (0..rank - 1).filter(|&other| other != axis).collect();
@@ -99,7 +99,7 @@ impl Transform {
     fn transform_matrices(&self, emit: &mut Emit<'_>, dtype: DType, is_complex: bool) -> Outcome<(ValueId, ValueId)> {
         let Transform { length, used, is_inverse, is_half } = *self;
         if is_inverse && is_half && !is_complex {
-            return malformed("an inverse from one side needs real and imaginary parts");
+            return malformed("a one-sided inverse transform needs real and imaginary parts");
         }
         let rows = if is_half && !is_inverse { length / 2 + 1 } else { length };
         let factor = |element: i64| {
@@ -131,10 +131,10 @@ pub(super) fn stft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let frame = match (call.optional_input(3), window) {
         (Some(frame), _) => emit.known_number(frame, "frame_length")? as i64,
         (None, Some(window)) => emit.extents(window)?.first().copied().unwrap_or(0),
-        (None, None) => return malformed("it has neither a window nor a `frame_length`"),
+        (None, None) => return malformed("both the window and `frame_length` are missing"),
     };
     if frame < 1 || step < 1 || frame > length {
-        return malformed(format!("frames of {frame} elements every {step} of {length}"));
+        return malformed(format!("frames of {frame} elements in steps of {step} do not fit a signal of {length}"));
     }
     let dtype = emit.dtype(signal)?;
     let count = if call.int_attribute("onesided", 1) != 0 { frame / 2 + 1 } else { frame };
@@ -148,7 +148,7 @@ pub(super) fn stft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         let window = emit.cast(window, dtype)?;
         let own = emit.extents(window)?.first().copied().unwrap_or(0);
         if own != frame {
-            return unsupported(format!("a window of {own} elements for frames of {frame}"));
+            return unsupported(format!("a window of {own} elements that differs from the frame length {frame}"));
         }
         kernel = emit.binary(BinaryOp::Mul, waves, window)?;
     }
@@ -176,7 +176,7 @@ pub(super) fn blackman_window(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 fn cosine_window(emit: &mut Emit<'_>, call: &Call<'_>, [flat, one, two]: [f64; 3]) -> Outputs {
     let size = emit.known_number(call.input(0)?, "size")? as i64;
     if !(1..=MAX_MADE).contains(&size) {
-        return malformed(format!("a window of {size} elements"));
+        return malformed(format!("the window has {size} elements; 1 to {MAX_MADE} are supported"));
     }
     let span = if call.int_attribute("periodic", 1) != 0 { size } else { (size - 1).max(1) };
     let dtype = output_dtype(call)?;
@@ -188,7 +188,7 @@ fn cosine_window(emit: &mut Emit<'_>, call: &Call<'_>, [flat, one, two]: [f64; 3
 
 fn output_dtype(call: &Call<'_>) -> Outcome<DType> {
     let code = i32::try_from(call.int_attribute("output_datatype", 1)).unwrap_or(0);
-    tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("it makes a type whose {reason}")))
+    tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("result type: {reason}")))
 }
 
 /// Returns the mel filter bank: triangles that overlap by half, evenly spaced on the mel scale.
@@ -198,7 +198,7 @@ pub(super) fn mel_weights(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (low, high) = (known(3, "lower_edge_hertz")?, known(4, "upper_edge_hertz")?);
     let (bins, rows) = (bins as i64, (length as i64) / 2 + 1);
     if bins < 1 || rows < 1 || rows.checked_mul(bins).is_none_or(|count| count > MAX_MADE) || rate <= 0.0 {
-        return malformed(format!("{bins} bins of {length} elements"));
+        return malformed(format!("{bins} mel bins of transforms of length {length} are out of range"));
     }
     let pitch = |hertz: f64| 2595.0 * (1.0 + hertz / 700.0).log10();
     let step = (pitch(high) - pitch(low)) / (bins + 2) as f64;

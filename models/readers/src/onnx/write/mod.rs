@@ -34,7 +34,7 @@ pub fn write_graph(graph: &Graph) -> Result<Vec<u8>> {
     let refused =
         |place: &str, reason: String| Error::Graph { graph: graph.name.clone(), place: place.to_owned(), reason };
     if bytes >= super::MAX_FILE_BYTES {
-        return Err(refused("constants", format!("they take {bytes} bytes, and an ONNX file holds at most 2 GiB")));
+        return Err(refused("constants", format!("the constants take {bytes} bytes; an ONNX file has at most 2 GiB")));
     }
     if let Some(value) = graph.values.iter().find(|value| value.ty.extents().is_none()) {
         return Err(refused(&value.name, format!("{} has a dimension without a number", value.ty)));
@@ -69,7 +69,7 @@ pub fn write_graph(graph: &Graph) -> Result<Vec<u8>> {
     };
     let length = model.encoded_len() as u64;
     if length >= super::MAX_FILE_BYTES {
-        return Err(refused("file", format!("it would have {length} bytes, and an ONNX file has at most 2 GiB")));
+        return Err(refused("file", format!("the file would have {length} bytes; an ONNX file has at most 2 GiB")));
     }
     Ok(model.encode_to_vec())
 }

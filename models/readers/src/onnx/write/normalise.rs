@@ -66,7 +66,7 @@ pub(super) fn write_normalisation(sheet: &mut Sheet<'_>, node: &Node) -> Made {
         }
         Op::MeanVarianceNorm(MeanVarianceNorm { axes, epsilon }) => match *epsilon {
             1e-9 => Ok(sheet.add_node("MeanVarianceNormalization", &[&x], vec![ints_attribute("axes", axes)])),
-            other => Err(format!("its epsilon is {other}, that of ONNX is always 1e-9")),
+            other => Err(format!("epsilon is {other}, but ONNX always uses 1e-9")),
         },
         Op::LpNorm(LpNorm { axis, order }) => {
             Ok(sheet.add_node("LpNormalization", &[&x], vec![int_attribute("axis", *axis), int_attribute("p", *order)]))

@@ -60,7 +60,7 @@ pub(super) fn write_pointwise(sheet: &mut Sheet<'_>, node: &Node) -> Made {
         }
         Op::Quantize(Quantize { to, axis }) => {
             if !matches!(to, DType::I8 | DType::U8) {
-                return Err(format!("ONNX quantises to i8 and u8 in this version, not to {to}"));
+                return Err(format!("this ONNX version quantises to i8 and u8, not to {to}"));
             }
             let scale = sheet.value_name(inputs[1]);
             // The type of the zero point is that of the result, and is unsigned without one.
@@ -240,7 +240,7 @@ fn write_binary(sheet: &mut Sheet<'_>, function: BinaryOp, a: &str, b: &str, dty
         BinaryOp::BitOr => ("BitwiseOr", Vec::new()),
         BinaryOp::BitXor => ("BitwiseXor", Vec::new()),
         BinaryOp::ShiftLeft | BinaryOp::ShiftRight if is_signed => {
-            return Err(format!("ONNX shifts integers without a sign, not {dtype}"));
+            return Err(format!("ONNX shifts only unsigned integers, not {dtype}"));
         }
         BinaryOp::ShiftLeft => ("BitShift", vec![text_attribute("direction", "LEFT")]),
         BinaryOp::ShiftRight => ("BitShift", vec![text_attribute("direction", "RIGHT")]),

@@ -130,7 +130,7 @@ fn pool_parts(sheet: &mut Sheet<'_>, mode: PoolMode, mut name: String, old: &[i6
     let operator = match mode {
         PoolMode::Max => "ReduceMax",
         PoolMode::Average => "ReduceMean",
-        PoolMode::Lp { .. } => return Err(format!("ONNX has no windows that make {new:?} places of {old:?}")),
+        PoolMode::Lp { .. } => return Err(format!("ONNX cannot pool {old:?} elements to {new:?} with this norm")),
     };
     for (axis, (&old, &new)) in (2..).zip(old.iter().zip(new)) {
         let axes = sheet.add_integers(&[axis]);

@@ -16,7 +16,7 @@ pub(super) fn concat(call: &mut Call<'_, '_>) -> Outputs {
     let activation = call.read_activation(1)?;
     let all: Vec<usize> = (0..call.inputs.len()).collect();
     if all.is_empty() {
-        return malformed("it has no inputs");
+        return malformed("there are no inputs");
     }
     let parts = if activation == Activation::None { call.movable_inputs(&all)? } else { call.real_inputs()? };
     let axis = call.emit.resolve_axis(call.int_option(0, 0)?, call.emit.rank(parts[0])?)?;
@@ -27,12 +27,12 @@ pub(super) fn concat(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn pack(call: &mut Call<'_, '_>) -> Outputs {
     let all: Vec<usize> = (0..call.inputs.len()).collect();
     let mut parts = call.movable_inputs(&all)?;
-    let Some(&first) = parts.first() else { return malformed("it has no inputs") };
+    let Some(&first) = parts.first() else { return malformed("there are no inputs") };
     let axis = call.emit.resolve_axis(call.int_option(1, 0)?, call.emit.rank(first)? + 1)?;
     for part in &mut parts {
         let mut extents = call.emit.extents(*part)?;
         if axis > extents.len() {
-            return malformed("its inputs have different ranks");
+            return malformed("the inputs have different ranks");
         }
         extents.insert(axis, 1);
         *part = call.emit.reshape(*part, &extents)?;
@@ -47,7 +47,7 @@ pub(super) fn unpack(call: &mut Call<'_, '_>) -> Outputs {
     let count = extents.remove(axis);
     if count != call.output_count() as i64 {
         return malformed(format!(
-            "dimension {axis} has the extent {count} and it has {} outputs",
+            "dimension {axis} has extent {count}, but there are {} outputs",
             call.output_count()
         ));
     }
@@ -66,7 +66,7 @@ pub(super) fn split_equally(call: &mut Call<'_, '_>) -> Outputs {
     let axis = call.emit.resolve_axis(axis, call.emit.rank(x)?)?;
     let (extent, count) = (call.emit.extents(x)?[axis], call.output_count() as i64);
     if count < 1 || extent % count != 0 {
-        return malformed(format!("dimension {axis} of extent {extent} cannot be cut into {count} equal parts"));
+        return malformed(format!("dimension {axis} of extent {extent} cannot be split into {count} equal parts"));
     }
     slice_pieces(call, x, axis, &vec![extent / count; count as usize])
 }
@@ -89,7 +89,7 @@ fn slice_pieces(call: &mut Call<'_, '_>, x: ValueId, axis: usize, sizes: &[i64])
     let (mut start, mut parts) = (0i64, Vec::new());
     for &size in sizes {
         let stop = start.checked_add(size).filter(|&stop| size >= 0 && stop <= extent);
-        let Some(stop) = stop else { return malformed(format!("parts {sizes:?} are not those of extent {extent}")) };
+        let Some(stop) = stop else { return malformed(format!("the parts {sizes:?} do not fit the extent {extent}")) };
         parts.push(call.emit.slice(x, axis, start, stop)?);
         start = stop;
     }
@@ -118,7 +118,7 @@ pub(super) fn squeeze(call: &mut Call<'_, '_>) -> Outputs {
     for axis in named {
         let axis = call.emit.resolve_axis(axis, extents.len())?;
         if extents[axis] != 1 {
-            return malformed(format!("dimension {axis} has the extent {}, not 1", extents[axis]));
+            return malformed(format!("dimension {axis} has extent {}, not 1", extents[axis]));
         }
         is_dropped[axis] = true;
     }
@@ -182,7 +182,7 @@ pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
         let stop = if sizes[axis] == -1 { Some(extent) } else { starts[axis].checked_add(sizes[axis]) };
         let stop = stop.filter(|&stop| starts[axis] >= 0 && (starts[axis]..=extent).contains(&stop));
         let Some(stop) = stop else {
-            return malformed(format!("elements from {} on, {} of them, of {extent}", starts[axis], sizes[axis]));
+            return malformed(format!("a slice from {} with {} elements exceeds the extent {extent}", starts[axis], sizes[axis]));
         };
         y = call.emit.slice(y, axis, starts[axis], stop)?;
     }
@@ -197,13 +197,13 @@ pub(super) fn strided_slice(call: &mut Call<'_, '_>) -> Outputs {
     for (index, what) in ["begin", "end", "strides"].into_iter().enumerate() {
         let list = call.emit.known_integers(call.input(index + 1)?, what)?;
         if list.len() > extents.len() {
-            return malformed(format!("`{what}` has {} numbers for {} dimensions", list.len(), extents.len()));
+            return malformed(format!("`{what}` has {} numbers, but there are {} dimensions", list.len(), extents.len()));
         }
         lists.push(list);
     }
     let (from_start, to_end, vanishes) = (call.int_option(0, 0)?, call.int_option(1, 0)?, call.int_option(4, 0)?);
     if call.int_option(2, 0)? != 0 || call.int_option(3, 0)? != 0 || call.flag_option(5)? {
-        return unsupported("an ellipsis, a new dimension or ends that are offsets");
+        return unsupported("an ellipsis, a new dimension, or ends relative to the begin");
     }
     let (mut axes, mut starts, mut stops, mut steps) = (vec![], vec![], vec![], vec![]);
     let mut kept = Vec::new();
@@ -228,7 +228,7 @@ pub(super) fn strided_slice(call: &mut Call<'_, '_>) -> Outputs {
             (start, stop.min(start), step)
         };
         if step == 0 {
-            return malformed("a step of 0");
+            return malformed("the step is 0");
         }
         if !bit(vanishes) {
             let count = (i128::from(stop) - i128::from(start)) / i128::from(step);
@@ -275,7 +275,7 @@ pub(super) fn mirror_pad(call: &mut Call<'_, '_>) -> Outputs {
 fn pad_list(call: &Call<'_, '_>, x: ValueId) -> Outcome<Vec<i64>> {
     let pairs = call.emit.known_integers(call.input(1)?, "paddings")?;
     if pairs.len() != 2 * call.emit.rank(x)? {
-        return malformed(format!("`paddings` has {} numbers", pairs.len()));
+        return malformed(format!("`paddings` has the wrong number of entries, {}", pairs.len()));
     }
     let (heads, tails) = (pairs.iter().step_by(2), pairs.iter().skip(1).step_by(2));
     Ok(heads.chain(tails).copied().collect())
@@ -296,7 +296,7 @@ pub(super) fn gather(call: &mut Call<'_, '_>) -> Outputs {
             let indices = call.emit.reshape(indices, &shape)?;
             Ok(vec![call.emit.push(Op::GatherNd(GatherNd { batch: batch as i64 }), &[x, indices])?])
         }
-        _ => unsupported(format!("{batch} dimensions of a batch before axis {axis}")),
+        _ => unsupported(format!("{batch} batch dimensions for axis {axis}")),
     }
 }
 

@@ -114,7 +114,7 @@ pub(super) fn log_softmax(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn l2_normalise(call: &mut Call<'_, '_>) -> Outputs {
     if call.read_activation(0)? != Activation::None {
-        return unsupported("an activation of a normalisation");
+        return unsupported("an activation after a normalisation");
     }
     let x = call.real(0)?;
     Ok(vec![call.emit.push(Op::LpNorm(LpNorm { axis: -1, order: 2 }), &[x])?])
@@ -125,7 +125,7 @@ pub(super) fn local_response(call: &mut Call<'_, '_>) -> Outputs {
     let (radius, bias, alpha, beta) =
         (call.int_option(0, 0)?, call.float_option(1)?, call.float_option(2)?, call.float_option(3)?);
     let Some(size) = radius.checked_mul(2).map(|size| size + 1).filter(|&size| size > 0) else {
-        return malformed(format!("a radius of {radius}"));
+        return malformed(format!("the radius is {radius}, which is out of range"));
     };
     let x = call.real(0)?;
     let x = call.channels_first(x)?;

@@ -26,10 +26,10 @@ pub(super) fn histogram(call: &mut Call<'_, '_>) -> Outputs {
     let (x, bins) = (call.tensor_argument("self")?, call.int_argument("bins", 100)?);
     let (low, high) = (call.float_argument("min", 0.0)?, call.float_argument("max", 0.0)?);
     if !(1..=1 << 16).contains(&bins) {
-        return unsupported(format!("{bins} ranges"));
+        return unsupported(format!("{bins} histogram bins; at most 65536 are supported"));
     }
     if low.partial_cmp(&high) != Some(std::cmp::Ordering::Less) {
-        return unsupported("its ranges depend on the data; give `min` and `max`");
+        return unsupported("the range of the bins depends on input data; set `min` and `max`");
     }
     let to = call.result_dtype()?;
     let emit = &mut *call.emit;
@@ -59,11 +59,11 @@ pub(super) fn bin_count(call: &mut Call<'_, '_>) -> Outputs {
     // One more than the largest integer, which only constants tell before the model runs.
     let largest = match call.emit.known_numbers(x)? {
         Some(numbers) => (numbers.into_iter().fold(-1.0, f64::max) as i64).saturating_add(1),
-        None => return unsupported("the size of its result depends on the data"),
+        None => return unsupported("the size of the result depends on input data"),
     };
     let bins = largest.max(call.int_argument("minlength", 0)?).max(1);
     if call.has_argument("weights") || bins > 1 << 16 {
-        return unsupported("it has weights or too many integers");
+        return unsupported("weights, or too many different integers");
     }
     let count = call.emit.extents(x)?.iter().product::<i64>();
     let flat = call.emit.reshape(x, &[count, 1])?;
@@ -81,7 +81,7 @@ pub(super) fn embedding_bag(call: &mut Call<'_, '_>) -> Outputs {
     let is_last_left_out = call.flag_argument("include_last_offset", false)?;
     let weights = call.optional_tensor("per_sample_weights")?;
     let emit = &mut *call.emit;
-    let [count] = emit.extents(numbers)?[..] else { return malformed("`indices` has no single dimension") };
+    let [count] = emit.extents(numbers)?[..] else { return malformed("`indices` must be a vector") };
     let mut bags = emit.extents(offsets)?.iter().product::<i64>();
     let mut offsets = offsets;
     if is_last_left_out {
@@ -89,9 +89,9 @@ pub(super) fn embedding_bag(call: &mut Call<'_, '_>) -> Outputs {
         offsets = emit.slice(offsets, 0, 0, bags)?;
     }
     if bags < 1 || count < 1 {
-        return unsupported("it has no bags");
+        return unsupported("an empty list of bags or indices");
     }
-    let [_, width] = emit.extents(table)?[..] else { return malformed("`weight` is no matrix") };
+    let [_, width] = emit.extents(table)?[..] else { return malformed("`weight` must be a matrix") };
     let dtype = emit.dtype(table)?;
     let mut rows = emit.push(Op::Gather(Gather { axis: 0 }), &[table, numbers])?;
     if let Some(weights) = weights {
@@ -162,7 +162,7 @@ pub(super) fn bucketize(call: &mut Call<'_, '_>) -> Outputs {
         _ => (call.tensor_argument("boundaries")?, true),
     };
     if call.has_argument("sorter") {
-        return unsupported("`sorter` is given");
+        return unsupported("the argument `sorter`");
     }
     let is_right = call.flag_argument("right", false)? || call.text_argument("side", "left")? == "right";
     let to = call.result_dtype()?;
@@ -177,7 +177,7 @@ pub(super) fn bucketize(call: &mut Call<'_, '_>) -> Outputs {
     let sorted = emit.cast(sorted, dtype)?;
     let (mut shape, mut bounds) = (emit.extents(x)?, emit.extents(sorted)?);
     if !is_shared {
-        let Some(last) = bounds.len().checked_sub(1) else { return malformed("`sorted_sequence` has no dimension") };
+        let Some(last) = bounds.len().checked_sub(1) else { return malformed("`sorted_sequence` must have at least 1 dimension") };
         bounds.insert(last, 1);
     }
     shape.push(1);
@@ -215,11 +215,11 @@ pub(super) fn grouped_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
     let (x, matrices, ends) =
         (call.tensor_argument(name)?, call.tensor_argument(matrices)?, call.tensor_argument("offs")?);
     if call.has_argument("bias") {
-        return unsupported("`bias` is given");
+        return unsupported("the argument `bias`");
     }
     let emit = &mut *call.emit;
     let ([rows, width], [groups, _, columns]) = (&emit.extents(x)?[..], &emit.extents(matrices)?[..]) else {
-        return unsupported("its operands are not one matrix of rows and one matrix for each group");
+        return unsupported("operands other than a matrix of rows and one matrix per group");
     };
     let (rows, width, groups, columns) = (*rows, *width, *groups, *columns);
     let ends = emit.cast(ends, DType::I64)?;

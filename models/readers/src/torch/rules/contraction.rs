@@ -71,7 +71,7 @@ pub(super) fn conv(call: &mut Call<'_, '_>) -> Outputs {
                 dilations.iter().zip(&kernel[2..]).map(|(d, k)| d.saturating_mul(k - 1).max(0)).collect();
             all.iter().map(|all| all / 2).chain(all.iter().map(|all| all - all / 2)).collect()
         }
-        Some(super::Argument::Text(other)) => return unsupported(format!("`padding` is `{other}`")),
+        Some(super::Argument::Text(other)) => return unsupported(format!("`padding` with the value `{other}`")),
         _ => {
             let pads = call.spatial_list("padding", rank, 0)?;
             [pads.as_slice(), &pads].concat()
@@ -122,13 +122,13 @@ pub(super) fn convolution(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
     let mut parts = [call.tensor_argument("query")?, call.tensor_argument("key")?, call.tensor_argument("value")?];
     if call.float_argument("dropout_p", 0.0)? != 0.0 {
-        return unsupported("`dropout_p` is not 0, so its result is random");
+        return unsupported("`dropout_p` is not 0, so the result is random");
     }
     let dtype = call.emit.dtype(parts[0])?;
     let extents = call.emit.extents(parts[0])?;
     let rank = extents.len();
     if rank < 2 {
-        return malformed("the queries need 2 dimensions");
+        return malformed("the queries must have at least 2 dimensions");
     }
     let width = extents[rank - 1];
     let scale = call.optional_float("scale")?.unwrap_or(1.0 / (width as f64).sqrt());
@@ -165,7 +165,7 @@ pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
             .map(|index| if index % places > index / places { f64::NEG_INFINITY } else { 0.0 })
             .collect();
         if mask.is_some() {
-            return unsupported("it has both a mask and a causal offset");
+            return unsupported("a mask together with a causal mask of a different number of queries and keys");
         }
         mask = Some(call.emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[rows, places]), &numbers)?)?);
         causal = false;
@@ -268,7 +268,7 @@ pub(super) fn cross_product(call: &mut Call<'_, '_>) -> Outputs {
         None => extents.iter().position(|&extent| extent == 3).unwrap_or(0),
     };
     if extents.get(axis) != Some(&3) || extents != call.emit.extents(b)? {
-        return unsupported("its vectors do not have three elements each");
+        return unsupported("vectors that do not have three elements");
     }
     let emit = &mut *call.emit;
     // Elements 1, 2, 0 and 2, 0, 1.
@@ -305,7 +305,7 @@ pub(super) fn trilinear(call: &mut Call<'_, '_>) -> Outputs {
             None => x,
         });
     }
-    let Some(product) = product else { return malformed("it has no tensors") };
+    let Some(product) = product else { return malformed("there are no tensors") };
     if call.int_list("sumdim")?.is_empty() {
         return own_output(product);
     }

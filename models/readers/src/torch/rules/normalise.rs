@@ -26,12 +26,12 @@ fn primary_input(call: &Call<'_, '_>) -> Outcome<ValueId> {
 
 pub(super) fn batch_norm(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
-    let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the data needs 2 dimensions") };
+    let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the input must have at least 2 dimensions") };
     let is_training = call.flag_argument("training", call.operator == "_native_batch_norm_legit_functional")?;
     let has_statistics = call.has_argument("running_mean") && call.has_argument("running_var");
     // Standardised weights are normalised by their own statistics at inference, too.
     if is_training && has_statistics && call.emit.builder.constant_data(x).is_none() {
-        return unsupported("it is in training; export the model after `eval()`");
+        return unsupported("batch normalisation in training mode; export the model after `eval()`");
     }
     let epsilon = call.float_argument("eps", 1e-5)?;
     if is_training || !has_statistics {
@@ -93,7 +93,7 @@ pub(super) fn rms_norm(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn group_norm(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
-    let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the data needs 2 dimensions") };
+    let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the input must have at least 2 dimensions") };
     let groups = if call.operator == "native_group_norm" {
         call.int_argument("group", 1)?
     } else {
@@ -110,7 +110,7 @@ pub(super) fn instance_norm(call: &mut Call<'_, '_>) -> Outputs {
         return batch_norm(call);
     }
     let x = primary_input(call)?;
-    let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the data needs 2 dimensions") };
+    let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the input must have at least 2 dimensions") };
     let (scale, shift) =
         (optional_vector(call, "weight", x, &[channels], 1.0)?, optional_vector(call, "bias", x, &[channels], 0.0)?);
     let epsilon = call.float_argument("eps", 1e-5)?;

@@ -34,11 +34,11 @@ pub(super) fn affine_grid(call: &mut Call<'_, '_>) -> Outputs {
     let is_aligned = call.flag_argument("align_corners", false)?;
     let emit = &mut *call.emit;
     let Some(rank) = size.len().checked_sub(2).filter(|rank| (2..=3).contains(rank)) else {
-        return malformed(format!("{size:?} is no size of images"));
+        return malformed(format!("{size:?} is not the size of an image"));
     };
     let space = &size[2..];
     if space.iter().any(|&extent| extent < 1) {
-        return malformed(format!("{size:?} is no size of images"));
+        return malformed(format!("{size:?} is not the size of an image"));
     }
     let count = numbers_of(&[space, &[rank as i64 + 1]].concat())? / (rank as i64 + 1);
     let along = |extent: i64, at: i64| -> f64 {
@@ -76,15 +76,15 @@ pub(super) fn grid_sample(call: &mut Call<'_, '_>) -> Outputs {
         0 => Outside::Zeros,
         1 => Outside::Edge,
         2 => Outside::Reflection,
-        other => return malformed(format!("`padding_mode` is {other}")),
+        other => return malformed(format!("`padding_mode` has the unknown value {other}")),
     };
     let emit = &mut *call.emit;
     let (extents, places) = (emit.extents(x)?, emit.extents(grid)?);
     let Some(rank) = extents.len().checked_sub(2).filter(|rank| (2..=3).contains(rank)) else {
-        return malformed(format!("an image has no {} dimensions", extents.len()));
+        return malformed(format!("an image cannot have {} dimensions", extents.len()));
     };
     if places.len() != rank + 2 || places[rank + 1] != rank as i64 || places[0] != extents[0] {
-        return malformed(format!("a grid of {places:?} does not fit {extents:?}"));
+        return malformed(format!("a grid of shape {places:?} does not fit the input shape {extents:?}"));
     }
     let mut axes = Vec::new();
     for (axis, &extent) in extents[2..].iter().enumerate() {
@@ -97,7 +97,7 @@ pub(super) fn grid_sample(call: &mut Call<'_, '_>) -> Outputs {
             0 => axis.linear_neighbours(emit, place)?,
             1 => axis.nearest_neighbour(emit, place)?,
             2 if rank == 2 => axis.cubic_neighbours(emit, place)?,
-            other => return unsupported(format!("`interpolation_mode` is {other}")),
+            other => return unsupported(format!("`interpolation_mode` with the value {other}")),
         });
     }
     let y = looked_up(emit, x, &axes)?;
@@ -286,14 +286,14 @@ pub(super) fn roi_align(call: &mut Call<'_, '_>) -> Outputs {
     let is_aligned = call.flag_argument("aligned", false)?;
     let emit = &mut *call.emit;
     let ([n, c, h, w], [count, 5]) = (&emit.extents(x)?[..], &emit.extents(regions)?[..]) else {
-        return malformed("its regions need 5 numbers each and its images 4 dimensions");
+        return malformed("regions must have 5 numbers each, and images 4 dimensions");
     };
     let (n, c, space, count) = (*n, *c, [*h, *w], *count);
     if samples < 1 {
         return unsupported("the number of samples per region depends on data; set `sampling_ratio`");
     }
     if pooled.iter().any(|&parts| !(1..=1 << 10).contains(&parts)) || samples > 64 {
-        return unsupported(format!("{pooled:?} parts of {samples} samples"));
+        return unsupported(format!("an output of {pooled:?} with {samples} samples per bin is too large"));
     }
     let mut axes = Vec::new();
     for axis in 0..2 {
@@ -384,10 +384,10 @@ pub(super) fn deformed_conv(call: &mut Call<'_, '_>) -> Outputs {
     let ([n, c, h, width], [out, _, kh, kw], [_, _, oh, ow]) =
         (&emit.extents(x)?[..], &emit.extents(w)?[..], &emit.extents(offset)?[..])
     else {
-        return malformed("its image, its weight or its offsets do not have 4 dimensions");
+        return malformed("image, weight and offsets must have 4 dimensions");
     };
     if groups != 1 || offset_groups != 1 {
-        return unsupported("its channels are in groups");
+        return unsupported("channel groups");
     }
     let (n, c, space, out, kernel, to) = (*n, *c, [*h, *width], *out, [*kh, *kw], [*oh, *ow]);
     let taps = kernel[0] * kernel[1];

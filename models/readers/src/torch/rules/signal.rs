@@ -39,7 +39,7 @@ impl Fourier {
         number: impl Fn(i64, i64) -> f64,
     ) -> Outcome<ValueId> {
         if rows.checked_mul(columns).is_none_or(|count| count > MAX_MATRIX) {
-            return unsupported(format!("a transform matrix of {rows} x {columns}"));
+            return unsupported(format!("a transform matrix of {rows} x {columns} is too large"));
         }
         let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
         let numbers: Vec<f64> = places.map(|(row, column)| number(row, column) * self.factor).collect();
@@ -110,7 +110,7 @@ fn scale_factor(mode: i64, points: i64) -> Outcome<f64> {
         0 => Ok(1.0),
         1 => Ok(1.0 / (points as f64).sqrt()),
         2 => Ok(1.0 / points as f64),
-        other => malformed(format!("`normalization` is {other}")),
+        other => malformed(format!("`normalization` has the unknown value {other}")),
     }
 }
 
@@ -119,14 +119,14 @@ fn norm_mode(call: &Call<'_, '_>, is_inverse: bool) -> Outcome<i64> {
         ("ortho", _) => 1,
         ("backward", true) | ("forward", false) => 2,
         ("backward" | "forward", _) => 0,
-        (other, _) => return unsupported(format!("`norm` is `{other}`")),
+        (other, _) => return unsupported(format!("`norm` with the value `{other}`")),
     })
 }
 
 /// Returns the rank, not counting the last dimension of a complex tensor, which holds the two parts.
 fn rank_of_numbers(emit: &Emit<'_>, x: ValueId, is_complex: bool) -> Outcome<usize> {
     let rank = emit.rank(x)?.checked_sub(usize::from(is_complex));
-    rank.map_or_else(|| malformed("a complex number has no two parts"), Ok)
+    rank.map_or_else(|| malformed("the last extent of a complex tensor is not 2"), Ok)
 }
 
 /// Whether input and output of a transform are real or complex.
@@ -140,7 +140,7 @@ enum Ends {
 /// Transforms one axis; `axis` does not count the dimension of real and imaginary parts.
 fn transform_axis(emit: &mut Emit<'_>, x: ValueId, axis: usize, ends: Ends, fourier: Fourier) -> Outcome<ValueId> {
     if !(1..=MAX_POINTS).contains(&fourier.points) {
-        return unsupported(format!("a transform of {} points", fourier.points));
+        return unsupported(format!("a transform of {} points; 1 to {MAX_POINTS} are supported", fourier.points));
     }
     let is_complex = ends != Ends::RealToComplex;
     let rank = rank_of_numbers(emit, x, is_complex)?;
@@ -199,7 +199,7 @@ pub(super) fn single_transform(call: &mut Call<'_, '_>) -> Outputs {
         (true, true) => Ends::ComplexToReal,
         (false, true) => Ends::ComplexToComplex,
         (false, false) => Ends::RealToComplex,
-        (true, false) => return unsupported("its spectrum is real"),
+        (true, false) => return unsupported("a real spectrum"),
     };
     own_output(transform_axis(call.emit, x, axis, ends, Fourier { points, kept, is_inverse, factor })?)
 }
@@ -213,7 +213,7 @@ pub(super) fn multi_transform(call: &mut Call<'_, '_>) -> Outputs {
     let dims = call.int_list("dim")?;
     let dims = if dims.is_empty() { default } else { dims };
     if call.has_argument("s") {
-        return unsupported("`s` is given");
+        return unsupported("the argument `s`");
     }
     let mode = norm_mode(call, is_inverse)?;
     for dim in dims {
@@ -235,7 +235,7 @@ pub(super) fn core_transform(call: &mut Call<'_, '_>) -> Outputs {
     let (dims, mode) = (call.int_list("dim")?, call.int_argument("normalization", 0)?);
     let is_inverse = to_real || (!from_real && !call.flag_argument("forward", true)?);
     let is_half = from_real && call.flag_argument("onesided", true)?;
-    let Some(&last) = dims.last() else { return malformed("it has no dimensions") };
+    let Some(&last) = dims.last() else { return malformed("`dim` is empty") };
     // The last dimension is the real one: transformed first, and last in the inverse.
     let order: Vec<i64> = if from_real { dims.iter().rev().copied().collect() } else { dims.clone() };
     for (index, &dim) in order.iter().enumerate() {
@@ -271,7 +271,7 @@ impl Frames {
         let points = call.int_argument("n_fft", 0)?;
         let (hop, length) = (call.int_argument("hop_length", points / 4)?, call.int_argument("win_length", points)?);
         if !(1..=MAX_POINTS).contains(&points) || hop < 1 || !(1..=points).contains(&length) {
-            return unsupported(format!("frames of {points} points every {hop}"));
+            return unsupported(format!("frames of {points} points in steps of {hop}"));
         }
         let window = match call.optional_tensor("window")? {
             Some(window) => call.emit.cast(window, dtype)?,
@@ -303,15 +303,15 @@ impl Frames {
 pub(super) fn short_time(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
     if call.complex.contains(&"self") {
-        return unsupported("its signal is complex");
+        return unsupported("a complex signal");
     }
     let frames = Frames::parse_frames(call, call.emit.dtype(x)?)?;
     let border = match call.text_argument("pad_mode", "reflect")?.as_str() {
         "reflect" => Border::Reflect,
         "replicate" => Border::Edge,
         "circular" => Border::Wrap,
-        "constant" => return unsupported("its signal is continued by zeros"),
-        other => return unsupported(format!("`pad_mode` is `{other}`")),
+        "constant" => return unsupported("padding the signal with zeros"),
+        other => return unsupported(format!("`pad_mode` with the value `{other}`")),
     };
     let emit = &mut *call.emit;
     let rank = emit.rank(x)?;
@@ -326,7 +326,7 @@ pub(super) fn short_time(call: &mut Call<'_, '_>) -> Outputs {
     }
     let samples = emit.extents(signal)?[rank - 1];
     if samples < frames.points {
-        return malformed(format!("{samples} samples are no frame of {}", frames.points));
+        return malformed(format!("a signal of {samples} samples is shorter than a frame of {}", frames.points));
     }
     let count = (samples - frames.points) / frames.hop + 1;
     let places = frames.frame_positions(emit, count, false)?;
@@ -345,7 +345,7 @@ pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
     let frames = Frames::parse_frames(call, dtype)?;
     let length = call.optional_int("length")?;
     if call.flag_argument("return_complex", false)? || frames.kept != frames.points / 2 + 1 {
-        return unsupported("its signal is complex");
+        return unsupported("a complex signal");
     }
     let emit = &mut *call.emit;
     let mut shape = emit.extents(x)?;
@@ -353,7 +353,7 @@ pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
     if is_single {
         shape.insert(0, 1);
     }
-    let [batch, given, count, 2] = shape[..] else { return malformed("its spectra need 3 or 4 dimensions") };
+    let [batch, given, count, 2] = shape[..] else { return malformed("the spectra must have 3 or 4 dimensions") };
     let x = emit.reshape(x, &shape)?;
     let turned = emit.transpose(x, &[0, 2, 1, 3])?;
     let factor = 1.0 / (frames.points as f64 * frames.factor);
@@ -361,7 +361,7 @@ pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
     let pieces = fourier.to_real(emit, turned, given)?;
     let pieces = emit.binary(BinaryOp::Mul, pieces, frames.window)?;
     let total = frames.hop.checked_mul(count - 1).and_then(|rest| rest.checked_add(frames.points));
-    let Some(total) = total else { return unsupported(format!("{count} frames with a hop of {}", frames.hop)) };
+    let Some(total) = total else { return unsupported(format!("{count} frames with a hop of {} are too long", frames.hop)) };
     let sum = overlap_add(emit, &frames, pieces, [batch, count, total])?;
     // Sum of the squared windows, by which the result is divided.
     let weights = emit.unary(UnaryOp::Square, frames.window)?;
@@ -373,7 +373,7 @@ pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
         None => total - start,
     };
     if end <= start || end > total {
-        return unsupported(format!("{end} samples of {total}"));
+        return unsupported(format!("an output length of {end} samples, of which frames cover {total}"));
     }
     let (sum, weight) = (emit.slice(sum, 1, start, end)?, emit.slice(weight, 1, start, end)?);
     let y = emit.binary(BinaryOp::Div, sum, weight)?;

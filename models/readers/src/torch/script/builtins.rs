@@ -105,7 +105,7 @@ fn of_tensor(
 fn to_number(interpreter: &mut Interpreter<'_>, name: &str, x: Value) -> Outcome<Value> {
     let (heap, tensors) = (&interpreter.heap, &mut interpreter.tensors);
     let Some(number) = tensors.known_number(x, heap)? else {
-        return unsupported("it makes a number of Python that depends on the data");
+        return unsupported("a Python number whose value depends on input data");
     };
     Ok(as_kind(name, number, tensors.tensor_dtype(x, heap)?))
 }

@@ -66,7 +66,7 @@ impl Inputs<'_, '_, '_> {
         let unknown = self.stated.iter().map(|stated| stated.key).chain(bound).find(|key| !self.used.contains(key));
         if let Some(key) = unknown {
             self.interpreter.tensors.refused = Some(format!("input `{}`", escape_name(key)));
-            return malformed(format!("there is no such input; the inputs are {names}"));
+            return malformed(format!("the model has no such input; the inputs are {names}"));
         }
         let Some(first) = self.missing.first() else { return Ok(()) };
         self.interpreter.tensors.refused = Some(format!("input `{}`", escape_name(first)));

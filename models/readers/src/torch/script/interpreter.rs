@@ -442,7 +442,7 @@ impl<'a> Interpreter<'a> {
     /// Evaluates an operator on known values, or adds it to the graph.
     fn call_operator(&mut self, name: &str, given: Vec<Value>, keywords: &[(&str, Value)]) -> Outcome<Value> {
         if self.tensors.emit.builder.next_id().0 > MAX_VALUES {
-            return unsupported(format!("it has more than {MAX_VALUES} tensors up to here"));
+            return unsupported(format!("the model has more than {MAX_VALUES} tensors"));
         }
         // Reading a list counts one step per 16 elements. The next `enter_scope` checks the limit.
         let read: usize = given.iter().map(|&value| self.heap.sequence_items(value).map_or(0, <[Value]>::len)).sum();

@@ -299,7 +299,7 @@ impl<'a> Tensors<'a> {
         for Made { id, window } in made {
             let found = self.emit.builder.value_type(id)?;
             if found.size_bytes().is_none_or(|bytes| bytes > most) {
-                return malformed(format!("{found} is larger than the limit of {most} bytes"));
+                return malformed(format!("the result {found} exceeds the limit of {most} bytes"));
             }
             if let Some(cell) = written {
                 self.cells.write_cell(&mut self.emit, cell, id)?;

@@ -56,7 +56,7 @@ pub(super) fn quantised_lstm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 fn of_direction(emit: &mut Emit<'_>, scales: ValueId, index: i64, directions: i64) -> Outcome<ValueId> {
     let extents = emit.extents(scales)?;
     if extents.first() != Some(&directions) {
-        return malformed(format!("{} is not for {directions} directions", emit.ty(scales)?));
+        return malformed(format!("scales {} do not fit {directions} directions", emit.ty(scales)?));
     }
     let own = emit.slice(scales, 0, index, index + 1)?;
     emit.reshape(own, &extents[1..])

@@ -59,7 +59,7 @@ fn apply_activation(emit: &mut Emit<'_>, x: ValueId, name: Option<&str>, paramet
         "Softplus" => UnaryOp::Softplus,
         "Softsign" => UnaryOp::Softsign,
         "Gelu" => UnaryOp::Gelu,
-        other => return unsupported(format!("its activation `{other}`")),
+        other => return unsupported(format!("activation `{other}`")),
     };
     emit.unary(function, x)
 }

@@ -56,7 +56,7 @@ pub(super) fn concat(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
             quantise::quantise_scalar(emit, x, scale, zero, emit.dtype(call.input(place)?)?)?
         });
     }
-    let Some(&first) = parts.first() else { return malformed("it has no parts") };
+    let Some(&first) = parts.first() else { return malformed("there are no tensors to concatenate") };
     let axis = emit.resolve_axis(call.int_attribute("axis", 0), emit.rank(first)?)?;
     Ok(vec![emit.concat_parts(&parts, axis)?])
 }
