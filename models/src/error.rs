@@ -95,21 +95,21 @@ pub enum Error {
         reason: String,
     },
     /// A model file breaks the rules of its format.
-    #[error("`{file}`, {place}: {reason}")]
+    #[error("`{file}`{}: {reason}", after_comma(.place))]
     Malformed {
         /// The file.
         file: String,
-        /// The node, tensor or input.
+        /// The node, tensor or input; empty if the reason concerns the whole file.
         place: String,
         /// Reason.
         reason: String,
     },
     /// A valid model file contains a feature that this version cannot represent.
-    #[error("`{file}`, {place}: not supported: {reason}")]
+    #[error("`{file}`{}: not supported: {reason}", after_comma(.place))]
     Unsupported {
         /// The file.
         file: String,
-        /// The node, tensor or input, with its operator.
+        /// The node with its operator, the tensor or the input; empty if the reason concerns the whole file.
         place: String,
         /// Missing feature.
         reason: String,
@@ -122,4 +122,8 @@ pub enum Error {
         /// The requested count, such as `bytes`.
         what: &'static str,
     },
+}
+
+fn after_comma(place: &str) -> String {
+    if place.is_empty() { String::new() } else { format!(", {place}") }
 }

@@ -120,6 +120,13 @@ fn quote_names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| format!("`{name}`")).collect()
 }
 
+/// Truncates a text to 80 characters for a message.
+pub fn shorten_text(text: &str) -> String {
+    const MAX_CHARS: usize = 80;
+    let shown: String = text.chars().take(MAX_CHARS).collect();
+    if shown.len() == text.len() { shown } else { shown + "…" }
+}
+
 /// Returns whether a character is safe to print: no control character, and no change of the text direction.
 pub fn is_printable(c: char) -> bool {
     c.is_ascii_graphic() || c.escape_debug().count() == 1

@@ -10,6 +10,7 @@ use flate2::Crc;
 use flate2::read::DeflateDecoder;
 use models::contents::Contents;
 use models::graph::Const;
+use models::names::shorten_text;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -128,7 +129,7 @@ impl Archive {
         let mut fields = Fields { bytes: &bytes };
         for _ in 0..directory.count {
             let (name, entry) = parse_entry(&mut fields, &store, directory.range.start)?;
-            let shown = shorten_name(&name);
+            let shown = shorten_text(&name);
             if entries.insert(name, entry).is_some() {
                 return Err(format!("two entries are called `{shown}`"));
             }
@@ -137,7 +138,7 @@ impl Archive {
         let mut order: Vec<(&String, &Range<u64>)> = places.filter(|(_, range)| !range.is_empty()).collect();
         order.sort_by_key(|(_, range)| range.start);
         if let Some(pair) = order.windows(2).find(|pair| pair[0].1.end > pair[1].1.start) {
-            return Err(format!("entries `{}` and `{}` overlap", shorten_name(pair[0].0), shorten_name(pair[1].0)));
+            return Err(format!("entries `{}` and `{}` overlap", shorten_text(pair[0].0), shorten_text(pair[1].0)));
         }
         Ok(Archive { store, entries })
     }
@@ -152,13 +153,13 @@ impl Archive {
     }
 
     fn find_entry(&self, name: &str) -> Result<&Entry, String> {
-        self.entries.get(name).ok_or_else(|| format!("the archive has no entry `{}`", shorten_name(name)))
+        self.entries.get(name).ok_or_else(|| format!("the archive has no entry `{}`", shorten_text(name)))
     }
 
     fn stored_range(&self, name: &str) -> Result<Range<u64>, String> {
         let entry = self.find_entry(name)?;
         if entry.is_deflated {
-            return Err(format!("entry `{}` is compressed", shorten_name(name)));
+            return Err(format!("entry `{}` is compressed", shorten_text(name)));
         }
         Ok(entry.range.clone())
     }
@@ -172,7 +173,7 @@ impl Archive {
         let range = self.stored_range(name)?;
         let length = range.end - range.start;
         if length > most {
-            return Err(format!("entry `{}` has {length} bytes, more than the limit of {most}", shorten_name(name)));
+            return Err(format!("entry `{}` has {length} bytes, more than the limit of {most}", shorten_text(name)));
         }
         self.store.read_range(range)
     }
@@ -182,7 +183,7 @@ impl Archive {
         let end = start.checked_add(length).filter(|end| *end <= range.end - range.start).ok_or_else(|| {
             format!(
                 "entry `{}` has {} bytes, too few for {length} bytes at offset {start}",
-                shorten_name(name),
+                shorten_text(name),
                 range.end - range.start
             )
         })?;
@@ -327,7 +328,7 @@ fn parse_entry(fields: &mut Fields<'_>, store: &ArchiveBytes, limit: u64) -> Res
         std::str::from_utf8(fields.take_bytes(name.into())?).map_err(|_| "the name of an entry is not UTF-8")?.to_owned();
     let mut extra = Fields { bytes: fields.take_bytes(extra.into())? };
     fields.take_bytes(comment.into())?;
-    let shown = shorten_name(&name);
+    let shown = shorten_text(&name);
     while extra.bytes.len() >= 4 {
         let (id, length) = (extra.read_u16()?, extra.read_u16()?);
         let mut field = Fields { bytes: extra.take_bytes(length.into())? };
@@ -389,8 +390,4 @@ impl<'a> Fields<'a> {
     fn read_u64(&mut self) -> Result<u64, String> {
         Ok(u64::from_le_bytes(self.take_bytes(8)?.try_into().expect("eight bytes")))
     }
-}
-
-fn shorten_name(text: &str) -> String {
-    text.chars().take(80).collect()
 }

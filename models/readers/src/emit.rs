@@ -99,6 +99,20 @@ impl<'a> Emit<'a> {
         self.add_constant(TensorType::new(DType::I64, &[numbers.len() as i64]), Const::Small(list))
     }
 
+    /// Adds a constant of this shape that counts up from 0 in row-major order; a large one is a lazy expression.
+    pub fn add_range(&mut self, dtype: DType, shape: &[i64]) -> Outcome<ValueId> {
+        let ty = TensorType::new(dtype, shape);
+        let Some(count) = ty.element_count() else { return malformed(format!("the shape {shape:?} is out of range")) };
+        if count <= MAX_SMALL {
+            let numbers: Vec<f64> = (0..count).map(|number| number as f64).collect();
+            return self.constant_of(&Tensor::from_numbers(ty, &numbers)?);
+        }
+        let count = shape.iter().product();
+        let numbers = Const::range_along(dtype, &[count], 0, 0);
+        let vector = self.add_constant(TensorType::new(dtype, &[count]), numbers)?;
+        self.reshape(vector, shape)
+    }
+
     pub fn ty(&self, id: ValueId) -> Outcome<TensorType> {
         Ok(self.builder.value_type(id)?.clone())
     }
@@ -149,11 +163,11 @@ impl<'a> Emit<'a> {
         }
     }
 
-    pub fn known_integers(&self, id: ValueId, what: &str) -> Outcome<Vec<i64>> {
+    pub fn require_integers(&self, id: ValueId, what: &str) -> Outcome<Vec<i64>> {
         Ok(self.require_numbers(id, what)?.into_iter().map(|number| number as i64).collect())
     }
 
-    pub fn known_number(&self, id: ValueId, what: &str) -> Outcome<f64> {
+    pub fn require_number(&self, id: ValueId, what: &str) -> Outcome<f64> {
         match self.require_numbers(id, what)?.as_slice() {
             [number] => Ok(*number),
             numbers => malformed(format!("`{what}` must be one number, has {}", numbers.len())),
@@ -163,7 +177,7 @@ impl<'a> Emit<'a> {
     /// Returns the number of a constant with one element, or None for a value computed at run time.
     pub fn known_scalar(&self, id: ValueId, what: &str) -> Outcome<Option<f64>> {
         match self.builder.constant_data(id) {
-            Some(_) => self.known_number(id, what).map(Some),
+            Some(_) => self.require_number(id, what).map(Some),
             None => Ok(None),
         }
     }

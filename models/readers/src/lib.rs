@@ -102,7 +102,7 @@ pub(crate) fn finish_graph(
     mut outputs: Vec<ValueId>,
     loose_ends: &[ValueId],
 ) -> Result<Graph> {
-    let malformed = |reason: String| Error::Malformed { file: file.to_owned(), place: "as a whole".to_owned(), reason };
+    let malformed = |reason: String| Error::Malformed { file: file.to_owned(), place: String::new(), reason };
     for &id in loose_ends {
         if !builder.is_given(id) && !outputs.contains(&id) {
             outputs.push(id);

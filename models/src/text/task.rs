@@ -3,6 +3,7 @@
 use super::scan::{Scan, Scanned, write_call};
 use crate::error::{Error, Result};
 use crate::infer::infer_type;
+use crate::names::shorten_text;
 use crate::task::{Operand, Parameter, Step, Task};
 
 impl Task {
@@ -75,10 +76,6 @@ fn read_operand(scan: &mut Scan<'_>, parameters: &mut Vec<Parameter>, before: Op
     let ty = format!("{ty}]").parse().map_err(|error| format!("{error}"))?;
     parameters.push(Parameter { ty, is_constant });
     Ok(Operand::Parameter(parameters.len() - 1))
-}
-
-pub(crate) fn shorten_text(text: &str) -> String {
-    if text.chars().count() <= 80 { text.to_owned() } else { text.chars().take(80).chain(['…']).collect() }
 }
 
 #[cfg(test)]

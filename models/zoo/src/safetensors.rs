@@ -6,6 +6,7 @@
 
 use models::error::{Error, Result};
 use models::graph::Const;
+use models::names::shorten_text;
 use models::shapes::check_type;
 use models::types::{DType, TensorType};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
@@ -116,10 +117,6 @@ fn convert_dtype(dtype: Dtype) -> Result<DType, String> {
     })
 }
 
-fn shorten_text(text: &str) -> String {
-    text.chars().take(40).collect()
-}
-
 #[derive(Deserialize)]
 struct Index {
     weight_map: BTreeMap<String, String>,
@@ -130,7 +127,7 @@ fn read_index(folder: &Path, index: &Path) -> Result<BTreeMap<String, Entry>> {
     let malformed = |place: String, reason: String| Error::Malformed { file: name.clone(), place, reason };
     let text = crate::files::read_text(index, MAX_INDEX_BYTES)?;
     let index: Index = serde_json::from_str(&text)
-        .map_err(|error| malformed("as a whole".to_owned(), format!("the file is not a tensor index ({error})")))?;
+        .map_err(|error| malformed(String::new(), format!("the file is not a tensor index ({error})")))?;
     let mut files: BTreeMap<&str, BTreeMap<String, Entry>> = BTreeMap::new();
     let mut entries = BTreeMap::new();
     for (tensor, file) in &index.weight_map {

@@ -57,7 +57,7 @@ fn take_part(emit: &mut Emit<'_>, x: ValueId, axis: usize, place: i64) -> Outcom
 struct ScanAxes {
     inputs: Vec<(usize, bool)>,
     outputs: Vec<(i64, bool)>,
-    turns: i64,
+    iterations: i64,
 }
 
 impl ScanAxes {
@@ -72,11 +72,11 @@ impl ScanAxes {
         let directions = if call.opset < 9 { "directions" } else { "scan_input_directions" };
         let axes = list("scan_input_axes", scanned.len())?;
         let mut axes_of_inputs = Vec::new();
-        let mut turns: Option<i64> = None;
+        let mut iterations: Option<i64> = None;
         for ((&id, axis), direction) in scanned.iter().zip(axes).zip(list(directions, scanned.len())?) {
             let extents = emit.extents(id)?;
             let axis = emit.resolve_axis(axis, extents.len())?;
-            if *turns.get_or_insert(extents[axis]) != extents[axis] {
+            if *iterations.get_or_insert(extents[axis]) != extents[axis] {
                 return malformed("the scan inputs have different lengths along their scan axes");
             }
             axes_of_inputs.push((axis, direction != 0));
@@ -84,13 +84,13 @@ impl ScanAxes {
         let axes = list("scan_output_axes", outputs)?.into_iter();
         let outputs =
             axes.zip(list("scan_output_directions", outputs)?).map(|(axis, direction)| (axis, direction != 0));
-        Ok(ScanAxes { inputs: axes_of_inputs, outputs: outputs.collect(), turns: turns.unwrap_or(0) })
+        Ok(ScanAxes { inputs: axes_of_inputs, outputs: outputs.collect(), iterations: iterations.unwrap_or(0) })
     }
 
-    fn slice_inputs(&self, emit: &mut Emit<'_>, scanned: &[ValueId], turn: i64) -> Outcome<Vec<Slot>> {
+    fn slice_inputs(&self, emit: &mut Emit<'_>, scanned: &[ValueId], iteration: i64) -> Outcome<Vec<Slot>> {
         let cuts = scanned.iter().zip(&self.inputs);
         cuts.map(|(&id, &(axis, is_reversed))| {
-            let place = if is_reversed { self.turns - 1 - turn } else { turn };
+            let place = if is_reversed { self.iterations - 1 - iteration } else { iteration };
             take_part(emit, id, axis, place).map(Slot::Value)
         })
         .collect()
@@ -185,16 +185,16 @@ impl<'a> Importer<'a> {
         };
         let mut condition = call.optional_input(1);
         let mut results = vec![Vec::new(); infos.len()];
-        for turn in 0.. {
-            match self.turns_end(call, condition, turn)? {
+        for iteration in 0.. {
+            match self.loop_ends(call, condition, iteration)? {
                 Ok(true) => break,
                 Ok(false) => {}
                 Err(reason) => {
-                    let inputs = self.one_turn(states, scope).map_err(Failure::Inside)?;
+                    let inputs = self.iteration_inputs(states, scope).map_err(Failure::Inside)?;
                     return Err(self.refuse_open(&reason, vec![(graph, inputs)], scope)?);
                 }
             }
-            let counter = self.emit.add_scalar(DType::I64, turn as f64)?;
+            let counter = self.emit.add_scalar(DType::I64, iteration as f64)?;
             let goes_on = condition.map_or_else(|| self.emit.add_scalar(DType::Bool, 1.0), Ok)?;
             let inputs = [Slot::Value(counter), Slot::Value(goes_on)].into_iter().chain(states).collect();
             let mut made = self.inline_body(graph, inputs, scope)?.into_iter();
@@ -213,7 +213,7 @@ impl<'a> Importer<'a> {
     }
 
     /// Returns whether a loop ends before this iteration, or why that is unknown.
-    fn turns_end(&self, call: &Call<'a>, condition: Option<ValueId>, turn: i64) -> Outcome<Result<bool, String>> {
+    fn loop_ends(&self, call: &Call<'a>, condition: Option<ValueId>, iteration: i64) -> Outcome<Result<bool, String>> {
         let most = match call.optional_input(0).map(|id| self.emit.known_scalar(id, "trip count")).transpose()? {
             None => i64::MAX,
             Some(Some(most)) => most as i64,
@@ -222,7 +222,7 @@ impl<'a> Importer<'a> {
                 return Ok(Err(reason.to_owned()));
             }
         };
-        if turn >= most {
+        if iteration >= most {
             return Ok(Ok(true));
         }
         match condition.map(|id| self.emit.known_scalar(id, "condition")).transpose()? {
@@ -230,7 +230,7 @@ impl<'a> Importer<'a> {
             Some(Some(0.0)) => return Ok(Ok(true)),
             _ => {}
         }
-        if turn < MAX_ITERATIONS && (condition.is_some() || most <= MAX_ITERATIONS) {
+        if iteration < MAX_ITERATIONS && (condition.is_some() || most <= MAX_ITERATIONS) {
             return Ok(Ok(false));
         }
         let count = if condition.is_none() && most < i64::MAX {
@@ -242,7 +242,7 @@ impl<'a> Importer<'a> {
     }
 
     /// Returns the inputs of a loop body for one iteration; its number and condition become graph inputs.
-    fn one_turn(&mut self, states: Vec<Slot>, scope: &Scope<'a>) -> models::error::Result<Vec<Slot>> {
+    fn iteration_inputs(&mut self, states: Vec<Slot>, scope: &Scope<'a>) -> models::error::Result<Vec<Slot>> {
         let scalar = |dtype: DType| TensorType::new(dtype, &[]);
         let counter = self.emit.builder.add_input(&format!("{}turn", scope.place), scalar(DType::I64))?;
         let goes_on = self.emit.builder.add_input(&format!("{}condition", scope.place), scalar(DType::Bool))?;
@@ -300,11 +300,11 @@ impl<'a> Importer<'a> {
         };
         let axes = ScanAxes::parse_axes(&self.emit, call, &scanned, infos.len())?;
         let mut results = vec![Vec::new(); infos.len()];
-        for turn in 0..axes.turns {
-            let parts = axes.slice_inputs(&mut self.emit, &scanned, turn)?;
+        for iteration in 0..axes.iterations {
+            let parts = axes.slice_inputs(&mut self.emit, &scanned, iteration)?;
             let inputs = states.iter().copied().map(Slot::Value).chain(parts).collect();
-            if axes.turns > MAX_ITERATIONS {
-                let reason = format!("the loop has {} iterations, but at most {MAX_ITERATIONS} are unrolled", axes.turns);
+            if axes.iterations > MAX_ITERATIONS {
+                let reason = format!("the loop has {} iterations, but at most {MAX_ITERATIONS} are unrolled", axes.iterations);
                 return Err(self.refuse_open(&reason, vec![(graph, inputs)], scope)?);
             }
             let made = self.inline_body(graph, inputs, scope)?;
@@ -329,9 +329,9 @@ impl<'a> Importer<'a> {
             return Err(Refusal::Malformed("the first input is not a sequence".to_owned()).into());
         };
         let mut results = vec![Vec::new(); graph.output.len()];
-        for turn in 0..first.len() {
+        for iteration in 0..first.len() {
             let of_turn = |index: usize| match input_slot(call, slots, index) {
-                Some(Slot::Sequence(parts)) => match parts.get(turn) {
+                Some(Slot::Sequence(parts)) => match parts.get(iteration) {
                     Some(&part) => Ok(Slot::Value(part)),
                     None => malformed(format!("input {index} has fewer tensors than the first input")),
                 },

@@ -47,7 +47,7 @@ pub(super) fn import_model(
     let Some(graph) = &model.graph else {
         return Err(Error::Malformed {
             file: file.to_owned(),
-            place: "as a whole".to_owned(),
+            place: String::new(),
             reason: "the file contains no graph; is it an ONNX model?".to_owned(),
         });
     };
@@ -109,7 +109,7 @@ impl<'a> Importer<'a> {
                     "operator set {} is not between {first} and {last}; convert it with ONNX's version converter",
                     set.version
                 );
-                return Err(self.unsupported("as a whole".to_owned(), reason));
+                return Err(self.unsupported(String::new(), reason));
             }
         }
         Ok(sets.iter().map(|set| (normalise_domain(&set.domain), set.version)).collect())
@@ -194,7 +194,7 @@ impl<'a> Importer<'a> {
             return Ok(());
         }
         let reason = format!("the model has more than {} nodes after inlining functions and unrolling loops", self.most);
-        Err(self.malformed("as a whole".to_owned(), reason))
+        Err(self.malformed(String::new(), reason))
     }
 
     fn node_results(

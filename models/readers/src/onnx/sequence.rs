@@ -112,7 +112,7 @@ fn sequence_result(emit: &mut Emit<'_>, call: &Call<'_>, slots: &Slots) -> Outco
 
 /// Reads a position in a sequence; a negative one counts from the end.
 fn sequence_position(emit: &Emit<'_>, call: &Call<'_>, input: usize, length: usize) -> Outcome<usize> {
-    let place = emit.known_number(call.input(input)?, "position")? as i64;
+    let place = emit.require_number(call.input(input)?, "position")? as i64;
     let front = if place < 0 { place.saturating_add(length as i64) } else { place };
     usize::try_from(front).or_else(|_| malformed(format!("position {place} is outside of a sequence of {length}")))
 }
@@ -128,7 +128,7 @@ fn split_to_sequence(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueI
         }
         Some(split) => {
             let is_one = emit.rank(split)? == 0;
-            let known = emit.known_integers(split, "split")?;
+            let known = emit.require_integers(split, "split")?;
             let sizes = match known[..] {
                 [size] if is_one && size > 0 && extent / size <= MAX_PARTS => {
                     (0..extent).step_by(size as usize).map(|start| size.min(extent - start)).collect()

@@ -46,7 +46,7 @@ pub(super) fn import_model(model: &Model<'_>, file: &str, options: &Options) -> 
     };
     if model.operators.len() > GraphLimits::default().nodes {
         return Err(importer.malformed(
-            "as a whole".to_owned(),
+            String::new(),
             format!("the model has too many operators: {}", model.operators.len()),
         ));
     }
@@ -267,7 +267,7 @@ impl<'a> TfliteImporter<'a> {
 
     fn find_tensor(&self, index: i32) -> Result<(usize, &'a Tensor)> {
         let found = usize::try_from(index).ok().and_then(|index| Some((index, self.model.tensors.get(index)?)));
-        found.ok_or_else(|| self.malformed("as a whole".to_owned(), format!("tensor {index} does not exist")))
+        found.ok_or_else(|| self.malformed(String::new(), format!("tensor {index} does not exist")))
     }
 
     fn operator_spot(&self, operator: &Operator<'_>) -> &'a str {

@@ -1,11 +1,12 @@
 //! Reads arguments of nodes: tensors and numbers by name, and literals.
 
 use super::call::Argument;
-use super::import::{Importer, shorten_text};
+use super::import::Importer;
 use super::memory::{STALE, Slot};
 use super::schema::{Union, integer_of};
 use crate::{Outcome, Refusal, malformed, unsupported};
 use models::graph::ValueId;
+use models::names::shorten_text;
 use serde_json::Value;
 
 impl<'a> Importer<'a> {

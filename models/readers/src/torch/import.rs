@@ -11,6 +11,7 @@ use crate::{Emit, Options, Outcome, Refusal, Skipped, finish_graph, unsupported}
 use models::check::GraphLimits;
 use models::error::{Error, Result};
 use models::graph::{Graph, Origin, ValueId};
+use models::names::shorten_text;
 use models::types::TensorType;
 use passes::fold::contents_of;
 use serde_json::Value;
@@ -26,7 +27,7 @@ pub(super) struct Importer<'a> {
     /// Prefix of value names inside loops: the loop and the iteration; empty outside.
     pub(super) prefix: String,
     /// Number of unrolled iterations of all loops so far.
-    pub(super) turns: usize,
+    pub(super) iterations: usize,
     /// Number of nodes in these iterations, without the nodes outside of loops.
     pub(super) nodes: usize,
     pub(super) options: &'a Options,
@@ -52,7 +53,7 @@ pub(super) fn import_program(
         program,
         graph,
         prefix: String::new(),
-        turns: 0,
+        iterations: 0,
         nodes: 0,
         options,
         emit: Emit::new(file, None),
@@ -65,7 +66,7 @@ pub(super) fn import_program(
     };
     if graph.nodes.len() > GraphLimits::default().nodes {
         let reason = format!("the model has too many nodes: {}", graph.nodes.len());
-        return Err(importer.malformed("as a whole".to_owned(), reason));
+        return Err(importer.malformed(String::new(), reason));
     }
     importer.add_inputs(&mut weights)?;
     for node in &graph.nodes {
@@ -115,7 +116,7 @@ impl<'a> Importer<'a> {
                 "token" => {}
                 other => {
                     let reason = format!("inputs of type `{}`", shorten_text(other));
-                    return Err(self.unsupported("as a whole".to_owned(), reason));
+                    return Err(self.unsupported(String::new(), reason));
                 }
             }
         }
@@ -397,8 +398,4 @@ pub(super) fn node_spot(node: &Node) -> String {
 fn node_place(node: &Node) -> String {
     let target = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target);
     format!("node `{}` (`{}`)", shorten_text(&node_spot(node)), shorten_text(target))
-}
-
-pub(super) fn shorten_text(text: &str) -> String {
-    text.chars().take(80).collect()
 }

@@ -2,13 +2,14 @@
 //! iteration. Others are refused. On request, the node is left out and the operators of one iteration are added.
 
 use super::call::Argument;
-use super::import::{Importer, node_spot, shorten_text};
+use super::import::{Importer, node_spot};
 use super::memory::Slot;
 use super::schema::{Graph, Node, names_of};
 use crate::{Failure, Outcome, Refusal, malformed, unsupported};
 use models::check::GraphLimits;
 use models::error::Result;
 use models::graph::ValueId;
+use models::names::shorten_text;
 
 /// Maximum number of iterations of all loops of a program together.
 const MAX_ITERATIONS: usize = 4096;
@@ -40,8 +41,8 @@ impl<'a> Importer<'a> {
         };
         let mut states = self.carried_tensors(node, 2)?;
         let others = self.carried_tensors(node, 3)?;
-        for turn in 0.. {
-            let prefix = format!("{}{}.{turn}.", self.prefix, shorten_text(&node_spot(node)));
+        for iteration in 0.. {
+            let prefix = format!("{}{}.{iteration}.", self.prefix, shorten_text(&node_spot(node)));
             let inputs = [&states[..], &others[..]].concat();
             let goes_on = self.import_part(condition, &inputs, format!("{prefix}condition."))?;
             let [goes_on] = goes_on[..] else {
@@ -50,10 +51,10 @@ impl<'a> Importer<'a> {
             match self.emit.known_scalar(goes_on, "condition")? {
                 Some(0.0) => break,
                 Some(_) => {}
-                None => return Err(self.list_turn(body, &inputs, prefix)?),
+                None => return Err(self.list_iteration(body, &inputs, prefix)?),
             }
-            self.turns += 1;
-            if self.turns > MAX_ITERATIONS {
+            self.iterations += 1;
+            if self.iterations > MAX_ITERATIONS {
                 let reason = format!("the loops of the program have more than {MAX_ITERATIONS} iterations");
                 return Err(Refusal::Unsupported(reason).into());
             }
@@ -78,11 +79,11 @@ impl<'a> Importer<'a> {
     }
 
     /// Refuses a loop whose condition is not known; when skipping, adds the operators of its body once.
-    fn list_turn(&mut self, body: &'a Graph, inputs: &[ValueId], prefix: String) -> Result<Failure, Failure> {
+    fn list_iteration(&mut self, body: &'a Graph, inputs: &[ValueId], prefix: String) -> Result<Failure, Failure> {
         let reason = "the loop condition depends on data at run time";
         if !self.options.skip_unsupported {
             let hint = "`--bind NAME=VALUE` fixes an input that decides it, and `--skip-unsupported` leaves the node out and \
-                        lists the operators of one turn";
+                        lists the operators of one iteration";
             return Ok(Refusal::Unsupported(format!("{reason}; {hint}")).into());
         }
         let made = self.import_part(body, inputs, prefix)?;

@@ -59,7 +59,7 @@ fn from_store(store: ArchiveBytes, file: &str, options: &Options) -> Result<Impo
     let malformed =
         |place: &str, reason: String| Error::Malformed { file: file.to_owned(), place: place.to_owned(), reason };
     let is_script = holds_torchscript(&store);
-    let archive = Archive::read(store).map_err(|reason| malformed("as a whole", reason))?;
+    let archive = Archive::read(store).map_err(|reason| malformed("", reason))?;
     check_byte_order(&archive, file)?;
     if is_script {
         return script::import_archive(&archive, file, options);
@@ -67,9 +67,9 @@ fn from_store(store: ArchiveBytes, file: &str, options: &Options) -> Result<Impo
     check_version(&archive, file)?;
     archive
         .check_stored()
-        .map_err(|reason| malformed("as a whole", format!("{reason}; `torch.export.save` never does that")))?;
-    let name = program_name(&archive).map_err(|reason| malformed("as a whole", reason))?.to_owned();
-    let text = archive.read_entry(&name, MAX_PROGRAM_BYTES).map_err(|reason| malformed("as a whole", reason))?;
+        .map_err(|reason| malformed("", format!("{reason}; `torch.export.save` never compresses entries")))?;
+    let name = program_name(&archive).map_err(|reason| malformed("", reason))?.to_owned();
+    let text = archive.read_entry(&name, MAX_PROGRAM_BYTES).map_err(|reason| malformed("", reason))?;
     let memory_bytes = json_memory_bytes(&text);
     if memory_bytes > MEMORY_BYTES_FIXED.saturating_add(MEMORY_PER_BYTE.saturating_mul(archive.file_length())) {
         let reason = format!("the {} bytes of JSON would take {memory_bytes} bytes of memory", text.len());
@@ -86,12 +86,12 @@ fn from_store(store: ArchiveBytes, file: &str, options: &Options) -> Result<Impo
         .map_err(|reason| malformed(&format!("entry `{name}`"), reason))?;
     let weights = weights::Weights::read_lists(&archive, &name).map_err(|reason| malformed("weights", reason))?;
     let (graph, skipped, notes) = import::import_program(&program, weights, file, options)?;
-    let hash = archive.hash_entries(&[&name]).map_err(|reason| malformed("as a whole", reason))?;
+    let hash = archive.hash_entries(&[&name]).map_err(|reason| malformed("", reason))?;
     Ok(Imported { graph, skipped, notes, bytes: archive.file_length(), hash })
 }
 
 fn check_byte_order(archive: &Archive, file: &str) -> Result<()> {
-    let place = "as a whole".to_owned();
+    let place = String::new();
     let Some(order) = archive.entry_names().find(|name| *name == "byteorder" || name.ends_with("/byteorder")) else {
         return Ok(());
     };

@@ -132,16 +132,16 @@ fn archives_that_are_tricks_are_refused() {
         bytes
     };
     check_refused(Vec::new(), "too short for a zip archive");
-    check_refused(whole[..whole.len() - 1].to_vec(), "no zip archive, or it is cut off");
+    check_refused(whole[..whole.len() - 1].to_vec(), "not a zip archive, or it is truncated");
     check_refused(changed(&|bytes| bytes[at + 10] = 8), "is compressed");
     check_refused(changed(&|bytes| bytes[at + 8] |= 1), "is encrypted");
-    check_refused(changed(&|bytes| bytes[at + 24] ^= 1), "is neither stored nor deflated");
+    check_refused(changed(&|bytes| bytes[at + 24] ^= 1), "compression method other than deflate");
     check_refused(changed(&|bytes| bytes[at + 46] ^= 1), "has a different name in its local header");
-    check_refused(changed(&|bytes| bytes[at + 45] = 0x7f), "is not located before the directory");
+    check_refused(changed(&|bytes| bytes[at + 45] = 0x7f), "does not lie before the archive directory");
     check_refused(changed(&|bytes| bytes[at] = 0), "the archive directory is damaged");
     let end = whole.len() - 22;
-    check_refused(changed(&|bytes| bytes[end + 8..end + 12].fill(0xfe)), "its directory claims 65278 entries");
-    check_refused(changed(&|bytes| bytes[end + 4] = 1), "a part of an archive of several files");
+    check_refused(changed(&|bytes| bytes[end + 8..end + 12].fill(0xfe)), "the archive directory claims 65278 entries");
+    check_refused(changed(&|bytes| bytes[end + 4] = 1), "split into several files");
     // The second entry of the directory becomes the first once more.
     let name = u16::from_le_bytes([whole[at + 28], whole[at + 29]]) as usize;
     let second = at + 46 + name;
@@ -185,8 +185,8 @@ fn programs_that_cannot_be_represented_name_the_node() {
         several,
         "no rule for `aten.max_pool2x.default` (1); leave them out with `--skip-unsupported`, or export",
     );
-    check_refused(with_program("\"use_pickle\": false", "\"use_pickle\":  true"), "pickles are never read");
-    check_refused(with_program("\"major\":8", "\"major\":9"), "its format is 9.");
+    check_refused(with_program("\"use_pickle\": false", "\"use_pickle\":  true"), "pickles are not read");
+    check_refused(with_program("\"major\":8", "\"major\":9"), "the format version is 9.");
     check_refused(with_program("{\"as_tensor\":{\"name\":\"add\"}}", "{\"as_tensor\":{\"name\":\"odd\"}}"), "odd");
 }
 
@@ -266,7 +266,7 @@ fn a_loop_whose_turns_are_not_known_lists_one() {
 
 #[test]
 fn a_loop_without_end_is_refused() {
-    check_refused(changed_case("small_turns", "aten.lt.Scalar", "aten.ge.Scalar"), "have more than 4096 turns");
+    check_refused(changed_case("small_turns", "aten.lt.Scalar", "aten.ge.Scalar"), "have more than 4096 iterations");
 }
 
 #[test]

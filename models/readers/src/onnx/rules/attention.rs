@@ -15,9 +15,10 @@ const MAX_MASK: i64 = 1 << 24;
 
 pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let is_flat = emit.rank(call.input(0)?)? == 3;
-    let mut q = split_heads(emit, call, call.input(0)?, "q_num_heads")?;
-    let mut k = split_heads(emit, call, call.input(1)?, "kv_num_heads")?;
-    let mut v = split_heads(emit, call, call.input(2)?, "kv_num_heads")?;
+    let (heads, groups) = (call.int_attribute("q_num_heads", 0), call.int_attribute("kv_num_heads", 0));
+    let mut q = split_heads(emit, call.input(0)?, heads)?;
+    let mut k = split_heads(emit, call.input(1)?, groups)?;
+    let mut v = split_heads(emit, call.input(2)?, groups)?;
     let mut past = 0;
     if let (Some(past_k), Some(past_v)) = (call.optional_input(4), call.optional_input(5)) {
         past = emit.extents(past_k)?.get(2).copied().unwrap_or(0);
@@ -66,18 +67,14 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 /// Reshapes `[n, s, h · d]` to `[n, h, s, d]`; an input with four dimensions is unchanged.
-fn split_heads(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, attribute: &str) -> Outcome<ValueId> {
+pub(super) fn split_heads(emit: &mut Emit<'_>, x: ValueId, heads: i64) -> Outcome<ValueId> {
     match emit.extents(x)?[..] {
         [_, _, _, _] => Ok(x),
-        [n, s, width] => {
-            let heads = call.int_attribute(attribute, 0);
-            if heads < 1 || width % heads != 0 {
-                return malformed(format!("`{attribute}` {heads} does not divide the width {width}"));
-            }
+        [n, s, width] if heads > 0 && width % heads == 0 => {
             let split = emit.reshape(x, &[n, s, heads, width / heads])?;
             emit.transpose(split, &[0, 2, 1, 3])
         }
-        _ => malformed(format!("input {} must have 3 or 4 dimensions", emit.ty(x)?)),
+        _ => malformed(format!("input {} cannot be split into {heads} heads", emit.ty(x)?)),
     }
 }
 
@@ -163,8 +160,8 @@ fn length_mask(
     let batch = emit.extents(lengths)?.first().copied().unwrap_or(1);
     let lengths = emit.cast(lengths, DType::I64)?;
     let lengths = emit.reshape(lengths, &[batch, 1, 1, 1])?;
-    let keys = counting_tensor(emit, total, &[1, 1, 1, total])?;
-    let rows = counting_tensor(emit, places, &[1, 1, places, 1])?;
+    let keys = emit.add_range(DType::I64, &[1, 1, 1, total])?;
+    let rows = emit.add_range(DType::I64, &[1, 1, places, 1])?;
     let ends = emit.binary_with(BinaryOp::Sub, lengths, places as f64)?;
     let own = emit.binary(BinaryOp::Add, rows, ends)?;
     let mut visible = emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[keys, lengths])?;
@@ -185,12 +182,6 @@ fn length_mask(
     }
     let (open, hidden) = (emit.add_scalar(dtype, 0.0)?, emit.add_scalar(dtype, f64::NEG_INFINITY)?);
     emit.push(Op::Where(Where {}), &[visible, open, hidden])
-}
-
-pub(super) fn counting_tensor(emit: &mut Emit<'_>, count: i64, shape: &[i64]) -> Outcome<ValueId> {
-    let data = Const::range_along(DType::I64, &[count], 0, 0);
-    let numbers = emit.add_constant(TensorType::new(DType::I64, &[count]), data)?;
-    emit.reshape(numbers, shape)
 }
 
 /// Builds a constant mask; `hides` decides by query and key position.

@@ -216,7 +216,7 @@ fn blend_taps(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Tap>]) -> Outcome<Val
 /// Emits the sampling grid of an affine map. Inputs: `theta[n, rank, rank + 1]` and the output size.
 pub(super) fn affine_grid(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let theta = call.input(0)?;
-    let size = emit.known_integers(call.input(1)?, "size")?;
+    let size = emit.require_integers(call.input(1)?, "size")?;
     let spatial = size.get(2..).unwrap_or_default();
     let rank = spatial.len();
     let count = spatial.iter().try_fold(1i64, |count, &extent| count.checked_mul(extent));

@@ -136,7 +136,7 @@ pub(super) fn non_max_suppression(emit: &mut Emit<'_>, call: &Call<'_>) -> Outpu
     let (boxes, scores) = (call.input(0)?, call.input(1)?);
     let (numbers, all_scores) = (small_constant(emit, boxes)?, small_constant(emit, scores)?);
     let number = |index: usize, default: Option<f64>, emit: &Emit<'_>| {
-        call.optional_input(index).map_or(Ok(default), |id| emit.known_number(id, "threshold").map(Some))
+        call.optional_input(index).map_or(Ok(default), |id| emit.require_number(id, "threshold").map(Some))
     };
     let most = number(2, Some(0.0), emit)?.unwrap_or(0.0).max(0.0) as usize;
     let covered = number(3, Some(0.0), emit)?.unwrap_or(0.0);

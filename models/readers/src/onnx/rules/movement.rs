@@ -18,7 +18,7 @@ pub(super) fn integer_list(
     if call.opset < since {
         return Ok(call.int_list(name));
     }
-    call.optional_input(index).map(|id| emit.known_integers(id, name)).transpose()
+    call.optional_input(index).map(|id| emit.require_integers(id, name)).transpose()
 }
 
 pub(super) fn reshape(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
@@ -104,7 +104,7 @@ pub(super) fn concat(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 pub(super) fn center_crop_pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut x = call.input(0)?;
     let rank = emit.rank(x)?;
-    let shape = emit.known_integers(call.input(1)?, "shape")?;
+    let shape = emit.require_integers(call.input(1)?, "shape")?;
     let axes = call.int_list("axes").unwrap_or_else(|| (0..rank as i64).collect());
     if axes.len() != shape.len() || shape.iter().any(|&extent| extent < 0) {
         return malformed(format!("`shape` {shape:?} does not fit the axes {axes:?}"));
@@ -207,12 +207,12 @@ pub(super) fn pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let rank = extents.len();
     let Some(given) = integer_list(emit, call, "pads", (1, 11))? else { return malformed("`pads` is missing") };
     let value = match call.optional_input(2).filter(|_| call.opset >= 11) {
-        Some(value) => emit.known_number(value, "constant_value")?,
+        Some(value) => emit.require_number(value, "constant_value")?,
         None if call.opset < 11 => call.float_attribute("value", 0.0),
         None => 0.0,
     };
     let axes = match call.optional_input(3).filter(|_| call.opset >= 18) {
-        Some(axes) => emit.known_integers(axes, "axes")?,
+        Some(axes) => emit.require_integers(axes, "axes")?,
         None => (0..rank as i64).collect(),
     };
     if given.len() != 2 * axes.len() {
@@ -248,14 +248,14 @@ pub(super) fn pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 
 pub(super) fn expand(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let shape = emit.known_integers(call.input(1)?, "shape")?;
+    let shape = emit.require_integers(call.input(1)?, "shape")?;
     let y = emit.push(Op::Expand(Expand { shape }), &[x])?;
     Ok(vec![if emit.ty(y)? == emit.ty(x)? { x } else { y }])
 }
 
 pub(super) fn tile(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let repeats = emit.known_integers(call.input(1)?, "repeats")?;
+    let repeats = emit.require_integers(call.input(1)?, "repeats")?;
     Ok(vec![emit.push(Op::Tile(Tile { repeats }), &[x])?])
 }
 

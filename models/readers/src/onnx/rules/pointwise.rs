@@ -109,9 +109,9 @@ pub(super) fn identity(_: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 pub(super) fn dropout(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     if let Some(training) = call.optional_input(2)
-        && emit.known_number(training, "training_mode")? != 0.0
+        && emit.require_number(training, "training_mode")? != 0.0
     {
-        let ratio = call.optional_input(1).map_or(Ok(0.5), |ratio| emit.known_number(ratio, "ratio"))?;
+        let ratio = call.optional_input(1).map_or(Ok(0.5), |ratio| emit.require_number(ratio, "ratio"))?;
         if ratio != 0.0 {
             return malformed("dropout in training mode; export the model for inference");
         }

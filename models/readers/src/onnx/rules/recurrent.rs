@@ -150,7 +150,7 @@ fn recurrent_layer(emit: &mut Emit<'_>, call: &Call<'_>, kind: Kind, weights: &L
 
 fn check_lengths(emit: &Emit<'_>, call: &Call<'_>, steps: i64) -> Outcome<()> {
     let Some(lengths) = call.optional_input(4) else { return Ok(()) };
-    if emit.known_integers(lengths, "sequence_lens")?.iter().all(|&length| length == steps) {
+    if emit.require_integers(lengths, "sequence_lens")?.iter().all(|&length| length == steps) {
         return Ok(());
     }
     unsupported("sequences of different lengths")

@@ -127,7 +127,7 @@ fn arg_reduce(emit: &mut Emit<'_>, call: &Call<'_>, largest: bool) -> Outputs {
 pub(super) fn top_k(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let count = match call.optional_input(1) {
-        Some(count) => emit.known_number(count, "K")? as i64,
+        Some(count) => emit.require_number(count, "K")? as i64,
         None => call.optional_int("k").unwrap_or(1),
     };
     let axis = emit.resolve_axis(call.int_attribute("axis", -1), emit.rank(x)?)? as i64;
@@ -137,7 +137,7 @@ pub(super) fn top_k(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 
 pub(super) fn cum_sum(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let axis = emit.known_number(call.input(1)?, "axis")? as i64;
+    let axis = emit.require_number(call.input(1)?, "axis")? as i64;
     let axis = emit.resolve_axis(axis, emit.rank(x)?)? as i64;
     let (exclusive, reverse) = (call.flag_attribute("exclusive"), call.flag_attribute("reverse"));
     Ok(vec![emit.push(Op::CumSum(CumSum { axis, exclusive, reverse }), &[x])?])
@@ -148,7 +148,7 @@ pub(super) fn cum_prod(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut y = call.input(0)?;
     let extents = emit.extents(y)?;
     let rank = extents.len();
-    let axis = emit.known_number(call.input(1)?, "axis")? as i64;
+    let axis = emit.require_number(call.input(1)?, "axis")? as i64;
     let axis = emit.resolve_axis(axis, rank)?;
     let (extent, is_reversed) = (extents[axis], call.flag_attribute("reverse"));
     let moved = |emit: &mut Emit<'_>, x: ValueId, by: i64| {

@@ -53,7 +53,7 @@ pub(super) fn size(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 pub(super) fn constant_of_shape(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let extents = emit.known_integers(call.input(0)?, "shape")?;
+    let extents = emit.require_integers(call.input(0)?, "shape")?;
     let (dtype, number) = match call.resolve_attribute("value").and_then(|attribute| attribute.t.as_ref()) {
         None => (DType::F32, 0.0),
         Some(message) => {

@@ -40,7 +40,7 @@ pub(super) fn dft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let extents = emit.extents(x)?;
     let rank = extents.len();
     let axis = match call.optional_input(2).filter(|_| call.opset >= 20) {
-        Some(axis) => emit.known_number(axis, "axis")? as i64,
+        Some(axis) => emit.require_number(axis, "axis")? as i64,
         None if call.opset >= 20 => -2,
         None => call.int_attribute("axis", 1),
     };
@@ -52,7 +52,7 @@ pub(super) fn dft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (is_inverse, is_half) = (call.flag_attribute("inverse"), call.flag_attribute("onesided"));
     let given = extents[axis];
     let stated_length =
-        call.optional_input(1).map(|id| emit.known_number(id, "dft_length")).transpose()?.map(|length| length as i64);
+        call.optional_input(1).map(|id| emit.require_number(id, "dft_length")).transpose()?.map(|length| length as i64);
     let default = if is_inverse && is_half { (given - 1).saturating_mul(2) } else { given };
     let length = stated_length.unwrap_or(default);
     if length < 1 {
@@ -122,14 +122,14 @@ impl Transform {
 /// Emits `STFT` as a convolution; inputs: `signal[n, length, 1], step, window, frame length`.
 pub(super) fn stft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let signal = call.input(0)?;
-    let step = emit.known_number(call.input(1)?, "frame_step")? as i64;
+    let step = emit.require_number(call.input(1)?, "frame_step")? as i64;
     let (n, length) = match emit.extents(signal)?[..] {
         [n, length] | [n, length, 1] => (n, length),
         _ => return unsupported("complex signals"),
     };
     let window = call.optional_input(2);
     let frame = match (call.optional_input(3), window) {
-        (Some(frame), _) => emit.known_number(frame, "frame_length")? as i64,
+        (Some(frame), _) => emit.require_number(frame, "frame_length")? as i64,
         (None, Some(window)) => emit.extents(window)?.first().copied().unwrap_or(0),
         (None, None) => return malformed("both the window and `frame_length` are missing"),
     };
@@ -174,7 +174,7 @@ pub(super) fn blackman_window(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 fn cosine_window(emit: &mut Emit<'_>, call: &Call<'_>, [flat, one, two]: [f64; 3]) -> Outputs {
-    let size = emit.known_number(call.input(0)?, "size")? as i64;
+    let size = emit.require_number(call.input(0)?, "size")? as i64;
     if !(1..=MAX_MADE).contains(&size) {
         return malformed(format!("the window has {size} elements; 1 to {MAX_MADE} are supported"));
     }
@@ -193,7 +193,7 @@ fn output_dtype(call: &Call<'_>) -> Outcome<DType> {
 
 /// Returns the mel filter bank: triangles that overlap by half, evenly spaced on the mel scale.
 pub(super) fn mel_weights(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let known = |index: usize, name: &str| emit.known_number(call.input(index)?, name);
+    let known = |index: usize, name: &str| emit.require_number(call.input(index)?, name);
     let (bins, length, rate) = (known(0, "num_mel_bins")?, known(1, "dft_length")?, known(2, "sample_rate")?);
     let (low, high) = (known(3, "lower_edge_hertz")?, known(4, "upper_edge_hertz")?);
     let (bins, rows) = (bins as i64, (length as i64) / 2 + 1);

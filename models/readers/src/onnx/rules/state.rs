@@ -1,6 +1,5 @@
 //! Operators that keep a state between calls, lowered to operators on explicit states.
 
-use super::attention::counting_tensor;
 use super::window::add_bias;
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
@@ -162,7 +161,7 @@ pub(super) fn linear_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
 fn axis_positions(emit: &mut Emit<'_>, count: i64, axis: usize, rank: usize) -> Outcome<ValueId> {
     let mut shape = vec![1; rank];
     shape[axis] = count;
-    counting_tensor(emit, count, &shape)
+    emit.add_range(DType::I64, &shape)
 }
 
 /// Reshapes a vector with one number per sample to broadcast along `axis`.

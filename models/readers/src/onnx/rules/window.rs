@@ -201,8 +201,8 @@ pub(super) fn channels_last(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId>
 pub(super) fn columns_to_image(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let (image, block) = (call.input(1)?, call.input(2)?);
-    let image = emit.known_integers(image, "image_shape")?;
-    let block = emit.known_integers(block, "block_shape")?;
+    let image = emit.require_integers(image, "image_shape")?;
+    let block = emit.require_integers(block, "block_shape")?;
     let rank = block.len();
     let [n, rows, places] = emit.extents(x)?[..] else { return malformed("columns must have 3 dimensions") };
     let area = block.iter().try_fold(1i64, |area, &extent| area.checked_mul(extent)).filter(|area| *area > 0);

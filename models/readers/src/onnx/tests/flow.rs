@@ -65,7 +65,7 @@ fn a_bound_input_decides_turns_and_branches() {
     check_error(
         &open,
         expect![
-            "`small.onnx`, node `y` (`Loop`): not supported: the number of iterations depends on data at run time; `--bind NAME=VALUE` fixes an input that the number depends on; `--skip-unsupported` leaves the node out and lists the operators of one turn"
+            "`small.onnx`, node `y` (`Loop`): not supported: the number of iterations depends on data at run time; `--bind NAME=VALUE` fixes an input that the number depends on; `--skip-unsupported` leaves the node out and lists the operators of one iteration"
         ],
     );
     let bind = |name: &str, number: f64| {
@@ -74,10 +74,10 @@ fn a_bound_input_decides_turns_and_branches() {
     };
     assert_eq!(evaluated(&open, &bind("n", 2.0), &[1.0, 10.0]), [[4.0, 40.0]]);
     let error = |options: &Options| read(&open, options).unwrap_err().to_string();
-    assert_eq!(error(&bind("n", 2.5)), "`small.onnx`, input `n`: `--bind` gives it 2.5, and it is i64[]");
+    assert_eq!(error(&bind("n", 2.5)), "`small.onnx`, input `n`: `--bind` sets 2.5, which i64[] cannot hold");
     assert_eq!(
         error(&bind("m", 2.0)),
-        "`small.onnx`, input `m`: `--bind` names it, but the model has no such input; the inputs are `x`, `n`"
+        "`small.onnx`, input `m`: `--bind` names this input, but the model has no such input; the inputs are `x`, `n`"
     );
 
     let branches = vec![
@@ -114,7 +114,7 @@ fn one_turn_of_an_open_loop_is_listed() {
     let listed = read(&long, &Options { skip_unsupported: true, ..Options::default() }).unwrap();
     assert_eq!(
         listed.skipped[0].reason,
-        "it has 5000 iterations, but at most 4096 are unrolled; the operators of one iteration are listed"
+        "the loop has 5000 iterations, but at most 4096 are unrolled; the operators of one iteration are listed"
     );
 }
 

@@ -134,7 +134,7 @@ fn a_given_shape_binds_symbols() {
 
     let shapes = BTreeMap::from([("z".to_owned(), vec![7])]);
     let error = read(&flattening(), &Options { shapes, ..Options::default() }).unwrap_err().to_string();
-    assert_eq!(error, "`small.onnx`, input `z`: `--shape` names it, but the model has no such input; the inputs are `x`");
+    assert_eq!(error, "`small.onnx`, input `z`: `--shape` names this input, but the model has no such input; the inputs are `x`");
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn mistakes_are_named() {
     check_error(
         &old,
         expect![
-            "`small.onnx`, as a whole: not supported: operator set 3 is not between 6 and 28; convert it with ONNX's version converter"
+            "`small.onnx`: not supported: operator set 3 is not between 6 and 28; convert it with ONNX's version converter"
         ],
     );
     let mut wrong = model(&["2"], vec![], vec![node("y = Relu(x)")]);
@@ -220,7 +220,7 @@ fn what_is_missing_is_said_at_once() {
     let mut layout = model(&["2"], vec![], vec![node("y = Conv(x)")]);
     layout.graph.as_mut().unwrap().node[0].domain = "com.microsoft.nchwc".to_owned();
     let error = read(&layout, &Options::default()).unwrap_err().to_string();
-    assert!(error.contains("let ONNX Runtime save the file with the level `ORT_ENABLE_EXTENDED`"), "{error}");
+    assert!(error.contains("save the file with ONNX Runtime's optimisation level `ORT_ENABLE_EXTENDED`"), "{error}");
 
     let mut open = model(&["2", "n"], vec![], vec![node("y = Add(x, z)")]);
     open.graph.as_mut().unwrap().input.push(info("z", &["batch", "n", "m"]));
@@ -416,12 +416,12 @@ fn data_beside_the_file_is_read_when_wanted_and_only_from_its_folder() {
     let x = Tensor::from_numbers(graph.values[0].ty.clone(), &[0.5, 0.5]).unwrap();
     assert_eq!(reference::evaluate_graph(&graph, &[x]).unwrap()[0].to_numbers(), [1.5, 2.5]);
     for (location, offset, says) in [
-        ("../outside", "0", "only files below the model's own folder"),
-        ("/etc/hostname", "0", "only files below the model's own folder"),
-        ("link", "0", "only files below the model's own folder"),
+        ("../outside", "0", "only files below the model's folder"),
+        ("/etc/hostname", "0", "only files below the model's folder"),
+        ("link", "0", "only files below the model's folder"),
         ("weights", "8", "too few for 8 bytes at offset 8"),
         ("weights", "18446744073709551615", "too few for 8 bytes"),
-        ("weights", "four", "`offset` of its data is `four`, no number"),
+        ("weights", "four", "`offset` of the external data is `four`, which is not a number"),
         ("missing", "0", "which cannot be read"),
     ] {
         let _ = std::os::unix::fs::symlink(folder.path().join("outside"), inner.join("link"));
@@ -485,7 +485,7 @@ fn the_model_to_be_damaged_is_right() {
     assert_eq!(error.map(|error| error.to_string()), None);
     bytes.truncate(bytes.len() / 2);
     let error = import(bytes.into(), "rich.onnx", None, &Options::default()).unwrap_err().to_string();
-    assert!(error.contains("cut off, damaged or no ONNX file"), "{error}");
+    assert!(error.contains("truncated, damaged or not an ONNX file"), "{error}");
 }
 
 proptest! {

@@ -61,7 +61,7 @@ pub(super) fn unpack(call: &mut Call<'_, '_>) -> Outputs {
 
 /// Splits a tensor into equal parts; the first input is the axis, the second the data.
 pub(super) fn split_equally(call: &mut Call<'_, '_>) -> Outputs {
-    let axis = call.emit.known_number(call.input(0)?, "axis")? as i64;
+    let axis = call.emit.require_number(call.input(0)?, "axis")? as i64;
     let x = call.movable_inputs(&[1])?[0];
     let axis = call.emit.resolve_axis(axis, call.emit.rank(x)?)?;
     let (extent, count) = (call.emit.extents(x)?[axis], call.output_count() as i64);
@@ -73,8 +73,8 @@ pub(super) fn split_equally(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn split_v(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
-    let mut sizes = call.emit.known_integers(call.input(1)?, "size_splits")?;
-    let axis = call.emit.known_number(call.input(2)?, "axis")? as i64;
+    let mut sizes = call.emit.require_integers(call.input(1)?, "size_splits")?;
+    let axis = call.emit.require_number(call.input(2)?, "axis")? as i64;
     let axis = call.emit.resolve_axis(axis, call.emit.rank(x)?)?;
     let given = sizes.iter().filter(|&&size| size >= 0).try_fold(0i64, |sum, &size| sum.checked_add(size));
     let Some(rest) = given.and_then(|given| Some(call.emit.extents(x).ok()?[axis] - given)) else {
@@ -99,7 +99,7 @@ fn slice_pieces(call: &mut Call<'_, '_>, x: ValueId, axis: usize, sizes: &[i64])
 pub(super) fn reshape(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
     let shape = match call.optional_input(1) {
-        Some(shape) => call.emit.known_integers(shape, "shape")?,
+        Some(shape) => call.emit.require_integers(shape, "shape")?,
         None => call.ints_option(0)?,
     };
     // Unlike in ONNX, an extent of 0 does not copy that of the input.
@@ -128,7 +128,7 @@ pub(super) fn squeeze(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn expand_dims(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
-    let axis = call.emit.known_number(call.input(1)?, "axis")? as i64;
+    let axis = call.emit.require_number(call.input(1)?, "axis")? as i64;
     let mut extents = call.emit.extents(x)?;
     let axis = call.emit.resolve_axis(axis, extents.len() + 1)?;
     extents.insert(axis, 1);
@@ -137,19 +137,19 @@ pub(super) fn expand_dims(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn transpose(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
-    let permutation = call.emit.known_integers(call.input(1)?, "perm")?;
+    let permutation = call.emit.require_integers(call.input(1)?, "perm")?;
     Ok(vec![call.emit.push(Op::Transpose(Transpose { permutation }), &[x])?])
 }
 
 pub(super) fn tile(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
-    let repeats = call.emit.known_integers(call.input(1)?, "multiples")?;
+    let repeats = call.emit.require_integers(call.input(1)?, "multiples")?;
     Ok(vec![call.emit.push(Op::Tile(Tile { repeats }), &[x])?])
 }
 
 pub(super) fn broadcast_to(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
-    let shape = call.emit.known_integers(call.input(1)?, "shape")?;
+    let shape = call.emit.require_integers(call.input(1)?, "shape")?;
     Ok(vec![call.emit.push(Op::Expand(Expand { shape }), &[x])?])
 }
 
@@ -157,7 +157,7 @@ pub(super) fn reverse(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
     let extents = call.emit.extents(x)?;
     let mut axes = Vec::new();
-    for axis in call.emit.known_integers(call.input(1)?, "axis")? {
+    for axis in call.emit.require_integers(call.input(1)?, "axis")? {
         axes.push(call.emit.resolve_axis(axis, extents.len())?);
     }
     axes.sort_unstable();
@@ -171,8 +171,8 @@ pub(super) fn reverse(call: &mut Call<'_, '_>) -> Outputs {
 /// Slices by a start and a size per dimension; a size of -1 extends to the end.
 pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
-    let starts = call.emit.known_integers(call.input(1)?, "begin")?;
-    let sizes = call.emit.known_integers(call.input(2)?, "size")?;
+    let starts = call.emit.require_integers(call.input(1)?, "begin")?;
+    let sizes = call.emit.require_integers(call.input(2)?, "size")?;
     let extents = call.emit.extents(x)?;
     if starts.len() != extents.len() || sizes.len() != extents.len() {
         return malformed("`begin` and `size` need one number per dimension");
@@ -195,7 +195,7 @@ pub(super) fn strided_slice(call: &mut Call<'_, '_>) -> Outputs {
     let extents = call.emit.extents(x)?;
     let mut lists = Vec::new();
     for (index, what) in ["begin", "end", "strides"].into_iter().enumerate() {
-        let list = call.emit.known_integers(call.input(index + 1)?, what)?;
+        let list = call.emit.require_integers(call.input(index + 1)?, what)?;
         if list.len() > extents.len() {
             return malformed(format!("`{what}` has {} numbers, but there are {} dimensions", list.len(), extents.len()));
         }
@@ -254,7 +254,7 @@ pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
     let value = match (call.optional_input(2), call.scales_of_input(0)) {
         (Some(value), _) => {
             let value = if is_stored { value } else { call.real(2)? };
-            call.emit.known_number(value, "constant_values")?
+            call.emit.require_number(value, "constant_values")?
         }
         // The stored form of zero.
         (None, Some(scales)) if is_stored => scales.zeros[0] as f64,
@@ -273,7 +273,7 @@ pub(super) fn mirror_pad(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 fn pad_list(call: &Call<'_, '_>, x: ValueId) -> Outcome<Vec<i64>> {
-    let pairs = call.emit.known_integers(call.input(1)?, "paddings")?;
+    let pairs = call.emit.require_integers(call.input(1)?, "paddings")?;
     if pairs.len() != 2 * call.emit.rank(x)? {
         return malformed(format!("`paddings` has the wrong number of entries, {}", pairs.len()));
     }
@@ -306,9 +306,9 @@ pub(super) fn gather_nd(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn one_hot(call: &mut Call<'_, '_>) -> Outputs {
-    let depth = call.emit.known_number(call.input(1)?, "depth")? as i64;
+    let depth = call.emit.require_number(call.input(1)?, "depth")? as i64;
     let (on, off) =
-        (call.emit.known_number(call.input(2)?, "on_value")?, call.emit.known_number(call.input(3)?, "off_value")?);
+        (call.emit.require_number(call.input(2)?, "on_value")?, call.emit.require_number(call.input(3)?, "off_value")?);
     let (indices, to) = (call.input(0)?, call.emit.dtype(call.input(2)?)?);
     Ok(vec![call.emit.push(Op::OneHot(OneHot { axis: call.int_option(0, 0)?, depth, on, off, to }), &[indices])?])
 }
@@ -327,7 +327,7 @@ pub(super) fn zeros_like(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn fill(call: &mut Call<'_, '_>) -> Outputs {
-    let shape = call.emit.known_integers(call.input(0)?, "dims")?;
+    let shape = call.emit.require_integers(call.input(0)?, "dims")?;
     let value = call.input(1)?;
     Ok(vec![call.emit.push(Op::Expand(Expand { shape }), &[value])?])
 }

@@ -32,8 +32,8 @@ pub(super) fn densify(call: &mut Call<'_, '_>) -> Outputs {
 
 /// Returns block extents, and two numbers per block (pads or crops), for the dimensions after the first.
 fn block_pairs(call: &Call<'_, '_>, what: &str, rank: usize) -> Outcome<(Vec<i64>, Vec<i64>)> {
-    let blocks = call.emit.known_integers(call.input(1)?, "block_shape")?;
-    let pairs = call.emit.known_integers(call.input(2)?, what)?;
+    let blocks = call.emit.require_integers(call.input(1)?, "block_shape")?;
+    let pairs = call.emit.require_integers(call.input(2)?, what)?;
     if blocks.len() + 1 > rank || pairs.len() != 2 * blocks.len() {
         return malformed(format!("`{what}` does not fit {} blocks of data with {rank} dimensions", blocks.len()));
     }
@@ -114,7 +114,7 @@ pub(super) fn batch_to_space(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn integer_range(call: &mut Call<'_, '_>) -> Outputs {
     let mut numbers = [0.0; 3];
     for (index, what) in ["start", "limit", "delta"].into_iter().enumerate() {
-        numbers[index] = call.emit.known_number(call.input(index)?, what)?;
+        numbers[index] = call.emit.require_number(call.input(index)?, what)?;
     }
     let [start, limit, delta] = numbers;
     let count = ((limit - start) / delta).ceil().max(0.0);
@@ -135,7 +135,7 @@ pub(super) fn rank_of(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn broadcast_shapes(call: &mut Call<'_, '_>) -> Outputs {
     let mut shapes = Vec::new();
     for index in 0..2 {
-        let extents = call.emit.known_integers(call.input(index)?, "shape")?;
+        let extents = call.emit.require_integers(call.input(index)?, "shape")?;
         shapes.push(TensorType::new(DType::I32, &extents).shape);
     }
     let shape = models::shapes::broadcast_shapes(&shapes[0], &shapes[1]).or_else(malformed)?;
@@ -143,16 +143,6 @@ pub(super) fn broadcast_shapes(call: &mut Call<'_, '_>) -> Outputs {
     let shape = call.emit.add_integers(&extents)?;
     let to = call.output_dtype(0)?;
     Ok(vec![call.emit.cast(shape, to)?])
-}
-
-fn counting_tensor(call: &mut Call<'_, '_>, rank: usize, axis: usize, extent: i64) -> Outcome<ValueId> {
-    if !(0..=MAX_NUMBERS).contains(&extent) {
-        return unsupported(format!("an extent of {extent}; at most {MAX_NUMBERS} is supported"));
-    }
-    let mut shape = vec![1; rank];
-    shape[axis] = extent;
-    let numbers: Vec<f64> = (0..extent).map(|number| number as f64).collect();
-    call.emit.constant_of(&Tensor::from_numbers(TensorType::new(DType::I64, &shape), &numbers)?)
 }
 
 /// Reverses the first elements of each row; the second input gives their number per row.
@@ -167,7 +157,9 @@ pub(super) fn reverse_sequence(call: &mut Call<'_, '_>) -> Outputs {
     shape[batch] = extents[batch];
     let lengths = call.emit.cast(lengths, DType::I64)?;
     let lengths = call.emit.reshape(lengths, &shape)?;
-    let places = counting_tensor(call, extents.len(), axis, extents[axis])?;
+    let mut shape = vec![1; extents.len()];
+    shape[axis] = extents[axis];
+    let places = call.emit.add_range(DType::I64, &shape)?;
     let last = call.emit.binary_with(BinaryOp::Sub, lengths, 1.0)?;
     let mirrored = call.emit.binary(BinaryOp::Sub, last, places)?;
     let is_inside = call.emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[places, lengths])?;
@@ -182,7 +174,7 @@ pub(super) fn matrix_diagonal(call: &mut Call<'_, '_>) -> Outputs {
     let Some(&extent) = shape.last() else { return malformed("a scalar has no diagonal") };
     shape.insert(shape.len() - 1, 1);
     let wide = call.emit.reshape(x, &shape)?;
-    let (rows, columns) = (counting_tensor(call, 2, 0, extent)?, counting_tensor(call, 2, 1, extent)?);
+    let (rows, columns) = (call.emit.add_range(DType::I64, &[extent, 1])?, call.emit.add_range(DType::I64, &[1, extent])?);
     let is_on = call.emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[rows, columns])?;
     let zero = call.emit.add_scalar(call.emit.dtype(x)?, 0.0)?;
     Ok(vec![call.emit.push(Op::Where(Where {}), &[is_on, wide, zero])?])
@@ -190,7 +182,7 @@ pub(super) fn matrix_diagonal(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn scatter_nd(call: &mut Call<'_, '_>) -> Outputs {
     let (places, updates) = (call.input(0)?, call.real(1)?);
-    let shape = call.emit.known_integers(call.input(2)?, "shape")?;
+    let shape = call.emit.require_integers(call.input(2)?, "shape")?;
     let zeros = call.emit.add_filled(call.emit.dtype(updates)?, &shape, 0.0)?;
     Ok(vec![call.emit.push(Op::ScatterNd(ScatterNd { combine: ScatterOp::Add }), &[zeros, places, updates])?])
 }
@@ -215,7 +207,7 @@ pub(super) fn dynamic_update(call: &mut Call<'_, '_>) -> Outputs {
     let last = whole[axis] - extents[axis];
     let start = call.emit.binary_with(BinaryOp::Max, start, 0.0)?;
     let start = call.emit.binary_with(BinaryOp::Min, start, last as f64)?;
-    let steps = counting_tensor(call, 2, 0, extents[axis])?;
+    let steps = call.emit.add_range(DType::I64, &[extents[axis], 1])?;
     let start = call.emit.reshape(start, &[1, 1])?;
     let places = call.emit.binary(BinaryOp::Add, steps, start)?;
     let mut order: Vec<usize> = (0..whole.len()).collect();

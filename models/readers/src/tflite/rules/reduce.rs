@@ -36,7 +36,7 @@ fn reduce(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
 /// Returns the axes of the second input, in ascending order.
 fn reduction_axes(call: &Call<'_, '_>, rank: usize) -> Outcome<Vec<i64>> {
     let mut axes = Vec::new();
-    for axis in call.emit.known_integers(call.input(1)?, "axes")? {
+    for axis in call.emit.require_integers(call.input(1)?, "axes")? {
         axes.push(call.emit.resolve_axis(axis, rank)? as i64);
     }
     axes.sort_unstable();
@@ -72,7 +72,7 @@ pub(super) fn arg_min(call: &mut Call<'_, '_>) -> Outputs {
 fn arg_reduce(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
     // Quantisation keeps the order, so the integers are compared.
     let x = call.input(0)?;
-    let axis = call.emit.known_number(call.input(1)?, "axis")? as i64;
+    let axis = call.emit.require_number(call.input(1)?, "axis")? as i64;
     let y = call.emit.push(Op::ArgReduce(ArgReduce { largest, axis, keep: false, last: false }), &[x])?;
     let to = call.output_dtype(0)?;
     Ok(vec![call.emit.cast(y, to)?])
@@ -81,7 +81,7 @@ fn arg_reduce(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
 pub(super) fn top_k(call: &mut Call<'_, '_>) -> Outputs {
     // As stored: the values keep their scale.
     let x = call.movable_inputs(&[0])?[0];
-    let count = call.emit.known_number(call.input(1)?, "k")? as i64;
+    let count = call.emit.require_number(call.input(1)?, "k")? as i64;
     let axis = call.emit.rank(x)?.saturating_sub(1) as i64;
     let place = call.emit.push(Op::ArgTop(ArgTop { count, axis, largest: true }), &[x])?;
     let value = call.emit.push(Op::GatherElements(GatherElements { axis }), &[x, place])?;
@@ -91,7 +91,7 @@ pub(super) fn top_k(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn cum_sum(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.real(0)?;
-    let axis = call.emit.known_number(call.input(1)?, "axis")? as i64;
+    let axis = call.emit.require_number(call.input(1)?, "axis")? as i64;
     Ok(vec![
         call.emit
             .push(Op::CumSum(CumSum { axis, exclusive: call.flag_option(0)?, reverse: call.flag_option(1)? }), &[x])?,

@@ -35,7 +35,7 @@ pub(super) fn nearest_resize(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 fn output_extents(call: &Call<'_, '_>) -> Outcome<Vec<i64>> {
-    match call.emit.known_integers(call.input(1)?, "size")? {
+    match call.emit.require_integers(call.input(1)?, "size")? {
         extents if extents.len() == 2 => Ok(extents),
         extents => malformed(format!("`size` must have 2 numbers, has {}", extents.len())),
     }

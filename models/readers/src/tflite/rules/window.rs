@@ -150,7 +150,7 @@ pub(super) fn conv_3d(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn transpose_conv(call: &mut Call<'_, '_>) -> Outputs {
     let window = WindowOptions::parse_window(call, None)?;
     let activation = call.read_activation(3)?;
-    let wanted = call.emit.known_integers(call.input(0)?, "output_shape")?;
+    let wanted = call.emit.require_integers(call.input(0)?, "output_shape")?;
     let (w, x) = (call.real(1)?, call.real(2)?);
     let (kernel, old) = (spatial_extents(call, w)?, spatial_extents(call, x)?);
     let &[_, height, width, _] = wanted.as_slice() else {

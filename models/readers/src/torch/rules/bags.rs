@@ -1,17 +1,11 @@
 //! Operators on groups of elements or rows: histograms, embedding bags, search among sorted boundaries, grouped
 //! products.
 
-use super::{Call, Made, Memory, Outputs, numbers_of, own_output};
+use super::{Call, Made, Memory, Outputs, own_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, Compare, CompareOp, Gather, Op, Reduce, ReduceOp, UnaryOp, Where};
-use models::types::{DType, TensorType};
-use reference::Tensor;
-
-pub(super) fn counting_tensor(emit: &mut Emit<'_>, dtype: DType, shape: &[i64]) -> Outcome<ValueId> {
-    let numbers: Vec<f64> = (0..numbers_of(shape)?).map(|number| number as f64).collect();
-    emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, shape), &numbers)?)
-}
+use models::types::DType;
 
 pub(super) fn emit_compare(emit: &mut Emit<'_>, function: CompareOp, a: ValueId, b: ValueId) -> Outcome<ValueId> {
     emit.push(Op::Compare(Compare { function }), &[a, b])
@@ -46,7 +40,7 @@ pub(super) fn histogram(call: &mut Call<'_, '_>) -> Outputs {
     let place = emit.binary_with(BinaryOp::Mul, part, bins as f64)?;
     let place = emit.unary(UnaryOp::Floor, place)?;
     let place = emit.binary_with(BinaryOp::Min, place, (bins - 1) as f64)?;
-    let numbers = counting_tensor(emit, dtype, &[1, bins])?;
+    let numbers = emit.add_range(dtype, &[1, bins])?;
     let is_here = emit_compare(emit, CompareOp::Equal, place, numbers)?;
     let is_counted = emit.binary(BinaryOp::And, is_here, is_inside)?;
     let ones = emit.cast(is_counted, to)?;
@@ -68,7 +62,7 @@ pub(super) fn bin_count(call: &mut Call<'_, '_>) -> Outputs {
     let count = call.emit.extents(x)?.iter().product::<i64>();
     let flat = call.emit.reshape(x, &[count, 1])?;
     let flat = call.emit.cast(flat, DType::I64)?;
-    let numbers = counting_tensor(call.emit, DType::I64, &[1, bins])?;
+    let numbers = call.emit.add_range(DType::I64, &[1, bins])?;
     let is_here = emit_compare(call.emit, CompareOp::Equal, flat, numbers)?;
     let ones = call.emit.cast(is_here, DType::I64)?;
     own_output(sum_axis(call.emit, ones, 0)?)
@@ -128,7 +122,7 @@ pub(super) fn embedding_bag(call: &mut Call<'_, '_>) -> Outputs {
 fn bag_members(emit: &mut Emit<'_>, offsets: ValueId, [bags, count]: [i64; 2]) -> Outcome<ValueId> {
     let offsets = emit.cast(offsets, DType::I64)?;
     let starts = emit.reshape(offsets, &[bags, 1])?;
-    let places = counting_tensor(emit, DType::I64, &[1, count])?;
+    let places = emit.add_range(DType::I64, &[1, count])?;
     let is_started = emit_compare(emit, CompareOp::LessOrEqual, starts, places)?;
     if bags == 1 {
         return Ok(is_started);
@@ -224,7 +218,7 @@ pub(super) fn grouped_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
     let (rows, width, groups, columns) = (*rows, *width, *groups, *columns);
     let ends = emit.cast(ends, DType::I64)?;
     let ends = emit.reshape(ends, &[groups, 1])?;
-    let places = counting_tensor(emit, DType::I64, &[1, rows])?;
+    let places = emit.add_range(DType::I64, &[1, rows])?;
     let is_before_end = emit_compare(emit, CompareOp::Less, places, ends)?;
     let earlier = emit.add_filled(DType::Bool, &[1, rows], 0.0)?;
     let is_earlier = match groups {

@@ -1,6 +1,5 @@
 //! Rearrangements without arithmetic: permuted axes, diagonals, mesh grids, rotations, tiles and border pads.
 
-use super::bags::counting_tensor;
 use super::movement::primary_input;
 use super::{Call, Made, Memory, Outputs, numbers_of, own_output, push_output, view_output};
 use crate::{Outcome, malformed, unsupported};
@@ -122,7 +121,7 @@ pub(super) fn diagonal_matrix(call: &mut Call<'_, '_>) -> Outputs {
     shape.insert(shape.len() - 1, 1);
     let wide = emit.reshape(x, &shape)?;
     let (rows, columns) =
-        (counting_tensor(emit, DType::I64, &[extent, 1])?, counting_tensor(emit, DType::I64, &[1, extent])?);
+        (emit.add_range(DType::I64, &[extent, 1])?, emit.add_range(DType::I64, &[1, extent])?);
     let is_on = emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[rows, columns])?;
     let zero = emit.add_scalar(emit.dtype(x)?, 0.0)?;
     own_output(emit.push(Op::Where(Where {}), &[is_on, wide, zero])?)
@@ -280,7 +279,7 @@ pub(super) fn identity_matrix(call: &mut Call<'_, '_>) -> Outputs {
     }
     let emit = &mut *call.emit;
     let (down, across) =
-        (counting_tensor(emit, DType::I64, &[rows, 1])?, counting_tensor(emit, DType::I64, &[1, columns])?);
+        (emit.add_range(DType::I64, &[rows, 1])?, emit.add_range(DType::I64, &[1, columns])?);
     let is_on = emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[down, across])?;
     own_output(emit.cast(is_on, dtype)?)
 }
@@ -332,7 +331,7 @@ pub(super) fn repeat_interleave(call: &mut Call<'_, '_>) -> Outputs {
     }
     let mut x = primary_input(call)?;
     if let Some(super::Argument::Tensor(repeats)) = call.arguments.get("repeats") {
-        let numbers = call.emit.known_integers(*repeats, "repeats")?;
+        let numbers = call.emit.require_integers(*repeats, "repeats")?;
         let places = repeat_indices(&numbers)?;
         let axis = call.axis_argument(x, "dim", 0)?;
         let extent = call.emit.extents(x)?.get(axis).copied().unwrap_or(0);
@@ -361,7 +360,7 @@ pub(super) fn repeat_interleave(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 fn repeated_numbers(call: &mut Call<'_, '_>) -> Outputs {
-    let numbers = call.emit.known_integers(call.tensor_argument("repeats")?, "repeats")?;
+    let numbers = call.emit.require_integers(call.tensor_argument("repeats")?, "repeats")?;
     let places = repeat_indices(&numbers)?;
     own_output(call.emit.add_integers(&places)?)
 }

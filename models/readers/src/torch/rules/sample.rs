@@ -3,7 +3,7 @@
 //! Each position has a few neighbours along each axis, with an index and a weight. The result is the weighted sum over
 //! all combinations of neighbours.
 
-use super::bags::{counting_tensor, emit_compare};
+use super::bags::emit_compare;
 use super::{Call, Outputs, numbers_of, own_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
@@ -395,14 +395,12 @@ pub(super) fn deformed_conv(call: &mut Call<'_, '_>) -> Outputs {
     let moves = emit.reshape(offset, &[n, taps, 2, to[0], to[1]])?;
     let mut axes = Vec::new();
     for axis in 0..2 {
-        let tap = counting_tensor(
-            emit,
-            dtype,
+        let tap = emit.add_range(dtype,
             &if axis == 0 { [1, kernel[0], 1, 1, 1, 1] } else { [1, 1, kernel[1], 1, 1, 1] },
         )?;
         let tap = emit.binary_with(BinaryOp::Mul, tap, dilations[axis] as f64)?;
         let place =
-            counting_tensor(emit, dtype, &if axis == 0 { [1, 1, 1, to[0], 1, 1] } else { [1, 1, 1, 1, to[1], 1] })?;
+            emit.add_range(dtype, &if axis == 0 { [1, 1, 1, to[0], 1, 1] } else { [1, 1, 1, 1, to[1], 1] })?;
         let place = emit.binary_with(BinaryOp::Mul, place, strides[axis] as f64)?;
         let place = emit.binary_with(BinaryOp::Sub, place, pads[axis] as f64)?;
         let regular = emit.binary(BinaryOp::Add, tap, place)?;

@@ -71,7 +71,7 @@ fn of_tensor(
         ("numel", [x]) => Value::Int(tensors.tensor_extents(*x, heap)?.iter().product()),
         ("len", [x]) => match tensors.tensor_extents(*x, heap)?.first() {
             Some(&extent) => Value::Int(extent),
-            None => return malformed("a number has no length"),
+            None => return malformed("a scalar has no length"),
         },
         ("dtype", [x]) => {
             let code = dtypes::code_of_dtype(tensors.tensor_dtype(*x, heap)?);
@@ -97,7 +97,7 @@ fn of_tensor(
             | "ScalarImplicit",
             [x],
         ) => to_number(interpreter, name, *x)?,
-        ("__getitem__", _) => return unsupported("it takes an element of a tensor as of a list"),
+        ("__getitem__", _) => return unsupported("indexing a tensor as a list"),
         _ => return Ok(None),
     }))
 }
@@ -115,7 +115,7 @@ fn typed_number(value: Value) -> Outcome<(DType, f64)> {
         Value::Int(number) => (DType::I64, number as f64),
         Value::Float(number) => (DType::F32, number),
         Value::Bool(flag) => (DType::Bool, f64::from(u8::from(flag))),
-        _ => return malformed("a tensor is created from something other than numbers"),
+        _ => return malformed("a tensor is created from a value that is not a number"),
     })
 }
 
@@ -126,7 +126,7 @@ fn nested_tensor(interpreter: &mut Interpreter<'_>, value: Value, asked: Option<
         return malformed("a tensor is created from lists of different lengths");
     }
     let asked = match asked {
-        Some(Value::Int(code)) if dtypes::COMPLEX.contains(&code) => return unsupported("it makes complex numbers"),
+        Some(Value::Int(code)) if dtypes::COMPLEX.contains(&code) => return unsupported("creating complex numbers"),
         Some(Value::Int(code)) => dtypes::dtype_of_code(code),
         _ => None,
     };
@@ -233,16 +233,16 @@ impl Interpreter<'_> {
         if let Value::Dict(at) = base {
             return match lists::find_key(&mut self.heap, at, index)? {
                 Some(place) => Ok(self.heap.dicts[at][place].1),
-                None => malformed("a dictionary has no such key"),
+                None => malformed("a key is missing in a dictionary"),
             };
         }
         let (Some(items), Value::Int(index)) = (self.heap.sequence_items(base), index) else {
-            return unsupported("it takes an element of something that is no list");
+            return unsupported("indexing a value that is not a list");
         };
         let place = if index < 0 { index + items.len() as i64 } else { index };
         match usize::try_from(place).ok().and_then(|place| items.get(place)) {
             Some(&item) => Ok(item),
-            None => malformed(format!("a list of {} elements has no element {index}", items.len())),
+            None => malformed(format!("index {index} is out of range for a list of {} elements", items.len())),
         }
     }
 }

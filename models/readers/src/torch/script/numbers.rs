@@ -56,7 +56,7 @@ pub(super) fn of_numbers(heap: &mut Heap, name: &str, given: &[Value]) -> Outcom
         matches!(name, "add" | "sub" | "mul" | "floordiv" | "remainder" | "div" | "pow" | "neg" | "mod");
     let are_numbers = !given.is_empty() && given.iter().all(|&value| number_of(value).is_some());
     match result {
-        None if is_arithmetic && are_numbers => malformed(format!("`{name}` of its numbers has no result")),
+        None if is_arithmetic && are_numbers => malformed(format!("`{name}` is undefined for these numbers")),
         result => Ok(result),
     }
 }

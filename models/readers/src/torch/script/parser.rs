@@ -227,7 +227,7 @@ impl<'a> Parser<'a> {
             "pass" => StatementKind::Pass,
             "break" => StatementKind::Break,
             "continue" => StatementKind::Continue,
-            "def" | "lambda" | "class" => return Err(format!("line {line}: functions within functions are not read")),
+            "def" | "lambda" | "class" => return Err(format!("line {line}: nested functions are not supported")),
             _ => {
                 self.at -= 1;
                 self.parse_assignment()?
@@ -381,7 +381,7 @@ impl<'a> Parser<'a> {
         }
         match signed.parse::<f64>() {
             Ok(number) => Ok(Expr::Float(number)),
-            Err(_) => Err(format!("line {}: `{}` is no number", self.current_line(), crate::escape_name(text))),
+            Err(_) => Err(format!("line {}: `{}` is not a number", self.current_line(), crate::escape_name(text))),
         }
     }
 

@@ -115,7 +115,7 @@ fn inputs_are_given_their_shapes() {
     let other = error(&shaped(&[("x", &[1]), ("y", &[1])]));
     assert!(other.contains("input `y`: the model has no such input; the inputs are x"), "{other}");
     let odd = error(&shaped(&[("x:f8", &[1])]));
-    assert!(odd.contains("`f8` is no element type"), "{odd}");
+    assert!(odd.contains("`f8` is not an element type"), "{odd}");
     let by_place = import_bytes(sound.into(), "x.pt", &shaped(&[("0:i64", &[4])])).unwrap().graph;
     assert_eq!(by_place.value(by_place.inputs[0]).unwrap().ty.to_string(), "i64[4]");
 }
@@ -135,12 +135,12 @@ fn programs_that_cannot_be_followed_name_the_place() {
         module("    if bool(torch.sum(x)):\n      y = x\n    else:\n      y = torch.neg(x)\n    return y"),
         "a Python number whose value depends on input data",
     );
-    check_refused(module("    y = z\n    return y"), "function `forward`, line 5: `z` has no value");
-    check_refused(module("    ops.prim.RaiseException(\"too small\")\n    return x"), "refuses its inputs: too small");
+    check_refused(module("    y = z\n    return y"), "function `forward`, line 5: the variable `z` is not defined");
+    check_refused(module("    ops.prim.RaiseException(\"too small\")\n    return x"), "raises an error for these inputs: too small");
     check_refused(module("    return lambda x"), "source of `__torch__`: line 5");
-    check_refused(module("    while True:\n      pass\n    return x"), "it takes more than");
-    check_refused(module("    for i in range(99999999999):\n      pass\n    return x"), "iterations is too long");
-    check_refused(module("    return (self).forward(x, )"), "its calls are nested deeper than");
+    check_refused(module("    while True:\n      pass\n    return x"), "the program takes more than");
+    check_refused(module("    for i in range(99999999999):\n      pass\n    return x"), "iterations; at most 1048576");
+    check_refused(module("    return (self).forward(x, )"), "calls are nested deeper than");
     let deep = format!("    return {}x{}", "(".repeat(500), ")".repeat(500));
     check_refused(module(&deep), "expressions are nested deeper than");
     check_refused(

@@ -2,7 +2,7 @@
 
 use super::fused::add_last_bias;
 use crate::onnx::call::Call;
-use crate::onnx::rules::attention::counting_tensor;
+use crate::onnx::rules::attention::split_heads;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{Attention, BinaryOp, Compare, CompareOp, Op, Where};
@@ -106,18 +106,6 @@ fn head_count(call: &Call<'_>) -> Outcome<i64> {
     }
 }
 
-/// Reshapes `[n, s, h · d]` to `[n, h, s, d]`; an input with four dimensions is unchanged.
-pub(super) fn split_heads(emit: &mut Emit<'_>, x: ValueId, count: i64) -> Outcome<ValueId> {
-    match emit.extents(x)?[..] {
-        [_, _, _, _] => Ok(x),
-        [n, s, width] if width % count == 0 => {
-            let split = emit.reshape(x, &[n, s, count, width / count])?;
-            emit.transpose(split, &[0, 2, 1, 3])
-        }
-        _ => malformed(format!("input {} cannot be split into {count} heads", emit.ty(x)?)),
-    }
-}
-
 pub(super) fn join_heads(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
     let [n, h, s, d] = emit.extents(x)?[..] else { return malformed("the result needs 4 dimensions") };
     let turned = emit.transpose(x, &[0, 2, 1, 3])?;
@@ -191,7 +179,7 @@ fn padding_mask(
 fn compare_keys(emit: &mut Emit<'_>, function: CompareOp, bounds: ValueId, batch: i64, total: i64) -> Outcome<ValueId> {
     let bounds = emit.cast(bounds, DType::I64)?;
     let bounds = emit.reshape(bounds, &[batch, 1, 1, 1])?;
-    let keys = counting_tensor(emit, total, &[1, 1, 1, total])?;
+    let keys = emit.add_range(DType::I64, &[1, 1, 1, total])?;
     emit.push(Op::Compare(Compare { function }), &[keys, bounds])
 }
 

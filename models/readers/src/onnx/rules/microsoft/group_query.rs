@@ -1,8 +1,8 @@
 //! Grouped-query attention with past keys and values, and rotary position embeddings.
 
-use super::attention::{append_past, join_heads, split_heads};
+use super::attention::{append_past, join_heads};
 use crate::onnx::call::Call;
-use crate::onnx::rules::attention::counting_tensor;
+use crate::onnx::rules::attention::split_heads;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{Attention, BinaryOp, Gather, Op, Rope};
@@ -120,7 +120,7 @@ pub(super) fn rotary_embedding(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
             Some(first) => TokenPlaces::From(first[0] as i64),
             None => {
                 let tokens = emit.extents(split)?[2];
-                let numbers = counting_tensor(emit, tokens, &[tokens])?;
+                let numbers = emit.add_range(DType::I64, &[tokens])?;
                 let first = emit.cast(places, DType::I64)?;
                 let all = emit.binary(BinaryOp::Add, numbers, first)?;
                 TokenPlaces::Given(emit.reshape(all, &[1, tokens])?)
