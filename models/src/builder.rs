@@ -71,7 +71,7 @@ impl GraphBuilder {
         })
     }
 
-    /// Returns the contents of a value, or None if it is no constant.
+    /// Returns the contents of a value, or None if the value is not a constant.
     pub fn constant_data(&self, id: ValueId) -> Option<&Const> {
         self.graph.value(id)?.data.as_ref()
     }
@@ -82,7 +82,7 @@ impl GraphBuilder {
     }
 
     /// Returns whether a value is an input or a constant, so that no operator produces it.
-    pub fn is_given(&self, id: ValueId) -> bool {
+    pub fn is_source(&self, id: ValueId) -> bool {
         self.constant_data(id).is_some() || self.graph.inputs.contains(&id)
     }
 

@@ -1,15 +1,15 @@
 //! Look-up of names that users type: ignores case and separators, and suggests the nearest names after a mistake.
 //!
-//! All programs use it, so that every unknown name gets the same kind of error: `did you mean …?`, or the known names.
+//! All programs use this module, so that every unknown name gets the same kind of error: `did you mean …?`, or the known names.
 
 use std::collections::BTreeSet;
 
 /// Maximum number of suggested names.
-const OFFERED: usize = 3;
+const MAX_SUGGESTIONS: usize = 3;
 /// Maximum length of a compared name. Longer names are truncated to bound the time of the nearest-name search.
-const LONGEST: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 /// Maximum number of known names that a hint lists.
-const LISTED: usize = 256;
+const MAX_LISTED_NAMES: usize = 256;
 
 /// Returns the index of the entry with this name or alias, ignoring case, `-`, `_` and `.`; else an error with a hint.
 pub fn find_name<'a>(
@@ -20,11 +20,11 @@ pub fn find_name<'a>(
     let is_wanted = |(name, aliases): (&str, &[&str])| {
         name_spellings(name, aliases).any(|spelling| normalise_name(spelling) == wanted)
     };
-    let nothing_near = || "`opcollect list` shows all names".to_owned();
+    let list_hint = || "`opcollect list` shows all names".to_owned();
     entries
         .clone()
         .position(is_wanted)
-        .ok_or_else(|| did_you_mean(&nearest_names(&wanted, entries)).unwrap_or_else(nothing_near))
+        .ok_or_else(|| did_you_mean(&nearest_names(&wanted, entries)).unwrap_or_else(list_hint))
 }
 
 /// Lists a name and its aliases.
@@ -34,7 +34,7 @@ pub fn name_spellings<'a>(name: &'a str, aliases: &'a [&'a str]) -> impl Iterato
 
 /// Reduces a name to its lower-case ASCII letters and digits, truncated to the maximum length.
 pub fn normalise_name(name: &str) -> String {
-    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).take(LONGEST).collect()
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).take(MAX_NAME_CHARS).collect()
 }
 
 /// Suggests the nearest known names. If none is near, lists all known names, or only their number if they are many.
@@ -43,7 +43,7 @@ pub fn name_hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> St
     let known: Vec<&str> = known.into_iter().filter(|name| seen.insert(*name)).collect();
     let all = || match known.len() {
         0 => "there are no known names".to_owned(),
-        1..=LISTED => format!("known: {}", quote_names(&known).join(", ")),
+        1..=MAX_LISTED_NAMES => format!("known: {}", quote_names(&known).join(", ")),
         more => format!("none of the {more} known names is similar"),
     };
     suggest_nearest(name, known.iter().copied()).unwrap_or_else(all)
@@ -104,7 +104,7 @@ fn nearest_names<'a>(wanted: &str, entries: impl Iterator<Item = (&'a str, &'a [
         .collect();
     near.sort();
     near.dedup();
-    near.into_iter().take(OFFERED).map(|(_, name)| name).collect()
+    near.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect()
 }
 
 fn did_you_mean(near: &[&str]) -> Option<String> {

@@ -41,7 +41,7 @@ pub(super) fn pads_after_transposes(graph: &Graph) -> Result<Graph> {
             let order: Vec<usize> = permutation.iter().map(|&axis| axis as usize).collect();
             let (heads, tails) = pads.split_at(order.len());
             let moved = order.iter().map(|&axis| heads[axis]).chain(order.iter().map(|&axis| tails[axis])).collect();
-            let turned = Replacement::of_operator(node.op.clone(), vec![Part::Old(x)]);
+            let turned = Replacement::from_operator(node.op.clone(), vec![Part::Old(x)]);
             let then = vec![(Op::Pad(Pad { pads: moved, value: *value }), vec![])];
             (moves_channels(&order) && look.is_read_once(padded)).then_some(Replacement { then, ..turned })
         })],
@@ -143,7 +143,7 @@ impl Carry<'_> {
             let ty = &self.graph.values[id.0 as usize].ty;
             let base = match (self.views.get(&id), &self.graph.values[id.0 as usize].data) {
                 (Some(view), _) if view.order == order => Some(view.base),
-                // Vectors of channels and single numbers have no order.
+                // Per-channel vectors and scalars are not transposed.
                 (None, _) if ty.rank() == 0 || (index > 0 && has_vectors(&node.op)) => Some(self.rebuild.get(id)?),
                 (None, Some(data)) => match transpose_constant(ty, data, order) {
                     Some((ty, data)) => Some(self.rebuild.add_constant("constant", ty, data)?),
@@ -225,7 +225,7 @@ fn on_base(op: &Op, order: &[usize]) -> Option<Op> {
         | Op::LpNorm(LpNorm { axis, .. }) => {
             *axis = at(*axis)?;
         }
-        // An axis of 0 may mean that there is none.
+        // Axis 0 may stand for a scalar scale, which has no axis.
         Op::Quantize(Quantize { axis, .. })
         | Op::Dequantize(Dequantize { axis })
         | Op::Requantize(Requantize { axis, .. }) => {

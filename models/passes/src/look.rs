@@ -12,7 +12,7 @@ pub(crate) struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    pub fn of_graph(graph: &'a Graph) -> Look<'a> {
+    pub fn from_graph(graph: &'a Graph) -> Look<'a> {
         let mut reads = vec![0; graph.values.len()];
         let inputs = graph.nodes.iter().flat_map(|node| &node.inputs);
         inputs.chain(&graph.outputs).for_each(|id| reads[id.0 as usize] += 1);

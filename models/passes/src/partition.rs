@@ -11,13 +11,13 @@ use models::partner::Partner;
 
 /// Finds the operators that partners would compute; no operator is claimed twice.
 pub fn find_claims(graph: &Graph, partners: &[&'static Partner]) -> Vec<Claim> {
-    let look = Look::of_graph(graph);
+    let look = Look::from_graph(graph);
     let mut is_claimed = vec![false; graph.nodes.len()];
     let mut claims = Vec::new();
     for partner in partners {
         for text in partner.patterns {
             let pattern = Pattern::from_static(text);
-            // From the end, so that a match with what follows comes before one without.
+            // In reverse order, so that a larger match, which ends later, is tried before a part of it.
             for node in graph.nodes.iter().rev() {
                 let Some(found) = pattern.find_in(&look, node.outputs[0]) else { continue };
                 if !found.nodes.iter().any(|&index| is_claimed[index]) && is_whole(&look, &found) {

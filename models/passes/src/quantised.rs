@@ -94,14 +94,14 @@ pub(super) fn slide_movement(graph: &Graph) -> Result<Graph> {
             is_same.then(|| Part::Old(before.inputs[0]))
         };
         if let Some(x) = stored(node.inputs[0]) {
-            return Some(Replacement::of_operator(Op::Identity(Identity {}), vec![x]));
+            return Some(Replacement::from_operator(Op::Identity(Identity {}), vec![x]));
         }
         let moving = look.producer_of(node.inputs[0])?;
         let op = integer_movement(&moving.op, scale.1)?;
         let data = if matches!(op, Op::Gather(_)) { 1 } else { moving.inputs.len() };
         let mut inputs = moving.inputs[..data].iter().map(|&id| stored(id)).collect::<Option<Vec<_>>>()?;
         inputs.extend(moving.inputs[data..].iter().map(|&id| Part::Old(id)));
-        Some(Replacement::of_operator(op, inputs))
+        Some(Replacement::from_operator(op, inputs))
     })
 }
 
@@ -148,7 +148,7 @@ pub(super) fn drop_clips(graph: &Graph) -> Result<Graph> {
             let (least, most) = to.integer_range()?;
             let fits = low <= high && [zero, low, high].iter().all(|number| (least..=most).contains(number));
             let inputs = before.inputs.iter().map(|&id| Part::Old(id)).collect();
-            fits.then(|| Replacement::of_operator(Op::Requantize(Requantize { to, axis, zero, low, high }), inputs))
+            fits.then(|| Replacement::from_operator(Op::Requantize(Requantize { to, axis, zero, low, high }), inputs))
         })],
     )
 }
@@ -163,7 +163,7 @@ pub(super) fn merge_pads(graph: &Graph) -> Result<Graph> {
             let pads = (*value == *x_zero as f64).then(|| join_pads(pads, around))??;
             let (strides, dilations, groups) = (strides.clone(), dilations.clone(), *groups);
             let op = Op::QConv(QConv { strides, pads, dilations, groups, x_zero: *x_zero, w_zero: *w_zero });
-            Some(Replacement::of_operator(op, vec![Part::Old(found.get("x")?), Part::Old(found.get("w")?)]))
+            Some(Replacement::from_operator(op, vec![Part::Old(found.get("x")?), Part::Old(found.get("w")?)]))
         })],
     )
 }

@@ -22,7 +22,7 @@ pub(super) enum Part {
 }
 
 impl Replacement {
-    pub fn of_operator(op: Op, inputs: Vec<Part>) -> Replacement {
+    pub fn from_operator(op: Op, inputs: Vec<Part>) -> Replacement {
         Replacement { op, inputs, then: Vec::new() }
     }
 }
@@ -42,7 +42,7 @@ pub(super) fn rewrite_nodes(
     graph: &Graph,
     recognise: impl Fn(&Look<'_>, &Node) -> Option<Replacement>,
 ) -> Result<Graph> {
-    let look = Look::of_graph(graph);
+    let look = Look::from_graph(graph);
     let mut rebuild = Rebuild::new(graph)?;
     for node in &graph.nodes {
         let Some(found) = recognise(&look, node) else {

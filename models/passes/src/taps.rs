@@ -31,9 +31,9 @@ pub(super) fn drop_outer_taps(graph: &Graph) -> Result<Graph> {
             pads[axis + windows.len()] -= (window.kernel - kept.end) * window.dilation;
         }
         let weight = cut_taps(look.value_type(node.inputs[1]), look.constant_data(node.inputs[1])?, &kept)?;
-        // Places before the image would have to be cut off the image.
+        // A negative pad would crop the image, so such a convolution is kept.
         let is_padded = pads.iter().all(|pad| *pad >= 0);
-        is_padded.then(|| Replacement::of_operator(op, vec![Part::Old(node.inputs[0]), weight]))
+        is_padded.then(|| Replacement::from_operator(op, vec![Part::Old(node.inputs[0]), weight]))
     })
 }
 
@@ -42,7 +42,7 @@ struct AxisWindow {
     stride: i64,
     before: i64,
     dilation: i64,
-    /// Extent of the image; `result` is that of the result.
+    /// Extent of the input; `result` is the extent of the output.
     image: i64,
     result: i64,
 }

@@ -58,7 +58,7 @@ impl<'a> Emit<'a> {
             return self.add_constant(ty, data);
         }
         if types.iter().any(|ty| ty.element_count() == Some(0))
-            && let Some(made) = self.of_nothing(&op, &types)?
+            && let Some(made) = self.eval_empty(&op, &types)?
         {
             return Ok(made);
         }
@@ -66,7 +66,7 @@ impl<'a> Emit<'a> {
     }
 
     /// Returns the constant result of an operator with an empty input: empty, or zeros for sums over no elements.
-    fn of_nothing(&mut self, op: &Op, types: &[TensorType]) -> Outcome<Option<ValueId>> {
+    fn eval_empty(&mut self, op: &Op, types: &[TensorType]) -> Outcome<Option<ValueId>> {
         let ty = models::infer::infer_type(op, &types.iter().collect::<Vec<_>>())?;
         match ty.element_count() {
             Some(0) => Ok(Some(self.add_constant(ty, Const::Small(Vec::new()))?)),

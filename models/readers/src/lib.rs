@@ -104,7 +104,7 @@ pub(crate) fn finish_graph(
 ) -> Result<Graph> {
     let malformed = |reason: String| Error::Malformed { file: file.to_owned(), place: String::new(), reason };
     for &id in loose_ends {
-        if !builder.is_given(id) && !outputs.contains(&id) {
+        if !builder.is_source(id) && !outputs.contains(&id) {
             outputs.push(id);
         }
     }

@@ -36,7 +36,7 @@ fn window_of(op: &Op) -> ConvWindow<'_> {
 
 fn convolve_windows(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array) {
     let mut axes = WindowAxis::three_axes(x, y, &w.extents[2..], window);
-    // A window of one element that visits every element sees no rows: the plane is one long row.
+    // For a 1x1 window with stride 1, rows do not matter: each plane is treated as one long row.
     if axes.iter().all(|axis| axis.kernel == 1 && axis.input == axis.output && axis.stride == 1) {
         axes = [
             WindowAxis::single_element(1),
@@ -64,7 +64,7 @@ fn convolve_windows(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array
     }
 }
 
-/// Computes a transposed convolution: runs the convolution that reads `y` and writes `x` backwards.
+/// Computes a transposed convolution, the adjoint of the convolution that reads `y` and writes `x`.
 fn conv_transpose(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array) {
     let [depth, height, width] = WindowAxis::three_axes(y, x, &w.extents[2..], window);
     let groups = usize::try_from(window.groups).expect("checked attributes are positive");
@@ -146,7 +146,7 @@ fn mat_mul(a: &Array, b: &Array, transpose_a: bool, transpose_b: bool, y: &mut A
     for (index, (a_start, b_start)) in starts(a).zip(starts(b)).enumerate() {
         let a = &a.data[a_start * a_rows * a_columns..][..a_rows * a_columns];
         let b = &b.data[b_start * b_rows * b_columns..][..b_rows * b_columns];
-        // Rows of `a` over the sum, rows of `b` over the result.
+        // Rows of `a` run along the summed dimension, rows of `b` along the result.
         let a = if transpose_a { transpose_matrix(a, a_rows, a_columns) } else { a.to_vec() };
         let b = if transpose_b { transpose_matrix(b, b_rows, b_columns) } else { b.to_vec() };
         matrix_product(&a, &b, k, n, &mut y.data[index * m * n..][..m * n]);

@@ -78,7 +78,7 @@ impl Operator for Pool {
         for (axis, &extent) in self.kernel.iter().enumerate() {
             for side in [axis, axis + rank] {
                 let pad = self.pads[side];
-                // A window of nothing but padding has no maximum.
+                // A window that covers only padding has no maximum.
                 if pad >= extent {
                     return Err(format!("pad {pad} must be smaller than the kernel extent {extent}"));
                 }

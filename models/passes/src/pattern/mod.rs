@@ -4,12 +4,12 @@
 //!
 //! | text | finds |
 //! | --- | --- |
-//! | `x` | anything; the same name twice must be the same value |
-//! | `_` | anything |
+//! | `x` | any value; a repeated name must be the same value |
+//! | `_` | any value |
 //! | `#w` | a constant |
-//! | `0.5` | a constant that is this number everywhere |
-//! | `relu(x)` | an operator over what its inputs find; sums and products in either order |
-//! | `concat(x, ..)` | an operator of which only the first inputs matter |
+//! | `0.5` | a constant whose elements all equal this number |
+//! | `relu(x)` | an operator whose inputs match; operands of sums and products in either order |
+//! | `concat(x, ..)` | an operator whose further inputs are arbitrary |
 //! | `relu/clip(x)` | one of several operators |
 //! | `relu?(x)` | the operator, or `x` without it |
 //! | `clip{low=0,high=6}(x)` | an operator with these attributes |
@@ -76,13 +76,13 @@ impl Pattern {
         parse::parse_pattern(text).map(Pattern).map_err(|reason| NotAPattern { text: text.to_owned(), reason })
     }
 
-    /// Panics if the text is no pattern.
+    /// Parses a pattern of the source code; panics if the text is invalid.
     pub(crate) fn from_static(text: &'static str) -> Pattern {
         Pattern::parse_text(text).unwrap_or_else(|error| panic!("{error}"))
     }
 
     pub fn find_at(&self, graph: &Graph, id: ValueId) -> Option<Match> {
-        self.find_in(&Look::of_graph(graph), id)
+        self.find_in(&Look::from_graph(graph), id)
     }
 
     pub(crate) fn find_in(&self, look: &Look<'_>, id: ValueId) -> Option<Match> {

@@ -16,9 +16,9 @@ pub(crate) fn recognise_activations(graph: &Graph) -> Result<Graph> {
             let function = match_gated(look, number, x, gate)?;
             Some((function, x))
         })?;
-        // A number that broadcasts is no activation of the tensor it meets.
+        // An operand that is broadcast is not activated by the other operand.
         (look.value_type(x) == look.value_type(output))
-            .then(|| Replacement::of_operator(Op::Unary(Unary { function }), vec![Part::Old(x)]))
+            .then(|| Replacement::from_operator(Op::Unary(Unary { function }), vec![Part::Old(x)]))
     })
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn drop_softmax_guard(graph: &Graph) -> Result<Graph> {
         &[("where(is_nan(y), 0, y@softmax(x))", |look, node, found| {
             let (x, y) = (found.get("x")?, found.get("y")?);
             let is_guard = look.value_type(y) == look.value_type(node.outputs[0]) && is_finite(look, x, 8);
-            is_guard.then(|| Replacement::of_operator(Op::Identity(Identity {}), vec![Part::Old(y)]))
+            is_guard.then(|| Replacement::from_operator(Op::Identity(Identity {}), vec![Part::Old(y)]))
         })],
     )
 }

@@ -15,18 +15,18 @@ use models::operators::{
 use models::types::{DType, Dim, TensorType};
 
 /// Maximum number of elements of a constant that is examined as a mask.
-const MAX_LOOKED_AT: u64 = 1 << 24;
+const MAX_MASK_ELEMENTS: u64 = 1 << 24;
 /// Maximum number of operators between the first product and the softmax.
 const MAX_STEPS: usize = 12;
 /// Pattern of the guard that replaces the NaN of fully masked rows by zero.
 const GUARD: &str = "where(is_nan(y), 0, y@softmax(x))";
 
 pub(crate) fn recognise_attention(graph: &Graph) -> Result<Graph> {
-    let look = Look::of_graph(graph);
+    let look = Look::from_graph(graph);
     let guard = Pattern::from_static(GUARD);
     let mut rebuild = Rebuild::new(graph)?;
     for node in &graph.nodes {
-        match Spelled::ending_in(&look, &guard, node) {
+        match FoundAttention::match_ending_at(&look, &guard, node) {
             Some(found) => found.emit_attention(&look, &mut rebuild, node)?,
             None => drop(rebuild.copy_node(node)?),
         }
@@ -35,7 +35,7 @@ pub(crate) fn recognise_attention(graph: &Graph) -> Result<Graph> {
 }
 
 /// Attention as found in the graph, with `b` batches of `h` heads.
-struct Spelled {
+struct FoundAttention {
     batch: i64,
     heads: i64,
     repeats: i64,
@@ -83,8 +83,8 @@ struct AttentionScores<'a> {
     is_mask_merged: bool,
 }
 
-impl Spelled {
-    fn ending_in(look: &Look<'_>, guard: &Pattern, node: &Node) -> Option<Spelled> {
+impl FoundAttention {
+    fn match_ending_at(look: &Look<'_>, guard: &Pattern, node: &Node) -> Option<FoundAttention> {
         let Op::MatMul(MatMul { transpose_a: false, transpose_b }) = node.op else { return None };
         let scores = trace_scores(look, softmax_input(look, guard, node.inputs[0])?, MAX_STEPS)?;
         let Op::MatMul(MatMul { transpose_b: is_k_plain, .. }) = scores.product.op else { return None };
@@ -100,11 +100,11 @@ impl Spelled {
         let is_constant = |operand: &ProductOperand| look.constant_data(operand.id).is_some();
         let is_one_type =
             [q.id, k.id, v.id].iter().all(|&id| look.value_type(id).dtype == look.value_type(node.outputs[0]).dtype);
-        // A product with constants is a layer.
+        // A product with a constant is a dense layer, not attention.
         if is_constant(&k) || is_constant(&v) || !is_one_type || !look.value_type(q.id).dtype.is_float() {
             return None;
         }
-        // A product takes one matrix for all heads, too.
+        // One matrix may serve all heads by broadcasting.
         let shared = |own: &[i64], all: &[i64]| match (own, all) {
             (own, all) if own == all => Some(1),
             (&[own, 1], &[all, heads]) if own == all => Some(heads),
@@ -137,17 +137,17 @@ impl Spelled {
         let hiding: Vec<_> = found.into_iter().filter(|(_, found)| *found != Some(nothing)).collect();
         let (mut hidden, mut masks) = (nothing, Vec::new());
         for (mask, found) in &hiding {
-            // A position that is masked by a finite number is visible in a row in which another mask hides the rest.
+            // With several masks, a finite number may not hide a position: another mask may hide the rest of its row.
             let is_hidden = hiding.len() == 1 || mask.is_endless(look);
             match found.filter(|_| is_hidden && hidden == nothing) {
                 Some(found) => hidden = found,
                 None => masks.push(*mask),
             }
         }
-        // Files round the root of the width, or the root of that.
+        // Files contain the root of the width, or the root of this root, rounded.
         let usual = 1.0 / (q.extents[1] as f64).sqrt();
         let scale = if (scale - usual).abs() <= 1e-6 * usual { usual } else { scale };
-        Some(Spelled { batch, heads, repeats: k_repeats, q, k, v, masks, hidden, scale, softcap })
+        Some(FoundAttention { batch, heads, repeats: k_repeats, q, k, v, masks, hidden, scale, softcap })
     }
 
     fn emit_attention(&self, look: &Look<'_>, rebuild: &mut Rebuild<'_>, node: &Node) -> Result<()> {
@@ -248,7 +248,7 @@ fn trace_scores<'a>(look: &Look<'a>, id: ValueId, steps: usize) -> Option<Attent
                 let hidden =
                     look.constant_scalar(number).filter(|hidden| takes_all(look.value_type(id).dtype, *hidden))?;
                 let mask = Mask::Chosen { condition, is_seen_where_true, hidden };
-                // A large number would not be the same once more was added to it.
+                // A finite masking number changes if another mask is added to it.
                 let found = before(inner).filter(|found| found.masks.is_empty() || hidden == f64::NEG_INFINITY)?;
                 Some(found.with_mask(look, [inner, condition], mask))
             })?
@@ -304,7 +304,8 @@ fn keeps_matrices(look: &Look<'_>, node: &Node) -> bool {
 }
 
 impl ProductOperand {
-    /// Follows an operand back. `is_turned`: positions are last; `takes_scale`: absorbs a preceding scale.
+    /// Traces an operand back through transposes, repeats and scales. `is_turned`: positions are the last dimension;
+/// `takes_scale`: absorbs a preceding scale.
     fn match_operand(look: &Look<'_>, id: ValueId, is_turned: bool, takes_scale: bool) -> Option<ProductOperand> {
         let (_, mut extents) = split_last_two(&look.value_type(id).extents()?)?;
         if is_turned {
@@ -384,7 +385,7 @@ impl Mask {
         let (Mask::Added(id) | Mask::Chosen { condition: id, .. }) = *self;
         let ty = look.value_type(id);
         let data =
-            look.constant_data(id).filter(|_| ty.element_count().is_some_and(|elements| elements <= MAX_LOOKED_AT))?;
+            look.constant_data(id).filter(|_| ty.element_count().is_some_and(|elements| elements <= MAX_MASK_ELEMENTS))?;
         let numbers = reference::constant_tensor(ty, data).ok()?.to_numbers();
         let is_seen = |number: f64| match *self {
             Mask::Added(_) if number == 0.0 => Some(true),
@@ -395,7 +396,7 @@ impl Mask {
         if seen.iter().all(|&seen| seen) {
             return Some(nothing);
         }
-        // The same in all heads of all batches.
+        // The mask must be equal for all heads and batches.
         let (_, last) = split_last_two(&ty.extents()?)?;
         if last != [rows, places] || rows > places {
             return None;

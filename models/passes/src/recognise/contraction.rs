@@ -22,7 +22,7 @@ pub(crate) fn mat_mul_to_dense(graph: &Graph) -> Result<Graph> {
         let (ty, data) = (look.value_type(w), look.constant_data(w)?);
         let [k, n] = ty.shape.as_slice() else { return None };
         if transpose_b {
-            return Some(Replacement::of_operator(dense, vec![Part::Old(x), Part::Old(w)]));
+            return Some(Replacement::from_operator(dense, vec![Part::Old(x), Part::Old(w)]));
         }
         let turned = match data {
             // Random contents stay random, because any values will do.
@@ -30,7 +30,7 @@ pub(crate) fn mat_mul_to_dense(graph: &Graph) -> Result<Graph> {
             data => fold_operator(&Op::Transpose(Transpose { permutation: vec![1, 0] }), &[(ty, data)])?,
         };
         let ty = TensorType { dtype: ty.dtype, shape: vec![n.clone(), k.clone()] };
-        Some(Replacement::of_operator(dense, vec![Part::Old(x), Part::Made(ty, turned)]))
+        Some(Replacement::from_operator(dense, vec![Part::Old(x), Part::Made(ty, turned)]))
     })
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn sums_to_biases(graph: &Graph) -> Result<Graph> {
                 _ => return None,
             };
             let (data, given) = (look.constant_data(vector)?, look.value_type(vector));
-            // Seen at the rank of the sum, all extents but that of the channel are 1.
+            // At the rank of the sum, all extents except that of the channel must be 1.
             let before = ty.rank().checked_sub(given.rank())?;
             let is_per_channel = given.shape.iter().enumerate().all(|(index, dim)| match index + before == axis {
                 true => *dim == ty.shape[axis],
@@ -53,7 +53,7 @@ pub(crate) fn sums_to_biases(graph: &Graph) -> Result<Graph> {
             let is_whole = is_per_channel && (before..ty.rank()).contains(&axis);
             let bias = TensorType { dtype: given.dtype, shape: vec![ty.shape[axis].clone()] };
             let inputs = || vec![Part::Old(x), Part::Made(bias.clone(), data.clone())];
-            is_whole.then(|| Replacement::of_operator(Op::BiasAdd(BiasAdd { axis: axis as i64 }), inputs()))
+            is_whole.then(|| Replacement::from_operator(Op::BiasAdd(BiasAdd { axis: axis as i64 }), inputs()))
         })
     })
 }
@@ -65,11 +65,11 @@ pub(crate) fn absorb_pads(graph: &Graph) -> Result<Graph> {
         let Op::Pad(Pad { pads: around, value: 0.0 }) = &before.op else { return None };
         let pads = join_pads(pads, around)?;
         let op = Op::Conv(Conv { strides: strides.clone(), pads, dilations: dilations.clone(), groups: *groups });
-        Some(Replacement::of_operator(op, vec![Part::Old(before.inputs[0]), Part::Old(node.inputs[1])]))
+        Some(Replacement::from_operator(op, vec![Part::Old(before.inputs[0]), Part::Old(node.inputs[1])]))
     })
 }
 
-/// Turns a mean over all spatial dimensions into a global pool. 3-D tensors are mostly normalisations: excluded.
+/// Turns a mean over all spatial dimensions into a global pool. Means of 3-D tensors mostly belong to normalisations and are kept.
 pub(crate) fn global_pools(graph: &Graph) -> Result<Graph> {
     rewrite_nodes(graph, |look, node| {
         let Op::Reduce(Reduce { function: ReduceOp::Mean, axes, keep }) = &node.op else { return None };
@@ -78,6 +78,6 @@ pub(crate) fn global_pools(graph: &Graph) -> Result<Graph> {
         let view = if *keep { vec![] } else { vec![(Op::Flatten(Flatten { axis: 1 }), vec![])] };
         let pool = Op::GlobalPool(GlobalPool { mode: PoolMode::Average });
         is_spatial
-            .then(|| Replacement { then: view, ..Replacement::of_operator(pool, vec![Part::Old(node.inputs[0])]) })
+            .then(|| Replacement { then: view, ..Replacement::from_operator(pool, vec![Part::Old(node.inputs[0])]) })
     })
 }

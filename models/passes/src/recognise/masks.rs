@@ -6,7 +6,7 @@ use models::graph::{Graph, Node, ValueId};
 use models::operators::{Op, Where};
 
 pub(crate) fn masks_unexpanded(graph: &Graph) -> Result<Graph> {
-    let look = Look::of_graph(graph);
+    let look = Look::from_graph(graph);
     let mut rebuild = Rebuild::new(graph)?;
     for node in &graph.nodes {
         let mask = matches!(node.op, Op::Attention(_)).then(|| node.inputs.get(3)).flatten();

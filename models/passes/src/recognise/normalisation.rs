@@ -32,9 +32,9 @@ fn match_normalisation(look: &Look<'_>, _: &Node, found: &Match) -> Option<Repla
         && trailing_mean(look, mean) == Some((whole, axis))
     {
         let op = Op::LayerNorm(LayerNorm { axis: axis_number, epsilon });
-        return Some(Replacement::of_operator(op, vec![Part::Old(whole), part(1.0), part(0.0)]));
+        return Some(Replacement::from_operator(op, vec![Part::Old(whole), part(1.0), part(0.0)]));
     }
-    Some(Replacement::of_operator(Op::RmsNorm(RmsNorm { axis: axis_number, epsilon }), vec![Part::Old(x), part(1.0)]))
+    Some(Replacement::from_operator(Op::RmsNorm(RmsNorm { axis: axis_number, epsilon }), vec![Part::Old(x), part(1.0)]))
 }
 
 fn sum_with_number(look: &Look<'_>, id: ValueId) -> Option<(ValueId, f64)> {
@@ -62,7 +62,7 @@ pub(crate) fn absorb_scales(graph: &Graph) -> Result<Graph> {
             let scale = is_open.then(|| as_vector(look, scale, before.inputs[1]))??;
             let mut inputs = vec![Part::Old(before.inputs[0]), scale];
             inputs.extend(before.inputs.get(2).map(|&shift| Part::Old(shift)));
-            Some(Replacement::of_operator(before.op.clone(), inputs))
+            Some(Replacement::from_operator(before.op.clone(), inputs))
         })
     })
 }
@@ -73,7 +73,7 @@ pub(crate) fn absorb_shifts(graph: &Graph) -> Result<Graph> {
             let before = look.producer_of(normalised)?;
             let (Op::LayerNorm(_), [x, scale, zero]) = (&before.op, before.inputs.as_slice()) else { return None };
             let shift = (look.constant_scalar(*zero) == Some(0.0)).then(|| as_vector(look, shift, *zero))??;
-            Some(Replacement::of_operator(before.op.clone(), vec![Part::Old(*x), Part::Old(*scale), shift]))
+            Some(Replacement::from_operator(before.op.clone(), vec![Part::Old(*x), Part::Old(*scale), shift]))
         })
     })
 }

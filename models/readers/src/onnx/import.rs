@@ -213,7 +213,7 @@ impl<'a> Importer<'a> {
                 return Err(Refusal::Malformed("the file does not state the version of the operator set".to_owned()).into());
             }
             ("", Some(&opset)) => opset,
-            // Operators of other domains look like the newest ones of the standard.
+            // Rules of other domains emit standard operators in their newest version.
             _ => *OPSETS.end(),
         };
         let call = Call { node, opset, inputs, arguments: scope.arguments.clone() };

@@ -31,7 +31,7 @@ pub(super) fn dtype_of_code(code: i32) -> Result<DType, String> {
         16 => DType::BF16,
         8 => return Err("elements are strings".to_owned()),
         14 | 15 => return Err("elements are complex numbers".to_owned()),
-        // A graph has no such types; `narrow` has what they can hold.
+        // Graphs store these types in a wider one; `narrow` describes their values.
         21 | 25 => DType::U8,
         22 | 26 => DType::I8,
         17..=20 | 23 | 24 => DType::F32,
@@ -251,7 +251,7 @@ fn external_data(tensor: &messages::Tensor, folder: Option<&Path>, length: u64) 
         return Err(leaves());
     }
     let unreadable = |error: std::io::Error| format!("the tensor is in the file `{location}`, which cannot be read: {error}");
-    // Links are followed before looking where the file lies.
+    // Symbolic links are resolved before the location of the file is checked.
     let folder = folder.canonicalize().map_err(unreadable)?;
     let path = folder.join(location).canonicalize().map_err(unreadable)?;
     if !path.starts_with(&folder) {

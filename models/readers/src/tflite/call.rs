@@ -61,7 +61,7 @@ impl<'a> Call<'a, '_> {
         let x = self.input(index)?;
         match self.scales_of_input(index) {
             Some(scales) if !self.emit.dtype(x)?.is_float() => self.dequantise_input(x, scales),
-            // Weights of half precision are only stored that way.
+            // Half precision is only a storage format of weights; TFLite computes in 32 bits.
             _ if self.emit.dtype(x)? == DType::F16 && self.emit.builder.constant_data(x).is_some() => {
                 self.emit.cast(x, DType::F32)
             }

@@ -100,7 +100,7 @@ impl Tensor {
     fn parse_tensor(table: &FlatTable<'_>, buffers: &[Option<Range<usize>>]) -> Read<Tensor> {
         let buffer = table.u32(2)? as usize;
         let data = match buffers.get(buffer) {
-            // The first buffer means that there is none.
+            // Buffer 0 stands for a tensor without data.
             Some(data) if buffer > 0 => data.clone(),
             Some(_) => None,
             None => return Err(format!("buffer {buffer} does not exist")),

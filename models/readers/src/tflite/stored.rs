@@ -97,7 +97,7 @@ impl Sparsity {
         if self.order.len() != extents.len() + self.blocks.len() || self.blocks.iter().any(|&of| of >= extents.len()) {
             return Err(wrong());
         }
-        // Extents of blocks stand in dense levels.
+        // Block extents are stored in dense levels.
         let mut block_of = vec![1; extents.len()];
         for (level, &dimension) in self.levels.iter().zip(&self.order) {
             if let (Some(block), Level::Dense(size)) = (dimension.checked_sub(extents.len()), level) {
@@ -152,7 +152,7 @@ impl Dense<'_> {
                 let (Some(&start), Some(&end)) = (segments.get(part), segments.get(part + 1)) else {
                     return Err(wrong());
                 };
-                // A part has no more places than its level.
+                // A part cannot have more positions than its level has elements.
                 let found = places.get(start..end).filter(|found| found.len() <= size).ok_or_else(wrong)?;
                 for (index, &place) in found.iter().enumerate() {
                     if place >= size {

@@ -33,7 +33,7 @@ fn inline_to(graph: &mut Graph, depth: usize) -> Result<(), String> {
         if is_loop(&node.target) {
             take_parts(&mut node, depth)?;
         }
-        match part_of(&mut node)? {
+        match take_subprogram(&mut node)? {
             Some(part) => insert_part(graph, &node, part, depth)?,
             None => graph.nodes.push(node),
         }
@@ -47,7 +47,7 @@ fn is_wrapper(node: &Node) -> bool {
 }
 
 /// Takes the subprogram that a node runs. None if absent, or if `autocast` changes the precision (refused later).
-fn part_of(node: &mut Node) -> Result<Option<Graph>, String> {
+fn take_subprogram(node: &mut Node) -> Result<Option<Graph>, String> {
     if !is_wrapper(node) {
         return Ok(None);
     }

@@ -143,7 +143,7 @@ impl StoredTensor {
         if strides.len() != extents.len() {
             return Err(format!("{ty} has {} strides", strides.len()));
         }
-        // The stride of a dimension of extent 1 says nothing.
+        // The stride of a dimension of extent 1 is arbitrary.
         order.sort_by_key(|&axis| (extents[axis] > 1, std::cmp::Reverse(strides[axis])));
         let mut expected = 1i64;
         for &axis in order.iter().rev() {

@@ -93,7 +93,7 @@ fn encoder_block(net: &mut Net, shape: &BertShape, scope: &str, x: ValueId) -> R
     let q = net.project_heads(&format!("{own}.query"), x, heads, Bias::With)?;
     let k = net.project_heads(&format!("{own}.key"), x, heads, Bias::With)?;
     let v = net.project_heads(&format!("{own}.value"), x, heads, Bias::With)?;
-    let seen = net.add_attention(&own, [q, k, v], None, Attention::of_width(shape.head_width()))?;
+    let seen = net.add_attention(&own, [q, k, v], None, Attention::with_width(shape.head_width()))?;
     let seen = net.linear_layer(&format!("{scope}.attention.output.dense"), seen, shape.width, Bias::With)?;
     let sum = net.add(&format!("{scope}.attention.output"), seen, x)?;
     let x = net.layer_norm(&format!("{scope}.attention.output.LayerNorm"), sum, shape.epsilon)?;
@@ -122,7 +122,7 @@ pub(super) fn build_distilbert(net: &mut Net, config: &Fields) -> Result<Vec<Val
         let k = net.project_heads(&format!("{scope}.attention.k_lin"), x, cut, Bias::With)?;
         let v = net.project_heads(&format!("{scope}.attention.v_lin"), x, cut, Bias::With)?;
         let seen =
-            net.add_attention(&format!("{scope}.attention"), [q, k, v], None, Attention::of_width(width / heads))?;
+            net.add_attention(&format!("{scope}.attention"), [q, k, v], None, Attention::with_width(width / heads))?;
         let seen = net.linear_layer(&format!("{scope}.attention.out_lin"), seen, width, Bias::With)?;
         let sum = net.add(&format!("{scope}.attention"), seen, x)?;
         x = net.layer_norm(&format!("{scope}.sa_layer_norm"), sum, epsilon)?;
@@ -160,7 +160,7 @@ fn albert_block(net: &mut Net, shape: &BertShape, scope: &str, x: ValueId) -> Re
     let q = net.project_heads(&format!("{own}.query"), x, heads, Bias::With)?;
     let k = net.project_heads(&format!("{own}.key"), x, heads, Bias::With)?;
     let v = net.project_heads(&format!("{own}.value"), x, heads, Bias::With)?;
-    let seen = net.add_attention(&own, [q, k, v], None, Attention::of_width(shape.head_width()))?;
+    let seen = net.add_attention(&own, [q, k, v], None, Attention::with_width(shape.head_width()))?;
     let seen = net.linear_layer(&format!("{own}.dense"), seen, shape.width, Bias::With)?;
     let sum = net.add(&own, seen, x)?;
     let x = net.layer_norm(&format!("{own}.LayerNorm"), sum, shape.epsilon)?;

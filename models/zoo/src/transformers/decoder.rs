@@ -38,7 +38,7 @@ pub(super) fn build_gpt2(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>>
         let k = net.split_heads(&own, k, cut[0], cut[1])?;
         let v = net.split_heads(&own, v, cut[0], cut[1])?;
         let [k, v] = net.extend_cache(layer, &own, k, v)?;
-        let seen = net.add_attention(&own, [q, k, v], None, Attention::causal_of_width(cut[1]))?;
+        let seen = net.add_attention(&own, [q, k, v], None, Attention::causal_with_width(cut[1]))?;
         let seen = net.linear_turned(&format!("{own}.c_proj"), seen, width)?;
         x = net.add(&scope, seen, x)?;
         let y = net.layer_norm(&format!("{scope}.ln_2"), x, epsilon)?;
@@ -144,7 +144,7 @@ pub(super) fn gpt_neox(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
         let [q, k, v] = net.split_parts(&own, all)?;
         let (q, k) = (rotary.rotate_heads(net, &own, q)?, rotary.rotate_heads(net, &own, k)?);
         let [k, v] = net.extend_cache(layer, &own, k, v)?;
-        let seen = net.add_attention(&own, [q, k, v], None, Attention::causal_of_width(head_width))?;
+        let seen = net.add_attention(&own, [q, k, v], None, Attention::causal_with_width(head_width))?;
         let seen = net.linear_layer(&format!("{own}.dense"), seen, width, bias)?;
         let after = net.add(&scope, seen, x)?;
         let source = if is_parallel { x } else { after };
@@ -186,7 +186,7 @@ pub(super) fn build_phi(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> 
         let v = net.project_heads(&format!("{own}.v_proj"), y, [kept, head_width], Bias::With)?;
         let (q, k) = (rotary.rotate_heads(net, &own, q)?, rotary.rotate_heads(net, &own, k)?);
         let [k, v] = net.extend_cache(layer, &own, k, v)?;
-        let seen = net.add_attention(&own, [q, k, v], None, Attention::causal_of_width(head_width))?;
+        let seen = net.add_attention(&own, [q, k, v], None, Attention::causal_with_width(head_width))?;
         let seen = net.linear_layer(&format!("{own}.dense"), seen, width, Bias::With)?;
         let after = net.add(&scope, seen, x)?;
         let y = net.linear_layer(&format!("{scope}.mlp.fc1"), y, inner, Bias::With)?;
@@ -228,7 +228,7 @@ pub(super) fn build_opt(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> 
         let k = net.project_heads(&format!("{own}.k_proj"), y, cut, bias)?;
         let v = net.project_heads(&format!("{own}.v_proj"), y, cut, bias)?;
         let [k, v] = net.extend_cache(layer, &own, k, v)?;
-        let seen = net.add_attention(&own, [q, k, v], None, Attention::causal_of_width(cut[1]))?;
+        let seen = net.add_attention(&own, [q, k, v], None, Attention::causal_with_width(cut[1]))?;
         let seen = net.linear_layer(&format!("{own}.out_proj"), seen, width, bias)?;
         let sum = net.add(&scope, seen, x)?;
         x = norm(net, "self_attn_layer_norm", sum, !is_before)?;

@@ -99,7 +99,7 @@ impl LlamaShape {
             attention_bias: Bias::from(bias || habits.has_qkv_bias),
             output_bias: Bias::from(bias),
             inner_bias: Bias::from(config.flag_or("mlp_bias", false)?),
-            attention: Attention { window, ..Attention::causal_of_width(head) },
+            attention: Attention { window, ..Attention::causal_with_width(head) },
             rotary: Rotary::from_config(config, head, "partial_rotary_factor", 1.0)?,
             habits,
         })

@@ -198,7 +198,7 @@ pub fn format_label(name: &str, phase: Phase, sequence: i64) -> String {
     format!("{name} {} {sequence}", phase.name())
 }
 
-pub fn of_label(label: &str) -> Option<(&str, Phase, i64)> {
+pub fn parse_label(label: &str) -> Option<(&str, Phase, i64)> {
     let (rest, sequence) = label.rsplit_once(' ')?;
     let (name, phase) = rest.rsplit_once(' ')?;
     let phase = Phase::from_name(phase)?;
@@ -279,7 +279,7 @@ fn build_from_fields(
     if options.phase == Phase::Decode && !family.is_decoder {
         return Err(refused(format!("`{}` is not a decoder, so it has no decoding steps", family.name)));
     }
-    let weights = folder.map(|folder| Weights::of_folder(folder, family.prefix)).transpose()?.flatten();
+    let weights = folder.map(|folder| Weights::open_folder(folder, family.prefix)).transpose()?.flatten();
     let mut notes = Vec::new();
     if folder.is_some() && weights.is_none() {
         notes.push(format!("`{name}`: the folder has no safetensors files; weights are random"));

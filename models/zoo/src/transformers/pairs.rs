@@ -127,7 +127,7 @@ fn build_encoder(net: &mut Net, half: &Half, x: ValueId) -> Result<ValueId> {
             let own = format!("{scope}.self_attn");
             let q = net.project_heads(&format!("{own}.q_proj"), y, half.head_shape(), Bias::With)?;
             let [k, v] = keys_and_values(net, half, &own, y)?;
-            let seen = net.add_attention(&own, [q, k, v], None, Attention::of_width(half.heads.width))?;
+            let seen = net.add_attention(&own, [q, k, v], None, Attention::with_width(half.heads.width))?;
             net.linear_layer(&format!("{own}.out_proj"), seen, half.width, Bias::With)
         })?;
         x = add_mlp(net, half, &scope, x)?;
@@ -144,7 +144,7 @@ fn build_decoder(net: &mut Net, half: &Half, x: ValueId, memory: Option<ValueId>
             let q = net.project_heads(&format!("{own}.q_proj"), y, half.head_shape(), Bias::With)?;
             let [k, v] = keys_and_values(net, half, &own, y)?;
             let [k, v] = net.extend_cache(layer, &own, k, v)?;
-            let seen = net.add_attention(&own, [q, k, v], None, Attention::causal_of_width(half.heads.width))?;
+            let seen = net.add_attention(&own, [q, k, v], None, Attention::causal_with_width(half.heads.width))?;
             net.linear_layer(&format!("{own}.out_proj"), seen, half.width, Bias::With)
         })?;
         x = add_residual(net, half, &format!("{scope}.encoder_attn_layer_norm"), x, |net, y| {
@@ -152,7 +152,7 @@ fn build_decoder(net: &mut Net, half: &Half, x: ValueId, memory: Option<ValueId>
             let q = net.project_heads(&format!("{own}.q_proj"), y, half.head_shape(), Bias::With)?;
             let make = |net: &mut Net, memory: ValueId| keys_and_values(net, half, &own, memory);
             let [k, v] = net.encoder_cache(layer, half.heads, places, memory, make)?;
-            let seen = net.add_attention(&own, [q, k, v], None, Attention::of_width(half.heads.width))?;
+            let seen = net.add_attention(&own, [q, k, v], None, Attention::with_width(half.heads.width))?;
             net.linear_layer(&format!("{own}.out_proj"), seen, half.width, Bias::With)
         })?;
         x = add_mlp(net, half, &scope, x)?;

@@ -147,7 +147,7 @@ fn window_attention(net: &mut Net, stage: &SwinStage, scope: &str, x: ValueId, s
         let all = if net.batch_size() == 1 { all } else { net.push_op(&own, Op::Expand(Expand { shape }), &[all])? };
         mask = net.reshape(&own, all, &[net.batch_size() * count, heads, places, places])?;
     }
-    let seen = net.add_attention(&own, [q, k, v], Some(mask), Attention::of_width(cut[1]))?;
+    let seen = net.add_attention(&own, [q, k, v], Some(mask), Attention::with_width(cut[1]))?;
     net.linear_layer(&format!("{scope}.attention.output.dense"), seen, width, Bias::With)
 }
 

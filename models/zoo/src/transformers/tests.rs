@@ -261,10 +261,10 @@ fn a_large_model_is_few_tasks_and_no_weights() {
 #[test]
 fn labels_say_what_is_run() {
     for (name, phase) in [("gpt2", Phase::Prefill), ("my model:n_layer=2", Phase::Decode)] {
-        assert_eq!(of_label(&format_label(name, phase, 64)), Some((name, phase, 64)));
+        assert_eq!(parse_label(&format_label(name, phase, 64)), Some((name, phase, 64)));
     }
     assert_eq!(format_label("gpt2", Phase::Decode, 64), "gpt2 decode 64");
     for other in ["gpt2", "gpt2 64", "gpt2 train 64", "gpt2 prefill many"] {
-        assert_eq!(of_label(other), None, "{other}");
+        assert_eq!(parse_label(other), None, "{other}");
     }
 }

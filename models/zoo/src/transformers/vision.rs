@@ -77,7 +77,7 @@ impl VisionShape {
 fn build_encoder(net: &mut Net, shape: &VisionShape, x: ValueId) -> Result<ValueId> {
     let names = shape.names;
     let cut = [shape.heads, shape.width / shape.heads];
-    let attention = if shape.is_causal { Attention::causal_of_width(cut[1]) } else { Attention::of_width(cut[1]) };
+    let attention = if shape.is_causal { Attention::causal_with_width(cut[1]) } else { Attention::with_width(cut[1]) };
     let mut x = x;
     for layer in 0..shape.layers {
         let scope = format!("{}.{layer}", shape.blocks);

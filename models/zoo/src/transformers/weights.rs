@@ -27,7 +27,7 @@ impl Weights {
         Weights::Random { seed: 0 }
     }
 
-    pub fn of_folder(folder: &Path, prefix: &str) -> Result<Option<Weights>> {
+    pub fn open_folder(folder: &Path, prefix: &str) -> Result<Option<Weights>> {
         let Some(entries) = safetensors::list_folder(folder)? else { return Ok(None) };
         let (folder, prefix) = (folder.display().to_string(), prefix.to_owned());
         Ok(Some(Weights::Stored { folder, entries, prefix, used: BTreeSet::new() }))

@@ -44,7 +44,7 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
             (k, v) = (repeat_heads(emit, k, q)?, repeat_heads(emit, v, q)?);
         }
         let parts = Parts { q, k, v, mask: mask.value, causal: mask.is_causal, scale, softcap, precision };
-        let (y, scores) = written_out(emit, call, &parts)?;
+        let (y, scores) = separate_operators(emit, call, &parts)?;
         outputs = vec![present_k, present_v, scores];
         y
     } else {
@@ -212,7 +212,7 @@ struct Parts {
 }
 
 /// Emits attention as separate operators; returns the result and the scores that `qk_matmul_output_mode` selects.
-fn written_out(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Outcome<(ValueId, ValueId)> {
+fn separate_operators(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Outcome<(ValueId, ValueId)> {
     let dtype = emit.dtype(parts.q)?;
     let mode = call.int_attribute("qk_matmul_output_mode", 0);
     let root = parts.scale.sqrt();
@@ -230,7 +230,7 @@ fn written_out(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Outcome<(
         scores = emit.binary(BinaryOp::Add, scores, mask)?;
     }
     if parts.causal {
-        // The fused operator would do this; written out, later places are hidden by a mask.
+        // Without the fused operator, a constant mask hides later positions.
         let [_, _, places, total] = emit.extents(scores)?[..] else { return malformed("scores need 4 dimensions") };
         let mask = constant_mask(emit, [places, total], dtype, |at, key| key > at + total - places)?;
         scores = emit.binary(BinaryOp::Add, scores, mask)?;

@@ -235,7 +235,7 @@ pub(super) fn affine_grid(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut numbers = Vec::with_capacity(count as usize * (rank + 1));
     for place in 0..count {
         let mut rest = place;
-        // The innermost axis is named first.
+        // Coordinates start with the innermost axis.
         for &extent in spatial.iter().rev() {
             numbers.push(coordinate(rest % extent, extent));
             rest /= extent;

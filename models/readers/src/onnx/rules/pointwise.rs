@@ -233,7 +233,7 @@ pub(super) fn clip(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     }
     let (low, high) = (call.optional_input(1), call.optional_input(2));
     let number = |emit: &Emit<'_>, id: Option<ValueId>| -> Outcome<Option<Option<f64>>> {
-        // The outer level says whether the bound is known now, the inner one whether there is a bound.
+        // The outer option is None for a bound computed at run time, the inner one for an absent bound.
         let Some(id) = id else { return Ok(Some(None)) };
         Ok(emit.known_numbers(id)?.and_then(|numbers| numbers.first().copied()).map(Some))
     };

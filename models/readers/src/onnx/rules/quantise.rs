@@ -252,8 +252,8 @@ fn conv_sums(
     convolve_operands(emit, call, x, w)
 }
 
-/// Convolves bytes less a zero point that is known at run time, which is subtracted after the convolution: times the
-/// sum of the weights that meet data. Weights that meet padding do not count, because padding equals the zero point.
+/// Convolves bytes whose zero point is computed at run time. After the convolution, the zero point times the sum of the
+/// weights is subtracted; weights on padding do not count, because padding equals the zero point.
 fn convolve_less_zero(
     emit: &mut Emit<'_>,
     call: &Call<'_>,
@@ -276,7 +276,7 @@ fn weight_sums(emit: &mut Emit<'_>, w: ValueId, zero: i64, axis: usize, keeps_ax
     super::reduce::reduce_over(emit, weights, ReduceOp::Sum, vec![axis], keeps_axis)
 }
 
-/// Subtracts from sums of products the share of the data's zero point, which is one number known at run time.
+/// Subtracts from sums of products the part of the data's zero point, a scalar that is computed at run time.
 fn subtract_zero_sums(emit: &mut Emit<'_>, sums: ValueId, weight_sums: ValueId, zero: ValueId) -> Outcome<ValueId> {
     let zero = emit.reshape(zero, &[])?;
     let zero = emit.cast(zero, DType::I32)?;
@@ -305,7 +305,7 @@ pub(super) fn product_sums(
     if let ((Some(a_zero), Some(b_zero)), 2.., 2.., true) = (numbers, a_rank, b_rank, are_bytes) {
         return emit.push(Op::QMatMul(QMatMul { a_zero, b_zero }), &[a, b]);
     }
-    // A zero point known at run time is subtracted after the product, to keep a product of bytes.
+    // A zero point that is computed at run time is subtracted after the product, which stays a product of bytes.
     if let (Some(a_zero), Some(b_zero), 2.., 2, true) = (a_zero, numbers.1, a_rank, b_rank, are_bytes)
         && matches!(emit.extents(a_zero)?[..], [] | [1])
     {

@@ -199,7 +199,7 @@ fn build_direction(
     if let Some(all) = call.optional_input(7).filter(|_| kind == Kind::Lstm) {
         let all = direction_part(emit, all, index, &[3 * hidden])?;
         let mut gate = |number: i64| emit.slice(all, 0, number * hidden, (number + 1) * hidden);
-        // Input, output and forget gate stand in this order.
+        // ONNX stores the input, output and forget gate in this order.
         peepholes = Some([gate(0)?, gate(2)?, gate(1)?]);
     }
     let names: Vec<String> = match call.resolve_attribute("activations") {
@@ -242,9 +242,9 @@ impl Direction {
         let builder = &mut emit.builder;
         Ok(match self.kind {
             Kind::Plain => (elman_step(builder, given, state, &self.recurrent)?, cell),
-            // Update, reset and content stand in this order.
+            // ONNX stores update, reset and content in this order.
             Kind::Gru => (gru_step(builder, given, state, &self.recurrent, [1, 0, 2], self.reset_at)?, cell),
-            // Input, output, forget gate and content stand in this order.
+            // ONNX stores input, output, forget gate and content in this order.
             Kind::Lstm => lstm_step(builder, given, (state, cell), &self.recurrent, [0, 2, 3, 1])?,
         })
     }

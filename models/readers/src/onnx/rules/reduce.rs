@@ -71,7 +71,7 @@ pub(super) fn reduce_over(
         return reduce_over(emit, vector, function, vec![0], false);
     }
     if axes.iter().any(|&axis| extents[axis] == 0) {
-        return of_nothing(emit, function, &extents, &axes, keep, dtype);
+        return reduce_empty(emit, function, &extents, &axes, keep, dtype);
     }
     if dtype == DType::Bool {
         let numbers = emit.cast(x, DType::U8)?;
@@ -82,7 +82,7 @@ pub(super) fn reduce_over(
     emit.push(Op::Reduce(Reduce { function, axes, keep }), &[x])
 }
 
-fn of_nothing(
+fn reduce_empty(
     emit: &mut Emit<'_>,
     function: ReduceOp,
     extents: &[i64],
@@ -173,7 +173,7 @@ pub(super) fn hard_max(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let (extents, to) = (emit.extents(x)?, emit.dtype(x)?);
     let axis = emit.resolve_axis(call.int_attribute("axis", if call.opset < 13 { 1 } else { -1 }), extents.len())?;
-    // Before version 13 all dimensions from the axis on were one.
+    // Before version 13, all dimensions from the axis on counted as one.
     let (rows, at) = if call.opset < 13 {
         let (outer, inner) = extents.split_at(axis);
         (vec![outer.iter().product(), inner.iter().product()], 1)

@@ -98,7 +98,7 @@ fn sample_axis(
     let parts = emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[1, count]), &parts)?)?;
     let steps = emit.binary(BinaryOp::Mul, reach, parts)?;
     let place = emit.binary(BinaryOp::Add, scaled[0], steps)?;
-    // One element beyond the edge still reads the edge.
+    // Positions up to one element beyond the edge read the edge element.
     let (least, most) = (emit.add_scalar(dtype, -1.0)?, emit.add_scalar(dtype, extent as f64)?);
     let above = emit.push(Op::Compare(Compare { function: CompareOp::GreaterOrEqual }), &[place, least])?;
     let below = emit.push(Op::Compare(Compare { function: CompareOp::LessOrEqual }), &[place, most])?;

@@ -157,7 +157,7 @@ pub(crate) struct ResizeFilter<'a> {
 impl ResizeFilter<'_> {
     fn native_mode(&self, axes: &[ResizeAxis]) -> Option<ResizeMode> {
         let is_spatial = axes.len() > 2 && axes[..2].iter().all(|axis| axis.old == axis.new);
-        // A scale that is not the ratio of the extents puts elements elsewhere.
+        // A scale that differs from the ratio of the extents samples other positions.
         let is_ratio = axes.iter().all(|axis| (axis.scale - axis.new as f64 / axis.old as f64).abs() < 1e-6);
         let is_shrinking = axes.iter().any(|axis| axis.new < axis.old);
         if !is_spatial || !is_ratio || (self.antialias && is_shrinking) {

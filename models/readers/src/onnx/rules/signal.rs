@@ -104,7 +104,7 @@ impl Transform {
         let rows = if is_half && !is_inverse { length / 2 + 1 } else { length };
         let factor = |element: i64| {
             let share = if is_inverse { 1.0 / length as f64 } else { 1.0 };
-            // What is left out of a real signal's spectrum mirrors the rest.
+            // The omitted half of a real signal's spectrum mirrors the other half.
             let is_mirrored = is_inverse && is_half && element > 0 && 2 * element != length;
             if is_mirrored { 2.0 * share } else { share }
         };

@@ -165,7 +165,7 @@ fn axis_positions(emit: &mut Emit<'_>, count: i64, axis: usize, rank: usize) -> 
 }
 
 /// Reshapes a vector with one number per sample to broadcast along `axis`.
-fn of_samples(emit: &mut Emit<'_>, x: ValueId, axis: usize, rank: usize) -> Outcome<ValueId> {
+fn broadcast_samples(emit: &mut Emit<'_>, x: ValueId, axis: usize, rank: usize) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
     let [count] = extents[..] else { return malformed(format!("shape {extents:?} must be a vector with one number per sample")) };
     let mut shape = vec![1; rank];
@@ -184,7 +184,7 @@ pub(super) fn tensor_scatter(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     }
     let mut at = axis_positions(emit, extents[axis], axis, extents.len())?;
     if let Some(first) = call.optional_input(2) {
-        let first = of_samples(emit, first, 0, extents.len())?;
+        let first = broadcast_samples(emit, first, 0, extents.len())?;
         at = emit.binary(BinaryOp::Add, at, first)?;
     }
     match call.text_attribute("mode").unwrap_or("linear") {
@@ -207,7 +207,7 @@ pub(super) fn reverse_sequence(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
         return malformed(format!("`time_axis` and `batch_axis` are both {time}"));
     }
     let at = axis_positions(emit, extents[time], time, rank)?;
-    let length = of_samples(emit, call.input(1)?, batch, rank)?;
+    let length = broadcast_samples(emit, call.input(1)?, batch, rank)?;
     let is_inside = emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[at, length])?;
     let behind = emit.binary(BinaryOp::Sub, length, at)?;
     let mirrored = emit.binary_with(BinaryOp::Sub, behind, 1.0)?;

@@ -16,7 +16,7 @@ pub(super) fn write_movement(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     let names = sheet.value_names(inputs);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     Ok(match &node.op {
-        // The result's extents say all, whatever was deduced.
+        // The extents of the result replace inferred ones (-1 and 0).
         Op::Reshape(_) | Op::Flatten(_) => {
             let wanted = sheet.extents(node.outputs[0]);
             sheet.reshape(&x, &wanted)

@@ -27,7 +27,7 @@ pub(super) fn write_normalisation(sheet: &mut Sheet<'_>, node: &Node) -> Made {
         Op::Softmax(Softmax { axis, log }) => {
             Ok(sheet.add_node(if *log { "LogSoftmax" } else { "Softmax" }, &[&x], vec![int_attribute("axis", *axis)]))
         }
-        // Spelled as libraries look for it.
+        // Written in the form that libraries recognise.
         Op::RmsNorm(RmsNorm { axis, epsilon }) => {
             let two = sheet.add_scalar(dtype, 2.0);
             let squares = sheet.add_node("Pow", &[&x, &two], Vec::new());

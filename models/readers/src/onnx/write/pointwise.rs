@@ -63,7 +63,7 @@ pub(super) fn write_pointwise(sheet: &mut Sheet<'_>, node: &Node) -> Made {
                 return Err(format!("this ONNX version quantises to i8 and u8, not to {to}"));
             }
             let scale = sheet.value_name(inputs[1]);
-            // The type of the zero point is that of the result, and is unsigned without one.
+            // The zero point determines the type of the result; without one, the type is u8.
             let zero = match inputs.get(2) {
                 Some(zero) => sheet.value_name(*zero),
                 None => sheet.add_filled(*to, &sheet.extents(inputs[1]), 0.0),

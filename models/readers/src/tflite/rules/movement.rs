@@ -256,7 +256,7 @@ pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
             let value = if is_stored { value } else { call.real(2)? };
             call.emit.require_number(value, "constant_values")?
         }
-        // The stored form of zero.
+        // The integer that represents zero.
         (None, Some(scales)) if is_stored => scales.zeros[0] as f64,
         (None, _) => 0.0,
     };
@@ -289,7 +289,7 @@ pub(super) fn gather(call: &mut Call<'_, '_>) -> Outputs {
     let batch = call.int_option(1, 0)?;
     match usize::try_from(if batch < 0 { batch + count as i64 } else { batch }) {
         Ok(0) => Ok(vec![call.emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, indices])?]),
-        // One index per row is a look-up of single coordinates.
+        // Indices below the batch dimensions select along the next dimension, as in `GatherNd`.
         Ok(batch) if batch == axis && batch <= count => {
             let mut shape = call.emit.extents(indices)?;
             shape.push(1);

@@ -79,7 +79,7 @@ fn arg_reduce(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
 }
 
 pub(super) fn top_k(call: &mut Call<'_, '_>) -> Outputs {
-    // As stored: the values keep their scale.
+    // The stored integers are compared, because the result keeps their scale.
     let x = call.movable_inputs(&[0])?[0];
     let count = call.emit.require_number(call.input(1)?, "k")? as i64;
     let axis = call.emit.rank(x)?.saturating_sub(1) as i64;

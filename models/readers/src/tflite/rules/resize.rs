@@ -26,7 +26,7 @@ pub(super) fn nearest_resize(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.movable_inputs(&[0])?[0];
     let extents = output_extents(call)?;
     let old = call.emit.extents(x)?;
-    // Where every pixel is repeated, its centre and its corner choose alike.
+    // If every pixel is repeated equally often, sampling by centres and by corners gives the same result.
     let is_repeated = old.len() == 4 && (1..3).all(|axis| old[axis] > 0 && extents[axis - 1] % old[axis] == 0);
     if is_aligned || (is_centred && !is_repeated) {
         return Ok(vec![super::rearrange::resize_nearest(call, x, &extents, (is_aligned, is_centred))?]);

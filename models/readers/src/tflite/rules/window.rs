@@ -65,14 +65,14 @@ fn spatial_extents(call: &Call<'_, '_>, x: ValueId) -> Outcome<[i64; 2]> {
 pub(super) fn conv_2d(call: &mut Call<'_, '_>) -> Outputs {
     let window = WindowOptions::parse_window(call, Some(4))?;
     let activation = call.read_activation(3)?;
-    // Filters lie as output, height, width, input.
+    // Filters are stored as output, height, width, input.
     convolve_data(call, &window, activation, [0, 3, 1, 2])
 }
 
 pub(super) fn depthwise_conv(call: &mut Call<'_, '_>) -> Outputs {
     let window = WindowOptions::parse_window(call, Some(5))?;
     let activation = call.read_activation(4)?;
-    // Filters lie as 1, height, width, output.
+    // Filters are stored as 1, height, width, output.
     convolve_data(call, &window, activation, [3, 0, 1, 2])
 }
 
@@ -82,7 +82,7 @@ fn convolve_data(
     activation: Activation,
     order: [usize; 4],
 ) -> Outputs {
-    // The outputs are the first dimension of the filter once it is in our order.
+    // `order[0]` is the dimension of the output channels in the stored filter.
     let factor = call.exact_factor([0, 1], order[0] as i32, activation)?;
     let (x, w) = match factor {
         Some(_) => (call.input(0)?, call.input(1)?),

@@ -50,7 +50,7 @@ pub(super) fn histogram(call: &mut Call<'_, '_>) -> Outputs {
 /// Counts how often each integer occurs; the result has at least `minlength` elements.
 pub(super) fn bin_count(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
-    // One more than the largest integer, which only constants tell before the model runs.
+    // One more than the largest integer, which is known during import only for constants.
     let largest = match call.emit.known_numbers(x)? {
         Some(numbers) => (numbers.into_iter().fold(-1.0, f64::max) as i64).saturating_add(1),
         None => return unsupported("the size of the result depends on input data"),

@@ -29,7 +29,7 @@ pub(super) fn batch_norm(call: &mut Call<'_, '_>) -> Outputs {
     let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the input must have at least 2 dimensions") };
     let is_training = call.flag_argument("training", call.operator == "_native_batch_norm_legit_functional")?;
     let has_statistics = call.has_argument("running_mean") && call.has_argument("running_var");
-    // Standardised weights are normalised by their own statistics at inference, too.
+    // Weight standardisation normalises constants by their own statistics, also at inference.
     if is_training && has_statistics && call.emit.builder.constant_data(x).is_none() {
         return unsupported("batch normalisation in training mode; export the model after `eval()`");
     }
@@ -86,7 +86,7 @@ pub(super) fn rms_norm(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
     let (shape, axis) = last_dimensions(call, x)?;
     let scale = optional_vector(call, "weight", x, &shape, 1.0)?;
-    // Without one it is the smallest step of the type.
+    // The default is the machine epsilon of the type.
     let epsilon = call.float_argument("eps", f64::from(f32::EPSILON))?;
     push_output(call, Op::RmsNorm(RmsNorm { axis, epsilon }), &[x, scale])
 }

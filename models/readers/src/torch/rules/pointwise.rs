@@ -23,7 +23,7 @@ pub(super) fn unary(call: &mut Call<'_, '_>, function: UnaryOp) -> Outputs {
         if dtype.is_float() {
             x = call.emit.cast(x, dtype)?;
         } else {
-            // Rounding integers leaves them as they are.
+            // Rounding does not change integers.
             return own_output(call.emit.push(Op::Identity(Identity {}), &[x])?);
         }
     }
@@ -277,7 +277,7 @@ fn clip_range(call: &mut Call<'_, '_>, x: ValueId, low: Option<f64>, high: Optio
     if low.is_nan() || high.is_nan() {
         return malformed("a bound is NaN");
     }
-    // Where the bounds cross, every element is the upper one.
+    // With crossed bounds, every element becomes the upper bound.
     own_output(call.emit.push(Op::Clip(Clip { low: low.min(high), high }), &[x])?)
 }
 

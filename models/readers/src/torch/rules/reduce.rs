@@ -21,7 +21,7 @@ pub(super) fn reduce(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
 fn reduce_input(call: &mut Call<'_, '_>, function: ReduceOp, x: ValueId) -> Outcome<ValueId> {
     let axes = call.axis_list(x, "dim")?;
     if axes.is_empty() {
-        // A number has nothing to reduce.
+        // A scalar has no dimension to reduce.
         return call.emit.push(Op::Identity(Identity {}), &[x]);
     }
     let keep = call.flag_argument("keepdim", false)?;

@@ -51,7 +51,7 @@ pub(super) fn affine_grid(call: &mut Call<'_, '_>) -> Outputs {
     };
     let mut numbers = Vec::new();
     for place in 0..count {
-        // The last axis comes first.
+        // Grid coordinates start with the last axis.
         let mut rest = place;
         for &extent in space.iter().rev() {
             numbers.push(along(extent, rest % extent));
@@ -88,7 +88,7 @@ pub(super) fn grid_sample(call: &mut Call<'_, '_>) -> Outputs {
     }
     let mut axes = Vec::new();
     for (axis, &extent) in extents[2..].iter().enumerate() {
-        // The last axis comes first.
+        // Grid coordinates start with the last axis.
         let at = (rank - 1 - axis) as i64;
         let cut = emit.slice(grid, rank + 1, at, at + 1)?;
         let place = denormalise_coords(emit, cut, extent, is_aligned)?;
@@ -100,7 +100,7 @@ pub(super) fn grid_sample(call: &mut Call<'_, '_>) -> Outputs {
             other => return unsupported(format!("`interpolation_mode` with the value {other}")),
         });
     }
-    let y = looked_up(emit, x, &axes)?;
+    let y = blend_neighbours(emit, x, &axes)?;
     let mut order = vec![0, rank + 1];
     order.extend(1..=rank);
     own_output(emit.transpose(y, &order)?)
@@ -214,7 +214,7 @@ impl SampledAxis {
             };
             let at = emit.binary_with(BinaryOp::Add, first, step)?;
             let at = self.clamp_inside(emit, at)?;
-            // A reflection at the side of an element leaves whole places whole.
+            // Reflection at the edge of an element maps integer positions to integer positions.
             neighbours.push(self.bounded_neighbour(emit, at, Some(weight))?);
         }
         Ok(neighbours)
@@ -236,7 +236,7 @@ fn evaluate_polynomial(emit: &mut Emit<'_>, x: ValueId, coefficients: &[f64]) ->
 }
 
 /// Sums the weighted elements over all combinations of neighbours: `[n, places…, 1]` to `[n, places…, channels]`.
-fn looked_up(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Neighbour>]) -> Outcome<ValueId> {
+fn blend_neighbours(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Neighbour>]) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
     let count: i64 = extents[2..].iter().product();
     let flat = emit.reshape(x, &[extents[0], extents[1], count])?;
@@ -326,7 +326,7 @@ pub(super) fn roi_align(call: &mut Call<'_, '_>) -> Outputs {
     let turned = emit.transpose(x, &[1, 0, 2, 3])?;
     let all = emit.reshape(turned, &[1, c, n, space[0], space[1]])?;
     let axes = axes.into_iter().map(|neighbours| add_batch_axis(emit, neighbours)).collect::<Outcome<Vec<_>>>()?;
-    let y = looked_up(emit, all, &axes)?;
+    let y = blend_neighbours(emit, all, &axes)?;
     let y = emit.reshape(y, &[count, pooled[0], samples, pooled[1], samples, c])?;
     let y = emit.push(Op::Reduce(Reduce { function: ReduceOp::Mean, axes: vec![2, 4], keep: false }), &[y])?;
     own_output(emit.transpose(y, &[0, 3, 1, 2])?)
@@ -411,7 +411,7 @@ pub(super) fn deformed_conv(call: &mut Call<'_, '_>) -> Outputs {
         let axis = SampledAxis { extent: space[axis], outside: Outside::Zeros, is_aligned: false };
         axes.push(axis.linear_neighbours(emit, place)?);
     }
-    let mut seen = looked_up(emit, x, &axes)?;
+    let mut seen = blend_neighbours(emit, x, &axes)?;
     if let Some(mask) = mask {
         let mask = emit.reshape(mask, &[n, taps, to[0], to[1], 1])?;
         seen = emit.binary(BinaryOp::Mul, seen, mask)?;

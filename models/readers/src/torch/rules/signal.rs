@@ -47,7 +47,7 @@ impl Fourier {
     }
 
     /// Transforms real numbers `[…, points]` to a spectrum `[…, kept, 2]`.
-    fn of_real(self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
+    fn transform_real(self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
         let number = |time: i64, column: i64| {
             let angle = self.point_angle(time, column / 2);
             if column % 2 == 0 { angle.cos() } else { angle.sin() }
@@ -61,7 +61,7 @@ impl Fourier {
     }
 
     /// Transforms complex numbers `[…, points, 2]` to `[…, kept, 2]`.
-    fn of_complex(self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
+    fn transform_complex(self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
         let number = |row: i64, column: i64| {
             let angle = self.point_angle(row / 2, column / 2);
             match (row % 2, column % 2) {
@@ -159,11 +159,11 @@ fn transform_axis(emit: &mut Emit<'_>, x: ValueId, axis: usize, ends: Ends, four
     let y = match ends {
         Ends::RealToComplex => {
             let turned = resize_axis(emit, turned, rank - 1, fourier.points)?;
-            fourier.of_real(emit, turned)?
+            fourier.transform_real(emit, turned)?
         }
         Ends::ComplexToComplex => {
             let turned = resize_axis(emit, turned, rank - 1, fourier.points)?;
-            fourier.of_complex(emit, turned)?
+            fourier.transform_complex(emit, turned)?
         }
         Ends::ComplexToReal => {
             let used = given.min(fourier.points / 2 + 1);
@@ -277,7 +277,7 @@ impl Frames {
             Some(window) => call.emit.cast(window, dtype)?,
             None => call.emit.add_filled(dtype, &[length], 1.0)?,
         };
-        // A short window stands in the middle of its frame.
+        // A short window is centred in its frame.
         let before = (points - length) / 2;
         let window = match points - length {
             0 => window,
@@ -285,7 +285,7 @@ impl Frames {
         };
         let kept = if call.flag_argument("onesided", true)? { points / 2 + 1 } else { points };
         let factor = if call.flag_argument("normalized", false)? { 1.0 / (points as f64).sqrt() } else { 1.0 };
-        // Without the argument a transform of the overload that lacks it is not centred.
+        // Overloads without the argument `center` do not centre frames.
         let is_centred = call.flag_argument("center", call.operator == "istft")?;
         Ok(Frames { points, hop, window, is_centred, kept, factor })
     }
@@ -333,7 +333,7 @@ pub(super) fn short_time(call: &mut Call<'_, '_>) -> Outputs {
     let cut = emit.push(Op::Gather(Gather { axis: rank as i64 - 1 }), &[signal, places])?;
     let shaped = emit.binary(BinaryOp::Mul, cut, frames.window)?;
     let fourier = Fourier { points: frames.points, kept: frames.kept, is_inverse: false, factor: frames.factor };
-    let spectra = fourier.of_real(emit, shaped)?;
+    let spectra = fourier.transform_real(emit, shaped)?;
     let mut order: Vec<usize> = (0..rank + 2).collect();
     order.swap(rank - 1, rank);
     own_output(emit.transpose(spectra, &order)?)

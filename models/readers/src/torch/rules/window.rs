@@ -146,7 +146,7 @@ pub(super) fn nearest_exact(call: &mut Call<'_, '_>) -> Outputs {
     select_elements(call, x, &axes, |new, axis| (new + 0.5) * (1.0 / axis.scale) as f32)
 }
 
-/// Selects an input element per output element, at `place` rounded down: a 32-bit float as in PyTorch.
+/// Selects an input element per output element, at `place` rounded down. `place` computes in 32 bits, as PyTorch does.
 fn select_elements(
     call: &mut Call<'_, '_>,
     x: ValueId,
@@ -170,7 +170,7 @@ fn select_elements(
 pub(super) fn resample_axes(call: &mut Call<'_, '_>, mode: &str, antialias: bool) -> Outputs {
     let Sides { x, axes, .. } = resize_sides(call)?;
     let rule = if call.flag_argument("align_corners", false)? { "align_corners" } else { "half_pixel" };
-    // The filter for images that shrink is the one of Pillow.
+    // Antialiased filters use the coefficient of Pillow.
     let cubic = if antialias { -0.5 } else { -0.75 };
     let filter =
         ResizeFilter { mode, rule, nearest: "floor", cubic, excludes_outside: antialias, antialias, outside: 0.0 };

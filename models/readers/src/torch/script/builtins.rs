@@ -5,7 +5,7 @@ use super::dtypes;
 use super::heap::{Heap, Value, is_tensor, number_of};
 use super::interpreter::Interpreter;
 use super::lists;
-use super::numbers::{as_kind, of_numbers};
+use super::numbers::{as_kind, eval_numbers};
 use crate::{Outcome, malformed, unsupported};
 use models::types::{DType, TensorType};
 use reference::Tensor;
@@ -22,23 +22,23 @@ pub(super) fn call_builtin(
     if given.contains(&Value::Missing) && !matches!(name, "__is__" | "__isnot__" | "list") {
         return Ok(None);
     }
-    if let Some(value) = of_tensor(interpreter, name, given, keywords)? {
+    if let Some(value) = eval_tensor(interpreter, name, given, keywords)? {
         return Ok(Some(value));
     }
-    if let Some(value) = of_container(interpreter, name, given)? {
+    if let Some(value) = eval_container(interpreter, name, given)? {
         return Ok(Some(value));
     }
     if given.iter().any(|&value| is_tensor(value)) {
         return Ok(None);
     }
-    if let Some(value) = of_text(interpreter, name, given)? {
+    if let Some(value) = eval_text(interpreter, name, given)? {
         return Ok(Some(value));
     }
-    of_numbers(&mut interpreter.heap, name, given)
+    eval_numbers(&mut interpreter.heap, name, given)
 }
 
 /// Evaluates operators that read shapes and types of tensors or make tensors of numbers; None for all others.
-fn of_tensor(
+fn eval_tensor(
     interpreter: &mut Interpreter<'_>,
     name: &str,
     given: &[Value],
@@ -167,7 +167,7 @@ fn collect_numbers(
 }
 
 /// Evaluates operators on lists, tuples and dictionaries; None for all others.
-fn of_container(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
+fn eval_container(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
     let heap = &mut interpreter.heap;
     Ok(Some(match (name, given) {
         ("range", [..]) => lists::range_list(heap, given)?,
@@ -212,7 +212,7 @@ fn of_container(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) 
             heap.add_list(all)?
         }
         ("__contains__", &[container, key]) => Value::Bool(lists::contains_key(heap, container, key)?),
-        ("sum" | "max" | "min", &[Value::List(at)]) => lists::of_list(name, &heap.sequences[at].items)?,
+        ("sum" | "max" | "min", &[Value::List(at)]) => lists::eval_list(name, &heap.sequences[at].items)?,
         ("any" | "all", &[Value::List(at)]) => {
             let mut flags =
                 heap.sequences[at].items.iter().map(|&item| number_of(item).is_some_and(|number| number != 0.0));
@@ -248,7 +248,7 @@ impl Interpreter<'_> {
 }
 
 /// Evaluates operators on strings, exceptions and messages; None for all others.
-fn of_text(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
+fn eval_text(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
     let texts: Vec<Option<Rc<str>>> = given.iter().map(|&value| interpreter.heap.text_of(value)).collect();
     let heap = &mut interpreter.heap;
     Ok(Some(match (name, given) {

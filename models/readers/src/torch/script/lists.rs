@@ -140,7 +140,7 @@ pub(super) fn contains_key(heap: &mut Heap, container: Value, key: Value) -> Out
     Ok(false)
 }
 
-pub(super) fn of_list(name: &str, items: &[Value]) -> Outcome<Value> {
+pub(super) fn eval_list(name: &str, items: &[Value]) -> Outcome<Value> {
     let Some(numbers) = items.iter().map(|&item| number_of(item)).collect::<Option<Vec<f64>>>() else {
         return unsupported(format!("`{name}` of a list with elements other than numbers"));
     };

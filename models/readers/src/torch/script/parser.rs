@@ -162,7 +162,7 @@ impl<'a> Parser<'a> {
         self.expect_symbol("(")?;
         let mut parameters = Vec::new();
         while !self.take_symbol(")") {
-            // What follows a star can only be given by its name.
+            // A star marks the following parameters as keyword-only.
             if !self.take_symbol("*") {
                 let name = self.take_name()?;
                 let ty = if self.take_symbol(":") { Some(self.parse_expression()?) } else { None };

@@ -198,7 +198,7 @@ impl Unpickler<'_> {
     }
 
     fn set_attributes(&mut self, object: usize, state: Value) -> Outcome<()> {
-        // Any other state belongs to a class that PyTorch implements in C++, of which nothing is read.
+        // Any other state belongs to a class that PyTorch implements in C++ and is not needed.
         let Value::Dict(at) = state else { return Ok(()) };
         self.heap.charge_units(4 * self.heap.dicts[at].len())?;
         for index in 0..self.heap.dicts[at].len() {
