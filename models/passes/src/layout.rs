@@ -31,10 +31,10 @@ pub(super) fn channels_first(graph: &Graph) -> Result<Graph> {
 pub(super) fn pads_after_transposes(graph: &Graph) -> Result<Graph> {
     rewrite_by(
         graph,
-        &[("transpose(p@pad(x))", |look, node, found| {
+        &[("transpose(p@pad(x))", |lookup, node, found| {
             let (padded, x) = (found.get("p")?, found.get("x")?);
             let (Op::Transpose(Transpose { permutation }), Op::Pad(Pad { pads, value })) =
-                (&node.op, &look.producer_of(padded)?.op)
+                (&node.op, &lookup.producer_of(padded)?.op)
             else {
                 return None;
             };
@@ -43,7 +43,7 @@ pub(super) fn pads_after_transposes(graph: &Graph) -> Result<Graph> {
             let moved = order.iter().map(|&axis| heads[axis]).chain(order.iter().map(|&axis| tails[axis])).collect();
             let turned = Replacement::from_operator(node.op.clone(), vec![Part::Old(x)]);
             let then = vec![(Op::Pad(Pad { pads: moved, value: *value }), vec![])];
-            (moves_channels(&order) && look.is_read_once(padded)).then_some(Replacement { then, ..turned })
+            (moves_channels(&order) && lookup.is_read_once(padded)).then_some(Replacement { then, ..turned })
         })],
     )
 }

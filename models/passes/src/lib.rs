@@ -13,7 +13,7 @@ pub mod fold;
 mod fold_batch_norm;
 mod identities;
 mod layout;
-mod look;
+mod lookup;
 pub mod partition;
 pub mod pattern;
 pub mod quantise;

@@ -85,14 +85,14 @@ pub(crate) fn read_bounded(path: &Path, most_bytes: u64) -> Result<Bytes> {
 
 /// Shortens a name from a file and escapes characters that would disturb the surrounding message.
 pub(crate) fn escape_name(name: &str) -> String {
-    const MOST: usize = 120;
-    const END: usize = 20;
-    let escaped: String = name.chars().take(MOST).flat_map(char::escape_debug).collect();
+    const MAX_CHARS: usize = 120;
+    const TAIL_CHARS: usize = 20;
+    let escaped: String = name.chars().take(MAX_CHARS).flat_map(char::escape_debug).collect();
     let count = name.chars().count();
-    if count <= MOST {
+    if count <= MAX_CHARS {
         return escaped;
     }
-    let end: String = name.chars().skip(count.saturating_sub(END).max(MOST)).flat_map(char::escape_debug).collect();
+    let end: String = name.chars().skip(count.saturating_sub(TAIL_CHARS).max(MAX_CHARS)).flat_map(char::escape_debug).collect();
     format!("{escaped}…{end} ({count} characters)")
 }
 

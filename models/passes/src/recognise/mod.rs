@@ -19,5 +19,5 @@ pub(super) use normalisation::{absorb_scales, absorb_shifts, recognise_normalisa
 
 use super::rebuild::Rebuild;
 use super::rewrite::{Part, Replacement, rewrite_nodes};
-use crate::look::{Look, is_close};
+use crate::lookup::{GraphLookup, is_close};
 use crate::pattern::Pattern;

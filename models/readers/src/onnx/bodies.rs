@@ -5,7 +5,7 @@
 //! and the operators of one iteration are added to the graph.
 
 use super::call::Call;
-use super::import::{Importer, MAX_DEPTH, has_bodies, node_spot, normalise_domain};
+use super::import::{Importer, MAX_DEPTH, has_bodies, node_label, normalise_domain};
 use super::messages;
 use super::rules::flex;
 use super::scope::{Scope, Slot};
@@ -106,7 +106,7 @@ impl<'a> Importer<'a> {
         if operator == "If" {
             return Some(self.inline_branch(call, scope));
         }
-        let place = format!("{}/", node_spot(call.node, scope));
+        let place = format!("{}/", node_label(call.node, scope));
         let outer = std::mem::replace(&mut scope.place, place);
         let results = match operator {
             "Loop" => self.unroll_loop(call, slots, scope),

@@ -66,7 +66,7 @@ pub(super) fn import_model(
         skipped: Vec::new(),
         loose_ends: Vec::new(),
         visited: 0,
-        most: most_nodes(model),
+        most: max_node_count(model),
     };
     let mut scope = Scope {
         names: vec![HashMap::new()],
@@ -86,12 +86,12 @@ pub(super) fn import_model(
 }
 
 /// Returns the limit on nodes after inlining: a multiple of the file's node count, but at least a constant.
-fn most_nodes(model: &messages::Model) -> usize {
-    const ALWAYS: usize = 20_000;
-    const FOR_EACH_NODE: usize = 8;
+fn max_node_count(model: &messages::Model) -> usize {
+    const NODES_FIXED: usize = 20_000;
+    const NODES_PER_FILE_NODE: usize = 8;
     let of_graph = model.graph.as_ref().map_or(0, |graph| graph.node.len());
     let of_functions: usize = model.functions.iter().map(|function| function.node.len()).sum();
-    let most = ALWAYS.saturating_add(FOR_EACH_NODE.saturating_mul(of_graph.saturating_add(of_functions)));
+    let most = NODES_FIXED.saturating_add(NODES_PER_FILE_NODE.saturating_mul(of_graph.saturating_add(of_functions)));
     most.min(GraphLimits::default().nodes)
 }
 
@@ -180,7 +180,7 @@ impl<'a> Importer<'a> {
                 }
             }
         }
-        self.emit.builder.set_origin(Origin { source_op: node.op_type.clone(), scope: node_spot(node, scope) });
+        self.emit.builder.set_origin(Origin { source_op: node.op_type.clone(), scope: node_label(node, scope) });
         match self.node_results(node, (inputs, slots), scope) {
             Ok(outputs) => self.bind_outputs(node, &outputs, scope),
             Err(Failure::Node(refusal)) => self.refuse_node(node, scope, refusal),
@@ -238,7 +238,7 @@ impl<'a> Importer<'a> {
 
     /// Explains why an operator cannot be imported, and lists the file's other operators without a rule.
     fn missing_rule_reason(&self, domain: &str, operator: &str) -> String {
-        const MOST_NAMED: usize = 20;
+        const MAX_LISTED: usize = 20;
         let reason = rules::refusal_reason(domain, operator);
         if self.options.skip_unsupported {
             return reason;
@@ -260,9 +260,9 @@ impl<'a> Importer<'a> {
             return format!("{reason}; `--skip-unsupported` leaves the node out");
         }
         let mut names: Vec<String> =
-            counts.iter().take(MOST_NAMED).map(|(name, count)| format!("{count} `{}`", escape_name(name))).collect();
-        if counts.len() > MOST_NAMED {
-            names.push(format!("{} other operators", counts.len() - MOST_NAMED));
+            counts.iter().take(MAX_LISTED).map(|(name, count)| format!("{count} `{}`", escape_name(name))).collect();
+        if counts.len() > MAX_LISTED {
+            names.push(format!("{} other operators", counts.len() - MAX_LISTED));
         }
         format!("{reason}; operators without a rule: {}; `--skip-unsupported` leaves them out", names.join(", "))
     }
@@ -310,7 +310,7 @@ impl<'a> Importer<'a> {
             names: vec![names],
             opsets: self.check_opsets(&function.opset_import).map_err(Failure::Inside)?,
             arguments,
-            place: format!("{}/", node_spot(node, scope)),
+            place: format!("{}/", node_label(node, scope)),
             depth: scope.depth + 1,
         };
         self.import_nodes(&function.node, &mut inner).map_err(Failure::Inside)?;
@@ -375,7 +375,7 @@ impl<'a> Importer<'a> {
 
     /// Leaves a node out: its inputs become graph outputs, its outputs of known type become graph inputs.
     fn skip_node(&mut self, node: &'a messages::Node, scope: &mut Scope<'a>, reason: String) -> Result<()> {
-        self.skipped.push(Skipped { place: node_spot(node, scope), operator: node.op_type.clone(), reason });
+        self.skipped.push(Skipped { place: node_label(node, scope), operator: node.op_type.clone(), reason });
         for name in &node.input {
             if let Some(Slot::Value(id)) = scope.find_name(name) {
                 self.loose_ends.push(id);
@@ -418,21 +418,21 @@ impl<'a> Importer<'a> {
 }
 
 /// Returns a node's name or first output for messages, with a prefix per call; keeps the end of a long name.
-pub(super) fn node_spot(node: &messages::Node, scope: &Scope<'_>) -> String {
-    const MOST_WITHIN: usize = 200;
+pub(super) fn node_label(node: &messages::Node, scope: &Scope<'_>) -> String {
+    const MAX_PREFIX_CHARS: usize = 200;
     let name = if node.name.is_empty() { node.output.first() } else { Some(&node.name) };
     let name = name.map_or("", String::as_str);
     if scope.depth == 0 {
         return name.to_owned();
     }
-    let spot = format!("{}{}", scope.place, name.chars().take(MOST_WITHIN).collect::<String>());
+    let label = format!("{}{}", scope.place, name.chars().take(MAX_PREFIX_CHARS).collect::<String>());
     // Keeps the end, which identifies the node; the beginning is the path of calls.
-    let first = spot.char_indices().rev().nth(2 * MOST_WITHIN).map_or(0, |(place, _)| place);
-    spot[first..].to_owned()
+    let first = label.char_indices().rev().nth(2 * MAX_PREFIX_CHARS).map_or(0, |(place, _)| place);
+    label[first..].to_owned()
 }
 
 fn node_place(node: &messages::Node, scope: &Scope<'_>) -> String {
-    format!("node `{}` (`{}`)", escape_name(&node_spot(node, scope)), escape_name(&node.op_type))
+    format!("node `{}` (`{}`)", escape_name(&node_label(node, scope)), escape_name(&node.op_type))
 }
 
 pub(super) fn has_bodies(domain: &str, operator: &str) -> bool {

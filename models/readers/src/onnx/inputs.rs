@@ -45,14 +45,14 @@ impl<'a> Importer<'a> {
 
     /// Rejects options that give shapes or values for inputs that do not exist.
     fn check_names(&self, given: &[&messages::ValueInfo]) -> Result<()> {
-        const MOST_NAMED: usize = 20;
+        const MAX_LISTED: usize = 20;
         let options = self.options;
         for name in options.shapes.keys().chain(options.bindings.keys()).chain(options.values.keys()) {
             if !given.iter().any(|info| info.name == *name) {
                 let mut names: Vec<String> =
-                    given.iter().take(MOST_NAMED).map(|info| format!("`{}`", escape_name(&info.name))).collect();
-                if given.len() > MOST_NAMED {
-                    names.push(format!("and {} more", given.len() - MOST_NAMED));
+                    given.iter().take(MAX_LISTED).map(|info| format!("`{}`", escape_name(&info.name))).collect();
+                if given.len() > MAX_LISTED {
+                    names.push(format!("and {} more", given.len() - MAX_LISTED));
                 }
                 let flag = if options.shapes.contains_key(name) {
                     "`--shape` names this input, but "

@@ -163,7 +163,7 @@ impl<'a> TfliteImporter<'a> {
         }
         self.emit.builder.set_origin(Origin {
             source_op: rules::operator_name(operator).into_owned(),
-            scope: self.operator_spot(operator).to_owned(),
+            scope: self.operator_label(operator).to_owned(),
         });
         let first_new = self.emit.builder.next_id();
         let mut call = Call { emit: &mut self.emit, operator, tensors: &self.model.tensors, inputs };
@@ -228,7 +228,7 @@ impl<'a> TfliteImporter<'a> {
 
     /// Leaves an operator out: its inputs become graph outputs, its outputs of known type become graph inputs.
     fn skip_operator(&mut self, operator: &Operator<'_>, reason: String) -> Result<()> {
-        let (place, name) = (self.operator_spot(operator).to_owned(), rules::operator_name(operator).into_owned());
+        let (place, name) = (self.operator_label(operator).to_owned(), rules::operator_name(operator).into_owned());
         self.skipped.push(Skipped { place, operator: name, reason });
         for &index in operator.inputs.iter().filter(|&&index| index >= 0) {
             if let TfliteSlot::Value(id) = self.slots[self.find_tensor(index)?.0] {
@@ -270,14 +270,14 @@ impl<'a> TfliteImporter<'a> {
         found.ok_or_else(|| self.malformed(String::new(), format!("tensor {index} does not exist")))
     }
 
-    fn operator_spot(&self, operator: &Operator<'_>) -> &'a str {
+    fn operator_label(&self, operator: &Operator<'_>) -> &'a str {
         let output = operator.outputs.first().and_then(|&index| self.find_tensor(index).ok());
         // Converters join the names of everything they fused.
         output.map_or("", |(_, tensor)| tensor.name.split(';').next().unwrap_or(""))
     }
 
     fn operator_place(&self, operator: &Operator<'_>) -> String {
-        format!("node `{}` (`{}`)", self.operator_spot(operator), rules::operator_name(operator))
+        format!("node `{}` (`{}`)", self.operator_label(operator), rules::operator_name(operator))
     }
 
     fn malformed(&self, place: String, reason: String) -> Error {

@@ -221,7 +221,7 @@ impl<'a> Importer<'a> {
         let mut call = Call { emit: &mut self.emit, operator, arguments, complex, stated };
         let made = rule(&mut call)?;
         if is_open {
-            let place = node_spot(node);
+            let place = node_label(node);
             self.notes.push(format!(
                 "node `{place}` (`{operator}`): the condition depends on input data, so the graph computes both branches"
             ));
@@ -313,7 +313,7 @@ impl<'a> Importer<'a> {
     /// Leaves a node out: its inputs become graph outputs, its outputs of known type become graph inputs.
     fn skip_node(&mut self, node: &'a Node, reason: String) -> Result<()> {
         let operator = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target).to_owned();
-        self.skipped.push(Skipped { place: node_spot(node), operator, reason });
+        self.skipped.push(Skipped { place: node_label(node), operator, reason });
         for name in node.inputs.iter().flat_map(|input| names_of(&input.arg)) {
             if let Some(Slot::Value(id)) = self.cell_of.get(name).map(|&cell| self.cells.cell_slot(cell)) {
                 self.loose_ends.push(id);
@@ -391,11 +391,11 @@ fn scope_of(node: &Node) -> String {
 }
 
 /// A node goes by its first output.
-pub(super) fn node_spot(node: &Node) -> String {
+pub(super) fn node_label(node: &Node) -> String {
     node.outputs.iter().flat_map(names_of).next().unwrap_or("").to_owned()
 }
 
 fn node_place(node: &Node) -> String {
     let target = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target);
-    format!("node `{}` (`{}`)", shorten_text(&node_spot(node)), shorten_text(target))
+    format!("node `{}` (`{}`)", shorten_text(&node_label(node)), shorten_text(target))
 }

@@ -2,7 +2,7 @@
 //! iteration. Others are refused. On request, the node is left out and the operators of one iteration are added.
 
 use super::call::Argument;
-use super::import::{Importer, node_spot};
+use super::import::{Importer, node_label};
 use super::memory::Slot;
 use super::schema::{Graph, Node, names_of};
 use crate::{Failure, Outcome, Refusal, malformed, unsupported};
@@ -42,7 +42,7 @@ impl<'a> Importer<'a> {
         let mut states = self.carried_tensors(node, 2)?;
         let others = self.carried_tensors(node, 3)?;
         for iteration in 0.. {
-            let prefix = format!("{}{}.{iteration}.", self.prefix, shorten_text(&node_spot(node)));
+            let prefix = format!("{}{}.{iteration}.", self.prefix, shorten_text(&node_label(node)));
             let inputs = [&states[..], &others[..]].concat();
             let goes_on = self.import_part(condition, &inputs, format!("{prefix}condition."))?;
             let [goes_on] = goes_on[..] else {
