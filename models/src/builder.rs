@@ -104,7 +104,7 @@ impl GraphBuilder {
         let id = u32::try_from(self.graph.values.len()).map_err(|_| Error::Graph {
             graph: self.graph.name.clone(),
             place: format!("value `{name}`"),
-            reason: "there are more values than 32 bits can count".to_owned(),
+            reason: "the number of values exceeds 32 bits".to_owned(),
         })?;
         self.graph.values.push(Value { name: name.to_owned(), ty, data });
         Ok(ValueId(id))

@@ -49,12 +49,12 @@ pub(crate) fn axis_of(axis: i64, x: &TensorType) -> Rule<usize> {
     usize::try_from(axis)
         .ok()
         .filter(|&axis| axis < x.rank())
-        .ok_or_else(|| format!("axis {axis} is not below the rank {}", x.rank()))
+        .ok_or_else(|| format!("axis {axis} is out of range for the rank {}", x.rank()))
 }
 
 pub(crate) fn ascending_axes(x: &TensorType, axes: &[i64]) -> Rule<Vec<usize>> {
     if axes.is_empty() || !axes.is_sorted_by(|before, after| before < after) {
-        return Err(format!("axes {axes:?} must be at least one, in ascending order"));
+        return Err(format!("axes {axes:?} must be a non-empty list in ascending order"));
     }
     axes.iter().map(|&axis| axis_of(axis, x)).collect()
 }
@@ -82,7 +82,7 @@ pub(crate) fn anything(x: &TensorType) -> Rule<TensorType> {
 }
 
 pub(crate) fn floating(x: &TensorType) -> Rule<TensorType> {
-    if x.dtype.is_float() { Ok(x.clone()) } else { Err(format!("needs a floating type, not {}", x.dtype)) }
+    if x.dtype.is_float() { Ok(x.clone()) } else { Err(format!("needs a floating-point type, not {}", x.dtype)) }
 }
 
 pub(crate) fn numeric(x: &TensorType) -> Rule<TensorType> {

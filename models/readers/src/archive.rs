@@ -131,7 +131,7 @@ impl Archive {
             let (name, entry) = parse_entry(&mut fields, &store, directory.range.start)?;
             let shown = shorten_text(&name);
             if entries.insert(name, entry).is_some() {
-                return Err(format!("two entries are called `{shown}`"));
+                return Err(format!("two entries have the name `{shown}`"));
             }
         }
         let places = entries.iter().map(|(name, entry)| (name, &entry.range));

@@ -245,7 +245,7 @@ fn movement() {
     check(
         resize(ResizeMode::Nearest),
         "i8[1,8,2]",
-        expect!["2 new extents do not fit i8[1,8,2], whose first two dimensions stay"],
+        expect!["2 new extents do not fit i8[1,8,2], whose first two dimensions are kept"],
     );
     let norm = Op::LayerNorm(LayerNorm { axis: 1, epsilon: 1e-5 });
     check(norm.clone(), "f32[batch,8,4] f32[8,4] f32[8,4]", expect!["f32[batch,8,4]"]);

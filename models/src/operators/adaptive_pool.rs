@@ -21,7 +21,7 @@ impl Operator for AdaptivePool {
         let (x, extents) = (inputs[0], &self.extents);
         self.mode.check_dtype(x)?;
         if !(1..=3).contains(&extents.len()) || x.rank() != extents.len() + 2 {
-            return Err(format!("{} new extents do not fit {x}, whose first two dimensions stay", extents.len()));
+            return Err(format!("{} new extents do not fit {x}, whose first two dimensions are kept", extents.len()));
         }
         let mut output = x.clone();
         for (dim, &extent) in output.shape[2..].iter_mut().zip(extents) {

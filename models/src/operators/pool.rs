@@ -29,9 +29,9 @@ impl PoolMode {
         numeric(x)?;
         match self {
             PoolMode::Average if !x.dtype.is_float() => {
-                Err(format!("an average needs a floating type, not {}", x.dtype))
+                Err(format!("an average needs a floating-point type, not {}", x.dtype))
             }
-            PoolMode::Lp { .. } if !x.dtype.is_float() => Err(format!("a norm needs a floating type, not {}", x.dtype)),
+            PoolMode::Lp { .. } if !x.dtype.is_float() => Err(format!("a norm needs a floating-point type, not {}", x.dtype)),
             PoolMode::Lp { order } if !(1..=MAX_ORDER).contains(&order) => {
                 Err(format!("the order {order} must be 1 to {MAX_ORDER}"))
             }

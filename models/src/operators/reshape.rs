@@ -43,7 +43,7 @@ impl Operator for Reshape {
             (None, []) if numbers == asked => {}
             (_, []) => return Err(format!("{x} cannot be reshaped to {shape:?}: the element counts differ")),
             (_, symbols) => {
-                return Err(format!("{shape:?} does not determine dimension {}; bind it to a number", symbols[0]));
+                return Err(format!("shape {shape:?} does not determine dimension {}; bind it to a number", symbols[0]));
             }
         }
         Ok(TensorType { dtype: x.dtype, shape: output })

@@ -21,7 +21,7 @@ impl Operator for Tile {
         let mut output = x.clone();
         for (dim, &repeat) in output.shape.iter_mut().zip(repeats) {
             if repeat < 1 {
-                return Err(format!("{repeat} repeats must be at least 1"));
+                return Err(format!("the repeat count {repeat} must be at least 1"));
             }
             if repeat > 1 {
                 let repeated = known_extent(dim, "a repeated extent")?.checked_mul(repeat);

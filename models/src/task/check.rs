@@ -62,7 +62,7 @@ fn check_epilogue(step: &Step, index: usize, anchor: &Step) -> Result<(), String
     let reads = step.inputs.iter().filter(|operand| **operand == previous).count();
     let is_weight = step.inputs.iter().position(|operand| *operand == previous).is_some_and(|at| step.op.is_weight(at));
     if reads != 1 || is_weight {
-        return Err(format!("step {index} `{name}` must read the step before it once, as its data"));
+        return Err(format!("step {index} `{name}` must read the previous step exactly once, as its data input"));
     }
     Ok(())
 }
@@ -101,7 +101,7 @@ mod tests {
                 task.steps[2].op = Op::Binary(Binary { function: BinaryOp::Mul });
                 task.steps[2].inputs = vec![Operand::Step(1); 2];
             },
-            "must read the step before it once",
+            "must read the previous step exactly once",
         );
     }
 }

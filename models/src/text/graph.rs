@@ -122,7 +122,7 @@ impl GraphReader {
             };
         }
         if self.name.is_none() {
-            return Err("the first line must be `graph` and its name in quotes".to_owned());
+            return Err("the first line must be `graph` and the graph's name in quotes".to_owned());
         }
         if self.outputs.is_some() {
             return Err("no line may follow `output`".to_owned());
@@ -175,7 +175,7 @@ impl GraphReader {
 
     fn finish_graph(self) -> Scanned<Graph> {
         let name = self.name.ok_or("the text is empty")?;
-        let outputs = self.outputs.ok_or("the last line must be `output` and the results of the graph")?;
+        let outputs = self.outputs.ok_or("the last line must be `output` and the outputs of the graph")?;
         if let Some((expected, _)) = (0u32..).zip(self.values.keys()).find(|(expected, id)| expected != *id) {
             return Err(format!("%{expected} is missing; values must be numbered without gaps"));
         }

@@ -35,7 +35,7 @@ pub(super) fn dtype_of_code(code: i32) -> Result<DType, String> {
         21 | 25 => DType::U8,
         22 | 26 => DType::I8,
         17..=20 | 23 | 24 => DType::F32,
-        27 | 28 => return Err("elements have less than 8 bits".to_owned()),
+        27 | 28 => return Err("elements have fewer than 8 bits".to_owned()),
         other => return Err(format!("element type {other} is unknown")),
     })
 }

@@ -238,7 +238,7 @@ impl<'a> Call<'a, '_> {
             .collect();
         let zero = y.zeros[0];
         let Activation::Between(low, high) = activation.as_bounds() else {
-            return unsupported("this activation on integers");
+            return unsupported("this activation on quantised data");
         };
         let Some((low, high)) = quantise::integer_bounds(to, y.scales[0], zero, low, high) else {
             return malformed(format!("the zero point {zero} of the result does not fit {to}"));

@@ -145,7 +145,7 @@ impl Tensor {
             5 => return Err("elements are strings".to_owned()),
             8 | 11 => return Err("elements are complex numbers".to_owned()),
             13 | 14 => return Err("the value is a resource or a variant, not a tensor".to_owned()),
-            17 | 19 | 20 => return Err("elements have less than 8 bits".to_owned()),
+            17 | 19 | 20 => return Err("elements have fewer than 8 bits".to_owned()),
             other => return Err(format!("element type {other} is unknown")),
         })
     }

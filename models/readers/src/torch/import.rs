@@ -298,7 +298,7 @@ impl<'a> Importer<'a> {
         if stated.dtype == found.dtype && (is_resized || stated == *found) {
             return Ok(());
         }
-        let reason = format!("the file says `{name}` is {stated}, its inputs and attributes give {found}");
+        let reason = format!("the file states {stated} for `{name}`, but inputs and attributes give {found}");
         Err(self.malformed(node_place(node), reason))
     }
 

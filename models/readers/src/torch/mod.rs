@@ -146,7 +146,7 @@ fn program_name(archive: &Archive) -> Result<&str, String> {
         (Some(name), None) => Ok(name),
         (Some(_), Some(_)) => Err("the archive contains several programs".to_owned()),
         (None, _) if archive.entry_names().any(|name| name.ends_with("/data.pkl") || name == "data.pkl") => {
-            Err("it is no archive of `torch.export` but pickled weights; export the model with `torch.export.save` or \
+            Err("the archive contains pickled weights instead of an exported program; export the model with `torch.export.save` or \
              `torch.onnx.export`"
                 .to_owned())
         }

@@ -154,7 +154,7 @@ fn archives_that_are_tricks_are_refused() {
         let size = u32::from_le_bytes(bytes[end + 12..end + 16].try_into().unwrap()) as i64 + shift;
         bytes[end + 12..end + 16].copy_from_slice(&(size as u32).to_le_bytes());
     };
-    check_refused(changed(&twice), "two entries are called");
+    check_refused(changed(&twice), "two entries have the name");
 }
 
 /// The text of the program in an archive, changed at the same length.

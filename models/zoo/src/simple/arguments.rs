@@ -102,7 +102,7 @@ impl Arguments {
     pub(super) fn integers(&self, key: &'static str) -> Result<Vec<i64>, String> {
         let text = self.find_text(key).ok_or_else(|| format!("`{key}` is missing"))?;
         let numbers = text.split('x').take(MAX_RANK + 1).map(str::parse).collect::<Result<Vec<i64>, _>>();
-        let numbers = numbers.map_err(|_| format!("`{key}={text}` is not numbers with `x` between them"))?;
+        let numbers = numbers.map_err(|_| format!("`{key}={text}` is not a list of numbers separated by `x`"))?;
         if numbers.len() > MAX_RANK {
             return Err(format!("`{key}` has more than {MAX_RANK} numbers"));
         }

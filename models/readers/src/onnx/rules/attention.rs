@@ -27,7 +27,7 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     }
     let (present_k, present_v) = (k, v);
     let dtype = emit.dtype(q)?;
-    let [_, _, places, width] = emit.extents(q)?[..] else { return malformed("the queries need 4 dimensions") };
+    let [_, _, places, width] = emit.extents(q)?[..] else { return malformed("the queries must have 4 dimensions") };
     let total = emit.extents(k)?.get(2).copied().unwrap_or(0);
     let scale = call.optional_float("scale").unwrap_or(1.0 / (width as f64).sqrt());
     let softcap = Some(call.float_attribute("softcap", 0.0)).filter(|softcap| *softcap > 0.0);
@@ -55,7 +55,7 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     };
     q = y;
     if is_flat {
-        let [n, h, s, d] = emit.extents(q)?[..] else { return malformed("the result needs 4 dimensions") };
+        let [n, h, s, d] = emit.extents(q)?[..] else { return malformed("the result must have 4 dimensions") };
         let turned = emit.transpose(q, &[0, 2, 1, 3])?;
         q = emit.reshape(turned, &[n, s, h * d])?;
     }
@@ -79,7 +79,7 @@ pub(super) fn split_heads(emit: &mut Emit<'_>, x: ValueId, heads: i64) -> Outcom
 }
 
 fn repeat_heads(emit: &mut Emit<'_>, x: ValueId, q: ValueId) -> Outcome<ValueId> {
-    let [n, groups, places, width] = emit.extents(x)?[..] else { return malformed("the keys need 4 dimensions") };
+    let [n, groups, places, width] = emit.extents(x)?[..] else { return malformed("the keys must have 4 dimensions") };
     let heads = emit.extents(q)?[1];
     if groups < 1 || heads % groups != 0 {
         return malformed(format!("{groups} key heads do not divide {heads} query heads"));

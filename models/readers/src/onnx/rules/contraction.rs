@@ -43,7 +43,7 @@ pub(super) fn gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>
     let (alpha, beta) = (call.float_attribute("alpha", 1.0), call.float_attribute("beta", 1.0));
     let (transpose_a, transpose_b) = (call.flag_attribute("transA"), call.flag_attribute("transB"));
     if emit.rank(a)? != 2 || emit.rank(b)? != 2 {
-        return malformed(format!("{} and {} must be matrices", emit.ty(a)?, emit.ty(b)?));
+        return malformed(format!("the operands {} and {} must be matrices", emit.ty(a)?, emit.ty(b)?));
     }
     let mut y = if transpose_b && !transpose_a {
         emit.push(Op::Dense(Dense {}), &[a, b])?

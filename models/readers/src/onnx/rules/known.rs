@@ -49,7 +49,7 @@ pub(super) fn compress(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         Some(axis) => emit.resolve_axis(axis, extents.len())?,
         None => {
             let Some(all) = extents.iter().try_fold(1i64, |all, extent| all.checked_mul(*extent)) else {
-                return malformed("its input has an element count that exceeds 64 bits");
+                return malformed("the element count of the input exceeds 64 bits");
             };
             extents = vec![all];
             x = emit.reshape(x, &extents)?;

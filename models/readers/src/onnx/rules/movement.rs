@@ -87,7 +87,7 @@ pub(super) fn unsqueeze(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut is_new = vec![false; rank];
     for axis in axes {
         if std::mem::replace(&mut is_new[emit.resolve_axis(axis, rank)?], true) {
-            return malformed(format!("axis {axis} is named twice"));
+            return malformed(format!("axis {axis} occurs twice"));
         }
     }
     let mut old = extents.into_iter();
@@ -216,7 +216,7 @@ pub(super) fn pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         None => (0..rank as i64).collect(),
     };
     if given.len() != 2 * axes.len() {
-        return malformed(format!("`pads` has {} entries for {} dimensions", given.len(), axes.len()));
+        return malformed(format!("`pads` has {} entries, but there are {} dimensions", given.len(), axes.len()));
     }
     let mut pads = vec![0; 2 * rank];
     for (index, axis) in axes.iter().enumerate() {

@@ -172,7 +172,7 @@ fn mistakes_are_named() {
     check_error(
         &model(&["2"], vec![], vec![node("y = NonZero(x)")]),
         expect![
-            "`small.onnx`, node `y` (`NonZero`): not supported: the shape of its result depends on data; `--bind NAME=VALUE` fixes an input that decides it, and `--skip-unsupported` leaves the node out"
+            "`small.onnx`, node `y` (`NonZero`): not supported: the shape of its result depends on data; `--bind NAME=VALUE` fixes an input that the condition depends on, and `--skip-unsupported` leaves the node out"
         ],
     );
     check_error(

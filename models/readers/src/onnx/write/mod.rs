@@ -37,7 +37,7 @@ pub fn write_graph(graph: &Graph) -> Result<Vec<u8>> {
         return Err(refused("constants", format!("the constants take {bytes} bytes; an ONNX file has at most 2 GiB")));
     }
     if let Some(value) = graph.values.iter().find(|value| value.ty.extents().is_none()) {
-        return Err(refused(&value.name, format!("{} has a dimension without a number", value.ty)));
+        return Err(refused(&value.name, format!("{} has a symbolic dimension", value.ty)));
     }
     let mut sheet = Sheet::open_sheet(graph)?;
     for (index, node) in graph.nodes.iter().enumerate() {

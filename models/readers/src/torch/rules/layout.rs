@@ -48,7 +48,7 @@ pub(super) fn transpose_last(call: &mut Call<'_, '_>) -> Outputs {
     let rank = call.emit.rank(x)?;
     let mut order: Vec<usize> = (0..rank).collect();
     if rank < 2 {
-        return malformed(format!("a matrix has no {rank} dimensions"));
+        return malformed(format!("a matrix cannot have {rank} dimensions"));
     }
     order.swap(rank - 2, rank - 1);
     view_output(call.emit.transpose(x, &order)?)

@@ -104,7 +104,7 @@ impl Blocks {
     fn packed_bytes(&self, numbers: i64) -> Outcome<i64> {
         match numbers.checked_mul(self.bits) {
             Some(bits) => Ok(bits / 8 + i64::from(bits % 8 != 0)),
-            None => malformed(format!("{numbers} numbers exceed 64 bits")),
+            None => malformed(format!("the size of {numbers} packed numbers exceeds 64 bits")),
         }
     }
 
@@ -134,7 +134,7 @@ impl Blocks {
 
 /// Unpacks the bytes of each row into numbers, lowest bits first.
 pub(super) fn unpack_bits(emit: &mut Emit<'_>, bytes: ValueId, bits: i64) -> Outcome<ValueId> {
-    let [rows, columns] = emit.extents(bytes)?[..] else { return malformed("bytes must be in rows") };
+    let [rows, columns] = emit.extents(bytes)?[..] else { return malformed("packed bytes must have 2 dimensions") };
     let each = 8 / bits;
     if each == 1 {
         return Ok(bytes);

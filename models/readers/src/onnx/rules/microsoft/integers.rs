@@ -134,7 +134,7 @@ pub(super) fn quantised_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 pub(super) fn quantised_gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (mut a, mut b) = (call.input(0)?, call.input(3)?);
     if emit.rank(a)? != 2 || emit.rank(b)? != 2 {
-        return malformed(format!("{} and {} must be matrices", emit.ty(a)?, emit.ty(b)?));
+        return malformed(format!("the operands {} and {} must be matrices", emit.ty(a)?, emit.ty(b)?));
     }
     if call.flag_attribute("transA") {
         a = emit.transpose(a, &[1, 0])?;
