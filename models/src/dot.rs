@@ -39,7 +39,7 @@ impl Graph {
     }
 }
 
-/// Quotes a label for Graphviz, which escapes only `\`, `"` and line breaks; other unprintables become visible escapes.
+/// Quotes a label for Graphviz, which escapes only `\`, `"` and line breaks; other unprintable characters are escaped.
 fn quote_label(text: &str) -> String {
     let is_plain = |c: char| c == '\n' || crate::names::is_printable(c);
     let shown = |c: char| if is_plain(c) { c.to_string() } else { c.escape_unicode().to_string() };

@@ -17,21 +17,21 @@ pub enum Error {
         inputs: String,
         reason: String,
     },
-    /// A graph breaks one of its rules.
+    /// A graph is invalid.
     #[error("graph `{graph}`, {place}: {reason}")]
     Graph {
         graph: String,
         place: String,
         reason: String,
     },
-    /// A pass failed, or left a graph that breaks a rule.
+    /// A pass failed or produced an invalid graph.
     #[error("pass `{pass}` failed")]
     Pass {
         pass: &'static str,
         #[source]
         source: Box<Error>,
     },
-    /// A task breaks one of its rules.
+    /// A task is invalid.
     #[error("task `{task}`: {reason}")]
     Task {
         task: String,
@@ -73,7 +73,7 @@ pub enum Error {
         file: String,
         reason: String,
     },
-    /// A model file breaks the rules of its format.
+    /// A model file is malformed.
     #[error("`{file}`{}: {reason}", after_comma(.place))]
     Malformed {
         file: String,

@@ -1,4 +1,4 @@
-//! Cuts a graph into tasks.
+//! Partitions a graph into tasks.
 //!
 //! A group starts at a contraction, a pool, a reduction or a normalisation. It is extended by the next pointwise
 //! operator as long as this operator is the only reader of the previous value and keeps its shape; other inputs of the
@@ -61,7 +61,7 @@ pub fn distinct_tasks(graph: &Graph, fuse: Fuse) -> Result<Vec<TaskUse>> {
     Ok(plan_calls(graph, fuse)?.tasks)
 }
 
-/// Cuts a graph into calls of tasks.
+/// Partitions a graph into calls of tasks.
 pub fn plan_calls(graph: &Graph, fuse: Fuse) -> Result<Plan> {
     plan_with(graph, fuse, &[])
 }
@@ -86,7 +86,7 @@ pub fn plan_with(graph: &Graph, fuse: Fuse, claims: &[Claim]) -> Result<Plan> {
     Ok(plan)
 }
 
-/// A checked graph with the lookups that cutting it into tasks needs.
+/// A checked graph, with the readers and the constants that the partition into tasks needs.
 struct Cut<'a> {
     graph: &'a Graph,
     /// Nodes that read each value, once per read.
@@ -143,7 +143,7 @@ impl<'a> Cut<'a> {
         groups
     }
 
-    /// Returns whether no node belongs to a group yet and the nodes form a valid task, a chain of steps.
+    /// Returns whether no node belongs to a group yet, and the nodes form a valid task: a chain of steps.
     fn is_chain(&self, nodes: &[usize], is_taken: &[bool]) -> bool {
         !nodes.is_empty() && !nodes.iter().any(|&node| is_taken[node]) && self.build_task(nodes).0.check().is_ok()
     }

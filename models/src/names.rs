@@ -1,6 +1,7 @@
 //! Look-up of names that users type: ignores case and separators, and suggests the nearest names after a mistake.
 //!
-//! All programs use this module, so that every unknown name gets the same kind of error: `did you mean …?`, or the known names.
+//! All programs use this module, so that every unknown name gets the same kind of error: `did you mean …?`, or the
+//! known names.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ const MAX_NAME_CHARS: usize = 64;
 /// Maximum number of known names that a hint lists.
 const MAX_LISTED_NAMES: usize = 256;
 
-/// Returns the index of the entry with this name or alias, ignoring case, `-`, `_` and `.`; else an error with a hint.
+/// Returns the index of the entry with this name or alias, ignoring case, `-`, `_` and `.`; or an error with a hint.
 pub fn find_name<'a>(
     name: &str,
     entries: impl Iterator<Item = (&'a str, &'a [&'a str])> + Clone,
@@ -37,7 +38,7 @@ pub fn normalise_name(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).take(MAX_NAME_CHARS).collect()
 }
 
-/// Suggests the nearest known names. If none is near, lists all known names, or only their number if they are many.
+/// Suggests the nearest known names. Without a near one, lists all known names, or their number if there are many.
 pub fn name_hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let mut seen = BTreeSet::new();
     let known: Vec<&str> = known.into_iter().filter(|name| seen.insert(*name)).collect();

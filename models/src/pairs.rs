@@ -10,13 +10,13 @@ pub struct AttentionMask {
     pub places: u64,
     /// Whether each query sees no positions after its own.
     pub is_causal: bool,
-    /// Number of positions up to and including its own that a query sees; None for all of them. Only `is_causal` hides
-    /// later positions.
+    /// Number of visible positions up to and including the query's own; None for no limit. Only `is_causal` hides later
+    /// positions.
     pub window: Option<i64>,
 }
 
 impl AttentionMask {
-    /// Returns a mask that hides nothing.
+    /// Returns a mask without hidden positions.
     pub fn fully_visible(queries: u64, places: u64) -> AttentionMask {
         AttentionMask { queries, places, is_causal: false, window: None }
     }

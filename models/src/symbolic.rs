@@ -1,9 +1,9 @@
 //! Unifies tasks that differ only in sizes into one task with symbolic sizes.
 //!
-//! The tasks of a model at two sizes have the same steps with other extents. A dimension whose extents differ between
-//! the tasks becomes a symbol; dimensions with equal extents in every task share a symbol, and a dimension that is
-//! equal in all tasks stays a number. The shape rules then decide whether these symbols suffice. If a rule needs a sum
-//! or product of symbols, or if an attribute differs between the tasks, they cannot be unified and remain separate
+//! The tasks of a model at two sizes have the same steps with different extents. A dimension whose extents differ
+//! between the tasks becomes a symbol; dimensions with equal extents in every task share a symbol, and a dimension that
+//! is equal in all tasks stays a number. The shape rules then decide whether these symbols suffice. If a rule needs a
+//! sum or product of symbols, or if an attribute differs between the tasks, they cannot be unified and remain separate
 //! tasks.
 
 use crate::operators::Op;

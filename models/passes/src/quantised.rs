@@ -83,7 +83,7 @@ fn scalar_scale(lookup: &GraphLookup<'_>, node: &Node) -> Option<(f32, i64)> {
     is_single.then(|| Some((lookup.constant_scalar(node.inputs[1])? as f32, zero as i64)))?
 }
 
-/// Removes a dequantisation and a quantisation of equal scales around moves of elements, or with nothing between.
+/// Removes a dequantisation and a quantisation of equal scales that enclose only data movement.
 pub(super) fn slide_movement(graph: &Graph) -> Result<Graph> {
     rewrite_nodes(graph, |lookup, node| {
         let Op::Quantize(Quantize { to, .. }) = node.op else { return None };

@@ -1,7 +1,7 @@
 //! Reads the directory of a zip archive: the location of each entry, whose bytes are read only when needed.
 //!
-//! `torch.export.save` and `numpy.savez` write such archives. Nothing is extracted to disk, so names are only looked
-//! up. Encrypted or overlapping entries, duplicate names, and a local header that disagrees with the directory are
+//! `torch.export.save` and `numpy.savez` write such archives. Nothing is extracted to disk, so entry names never become
+//! paths. Encrypted or overlapping entries, duplicate names, and a local header that disagrees with the directory are
 //! refused. A stored entry is a slice of the file, so a weight is not read before it is needed; a deflated entry can
 //! only be streamed. An entry may itself be a zip archive: only the directory at the end of the file counts.
 

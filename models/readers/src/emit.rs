@@ -30,7 +30,7 @@ pub(crate) struct Emit<'a> {
     /// Folder of external data files.
     pub folder: Option<&'a Path>,
     pub narrow: BTreeMap<ValueId, Narrow>,
-    /// Constants by the memory address of their protobuf message, because loop bodies use them in every iteration.
+    /// Constants by the memory address of their protobuf message, so that unrolled loops add each constant once.
     pub shared: HashMap<usize, ValueId>,
 }
 

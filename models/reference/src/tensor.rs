@@ -168,7 +168,7 @@ fn f64_to_half(x: f64) -> u16 {
     if size.is_nan() {
         return sign | 0x7E00;
     }
-    // Half of the last step above the largest number rounds to infinity.
+    // Numbers from half a step above the largest number on round to infinity.
     if size >= 65520.0 {
         return sign | 0x7C00;
     }

@@ -1,4 +1,4 @@
-//! Pooling to given extents.
+//! Pooling to a requested output size.
 
 use super::pool::PoolMode;
 use super::prelude::*;

@@ -48,8 +48,8 @@ impl PoolMode {
     }
 }
 
-/// Sliding-window pooling. An average divides by the number of window elements inside the data, with `count_pad` also
-/// those inside the pads; elements only reached because of `ceil` never count. Padding never is a maximum.
+/// Sliding-window pooling. An average divides by the number of window elements inside the data or, with `count_pad`,
+/// inside data and pads. Elements beyond the pads, which `ceil` adds, do not count. Padding is never the maximum.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pool {
     pub mode: PoolMode,

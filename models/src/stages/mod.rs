@@ -170,7 +170,7 @@ impl StagePlan {
     }
 
     fn check_stages(&self, before: &[Vec<usize>]) -> Result<(), StageError> {
-        // In which stage and group each call is.
+        // Stage and group of each call.
         let mut places: Vec<Option<(usize, usize)>> = vec![None; before.len()];
         for (stage, one) in self.stages.iter().enumerate() {
             let wrong = |why: String| Err(StageError::Stage { stage, why });

@@ -69,7 +69,8 @@ pub(crate) fn absorb_pads(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// Turns a mean over all spatial dimensions into a global pool. Means of 3-D tensors mostly belong to normalisations and are kept.
+/// Turns a mean over all spatial dimensions into a global pool. Means of 3-D tensors mostly belong to normalisations
+/// and are kept.
 pub(crate) fn global_pools(graph: &Graph) -> Result<Graph> {
     rewrite_nodes(graph, |lookup, node| {
         let Op::Reduce(Reduce { function: ReduceOp::Mean, axes, keep }) = &node.op else { return None };

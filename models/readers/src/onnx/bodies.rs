@@ -252,7 +252,7 @@ impl<'a> Importer<'a> {
     /// Unrolls a `Scan`: `states…, tensors that are sliced… -> states…, stacked results of all iterations…`.
     fn unroll_scan(&mut self, call: &Call<'a>, scope: &mut Scope<'a>) -> Slotted {
         let graph = graph_of(call, "body")?;
-        // Before version 9, lengths stood first and every tensor had a batch.
+        // Before version 9, the first input held sequence lengths, and every tensor had a batch dimension.
         let first = usize::from(call.opset < 9);
         if first == 1 && call.optional_input(0).is_some() {
             return Err(Refusal::Unsupported("sequences of different lengths".to_owned()).into());

@@ -104,7 +104,7 @@ impl<'a> Importer<'a> {
         Err(self.malformed(place, reason))
     }
 
-    /// Returns the extent of a dimension: stated in the file, given as a symbol's value, the batch size, or the
+    /// Returns the extent of a dimension: the number in the file, the value of a symbol, the batch size, or the
     /// sequence length.
     fn resolve_extent(&self, dim: &Dim, index: usize, symbols: &BTreeMap<String, i64>) -> Option<i64> {
         let name = match dim {
@@ -153,7 +153,8 @@ impl<'a> Importer<'a> {
         Ok(symbols)
     }
 
-    /// Returns whether options change stated input extents; other types stated in the file are then invalid.
+    /// Returns whether options change input extents that the file states; the stated types of other values are then
+    /// invalid.
     pub(super) fn is_reshaped(&self, graph: &messages::Graph) -> bool {
         graph.input.iter().any(|info| match (self.extents_given(info), stated_type(info)) {
             (Some(extents), Ok(stated)) => {
@@ -164,7 +165,7 @@ impl<'a> Importer<'a> {
         })
     }
 
-    /// Returns the extents that the options give an input, by a shape or by constant values.
+    /// Returns the extents of an input that options set, by a shape or by constant values.
     fn extents_given(&self, info: &messages::ValueInfo) -> Option<Vec<i64>> {
         let options = self.options;
         let of_tensor = || options.bindings.get(&info.name).and_then(|tensor| tensor.tensor_type().extents());

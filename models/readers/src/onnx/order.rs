@@ -4,7 +4,8 @@
 use super::messages::Node;
 use std::collections::HashMap;
 
-/// Returns a topological order, or None if the nodes are already in topological order. The first node of a cycle is refused on import.
+/// Returns a topological order, or None if the nodes are already in topological order. The first node of a cycle is
+/// refused on import.
 pub(super) fn sort_nodes(nodes: &[Node]) -> Option<Vec<usize>> {
     let mut makers: HashMap<&str, usize> = HashMap::with_capacity(nodes.len());
     for (index, node) in nodes.iter().enumerate() {

@@ -85,7 +85,7 @@ impl Call<'_, '_> {
             None | Some(Argument::None) => Ok(Vec::new()),
             Some(Argument::Ints(numbers)) => Ok(numbers.clone()),
             Some(Argument::Int(number)) => Ok(vec![*number]),
-            // An empty list has lost its type.
+            // The element type of an empty list is unknown.
             Some(Argument::Floats(list)) if list.is_empty() => Ok(Vec::new()),
             Some(Argument::Tensors(list)) if list.is_empty() => Ok(Vec::new()),
             Some(other) => malformed(format!("`{name}` must be a list of integers, is {other:?}")),

@@ -390,7 +390,7 @@ fn scope_of(node: &Node) -> String {
     path.strip_prefix("L['self'].").unwrap_or(path).to_owned()
 }
 
-/// A node goes by its first output.
+/// Returns the label of a node: the name of its first output.
 pub(super) fn node_label(node: &Node) -> String {
     node.outputs.iter().flat_map(names_of).next().unwrap_or("").to_owned()
 }

@@ -1,9 +1,9 @@
 //! Inlines subprograms at the node that runs them.
 //!
 //! `torch.export` makes subprograms of the code inside `no_grad` or `autocast`, of both branches of `torch.cond`, and
-//! of the condition and body of `while_loop`. Inlined nodes get the first result of the calling node as name prefix. Both
-//! branches of a condition are inlined, and its node selects between their results. The condition and the body of a
-//! loop are not inlined here: they move from the inputs of the node to its `parts`.
+//! of the condition and body of `while_loop`. Inlined nodes get the first result of the calling node as name prefix.
+//! Both branches of a condition are inlined, and its node selects between their results. The condition and the body of
+//! a loop are not inlined here: they move from the inputs of the node to its `parts`.
 
 use super::schema::{Graph, Input, Node, Union, names_of};
 use serde_json::{Map, Value};
@@ -53,7 +53,7 @@ fn take_subprogram(node: &mut Node) -> Result<Option<Graph>, String> {
     }
     let is_cast = node.target.ends_with("autocast");
     let is_on = |input: &Input| input.arg.value_of("as_bool") == Some(&Value::Bool(true));
-    // The flags of `autocast` are whether it is on, and whether it keeps a cache.
+    // The boolean arguments of `autocast` are `enabled` and `cache_enabled`, in this order.
     let first_flag = node.inputs.iter().find(|input| input.arg.value_of("as_bool").is_some());
     if is_cast && first_flag.is_some_and(is_on) {
         return Ok(None);

@@ -1,5 +1,5 @@
 //! Loops of programs. Graphs do not have loops: a `while_loop` is unrolled if its condition is known before each
-//! iteration. Others are refused. On request, the node is left out and the operators of one iteration are added.
+//! iteration. Other loops are refused. On request, the node is left out and the operators of one iteration are added.
 
 use super::call::Argument;
 use super::import::{Importer, node_label};

@@ -86,7 +86,7 @@ impl Arguments {
         })
     }
 
-    /// Returns the value that a name stands for; None if the key is absent, an error if the name is unknown.
+    /// Returns the value that a key's text selects; None if the key is absent, an error if the text is unknown.
     pub(super) fn one_of<T: Clone>(&self, key: &'static str, known: &[(&'static str, T)]) -> Result<Option<T>, String> {
         let Some(name) = self.find_text(key) else { return Ok(None) };
         match known.iter().find(|(known, _)| *known == name) {

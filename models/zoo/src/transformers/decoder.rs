@@ -8,7 +8,7 @@ use models::error::Result;
 use models::graph::ValueId;
 use models::operators::Attention;
 
-/// Adds the output layer, whose weight is the embedding table if `table` is given, else a weight of its own.
+/// Adds the output layer. Its weight is the embedding table `table` or, without one, a separate weight.
 pub(super) fn output_layer(net: &mut Net, x: ValueId, scope: &str, table: Option<&str>, words: i64) -> Result<ValueId> {
     match table {
         Some(table) => {

@@ -34,14 +34,15 @@ impl Fields {
         Fields { file: file.to_owned(), map, given: BTreeSet::new(), used: RefCell::default() }
     }
 
-    /// Sets a field; the value is parsed as JSON, else taken as text. Returns false if the field was set before.
+    /// Sets a field; the value is parsed as JSON or, if that fails, kept as text. Returns false if the field was set
+    /// before.
     pub fn set_field(&mut self, key: &str, value: &str) -> bool {
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
         self.map.insert(key.to_owned(), value);
         self.given.insert(key.to_owned())
     }
 
-    /// Reports fields that were set but never read. To be called after the configuration was read.
+    /// Fails if a field was set but never read; to be called after the model was built.
     pub fn check_given(&self) -> std::result::Result<(), String> {
         let used = self.used.borrow();
         match self.given.iter().find(|name| !used.contains(*name)) {

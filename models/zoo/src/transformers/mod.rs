@@ -45,7 +45,7 @@ impl Default for Options {
 }
 
 choice! {
-    /// Which part of a decoder's work a graph is.
+    /// Phase of a decoder's work that a graph computes.
     #[derive(Default)]
     pub enum Phase {
         /// All tokens at once

@@ -225,7 +225,7 @@ impl Net {
         self.shared_dense(scope, x, weight, Bias::With)
     }
 
-    /// Adds a linear layer with a given weight, which may be shared, and a bias of its own.
+    /// Adds a linear layer with an existing weight, which may be shared, and a new bias.
     pub fn shared_dense(&mut self, scope: &str, x: ValueId, weight: ValueId, bias: Bias) -> Result<ValueId> {
         let y = self.push_op(scope, Op::Dense(Dense {}), &[x, weight])?;
         if bias == Bias::Without {

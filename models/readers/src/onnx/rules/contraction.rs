@@ -26,7 +26,7 @@ pub(super) fn numpy_product(emit: &mut Emit<'_>, a: ValueId, b: ValueId) -> Outc
         extents.pop();
     }
     if a_extents.len() == 1 {
-        // The dimension of the row: the last but one, or the last if that of the column is already removed.
+        // Removes the row dimension: the second to last, or the last if the column dimension was removed before.
         extents.remove(extents.len() - if b_extents.len() == 1 { 1 } else { 2 });
     }
     emit.reshape(y, &extents)

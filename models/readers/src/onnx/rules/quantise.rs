@@ -201,7 +201,7 @@ pub(super) fn quantise_dynamic(emit: &mut Emit<'_>, x: ValueId) -> Outcome<[Valu
     Ok([y, scale, zero])
 }
 
-/// Returns a zero point that is constant and equal for all channels, else None. An omitted one is 0.
+/// Returns a zero point that is constant and equal for all channels, else None. An omitted zero point counts as 0.
 pub(super) fn known_zero(emit: &Emit<'_>, id: Option<ValueId>) -> Outcome<Option<i64>> {
     let Some(id) = id else { return Ok(Some(0)) };
     Ok(match emit.known_numbers(id)?.as_deref() {

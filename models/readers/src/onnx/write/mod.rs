@@ -1,8 +1,9 @@
 //! Writes a graph as an ONNX file, with the constants of the reference, so that other libraries can run it.
 //!
 //! An operator becomes the equivalent ONNX operator, if there is one, because libraries have fast code for
-//! the operators that they recognise. Others become several operators; attention is split into its products. Constants are stored as numbers,
-//! already transposed and shaped for their operator. A file holds at most 2 GiB: larger models are refused.
+//! the operators that they recognise. Others become several operators; attention is split into its products. Constants
+//! are stored as numbers, already transposed and shaped for their operator. A file holds at most 2 GiB: larger models
+//! are refused.
 
 mod contraction;
 mod movement;

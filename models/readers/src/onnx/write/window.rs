@@ -58,7 +58,7 @@ pub(super) fn write_convolution(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     Ok(made)
 }
 
-/// Writes one `QLinearConv`: the requantisation scale becomes the weights', those of data and result are 1.
+/// Writes one `QLinearConv` with the requantisation scale as the scale of the weights; data and result have scale 1.
 fn write_requantised(
     sheet: &mut Sheet<'_>,
     node: &Node,

@@ -202,7 +202,8 @@ pub(super) fn is_in(call: &mut Call<'_, '_>) -> Outputs {
     own_output(if is_inverted { emit.unary(UnaryOp::Not, y)? } else { y })
 }
 
-/// Multiplies rows by the matrix of their group, which ends at an offset: by every matrix, then drops the others.
+/// Multiplies each row by the matrix of its group; offsets mark the ends of groups. Every row is multiplied by every
+/// matrix, and one product is selected.
 pub(super) fn grouped_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
     let name = if call.arguments.contains_key("input") { "input" } else { "self" };
     let matrices = if call.arguments.contains_key("mat2") { "mat2" } else { "weight" };

@@ -345,7 +345,8 @@ fn add_batch_axis(emit: &mut Emit<'_>, neighbours: Vec<Neighbour>) -> Outcome<Ve
         .collect()
 }
 
-/// Returns each position's two neighbours: of weight zero if more than one element outside, else clamped.
+/// Returns the two neighbours of each position. Positions more than one element outside have weight zero; all others
+/// are clamped.
 fn region_neighbours(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<Vec<Neighbour>> {
     let dtype = emit.dtype(place)?;
     let (least, most) = (emit.add_scalar(dtype, -1.0)?, emit.add_scalar(dtype, extent as f64)?);

@@ -37,7 +37,7 @@ pub(super) fn call_builtin(
     eval_numbers(&mut interpreter.heap, name, given)
 }
 
-/// Evaluates operators that read shapes and types of tensors or make tensors of numbers; None for all others.
+/// Evaluates operators that read shapes and types of tensors or create tensors from numbers; None for all others.
 fn eval_tensor(
     interpreter: &mut Interpreter<'_>,
     name: &str,

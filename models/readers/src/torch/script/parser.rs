@@ -28,7 +28,7 @@ pub(super) fn parse_source(source: &str) -> Parsed<Source<'_>> {
                 let function = parser.parse_function()?;
                 parsed.functions.push(function);
             }
-            // Imports and operator versions of old files.
+            // Skips imports, and the operator versions of old files.
             Token::Name("import" | "op_version_set") => parser.skip_line(),
             _ => return Err(parser.unexpected("a class or a function")),
         }

@@ -46,7 +46,7 @@ pub(super) fn read_pickle(bytes: &[u8], folder: &str, heap: &mut Heap) -> Outcom
 impl Unpickler<'_> {
     fn run_opcode(&mut self, opcode: u8) -> Outcome<()> {
         let value = match opcode {
-            // The version of the protocol, and frames of bytes.
+            // Skips the protocol version and frame lengths.
             0x80 => return self.take_bytes(1).map(drop),
             0x95 => return self.take_bytes(8).map(drop),
             b'(' => {
