@@ -41,7 +41,7 @@ pub(super) fn pads_after_transposes(graph: &Graph) -> Result<Graph> {
             let order: Vec<usize> = permutation.iter().map(|&axis| axis as usize).collect();
             let (heads, tails) = pads.split_at(order.len());
             let moved = order.iter().map(|&axis| heads[axis]).chain(order.iter().map(|&axis| tails[axis])).collect();
-            let turned = Replacement::from_operator(node.op.clone(), vec![Part::Old(x)]);
+            let turned = Replacement::from_operator(node.op.clone(), vec![Part::Value(x)]);
             let then = vec![(Op::Pad(Pad { pads: moved, value: *value }), vec![])];
             (moves_channels(&order) && lookup.is_read_once(padded)).then_some(Replacement { then, ..turned })
         })],

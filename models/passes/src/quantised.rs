@@ -56,7 +56,7 @@ fn integer_layer(lookup: &GraphLookup<'_>, node: &Node, found: &Match) -> Option
     if let Op::BiasAdd(BiasAdd { axis }) = biased.op {
         let bias = biased.inputs[1];
         let (ty, data) = quantise::quantise_bias(lookup.value_type(bias), lookup.constant_data(bias)?, x_scale, &scales)?;
-        then.push((Op::BiasAdd(BiasAdd { axis }), vec![Part::Made(ty, data)]));
+        then.push((Op::BiasAdd(BiasAdd { axis }), vec![Part::Constant(ty, data)]));
     }
     let (low, high) = match activated.op {
         Op::Unary(Unary { function: UnaryOp::Relu }) => (Some(0.0), None),
@@ -71,9 +71,9 @@ fn integer_layer(lookup: &GraphLookup<'_>, node: &Node, found: &Match) -> Option
         count => (vec![count as i64], channel),
     };
     let multiplier = Tensor::from_numbers(TensorType::new(DType::F32, &shape), &multipliers).ok()?;
-    let multiplier = Part::Made(multiplier.tensor_type().clone(), crate::fold::contents_of(&multiplier));
+    let multiplier = Part::Constant(multiplier.tensor_type().clone(), crate::fold::contents_of(&multiplier));
     then.push((Op::Requantize(Requantize { to, axis, zero: y_zero, low, high }), vec![multiplier]));
-    let inputs = vec![Part::Old(x.inputs[0]), Part::Made(ty, data)];
+    let inputs = vec![Part::Value(x.inputs[0]), Part::Constant(ty, data)];
     Some(Replacement { op, inputs, then })
 }
 
@@ -91,7 +91,7 @@ pub(super) fn slide_movement(graph: &Graph) -> Result<Graph> {
         let stored = |id: ValueId| {
             let before = lookup.producer_of(id).filter(|before| matches!(before.op, Op::Dequantize(_)))?;
             let is_same = lookup.value_type(before.inputs[0]).dtype == to && scalar_scale(lookup, before) == Some(scale);
-            is_same.then(|| Part::Old(before.inputs[0]))
+            is_same.then(|| Part::Value(before.inputs[0]))
         };
         if let Some(x) = stored(node.inputs[0]) {
             return Some(Replacement::from_operator(Op::Identity(Identity {}), vec![x]));
@@ -100,7 +100,7 @@ pub(super) fn slide_movement(graph: &Graph) -> Result<Graph> {
         let op = integer_movement(&moving.op, scale.1)?;
         let data = if matches!(op, Op::Gather(_)) { 1 } else { moving.inputs.len() };
         let mut inputs = moving.inputs[..data].iter().map(|&id| stored(id)).collect::<Option<Vec<_>>>()?;
-        inputs.extend(moving.inputs[data..].iter().map(|&id| Part::Old(id)));
+        inputs.extend(moving.inputs[data..].iter().map(|&id| Part::Value(id)));
         Some(Replacement::from_operator(op, inputs))
     })
 }
@@ -147,7 +147,7 @@ pub(super) fn drop_clips(graph: &Graph) -> Result<Graph> {
             let to = if let Op::Cast(Cast { to }) = node.op { to } else { to };
             let (least, most) = to.integer_range()?;
             let fits = low <= high && [zero, low, high].iter().all(|number| (least..=most).contains(number));
-            let inputs = before.inputs.iter().map(|&id| Part::Old(id)).collect();
+            let inputs = before.inputs.iter().map(|&id| Part::Value(id)).collect();
             fits.then(|| Replacement::from_operator(Op::Requantize(Requantize { to, axis, zero, low, high }), inputs))
         })],
     )
@@ -163,7 +163,7 @@ pub(super) fn merge_pads(graph: &Graph) -> Result<Graph> {
             let pads = (*value == *x_zero as f64).then(|| join_pads(pads, around))??;
             let (strides, dilations, groups) = (strides.clone(), dilations.clone(), *groups);
             let op = Op::QConv(QConv { strides, pads, dilations, groups, x_zero: *x_zero, w_zero: *w_zero });
-            Some(Replacement::from_operator(op, vec![Part::Old(found.get("x")?), Part::Old(found.get("w")?)]))
+            Some(Replacement::from_operator(op, vec![Part::Value(found.get("x")?), Part::Value(found.get("w")?)]))
         })],
     )
 }

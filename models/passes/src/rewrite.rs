@@ -17,8 +17,8 @@ pub(super) struct Replacement {
 
 #[derive(Clone)]
 pub(super) enum Part {
-    Old(ValueId),
-    Made(TensorType, Const),
+    Value(ValueId),
+    Constant(TensorType, Const),
 }
 
 impl Replacement {
@@ -62,8 +62,8 @@ pub(super) fn rewrite_nodes(
 
 fn resolve_parts(rebuild: &mut Rebuild<'_>, parts: Vec<Part>) -> Result<Vec<ValueId>> {
     let parts = parts.into_iter().map(|part| match part {
-        Part::Old(id) => rebuild.get(id),
-        Part::Made(ty, data) => rebuild.add_constant("constant", ty, data),
+        Part::Value(id) => rebuild.get(id),
+        Part::Constant(ty, data) => rebuild.add_constant("constant", ty, data),
     });
     parts.collect()
 }

@@ -33,7 +33,7 @@ pub(super) fn drop_outer_taps(graph: &Graph) -> Result<Graph> {
         let weight = cut_taps(lookup.value_type(node.inputs[1]), lookup.constant_data(node.inputs[1])?, &kept)?;
         // A negative pad would crop the image, so such a convolution is kept.
         let is_padded = pads.iter().all(|pad| *pad >= 0);
-        is_padded.then(|| Replacement::from_operator(op, vec![Part::Old(node.inputs[0]), weight]))
+        is_padded.then(|| Replacement::from_operator(op, vec![Part::Value(node.inputs[0]), weight]))
     })
 }
 
@@ -97,7 +97,7 @@ fn cut_taps(ty: &TensorType, data: &Const, kept: &[Range<i64>]) -> Option<Part> 
         Some(seed) => Const::Random { seed },
         None => fold_operator(&slice, &[(ty, data)])?,
     };
-    Some(Part::Made(TensorType::new(ty.dtype, &extents), data))
+    Some(Part::Constant(TensorType::new(ty.dtype, &extents), data))
 }
 
 #[cfg(test)]

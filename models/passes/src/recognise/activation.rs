@@ -18,7 +18,7 @@ pub(crate) fn recognise_activations(graph: &Graph) -> Result<Graph> {
         })?;
         // An operand that is broadcast is not activated by the other operand.
         (lookup.value_type(x) == lookup.value_type(output))
-            .then(|| Replacement::from_operator(Op::Unary(Unary { function }), vec![Part::Old(x)]))
+            .then(|| Replacement::from_operator(Op::Unary(Unary { function }), vec![Part::Value(x)]))
     })
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn drop_softmax_guard(graph: &Graph) -> Result<Graph> {
         &[("where(is_nan(y), 0, y@softmax(x))", |lookup, node, found| {
             let (x, y) = (found.get("x")?, found.get("y")?);
             let is_guard = lookup.value_type(y) == lookup.value_type(node.outputs[0]) && is_finite(lookup, x, 8);
-            is_guard.then(|| Replacement::from_operator(Op::Identity(Identity {}), vec![Part::Old(y)]))
+            is_guard.then(|| Replacement::from_operator(Op::Identity(Identity {}), vec![Part::Value(y)]))
         })],
     )
 }

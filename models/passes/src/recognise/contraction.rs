@@ -22,7 +22,7 @@ pub(crate) fn mat_mul_to_dense(graph: &Graph) -> Result<Graph> {
         let (ty, data) = (lookup.value_type(w), lookup.constant_data(w)?);
         let [k, n] = ty.shape.as_slice() else { return None };
         if transpose_b {
-            return Some(Replacement::from_operator(dense, vec![Part::Old(x), Part::Old(w)]));
+            return Some(Replacement::from_operator(dense, vec![Part::Value(x), Part::Value(w)]));
         }
         let turned = match data {
             // Random contents stay random, because any values will do.
@@ -30,7 +30,7 @@ pub(crate) fn mat_mul_to_dense(graph: &Graph) -> Result<Graph> {
             data => fold_operator(&Op::Transpose(Transpose { permutation: vec![1, 0] }), &[(ty, data)])?,
         };
         let ty = TensorType { dtype: ty.dtype, shape: vec![n.clone(), k.clone()] };
-        Some(Replacement::from_operator(dense, vec![Part::Old(x), Part::Made(ty, turned)]))
+        Some(Replacement::from_operator(dense, vec![Part::Value(x), Part::Constant(ty, turned)]))
     })
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn sums_to_biases(graph: &Graph) -> Result<Graph> {
             });
             let is_whole = is_per_channel && (before..ty.rank()).contains(&axis);
             let bias = TensorType { dtype: given.dtype, shape: vec![ty.shape[axis].clone()] };
-            let inputs = || vec![Part::Old(x), Part::Made(bias.clone(), data.clone())];
+            let inputs = || vec![Part::Value(x), Part::Constant(bias.clone(), data.clone())];
             is_whole.then(|| Replacement::from_operator(Op::BiasAdd(BiasAdd { axis: axis as i64 }), inputs()))
         })
     })
@@ -65,7 +65,7 @@ pub(crate) fn absorb_pads(graph: &Graph) -> Result<Graph> {
         let Op::Pad(Pad { pads: around, value: 0.0 }) = &before.op else { return None };
         let pads = join_pads(pads, around)?;
         let op = Op::Conv(Conv { strides: strides.clone(), pads, dilations: dilations.clone(), groups: *groups });
-        Some(Replacement::from_operator(op, vec![Part::Old(before.inputs[0]), Part::Old(node.inputs[1])]))
+        Some(Replacement::from_operator(op, vec![Part::Value(before.inputs[0]), Part::Value(node.inputs[1])]))
     })
 }
 
@@ -79,6 +79,6 @@ pub(crate) fn global_pools(graph: &Graph) -> Result<Graph> {
         let view = if *keep { vec![] } else { vec![(Op::Flatten(Flatten { axis: 1 }), vec![])] };
         let pool = Op::GlobalPool(GlobalPool { mode: PoolMode::Average });
         is_spatial
-            .then(|| Replacement { then: view, ..Replacement::from_operator(pool, vec![Part::Old(node.inputs[0])]) })
+            .then(|| Replacement { then: view, ..Replacement::from_operator(pool, vec![Part::Value(node.inputs[0])]) })
     })
 }

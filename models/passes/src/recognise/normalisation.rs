@@ -26,15 +26,15 @@ fn match_normalisation(lookup: &GraphLookup<'_>, _: &Node, found: &Match) -> Opt
     }
     let ty = lookup.value_type(x);
     let vector = TensorType { dtype: ty.dtype, shape: ty.shape[axis..].to_vec() };
-    let part = |number| Part::Made(vector.clone(), Const::Fill(number));
+    let part = |number| Part::Constant(vector.clone(), Const::Fill(number));
     let axis_number = axis as i64;
     if let Some([whole, mean]) = lookup.binary_operands(x, BinaryOp::Sub)
         && trailing_mean(lookup, mean) == Some((whole, axis))
     {
         let op = Op::LayerNorm(LayerNorm { axis: axis_number, epsilon });
-        return Some(Replacement::from_operator(op, vec![Part::Old(whole), part(1.0), part(0.0)]));
+        return Some(Replacement::from_operator(op, vec![Part::Value(whole), part(1.0), part(0.0)]));
     }
-    Some(Replacement::from_operator(Op::RmsNorm(RmsNorm { axis: axis_number, epsilon }), vec![Part::Old(x), part(1.0)]))
+    Some(Replacement::from_operator(Op::RmsNorm(RmsNorm { axis: axis_number, epsilon }), vec![Part::Value(x), part(1.0)]))
 }
 
 fn sum_with_number(lookup: &GraphLookup<'_>, id: ValueId) -> Option<(ValueId, f64)> {
@@ -60,8 +60,8 @@ pub(crate) fn absorb_scales(graph: &Graph) -> Result<Graph> {
             let is_open = lookup.constant_scalar(before.inputs[1]) == Some(1.0)
                 && before.inputs.get(2).is_none_or(|&shift| lookup.constant_scalar(shift) == Some(0.0));
             let scale = is_open.then(|| as_vector(lookup, scale, before.inputs[1]))??;
-            let mut inputs = vec![Part::Old(before.inputs[0]), scale];
-            inputs.extend(before.inputs.get(2).map(|&shift| Part::Old(shift)));
+            let mut inputs = vec![Part::Value(before.inputs[0]), scale];
+            inputs.extend(before.inputs.get(2).map(|&shift| Part::Value(shift)));
             Some(Replacement::from_operator(before.op.clone(), inputs))
         })
     })
@@ -73,7 +73,7 @@ pub(crate) fn absorb_shifts(graph: &Graph) -> Result<Graph> {
             let before = lookup.producer_of(normalised)?;
             let (Op::LayerNorm(_), [x, scale, zero]) = (&before.op, before.inputs.as_slice()) else { return None };
             let shift = (lookup.constant_scalar(*zero) == Some(0.0)).then(|| as_vector(lookup, shift, *zero))??;
-            Some(Replacement::from_operator(before.op.clone(), vec![Part::Old(*x), Part::Old(*scale), shift]))
+            Some(Replacement::from_operator(before.op.clone(), vec![Part::Value(*x), Part::Value(*scale), shift]))
         })
     })
 }
@@ -85,5 +85,5 @@ fn as_vector(lookup: &GraphLookup<'_>, id: ValueId, like: ValueId) -> Option<Par
     let leading = ty.rank().checked_sub(wanted.rank())?;
     let fits = ty.shape[..leading].iter().all(|dim| *dim == Dim::Known(1)) && ty.shape[leading..] == wanted.shape;
     // The same elements in the same order: only the type changes.
-    fits.then(|| if leading == 0 { Part::Old(id) } else { Part::Made(wanted.clone(), data.clone()) })
+    fits.then(|| if leading == 0 { Part::Value(id) } else { Part::Constant(wanted.clone(), data.clone()) })
 }

@@ -3,7 +3,7 @@
 use super::call::{Argument, Call};
 use super::inline::is_loop;
 use super::memory::{Cells, STALE, Slot};
-use super::rules::{self, Made};
+use super::rules::{self, RuleOutput};
 use super::schema::{self, ExportedProgram, Input, Meta, Node, Union, names_of};
 use super::weights::{Weights, type_of};
 use crate::{Emit, Options, Outcome, Refusal, Skipped, finish_graph, unsupported};
@@ -253,11 +253,11 @@ impl<'a> Importer<'a> {
         )
     }
 
-    fn bind_outputs(&mut self, node: &'a Node, made: Vec<Made>, is_written: bool, first_new: ValueId) -> Result<()> {
+    fn bind_outputs(&mut self, node: &'a Node, made: Vec<RuleOutput>, is_written: bool, first_new: ValueId) -> Result<()> {
         let names: Vec<&'a str> = node.outputs.iter().flat_map(names_of).collect();
         let input = node.inputs.first().and_then(|input| names_of(&input.arg).first().copied());
         let source = input.and_then(|name| self.cell_of.get(name).copied());
-        if let (true, Some(cell), Some(Made { id, .. })) = (is_written, source, made.first()) {
+        if let (true, Some(cell), Some(RuleOutput { id, .. })) = (is_written, source, made.first()) {
             if let Some(name) = names.first() {
                 self.compare_with_stated(node, name, *id)?;
             }
@@ -270,7 +270,7 @@ impl<'a> Importer<'a> {
         }
         let mut made = made.into_iter();
         for name in names {
-            let Some(Made { id, window }) = made.next() else {
+            let Some(RuleOutput { id, window }) = made.next() else {
                 let cell = self.cells.add_cell(Slot::Unmade);
                 self.bind_name(name, cell)?;
                 continue;
@@ -359,7 +359,7 @@ impl<'a> Importer<'a> {
 }
 
 enum Results {
-    Tensors { made: Vec<Made>, is_written: bool },
+    Tensors { made: Vec<RuleOutput>, is_written: bool },
     Number(i64),
 }
 

@@ -88,9 +88,9 @@ fn port_info(name: String, ty: &TensorType) -> messages::ValueInfo {
 }
 
 /// The name of an operator's result in the file, or the reason why the operator cannot be written.
-type Made = std::result::Result<String, String>;
+type NameResult = std::result::Result<String, String>;
 
-fn write_operator(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+fn write_operator(sheet: &mut Sheet<'_>, node: &Node) -> NameResult {
     let rule = match node.op.class() {
         Class::Contraction if node.op.window().is_some() => window::write_convolution,
         Class::Contraction => contraction::write_product,
@@ -103,6 +103,6 @@ fn write_operator(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     rule(sheet, node)
 }
 
-fn refuse_operator(op: &Op) -> Made {
+fn refuse_operator(op: &Op) -> NameResult {
     Err(format!("this version does not write `{}`", op.name()))
 }

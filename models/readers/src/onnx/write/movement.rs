@@ -1,7 +1,7 @@
 //! Operators that move elements.
 
 use super::sheet::{Sheet, flag_attribute, int_attribute, ints_attribute, text_attribute};
-use super::{Made, refuse_operator};
+use super::{NameResult, refuse_operator};
 use models::graph::Node;
 use models::operators::{
     Border, BorderPad, Concat, Expand, Gather, GatherElements, GatherNd, OneHot, Op, Pad, Resize, ResizeMode, Rope,
@@ -9,7 +9,7 @@ use models::operators::{
 };
 use models::types::DType;
 
-pub(super) fn write_movement(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+pub(super) fn write_movement(sheet: &mut Sheet<'_>, node: &Node) -> NameResult {
     let inputs = &node.inputs;
     let x = sheet.value_name(inputs[0]);
     let extents = sheet.extents(inputs[0]);

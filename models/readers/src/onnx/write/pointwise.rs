@@ -1,7 +1,7 @@
 //! Pointwise functions.
 
 use super::sheet::{Sheet, flag_attribute, float_attribute, int_attribute, text_attribute};
-use super::{Made, refuse_operator};
+use super::{NameResult, refuse_operator};
 use crate::onnx::messages::Attribute;
 use models::graph::Node;
 use models::operators::{
@@ -10,7 +10,7 @@ use models::operators::{
 };
 use models::types::DType;
 
-pub(super) fn write_pointwise(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+pub(super) fn write_pointwise(sheet: &mut Sheet<'_>, node: &Node) -> NameResult {
     let inputs = &node.inputs;
     let (rank, dtype) = (sheet.rank(inputs[0]), sheet.dtype(inputs[0]));
     let x = sheet.value_name(inputs[0]);
@@ -207,7 +207,7 @@ fn write_composed(sheet: &mut Sheet<'_>, function: UnaryOp, x: &str, dtype: DTyp
     }
 }
 
-fn write_binary(sheet: &mut Sheet<'_>, function: BinaryOp, a: &str, b: &str, dtype: DType) -> Made {
+fn write_binary(sheet: &mut Sheet<'_>, function: BinaryOp, a: &str, b: &str, dtype: DType) -> NameResult {
     let is_signed = matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
     let (operator, attributes) = match function {
         BinaryOp::Add => ("Add", Vec::new()),

@@ -1,13 +1,13 @@
 //! Operators with a sliding window.
 
 use super::sheet::{Sheet, flag_attribute, int_attribute, ints_attribute};
-use super::{Made, refuse_operator};
+use super::{NameResult, refuse_operator};
 use crate::onnx::messages::Attribute;
 use models::graph::{Node, ValueId};
 use models::operators::{AdaptivePool, ConvTranspose, GlobalPool, Op, Pool, PoolMode, QConv, Requantize};
 use models::types::DType;
 
-pub(super) fn write_convolution(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+pub(super) fn write_convolution(sheet: &mut Sheet<'_>, node: &Node) -> NameResult {
     let [x, w] = [node.inputs[0], node.inputs[1]];
     let kernel = sheet.extents(w)[2..].to_vec();
     let Some(window) = node.op.window() else { return refuse_operator(&node.op) };
@@ -86,7 +86,7 @@ fn write_requantised(
     made
 }
 
-pub(super) fn write_pool(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+pub(super) fn write_pool(sheet: &mut Sheet<'_>, node: &Node) -> NameResult {
     let x = node.inputs[0];
     let name = sheet.value_name(x);
     match &node.op {
@@ -126,7 +126,7 @@ pub(super) fn write_pool(sheet: &mut Sheet<'_>, node: &Node) -> Made {
 }
 
 /// Writes an adaptive pool with windows of different sizes as slices and reductions, one dimension after the other.
-fn pool_parts(sheet: &mut Sheet<'_>, mode: PoolMode, mut name: String, old: &[i64], new: &[i64]) -> Made {
+fn pool_parts(sheet: &mut Sheet<'_>, mode: PoolMode, mut name: String, old: &[i64], new: &[i64]) -> NameResult {
     let operator = match mode {
         PoolMode::Max => "ReduceMax",
         PoolMode::Average => "ReduceMean",

@@ -1,7 +1,7 @@
 //! Operators on groups of elements or rows: histograms, embedding bags, search among sorted boundaries, grouped
 //! products.
 
-use super::{Call, Made, Memory, Outputs, own_output};
+use super::{Call, RuleOutput, Memory, Outputs, own_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, Compare, CompareOp, Gather, Op, Reduce, ReduceOp, UnaryOp, Where};
@@ -238,5 +238,5 @@ pub(super) fn grouped_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
     let chosen = emit.push(Op::Where(Where {}), &[is_member, all, zero])?;
     let y = sum_axis(emit, chosen, 0)?;
     let id = emit.reshape(y, &[rows, columns])?;
-    Ok(vec![Made { id, window: Memory::Own }])
+    Ok(vec![RuleOutput { id, window: Memory::Own }])
 }

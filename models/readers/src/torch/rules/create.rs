@@ -1,6 +1,6 @@
 //! Constants, copies and type conversions.
 
-use super::{Call, Made, Memory, Outputs, own_output, view_output};
+use super::{Call, RuleOutput, Memory, Outputs, own_output, view_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::{Const, ValueId};
 use models::operators::{BinaryOp, Expand, Op};
@@ -124,7 +124,7 @@ pub(super) fn arange(call: &mut Call<'_, '_>) -> Outputs {
         let scaled = call.emit.binary_with(BinaryOp::Mul, places, step)?;
         call.emit.binary_with(BinaryOp::Add, scaled, start)?
     };
-    Ok(vec![Made { id, window: Memory::Own }])
+    Ok(vec![RuleOutput { id, window: Memory::Own }])
 }
 
 pub(super) fn linspace(call: &mut Call<'_, '_>) -> Outputs {

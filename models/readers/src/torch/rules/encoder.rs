@@ -1,6 +1,6 @@
 //! Transformer layers that PyTorch fuses into one operator when no gradients are needed.
 
-use super::{Argument, Call, Made, Memory, Outputs, Rule, contraction, normalise, own_output, pointwise};
+use super::{Argument, Call, RuleOutput, Memory, Outputs, Rule, contraction, normalise, own_output, pointwise};
 use crate::{Outcome, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, UnaryOp};
@@ -15,7 +15,7 @@ fn apply_rule(call: &mut Call<'_, '_>, rule: Rule, arguments: Vec<(&'static str,
     let arguments = arguments.into_iter().collect();
     let mut inner = Call { emit: &mut *call.emit, operator: call.operator, arguments, complex: Vec::new(), stated };
     match rule(&mut inner)?.first() {
-        Some(Made { id, .. }) => Ok(*id),
+        Some(RuleOutput { id, .. }) => Ok(*id),
         None => unsupported("a part of the layer has no result"),
     }
 }
@@ -60,7 +60,7 @@ pub(super) fn multi_head_attention(call: &mut Call<'_, '_>) -> Outputs {
     }
     let heads = call.int_argument("num_head", 1)?;
     let id = self_attention(call, query, heads)?;
-    Ok(vec![Made { id, window: Memory::Own }])
+    Ok(vec![RuleOutput { id, window: Memory::Own }])
 }
 
 fn apply_layer_norm(call: &mut Call<'_, '_>, x: ValueId, weight: &str, bias: &str) -> Outcome<ValueId> {

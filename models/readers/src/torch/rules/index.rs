@@ -1,6 +1,6 @@
 //! Operators that read or write elements by index, and selections between tensors.
 
-use super::{Call, Made, Memory, Outputs, own_output, push_output};
+use super::{Call, RuleOutput, Memory, Outputs, own_output, push_output};
 use crate::emit::nonzero_indices;
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
@@ -236,7 +236,7 @@ pub(super) fn choose_branch(call: &mut Call<'_, '_>) -> Outputs {
             }
             (None, Ok(_)) => return malformed("the predicate is not a boolean"),
         };
-        made.push(Made { id, window: Memory::Own });
+        made.push(RuleOutput { id, window: Memory::Own });
     }
     Ok(made)
 }

@@ -1,7 +1,7 @@
 //! Rearrangements without arithmetic: permuted axes, diagonals, mesh grids, rotations, tiles and border pads.
 
 use super::movement::primary_input;
-use super::{Call, Made, Memory, Outputs, numbers_of, own_output, push_output, view_output};
+use super::{Call, RuleOutput, Memory, Outputs, numbers_of, own_output, push_output, view_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
@@ -29,7 +29,7 @@ pub(super) fn mesh_grid(call: &mut Call<'_, '_>) -> Outputs {
         if own_shape != shape {
             id = call.emit.push(Op::Expand(Expand { shape: shape.clone() }), &[id])?;
         }
-        made.push(Made { id, window: Memory::Own });
+        made.push(RuleOutput { id, window: Memory::Own });
     }
     Ok(made)
 }

@@ -27,7 +27,7 @@ use std::collections::HashMap;
 
 pub(super) use movement::write_range;
 
-pub(super) struct Made {
+pub(super) struct RuleOutput {
     pub id: ValueId,
     pub window: Memory,
 }
@@ -60,16 +60,16 @@ fn numbers_of(extents: &[i64]) -> Outcome<i64> {
     }
 }
 
-type Outputs = Outcome<Vec<Made>>;
+type Outputs = Outcome<Vec<RuleOutput>>;
 pub(super) type Rule = fn(&mut Call<'_, '_>) -> Outputs;
 
 fn own_output(id: ValueId) -> Outputs {
-    Ok(vec![Made { id, window: Memory::Own }])
+    Ok(vec![RuleOutput { id, window: Memory::Own }])
 }
 
 /// Returns one output that may share memory with the first input.
 fn view_output(id: ValueId) -> Outputs {
-    Ok(vec![Made { id, window: Memory::Other }])
+    Ok(vec![RuleOutput { id, window: Memory::Other }])
 }
 
 /// Returns whether a target only checks or reports something, so that its node is left out.

@@ -1,6 +1,6 @@
 //! Operators that move elements, and views of other tensors' memory.
 
-use super::{Call, Made, Memory, Outputs, own_output, push_output, view_output};
+use super::{Call, RuleOutput, Memory, Outputs, own_output, push_output, view_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::compose::{self, DepthOrder};
 use models::graph::ValueId;
@@ -212,7 +212,7 @@ pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
     if step == 1 || start >= stop {
         let stop = stop.max(start);
         let id = slice_range(call.emit, x, axis, [start, stop])?;
-        return Ok(vec![Made { id, window: Memory::Range { axis, start, stop, is_row: false } }]);
+        return Ok(vec![RuleOutput { id, window: Memory::Range { axis, start, stop, is_row: false } }]);
     }
     let op = Op::Slice(Slice { axes: vec![axis as i64], starts: vec![start], stops: vec![stop], steps: vec![step] });
     view_output(call.emit.push(op, &[x])?)
@@ -225,7 +225,7 @@ pub(super) fn narrow(call: &mut Call<'_, '_>) -> Outputs {
     let start = clamp_position(call.int_argument("start", 0)?, extent);
     let stop = start.saturating_add(call.int_argument("length", 1)?);
     let id = slice_range(call.emit, x, axis, [start, stop])?;
-    Ok(vec![Made { id, window: Memory::Range { axis, start, stop, is_row: false } }])
+    Ok(vec![RuleOutput { id, window: Memory::Range { axis, start, stop, is_row: false } }])
 }
 
 fn take_row(emit: &mut Emit<'_>, x: ValueId, axis: usize, at: i64) -> Outcome<ValueId> {
@@ -245,7 +245,7 @@ pub(super) fn select(call: &mut Call<'_, '_>) -> Outputs {
         return malformed(format!("`index` {at} is out of range for the extent {extent}"));
     }
     let id = take_row(call.emit, x, axis, start)?;
-    Ok(vec![Made { id, window: Memory::Range { axis, start, stop: start + 1, is_row: true } }])
+    Ok(vec![RuleOutput { id, window: Memory::Range { axis, start, stop: start + 1, is_row: true } }])
 }
 
 /// Splits a dimension into parts of these sizes, which are views of the input.
@@ -258,7 +258,7 @@ pub(super) fn split_windows(call: &mut Call<'_, '_>, x: ValueId, axis: usize, si
     for &size in sizes {
         let stop = start.saturating_add(size);
         let id = slice_range(call.emit, x, axis, [start, stop])?;
-        made.push(Made { id, window: Memory::Range { axis, start, stop, is_row: false } });
+        made.push(RuleOutput { id, window: Memory::Range { axis, start, stop, is_row: false } });
         start = stop;
     }
     Ok(made)
@@ -299,7 +299,7 @@ pub(super) fn unbind(call: &mut Call<'_, '_>) -> Outputs {
     let mut made = Vec::new();
     for start in 0..extent {
         let id = take_row(call.emit, x, axis, start)?;
-        made.push(Made { id, window: Memory::Range { axis, start, stop: start + 1, is_row: true } });
+        made.push(RuleOutput { id, window: Memory::Range { axis, start, stop: start + 1, is_row: true } });
     }
     Ok(made)
 }

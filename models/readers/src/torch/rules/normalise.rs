@@ -1,6 +1,6 @@
 //! Normalisations and softmax. Omitted scales are ones, omitted shifts zeros.
 
-use super::{Call, Made, Memory, Outputs, own_output, push_output};
+use super::{Call, RuleOutput, Memory, Outputs, own_output, push_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
@@ -133,7 +133,7 @@ pub(super) fn softmax(call: &mut Call<'_, '_>, log: bool) -> Outputs {
     let is_hidden = call.emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[largest, lowest])?;
     let zero = call.emit.add_scalar(dtype, 0.0)?;
     let id = call.emit.push(Op::Where(Where {}), &[is_hidden, zero, y])?;
-    Ok(vec![Made { id, window: Memory::Own }])
+    Ok(vec![RuleOutput { id, window: Memory::Own }])
 }
 
 /// Returns `v · g / |v|` and `|v|`; the norm is over all dimensions but `dim`.
@@ -147,7 +147,7 @@ pub(super) fn weight_norm(call: &mut Call<'_, '_>) -> Outputs {
     let length = emit.push(Op::Reduce(Reduce { function: ReduceOp::L2, axes, keep: true }), &[v])?;
     let factor = emit.binary(BinaryOp::Div, g, length)?;
     let w = emit.binary(BinaryOp::Mul, v, factor)?;
-    Ok([w, length].map(|id| Made { id, window: Memory::Own }).into())
+    Ok([w, length].map(|id| RuleOutput { id, window: Memory::Own }).into())
 }
 
 pub(super) fn cosine_similarity(call: &mut Call<'_, '_>) -> Outputs {

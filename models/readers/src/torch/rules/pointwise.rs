@@ -1,6 +1,6 @@
 //! Pointwise functions. Operands of different types are cast to the type that the file states for the result.
 
-use super::{Call, Made, Memory, Outputs, own_output};
+use super::{Call, RuleOutput, Memory, Outputs, own_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, Clip, Compare, CompareOp, Identity, Op, PRelu, UnaryOp, Where};
@@ -316,7 +316,7 @@ pub(super) fn prelu(call: &mut Call<'_, '_>) -> Outputs {
     let mut shape = vec![1; rank.saturating_sub(1).max(1)];
     shape[0] = count;
     let slope = call.emit.reshape(slope, &shape)?;
-    Ok(vec![Made { id: call.emit.push(Op::PRelu(PRelu {}), &[x, slope])?, window: Memory::Own }])
+    Ok(vec![RuleOutput { id: call.emit.push(Op::PRelu(PRelu {}), &[x, slope])?, window: Memory::Own }])
 }
 
 pub(super) fn lerp(call: &mut Call<'_, '_>) -> Outputs {

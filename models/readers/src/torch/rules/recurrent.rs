@@ -1,6 +1,6 @@
 //! Recurrent layers, unrolled over time. The product with the input is computed once for all steps.
 
-use super::{Call, Made, Memory, Outputs};
+use super::{Call, RuleOutput, Memory, Outputs};
 use crate::{Outcome, malformed, unsupported};
 use models::compose::{self, Recurrent, Reset};
 use models::graph::ValueId;
@@ -133,7 +133,7 @@ fn run_layers(call: &mut Call<'_, '_>, kind: Kind) -> Outputs {
     for states in last.iter().filter(|states| !states.is_empty()) {
         outputs.push(stack_rows(call, states)?);
     }
-    Ok(outputs.into_iter().map(|id| Made { id, window: Memory::Own }).collect())
+    Ok(outputs.into_iter().map(|id| RuleOutput { id, window: Memory::Own }).collect())
 }
 
 fn take_row(call: &mut Call<'_, '_>, x: ValueId, at: i64) -> Outcome<ValueId> {
@@ -217,7 +217,7 @@ fn single_step(call: &mut Call<'_, '_>, kind: Kind) -> Outputs {
     }
     let recurrent = kind.recurrent_weights(weight, bias, width / kind.gate_count());
     let states = kind.next_states(call, now, &states, (&recurrent, None))?;
-    Ok(states.into_iter().map(|id| Made { id, window: Memory::Own }).collect())
+    Ok(states.into_iter().map(|id| RuleOutput { id, window: Memory::Own }).collect())
 }
 
 pub(super) fn lstm_cell(call: &mut Call<'_, '_>) -> Outputs {

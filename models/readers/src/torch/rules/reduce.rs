@@ -1,6 +1,6 @@
 //! Reductions over whole dimensions, sorting, norms and running extremes.
 
-use super::{Call, Made, Memory, Outputs, own_output, push_output};
+use super::{Call, RuleOutput, Memory, Outputs, own_output, push_output};
 use crate::{Outcome, unsupported};
 use models::graph::ValueId;
 use models::operators::{
@@ -72,7 +72,7 @@ pub(super) fn top_elements(call: &mut Call<'_, '_>) -> Outputs {
         return own_output(place);
     }
     let value = call.emit.push(Op::GatherElements(GatherElements { axis }), &[x, place])?;
-    Ok([value, place].map(|id| Made { id, window: Memory::Own }).into())
+    Ok([value, place].map(|id| RuleOutput { id, window: Memory::Own }).into())
 }
 
 /// Emits `max` or `min`: of all elements, of one dimension with the index, or of two tensors element by element.
@@ -89,7 +89,7 @@ pub(super) fn extreme_value(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
     let axis = call.axis_argument(x, "dim", 0)? as i64;
     let keep = call.flag_argument("keepdim", false)?;
     let place = call.emit.push(Op::ArgReduce(ArgReduce { largest, axis, keep, last: false }), &[x])?;
-    Ok([value, place].map(|id| Made { id, window: Memory::Own }).into())
+    Ok([value, place].map(|id| RuleOutput { id, window: Memory::Own }).into())
 }
 
 pub(super) fn variance_or_deviation(call: &mut Call<'_, '_>, has_root: bool) -> Outputs {
@@ -100,7 +100,7 @@ pub(super) fn spread_with_mean(call: &mut Call<'_, '_>, has_root: bool) -> Outpu
     let (y, mean) = spread_and_mean(call, has_root)?;
     let shape = call.emit.extents(y)?;
     let mean = call.emit.reshape(mean, &shape)?;
-    Ok([y, mean].map(|id| Made { id, window: Memory::Own }).into())
+    Ok([y, mean].map(|id| RuleOutput { id, window: Memory::Own }).into())
 }
 
 /// Returns variance or standard deviation, and the mean; reduced dimensions are kept with extent 1.
@@ -200,7 +200,7 @@ pub(super) fn count_nonzero(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn min_and_max(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
     let (least, most) = (reduce_input(call, ReduceOp::Min, x)?, reduce_input(call, ReduceOp::Max, x)?);
-    Ok([least, most].map(|id| Made { id, window: Memory::Own }).into())
+    Ok([least, most].map(|id| RuleOutput { id, window: Memory::Own }).into())
 }
 
 /// Returns the lower median or the k-th smallest element, and its index.
@@ -227,7 +227,7 @@ pub(super) fn median(call: &mut Call<'_, '_>) -> Outputs {
         shape.remove(axis);
     }
     let (value, place) = (call.emit.reshape(value, &shape)?, call.emit.reshape(place, &shape)?);
-    Ok([value, place].map(|id| Made { id, window: Memory::Own }).into())
+    Ok([value, place].map(|id| RuleOutput { id, window: Memory::Own }).into())
 }
 
 /// Emits the running maximum or minimum and its index; of equal elements, the last index.
@@ -250,7 +250,7 @@ pub(super) fn running_extreme(call: &mut Call<'_, '_>, largest: bool) -> Outputs
         );
     }
     let (values, places) = (call.emit.concat_parts(&values, axis)?, call.emit.concat_parts(&places, axis)?);
-    Ok([values, places].map(|id| Made { id, window: Memory::Own }).into())
+    Ok([values, places].map(|id| RuleOutput { id, window: Memory::Own }).into())
 }
 
 pub(super) fn cum_prod(call: &mut Call<'_, '_>) -> Outputs {

@@ -2,7 +2,7 @@
 //! `complex`).
 
 use super::movement::primary_input;
-use super::{Call, Made, Memory, Outputs, numbers_of, own_output};
+use super::{Call, RuleOutput, Memory, Outputs, numbers_of, own_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, Border, BorderPad, Expand, Gather, Op, Pad, ScatterNd, ScatterOp, UnaryOp};
@@ -378,7 +378,7 @@ pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
     let (sum, weight) = (emit.slice(sum, 1, start, end)?, emit.slice(weight, 1, start, end)?);
     let y = emit.binary(BinaryOp::Div, sum, weight)?;
     let id = if is_single { emit.reshape(y, &[end - start])? } else { y };
-    Ok(vec![Made { id, window: Memory::Own }])
+    Ok(vec![RuleOutput { id, window: Memory::Own }])
 }
 
 /// Sums overlapping frames at their positions: `[batch, frames, points]` to `[batch, samples]`.

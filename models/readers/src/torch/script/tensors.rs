@@ -6,7 +6,7 @@ use super::signatures::{self, Returns, Signature, assign_arguments, convert_argu
 use crate::archive::Archive;
 use crate::torch::call::{Argument, Call};
 use crate::torch::memory::{Cells, STALE, Slot};
-use crate::torch::rules::{self, Made};
+use crate::torch::rules::{self, RuleOutput};
 use crate::{Emit, Options, Outcome, Refusal, Skipped, escape_name, malformed, unsupported};
 use models::check::GraphLimits;
 use models::graph::{Origin, ValueId};
@@ -286,7 +286,7 @@ impl<'a> Tensors<'a> {
 
     fn bind_results(
         &mut self,
-        made: Vec<Made>,
+        made: Vec<RuleOutput>,
         returns: Returns,
         (source, written): (Option<usize>, Option<usize>),
         first_new: ValueId,
@@ -296,7 +296,7 @@ impl<'a> Tensors<'a> {
         let most = GraphLimits::default().tensor_bytes;
         let name = self.local_name();
         let mut values = Vec::new();
-        for Made { id, window } in made {
+        for RuleOutput { id, window } in made {
             let found = self.emit.builder.value_type(id)?;
             if found.size_bytes().is_none_or(|bytes| bytes > most) {
                 return malformed(format!("the result {found} exceeds the limit of {most} bytes"));
