@@ -25,7 +25,7 @@ choice! {
     }
 }
 
-/// A graph as calls of tasks.
+/// A graph as a sequence of task calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The distinct tasks, in the order of their first call.

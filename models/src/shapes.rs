@@ -178,7 +178,7 @@ pub(crate) fn along_all(inputs: &[&TensorType], axes: &[i64]) -> i64 {
     axes.iter().fold(1, |product: i64, &axis| product.saturating_mul(extent_along(inputs, axis)))
 }
 
-/// Whether a dimension is no symbol; also true for a dimension that does not exist.
+/// Whether a dimension is a number and not a symbol; true for a dimension that does not exist.
 pub(crate) fn is_number(ty: &TensorType, dimension: usize) -> bool {
     !matches!(ty.shape.get(dimension), Some(Dim::Symbol(_)))
 }

@@ -55,7 +55,7 @@ fn as_expression(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
     limit_size(Const::Computed(Box::new(Computed { op: op.clone(), inputs: owned })))
 }
 
-/// Returns None if the constant is an expression of too many operators.
+/// Returns the constant, or None if it is an expression of too many operators.
 pub(crate) fn limit_size(data: Const) -> Option<Const> {
     (data.part_count() <= MAX_COMPUTED).then_some(data)
 }

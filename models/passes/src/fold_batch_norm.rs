@@ -2,8 +2,8 @@
 //!
 //! `(x · w + b - mean) · g + shift` with `g = scale / sqrt(variance + epsilon)` is `x · (w g) + (b - mean) g +
 //! shift`: the weight is scaled and one bias remains. Without a preceding contraction that can absorb the scale,
-//! the normalisation becomes `ScaleShift`. Random contents stay random, because any values will do; uniform and
-//! listed contents are computed at once, large weights only when they are needed.
+//! the normalisation becomes `ScaleShift`. Random weights stay random, because their values do not matter. Small
+//! constants are folded at once, large weights on demand.
 
 use super::rebuild::Rebuild;
 use crate::fold;

@@ -153,7 +153,7 @@ pub(super) fn drop_clips(graph: &Graph) -> Result<Graph> {
     )
 }
 
-/// Merges a pad with the zero point into the padding of the integer convolution that follows.
+/// Merges a pad that is filled with the zero point into the padding of the integer convolution that follows.
 pub(super) fn merge_pads(graph: &Graph) -> Result<Graph> {
     rewrite_by(
         graph,

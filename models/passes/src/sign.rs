@@ -119,7 +119,7 @@ struct Roles {
     data: std::ops::Range<usize>,
     /// Whether the result consists of the input's bytes, so that both must be converted together.
     is_moving: bool,
-    /// Whether the result may be converted independently of the inputs.
+    /// Whether the result may be converted to `i8` independently of the inputs.
     makes_bytes: bool,
     has_zero: bool,
 }

@@ -138,7 +138,7 @@ pub trait Operator {
         self.facts().name
     }
 
-    /// Returns the class.
+    /// Returns the operator's class.
     fn class(&self) -> Class {
         self.facts().class
     }

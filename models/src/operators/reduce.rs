@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// Reduction of whole dimensions.
+/// Reduction functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReduceOp {

@@ -241,7 +241,7 @@ impl<'a> Importer<'a> {
         Ok(Err(format!("the loop has {count}, but at most {MAX_ITERATIONS} are unrolled")))
     }
 
-    /// Returns the inputs of a loop body for one iteration; its number and condition become graph inputs.
+    /// Returns the inputs of a loop body for one iteration; the iteration number and the condition become graph inputs.
     fn iteration_inputs(&mut self, states: Vec<Slot>, scope: &Scope<'a>) -> models::error::Result<Vec<Slot>> {
         let scalar = |dtype: DType| TensorType::new(dtype, &[]);
         let counter = self.emit.builder.add_input(&format!("{}turn", scope.place), scalar(DType::I64))?;
@@ -322,7 +322,8 @@ impl<'a> Importer<'a> {
         Ok(states)
     }
 
-    /// Applies a subgraph to each tensor of a sequence: `sequence, sequences and tensors… -> sequences…`.
+    /// Applies a subgraph to each tensor of a sequence. Inputs: `sequence, further sequences or tensors…`; outputs are
+    /// sequences.
     fn map_sequence(&mut self, call: &Call<'a>, slots: &Slots, scope: &mut Scope<'a>) -> Slotted {
         let graph = graph_of(call, "body")?;
         let Some(Slot::Sequence(first)) = slots.get(&0) else {

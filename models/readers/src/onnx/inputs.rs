@@ -68,7 +68,7 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// Checks that each input dimension gets a number; one error lists all dimensions without.
+    /// Checks that each input dimension gets a number; one error lists all dimensions without a number.
     fn check_extents(&self, given: &[&messages::ValueInfo], symbols: &BTreeMap<String, i64>) -> Result<()> {
         let mut open: Vec<(&messages::ValueInfo, TensorType)> = Vec::new();
         for &info in given {

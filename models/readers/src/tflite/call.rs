@@ -76,7 +76,7 @@ impl<'a> Call<'a, '_> {
         }
     }
 
-    /// Returns inputs that are only moved: as stored if all have the output's quantisation, else as real numbers.
+    /// Returns the inputs of a data movement: as stored if all have the output's quantisation, else as real numbers.
     pub fn movable_inputs(&mut self, indices: &[usize]) -> Outcome<Vec<ValueId>> {
         let out = self.scales_of_output(0).map(|(scales, _)| scales);
         let keeps_scale = indices.iter().all(|&index| self.scales_of_input(index) == out);

@@ -28,7 +28,7 @@ pub(super) struct Importer<'a> {
     pub(super) prefix: String,
     /// Number of unrolled iterations of all loops so far.
     pub(super) iterations: usize,
-    /// Number of nodes in these iterations, without the nodes outside of loops.
+    /// Number of nodes in all unrolled iterations.
     pub(super) nodes: usize,
     pub(super) options: &'a Options,
     pub(super) emit: Emit<'a>,

@@ -1,4 +1,4 @@
-//! Operators that move elements. Quantised integers are moved as they are.
+//! Operators that move elements. Quantised integers are moved without dequantisation.
 
 use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed, unsupported};

@@ -1,4 +1,4 @@
-//! Rearrangements that few networks use: blocks, embedding tables, updates of parts.
+//! Rarely used data movement: blocks, embedding tables, partial updates.
 
 use crate::onnx::{ResizeAxis, ResizeFilter};
 use crate::tflite::call::Call;

@@ -74,7 +74,7 @@ fn resolve_indices(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Vec<(usize, V
     Ok(indexed)
 }
 
-/// Combines the indices of several axes; None without any.
+/// Combines the indices of several axes; None if there are no indices.
 fn index_places(call: &mut Call<'_, '_>, x: ValueId, indexed: &[(usize, ValueId)]) -> Outcome<Option<Places>> {
     let rank = call.emit.rank(x)?;
     let Some(&(first, _)) = indexed.first() else { return Ok(None) };

@@ -161,7 +161,8 @@ impl SampledAxis {
         emit.binary_with(BinaryOp::Add, wave, low)
     }
 
-    /// Returns the neighbour at a whole position, moved inside; its weight becomes zero outside if the mode is zeros.
+    /// Returns the neighbour at an integer position, clamped to the image. Its weight is zero outside of the image if
+    /// the padding mode is zeros.
     fn bounded_neighbour(self, emit: &mut Emit<'_>, place: ValueId, weight: Option<ValueId>) -> Outcome<Neighbour> {
         let inside = self.clip_position(emit, place)?;
         if self.outside != Outside::Zeros {
