@@ -14,8 +14,7 @@
 //! again:
 //!
 //! ```text
-//! conv(f32[1,3,8,8], const f32[4,3,3,3]) dilations=[1,1] groups=1 pads=[0,0,0,0] strides=[1,1] | unary(_)
-//! function="relu"
+//! conv(f32[1,3,8,8], const f32[4,3,3,3]) dilations=[1,1] groups=1 pads=[0,0,0,0] strides=[1,1] | unary(_) function="relu"
 //! ```
 //!
 //! Operators and attributes have the names of the serialised form, so a new operator needs no change here. Memory is
