@@ -65,8 +65,8 @@ pub fn resolve_device<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) 
     if let Some(spelled) = known.iter().find(is_spelled) {
         return Ok(spelled);
     }
-    let asked = name_words(name);
-    let has_words = |device: &&str| !asked.is_empty() && asked.iter().all(|word| name_words(device).contains(word));
+    let words = name_words(name);
+    let has_words = |device: &&str| !words.is_empty() && words.iter().all(|word| name_words(device).contains(word));
     match known.iter().copied().filter(has_words).collect::<Vec<_>>()[..] {
         [only] => Ok(only),
         [] => {
@@ -85,14 +85,14 @@ pub fn name_words(name: &str) -> Vec<String> {
 
 /// Appends a suggestion to a parser's error for an unknown name: the nearest of the names that the error lists.
 pub fn with_hint(message: &str) -> String {
-    let asked = || {
+    let suggestion = || {
         let after = ["unknown field `", "unknown variant `"].iter().find_map(|start| message.split_once(start))?.1;
         let (name, rest) = after.split_once('`')?;
         let expected = rest.split_once("expected")?.1;
         let known = expected.split('`').skip(1).step_by(2);
         suggest_nearest(name, known)
     };
-    asked().map_or_else(|| message.to_owned(), |question| format!("{}; {question}", message.trim_end()))
+    suggestion().map_or_else(|| message.to_owned(), |question| format!("{}; {question}", message.trim_end()))
 }
 
 fn nearest_names<'a>(wanted: &str, entries: impl Iterator<Item = (&'a str, &'a [&'a str])>) -> Vec<&'a str> {

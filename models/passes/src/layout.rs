@@ -41,9 +41,9 @@ pub(super) fn pads_after_transposes(graph: &Graph) -> Result<Graph> {
             let order: Vec<usize> = permutation.iter().map(|&axis| axis as usize).collect();
             let (heads, tails) = pads.split_at(order.len());
             let moved = order.iter().map(|&axis| heads[axis]).chain(order.iter().map(|&axis| tails[axis])).collect();
-            let turned = Replacement::from_operator(node.op.clone(), vec![Part::Value(x)]);
+            let transposed = Replacement::from_operator(node.op.clone(), vec![Part::Value(x)]);
             let then = vec![(Op::Pad(Pad { pads: moved, value: *value }), vec![])];
-            (moves_channels(&order) && lookup.is_read_once(padded)).then_some(Replacement { then, ..turned })
+            (moves_channels(&order) && lookup.is_read_once(padded)).then_some(Replacement { then, ..transposed })
         })],
     )
 }
@@ -197,13 +197,13 @@ fn transpose_constant(ty: &TensorType, data: &Const, order: &[usize]) -> Option<
     let whole = TensorType { dtype: ty.dtype, shape };
     let mut back = vec![0; order.len()];
     order.iter().enumerate().for_each(|(place, &axis)| back[axis] = place);
-    let turned = TensorType { dtype: ty.dtype, shape: back.iter().map(|&axis| whole.shape[axis].clone()).collect() };
+    let transposed = TensorType { dtype: ty.dtype, shape: back.iter().map(|&axis| whole.shape[axis].clone()).collect() };
     if matches!(data, Const::Random { .. } | Const::Fill(_)) || keeps_elements(&whole.shape, &back) {
-        return Some((turned, data.clone()));
+        return Some((transposed, data.clone()));
     }
     let permutation = back.iter().map(|&axis| axis as i64).collect();
     let data = fold_operator(&Op::Transpose(Transpose { permutation }), &[(&whole, data)])?;
-    Some((turned, data))
+    Some((transposed, data))
 }
 
 fn has_vectors(op: &Op) -> bool {

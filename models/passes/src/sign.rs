@@ -196,11 +196,11 @@ fn signed_contents(value: &Value, data: &Const) -> Option<(TensorType, Const)> {
     }
     // Flipping the highest bit subtracts 128, once the byte is read as signed.
     let bit = TensorType { dtype: DType::U8, shape: vec![] };
-    let turned = fold_operator(
+    let flipped = fold_operator(
         &Op::Binary(Binary { function: BinaryOp::BitXor }),
         &[(&value.ty, data), (&bit, &Const::Fill(128.0))],
     )?;
-    let data = fold_operator(&Op::Cast(Cast { to: DType::I8 }), &[(&value.ty, &turned)])?;
+    let data = fold_operator(&Op::Cast(Cast { to: DType::I8 }), &[(&value.ty, &flipped)])?;
     Some((ty, data))
 }
 

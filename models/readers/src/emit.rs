@@ -265,13 +265,13 @@ impl<'a> Emit<'a> {
         let is_left = self.push(Op::Compare(Compare { function: CompareOp::Less }), &[x, zero])?;
         let is_below = self.push(Op::Compare(Compare { function: CompareOp::Less }), &[y, zero])?;
         let (half, minus_half) = (self.add_scalar(dtype, PI)?, self.add_scalar(dtype, -PI)?);
-        let turn = self.push(Op::Where(Where {}), &[is_below, minus_half, half])?;
-        let turn = self.push(Op::Where(Where {}), &[is_left, turn, zero])?;
-        let turned = self.binary(BinaryOp::Add, slope, turn)?;
+        let half_turn = self.push(Op::Where(Where {}), &[is_below, minus_half, half])?;
+        let half_turn = self.push(Op::Where(Where {}), &[is_left, half_turn, zero])?;
+        let shifted = self.binary(BinaryOp::Add, slope, half_turn)?;
         // For x = 0 the quotient is infinite or NaN.
         let is_upright = self.push(Op::Compare(Compare { function: CompareOp::Equal }), &[x, zero])?;
         let side = self.unary(UnaryOp::Sign, y)?;
         let upright = self.binary_with(BinaryOp::Mul, side, PI / 2.0)?;
-        self.push(Op::Where(Where {}), &[is_upright, upright, turned])
+        self.push(Op::Where(Where {}), &[is_upright, upright, shifted])
     }
 }

@@ -203,17 +203,17 @@ fn add_terms<'b>(factors: &[f64], row: impl Fn(usize) -> &'b [f64], y: &mut [f64
 const SQUARE: usize = 32;
 
 fn transpose_matrix(matrix: &[f64], rows: usize, columns: usize) -> Vec<f64> {
-    let mut turned = vec![0.0; matrix.len()];
+    let mut transposed = vec![0.0; matrix.len()];
     for top in (0..rows).step_by(SQUARE) {
         for left in (0..columns).step_by(SQUARE) {
             for column in left..columns.min(left + SQUARE) {
                 for row in top..rows.min(top + SQUARE) {
-                    turned[column * rows + row] = matrix[row * columns + column];
+                    transposed[column * rows + row] = matrix[row * columns + column];
                 }
             }
         }
     }
-    turned
+    transposed
 }
 
 fn last_two(array: &Array) -> (usize, usize) {
@@ -240,8 +240,8 @@ mod tests {
                 let sum = (0..k).fold(0.0, |sum, term| sum + a[row * k + term] * b[term * n + column]);
                 assert_eq!(*y, sum, "{m} x {k} x {n} at {place}");
             }
-            let turned = transpose_matrix(&b, k, n);
-            assert!((0..k * n).all(|place| turned[place % n * k + place / n] == b[place]));
+            let transposed = transpose_matrix(&b, k, n);
+            assert!((0..k * n).all(|place| transposed[place % n * k + place / n] == b[place]));
         }
     }
 }

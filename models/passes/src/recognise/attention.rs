@@ -304,15 +304,15 @@ fn keeps_matrices(lookup: &GraphLookup<'_>, node: &Node) -> bool {
 }
 
 impl ProductOperand {
-    /// Traces an operand back through transposes, repeats and scales. `is_turned`: positions are the last dimension;
+    /// Traces an operand back through transposes, repeats and scales. `is_transposed`: positions are the last dimension;
 /// `takes_scale`: absorbs a preceding scale.
-    fn match_operand(lookup: &GraphLookup<'_>, id: ValueId, is_turned: bool, takes_scale: bool) -> Option<ProductOperand> {
+    fn match_operand(lookup: &GraphLookup<'_>, id: ValueId, is_transposed: bool, takes_scale: bool) -> Option<ProductOperand> {
         let (_, mut extents) = split_last_two(&lookup.value_type(id).extents()?)?;
-        if is_turned {
+        if is_transposed {
             extents.reverse();
         }
         let mut found = ProductOperand { id, permutation: None, scale: 1.0, repeats: 1, extents };
-        let mut is_turned = is_turned;
+        let mut is_transposed = is_transposed;
         while let Some(node) = lookup.producer_of(found.id) {
             match &node.op {
                 Op::Reshape(_) if keeps_matrices(lookup, node) => {}
@@ -330,12 +330,12 @@ impl ProductOperand {
                         None => break,
                     }
                 }
-                Op::Transpose(Transpose { permutation }) if is_turned => {
+                Op::Transpose(Transpose { permutation }) if is_transposed => {
                     let mut permutation = permutation.clone();
                     let last = permutation.len() - 1;
                     permutation.swap(last - 1, last);
                     found.id = node.inputs[0];
-                    is_turned = false;
+                    is_transposed = false;
                     if (0..).zip(&permutation).any(|(index, &axis)| axis != index) {
                         found.permutation = Some(permutation);
                         break;
@@ -346,7 +346,7 @@ impl ProductOperand {
             }
             found.id = node.inputs[0];
         }
-        if is_turned {
+        if is_transposed {
             let rank = lookup.value_type(found.id).rank() as i64;
             found.permutation = Some((0..rank - 2).chain([rank - 1, rank - 2]).collect());
         }

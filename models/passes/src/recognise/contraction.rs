@@ -24,13 +24,13 @@ pub(crate) fn mat_mul_to_dense(graph: &Graph) -> Result<Graph> {
         if transpose_b {
             return Some(Replacement::from_operator(dense, vec![Part::Value(x), Part::Value(w)]));
         }
-        let turned = match data {
+        let transposed = match data {
             // Random contents stay random, because any values will do.
             Const::Random { seed } => Const::Random { seed: *seed },
             data => fold_operator(&Op::Transpose(Transpose { permutation: vec![1, 0] }), &[(ty, data)])?,
         };
         let ty = TensorType { dtype: ty.dtype, shape: vec![n.clone(), k.clone()] };
-        Some(Replacement::from_operator(dense, vec![Part::Value(x), Part::Constant(ty, turned)]))
+        Some(Replacement::from_operator(dense, vec![Part::Value(x), Part::Constant(ty, transposed)]))
     })
 }
 

@@ -126,10 +126,10 @@ impl<'a> Importer<'a> {
     fn user_inputs(&mut self, given: &[&'a Value]) -> Result<()> {
         let name_of = |value: &'a Value| value.get("as_tensor")?.get("name")?.as_str();
         let names: Vec<&str> = given.iter().filter_map(|value| name_of(value)).collect();
-        for asked in self.options.shapes.keys().chain(self.options.bindings.keys()) {
-            if !names.contains(&asked.as_str()) {
+        for name in self.options.shapes.keys().chain(self.options.bindings.keys()) {
+            if !names.contains(&name.as_str()) {
                 let reason = format!("the model has no such input; the inputs are {}", names.join(", "));
-                return Err(self.malformed(format!("input `{asked}`"), reason));
+                return Err(self.malformed(format!("input `{name}`"), reason));
             }
         }
         for name in names {

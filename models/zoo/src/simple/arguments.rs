@@ -10,7 +10,7 @@ const MAX_RANK: usize = 16;
 /// The `key=value` pairs of one line. Records which keys are read, so that unknown keys can be reported.
 pub(super) struct Arguments {
     values: BTreeMap<String, String>,
-    asked: RefCell<BTreeSet<&'static str>>,
+    read_keys: RefCell<BTreeSet<&'static str>>,
 }
 
 impl Arguments {
@@ -22,14 +22,14 @@ impl Arguments {
                 return Err(format!("`{}` is given twice", key.trim()));
             }
         }
-        Ok(Arguments { values, asked: RefCell::default() })
+        Ok(Arguments { values, read_keys: RefCell::default() })
     }
 
     pub(super) fn check_all_used(&self) -> Result<(), String> {
-        let asked = self.asked.borrow();
-        match self.values.keys().find(|key| !asked.contains(key.as_str())) {
+        let read_keys = self.read_keys.borrow();
+        match self.values.keys().find(|key| !read_keys.contains(key.as_str())) {
             None => Ok(()),
-            Some(key) => Err(format!("unknown key `{key}`; {}", names::name_hint(key, asked.iter().copied()))),
+            Some(key) => Err(format!("unknown key `{key}`; {}", names::name_hint(key, read_keys.iter().copied()))),
         }
     }
 
@@ -45,7 +45,7 @@ impl Arguments {
     }
 
     pub(super) fn find_text(&self, key: &'static str) -> Option<&str> {
-        self.asked.borrow_mut().insert(key);
+        self.read_keys.borrow_mut().insert(key);
         self.values.get(key).map(String::as_str)
     }
 

@@ -117,8 +117,8 @@ fn build_decoder(net: &mut Net, config: &Fields, habits: Habits) -> Result<Vec<V
     for layer in 0..config.required_count("num_hidden_layers")? {
         let scope = format!("layers.{layer}");
         let y = add_norm(net, &shape, &format!("{scope}.input_layernorm"), x)?;
-        let seen = add_attention(net, &shape, layer, &format!("{scope}.self_attn"), y)?;
-        x = net.add(&scope, seen, x)?;
+        let attended = add_attention(net, &shape, layer, &format!("{scope}.self_attn"), y)?;
+        x = net.add(&scope, attended, x)?;
         let y = add_norm(net, &shape, &format!("{scope}.post_attention_layernorm"), x)?;
         let y = gated_mlp(net, &shape, &format!("{scope}.mlp"), y)?;
         x = net.add(&scope, y, x)?;
@@ -155,8 +155,8 @@ fn add_attention(net: &mut Net, shape: &LlamaShape, layer: i64, scope: &str, x: 
     };
     let (q, k) = (shape.rotary.rotate_heads(net, scope, q)?, shape.rotary.rotate_heads(net, scope, k)?);
     let [k, v] = net.extend_cache(layer, scope, k, v)?;
-    let seen = net.add_attention(scope, [q, k, v], None, shape.attention)?;
-    net.linear_layer(&format!("{scope}.o_proj"), seen, shape.width, shape.output_bias)
+    let attended = net.add_attention(scope, [q, k, v], None, shape.attention)?;
+    net.linear_layer(&format!("{scope}.o_proj"), attended, shape.width, shape.output_bias)
 }
 
 fn add_projection(

@@ -206,7 +206,7 @@ impl Net {
         Ok(parts)
     }
 
-    pub fn first_place(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
+    pub fn first_position(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
         let width = self.last_extent(x)?;
         let first = self.slice(scope, x, 1, 0, 1)?;
         self.reshape(scope, first, &[self.options.batch, width])
@@ -219,7 +219,7 @@ impl Net {
     }
 
     /// Adds a linear layer whose weight is stored as `[in, out]`.
-    pub fn linear_turned(&mut self, scope: &str, x: ValueId, out: i64) -> Result<ValueId> {
+    pub fn linear_transposed(&mut self, scope: &str, x: ValueId, out: i64) -> Result<ValueId> {
         let weight =
             self.stored_weight(&format!("{scope}.weight"), &[out, self.last_extent(x)?], Stored::Transposed)?;
         self.shared_dense(scope, x, weight, Bias::With)
@@ -273,8 +273,8 @@ impl Net {
     }
 
     pub fn merge_heads(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
-        let turned = self.transpose(scope, x, &[0, 2, 1, 3])?;
-        self.reshape(scope, turned, &[0, 0, -1])
+        let transposed = self.transpose(scope, x, &[0, 2, 1, 3])?;
+        self.reshape(scope, transposed, &[0, 0, -1])
     }
 
     pub fn project_heads(&mut self, scope: &str, x: ValueId, heads: [i64; 2], bias: Bias) -> Result<ValueId> {

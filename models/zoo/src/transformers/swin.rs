@@ -118,15 +118,15 @@ fn roll_axes(net: &mut Net, scope: &str, x: ValueId, shift: i64) -> Result<Value
 fn split_windows(net: &mut Net, stage: &SwinStage, scope: &str, x: ValueId) -> Result<ValueId> {
     let (count, window) = (stage.side / stage.window, stage.window);
     let cut = net.reshape(scope, x, &[0, count, window, count, window, stage.width])?;
-    let turned = net.transpose(scope, cut, &[0, 1, 3, 2, 4, 5])?;
-    net.reshape(scope, turned, &[-1, window * window, stage.width])
+    let transposed = net.transpose(scope, cut, &[0, 1, 3, 2, 4, 5])?;
+    net.reshape(scope, transposed, &[-1, window * window, stage.width])
 }
 
 fn join_windows(net: &mut Net, stage: &SwinStage, scope: &str, x: ValueId) -> Result<ValueId> {
     let (count, window) = (stage.side / stage.window, stage.window);
     let cut = net.reshape(scope, x, &[net.batch_size(), count, count, window, window, stage.width])?;
-    let turned = net.transpose(scope, cut, &[0, 1, 3, 2, 4, 5])?;
-    net.reshape(scope, turned, &[0, stage.side, stage.side, stage.width])
+    let transposed = net.transpose(scope, cut, &[0, 1, 3, 2, 4, 5])?;
+    net.reshape(scope, transposed, &[0, stage.side, stage.side, stage.width])
 }
 
 fn window_attention(net: &mut Net, stage: &SwinStage, scope: &str, x: ValueId, shift: i64) -> Result<ValueId> {
@@ -147,8 +147,8 @@ fn window_attention(net: &mut Net, stage: &SwinStage, scope: &str, x: ValueId, s
         let all = if net.batch_size() == 1 { all } else { net.push_op(&own, Op::Expand(Expand { shape }), &[all])? };
         mask = net.reshape(&own, all, &[net.batch_size() * count, heads, places, places])?;
     }
-    let seen = net.add_attention(&own, [q, k, v], Some(mask), Attention::with_width(cut[1]))?;
-    net.linear_layer(&format!("{scope}.attention.output.dense"), seen, width, Bias::With)
+    let attended = net.add_attention(&own, [q, k, v], Some(mask), Attention::with_width(cut[1]))?;
+    net.linear_layer(&format!("{scope}.attention.output.dense"), attended, width, Bias::With)
 }
 
 /// Adds the learned bias of each head by relative position, as `[1, heads, positions, positions]`.
@@ -165,8 +165,8 @@ fn distance_bias(net: &mut Net, stage: &SwinStage, scope: &str) -> Result<ValueI
     })?;
     let rows = net.push_op(scope, Op::Gather(Gather { axis: 0 }), &[table, numbers])?;
     let rows = net.reshape(scope, rows, &[places, places, stage.heads])?;
-    let turned = net.transpose(scope, rows, &[2, 0, 1])?;
-    net.reshape(scope, turned, &[1, stage.heads, places, places])
+    let transposed = net.transpose(scope, rows, &[2, 0, 1])?;
+    net.reshape(scope, transposed, &[1, stage.heads, places, places])
 }
 
 /// Returns the mask, `[windows, 1, positions, positions]`, that hides positions not adjacent before the shift.
@@ -199,8 +199,8 @@ fn merge_patches(net: &mut Net, stage: &SwinStage, scope: &str, x: ValueId) -> R
     let half = side / 2;
     let cut = net.reshape(scope, x, &[0, half, 2, half, 2, width])?;
     // The column within a pair is the outer index.
-    let turned = net.transpose(scope, cut, &[0, 1, 3, 4, 2, 5])?;
-    let joined = net.reshape(scope, turned, &[0, half * half, 4 * width])?;
+    let transposed = net.transpose(scope, cut, &[0, 1, 3, 4, 2, 5])?;
+    let joined = net.reshape(scope, transposed, &[0, half * half, 4 * width])?;
     let joined = net.layer_norm(&format!("{scope}.norm"), joined, stage.epsilon)?;
     net.linear_layer(&format!("{scope}.reduction"), joined, 2 * width, Bias::Without)
 }

@@ -56,8 +56,8 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     q = y;
     if is_flat {
         let [n, h, s, d] = emit.extents(q)?[..] else { return malformed("the result must have 4 dimensions") };
-        let turned = emit.transpose(q, &[0, 2, 1, 3])?;
-        q = emit.reshape(turned, &[n, s, h * d])?;
+        let transposed = emit.transpose(q, &[0, 2, 1, 3])?;
+        q = emit.reshape(transposed, &[n, s, h * d])?;
     }
     if outputs.is_empty() {
         outputs = vec![present_k, present_v];
@@ -243,14 +243,14 @@ fn separate_operators(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Ou
     let weights = emit.push(Op::Where(Where {}), &[is_empty, zero, weights])?;
     let weights = emit.cast(weights, dtype)?;
     let y = emit.mat_mul(weights, parts.v)?;
-    let asked = match mode {
+    let requested = match mode {
         0 => plain,
         1 => capped,
         2 => scores,
         3 => weights,
         other => return malformed(format!("`qk_matmul_output_mode` has the unknown value {other}")),
     };
-    Ok((y, asked))
+    Ok((y, requested))
 }
 
 pub(super) fn rotary_embedding(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {

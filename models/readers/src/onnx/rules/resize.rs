@@ -292,10 +292,10 @@ impl ResizeFilter<'_> {
         let x = emit.cast(x, dtype)?;
         let mut order: Vec<usize> = (0..rank).filter(|&axis| axis != index).collect();
         order.push(index);
-        let turned = emit.transpose(x, &order)?;
+        let transposed = emit.transpose(x, &order)?;
         let ty = TensorType::new(dtype, &[axis.new, axis.old]);
         let weights = emit.constant_of(&Tensor::from_numbers(ty, weights)?)?;
-        let y = emit.push(Op::Dense(Dense {}), &[turned, weights])?;
+        let y = emit.push(Op::Dense(Dense {}), &[transposed, weights])?;
         let mut back: Vec<usize> = (0..rank - 1).collect();
         back.insert(index, rank - 1);
         emit.transpose(y, &back)

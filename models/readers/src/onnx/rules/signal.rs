@@ -61,9 +61,9 @@ pub(super) fn dft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let dtype = emit.dtype(x)?;
     let mut order: Vec<usize> = (0..rank - 1).filter(|&other| other != axis).collect();
     order.extend([rank - 1, axis]);
-    let turned = emit.transpose(x, &order)?;
-    let real = emit.slice(turned, rank - 2, 0, 1)?;
-    let imaginary = if parts == 2 { Some(emit.slice(turned, rank - 2, 1, 2)?) } else { None };
+    let transposed = emit.transpose(x, &order)?;
+    let real = emit.slice(transposed, rank - 2, 0, 1)?;
+    let imaginary = if parts == 2 { Some(emit.slice(transposed, rank - 2, 1, 2)?) } else { None };
     let used = given.min(if is_inverse && is_half { length / 2 + 1 } else { length });
     let form = Transform { length, used, is_inverse, is_half };
     let (cosines, sines) = form.transform_matrices(emit, dtype, imaginary.is_some())?;

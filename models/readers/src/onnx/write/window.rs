@@ -67,7 +67,7 @@ fn write_requantised(
     requantize: &Node,
 ) -> String {
     let Op::Requantize(Requantize { to, zero, low, high, .. }) = requantize.op else {
-        unreachable!("it was asked for")
+        unreachable!("the caller passes a requantisation")
     };
     let [x, w] = [node.inputs[0], node.inputs[1]];
     let (scale, one) = (sheet.value_name(requantize.inputs[1]), sheet.add_scalar(DType::F32, 1.0));

@@ -76,8 +76,8 @@ pub(super) fn space_to_batch(call: &mut Call<'_, '_>) -> Outputs {
     order.extend(rest);
     order.extend(2 * blocks.len() + 1..shape.len());
     let cut = call.emit.reshape(x, &shape)?;
-    let turned = call.emit.transpose(cut, &order)?;
-    Ok(vec![call.emit.reshape(turned, &[&[batch], after.as_slice(), kept].concat())?])
+    let transposed = call.emit.transpose(cut, &order)?;
+    Ok(vec![call.emit.reshape(transposed, &[&[batch], after.as_slice(), kept].concat())?])
 }
 
 pub(super) fn batch_to_space(call: &mut Call<'_, '_>) -> Outputs {
@@ -99,8 +99,8 @@ pub(super) fn batch_to_space(call: &mut Call<'_, '_>) -> Outputs {
     order.extend(2 * count + 1..shape.len());
     after.extend(&extents[count + 1..]);
     let cut = call.emit.reshape(x, &shape)?;
-    let turned = call.emit.transpose(cut, &order)?;
-    let mut y = call.emit.reshape(turned, &after)?;
+    let transposed = call.emit.transpose(cut, &order)?;
+    let mut y = call.emit.reshape(transposed, &after)?;
     for (index, pair) in crops.chunks(2).enumerate() {
         let stop = after[index + 1].saturating_sub(pair[1]);
         if stop <= pair[0] {

@@ -137,8 +137,8 @@ pub(super) fn col2im(call: &mut Call<'_, '_>) -> Outputs {
     let ty = TensorType::new(DType::I64, &[blocks.element_count() * count, 1]);
     let places = emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?;
     let sums = emit.push(Op::ScatterNd(ScatterNd { combine: ScatterOp::Add }), &[zeros, places, updates])?;
-    let turned = emit.transpose(sums, &[1, 2, 0])?;
-    let mut y = emit.reshape(turned, &[n, c, height, width])?;
+    let transposed = emit.transpose(sums, &[1, 2, 0])?;
+    let mut y = emit.reshape(transposed, &[n, c, height, width])?;
     for (side, extent) in [h, w].into_iter().enumerate() {
         let from = blocks.pads[side];
         y = emit.slice(y, side + 2, from, from + extent)?;

@@ -249,8 +249,8 @@ pub(super) fn tensor_dot(call: &mut Call<'_, '_>) -> Outputs {
         let of = |axes: &[usize]| axes.iter().map(|&axis| extents[axis]).collect::<Vec<i64>>();
         let order = if is_first { [kept.as_slice(), &summed].concat() } else { [summed.as_slice(), &kept].concat() };
         let (rows, width) = (of(&kept).iter().product(), of(&summed).iter().product());
-        let turned = call.emit.transpose(x, &order)?;
-        let matrix = call.emit.reshape(turned, &if is_first { [rows, width] } else { [width, rows] })?;
+        let transposed = call.emit.transpose(x, &order)?;
+        let matrix = call.emit.reshape(transposed, &if is_first { [rows, width] } else { [width, rows] })?;
         sides.push((matrix, of(&kept)));
     }
     let y = call.emit.mat_mul(sides[0].0, sides[1].0)?;
@@ -273,9 +273,9 @@ pub(super) fn cross_product(call: &mut Call<'_, '_>) -> Outputs {
     let emit = &mut *call.emit;
     // Elements 1, 2, 0 and 2, 0, 1.
     let places = [emit.add_integers(&[1, 2, 0])?, emit.add_integers(&[2, 0, 1])?];
-    let mut turned =
+    let mut transposed =
         |x: ValueId, which: usize| emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, places[which]]);
-    let (a1, b2, a2, b1) = (turned(a, 0)?, turned(b, 1)?, turned(a, 1)?, turned(b, 0)?);
+    let (a1, b2, a2, b1) = (transposed(a, 0)?, transposed(b, 1)?, transposed(a, 1)?, transposed(b, 0)?);
     let (first, second) = (call.emit.binary(BinaryOp::Mul, a1, b2)?, call.emit.binary(BinaryOp::Mul, a2, b1)?);
     own_output(call.emit.binary(BinaryOp::Sub, first, second)?)
 }

@@ -91,8 +91,8 @@ pub(super) fn diagonal(call: &mut Call<'_, '_>) -> Outputs {
     let emit = &mut *call.emit;
     let mut order: Vec<usize> = (0..rank).filter(|axis| ![a, b].contains(axis)).collect();
     order.extend([a, b]);
-    let turned = emit.transpose(x, &order)?;
-    let mut shape = emit.extents(turned)?;
+    let transposed = emit.transpose(x, &order)?;
+    let mut shape = emit.extents(transposed)?;
     let [rows, columns] = [shape[rank - 2], shape[rank - 1]];
     let (row, column) = if offset < 0 { (offset.saturating_neg(), 0) } else { (0, offset) };
     let count = rows.saturating_sub(row).min(columns.saturating_sub(column));
@@ -102,7 +102,7 @@ pub(super) fn diagonal(call: &mut Call<'_, '_>) -> Outputs {
     shape.truncate(rank - 2);
     numbers_of(&[count])?;
     shape.push(rows * columns);
-    let flat = emit.reshape(turned, &shape)?;
+    let flat = emit.reshape(transposed, &shape)?;
     let places: Vec<i64> = (0..count).map(|at| (row + at) * columns + column + at).collect();
     let places = emit.add_integers(&places)?;
     view_output(emit.push(Op::Gather(Gather { axis: rank as i64 - 2 }), &[flat, places])?)
@@ -139,8 +139,8 @@ pub(super) fn channel_shuffle(call: &mut Call<'_, '_>) -> Outputs {
     let cut = call.emit.reshape(x, &shape)?;
     let mut order: Vec<usize> = (0..shape.len()).collect();
     order.swap(1, 2);
-    let turned = call.emit.transpose(cut, &order)?;
-    own_output(call.emit.reshape(turned, &extents)?)
+    let transposed = call.emit.transpose(cut, &order)?;
+    own_output(call.emit.reshape(transposed, &extents)?)
 }
 
 /// Emits `as_strided`: gathers elements by strides from the row-major tensor.

@@ -435,6 +435,6 @@ pub(super) fn pixel_unshuffle(call: &mut Call<'_, '_>) -> Outputs {
         return malformed(format!("the image extents {h} x {w} are not multiples of the block extent {block}"));
     }
     let cut = call.emit.reshape(x, &[n, c, h / block, block, w / block, block])?;
-    let turned = call.emit.transpose(cut, &[0, 1, 3, 5, 2, 4])?;
-    own_output(call.emit.reshape(turned, &[n, c * block * block, h / block, w / block])?)
+    let transposed = call.emit.transpose(cut, &[0, 1, 3, 5, 2, 4])?;
+    own_output(call.emit.reshape(transposed, &[n, c * block * block, h / block, w / block])?)
 }

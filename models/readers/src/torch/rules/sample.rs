@@ -62,8 +62,8 @@ pub(super) fn affine_grid(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = emit.dtype(theta)?;
     let ty = TensorType::new(dtype, &[1, count, rank as i64 + 1]);
     let base = emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?;
-    let turned = emit.transpose(theta, &[0, 2, 1])?;
-    let grid = emit.mat_mul(base, turned)?;
+    let transposed = emit.transpose(theta, &[0, 2, 1])?;
+    let grid = emit.mat_mul(base, transposed)?;
     let shape = [&size[..1], space, &[rank as i64]].concat();
     own_output(emit.reshape(grid, &shape)?)
 }
@@ -324,8 +324,8 @@ pub(super) fn roi_align(call: &mut Call<'_, '_>) -> Outputs {
     let image = emit.slice(regions, 1, 0, 1)?;
     let image = emit.reshape(image, &[count, 1, 1, 1])?;
     let axes = [vec![vec![Neighbour { place: image, weight: None }]], axes].concat();
-    let turned = emit.transpose(x, &[1, 0, 2, 3])?;
-    let all = emit.reshape(turned, &[1, c, n, space[0], space[1]])?;
+    let transposed = emit.transpose(x, &[1, 0, 2, 3])?;
+    let all = emit.reshape(transposed, &[1, c, n, space[0], space[1]])?;
     let axes = axes.into_iter().map(|neighbours| add_batch_axis(emit, neighbours)).collect::<Outcome<Vec<_>>>()?;
     let y = blend_neighbours(emit, all, &axes)?;
     let y = emit.reshape(y, &[count, pooled[0], samples, pooled[1], samples, c])?;

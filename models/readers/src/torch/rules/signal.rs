@@ -154,21 +154,21 @@ fn transform_axis(emit: &mut Emit<'_>, x: ValueId, axis: usize, ends: Ends, four
     if ends != Ends::ComplexToReal {
         back.push(rank);
     }
-    let turned = emit.transpose(x, &order)?;
-    let given = emit.extents(turned)?[rank - 1];
+    let transposed = emit.transpose(x, &order)?;
+    let given = emit.extents(transposed)?[rank - 1];
     let y = match ends {
         Ends::RealToComplex => {
-            let turned = resize_axis(emit, turned, rank - 1, fourier.points)?;
-            fourier.transform_real(emit, turned)?
+            let transposed = resize_axis(emit, transposed, rank - 1, fourier.points)?;
+            fourier.transform_real(emit, transposed)?
         }
         Ends::ComplexToComplex => {
-            let turned = resize_axis(emit, turned, rank - 1, fourier.points)?;
-            fourier.transform_complex(emit, turned)?
+            let transposed = resize_axis(emit, transposed, rank - 1, fourier.points)?;
+            fourier.transform_complex(emit, transposed)?
         }
         Ends::ComplexToReal => {
             let used = given.min(fourier.points / 2 + 1);
-            let turned = emit.slice(turned, rank - 1, 0, used)?;
-            fourier.to_real(emit, turned, used)?
+            let transposed = emit.slice(transposed, rank - 1, 0, used)?;
+            fourier.to_real(emit, transposed, used)?
         }
     };
     emit.transpose(y, &back)
@@ -355,10 +355,10 @@ pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
     }
     let [batch, given, count, 2] = shape[..] else { return malformed("the spectra must have 3 or 4 dimensions") };
     let x = emit.reshape(x, &shape)?;
-    let turned = emit.transpose(x, &[0, 2, 1, 3])?;
+    let transposed = emit.transpose(x, &[0, 2, 1, 3])?;
     let factor = 1.0 / (frames.points as f64 * frames.factor);
     let fourier = Fourier { points: frames.points, kept: frames.kept, is_inverse: true, factor };
-    let pieces = fourier.to_real(emit, turned, given)?;
+    let pieces = fourier.to_real(emit, transposed, given)?;
     let pieces = emit.binary(BinaryOp::Mul, pieces, frames.window)?;
     let total = frames.hop.checked_mul(count - 1).and_then(|rest| rest.checked_add(frames.points));
     let Some(total) = total else { return unsupported(format!("{count} frames with a hop of {} are too long", frames.hop)) };

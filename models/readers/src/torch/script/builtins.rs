@@ -53,9 +53,9 @@ fn eval_tensor(
             tensors.add_tensor(id)
         }
         ("tensor" | "as_tensor", [value, rest @ ..]) if !is_tensor(*value) => {
-            let asked = keywords.iter().find(|(name, _)| *name == "dtype").map(|(_, value)| *value);
-            let asked = asked.or(rest.first().copied());
-            nested_tensor(interpreter, *value, asked)?
+            let requested = keywords.iter().find(|(name, _)| *name == "dtype").map(|(_, value)| *value);
+            let requested = requested.or(rest.first().copied());
+            nested_tensor(interpreter, *value, requested)?
         }
         _ if !is_tensor(first) => return Ok(None),
         ("size" | "shape", [x]) => {
@@ -119,18 +119,18 @@ fn typed_number(value: Value) -> Outcome<(DType, f64)> {
     })
 }
 
-fn nested_tensor(interpreter: &mut Interpreter<'_>, value: Value, asked: Option<Value>) -> Outcome<Value> {
+fn nested_tensor(interpreter: &mut Interpreter<'_>, value: Value, requested: Option<Value>) -> Outcome<Value> {
     let (mut extents, mut numbers, mut dtype) = (Vec::new(), Vec::new(), None);
     collect_numbers(&mut interpreter.heap, value, 0, (&mut extents, &mut numbers, &mut dtype))?;
     if extents.iter().product::<i64>() != numbers.len() as i64 {
         return malformed("a tensor is created from lists of different lengths");
     }
-    let asked = match asked {
+    let requested = match requested {
         Some(Value::Int(code)) if dtypes::COMPLEX.contains(&code) => return unsupported("creating complex numbers"),
         Some(Value::Int(code)) => dtypes::dtype_of_code(code),
         _ => None,
     };
-    let ty = TensorType::new(asked.or(dtype).unwrap_or(DType::F32), &extents);
+    let ty = TensorType::new(requested.or(dtype).unwrap_or(DType::F32), &extents);
     let id = interpreter.tensors.emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?;
     Ok(interpreter.tensors.add_tensor(id))
 }

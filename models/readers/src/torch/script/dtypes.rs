@@ -86,14 +86,14 @@ pub(super) fn code_of_dtype(dtype: DType) -> i64 {
 /// The graph, and the constants in it that represent Python numbers.
 type Known<'e, 'b> = (&'e Emit<'b>, &'e HashSet<ValueId>);
 
-/// Returns the element type of an operator's first result. `asked` is the type that the call requests, if any.
+/// Returns the element type of an operator's first result. `requested` is the type that the call requests, if any.
 pub(super) fn result_dtype(
     operator: &str,
     arguments: &HashMap<&str, Argument>,
-    asked: Option<DType>,
+    requested: Option<DType>,
     known: Known<'_, '_>,
 ) -> Outcome<DType> {
-    if let Some(dtype) = asked {
+    if let Some(dtype) = requested {
         return Ok(dtype);
     }
     let is_integer = |name: &str| matches!(arguments.get(name), None | Some(Argument::Int(_) | Argument::Bool(_)));

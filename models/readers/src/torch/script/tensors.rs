@@ -225,10 +225,10 @@ impl<'a> Tensors<'a> {
         let Some(assigned) = assign_arguments(&signatures, given, keywords, heap) else {
             return malformed("the arguments fit no overload of the operator");
         };
-        let (mut arguments, mut complex, mut asked) = (HashMap::new(), Vec::new(), None);
+        let (mut arguments, mut complex, mut requested) = (HashMap::new(), Vec::new(), None);
         for (formal, value) in &assigned.arguments {
             if let (true, Value::Int(code)) = (matches!(formal.name, "dtype" | "out_dtype"), *value) {
-                asked = dtypes::dtype_of_code(code);
+                requested = dtypes::dtype_of_code(code);
             }
             if is_tensor(*value) && self.is_complex(*value, heap)? {
                 complex.push(formal.name);
@@ -260,7 +260,7 @@ impl<'a> Tensors<'a> {
             false => rules::complex::find_rule(operator),
         };
         let Some(rule) = rule else { return unsupported("this version has no rule for the operator") };
-        let dtype = dtypes::result_dtype(operator, &arguments, asked, (&self.emit, &self.numbers))?;
+        let dtype = dtypes::result_dtype(operator, &arguments, requested, (&self.emit, &self.numbers))?;
         let stated = vec![Some(TensorType::new(dtype, &[]))];
         let first_new = self.emit.builder.next_id();
         let mut call = Call { emit: &mut self.emit, operator, arguments, complex, stated };

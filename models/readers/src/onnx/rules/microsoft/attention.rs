@@ -108,8 +108,8 @@ fn head_count(call: &Call<'_>) -> Outcome<i64> {
 
 pub(super) fn join_heads(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
     let [n, h, s, d] = emit.extents(x)?[..] else { return malformed("the result must have 4 dimensions") };
-    let turned = emit.transpose(x, &[0, 2, 1, 3])?;
-    emit.reshape(turned, &[n, s, h * d])
+    let transposed = emit.transpose(x, &[0, 2, 1, 3])?;
+    emit.reshape(transposed, &[n, s, h * d])
 }
 
 struct Masks {

@@ -44,8 +44,8 @@ pub(super) fn quantised_lstm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
                 scales.push(direction_scales(emit, id, index, directions)?);
             }
             let real = quantise::real_along(emit, own, scales[0], scales.get(1).copied(), 1)?;
-            let turned = emit.transpose(real, &[1, 0])?;
-            reals.push(emit.reshape(turned, &[1, columns, rows])?);
+            let transposed = emit.transpose(real, &[1, 0])?;
+            reals.push(emit.reshape(transposed, &[1, columns, rows])?);
         }
         weights.push(emit.concat_parts(&reals, 0)?);
     }
