@@ -110,7 +110,9 @@ fn check_value(value: &Value, limits: &GraphLimits) -> Result<(), String> {
         if let Dim::Symbol(name) = dim
             && !is_identifier(name)
         {
-            return Err(format!("the dimension symbol `{name}` must consist of letters, digits and `_` and begin with a letter"));
+            return Err(format!(
+                "the dimension symbol `{name}` must consist of letters, digits and `_` and begin with a letter"
+            ));
         }
     }
     if ty.size_bytes().is_some_and(|bytes| bytes > limits.tensor_bytes) {

@@ -73,7 +73,10 @@ pub fn resolve_device<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) 
             let near = suggest_nearest(name, known).map(|near| format!("{near} ")).unwrap_or_default();
             Err(format!("unknown device `{name}`; {near}`oppredict devices` lists all"))
         }
-        ref several => Err(format!("`{name}` matches several devices: {}; give one of these names", quote_names(several).join(", "))),
+        ref several => Err(format!(
+            "`{name}` matches several devices: {}; give one of these names",
+            quote_names(several).join(", ")
+        )),
     }
 }
 

@@ -202,9 +202,6 @@ mod tests {
         x.shape[0] = crate::types::Dim::Symbol("batch".to_owned());
         let op = Op::Unary(Unary { function: UnaryOp::Relu });
         let error = operator_work(&op, &[&x], &x).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "`f32[batch,8]` has a symbolic dimension, so work cannot be counted; bind its symbols first"
-        );
+        assert_eq!(error, "`f32[batch,8]` has a symbolic dimension, so work cannot be counted; bind its symbols first");
     }
 }

@@ -129,7 +129,10 @@ fn what_is_planned_is_run_and_nothing_else() {
     assert_eq!(kept[0].parallel_type.as_deref(), report["plan"]["parallel"].as_str());
 
     let other = "model run --no-check --plan net.plan --modelsource local --modelname mlp";
-    refused(opcollect(&format!("{other} --threads {cores}")), "the plan is for another graph: the calls of `squeezenet-1.1");
+    refused(
+        opcollect(&format!("{other} --threads {cores}")),
+        "the plan is for another graph: the calls of `squeezenet-1.1",
+    );
     let more = format!("model run {SQUEEZENET} --no-check --plan net.plan --threads 1");
     if cores > 1 {
         refused(opcollect(&more), "the plan is for 2 cores, but 1 is given");

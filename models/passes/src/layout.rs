@@ -197,7 +197,8 @@ fn transpose_constant(ty: &TensorType, data: &Const, order: &[usize]) -> Option<
     let whole = TensorType { dtype: ty.dtype, shape };
     let mut back = vec![0; order.len()];
     order.iter().enumerate().for_each(|(place, &axis)| back[axis] = place);
-    let transposed = TensorType { dtype: ty.dtype, shape: back.iter().map(|&axis| whole.shape[axis].clone()).collect() };
+    let transposed =
+        TensorType { dtype: ty.dtype, shape: back.iter().map(|&axis| whole.shape[axis].clone()).collect() };
     if matches!(data, Const::Random { .. } | Const::Fill(_)) || keeps_elements(&whole.shape, &back) {
         return Some((transposed, data.clone()));
     }

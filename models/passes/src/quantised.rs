@@ -49,13 +49,16 @@ fn integer_layer(lookup: &GraphLookup<'_>, node: &Node, found: &Match) -> Option
             let (strides, pads, dilations) = (strides.clone(), pads.clone(), dilations.clone());
             (Op::QConv(QConv { strides, pads, dilations, groups: *groups, x_zero, w_zero }), 1)
         }
-        Op::Dense(_) => (Op::QDense(QDense { x_zero, w_zero }), lookup.value_type(product.outputs[0]).rank() as i64 - 1),
+        Op::Dense(_) => {
+            (Op::QDense(QDense { x_zero, w_zero }), lookup.value_type(product.outputs[0]).rank() as i64 - 1)
+        }
         _ => return None,
     };
     let mut then = Vec::new();
     if let Op::BiasAdd(BiasAdd { axis }) = biased.op {
         let bias = biased.inputs[1];
-        let (ty, data) = quantise::quantise_bias(lookup.value_type(bias), lookup.constant_data(bias)?, x_scale, &scales)?;
+        let (ty, data) =
+            quantise::quantise_bias(lookup.value_type(bias), lookup.constant_data(bias)?, x_scale, &scales)?;
         then.push((Op::BiasAdd(BiasAdd { axis }), vec![Part::Constant(ty, data)]));
     }
     let (low, high) = match activated.op {
@@ -90,7 +93,8 @@ pub(super) fn slide_movement(graph: &Graph) -> Result<Graph> {
         let scale = scalar_scale(lookup, node)?;
         let stored = |id: ValueId| {
             let before = lookup.producer_of(id).filter(|before| matches!(before.op, Op::Dequantize(_)))?;
-            let is_same = lookup.value_type(before.inputs[0]).dtype == to && scalar_scale(lookup, before) == Some(scale);
+            let is_same =
+                lookup.value_type(before.inputs[0]).dtype == to && scalar_scale(lookup, before) == Some(scale);
             is_same.then(|| Part::Value(before.inputs[0]))
         };
         if let Some(x) = stored(node.inputs[0]) {

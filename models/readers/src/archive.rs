@@ -288,7 +288,9 @@ impl Directory {
             return Err("archives that are split into several files are not supported".to_owned());
         }
         let stop = offset.checked_add(size).filter(|stop| *stop <= start + end as u64);
-        let stop = stop.ok_or_else(|| format!("the archive directory ({size} bytes at offset {offset}) lies outside of the file"))?;
+        let stop = stop.ok_or_else(|| {
+            format!("the archive directory ({size} bytes at offset {offset}) lies outside of the file")
+        })?;
         if size > MAX_DIRECTORY_BYTES || count > MAX_ENTRIES || count * 46 > size {
             return Err(format!("the archive directory claims {count} entries in {size} bytes"));
         }
@@ -299,11 +301,13 @@ impl Directory {
 /// Reads the 64-bit end record, if its locator immediately precedes the regular end record.
 fn wide_end(store: &ArchiveBytes, before: &[u8]) -> Result<(u32, u64, u64, u64, u64), String> {
     let locator = before.len().checked_sub(20).map(|at| &before[at..]).filter(|bytes| bytes.starts_with(b"PK\x06\x07"));
-    let mut fields = Fields { bytes: &locator.ok_or("the end record of the 64-bit archive directory is missing")?[4..] };
+    let mut fields =
+        Fields { bytes: &locator.ok_or("the end record of the 64-bit archive directory is missing")?[4..] };
     fields.read_u32()?;
     let at = fields.read_u64()?;
     let stop = at.checked_add(56).filter(|stop| *stop <= store.byte_length());
-    let end = store.read_range(at..stop.ok_or("the end record of the 64-bit archive directory lies outside of the file")?)?;
+    let end =
+        store.read_range(at..stop.ok_or("the end record of the 64-bit archive directory lies outside of the file")?)?;
     if !end.starts_with(b"PK\x06\x06") {
         return Err("the end record of the 64-bit archive directory is damaged".to_owned());
     }
@@ -324,8 +328,9 @@ fn parse_entry(fields: &mut Fields<'_>, store: &ArchiveBytes, limit: u64) -> Res
     let (name, extra, comment) = (fields.read_u16()?, fields.read_u16()?, fields.read_u16()?);
     fields.take_bytes(8)?;
     let mut offset = u64::from(fields.read_u32()?);
-    let name =
-        std::str::from_utf8(fields.take_bytes(name.into())?).map_err(|_| "the name of an entry is not UTF-8")?.to_owned();
+    let name = std::str::from_utf8(fields.take_bytes(name.into())?)
+        .map_err(|_| "the name of an entry is not UTF-8")?
+        .to_owned();
     let mut extra = Fields { bytes: fields.take_bytes(extra.into())? };
     fields.take_bytes(comment.into())?;
     let shown = shorten_text(&name);
@@ -360,7 +365,8 @@ fn parse_entry(fields: &mut Fields<'_>, store: &ArchiveBytes, limit: u64) -> Res
     let (local_name, local_extra) = (u64::from(local_fields.read_u16()?), u64::from(local_fields.read_u16()?));
     let start = head + local_name + local_extra;
     let stop = start.checked_add(packed).filter(|stop| *stop <= limit);
-    let stop = stop.ok_or_else(|| format!("entry `{shown}` of {packed} bytes does not lie before the archive directory"))?;
+    let stop =
+        stop.ok_or_else(|| format!("entry `{shown}` of {packed} bytes does not lie before the archive directory"))?;
     if local_fields.bytes != name.as_bytes() || local_name != name.len() as u64 {
         return Err(format!("entry `{shown}` has a different name in its local header"));
     }

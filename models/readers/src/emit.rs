@@ -157,9 +157,9 @@ impl<'a> Emit<'a> {
     pub fn require_numbers(&self, id: ValueId, what: &str) -> Outcome<Vec<f64>> {
         match self.known_numbers(id)? {
             Some(numbers) => Ok(numbers),
-            None => unsupported(format!(
-                "`{what}` is computed at run time, so the shapes that depend on it are unknown"
-            )),
+            None => {
+                unsupported(format!("`{what}` is computed at run time, so the shapes that depend on it are unknown"))
+            }
         }
     }
 

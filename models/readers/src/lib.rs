@@ -92,7 +92,8 @@ pub(crate) fn escape_name(name: &str) -> String {
     if count <= MAX_CHARS {
         return escaped;
     }
-    let end: String = name.chars().skip(count.saturating_sub(TAIL_CHARS).max(MAX_CHARS)).flat_map(char::escape_debug).collect();
+    let end: String =
+        name.chars().skip(count.saturating_sub(TAIL_CHARS).max(MAX_CHARS)).flat_map(char::escape_debug).collect();
     format!("{escaped}…{end} ({count} characters)")
 }
 

@@ -43,7 +43,8 @@ pub fn evaluate_task(task: &Task, inputs: &[Tensor]) -> Result<Tensor> {
     }
     for (index, (parameter, input)) in task.parameters.iter().zip(inputs).enumerate() {
         if parameter.ty != *input.tensor_type() {
-            let reason = format!("parameter {index} has type {}, but the tensor has type {}", parameter.ty, input.tensor_type());
+            let reason =
+                format!("parameter {index} has type {}, but the tensor has type {}", parameter.ty, input.tensor_type());
             return Err(Error::Task { task: task.name(), reason });
         }
     }

@@ -92,7 +92,9 @@ fn checked_extents(ty: &TensorType) -> Result<Vec<usize>> {
     let extents = ty.extents().unwrap_or_default();
     extents
         .iter()
-        .map(|&extent| usize::try_from(extent).map_err(|_| tensor_error(ty, "has a symbolic or negative extent".to_owned())))
+        .map(|&extent| {
+            usize::try_from(extent).map_err(|_| tensor_error(ty, "has a symbolic or negative extent".to_owned()))
+        })
         .collect()
 }
 

@@ -114,16 +114,8 @@ fn absurd_attributes_are_refused_without_overflow() {
         "f32[1,3,4,4] f32[5,3,3,3]",
         expect!["dilation 9223372036854775807 must be at least 1 and at most 2147483648"],
     );
-    check(
-        Op::Pad(Pad { pads: vec![huge, huge], value: 0.0 }),
-        "f32[4]",
-        expect!["the padded extent exceeds 64 bits"],
-    );
-    check(
-        Op::Reshape(Reshape { shape: vec![huge, huge] }),
-        "f32[4]",
-        expect!["the element count exceeds 64 bits"],
-    );
+    check(Op::Pad(Pad { pads: vec![huge, huge], value: 0.0 }), "f32[4]", expect!["the padded extent exceeds 64 bits"]);
+    check(Op::Reshape(Reshape { shape: vec![huge, huge] }), "f32[4]", expect!["the element count exceeds 64 bits"]);
     check(
         Op::Reshape(Reshape { shape: vec![i64::MIN] }),
         "f32[4]",
@@ -334,16 +326,16 @@ fn look_ups() {
     check(one_hot.with_front_axis(2), "i64[2,3]", expect!["f16[2,3,7]"]);
     check(Op::Expand(Expand { shape: vec![5, 1, 4] }), "f32[3,1]", expect!["f32[5,3,4]"]);
     check(Op::Tile(Tile { repeats: vec![1, 2] }), "f32[n,3]", expect!["f32[n,6]"]);
-    check(
-        Op::Tile(Tile { repeats: vec![i64::MAX] }),
-        "f32[3]",
-        expect!["the repeated extent exceeds 64 bits"],
-    );
+    check(Op::Tile(Tile { repeats: vec![i64::MAX] }), "f32[3]", expect!["the repeated extent exceeds 64 bits"]);
     let reflect = Op::BorderPad(BorderPad { border: Border::Reflect, pads: vec![3, 0] });
     check(reflect, "f32[3]", expect!["the 3 elements of dimension 0 are too few for a pad of 3"]);
     let rope = |rotary| Op::Rope(Rope { rotary, interleaved: false });
     check(rope(6), "f32[n,12,s,8] f32[s,3] f32[s,3]", expect!["f32[n,12,s,8]"]);
-    check(rope(8), "f32[1,12,5,8] f32[5,3] f32[5,4]", expect!["f32[5,3] must have the last extent 4 and broadcast to f32[1,12,5,4]"]);
+    check(
+        rope(8),
+        "f32[1,12,5,8] f32[5,3] f32[5,4]",
+        expect!["f32[5,3] must have the last extent 4 and broadcast to f32[1,12,5,4]"],
+    );
     let back = |start, stop, step| {
         Op::Slice(Slice { axes: vec![0], starts: vec![start], stops: vec![stop], steps: vec![step] })
     };
@@ -397,7 +389,11 @@ fn quantised() {
     check(Op::Dequantize(Dequantize { axis: 0 }), "u8[4] f16[]", expect!["f16[4]"]);
     let requantize = |high| Op::Requantize(Requantize { to: DType::U8, axis: 0, zero: 3, low: 0, high });
     check(requantize(255), "i32[4,2] f32[4]", expect!["u8[4,2]"]);
-    check(requantize(256), "i32[4,2] f32[4]", expect!["zero point 3, lower bound 0 and upper bound 256 must fit u8 and be in order"]);
+    check(
+        requantize(256),
+        "i32[4,2] f32[4]",
+        expect!["zero point 3, lower bound 0 and upper bound 256 must fit u8 and be in order"],
+    );
 }
 
 proptest! {

@@ -27,7 +27,9 @@ impl Operator for AdaptivePool {
         for (dim, &extent) in output.shape[2..].iter_mut().zip(extents) {
             let old = known_extent(dim, "a spatial extent of `x`")?;
             if !(1..=MAX_ATTRIBUTE).contains(&extent) || !(1..=MAX_ATTRIBUTE).contains(&old) {
-                return Err(format!("cannot pool a dimension from {old} to {extent} elements; both must be 1 to {MAX_ATTRIBUTE}"));
+                return Err(format!(
+                    "cannot pool a dimension from {old} to {extent} elements; both must be 1 to {MAX_ATTRIBUTE}"
+                ));
             }
             *dim = Dim::Known(extent);
         }

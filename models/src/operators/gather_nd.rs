@@ -17,7 +17,8 @@ impl Operator for GatherNd {
 
     fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, at, batch) = (inputs[0], inputs[1], self.batch);
-        let batch = usize::try_from(batch).map_err(|_| format!("the number of batch dimensions, {batch}, must not be negative"))?;
+        let batch = usize::try_from(batch)
+            .map_err(|_| format!("the number of batch dimensions, {batch}, must not be negative"))?;
         let looked_up = tuple_length(x, at, batch)?;
         if at.shape.get(..batch) != x.shape.get(..batch) || batch >= at.rank() {
             return Err(format!("the first {batch} dimensions of {x} and {at} must be equal"));

@@ -31,7 +31,9 @@ impl PoolMode {
             PoolMode::Average if !x.dtype.is_float() => {
                 Err(format!("an average needs a floating-point type, not {}", x.dtype))
             }
-            PoolMode::Lp { .. } if !x.dtype.is_float() => Err(format!("a norm needs a floating-point type, not {}", x.dtype)),
+            PoolMode::Lp { .. } if !x.dtype.is_float() => {
+                Err(format!("a norm needs a floating-point type, not {}", x.dtype))
+            }
             PoolMode::Lp { order } if !(1..=MAX_ORDER).contains(&order) => {
                 Err(format!("the order {order} must be 1 to {MAX_ORDER}"))
             }

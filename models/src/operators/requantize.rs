@@ -33,7 +33,9 @@ impl Operator for Requantize {
             to.integer_range().ok_or_else(|| format!("needs an integer of up to 32 bits, not {to}"))?;
         let is_inside = |number: &i64| (lowest..=highest).contains(number);
         if !(is_inside(zero) && is_inside(low) && is_inside(high) && low <= high) {
-            return Err(format!("zero point {zero}, lower bound {low} and upper bound {high} must fit {to} and be in order"));
+            return Err(format!(
+                "zero point {zero}, lower bound {low} and upper bound {high} must fit {to} and be in order"
+            ));
         }
         Ok(TensorType { dtype: *to, shape: x.shape.clone() })
     }

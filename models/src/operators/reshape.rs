@@ -22,7 +22,9 @@ impl Operator for Reshape {
             output.push(match extent {
                 0 => {
                     let dim = x.shape.get(index);
-                    let dim = dim.ok_or_else(|| format!("extent 0 copies dimension {index}, but `x` has {} dimensions", x.rank()))?;
+                    let dim = dim.ok_or_else(|| {
+                        format!("extent 0 copies dimension {index}, but `x` has {} dimensions", x.rank())
+                    })?;
                     kept[index] = true;
                     dim.clone()
                 }
@@ -39,11 +41,16 @@ impl Operator for Reshape {
         let numbers = element_count(rest.iter().filter_map(|dim| known_extent(dim, "an extent").ok()))?;
         match (deduced, symbols.as_slice()) {
             (Some(index), [symbol]) if numbers == stated_count => output[index] = (*symbol).clone(),
-            (Some(index), []) if stated_count != 0 && numbers % stated_count == 0 => output[index] = Dim::Known(numbers / stated_count),
+            (Some(index), []) if stated_count != 0 && numbers % stated_count == 0 => {
+                output[index] = Dim::Known(numbers / stated_count)
+            }
             (None, []) if numbers == stated_count => {}
             (_, []) => return Err(format!("{x} cannot be reshaped to {shape:?}: the element counts differ")),
             (_, symbols) => {
-                return Err(format!("shape {shape:?} does not determine dimension {}; bind it to a number", symbols[0]));
+                return Err(format!(
+                    "shape {shape:?} does not determine dimension {}; bind it to a number",
+                    symbols[0]
+                ));
             }
         }
         Ok(TensorType { dtype: x.dtype, shape: output })

@@ -50,7 +50,9 @@ impl Operator for Resize {
         let mut output = x.clone();
         for (dim, &extent) in output.shape[2..].iter_mut().zip(extents) {
             if extent < 1 || known_extent(dim, "a spatial extent of `x`")? < 1 {
-                return Err(format!("cannot resize a dimension from {dim} to {extent} elements; both must be at least 1"));
+                return Err(format!(
+                    "cannot resize a dimension from {dim} to {extent} elements; both must be at least 1"
+                ));
             }
             *dim = Dim::Known(extent);
         }

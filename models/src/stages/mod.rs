@@ -180,10 +180,7 @@ impl StagePlan {
                     return wrong(format!("group {number} has no core"));
                 }
                 if let Some(core) = group.cores.iter().find(|core| **core >= self.cores) {
-                    return wrong(format!(
-                        "group {number} uses core {core}, but the plan is for {} cores",
-                        self.cores
-                    ));
+                    return wrong(format!("group {number} uses core {core}, but the plan is for {} cores", self.cores));
                 }
                 let mut own = group.cores.clone();
                 own.sort_unstable();

@@ -68,7 +68,10 @@ fn what_is_no_plan_of_a_model_is_refused() {
     };
     assert!(refused(&|one| one.format = 9).contains("format 9"));
     assert!(refused(&|one| one.calls_hash = "0".to_owned()).contains("another graph: `branches`"));
-    assert!(refused(&|one| one.host_class = Some("there".to_owned())).contains("another machine: there; this machine is here"));
+    assert!(
+        refused(&|one| one.host_class = Some("there".to_owned()))
+            .contains("another machine: there; this machine is here")
+    );
     assert_eq!(refused(&|one| one.cores = 4), "the plan is for 4 cores, but 2 are given");
     assert!(refused(&|one| one.stages[1].groups[0].cores = vec![2]).contains("uses core 2"));
     assert!(refused(&|one| one.stages[1].groups[0].cores = vec![1]).contains("another group uses"));

@@ -136,10 +136,14 @@ impl Entry {
         if height != width {
             return Err(self.has_one_size());
         }
-        let size = change.strip_prefix("hw=").ok_or_else(|| format!("`{change}` does not have the form hw=N, such as `hw=160`"))?;
+        let size = change
+            .strip_prefix("hw=")
+            .ok_or_else(|| format!("`{change}` does not have the form hw=N, such as `hw=160`"))?;
         match size.parse() {
             Ok(size) if IMAGE_SIZES.contains(&size) => Ok(vec![channels, size, size]),
-            _ => Err(format!("the image size `{size}` is not between {} and {}", IMAGE_SIZES.start(), IMAGE_SIZES.end())),
+            _ => {
+                Err(format!("the image size `{size}` is not between {} and {}", IMAGE_SIZES.start(), IMAGE_SIZES.end()))
+            }
         }
     }
 

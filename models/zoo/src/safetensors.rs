@@ -53,7 +53,8 @@ pub fn list_tensors(path: &Path) -> Result<BTreeMap<String, Entry>> {
     file.read_exact(&mut start).map_err(|_| malformed(format!("{size} bytes are too few for a header")))?;
     let length = u64::from_le_bytes(start);
     if length > MAX_HEADER_BYTES || length > size - 8 {
-        let reason = format!("the header claims {length} bytes; the file has {size} bytes, and the limit is {MAX_HEADER_BYTES}");
+        let reason =
+            format!("the header claims {length} bytes; the file has {size} bytes, and the limit is {MAX_HEADER_BYTES}");
         return Err(malformed(reason));
     }
     let mut header = Vec::new();
@@ -75,7 +76,8 @@ pub struct Place {
 }
 
 pub fn parse_header(header: &[u8], bytes: u64) -> Result<BTreeMap<String, Place>, String> {
-    let header: Metadata = serde_json::from_slice(header).map_err(|error| format!("the header is invalid ({error})"))?;
+    let header: Metadata =
+        serde_json::from_slice(header).map_err(|error| format!("the header is invalid ({error})"))?;
     let length = header.data_len() as u64;
     if length != bytes {
         return Err(format!("the tensors take {length} bytes, but the file has {bytes} bytes of data"));
@@ -142,7 +144,9 @@ fn read_index(folder: &Path, index: &Path) -> Result<BTreeMap<String, Entry>> {
             files.insert(file, list_tensors(&folder.join(file))?);
         }
         let found = files[file.as_str()].get(tensor).cloned();
-        let missing = || malformed(format!("tensor `{tensor}`"), format!("the tensor is not in the file `{}`", shorten_text(file)));
+        let missing = || {
+            malformed(format!("tensor `{tensor}`"), format!("the tensor is not in the file `{}`", shorten_text(file)))
+        };
         entries.insert(tensor.clone(), found.ok_or_else(missing)?);
     }
     Ok(entries)

@@ -62,7 +62,8 @@ fn match_gelu(lookup: &GraphLookup<'_>, x: ValueId, gate: ValueId) -> Option<Una
     let is_tanh_form = match factors[..] {
         [sum] => lookup.operand_orders(sum, BinaryOp::Add).any(|(a, b)| a == x && is_part(b, 3)),
         [a, b] => [(a, b), (b, a)].into_iter().any(|(a, sum)| {
-            a == x && lookup.operand_orders(sum, BinaryOp::Add).any(|(one, b)| lookup.is_about(one, 1.0) && is_part(b, 2))
+            a == x
+                && lookup.operand_orders(sum, BinaryOp::Add).any(|(one, b)| lookup.is_about(one, 1.0) && is_part(b, 2))
         }),
         _ => false,
     };

@@ -98,8 +98,9 @@ impl FoundAttention {
         let k = ProductOperand::match_operand(lookup, scores.product.inputs[1], !is_k_plain, true)?;
         let v = ProductOperand::match_operand(lookup, node.inputs[1], transpose_b, false)?;
         let is_constant = |operand: &ProductOperand| lookup.constant_data(operand.id).is_some();
-        let is_one_type =
-            [q.id, k.id, v.id].iter().all(|&id| lookup.value_type(id).dtype == lookup.value_type(node.outputs[0]).dtype);
+        let is_one_type = [q.id, k.id, v.id]
+            .iter()
+            .all(|&id| lookup.value_type(id).dtype == lookup.value_type(node.outputs[0]).dtype);
         // A product with a constant is a dense layer, not attention.
         if is_constant(&k) || is_constant(&v) || !is_one_type || !lookup.value_type(q.id).dtype.is_float() {
             return None;
@@ -195,8 +196,9 @@ fn softmax_input(lookup: &GraphLookup<'_>, guard: &Pattern, weights: ValueId) ->
             let softmax = lookup.producer_of(found.get("y")?)?;
             let Op::Softmax(Softmax { axis, log: false }) = softmax.op else { return None };
             let [is_nan, y] = [node.inputs[0], softmax.outputs[0]];
-            let is_inside =
-                lookup.is_read_once(is_nan) && lookup.count_reads(y) == 2 && lookup.value_type(y) == lookup.value_type(weights);
+            let is_inside = lookup.is_read_once(is_nan)
+                && lookup.count_reads(y) == 2
+                && lookup.value_type(y) == lookup.value_type(weights);
             (is_inside && is_last(lookup, y, axis)).then(|| softmax.inputs[0])
         }
         _ => None,
@@ -210,8 +212,9 @@ fn is_last(lookup: &GraphLookup<'_>, id: ValueId, axis: i64) -> bool {
 
 fn trace_scores<'a>(lookup: &GraphLookup<'a>, id: ValueId, steps: usize) -> Option<AttentionScores<'a>> {
     let node = lookup.producer_of(id).filter(|_| steps > 0 && lookup.is_read_once(id))?;
-    let before =
-        |inner: ValueId| trace_scores(lookup, inner, steps - 1).filter(|_| lookup.value_type(inner) == lookup.value_type(id));
+    let before = |inner: ValueId| {
+        trace_scores(lookup, inner, steps - 1).filter(|_| lookup.value_type(inner) == lookup.value_type(id))
+    };
     let mut found = match &node.op {
         Op::MatMul(MatMul { transpose_a: false, .. }) => AttentionScores {
             product: node,
@@ -286,7 +289,9 @@ fn scaled_value(lookup: &GraphLookup<'_>, node: &Node) -> Option<(ValueId, f64)>
             .constant_scalar(other)
             .map(|number| (one, number))
             .or_else(|| lookup.constant_scalar(one).map(|number| (other, number))),
-        Op::Binary(Binary { function: BinaryOp::Div }) => lookup.constant_scalar(other).map(|number| (one, 1.0 / number)),
+        Op::Binary(Binary { function: BinaryOp::Div }) => {
+            lookup.constant_scalar(other).map(|number| (one, 1.0 / number))
+        }
         _ => None,
     };
     found.filter(|(inner, _)| lookup.value_type(*inner) == lookup.value_type(node.outputs[0]))
@@ -305,8 +310,13 @@ fn keeps_matrices(lookup: &GraphLookup<'_>, node: &Node) -> bool {
 
 impl ProductOperand {
     /// Traces an operand back through transposes, repeats and scales. `is_transposed`: positions are the last dimension;
-/// `takes_scale`: absorbs a preceding scale.
-    fn match_operand(lookup: &GraphLookup<'_>, id: ValueId, is_transposed: bool, takes_scale: bool) -> Option<ProductOperand> {
+    /// `takes_scale`: absorbs a preceding scale.
+    fn match_operand(
+        lookup: &GraphLookup<'_>,
+        id: ValueId,
+        is_transposed: bool,
+        takes_scale: bool,
+    ) -> Option<ProductOperand> {
         let (_, mut extents) = split_last_two(&lookup.value_type(id).extents()?)?;
         if is_transposed {
             extents.reverse();
@@ -384,8 +394,9 @@ impl Mask {
         let nothing = AttentionMask::fully_visible(rows.unsigned_abs(), places.unsigned_abs());
         let (Mask::Added(id) | Mask::Chosen { condition: id, .. }) = *self;
         let ty = lookup.value_type(id);
-        let data =
-            lookup.constant_data(id).filter(|_| ty.element_count().is_some_and(|elements| elements <= MAX_MASK_ELEMENTS))?;
+        let data = lookup
+            .constant_data(id)
+            .filter(|_| ty.element_count().is_some_and(|elements| elements <= MAX_MASK_ELEMENTS))?;
         let numbers = reference::constant_tensor(ty, data).ok()?.to_numbers();
         let is_seen = |number: f64| match *self {
             Mask::Added(_) if number == 0.0 => Some(true),
@@ -415,8 +426,9 @@ impl Mask {
         match *self {
             Mask::Chosen { hidden, .. } => hidden == f64::NEG_INFINITY,
             Mask::Added(id) => {
-                let numbers =
-                    lookup.constant_data(id).and_then(|data| reference::constant_tensor(lookup.value_type(id), data).ok());
+                let numbers = lookup
+                    .constant_data(id)
+                    .and_then(|data| reference::constant_tensor(lookup.value_type(id), data).ok());
                 numbers.is_some_and(|tensor| {
                     tensor.to_numbers().iter().all(|number| *number == 0.0 || number.is_infinite())
                 })
@@ -425,7 +437,13 @@ impl Mask {
     }
 
     /// Emits the mask as numbers that are added to the scores.
-    fn emit_mask(&self, lookup: &GraphLookup<'_>, rebuild: &mut Rebuild<'_>, node: &Node, dtype: DType) -> Result<ValueId> {
+    fn emit_mask(
+        &self,
+        lookup: &GraphLookup<'_>,
+        rebuild: &mut Rebuild<'_>,
+        node: &Node,
+        dtype: DType,
+    ) -> Result<ValueId> {
         let (condition, is_seen_where_true, hidden) = match *self {
             Mask::Added(id) => return rebuild.get(id),
             Mask::Chosen { condition, is_seen_where_true, hidden } => (condition, is_seen_where_true, hidden),

@@ -29,7 +29,8 @@ fn unexpanded_mask(lookup: &GraphLookup<'_>, rebuild: &mut Rebuild<'_>, mask: Va
         return rebuild.get(inner).map(Some);
     }
     let is_one_number = |&id: &ValueId| {
-        lookup.value_type(id).element_count() == Some(1) && lookup.value_type(id).rank() <= lookup.value_type(mask).rank()
+        lookup.value_type(id).element_count() == Some(1)
+            && lookup.value_type(id).rank() <= lookup.value_type(mask).rank()
     };
     if node.op != Op::Where(Where {}) || !node.inputs[1..].iter().all(is_one_number) {
         return Ok(None);

@@ -34,7 +34,10 @@ fn match_normalisation(lookup: &GraphLookup<'_>, _: &Node, found: &Match) -> Opt
         let op = Op::LayerNorm(LayerNorm { axis: axis_number, epsilon });
         return Some(Replacement::from_operator(op, vec![Part::Value(whole), part(1.0), part(0.0)]));
     }
-    Some(Replacement::from_operator(Op::RmsNorm(RmsNorm { axis: axis_number, epsilon }), vec![Part::Value(x), part(1.0)]))
+    Some(Replacement::from_operator(
+        Op::RmsNorm(RmsNorm { axis: axis_number, epsilon }),
+        vec![Part::Value(x), part(1.0)],
+    ))
 }
 
 fn sum_with_number(lookup: &GraphLookup<'_>, id: ValueId) -> Option<(ValueId, f64)> {

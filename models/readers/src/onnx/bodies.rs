@@ -181,7 +181,9 @@ impl<'a> Importer<'a> {
         let mut states = (2..call.node.input.len()).map(given).collect::<Outcome<Vec<Slot>>>()?;
         let carried = states.len();
         let Some(infos) = graph.output.get(1 + carried..) else {
-            return Err(Refusal::Malformed(format!("the subgraph has fewer outputs than the {} states", carried)).into());
+            return Err(
+                Refusal::Malformed(format!("the subgraph has fewer outputs than the {} states", carried)).into()
+            );
         };
         let mut condition = call.optional_input(1);
         let mut results = vec![Vec::new(); infos.len()];
@@ -304,7 +306,8 @@ impl<'a> Importer<'a> {
             let parts = axes.slice_inputs(&mut self.emit, &scanned, iteration)?;
             let inputs = states.iter().copied().map(Slot::Value).chain(parts).collect();
             if axes.iterations > MAX_ITERATIONS {
-                let reason = format!("the loop has {} iterations, but at most {MAX_ITERATIONS} are unrolled", axes.iterations);
+                let reason =
+                    format!("the loop has {} iterations, but at most {MAX_ITERATIONS} are unrolled", axes.iterations);
                 return Err(self.refuse_open(&reason, vec![(graph, inputs)], scope)?);
             }
             let made = self.inline_body(graph, inputs, scope)?;
@@ -371,7 +374,9 @@ impl<'a> Importer<'a> {
             [slot] => {
                 let y = require_tensor(slot)?;
                 if self.emit.ty(y)? != self.emit.ty(x)? {
-                    return Err(Refusal::Malformed(format!("the subgraph `{name}` changes the type of its input")).into());
+                    return Err(
+                        Refusal::Malformed(format!("the subgraph `{name}` changes the type of its input")).into()
+                    );
                 }
                 Ok(y)
             }

@@ -193,7 +193,8 @@ impl<'a> Importer<'a> {
         if self.visited <= self.most {
             return Ok(());
         }
-        let reason = format!("the model has more than {} nodes after inlining functions and unrolling loops", self.most);
+        let reason =
+            format!("the model has more than {} nodes after inlining functions and unrolling loops", self.most);
         Err(self.malformed(String::new(), reason))
     }
 
@@ -210,7 +211,9 @@ impl<'a> Importer<'a> {
         let (domain, operator, _) = key;
         let opset = match (domain, scope.opsets.get("")) {
             ("", None) => {
-                return Err(Refusal::Malformed("the file does not state the version of the operator set".to_owned()).into());
+                return Err(
+                    Refusal::Malformed("the file does not state the version of the operator set".to_owned()).into()
+                );
             }
             ("", Some(&opset)) => opset,
             // Rules of other domains emit standard operators in their newest version.
@@ -226,7 +229,9 @@ impl<'a> Importer<'a> {
             return Ok(results?);
         }
         if !sequences.is_empty() {
-            return Err(Refusal::Unsupported("an input is a sequence of tensors or an optional value".to_owned()).into());
+            return Err(
+                Refusal::Unsupported("an input is a sequence of tensors or an optional value".to_owned()).into()
+            );
         }
         let Some(rule) = rules::find_rule(domain, operator) else {
             return Err(Refusal::Unsupported(self.missing_rule_reason(domain, operator)).into());
@@ -361,7 +366,9 @@ impl<'a> Importer<'a> {
         let names = scope.names.last_mut().expect("a scope has at least one table of names");
         match names.insert(name, slot) {
             None => Ok(()),
-            Some(_) => Err(self.malformed(format!("value `{}`", escape_name(name)), "several nodes produce it".to_owned())),
+            Some(_) => {
+                Err(self.malformed(format!("value `{}`", escape_name(name)), "several nodes produce it".to_owned()))
+            }
         }
     }
 

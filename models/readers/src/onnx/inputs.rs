@@ -129,8 +129,9 @@ impl<'a> Importer<'a> {
         }
         let named: Vec<String> = symbols.iter().map(|name| format!("`{}`", escape_name(name))).collect();
         let open = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
-        let reason =
-            format!("`--sequence` has no effect: no dimension has the name of a sequence length; unknown dimensions are {open}");
+        let reason = format!(
+            "`--sequence` has no effect: no dimension has the name of a sequence length; unknown dimensions are {open}"
+        );
         Err(self.malformed("inputs".to_owned(), reason))
     }
 

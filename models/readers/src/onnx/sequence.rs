@@ -80,7 +80,9 @@ fn sequence_result(emit: &mut Emit<'_>, call: &Call<'_>, slots: &Slots) -> Outco
         "SequenceLength" => Ok(Slot::Value(emit.add_scalar(DType::I64, parts.len() as f64)?)),
         "SequenceAt" => {
             let index = sequence_position(emit, call, 1, parts.len())?;
-            parts.get(index).map_or_else(|| malformed(format!("tensor {index} does not exist")), |id| Ok(Slot::Value(*id)))
+            parts
+                .get(index)
+                .map_or_else(|| malformed(format!("tensor {index} does not exist")), |id| Ok(Slot::Value(*id)))
         }
         "SequenceInsert" => {
             let mut parts = parts.to_vec();

@@ -134,7 +134,10 @@ fn packed_data(tensor: &messages::Tensor, folder: Option<&Path>, ty: &TensorType
         None => tensor.int32_data.iter().map(|&byte| byte as u8).collect::<Vec<u8>>().into(),
     };
     if bytes.len() as u64 != length {
-        return Err(format!("{ty} takes {length} bytes with {bits} bits per element, but the file contains {}", bytes.len()));
+        return Err(format!(
+            "{ty} takes {length} bytes with {bits} bits per element, but the file contains {}",
+            bytes.len()
+        ));
     }
     if elements > MAX_SMALL {
         return Ok(unpack_lazily(Const::Bytes(Contents::new(bytes)), length, ty, bits));
@@ -240,8 +243,9 @@ fn listed_bytes(tensor: &messages::Tensor, ty: &TensorType) -> Result<Vec<u8>, S
 fn external_data(tensor: &messages::Tensor, folder: Option<&Path>, length: u64) -> Result<Const, String> {
     let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| &entry.value);
     let number = |key: &str| {
-        let text =
-            entry(key).map(|text| text.parse().map_err(|_| format!("`{key}` of the external data is `{text}`, which is not a number")));
+        let text = entry(key).map(|text| {
+            text.parse().map_err(|_| format!("`{key}` of the external data is `{text}`, which is not a number"))
+        });
         text.transpose()
     };
     let folder = folder.ok_or("the tensor is in an external file, but the model was not read from a folder")?;
@@ -250,7 +254,8 @@ fn external_data(tensor: &messages::Tensor, folder: Option<&Path>, length: u64) 
     if !Path::new(location).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
         return Err(leaves());
     }
-    let unreadable = |error: std::io::Error| format!("the tensor is in the file `{location}`, which cannot be read: {error}");
+    let unreadable =
+        |error: std::io::Error| format!("the tensor is in the file `{location}`, which cannot be read: {error}");
     // Symbolic links are resolved before the location of the file is checked.
     let folder = folder.canonicalize().map_err(unreadable)?;
     let path = folder.join(location).canonicalize().map_err(unreadable)?;

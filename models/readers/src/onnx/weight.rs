@@ -82,7 +82,11 @@ pub fn excess_reason(file: &[u8]) -> Option<String> {
     let most = MEMORY_PER_BYTE.saturating_mul(file.len() as u64).saturating_add(MEMORY_BYTES_FIXED);
     let found = decoded_bytes(file, Kind::Model, 0);
     (found > most).then(|| {
-        format!("the decoded messages would take {} MiB, {} times the file size", found >> 20, found / file.len().max(1) as u64)
+        format!(
+            "the decoded messages would take {} MiB, {} times the file size",
+            found >> 20,
+            found / file.len().max(1) as u64
+        )
     })
 }
 

@@ -40,9 +40,12 @@ impl<'a> Buffer<'a> {
 
     fn follow_offset(&self, at: usize) -> Read<usize> {
         let distance = u32::from_le_bytes(self.take_bytes(at)?) as usize;
-        at.checked_add(distance)
-            .filter(|&to| to < self.bytes.len())
-            .ok_or_else(|| format!("offset {at} points {distance} bytes forward, outside of the {} bytes of the file", self.bytes.len()))
+        at.checked_add(distance).filter(|&to| to < self.bytes.len()).ok_or_else(|| {
+            format!(
+                "offset {at} points {distance} bytes forward, outside of the {} bytes of the file",
+                self.bytes.len()
+            )
+        })
     }
 
     fn parse_table(&self, at: usize) -> Read<FlatTable<'_>> {
@@ -58,7 +61,8 @@ impl<'a> Buffer<'a> {
         let start = at.checked_add(4).expect("four bytes were read here");
         let length = count.checked_mul(element_bytes);
         let end = length.and_then(|length| start.checked_add(length)).filter(|&end| end <= self.bytes.len());
-        let end = end.ok_or_else(|| format!("the vector at {at} claims {count} elements, more than the file can contain"))?;
+        let end =
+            end.ok_or_else(|| format!("the vector at {at} claims {count} elements, more than the file can contain"))?;
         Ok(start..end)
     }
 

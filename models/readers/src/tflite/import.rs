@@ -45,10 +45,9 @@ pub(super) fn import_model(model: &Model<'_>, file: &str, options: &Options) -> 
         loose_ends: Vec::new(),
     };
     if model.operators.len() > GraphLimits::default().nodes {
-        return Err(importer.malformed(
-            String::new(),
-            format!("the model has too many operators: {}", model.operators.len()),
-        ));
+        return Err(
+            importer.malformed(String::new(), format!("the model has too many operators: {}", model.operators.len()))
+        );
     }
     importer.add_constants()?;
     importer.add_inputs()?;
@@ -84,7 +83,9 @@ impl<'a> TfliteImporter<'a> {
             if packed.is_some() || tensor.sparsity.is_some() {
                 unpacked_bytes = unpacked_bytes.saturating_add(bytes.len());
                 if unpacked_bytes > self.model.file_length().saturating_add(64).saturating_mul(stored::MAX_GROWTH) {
-                    return Err(self.malformed(place(), "the unpacked constants are too large for the file size".to_owned()));
+                    return Err(
+                        self.malformed(place(), "the unpacked constants are too large for the file size".to_owned())
+                    );
                 }
             }
             if ty.size_bytes() != Some(bytes.len() as u64) {
@@ -145,14 +146,16 @@ impl<'a> TfliteImporter<'a> {
             match self.slots[slot] {
                 TfliteSlot::Value(id) => inputs.push(Some(id)),
                 TfliteSlot::Skipped => {
-                    return self.skip_operator(operator, format!("input `{}` is an output of a skipped node", tensor.name));
+                    return self
+                        .skip_operator(operator, format!("input `{}` is an output of a skipped node", tensor.name));
                 }
                 TfliteSlot::Unmade => {
                     let refusal = match tensor.dtype() {
                         Err(reason) => Refusal::Unsupported(format!("input `{}`: {reason}", tensor.name)),
-                        Ok(_) if tensor.is_variable => {
-                            Refusal::Unsupported(format!("input `{}` is a state that is kept between runs", tensor.name))
-                        }
+                        Ok(_) if tensor.is_variable => Refusal::Unsupported(format!(
+                            "input `{}` is a state that is kept between runs",
+                            tensor.name
+                        )),
                         Ok(_) => {
                             Refusal::Malformed(format!("input `{}` is not computed by any earlier node", tensor.name))
                         }

@@ -137,7 +137,9 @@ impl<'a> Importer<'a> {
             let id = if let Some(bound) = self.options.bindings.get(name) {
                 self.emit.builder.add_constant(name, bound.tensor_type().clone(), contents_of(bound))?
             } else {
-                let meta = self.value_meta(name).ok_or_else(|| self.malformed(place(), "the file does not state the type of the input".to_owned()))?;
+                let meta = self.value_meta(name).ok_or_else(|| {
+                    self.malformed(place(), "the file does not state the type of the input".to_owned())
+                })?;
                 let mut ty = type_of(meta).map_err(|reason| self.unsupported(place(), reason))?;
                 if let Some(extents) = self.options.shapes.get(name) {
                     ty = TensorType::new(ty.dtype, extents);
@@ -153,7 +155,9 @@ impl<'a> Importer<'a> {
     pub(super) fn bind_name(&mut self, name: &'a str, cell: usize) -> Result<()> {
         match self.cell_of.insert(name, cell) {
             None => Ok(()),
-            Some(_) => Err(self.malformed(format!("value `{}`", shorten_text(name)), "several nodes produce it".to_owned())),
+            Some(_) => {
+                Err(self.malformed(format!("value `{}`", shorten_text(name)), "several nodes produce it".to_owned()))
+            }
         }
     }
 
@@ -253,7 +257,13 @@ impl<'a> Importer<'a> {
         )
     }
 
-    fn bind_outputs(&mut self, node: &'a Node, made: Vec<RuleOutput>, is_written: bool, first_new: ValueId) -> Result<()> {
+    fn bind_outputs(
+        &mut self,
+        node: &'a Node,
+        made: Vec<RuleOutput>,
+        is_written: bool,
+        first_new: ValueId,
+    ) -> Result<()> {
         let names: Vec<&'a str> = node.outputs.iter().flat_map(names_of).collect();
         let input = node.inputs.first().and_then(|input| names_of(&input.arg).first().copied());
         let source = input.and_then(|name| self.cell_of.get(name).copied());
@@ -290,7 +300,9 @@ impl<'a> Importer<'a> {
         let found = self.emit.builder.value_type(id)?;
         let most = GraphLimits::default().tensor_bytes;
         if found.size_bytes().is_none_or(|bytes| bytes > most) {
-            return Err(self.malformed(node_place(node), format!("the result {found} exceeds the limit of {most} bytes")));
+            return Err(
+                self.malformed(node_place(node), format!("the result {found} exceeds the limit of {most} bytes"))
+            );
         }
         let Some(meta) = self.value_meta(name) else { return Ok(()) };
         let Ok(stated) = type_of(meta) else { return Ok(()) };
@@ -341,7 +353,9 @@ impl<'a> Importer<'a> {
                 Some(Slot::Value(id)) => outputs.push(id),
                 Some(Slot::Skipped) => {}
                 Some(Slot::Stale) => return Err(self.unsupported(place(), STALE.to_owned())),
-                Some(Slot::Unmade) => return Err(self.unsupported(place(), "the output is only needed for training".to_owned())),
+                Some(Slot::Unmade) => {
+                    return Err(self.unsupported(place(), "the output is only needed for training".to_owned()));
+                }
                 None => return Err(self.malformed(place(), "no node produces it".to_owned())),
             }
         }

@@ -75,11 +75,13 @@ fn from_store(store: ArchiveBytes, file: &str, options: &Options) -> Result<Impo
         let reason = format!("the {} bytes of JSON would take {memory_bytes} bytes of memory", text.len());
         return Err(malformed(&format!("entry `{name}`"), reason));
     }
-    let mut program: ExportedProgram = serde_json::from_slice(&text)
-        .map_err(|error| malformed(&format!("entry `{name}`"), format!("the entry is not an exported program ({error})")))?;
+    let mut program: ExportedProgram = serde_json::from_slice(&text).map_err(|error| {
+        malformed(&format!("entry `{name}`"), format!("the entry is not an exported program ({error})"))
+    })?;
     if program.schema_version.major != MAJOR {
         let (major, minor) = (program.schema_version.major, program.schema_version.minor);
-        let reason = format!("the format version is {major}.{minor}, this program reads {MAJOR}.x; export the model again");
+        let reason =
+            format!("the format version is {major}.{minor}, this program reads {MAJOR}.x; export the model again");
         return Err(Error::Unsupported { file: file.to_owned(), place: format!("entry `{name}`"), reason });
     }
     inline::inline_parts(&mut program.graph_module.graph)
@@ -118,7 +120,8 @@ fn check_version(archive: &Archive, file: &str) -> Result<()> {
     if version == ARCHIVE_VERSION {
         return Ok(());
     }
-    let reason = format!("the archive version is {version}, this program reads {ARCHIVE_VERSION}; export the model again");
+    let reason =
+        format!("the archive version is {version}, this program reads {ARCHIVE_VERSION}; export the model again");
     Err(Error::Unsupported { file: file.to_owned(), place, reason })
 }
 

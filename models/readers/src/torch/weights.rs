@@ -33,8 +33,8 @@ impl<'a> Weights<'a> {
                 continue;
             }
             let text = archive.read_entry(&list, MAX_LIST_BYTES)?;
-            let listed: Payloads =
-                serde_json::from_slice(&text).map_err(|error| format!("`{list}` is not a list of tensors ({error})"))?;
+            let listed: Payloads = serde_json::from_slice(&text)
+                .map_err(|error| format!("`{list}` is not a list of tensors ({error})"))?;
             payloads.extend(listed.config.into_iter().map(|(name, payload)| (name, (folder.clone(), payload))));
         }
         Ok(Weights { archive, payloads, seed: 0 })

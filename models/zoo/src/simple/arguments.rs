@@ -17,7 +17,8 @@ impl Arguments {
     pub(super) fn parse_pairs(text: &str) -> Result<Arguments, String> {
         let mut values = BTreeMap::new();
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` does not have the form `key=value`"))?;
+            let (key, value) =
+                pair.split_once('=').ok_or_else(|| format!("`{pair}` does not have the form `key=value`"))?;
             if values.insert(key.trim().to_owned(), value.trim().to_owned()).is_some() {
                 return Err(format!("`{}` is given twice", key.trim()));
             }

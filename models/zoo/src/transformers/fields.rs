@@ -21,8 +21,7 @@ pub(super) struct Fields {
 
 impl Fields {
     pub fn parse_config(text: &str, file: &str) -> Result<Fields> {
-        let malformed =
-            |reason: String| Error::Malformed { file: file.to_owned(), place: String::new(), reason };
+        let malformed = |reason: String| Error::Malformed { file: file.to_owned(), place: String::new(), reason };
         match serde_json::from_str(text) {
             Ok(Value::Object(map)) => Ok(Fields::from_map(file, map)),
             Ok(_) => Err(malformed("a configuration must be a JSON object".to_owned())),

@@ -219,8 +219,10 @@ pub(super) fn build_t5(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
         most: config.size_or("relative_attention_max_distance", 128)?,
     };
     if shape.buckets < 4 || shape.most <= shape.buckets / 2 {
-        let reason =
-            format!("{} must exceed half of the {} buckets, and there must be at least 4 buckets", shape.most, shape.buckets);
+        let reason = format!(
+            "{} must exceed half of the {} buckets, and there must be at least 4 buckets",
+            shape.most, shape.buckets
+        );
         return Err(config.malformed_field("relative_attention_max_distance", reason));
     }
     let (words, layers) = (config.required_size("vocab_size")?, config.required_count("num_layers")?);

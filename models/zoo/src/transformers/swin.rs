@@ -26,9 +26,8 @@ struct SwinStage {
 pub(super) fn build_swin(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let (depths, heads) = (config.required_counts("depths")?, config.required_counts("num_heads")?);
     if depths.len() != heads.len() {
-        return Err(
-            config.malformed_field("num_heads", format!("has {} entries, but `depths` has {}", heads.len(), depths.len()))
-        );
+        return Err(config
+            .malformed_field("num_heads", format!("has {} entries, but `depths` has {}", heads.len(), depths.len())));
     }
     if config.flag_or("use_absolute_embeddings", false)? {
         return Err(config.unsupported_field("use_absolute_embeddings", "absolute position embeddings"));
@@ -42,7 +41,8 @@ pub(super) fn build_swin(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>>
     let mut side = (count as f64).sqrt() as i64;
     // Masks and distances are listed for each pair of positions in a window.
     if side > MAX_SIDE || window > MAX_WINDOW {
-        let reason = format!("{side} patches per side in windows of {window} exceed the limits of {MAX_SIDE} and {MAX_WINDOW}");
+        let reason =
+            format!("{side} patches per side in windows of {window} exceed the limits of {MAX_SIDE} and {MAX_WINDOW}");
         return Err(config.unsupported_field("window_size", reason));
     }
     let last = depths.len() - 1;
@@ -59,7 +59,10 @@ pub(super) fn build_swin(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>>
             epsilon,
         };
         if side % stage.window != 0 {
-            let reason = format!("{side} patches per side of stage {index} are not a multiple of the window extent {}", stage.window);
+            let reason = format!(
+                "{side} patches per side of stage {index} are not a multiple of the window extent {}",
+                stage.window
+            );
             return Err(config.unsupported_field("window_size", reason));
         }
         for block in 0..depth {

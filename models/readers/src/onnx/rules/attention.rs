@@ -2,7 +2,7 @@
 
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
-use models::graph::{Const, ValueId};
+use models::graph::ValueId;
 use models::operators::{
     Attention, BinaryOp, Compare, CompareOp, Expand, Gather, MatMul, Op, Pad, Rope, Softmax, UnaryOp, Where,
 };

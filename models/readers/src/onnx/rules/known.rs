@@ -143,10 +143,14 @@ pub(super) fn non_max_suppression(emit: &mut Emit<'_>, call: &Call<'_>) -> Outpu
     let least = number(4, None, emit)?;
     let (of_boxes, of_scores) = (emit.extents(boxes)?, emit.extents(scores)?);
     let (&[batches, count, 4], &[batches_too, classes, count_too]) = (&of_boxes[..], &of_scores[..]) else {
-        return malformed(format!("shapes {of_boxes:?} of the boxes and {of_scores:?} of the scores do not fit each other"));
+        return malformed(format!(
+            "shapes {of_boxes:?} of the boxes and {of_scores:?} of the scores do not fit each other"
+        ));
     };
     if (batches, count) != (batches_too, count_too) {
-        return malformed(format!("shapes {of_boxes:?} of the boxes and {of_scores:?} of the scores do not fit each other"));
+        return malformed(format!(
+            "shapes {of_boxes:?} of the boxes and {of_scores:?} of the scores do not fit each other"
+        ));
     }
     let count = count as usize;
     if numbers.is_empty() || all_scores.is_empty() {

@@ -30,7 +30,12 @@ pub(super) fn reshape(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         wanted.push(match (extent, extents.get(index)) {
             (0, _) if call.flag_attribute("allowzero") => 0,
             (0, Some(kept)) => *kept,
-            (0, None) => return malformed(format!("extent 0 copies dimension {index}, but the input has {} dimensions", extents.len())),
+            (0, None) => {
+                return malformed(format!(
+                    "extent 0 copies dimension {index}, but the input has {} dimensions",
+                    extents.len()
+                ));
+            }
             (extent, _) => extent,
         });
     }

@@ -82,7 +82,10 @@ pub(super) fn broadcast_to(emit: &mut Emit<'_>, id: ValueId, extents: &[i64]) ->
         return Ok(id);
     }
     if emit.rank(id)? > extents.len() {
-        return unsupported(format!("a scale or shift {} that broadcasts beyond the normalised dimensions", emit.ty(id)?));
+        return unsupported(format!(
+            "a scale or shift {} that broadcasts beyond the normalised dimensions",
+            emit.ty(id)?
+        ));
     }
     emit.push(Op::Expand(Expand { shape: extents.to_vec() }), &[id])
 }

@@ -123,8 +123,7 @@ pub(super) fn dropout(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 pub(super) fn cast(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let code = i32::try_from(call.int_attribute("to", 0)).unwrap_or(0);
-    let to = tensor::dtype_of_code(code)
-        .or_else(|reason| crate::unsupported(format!("target type: {reason}")))?;
+    let to = tensor::dtype_of_code(code).or_else(|reason| crate::unsupported(format!("target type: {reason}")))?;
     Ok(vec![narrow::cast_narrow(emit, call, x, to, tensor::narrow_type(code))?])
 }
 

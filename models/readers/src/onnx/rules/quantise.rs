@@ -40,7 +40,11 @@ fn broadcast_scales(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, id: ValueI
         false => extent == count,
     };
     if own.len() != extents.len() || !extents.iter().zip(&own).enumerate().all(fits) {
-        return malformed(format!("scales {} do not match blocks of {block} elements of {}", emit.ty(id)?, emit.ty(x)?));
+        return malformed(format!(
+            "scales {} do not match blocks of {block} elements of {}",
+            emit.ty(id)?,
+            emit.ty(x)?
+        ));
     }
     let (mut column, mut wide, mut flat) = (own.clone(), own.clone(), own.clone());
     column.insert(axis + 1, 1);
@@ -72,8 +76,7 @@ pub(super) fn quantize_linear(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let to = match (call.optional_input(2), code) {
         (Some(zero), _) => emit.dtype(zero)?,
         (None, 0) => DType::U8,
-        (None, code) => tensor::dtype_of_code(code)
-            .or_else(|reason| unsupported(format!("target type: {reason}")))?,
+        (None, code) => tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("target type: {reason}")))?,
     };
     let narrow = match call.optional_input(2) {
         Some(zero) => emit.narrow_range(zero),
@@ -133,8 +136,7 @@ pub(super) fn dequantize_linear(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs
     match i32::try_from(call.int_attribute("output_dtype", 0)).unwrap_or(0) {
         0 => Ok(vec![y]),
         code => {
-            let to =
-                tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("result type: {reason}")))?;
+            let to = tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("result type: {reason}")))?;
             Ok(vec![emit.cast(y, to)?])
         }
     }

@@ -48,7 +48,9 @@ pub(super) fn shape(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 
 pub(super) fn size(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let ty = emit.ty(call.input(0)?)?;
-    let Some(elements) = ty.element_count() else { return unsupported(format!("the element count of {ty} is unknown")) };
+    let Some(elements) = ty.element_count() else {
+        return unsupported(format!("the element count of {ty} is unknown"));
+    };
     Ok(vec![emit.add_scalar(DType::I64, elements as f64)?])
 }
 

@@ -47,7 +47,10 @@ pub(super) fn dft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let axis = emit.resolve_axis(axis, rank)?;
     let parts = extents.last().copied().unwrap_or(0);
     if axis + 1 >= rank || !matches!(parts, 1 | 2) {
-        return malformed(format!("{} must have a last dimension of 1 or 2 (real and imaginary part) after axis {axis}", emit.ty(x)?));
+        return malformed(format!(
+            "{} must have a last dimension of 1 or 2 (real and imaginary part) after axis {axis}",
+            emit.ty(x)?
+        ));
     }
     let (is_inverse, is_half) = (call.flag_attribute("inverse"), call.flag_attribute("onesided"));
     let given = extents[axis];

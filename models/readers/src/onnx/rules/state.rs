@@ -167,7 +167,9 @@ fn axis_positions(emit: &mut Emit<'_>, count: i64, axis: usize, rank: usize) -> 
 /// Reshapes a vector with one number per sample to broadcast along `axis`.
 fn broadcast_samples(emit: &mut Emit<'_>, x: ValueId, axis: usize, rank: usize) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
-    let [count] = extents[..] else { return malformed(format!("shape {extents:?} must be a vector with one number per sample")) };
+    let [count] = extents[..] else {
+        return malformed(format!("shape {extents:?} must be a vector with one number per sample"));
+    };
     let mut shape = vec![1; rank];
     shape[axis] = count;
     let x = emit.cast(x, DType::I64)?;

@@ -27,7 +27,10 @@ impl WindowAttributes {
             None => Ok(vec![default; length]),
         };
         if spatial.len() != rank {
-            return malformed(format!("the kernel has {rank} extents, but the input has {} spatial dimensions", spatial.len()));
+            return malformed(format!(
+                "the kernel has {rank} extents, but the input has {} spatial dimensions",
+                spatial.len()
+            ));
         }
         let strides = list("strides", 1, rank)?;
         let dilations = list("dilations", 1, rank)?;
@@ -83,7 +86,10 @@ fn kernel_of(call: &Call<'_>, weight: &[i64]) -> Outcome<Vec<i64>> {
 fn spatial_extents(extents: &[i64]) -> Outcome<&[i64]> {
     match extents.get(2..) {
         Some(spatial) if !spatial.is_empty() => Ok(spatial),
-        _ => malformed(format!("the input has {} dimensions; batch, channel and 1 to 3 spatial dimensions are needed", extents.len())),
+        _ => malformed(format!(
+            "the input has {} dimensions; batch, channel and 1 to 3 spatial dimensions are needed",
+            extents.len()
+        )),
     }
 }
 
@@ -150,8 +156,7 @@ pub(super) fn conv_transpose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Ve
             let places = i128::from(spatial[axis] - 1) * i128::from(window.strides[axis]);
             let full = places + i128::from(window.window_reach(axis)?) + i128::from(output_pads[axis]);
             let total = full - i128::from(wanted[axis]);
-            let number =
-                |wide: i128| i64::try_from(wide).or_else(|_| malformed("pads are larger than 64 bits"));
+            let number = |wide: i128| i64::try_from(wide).or_else(|_| malformed("pads are larger than 64 bits"));
             if total < 0 {
                 output_pads[axis] = output_pads[axis].saturating_add(number(-total)?);
             }

@@ -134,7 +134,10 @@ fn a_given_shape_binds_symbols() {
 
     let shapes = BTreeMap::from([("z".to_owned(), vec![7])]);
     let error = read(&flattening(), &Options { shapes, ..Options::default() }).unwrap_err().to_string();
-    assert_eq!(error, "`small.onnx`, input `z`: `--shape` names this input, but the model has no such input; the inputs are `x`");
+    assert_eq!(
+        error,
+        "`small.onnx`, input `z`: `--shape` names this input, but the model has no such input; the inputs are `x`"
+    );
 }
 
 #[test]

@@ -42,7 +42,9 @@ pub(super) fn write_product(sheet: &mut Sheet<'_>, node: &Node) -> NameResult {
             let b = if *transpose_b { sheet.transpose_last(inputs[1]) } else { sheet.value_name(inputs[1]) };
             write_matmul(sheet, sheet.dtype(inputs[0]), [&a, &b])
         }
-        Op::Attention(_) => Err("the attention cannot be split into products, and this version writes no other form".to_owned()),
+        Op::Attention(_) => {
+            Err("the attention cannot be split into products, and this version writes no other form".to_owned())
+        }
         other => refuse_operator(other),
     }
 }

@@ -182,7 +182,10 @@ pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
         let stop = if sizes[axis] == -1 { Some(extent) } else { starts[axis].checked_add(sizes[axis]) };
         let stop = stop.filter(|&stop| starts[axis] >= 0 && (starts[axis]..=extent).contains(&stop));
         let Some(stop) = stop else {
-            return malformed(format!("a slice from {} with {} elements exceeds the extent {extent}", starts[axis], sizes[axis]));
+            return malformed(format!(
+                "a slice from {} with {} elements exceeds the extent {extent}",
+                starts[axis], sizes[axis]
+            ));
         };
         y = call.emit.slice(y, axis, starts[axis], stop)?;
     }
@@ -197,7 +200,11 @@ pub(super) fn strided_slice(call: &mut Call<'_, '_>) -> Outputs {
     for (index, what) in ["begin", "end", "strides"].into_iter().enumerate() {
         let list = call.emit.require_integers(call.input(index + 1)?, what)?;
         if list.len() > extents.len() {
-            return malformed(format!("`{what}` has {} numbers, but there are {} dimensions", list.len(), extents.len()));
+            return malformed(format!(
+                "`{what}` has {} numbers, but there are {} dimensions",
+                list.len(),
+                extents.len()
+            ));
         }
         lists.push(list);
     }

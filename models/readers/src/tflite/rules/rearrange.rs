@@ -174,7 +174,8 @@ pub(super) fn matrix_diagonal(call: &mut Call<'_, '_>) -> Outputs {
     let Some(&extent) = shape.last() else { return malformed("a scalar has no diagonal") };
     shape.insert(shape.len() - 1, 1);
     let wide = call.emit.reshape(x, &shape)?;
-    let (rows, columns) = (call.emit.add_range(DType::I64, &[extent, 1])?, call.emit.add_range(DType::I64, &[1, extent])?);
+    let (rows, columns) =
+        (call.emit.add_range(DType::I64, &[extent, 1])?, call.emit.add_range(DType::I64, &[1, extent])?);
     let is_on = call.emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[rows, columns])?;
     let zero = call.emit.add_scalar(call.emit.dtype(x)?, 0.0)?;
     Ok(vec![call.emit.push(Op::Where(Where {}), &[is_on, wide, zero])?])

@@ -1,7 +1,7 @@
 //! Operators on groups of elements or rows: histograms, embedding bags, search among sorted boundaries, grouped
 //! products.
 
-use super::{Call, RuleOutput, Memory, Outputs, own_output};
+use super::{Call, Memory, Outputs, RuleOutput, own_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, Compare, CompareOp, Gather, Op, Reduce, ReduceOp, UnaryOp, Where};
@@ -171,7 +171,9 @@ pub(super) fn bucketize(call: &mut Call<'_, '_>) -> Outputs {
     let sorted = emit.cast(sorted, dtype)?;
     let (mut shape, mut bounds) = (emit.extents(x)?, emit.extents(sorted)?);
     if !is_shared {
-        let Some(last) = bounds.len().checked_sub(1) else { return malformed("`sorted_sequence` must have at least 1 dimension") };
+        let Some(last) = bounds.len().checked_sub(1) else {
+            return malformed("`sorted_sequence` must have at least 1 dimension");
+        };
         bounds.insert(last, 1);
     }
     shape.push(1);

@@ -29,7 +29,9 @@ impl Blocks {
         for side in 0..2 {
             let sane = |number: i64, least: i64| (least..=1 << 20).contains(&number);
             if !(sane(kernel[side], 1) && sane(strides[side], 1) && sane(dilations[side], 1) && sane(pads[side], 0)) {
-                return malformed("kernel, stride or dilation is not positive, the padding is negative, or one of them is too large");
+                return malformed(
+                    "kernel, stride or dilation is not positive, the padding is negative, or one of them is too large",
+                );
             }
             if !(1..=1 << 31).contains(&padded[side]) {
                 return unsupported(format!("an image extent of {}", padded[side]));
@@ -115,7 +117,9 @@ pub(super) fn im2col(call: &mut Call<'_, '_>) -> Outputs {
 /// Rearranges `[n, c · block, blocks]` to `[n, c, h, w]`; overlapping elements are summed.
 pub(super) fn col2im(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
-    let [h, w] = call.spatial_list("output_size", 2, 1)?[..] else { return malformed("`output_size` must have 2 numbers") };
+    let [h, w] = call.spatial_list("output_size", 2, 1)?[..] else {
+        return malformed("`output_size` must have 2 numbers");
+    };
     let blocks = Blocks::parse_blocks(call, [h, w])?;
     // Bounds the products below.
     let numbers = blocks.block_positions()?;

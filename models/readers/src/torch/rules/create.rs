@@ -1,6 +1,6 @@
 //! Constants, copies and type conversions.
 
-use super::{Call, RuleOutput, Memory, Outputs, own_output, view_output};
+use super::{Call, Memory, Outputs, RuleOutput, own_output, view_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::{Const, ValueId};
 use models::operators::{BinaryOp, Expand, Op};

@@ -1,6 +1,6 @@
 //! Transformer layers that PyTorch fuses into one operator when no gradients are needed.
 
-use super::{Argument, Call, RuleOutput, Memory, Outputs, Rule, contraction, normalise, own_output, pointwise};
+use super::{Argument, Call, Memory, Outputs, Rule, RuleOutput, contraction, normalise, own_output, pointwise};
 use crate::{Outcome, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, UnaryOp};

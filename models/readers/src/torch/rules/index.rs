@@ -1,6 +1,6 @@
 //! Operators that read or write elements by index, and selections between tensors.
 
-use super::{Call, RuleOutput, Memory, Outputs, own_output, push_output};
+use super::{Call, Memory, Outputs, RuleOutput, own_output, push_output};
 use crate::emit::nonzero_indices;
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;

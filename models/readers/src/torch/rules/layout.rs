@@ -1,7 +1,7 @@
 //! Rearrangements without arithmetic: permuted axes, diagonals, mesh grids, rotations, tiles and border pads.
 
 use super::movement::primary_input;
-use super::{Call, RuleOutput, Memory, Outputs, numbers_of, own_output, push_output, view_output};
+use super::{Call, Memory, Outputs, RuleOutput, numbers_of, own_output, push_output, view_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
@@ -120,8 +120,7 @@ pub(super) fn diagonal_matrix(call: &mut Call<'_, '_>) -> Outputs {
     let Some(&extent) = shape.last() else { return malformed("a scalar has no diagonal") };
     shape.insert(shape.len() - 1, 1);
     let wide = emit.reshape(x, &shape)?;
-    let (rows, columns) =
-        (emit.add_range(DType::I64, &[extent, 1])?, emit.add_range(DType::I64, &[1, extent])?);
+    let (rows, columns) = (emit.add_range(DType::I64, &[extent, 1])?, emit.add_range(DType::I64, &[1, extent])?);
     let is_on = emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[rows, columns])?;
     let zero = emit.add_scalar(emit.dtype(x)?, 0.0)?;
     own_output(emit.push(Op::Where(Where {}), &[is_on, wide, zero])?)
@@ -278,8 +277,7 @@ pub(super) fn identity_matrix(call: &mut Call<'_, '_>) -> Outputs {
         return unsupported(format!("an identity matrix of {rows} x {columns}"));
     }
     let emit = &mut *call.emit;
-    let (down, across) =
-        (emit.add_range(DType::I64, &[rows, 1])?, emit.add_range(DType::I64, &[1, columns])?);
+    let (down, across) = (emit.add_range(DType::I64, &[rows, 1])?, emit.add_range(DType::I64, &[1, columns])?);
     let is_on = emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[down, across])?;
     own_output(emit.cast(is_on, dtype)?)
 }

@@ -54,9 +54,7 @@ fn numbers_of(extents: &[i64]) -> Outcome<i64> {
     let count = extents.iter().try_fold(1i64, |all, &extent| all.checked_mul(extent));
     match count.filter(|count| (0..=MAX_NUMBERS).contains(count)) {
         Some(count) => Ok(count),
-        None => {
-            unsupported(format!("constants of shape {extents:?} exceed the limit of {MAX_NUMBERS} elements"))
-        }
+        None => unsupported(format!("constants of shape {extents:?} exceed the limit of {MAX_NUMBERS} elements")),
     }
 }
 
@@ -214,9 +212,7 @@ pub(super) fn refusal_reason(operator: &str) -> Option<&'static str> {
         "higher_order.wrap_with_autocast" => {
             "the operator computes in another precision; export the model after `run_decompositions()`"
         }
-        "torchvision.nms" => {
-            "the number of selected boxes depends on input data; export the network without this step"
-        }
+        "torchvision.nms" => "the number of selected boxes depends on input data; export the network without this step",
         "rand" | "randn" | "rand_like" | "randn_like" | "randint" | "bernoulli" | "multinomial" | "randperm"
         | "normal" | "uniform" | "exponential" => "the result is random",
         _ => return None,

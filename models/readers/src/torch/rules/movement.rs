@@ -1,6 +1,6 @@
 //! Operators that move elements, and views of other tensors' memory.
 
-use super::{Call, RuleOutput, Memory, Outputs, own_output, push_output, view_output};
+use super::{Call, Memory, Outputs, RuleOutput, own_output, push_output, view_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::compose::{self, DepthOrder};
 use models::graph::ValueId;

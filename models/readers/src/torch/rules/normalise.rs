@@ -1,6 +1,6 @@
 //! Normalisations and softmax. Omitted scales are ones, omitted shifts zeros.
 
-use super::{Call, RuleOutput, Memory, Outputs, own_output, push_output};
+use super::{Call, Memory, Outputs, RuleOutput, own_output, push_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
@@ -26,7 +26,9 @@ fn primary_input(call: &Call<'_, '_>) -> Outcome<ValueId> {
 
 pub(super) fn batch_norm(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
-    let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the input must have at least 2 dimensions") };
+    let Some(&channels) = call.emit.extents(x)?.get(1) else {
+        return malformed("the input must have at least 2 dimensions");
+    };
     let is_training = call.flag_argument("training", call.operator == "_native_batch_norm_legit_functional")?;
     let has_statistics = call.has_argument("running_mean") && call.has_argument("running_var");
     // Weight standardisation normalises constants by their own statistics, also at inference.
@@ -93,7 +95,9 @@ pub(super) fn rms_norm(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn group_norm(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
-    let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the input must have at least 2 dimensions") };
+    let Some(&channels) = call.emit.extents(x)?.get(1) else {
+        return malformed("the input must have at least 2 dimensions");
+    };
     let groups = if call.operator == "native_group_norm" {
         call.int_argument("group", 1)?
     } else {
@@ -110,7 +114,9 @@ pub(super) fn instance_norm(call: &mut Call<'_, '_>) -> Outputs {
         return batch_norm(call);
     }
     let x = primary_input(call)?;
-    let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the input must have at least 2 dimensions") };
+    let Some(&channels) = call.emit.extents(x)?.get(1) else {
+        return malformed("the input must have at least 2 dimensions");
+    };
     let (scale, shift) =
         (optional_vector(call, "weight", x, &[channels], 1.0)?, optional_vector(call, "bias", x, &[channels], 0.0)?);
     let epsilon = call.float_argument("eps", 1e-5)?;

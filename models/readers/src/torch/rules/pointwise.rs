@@ -1,6 +1,6 @@
 //! Pointwise functions. Operands of different types are cast to the type that the file states for the result.
 
-use super::{Call, RuleOutput, Memory, Outputs, own_output};
+use super::{Call, Memory, Outputs, RuleOutput, own_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, Clip, Compare, CompareOp, Identity, Op, PRelu, UnaryOp, Where};

@@ -1,6 +1,6 @@
 //! Recurrent layers, unrolled over time. The product with the input is computed once for all steps.
 
-use super::{Call, RuleOutput, Memory, Outputs};
+use super::{Call, Memory, Outputs, RuleOutput};
 use crate::{Outcome, malformed, unsupported};
 use models::compose::{self, Recurrent, Reset};
 use models::graph::ValueId;
@@ -137,7 +137,9 @@ fn run_layers(call: &mut Call<'_, '_>, kind: Kind) -> Outputs {
 }
 
 fn take_row(call: &mut Call<'_, '_>, x: ValueId, at: i64) -> Outcome<ValueId> {
-    let [rows, batch, width] = call.emit.extents(x)?[..] else { return malformed("the initial state must have 3 dimensions") };
+    let [rows, batch, width] = call.emit.extents(x)?[..] else {
+        return malformed("the initial state must have 3 dimensions");
+    };
     if at >= rows {
         return malformed(format!("the initial state has only {rows} rows, one per layer and direction"));
     }
@@ -176,7 +178,10 @@ impl Side<'_> {
         let from_input = from_input(call, x, self.weights[0], self.weights.get(2).copied())?;
         let width = call.emit.extents(from_input)?[2];
         if width % self.kind.gate_count() != 0 {
-            return malformed(format!("{width} rows of a weight cannot be split into {} gates", self.kind.gate_count()));
+            return malformed(format!(
+                "{width} rows of a weight cannot be split into {} gates",
+                self.kind.gate_count()
+            ));
         }
         let bias = self.weights.get(3).copied();
         let recurrent = self.kind.recurrent_weights(self.weights[1], bias, width / self.kind.gate_count());

@@ -1,6 +1,6 @@
 //! Reductions over whole dimensions, sorting, norms and running extremes.
 
-use super::{Call, RuleOutput, Memory, Outputs, own_output, push_output};
+use super::{Call, Memory, Outputs, RuleOutput, own_output, push_output};
 use crate::{Outcome, unsupported};
 use models::graph::ValueId;
 use models::operators::{

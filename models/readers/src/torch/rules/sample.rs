@@ -397,12 +397,10 @@ pub(super) fn deformed_conv(call: &mut Call<'_, '_>) -> Outputs {
     let moves = emit.reshape(offset, &[n, taps, 2, to[0], to[1]])?;
     let mut axes = Vec::new();
     for axis in 0..2 {
-        let tap = emit.add_range(dtype,
-            &if axis == 0 { [1, kernel[0], 1, 1, 1, 1] } else { [1, 1, kernel[1], 1, 1, 1] },
-        )?;
+        let tap =
+            emit.add_range(dtype, &if axis == 0 { [1, kernel[0], 1, 1, 1, 1] } else { [1, 1, kernel[1], 1, 1, 1] })?;
         let tap = emit.binary_with(BinaryOp::Mul, tap, dilations[axis] as f64)?;
-        let place =
-            emit.add_range(dtype, &if axis == 0 { [1, 1, 1, to[0], 1, 1] } else { [1, 1, 1, 1, to[1], 1] })?;
+        let place = emit.add_range(dtype, &if axis == 0 { [1, 1, 1, to[0], 1, 1] } else { [1, 1, 1, 1, to[1], 1] })?;
         let place = emit.binary_with(BinaryOp::Mul, place, strides[axis] as f64)?;
         let place = emit.binary_with(BinaryOp::Sub, place, pads[axis] as f64)?;
         let regular = emit.binary(BinaryOp::Add, tap, place)?;

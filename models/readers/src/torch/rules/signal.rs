@@ -2,7 +2,7 @@
 //! `complex`).
 
 use super::movement::primary_input;
-use super::{Call, RuleOutput, Memory, Outputs, numbers_of, own_output};
+use super::{Call, Memory, Outputs, RuleOutput, numbers_of, own_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, Border, BorderPad, Expand, Gather, Op, Pad, ScatterNd, ScatterOp, UnaryOp};
@@ -361,7 +361,9 @@ pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
     let pieces = fourier.to_real(emit, transposed, given)?;
     let pieces = emit.binary(BinaryOp::Mul, pieces, frames.window)?;
     let total = frames.hop.checked_mul(count - 1).and_then(|rest| rest.checked_add(frames.points));
-    let Some(total) = total else { return unsupported(format!("{count} frames with a hop of {} are too long", frames.hop)) };
+    let Some(total) = total else {
+        return unsupported(format!("{count} frames with a hop of {} are too long", frames.hop));
+    };
     let sum = overlap_add(emit, &frames, pieces, [batch, count, total])?;
     // Sum of the squared windows, by which the result is divided.
     let weights = emit.unary(UnaryOp::Square, frames.window)?;

@@ -340,7 +340,10 @@ impl<'a> Interpreter<'a> {
                 let Some(class) = &sequence.class else { return malformed("reading a field of a tuple without names") };
                 let place = self.library.find_class(class)?.fields.iter().position(|field| *field == name);
                 let item = place.and_then(|place| sequence.items.get(place));
-                item.map_or_else(|| malformed(format!("the tuple has no field `{}`", escape_name(name))), |item| Ok(*item))
+                item.map_or_else(
+                    || malformed(format!("the tuple has no field `{}`", escape_name(name))),
+                    |item| Ok(*item),
+                )
             }
             Value::Missing => Ok(Value::Missing),
             _ => malformed(format!("reading the attribute `{}` of a value that is not an object", escape_name(name))),

@@ -22,7 +22,8 @@ impl Texts {
             let Some(module) = name.strip_prefix(&folder).and_then(|name| name.strip_suffix(".py")) else { continue };
             let bytes = read_entry(archive, name, left)?;
             left -= bytes.len() as u64;
-            let text = String::from_utf8(bytes).map_err(|_| format!("entry `{}` is not UTF-8", crate::escape_name(name)))?;
+            let text =
+                String::from_utf8(bytes).map_err(|_| format!("entry `{}` is not UTF-8", crate::escape_name(name)))?;
             texts.insert(module.replace('/', "."), text);
         }
         Ok(Texts(texts))

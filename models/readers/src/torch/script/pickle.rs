@@ -203,7 +203,9 @@ impl Unpickler<'_> {
         self.heap.charge_units(4 * self.heap.dicts[at].len())?;
         for index in 0..self.heap.dicts[at].len() {
             let (name, value) = self.heap.dicts[at][index];
-            let Some(name) = self.heap.text_of(name) else { return malformed("the name of an attribute is not a string") };
+            let Some(name) = self.heap.text_of(name) else {
+                return malformed("the name of an attribute is not a string");
+            };
             self.heap.objects[object].attributes.insert(name, value);
         }
         Ok(())
@@ -251,9 +253,7 @@ impl Unpickler<'_> {
             ("collections.OrderedDict", _) => self.heap.add_dict(Vec::new()),
             ("torch.device", _) => Ok(Value::Device),
             (name, &[value, ..]) if name.starts_with("build_") || name == "restore_type_tag" => Ok(value),
-            (name, _) => {
-                malformed(format!("the pickle calls `{}` with invalid arguments", escape_name(name)))
-            }
+            (name, _) => malformed(format!("the pickle calls `{}` with invalid arguments", escape_name(name))),
         }
     }
 

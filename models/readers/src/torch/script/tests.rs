@@ -136,7 +136,10 @@ fn programs_that_cannot_be_followed_name_the_place() {
         "a Python number whose value depends on input data",
     );
     check_refused(module("    y = z\n    return y"), "function `forward`, line 5: the variable `z` is not defined");
-    check_refused(module("    ops.prim.RaiseException(\"too small\")\n    return x"), "raises an error for these inputs: too small");
+    check_refused(
+        module("    ops.prim.RaiseException(\"too small\")\n    return x"),
+        "raises an error for these inputs: too small",
+    );
     check_refused(module("    return lambda x"), "source of `__torch__`: line 5");
     check_refused(module("    while True:\n      pass\n    return x"), "the program takes more than");
     check_refused(module("    for i in range(99999999999):\n      pass\n    return x"), "iterations; at most 1048576");

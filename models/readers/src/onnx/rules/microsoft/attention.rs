@@ -35,7 +35,9 @@ pub(super) fn fused_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     }
     let [q, mut k, mut v] = parts[..] else { return malformed("the projection must have three parts") };
     if let Some(past) = call.optional_input(4) {
-        let [two, rest @ ..] = &emit.extents(past)?[..] else { return malformed("the tensor of past keys and values must have 5 dimensions") };
+        let [two, rest @ ..] = &emit.extents(past)?[..] else {
+            return malformed("the tensor of past keys and values must have 5 dimensions");
+        };
         if *two != 2 {
             return malformed("the first extent of the past must be 2, for keys and values");
         }

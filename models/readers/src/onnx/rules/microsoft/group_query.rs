@@ -156,7 +156,9 @@ fn rotate_pairs(emit: &mut Emit<'_>, x: ValueId, places: &TokenPlaces, turn: &An
         tables.push(match places {
             TokenPlaces::From(first) => {
                 if *first < 0 || first.saturating_add(tokens) > rows {
-                    return malformed(format!("{tokens} positions from {first} on exceed the {rows} rows of the angle table"));
+                    return malformed(format!(
+                        "{tokens} positions from {first} on exceed the {rows} rows of the angle table"
+                    ));
                 }
                 let own = emit.slice(table, 0, *first, first + tokens)?;
                 emit.reshape(own, &[1, 1, tokens, half])?
