@@ -161,7 +161,7 @@ fn settings_out_of_range() {
     check(
         "tasks --modelsource transformers --modelname bert-base --phase decode",
         expect![[r#"
-        error: cannot use model `bert-base`: model `bert-base`: `bert` reads all tokens at once and has no decoding steps
+        error: cannot use model `bert-base`: model `bert-base`: `bert` is not a decoder, so it has no decoding steps
     "#]],
     );
     check_mlp(

@@ -60,7 +60,7 @@ fn mistakes() {
     check(
         "conv2d:ci=64,hw=56,co=64,k=three",
         expect![
-            "simple operator `conv2d:ci=64,hw=56,co=64,k=three`: `k=three` is not numbers with `x` between them; for example `conv2d:n=1,ci=64,hw=56,co=64,k=3,s=1,p=1,bias=1,act=relu`"
+            "simple operator `conv2d:ci=64,hw=56,co=64,k=three`: `k=three` is not a list of numbers separated by `x`; for example `conv2d:n=1,ci=64,hw=56,co=64,k=3,s=1,p=1,bias=1,act=relu`"
         ],
     );
     check(
@@ -214,12 +214,12 @@ proptest! {
 #[test]
 fn sizes_that_are_missing_half_given_or_zero_say_what_to_write() {
     for (text, said) in [
-        ("conv2d:ci=3,co=64,k=3", "`hw` is missing, one extent for every spatial axis, or `size` with each of them"),
+        ("conv2d:ci=3,co=64,k=3", "`hw` is missing: one extent for all spatial axes (or `size` with one extent per axis"),
         ("conv2d:ci=3,h=56,co=64,k=3", "`hw=56` sets both"),
         ("conv2d:ci=3,h=56,w=56,hw=56,co=64,k=3", "give one of them"),
-        ("matmul:m=0,n=8,k=8", "`m` is 0, so it computes nothing"),
-        ("relu:shape=4x0", "`shape` is 0, so it computes nothing"),
-        ("clip:shape=0x4,low=0,high=1", "`shape` is 0, so it computes nothing"),
+        ("matmul:m=0,n=8,k=8", "`m` is 0, so the operator computes nothing"),
+        ("relu:shape=4x0", "`shape` is 0, so the operator computes nothing"),
+        ("clip:shape=0x4,low=0,high=1", "`shape` is 0, so the operator computes nothing"),
     ] {
         let Err(refused) = build_operator(text) else { panic!("{text} is refused") };
         let refused = refused.to_string();

@@ -168,7 +168,7 @@ fn loops_end() {
     let body = graph("body", &["turn", "goes", "before"], vec![inner], &["goes", "inner"]);
     let nested = model(&["2"], vec![integers("n", &[4000])], vec![with("y = Loop(n, , x)", vec![body])]);
     let error = read(&nested, &Options::default()).unwrap_err().to_string();
-    assert!(error.contains("functions inlined and loops unrolled"), "{error}");
+    assert!(error.contains("after inlining functions and unrolling loops"), "{error}");
 
     let endless = model(&["2"], vec![integers("n", &[i64::MAX])], vec![doubling("n", "", "next = Identity(goes)")]);
     let error = read(&endless, &Options::default()).unwrap_err().to_string();

@@ -149,7 +149,7 @@ fn an_input_that_decides_a_shape_can_be_bound() {
     check_error(
         &model,
         expect![
-            "`small.onnx`, node `y` (`Reshape`): not supported: `shape` is computed while the model runs, so the shapes that follow from it are not fixed"
+            "`small.onnx`, node `y` (`Reshape`): not supported: `shape` is computed at run time, so the shapes that depend on it are unknown"
         ],
     );
     let numbers = Tensor::from_numbers(models::types::TensorType::new(DType::I64, &[2]), &[2.0, 2.0]).unwrap();
@@ -162,11 +162,11 @@ fn an_input_that_decides_a_shape_can_be_bound() {
 fn mistakes_are_named() {
     check_error(
         &model(&["2"], vec![], vec![node("y = Relu(z)")]),
-        expect!["`small.onnx`, node `y` (`Relu`): it reads `z`, which no earlier node computes"],
+        expect!["`small.onnx`, node `y` (`Relu`): input `z` is not computed by any earlier node"],
     );
     check_error(
         &model(&["2"], vec![], vec![node("a = Add(x, b)"), node("b = Relu(a)"), node("y = Relu(b)")]),
-        expect!["`small.onnx`, node `b` (`Relu`): it reads `a`, which no earlier node computes"],
+        expect!["`small.onnx`, node `b` (`Relu`): input `a` is not computed by any earlier node"],
     );
     check_error(
         &model(&["2"], vec![], vec![node("y = Relu(x)"), node("y = Relu(x)")]),
@@ -175,7 +175,7 @@ fn mistakes_are_named() {
     check_error(
         &model(&["2"], vec![], vec![node("y = NonZero(x)")]),
         expect![
-            "`small.onnx`, node `y` (`NonZero`): not supported: the shape of its result depends on data; `--bind NAME=VALUE` fixes an input that the condition depends on, and `--skip-unsupported` leaves the node out"
+            "`small.onnx`, node `y` (`NonZero`): not supported: the shape of the result depends on data; `--bind NAME=VALUE` fixes an input that the shape depends on, and `--skip-unsupported` leaves the node out"
         ],
     );
     check_error(
@@ -191,7 +191,7 @@ fn mistakes_are_named() {
     check_error(
         &model(&["2", "n"], vec![], vec![node("y = Relu(x)")]),
         expect![
-            "`small.onnx`, input `x`: dimensions have no number (`x` is f32[2,n]); give them with `--shape x=2xN`, a number for each N"
+            "`small.onnx`, input `x`: some dimensions are not fixed (`x` is f32[2,n]); set them with `--shape x=2xN`, with a number for each N"
         ],
     );
     let mut old = model(&["2"], vec![], vec![node("y = Relu(x)")]);
@@ -206,7 +206,7 @@ fn mistakes_are_named() {
     wrong.graph.as_mut().unwrap().output = vec![info("y", &["3"])];
     check_error(
         &wrong,
-        expect!["`small.onnx`, node `y` (`Relu`): the file says `y` is f32[3], its inputs and attributes give f32[2]"],
+        expect!["`small.onnx`, node `y` (`Relu`): the file states f32[3] for `y`, but inputs and attributes give f32[2]"],
     );
 }
 
@@ -217,7 +217,7 @@ fn what_is_missing_is_said_at_once() {
     check_error(
         &model(&["2"], vec![], nodes),
         expect![
-            "`small.onnx`, node `a` (`Bernoulli`): not supported: its result is random; without a rule: 1 `Bernoulli`, 1 `Odd`, 2 `Unknown`; `--skip-unsupported` leaves them out"
+            "`small.onnx`, node `a` (`Bernoulli`): not supported: the result is random; operators without a rule: 1 `Bernoulli`, 1 `Odd`, 2 `Unknown`; `--skip-unsupported` leaves them out"
         ],
     );
     let mut layout = model(&["2"], vec![], vec![node("y = Conv(x)")]);
@@ -230,7 +230,7 @@ fn what_is_missing_is_said_at_once() {
     check_error(
         &open,
         expect![
-            "`small.onnx`, 2 inputs: dimensions have no number (`x` is f32[2,n], `z` is f32[batch,n,m]); give them with `--shape x=2xN` `--shape z=1xNxN`, a number for each N"
+            "`small.onnx`, 2 inputs: some dimensions are not fixed (`x` is f32[2,n], `z` is f32[batch,n,m]); set them with `--shape x=2xN` `--shape z=1xNxN`, with a number for each N"
         ],
     );
 }
@@ -391,7 +391,7 @@ fn functions_and_constant_branches_are_inlined() {
     model.functions[0].node[0].op_type = "Bend".to_owned();
     model.functions[0].node[0].domain = "mine".to_owned();
     let error = read(&model, &Options::default()).unwrap_err().to_string();
-    assert!(error.contains("functions call each other more than 32 deep"), "{error}");
+    assert!(error.contains("function calls are nested deeper than 32 levels"), "{error}");
 }
 
 #[test]
