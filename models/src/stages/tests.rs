@@ -67,7 +67,7 @@ fn what_is_no_plan_of_a_model_is_refused() {
         changed.check_matches(&graph, &plan, 2, "here").expect_err("it is none").to_string()
     };
     assert!(refused(&|one| one.format = 9).contains("format version 9"));
-    assert!(refused(&|one| one.calls_hash = "0".to_owned()).contains("another graph: `branches`"));
+    assert!(refused(&|one| one.calls_hash = "0".to_owned()).contains("another graph: the calls of `branches`"));
     assert!(
         refused(&|one| one.host_class = Some("there".to_owned()))
             .contains("another machine: there; this machine is here")

@@ -176,5 +176,5 @@ fn loops_end() {
 
     let misfit = with("y = Loop(n, , x)", vec![graph("body", &["turn"], vec![], &["turn"])]);
     let error = read(&model(&["2"], vec![integers("n", &[2])], vec![misfit]), &Options::default()).unwrap_err();
-    assert!(error.to_string().contains("fewer outputs than 1 states"), "{error}");
+    assert!(error.to_string().contains("fewer outputs than the 1 states"), "{error}");
 }
