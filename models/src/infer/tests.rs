@@ -269,7 +269,11 @@ fn reductions() {
     check(reduce(ReduceOp::Sum, &[-1, 0], false), "f32[2,batch,4]", expect!["f32[batch]"]);
     check(reduce(ReduceOp::Max, &[1], true), "i8[2,3,4]", expect!["i8[2,1,4]"]);
     check(reduce(ReduceOp::Mean, &[1], true), "i8[2,3,4]", expect!["needs a floating-point type, not i8"]);
-    check(reduce(ReduceOp::Sum, &[], true), "f32[2,3,4]", expect!["axes [] must be a non-empty list in ascending order"]);
+    check(
+        reduce(ReduceOp::Sum, &[], true),
+        "f32[2,3,4]",
+        expect!["axes [] must be a non-empty list in ascending order"],
+    );
     check(
         reduce(ReduceOp::Sum, &[1], true),
         "f32[2,0,4]",

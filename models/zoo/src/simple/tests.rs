@@ -214,7 +214,10 @@ proptest! {
 #[test]
 fn sizes_that_are_missing_half_given_or_zero_say_what_to_write() {
     for (text, said) in [
-        ("conv2d:ci=3,co=64,k=3", "`hw` is missing: one extent for all spatial axes (or `size` with one extent per axis"),
+        (
+            "conv2d:ci=3,co=64,k=3",
+            "`hw` is missing: one extent for all spatial axes (or `size` with one extent per axis",
+        ),
         ("conv2d:ci=3,h=56,co=64,k=3", "`hw=56` sets both"),
         ("conv2d:ci=3,h=56,w=56,hw=56,co=64,k=3", "give one of them"),
         ("matmul:m=0,n=8,k=8", "`m` is 0, so the operator computes nothing"),

@@ -266,7 +266,8 @@ fn build_from_fields(
     options: &Options,
 ) -> Result<LoadedTransformer> {
     let refused = |reason: String| Error::Model { model: name.to_owned(), reason };
-    for (what, number, most) in [("batch size", options.batch, 1 << 16), ("sequence length", options.sequence, 1 << 20)] {
+    for (what, number, most) in [("batch size", options.batch, 1 << 16), ("sequence length", options.sequence, 1 << 20)]
+    {
         if !(1..=most).contains(&number) {
             return Err(refused(format!("{what} {number} is not between 1 and {most}")));
         }

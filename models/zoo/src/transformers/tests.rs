@@ -180,7 +180,9 @@ fn steps_answer_as_one_after_the_other() {
     assert!(refused.contains("`encoder_keys.0` of a step differs from"), "{refused}");
     let prefill = Options { phase: Phase::Prefill, ..Options::default() };
     assert!(load_steps(gpt, &prefill, 2).unwrap_err().to_string().contains("only the phase `decode` has steps"));
-    assert!(load_steps(gpt, &prefill, 0).unwrap_err().to_string().contains("0 decoding steps are not between 1 and 1024"));
+    assert!(
+        load_steps(gpt, &prefill, 0).unwrap_err().to_string().contains("0 decoding steps are not between 1 and 1024")
+    );
 }
 
 #[test]
@@ -214,11 +216,19 @@ fn what_cannot_be_built_is_refused_in_words() {
         "field `num_hidden_layers`: must be a number from 1 to 1024",
     );
     check_refused("llama-7b:num_attention_heads=33", usual, "33 heads do not divide the width 4096");
-    check_refused("llama-7b:hidden_act=maxout", usual, "field `hidden_act`: not supported: unknown activation `maxout`");
+    check_refused(
+        "llama-7b:hidden_act=maxout",
+        usual,
+        "field `hidden_act`: not supported: unknown activation `maxout`",
+    );
     check_refused("llama-7b:hidden_act=sliu", usual, "unknown activation `sliu`; did you mean `silu`?");
     check_refused("llama-7b:model_type=mamba", usual, "unknown model family `mamba`; known: `albert`, `bart`, `bert`");
     check_refused("llama-7b:vocab_size=16777216", usual, "larger than the limit");
-    check_refused("swin:window_size=5", usual, "56 patches per side of stage 0 are not a multiple of the window extent 5");
+    check_refused(
+        "swin:window_size=5",
+        usual,
+        "56 patches per side of stage 0 are not a multiple of the window extent 5",
+    );
     check_refused("t5:relative_attention_max_distance=16", usual, "16 must exceed half of the 32 buckets");
     check_refused("gpt2:banana=7", usual, "the model does not read a field `banana`; known: `");
     check_refused("gpt2:n_layers=7", usual, "not read a field `n_layers`; did you mean `n_layer`?");

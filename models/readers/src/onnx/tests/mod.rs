@@ -206,7 +206,9 @@ fn mistakes_are_named() {
     wrong.graph.as_mut().unwrap().output = vec![info("y", &["3"])];
     check_error(
         &wrong,
-        expect!["`small.onnx`, node `y` (`Relu`): the file states f32[3] for `y`, but inputs and attributes give f32[2]"],
+        expect![
+            "`small.onnx`, node `y` (`Relu`): the file states f32[3] for `y`, but inputs and attributes give f32[2]"
+        ],
     );
 }
 
