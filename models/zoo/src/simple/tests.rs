@@ -66,7 +66,7 @@ fn mistakes() {
     check(
         "conv2d:ci=64,hw=56,co=64,k=3x3x3",
         expect![
-            "simple operator `conv2d:ci=64,hw=56,co=64,k=3x3x3`: `k` has 3 numbers, takes 1 or 2; for example `conv2d:n=1,ci=64,hw=56,co=64,k=3,s=1,p=1,bias=1,act=relu`"
+            "simple operator `conv2d:ci=64,hw=56,co=64,k=3x3x3`: `k` has 3 numbers, expected 1 or 2; for example `conv2d:n=1,ci=64,hw=56,co=64,k=3,s=1,p=1,bias=1,act=relu`"
         ],
     );
     check(
