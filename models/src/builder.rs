@@ -67,11 +67,11 @@ impl GraphBuilder {
         self.graph.value(id).map(|value| &value.ty).ok_or_else(|| Error::Graph {
             graph: self.graph.name.clone(),
             place: format!("node {}", self.graph.nodes.len()),
-            reason: format!("value {} was never added", id.0),
+            reason: format!("value {} does not belong to this graph", id.0),
         })
     }
 
-    /// Returns the contents of a value, or None if it is no constant.
+    /// Returns the contents of a value, or None if the value is not a constant.
     pub fn constant_data(&self, id: ValueId) -> Option<&Const> {
         self.graph.value(id)?.data.as_ref()
     }
@@ -82,7 +82,7 @@ impl GraphBuilder {
     }
 
     /// Returns whether a value is an input or a constant, so that no operator produces it.
-    pub fn is_given(&self, id: ValueId) -> bool {
+    pub fn is_source(&self, id: ValueId) -> bool {
         self.constant_data(id).is_some() || self.graph.inputs.contains(&id)
     }
 
@@ -104,7 +104,7 @@ impl GraphBuilder {
         let id = u32::try_from(self.graph.values.len()).map_err(|_| Error::Graph {
             graph: self.graph.name.clone(),
             place: format!("value `{name}`"),
-            reason: "there are more values than 32 bits can count".to_owned(),
+            reason: "the number of values exceeds 32 bits".to_owned(),
         })?;
         self.graph.values.push(Value { name: name.to_owned(), ty, data });
         Ok(ValueId(id))
@@ -129,6 +129,6 @@ mod tests {
     fn a_value_of_another_graph_is_an_error() {
         let mut builder = GraphBuilder::new("one");
         let error = builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[ValueId(7)]).unwrap_err();
-        assert_eq!(error.to_string(), "graph `one`, node 0: value 7 was never added");
+        assert_eq!(error.to_string(), "graph `one`, node 0: value 7 does not belong to this graph");
     }
 }

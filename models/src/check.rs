@@ -36,8 +36,8 @@ impl Graph {
     /// Checks all invariants, with the given limits.
     pub fn check_within(&self, limits: &GraphLimits) -> Result<()> {
         if self.nodes.len() > limits.nodes {
-            let reason = format!("{} operators are above the limit of {}", self.nodes.len(), limits.nodes);
-            return Err(self.graph_error("as a whole".to_owned(), reason));
+            let reason = format!("{} operators exceed the limit of {}", self.nodes.len(), limits.nodes);
+            return Err(self.graph_error("size".to_owned(), reason));
         }
         let mut made = vec![false; self.values.len()];
         for (index, value) in self.values.iter().enumerate() {
@@ -59,7 +59,7 @@ impl Graph {
         }
         if let Some(index) = made.iter().position(|made| !made) {
             let place = format!("value {index} `{}`", self.values[index].name);
-            return Err(self.graph_error(place, "no input, constant or operator defines it".to_owned()));
+            return Err(self.graph_error(place, "not defined by any input, constant or operator".to_owned()));
         }
         for id in &self.outputs {
             if self.value(*id).is_none() {
@@ -74,7 +74,7 @@ impl Graph {
         for id in &node.inputs {
             let value = self.value(*id).ok_or_else(|| format!("there is no value {}", id.0))?;
             if !made[id.0 as usize] {
-                return Err(format!("uses value {} `{}` before it is made", id.0, value.name));
+                return Err(format!("uses value {} `{}` before it is defined", id.0, value.name));
             }
             types.push(&value.ty);
         }
@@ -85,7 +85,7 @@ impl Graph {
         self.mark_made(*output, made)?;
         let stored = &self.values[output.0 as usize].ty;
         if *stored != inferred {
-            return Err(format!("its output is stored as {stored}, but the shape rule gives {inferred}"));
+            return Err(format!("the output is stored as {stored}, but the shape rule gives {inferred}"));
         }
         Ok(())
     }
@@ -93,7 +93,7 @@ impl Graph {
     fn mark_made(&self, id: ValueId, made: &mut [bool]) -> Result<(), String> {
         let slot = made.get_mut(id.0 as usize).ok_or_else(|| format!("there is no value {}", id.0))?;
         if std::mem::replace(slot, true) {
-            return Err(format!("value {} `{}` is made twice", id.0, self.values[id.0 as usize].name));
+            return Err(format!("value {} `{}` is defined twice", id.0, self.values[id.0 as usize].name));
         }
         Ok(())
     }
@@ -110,7 +110,9 @@ fn check_value(value: &Value, limits: &GraphLimits) -> Result<(), String> {
         if let Dim::Symbol(name) = dim
             && !is_identifier(name)
         {
-            return Err(format!("the dimension symbol `{name}` must be letters, digits and `_`, letter first"));
+            return Err(format!(
+                "the dimension symbol `{name}` must consist of letters, digits and `_` and begin with a letter"
+            ));
         }
     }
     if ty.size_bytes().is_some_and(|bytes| bytes > limits.tensor_bytes) {
@@ -121,17 +123,17 @@ fn check_value(value: &Value, limits: &GraphLimits) -> Result<(), String> {
 
 fn check_const(ty: &TensorType, data: &Const) -> Result<(), String> {
     if data.part_count() > MAX_COMPUTED {
-        return Err(format!("its contents are computed by more than {MAX_COMPUTED} operators"));
+        return Err(format!("the constant is computed by more than {MAX_COMPUTED} operators"));
     }
     match data {
         Const::Random { .. } | Const::Fill(_) => Ok(()),
         Const::Small(numbers) if ty.element_count() == Some(numbers.len() as u64) => Ok(()),
-        Const::Small(numbers) => Err(format!("{ty} is given {} numbers", numbers.len())),
+        Const::Small(numbers) => Err(format!("data of {} numbers does not fit {ty}", numbers.len())),
         Const::Bytes(contents) if ty.size_bytes() == Some(contents.as_bytes().len() as u64) => Ok(()),
-        Const::Bytes(contents) => Err(format!("{ty} is given {} bytes", contents.as_bytes().len())),
+        Const::Bytes(contents) => Err(format!("data of {} bytes does not fit {ty}", contents.as_bytes().len())),
         Const::File { length, .. } if ty.size_bytes() == Some(*length) => Ok(()),
         Const::File { path, length, .. } => {
-            Err(format!("{ty} is given {length} bytes of the file `{}`", path.display()))
+            Err(format!("{length} bytes of the file `{}` do not fit {ty}", path.display()))
         }
         Const::Computed(computed) => check_computed(ty, computed),
     }
@@ -144,7 +146,7 @@ fn check_computed(ty: &TensorType, computed: &Computed) -> Result<(), String> {
     }
     let types: Vec<&TensorType> = computed.inputs.iter().map(|(ty, _)| ty).collect();
     let inferred = infer_type(&computed.op, &types).map_err(|error| error.to_string())?;
-    if inferred == *ty { Ok(()) } else { Err(format!("{ty} is given computed contents of {inferred}")) }
+    if inferred == *ty { Ok(()) } else { Err(format!("computed data of type {inferred} does not fit {ty}")) }
 }
 
 fn space_unless_empty(text: &str) -> &'static str {
@@ -175,8 +177,8 @@ mod tests {
 
     #[test]
     fn broken_graphs_are_refused() {
-        check_refused(|graph| graph.nodes.swap(0, 1), "uses value 1 `relu` before it is made");
-        check_refused(|graph| graph.nodes[1].outputs = vec![ValueId(1)], "value 1 `relu` is made twice");
+        check_refused(|graph| graph.nodes.swap(0, 1), "uses value 1 `relu` before it is defined");
+        check_refused(|graph| graph.nodes[1].outputs = vec![ValueId(1)], "value 1 `relu` is defined twice");
         check_refused(|graph| graph.nodes[1].inputs[1] = ValueId(9), "there is no value 9");
         check_refused(|graph| graph.outputs[0] = ValueId(9), "there is no value 9");
         check_refused(
@@ -186,7 +188,7 @@ mod tests {
         check_refused(|graph| graph.values[0].ty = TensorType::f32(&[-4]), "negative extent -4");
         check_refused(|graph| graph.values[0].ty = TensorType::f32(&[1 << 31]), "larger than the limit");
         check_refused(|graph| graph.values[0].ty.shape[0] = Dim::Symbol("a,b".to_owned()), "dimension symbol `a,b`");
-        check_refused(|graph| graph.nodes.truncate(1), "no input, constant or operator defines it");
+        check_refused(|graph| graph.nodes.truncate(1), "not defined by any input, constant or operator");
         check_refused(|graph| graph.nodes[1].inputs.truncate(1), "takes 2 inputs, got 1");
         check_refused(|graph| graph.nodes[1].outputs.clear(), "has 0 outputs");
     }
@@ -195,6 +197,6 @@ mod tests {
     fn limits_hold() {
         let limits = GraphLimits { nodes: 1, ..GraphLimits::default() };
         let error = two_nodes().check_within(&limits).unwrap_err().to_string();
-        assert!(error.contains("2 operators are above the limit of 1"), "{error}");
+        assert!(error.contains("2 operators exceed the limit of 1"), "{error}");
     }
 }

@@ -20,7 +20,7 @@ pub enum DepthOrder {
 /// Rearranges `x[n, c · block², h, w]` to `[n, c, h · block, w · block]`.
 pub fn depth_to_space(builder: &mut GraphBuilder, x: ValueId, block: i64, order: DepthOrder) -> Result<ValueId> {
     let [channels, height, width] = image_extents(builder, x)?;
-    let area = area_of(builder, x, block)?;
+    let area = block_area(builder, x, block)?;
     let kept = channels / area;
     let (shape, permutation) = match order {
         DepthOrder::BlockFirst => (vec![0, block, block, kept, height, width], vec![0, 3, 4, 1, 5, 2]),
@@ -34,7 +34,7 @@ pub fn depth_to_space(builder: &mut GraphBuilder, x: ValueId, block: i64, order:
 /// Rearranges `x[n, c, h, w]` to `[n, block² · c, h / block, w / block]`.
 pub fn space_to_depth(builder: &mut GraphBuilder, x: ValueId, block: i64, order: DepthOrder) -> Result<ValueId> {
     let [channels, height, width] = image_extents(builder, x)?;
-    let area = area_of(builder, x, block)?;
+    let area = block_area(builder, x, block)?;
     let shape = vec![0, channels, height / block, block, width / block, block];
     let x = builder.push(Op::Reshape(Reshape { shape }), &[x])?;
     let permutation = match order {
@@ -49,13 +49,13 @@ fn image_extents(builder: &GraphBuilder, x: ValueId) -> Result<[i64; 3]> {
     let ty = builder.value_type(x)?;
     let known = crate::types::TensorType { dtype: ty.dtype, shape: ty.shape.get(1..).unwrap_or_default().to_vec() };
     let extents = known.extents().and_then(|extents| <[i64; 3]>::try_from(extents).ok());
-    extents.ok_or_else(|| tensor_error(builder, x, "must be an image of four dimensions, the last three numbers"))
+    extents.ok_or_else(|| tensor_error(builder, x, "must have 4 dimensions, with known channels, height and width"))
 }
 
 /// Returns the number of positions in a square block; fails if it overflows or is not positive.
-fn area_of(builder: &GraphBuilder, x: ValueId, block: i64) -> Result<i64> {
+fn block_area(builder: &GraphBuilder, x: ValueId, block: i64) -> Result<i64> {
     let area = block.checked_mul(block).filter(|_| block > 0);
-    area.ok_or_else(|| tensor_error(builder, x, "cannot be cut into blocks of this extent"))
+    area.ok_or_else(|| tensor_error(builder, x, "has a block extent that is not positive or too large"))
 }
 
 fn tensor_error(builder: &GraphBuilder, x: ValueId, reason: &str) -> Error {
@@ -109,7 +109,7 @@ impl Recurrent {
         Recurrent { weight, bias, units, functions, clip: None, peepholes: None }
     }
 
-    fn of_state(&self, builder: &mut GraphBuilder, state: ValueId) -> Result<ValueId> {
+    fn multiply_state(&self, builder: &mut GraphBuilder, state: ValueId) -> Result<ValueId> {
         let y = builder.push(Op::Dense(Dense {}), &[state, self.weight])?;
         match self.bias {
             Some(bias) => builder.push(Op::BiasAdd(BiasAdd { axis: -1 }), &[y, bias]),
@@ -155,7 +155,7 @@ pub fn lstm_step(
     recurrent: &Recurrent,
     order: [i64; 4],
 ) -> Result<(ValueId, ValueId)> {
-    let from_state = recurrent.of_state(builder, state)?;
+    let from_state = recurrent.multiply_state(builder, state)?;
     let all = push_binary(builder, BinaryOp::Add, from_input, from_state)?;
     let mut sums = [all; 4];
     for (sum, index) in sums.iter_mut().zip(order) {
@@ -195,7 +195,7 @@ pub fn gru_step(
     order: [i64; 3],
     reset_at: Reset,
 ) -> Result<ValueId> {
-    let from_state = recurrent.of_state(builder, state)?;
+    let from_state = recurrent.multiply_state(builder, state)?;
     let mut gate = |index: usize| {
         let from_x = recurrent.slice_gate(builder, from_input, 1, order[index])?;
         let from_h = recurrent.slice_gate(builder, from_state, 1, order[index])?;
@@ -212,7 +212,7 @@ pub fn gru_step(
             let weight = recurrent.slice_gate(builder, recurrent.weight, 0, order[2])?;
             let bias = recurrent.bias.map(|bias| recurrent.slice_gate(builder, bias, 0, order[2])).transpose()?;
             let scaled = push_binary(builder, BinaryOp::Mul, reset, state)?;
-            Recurrent { weight, bias, ..*recurrent }.of_state(builder, scaled)?
+            Recurrent { weight, bias, ..*recurrent }.multiply_state(builder, scaled)?
         }
     };
     let from_x = recurrent.slice_gate(builder, from_input, 1, order[2])?;
@@ -231,7 +231,7 @@ pub fn elman_step(
     state: ValueId,
     recurrent: &Recurrent,
 ) -> Result<ValueId> {
-    let from_state = recurrent.of_state(builder, state)?;
+    let from_state = recurrent.multiply_state(builder, state)?;
     let sum = push_binary(builder, BinaryOp::Add, from_state, from_input)?;
     recurrent.apply_activation(builder, 0, sum)
 }

@@ -1,6 +1,6 @@
 //! Contents of a constant as stored in its file: a shared slice, never copied.
 //!
-//! A weight can have gigabytes, so texts, messages and JSON documents give its size and hash instead.
+//! A weight can have gigabytes, so texts, messages and JSON documents contain its size and hash instead of its bytes.
 
 use bytes::Bytes;
 use serde::de::Error as _;
@@ -54,4 +54,4 @@ impl<'de> Deserialize<'de> for Contents {
 }
 
 pub(crate) const LEFT_OUT: &str =
-    "the contents of this constant were left out when this was written; read the model's own file instead";
+    "the data of this constant was omitted when the graph was written; read the original model file instead";

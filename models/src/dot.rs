@@ -1,4 +1,4 @@
-//! Draws a graph in the language of Graphviz. Constants are omitted: they are many and add little.
+//! Draws a graph in the language of Graphviz. Constants are omitted for readability.
 
 use crate::graph::{Graph, ValueId};
 use std::fmt::Write;
@@ -39,7 +39,7 @@ impl Graph {
     }
 }
 
-/// Quotes for Graphviz, which escapes only `\`, `"` and line breaks; other unprintables become visible escapes.
+/// Quotes a label for Graphviz, which escapes only `\`, `"` and line breaks; other unprintable characters are escaped.
 fn quote_label(text: &str) -> String {
     let is_plain = |c: char| c == '\n' || crate::names::is_printable(c);
     let shown = |c: char| if is_plain(c) { c.to_string() } else { c.escape_unicode().to_string() };

@@ -64,7 +64,7 @@ impl Term {
             None => (text, "", false),
         };
         match before.chars().chain(after.chars()).find(|c| !c.is_ascii_alphabetic()) {
-            Some(sign) => Err(format!("`{sign}` in `{text}` is no letter")),
+            Some(sign) => Err(format!("`{sign}` in `{text}` is not a letter")),
             None => Ok(Term { before: before.chars().collect(), has_dots, after: after.chars().collect() }),
         }
     }
@@ -116,7 +116,7 @@ impl Letters {
     fn letter_index(&mut self, name: char, dim: &Dim) -> Result<usize, String> {
         match self.names.iter().position(|known| *known == Some(name)) {
             Some(letter) if self.extents[letter] == *dim => Ok(letter),
-            Some(letter) => Err(format!("`{name}` is both {} and {dim}", self.extents[letter])),
+            Some(letter) => Err(format!("letter `{name}` has the extents {} and {dim}", self.extents[letter])),
             None => {
                 self.names.push(Some(name));
                 self.extents.push(dim.clone());
@@ -128,7 +128,7 @@ impl Letters {
     fn output_letters(&self, term: &Term) -> Result<Vec<usize>, String> {
         let of = |name: &char| {
             let letter = self.names.iter().position(|known| *known == Some(*name));
-            letter.ok_or_else(|| format!("`{name}` of the result is in no operand"))
+            letter.ok_or_else(|| format!("letter `{name}` of the result occurs in no operand"))
         };
         let mut output = term.before.iter().map(of).collect::<Result<Vec<_>, _>>()?;
         if term.has_dots {
@@ -180,11 +180,11 @@ mod tests {
     fn mistakes() {
         let says = |equation: &str| read(equation, &["f32[2,3]", "f32[4,5]"]).unwrap_err();
         assert_eq!(says("ij->i"), "`ij->i` has 1 operands, got 2");
-        assert_eq!(says("ij,jk->ik"), "`j` is both 3 and 4");
-        assert_eq!(says("ij,kl->ix"), "`x` of the result is in no operand");
+        assert_eq!(says("ij,jk->ik"), "letter `j` has the extents 3 and 4");
+        assert_eq!(says("ij,kl->ix"), "letter `x` of the result occurs in no operand");
         assert_eq!(says("ij,kl->ii"), "a letter occurs twice in the result");
         assert_eq!(says("i,kl->i"), "f32[2,3] has 2 dimensions, the equation names 1");
-        assert_eq!(says("i1,kl->i"), "`1` in `i1` is no letter");
+        assert_eq!(says("i1,kl->i"), "`1` in `i1` is not a letter");
         assert_eq!(says("...,...->..."), "extents 2 and 4 under `...` do not broadcast");
     }
 }

@@ -1,4 +1,4 @@
-//! Cuts a graph into tasks.
+//! Partitions a graph into tasks.
 //!
 //! A group starts at a contraction, a pool, a reduction or a normalisation. It is extended by the next pointwise
 //! operator as long as this operator is the only reader of the previous value and keeps its shape; other inputs of the
@@ -25,7 +25,7 @@ choice! {
     }
 }
 
-/// A graph as calls of tasks.
+/// A graph as a sequence of task calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The distinct tasks, in the order of their first call.
@@ -47,7 +47,7 @@ pub struct Call {
     pub nodes: Vec<usize>,
 }
 
-/// Operators that a partner computes together.
+/// Operators that a partner library computes as one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Indices of nodes in the order of the graph.
@@ -61,7 +61,7 @@ pub fn distinct_tasks(graph: &Graph, fuse: Fuse) -> Result<Vec<TaskUse>> {
     Ok(plan_calls(graph, fuse)?.tasks)
 }
 
-/// Cuts a graph into calls of tasks.
+/// Partitions a graph into calls of tasks.
 pub fn plan_calls(graph: &Graph, fuse: Fuse) -> Result<Plan> {
     plan_with(graph, fuse, &[])
 }
@@ -86,7 +86,7 @@ pub fn plan_with(graph: &Graph, fuse: Fuse, claims: &[Claim]) -> Result<Plan> {
     Ok(plan)
 }
 
-/// A checked graph with the lookups that cutting it into tasks needs.
+/// A checked graph, with the readers and the constants that the partition into tasks needs.
 struct Cut<'a> {
     graph: &'a Graph,
     /// Nodes that read each value, once per read.
@@ -119,7 +119,7 @@ impl<'a> Cut<'a> {
             .collect();
         let mut groups = Vec::new();
         for claim in claims {
-            if self.is_line(&claim.nodes, &is_taken) {
+            if self.is_chain(&claim.nodes, &is_taken) {
                 claim.nodes.iter().for_each(|&node| is_taken[node] = true);
                 groups.push((claim.nodes.clone(), Some(claim.partner)));
             }
@@ -138,13 +138,13 @@ impl<'a> Cut<'a> {
                 groups.push((group, None));
             }
         }
-        // A group runs when its last node can: by then everything any of its nodes reads is there.
+        // All inputs of a group are available when its last node can run, so groups are sorted by their last node.
         groups.sort_by_key(|(group, _)| group[group.len() - 1]);
         groups
     }
 
-    /// Returns whether no node belongs to a group yet and the nodes form a valid task, a chain of steps.
-    fn is_line(&self, nodes: &[usize], is_taken: &[bool]) -> bool {
+    /// Returns whether no node belongs to a group yet, and the nodes form a valid task: a chain of steps.
+    fn is_chain(&self, nodes: &[usize], is_taken: &[bool]) -> bool {
         !nodes.is_empty() && !nodes.iter().any(|&node| is_taken[node]) && self.build_task(nodes).0.check().is_ok()
     }
 
@@ -161,7 +161,7 @@ impl<'a> Cut<'a> {
 
     fn find_follower(&self, group: &[usize], fuse: Fuse) -> Option<usize> {
         let last = group[group.len() - 1];
-        // Narrow integers are what tasks hand each other: a quantised layer is one task whatever comes after it.
+        // A quantised layer ends with its quantisation, so that the task is the same whatever operator follows.
         if let Op::Quantize(_) | Op::Requantize(_) = self.graph.nodes[last].op {
             return None;
         }

@@ -19,7 +19,7 @@ pub struct Graph {
     pub values: Vec<Value>,
     /// All operators in topological order.
     pub nodes: Vec<Node>,
-    /// Values given from outside at every run.
+    /// Values that the caller provides at every run.
     pub inputs: Vec<ValueId>,
     /// Results of the model.
     pub outputs: Vec<ValueId>,
@@ -167,7 +167,7 @@ impl Graph {
         }
         let mut count = ParameterCount::default();
         for (value, is_statistic) in self.values.iter().zip(is_statistic) {
-            // A number on its own is a factor or an epsilon that its file wrote down as a tensor.
+            // A uniform scalar is a factor or an epsilon that the file stores as a tensor, not a parameter.
             let is_number = value.ty.rank() == 0 && matches!(value.data, Some(Const::Fill(_)));
             let is_counted = value.data.as_ref().is_some_and(|data| !data.is_formula()) && !is_number;
             if is_counted && value.ty.dtype.is_float() {

@@ -1,7 +1,7 @@
 //! Graphs of operators, their shape rules, and the tasks they are cut into.
 //!
-//! Knows nothing of TVM, files being measured or clocks, nor of what the crates in folders below do with graphs: compute
-//! them (`reference`), rewrite them (`passes`), build them by name (`zoo`) and read them from files (`readers`).
+//! The crates in the folders below compute graphs (`reference`), rewrite them (`passes`), build them by name (`zoo`)
+//! and read them from files (`readers`). No crate of this folder depends on TVM or on measurements.
 
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]

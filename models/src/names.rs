@@ -1,17 +1,18 @@
 //! Look-up of names that users type: ignores case and separators, and suggests the nearest names after a mistake.
 //!
-//! All programs use it, so that every unknown name gets the same kind of error: `did you mean …?`, or the known names.
+//! All programs use this module, so that every unknown name gets the same kind of error: `did you mean …?`, or the
+//! known names.
 
 use std::collections::BTreeSet;
 
 /// Maximum number of suggested names.
-const OFFERED: usize = 3;
+const MAX_SUGGESTIONS: usize = 3;
 /// Maximum length of a compared name. Longer names are truncated to bound the time of the nearest-name search.
-const LONGEST: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 /// Maximum number of known names that a hint lists.
-const LISTED: usize = 256;
+const MAX_LISTED_NAMES: usize = 256;
 
-/// Returns the index of the entry with this name or alias, ignoring case, `-`, `_` and `.`; else an error with a hint.
+/// Returns the index of the entry with this name or alias, ignoring case, `-`, `_` and `.`; or an error with a hint.
 pub fn find_name<'a>(
     name: &str,
     entries: impl Iterator<Item = (&'a str, &'a [&'a str])> + Clone,
@@ -20,11 +21,11 @@ pub fn find_name<'a>(
     let is_wanted = |(name, aliases): (&str, &[&str])| {
         name_spellings(name, aliases).any(|spelling| normalise_name(spelling) == wanted)
     };
-    let nothing_near = || "`opcollect list` shows all names".to_owned();
+    let list_hint = || "`opcollect list` shows all names".to_owned();
     entries
         .clone()
         .position(is_wanted)
-        .ok_or_else(|| did_you_mean(&nearest_names(&wanted, entries)).unwrap_or_else(nothing_near))
+        .ok_or_else(|| did_you_mean(&nearest_names(&wanted, entries)).unwrap_or_else(list_hint))
 }
 
 /// Lists a name and its aliases.
@@ -34,17 +35,17 @@ pub fn name_spellings<'a>(name: &'a str, aliases: &'a [&'a str]) -> impl Iterato
 
 /// Reduces a name to its lower-case ASCII letters and digits, truncated to the maximum length.
 pub fn normalise_name(name: &str) -> String {
-    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).take(LONGEST).collect()
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).take(MAX_NAME_CHARS).collect()
 }
 
-/// Suggests the nearest known names. If none is near, lists all known names, or only their number if they are many.
+/// Suggests the nearest known names. Without a near one, lists all known names, or their number if there are many.
 pub fn name_hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let mut seen = BTreeSet::new();
     let known: Vec<&str> = known.into_iter().filter(|name| seen.insert(*name)).collect();
     let all = || match known.len() {
-        0 => "there is none".to_owned(),
-        1..=LISTED => format!("known: {}", quote_names(&known).join(", ")),
-        more => format!("none of {more} is near it"),
+        0 => "there are no known names".to_owned(),
+        1..=MAX_LISTED_NAMES => format!("known: {}", quote_names(&known).join(", ")),
+        more => format!("none of the {more} known names is similar"),
     };
     suggest_nearest(name, known.iter().copied()).unwrap_or_else(all)
 }
@@ -64,15 +65,18 @@ pub fn resolve_device<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) 
     if let Some(spelled) = known.iter().find(is_spelled) {
         return Ok(spelled);
     }
-    let asked = name_words(name);
-    let has_words = |device: &&str| !asked.is_empty() && asked.iter().all(|word| name_words(device).contains(word));
+    let words = name_words(name);
+    let has_words = |device: &&str| !words.is_empty() && words.iter().all(|word| name_words(device).contains(word));
     match known.iter().copied().filter(has_words).collect::<Vec<_>>()[..] {
         [only] => Ok(only),
         [] => {
             let near = suggest_nearest(name, known).map(|near| format!("{near} ")).unwrap_or_default();
             Err(format!("unknown device `{name}`; {near}`oppredict devices` lists all"))
         }
-        ref several => Err(format!("`{name}` may be any of {}; name one of them", quote_names(several).join(", "))),
+        ref several => Err(format!(
+            "`{name}` matches several devices: {}; give one of these names",
+            quote_names(several).join(", ")
+        )),
     }
 }
 
@@ -84,14 +88,14 @@ pub fn name_words(name: &str) -> Vec<String> {
 
 /// Appends a suggestion to a parser's error for an unknown name: the nearest of the names that the error lists.
 pub fn with_hint(message: &str) -> String {
-    let asked = || {
+    let suggestion = || {
         let after = ["unknown field `", "unknown variant `"].iter().find_map(|start| message.split_once(start))?.1;
         let (name, rest) = after.split_once('`')?;
         let expected = rest.split_once("expected")?.1;
         let known = expected.split('`').skip(1).step_by(2);
         suggest_nearest(name, known)
     };
-    asked().map_or_else(|| message.to_owned(), |question| format!("{}; {question}", message.trim_end()))
+    suggestion().map_or_else(|| message.to_owned(), |question| format!("{}; {question}", message.trim_end()))
 }
 
 fn nearest_names<'a>(wanted: &str, entries: impl Iterator<Item = (&'a str, &'a [&'a str])>) -> Vec<&'a str> {
@@ -104,7 +108,7 @@ fn nearest_names<'a>(wanted: &str, entries: impl Iterator<Item = (&'a str, &'a [
         .collect();
     near.sort();
     near.dedup();
-    near.into_iter().take(OFFERED).map(|(_, name)| name).collect()
+    near.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect()
 }
 
 fn did_you_mean(near: &[&str]) -> Option<String> {
@@ -118,6 +122,13 @@ fn did_you_mean(near: &[&str]) -> Option<String> {
 
 fn quote_names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| format!("`{name}`")).collect()
+}
+
+/// Truncates a text to 80 characters for a message.
+pub fn shorten_text(text: &str) -> String {
+    const MAX_CHARS: usize = 80;
+    let shown: String = text.chars().take(MAX_CHARS).collect();
+    if shown.len() == text.len() { shown } else { shown + "…" }
 }
 
 /// Returns whether a character is safe to print: no control character, and no change of the text direction.
@@ -136,10 +147,10 @@ mod tests {
         assert_eq!(name_hint("nlayer", known), "did you mean `n_layer`?");
         assert_eq!(name_hint("vcoab_size", known), "did you mean `vocab_size`?");
         assert_eq!(name_hint("banana", known), "known: `n_layer`, `n_head`, `n_embd`, `vocab_size`");
-        assert_eq!(name_hint("banana", []), "there is none");
+        assert_eq!(name_hint("banana", []), "there are no known names");
         assert_eq!(name_hint("tile_z", ["tile_x", "tile_y"]), "did you mean `tile_x` or `tile_y`?");
         let many: Vec<String> = (0..300).map(|number| format!("counter_{number}_of_many")).collect();
-        assert_eq!(name_hint("ö", many.iter().map(String::as_str)), "none of 300 is near it");
+        assert_eq!(name_hint("ö", many.iter().map(String::as_str)), "none of the 300 known names is similar");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Counts multiplied pairs for operators that skip some pairs: queries and keys in attention, outputs and taps in
-//! transposed convolution. The counts are closed formulas and no loops, because extents come from untrusted files.
+//! transposed convolution. Closed formulas replace loops, because extents come from untrusted files.
 
 /// Attention mask of one head. Query row `i` has position `i + places - queries`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,13 +10,13 @@ pub struct AttentionMask {
     pub places: u64,
     /// Whether each query sees no positions after its own.
     pub is_causal: bool,
-    /// Number of positions up to and including its own that a query sees; None for all of them. Only `is_causal` hides
-    /// later positions.
+    /// Number of visible positions up to and including the query's own; None for no limit. Only `is_causal` hides later
+    /// positions.
     pub window: Option<i64>,
 }
 
 impl AttentionMask {
-    /// Returns a mask that hides nothing.
+    /// Returns a mask without hidden positions.
     pub fn fully_visible(queries: u64, places: u64) -> AttentionMask {
         AttentionMask { queries, places, is_causal: false, window: None }
     }
@@ -31,7 +31,7 @@ impl AttentionMask {
     }
 
     /// Counts the key positions that at least one query sees.
-    pub fn seen_places(&self) -> u64 {
+    pub fn visible_positions(&self) -> u64 {
         let places = i128::from(self.places);
         let first = self.window.map_or(0, |window| self.first_of_window(window).clamp(0, places));
         u64::try_from(places - first).unwrap_or(u64::MAX)
@@ -57,8 +57,8 @@ fn clamped_sum(first: i128, count: i128, most: i128) -> i128 {
 pub fn transposed_pairs(outputs: u64, kernel: u64, stride: u64, head: u64, dilation: u64) -> u64 {
     let [outputs, kernel, stride, head] = [outputs, kernel, stride.max(1), head].map(u128::from);
     let pairs = if dilation == 1 {
-        // Output `o` has the taps whose remainder by the stride is that of `o + head`: the quotient, and one more for
-        // small remainders.
+        // Output `o` has the taps that equal `o + head` modulo the stride: the quotient of kernel and stride, and one
+        // more for small remainders.
         let rest = kernel % stride;
         let extra = |end: u128| end / stride * rest + (end % stride).min(rest);
         outputs * (kernel / stride) + extra(head + outputs) - extra(head)
@@ -89,7 +89,7 @@ mod tests {
                     assert_eq!(mask.visible_pairs(), pairs as u64, "{mask:?}");
                     let seen = (0..all).filter(|place| (0..rows).any(|row| sees(row, *place))).count();
                     if queries > 0 {
-                        assert_eq!(mask.seen_places(), seen as u64, "{mask:?}");
+                        assert_eq!(mask.visible_positions(), seen as u64, "{mask:?}");
                     }
                 }
             }
@@ -100,7 +100,7 @@ mod tests {
     fn the_largest_extents_do_not_overflow() {
         let most = u64::MAX >> 1;
         let mask = AttentionMask { queries: most, places: most, is_causal: true, window: Some(i64::MAX) };
-        assert_eq!((mask.visible_pairs(), mask.seen_places()), (u64::MAX, most));
+        assert_eq!((mask.visible_pairs(), mask.visible_positions()), (u64::MAX, most));
         assert_eq!(transposed_pairs(most, most, 1, most, 1), u64::MAX);
     }
 

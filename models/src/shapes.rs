@@ -22,7 +22,7 @@ pub fn check_type(ty: &TensorType) -> Rule<()> {
         let Dim::Known(extent) = dim else { continue };
         let extent = u64::try_from(*extent).map_err(|_| format!("{ty} has the negative extent {extent}"))?;
         let product = bytes.checked_mul(extent.max(1));
-        bytes = product.ok_or_else(|| format!("{ty} has more bytes than 64 bits can count"))?;
+        bytes = product.ok_or_else(|| format!("{ty} has a byte count that exceeds 64 bits"))?;
     }
     Ok(())
 }
@@ -49,12 +49,12 @@ pub(crate) fn axis_of(axis: i64, x: &TensorType) -> Rule<usize> {
     usize::try_from(axis)
         .ok()
         .filter(|&axis| axis < x.rank())
-        .ok_or_else(|| format!("axis {axis} is not below the rank {}", x.rank()))
+        .ok_or_else(|| format!("axis {axis} is out of range for the rank {}", x.rank()))
 }
 
 pub(crate) fn ascending_axes(x: &TensorType, axes: &[i64]) -> Rule<Vec<usize>> {
     if axes.is_empty() || !axes.is_sorted_by(|before, after| before < after) {
-        return Err(format!("axes {axes:?} must be at least one, in ascending order"));
+        return Err(format!("axes {axes:?} must be a non-empty list in ascending order"));
     }
     axes.iter().map(|&axis| axis_of(axis, x)).collect()
 }
@@ -82,7 +82,7 @@ pub(crate) fn anything(x: &TensorType) -> Rule<TensorType> {
 }
 
 pub(crate) fn floating(x: &TensorType) -> Rule<TensorType> {
-    if x.dtype.is_float() { Ok(x.clone()) } else { Err(format!("needs a floating type, not {}", x.dtype)) }
+    if x.dtype.is_float() { Ok(x.clone()) } else { Err(format!("needs a floating-point type, not {}", x.dtype)) }
 }
 
 pub(crate) fn numeric(x: &TensorType) -> Rule<TensorType> {
@@ -155,7 +155,7 @@ pub(crate) fn remove_axes(x: &TensorType, axes: &[usize], keep: bool) -> Rule<Te
 pub(crate) fn element_count(mut extents: impl Iterator<Item = i64>) -> Rule<i64> {
     extents
         .try_fold(1i64, |product, extent| product.checked_mul(extent))
-        .ok_or_else(|| "the element count is more than 64 bits can count".to_owned())
+        .ok_or_else(|| "the element count exceeds 64 bits".to_owned())
 }
 
 /// Multiplies the known extents of an input over a range of dimensions; 1 if there are none.
@@ -178,7 +178,7 @@ pub(crate) fn along_all(inputs: &[&TensorType], axes: &[i64]) -> i64 {
     axes.iter().fold(1, |product: i64, &axis| product.saturating_mul(extent_along(inputs, axis)))
 }
 
-/// Whether a dimension is no symbol; also true for a dimension that does not exist.
+/// Whether a dimension is a number and not a symbol; true for a dimension that does not exist.
 pub(crate) fn is_number(ty: &TensorType, dimension: usize) -> bool {
     !matches!(ty.shape.get(dimension), Some(Dim::Symbol(_)))
 }

@@ -1,9 +1,9 @@
 //! Unifies tasks that differ only in sizes into one task with symbolic sizes.
 //!
-//! The tasks of a model at two sizes have the same steps with other extents. A dimension whose extents differ between
-//! the tasks becomes a symbol; dimensions with equal extents in every task share a symbol, and a dimension that is
-//! equal in all tasks stays a number. The shape rules then decide whether these symbols suffice. If a rule needs a sum
-//! or product of symbols, or if an attribute differs between the tasks, they cannot be unified and remain separate
+//! The tasks of a model at two sizes have the same steps with different extents. A dimension whose extents differ
+//! between the tasks becomes a symbol; dimensions with equal extents in every task share a symbol, and a dimension that
+//! is equal in all tasks stays a number. The shape rules then decide whether these symbols suffice. If a rule needs a
+//! sum or product of symbols, or if an attribute differs between the tasks, they cannot be unified and remain separate
 //! tasks.
 
 use crate::operators::Op;
@@ -29,7 +29,7 @@ pub struct Family {
 pub fn unify_tasks(tasks: &[&Task], names: &[(&str, Vec<i64>)]) -> Result<Family, String> {
     let Some((first, others)) = tasks.split_first() else { return Err("there are no tasks".to_owned()) };
     if others.iter().any(|other| !is_alike(first, other)) {
-        return Err("its operators, or attributes of them, change with the size".to_owned());
+        return Err("the operators or their attributes differ between the tasks".to_owned());
     }
     let mut symbols = Symbols { names, found: Vec::new() };
     let mut ty = |of: &dyn Fn(&Task) -> &TensorType| {
@@ -70,7 +70,7 @@ struct Symbols<'a> {
 impl Symbols<'_> {
     fn unify_types(&mut self, types: &[&TensorType]) -> Result<TensorType, String> {
         let extents = types.iter().map(|ty| ty.extents()).collect::<Option<Vec<_>>>();
-        let extents = extents.ok_or("a dimension is a symbol already")?;
+        let extents = extents.ok_or("a dimension is already a symbol")?;
         let dims =
             (0..types[0].rank()).map(|place| self.symbol_for(extents.iter().map(|extents| extents[place]).collect()));
         Ok(TensorType { dtype: types[0].dtype, shape: dims.collect() })
@@ -154,7 +154,7 @@ mod tests {
                 "slice(f32[9]) axes=[0] starts=[0] steps=[1] stops=[4]",
                 "slice(f32[9]) axes=[0] starts=[0] steps=[1] stops=[5]",
             ],
-            Err("change with the size"),
+            Err("differ between the tasks"),
         );
     }
 }

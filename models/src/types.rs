@@ -1,7 +1,7 @@
 //! Element types, dimensions and tensor types.
 //!
-//! A dimension is a number or a symbol. What is compiled for one size has only numbers, for which
-//! `TensorType::extents` returns a value. Element counts are computed with overflow checks, because shapes come
+//! A dimension is a number or a symbol. Code that is compiled for one size needs numbers, which
+//! `TensorType::extents` returns. Element counts are computed with overflow checks, because shapes come
 //! from untrusted files.
 
 use serde::{Deserialize, Serialize};

@@ -11,11 +11,11 @@ use rand::{Rng, RngExt};
 use std::collections::BTreeMap;
 
 /// Attempts per variation. Some tasks cannot be varied, because their operator fixes the sizes.
-const TRIES: usize = 32;
+const MAX_ATTEMPTS: usize = 32;
 /// Maximum ratio of the varied task's work and bytes to the original's.
-const MOST: u64 = 2;
+const MAX_RATIO: u64 = 2;
 /// Exponent of the largest power of two whose multiples are preserved: a multiple of 8 stays a multiple of 8.
-const STEP: u32 = 3;
+const KEPT_POWER: u32 = 3;
 
 /// Returns a task of the same operators with other sizes, and with at most twice the operations and the bytes; None
 /// if all attempts fail.
@@ -26,11 +26,11 @@ pub fn vary_task(task: &Task, random: &mut impl Rng) -> Option<Task> {
             && drawn != task
             && drawn.name() == task.name()
             && drawn.work().is_ok_and(|work| {
-                work.flops <= most.flops.max(1).saturating_mul(MOST)
-                    && work.total_bytes() <= most.total_bytes().saturating_mul(MOST)
+                work.flops <= most.flops.max(1).saturating_mul(MAX_RATIO)
+                    && work.total_bytes() <= most.total_bytes().saturating_mul(MAX_RATIO)
             })
     };
-    (0..TRIES).find_map(|_| sample_task(task, random).filter(is_like))
+    (0..MAX_ATTEMPTS).find_map(|_| sample_task(task, random).filter(is_like))
 }
 
 type Sizes<'a> = dyn FnMut(i64) -> i64 + 'a;
@@ -79,7 +79,7 @@ fn vary_extent(extent: i64, random: &mut impl Rng) -> i64 {
         3 => 2.0,
         _ => f64::exp2(random.random_range(-1.0..=1.0)),
     };
-    let step = 1_i64 << extent.trailing_zeros().min(STEP);
+    let step = 1_i64 << extent.trailing_zeros().min(KEPT_POWER);
     ((extent as f64 * factor / step as f64).round() as i64).max(1).saturating_mul(step)
 }
 
@@ -97,7 +97,7 @@ fn extents_of_input(
         return extents.iter().map(|extent| size(*extent)).collect();
     };
     let channels = parameters.first().and_then(|x| x.ty.extents()).and_then(|x| x.get(1).copied());
-    // A group for each channel is a group for each channel; a number of groups of several stays.
+    // Depthwise convolutions stay depthwise; other group counts are kept.
     let kept = if channels == Some(*groups) { 1 } else { *groups };
     let mut of_all = |extent: i64| size(extent / kept).saturating_mul(kept);
     match (index, extents) {

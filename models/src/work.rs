@@ -3,13 +3,13 @@
 //! Definitions, also used for the columns of a dataset: a contraction counts two operations per multiply-add;
 //! everything else counts one per addition, multiplication, division, comparison, selection, maximum or transcendental
 //! function of an element. Transcendental functions are also counted separately, because their cost differs between
-//! targets. Moving and casting count nothing. Operations on numbers that exist once per channel or row (such as the
-//! inverse deviation of a normalisation) are not counted.
+//! targets. Data movement and casts count as zero operations. Operations on numbers that exist once per channel or row
+//! (such as the inverse deviation of a normalisation) are not counted.
 //!
 //! Windows of convolutions and pools count every tap, including those on padding, as other tools do. A transposed
 //! convolution counts the taps that contribute to an element of its result, not those removed by its pads. Attention
 //! counts the pairs of query and key position that `causal` and `window` leave visible, because code skips whole tiles
-//! of hidden ones. A mask operand hides nothing here, because its values are unknown.
+//! of hidden ones. A mask operand does not reduce the count, because its values are unknown.
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, ValueId};
@@ -202,9 +202,6 @@ mod tests {
         x.shape[0] = crate::types::Dim::Symbol("batch".to_owned());
         let op = Op::Unary(Unary { function: UnaryOp::Relu });
         let error = operator_work(&op, &[&x], &x).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "`f32[batch,8]` has a dimension without a number, so work cannot be counted; bind its symbols first"
-        );
+        assert_eq!(error, "`f32[batch,8]` has a symbolic dimension, so work cannot be counted; bind its symbols first");
     }
 }

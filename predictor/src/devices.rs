@@ -61,7 +61,7 @@ mod tests {
         }
         assert_eq!(ask("a100 80gb").as_deref(), Ok("NVIDIA A100-SXM4-80GB"));
         let several = ask("NVIDIA").expect_err("there are two");
-        assert!(several.contains("may be any of `NVIDIA A100-SXM4-80GB`, `NVIDIA L4`"), "{several}");
+        assert!(several.contains("matches several devices: `NVIDIA A100-SXM4-80GB`, `NVIDIA L4`"), "{several}");
         let near = ask("Tesla T5").expect_err("there is none");
         assert!(near.contains("did you mean `Tesla T4`? `oppredict devices` lists all"), "{near}");
         assert!(ask("").is_err() && ask("---").is_err());

@@ -77,13 +77,13 @@ impl Case {
             let bytes = onnx::read_file(&path).map_err(failed)?;
             onnx::read_tensor(bytes, &path.display().to_string())
                 .map(|(_, tensor)| Some(tensor))
-                .map_err(|error| Verdict::Unsupported(format!("its data: {}", reason(&error))))
+                .map_err(|error| Verdict::Unsupported(format!("input data: {}", reason(&error))))
         };
         let mut inputs = Vec::new();
         for (index, name) in names.into_iter().enumerate() {
             match tensor(&format!("input_{index}"))? {
                 Some(tensor) => inputs.push((name, tensor)),
-                None => return Err(Verdict::Unsupported(format!("its input `{name}` is no tensor"))),
+                None => return Err(Verdict::Unsupported(format!("input `{name}` is not a tensor"))),
             }
         }
         let count = onnx::output_count(model.clone(), &name).map_err(failed)?;
@@ -209,7 +209,7 @@ impl Case {
                 let differences: Vec<f64> =
                     found.iter().zip(&numbers).map(|(a, b)| if a == b { 0.0 } else { a - b }).collect();
                 if differences.iter().any(|difference| difference.is_nan()) {
-                    return Err(Verdict::Failed("a result is no number".to_owned()));
+                    return Err(Verdict::Failed("a result is NaN".to_owned()));
                 }
                 if expected.tensor_type().dtype.is_float() {
                     let unit = root_mean_square(&numbers).max(f64::from(f32::EPSILON));

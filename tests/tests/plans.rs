@@ -129,10 +129,13 @@ fn what_is_planned_is_run_and_nothing_else() {
     assert_eq!(kept[0].parallel_type.as_deref(), report["plan"]["parallel"].as_str());
 
     let other = "model run --no-check --plan net.plan --modelsource local --modelname mlp";
-    refused(opcollect(&format!("{other} --threads {cores}")), "made for another graph: `squeezenet-1.1");
+    refused(
+        opcollect(&format!("{other} --threads {cores}")),
+        "the plan is for another graph: the calls of `squeezenet-1.1",
+    );
     let more = format!("model run {SQUEEZENET} --no-check --plan net.plan --threads 1");
     if cores > 1 {
-        refused(opcollect(&more), "it is for 2 cores, and 1 is given");
+        refused(opcollect(&more), "the plan is for 2 cores, but 1 is given");
     }
     let (graph, plan) = cut();
     let elsewhere = StagePlan {
@@ -141,7 +144,7 @@ fn what_is_planned_is_run_and_nothing_else() {
     };
     bench.write("elsewhere.plan", &serde_json::to_string(&elsewhere).expect("JSON"));
     let run_of = |file: &str| opcollect(&format!("model run {SQUEEZENET} --no-check --threads {cores} --plan {file}"));
-    refused(run_of("elsewhere.plan"), "made for another machine: another-cpu");
+    refused(run_of("elsewhere.plan"), "for another machine: another-cpu");
     bench.write("broken.plan", "{\"format\": 1");
     refused(run_of("broken.plan"), "cannot read the plan `broken.plan`");
     refused(run_of("missing.plan"), "cannot read the plan `missing.plan`");

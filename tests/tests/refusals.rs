@@ -139,7 +139,7 @@ fn models_that_are_none() {
     check(
         "--modelsource simple --modelname relu:shape=3,stride=2 --store store",
         expect![[r#"
-        error: cannot use model `relu:shape=3,stride=2`: simple operator `relu:shape=3,stride=2`: there is no `stride`; known: `dtype`, `shape`
+        error: cannot use model `relu:shape=3,stride=2`: simple operator `relu:shape=3,stride=2`: unknown key `stride`; known: `dtype`, `shape`
     "#]],
     );
     check(
@@ -161,7 +161,7 @@ fn settings_out_of_range() {
     check(
         "tasks --modelsource transformers --modelname bert-base --phase decode",
         expect![[r#"
-        error: cannot use model `bert-base`: model `bert-base`: `bert` reads all tokens at once and has no decoding steps
+        error: cannot use model `bert-base`: model `bert-base`: `bert` is not a decoder, so it has no decoding steps
     "#]],
     );
     check_mlp(

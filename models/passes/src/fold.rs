@@ -27,7 +27,7 @@ pub fn fold_operator(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const>
         || (matches!(op, Op::Transpose(_)) && inputs.first().is_some_and(|(_, data)| is_stored(data)));
     if is_stored {
         infer_type(op, &inputs.iter().map(|(ty, _)| *ty).collect::<Vec<_>>()).ok()?;
-        return written_down(op, inputs);
+        return as_expression(op, inputs);
     }
     if inputs.is_empty() || inputs.iter().any(|(_, data)| data.random_seed().is_some()) {
         return None;
@@ -47,15 +47,15 @@ pub fn fold_operator(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const>
     if let Some(number) = moved_fill(op, inputs) {
         return Some(Const::Fill(number));
     }
-    written_down(op, inputs)
+    as_expression(op, inputs)
 }
 
-fn written_down(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
+fn as_expression(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
     let owned = inputs.iter().map(|(ty, data)| ((*ty).clone(), (*data).clone())).collect();
     limit_size(Const::Computed(Box::new(Computed { op: op.clone(), inputs: owned })))
 }
 
-/// Returns None if the constant is an expression of too many operators.
+/// Returns the constant, or None if it is an expression of too many operators.
 pub(crate) fn limit_size(data: Const) -> Option<Const> {
     (data.part_count() <= MAX_COMPUTED).then_some(data)
 }
@@ -105,7 +105,7 @@ mod tests {
     use models::types::DType;
 
     #[test]
-    fn small_constants_are_computed_and_large_ones_written_down() {
+    fn small_constants_are_computed_and_large_ones_as_expression() {
         let ty = TensorType::new(DType::I64, &[3]);
         let (a, b) = (Const::Small(vec![7.0, -7.0, 9.0]), Const::Fill(2.0));
         let div = Op::Binary(Binary { function: BinaryOp::Div });
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_down_does_not_grow_without_end() {
+    fn what_is_as_expression_does_not_grow_without_end() {
         let large = TensorType::f32(&[512, 512]);
         let mut data = Const::Bytes(Contents::new(vec![0; 512 * 512 * 4]));
         let add = Op::Binary(Binary { function: BinaryOp::Add });

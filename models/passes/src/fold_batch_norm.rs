@@ -2,8 +2,8 @@
 //!
 //! `(x · w + b - mean) · g + shift` with `g = scale / sqrt(variance + epsilon)` is `x · (w g) + (b - mean) g +
 //! shift`: the weight is scaled and one bias remains. Without a preceding contraction that can absorb the scale,
-//! the normalisation becomes `ScaleShift`. Random contents stay random, because any values will do; uniform and
-//! listed contents are computed at once, large weights only when they are needed.
+//! the normalisation becomes `ScaleShift`. Random weights stay random, because their values do not matter. Small
+//! constants are folded at once, large weights on demand.
 
 use super::rebuild::Rebuild;
 use crate::fold;
@@ -26,7 +26,7 @@ pub(super) fn fold_batch_norm(graph: &Graph) -> Result<Graph> {
         } else if let Some(bias) = folds.biases.remove(&index) {
             let inputs = [rebuild.get(node.inputs[0])?, rebuild.constant_like(node.inputs[2], bias)?];
             rebuild.emit_operator(node, Op::BiasAdd(BiasAdd { axis: 1 }), &inputs)?;
-        } else if let Some(affine) = Affine::of_normalisation(graph, node) {
+        } else if let Some(affine) = Affine::from_batch_norm(graph, node) {
             let scale = rebuild.constant_like(node.inputs[1], affine.scale)?;
             let shift = rebuild.constant_like(node.inputs[2], affine.shift)?;
             let inputs = [rebuild.get(node.inputs[0])?, scale, shift];
@@ -54,7 +54,7 @@ impl Folds {
         let uses = count_uses(graph);
         let single_producer = |id: ValueId| producers.get(&id).copied().filter(|_| uses[id.0 as usize] == 1);
         for (index, node) in graph.nodes.iter().enumerate() {
-            let Some(affine) = Affine::of_normalisation(graph, node) else { continue };
+            let Some(affine) = Affine::from_batch_norm(graph, node) else { continue };
             let Some(mut contraction) = single_producer(node.inputs[0]) else { continue };
             let mut bias = None;
             if let Node { op: Op::BiasAdd(BiasAdd { axis: 1 }), inputs, .. } = &graph.nodes[contraction] {
@@ -87,7 +87,7 @@ struct Affine {
 
 impl Affine {
     /// Returns the affine form of a batch normalisation, or None unless its parameters are constant vectors.
-    fn of_normalisation(graph: &Graph, node: &Node) -> Option<Affine> {
+    fn from_batch_norm(graph: &Graph, node: &Node) -> Option<Affine> {
         let Op::BatchNorm(BatchNorm { epsilon }) = node.op else { return None };
         let [scale, shift, mean, variance] = [1, 2, 3, 4].map(|index| constant_vector(graph, node.inputs[index]));
         let (scale, shift, mean, variance) = (scale?, shift?, mean?, variance?);

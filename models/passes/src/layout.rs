@@ -31,19 +31,19 @@ pub(super) fn channels_first(graph: &Graph) -> Result<Graph> {
 pub(super) fn pads_after_transposes(graph: &Graph) -> Result<Graph> {
     rewrite_by(
         graph,
-        &[("transpose(p@pad(x))", |look, node, found| {
+        &[("transpose(p@pad(x))", |lookup, node, found| {
             let (padded, x) = (found.get("p")?, found.get("x")?);
             let (Op::Transpose(Transpose { permutation }), Op::Pad(Pad { pads, value })) =
-                (&node.op, &look.producer_of(padded)?.op)
+                (&node.op, &lookup.producer_of(padded)?.op)
             else {
                 return None;
             };
             let order: Vec<usize> = permutation.iter().map(|&axis| axis as usize).collect();
             let (heads, tails) = pads.split_at(order.len());
             let moved = order.iter().map(|&axis| heads[axis]).chain(order.iter().map(|&axis| tails[axis])).collect();
-            let turned = Replacement::of_operator(node.op.clone(), vec![Part::Old(x)]);
+            let transposed = Replacement::from_operator(node.op.clone(), vec![Part::Value(x)]);
             let then = vec![(Op::Pad(Pad { pads: moved, value: *value }), vec![])];
-            (moves_channels(&order) && look.is_read_once(padded)).then_some(Replacement { then, ..turned })
+            (moves_channels(&order) && lookup.is_read_once(padded)).then_some(Replacement { then, ..transposed })
         })],
     )
 }
@@ -143,7 +143,7 @@ impl Carry<'_> {
             let ty = &self.graph.values[id.0 as usize].ty;
             let base = match (self.views.get(&id), &self.graph.values[id.0 as usize].data) {
                 (Some(view), _) if view.order == order => Some(view.base),
-                // Vectors of channels and single numbers have no order.
+                // Per-channel vectors and scalars are not transposed.
                 (None, _) if ty.rank() == 0 || (index > 0 && has_vectors(&node.op)) => Some(self.rebuild.get(id)?),
                 (None, Some(data)) => match transpose_constant(ty, data, order) {
                     Some((ty, data)) => Some(self.rebuild.add_constant("constant", ty, data)?),
@@ -197,13 +197,14 @@ fn transpose_constant(ty: &TensorType, data: &Const, order: &[usize]) -> Option<
     let whole = TensorType { dtype: ty.dtype, shape };
     let mut back = vec![0; order.len()];
     order.iter().enumerate().for_each(|(place, &axis)| back[axis] = place);
-    let turned = TensorType { dtype: ty.dtype, shape: back.iter().map(|&axis| whole.shape[axis].clone()).collect() };
+    let transposed =
+        TensorType { dtype: ty.dtype, shape: back.iter().map(|&axis| whole.shape[axis].clone()).collect() };
     if matches!(data, Const::Random { .. } | Const::Fill(_)) || keeps_elements(&whole.shape, &back) {
-        return Some((turned, data.clone()));
+        return Some((transposed, data.clone()));
     }
     let permutation = back.iter().map(|&axis| axis as i64).collect();
     let data = fold_operator(&Op::Transpose(Transpose { permutation }), &[(&whole, data)])?;
-    Some((turned, data))
+    Some((transposed, data))
 }
 
 fn has_vectors(op: &Op) -> bool {
@@ -225,7 +226,7 @@ fn on_base(op: &Op, order: &[usize]) -> Option<Op> {
         | Op::LpNorm(LpNorm { axis, .. }) => {
             *axis = at(*axis)?;
         }
-        // An axis of 0 may mean that there is none.
+        // Axis 0 may stand for a scalar scale, which has no axis.
         Op::Quantize(Quantize { axis, .. })
         | Op::Dequantize(Dequantize { axis })
         | Op::Requantize(Requantize { axis, .. }) => {

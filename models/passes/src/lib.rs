@@ -13,7 +13,7 @@ pub mod fold;
 mod fold_batch_norm;
 mod identities;
 mod layout;
-mod look;
+mod lookup;
 pub mod partition;
 pub mod pattern;
 pub mod quantise;
@@ -38,28 +38,28 @@ pub type Pass = fn(&Graph) -> Result<Graph>;
 pub const PASSES: &[(&str, Pass)] = &[
     ("fold constants", constants::fold_constants),
     ("drop identities", identities::drop_identities),
-    ("pads after transposes", layout::pads_after_transposes),
-    ("channels before images", layout::channels_first),
+    ("move pads after transposes", layout::pads_after_transposes),
+    ("convert to channels first", layout::channels_first),
     ("recognise attention", recognise::recognise_attention),
-    ("masks before they are repeated", recognise::masks_unexpanded),
+    ("remove mask repetition", recognise::masks_unexpanded),
     ("drop softmax guard", recognise::drop_softmax_guard),
     ("recognise normalisations", recognise::recognise_normalisations),
     ("absorb scales", recognise::absorb_scales),
     ("absorb shifts", recognise::absorb_shifts),
     ("recognise activations", recognise::recognise_activations),
-    ("matrix products to dense", recognise::mat_mul_to_dense),
-    ("sums to biases", recognise::sums_to_biases),
-    ("slide scales over movement", quantised::slide_movement),
+    ("replace matrix products by dense layers", recognise::mat_mul_to_dense),
+    ("replace sums by biases", recognise::sums_to_biases),
+    ("move scales past data movement", quantised::slide_movement),
     ("absorb pads", recognise::absorb_pads),
-    ("integers from scaled floats", quantised::recognise_integer_layers),
+    ("replace scaled floats by integers", quantised::recognise_integer_layers),
     ("drop clips", quantised::drop_clips),
     ("merge pads into integer convolutions", quantised::merge_pads),
     ("drop outer taps", taps::drop_outer_taps),
-    ("bytes with a sign", sign::bytes_with_a_sign),
-    ("means to global pools", recognise::global_pools),
+    ("convert unsigned bytes to signed", sign::bytes_with_a_sign),
+    ("replace means by global pools", recognise::global_pools),
     ("fold batch norm", fold_batch_norm::fold_batch_norm),
     ("share common subexpressions", common::share_common_subexpressions),
-    ("drop identities that were made", identities::drop_identities),
+    ("drop new identities", identities::drop_identities),
     ("drop dead code", drop_dead_code),
 ];
 

@@ -3,7 +3,7 @@
 //! Each match of the patterns of a partner (a supported library) becomes one task for the partner (`fuse::plan_with`);
 //! the compiler gets the remaining operators.
 
-use crate::look::Look;
+use crate::lookup::GraphLookup;
 use crate::pattern::{Match, Pattern};
 use models::fuse::Claim;
 use models::graph::Graph;
@@ -11,16 +11,16 @@ use models::partner::Partner;
 
 /// Finds the operators that partners would compute; no operator is claimed twice.
 pub fn find_claims(graph: &Graph, partners: &[&'static Partner]) -> Vec<Claim> {
-    let look = Look::of_graph(graph);
+    let lookup = GraphLookup::from_graph(graph);
     let mut is_claimed = vec![false; graph.nodes.len()];
     let mut claims = Vec::new();
     for partner in partners {
         for text in partner.patterns {
             let pattern = Pattern::from_static(text);
-            // From the end, so that a match with what follows comes before one without.
+            // In reverse order, so that a larger match, which ends later, is tried before a part of it.
             for node in graph.nodes.iter().rev() {
-                let Some(found) = pattern.find_in(&look, node.outputs[0]) else { continue };
-                if !found.nodes.iter().any(|&index| is_claimed[index]) && is_whole(&look, &found) {
+                let Some(found) = pattern.find_in(&lookup, node.outputs[0]) else { continue };
+                if !found.nodes.iter().any(|&index| is_claimed[index]) && is_whole(&lookup, &found) {
                     found.nodes.iter().for_each(|&index| is_claimed[index] = true);
                     let mut nodes = found.nodes;
                     nodes.sort_unstable();
@@ -34,8 +34,8 @@ pub fn find_claims(graph: &Graph, partners: &[&'static Partner]) -> Vec<Claim> {
 }
 
 /// Whether the values inside a match are read only by operators of the match.
-fn is_whole(look: &Look<'_>, found: &Match) -> bool {
-    found.nodes[1..].iter().all(|&index| look.is_read_once(look.graph.nodes[index].outputs[0]))
+fn is_whole(lookup: &GraphLookup<'_>, found: &Match) -> bool {
+    found.nodes[1..].iter().all(|&index| lookup.is_read_once(lookup.graph.nodes[index].outputs[0]))
 }
 
 #[cfg(test)]

@@ -34,12 +34,12 @@ pub(crate) fn stored_integers(data: &Const) -> Option<Stored> {
             let before = stored_integers(data)?;
             let axis = permutation.iter().position(|&axis| axis == before.axis as i64)?;
             let shape = permutation.iter().map(|&axis| Some(before.ty.shape.get(usize::try_from(axis).ok()?)?.clone()));
-            let turned = TensorType { dtype: before.ty.dtype, shape: shape.collect::<Option<_>>()? };
+            let new_type = TensorType { dtype: before.ty.dtype, shape: shape.collect::<Option<_>>()? };
             let data = match &before.data {
                 Const::Random { seed } => Const::Random { seed: *seed },
                 data => fold_operator(&computed.op, &[(&before.ty, data)])?,
             };
-            Some(Stored { ty: turned, data, axis, ..before })
+            Some(Stored { ty: new_type, data, axis, ..before })
         }
         _ => None,
     }

@@ -7,7 +7,7 @@
 //! operators that only move elements.
 
 use super::rewrite::{Part, Replacement, rewrite_by, rewrite_nodes};
-use crate::look::Look;
+use crate::lookup::GraphLookup;
 use crate::pattern::Match;
 use crate::quantise::{self, Stored};
 use models::error::Result;
@@ -27,20 +27,20 @@ pub(super) fn recognise_integer_layers(graph: &Graph) -> Result<Graph> {
     )
 }
 
-fn integer_layer(look: &Look<'_>, node: &Node, found: &Match) -> Option<Replacement> {
+fn integer_layer(lookup: &GraphLookup<'_>, node: &Node, found: &Match) -> Option<Replacement> {
     let [a, b, y, x] = ["a", "b", "y", "x"].map(|name| found.get(name));
     let (activated, biased, product, x) =
-        (look.producer_of(a?)?, look.producer_of(b?)?, look.producer_of(y?)?, look.producer_of(x?)?);
-    if [activated, biased, product].iter().any(|inner| !look.is_read_once(inner.outputs[0])) {
+        (lookup.producer_of(a?)?, lookup.producer_of(b?)?, lookup.producer_of(y?)?, lookup.producer_of(x?)?);
+    if [activated, biased, product].iter().any(|inner| !lookup.is_read_once(inner.outputs[0])) {
         return None;
     }
-    let (x_scale, x_zero) = scalar_scale(look, x)?;
-    let (y_scale, y_zero) = scalar_scale(look, node)?;
-    let Stored { ty, data, scales, zeros, axis } = quantise::stored_integers(look.constant_data(found.get("w")?)?)?;
+    let (x_scale, x_zero) = scalar_scale(lookup, x)?;
+    let (y_scale, y_zero) = scalar_scale(lookup, node)?;
+    let Stored { ty, data, scales, zeros, axis } = quantise::stored_integers(lookup.constant_data(found.get("w")?)?)?;
     let w_zero = *zeros.first().filter(|first| zeros.iter().all(|zero| zero == *first))?;
     let is_narrow = |dtype: DType| matches!(dtype, DType::I8 | DType::U8);
     let Op::Quantize(Quantize { to, .. }) = node.op else { return None };
-    let is_exact = is_narrow(look.value_type(x.inputs[0]).dtype) && is_narrow(ty.dtype) && is_narrow(to);
+    let is_exact = is_narrow(lookup.value_type(x.inputs[0]).dtype) && is_narrow(ty.dtype) && is_narrow(to);
     if !is_exact || !(scales.len() == 1 || axis == 0) || y_scale <= 0.0 {
         return None;
     }
@@ -49,14 +49,17 @@ fn integer_layer(look: &Look<'_>, node: &Node, found: &Match) -> Option<Replacem
             let (strides, pads, dilations) = (strides.clone(), pads.clone(), dilations.clone());
             (Op::QConv(QConv { strides, pads, dilations, groups: *groups, x_zero, w_zero }), 1)
         }
-        Op::Dense(_) => (Op::QDense(QDense { x_zero, w_zero }), look.value_type(product.outputs[0]).rank() as i64 - 1),
+        Op::Dense(_) => {
+            (Op::QDense(QDense { x_zero, w_zero }), lookup.value_type(product.outputs[0]).rank() as i64 - 1)
+        }
         _ => return None,
     };
     let mut then = Vec::new();
     if let Op::BiasAdd(BiasAdd { axis }) = biased.op {
         let bias = biased.inputs[1];
-        let (ty, data) = quantise::quantise_bias(look.value_type(bias), look.constant_data(bias)?, x_scale, &scales)?;
-        then.push((Op::BiasAdd(BiasAdd { axis }), vec![Part::Made(ty, data)]));
+        let (ty, data) =
+            quantise::quantise_bias(lookup.value_type(bias), lookup.constant_data(bias)?, x_scale, &scales)?;
+        then.push((Op::BiasAdd(BiasAdd { axis }), vec![Part::Constant(ty, data)]));
     }
     let (low, high) = match activated.op {
         Op::Unary(Unary { function: UnaryOp::Relu }) => (Some(0.0), None),
@@ -71,37 +74,38 @@ fn integer_layer(look: &Look<'_>, node: &Node, found: &Match) -> Option<Replacem
         count => (vec![count as i64], channel),
     };
     let multiplier = Tensor::from_numbers(TensorType::new(DType::F32, &shape), &multipliers).ok()?;
-    let multiplier = Part::Made(multiplier.tensor_type().clone(), crate::fold::contents_of(&multiplier));
+    let multiplier = Part::Constant(multiplier.tensor_type().clone(), crate::fold::contents_of(&multiplier));
     then.push((Op::Requantize(Requantize { to, axis, zero: y_zero, low, high }), vec![multiplier]));
-    let inputs = vec![Part::Old(x.inputs[0]), Part::Made(ty, data)];
+    let inputs = vec![Part::Value(x.inputs[0]), Part::Constant(ty, data)];
     Some(Replacement { op, inputs, then })
 }
 
-fn scalar_scale(look: &Look<'_>, node: &Node) -> Option<(f32, i64)> {
-    let is_single = node.inputs[1..].iter().all(|&id| look.value_type(id).rank() == 0);
-    let zero = node.inputs.get(2).map_or(Some(0.0), |&zero| look.constant_scalar(zero))?;
-    is_single.then(|| Some((look.constant_scalar(node.inputs[1])? as f32, zero as i64)))?
+fn scalar_scale(lookup: &GraphLookup<'_>, node: &Node) -> Option<(f32, i64)> {
+    let is_single = node.inputs[1..].iter().all(|&id| lookup.value_type(id).rank() == 0);
+    let zero = node.inputs.get(2).map_or(Some(0.0), |&zero| lookup.constant_scalar(zero))?;
+    is_single.then(|| Some((lookup.constant_scalar(node.inputs[1])? as f32, zero as i64)))?
 }
 
-/// Removes a dequantisation and a quantisation of equal scales around moves of elements, or with nothing between.
+/// Removes a dequantisation and a quantisation of equal scales that enclose only data movement.
 pub(super) fn slide_movement(graph: &Graph) -> Result<Graph> {
-    rewrite_nodes(graph, |look, node| {
+    rewrite_nodes(graph, |lookup, node| {
         let Op::Quantize(Quantize { to, .. }) = node.op else { return None };
-        let scale = scalar_scale(look, node)?;
+        let scale = scalar_scale(lookup, node)?;
         let stored = |id: ValueId| {
-            let before = look.producer_of(id).filter(|before| matches!(before.op, Op::Dequantize(_)))?;
-            let is_same = look.value_type(before.inputs[0]).dtype == to && scalar_scale(look, before) == Some(scale);
-            is_same.then(|| Part::Old(before.inputs[0]))
+            let before = lookup.producer_of(id).filter(|before| matches!(before.op, Op::Dequantize(_)))?;
+            let is_same =
+                lookup.value_type(before.inputs[0]).dtype == to && scalar_scale(lookup, before) == Some(scale);
+            is_same.then(|| Part::Value(before.inputs[0]))
         };
         if let Some(x) = stored(node.inputs[0]) {
-            return Some(Replacement::of_operator(Op::Identity(Identity {}), vec![x]));
+            return Some(Replacement::from_operator(Op::Identity(Identity {}), vec![x]));
         }
-        let moving = look.producer_of(node.inputs[0])?;
+        let moving = lookup.producer_of(node.inputs[0])?;
         let op = integer_movement(&moving.op, scale.1)?;
         let data = if matches!(op, Op::Gather(_)) { 1 } else { moving.inputs.len() };
         let mut inputs = moving.inputs[..data].iter().map(|&id| stored(id)).collect::<Option<Vec<_>>>()?;
-        inputs.extend(moving.inputs[data..].iter().map(|&id| Part::Old(id)));
-        Some(Replacement::of_operator(op, inputs))
+        inputs.extend(moving.inputs[data..].iter().map(|&id| Part::Value(id)));
+        Some(Replacement::from_operator(op, inputs))
     })
 }
 
@@ -124,13 +128,13 @@ fn integer_movement(op: &Op, zero: i64) -> Option<Op> {
 pub(super) fn drop_clips(graph: &Graph) -> Result<Graph> {
     rewrite_by(
         graph,
-        &[("cast?(c@clip/relu/max/min?(q@requantize(sums, #multiplier), ..))", |look, node, found| {
-            let before = look.producer_of(found.get("q")?)?;
+        &[("cast?(c@clip/relu/max/min?(q@requantize(sums, #multiplier), ..))", |lookup, node, found| {
+            let before = lookup.producer_of(found.get("q")?)?;
             let Op::Requantize(Requantize { to, axis, zero, mut low, mut high }) = before.op else { return None };
-            if before.outputs == node.outputs || !look.is_read_once(before.outputs[0]) {
+            if before.outputs == node.outputs || !lookup.is_read_once(before.outputs[0]) {
                 return None;
             }
-            let bounds = look.producer_of(found.get("c")?)?;
+            let bounds = lookup.producer_of(found.get("c")?)?;
             match bounds.op {
                 Op::Clip(Clip { low: least, high: most }) => {
                     low = low.max(least.ceil() as i64);
@@ -139,7 +143,7 @@ pub(super) fn drop_clips(graph: &Graph) -> Result<Graph> {
                 Op::Unary(Unary { function: UnaryOp::Relu }) => low = low.max(0),
                 Op::Binary(Binary { function }) => {
                     let other = bounds.inputs.iter().find(|&&id| id != before.outputs[0])?;
-                    let number = look.constant_scalar(*other)? as i64;
+                    let number = lookup.constant_scalar(*other)? as i64;
                     if function == BinaryOp::Max { low = low.max(number) } else { high = high.min(number) }
                 }
                 _ => {}
@@ -147,23 +151,23 @@ pub(super) fn drop_clips(graph: &Graph) -> Result<Graph> {
             let to = if let Op::Cast(Cast { to }) = node.op { to } else { to };
             let (least, most) = to.integer_range()?;
             let fits = low <= high && [zero, low, high].iter().all(|number| (least..=most).contains(number));
-            let inputs = before.inputs.iter().map(|&id| Part::Old(id)).collect();
-            fits.then(|| Replacement::of_operator(Op::Requantize(Requantize { to, axis, zero, low, high }), inputs))
+            let inputs = before.inputs.iter().map(|&id| Part::Value(id)).collect();
+            fits.then(|| Replacement::from_operator(Op::Requantize(Requantize { to, axis, zero, low, high }), inputs))
         })],
     )
 }
 
-/// Merges a pad with the zero point into the padding of the integer convolution that follows.
+/// Merges a pad that is filled with the zero point into the padding of the integer convolution that follows.
 pub(super) fn merge_pads(graph: &Graph) -> Result<Graph> {
     rewrite_by(
         graph,
-        &[("q_conv(p@pad(x), #w)", |look, node, found| {
+        &[("q_conv(p@pad(x), #w)", |lookup, node, found| {
             let Op::QConv(QConv { strides, pads, dilations, groups, x_zero, w_zero }) = &node.op else { return None };
-            let Op::Pad(Pad { pads: around, value }) = &look.producer_of(found.get("p")?)?.op else { return None };
+            let Op::Pad(Pad { pads: around, value }) = &lookup.producer_of(found.get("p")?)?.op else { return None };
             let pads = (*value == *x_zero as f64).then(|| join_pads(pads, around))??;
             let (strides, dilations, groups) = (strides.clone(), dilations.clone(), *groups);
             let op = Op::QConv(QConv { strides, pads, dilations, groups, x_zero: *x_zero, w_zero: *w_zero });
-            Some(Replacement::of_operator(op, vec![Part::Old(found.get("x")?), Part::Old(found.get("w")?)]))
+            Some(Replacement::from_operator(op, vec![Part::Value(found.get("x")?), Part::Value(found.get("w")?)]))
         })],
     )
 }

@@ -1,4 +1,4 @@
-//! Copies a graph node by node into a new graph and maps old values to new ones; all passes use this.
+//! Copies a graph node by node into a new graph and maps old values to new ones; all passes use this module.
 
 use models::builder::GraphBuilder;
 use models::error::Result;
@@ -26,7 +26,7 @@ impl<'a> Rebuild<'a> {
         Ok(rebuild)
     }
 
-    /// Returns the new value of an old one. Only constants can be missing: they are then copied.
+    /// Returns the new value of an old value; a constant is copied on first use.
     pub(super) fn get(&mut self, id: ValueId) -> Result<ValueId> {
         if let Some(new) = self.new_of[id.0 as usize] {
             return Ok(new);

@@ -1,7 +1,7 @@
 //! Rebuilds a graph with some nodes replaced by equivalent operators.
 
 use super::rebuild::Rebuild;
-use crate::look::Look;
+use crate::lookup::GraphLookup;
 use crate::pattern::{Match, Pattern};
 use models::error::Result;
 use models::graph::{Const, Graph, Node, ValueId};
@@ -17,35 +17,35 @@ pub(super) struct Replacement {
 
 #[derive(Clone)]
 pub(super) enum Part {
-    Old(ValueId),
-    Made(TensorType, Const),
+    Value(ValueId),
+    Constant(TensorType, Const),
 }
 
 impl Replacement {
-    pub fn of_operator(op: Op, inputs: Vec<Part>) -> Replacement {
+    pub fn from_operator(op: Op, inputs: Vec<Part>) -> Replacement {
         Replacement { op, inputs, then: Vec::new() }
     }
 }
 
 /// A pattern and a function that returns the replacement of a match, or None if the match does not qualify.
-pub(super) type Rule = (&'static str, fn(&Look<'_>, &Node, &Match) -> Option<Replacement>);
+pub(super) type Rule = (&'static str, fn(&GraphLookup<'_>, &Node, &Match) -> Option<Replacement>);
 
 /// Applies to each node the first rule that matches there.
 pub(super) fn rewrite_by(graph: &Graph, rules: &[Rule]) -> Result<Graph> {
     let rules: Vec<_> = rules.iter().map(|(text, replace)| (Pattern::from_static(text), replace)).collect();
-    rewrite_nodes(graph, |look, node| {
-        rules.iter().find_map(|(pattern, replace)| replace(look, node, &pattern.find_in(look, node.outputs[0])?))
+    rewrite_nodes(graph, |lookup, node| {
+        rules.iter().find_map(|(pattern, replace)| replace(lookup, node, &pattern.find_in(lookup, node.outputs[0])?))
     })
 }
 
 pub(super) fn rewrite_nodes(
     graph: &Graph,
-    recognise: impl Fn(&Look<'_>, &Node) -> Option<Replacement>,
+    recognise: impl Fn(&GraphLookup<'_>, &Node) -> Option<Replacement>,
 ) -> Result<Graph> {
-    let look = Look::of_graph(graph);
+    let lookup = GraphLookup::from_graph(graph);
     let mut rebuild = Rebuild::new(graph)?;
     for node in &graph.nodes {
-        let Some(found) = recognise(&look, node) else {
+        let Some(found) = recognise(&lookup, node) else {
             rebuild.copy_node(node)?;
             continue;
         };
@@ -62,8 +62,8 @@ pub(super) fn rewrite_nodes(
 
 fn resolve_parts(rebuild: &mut Rebuild<'_>, parts: Vec<Part>) -> Result<Vec<ValueId>> {
     let parts = parts.into_iter().map(|part| match part {
-        Part::Old(id) => rebuild.get(id),
-        Part::Made(ty, data) => rebuild.add_constant("constant", ty, data),
+        Part::Value(id) => rebuild.get(id),
+        Part::Constant(ty, data) => rebuild.add_constant("constant", ty, data),
     });
     parts.collect()
 }

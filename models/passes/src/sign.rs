@@ -20,14 +20,14 @@ use std::collections::HashMap;
 const SHIFT: i64 = 128;
 
 pub(super) fn bytes_with_a_sign(graph: &Graph) -> Result<Graph> {
-    let changes = Changes::of_graph(graph);
+    let changes = Changes::from_graph(graph);
     if !changes.of_value.contains(&true) {
         return Ok(graph.clone());
     }
     let mut rebuild = Rebuild::new(graph)?;
     let mut constants: HashMap<ValueId, ValueId> = HashMap::new();
     for node in &graph.nodes {
-        let roles = Roles::of_operator(&node.op);
+        let roles = Roles::from_operator(&node.op);
         let is_changed = |place: usize| roles.data.contains(&place) && changes.has_value(node.inputs[place]);
         let mut inputs = Vec::with_capacity(node.inputs.len());
         for (place, &id) in node.inputs.iter().enumerate() {
@@ -63,16 +63,16 @@ struct Changes {
 }
 
 impl Changes {
-    fn of_graph(graph: &Graph) -> Changes {
+    fn from_graph(graph: &Graph) -> Changes {
         let is_byte = |id: ValueId| graph.values[id.0 as usize].ty.dtype == DType::U8;
         let mut groups = Groups::new(graph.values.len());
         for node in &graph.nodes {
-            let roles = Roles::of_operator(&node.op);
+            let roles = Roles::from_operator(&node.op);
             for (place, &id) in node.inputs.iter().enumerate().filter(|(_, id)| is_byte(**id)) {
                 match roles.data.contains(&place) {
                     true if roles.is_moving => groups.join_values(id, node.outputs[0]),
                     true => {}
-                    // A zero point is no data; it changes with the tensor to which it belongs.
+                    // A zero point is not data; it changes with the tensor to which it belongs.
                     false if roles.has_zero && place == 2 => {}
                     false => groups.keep_value(id),
                 }
@@ -119,13 +119,13 @@ struct Roles {
     data: std::ops::Range<usize>,
     /// Whether the result consists of the input's bytes, so that both must be converted together.
     is_moving: bool,
-    /// Whether the result may be converted independently of the inputs.
+    /// Whether the result may be converted to `i8` independently of the inputs.
     makes_bytes: bool,
     has_zero: bool,
 }
 
 impl Roles {
-    fn of_operator(op: &Op) -> Roles {
+    fn from_operator(op: &Op) -> Roles {
         let none = Roles { data: 0..0, is_moving: false, makes_bytes: false, has_zero: false };
         let moving = |count: usize| Roles { data: 0..count, is_moving: true, ..none };
         match op {
@@ -196,11 +196,11 @@ fn signed_contents(value: &Value, data: &Const) -> Option<(TensorType, Const)> {
     }
     // Flipping the highest bit subtracts 128, once the byte is read as signed.
     let bit = TensorType { dtype: DType::U8, shape: vec![] };
-    let turned = fold_operator(
+    let flipped = fold_operator(
         &Op::Binary(Binary { function: BinaryOp::BitXor }),
         &[(&value.ty, data), (&bit, &Const::Fill(128.0))],
     )?;
-    let data = fold_operator(&Op::Cast(Cast { to: DType::I8 }), &[(&value.ty, &turned)])?;
+    let data = fold_operator(&Op::Cast(Cast { to: DType::I8 }), &[(&value.ty, &flipped)])?;
     Some((ty, data))
 }
 

@@ -15,7 +15,7 @@ use models::types::{DType, TensorType};
 pub fn split_attention(graph: &Graph) -> Result<Graph> {
     let mut rebuild = Rebuild::new(graph)?;
     for node in &graph.nodes {
-        match AttentionShape::of_node(graph, node) {
+        match AttentionShape::from_node(graph, node) {
             Some(shape) => split_node(&mut rebuild, node, &shape)?,
             None => drop(rebuild.copy_node(node)?),
         }
@@ -36,7 +36,7 @@ struct AttentionShape {
 }
 
 impl AttentionShape {
-    fn of_node(graph: &Graph, node: &Node) -> Option<AttentionShape> {
+    fn from_node(graph: &Graph, node: &Node) -> Option<AttentionShape> {
         let Op::Attention(Attention { causal, window, .. }) = node.op else { return None };
         let extents = |index: usize| graph.value(*node.inputs.get(index)?)?.ty.extents();
         let (q, v) = (extents(0)?, extents(2)?);
@@ -60,7 +60,7 @@ impl AttentionShape {
         };
         let hidden = match (later.map(triangle), earlier.map(triangle)) {
             (Some(later), Some(earlier)) => {
-                // Nothing is both, so the sum is one of them.
+                // No position is masked by both, so the sum contains each mask unchanged.
                 Const::from_operator(
                     Op::Binary(Binary { function: BinaryOp::Add }),
                     vec![(ty.clone(), later), (ty.clone(), earlier)],
@@ -76,7 +76,7 @@ impl AttentionShape {
 fn masking_number(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => -65_504.0,
-        // Far enough from the smallest number that a score can be added.
+        // Far enough from the lowest finite number that adding a score does not overflow.
         DType::BF16 => -1e38,
         _ => f64::from(f32::MIN) / 2.0,
     }

@@ -6,7 +6,7 @@
 
 use super::rewrite::{Part, Replacement, rewrite_nodes};
 use crate::fold::fold_operator;
-use crate::look::Look;
+use crate::lookup::GraphLookup;
 use models::error::Result;
 use models::graph::{Const, Graph, Node};
 use models::operators::{Conv, Op, QConv, Slice};
@@ -14,14 +14,14 @@ use models::types::TensorType;
 use std::ops::Range;
 
 pub(super) fn drop_outer_taps(graph: &Graph) -> Result<Graph> {
-    rewrite_nodes(graph, |look, node| {
+    rewrite_nodes(graph, |lookup, node| {
         let mut op = node.op.clone();
         let (Op::Conv(Conv { strides, pads, dilations, .. }) | Op::QConv(QConv { strides, pads, dilations, .. })) =
             &mut op
         else {
             return None;
         };
-        let windows = axis_windows(look, node, strides, pads, dilations)?;
+        let windows = axis_windows(lookup, node, strides, pads, dilations)?;
         let kept = windows.iter().map(AxisWindow::taps_inside).collect::<Option<Vec<_>>>()?;
         if kept.iter().zip(&windows).all(|(kept, window)| *kept == (0..window.kernel)) {
             return None;
@@ -30,10 +30,10 @@ pub(super) fn drop_outer_taps(graph: &Graph) -> Result<Graph> {
             pads[axis] -= kept.start * window.dilation;
             pads[axis + windows.len()] -= (window.kernel - kept.end) * window.dilation;
         }
-        let weight = cut_taps(look.value_type(node.inputs[1]), look.constant_data(node.inputs[1])?, &kept)?;
-        // Places before the image would have to be cut off the image.
+        let weight = cut_taps(lookup.value_type(node.inputs[1]), lookup.constant_data(node.inputs[1])?, &kept)?;
+        // A negative pad would crop the image, so such a convolution is kept.
         let is_padded = pads.iter().all(|pad| *pad >= 0);
-        is_padded.then(|| Replacement::of_operator(op, vec![Part::Old(node.inputs[0]), weight]))
+        is_padded.then(|| Replacement::from_operator(op, vec![Part::Value(node.inputs[0]), weight]))
     })
 }
 
@@ -42,7 +42,7 @@ struct AxisWindow {
     stride: i64,
     before: i64,
     dilation: i64,
-    /// Extent of the image; `result` is that of the result.
+    /// Extent of the input; `result` is the extent of the output.
     image: i64,
     result: i64,
 }
@@ -63,14 +63,14 @@ impl AxisWindow {
 }
 
 fn axis_windows(
-    look: &Look<'_>,
+    lookup: &GraphLookup<'_>,
     node: &Node,
     strides: &[i64],
     pads: &[i64],
     dilations: &[i64],
 ) -> Option<Vec<AxisWindow>> {
     let [image, kernel, result] = [node.inputs[0], node.inputs[1], node.outputs[0]]
-        .map(|id| look.value_type(id).extents().map(|all| all[2..].to_vec()));
+        .map(|id| lookup.value_type(id).extents().map(|all| all[2..].to_vec()));
     let (image, kernel, result) = (image?, kernel?, result?);
     let window = |d: usize| AxisWindow {
         kernel: kernel[d],
@@ -97,7 +97,7 @@ fn cut_taps(ty: &TensorType, data: &Const, kept: &[Range<i64>]) -> Option<Part> 
         Some(seed) => Const::Random { seed },
         None => fold_operator(&slice, &[(ty, data)])?,
     };
-    Some(Part::Made(TensorType::new(ty.dtype, &extents), data))
+    Some(Part::Constant(TensorType::new(ty.dtype, &extents), data))
 }
 
 #[cfg(test)]

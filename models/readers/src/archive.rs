@@ -1,7 +1,7 @@
 //! Reads the directory of a zip archive: the location of each entry, whose bytes are read only when needed.
 //!
-//! `torch.export.save` and `numpy.savez` write such archives. Nothing is extracted to disk, so names are only looked
-//! up. Encrypted or overlapping entries, duplicate names, and a local header that disagrees with the directory are
+//! `torch.export.save` and `numpy.savez` write such archives. Nothing is extracted to disk, so entry names never become
+//! paths. Encrypted or overlapping entries, duplicate names, and a local header that disagrees with the directory are
 //! refused. A stored entry is a slice of the file, so a weight is not read before it is needed; a deflated entry can
 //! only be streamed. An entry may itself be a zip archive: only the directory at the end of the file counts.
 
@@ -10,6 +10,7 @@ use flate2::Crc;
 use flate2::read::DeflateDecoder;
 use models::contents::Contents;
 use models::graph::Const;
+use models::names::shorten_text;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -39,7 +40,7 @@ impl ArchiveBytes {
     pub fn open(path: &Path) -> io::Result<ArchiveBytes> {
         // Opening a pipe would block until it has a writer.
         if !path.metadata()?.is_file() {
-            return Err(io::Error::other("it is not a file"));
+            return Err(io::Error::other("not a regular file"));
         }
         let file = File::open(path)?;
         let metadata = file.metadata()?;
@@ -54,7 +55,7 @@ impl ArchiveBytes {
     }
 
     fn read_range(&self, range: Range<u64>) -> Result<Bytes, String> {
-        let outside = || format!("bytes {} to {} are not in the file", range.start, range.end);
+        let outside = || format!("bytes {} to {} lie outside of the file", range.start, range.end);
         match self {
             ArchiveBytes::Memory(bytes) => {
                 let index = |at: u64| usize::try_from(at).ok().filter(|at| *at <= bytes.len());
@@ -128,16 +129,16 @@ impl Archive {
         let mut fields = Fields { bytes: &bytes };
         for _ in 0..directory.count {
             let (name, entry) = parse_entry(&mut fields, &store, directory.range.start)?;
-            let shown = shorten_name(&name);
+            let shown = shorten_text(&name);
             if entries.insert(name, entry).is_some() {
-                return Err(format!("two entries are called `{shown}`"));
+                return Err(format!("two entries have the name `{shown}`"));
             }
         }
         let places = entries.iter().map(|(name, entry)| (name, &entry.range));
         let mut order: Vec<(&String, &Range<u64>)> = places.filter(|(_, range)| !range.is_empty()).collect();
         order.sort_by_key(|(_, range)| range.start);
         if let Some(pair) = order.windows(2).find(|pair| pair[0].1.end > pair[1].1.start) {
-            return Err(format!("entries `{}` and `{}` overlap", shorten_name(pair[0].0), shorten_name(pair[1].0)));
+            return Err(format!("entries `{}` and `{}` overlap", shorten_text(pair[0].0), shorten_text(pair[1].0)));
         }
         Ok(Archive { store, entries })
     }
@@ -152,13 +153,13 @@ impl Archive {
     }
 
     fn find_entry(&self, name: &str) -> Result<&Entry, String> {
-        self.entries.get(name).ok_or_else(|| format!("there is no `{}`", shorten_name(name)))
+        self.entries.get(name).ok_or_else(|| format!("the archive has no entry `{}`", shorten_text(name)))
     }
 
     fn stored_range(&self, name: &str) -> Result<Range<u64>, String> {
         let entry = self.find_entry(name)?;
         if entry.is_deflated {
-            return Err(format!("entry `{}` is compressed", shorten_name(name)));
+            return Err(format!("entry `{}` is compressed", shorten_text(name)));
         }
         Ok(entry.range.clone())
     }
@@ -172,7 +173,7 @@ impl Archive {
         let range = self.stored_range(name)?;
         let length = range.end - range.start;
         if length > most {
-            return Err(format!("`{}` has {length} bytes, at most {most} are read", shorten_name(name)));
+            return Err(format!("entry `{}` has {length} bytes, more than the limit of {most}", shorten_text(name)));
         }
         self.store.read_range(range)
     }
@@ -181,8 +182,8 @@ impl Archive {
         let range = self.stored_range(name)?;
         let end = start.checked_add(length).filter(|end| *end <= range.end - range.start).ok_or_else(|| {
             format!(
-                "`{}` has {} bytes, too few for {length} from {start} on",
-                shorten_name(name),
+                "entry `{}` has {} bytes, too few for {length} bytes at offset {start}",
+                shorten_text(name),
                 range.end - range.start
             )
         })?;
@@ -246,10 +247,10 @@ impl<Inner: Read> Read for Checked<Inner> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.inner.read(buffer)?;
         self.size = (self.size.checked_sub(length as u64))
-            .ok_or_else(|| io::Error::other("it is longer than its directory states"))?;
+            .ok_or_else(|| io::Error::other("the entry is longer than the directory states"))?;
         self.found.update(&buffer[..length]);
         if length == 0 && !buffer.is_empty() && (self.size != 0 || self.found.sum() != self.crc) {
-            return Err(io::Error::other("it is damaged: its length or checksum is wrong"));
+            return Err(io::Error::other("the entry is damaged: wrong length or checksum"));
         }
         Ok(length)
     }
@@ -272,8 +273,8 @@ impl Directory {
                     .get(at + 20..at + 22)
                     .is_some_and(|size| at + 22 + usize::from(u16::from_le_bytes([size[0], size[1]])) == tail.len())
         };
-        let last = tail.len().checked_sub(22).ok_or("it is too short for a zip archive")?;
-        let end = (0..=last).rev().find(is_end).ok_or("it is no zip archive, or it is cut off")?;
+        let last = tail.len().checked_sub(22).ok_or("the file is too short for a zip archive")?;
+        let end = (0..=last).rev().find(is_end).ok_or("the file is not a zip archive, or it is truncated")?;
         let mut fields = Fields { bytes: &tail[end + 4..] };
         let (disk, first_disk) = (fields.read_u16()?, fields.read_u16()?);
         let (here, count) = (u64::from(fields.read_u16()?), u64::from(fields.read_u16()?));
@@ -284,12 +285,14 @@ impl Directory {
             false => (u32::from(disk) + u32::from(first_disk), here, count, size, offset),
         };
         if disks != 0 || here != count {
-            return Err("it is a part of an archive of several files".to_owned());
+            return Err("archives that are split into several files are not supported".to_owned());
         }
         let stop = offset.checked_add(size).filter(|stop| *stop <= start + end as u64);
-        let stop = stop.ok_or_else(|| format!("its directory of {size} bytes at {offset} is not in the file"))?;
+        let stop = stop.ok_or_else(|| {
+            format!("the archive directory ({size} bytes at offset {offset}) lies outside of the file")
+        })?;
         if size > MAX_DIRECTORY_BYTES || count > MAX_ENTRIES || count * 46 > size {
-            return Err(format!("its directory claims {count} entries in {size} bytes"));
+            return Err(format!("the archive directory claims {count} entries in {size} bytes"));
         }
         Ok(Directory { range: offset..stop, count })
     }
@@ -298,13 +301,15 @@ impl Directory {
 /// Reads the 64-bit end record, if its locator immediately precedes the regular end record.
 fn wide_end(store: &ArchiveBytes, before: &[u8]) -> Result<(u32, u64, u64, u64, u64), String> {
     let locator = before.len().checked_sub(20).map(|at| &before[at..]).filter(|bytes| bytes.starts_with(b"PK\x06\x07"));
-    let mut fields = Fields { bytes: &locator.ok_or("the end of its 64-bit directory is missing")?[4..] };
+    let mut fields =
+        Fields { bytes: &locator.ok_or("the end record of the 64-bit archive directory is missing")?[4..] };
     fields.read_u32()?;
     let at = fields.read_u64()?;
     let stop = at.checked_add(56).filter(|stop| *stop <= store.byte_length());
-    let end = store.read_range(at..stop.ok_or("the end of its 64-bit directory is not in the file")?)?;
+    let end =
+        store.read_range(at..stop.ok_or("the end record of the 64-bit archive directory lies outside of the file")?)?;
     if !end.starts_with(b"PK\x06\x06") {
-        return Err("the end of its 64-bit directory is damaged".to_owned());
+        return Err("the end record of the 64-bit archive directory is damaged".to_owned());
     }
     let mut fields = Fields { bytes: &end[16..] };
     let disks = fields.read_u32()?.saturating_add(fields.read_u32()?);
@@ -313,7 +318,7 @@ fn wide_end(store: &ArchiveBytes, before: &[u8]) -> Result<(u32, u64, u64, u64, 
 
 fn parse_entry(fields: &mut Fields<'_>, store: &ArchiveBytes, limit: u64) -> Result<(String, Entry), String> {
     if fields.take_bytes(4)? != b"PK\x01\x02" {
-        return Err("its directory is damaged".to_owned());
+        return Err("the archive directory is damaged".to_owned());
     }
     fields.take_bytes(4)?;
     let (flags, method) = (fields.read_u16()?, fields.read_u16()?);
@@ -323,11 +328,12 @@ fn parse_entry(fields: &mut Fields<'_>, store: &ArchiveBytes, limit: u64) -> Res
     let (name, extra, comment) = (fields.read_u16()?, fields.read_u16()?, fields.read_u16()?);
     fields.take_bytes(8)?;
     let mut offset = u64::from(fields.read_u32()?);
-    let name =
-        std::str::from_utf8(fields.take_bytes(name.into())?).map_err(|_| "the name of an entry is no text")?.to_owned();
+    let name = std::str::from_utf8(fields.take_bytes(name.into())?)
+        .map_err(|_| "the name of an entry is not UTF-8")?
+        .to_owned();
     let mut extra = Fields { bytes: fields.take_bytes(extra.into())? };
     fields.take_bytes(comment.into())?;
-    let shown = shorten_name(&name);
+    let shown = shorten_text(&name);
     while extra.bytes.len() >= 4 {
         let (id, length) = (extra.read_u16()?, extra.read_u16()?);
         let mut field = Fields { bytes: extra.take_bytes(length.into())? };
@@ -345,21 +351,22 @@ fn parse_entry(fields: &mut Fields<'_>, store: &ArchiveBytes, limit: u64) -> Res
     let is_deflated = match method {
         0 if packed == size => false,
         8 => true,
-        _ => return Err(format!("entry `{shown}` is neither stored nor deflated")),
+        _ => return Err(format!("entry `{shown}` uses a compression method other than deflate")),
     };
     // The local header has its own lengths of the name and the extra field.
     let head = offset.checked_add(30).filter(|head| *head <= limit);
-    let head = head.ok_or_else(|| format!("entry `{shown}` is not located before the directory"))?;
+    let head = head.ok_or_else(|| format!("entry `{shown}` does not lie before the archive directory"))?;
     let local = store.read_range(offset..(head + name.len() as u64).min(limit))?;
     let mut local_fields = Fields { bytes: &local };
     if local_fields.take_bytes(4)? != b"PK\x03\x04" {
-        return Err(format!("no entry at the offset that the directory states for `{shown}`"));
+        return Err(format!("there is no local header at the offset that the directory states for entry `{shown}`"));
     }
     local_fields.take_bytes(22)?;
     let (local_name, local_extra) = (u64::from(local_fields.read_u16()?), u64::from(local_fields.read_u16()?));
     let start = head + local_name + local_extra;
     let stop = start.checked_add(packed).filter(|stop| *stop <= limit);
-    let stop = stop.ok_or_else(|| format!("entry `{shown}` of {packed} bytes is not located before the directory"))?;
+    let stop =
+        stop.ok_or_else(|| format!("entry `{shown}` of {packed} bytes does not lie before the archive directory"))?;
     if local_fields.bytes != name.as_bytes() || local_name != name.len() as u64 {
         return Err(format!("entry `{shown}` has a different name in its local header"));
     }
@@ -373,7 +380,7 @@ struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     fn take_bytes(&mut self, count: usize) -> Result<&'a [u8], String> {
-        let (taken, rest) = self.bytes.split_at_checked(count).ok_or("its directory is cut off")?;
+        let (taken, rest) = self.bytes.split_at_checked(count).ok_or("the archive directory is truncated")?;
         self.bytes = rest;
         Ok(taken)
     }
@@ -389,8 +396,4 @@ impl<'a> Fields<'a> {
     fn read_u64(&mut self) -> Result<u64, String> {
         Ok(u64::from_le_bytes(self.take_bytes(8)?.try_into().expect("eight bytes")))
     }
-}
-
-fn shorten_name(text: &str) -> String {
-    text.chars().take(80).collect()
 }

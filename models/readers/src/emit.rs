@@ -30,7 +30,7 @@ pub(crate) struct Emit<'a> {
     /// Folder of external data files.
     pub folder: Option<&'a Path>,
     pub narrow: BTreeMap<ValueId, Narrow>,
-    /// Constants by the memory address of their protobuf message, because loop bodies use them in every iteration.
+    /// Constants by the memory address of their protobuf message, so that unrolled loops add each constant once.
     pub shared: HashMap<usize, ValueId>,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Emit<'a> {
             return self.add_constant(ty, data);
         }
         if types.iter().any(|ty| ty.element_count() == Some(0))
-            && let Some(made) = self.of_nothing(&op, &types)?
+            && let Some(made) = self.eval_empty(&op, &types)?
         {
             return Ok(made);
         }
@@ -66,7 +66,7 @@ impl<'a> Emit<'a> {
     }
 
     /// Returns the constant result of an operator with an empty input: empty, or zeros for sums over no elements.
-    fn of_nothing(&mut self, op: &Op, types: &[TensorType]) -> Outcome<Option<ValueId>> {
+    fn eval_empty(&mut self, op: &Op, types: &[TensorType]) -> Outcome<Option<ValueId>> {
         let ty = models::infer::infer_type(op, &types.iter().collect::<Vec<_>>())?;
         match ty.element_count() {
             Some(0) => Ok(Some(self.add_constant(ty, Const::Small(Vec::new()))?)),
@@ -99,6 +99,20 @@ impl<'a> Emit<'a> {
         self.add_constant(TensorType::new(DType::I64, &[numbers.len() as i64]), Const::Small(list))
     }
 
+    /// Adds a constant of this shape that counts up from 0 in row-major order; a large one is a lazy expression.
+    pub fn add_range(&mut self, dtype: DType, shape: &[i64]) -> Outcome<ValueId> {
+        let ty = TensorType::new(dtype, shape);
+        let Some(count) = ty.element_count() else { return malformed(format!("the shape {shape:?} is out of range")) };
+        if count <= MAX_SMALL {
+            let numbers: Vec<f64> = (0..count).map(|number| number as f64).collect();
+            return self.constant_of(&Tensor::from_numbers(ty, &numbers)?);
+        }
+        let count = shape.iter().product();
+        let numbers = Const::range_along(dtype, &[count], 0, 0);
+        let vector = self.add_constant(TensorType::new(dtype, &[count]), numbers)?;
+        self.reshape(vector, shape)
+    }
+
     pub fn ty(&self, id: ValueId) -> Outcome<TensorType> {
         Ok(self.builder.value_type(id)?.clone())
     }
@@ -115,7 +129,7 @@ impl<'a> Emit<'a> {
         let ty = self.builder.value_type(id)?;
         match ty.extents() {
             Some(extents) => Ok(extents),
-            None => unsupported(format!("{ty} has a dimension without a number")),
+            None => unsupported(format!("{ty} has a symbolic dimension")),
         }
     }
 
@@ -126,7 +140,7 @@ impl<'a> Emit<'a> {
         if (0..rank).contains(&front) {
             return Ok(front as usize);
         }
-        malformed(format!("axis {axis} is outside of {rank} dimensions"))
+        malformed(format!("axis {axis} is out of range for {rank} dimensions"))
     }
 
     /// Returns the numbers of a constant, or None for a value computed at run time.
@@ -143,27 +157,27 @@ impl<'a> Emit<'a> {
     pub fn require_numbers(&self, id: ValueId, what: &str) -> Outcome<Vec<f64>> {
         match self.known_numbers(id)? {
             Some(numbers) => Ok(numbers),
-            None => unsupported(format!(
-                "`{what}` is computed while the model runs, so the shapes that follow from it are not fixed"
-            )),
+            None => {
+                unsupported(format!("`{what}` is computed at run time, so the shapes that depend on it are unknown"))
+            }
         }
     }
 
-    pub fn known_integers(&self, id: ValueId, what: &str) -> Outcome<Vec<i64>> {
+    pub fn require_integers(&self, id: ValueId, what: &str) -> Outcome<Vec<i64>> {
         Ok(self.require_numbers(id, what)?.into_iter().map(|number| number as i64).collect())
     }
 
-    pub fn known_number(&self, id: ValueId, what: &str) -> Outcome<f64> {
+    pub fn require_number(&self, id: ValueId, what: &str) -> Outcome<f64> {
         match self.require_numbers(id, what)?.as_slice() {
             [number] => Ok(*number),
-            numbers => malformed(format!("`{what}` must be one number, is {}", numbers.len())),
+            numbers => malformed(format!("`{what}` must be one number, has {}", numbers.len())),
         }
     }
 
     /// Returns the number of a constant with one element, or None for a value computed at run time.
     pub fn known_scalar(&self, id: ValueId, what: &str) -> Outcome<Option<f64>> {
         match self.builder.constant_data(id) {
-            Some(_) => self.known_number(id, what).map(Some),
+            Some(_) => self.require_number(id, what).map(Some),
             None => Ok(None),
         }
     }
@@ -251,13 +265,13 @@ impl<'a> Emit<'a> {
         let is_left = self.push(Op::Compare(Compare { function: CompareOp::Less }), &[x, zero])?;
         let is_below = self.push(Op::Compare(Compare { function: CompareOp::Less }), &[y, zero])?;
         let (half, minus_half) = (self.add_scalar(dtype, PI)?, self.add_scalar(dtype, -PI)?);
-        let turn = self.push(Op::Where(Where {}), &[is_below, minus_half, half])?;
-        let turn = self.push(Op::Where(Where {}), &[is_left, turn, zero])?;
-        let turned = self.binary(BinaryOp::Add, slope, turn)?;
+        let half_turn = self.push(Op::Where(Where {}), &[is_below, minus_half, half])?;
+        let half_turn = self.push(Op::Where(Where {}), &[is_left, half_turn, zero])?;
+        let shifted = self.binary(BinaryOp::Add, slope, half_turn)?;
         // For x = 0 the quotient is infinite or NaN.
         let is_upright = self.push(Op::Compare(Compare { function: CompareOp::Equal }), &[x, zero])?;
         let side = self.unary(UnaryOp::Sign, y)?;
         let upright = self.binary_with(BinaryOp::Mul, side, PI / 2.0)?;
-        self.push(Op::Where(Where {}), &[is_upright, upright, turned])
+        self.push(Op::Where(Where {}), &[is_upright, upright, shifted])
     }
 }

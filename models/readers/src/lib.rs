@@ -75,24 +75,25 @@ pub(crate) fn read_bounded(path: &Path, most_bytes: u64) -> Result<Bytes> {
     let unreadable = |reason: String| Error::Unreadable { file: path.display().to_string(), reason };
     let metadata = path.metadata().map_err(|error| unreadable(error.to_string()))?;
     if !metadata.is_file() {
-        return Err(unreadable("it is not a file".to_owned()));
+        return Err(unreadable("not a regular file".to_owned()));
     }
     if metadata.len() > most_bytes {
-        return Err(unreadable(format!("it has {} bytes, a model at most {most_bytes}", metadata.len())));
+        return Err(unreadable(format!("the file has {} bytes, more than the limit of {most_bytes}", metadata.len())));
     }
     std::fs::read(path).map(Bytes::from).map_err(|error| unreadable(error.to_string()))
 }
 
 /// Shortens a name from a file and escapes characters that would disturb the surrounding message.
 pub(crate) fn escape_name(name: &str) -> String {
-    const MOST: usize = 120;
-    const END: usize = 20;
-    let escaped: String = name.chars().take(MOST).flat_map(char::escape_debug).collect();
+    const MAX_CHARS: usize = 120;
+    const TAIL_CHARS: usize = 20;
+    let escaped: String = name.chars().take(MAX_CHARS).flat_map(char::escape_debug).collect();
     let count = name.chars().count();
-    if count <= MOST {
+    if count <= MAX_CHARS {
         return escaped;
     }
-    let end: String = name.chars().skip(count.saturating_sub(END).max(MOST)).flat_map(char::escape_debug).collect();
+    let end: String =
+        name.chars().skip(count.saturating_sub(TAIL_CHARS).max(MAX_CHARS)).flat_map(char::escape_debug).collect();
     format!("{escaped}…{end} ({count} characters)")
 }
 
@@ -102,14 +103,14 @@ pub(crate) fn finish_graph(
     mut outputs: Vec<ValueId>,
     loose_ends: &[ValueId],
 ) -> Result<Graph> {
-    let malformed = |reason: String| Error::Malformed { file: file.to_owned(), place: "as a whole".to_owned(), reason };
+    let malformed = |reason: String| Error::Malformed { file: file.to_owned(), place: String::new(), reason };
     for &id in loose_ends {
-        if !builder.is_given(id) && !outputs.contains(&id) {
+        if !builder.is_source(id) && !outputs.contains(&id) {
             outputs.push(id);
         }
     }
     if outputs.is_empty() {
-        return Err(malformed("it has no outputs that can be computed".to_owned()));
+        return Err(malformed("the graph has no outputs that can be computed".to_owned()));
     }
     let graph = builder.finish(&outputs).and_then(|graph| drop_dead_code(&graph));
     graph.map_err(|error| malformed(error.to_string()))

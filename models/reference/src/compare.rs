@@ -105,7 +105,7 @@ pub fn compare_tensors(actual: &Tensor, expected: &Tensor, tolerance: Tolerance)
         if expected != 0.0 {
             comparison.max_rel_error = comparison.max_rel_error.max(error / expected.abs());
         }
-        // With no tolerance at all every difference is infinitely bad; the largest is then the first of them.
+        // Without tolerance, every difference is infinitely bad; the worst index is then the first difference.
         let badness = error / allowed;
         if badness > worst {
             worst = badness;

@@ -36,7 +36,7 @@ fn window_of(op: &Op) -> ConvWindow<'_> {
 
 fn convolve_windows(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array) {
     let mut axes = WindowAxis::three_axes(x, y, &w.extents[2..], window);
-    // A window of one element that visits every element sees no rows: the plane is one long row.
+    // For a 1x1 window with stride 1, rows do not matter: each plane is treated as one long row.
     if axes.iter().all(|axis| axis.kernel == 1 && axis.input == axis.output && axis.stride == 1) {
         axes = [
             WindowAxis::single_element(1),
@@ -64,7 +64,7 @@ fn convolve_windows(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array
     }
 }
 
-/// Computes a transposed convolution: runs the convolution that reads `y` and writes `x` backwards.
+/// Computes a transposed convolution, the adjoint of the convolution that reads `y` and writes `x`.
 fn conv_transpose(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array) {
     let [depth, height, width] = WindowAxis::three_axes(y, x, &w.extents[2..], window);
     let groups = usize::try_from(window.groups).expect("checked attributes are positive");
@@ -146,7 +146,7 @@ fn mat_mul(a: &Array, b: &Array, transpose_a: bool, transpose_b: bool, y: &mut A
     for (index, (a_start, b_start)) in starts(a).zip(starts(b)).enumerate() {
         let a = &a.data[a_start * a_rows * a_columns..][..a_rows * a_columns];
         let b = &b.data[b_start * b_rows * b_columns..][..b_rows * b_columns];
-        // Rows of `a` over the sum, rows of `b` over the result.
+        // Rows of `a` run along the summed dimension, rows of `b` along the result.
         let a = if transpose_a { transpose_matrix(a, a_rows, a_columns) } else { a.to_vec() };
         let b = if transpose_b { transpose_matrix(b, b_rows, b_columns) } else { b.to_vec() };
         matrix_product(&a, &b, k, n, &mut y.data[index * m * n..][..m * n]);
@@ -203,17 +203,17 @@ fn add_terms<'b>(factors: &[f64], row: impl Fn(usize) -> &'b [f64], y: &mut [f64
 const SQUARE: usize = 32;
 
 fn transpose_matrix(matrix: &[f64], rows: usize, columns: usize) -> Vec<f64> {
-    let mut turned = vec![0.0; matrix.len()];
+    let mut transposed = vec![0.0; matrix.len()];
     for top in (0..rows).step_by(SQUARE) {
         for left in (0..columns).step_by(SQUARE) {
             for column in left..columns.min(left + SQUARE) {
                 for row in top..rows.min(top + SQUARE) {
-                    turned[column * rows + row] = matrix[row * columns + column];
+                    transposed[column * rows + row] = matrix[row * columns + column];
                 }
             }
         }
     }
-    turned
+    transposed
 }
 
 fn last_two(array: &Array) -> (usize, usize) {
@@ -240,8 +240,8 @@ mod tests {
                 let sum = (0..k).fold(0.0, |sum, term| sum + a[row * k + term] * b[term * n + column]);
                 assert_eq!(*y, sum, "{m} x {k} x {n} at {place}");
             }
-            let turned = transpose_matrix(&b, k, n);
-            assert!((0..k * n).all(|place| turned[place % n * k + place / n] == b[place]));
+            let transposed = transpose_matrix(&b, k, n);
+            assert!((0..k * n).all(|place| transposed[place % n * k + place / n] == b[place]));
         }
     }
 }

@@ -84,7 +84,7 @@ pub fn constant_tensor(ty: &TensorType, data: &Const) -> Result<Tensor> {
             element_count(ty)?;
             let unreadable = |error: std::io::Error| Error::Unreadable {
                 file: path.display().to_string(),
-                reason: format!("{error} (looking for {length} bytes at offset {offset})"),
+                reason: format!("{error} (reading {length} bytes at offset {offset})"),
             };
             let mut file = std::fs::File::open(path).map_err(unreadable)?;
             file.seek(SeekFrom::Start(*offset)).map_err(unreadable)?;

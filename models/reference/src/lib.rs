@@ -38,12 +38,13 @@ use tensor::Array;
 pub fn evaluate_task(task: &Task, inputs: &[Tensor]) -> Result<Tensor> {
     task.check()?;
     if inputs.len() != task.parameters.len() {
-        let reason = format!("takes {} tensors, got {}", task.parameters.len(), inputs.len());
+        let reason = format!("expected {} input tensors, got {}", task.parameters.len(), inputs.len());
         return Err(Error::Task { task: task.name(), reason });
     }
     for (index, (parameter, input)) in task.parameters.iter().zip(inputs).enumerate() {
         if parameter.ty != *input.tensor_type() {
-            let reason = format!("parameter {index} is {}, the tensor is {}", parameter.ty, input.tensor_type());
+            let reason =
+                format!("parameter {index} has type {}, but the tensor has type {}", parameter.ty, input.tensor_type());
             return Err(Error::Task { task: task.name(), reason });
         }
     }
@@ -73,7 +74,7 @@ pub fn evaluate_graph_with(graph: &Graph, constants: &[Option<Tensor>], inputs: 
     let given: Vec<&TensorType> = inputs.iter().map(Tensor::tensor_type).collect();
     let wanted: Vec<&TensorType> = graph.inputs.iter().map(|id| &graph.values[id.0 as usize].ty).collect();
     if given != wanted {
-        let reason = format!("takes {wanted:?}, got {given:?}");
+        let reason = format!("expected inputs of types {wanted:?}, got {given:?}");
         return Err(Error::Graph { graph: graph.name.clone(), place: "inputs".to_owned(), reason });
     }
     let mut values: Vec<Option<Array>> = constants

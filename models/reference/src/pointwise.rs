@@ -243,7 +243,7 @@ pub fn error_function(x: f64) -> f64 {
     if x.is_nan() {
         return x;
     }
-    // The distance to one is below the smallest step of a 64-bit number from here on.
+    // From here on, the distance to 1 is below the resolution of a 64-bit float.
     if x.abs() > 6.0 {
         return x.signum();
     }

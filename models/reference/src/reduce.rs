@@ -85,7 +85,7 @@ fn arg_top(x: &Array, count: i64, axis: i64, largest: bool, y: &mut Array) {
     for_each_row(x, axis, |row, place| {
         let start = place / stride * stride * count + place % stride;
         let mut order: Vec<usize> = (0..row.len()).collect();
-        // Both zeros are equal.
+        // Adding 0.0 makes both zeros equal.
         let compare = |a: usize, b: usize| (row[a] + 0.0).total_cmp(&(row[b] + 0.0));
         order.sort_by(|&a, &b| if largest { compare(b, a) } else { compare(a, b) });
         for (rank, index) in order.into_iter().take(count).enumerate() {

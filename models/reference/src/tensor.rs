@@ -16,7 +16,7 @@ pub struct Tensor {
 impl Tensor {
     pub fn from_bytes(ty: TensorType, bytes: Vec<u8>) -> Result<Tensor> {
         if ty.size_bytes() != Some(bytes.len() as u64) {
-            return Err(tensor_error(&ty, format!("is given {} bytes", bytes.len())));
+            return Err(tensor_error(&ty, format!("data of {} bytes does not fit", bytes.len())));
         }
         Ok(Tensor { ty, bytes })
     }
@@ -24,7 +24,7 @@ impl Tensor {
     /// Creates a tensor; each number is rounded to the element type.
     pub fn from_numbers(ty: TensorType, numbers: &[f64]) -> Result<Tensor> {
         if ty.element_count() != Some(numbers.len() as u64) {
-            return Err(tensor_error(&ty, format!("is given {} numbers", numbers.len())));
+            return Err(tensor_error(&ty, format!("data of {} numbers does not fit", numbers.len())));
         }
         let bytes = encode_numbers(ty.dtype, numbers);
         Ok(Tensor { ty, bytes })
@@ -83,7 +83,7 @@ pub(super) fn element_count(ty: &TensorType) -> Result<usize> {
     let elements = ty.element_count().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "elements" })?;
     let small = usize::try_from(elements).ok().filter(|_| elements <= MAX_ELEMENTS);
     small.ok_or_else(|| {
-        tensor_error(ty, format!("has more than the {MAX_ELEMENTS} elements the reference computes with"))
+        tensor_error(ty, format!("has more than {MAX_ELEMENTS} elements, the limit of the reference implementation"))
     })
 }
 
@@ -92,7 +92,9 @@ fn checked_extents(ty: &TensorType) -> Result<Vec<usize>> {
     let extents = ty.extents().unwrap_or_default();
     extents
         .iter()
-        .map(|&extent| usize::try_from(extent).map_err(|_| tensor_error(ty, "has no size".to_owned())))
+        .map(|&extent| {
+            usize::try_from(extent).map_err(|_| tensor_error(ty, "has a symbolic or negative extent".to_owned()))
+        })
         .collect()
 }
 
@@ -168,7 +170,7 @@ fn f64_to_half(x: f64) -> u16 {
     if size.is_nan() {
         return sign | 0x7E00;
     }
-    // Half of the last step above the largest number rounds to infinity.
+    // Numbers from half a step above the largest number on round to infinity.
     if size >= 65520.0 {
         return sign | 0x7C00;
     }

@@ -323,10 +323,10 @@ fn a_wrong_tensor_is_an_error() {
     let mut inputs = random_inputs(&task, 1).unwrap();
     inputs[2] = f32(&[1], &[0.0]);
     let says = evaluate_task(&task, &inputs).unwrap_err().to_string();
-    assert_eq!(says, "task `conv2d+bias+relu`: parameter 2 is f32[64], the tensor is f32[1]");
-    assert!(evaluate_task(&task, &inputs[..2]).unwrap_err().to_string().contains("takes 3 tensors, got 2"));
+    assert_eq!(says, "task `conv2d+bias+relu`: parameter 2 has type f32[64], but the tensor has type f32[1]");
+    assert!(evaluate_task(&task, &inputs[..2]).unwrap_err().to_string().contains("expected 3 input tensors, got 2"));
     let large = single(Op::Identity(Identity {}), &["f32[268435457]"]);
-    assert!(random_inputs(&large, 1).unwrap_err().to_string().contains("more than the 268435456 elements"));
+    assert!(random_inputs(&large, 1).unwrap_err().to_string().contains("more than 268435456 elements"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Pooling to given extents.
+//! Pooling to a requested output size.
 
 use super::pool::PoolMode;
 use super::prelude::*;
@@ -21,13 +21,15 @@ impl Operator for AdaptivePool {
         let (x, extents) = (inputs[0], &self.extents);
         self.mode.check_dtype(x)?;
         if !(1..=3).contains(&extents.len()) || x.rank() != extents.len() + 2 {
-            return Err(format!("{} new extents do not fit {x}, whose first two dimensions stay", extents.len()));
+            return Err(format!("{} new extents do not fit {x}, whose first two dimensions are kept", extents.len()));
         }
         let mut output = x.clone();
         for (dim, &extent) in output.shape[2..].iter_mut().zip(extents) {
             let old = known_extent(dim, "a spatial extent of `x`")?;
             if !(1..=MAX_ATTRIBUTE).contains(&extent) || !(1..=MAX_ATTRIBUTE).contains(&old) {
-                return Err(format!("a dimension of {old} cannot become {extent}; both must be 1 to {MAX_ATTRIBUTE}"));
+                return Err(format!(
+                    "cannot pool a dimension from {old} to {extent} elements; both must be 1 to {MAX_ATTRIBUTE}"
+                ));
             }
             *dim = Dim::Known(extent);
         }

@@ -22,7 +22,7 @@ impl Operator for ArgTop {
         let axis = axis_of(self.axis, x)?;
         let extent = known_extent(&x.shape[axis], "the extent to search")?;
         if !(1..=extent).contains(&count) {
-            return Err(format!("the {count} best of {extent} elements cannot be found"));
+            return Err(format!("cannot select {count} of {extent} elements"));
         }
         let mut shape = x.shape.clone();
         shape[axis] = Dim::Known(count);

@@ -17,13 +17,13 @@ pub struct Attention {
 
 impl Attention {
     /// Creates attention without a mask, with scores divided by the square root of the head width.
-    pub fn of_width(width: i64) -> Attention {
+    pub fn with_width(width: i64) -> Attention {
         Attention { causal: false, scale: 1.0 / (width as f64).sqrt(), window: None, softcap: None }
     }
 
-    /// Like `of_width`, with a causal mask: later positions are hidden.
-    pub fn causal_of_width(width: i64) -> Attention {
-        Attention { causal: true, ..Attention::of_width(width) }
+    /// Like `with_width`, with a causal mask: later positions are hidden.
+    pub fn causal_with_width(width: i64) -> Attention {
+        Attention { causal: true, ..Attention::with_width(width) }
     }
 
     /// Returns the mask that the attributes define for these numbers of query rows and key positions.
@@ -64,7 +64,7 @@ impl Operator for Attention {
             return Err("`q` and `k` must have the same batch and head size; `k` and `v` the same batch, heads and sequence length".to_owned());
         }
         if k.shape[2] == Dim::Known(0) {
-            return Err("there are no positions to attend to".to_owned());
+            return Err("`k` and `v` have no positions".to_owned());
         }
         if let Some(mask) = inputs.get(3) {
             same_dtype(q, mask)?;
@@ -81,7 +81,7 @@ impl Operator for Attention {
         let mask = self.attention_mask(axis_extent(inputs[0], 2)?, axis_extent(inputs[1], 2)?);
         let scores = heads.saturating_mul(mask.visible_pairs());
         let macs = scores.saturating_mul(axis_extent(inputs[0], 3)?.saturating_add(axis_extent(inputs[2], 3)?));
-        // Scale, maximum, subtraction, exponential, sum, division; addition of a mask; two scalings around a tangent.
+        // Scale, maximum, subtraction, exponential, sum and division; softcap adds two scalings and a tangent.
         let (each, exps) = if self.softcap.is_some() { (9, 2) } else { (6, 1) };
         let each = each + u64::from(inputs.len() == 4);
         let flops = macs.saturating_mul(2).saturating_add(scores.saturating_mul(each));
@@ -94,7 +94,7 @@ impl Operator for Attention {
             return bytes_of(ty);
         }
         let places = axis_extent(ty, 2)?;
-        let seen = self.attention_mask(axis_extent(output, 2)?, places).seen_places();
+        let seen = self.attention_mask(axis_extent(output, 2)?, places).visible_positions();
         // Each position has the same number of bytes.
         Ok(bytes_of(ty)?.checked_div(places).unwrap_or(0).saturating_mul(seen))
     }

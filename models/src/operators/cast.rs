@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// The same numbers in another type.
+/// Converts the numbers to another element type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cast {
     pub to: DType,

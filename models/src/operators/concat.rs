@@ -26,7 +26,7 @@ impl Operator for Concat {
             }
             if inputs.len() > 1 {
                 let extent = known_extent(&input.shape[axis], "the joined extent")?;
-                joined = joined.checked_add(extent).ok_or("the joined extent is more than 64 bits can count")?;
+                joined = joined.checked_add(extent).ok_or("the joined extent exceeds 64 bits")?;
             }
         }
         let mut output = first.clone();

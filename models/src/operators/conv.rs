@@ -71,7 +71,7 @@ pub(super) fn infer_conv(x: &TensorType, w: &TensorType, window: &ConvWindow<'_>
     }
     if channels_in / groups != per_group {
         return Err(format!(
-            "`x` has {channels_in} channels in {groups} groups, so `w` must take {}, takes {per_group}",
+            "`x` has {channels_in} channels in {groups} groups, so `w` must have {} input channels, has {per_group}",
             channels_in / groups
         ));
     }

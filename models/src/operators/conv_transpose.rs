@@ -37,13 +37,13 @@ impl Operator for ConvTranspose {
         let taken = known_extent(&w.shape[0], "the input channel count of `w`")?;
         let per_group = known_extent(&w.shape[1], "the output channel count of `w`")?;
         if channels_in != taken {
-            return Err(format!("`x` has {channels_in} channels, `w` takes {taken}"));
+            return Err(format!("`x` has {channels_in} channels, `w` expects {taken}"));
         }
         if self.groups < 1 || channels_in % self.groups != 0 {
             return Err(format!("{} groups do not divide {channels_in} input channels", self.groups));
         }
         let channels_out = per_group.checked_mul(self.groups);
-        let channels_out = channels_out.ok_or("the output channels are more than 64 bits can count")?;
+        let channels_out = channels_out.ok_or("the output channels exceed 64 bits")?;
         let mut shape = vec![x.shape[0].clone(), Dim::Known(channels_out)];
         for axis in 0..rank {
             let extent = known_extent(&x.shape[axis + 2], "a spatial extent of `x`")?;
@@ -112,6 +112,6 @@ impl ConvTranspose {
         i64::try_from(places)
             .ok()
             .filter(is_possible)
-            .ok_or_else(|| format!("spatial dimension {axis} would become {places}"))
+            .ok_or_else(|| format!("spatial dimension {axis} of the output would be {places}"))
     }
 }

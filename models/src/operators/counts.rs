@@ -13,8 +13,8 @@ pub struct Work {
     pub macs: u64,
     /// Transcendental functions.
     pub exps: u64,
-    /// Bytes of the activations read, each tensor once; of look-up tables only the rows read, of keys and values only
-    /// the visible positions.
+    /// Bytes of activations read, counting each tensor once. Look-up tables count only the rows read, keys and values
+    /// only visible positions.
     pub bytes_in: u64,
     /// Bytes of the result.
     pub bytes_out: u64,

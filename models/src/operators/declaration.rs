@@ -22,7 +22,7 @@ pub enum Class {
     Pointwise,
     /// Copies elements to other positions, or interpolates neighbours.
     Movement,
-    /// The same elements in the same order, under another shape: free.
+    /// Changes only the shape, not the elements or their order, so the cost is zero.
     View,
 }
 
@@ -39,7 +39,7 @@ pub struct Facts {
     pub weights: Range<usize>,
     /// Operations per output element, for operators that do not override `count_arithmetic`.
     pub flops: u64,
-    /// For each input, the first of its trailing dimensions that must be numbers, not symbols, for code generation.
+    /// First dimension of each input from which on code generation needs numbers instead of symbols.
     pub numbers_from: usize,
     /// Whether the operator returns its first input unchanged if input and output types are equal.
     pub is_identity: bool,
@@ -138,7 +138,7 @@ pub trait Operator {
         self.facts().name
     }
 
-    /// Returns the class.
+    /// Returns the operator's class.
     fn class(&self) -> Class {
         self.facts().class
     }

@@ -22,7 +22,7 @@ impl Operator for Dense {
             return Err("`x` must have at least 1 dimension".to_owned());
         };
         if last != k {
-            return Err(format!("the last dimension of `x` is {last}, `w` takes {k}"));
+            return Err(format!("the last dimension of `x` is {last}, `w` expects {k}"));
         }
         let mut shape = leading.to_vec();
         shape.push(n.clone());

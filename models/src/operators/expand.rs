@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// Broadcasts `x` to the shape that results from broadcasting it with the given shape.
+/// Broadcasts the shape of `x` and the attribute `shape` against each other, and expands `x` to the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expand {
     pub shape: Vec<i64>,

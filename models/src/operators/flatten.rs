@@ -16,7 +16,7 @@ impl Operator for Flatten {
     fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, axis) = (inputs[0], self.axis);
         let Some(axis) = usize::try_from(axis).ok().filter(|&axis| axis <= x.rank()) else {
-            return Err(format!("axis {axis} is above the rank {}", x.rank()));
+            return Err(format!("axis {axis} exceeds the rank {}", x.rank()));
         };
         let (outer, inner) = x.shape.split_at(axis);
         Ok(TensorType { dtype: x.dtype, shape: vec![joined_extent(outer)?, joined_extent(inner)?] })

@@ -4,7 +4,7 @@ use super::lookup::{bytes_found, looked_up_axis};
 use super::prelude::*;
 
 /// Inputs: `x, indices`. Dimension `axis` of `x` is replaced by the dimensions of the indices. In all look-ups,
-/// negative indices count from the end, and an index outside its dimension is undefined.
+/// negative indices count from the end, and the result of an index outside of its dimension is undefined.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gather {
     pub axis: i64,

@@ -17,10 +17,11 @@ impl Operator for GatherNd {
 
     fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, at, batch) = (inputs[0], inputs[1], self.batch);
-        let batch = usize::try_from(batch).map_err(|_| format!("{batch} batch dimensions must not be negative"))?;
+        let batch = usize::try_from(batch)
+            .map_err(|_| format!("the number of batch dimensions, {batch}, must not be negative"))?;
         let looked_up = tuple_length(x, at, batch)?;
         if at.shape.get(..batch) != x.shape.get(..batch) || batch >= at.rank() {
-            return Err(format!("the first {batch} dimensions of {x} and {at} must agree"));
+            return Err(format!("the first {batch} dimensions of {x} and {at} must be equal"));
         }
         let shape = [&at.shape[..at.rank() - 1], &x.shape[batch + looked_up..]].concat();
         Ok(TensorType { dtype: x.dtype, shape })

@@ -19,7 +19,7 @@ impl Operator for GroupNorm {
         let (x, groups) = (inputs[0], self.groups);
         finite_positive(self.epsilon, "epsilon")?;
         floating(x)?;
-        let channels = x.shape.get(1).ok_or("`x` needs a batch and a channel dimension")?;
+        let channels = x.shape.get(1).ok_or("`x` must have a batch and a channel dimension")?;
         let channels = known_extent(channels, "the channel count of `x`")?;
         if groups < 1 || channels % groups != 0 {
             return Err(format!("{groups} groups do not divide {channels} channels"));

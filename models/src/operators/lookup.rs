@@ -54,7 +54,8 @@ pub(super) fn tuple_length(x: &TensorType, at: &TensorType, batch: usize) -> Rul
     let count = known_extent(last, "the last dimension of the indices")?;
     let room = x.rank().saturating_sub(batch);
     let count = usize::try_from(count).ok().filter(|count| (1..=room).contains(count));
-    let count = count.ok_or_else(|| format!("{last} indices do not look up 1 to {room} dimensions of {x}"))?;
+    let count =
+        count.ok_or_else(|| format!("index tuples of length {last} must index 1 to {room} dimensions of {x}"))?;
     (batch..batch + count).try_for_each(|axis| check_filled(x, axis)).map(|()| count)
 }
 

@@ -28,7 +28,7 @@ impl Operator for MatMul {
         let (m, k) = if self.transpose_a { (&a_matrix[1], &a_matrix[0]) } else { (&a_matrix[0], &a_matrix[1]) };
         let (k_of_b, n) = if self.transpose_b { (&b_matrix[1], &b_matrix[0]) } else { (&b_matrix[0], &b_matrix[1]) };
         if k != k_of_b {
-            return Err(format!("`a` is summed over {k} elements, `b` over {k_of_b}"));
+            return Err(format!("the summed extent is {k} in `a`, but {k_of_b} in `b`"));
         }
         let mut shape = broadcast_shapes(a_batch, b_batch)?;
         shape.extend([m.clone(), n.clone()]);

@@ -1,8 +1,8 @@
 //! Every operator, each declared in a file of its own.
 //!
-//! The table below is the only list of operators, with examples; `Op` dispatches to their declarations. Inputs are tensors;
-//! attributes are the fields of the operator's struct. Biases and activations are separate operators; a pass fuses them into an
-//! anchor.
+//! The table below is the only list of operators, with examples; `Op` dispatches to their declarations. Inputs are
+//! tensors; attributes are the fields of the operator's struct. Biases and activations are separate operators; a pass
+//! fuses them into an anchor.
 
 #![allow(missing_docs, reason = "fields are attributes, which the operator they belong to describes")]
 
@@ -115,7 +115,7 @@ macro_rules! operators {
             }
         }
 
-        /// Example tasks of each variant; tests of all layers use them.
+        /// Example tasks of each operator, for tests.
         pub const EXAMPLES: &[(&str, &[&str])] = &[$((stringify!($name), &[$($example),+]),)*];
     };
 }

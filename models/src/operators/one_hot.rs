@@ -22,7 +22,7 @@ impl Operator for OneHot {
         let (at, values) = (inputs[0], [self.on, self.off]);
         check_indices(at)?;
         let Some(axis) = usize::try_from(self.axis).ok().filter(|&axis| axis <= at.rank()) else {
-            return Err(format!("axis {} is above the rank {}", self.axis, at.rank()));
+            return Err(format!("axis {} exceeds the rank {}", self.axis, at.rank()));
         };
         if self.depth < 1 {
             return Err(format!("depth {} must be at least 1", self.depth));

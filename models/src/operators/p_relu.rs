@@ -1,4 +1,4 @@
-//! Rectifier with slopes from a tensor.
+//! PReLU: a rectifier with learned slopes.
 
 use super::prelude::*;
 

@@ -49,7 +49,7 @@ pub(super) fn padded_type(x: &TensorType, pads: &[i64]) -> Rule<TensorType> {
         }
         let extent = known_extent(dim, "a padded extent")?;
         let padded = extent.checked_add(head).and_then(|extent| extent.checked_add(tail));
-        *dim = Dim::Known(padded.ok_or("the padded extent is more than 64 bits can count")?);
+        *dim = Dim::Known(padded.ok_or("the padded extent exceeds 64 bits")?);
     }
     Ok(output)
 }

@@ -29,9 +29,11 @@ impl PoolMode {
         numeric(x)?;
         match self {
             PoolMode::Average if !x.dtype.is_float() => {
-                Err(format!("an average needs a floating type, not {}", x.dtype))
+                Err(format!("an average needs a floating-point type, not {}", x.dtype))
             }
-            PoolMode::Lp { .. } if !x.dtype.is_float() => Err(format!("a norm needs a floating type, not {}", x.dtype)),
+            PoolMode::Lp { .. } if !x.dtype.is_float() => {
+                Err(format!("a norm needs a floating-point type, not {}", x.dtype))
+            }
             PoolMode::Lp { order } if !(1..=MAX_ORDER).contains(&order) => {
                 Err(format!("the order {order} must be 1 to {MAX_ORDER}"))
             }
@@ -48,8 +50,8 @@ impl PoolMode {
     }
 }
 
-/// Sliding-window pooling. An average divides by the number of window elements inside the data, with `count_pad` also
-/// those inside the pads; elements only reached because of `ceil` never count. Padding never is a maximum.
+/// Sliding-window pooling. An average divides by the number of window elements inside the data or, with `count_pad`,
+/// inside data and pads. Elements beyond the pads, which `ceil` adds, do not count. Padding is never the maximum.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pool {
     pub mode: PoolMode,
@@ -78,7 +80,7 @@ impl Operator for Pool {
         for (axis, &extent) in self.kernel.iter().enumerate() {
             for side in [axis, axis + rank] {
                 let pad = self.pads[side];
-                // A window of nothing but padding has no maximum.
+                // A window that covers only padding has no maximum.
                 if pad >= extent {
                     return Err(format!("pad {pad} must be smaller than the kernel extent {extent}"));
                 }

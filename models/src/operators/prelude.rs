@@ -1,4 +1,4 @@
-//! What the files of operators import.
+//! Imports that the operator files share.
 
 pub(super) use super::counts::{
     Work, axis_extent, bytes_of, contraction_work, elements, flops_work, pointwise, saturating_product,

@@ -6,7 +6,7 @@ use super::prelude::*;
 pub(super) fn per_channel(x: &TensorType, scale: &TensorType, axis: i64) -> Rule<()> {
     match scale.shape.as_slice() {
         [] if axis == 0 => Ok(()),
-        [] => Err(format!("one scale for all has no axis; give 0 and not {axis}")),
+        [] => Err(format!("the axis of a scalar scale must be 0, not {axis}")),
         [channels] if x.shape.get(axis_of(axis, x)?) == Some(channels) => Ok(()),
         _ => Err(format!("{scale} must be a scalar or a vector along dimension {axis} of {x}")),
     }

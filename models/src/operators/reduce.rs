@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// Reduction of whole dimensions.
+/// Reduction functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReduceOp {
@@ -41,7 +41,7 @@ impl ReduceOp {
     }
 }
 
-/// Reduces the given ascending dimensions; with `keep` they stay with extent 1.
+/// Reduces the dimensions `axes`, which are in ascending order. With `keep`, reduced dimensions remain with extent 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reduce {
     pub function: ReduceOp,
@@ -88,7 +88,7 @@ impl Operator for Reduce {
         self.axes.sort_unstable();
     }
 
-    /// Also requires the number of reduced elements for a mean, which divides by it.
+    /// Also requires numbers for the reduced dimensions of a mean, which divides by their product.
     fn has_needed_numbers(&self, inputs: &[&TensorType]) -> bool {
         self.function != ReduceOp::Mean || self.axes.iter().all(|&axis| is_number(inputs[0], axis_index(axis)))
     }

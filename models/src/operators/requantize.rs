@@ -25,7 +25,7 @@ impl Operator for Requantize {
         let (x, multiplier) = (inputs[0], inputs[1]);
         let Requantize { to, zero, low, high, .. } = self;
         if x.dtype != DType::I32 {
-            return Err(format!("sums are i32, not {}", x.dtype));
+            return Err(format!("`x` must be i32, not {}", x.dtype));
         }
         floating(multiplier)?;
         per_channel(x, multiplier, self.axis)?;
@@ -33,7 +33,9 @@ impl Operator for Requantize {
             to.integer_range().ok_or_else(|| format!("needs an integer of up to 32 bits, not {to}"))?;
         let is_inside = |number: &i64| (lowest..=highest).contains(number);
         if !(is_inside(zero) && is_inside(low) && is_inside(high) && low <= high) {
-            return Err(format!("zero point {zero} and bounds {low} and {high} must be in order and fit {to}"));
+            return Err(format!(
+                "zero point {zero}, lower bound {low} and upper bound {high} must fit {to} and be in order"
+            ));
         }
         Ok(TensorType { dtype: *to, shape: x.shape.clone() })
     }

@@ -22,7 +22,9 @@ impl Operator for Reshape {
             output.push(match extent {
                 0 => {
                     let dim = x.shape.get(index);
-                    let dim = dim.ok_or_else(|| format!("0 keeps dimension {index}, `x` has {}", x.rank()))?;
+                    let dim = dim.ok_or_else(|| {
+                        format!("extent 0 copies dimension {index}, but `x` has {} dimensions", x.rank())
+                    })?;
                     kept[index] = true;
                     dim.clone()
                 }
@@ -34,16 +36,21 @@ impl Operator for Reshape {
         }
         // Kept dimensions are on both sides and cancel; the others must have equally many elements.
         let rest: Vec<&Dim> = x.shape.iter().zip(&kept).filter(|(_, kept)| !**kept).map(|(dim, _)| dim).collect();
-        let asked = element_count(shape.iter().filter(|&&extent| extent > 0).copied())?;
+        let stated_count = element_count(shape.iter().filter(|&&extent| extent > 0).copied())?;
         let symbols: Vec<&Dim> = rest.iter().copied().filter(|dim| matches!(dim, Dim::Symbol(_))).collect();
         let numbers = element_count(rest.iter().filter_map(|dim| known_extent(dim, "an extent").ok()))?;
         match (deduced, symbols.as_slice()) {
-            (Some(index), [symbol]) if numbers == asked => output[index] = (*symbol).clone(),
-            (Some(index), []) if asked != 0 && numbers % asked == 0 => output[index] = Dim::Known(numbers / asked),
-            (None, []) if numbers == asked => {}
-            (_, []) => return Err(format!("{x} cannot be seen as {shape:?}: the element counts differ")),
+            (Some(index), [symbol]) if numbers == stated_count => output[index] = (*symbol).clone(),
+            (Some(index), []) if stated_count != 0 && numbers % stated_count == 0 => {
+                output[index] = Dim::Known(numbers / stated_count)
+            }
+            (None, []) if numbers == stated_count => {}
+            (_, []) => return Err(format!("{x} cannot be reshaped to {shape:?}: the element counts differ")),
             (_, symbols) => {
-                return Err(format!("{shape:?} does not determine dimension {}; bind it to a number", symbols[0]));
+                return Err(format!(
+                    "shape {shape:?} does not determine dimension {}; bind it to a number",
+                    symbols[0]
+                ));
             }
         }
         Ok(TensorType { dtype: x.dtype, shape: output })

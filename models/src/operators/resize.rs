@@ -45,12 +45,14 @@ impl Operator for Resize {
             ResizeMode::Linear | ResizeMode::LinearAligned => drop(floating(x)?),
         }
         if !(1..=3).contains(&extents.len()) || x.rank() != extents.len() + 2 {
-            return Err(format!("{} new extents do not fit {x}, whose first two dimensions stay", extents.len()));
+            return Err(format!("{} new extents do not fit {x}, whose first two dimensions are kept", extents.len()));
         }
         let mut output = x.clone();
         for (dim, &extent) in output.shape[2..].iter_mut().zip(extents) {
             if extent < 1 || known_extent(dim, "a spatial extent of `x`")? < 1 {
-                return Err(format!("a dimension of {dim} cannot become {extent}; both must be at least 1"));
+                return Err(format!(
+                    "cannot resize a dimension from {dim} to {extent} elements; both must be at least 1"
+                ));
             }
             *dim = Dim::Known(extent);
         }

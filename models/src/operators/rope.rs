@@ -23,7 +23,7 @@ impl Operator for Rope {
         };
         let extent = known_extent(last, "the last extent of `x`")?;
         if rotary < 2 || rotary % 2 != 0 || rotary > extent {
-            return Err(format!("{rotary} turned elements must be even and at most {extent}"));
+            return Err(format!("the number of rotated elements, {rotary}, must be even and at most {extent}"));
         }
         let full = [leading, &[Dim::Known(rotary / 2)]].concat();
         for angle in &inputs[1..] {
@@ -31,7 +31,7 @@ impl Operator for Rope {
             let has_all = angle.shape.last() == full.last();
             if !has_all || broadcast_shapes(&angle.shape, &full)? != full {
                 let full = TensorType { dtype: x.dtype, shape: full };
-                return Err(format!("{angle} must end in {} and broadcast to {full}", rotary / 2));
+                return Err(format!("{angle} must have the last extent {} and broadcast to {full}", rotary / 2));
             }
         }
         Ok(x.clone())

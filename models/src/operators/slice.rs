@@ -24,7 +24,7 @@ impl Operator for Slice {
             return Err(format!("{} axes need as many starts, stops and steps", axes.len()));
         }
         if !axes.is_sorted_by(|before, after| before < after) {
-            return Err(format!("axes {axes:?} must ascend"));
+            return Err(format!("axes {axes:?} must be in ascending order"));
         }
         let mut output = x.clone();
         for (index, &axis) in axes.iter().enumerate() {

@@ -21,11 +21,11 @@ impl Operator for Tile {
         let mut output = x.clone();
         for (dim, &repeat) in output.shape.iter_mut().zip(repeats) {
             if repeat < 1 {
-                return Err(format!("{repeat} repeats must be at least 1"));
+                return Err(format!("the repeat count {repeat} must be at least 1"));
             }
             if repeat > 1 {
                 let repeated = known_extent(dim, "a repeated extent")?.checked_mul(repeat);
-                *dim = Dim::Known(repeated.ok_or("the repeated extent is more than 64 bits can count")?);
+                *dim = Dim::Known(repeated.ok_or("the repeated extent exceeds 64 bits")?);
             }
         }
         Ok(output)

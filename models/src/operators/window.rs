@@ -35,7 +35,7 @@ impl ConvWindow<'_> {
     pub(super) fn spatial_rank(&self, x: &TensorType) -> Rule<usize> {
         let rank = self.strides.len();
         if !(1..=3).contains(&rank) {
-            return Err(format!("there are {rank} strides; 1 to 3 spatial dimensions are possible"));
+            return Err(format!("there are {rank} strides, but there can only be 1 to 3 spatial dimensions"));
         }
         if self.pads.len() != 2 * rank || self.dilations.len() != rank {
             return Err(format!(

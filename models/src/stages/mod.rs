@@ -84,17 +84,17 @@ pub struct StagePlan {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum StageError {
-    #[error("it is a plan of the format {found}, this program reads {FORMAT}")]
+    #[error("the plan has the format version {found}, this program reads version {FORMAT}")]
     Format { found: u32 },
-    #[error("it was made for another graph: `{model}`, whose calls have the hash {found}, not {wanted}")]
+    #[error("the plan is for another graph: the calls of `{model}` have the hash {found}, not {wanted}")]
     OtherGraph { model: String, found: String, wanted: String },
-    #[error("it was made for another machine: {found}; this is {wanted}")]
+    #[error("the plan is for another machine: {found}; this machine is {wanted}")]
     OtherMachine { found: String, wanted: String },
-    #[error("it is for {wanted} cores, and {found} {} given", if *.found == 1 { "is" } else { "are" })]
+    #[error("the plan is for {wanted} cores, but {found} {} given", if *.found == 1 { "is" } else { "are" })]
     Cores { wanted: usize, found: usize },
     #[error("stage {stage}: {why}")]
     Stage { stage: usize, why: String },
-    #[error("the call {call} is in no stage")]
+    #[error("call {call} is not in any stage")]
     Missing { call: usize },
 }
 
@@ -170,7 +170,7 @@ impl StagePlan {
     }
 
     fn check_stages(&self, before: &[Vec<usize>]) -> Result<(), StageError> {
-        // In which stage and group each call is.
+        // Stage and group of each call.
         let mut places: Vec<Option<(usize, usize)>> = vec![None; before.len()];
         for (stage, one) in self.stages.iter().enumerate() {
             let wrong = |why: String| Err(StageError::Stage { stage, why });
@@ -180,25 +180,22 @@ impl StagePlan {
                     return wrong(format!("group {number} has no core"));
                 }
                 if let Some(core) = group.cores.iter().find(|core| **core >= self.cores) {
-                    return wrong(format!(
-                        "group {number} is on core {core}, and the plan is for {} cores",
-                        self.cores
-                    ));
+                    return wrong(format!("group {number} uses core {core}, but the plan is for {} cores", self.cores));
                 }
                 let mut own = group.cores.clone();
                 own.sort_unstable();
                 own.dedup();
                 let is_shared = self.parallel != Parallel::Full && own.iter().any(|core| taken.contains(core));
                 if own.len() < group.cores.len() || is_shared {
-                    return wrong(format!("group {number} has a core twice, or shares one with another group"));
+                    return wrong(format!("group {number} uses a core twice, or one that another group uses"));
                 }
                 taken.extend(own);
                 for &call in &group.calls {
                     let Some(waits) = before.get(call) else {
-                        return wrong(format!("there is no call {call}"));
+                        return wrong(format!("call {call} does not exist"));
                     };
                     if places[call].is_some() {
-                        return wrong(format!("the call {call} has run before"));
+                        return wrong(format!("call {call} occurs twice"));
                     }
                     let is_done =
                         |wait: &&usize| places[**wait].is_some_and(|(other, beside)| other < stage || beside == number);

@@ -66,15 +66,18 @@ fn what_is_no_plan_of_a_model_is_refused() {
         change(&mut changed);
         changed.check_matches(&graph, &plan, 2, "here").expect_err("it is none").to_string()
     };
-    assert!(refused(&|one| one.format = 9).contains("format 9"));
-    assert!(refused(&|one| one.calls_hash = "0".to_owned()).contains("another graph: `branches`"));
-    assert!(refused(&|one| one.host_class = Some("there".to_owned())).contains("another machine: there; this is here"));
-    assert_eq!(refused(&|one| one.cores = 4), "it is for 4 cores, and 2 are given");
-    assert!(refused(&|one| one.stages[1].groups[0].cores = vec![2]).contains("is on core 2"));
-    assert!(refused(&|one| one.stages[1].groups[0].cores = vec![1]).contains("shares one"));
+    assert!(refused(&|one| one.format = 9).contains("format version 9"));
+    assert!(refused(&|one| one.calls_hash = "0".to_owned()).contains("another graph: the calls of `branches`"));
+    assert!(
+        refused(&|one| one.host_class = Some("there".to_owned()))
+            .contains("another machine: there; this machine is here")
+    );
+    assert_eq!(refused(&|one| one.cores = 4), "the plan is for 4 cores, but 2 are given");
+    assert!(refused(&|one| one.stages[1].groups[0].cores = vec![2]).contains("uses core 2"));
+    assert!(refused(&|one| one.stages[1].groups[0].cores = vec![1]).contains("another group uses"));
     assert!(refused(&|one| one.stages[1].groups[0].cores.clear()).contains("no core"));
     assert!(refused(&|one| one.stages.swap(0, 1)).contains("has not computed yet"));
-    assert!(refused(&|one| one.stages[2].groups[0].calls.push(0)).contains("has run before"));
-    assert!(refused(&|one| one.stages[2].groups[0].calls = vec![9]).contains("there is no call 9"));
-    assert_eq!(refused(&|one| drop(one.stages.pop())), "the call 4 is in no stage");
+    assert!(refused(&|one| one.stages[2].groups[0].calls.push(0)).contains("occurs twice"));
+    assert!(refused(&|one| one.stages[2].groups[0].calls = vec![9]).contains("call 9 does not exist"));
+    assert_eq!(refused(&|one| drop(one.stages.pop())), "call 4 is not in any stage");
 }

@@ -46,7 +46,7 @@ fn check_operand(operand: Operand, step: usize, parameters: usize, used: &mut us
             Ok(())
         }
         Operand::Step(index) if step.checked_sub(1) == Some(index) => Ok(()),
-        Operand::Step(index) => Err(format!("reads step {index}; a step reads the one before it and no other")),
+        Operand::Step(index) => Err(format!("reads step {index}, but a step may read only the previous step")),
     }
 }
 
@@ -56,13 +56,13 @@ fn check_epilogue(step: &Step, index: usize, anchor: &Step) -> Result<(), String
         return Err(format!("step {index} `{name}` is not pointwise, so it cannot follow an anchor"));
     }
     if step.output.shape != anchor.output.shape {
-        return Err(format!("step {index} `{name}` has another shape than its anchor"));
+        return Err(format!("step {index} `{name}` has a different shape than the anchor"));
     }
     let previous = Operand::Step(index - 1);
     let reads = step.inputs.iter().filter(|operand| **operand == previous).count();
     let is_weight = step.inputs.iter().position(|operand| *operand == previous).is_some_and(|at| step.op.is_weight(at));
     if reads != 1 || is_weight {
-        return Err(format!("step {index} `{name}` must read the step before it once, as its data"));
+        return Err(format!("step {index} `{name}` must read the previous step exactly once, as its data input"));
     }
     Ok(())
 }
@@ -94,14 +94,14 @@ mod tests {
         check_refused(|task| task.steps[2].inputs[0] = Operand::Step(0), "reads step 0");
         check_refused(|task| task.steps[2].inputs[0] = Operand::Step(usize::MAX), "reads step");
         check_refused(|task| task.steps[2].op = Op::Softmax(Softmax { axis: 1, log: false }), "is not pointwise");
-        check_refused(|task| task.steps[2].output = TensorType::f32(&[1]), "another shape than its anchor");
+        check_refused(|task| task.steps[2].output = TensorType::f32(&[1]), "a different shape than the anchor");
         check_refused(|task| task.steps[0].output.dtype = crate::types::DType::F64, "the shape rule gives");
         check_refused(
             |task| {
                 task.steps[2].op = Op::Binary(Binary { function: BinaryOp::Mul });
                 task.steps[2].inputs = vec![Operand::Step(1); 2];
             },
-            "must read the step before it once",
+            "must read the previous step exactly once",
         );
     }
 }

@@ -41,7 +41,7 @@ pub struct Step {
     pub output: TensorType,
 }
 
-/// Where a step's input comes from.
+/// Source of a step's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operand {

@@ -116,16 +116,16 @@ impl GraphReader {
         let mut scan = Scan::new(line);
         if scan.take_text("graph ") {
             return if self.name.replace(scan.read_quoted()?).is_some() {
-                Err("a second graph".to_owned())
+                Err("there must be only one `graph` line".to_owned())
             } else {
                 scan.expect_end()
             };
         }
         if self.name.is_none() {
-            return Err("the first line must be `graph` and its name in quotes".to_owned());
+            return Err("the first line must be `graph` and the graph's name in quotes".to_owned());
         }
         if self.outputs.is_some() {
-            return Err("nothing may follow the outputs".to_owned());
+            return Err("no line may follow `output`".to_owned());
         }
         if scan.take_text("input ") {
             let (id, value) = read_declaration(&mut scan, None)?;
@@ -169,15 +169,15 @@ impl GraphReader {
     fn add_value(&mut self, id: ValueId, value: Value) -> Scanned<()> {
         match self.values.insert(id.0, value) {
             None => Ok(()),
-            Some(_) => Err(format!("%{} is made twice", id.0)),
+            Some(_) => Err(format!("%{} is defined twice", id.0)),
         }
     }
 
     fn finish_graph(self) -> Scanned<Graph> {
         let name = self.name.ok_or("the text is empty")?;
-        let outputs = self.outputs.ok_or("the last line must be `output` and the results of the graph")?;
+        let outputs = self.outputs.ok_or("the last line must be `output` and the outputs of the graph")?;
         if let Some((expected, _)) = (0u32..).zip(self.values.keys()).find(|(expected, id)| expected != *id) {
-            return Err(format!("%{expected} is missing; numbers must leave no gap"));
+            return Err(format!("%{expected} is missing; values must be numbered without gaps"));
         }
         Ok(Graph { name, values: self.values.into_values().collect(), nodes: self.nodes, inputs: self.inputs, outputs })
     }
@@ -210,7 +210,7 @@ fn read_constant(scan: &mut Scan<'_>, depth: usize) -> Scanned<Const> {
     }
     let number = |scan: &mut Scan<'_>| -> Scanned<f64> {
         let text = scan.up_to(&[',', ')'], "a number")?;
-        text.parse().map_err(|_| format!("`{text}` is no number"))
+        text.parse().map_err(|_| format!("`{text}` is not a number"))
     };
     let kind = scan.read_word()?;
     if kind == "computed" {
@@ -241,7 +241,7 @@ fn read_constant(scan: &mut Scan<'_>, depth: usize) -> Scanned<Const> {
         "bytes" => return Err(LEFT_OUT.to_owned()),
         other => {
             let known = ["random", "fill", "list", "file", "computed"];
-            return Err(format!("there are no contents `{other}`; {}", names::name_hint(other, known)));
+            return Err(format!("unknown constant form `{other}`; {}", names::name_hint(other, known)));
         }
     };
     scan.expect_text(")")?;
@@ -313,9 +313,9 @@ mod tests {
     fn mistakes_are_named_with_their_line() {
         check_refused("graph", "grape", "line 1: the first line must be `graph`");
         check_refused("f32[1,2,3,3]", "f33[1]", "line 2: `f33[1]` is not a tensor type");
-        check_refused("random(7)", "random(99999999999999999999)", "line 3: expected a smaller number");
-        check_refused("random(7)", "magic(7)", "line 3: there are no contents `magic`; known: `random`");
-        check_refused("random(7)", "radnom(7)", "line 3: there are no contents `radnom`; did you mean `random`?");
+        check_refused("random(7)", "random(99999999999999999999)", "line 3: the number is too large");
+        check_refused("random(7)", "magic(7)", "line 3: unknown constant form `magic`; known: `random`");
+        check_refused("random(7)", "radnom(7)", "line 3: unknown constant form `radnom`; did you mean `random`?");
         check_refused("conv(", "convolve(", "line 4: unknown variant `convolve`");
         check_refused("conv(", "covn(", "; did you mean `conv` or `q_conv`?");
         check_refused(
@@ -328,7 +328,7 @@ mod tests {
         check_refused("groups=1", "", "line 4: missing field `groups`");
         check_refused("groups=1", "groups=1 groups=1", "line 4: attribute `groups` is given twice");
         check_refused("%2 \"conv\"", "%4000000000 \"conv\"", "%2 is missing");
-        check_refused("%2 \"conv\"", "%0 \"conv\"", "%0 is made twice");
+        check_refused("%2 \"conv\"", "%0 \"conv\"", "%0 is defined twice");
         check_refused("output %7", "", "the last line must be `output`");
         check_refused("f32[1,2,2,2] = conv", "f32[1,2,2,3] = conv", "the shape rule gives f32[1,2,2,2]");
     }

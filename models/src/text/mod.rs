@@ -10,14 +10,16 @@
 //! output %2
 //! ```
 //!
-//! A task is one line, each step after a bar reading the one before as `_`; a tensor used again is `#` and its number:
+//! A task is one line of steps separated by `|`. `_` is the result of the previous step; `#1` is input tensor 1, used
+//! again:
 //!
 //! ```text
 //! conv(f32[1,3,8,8], const f32[4,3,3,3]) dilations=[1,1] groups=1 pads=[0,0,0,0] strides=[1,1] | unary(_) function="relu"
 //! ```
 //!
-//! Operators and their attributes are those of the serialised form, so a new operator needs nothing here. Every part
-//! is read by length that is there, ids must be dense, and a parsed graph or task is checked before it is returned.
+//! Operators and attributes have the names of the serialised form, so a new operator needs no change here. Memory is
+//! not allocated by numbers in the text, ids must be dense, and a parsed graph or task is checked before it is
+//! returned.
 
 mod graph;
 mod scan;

@@ -51,7 +51,7 @@ impl<'a> Scan<'a> {
     pub(super) fn read_number<T: std::str::FromStr>(&mut self) -> Scanned<T> {
         let place = self.current_place();
         let digits = self.read_until(|c| !c.is_ascii_digit(), "a number")?;
-        digits.parse().map_err(|_| format!("expected a smaller number at {place}"))
+        digits.parse().map_err(|_| format!("the number is too large at {place}"))
     }
 
     pub(super) fn read_json(&mut self) -> Scanned<Value> {
@@ -130,7 +130,7 @@ pub(super) fn write_call(op: &Op, inputs: &[String]) -> String {
 fn op_of(kind: &str, attributes: Map<String, Value>) -> Scanned<Op> {
     let mut fields = attributes.clone();
     if fields.insert("kind".to_owned(), Value::from(kind)).is_some() {
-        return Err("`kind` is no attribute".to_owned());
+        return Err("`kind` is not an attribute".to_owned());
     }
     let op: Op = serde_json::from_value(Value::Object(fields)).map_err(|error| names::with_hint(&error.to_string()))?;
     let (_, known) = parts_of(&op);

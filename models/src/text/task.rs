@@ -3,6 +3,7 @@
 use super::scan::{Scan, Scanned, write_call};
 use crate::error::{Error, Result};
 use crate::infer::infer_type;
+use crate::names::shorten_text;
 use crate::task::{Operand, Parameter, Step, Task};
 
 impl Task {
@@ -63,7 +64,7 @@ fn read_task(text: &str) -> Scanned<Task> {
 
 fn read_operand(scan: &mut Scan<'_>, parameters: &mut Vec<Parameter>, before: Option<usize>) -> Scanned<Operand> {
     if scan.take_text("_") {
-        let before = before.ok_or("the first step has no step before it that `_` could be")?;
+        let before = before.ok_or("`_` refers to the previous step, but the first step has none")?;
         return Ok(Operand::Step(before));
     }
     if scan.take_text("#") {
@@ -75,10 +76,6 @@ fn read_operand(scan: &mut Scan<'_>, parameters: &mut Vec<Parameter>, before: Op
     let ty = format!("{ty}]").parse().map_err(|error| format!("{error}"))?;
     parameters.push(Parameter { ty, is_constant });
     Ok(Operand::Parameter(parameters.len() - 1))
-}
-
-pub(crate) fn shorten_text(text: &str) -> String {
-    if text.chars().count() <= 80 { text.to_owned() } else { text.chars().take(80).chain(['…']).collect() }
 }
 
 #[cfg(test)]
@@ -102,7 +99,7 @@ mod tests {
     fn mistakes_are_named() {
         let says = |text: &str| Task::from_text(text).unwrap_err().to_string();
         let relu = |input: &str| says(&format!("unary({input}) function=\"relu\""));
-        assert!(relu("_").contains("the first step has no step before it"));
+        assert!(relu("_").contains("the first step has none"));
         assert!(relu("#3").contains("there is no parameter 3"));
         assert!(relu("f32[2").contains("expected `]`"));
         assert!(relu("f32[2] f32[3]").contains("expected `,` at `f32[3]) function=\"relu\"`"));

@@ -136,16 +136,20 @@ impl Entry {
         if height != width {
             return Err(self.has_one_size());
         }
-        let size = change.strip_prefix("hw=").ok_or_else(|| format!("`{change}` is not hw=N, such as `hw=160`"))?;
+        let size = change
+            .strip_prefix("hw=")
+            .ok_or_else(|| format!("`{change}` does not have the form hw=N, such as `hw=160`"))?;
         match size.parse() {
             Ok(size) if IMAGE_SIZES.contains(&size) => Ok(vec![channels, size, size]),
-            _ => Err(format!("`{size}` is not a size from {} to {}", IMAGE_SIZES.start(), IMAGE_SIZES.end())),
+            _ => {
+                Err(format!("the image size `{size}` is not between {} and {}", IMAGE_SIZES.start(), IMAGE_SIZES.end()))
+            }
         }
     }
 
     fn has_one_size(&self) -> String {
         let extents: Vec<String> = self.input.iter().map(i64::to_string).collect();
-        format!("its input is always {}", extents.join("x"))
+        format!("the input shape is fixed: {}", extents.join("x"))
     }
 }
 

@@ -6,6 +6,7 @@
 
 use models::error::{Error, Result};
 use models::graph::Const;
+use models::names::shorten_text;
 use models::shapes::check_type;
 use models::types::{DType, TensorType};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
@@ -52,7 +53,8 @@ pub fn list_tensors(path: &Path) -> Result<BTreeMap<String, Entry>> {
     file.read_exact(&mut start).map_err(|_| malformed(format!("{size} bytes are too few for a header")))?;
     let length = u64::from_le_bytes(start);
     if length > MAX_HEADER_BYTES || length > size - 8 {
-        let reason = format!("it claims {length} bytes; the file has {size}, a header at most {MAX_HEADER_BYTES}");
+        let reason =
+            format!("the header claims {length} bytes; the file has {size} bytes, and the limit is {MAX_HEADER_BYTES}");
         return Err(malformed(reason));
     }
     let mut header = Vec::new();
@@ -74,10 +76,11 @@ pub struct Place {
 }
 
 pub fn parse_header(header: &[u8], bytes: u64) -> Result<BTreeMap<String, Place>, String> {
-    let header: Metadata = serde_json::from_slice(header).map_err(|error| format!("it is no header ({error})"))?;
+    let header: Metadata =
+        serde_json::from_slice(header).map_err(|error| format!("the header is invalid ({error})"))?;
     let length = header.data_len() as u64;
     if length != bytes {
-        return Err(format!("its tensors take {length} bytes, the file has {bytes} for them"));
+        return Err(format!("the tensors take {length} bytes, but the file has {bytes} bytes of data"));
     }
     let mut places = BTreeMap::new();
     for name in header.offset_keys() {
@@ -116,10 +119,6 @@ fn convert_dtype(dtype: Dtype) -> Result<DType, String> {
     })
 }
 
-fn shorten_text(text: &str) -> String {
-    text.chars().take(40).collect()
-}
-
 #[derive(Deserialize)]
 struct Index {
     weight_map: BTreeMap<String, String>,
@@ -130,7 +129,7 @@ fn read_index(folder: &Path, index: &Path) -> Result<BTreeMap<String, Entry>> {
     let malformed = |place: String, reason: String| Error::Malformed { file: name.clone(), place, reason };
     let text = crate::files::read_text(index, MAX_INDEX_BYTES)?;
     let index: Index = serde_json::from_str(&text)
-        .map_err(|error| malformed("as a whole".to_owned(), format!("it is no index of tensors ({error})")))?;
+        .map_err(|error| malformed(String::new(), format!("the file is not a tensor index ({error})")))?;
     let mut files: BTreeMap<&str, BTreeMap<String, Entry>> = BTreeMap::new();
     let mut entries = BTreeMap::new();
     for (tensor, file) in &index.weight_map {
@@ -139,13 +138,15 @@ fn read_index(folder: &Path, index: &Path) -> Result<BTreeMap<String, Entry>> {
             let is_plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
             if !is_plain || files.len() == MAX_FILES {
                 let reason =
-                    format!("it is in `{}`; at most {MAX_FILES} files and the index are read", shorten_text(file));
+                    format!("the tensor is in `{}`, but at most {MAX_FILES} files are read", shorten_text(file));
                 return Err(malformed(format!("tensor `{tensor}`"), reason));
             }
             files.insert(file, list_tensors(&folder.join(file))?);
         }
         let found = files[file.as_str()].get(tensor).cloned();
-        let missing = || malformed(format!("tensor `{tensor}`"), format!("it is not in `{}`", shorten_text(file)));
+        let missing = || {
+            malformed(format!("tensor `{tensor}`"), format!("the tensor is not in the file `{}`", shorten_text(file)))
+        };
         entries.insert(tensor.clone(), found.ok_or_else(missing)?);
     }
     Ok(entries)
@@ -170,14 +171,14 @@ mod tests {
         };
         let read = parse_header(one("BF16", "[2,3]", 0, 12).as_bytes(), 12).unwrap();
         assert_eq!(read["a"], Place { ty: "bf16[2,3]".parse().unwrap(), start: 0, length: 12 });
-        check_refused("[]", 0, "no header");
-        check_refused(&one("F32", "[2,3]", 0, 24), 23, "its tensors take 24 bytes, the file has 23 for them");
-        check_refused(&one("F32", "[2,3]", 0, 24), 25, "its tensors take 24 bytes, the file has 25 for them");
-        check_refused(&one("F32", "[2,3]", 0, 16), 16, "no header");
+        check_refused("[]", 0, "the header is invalid");
+        check_refused(&one("F32", "[2,3]", 0, 24), 23, "the tensors take 24 bytes, but the file has 23 bytes of data");
+        check_refused(&one("F32", "[2,3]", 0, 24), 25, "the tensors take 24 bytes, but the file has 25 bytes of data");
+        check_refused(&one("F32", "[2,3]", 0, 16), 16, "the header is invalid");
         check_refused(&one("F32", "[2,3]", 8, 32), 32, "`a`");
         check_refused(&one("F32", "[2,3]", 24, 0), 24, "`a`");
-        check_refused(&one("F32", "[-2,3]", 0, 24), 24, "no header");
-        check_refused(&one("F32", "[4611686018427387904,4]", 0, 24), 24, "no header");
+        check_refused(&one("F32", "[-2,3]", 0, 24), 24, "the header is invalid");
+        check_refused(&one("F32", "[4611686018427387904,4]", 0, 24), 24, "the header is invalid");
         check_refused(&one("F32", "[9223372036854775808,0]", 0, 0), 0, "`a`: an extent of 9223372036854775808");
         check_refused(&one("F8_E4M3", "[1]", 0, 1), 1, "`F8_E4M3` are not supported");
         let two = r#"{"a":{"dtype":"I8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"I8","shape":[4],"data_offsets":[3,7]}}"#;
@@ -193,11 +194,11 @@ mod tests {
             list_tensors(&path).unwrap_err().to_string()
         };
         assert!(refusal(b"12").contains("2 bytes are too few"));
-        assert!(refusal(&u64::MAX.to_le_bytes()).contains("it claims 18446744073709551615 bytes"));
+        assert!(refusal(&u64::MAX.to_le_bytes()).contains("the header claims 18446744073709551615 bytes"));
         let index = folder.path().join("model.safetensors.index.json");
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&index, r#"{"weight_map":{"a":"../model.safetensors"}}"#).unwrap();
         let error = super::list_folder(folder.path()).unwrap_err().to_string();
-        assert!(error.contains("at most 4096 files and the index are read"), "{error}");
+        assert!(error.contains("at most 4096 files are read"), "{error}");
     }
 }

@@ -108,9 +108,12 @@ fn networks_for_images_take_images_of_another_size() {
     assert_eq!(graph.work().unwrap().macs - 2 * layer, 2 * (whole.work().unwrap().macs - layer) * 25 / 49);
 
     let says = |name: &str| build_model(name, 1).unwrap_err().to_string();
-    assert_eq!(says("resnet-18:size=160"), "model `resnet-18:size=160`: `size=160` is not hw=N, such as `hw=160`");
-    assert_eq!(says("resnet-18:hw=7"), "model `resnet-18:hw=7`: `7` is not a size from 16 to 2048");
-    assert_eq!(says("lstm:hw=64"), "model `lstm:hw=64`: its input is always 16x128");
+    assert_eq!(
+        says("resnet-18:size=160"),
+        "model `resnet-18:size=160`: `size=160` does not have the form hw=N, such as `hw=160`"
+    );
+    assert_eq!(says("resnet-18:hw=7"), "model `resnet-18:hw=7`: the image size `7` is not between 16 and 2048");
+    assert_eq!(says("lstm:hw=64"), "model `lstm:hw=64`: the input shape is fixed: 16x128");
     assert!(says("inception-v3:hw=16").starts_with("model `inception-v3:hw=16`"), "{}", says("inception-v3:hw=16"));
 }
 

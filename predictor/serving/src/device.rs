@@ -116,7 +116,7 @@ mod tests {
         for name in ["NVIDIA H100 80GB HBM3", "nvidia-h100-80gb-hbm3", "h100_sxm", "H100 HBM3"] {
             assert_eq!(find_device(name).map(|device| device.system.as_str()), Ok("h100_sxm"), "{name}");
         }
-        assert!(find_device("H100").expect_err("two of them").to_string().contains("may be any of"));
+        assert!(find_device("H100").expect_err("two of them").to_string().contains("matches several devices"));
         let near = find_device("NVIDIA H201").expect_err("no such device").to_string();
         assert!(near.contains("did you mean `NVIDIA H200`"), "{near}");
     }

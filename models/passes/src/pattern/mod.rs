@@ -4,12 +4,12 @@
 //!
 //! | text | finds |
 //! | --- | --- |
-//! | `x` | anything; the same name twice must be the same value |
-//! | `_` | anything |
+//! | `x` | any value; a repeated name must be the same value |
+//! | `_` | any value |
 //! | `#w` | a constant |
-//! | `0.5` | a constant that is this number everywhere |
-//! | `relu(x)` | an operator over what its inputs find; sums and products in either order |
-//! | `concat(x, ..)` | an operator of which only the first inputs matter |
+//! | `0.5` | a constant whose elements all equal this number |
+//! | `relu(x)` | an operator whose inputs match; operands of sums and products in either order |
+//! | `concat(x, ..)` | an operator whose further inputs are arbitrary |
 //! | `relu/clip(x)` | one of several operators |
 //! | `relu?(x)` | the operator, or `x` without it |
 //! | `clip{low=0,high=6}(x)` | an operator with these attributes |
@@ -20,7 +20,7 @@
 
 mod parse;
 
-use crate::look::Look;
+use crate::lookup::GraphLookup;
 use models::graph::{Graph, Node, ValueId};
 use models::operators::Op;
 use serde_json::Value as Json;
@@ -76,18 +76,18 @@ impl Pattern {
         parse::parse_pattern(text).map(Pattern).map_err(|reason| NotAPattern { text: text.to_owned(), reason })
     }
 
-    /// Panics if the text is no pattern.
+    /// Parses a pattern of the source code; panics if the text is invalid.
     pub(crate) fn from_static(text: &'static str) -> Pattern {
         Pattern::parse_text(text).unwrap_or_else(|error| panic!("{error}"))
     }
 
     pub fn find_at(&self, graph: &Graph, id: ValueId) -> Option<Match> {
-        self.find_in(&Look::of_graph(graph), id)
+        self.find_in(&GraphLookup::from_graph(graph), id)
     }
 
-    pub(crate) fn find_in(&self, look: &Look<'_>, id: ValueId) -> Option<Match> {
+    pub(crate) fn find_in(&self, lookup: &GraphLookup<'_>, id: ValueId) -> Option<Match> {
         let mut found = None;
-        match_form(&self.0, look, id, &mut Match::default(), &mut |state| {
+        match_form(&self.0, lookup, id, &mut Match::default(), &mut |state| {
             found = Some(state.clone());
             true
         });
@@ -98,7 +98,7 @@ impl Pattern {
 /// Calls `then` for every match of `form`, until it returns true.
 fn match_form(
     form: &PatternForm,
-    look: &Look<'_>,
+    lookup: &GraphLookup<'_>,
     id: ValueId,
     state: &mut Match,
     then: &mut dyn FnMut(&mut Match) -> bool,
@@ -106,40 +106,40 @@ fn match_form(
     match form {
         PatternForm::Any(None) => then(state),
         PatternForm::Any(Some(name)) => bind_name(name, id, state, then),
-        PatternForm::Constant(name) => look.constant_data(id).is_some() && bind_name(name, id, state, then),
-        PatternForm::Number(number) => look.is_about(id, *number) && then(state),
-        PatternForm::Choice(forms) => forms.iter().any(|form| match_form(form, look, id, state, then)),
+        PatternForm::Constant(name) => lookup.constant_data(id).is_some() && bind_name(name, id, state, then),
+        PatternForm::Number(number) => lookup.is_about(id, *number) && then(state),
+        PatternForm::Choice(forms) => forms.iter().any(|form| match_form(form, lookup, id, state, then)),
         PatternForm::Named(name, form) => {
-            match_form(form, look, id, state, &mut |state| bind_name(name, id, state, then))
+            match_form(form, lookup, id, state, &mut |state| bind_name(name, id, state, then))
         }
         PatternForm::Call(call) => {
-            if let Some((index, node)) = look.indexed_producer(id).filter(|(_, node)| call.fits_node(node)) {
+            if let Some((index, node)) = lookup.indexed_producer(id).filter(|(_, node)| call.fits_node(node)) {
                 state.nodes.push(index);
                 let forward: Vec<ValueId> = node.inputs.clone();
                 let mut orders = vec![forward];
                 if is_commutative(&node.op) && node.inputs.len() == 2 {
                     orders.push(vec![node.inputs[1], node.inputs[0]]);
                 }
-                if orders.iter().any(|inputs| find_all(&call.inputs, look, inputs, state, then)) {
+                if orders.iter().any(|inputs| find_all(&call.inputs, lookup, inputs, state, then)) {
                     return true;
                 }
                 state.nodes.pop();
             }
-            call.is_optional && match_form(&call.inputs[0], look, id, state, then)
+            call.is_optional && match_form(&call.inputs[0], lookup, id, state, then)
         }
     }
 }
 
 fn find_all(
     forms: &[PatternForm],
-    look: &Look<'_>,
+    lookup: &GraphLookup<'_>,
     ids: &[ValueId],
     state: &mut Match,
     then: &mut dyn FnMut(&mut Match) -> bool,
 ) -> bool {
     match (forms.split_first(), ids.split_first()) {
         (Some((form, forms)), Some((&id, ids))) => {
-            match_form(form, look, id, state, &mut |state| find_all(forms, look, ids, state, then))
+            match_form(form, lookup, id, state, &mut |state| find_all(forms, lookup, ids, state, then))
         }
         (None, _) => then(state),
         (Some(_), None) => false,
@@ -251,7 +251,7 @@ mod tests {
             ("relu(x) y", "expected the end, found `y`"),
             ("relu?()", "an optional operator needs an input"),
             ("clip{low}(x)", "expected `=`, found `}`"),
-            ("clip{low=x}(y)", "`x` is no value of an attribute"),
+            ("clip{low=x}(y)", "`x` is not an attribute value"),
         ] {
             assert_eq!(Pattern::parse_text(text).unwrap_err().to_string(), format!("pattern `{text}`: {reason}"));
         }

@@ -23,7 +23,7 @@ impl<'a> Parser<'a> {
     fn parse_choice(&mut self) -> Parsed<PatternForm> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(format!("operators are nested more than {MAX_DEPTH} deep"));
+            return Err(format!("operators are nested deeper than {MAX_DEPTH} levels"));
         }
         let mut forms = vec![self.parse_form()?];
         while self.take_sign("|") {
@@ -39,7 +39,7 @@ impl<'a> Parser<'a> {
         }
         if self.peek_sign().is_some_and(|sign| sign.is_ascii_digit() || sign == '-') {
             let text = self.while_some(|sign| sign.is_ascii_alphanumeric() || "+-.".contains(sign));
-            return text.parse().map(PatternForm::Number).map_err(|_| format!("`{text}` is no number"));
+            return text.parse().map(PatternForm::Number).map_err(|_| format!("`{text}` is not a number"));
         }
         let name = self.parse_word("a pattern")?;
         if self.take_sign("@") {
@@ -66,7 +66,7 @@ impl<'a> Parser<'a> {
                 self.expect_sign("=")?;
                 let text = self.while_some(|sign| !",}".contains(sign)).trim();
                 let value: Json =
-                    serde_json::from_str(text).map_err(|_| format!("`{text}` is no value of an attribute"))?;
+                    serde_json::from_str(text).map_err(|_| format!("`{text}` is not an attribute value"))?;
                 attributes.push((key, value));
             }
         }

@@ -12,39 +12,39 @@ use models::operators::{
 use models::types::{Dim, TensorType};
 
 pub(crate) fn mat_mul_to_dense(graph: &Graph) -> Result<Graph> {
-    rewrite_nodes(graph, |look, node| {
+    rewrite_nodes(graph, |lookup, node| {
         let (dense, transpose_b) = match node.op {
             Op::MatMul(MatMul { transpose_a: false, transpose_b }) => (Op::Dense(Dense {}), transpose_b),
             Op::QMatMul(QMatMul { a_zero, b_zero }) => (Op::QDense(QDense { x_zero: a_zero, w_zero: b_zero }), false),
             _ => return None,
         };
         let (x, w) = (node.inputs[0], node.inputs[1]);
-        let (ty, data) = (look.value_type(w), look.constant_data(w)?);
+        let (ty, data) = (lookup.value_type(w), lookup.constant_data(w)?);
         let [k, n] = ty.shape.as_slice() else { return None };
         if transpose_b {
-            return Some(Replacement::of_operator(dense, vec![Part::Old(x), Part::Old(w)]));
+            return Some(Replacement::from_operator(dense, vec![Part::Value(x), Part::Value(w)]));
         }
-        let turned = match data {
+        let transposed = match data {
             // Random contents stay random, because any values will do.
             Const::Random { seed } => Const::Random { seed: *seed },
             data => fold_operator(&Op::Transpose(Transpose { permutation: vec![1, 0] }), &[(ty, data)])?,
         };
         let ty = TensorType { dtype: ty.dtype, shape: vec![n.clone(), k.clone()] };
-        Some(Replacement::of_operator(dense, vec![Part::Old(x), Part::Made(ty, turned)]))
+        Some(Replacement::from_operator(dense, vec![Part::Value(x), Part::Constant(ty, transposed)]))
     })
 }
 
 pub(crate) fn sums_to_biases(graph: &Graph) -> Result<Graph> {
-    rewrite_nodes(graph, |look, node| {
-        look.operand_orders(node.outputs[0], BinaryOp::Add).find_map(|(x, vector)| {
-            let ty = look.value_type(x);
-            let axis = match look.producer_of(x)?.op {
+    rewrite_nodes(graph, |lookup, node| {
+        lookup.operand_orders(node.outputs[0], BinaryOp::Add).find_map(|(x, vector)| {
+            let ty = lookup.value_type(x);
+            let axis = match lookup.producer_of(x)?.op {
                 Op::Dense(_) | Op::QDense(_) => ty.rank().checked_sub(1)?,
                 Op::Conv(_) | Op::ConvTranspose(_) | Op::QConv(_) => 1,
                 _ => return None,
             };
-            let (data, given) = (look.constant_data(vector)?, look.value_type(vector));
-            // Seen at the rank of the sum, all extents but that of the channel are 1.
+            let (data, given) = (lookup.constant_data(vector)?, lookup.value_type(vector));
+            // At the rank of the sum, all extents except that of the channel must be 1.
             let before = ty.rank().checked_sub(given.rank())?;
             let is_per_channel = given.shape.iter().enumerate().all(|(index, dim)| match index + before == axis {
                 true => *dim == ty.shape[axis],
@@ -52,32 +52,33 @@ pub(crate) fn sums_to_biases(graph: &Graph) -> Result<Graph> {
             });
             let is_whole = is_per_channel && (before..ty.rank()).contains(&axis);
             let bias = TensorType { dtype: given.dtype, shape: vec![ty.shape[axis].clone()] };
-            let inputs = || vec![Part::Old(x), Part::Made(bias.clone(), data.clone())];
-            is_whole.then(|| Replacement::of_operator(Op::BiasAdd(BiasAdd { axis: axis as i64 }), inputs()))
+            let inputs = || vec![Part::Value(x), Part::Constant(bias.clone(), data.clone())];
+            is_whole.then(|| Replacement::from_operator(Op::BiasAdd(BiasAdd { axis: axis as i64 }), inputs()))
         })
     })
 }
 
 pub(crate) fn absorb_pads(graph: &Graph) -> Result<Graph> {
-    rewrite_nodes(graph, |look, node| {
+    rewrite_nodes(graph, |lookup, node| {
         let Op::Conv(Conv { strides, pads, dilations, groups }) = &node.op else { return None };
-        let before = look.producer_of(node.inputs[0])?;
+        let before = lookup.producer_of(node.inputs[0])?;
         let Op::Pad(Pad { pads: around, value: 0.0 }) = &before.op else { return None };
         let pads = join_pads(pads, around)?;
         let op = Op::Conv(Conv { strides: strides.clone(), pads, dilations: dilations.clone(), groups: *groups });
-        Some(Replacement::of_operator(op, vec![Part::Old(before.inputs[0]), Part::Old(node.inputs[1])]))
+        Some(Replacement::from_operator(op, vec![Part::Value(before.inputs[0]), Part::Value(node.inputs[1])]))
     })
 }
 
-/// Turns a mean over all spatial dimensions into a global pool. 3-D tensors are mostly normalisations: excluded.
+/// Turns a mean over all spatial dimensions into a global pool. Means of 3-D tensors mostly belong to normalisations
+/// and are kept.
 pub(crate) fn global_pools(graph: &Graph) -> Result<Graph> {
-    rewrite_nodes(graph, |look, node| {
+    rewrite_nodes(graph, |lookup, node| {
         let Op::Reduce(Reduce { function: ReduceOp::Mean, axes, keep }) = &node.op else { return None };
-        let ty = look.value_type(node.inputs[0]);
+        let ty = lookup.value_type(node.inputs[0]);
         let is_spatial = ty.rank() >= 4 && axes.iter().copied().eq(2..ty.rank() as i64);
         let view = if *keep { vec![] } else { vec![(Op::Flatten(Flatten { axis: 1 }), vec![])] };
         let pool = Op::GlobalPool(GlobalPool { mode: PoolMode::Average });
         is_spatial
-            .then(|| Replacement { then: view, ..Replacement::of_operator(pool, vec![Part::Old(node.inputs[0])]) })
+            .then(|| Replacement { then: view, ..Replacement::from_operator(pool, vec![Part::Value(node.inputs[0])]) })
     })
 }

@@ -1,7 +1,7 @@
-//! Finds operators that a file spells out in smaller ones.
+//! Replaces groups of small operators by the larger operator that they express.
 //!
-//! Each recogniser looks at one node, taken as the last of its pattern, and says what computes the same from values
-//! further up. The operators in between are left alone; those that nothing else reads are dead then and dropped at the end.
+//! Each recogniser matches a pattern that ends at one node, and replaces this node by an equivalent operator on earlier
+//! values. Operators in between that have no other reader are unused then, and are dropped by the last pass.
 
 mod activation;
 mod attention;
@@ -19,5 +19,5 @@ pub(super) use normalisation::{absorb_scales, absorb_shifts, recognise_normalisa
 
 use super::rebuild::Rebuild;
 use super::rewrite::{Part, Replacement, rewrite_nodes};
-use crate::look::{Look, is_close};
+use crate::lookup::{GraphLookup, is_close};
 use crate::pattern::Pattern;

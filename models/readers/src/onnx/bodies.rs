@@ -5,7 +5,7 @@
 //! and the operators of one iteration are added to the graph.
 
 use super::call::Call;
-use super::import::{Importer, MAX_DEPTH, has_bodies, node_spot, normalise_domain};
+use super::import::{Importer, MAX_DEPTH, has_bodies, node_label, normalise_domain};
 use super::messages;
 use super::rules::flex;
 use super::scope::{Scope, Slot};
@@ -17,19 +17,19 @@ use models::types::{DType, TensorType};
 use std::collections::HashMap;
 
 /// Loops with more iterations are not unrolled.
-const MAX_TURNS: i64 = 4096;
+const MAX_ITERATIONS: i64 = 4096;
 
 type Slotted = Result<Vec<Slot>, Failure>;
 
 fn graph_of<'a>(call: &Call<'a>, name: &str) -> Outcome<&'a messages::Graph> {
     let graph = call.resolve_attribute(name).and_then(|attribute| attribute.g.as_ref());
-    graph.map_or_else(|| malformed(format!("it has no `{name}`")), Ok)
+    graph.map_or_else(|| malformed(format!("attribute `{name}` is missing")), Ok)
 }
 
 fn require_tensor(slot: &Slot) -> Outcome<ValueId> {
     match slot {
         Slot::Value(id) => Ok(*id),
-        _ => unsupported("a tensor of its graph is left out, or none"),
+        _ => unsupported("a result of the subgraph is skipped or not a tensor"),
     }
 }
 
@@ -39,7 +39,7 @@ fn stack_results(emit: &mut Emit<'_>, parts: &[ValueId], axis: i64, info: &messa
     }
     let stated = stated_type(info).ok().and_then(|ty| Some((ty.dtype, ty.extents()?)));
     let Some((dtype, mut extents)) = stated else {
-        return unsupported("it has no iterations, and its graph does not state the shape of the result");
+        return unsupported("there are no iterations, and the subgraph does not state the shape of the result");
     };
     let axis = emit.resolve_axis(axis, extents.len() + 1)?;
     extents.insert(axis, 0);
@@ -57,7 +57,7 @@ fn take_part(emit: &mut Emit<'_>, x: ValueId, axis: usize, place: i64) -> Outcom
 struct ScanAxes {
     inputs: Vec<(usize, bool)>,
     outputs: Vec<(i64, bool)>,
-    turns: i64,
+    iterations: i64,
 }
 
 impl ScanAxes {
@@ -72,25 +72,25 @@ impl ScanAxes {
         let directions = if call.opset < 9 { "directions" } else { "scan_input_directions" };
         let axes = list("scan_input_axes", scanned.len())?;
         let mut axes_of_inputs = Vec::new();
-        let mut turns: Option<i64> = None;
+        let mut iterations: Option<i64> = None;
         for ((&id, axis), direction) in scanned.iter().zip(axes).zip(list(directions, scanned.len())?) {
             let extents = emit.extents(id)?;
             let axis = emit.resolve_axis(axis, extents.len())?;
-            if *turns.get_or_insert(extents[axis]) != extents[axis] {
-                return malformed("its scan inputs have different lengths along their scan axes");
+            if *iterations.get_or_insert(extents[axis]) != extents[axis] {
+                return malformed("the scan inputs have different lengths along their scan axes");
             }
             axes_of_inputs.push((axis, direction != 0));
         }
         let axes = list("scan_output_axes", outputs)?.into_iter();
         let outputs =
             axes.zip(list("scan_output_directions", outputs)?).map(|(axis, direction)| (axis, direction != 0));
-        Ok(ScanAxes { inputs: axes_of_inputs, outputs: outputs.collect(), turns: turns.unwrap_or(0) })
+        Ok(ScanAxes { inputs: axes_of_inputs, outputs: outputs.collect(), iterations: iterations.unwrap_or(0) })
     }
 
-    fn slice_inputs(&self, emit: &mut Emit<'_>, scanned: &[ValueId], turn: i64) -> Outcome<Vec<Slot>> {
+    fn slice_inputs(&self, emit: &mut Emit<'_>, scanned: &[ValueId], iteration: i64) -> Outcome<Vec<Slot>> {
         let cuts = scanned.iter().zip(&self.inputs);
         cuts.map(|(&id, &(axis, is_reversed))| {
-            let place = if is_reversed { self.turns - 1 - turn } else { turn };
+            let place = if is_reversed { self.iterations - 1 - iteration } else { iteration };
             take_part(emit, id, axis, place).map(Slot::Value)
         })
         .collect()
@@ -106,7 +106,7 @@ impl<'a> Importer<'a> {
         if operator == "If" {
             return Some(self.inline_branch(call, scope));
         }
-        let place = format!("{}/", node_spot(call.node, scope));
+        let place = format!("{}/", node_label(call.node, scope));
         let outer = std::mem::replace(&mut scope.place, place);
         let results = match operator {
             "Loop" => self.unroll_loop(call, slots, scope),
@@ -120,10 +120,10 @@ impl<'a> Importer<'a> {
 
     fn inline_body(&mut self, graph: &'a messages::Graph, inputs: Vec<Slot>, scope: &mut Scope<'a>) -> Slotted {
         if scope.depth >= MAX_DEPTH {
-            return Err(Refusal::Malformed(format!("graphs are nested more than {MAX_DEPTH} deep")).into());
+            return Err(Refusal::Malformed(format!("subgraphs are nested deeper than {MAX_DEPTH} levels")).into());
         }
         if graph.input.len() != inputs.len() {
-            let reason = format!("its graph has {} inputs, and {} are given", graph.input.len(), inputs.len());
+            let reason = format!("the subgraph has {} inputs, but {} are given", graph.input.len(), inputs.len());
             return Err(Refusal::Malformed(reason).into());
         }
         self.count_nodes(1 + graph.initializer.len()).map_err(Failure::Inside)?;
@@ -135,7 +135,7 @@ impl<'a> Importer<'a> {
         scope.names.pop();
         scope.depth -= 1;
         done.map_err(Failure::Inside)?;
-        outputs.ok_or_else(|| Refusal::Malformed("its graph does not make all of its outputs".to_owned()).into())
+        outputs.ok_or_else(|| Refusal::Malformed("the subgraph does not produce all of its outputs".to_owned()).into())
     }
 
     /// Refuses a node with unknown trip count or branch; when skipping, adds the operators of its subgraphs once.
@@ -145,7 +145,7 @@ impl<'a> Importer<'a> {
         bodies: Vec<(&'a messages::Graph, Vec<Slot>)>,
         scope: &mut Scope<'a>,
     ) -> Result<Failure, Failure> {
-        let what = if bodies.len() > 1 { "of both branches" } else { "of one turn" };
+        let what = if bodies.len() > 1 { "of both branches" } else { "of one iteration" };
         if !self.options.skip_unsupported {
             let hint = format!("`--skip-unsupported` leaves the node out and lists the operators {what}");
             return Ok(Refusal::Unsupported(format!("{reason}; {hint}")).into());
@@ -164,7 +164,7 @@ impl<'a> Importer<'a> {
             None => {
                 let bodies =
                     vec![(graph_of(call, "then_branch")?, Vec::new()), (graph_of(call, "else_branch")?, Vec::new())];
-                let reason = "its condition is computed while the model runs; `--bind NAME=VALUE` fixes an input that decides it";
+                let reason = "the condition is computed at run time; `--bind NAME=VALUE` fixes an input that the condition depends on";
                 return Err(self.refuse_open(reason, bodies, scope)?);
             }
         };
@@ -181,25 +181,27 @@ impl<'a> Importer<'a> {
         let mut states = (2..call.node.input.len()).map(given).collect::<Outcome<Vec<Slot>>>()?;
         let carried = states.len();
         let Some(infos) = graph.output.get(1 + carried..) else {
-            return Err(Refusal::Malformed(format!("its graph has fewer outputs than {} states", carried)).into());
+            return Err(
+                Refusal::Malformed(format!("the subgraph has fewer outputs than the {} states", carried)).into()
+            );
         };
         let mut condition = call.optional_input(1);
         let mut results = vec![Vec::new(); infos.len()];
-        for turn in 0.. {
-            match self.turns_end(call, condition, turn)? {
+        for iteration in 0.. {
+            match self.loop_ends(call, condition, iteration)? {
                 Ok(true) => break,
                 Ok(false) => {}
                 Err(reason) => {
-                    let inputs = self.one_turn(states, scope).map_err(Failure::Inside)?;
+                    let inputs = self.iteration_inputs(states, scope).map_err(Failure::Inside)?;
                     return Err(self.refuse_open(&reason, vec![(graph, inputs)], scope)?);
                 }
             }
-            let counter = self.emit.add_scalar(DType::I64, turn as f64)?;
+            let counter = self.emit.add_scalar(DType::I64, iteration as f64)?;
             let goes_on = condition.map_or_else(|| self.emit.add_scalar(DType::Bool, 1.0), Ok)?;
             let inputs = [Slot::Value(counter), Slot::Value(goes_on)].into_iter().chain(states).collect();
             let mut made = self.inline_body(graph, inputs, scope)?.into_iter();
             let next =
-                made.next().map_or_else(|| malformed("its graph has no outputs"), |slot| require_tensor(&slot))?;
+                made.next().map_or_else(|| malformed("the subgraph has no outputs"), |slot| require_tensor(&slot))?;
             condition = condition.map(|_| next);
             states = made.by_ref().take(carried).collect();
             for (list, slot) in results.iter_mut().zip(made) {
@@ -213,36 +215,36 @@ impl<'a> Importer<'a> {
     }
 
     /// Returns whether a loop ends before this iteration, or why that is unknown.
-    fn turns_end(&self, call: &Call<'a>, condition: Option<ValueId>, turn: i64) -> Outcome<Result<bool, String>> {
+    fn loop_ends(&self, call: &Call<'a>, condition: Option<ValueId>, iteration: i64) -> Outcome<Result<bool, String>> {
         let most = match call.optional_input(0).map(|id| self.emit.known_scalar(id, "trip count")).transpose()? {
             None => i64::MAX,
             Some(Some(most)) => most as i64,
             Some(None) => {
-                let reason = "its number of iterations depends on data at run time; `--bind NAME=VALUE` fixes an input that decides it";
+                let reason = "the number of iterations depends on data at run time; `--bind NAME=VALUE` fixes an input that the number depends on";
                 return Ok(Err(reason.to_owned()));
             }
         };
-        if turn >= most {
+        if iteration >= most {
             return Ok(Ok(true));
         }
         match condition.map(|id| self.emit.known_scalar(id, "condition")).transpose()? {
-            Some(None) => return Ok(Err("its loop condition depends on data at run time".to_owned())),
+            Some(None) => return Ok(Err("the loop condition depends on data at run time".to_owned())),
             Some(Some(0.0)) => return Ok(Ok(true)),
             _ => {}
         }
-        if turn < MAX_TURNS && (condition.is_some() || most <= MAX_TURNS) {
+        if iteration < MAX_ITERATIONS && (condition.is_some() || most <= MAX_ITERATIONS) {
             return Ok(Ok(false));
         }
         let count = if condition.is_none() && most < i64::MAX {
             format!("{most} iterations")
         } else {
-            "iterations without end".to_owned()
+            "an infinite number of iterations".to_owned()
         };
-        Ok(Err(format!("it has {count}, but at most {MAX_TURNS} are unrolled")))
+        Ok(Err(format!("the loop has {count}, but at most {MAX_ITERATIONS} are unrolled")))
     }
 
-    /// Returns the inputs of a loop body for one iteration; its number and condition become graph inputs.
-    fn one_turn(&mut self, states: Vec<Slot>, scope: &Scope<'a>) -> models::error::Result<Vec<Slot>> {
+    /// Returns the inputs of a loop body for one iteration; the iteration number and the condition become graph inputs.
+    fn iteration_inputs(&mut self, states: Vec<Slot>, scope: &Scope<'a>) -> models::error::Result<Vec<Slot>> {
         let scalar = |dtype: DType| TensorType::new(dtype, &[]);
         let counter = self.emit.builder.add_input(&format!("{}turn", scope.place), scalar(DType::I64))?;
         let goes_on = self.emit.builder.add_input(&format!("{}condition", scope.place), scalar(DType::Bool))?;
@@ -252,17 +254,17 @@ impl<'a> Importer<'a> {
     /// Unrolls a `Scan`: `states…, tensors that are sliced… -> states…, stacked results of all iterations…`.
     fn unroll_scan(&mut self, call: &Call<'a>, scope: &mut Scope<'a>) -> Slotted {
         let graph = graph_of(call, "body")?;
-        // Before version 9, lengths stood first and every tensor had a batch.
+        // Before version 9, the first input held sequence lengths, and every tensor had a batch dimension.
         let first = usize::from(call.opset < 9);
         if first == 1 && call.optional_input(0).is_some() {
-            return Err(Refusal::Unsupported("its sequences have lengths of their own".to_owned()).into());
+            return Err(Refusal::Unsupported("sequences of different lengths".to_owned()).into());
         }
         let mut states = (first..call.node.input.len()).map(|index| call.input(index)).collect::<Outcome<Vec<_>>>()?;
         let cut = usize::try_from(call.int_attribute("num_scan_inputs", 0))
             .ok()
             .filter(|count| (1..=states.len()).contains(count));
         let Some(cut) = cut else {
-            return Err(Refusal::Malformed("`num_scan_inputs` does not fit its inputs".to_owned()).into());
+            return Err(Refusal::Malformed("`num_scan_inputs` does not fit the number of inputs".to_owned()).into());
         };
         let scanned = states.split_off(states.len() - cut);
         if first == 0 {
@@ -270,8 +272,8 @@ impl<'a> Importer<'a> {
             return Ok(results.into_iter().map(Slot::Value).collect());
         }
         let batch = self.emit.extents(scanned[0])?.first().copied().unwrap_or(0);
-        if !(1..=MAX_TURNS).contains(&batch) {
-            return Err(Refusal::Unsupported(format!("a batch of {batch}")).into());
+        if !(1..=MAX_ITERATIONS).contains(&batch) {
+            return Err(Refusal::Unsupported(format!("a batch size of {batch}; only 1 is supported")).into());
         }
         let mut results: Vec<Vec<ValueId>> = Vec::new();
         for sample in 0..batch {
@@ -296,15 +298,16 @@ impl<'a> Importer<'a> {
     ) -> Result<Vec<ValueId>, Failure> {
         let carried = states.len();
         let Some(infos) = graph.output.get(carried..) else {
-            return Err(Refusal::Malformed(format!("its graph has fewer outputs than {carried} states")).into());
+            return Err(Refusal::Malformed(format!("the subgraph has fewer outputs than the {carried} states")).into());
         };
         let axes = ScanAxes::parse_axes(&self.emit, call, &scanned, infos.len())?;
         let mut results = vec![Vec::new(); infos.len()];
-        for turn in 0..axes.turns {
-            let parts = axes.slice_inputs(&mut self.emit, &scanned, turn)?;
+        for iteration in 0..axes.iterations {
+            let parts = axes.slice_inputs(&mut self.emit, &scanned, iteration)?;
             let inputs = states.iter().copied().map(Slot::Value).chain(parts).collect();
-            if axes.turns > MAX_TURNS {
-                let reason = format!("it has {} iterations, but at most {MAX_TURNS} are unrolled", axes.turns);
+            if axes.iterations > MAX_ITERATIONS {
+                let reason =
+                    format!("the loop has {} iterations, but at most {MAX_ITERATIONS} are unrolled", axes.iterations);
                 return Err(self.refuse_open(&reason, vec![(graph, inputs)], scope)?);
             }
             let made = self.inline_body(graph, inputs, scope)?;
@@ -322,18 +325,19 @@ impl<'a> Importer<'a> {
         Ok(states)
     }
 
-    /// Applies a subgraph to each tensor of a sequence: `sequence, sequences and tensors… -> sequences…`.
+    /// Applies a subgraph to each tensor of a sequence. Inputs: `sequence, further sequences or tensors…`; outputs are
+    /// sequences.
     fn map_sequence(&mut self, call: &Call<'a>, slots: &Slots, scope: &mut Scope<'a>) -> Slotted {
         let graph = graph_of(call, "body")?;
         let Some(Slot::Sequence(first)) = slots.get(&0) else {
-            return Err(Refusal::Malformed("its first input is no sequence".to_owned()).into());
+            return Err(Refusal::Malformed("the first input is not a sequence".to_owned()).into());
         };
         let mut results = vec![Vec::new(); graph.output.len()];
-        for turn in 0..first.len() {
+        for iteration in 0..first.len() {
             let of_turn = |index: usize| match input_slot(call, slots, index) {
-                Some(Slot::Sequence(parts)) => match parts.get(turn) {
+                Some(Slot::Sequence(parts)) => match parts.get(iteration) {
                     Some(&part) => Ok(Slot::Value(part)),
-                    None => malformed(format!("input {index} has fewer tensors than the first")),
+                    None => malformed(format!("input {index} has fewer tensors than the first input")),
                 },
                 Some(other) => Ok(other),
                 None => malformed(format!("input {index} is missing")),
@@ -370,11 +374,13 @@ impl<'a> Importer<'a> {
             [slot] => {
                 let y = require_tensor(slot)?;
                 if self.emit.ty(y)? != self.emit.ty(x)? {
-                    return Err(Refusal::Malformed(format!("`{name}` changes the type of its input")).into());
+                    return Err(
+                        Refusal::Malformed(format!("the subgraph `{name}` changes the type of its input")).into()
+                    );
                 }
                 Ok(y)
             }
-            _ => Err(Refusal::Malformed(format!("`{name}` must have one output")).into()),
+            _ => Err(Refusal::Malformed(format!("the subgraph `{name}` must have one output")).into()),
         }
     }
 }
@@ -382,6 +388,6 @@ impl<'a> Importer<'a> {
 fn part_of_batch(emit: &mut Emit<'_>, x: ValueId, sample: i64, batch: i64) -> Outcome<ValueId> {
     match emit.extents(x)?.first() {
         Some(&extent) if extent == batch => take_part(emit, x, 0, sample),
-        _ => malformed(format!("{} has no batch of {batch}", emit.ty(x)?)),
+        _ => malformed(format!("{} does not have the batch size {batch}", emit.ty(x)?)),
     }
 }

@@ -29,7 +29,7 @@ impl<'a> Call<'a> {
 
     pub fn all_inputs(&self) -> Outcome<Vec<ValueId>> {
         if self.inputs.is_empty() {
-            return malformed("it has no inputs");
+            return malformed("there are no inputs");
         }
         (0..self.inputs.len()).map(|index| self.input(index)).collect()
     }
@@ -85,7 +85,7 @@ impl<'a> Call<'a> {
     pub fn expect_int(&self, name: &str, expected: i64) -> Outcome<()> {
         match self.int_attribute(name, expected) {
             found if found == expected => Ok(()),
-            found => unsupported(format!("attribute `{name}` is {found}, only {expected} can be represented")),
+            found => unsupported(format!("attribute `{name}` is {found}; only {expected} is supported")),
         }
     }
 }

@@ -46,7 +46,7 @@ fn state_extents(graph: &Graph, id: ValueId, info: ValueInfo) -> ValueInfo {
     let dim = |extent: i64| Dimension { value: Some(Extent::Value(extent)) };
     let shape = Shape { dim: dims.into_iter().map(dim).collect() };
     let stated = info.ty.as_ref().and_then(|ty| ty.tensor.as_ref()).map_or(0, |tensor| tensor.elem_type);
-    // A type of less than 8 bits is wider in the graph.
+    // Graphs store types below 8 bits in a wider type, so the type that the file states is kept.
     let elem_type = if stated == 0 { tensor::dtype_code(ty.dtype) } else { stated };
     let tensor = messages::TensorType { elem_type, shape: Some(shape) };
     ValueInfo { name: info.name, ty: Some(messages::Type { tensor: Some(tensor) }) }

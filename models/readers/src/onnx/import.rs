@@ -47,8 +47,8 @@ pub(super) fn import_model(
     let Some(graph) = &model.graph else {
         return Err(Error::Malformed {
             file: file.to_owned(),
-            place: "as a whole".to_owned(),
-            reason: "it holds no graph; is it an ONNX model?".to_owned(),
+            place: String::new(),
+            reason: "the file contains no graph; is it an ONNX model?".to_owned(),
         });
     };
     let name = if graph.name.is_empty() { file } else { &graph.name };
@@ -66,7 +66,7 @@ pub(super) fn import_model(
         skipped: Vec::new(),
         loose_ends: Vec::new(),
         visited: 0,
-        most: most_nodes(model),
+        most: max_node_count(model),
     };
     let mut scope = Scope {
         names: vec![HashMap::new()],
@@ -86,12 +86,12 @@ pub(super) fn import_model(
 }
 
 /// Returns the limit on nodes after inlining: a multiple of the file's node count, but at least a constant.
-fn most_nodes(model: &messages::Model) -> usize {
-    const ALWAYS: usize = 20_000;
-    const FOR_EACH_NODE: usize = 8;
+fn max_node_count(model: &messages::Model) -> usize {
+    const NODES_FIXED: usize = 20_000;
+    const NODES_PER_FILE_NODE: usize = 8;
     let of_graph = model.graph.as_ref().map_or(0, |graph| graph.node.len());
     let of_functions: usize = model.functions.iter().map(|function| function.node.len()).sum();
-    let most = ALWAYS.saturating_add(FOR_EACH_NODE.saturating_mul(of_graph.saturating_add(of_functions)));
+    let most = NODES_FIXED.saturating_add(NODES_PER_FILE_NODE.saturating_mul(of_graph.saturating_add(of_functions)));
     most.min(GraphLimits::default().nodes)
 }
 
@@ -109,7 +109,7 @@ impl<'a> Importer<'a> {
                     "operator set {} is not between {first} and {last}; convert it with ONNX's version converter",
                     set.version
                 );
-                return Err(self.unsupported("as a whole".to_owned(), reason));
+                return Err(self.unsupported(String::new(), reason));
             }
         }
         Ok(sets.iter().map(|set| (normalise_domain(&set.domain), set.version)).collect())
@@ -126,7 +126,7 @@ impl<'a> Importer<'a> {
         match graph.sparse_initializer.first() {
             Some(sparse) => {
                 let name = sparse.values.as_ref().map_or("", |values| &values.name);
-                Err(self.unsupported(format!("initializer `{name}`"), "it is sparse".to_owned()))
+                Err(self.unsupported(format!("initializer `{name}`"), "sparse tensors".to_owned()))
             }
             None => Ok(()),
         }
@@ -164,23 +164,23 @@ impl<'a> Importer<'a> {
                     return self.skip_node(
                         node,
                         scope,
-                        format!("it reads `{}`, which was left out", escape_name(name)),
+                        format!("input `{}` is an output of a skipped node", escape_name(name)),
                     );
                 }
                 Some(Slot::Unmade(reason)) => {
                     return self.refuse_node(
                         node,
                         scope,
-                        Refusal::Unsupported(format!("it reads `{}`, {reason}", escape_name(name))),
+                        Refusal::Unsupported(format!("input `{}` is {reason}", escape_name(name))),
                     );
                 }
                 None => {
-                    let reason = format!("it reads `{}`, which no earlier node computes", escape_name(name));
+                    let reason = format!("input `{}` is not computed by any earlier node", escape_name(name));
                     return Err(self.malformed(node_place(node, scope), reason));
                 }
             }
         }
-        self.emit.builder.set_origin(Origin { source_op: node.op_type.clone(), scope: node_spot(node, scope) });
+        self.emit.builder.set_origin(Origin { source_op: node.op_type.clone(), scope: node_label(node, scope) });
         match self.node_results(node, (inputs, slots), scope) {
             Ok(outputs) => self.bind_outputs(node, &outputs, scope),
             Err(Failure::Node(refusal)) => self.refuse_node(node, scope, refusal),
@@ -193,8 +193,9 @@ impl<'a> Importer<'a> {
         if self.visited <= self.most {
             return Ok(());
         }
-        let reason = format!("it has more than {} nodes, functions inlined and loops unrolled", self.most);
-        Err(self.malformed("as a whole".to_owned(), reason))
+        let reason =
+            format!("the model has more than {} nodes after inlining functions and unrolling loops", self.most);
+        Err(self.malformed(String::new(), reason))
     }
 
     fn node_results(
@@ -210,10 +211,12 @@ impl<'a> Importer<'a> {
         let (domain, operator, _) = key;
         let opset = match (domain, scope.opsets.get("")) {
             ("", None) => {
-                return Err(Refusal::Malformed("the file lacks the version of its operator set".to_owned()).into());
+                return Err(
+                    Refusal::Malformed("the file does not state the version of the operator set".to_owned()).into()
+                );
             }
             ("", Some(&opset)) => opset,
-            // Operators of other domains look like the newest ones of the standard.
+            // Rules of other domains emit standard operators in their newest version.
             _ => *OPSETS.end(),
         };
         let call = Call { node, opset, inputs, arguments: scope.arguments.clone() };
@@ -226,7 +229,9 @@ impl<'a> Importer<'a> {
             return Ok(results?);
         }
         if !sequences.is_empty() {
-            return Err(Refusal::Unsupported("it reads a sequence of tensors or an optional value".to_owned()).into());
+            return Err(
+                Refusal::Unsupported("an input is a sequence of tensors or an optional value".to_owned()).into()
+            );
         }
         let Some(rule) = rules::find_rule(domain, operator) else {
             return Err(Refusal::Unsupported(self.missing_rule_reason(domain, operator)).into());
@@ -238,7 +243,7 @@ impl<'a> Importer<'a> {
 
     /// Explains why an operator cannot be imported, and lists the file's other operators without a rule.
     fn missing_rule_reason(&self, domain: &str, operator: &str) -> String {
-        const MOST_NAMED: usize = 20;
+        const MAX_LISTED: usize = 20;
         let reason = rules::refusal_reason(domain, operator);
         if self.options.skip_unsupported {
             return reason;
@@ -260,11 +265,11 @@ impl<'a> Importer<'a> {
             return format!("{reason}; `--skip-unsupported` leaves the node out");
         }
         let mut names: Vec<String> =
-            counts.iter().take(MOST_NAMED).map(|(name, count)| format!("{count} `{}`", escape_name(name))).collect();
-        if counts.len() > MOST_NAMED {
-            names.push(format!("{} other operators", counts.len() - MOST_NAMED));
+            counts.iter().take(MAX_LISTED).map(|(name, count)| format!("{count} `{}`", escape_name(name))).collect();
+        if counts.len() > MAX_LISTED {
+            names.push(format!("{} other operators", counts.len() - MAX_LISTED));
         }
-        format!("{reason}; without a rule: {}; `--skip-unsupported` leaves them out", names.join(", "))
+        format!("{reason}; operators without a rule: {}; `--skip-unsupported` leaves them out", names.join(", "))
     }
 
     fn inline_function(
@@ -275,7 +280,7 @@ impl<'a> Importer<'a> {
         scope: &Scope<'a>,
     ) -> Result<Vec<Slot>, Failure> {
         if scope.depth >= MAX_DEPTH {
-            let reason = format!("functions call each other more than {MAX_DEPTH} deep");
+            let reason = format!("function calls are nested deeper than {MAX_DEPTH} levels");
             return Err(Refusal::Malformed(reason).into());
         }
         let mut names = HashMap::new();
@@ -310,11 +315,11 @@ impl<'a> Importer<'a> {
             names: vec![names],
             opsets: self.check_opsets(&function.opset_import).map_err(Failure::Inside)?,
             arguments,
-            place: format!("{}/", node_spot(node, scope)),
+            place: format!("{}/", node_label(node, scope)),
             depth: scope.depth + 1,
         };
         self.import_nodes(&function.node, &mut inner).map_err(Failure::Inside)?;
-        let missing = || Refusal::Malformed("the function does not make all of its outputs".to_owned());
+        let missing = || Refusal::Malformed("the function does not produce all of its outputs".to_owned());
         let outputs = function.output.iter().map(|name| inner.find_name(name).ok_or_else(|| missing().into()));
         outputs.collect()
     }
@@ -353,7 +358,7 @@ impl<'a> Importer<'a> {
             return Ok(());
         }
         let reason =
-            format!("the file says `{}` is {stated}, its inputs and attributes give {found}", escape_name(name));
+            format!("the file states {stated} for `{}`, but inputs and attributes give {found}", escape_name(name));
         Err(self.malformed(node_place(node, scope), reason))
     }
 
@@ -361,7 +366,9 @@ impl<'a> Importer<'a> {
         let names = scope.names.last_mut().expect("a scope has at least one table of names");
         match names.insert(name, slot) {
             None => Ok(()),
-            Some(_) => Err(self.malformed(format!("value `{}`", escape_name(name)), "it is made twice".to_owned())),
+            Some(_) => {
+                Err(self.malformed(format!("value `{}`", escape_name(name)), "several nodes produce it".to_owned()))
+            }
         }
     }
 
@@ -375,7 +382,7 @@ impl<'a> Importer<'a> {
 
     /// Leaves a node out: its inputs become graph outputs, its outputs of known type become graph inputs.
     fn skip_node(&mut self, node: &'a messages::Node, scope: &mut Scope<'a>, reason: String) -> Result<()> {
-        self.skipped.push(Skipped { place: node_spot(node, scope), operator: node.op_type.clone(), reason });
+        self.skipped.push(Skipped { place: node_label(node, scope), operator: node.op_type.clone(), reason });
         for name in &node.input {
             if let Some(Slot::Value(id)) = scope.find_name(name) {
                 self.loose_ends.push(id);
@@ -400,8 +407,8 @@ impl<'a> Importer<'a> {
                 Some(Slot::Value(id)) => outputs.push(id),
                 Some(Slot::Skipped | Slot::Absent) => {}
                 Some(Slot::Sequence(parts)) => outputs.extend(parts.iter().copied()),
-                Some(Slot::Unmade(reason)) => return Err(self.unsupported(place(), format!("it is {reason}"))),
-                None => return Err(self.malformed(place(), "nothing makes it".to_owned())),
+                Some(Slot::Unmade(reason)) => return Err(self.unsupported(place(), reason.to_owned())),
+                None => return Err(self.malformed(place(), "no node produces it".to_owned())),
             }
         }
         let graph = finish_graph(self.emit.builder, self.file, outputs, &self.loose_ends)?;
@@ -418,21 +425,21 @@ impl<'a> Importer<'a> {
 }
 
 /// Returns a node's name or first output for messages, with a prefix per call; keeps the end of a long name.
-pub(super) fn node_spot(node: &messages::Node, scope: &Scope<'_>) -> String {
-    const MOST_WITHIN: usize = 200;
+pub(super) fn node_label(node: &messages::Node, scope: &Scope<'_>) -> String {
+    const MAX_PREFIX_CHARS: usize = 200;
     let name = if node.name.is_empty() { node.output.first() } else { Some(&node.name) };
     let name = name.map_or("", String::as_str);
     if scope.depth == 0 {
         return name.to_owned();
     }
-    let spot = format!("{}{}", scope.place, name.chars().take(MOST_WITHIN).collect::<String>());
+    let label = format!("{}{}", scope.place, name.chars().take(MAX_PREFIX_CHARS).collect::<String>());
     // Keeps the end, which identifies the node; the beginning is the path of calls.
-    let first = spot.char_indices().rev().nth(2 * MOST_WITHIN).map_or(0, |(place, _)| place);
-    spot[first..].to_owned()
+    let first = label.char_indices().rev().nth(2 * MAX_PREFIX_CHARS).map_or(0, |(place, _)| place);
+    label[first..].to_owned()
 }
 
 fn node_place(node: &messages::Node, scope: &Scope<'_>) -> String {
-    format!("node `{}` (`{}`)", escape_name(&node_spot(node, scope)), escape_name(&node.op_type))
+    format!("node `{}` (`{}`)", escape_name(&node_label(node, scope)), escape_name(&node.op_type))
 }
 
 pub(super) fn has_bodies(domain: &str, operator: &str) -> bool {

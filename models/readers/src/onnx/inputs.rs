@@ -45,30 +45,30 @@ impl<'a> Importer<'a> {
 
     /// Rejects options that give shapes or values for inputs that do not exist.
     fn check_names(&self, given: &[&messages::ValueInfo]) -> Result<()> {
-        const MOST_NAMED: usize = 20;
+        const MAX_LISTED: usize = 20;
         let options = self.options;
         for name in options.shapes.keys().chain(options.bindings.keys()).chain(options.values.keys()) {
             if !given.iter().any(|info| info.name == *name) {
                 let mut names: Vec<String> =
-                    given.iter().take(MOST_NAMED).map(|info| format!("`{}`", escape_name(&info.name))).collect();
-                if given.len() > MOST_NAMED {
-                    names.push(format!("and {} more", given.len() - MOST_NAMED));
+                    given.iter().take(MAX_LISTED).map(|info| format!("`{}`", escape_name(&info.name))).collect();
+                if given.len() > MAX_LISTED {
+                    names.push(format!("and {} more", given.len() - MAX_LISTED));
                 }
                 let flag = if options.shapes.contains_key(name) {
-                    "`--shape` names it, but "
+                    "`--shape` names this input, but "
                 } else if options.values.contains_key(name) {
-                    "`--bind` names it, but "
+                    "`--bind` names this input, but "
                 } else {
                     ""
                 };
-                let reason = format!("{flag}there is no such input; the inputs are {}", names.join(", "));
+                let reason = format!("{flag}the model has no such input; the inputs are {}", names.join(", "));
                 return Err(self.malformed(format!("input `{}`", escape_name(name)), reason));
             }
         }
         Ok(())
     }
 
-    /// Checks that each input dimension gets a number; one error lists all dimensions without.
+    /// Checks that each input dimension gets a number; one error lists all dimensions without a number.
     fn check_extents(&self, given: &[&messages::ValueInfo], symbols: &BTreeMap<String, i64>) -> Result<()> {
         let mut open: Vec<(&messages::ValueInfo, TensorType)> = Vec::new();
         for &info in given {
@@ -97,14 +97,14 @@ impl<'a> Importer<'a> {
             count => format!("{count} inputs"),
         };
         let reason = format!(
-            "dimensions have no number ({}); give them with {}, a number for each N",
+            "some dimensions are not fixed ({}); set them with {}, with a number for each N",
             types.join(", "),
             flags.join(" ")
         );
         Err(self.malformed(place, reason))
     }
 
-    /// Returns the extent of a dimension: stated in the file, given as a symbol's value, the batch size, or the
+    /// Returns the extent of a dimension: the number in the file, the value of a symbol, the batch size, or the
     /// sequence length.
     fn resolve_extent(&self, dim: &Dim, index: usize, symbols: &BTreeMap<String, i64>) -> Option<i64> {
         let name = match dim {
@@ -129,8 +129,9 @@ impl<'a> Importer<'a> {
         }
         let named: Vec<String> = symbols.iter().map(|name| format!("`{}`", escape_name(name))).collect();
         let open = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
-        let reason =
-            format!("`--sequence` has no effect: no dimension is called a sequence; open dimensions are {open}");
+        let reason = format!(
+            "`--sequence` has no effect: no dimension has the name of a sequence length; unknown dimensions are {open}"
+        );
         Err(self.malformed("inputs".to_owned(), reason))
     }
 
@@ -141,7 +142,7 @@ impl<'a> Importer<'a> {
             let Some(extents) = self.extents_given(info) else { continue };
             let Ok(ty) = stated_type(info) else { continue };
             if ty.rank() != extents.len() {
-                let reason = format!("it is {ty} and was given a shape of {} dimensions", extents.len());
+                let reason = format!("the input is {ty}, but the given shape has {} dimensions", extents.len());
                 return Err(self.malformed(format!("input `{}`", escape_name(&info.name)), reason));
             }
             for (dim, extent) in ty.shape.iter().zip(extents) {
@@ -153,7 +154,8 @@ impl<'a> Importer<'a> {
         Ok(symbols)
     }
 
-    /// Returns whether options change stated input extents; other types stated in the file are then invalid.
+    /// Returns whether options change input extents that the file states; the stated types of other values are then
+    /// invalid.
     pub(super) fn is_reshaped(&self, graph: &messages::Graph) -> bool {
         graph.input.iter().any(|info| match (self.extents_given(info), stated_type(info)) {
             (Some(extents), Ok(stated)) => {
@@ -164,7 +166,7 @@ impl<'a> Importer<'a> {
         })
     }
 
-    /// Returns the extents that the options give an input, by a shape or by constant values.
+    /// Returns the extents of an input that options set, by a shape or by constant values.
     fn extents_given(&self, info: &messages::ValueInfo) -> Option<Vec<i64>> {
         let options = self.options;
         let of_tensor = || options.bindings.get(&info.name).and_then(|tensor| tensor.tensor_type().extents());
@@ -190,7 +192,7 @@ impl<'a> Importer<'a> {
             match self.resolve_extent(dim, index, symbols) {
                 Some(extent) => *dim = Dim::Known(extent),
                 None => {
-                    let reason = format!("dimension {index} has no number");
+                    let reason = format!("dimension {index} is not fixed");
                     return Err(self.malformed(format!("input `{}`", escape_name(&info.name)), reason));
                 }
             }
@@ -203,12 +205,12 @@ fn bind_numbers(ty: &TensorType, numbers: &[f64]) -> std::result::Result<Const, 
     let (low, high) = crate::finite_range(ty.dtype);
     let fits = |number: f64| ty.dtype.is_float() || (number.fract() == 0.0 && (low..=high).contains(&number));
     if let Some(number) = numbers.iter().find(|number| !fits(**number)) {
-        return Err(format!("`--bind` gives it {number}, and it is {ty}"));
+        return Err(format!("`--bind` sets {number}, which {ty} cannot hold"));
     }
     match numbers {
         [number] => Ok(Const::Fill(*number)),
         numbers if ty.element_count() == Some(numbers.len() as u64) => Ok(Const::Small(numbers.to_vec())),
-        numbers => Err(format!("`--bind` gives it {} numbers, and it is {ty}", numbers.len())),
+        numbers => Err(format!("`--bind` sets {} numbers, which do not fit {ty}", numbers.len())),
     }
 }
 

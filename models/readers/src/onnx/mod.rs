@@ -74,7 +74,7 @@ pub fn data_files(bytes: Bytes, file: &str) -> Result<BTreeSet<PathBuf>> {
             return Err(Error::Malformed {
                 file: file.to_owned(),
                 place: format!("initializer `{}`", crate::escape_name(&tensor.name)),
-                reason: "its data is outside the model's folder".to_owned(),
+                reason: "the external data lies outside of the model's folder".to_owned(),
             });
         }
         found.insert(path);
@@ -101,12 +101,12 @@ pub fn read_tensor(bytes: Bytes, file: &str) -> Result<(String, Tensor)> {
 
 fn decode_model(bytes: Bytes, file: &str) -> Result<messages::Model> {
     if let Some(reason) = weight::excess_reason(&bytes) {
-        return Err(Error::Malformed { file: file.to_owned(), place: "as a whole".to_owned(), reason });
+        return Err(Error::Malformed { file: file.to_owned(), place: String::new(), reason });
     }
     messages::Model::decode(bytes).map_err(|error| decode_error(file, &error))
 }
 
 fn decode_error(file: &str, error: &prost::DecodeError) -> Error {
-    let reason = format!("it is cut off, damaged or no ONNX file ({error})");
-    Error::Malformed { file: file.to_owned(), place: "as a whole".to_owned(), reason }
+    let reason = format!("the file is truncated, damaged or not an ONNX file ({error})");
+    Error::Malformed { file: file.to_owned(), place: String::new(), reason }
 }

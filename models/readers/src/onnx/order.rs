@@ -4,7 +4,8 @@
 use super::messages::Node;
 use std::collections::HashMap;
 
-/// Returns a topological order, or None if the file's is one. The first node of a cycle is refused on import.
+/// Returns a topological order, or None if the nodes are already in topological order. The first node of a cycle is
+/// refused on import.
 pub(super) fn sort_nodes(nodes: &[Node]) -> Option<Vec<usize>> {
     let mut makers: HashMap<&str, usize> = HashMap::with_capacity(nodes.len());
     for (index, node) in nodes.iter().enumerate() {
@@ -51,7 +52,7 @@ fn depth_first_order(before: &[Vec<usize>]) -> Vec<usize> {
     order
 }
 
-/// Visits each name that a node or its subgraphs read; names defined inside only add a predecessor.
+/// Visits each name that a node or its subgraphs read; names defined inside a subgraph have no outer producer.
 fn visit_reads<'a>(node: &'a Node, found: &mut dyn FnMut(&'a str)) {
     node.input.iter().for_each(|name| found(name));
     for graph in node.attribute.iter().filter_map(|attribute| attribute.g.as_ref()) {

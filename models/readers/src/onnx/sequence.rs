@@ -57,7 +57,7 @@ fn optional_result(emit: &mut Emit<'_>, call: &Call<'_>, slots: &Slots) -> Outco
     match call.node.op_type.as_str() {
         "Optional" => Ok(held.unwrap_or(Slot::Absent)),
         "OptionalHasElement" => Ok(Slot::Value(emit.add_scalar(DType::Bool, f64::from(u8::from(held.is_some())))?)),
-        _ => held.map_or_else(|| malformed("its input is an optional value that is not there"), Ok),
+        _ => held.map_or_else(|| malformed("the optional value that the operator reads is absent"), Ok),
     }
 }
 
@@ -75,12 +75,14 @@ fn sequence_result(emit: &mut Emit<'_>, call: &Call<'_>, slots: &Slots) -> Outco
         "SplitToSequence" => return sequence_slot(split_to_sequence(emit, call)?),
         _ => {}
     }
-    let Some(Slot::Sequence(parts)) = slots.get(&0) else { return malformed("its first input is no sequence") };
+    let Some(Slot::Sequence(parts)) = slots.get(&0) else { return malformed("the first input is not a sequence") };
     match call.node.op_type.as_str() {
         "SequenceLength" => Ok(Slot::Value(emit.add_scalar(DType::I64, parts.len() as f64)?)),
         "SequenceAt" => {
             let index = sequence_position(emit, call, 1, parts.len())?;
-            parts.get(index).map_or_else(|| malformed(format!("there is no tensor {index}")), |id| Ok(Slot::Value(*id)))
+            parts
+                .get(index)
+                .map_or_else(|| malformed(format!("tensor {index} does not exist")), |id| Ok(Slot::Value(*id)))
         }
         "SequenceInsert" => {
             let mut parts = parts.to_vec();
@@ -90,7 +92,7 @@ fn sequence_result(emit: &mut Emit<'_>, call: &Call<'_>, slots: &Slots) -> Outco
                 parts.len()
             };
             if index > parts.len() {
-                return malformed(format!("there is no place {index}"));
+                return malformed(format!("position {index} is outside of the sequence"));
             }
             parts.insert(index, call.input(1)?);
             sequence_slot(parts)
@@ -101,7 +103,7 @@ fn sequence_result(emit: &mut Emit<'_>, call: &Call<'_>, slots: &Slots) -> Outco
             let index =
                 if call.optional_input(1).is_some() { sequence_position(emit, call, 1, parts.len())? } else { last };
             if index >= parts.len() {
-                return malformed(format!("there is no tensor {index}"));
+                return malformed(format!("tensor {index} does not exist"));
             }
             parts.remove(index);
             sequence_slot(parts)
@@ -112,9 +114,9 @@ fn sequence_result(emit: &mut Emit<'_>, call: &Call<'_>, slots: &Slots) -> Outco
 
 /// Reads a position in a sequence; a negative one counts from the end.
 fn sequence_position(emit: &Emit<'_>, call: &Call<'_>, input: usize, length: usize) -> Outcome<usize> {
-    let place = emit.known_number(call.input(input)?, "position")? as i64;
+    let place = emit.require_number(call.input(input)?, "position")? as i64;
     let front = if place < 0 { place.saturating_add(length as i64) } else { place };
-    usize::try_from(front).or_else(|_| malformed(format!("there is no place {place} among {length}")))
+    usize::try_from(front).or_else(|_| malformed(format!("position {place} is outside of a sequence of {length}")))
 }
 
 fn split_to_sequence(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
@@ -128,12 +130,12 @@ fn split_to_sequence(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueI
         }
         Some(split) => {
             let is_one = emit.rank(split)? == 0;
-            let known = emit.known_integers(split, "split")?;
+            let known = emit.require_integers(split, "split")?;
             let sizes = match known[..] {
                 [size] if is_one && size > 0 && extent / size <= MAX_PARTS => {
                     (0..extent).step_by(size as usize).map(|start| size.min(extent - start)).collect()
                 }
-                _ if is_one => return malformed(format!("parts of {known:?} of {extent}")),
+                _ if is_one => return malformed(format!("parts of {known:?} elements do not divide {extent}")),
                 _ => known,
             };
             (sizes, true)
@@ -145,7 +147,7 @@ fn split_to_sequence(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueI
     if sizes.iter().any(|&size| size < 0)
         || sizes.iter().try_fold(0i64, |sum, &size| sum.checked_add(size)) != Some(extent)
     {
-        return malformed(format!("parts {sizes:?} do not add up to {extent}"));
+        return malformed(format!("the parts {sizes:?} do not add up to {extent}"));
     }
     let mut parts = Vec::new();
     let mut start = 0;
@@ -167,7 +169,7 @@ fn concat_sequence(emit: &mut Emit<'_>, call: &Call<'_>, parts: &[ValueId]) -> O
 }
 
 pub(super) fn join_tensors(emit: &mut Emit<'_>, parts: &[ValueId], axis: i64, is_new: bool) -> Outcome<ValueId> {
-    let Some(&first) = parts.first() else { return unsupported("an empty sequence as one tensor") };
+    let Some(&first) = parts.first() else { return unsupported("concatenating an empty sequence") };
     let rank = emit.rank(first)? + usize::from(is_new);
     let axis = emit.resolve_axis(axis, rank)?;
     let mut joined = Vec::new();

@@ -12,7 +12,7 @@ pub(super) fn has_no_shape(info: &messages::ValueInfo) -> bool {
 /// Returns the type stated in the file. A dimension without a number becomes a symbol, empty without a name.
 pub(super) fn stated_type(info: &messages::ValueInfo) -> Result<TensorType, String> {
     let Some(tensor) = info.ty.as_ref().and_then(|ty| ty.tensor.as_ref()) else {
-        return Err("it is no tensor (a sequence, a map, an optional value), or has no type".to_owned());
+        return Err("the value is not a tensor (but a sequence, a map or an optional value), or has no type".to_owned());
     };
     let dtype = tensor::dtype_of_code(tensor.elem_type)?;
     let dims = tensor.shape.iter().flat_map(|shape| &shape.dim);

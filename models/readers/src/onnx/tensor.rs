@@ -31,11 +31,11 @@ pub(super) fn dtype_of_code(code: i32) -> Result<DType, String> {
         16 => DType::BF16,
         8 => return Err("elements are strings".to_owned()),
         14 | 15 => return Err("elements are complex numbers".to_owned()),
-        // A graph has no such types; `narrow` has what they can hold.
+        // Graphs store these types in a wider one; `narrow` describes their values.
         21 | 25 => DType::U8,
         22 | 26 => DType::I8,
         17..=20 | 23 | 24 => DType::F32,
-        27 | 28 => return Err("elements have less than 8 bits".to_owned()),
+        27 | 28 => return Err("elements have fewer than 8 bits".to_owned()),
         other => return Err(format!("element type {other} is unknown")),
     })
 }
@@ -104,7 +104,7 @@ pub(super) fn dtype_code(dtype: DType) -> i32 {
 pub(super) fn constant_data(tensor: &messages::Tensor, folder: Option<&Path>) -> Result<(TensorType, Const), String> {
     let ty = TensorType::new(dtype_of_code(tensor.data_type)?, &tensor.dims);
     check_type(&ty)?;
-    let length = ty.size_bytes().ok_or_else(|| format!("{ty} has no size"))?;
+    let length = ty.size_bytes().ok_or_else(|| format!("the size of {ty} is unknown"))?;
     if let Some(format) = small_float(tensor.data_type) {
         return small_floats(tensor, folder, &ty, format).map(|data| (ty, data));
     }
@@ -116,7 +116,7 @@ pub(super) fn constant_data(tensor: &messages::Tensor, folder: Option<&Path>) ->
     }
     let bytes = match &tensor.raw_data {
         Some(raw) if raw.len() as u64 == length => raw.clone(),
-        Some(raw) => return Err(format!("{ty} takes {length} bytes, the file holds {}", raw.len())),
+        Some(raw) => return Err(format!("{ty} takes {length} bytes, but the file contains {}", raw.len())),
         None => listed_bytes(tensor, &ty)?.into(),
     };
     Ok((ty, Const::Bytes(Contents::new(bytes))))
@@ -124,7 +124,7 @@ pub(super) fn constant_data(tensor: &messages::Tensor, folder: Option<&Path>) ->
 
 /// Reads elements of less than 8 bits, packed with the first in the lowest bits. Large tensors are unpacked lazily.
 fn packed_data(tensor: &messages::Tensor, folder: Option<&Path>, ty: &TensorType, bits: u32) -> Result<Const, String> {
-    let elements = ty.element_count().ok_or_else(|| format!("{ty} has no size"))?;
+    let elements = ty.element_count().ok_or_else(|| format!("the size of {ty} is unknown"))?;
     let length = elements.div_ceil(u64::from(8 / bits));
     let bytes = match &tensor.raw_data {
         _ if tensor.data_location == 1 => {
@@ -134,7 +134,10 @@ fn packed_data(tensor: &messages::Tensor, folder: Option<&Path>, ty: &TensorType
         None => tensor.int32_data.iter().map(|&byte| byte as u8).collect::<Vec<u8>>().into(),
     };
     if bytes.len() as u64 != length {
-        return Err(format!("{ty} takes {length} bytes with {bits} bits an element, the file holds {}", bytes.len()));
+        return Err(format!(
+            "{ty} takes {length} bytes with {bits} bits per element, but the file contains {}",
+            bytes.len()
+        ));
     }
     if elements > MAX_SMALL {
         return Ok(unpack_lazily(Const::Bytes(Contents::new(bytes)), length, ty, bits));
@@ -156,12 +159,12 @@ fn small_floats(
     format: SmallFloat,
 ) -> Result<Const, String> {
     let patterns = TensorType { dtype: DType::U8, shape: ty.shape.clone() };
-    let length = ty.element_count().ok_or_else(|| format!("{ty} has no size"))?;
+    let length = ty.element_count().ok_or_else(|| format!("the size of {ty} is unknown"))?;
     let data = match &tensor.raw_data {
         _ if format.bit_count() < 8 => packed_data(tensor, folder, &patterns, format.bit_count())?,
         _ if tensor.data_location == 1 => external_data(tensor, folder, length)?,
         Some(raw) if raw.len() as u64 == length => Const::Bytes(Contents::new(raw.clone())),
-        Some(raw) => return Err(format!("{ty} takes {length} bytes, the file holds {}", raw.len())),
+        Some(raw) => return Err(format!("{ty} takes {length} bytes, but the file contains {}", raw.len())),
         None => Const::Bytes(Contents::new(listed_bytes(tensor, &patterns)?)),
     };
     let table = format.decode_table();
@@ -233,25 +236,27 @@ fn listed_bytes(tensor: &messages::Tensor, ty: &TensorType) -> Result<Vec<u8>, S
     };
     match ty.element_count() {
         Some(elements) if elements == count as u64 => Ok(bytes),
-        _ => Err(format!("{ty} is given {count} elements")),
+        _ => Err(format!("data of {count} elements does not fit {ty}")),
     }
 }
 
 fn external_data(tensor: &messages::Tensor, folder: Option<&Path>, length: u64) -> Result<Const, String> {
     let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| &entry.value);
     let number = |key: &str| {
-        let text =
-            entry(key).map(|text| text.parse().map_err(|_| format!("`{key}` of its data is `{text}`, no number")));
+        let text = entry(key).map(|text| {
+            text.parse().map_err(|_| format!("`{key}` of the external data is `{text}`, which is not a number"))
+        });
         text.transpose()
     };
-    let folder = folder.ok_or("its data is in another file, but this model was not read from a folder")?;
-    let location = entry("location").ok_or("its data is external, but the file is not named")?;
-    let leaves = || format!("its data is in `{location}`; only files below the model's own folder are read");
+    let folder = folder.ok_or("the tensor is in an external file, but the model was not read from a folder")?;
+    let location = entry("location").ok_or("the tensor is external, but the name of the external file is missing")?;
+    let leaves = || format!("the tensor is in the file `{location}`; only files below the model's folder are read");
     if !Path::new(location).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
         return Err(leaves());
     }
-    let unreadable = |error: std::io::Error| format!("its data is in `{location}`, which cannot be read: {error}");
-    // Links are followed before looking where the file lies.
+    let unreadable =
+        |error: std::io::Error| format!("the tensor is in the file `{location}`, which cannot be read: {error}");
+    // Symbolic links are resolved before the location of the file is checked.
     let folder = folder.canonicalize().map_err(unreadable)?;
     let path = folder.join(location).canonicalize().map_err(unreadable)?;
     if !path.starts_with(&folder) {
@@ -261,7 +266,7 @@ fn external_data(tensor: &messages::Tensor, folder: Option<&Path>, length: u64) 
     let offset: u64 = number("offset")?.unwrap_or(0);
     let given: u64 = number("length")?.unwrap_or(length);
     if given != length {
-        return Err(format!("it takes {length} bytes, {given} are given in `{location}`"));
+        return Err(format!("the tensor takes {length} bytes, but {given} are stated for `{location}`"));
     }
     if !file.is_file() || offset.checked_add(length).is_none_or(|end| end > file.len()) {
         let size = file.len();

@@ -8,9 +8,9 @@ use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
 /// Allowed bytes of decoded messages per byte of the file.
-const FOR_EACH_BYTE: u64 = 24;
+const MEMORY_PER_BYTE: u64 = 24;
 /// Allowed bytes of decoded messages for any file, in addition.
-const ALWAYS: u64 = 64 << 20;
+const MEMORY_BYTES_FIXED: u64 = 64 << 20;
 
 /// Nesting limit of the protobuf decoder.
 const MAX_DEPTH: usize = 100;
@@ -79,10 +79,14 @@ impl Kind {
 }
 
 pub fn excess_reason(file: &[u8]) -> Option<String> {
-    let most = FOR_EACH_BYTE.saturating_mul(file.len() as u64).saturating_add(ALWAYS);
+    let most = MEMORY_PER_BYTE.saturating_mul(file.len() as u64).saturating_add(MEMORY_BYTES_FIXED);
     let found = decoded_bytes(file, Kind::Model, 0);
     (found > most).then(|| {
-        format!("its messages would take {} MiB, {} times the file", found >> 20, found / file.len().max(1) as u64)
+        format!(
+            "the decoded messages would take {} MiB, {} times the file size",
+            found >> 20,
+            found / file.len().max(1) as u64
+        )
     })
 }
 

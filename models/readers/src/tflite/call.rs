@@ -47,8 +47,8 @@ impl<'a> Call<'a, '_> {
         let tensor = self.operator.outputs.get(index).and_then(|&index| self.find_tensor(index));
         match tensor.map(Tensor::dtype) {
             Some(Ok(dtype)) => Ok(dtype),
-            Some(Err(reason)) => unsupported(format!("the type of its result: {reason}")),
-            None => malformed(format!("it has no output {index}")),
+            Some(Err(reason)) => unsupported(format!("result type: {reason}")),
+            None => malformed(format!("output {index} is missing")),
         }
     }
 
@@ -61,7 +61,7 @@ impl<'a> Call<'a, '_> {
         let x = self.input(index)?;
         match self.scales_of_input(index) {
             Some(scales) if !self.emit.dtype(x)?.is_float() => self.dequantise_input(x, scales),
-            // Weights of half precision are only stored that way.
+            // Half precision is only a storage format of weights; TFLite computes in 32 bits.
             _ if self.emit.dtype(x)? == DType::F16 && self.emit.builder.constant_data(x).is_some() => {
                 self.emit.cast(x, DType::F32)
             }
@@ -71,12 +71,12 @@ impl<'a> Call<'a, '_> {
 
     pub fn real_inputs(&mut self) -> Outcome<Vec<ValueId>> {
         match self.inputs.len() {
-            0 => malformed("it has no inputs"),
+            0 => malformed("there are no inputs"),
             count => (0..count).map(|index| self.real(index)).collect(),
         }
     }
 
-    /// Returns inputs that are only moved: as stored if all have the output's quantisation, else as real numbers.
+    /// Returns the inputs of a data movement: as stored if all have the output's quantisation, else as real numbers.
     pub fn movable_inputs(&mut self, indices: &[usize]) -> Outcome<Vec<ValueId>> {
         let out = self.scales_of_output(0).map(|(scales, _)| scales);
         let keeps_scale = indices.iter().all(|&index| self.scales_of_input(index) == out);
@@ -87,7 +87,7 @@ impl<'a> Call<'a, '_> {
         let axis = if scales.scales.len() == 1 { 0 } else { i64::from(scales.axis) };
         let ty = self.emit.ty(x)?;
         if !(0..ty.rank() as i64).contains(&axis) && scales.scales.len() > 1 {
-            return malformed(format!("scales belong to axis {}, its tensor is {ty}", scales.axis));
+            return malformed(format!("the scales are along axis {}, but the tensor is {ty}", scales.axis));
         }
         let scale = self.scale_constant(scales)?;
         if ty.dtype == DType::I64 {
@@ -116,7 +116,7 @@ impl<'a> Call<'a, '_> {
             return Ok(y);
         }
         if scales.scales.len() > 1 {
-            return unsupported("its result has a scale per channel");
+            return unsupported("a result with one scale per channel");
         }
         let scale = self.scale_constant(scales)?;
         let mut inputs = vec![y, scale];
@@ -188,7 +188,7 @@ impl<'a> Call<'a, '_> {
             2 => Activation::Between(Some(-1.0), Some(1.0)),
             3 => Activation::Between(Some(0.0), Some(6.0)),
             4 => Activation::Tanh,
-            other => return unsupported(format!("activation {other}")),
+            other => return unsupported(format!("activation code {other}")),
         })
     }
 
@@ -238,10 +238,10 @@ impl<'a> Call<'a, '_> {
             .collect();
         let zero = y.zeros[0];
         let Activation::Between(low, high) = activation.as_bounds() else {
-            return unsupported("this activation of integers");
+            return unsupported("this activation on quantised data");
         };
         let Some((low, high)) = quantise::integer_bounds(to, y.scales[0], zero, low, high) else {
-            return malformed(format!("its result has the zero point {zero}, which does not fit {to}"));
+            return malformed(format!("the zero point {zero} of the result does not fit {to}"));
         };
         let axis = if multipliers.len() == 1 { 0 } else { axis };
         let multiplier = self.number_constant(DType::F32, &multipliers)?;
@@ -289,7 +289,7 @@ impl<'a> Call<'a, '_> {
     fn image_rank(&self, x: ValueId) -> Outcome<usize> {
         match self.emit.rank(x)? {
             rank @ 3.. => Ok(rank),
-            rank => malformed(format!("an image has at least 3 dimensions, not {rank}")),
+            rank => malformed(format!("an image must have at least 3 dimensions, has {rank}")),
         }
     }
 }

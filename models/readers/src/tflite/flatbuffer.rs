@@ -25,7 +25,7 @@ impl<'a> Buffer<'a> {
     pub(super) fn root_table(&self, identifier: &[u8; 4]) -> Read<FlatTable<'_>> {
         if self.bytes.get(4..8) != Some(identifier) {
             return Err(format!(
-                "it does not have `{}` at its fifth byte; is it a TFLite model?",
+                "the file does not contain `{}` at byte 4; is it a TFLite model?",
                 String::from_utf8_lossy(identifier)
             ));
         }
@@ -35,20 +35,23 @@ impl<'a> Buffer<'a> {
     fn take_bytes<const N: usize>(&self, at: usize) -> Read<[u8; N]> {
         let end = at.checked_add(N);
         let found = end.and_then(|end| self.bytes.get(at..end)).and_then(|bytes| bytes.try_into().ok());
-        found.ok_or_else(|| format!("offset {at} is outside of its {} bytes", self.bytes.len()))
+        found.ok_or_else(|| format!("offset {at} lies outside of the {} bytes of the file", self.bytes.len()))
     }
 
     fn follow_offset(&self, at: usize) -> Read<usize> {
         let distance = u32::from_le_bytes(self.take_bytes(at)?) as usize;
-        at.checked_add(distance)
-            .filter(|&to| to < self.bytes.len())
-            .ok_or_else(|| format!("offset {at} points {distance} bytes on, outside of its {} bytes", self.bytes.len()))
+        at.checked_add(distance).filter(|&to| to < self.bytes.len()).ok_or_else(|| {
+            format!(
+                "offset {at} points {distance} bytes forward, outside of the {} bytes of the file",
+                self.bytes.len()
+            )
+        })
     }
 
     fn parse_table(&self, at: usize) -> Read<FlatTable<'_>> {
         let back = i64::from(i32::from_le_bytes(self.take_bytes(at)?));
         let fields = i64::try_from(at).ok().and_then(|at| usize::try_from(at - back).ok());
-        let fields = fields.ok_or_else(|| format!("the table at {at} has its fields outside of the file"))?;
+        let fields = fields.ok_or_else(|| format!("the fields of the table at {at} lie outside of the file"))?;
         let length = u16::from_le_bytes(self.take_bytes(fields)?) as usize;
         Ok(FlatTable { buffer: self, at, fields, count: length.saturating_sub(4) / 2 })
     }
@@ -58,7 +61,8 @@ impl<'a> Buffer<'a> {
         let start = at.checked_add(4).expect("four bytes were read here");
         let length = count.checked_mul(element_bytes);
         let end = length.and_then(|length| start.checked_add(length)).filter(|&end| end <= self.bytes.len());
-        let end = end.ok_or_else(|| format!("the vector at {at} has {count} elements, more than the file can hold"))?;
+        let end =
+            end.ok_or_else(|| format!("the vector at {at} claims {count} elements, more than the file can contain"))?;
         Ok(start..end)
     }
 
@@ -68,7 +72,7 @@ impl<'a> Buffer<'a> {
                 self.budget.set(left);
                 Ok(())
             }
-            None => Err("its parts overlap: the same bytes are used again and again".to_owned()),
+            None => Err("too many parts of the file overlap".to_owned()),
         }
     }
 }

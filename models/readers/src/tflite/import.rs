@@ -45,10 +45,9 @@ pub(super) fn import_model(model: &Model<'_>, file: &str, options: &Options) -> 
         loose_ends: Vec::new(),
     };
     if model.operators.len() > GraphLimits::default().nodes {
-        return Err(importer.malformed(
-            "as a whole".to_owned(),
-            format!("the model has {} operators, which is too many", model.operators.len()),
-        ));
+        return Err(
+            importer.malformed(String::new(), format!("the model has too many operators: {}", model.operators.len()))
+        );
     }
     importer.add_constants()?;
     importer.add_inputs()?;
@@ -77,18 +76,20 @@ impl<'a> TfliteImporter<'a> {
                 (None, Some(sparsity)) => sparsity.expand_dense(&bytes, &ty).map(Bytes::from),
                 (None, None) => Ok(bytes),
                 (Some(_), Some(_)) => {
-                    return Err(self.unsupported(place(), "it is sparse and has less than 8 bits".to_owned()));
+                    return Err(self.unsupported(place(), "sparse tensors with elements below 8 bits".to_owned()));
                 }
             };
             let bytes = bytes.map_err(|reason| self.malformed(place(), reason))?;
             if packed.is_some() || tensor.sparsity.is_some() {
                 unpacked_bytes = unpacked_bytes.saturating_add(bytes.len());
                 if unpacked_bytes > self.model.file_length().saturating_add(64).saturating_mul(stored::MAX_GROWTH) {
-                    return Err(self.malformed(place(), "the unpacked constants are too large for the file".to_owned()));
+                    return Err(
+                        self.malformed(place(), "the unpacked constants are too large for the file size".to_owned())
+                    );
                 }
             }
             if ty.size_bytes() != Some(bytes.len() as u64) {
-                let reason = format!("{ty} is given {} bytes", bytes.len());
+                let reason = format!("data of {} bytes does not fit {ty}", bytes.len());
                 return Err(self.malformed(place(), reason));
             }
             let data = Const::Bytes(Contents::new(bytes));
@@ -102,7 +103,7 @@ impl<'a> TfliteImporter<'a> {
         for name in self.options.shapes.keys().chain(self.options.bindings.keys()) {
             if !given.iter().any(|(_, tensor)| tensor.name == *name) {
                 let names: Vec<&str> = given.iter().map(|(_, tensor)| tensor.name.as_str()).collect();
-                let reason = format!("there is no such input; the inputs are {}", names.join(", "));
+                let reason = format!("the model has no such input; the inputs are {}", names.join(", "));
                 return Err(self.malformed(format!("input `{name}`"), reason));
             }
         }
@@ -145,16 +146,18 @@ impl<'a> TfliteImporter<'a> {
             match self.slots[slot] {
                 TfliteSlot::Value(id) => inputs.push(Some(id)),
                 TfliteSlot::Skipped => {
-                    return self.skip_operator(operator, format!("it reads `{}`, which was left out", tensor.name));
+                    return self
+                        .skip_operator(operator, format!("input `{}` is an output of a skipped node", tensor.name));
                 }
                 TfliteSlot::Unmade => {
                     let refusal = match tensor.dtype() {
-                        Err(reason) => Refusal::Unsupported(format!("it reads `{}`, whose {reason}", tensor.name)),
-                        Ok(_) if tensor.is_variable => {
-                            Refusal::Unsupported(format!("it keeps `{}` from run to run", tensor.name))
-                        }
+                        Err(reason) => Refusal::Unsupported(format!("input `{}`: {reason}", tensor.name)),
+                        Ok(_) if tensor.is_variable => Refusal::Unsupported(format!(
+                            "input `{}` is a state that is kept between runs",
+                            tensor.name
+                        )),
                         Ok(_) => {
-                            Refusal::Malformed(format!("it reads `{}`, which no earlier node computes", tensor.name))
+                            Refusal::Malformed(format!("input `{}` is not computed by any earlier node", tensor.name))
                         }
                     };
                     return self.refuse_operator(operator, refusal);
@@ -163,7 +166,7 @@ impl<'a> TfliteImporter<'a> {
         }
         self.emit.builder.set_origin(Origin {
             source_op: rules::operator_name(operator).into_owned(),
-            scope: self.operator_spot(operator).to_owned(),
+            scope: self.operator_label(operator).to_owned(),
         });
         let first_new = self.emit.builder.next_id();
         let mut call = Call { emit: &mut self.emit, operator, tensors: &self.model.tensors, inputs };
@@ -171,7 +174,7 @@ impl<'a> TfliteImporter<'a> {
             let Some(rule) = rule else { return unsupported(without_rule(self.model)) };
             let values = rule(&mut call)?;
             if values.len() < operator.outputs.len() {
-                return malformed(format!("it has {} outputs", operator.outputs.len()));
+                return malformed(format!("the operator has {} outputs", operator.outputs.len()));
             }
             let stored = values.into_iter().zip(0..operator.outputs.len());
             stored.map(|(value, index)| call.store_output(value, index)).collect::<Outcome<Vec<_>>>()
@@ -187,7 +190,7 @@ impl<'a> TfliteImporter<'a> {
         for (&index, &id) in operator.outputs.iter().zip(outputs) {
             let (slot, tensor) = self.find_tensor(index)?;
             if !matches!(self.slots[slot], TfliteSlot::Unmade) {
-                return Err(self.malformed(format!("tensor `{}`", tensor.name), "it is made twice".to_owned()));
+                return Err(self.malformed(format!("tensor `{}`", tensor.name), "several nodes produce it".to_owned()));
             }
             self.compare_with_stated(operator, tensor, id)?;
             if id.0 >= first_new.0 {
@@ -209,7 +212,7 @@ impl<'a> TfliteImporter<'a> {
         if agrees {
             return Ok(());
         }
-        let reason = format!("the file says `{}` is {stated}, its inputs and attributes give {found}", tensor.name);
+        let reason = format!("the file states {stated} for `{}`, but inputs and attributes give {found}", tensor.name);
         Err(self.malformed(self.operator_place(operator), reason))
     }
 
@@ -228,7 +231,7 @@ impl<'a> TfliteImporter<'a> {
 
     /// Leaves an operator out: its inputs become graph outputs, its outputs of known type become graph inputs.
     fn skip_operator(&mut self, operator: &Operator<'_>, reason: String) -> Result<()> {
-        let (place, name) = (self.operator_spot(operator).to_owned(), rules::operator_name(operator).into_owned());
+        let (place, name) = (self.operator_label(operator).to_owned(), rules::operator_name(operator).into_owned());
         self.skipped.push(Skipped { place, operator: name, reason });
         for &index in operator.inputs.iter().filter(|&&index| index >= 0) {
             if let TfliteSlot::Value(id) = self.slots[self.find_tensor(index)?.0] {
@@ -257,7 +260,7 @@ impl<'a> TfliteImporter<'a> {
                 TfliteSlot::Value(id) => outputs.push(id),
                 TfliteSlot::Skipped => {}
                 TfliteSlot::Unmade => {
-                    return Err(self.malformed(format!("output `{}`", tensor.name), "nothing makes it".to_owned()));
+                    return Err(self.malformed(format!("output `{}`", tensor.name), "no node produces it".to_owned()));
                 }
             }
         }
@@ -267,17 +270,17 @@ impl<'a> TfliteImporter<'a> {
 
     fn find_tensor(&self, index: i32) -> Result<(usize, &'a Tensor)> {
         let found = usize::try_from(index).ok().and_then(|index| Some((index, self.model.tensors.get(index)?)));
-        found.ok_or_else(|| self.malformed("as a whole".to_owned(), format!("there is no tensor {index}")))
+        found.ok_or_else(|| self.malformed(String::new(), format!("tensor {index} does not exist")))
     }
 
-    fn operator_spot(&self, operator: &Operator<'_>) -> &'a str {
+    fn operator_label(&self, operator: &Operator<'_>) -> &'a str {
         let output = operator.outputs.first().and_then(|&index| self.find_tensor(index).ok());
         // Converters join the names of everything they fused.
         output.map_or("", |(_, tensor)| tensor.name.split(';').next().unwrap_or(""))
     }
 
     fn operator_place(&self, operator: &Operator<'_>) -> String {
-        format!("node `{}` (`{}`)", self.operator_spot(operator), rules::operator_name(operator))
+        format!("node `{}` (`{}`)", self.operator_label(operator), rules::operator_name(operator))
     }
 
     fn malformed(&self, place: String, reason: String) -> Error {

@@ -37,7 +37,7 @@ pub fn import_bytes(bytes: Bytes, file: &str, options: &Options) -> Result<Impor
     let buffer = Buffer::new(&bytes);
     let model = Model::parse_model(&buffer, &bytes).map_err(|reason| Error::Malformed {
         file: file.to_owned(),
-        place: "as a whole".to_owned(),
+        place: String::new(),
         reason,
     })?;
     let (graph, skipped) = import::import_model(&model, file, options)?;

@@ -53,7 +53,7 @@ impl<'a> Model<'a> {
         let codes = root.tables(1)?.iter().map(operator_code).collect::<Read<Vec<_>>>()?;
         let buffers = root.tables(4)?.iter().map(|table| buffer_range(table, bytes.len())).collect::<Read<Vec<_>>>()?;
         let graphs = root.tables(2)?;
-        let graph = graphs.first().ok_or("it holds no graph")?;
+        let graph = graphs.first().ok_or("the file contains no graph")?;
         let mut tensors = Vec::new();
         for table in graph.tables(0)? {
             tensors.push(Tensor::parse_tensor(&table, &buffers)?);
@@ -62,7 +62,7 @@ impl<'a> Model<'a> {
         for table in graph.tables(3)? {
             let index = table.u32(0)? as usize;
             let (code, custom) =
-                codes.get(index).cloned().ok_or_else(|| format!("there is no operator code {index}"))?;
+                codes.get(index).cloned().ok_or_else(|| format!("operator code {index} does not exist"))?;
             let (inputs, outputs, options) = (table.i32s(1)?, table.i32s(2)?, table.table(4)?);
             operators.push(Operator { code, custom, inputs, outputs, options });
         }
@@ -90,7 +90,7 @@ fn buffer_range(table: &FlatTable<'_>, length: usize) -> Read<Option<Range<usize
     let (offset, size) = (table.u64(1)?, table.u64(2)?);
     if offset > 1 {
         let end = offset.checked_add(size).filter(|&end| end <= length as u64);
-        let end = end.ok_or_else(|| format!("a buffer of {size} bytes at {offset} is outside of the file"))?;
+        let end = end.ok_or_else(|| format!("a buffer of {size} bytes at offset {offset} lies outside of the file"))?;
         return Ok(Some(offset as usize..end as usize));
     }
     Ok(table.byte_range(0)?.filter(|range| !range.is_empty()))
@@ -100,10 +100,10 @@ impl Tensor {
     fn parse_tensor(table: &FlatTable<'_>, buffers: &[Option<Range<usize>>]) -> Read<Tensor> {
         let buffer = table.u32(2)? as usize;
         let data = match buffers.get(buffer) {
-            // The first buffer means that there is none.
+            // Buffer 0 stands for a tensor without data.
             Some(data) if buffer > 0 => data.clone(),
             Some(_) => None,
-            None => return Err(format!("there is no buffer {buffer}")),
+            None => return Err(format!("buffer {buffer} does not exist")),
         };
         Ok(Tensor {
             shape: table.i32s(0)?,
@@ -144,8 +144,8 @@ impl Tensor {
             18 => DType::BF16,
             5 => return Err("elements are strings".to_owned()),
             8 | 11 => return Err("elements are complex numbers".to_owned()),
-            13 | 14 => return Err("it is a resource or a variant, no tensor".to_owned()),
-            17 | 19 | 20 => return Err("elements have less than 8 bits".to_owned()),
+            13 | 14 => return Err("the value is a resource or a variant, not a tensor".to_owned()),
+            17 | 19 | 20 => return Err("elements have fewer than 8 bits".to_owned()),
             other => return Err(format!("element type {other} is unknown")),
         })
     }
@@ -166,7 +166,7 @@ impl Quantisation {
             return Err(format!("a tensor has {} scales and {} zero points", scales.len(), zeros.len()));
         }
         if let Some(scale) = scales.iter().find(|scale| !(scale.is_finite() && **scale >= 0.0)) {
-            return Err(format!("{scale} is no scale"));
+            return Err(format!("scale {scale} must be finite and not negative"));
         }
         Ok(Some(Quantisation { scales, zeros, axis: table.i32(6, 0)? }))
     }

@@ -9,7 +9,7 @@ pub(super) const MAX_GROWTH: usize = 256;
 pub(super) fn unpack_bits(bytes: &[u8], (bits, dtype): (u32, DType), count: usize) -> Read<Vec<u8>> {
     let per_byte = 8 / bits as usize;
     if bytes.len() != count.div_ceil(per_byte) {
-        return Err(format!("{count} elements of {bits} bits are given {} bytes", bytes.len()));
+        return Err(format!("{count} elements of {bits} bits do not fit {} bytes", bytes.len()));
     }
     let element = |index: usize| {
         let shift = bits * (index % per_byte) as u32;
@@ -56,11 +56,11 @@ impl Sparsity {
                     segments: whole(read_positions(&level, 2)?)?,
                     places: whole(read_positions(&level, 4)?)?,
                 },
-                other => return Err(format!("a dimension of a sparse tensor has the format {other}")),
+                other => return Err(format!("a dimension of a sparse tensor has the unknown format {other}")),
             });
         }
         if levels.len() != order.len() || levels.len() > MAX_LEVELS {
-            return Err(format!("a sparse tensor has {} levels and {} dimensions", levels.len(), order.len()));
+            return Err(format!("a sparse tensor has {} levels, but {} dimensions", levels.len(), order.len()));
         }
         Ok(Sparsity { order, blocks, levels })
     }
@@ -69,7 +69,7 @@ impl Sparsity {
         let extents = ty.extents().unwrap_or_default().iter().map(|&extent| extent as usize).collect::<Vec<_>>();
         let length = ty.size_bytes().and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX);
         if length > bytes.len().saturating_add(64).saturating_mul(MAX_GROWTH) {
-            return Err(format!("{ty} is given {} bytes", bytes.len()));
+            return Err(format!("data of {} bytes does not fit {ty}", bytes.len()));
         }
         let sizes = self.level_extents(&extents)?;
         if length == 0 {
@@ -97,7 +97,7 @@ impl Sparsity {
         if self.order.len() != extents.len() + self.blocks.len() || self.blocks.iter().any(|&of| of >= extents.len()) {
             return Err(wrong());
         }
-        // Extents of blocks stand in dense levels.
+        // Block extents are stored in dense levels.
         let mut block_of = vec![1; extents.len()];
         for (level, &dimension) in self.levels.iter().zip(&self.order) {
             if let (Some(block), Level::Dense(size)) = (dimension.checked_sub(extents.len()), level) {
@@ -123,7 +123,7 @@ fn read_positions(level: &FlatTable<'_>, field: usize) -> Read<Vec<i32>> {
         1 => table.i32s(0),
         2 => table.u16s(0),
         3 => table.u8s(0),
-        other => Err(format!("indices of a sparse tensor have the kind {other}")),
+        other => Err(format!("the indices of a sparse tensor have the unknown type {other}")),
     }
 }
 
@@ -152,7 +152,7 @@ impl Dense<'_> {
                 let (Some(&start), Some(&end)) = (segments.get(part), segments.get(part + 1)) else {
                     return Err(wrong());
                 };
-                // A part has no more places than its level.
+                // A part cannot have more positions than its level has elements.
                 let found = places.get(start..end).filter(|found| found.len() <= size).ok_or_else(wrong)?;
                 for (index, &place) in found.iter().enumerate() {
                     if place >= size {

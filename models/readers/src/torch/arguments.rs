@@ -1,18 +1,19 @@
 //! Reads arguments of nodes: tensors and numbers by name, and literals.
 
 use super::call::Argument;
-use super::import::{Importer, shorten_text};
+use super::import::Importer;
 use super::memory::{STALE, Slot};
 use super::schema::{Union, integer_of};
 use crate::{Outcome, Refusal, malformed, unsupported};
 use models::graph::ValueId;
+use models::names::shorten_text;
 use serde_json::Value;
 
 impl<'a> Importer<'a> {
     pub(super) fn parse_argument(&self, union: &'a Union) -> Outcome<Argument> {
         let (variant, value) = union.variant_and_value();
         let list = || value.as_array().map_or(&[][..], Vec::as_slice);
-        let wrong = || Refusal::Malformed(format!("an argument of the kind `{}` is damaged", shorten_text(variant)));
+        let wrong = || Refusal::Malformed(format!("an argument of type `{}` is invalid", shorten_text(variant)));
         let each = |read: &dyn Fn(&'a Value) -> Option<i64>| -> Outcome<Vec<i64>> {
             list().iter().map(|value| read(value).ok_or_else(wrong)).collect()
         };
@@ -49,7 +50,7 @@ impl<'a> Importer<'a> {
             "as_bool" => Argument::Bool(value.as_bool().ok_or_else(wrong)?),
             "as_string" => Argument::Text(value.as_str().ok_or_else(wrong)?.to_owned()),
             "as_scalar_type" | "as_device" | "as_layout" | "as_memory_format" => Argument::Ignored,
-            other => return unsupported(format!("arguments of the kind `{}` are not supported", shorten_text(other))),
+            other => return unsupported(format!("arguments of type `{}`", shorten_text(other))),
         })
     }
 
@@ -57,16 +58,16 @@ impl<'a> Importer<'a> {
         let name = value.get("name").and_then(Value::as_str).unwrap_or("");
         match self.cell_of.get(name).map(|&cell| self.cells.cell_slot(cell)) {
             Some(Slot::Value(id)) => Ok(id),
-            Some(Slot::Skipped) => unsupported(format!("it reads `{name}`, which was left out")),
-            Some(Slot::Stale) => unsupported(format!("it reads `{name}`: {STALE}")),
-            Some(Slot::Unmade) => unsupported(format!("it reads `{name}`, an output that only training needs")),
-            None => malformed(format!("it reads `{}`, which no earlier node computes", shorten_text(name))),
+            Some(Slot::Skipped) => unsupported(format!("input `{name}` is an output of a skipped node")),
+            Some(Slot::Stale) => unsupported(format!("input `{name}`: {STALE}")),
+            Some(Slot::Unmade) => unsupported(format!("input `{name}` is an output that only training needs")),
+            None => malformed(format!("input `{}` is not computed by any earlier node", shorten_text(name))),
         }
     }
 
     /// Returns an integer argument: a literal, a number computed by the program, or the value at export.
     fn resolve_integer(&self, value: &'a Value, variant: &str) -> Outcome<i64> {
-        let wrong = || Refusal::Malformed(format!("an argument of the kind `{variant}` is damaged"));
+        let wrong = || Refusal::Malformed(format!("an argument of type `{variant}` is invalid"));
         if let Some(number) = value.get("as_int") {
             return number.as_i64().ok_or_else(wrong);
         }
@@ -80,7 +81,7 @@ impl<'a> Importer<'a> {
         let example = symbol.as_object().and_then(|symbol| symbol.iter().next());
         match example.and_then(|(variant, value)| integer_of(variant, value)) {
             Some(number) => Ok(number),
-            None => unsupported(format!("`{}` is a number that depends on the data", shorten_text(name))),
+            None => unsupported(format!("the value of the number `{}` depends on input data", shorten_text(name))),
         }
     }
 }

@@ -44,7 +44,7 @@ impl Call<'_, '_> {
         match self.arguments.get(name) {
             None | Some(Argument::None) => Ok(None),
             Some(Argument::Tensor(id)) => Ok(Some(*id)),
-            Some(other) => malformed(format!("`{name}` is no tensor but {other:?}")),
+            Some(other) => malformed(format!("`{name}` must be a tensor, is {other:?}")),
         }
     }
 
@@ -52,14 +52,14 @@ impl Call<'_, '_> {
         let all = self.optional_tensors(name)?;
         match all.iter().copied().collect() {
             Some(all) => Ok(all),
-            None => malformed(format!("a tensor of `{name}` is missing")),
+            None => malformed(format!("a tensor of the list `{name}` is missing")),
         }
     }
 
     pub fn optional_tensors(&self, name: &str) -> Outcome<Vec<Option<ValueId>>> {
         match self.arguments.get(name) {
             Some(Argument::Tensors(ids)) => Ok(ids.clone()),
-            _ => malformed(format!("`{name}` is no list of tensors")),
+            _ => malformed(format!("`{name}` must be a list of tensors")),
         }
     }
 
@@ -75,7 +75,7 @@ impl Call<'_, '_> {
         match self.arguments.get(name) {
             None | Some(Argument::None) => Ok(None),
             Some(Argument::Int(number)) => Ok(Some(*number)),
-            Some(other) => malformed(format!("`{name}` is no integer but {other:?}")),
+            Some(other) => malformed(format!("`{name}` must be an integer, is {other:?}")),
         }
     }
 
@@ -85,10 +85,10 @@ impl Call<'_, '_> {
             None | Some(Argument::None) => Ok(Vec::new()),
             Some(Argument::Ints(numbers)) => Ok(numbers.clone()),
             Some(Argument::Int(number)) => Ok(vec![*number]),
-            // An empty list has lost its type.
+            // The element type of an empty list is unknown.
             Some(Argument::Floats(list)) if list.is_empty() => Ok(Vec::new()),
             Some(Argument::Tensors(list)) if list.is_empty() => Ok(Vec::new()),
-            Some(other) => malformed(format!("`{name}` is no list of integers but {other:?}")),
+            Some(other) => malformed(format!("`{name}` must be a list of integers, is {other:?}")),
         }
     }
 
@@ -98,7 +98,7 @@ impl Call<'_, '_> {
             [] => Ok(vec![default; rank]),
             [one] => Ok(vec![*one; rank]),
             many if many.len() == rank => Ok(many.to_vec()),
-            many => malformed(format!("`{name}` has {} numbers for {rank} dimensions", many.len())),
+            many => malformed(format!("`{name}` has {} numbers, but there are {rank} dimensions", many.len())),
         }
     }
 
@@ -112,7 +112,7 @@ impl Call<'_, '_> {
             Some(Argument::Float(number)) => Ok(Some(*number)),
             Some(Argument::Int(number)) => Ok(Some(*number as f64)),
             Some(Argument::Bool(flag)) => Ok(Some(f64::from(u8::from(*flag)))),
-            Some(other) => malformed(format!("`{name}` is no number but {other:?}")),
+            Some(other) => malformed(format!("`{name}` must be a number, is {other:?}")),
         }
     }
 
@@ -120,7 +120,7 @@ impl Call<'_, '_> {
         match self.arguments.get(name) {
             None | Some(Argument::None) => Ok(default),
             Some(Argument::Bool(flag)) => Ok(*flag),
-            Some(other) => malformed(format!("`{name}` is no flag but {other:?}")),
+            Some(other) => malformed(format!("`{name}` must be a boolean, is {other:?}")),
         }
     }
 
@@ -128,14 +128,14 @@ impl Call<'_, '_> {
         match self.arguments.get(name) {
             None | Some(Argument::None) => Ok(default.to_owned()),
             Some(Argument::Text(text)) => Ok(text.clone()),
-            Some(other) => malformed(format!("`{name}` is no text but {other:?}")),
+            Some(other) => malformed(format!("`{name}` must be a string, is {other:?}")),
         }
     }
 
     pub fn result_dtype(&self) -> Outcome<DType> {
         match self.stated.first() {
             Some(Some(ty)) => Ok(ty.dtype),
-            _ => malformed("the file does not state the type of its result"),
+            _ => malformed("the file does not state the type of the result"),
         }
     }
 
@@ -147,7 +147,7 @@ impl Call<'_, '_> {
     /// Returns the extent of an axis. Fails for a scalar, although [`Call::axis_argument`] accepts axis 0 of a scalar.
     pub fn axis_extent(&self, x: ValueId, axis: usize) -> Outcome<i64> {
         let extent = self.emit.extents(x)?.get(axis).copied();
-        extent.map_or_else(|| malformed("a number has no dimensions"), Ok)
+        extent.map_or_else(|| malformed("a scalar has no dimensions"), Ok)
     }
 
     /// Converts axes to indices from the front, in ascending order; all axes if none are given.
@@ -178,7 +178,7 @@ impl Call<'_, '_> {
     pub fn expect_int(&self, name: &str, expected: i64) -> Outcome<()> {
         match self.int_argument(name, expected)? {
             found if found == expected => Ok(()),
-            found => unsupported(format!("`{name}` is {found}, only {expected} can be represented")),
+            found => unsupported(format!("`{name}` is {found}; only {expected} is supported")),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::call::{Argument, Call};
 use super::inline::is_loop;
 use super::memory::{Cells, STALE, Slot};
-use super::rules::{self, Made};
+use super::rules::{self, RuleOutput};
 use super::schema::{self, ExportedProgram, Input, Meta, Node, Union, names_of};
 use super::weights::{Weights, type_of};
 use crate::{Emit, Options, Outcome, Refusal, Skipped, finish_graph, unsupported};
@@ -11,6 +11,7 @@ use crate::{Emit, Options, Outcome, Refusal, Skipped, finish_graph, unsupported}
 use models::check::GraphLimits;
 use models::error::{Error, Result};
 use models::graph::{Graph, Origin, ValueId};
+use models::names::shorten_text;
 use models::types::TensorType;
 use passes::fold::contents_of;
 use serde_json::Value;
@@ -26,8 +27,8 @@ pub(super) struct Importer<'a> {
     /// Prefix of value names inside loops: the loop and the iteration; empty outside.
     pub(super) prefix: String,
     /// Number of unrolled iterations of all loops so far.
-    pub(super) turns: usize,
-    /// Number of nodes in these iterations, without the nodes outside of loops.
+    pub(super) iterations: usize,
+    /// Number of nodes in all unrolled iterations.
     pub(super) nodes: usize,
     pub(super) options: &'a Options,
     pub(super) emit: Emit<'a>,
@@ -52,7 +53,7 @@ pub(super) fn import_program(
         program,
         graph,
         prefix: String::new(),
-        turns: 0,
+        iterations: 0,
         nodes: 0,
         options,
         emit: Emit::new(file, None),
@@ -64,8 +65,8 @@ pub(super) fn import_program(
         loose_ends: Vec::new(),
     };
     if graph.nodes.len() > GraphLimits::default().nodes {
-        let reason = format!("the model has {} nodes, which is too many", graph.nodes.len());
-        return Err(importer.malformed("as a whole".to_owned(), reason));
+        let reason = format!("the model has too many nodes: {}", graph.nodes.len());
+        return Err(importer.malformed(String::new(), reason));
     }
     importer.add_inputs(&mut weights)?;
     for node in &graph.nodes {
@@ -114,8 +115,8 @@ impl<'a> Importer<'a> {
                 }
                 "token" => {}
                 other => {
-                    let reason = format!("inputs of the kind `{}` are not supported", shorten_text(other));
-                    return Err(self.unsupported("as a whole".to_owned(), reason));
+                    let reason = format!("inputs of type `{}`", shorten_text(other));
+                    return Err(self.unsupported(String::new(), reason));
                 }
             }
         }
@@ -125,10 +126,10 @@ impl<'a> Importer<'a> {
     fn user_inputs(&mut self, given: &[&'a Value]) -> Result<()> {
         let name_of = |value: &'a Value| value.get("as_tensor")?.get("name")?.as_str();
         let names: Vec<&str> = given.iter().filter_map(|value| name_of(value)).collect();
-        for asked in self.options.shapes.keys().chain(self.options.bindings.keys()) {
-            if !names.contains(&asked.as_str()) {
-                let reason = format!("there is no such input; the inputs are {}", names.join(", "));
-                return Err(self.malformed(format!("input `{asked}`"), reason));
+        for name in self.options.shapes.keys().chain(self.options.bindings.keys()) {
+            if !names.contains(&name.as_str()) {
+                let reason = format!("the model has no such input; the inputs are {}", names.join(", "));
+                return Err(self.malformed(format!("input `{name}`"), reason));
             }
         }
         for name in names {
@@ -136,7 +137,9 @@ impl<'a> Importer<'a> {
             let id = if let Some(bound) = self.options.bindings.get(name) {
                 self.emit.builder.add_constant(name, bound.tensor_type().clone(), contents_of(bound))?
             } else {
-                let meta = self.value_meta(name).ok_or_else(|| self.malformed(place(), "it has no type".to_owned()))?;
+                let meta = self.value_meta(name).ok_or_else(|| {
+                    self.malformed(place(), "the file does not state the type of the input".to_owned())
+                })?;
                 let mut ty = type_of(meta).map_err(|reason| self.unsupported(place(), reason))?;
                 if let Some(extents) = self.options.shapes.get(name) {
                     ty = TensorType::new(ty.dtype, extents);
@@ -152,14 +155,16 @@ impl<'a> Importer<'a> {
     pub(super) fn bind_name(&mut self, name: &'a str, cell: usize) -> Result<()> {
         match self.cell_of.insert(name, cell) {
             None => Ok(()),
-            Some(_) => Err(self.malformed(format!("value `{}`", shorten_text(name)), "it is made twice".to_owned())),
+            Some(_) => {
+                Err(self.malformed(format!("value `{}`", shorten_text(name)), "several nodes produce it".to_owned()))
+            }
         }
     }
 
     pub(super) fn import_node(&mut self, node: &'a Node) -> Result<()> {
         let target = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target);
         if self.emit.builder.next_id().0 > MAX_VALUES {
-            return Err(self.malformed(node_place(node), format!("it has more than {MAX_VALUES} tensors up to here")));
+            return Err(self.malformed(node_place(node), format!("the model has more than {MAX_VALUES} tensors")));
         }
         if rules::is_dropped(target) {
             return Ok(());
@@ -208,7 +213,7 @@ impl<'a> Importer<'a> {
         let rule = match complex.is_empty() && !names.iter().any(is_complex) {
             true => rules::find_rule(operator),
             false => match rules::complex::find_rule(operator) {
-                None if rules::find_rule(operator).is_some() => return unsupported("its elements are complex numbers"),
+                None if rules::find_rule(operator).is_some() => return unsupported("complex operands"),
                 rule => rule,
             },
         };
@@ -220,9 +225,9 @@ impl<'a> Importer<'a> {
         let mut call = Call { emit: &mut self.emit, operator, arguments, complex, stated };
         let made = rule(&mut call)?;
         if is_open {
-            let place = node_spot(node);
+            let place = node_label(node);
             self.notes.push(format!(
-                "node `{place}` (`{operator}`): which of its two parts runs depends on the data, so the graph computes both"
+                "node `{place}` (`{operator}`): the condition depends on input data, so the graph computes both branches"
             ));
         }
         Ok(Results::Tensors { made, is_written })
@@ -252,11 +257,17 @@ impl<'a> Importer<'a> {
         )
     }
 
-    fn bind_outputs(&mut self, node: &'a Node, made: Vec<Made>, is_written: bool, first_new: ValueId) -> Result<()> {
+    fn bind_outputs(
+        &mut self,
+        node: &'a Node,
+        made: Vec<RuleOutput>,
+        is_written: bool,
+        first_new: ValueId,
+    ) -> Result<()> {
         let names: Vec<&'a str> = node.outputs.iter().flat_map(names_of).collect();
         let input = node.inputs.first().and_then(|input| names_of(&input.arg).first().copied());
         let source = input.and_then(|name| self.cell_of.get(name).copied());
-        if let (true, Some(cell), Some(Made { id, .. })) = (is_written, source, made.first()) {
+        if let (true, Some(cell), Some(RuleOutput { id, .. })) = (is_written, source, made.first()) {
             if let Some(name) = names.first() {
                 self.compare_with_stated(node, name, *id)?;
             }
@@ -269,7 +280,7 @@ impl<'a> Importer<'a> {
         }
         let mut made = made.into_iter();
         for name in names {
-            let Some(Made { id, window }) = made.next() else {
+            let Some(RuleOutput { id, window }) = made.next() else {
                 let cell = self.cells.add_cell(Slot::Unmade);
                 self.bind_name(name, cell)?;
                 continue;
@@ -289,7 +300,9 @@ impl<'a> Importer<'a> {
         let found = self.emit.builder.value_type(id)?;
         let most = GraphLimits::default().tensor_bytes;
         if found.size_bytes().is_none_or(|bytes| bytes > most) {
-            return Err(self.malformed(node_place(node), format!("{found} is larger than the limit of {most} bytes")));
+            return Err(
+                self.malformed(node_place(node), format!("the result {found} exceeds the limit of {most} bytes"))
+            );
         }
         let Some(meta) = self.value_meta(name) else { return Ok(()) };
         let Ok(stated) = type_of(meta) else { return Ok(()) };
@@ -297,7 +310,7 @@ impl<'a> Importer<'a> {
         if stated.dtype == found.dtype && (is_resized || stated == *found) {
             return Ok(());
         }
-        let reason = format!("the file says `{name}` is {stated}, its inputs and attributes give {found}");
+        let reason = format!("the file states {stated} for `{name}`, but inputs and attributes give {found}");
         Err(self.malformed(node_place(node), reason))
     }
 
@@ -312,7 +325,7 @@ impl<'a> Importer<'a> {
     /// Leaves a node out: its inputs become graph outputs, its outputs of known type become graph inputs.
     fn skip_node(&mut self, node: &'a Node, reason: String) -> Result<()> {
         let operator = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target).to_owned();
-        self.skipped.push(Skipped { place: node_spot(node), operator, reason });
+        self.skipped.push(Skipped { place: node_label(node), operator, reason });
         for name in node.inputs.iter().flat_map(|input| names_of(&input.arg)) {
             if let Some(Slot::Value(id)) = self.cell_of.get(name).map(|&cell| self.cells.cell_slot(cell)) {
                 self.loose_ends.push(id);
@@ -340,8 +353,10 @@ impl<'a> Importer<'a> {
                 Some(Slot::Value(id)) => outputs.push(id),
                 Some(Slot::Skipped) => {}
                 Some(Slot::Stale) => return Err(self.unsupported(place(), STALE.to_owned())),
-                Some(Slot::Unmade) => return Err(self.unsupported(place(), "only training needs it".to_owned())),
-                None => return Err(self.malformed(place(), "nothing makes it".to_owned())),
+                Some(Slot::Unmade) => {
+                    return Err(self.unsupported(place(), "the output is only needed for training".to_owned()));
+                }
+                None => return Err(self.malformed(place(), "no node produces it".to_owned())),
             }
         }
         let graph = finish_graph(self.emit.builder, self.file, outputs, &self.loose_ends)?;
@@ -358,7 +373,7 @@ impl<'a> Importer<'a> {
 }
 
 enum Results {
-    Tensors { made: Vec<Made>, is_written: bool },
+    Tensors { made: Vec<RuleOutput>, is_written: bool },
     Number(i64),
 }
 
@@ -389,16 +404,12 @@ fn scope_of(node: &Node) -> String {
     path.strip_prefix("L['self'].").unwrap_or(path).to_owned()
 }
 
-/// A node goes by its first output.
-pub(super) fn node_spot(node: &Node) -> String {
+/// Returns the label of a node: the name of its first output.
+pub(super) fn node_label(node: &Node) -> String {
     node.outputs.iter().flat_map(names_of).next().unwrap_or("").to_owned()
 }
 
 fn node_place(node: &Node) -> String {
     let target = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target);
-    format!("node `{}` (`{}`)", shorten_text(&node_spot(node)), shorten_text(target))
-}
-
-pub(super) fn shorten_text(text: &str) -> String {
-    text.chars().take(80).collect()
+    format!("node `{}` (`{}`)", shorten_text(&node_label(node)), shorten_text(target))
 }

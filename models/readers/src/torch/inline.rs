@@ -1,9 +1,9 @@
 //! Inlines subprograms at the node that runs them.
 //!
 //! `torch.export` makes subprograms of the code inside `no_grad` or `autocast`, of both branches of `torch.cond`, and
-//! of the condition and body of `while_loop`. Inlined nodes get the first result of the calling node as name prefix. Both
-//! branches of a condition are inlined, and its node selects between their results. The condition and the body of a
-//! loop are not inlined here: they move from the inputs of the node to its `parts`.
+//! of the condition and body of `while_loop`. Inlined nodes get the first result of the calling node as name prefix.
+//! Both branches of a condition are inlined, and its node selects between their results. The condition and the body of
+//! a loop are not inlined here: they move from the inputs of the node to its `parts`.
 
 use super::schema::{Graph, Input, Node, Union, names_of};
 use serde_json::{Map, Value};
@@ -23,7 +23,7 @@ fn inline_to(graph: &mut Graph, depth: usize) -> Result<(), String> {
         return Ok(());
     }
     if depth == 0 {
-        return Err(format!("it nests programs deeper than {MAX_DEPTH}"));
+        return Err(format!("subprograms are nested deeper than {MAX_DEPTH} levels"));
     }
     for mut node in std::mem::take(&mut graph.nodes) {
         if is_condition(&node) {
@@ -33,7 +33,7 @@ fn inline_to(graph: &mut Graph, depth: usize) -> Result<(), String> {
         if is_loop(&node.target) {
             take_parts(&mut node, depth)?;
         }
-        match part_of(&mut node)? {
+        match take_subprogram(&mut node)? {
             Some(part) => insert_part(graph, &node, part, depth)?,
             None => graph.nodes.push(node),
         }
@@ -47,13 +47,13 @@ fn is_wrapper(node: &Node) -> bool {
 }
 
 /// Takes the subprogram that a node runs. None if absent, or if `autocast` changes the precision (refused later).
-fn part_of(node: &mut Node) -> Result<Option<Graph>, String> {
+fn take_subprogram(node: &mut Node) -> Result<Option<Graph>, String> {
     if !is_wrapper(node) {
         return Ok(None);
     }
     let is_cast = node.target.ends_with("autocast");
     let is_on = |input: &Input| input.arg.value_of("as_bool") == Some(&Value::Bool(true));
-    // The flags of `autocast` are whether it is on, and whether it keeps a cache.
+    // The boolean arguments of `autocast` are `enabled` and `cache_enabled`, in this order.
     let first_flag = node.inputs.iter().find(|input| input.arg.value_of("as_bool").is_some());
     if is_cast && first_flag.is_some_and(is_on) {
         return Ok(None);
@@ -68,7 +68,7 @@ fn insert_part(graph: &mut Graph, node: &Node, part: Graph, depth: usize) -> Res
     let given: Vec<Union> = given.map(|input| input.arg.clone()).collect();
     let made = insert_nodes(graph, part, &prefix, &given, depth)?;
     if made.len() != results.len() {
-        return Err(format!("a part of the program makes {} tensors for {} names", made.len(), results.len()));
+        return Err(format!("a subprogram produces {} tensors for {} names", made.len(), results.len()));
     }
     graph.nodes.extend(made.iter().zip(&results).map(|(from, to)| alias_node(from, to)));
     Ok(())
@@ -103,8 +103,8 @@ fn take_parts(node: &mut Node, depth: usize) -> Result<(), String> {
 }
 
 fn take_program(input: Option<&mut Input>) -> Result<Graph, String> {
-    let part = input.and_then(|input| input.arg.take_graph()).ok_or("a node runs no program")?;
-    serde_json::from_value(part).map_err(|error| format!("a part of the program is damaged ({error})"))
+    let part = input.and_then(|input| input.arg.take_graph()).ok_or("a node lacks its subprogram")?;
+    serde_json::from_value(part).map_err(|error| format!("a subprogram is invalid ({error})"))
 }
 
 /// Inlines both branches of a condition, then adds a node that selects between their results.
@@ -118,7 +118,7 @@ fn insert_both(graph: &mut Graph, mut node: Node, depth: usize) -> Result<(), St
         let part = take_program(node.inputs.get_mut(index))?;
         let made = insert_nodes(graph, part, &format!("{prefix}.{name}"), &given, depth)?;
         if made.len() != results.len() {
-            return Err(format!("a part of the program makes {} tensors for {} names", made.len(), results.len()));
+            return Err(format!("a subprogram produces {} tensors for {} names", made.len(), results.len()));
         }
         let tensors = made.iter().map(|name| serde_json::json!({ "name": name })).collect();
         inputs.push(Input { name: name.to_owned(), arg: Union::new("as_tensors", Value::Array(tensors)) });

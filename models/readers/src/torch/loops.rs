@@ -1,17 +1,18 @@
 //! Loops of programs. Graphs do not have loops: a `while_loop` is unrolled if its condition is known before each
-//! iteration. Others are refused. On request, the node is left out and the operators of one iteration are added.
+//! iteration. Other loops are refused. On request, the node is left out and the operators of one iteration are added.
 
 use super::call::Argument;
-use super::import::{Importer, node_spot, shorten_text};
+use super::import::{Importer, node_label};
 use super::memory::Slot;
 use super::schema::{Graph, Node, names_of};
 use crate::{Failure, Outcome, Refusal, malformed, unsupported};
 use models::check::GraphLimits;
 use models::error::Result;
 use models::graph::ValueId;
+use models::names::shorten_text;
 
 /// Maximum number of iterations of all loops of a program together.
-const MAX_TURNS: usize = 4096;
+const MAX_ITERATIONS: usize = 4096;
 
 impl<'a> Importer<'a> {
     /// Unrolls a `while_loop`: `condition, body, states…, loop-invariant tensors… -> states…`.
@@ -23,7 +24,7 @@ impl<'a> Importer<'a> {
         };
         let names: Vec<&str> = node.outputs.iter().flat_map(names_of).collect();
         if names.len() != states.len() {
-            let reason = format!("it carries {} tensors and makes {}", states.len(), names.len());
+            let reason = format!("the loop has {} states, but {} results", states.len(), names.len());
             return self.refuse_node(node, Refusal::Malformed(reason));
         }
         for (name, id) in names.into_iter().zip(states) {
@@ -36,31 +37,31 @@ impl<'a> Importer<'a> {
     /// Adds the nodes of all iterations and returns the final states.
     fn unroll_loop(&mut self, node: &'a Node) -> Result<Vec<ValueId>, Failure> {
         let [condition, body] = &node.parts[..] else {
-            return Err(Refusal::Malformed("it has no condition and body".to_owned()).into());
+            return Err(Refusal::Malformed("the loop has no condition or no body".to_owned()).into());
         };
         let mut states = self.carried_tensors(node, 2)?;
         let others = self.carried_tensors(node, 3)?;
-        for turn in 0.. {
-            let prefix = format!("{}{}.{turn}.", self.prefix, shorten_text(&node_spot(node)));
+        for iteration in 0.. {
+            let prefix = format!("{}{}.{iteration}.", self.prefix, shorten_text(&node_label(node)));
             let inputs = [&states[..], &others[..]].concat();
             let goes_on = self.import_part(condition, &inputs, format!("{prefix}condition."))?;
             let [goes_on] = goes_on[..] else {
-                return Err(Refusal::Malformed("its condition makes no single tensor".to_owned()).into());
+                return Err(Refusal::Malformed("the loop condition must produce a single tensor".to_owned()).into());
             };
             match self.emit.known_scalar(goes_on, "condition")? {
                 Some(0.0) => break,
                 Some(_) => {}
-                None => return Err(self.list_turn(body, &inputs, prefix)?),
+                None => return Err(self.list_iteration(body, &inputs, prefix)?),
             }
-            self.turns += 1;
-            if self.turns > MAX_TURNS {
-                let reason = format!("the loops of the program have more than {MAX_TURNS} turns");
+            self.iterations += 1;
+            if self.iterations > MAX_ITERATIONS {
+                let reason = format!("the loops of the program have more than {MAX_ITERATIONS} iterations");
                 return Err(Refusal::Unsupported(reason).into());
             }
             let made = self.import_part(body, &inputs, prefix)?;
             let types = |ids: &[ValueId]| ids.iter().map(|&id| self.emit.ty(id)).collect::<Outcome<Vec<_>>>();
             if types(&made)? != types(&states)? {
-                return Err(Refusal::Malformed("its body changes the types of its states".to_owned()).into());
+                return Err(Refusal::Malformed("the loop body changes the types of the states".to_owned()).into());
             }
             states = made;
         }
@@ -73,32 +74,32 @@ impl<'a> Importer<'a> {
             Argument::Tensors(all) => {
                 all.into_iter().collect::<Option<_>>().map_or_else(|| malformed("a tensor is missing"), Ok)
             }
-            _ => unsupported("it carries numbers of Python"),
+            _ => unsupported("loop states that are Python numbers"),
         }
     }
 
     /// Refuses a loop whose condition is not known; when skipping, adds the operators of its body once.
-    fn list_turn(&mut self, body: &'a Graph, inputs: &[ValueId], prefix: String) -> Result<Failure, Failure> {
-        let reason = "its loop condition depends on data at run time";
+    fn list_iteration(&mut self, body: &'a Graph, inputs: &[ValueId], prefix: String) -> Result<Failure, Failure> {
+        let reason = "the loop condition depends on data at run time";
         if !self.options.skip_unsupported {
-            let hint = "`--bind NAME=VALUE` fixes an input that decides it, and `--skip-unsupported` leaves the node out and \
-                        lists the operators of one turn";
+            let hint = "`--bind NAME=VALUE` fixes an input that the condition depends on, and `--skip-unsupported` leaves the node out and \
+                        lists the operators of one iteration";
             return Ok(Refusal::Unsupported(format!("{reason}; {hint}")).into());
         }
         let made = self.import_part(body, inputs, prefix)?;
         self.loose_ends.extend(made);
-        Ok(Refusal::Unsupported(format!("{reason}; the operators of one turn are listed")).into())
+        Ok(Refusal::Unsupported(format!("{reason}; the operators of one iteration are listed")).into())
     }
 
     fn import_part(&mut self, part: &'a Graph, inputs: &[ValueId], prefix: String) -> Result<Vec<ValueId>, Failure> {
         let names: Vec<&str> = part.inputs.iter().flat_map(names_of).collect();
         if names.len() != inputs.len() {
-            let reason = format!("its part has {} inputs, and {} are given", names.len(), inputs.len());
+            let reason = format!("the subprogram has {} inputs, but {} are given", names.len(), inputs.len());
             return Err(Refusal::Malformed(reason).into());
         }
         self.nodes += 1 + part.nodes.len();
         if self.nodes > GraphLimits::default().nodes {
-            let reason = format!("its loops have {} nodes when unrolled up to here, which is too many", self.nodes);
+            let reason = format!("the unrolled loops have too many nodes: {}", self.nodes);
             return Err(Refusal::Malformed(reason).into());
         }
         let graph = std::mem::replace(&mut self.graph, part);
@@ -126,8 +127,8 @@ impl<'a> Importer<'a> {
         let outputs = part.outputs.iter().flat_map(names_of).map(|name| {
             match self.cell_of.get(name).map(|&cell| self.cells.cell_slot(cell)) {
                 Some(Slot::Value(id)) => Ok(id),
-                Some(_) => unsupported("a tensor of its part is left out"),
-                None => malformed(format!("its part does not make `{}`", shorten_text(name))),
+                Some(_) => unsupported("a result of the subprogram is skipped"),
+                None => malformed(format!("the subprogram does not produce `{}`", shorten_text(name))),
             }
         });
         Ok(outputs.collect::<Outcome<_>>()?)

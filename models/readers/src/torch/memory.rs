@@ -10,7 +10,7 @@ use models::graph::ValueId;
 /// Maximum number of nested views through which a write is propagated.
 const MAX_WINDOWS: usize = 64;
 
-pub(super) const STALE: &str = "its memory was written to under another name";
+pub(super) const STALE: &str = "the memory of the tensor was overwritten through another name";
 
 #[derive(Clone, Copy)]
 pub(super) enum Slot {
@@ -60,7 +60,7 @@ impl Cells {
         let mut path = vec![written];
         while let Some((parent, Memory::Range { .. })) = self.cells[path[path.len() - 1]].parent {
             if path.len() > MAX_WINDOWS {
-                return unsupported("it writes to a slice of slices");
+                return unsupported("writing to a slice that is nested too deeply");
             }
             path.push(parent);
         }
@@ -69,7 +69,7 @@ impl Cells {
             let [inner, outer] = [pair[0], pair[1]];
             let (Slot::Value(inner_id), Slot::Value(outer_id)) = (self.cells[inner].slot, self.cells[outer].slot)
             else {
-                return unsupported("it writes to memory of a node that was left out");
+                return unsupported("writing to memory of a skipped node");
             };
             if let Some((_, Memory::Range { axis, start, stop, is_row })) = self.cells[inner].parent {
                 let id = rules::write_range(emit, outer_id, inner_id, axis, [start, stop], is_row)?;

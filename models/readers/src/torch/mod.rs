@@ -59,7 +59,7 @@ fn from_store(store: ArchiveBytes, file: &str, options: &Options) -> Result<Impo
     let malformed =
         |place: &str, reason: String| Error::Malformed { file: file.to_owned(), place: place.to_owned(), reason };
     let is_script = holds_torchscript(&store);
-    let archive = Archive::read(store).map_err(|reason| malformed("as a whole", reason))?;
+    let archive = Archive::read(store).map_err(|reason| malformed("", reason))?;
     check_byte_order(&archive, file)?;
     if is_script {
         return script::import_archive(&archive, file, options);
@@ -67,31 +67,33 @@ fn from_store(store: ArchiveBytes, file: &str, options: &Options) -> Result<Impo
     check_version(&archive, file)?;
     archive
         .check_stored()
-        .map_err(|reason| malformed("as a whole", format!("{reason}; `torch.export.save` never does that")))?;
-    let name = program_name(&archive).map_err(|reason| malformed("as a whole", reason))?.to_owned();
-    let text = archive.read_entry(&name, MAX_PROGRAM_BYTES).map_err(|reason| malformed("as a whole", reason))?;
+        .map_err(|reason| malformed("", format!("{reason}; `torch.export.save` never compresses entries")))?;
+    let name = program_name(&archive).map_err(|reason| malformed("", reason))?.to_owned();
+    let text = archive.read_entry(&name, MAX_PROGRAM_BYTES).map_err(|reason| malformed("", reason))?;
     let memory_bytes = json_memory_bytes(&text);
     if memory_bytes > MEMORY_BYTES_FIXED.saturating_add(MEMORY_PER_BYTE.saturating_mul(archive.file_length())) {
-        let reason = format!("its {} bytes of JSON would take {memory_bytes} bytes of memory", text.len());
+        let reason = format!("the {} bytes of JSON would take {memory_bytes} bytes of memory", text.len());
         return Err(malformed(&format!("entry `{name}`"), reason));
     }
-    let mut program: ExportedProgram = serde_json::from_slice(&text)
-        .map_err(|error| malformed(&format!("entry `{name}`"), format!("it is no exported program ({error})")))?;
+    let mut program: ExportedProgram = serde_json::from_slice(&text).map_err(|error| {
+        malformed(&format!("entry `{name}`"), format!("the entry is not an exported program ({error})"))
+    })?;
     if program.schema_version.major != MAJOR {
         let (major, minor) = (program.schema_version.major, program.schema_version.minor);
-        let reason = format!("its format is {major}.{minor}, this program reads {MAJOR}.x; export it again");
+        let reason =
+            format!("the format version is {major}.{minor}, this program reads {MAJOR}.x; export the model again");
         return Err(Error::Unsupported { file: file.to_owned(), place: format!("entry `{name}`"), reason });
     }
     inline::inline_parts(&mut program.graph_module.graph)
         .map_err(|reason| malformed(&format!("entry `{name}`"), reason))?;
     let weights = weights::Weights::read_lists(&archive, &name).map_err(|reason| malformed("weights", reason))?;
     let (graph, skipped, notes) = import::import_program(&program, weights, file, options)?;
-    let hash = archive.hash_entries(&[&name]).map_err(|reason| malformed("as a whole", reason))?;
+    let hash = archive.hash_entries(&[&name]).map_err(|reason| malformed("", reason))?;
     Ok(Imported { graph, skipped, notes, bytes: archive.file_length(), hash })
 }
 
 fn check_byte_order(archive: &Archive, file: &str) -> Result<()> {
-    let place = "as a whole".to_owned();
+    let place = String::new();
     let Some(order) = archive.entry_names().find(|name| *name == "byteorder" || name.ends_with("/byteorder")) else {
         return Ok(());
     };
@@ -99,7 +101,7 @@ fn check_byte_order(archive: &Archive, file: &str) -> Result<()> {
         Err(reason) => Err(Error::Malformed { file: file.to_owned(), place, reason }),
         Ok(bytes) if bytes == "little" => Ok(()),
         Ok(_) => {
-            let reason = "its weights are not stored with the lowest byte first".to_owned();
+            let reason = "the weights are not stored in little-endian order".to_owned();
             Err(Error::Unsupported { file: file.to_owned(), place, reason })
         }
     }
@@ -118,7 +120,8 @@ fn check_version(archive: &Archive, file: &str) -> Result<()> {
     if version == ARCHIVE_VERSION {
         return Ok(());
     }
-    let reason = format!("its archive version is {version}, this program reads {ARCHIVE_VERSION}; export it again");
+    let reason =
+        format!("the archive version is {version}, this program reads {ARCHIVE_VERSION}; export the model again");
     Err(Error::Unsupported { file: file.to_owned(), place, reason })
 }
 
@@ -144,12 +147,12 @@ fn program_name(archive: &Archive) -> Result<&str, String> {
     let mut programs = archive.entry_names().filter(is_program);
     match (programs.next(), programs.next()) {
         (Some(name), None) => Ok(name),
-        (Some(_), Some(_)) => Err("it holds several programs".to_owned()),
+        (Some(_), Some(_)) => Err("the archive contains several programs".to_owned()),
         (None, _) if archive.entry_names().any(|name| name.ends_with("/data.pkl") || name == "data.pkl") => {
-            Err("it is no archive of `torch.export` but pickled weights; export the model with `torch.export.save` or \
+            Err("the archive contains pickled weights instead of an exported program; export the model with `torch.export.save` or \
              `torch.onnx.export`"
                 .to_owned())
         }
-        (None, _) => Err("it holds no exported program".to_owned()),
+        (None, _) => Err("the archive contains no exported program".to_owned()),
     }
 }

@@ -132,16 +132,16 @@ fn archives_that_are_tricks_are_refused() {
         bytes
     };
     check_refused(Vec::new(), "too short for a zip archive");
-    check_refused(whole[..whole.len() - 1].to_vec(), "no zip archive, or it is cut off");
+    check_refused(whole[..whole.len() - 1].to_vec(), "not a zip archive, or it is truncated");
     check_refused(changed(&|bytes| bytes[at + 10] = 8), "is compressed");
     check_refused(changed(&|bytes| bytes[at + 8] |= 1), "is encrypted");
-    check_refused(changed(&|bytes| bytes[at + 24] ^= 1), "is neither stored nor deflated");
+    check_refused(changed(&|bytes| bytes[at + 24] ^= 1), "compression method other than deflate");
     check_refused(changed(&|bytes| bytes[at + 46] ^= 1), "has a different name in its local header");
-    check_refused(changed(&|bytes| bytes[at + 45] = 0x7f), "is not located before the directory");
-    check_refused(changed(&|bytes| bytes[at] = 0), "its directory is damaged");
+    check_refused(changed(&|bytes| bytes[at + 45] = 0x7f), "does not lie before the archive directory");
+    check_refused(changed(&|bytes| bytes[at] = 0), "the archive directory is damaged");
     let end = whole.len() - 22;
-    check_refused(changed(&|bytes| bytes[end + 8..end + 12].fill(0xfe)), "its directory claims 65278 entries");
-    check_refused(changed(&|bytes| bytes[end + 4] = 1), "a part of an archive of several files");
+    check_refused(changed(&|bytes| bytes[end + 8..end + 12].fill(0xfe)), "the archive directory claims 65278 entries");
+    check_refused(changed(&|bytes| bytes[end + 4] = 1), "split into several files");
     // The second entry of the directory becomes the first once more.
     let name = u16::from_le_bytes([whole[at + 28], whole[at + 29]]) as usize;
     let second = at + 46 + name;
@@ -154,7 +154,7 @@ fn archives_that_are_tricks_are_refused() {
         let size = u32::from_le_bytes(bytes[end + 12..end + 16].try_into().unwrap()) as i64 + shift;
         bytes[end + 12..end + 16].copy_from_slice(&(size as u32).to_le_bytes());
     };
-    check_refused(changed(&twice), "two entries are called");
+    check_refused(changed(&twice), "two entries have the name");
 }
 
 /// The text of the program in an archive, changed at the same length.
@@ -185,8 +185,8 @@ fn programs_that_cannot_be_represented_name_the_node() {
         several,
         "no rule for `aten.max_pool2x.default` (1); leave them out with `--skip-unsupported`, or export",
     );
-    check_refused(with_program("\"use_pickle\": false", "\"use_pickle\":  true"), "pickles are never read");
-    check_refused(with_program("\"major\":8", "\"major\":9"), "its format is 9.");
+    check_refused(with_program("\"use_pickle\": false", "\"use_pickle\":  true"), "pickles are not read");
+    check_refused(with_program("\"major\":8", "\"major\":9"), "the format version is 9.");
     check_refused(with_program("{\"as_tensor\":{\"name\":\"add\"}}", "{\"as_tensor\":{\"name\":\"odd\"}}"), "odd");
 }
 
@@ -230,13 +230,13 @@ fn another_version_of_the_archive_is_refused() {
     let at = (after..after + 80).find(|&at| bytes[at] == b'0').unwrap();
     bytes[at] = b'9';
     set_checksums(&mut bytes);
-    check_refused(bytes, "its archive version is 9, this program reads 0");
+    check_refused(bytes, "the archive version is 9, this program reads 0");
 }
 
 #[test]
 fn parts_of_programs_in_another_precision_are_refused() {
     let bytes = changed_case("small_modes", "{\"as_bool\":false}", "{\"as_bool\":true} ");
-    check_refused(bytes, "it computes in another precision; export the model after `run_decompositions()`");
+    check_refused(bytes, "the operator computes in another precision; export the model after `run_decompositions()`");
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_condition_that_is_not_known_is_said_to_be_open() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch/small_branches.pt2");
     let imported = load_file(&path, &Options::default()).unwrap();
     let [note] = &imported.notes[..] else { panic!("{:?}", imported.notes) };
-    assert!(note.ends_with("which of its two parts runs depends on the data, so the graph computes both"), "{note}");
+    assert!(note.ends_with("the condition depends on input data, so the graph computes both branches"), "{note}");
     assert!(imported.skipped.is_empty(), "nothing is left out: {:?}", imported.skipped);
     let products = imported.graph.nodes.iter().filter(|node| matches!(node.op, models::operators::Op::Dense(..)));
     assert_eq!(products.count(), 2, "both parts of the open condition, and none of the other one");
@@ -255,18 +255,18 @@ fn a_loop_whose_turns_are_not_known_lists_one() {
     let sum =
         |of: &str| format!(r#"aten.sum.default","inputs":[{{"name":"self","arg":{{"as_tensor":{{"name":"{of}"}}}}"#);
     let bytes = changed_case("small_turns", &sum("arg0_1"), &sum("arg1_1"));
-    check_refused(bytes.clone(), "its loop condition depends on data at run time; `--bind NAME=VALUE` fixes");
+    check_refused(bytes.clone(), "the loop condition depends on data at run time; `--bind NAME=VALUE` fixes");
     let options = Options { skip_unsupported: true, ..Options::default() };
     let imported = import_bytes(bytes.into(), "x.pt2", &options).unwrap();
     let [skipped] = &imported.skipped[..] else { panic!("{:?}", imported.skipped) };
-    assert!(skipped.reason.ends_with("the operators of one turn are listed"), "{}", skipped.reason);
+    assert!(skipped.reason.ends_with("the operators of one iteration are listed"), "{}", skipped.reason);
     let is_turn = |value: &models::graph::Value| value.name.ends_with(".0.add_1");
     assert!(imported.graph.values.iter().any(is_turn), "{}", imported.graph.to_text());
 }
 
 #[test]
 fn a_loop_without_end_is_refused() {
-    check_refused(changed_case("small_turns", "aten.lt.Scalar", "aten.ge.Scalar"), "have more than 4096 turns");
+    check_refused(changed_case("small_turns", "aten.lt.Scalar", "aten.ge.Scalar"), "have more than 4096 iterations");
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn a_pipe_is_refused_at_once() {
     assert!(made.success());
     let error = load_file(&path, &Options::default()).unwrap_err();
     let source = std::error::Error::source(&error).map(ToString::to_string);
-    assert!(format!("{error}{source:?}").contains("it is not a file"), "{error}");
+    assert!(format!("{error}{source:?}").contains("not a regular file"), "{error}");
     assert!(!is_torchscript(&path));
 }
 

@@ -33,8 +33,8 @@ impl<'a> Weights<'a> {
                 continue;
             }
             let text = archive.read_entry(&list, MAX_LIST_BYTES)?;
-            let listed: Payloads =
-                serde_json::from_slice(&text).map_err(|error| format!("`{list}` is no list of tensors ({error})"))?;
+            let listed: Payloads = serde_json::from_slice(&text)
+                .map_err(|error| format!("`{list}` is not a list of tensors ({error})"))?;
             payloads.extend(listed.config.into_iter().map(|(name, payload)| (name, (folder.clone(), payload))));
         }
         Ok(Weights { archive, payloads, seed: 0 })
@@ -44,23 +44,23 @@ impl<'a> Weights<'a> {
     /// read: `stated` then gives the type, and the values are random.
     pub fn find_tensor(&mut self, name: &str, stated: Option<&Meta>) -> Result<(TensorType, Const, String), String> {
         let Some((folder, payload)) = self.payloads.get(name) else {
-            let meta = stated.ok_or("the file does not state its type")?;
+            let meta = stated.ok_or("the file does not state the type of the tensor")?;
             let ty = type_of(meta)?;
             self.seed += 1;
             return Ok((ty, Const::Random { seed: self.seed }, format!("random {}", self.seed)));
         };
         if payload.use_pickle {
-            return Err("it is pickled, and pickles are never read: they can run code".to_owned());
+            return Err("the tensor is pickled; pickles are not read because they can run code".to_owned());
         }
-        let meta = payload.tensor_meta.as_ref().or(stated).ok_or("the file does not state its type")?;
+        let meta = payload.tensor_meta.as_ref().or(stated).ok_or("the file does not state the type of the tensor")?;
         let Some(strides) = meta.strides.iter().map(known_integer).collect::<Option<Vec<i64>>>() else {
-            return Err("a stride is no number".to_owned());
+            return Err("a stride is not a number".to_owned());
         };
         let tensor = StoredTensor {
             entry: format!("{folder}{}", payload.path_name),
             dtype: dtype_of_code(meta.dtype)?,
             is_complex: meta.is_complex(),
-            extents: meta.known_extents().ok_or("an extent is no number")?,
+            extents: meta.known_extents().ok_or("an extent is not a number")?,
             strides,
             offset: meta.storage_offset.as_ref().and_then(known_integer).unwrap_or(0),
         };
@@ -103,14 +103,14 @@ impl StoredTensor {
         let ty = self.tensor_type()?;
         let size = ty.dtype.size_bytes() * if self.is_complex { 2 } else { 1 };
         let start = u64::try_from(self.offset).ok().and_then(|offset| offset.checked_mul(size));
-        let start = start.ok_or_else(|| format!("its elements begin at {}", self.offset))?;
+        let start = start.ok_or_else(|| format!("the offset {} of the elements is out of range", self.offset))?;
         if let Some(packed) = self.without_repetition() {
             let (packed, data, same) = packed.load_contents(archive)?;
             let shape = ty.extents().unwrap_or_default();
             let data = Const::from_operator(Op::Expand(Expand { shape }), vec![(packed, data)]);
             return Ok((ty.clone(), data, format!("{same} as {ty}")));
         }
-        let length = ty.size_bytes().ok_or_else(|| format!("{ty} has no size"))?;
+        let length = ty.size_bytes().ok_or_else(|| format!("the size of {ty} is unknown"))?;
         let order = self.memory_order(&ty)?;
         let data = archive.entry_contents(&self.entry, start, length)?;
         let same = format!("{} {start} {ty} {order:?}", self.entry);
@@ -143,14 +143,14 @@ impl StoredTensor {
         if strides.len() != extents.len() {
             return Err(format!("{ty} has {} strides", strides.len()));
         }
-        // The stride of a dimension of extent 1 says nothing.
+        // The stride of a dimension of extent 1 is arbitrary.
         order.sort_by_key(|&axis| (extents[axis] > 1, std::cmp::Reverse(strides[axis])));
         let mut expected = 1i64;
         for &axis in order.iter().rev() {
             if extents[axis] > 1 && strides[axis] != expected {
-                return Err(format!("its strides {strides:?} leave gaps"));
+                return Err(format!("the strides {strides:?} leave gaps"));
             }
-            expected = expected.checked_mul(extents[axis].max(1)).ok_or("its strides are too large")?;
+            expected = expected.checked_mul(extents[axis].max(1)).ok_or("the strides are too large")?;
         }
         // Dimensions of extent 1 may have any position: prefer the identity if the other dimensions allow it.
         let large =
@@ -162,7 +162,7 @@ impl StoredTensor {
 
 /// Returns the stated type, with checked extents. Complex numbers get an additional last dimension of two.
 pub(super) fn type_of(meta: &Meta) -> Result<TensorType, String> {
-    let mut extents = meta.known_extents().ok_or("an extent is no number")?;
+    let mut extents = meta.known_extents().ok_or("an extent is not a number")?;
     if meta.is_complex() {
         extents.push(2);
     }

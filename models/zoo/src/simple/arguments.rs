@@ -10,26 +10,27 @@ const MAX_RANK: usize = 16;
 /// The `key=value` pairs of one line. Records which keys are read, so that unknown keys can be reported.
 pub(super) struct Arguments {
     values: BTreeMap<String, String>,
-    asked: RefCell<BTreeSet<&'static str>>,
+    read_keys: RefCell<BTreeSet<&'static str>>,
 }
 
 impl Arguments {
     pub(super) fn parse_pairs(text: &str) -> Result<Arguments, String> {
         let mut values = BTreeMap::new();
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not `key=value`"))?;
+            let (key, value) =
+                pair.split_once('=').ok_or_else(|| format!("`{pair}` does not have the form `key=value`"))?;
             if values.insert(key.trim().to_owned(), value.trim().to_owned()).is_some() {
                 return Err(format!("`{}` is given twice", key.trim()));
             }
         }
-        Ok(Arguments { values, asked: RefCell::default() })
+        Ok(Arguments { values, read_keys: RefCell::default() })
     }
 
     pub(super) fn check_all_used(&self) -> Result<(), String> {
-        let asked = self.asked.borrow();
-        match self.values.keys().find(|key| !asked.contains(key.as_str())) {
+        let read_keys = self.read_keys.borrow();
+        match self.values.keys().find(|key| !read_keys.contains(key.as_str())) {
             None => Ok(()),
-            Some(key) => Err(format!("there is no `{key}`; {}", names::name_hint(key, asked.iter().copied()))),
+            Some(key) => Err(format!("unknown key `{key}`; {}", names::name_hint(key, read_keys.iter().copied()))),
         }
     }
 
@@ -45,7 +46,7 @@ impl Arguments {
     }
 
     pub(super) fn find_text(&self, key: &'static str) -> Option<&str> {
-        self.asked.borrow_mut().insert(key);
+        self.read_keys.borrow_mut().insert(key);
         self.values.get(key).map(String::as_str)
     }
 
@@ -82,17 +83,17 @@ impl Arguments {
         let Some(name) = self.find_text(key) else { return Ok(DType::F32) };
         DType::from_name(name).ok_or_else(|| {
             let known = DType::ALL.iter().map(|dtype| dtype.name());
-            format!("`{key}={name}` is no element type; {}", names::name_hint(name, known))
+            format!("`{key}={name}` is not an element type; {}", names::name_hint(name, known))
         })
     }
 
-    /// Returns the value that a name stands for; None if the key is absent, an error if the name is unknown.
+    /// Returns the value that a key's text selects; None if the key is absent, an error if the text is unknown.
     pub(super) fn one_of<T: Clone>(&self, key: &'static str, known: &[(&'static str, T)]) -> Result<Option<T>, String> {
         let Some(name) = self.find_text(key) else { return Ok(None) };
         match known.iter().find(|(known, _)| *known == name) {
             Some((_, value)) => Ok(Some(value.clone())),
             None => Err(format!(
-                "there is no `{key}={name}`; {}",
+                "unknown value `{key}={name}`; {}",
                 names::name_hint(name, known.iter().map(|(name, _)| *name))
             )),
         }
@@ -102,7 +103,7 @@ impl Arguments {
     pub(super) fn integers(&self, key: &'static str) -> Result<Vec<i64>, String> {
         let text = self.find_text(key).ok_or_else(|| format!("`{key}` is missing"))?;
         let numbers = text.split('x').take(MAX_RANK + 1).map(str::parse).collect::<Result<Vec<i64>, _>>();
-        let numbers = numbers.map_err(|_| format!("`{key}={text}` is not numbers with `x` between them"))?;
+        let numbers = numbers.map_err(|_| format!("`{key}={text}` is not a list of numbers separated by `x`"))?;
         if numbers.len() > MAX_RANK {
             return Err(format!("`{key}` has more than {MAX_RANK} numbers"));
         }
@@ -116,7 +117,7 @@ impl Arguments {
             _ => match self.integers(key)?.as_slice() {
                 [all] => Ok(vec![*all; rank]),
                 each if each.len() == rank => Ok(each.to_vec()),
-                each => Err(format!("`{key}` has {} numbers, takes 1 or {rank}", each.len())),
+                each => Err(format!("`{key}` has {} numbers, expected 1 or {rank}", each.len())),
             },
         }
     }
@@ -130,7 +131,7 @@ impl Arguments {
             [all] => Ok(vec![*all; 2 * rank]),
             each if each.len() == rank => Ok([each, each].concat()),
             each if each.len() == 2 * rank => Ok(each.to_vec()),
-            each => Err(format!("`{key}` has {} numbers, takes 1, {rank} or {}", each.len(), 2 * rank)),
+            each => Err(format!("`{key}` has {} numbers, expected 1, {rank} or {}", each.len(), 2 * rank)),
         }
     }
 }

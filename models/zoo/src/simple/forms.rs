@@ -15,7 +15,7 @@ use models::operators::{
 };
 use models::types::{DType, TensorType};
 
-type Made = Result<TextParts, String>;
+type FormResult = Result<TextParts, String>;
 
 pub(super) const FORMS: &[Form] = &[
     new_form("conv1d", "conv1d:ci=16,size=100,co=32,k=3,p=1", |a| make_conv(a, 1)),
@@ -258,22 +258,22 @@ pub(super) const FORMS: &[Form] = &[
     new_form("requantize", "requantize:shape=1x64x56x56,to=u8,zero=3", make_requantize),
 ];
 
-const fn new_form(name: &'static str, example: &'static str, make: fn(&Arguments) -> Made) -> Form {
+const fn new_form(name: &'static str, example: &'static str, make: fn(&Arguments) -> FormResult) -> Form {
     Form { name, example, make }
 }
 
-fn make_conv(a: &Arguments, rank: usize) -> Made {
+fn make_conv(a: &Arguments, rank: usize) -> FormResult {
     let (channels_in, groups) = (a.integer("ci")?, a.integer_or("g", 1)?);
     let per_group = channels_in.checked_div(groups).ok_or("`g` must not be 0")?;
     conv_of(a, rank, channels_in, a.integer("co")?, per_group, groups)
 }
 
-fn make_depthwise(a: &Arguments) -> Made {
+fn make_depthwise(a: &Arguments) -> FormResult {
     let channels = a.integer("c")?;
     conv_of(a, 2, channels, channels, 1, channels)
 }
 
-fn conv_of(a: &Arguments, rank: usize, channels_in: i64, channels_out: i64, per_group: i64, groups: i64) -> Made {
+fn conv_of(a: &Arguments, rank: usize, channels_in: i64, channels_out: i64, per_group: i64, groups: i64) -> FormResult {
     let op = Op::Conv(Conv {
         strides: a.per_axis("s", rank, Some(1))?,
         pads: a.pads("p", rank)?,
@@ -286,7 +286,7 @@ fn conv_of(a: &Arguments, rank: usize, channels_in: i64, channels_out: i64, per_
     with_epilogue(a, op, vec![TensorType::new(dtype, &x), TensorType::new(dtype, &w)], 1)
 }
 
-fn conv_transpose(a: &Arguments, rank: usize) -> Made {
+fn conv_transpose(a: &Arguments, rank: usize) -> FormResult {
     let (channels_in, channels_out, groups) = (a.integer("ci")?, a.integer("co")?, a.integer_or("g", 1)?);
     let op = Op::ConvTranspose(ConvTranspose {
         strides: a.per_axis("s", rank, Some(1))?,
@@ -302,12 +302,12 @@ fn conv_transpose(a: &Arguments, rank: usize) -> Made {
     with_epilogue(a, op, vec![TensorType::new(dtype, &x), TensorType::new(dtype, &w)], 1)
 }
 
-fn make_dense(a: &Arguments) -> Made {
+fn make_dense(a: &Arguments) -> FormResult {
     let (m, n, k, dtype) = (a.integer_or("m", 1)?, a.integer("n")?, a.integer("k")?, a.dtype("dtype")?);
     with_epilogue(a, Op::Dense(Dense {}), vec![TensorType::new(dtype, &[m, k]), TensorType::new(dtype, &[n, k])], -1)
 }
 
-fn mat_mul(a: &Arguments) -> Made {
+fn mat_mul(a: &Arguments) -> FormResult {
     let (m, n, k, dtype) = (a.integer("m")?, a.integer("n")?, a.integer("k")?, a.dtype("dtype")?);
     let (transpose_a, transpose_b) = (a.is_set("ta")?, a.is_set("tb")?);
     let batch = if a.has_key("b") { a.integers("b")? } else { vec![] };
@@ -319,7 +319,7 @@ fn mat_mul(a: &Arguments) -> Made {
     with_epilogue(a, Op::MatMul(MatMul { transpose_a, transpose_b }), inputs, -1)
 }
 
-fn with_epilogue(a: &Arguments, op: Op, inputs: Vec<TensorType>, axis: i64) -> Made {
+fn with_epilogue(a: &Arguments, op: Op, inputs: Vec<TensorType>, axis: i64) -> FormResult {
     let unary = |function| Op::Unary(Unary { function });
     let activation = a.one_of(
         "act",
@@ -338,7 +338,7 @@ fn with_epilogue(a: &Arguments, op: Op, inputs: Vec<TensorType>, axis: i64) -> M
 }
 
 /// Builds an einsum. The equation separates operands by `;`, because commas separate pairs here.
-fn make_einsum(a: &Arguments) -> Made {
+fn make_einsum(a: &Arguments) -> FormResult {
     let equation = a.find_text("equation").ok_or("`equation` is missing")?.replace(';', ",");
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
     let mut inputs = vec![TensorType::new(dtype, &x)];
@@ -349,7 +349,7 @@ fn make_einsum(a: &Arguments) -> Made {
 }
 
 /// Attention: `h` query heads, `g` key heads, `s` queries, `t` keys, widths `d` (queries, keys) and `e` (values).
-fn make_attention(a: &Arguments) -> Made {
+fn make_attention(a: &Arguments) -> FormResult {
     let (batch, heads, rows, width) = (a.integer_or("b", 1)?, a.integer("h")?, a.integer("s")?, a.integer("d")?);
     let (kept, places) = (a.integer_or("g", heads)?, a.integer_or("t", rows)?);
     let op = Op::Attention(Attention {
@@ -367,7 +367,7 @@ fn make_attention(a: &Arguments) -> Made {
     plain_parts(op, inputs)
 }
 
-fn make_rope(a: &Arguments) -> Made {
+fn make_rope(a: &Arguments) -> FormResult {
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
     let width = x[index_of(-1, &x)?];
     let rotary = a.integer_or("rotary", width)?;
@@ -380,7 +380,7 @@ fn make_rope(a: &Arguments) -> Made {
     )
 }
 
-fn q_conv(a: &Arguments) -> Made {
+fn q_conv(a: &Arguments) -> FormResult {
     let TextParts { op, inputs, .. } = make_conv(a, 2)?;
     let Op::Conv(Conv { strides, pads, dilations, groups }) = op else { unreachable!("a convolution was asked for") };
     let op = Op::QConv(QConv {
@@ -396,7 +396,7 @@ fn q_conv(a: &Arguments) -> Made {
     plain_parts(op, inputs.collect())
 }
 
-fn q_product(a: &Arguments, op: Op, weight: [i64; 2]) -> Made {
+fn q_product(a: &Arguments, op: Op, weight: [i64; 2]) -> FormResult {
     let x = TensorType::new(dtype_or(a, "x", DType::U8)?, &[a.integer_or("m", 1)?, a.integer("k")?]);
     plain_parts(op, vec![x, TensorType::new(dtype_or(a, "w", DType::I8)?, &weight)])
 }
@@ -405,7 +405,7 @@ fn dtype_or(a: &Arguments, key: &'static str, default: DType) -> Result<DType, S
     if a.has_key(key) { a.dtype(key) } else { Ok(default) }
 }
 
-fn make_quantize(a: &Arguments) -> Made {
+fn make_quantize(a: &Arguments) -> FormResult {
     let (x, to) = (a.integers("shape")?, dtype_or(a, "to", DType::U8)?);
     let (axis, scale) = scale_shape(a, &x)?;
     let dtype = a.dtype("dtype")?;
@@ -413,17 +413,17 @@ fn make_quantize(a: &Arguments) -> Made {
     plain_parts(Op::Quantize(Quantize { to, axis }), inputs)
 }
 
-fn make_dequantize(a: &Arguments) -> Made {
+fn make_dequantize(a: &Arguments) -> FormResult {
     let (x, from) = (a.integers("shape")?, dtype_or(a, "from", DType::U8)?);
     let (axis, scale) = scale_shape(a, &x)?;
     let scales = [TensorType::new(a.dtype("dtype")?, &scale), TensorType::new(from, &scale)];
     plain_parts(Op::Dequantize(Dequantize { axis }), [vec![TensorType::new(from, &x)], scales.to_vec()].concat())
 }
 
-fn make_requantize(a: &Arguments) -> Made {
+fn make_requantize(a: &Arguments) -> FormResult {
     let (x, to) = (a.integers("shape")?, dtype_or(a, "to", DType::U8)?);
     let (axis, scale) = scale_shape(a, &x)?;
-    let (low, high) = to.integer_range().ok_or_else(|| format!("`to={to}` is no integer of up to 32 bits"))?;
+    let (low, high) = to.integer_range().ok_or_else(|| format!("`to={to}` is not an integer type of up to 32 bits"))?;
     let (low, high) = (a.integer_or("low", low)?, a.integer_or("high", high)?);
     let op = Op::Requantize(Requantize { to, axis, zero: a.integer_or("zero", 0)?, low, high });
     plain_parts(op, vec![TensorType::new(DType::I32, &x), TensorType::new(a.dtype("dtype")?, &scale)])
@@ -438,14 +438,14 @@ fn scale_shape(a: &Arguments, x: &[i64]) -> Result<(i64, Vec<i64>), String> {
     Ok((axis, vec![x[index_of(axis, x)?]]))
 }
 
-fn make_where(a: &Arguments) -> Made {
+fn make_where(a: &Arguments) -> FormResult {
     let TextParts { op, mut inputs, .. } = make_two_tensor(a, Op::Where(Where {}))?;
     inputs.insert(0, TensorType { dtype: DType::Bool, shape: inputs[0].shape.clone() });
     plain_parts(op, inputs)
 }
 
 /// Builds a PReLU, by default with one slope per channel.
-fn p_relu(a: &Arguments) -> Made {
+fn p_relu(a: &Arguments) -> FormResult {
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
     let slope = if a.has_key("slope") {
         a.integers("slope")?
@@ -456,28 +456,28 @@ fn p_relu(a: &Arguments) -> Made {
     plain_parts(Op::PRelu(PRelu {}), vec![TensorType::new(dtype, &x), TensorType::new(dtype, &slope)])
 }
 
-fn make_reduce(a: &Arguments, function: ReduceOp) -> Made {
+fn make_reduce(a: &Arguments, function: ReduceOp) -> FormResult {
     make_one_tensor(a, Op::Reduce(Reduce { function, axes: a.integers("axes")?, keep: a.is_set("keep")? }))
 }
 
-fn arg_reduce(a: &Arguments, largest: bool) -> Made {
+fn arg_reduce(a: &Arguments, largest: bool) -> FormResult {
     let (axis, keep, last) = (a.integer_or("axis", -1)?, a.is_set("keep")?, a.is_set("last")?);
     make_one_tensor(a, Op::ArgReduce(ArgReduce { largest, axis, keep, last }))
 }
 
 /// Builds an operator on a tensor, on indices of the shape `at`, and on optional updates.
-fn make_indexed(a: &Arguments, op: Op, updates: Option<Vec<i64>>) -> Made {
+fn make_indexed(a: &Arguments, op: Op, updates: Option<Vec<i64>>) -> FormResult {
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
     let at = TensorType::new(dtype_or(a, "index", DType::I64)?, &a.integers("at")?);
     let updates = updates.map(|extents| TensorType::new(dtype, &extents));
     plain_parts(op, [TensorType::new(dtype, &x), at].into_iter().chain(updates).collect())
 }
 
-fn scatter_nd(a: &Arguments) -> Made {
+fn scatter_nd(a: &Arguments) -> FormResult {
     let (x, at) = (a.integers("shape")?, a.integers("at")?);
     let (looked_up, tuples) = at.split_last().ok_or("`at` needs at least one number")?;
     let looked_up = usize::try_from(*looked_up).unwrap_or(usize::MAX);
-    let inner = x.get(looked_up..).ok_or_else(|| format!("`at` looks up {looked_up} of {} dimensions", x.len()))?;
+    let inner = x.get(looked_up..).ok_or_else(|| format!("`at` indexes {looked_up} of only {} dimensions", x.len()))?;
     make_indexed(a, Op::ScatterNd(ScatterNd { combine: parse_combine(a)? }), Some([tuples, inner].concat()))
 }
 
@@ -492,19 +492,19 @@ fn parse_combine(a: &Arguments) -> Result<ScatterOp, String> {
     Ok(a.one_of("combine", &known)?.unwrap_or(ScatterOp::Replace))
 }
 
-fn one_hot(a: &Arguments) -> Made {
+fn one_hot(a: &Arguments) -> FormResult {
     let (on, off) = (a.number_or("on", 1.0)?, a.number_or("off", 0.0)?);
     let op =
         Op::OneHot(OneHot { axis: a.integer_or("axis", -1)?, depth: a.integer("depth")?, on, off, to: a.dtype("to")? });
     plain_parts(op, vec![TensorType::new(dtype_or(a, "index", DType::I64)?, &a.integers("shape")?)])
 }
 
-fn border_pad(a: &Arguments, border: Border) -> Made {
+fn border_pad(a: &Arguments, border: Border) -> FormResult {
     let rank = a.integers("shape")?.len();
     make_one_tensor(a, Op::BorderPad(BorderPad { border, pads: a.pads("p", rank)? }))
 }
 
-fn rms_norm(a: &Arguments) -> Made {
+fn rms_norm(a: &Arguments) -> FormResult {
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
     let axis = a.integer_or("axis", -1)?;
     let scale = TensorType::new(dtype, &x[index_of(axis, &x)?..]);
@@ -514,7 +514,7 @@ fn rms_norm(a: &Arguments) -> Made {
     )
 }
 
-fn group_norm(a: &Arguments, groups: i64) -> Made {
+fn group_norm(a: &Arguments, groups: i64) -> FormResult {
     make_with_vectors(a, Op::GroupNorm(GroupNorm { groups, epsilon: a.number_or("epsilon", 1e-5)? }), 1, 2)
 }
 
@@ -522,15 +522,15 @@ fn lp_mode(a: &Arguments) -> Result<PoolMode, String> {
     Ok(PoolMode::Lp { order: a.integer_or("order", 2)? })
 }
 
-fn make_adaptive(a: &Arguments, mode: PoolMode) -> Made {
+fn make_adaptive(a: &Arguments, mode: PoolMode) -> FormResult {
     make_one_tensor(a, Op::AdaptivePool(AdaptivePool { mode, extents: a.integers("to")? }))
 }
 
-fn make_softmax(a: &Arguments, log: bool) -> Made {
+fn make_softmax(a: &Arguments, log: bool) -> FormResult {
     make_one_tensor(a, Op::Softmax(Softmax { axis: a.integer_or("axis", -1)?, log }))
 }
 
-fn layer_norm(a: &Arguments) -> Made {
+fn layer_norm(a: &Arguments) -> FormResult {
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
     let axis = a.integer_or("axis", -1)?;
     let vector = TensorType::new(dtype, &x[index_of(axis, &x)?..]);
@@ -538,27 +538,27 @@ fn layer_norm(a: &Arguments) -> Made {
     plain_parts(op, vec![TensorType::new(dtype, &x), vector.clone(), vector])
 }
 
-fn make_slice(a: &Arguments) -> Made {
+fn make_slice(a: &Arguments) -> FormResult {
     let axes = a.integers("axes")?;
     let steps = if a.has_key("step") { a.integers("step")? } else { vec![1; axes.len()] };
     make_one_tensor(a, Op::Slice(Slice { axes, starts: a.integers("from")?, stops: a.integers("to")?, steps }))
 }
 
-fn make_resize(a: &Arguments, mode: ResizeMode) -> Made {
+fn make_resize(a: &Arguments, mode: ResizeMode) -> FormResult {
     make_one_tensor(a, Op::Resize(Resize { mode, extents: a.integers("to")? }))
 }
 
-fn batch_norm(a: &Arguments) -> Made {
+fn batch_norm(a: &Arguments) -> FormResult {
     let epsilon = a.number_or("epsilon", 1e-5)?;
     make_with_vectors(a, Op::BatchNorm(BatchNorm { epsilon }), 1, 4)
 }
 
-fn per_channel(a: &Arguments, count: usize, op: fn(i64) -> Op) -> Made {
+fn per_channel(a: &Arguments, count: usize, op: fn(i64) -> Op) -> FormResult {
     let axis = a.integer_or("axis", 1)?;
     make_with_vectors(a, op(axis), axis, count)
 }
 
-fn make_with_vectors(a: &Arguments, op: Op, axis: i64, count: usize) -> Made {
+fn make_with_vectors(a: &Arguments, op: Op, axis: i64, count: usize) -> FormResult {
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
     let channels = x[index_of(axis, &x)?];
     let mut inputs = vec![TensorType::new(dtype, &x)];
@@ -572,7 +572,7 @@ fn index_of(axis: i64, extents: &[i64]) -> Result<usize, String> {
     index.ok_or_else(|| format!("`shape` has no dimension {axis}"))
 }
 
-fn make_pool(a: &Arguments, mode: PoolMode, rank: usize) -> Made {
+fn make_pool(a: &Arguments, mode: PoolMode, rank: usize) -> FormResult {
     let kernel = a.per_axis("k", rank, None)?;
     let op = Op::Pool(Pool {
         mode,
@@ -587,44 +587,44 @@ fn make_pool(a: &Arguments, mode: PoolMode, rank: usize) -> Made {
     plain_parts(op, vec![TensorType::new(a.dtype("dtype")?, &x)])
 }
 
-fn global_pool(a: &Arguments, mode: PoolMode) -> Made {
+fn global_pool(a: &Arguments, mode: PoolMode) -> FormResult {
     make_one_tensor(a, Op::GlobalPool(GlobalPool { mode }))
 }
 
-fn make_unary(a: &Arguments, function: UnaryOp) -> Made {
+fn make_unary(a: &Arguments, function: UnaryOp) -> FormResult {
     make_one_tensor(a, Op::Unary(Unary { function }))
 }
 
-fn make_clip(a: &Arguments) -> Made {
+fn make_clip(a: &Arguments) -> FormResult {
     make_one_tensor(a, Op::Clip(Clip { low: a.number_or("low", 0.0)?, high: a.number_or("high", 6.0)? }))
 }
 
-fn make_binary(a: &Arguments, function: BinaryOp) -> Made {
+fn make_binary(a: &Arguments, function: BinaryOp) -> FormResult {
     make_two_tensor(a, Op::Binary(Binary { function }))
 }
 
-fn make_concat(a: &Arguments) -> Made {
+fn make_concat(a: &Arguments) -> FormResult {
     make_two_tensor(a, Op::Concat(Concat { axis: a.integer_or("axis", 1)? }))
 }
 
-fn make_pad(a: &Arguments) -> Made {
+fn make_pad(a: &Arguments) -> FormResult {
     let rank = a.integers("shape")?.len();
     make_one_tensor(a, Op::Pad(Pad { pads: a.pads("p", rank)?, value: a.number_or("value", 0.0)? }))
 }
 
 /// Builds an operator on tensors of the shapes `shape` and `other`, which defaults to `shape`.
-fn make_two_tensor(a: &Arguments, op: Op) -> Made {
+fn make_two_tensor(a: &Arguments, op: Op) -> FormResult {
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
     let other = if a.has_key("other") { a.integers("other")? } else { x.clone() };
     plain_parts(op, vec![TensorType::new(dtype, &x), TensorType::new(dtype, &other)])
 }
 
-fn make_one_tensor(a: &Arguments, op: Op) -> Made {
+fn make_one_tensor(a: &Arguments, op: Op) -> FormResult {
     let dtype: DType = a.dtype("dtype")?;
     plain_parts(op, vec![TensorType::new(dtype, &a.integers("shape")?)])
 }
 
-fn plain_parts(op: Op, inputs: Vec<TensorType>) -> Made {
+fn plain_parts(op: Op, inputs: Vec<TensorType>) -> FormResult {
     Ok(TextParts { op, inputs, bias_axis: None, activation: None })
 }
 
@@ -643,7 +643,7 @@ fn spatial_extents(a: &Arguments, rank: usize) -> Result<Vec<i64>, String> {
         (false, false) => {
             let each = vec!["56"; rank].join("x");
             Err(format!(
-                "`hw` is missing, one extent for every spatial axis, or `size` with each of them, such as `size={each}`"
+                "`hw` is missing: one extent for all spatial axes (or `size` with one extent per axis, such as `size={each}`)"
             ))
         }
     }

@@ -43,7 +43,7 @@ pub fn build_operator(text: &str) -> Result<Graph> {
         let reason = arguments
             .zero_extent()
             .map_or_else(|| "a tensor has no elements".to_owned(), |key| format!("`{key}` is 0"));
-        return Err(in_words(format!("{reason}, so it computes nothing; for example `{}`", form.example)));
+        return Err(in_words(format!("{reason}, so the operator computes nothing; for example `{}`", form.example)));
     }
     Ok(graph)
 }
@@ -110,7 +110,7 @@ impl TextParts {
 
 fn find_form(name: &str) -> Result<&'static Form, String> {
     list_forms().iter().find(|form| form.name == name).ok_or_else(|| {
-        format!("there is no operator `{name}`; {}", names::name_hint(name, list_forms().iter().map(|form| form.name)))
+        format!("unknown operator `{name}`; {}", names::name_hint(name, list_forms().iter().map(|form| form.name)))
     })
 }
 

@@ -54,19 +54,19 @@ fn mistakes() {
     check(
         "conv2d:ci=64,hw=56,co=64,k=3,stride=2",
         expect![
-            "simple operator `conv2d:ci=64,hw=56,co=64,k=3,stride=2`: there is no `stride`; known: `act`, `bias`, `ci`, `co`, `d`, `dtype`, `g`, `h`, `hw`, `k`, `n`, `p`, `s`, `size`, `w`"
+            "simple operator `conv2d:ci=64,hw=56,co=64,k=3,stride=2`: unknown key `stride`; known: `act`, `bias`, `ci`, `co`, `d`, `dtype`, `g`, `h`, `hw`, `k`, `n`, `p`, `s`, `size`, `w`"
         ],
     );
     check(
         "conv2d:ci=64,hw=56,co=64,k=three",
         expect![
-            "simple operator `conv2d:ci=64,hw=56,co=64,k=three`: `k=three` is not numbers with `x` between them; for example `conv2d:n=1,ci=64,hw=56,co=64,k=3,s=1,p=1,bias=1,act=relu`"
+            "simple operator `conv2d:ci=64,hw=56,co=64,k=three`: `k=three` is not a list of numbers separated by `x`; for example `conv2d:n=1,ci=64,hw=56,co=64,k=3,s=1,p=1,bias=1,act=relu`"
         ],
     );
     check(
         "conv2d:ci=64,hw=56,co=64,k=3x3x3",
         expect![
-            "simple operator `conv2d:ci=64,hw=56,co=64,k=3x3x3`: `k` has 3 numbers, takes 1 or 2; for example `conv2d:n=1,ci=64,hw=56,co=64,k=3,s=1,p=1,bias=1,act=relu`"
+            "simple operator `conv2d:ci=64,hw=56,co=64,k=3x3x3`: `k` has 3 numbers, expected 1 or 2; for example `conv2d:n=1,ci=64,hw=56,co=64,k=3,s=1,p=1,bias=1,act=relu`"
         ],
     );
     check(
@@ -91,25 +91,25 @@ fn mistakes() {
     check(
         "relu:shape=4,dtype=f31",
         expect![
-            "simple operator `relu:shape=4,dtype=f31`: `dtype=f31` is no element type; did you mean `f32`?; for example `relu:shape=1x64x56x56`"
+            "simple operator `relu:shape=4,dtype=f31`: `dtype=f31` is not an element type; did you mean `f32`?; for example `relu:shape=1x64x56x56`"
         ],
     );
     check(
         "dense:n=4,k=4,act=sigmiod",
         expect![
-            "simple operator `dense:n=4,k=4,act=sigmiod`: there is no `act=sigmiod`; did you mean `sigmoid`?; for example `dense:m=1,n=1000,k=512,bias=1`"
+            "simple operator `dense:n=4,k=4,act=sigmiod`: unknown value `act=sigmiod`; did you mean `sigmoid`?; for example `dense:m=1,n=1000,k=512,bias=1`"
         ],
     );
     check(
         "dense:n=4,k=4,act=squash",
         expect![
-            "simple operator `dense:n=4,k=4,act=squash`: there is no `act=squash`; known: `relu`, `relu6`, `sigmoid`, `hard_sigmoid`, `tanh`, `silu`, `hard_swish`, `gelu`; for example `dense:m=1,n=1000,k=512,bias=1`"
+            "simple operator `dense:n=4,k=4,act=squash`: unknown value `act=squash`; known: `relu`, `relu6`, `sigmoid`, `hard_sigmoid`, `tanh`, `silu`, `hard_swish`, `gelu`; for example `dense:m=1,n=1000,k=512,bias=1`"
         ],
     );
     check(
         "scatter_nd:shape=64x64x32,at=10x2,combine=mull",
         expect![
-            "simple operator `scatter_nd:shape=64x64x32,at=10x2,combine=mull`: there is no `combine=mull`; did you mean `mul`?; for example `scatter_nd:shape=64x64x32,at=10x2,combine=add`"
+            "simple operator `scatter_nd:shape=64x64x32,at=10x2,combine=mull`: unknown value `combine=mull`; did you mean `mul`?; for example `scatter_nd:shape=64x64x32,at=10x2,combine=add`"
         ],
     );
     check("relu:shape=-4", expect!["`relu` does not fit its inputs (f32[-4]): f32[-4] has the negative extent -4"]);
@@ -127,7 +127,7 @@ fn mistakes() {
     );
     let unknown = build_operator("squash").unwrap_err().to_string();
     assert!(
-        unknown.starts_with("simple operator `squash`: there is no operator `squash`; did you mean `square`?"),
+        unknown.starts_with("simple operator `squash`: unknown operator `squash`; did you mean `square`?"),
         "{unknown}"
     );
 }
@@ -214,12 +214,15 @@ proptest! {
 #[test]
 fn sizes_that_are_missing_half_given_or_zero_say_what_to_write() {
     for (text, said) in [
-        ("conv2d:ci=3,co=64,k=3", "`hw` is missing, one extent for every spatial axis, or `size` with each of them"),
+        (
+            "conv2d:ci=3,co=64,k=3",
+            "`hw` is missing: one extent for all spatial axes (or `size` with one extent per axis",
+        ),
         ("conv2d:ci=3,h=56,co=64,k=3", "`hw=56` sets both"),
         ("conv2d:ci=3,h=56,w=56,hw=56,co=64,k=3", "give one of them"),
-        ("matmul:m=0,n=8,k=8", "`m` is 0, so it computes nothing"),
-        ("relu:shape=4x0", "`shape` is 0, so it computes nothing"),
-        ("clip:shape=0x4,low=0,high=1", "`shape` is 0, so it computes nothing"),
+        ("matmul:m=0,n=8,k=8", "`m` is 0, so the operator computes nothing"),
+        ("relu:shape=4x0", "`shape` is 0, so the operator computes nothing"),
+        ("clip:shape=0x4,low=0,high=1", "`shape` is 0, so the operator computes nothing"),
     ] {
         let Err(refused) = build_operator(text) else { panic!("{text} is refused") };
         let refused = refused.to_string();

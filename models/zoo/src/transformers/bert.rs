@@ -52,9 +52,9 @@ pub(super) fn build_electra(net: &mut Net, config: &Fields) -> Result<Vec<ValueI
     build_encoder(net, config, 0, false)
 }
 
-fn build_encoder(net: &mut Net, config: &Fields, first_place: i64, has_pooler: bool) -> Result<Vec<ValueId>> {
+fn build_encoder(net: &mut Net, config: &Fields, first_position: i64, has_pooler: bool) -> Result<Vec<ValueId>> {
     let shape = BertShape::from_config(config)?;
-    let mut x = add_embeddings(net, config, &shape, first_place)?;
+    let mut x = add_embeddings(net, config, &shape, first_position)?;
     if shape.embedding != shape.width {
         x = net.linear_layer("embeddings_project", x, shape.width, Bias::With)?;
     }
@@ -64,12 +64,12 @@ fn build_encoder(net: &mut Net, config: &Fields, first_place: i64, has_pooler: b
     if !has_pooler {
         return Ok(vec![x]);
     }
-    let first = net.first_place("pooler", x)?;
+    let first = net.first_position("pooler", x)?;
     let pooled = net.linear_layer("pooler.dense", first, shape.width, Bias::With)?;
     Ok(vec![x, net.unary("pooler.activation", UnaryOp::Tanh, pooled)?])
 }
 
-fn add_embeddings(net: &mut Net, config: &Fields, shape: &BertShape, first_place: i64) -> Result<ValueId> {
+fn add_embeddings(net: &mut Net, config: &Fields, shape: &BertShape, first_position: i64) -> Result<ValueId> {
     let (places, width) = (net.prompt_length(), shape.embedding);
     let tokens = net.add_token_input("tokens", places)?;
     let words = net.embed_numbers("embeddings.word_embeddings", tokens, config.required_size("vocab_size")?, width)?;
@@ -81,7 +81,7 @@ fn add_embeddings(net: &mut Net, config: &Fields, shape: &BertShape, first_place
         net.add_weight("embeddings.token_type_embeddings.weight", &[kinds, width])?
     };
     let table = [config.required_size("max_position_embeddings")?, width];
-    let positions = net.position_rows("embeddings.position_embeddings", table, first_place, places)?;
+    let positions = net.position_rows("embeddings.position_embeddings", table, first_position, places)?;
     let sum = net.add("embeddings", words, kind)?;
     let sum = net.add("embeddings", sum, positions)?;
     net.layer_norm("embeddings.LayerNorm", sum, shape.epsilon)
@@ -93,9 +93,9 @@ fn encoder_block(net: &mut Net, shape: &BertShape, scope: &str, x: ValueId) -> R
     let q = net.project_heads(&format!("{own}.query"), x, heads, Bias::With)?;
     let k = net.project_heads(&format!("{own}.key"), x, heads, Bias::With)?;
     let v = net.project_heads(&format!("{own}.value"), x, heads, Bias::With)?;
-    let seen = net.add_attention(&own, [q, k, v], None, Attention::of_width(shape.head_width()))?;
-    let seen = net.linear_layer(&format!("{scope}.attention.output.dense"), seen, shape.width, Bias::With)?;
-    let sum = net.add(&format!("{scope}.attention.output"), seen, x)?;
+    let attended = net.add_attention(&own, [q, k, v], None, Attention::with_width(shape.head_width()))?;
+    let attended = net.linear_layer(&format!("{scope}.attention.output.dense"), attended, shape.width, Bias::With)?;
+    let sum = net.add(&format!("{scope}.attention.output"), attended, x)?;
     let x = net.layer_norm(&format!("{scope}.attention.output.LayerNorm"), sum, shape.epsilon)?;
     let inner = net.linear_layer(&format!("{scope}.intermediate.dense"), x, shape.inner, Bias::With)?;
     let inner = net.unary(&format!("{scope}.intermediate"), shape.activation, inner)?;
@@ -121,10 +121,10 @@ pub(super) fn build_distilbert(net: &mut Net, config: &Fields) -> Result<Vec<Val
         let q = net.project_heads(&format!("{scope}.attention.q_lin"), x, cut, Bias::With)?;
         let k = net.project_heads(&format!("{scope}.attention.k_lin"), x, cut, Bias::With)?;
         let v = net.project_heads(&format!("{scope}.attention.v_lin"), x, cut, Bias::With)?;
-        let seen =
-            net.add_attention(&format!("{scope}.attention"), [q, k, v], None, Attention::of_width(width / heads))?;
-        let seen = net.linear_layer(&format!("{scope}.attention.out_lin"), seen, width, Bias::With)?;
-        let sum = net.add(&format!("{scope}.attention"), seen, x)?;
+        let attended =
+            net.add_attention(&format!("{scope}.attention"), [q, k, v], None, Attention::with_width(width / heads))?;
+        let attended = net.linear_layer(&format!("{scope}.attention.out_lin"), attended, width, Bias::With)?;
+        let sum = net.add(&format!("{scope}.attention"), attended, x)?;
         x = net.layer_norm(&format!("{scope}.sa_layer_norm"), sum, epsilon)?;
         let y = net.linear_layer(&format!("{scope}.ffn.lin1"), x, inner, Bias::With)?;
         let y = net.unary(&format!("{scope}.ffn"), activation, y)?;
@@ -150,7 +150,7 @@ pub(super) fn build_albert(net: &mut Net, config: &Fields) -> Result<Vec<ValueId
             x = albert_block(net, &shape, &scope, x)?;
         }
     }
-    let first = net.first_place("pooler", x)?;
+    let first = net.first_position("pooler", x)?;
     let pooled = net.linear_layer("pooler", first, shape.width, Bias::With)?;
     Ok(vec![x, net.unary("pooler_activation", UnaryOp::Tanh, pooled)?])
 }
@@ -160,9 +160,9 @@ fn albert_block(net: &mut Net, shape: &BertShape, scope: &str, x: ValueId) -> Re
     let q = net.project_heads(&format!("{own}.query"), x, heads, Bias::With)?;
     let k = net.project_heads(&format!("{own}.key"), x, heads, Bias::With)?;
     let v = net.project_heads(&format!("{own}.value"), x, heads, Bias::With)?;
-    let seen = net.add_attention(&own, [q, k, v], None, Attention::of_width(shape.head_width()))?;
-    let seen = net.linear_layer(&format!("{own}.dense"), seen, shape.width, Bias::With)?;
-    let sum = net.add(&own, seen, x)?;
+    let attended = net.add_attention(&own, [q, k, v], None, Attention::with_width(shape.head_width()))?;
+    let attended = net.linear_layer(&format!("{own}.dense"), attended, shape.width, Bias::With)?;
+    let sum = net.add(&own, attended, x)?;
     let x = net.layer_norm(&format!("{own}.LayerNorm"), sum, shape.epsilon)?;
     let inner = net.linear_layer(&format!("{scope}.ffn"), x, shape.inner, Bias::With)?;
     let inner = net.unary(scope, shape.activation, inner)?;

@@ -8,7 +8,7 @@ use models::error::Result;
 use models::graph::ValueId;
 use models::operators::Attention;
 
-/// Adds the output layer, whose weight is the embedding table if `table` is given, else a weight of its own.
+/// Adds the output layer. Its weight is the embedding table `table` or, without one, a separate weight.
 pub(super) fn output_layer(net: &mut Net, x: ValueId, scope: &str, table: Option<&str>, words: i64) -> Result<ValueId> {
     match table {
         Some(table) => {
@@ -32,19 +32,19 @@ pub(super) fn build_gpt2(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>>
         let scope = format!("h.{layer}");
         let y = net.layer_norm(&format!("{scope}.ln_1"), x, epsilon)?;
         let own = format!("{scope}.attn");
-        let all = net.linear_turned(&format!("{own}.c_attn"), y, 3 * width)?;
+        let all = net.linear_transposed(&format!("{own}.c_attn"), y, 3 * width)?;
         let [q, k, v] = net.split_parts(&own, all)?;
         let q = net.split_heads(&own, q, cut[0], cut[1])?;
         let k = net.split_heads(&own, k, cut[0], cut[1])?;
         let v = net.split_heads(&own, v, cut[0], cut[1])?;
         let [k, v] = net.extend_cache(layer, &own, k, v)?;
-        let seen = net.add_attention(&own, [q, k, v], None, Attention::causal_of_width(cut[1]))?;
-        let seen = net.linear_turned(&format!("{own}.c_proj"), seen, width)?;
-        x = net.add(&scope, seen, x)?;
+        let attended = net.add_attention(&own, [q, k, v], None, Attention::causal_with_width(cut[1]))?;
+        let attended = net.linear_transposed(&format!("{own}.c_proj"), attended, width)?;
+        x = net.add(&scope, attended, x)?;
         let y = net.layer_norm(&format!("{scope}.ln_2"), x, epsilon)?;
-        let y = net.linear_turned(&format!("{scope}.mlp.c_fc"), y, inner)?;
+        let y = net.linear_transposed(&format!("{scope}.mlp.c_fc"), y, inner)?;
         let y = net.unary(&format!("{scope}.mlp"), activation, y)?;
-        let y = net.linear_turned(&format!("{scope}.mlp.c_proj"), y, width)?;
+        let y = net.linear_transposed(&format!("{scope}.mlp.c_proj"), y, width)?;
         x = net.add(&scope, y, x)?;
     }
     let x = net.layer_norm("ln_f", x, epsilon)?;
@@ -83,10 +83,10 @@ pub(super) fn gpt_neo(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
         let v = net.project_heads(&format!("{own}.v_proj"), y, [heads, head_width], Bias::Without)?;
         let [k, v] = net.extend_cache(layer, &own, k, v)?;
         let window = is_local[usize::try_from(layer).unwrap_or(0) % is_local.len()].then_some(window);
-        let seen =
+        let attended =
             net.add_attention(&own, [q, k, v], None, Attention { causal: true, window, scale: 1.0, softcap: None })?;
-        let seen = net.linear_layer(&format!("{own}.out_proj"), seen, width, Bias::With)?;
-        x = net.add(&scope, seen, x)?;
+        let attended = net.linear_layer(&format!("{own}.out_proj"), attended, width, Bias::With)?;
+        x = net.add(&scope, attended, x)?;
         let y = net.layer_norm(&format!("{scope}.ln_2"), x, epsilon)?;
         let y = net.linear_layer(&format!("{scope}.mlp.c_fc"), y, inner, Bias::With)?;
         let y = net.unary(&format!("{scope}.mlp"), activation, y)?;
@@ -100,7 +100,7 @@ pub(super) fn gpt_neo(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
 /// Returns which layers have windowed attention: `[[["global", "local"], 6]]` are 12 layers; short lists repeat.
 fn local_layers(config: &Fields) -> Result<Vec<bool>> {
     let Some(value) = config.find_field("attention_types") else { return Ok(vec![false, true]) };
-    let malformed = || config.malformed_field("attention_types", "it must be like `[[[\"global\",\"local\"],6]]`");
+    let malformed = || config.malformed_field("attention_types", "must have the form `[[[\"global\",\"local\"],6]]`");
     let mut layers = Vec::new();
     for entry in value.as_array().ok_or_else(malformed)? {
         let kinds = entry.get(0).and_then(|kinds| kinds.as_array()).ok_or_else(malformed)?;
@@ -144,9 +144,9 @@ pub(super) fn gpt_neox(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
         let [q, k, v] = net.split_parts(&own, all)?;
         let (q, k) = (rotary.rotate_heads(net, &own, q)?, rotary.rotate_heads(net, &own, k)?);
         let [k, v] = net.extend_cache(layer, &own, k, v)?;
-        let seen = net.add_attention(&own, [q, k, v], None, Attention::causal_of_width(head_width))?;
-        let seen = net.linear_layer(&format!("{own}.dense"), seen, width, bias)?;
-        let after = net.add(&scope, seen, x)?;
+        let attended = net.add_attention(&own, [q, k, v], None, Attention::causal_with_width(head_width))?;
+        let attended = net.linear_layer(&format!("{own}.dense"), attended, width, bias)?;
+        let after = net.add(&scope, attended, x)?;
         let source = if is_parallel { x } else { after };
         let y = net.layer_norm(&format!("{scope}.post_attention_layernorm"), source, epsilon)?;
         let y = net.linear_layer(&format!("{scope}.mlp.dense_h_to_4h"), y, inner, Bias::With)?;
@@ -167,9 +167,7 @@ pub(super) fn build_phi(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> 
     check_divides(config, "num_key_value_heads", kept, heads)?;
     let (inner, head_width) = (config.required_size("intermediate_size")?, width / heads);
     if config.flag_or("qk_layernorm", false)? {
-        return Err(
-            config.unsupported_field("qk_layernorm", "normalised queries and keys are not known for this family")
-        );
+        return Err(config.unsupported_field("qk_layernorm", "this model family has no normalised queries and keys"));
     }
     let activation = read_activation(config, "hidden_act", "gelu_new")?;
     let epsilon = config.positive_or("layer_norm_eps", 1e-5)?;
@@ -186,9 +184,9 @@ pub(super) fn build_phi(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> 
         let v = net.project_heads(&format!("{own}.v_proj"), y, [kept, head_width], Bias::With)?;
         let (q, k) = (rotary.rotate_heads(net, &own, q)?, rotary.rotate_heads(net, &own, k)?);
         let [k, v] = net.extend_cache(layer, &own, k, v)?;
-        let seen = net.add_attention(&own, [q, k, v], None, Attention::causal_of_width(head_width))?;
-        let seen = net.linear_layer(&format!("{own}.dense"), seen, width, Bias::With)?;
-        let after = net.add(&scope, seen, x)?;
+        let attended = net.add_attention(&own, [q, k, v], None, Attention::causal_with_width(head_width))?;
+        let attended = net.linear_layer(&format!("{own}.dense"), attended, width, Bias::With)?;
+        let after = net.add(&scope, attended, x)?;
         let y = net.linear_layer(&format!("{scope}.mlp.fc1"), y, inner, Bias::With)?;
         let y = net.unary(&format!("{scope}.mlp"), activation, y)?;
         let y = net.linear_layer(&format!("{scope}.mlp.fc2"), y, width, Bias::With)?;
@@ -228,9 +226,9 @@ pub(super) fn build_opt(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> 
         let k = net.project_heads(&format!("{own}.k_proj"), y, cut, bias)?;
         let v = net.project_heads(&format!("{own}.v_proj"), y, cut, bias)?;
         let [k, v] = net.extend_cache(layer, &own, k, v)?;
-        let seen = net.add_attention(&own, [q, k, v], None, Attention::causal_of_width(cut[1]))?;
-        let seen = net.linear_layer(&format!("{own}.out_proj"), seen, width, bias)?;
-        let sum = net.add(&scope, seen, x)?;
+        let attended = net.add_attention(&own, [q, k, v], None, Attention::causal_with_width(cut[1]))?;
+        let attended = net.linear_layer(&format!("{own}.out_proj"), attended, width, bias)?;
+        let sum = net.add(&scope, attended, x)?;
         x = norm(net, "self_attn_layer_norm", sum, !is_before)?;
         let y = norm(net, "final_layer_norm", x, is_before)?;
         let y = net.linear_layer(&format!("{scope}.fc1"), y, inner, bias)?;

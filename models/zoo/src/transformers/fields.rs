@@ -21,12 +21,11 @@ pub(super) struct Fields {
 
 impl Fields {
     pub fn parse_config(text: &str, file: &str) -> Result<Fields> {
-        let malformed =
-            |reason: String| Error::Malformed { file: file.to_owned(), place: "as a whole".to_owned(), reason };
+        let malformed = |reason: String| Error::Malformed { file: file.to_owned(), place: String::new(), reason };
         match serde_json::from_str(text) {
             Ok(Value::Object(map)) => Ok(Fields::from_map(file, map)),
             Ok(_) => Err(malformed("a configuration must be a JSON object".to_owned())),
-            Err(error) => Err(malformed(format!("it is no JSON ({error})"))),
+            Err(error) => Err(malformed(format!("the configuration is not valid JSON ({error})"))),
         }
     }
 
@@ -34,21 +33,22 @@ impl Fields {
         Fields { file: file.to_owned(), map, given: BTreeSet::new(), used: RefCell::default() }
     }
 
-    /// Sets a field; the value is parsed as JSON, else taken as text. Returns false if the field was set before.
+    /// Sets a field; the value is parsed as JSON or, if that fails, kept as text. Returns false if the field was set
+    /// before.
     pub fn set_field(&mut self, key: &str, value: &str) -> bool {
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
         self.map.insert(key.to_owned(), value);
         self.given.insert(key.to_owned())
     }
 
-    /// Reports fields that were set but never read. To be called after the configuration was read.
+    /// Fails if a field was set but never read; to be called after the model was built.
     pub fn check_given(&self) -> std::result::Result<(), String> {
         let used = self.used.borrow();
         match self.given.iter().find(|name| !used.contains(*name)) {
             None => Ok(()),
             Some(name) => {
                 let hint = names::name_hint(name, used.iter().map(String::as_str));
-                Err(format!("the graph does not depend on a field `{name}`; {hint}"))
+                Err(format!("the model does not read a field `{name}`; {hint}"))
             }
         }
     }
@@ -137,10 +137,10 @@ impl Fields {
 
     fn wrong_value(&self, name: &str, value: &Value, must: &str) -> Error {
         let shown: String = value.to_string().chars().take(80).collect();
-        self.malformed_field(name, format!("it {must}, is `{shown}`"))
+        self.malformed_field(name, format!("{must}, is `{shown}`"))
     }
 
     fn missing_field(&self, name: &str) -> Error {
-        self.malformed_field(name, "it is missing")
+        self.malformed_field(name, "is missing")
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn build_phi3(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>>
 /// Rejects a configuration with windowed attention in some layers, which published models do not enable.
 fn check_no_window(config: &Fields) -> Result<()> {
     if config.flag_or("use_sliding_window", false)? {
-        return Err(config.unsupported_field("use_sliding_window", "windows in some of the layers are not known"));
+        return Err(config.unsupported_field("use_sliding_window", "sliding windows in only some layers"));
     }
     Ok(())
 }
@@ -99,7 +99,7 @@ impl LlamaShape {
             attention_bias: Bias::from(bias || habits.has_qkv_bias),
             output_bias: Bias::from(bias),
             inner_bias: Bias::from(config.flag_or("mlp_bias", false)?),
-            attention: Attention { window, ..Attention::causal_of_width(head) },
+            attention: Attention { window, ..Attention::causal_with_width(head) },
             rotary: Rotary::from_config(config, head, "partial_rotary_factor", 1.0)?,
             habits,
         })
@@ -117,8 +117,8 @@ fn build_decoder(net: &mut Net, config: &Fields, habits: Habits) -> Result<Vec<V
     for layer in 0..config.required_count("num_hidden_layers")? {
         let scope = format!("layers.{layer}");
         let y = add_norm(net, &shape, &format!("{scope}.input_layernorm"), x)?;
-        let seen = add_attention(net, &shape, layer, &format!("{scope}.self_attn"), y)?;
-        x = net.add(&scope, seen, x)?;
+        let attended = add_attention(net, &shape, layer, &format!("{scope}.self_attn"), y)?;
+        x = net.add(&scope, attended, x)?;
         let y = add_norm(net, &shape, &format!("{scope}.post_attention_layernorm"), x)?;
         let y = gated_mlp(net, &shape, &format!("{scope}.mlp"), y)?;
         x = net.add(&scope, y, x)?;
@@ -155,8 +155,8 @@ fn add_attention(net: &mut Net, shape: &LlamaShape, layer: i64, scope: &str, x: 
     };
     let (q, k) = (shape.rotary.rotate_heads(net, scope, q)?, shape.rotary.rotate_heads(net, scope, k)?);
     let [k, v] = net.extend_cache(layer, scope, k, v)?;
-    let seen = net.add_attention(scope, [q, k, v], None, shape.attention)?;
-    net.linear_layer(&format!("{scope}.o_proj"), seen, shape.width, shape.output_bias)
+    let attended = net.add_attention(scope, [q, k, v], None, shape.attention)?;
+    net.linear_layer(&format!("{scope}.o_proj"), attended, shape.width, shape.output_bias)
 }
 
 fn add_projection(

@@ -45,7 +45,7 @@ impl Default for Options {
 }
 
 choice! {
-    /// Which part of a decoder's work a graph is.
+    /// Phase of a decoder's work that a graph computes.
     #[derive(Default)]
     pub enum Phase {
         /// All tokens at once
@@ -198,7 +198,7 @@ pub fn format_label(name: &str, phase: Phase, sequence: i64) -> String {
     format!("{name} {} {sequence}", phase.name())
 }
 
-pub fn of_label(label: &str) -> Option<(&str, Phase, i64)> {
+pub fn parse_label(label: &str) -> Option<(&str, Phase, i64)> {
     let (rest, sequence) = label.rsplit_once(' ')?;
     let (name, phase) = rest.rsplit_once(' ')?;
     let phase = Phase::from_name(phase)?;
@@ -223,7 +223,7 @@ pub fn load_model(name: &str, options: &Options) -> Result<LoadedTransformer> {
     };
     for change in changes.split(',').filter(|change| !change.is_empty()) {
         let Some((key, value)) = change.split_once('=') else {
-            let reason = format!("`{change}` is not a field and its value, such as `num_hidden_layers=2`");
+            let reason = format!("`{change}` does not have the form `field=value`, such as `num_hidden_layers=2`");
             return Err(Error::Model { model: name.to_owned(), reason });
         };
         if !fields.set_field(key, value) {
@@ -240,13 +240,13 @@ pub const STEPS_MAX: i64 = 1024;
 pub fn load_steps(name: &str, options: &Options, steps: i64) -> Result<LoadedTransformer> {
     let refused = |reason: String| Error::Model { model: name.to_owned(), reason };
     if !(1..=STEPS_MAX).contains(&steps) {
-        return Err(refused(format!("{steps} steps must be from 1 to {STEPS_MAX}")));
+        return Err(refused(format!("{steps} decoding steps are not between 1 and {STEPS_MAX}")));
     }
     if steps == 1 {
         return load_model(name, options);
     }
     if options.phase != Phase::Decode {
-        return Err(refused("only decoding has steps".to_owned()));
+        return Err(refused("only the phase `decode` has steps".to_owned()));
     }
     let at = |step: i64| load_model(name, &Options { sequence: options.sequence.saturating_add(step), ..*options });
     let mut loaded = (0..steps).map(at).collect::<Result<Vec<LoadedTransformer>>>()?;
@@ -266,23 +266,24 @@ fn build_from_fields(
     options: &Options,
 ) -> Result<LoadedTransformer> {
     let refused = |reason: String| Error::Model { model: name.to_owned(), reason };
-    for (what, number, most) in [("batch size", options.batch, 1 << 16), ("sequence", options.sequence, 1 << 20)] {
+    for (what, number, most) in [("batch size", options.batch, 1 << 16), ("sequence length", options.sequence, 1 << 20)]
+    {
         if !(1..=most).contains(&number) {
-            return Err(refused(format!("a {what} of {number} must be from 1 to {most}")));
+            return Err(refused(format!("{what} {number} is not between 1 and {most}")));
         }
     }
     let wanted = fields.text_or("model_type", "")?;
     let family = FAMILIES.iter().find(|family| family.name == wanted).ok_or_else(|| {
         let hint = names::name_hint(wanted, FAMILIES.iter().map(|family| family.name));
-        fields.unsupported_field("model_type", format!("there is no family `{wanted}`; {hint}"))
+        fields.unsupported_field("model_type", format!("unknown model family `{wanted}`; {hint}"))
     })?;
     if options.phase == Phase::Decode && !family.is_decoder {
-        return Err(refused(format!("`{}` reads all tokens at once and has no decoding steps", family.name)));
+        return Err(refused(format!("`{}` is not a decoder, so it has no decoding steps", family.name)));
     }
-    let weights = folder.map(|folder| Weights::of_folder(folder, family.prefix)).transpose()?.flatten();
+    let weights = folder.map(|folder| Weights::open_folder(folder, family.prefix)).transpose()?.flatten();
     let mut notes = Vec::new();
     if folder.is_some() && weights.is_none() {
-        notes.push(format!("`{name}`: its folder has no safetensors files; weights are random"));
+        notes.push(format!("`{name}`: the folder has no safetensors files; weights are random"));
     }
     let mut net = Net::new(name, weights.unwrap_or_else(Weights::with_random), *options);
     let outputs = (family.build)(&mut net, fields)?;
@@ -290,10 +291,10 @@ fn build_from_fields(
     let (graph, weights) = net.finish_graph(&outputs)?;
     if let (Some(_), [first, ..]) = (folder, fields.unused_fields().as_slice()) {
         let count = fields.unused_fields().len();
-        notes.push(format!("`{name}`: {count} fields do not change the graph and were not read, such as `{first}`"));
+        notes.push(format!("`{name}`: {count} fields of the configuration are ignored, such as `{first}`"));
     }
     if let Some((count, first)) = weights.first_unused() {
-        notes.push(format!("`{name}`: {count} tensors of its files were not used, such as `{first}`"));
+        notes.push(format!("`{name}`: {count} tensors of the weight files are unused, such as `{first}`"));
     }
     Ok(LoadedTransformer { graph, notes })
 }
@@ -327,7 +328,7 @@ fn read_activation(config: &Fields, field: &str, default: &str) -> Result<UnaryO
     let found = ACTIVATIONS.iter().find(|(known, _)| *known == name);
     found.map(|(_, function)| *function).ok_or_else(|| {
         let hint = names::name_hint(name, ACTIVATIONS.iter().map(|(known, _)| *known));
-        config.unsupported_field(field, format!("the activation `{name}` is not known; {hint}"))
+        config.unsupported_field(field, format!("unknown activation `{name}`; {hint}"))
     })
 }
 
@@ -335,5 +336,5 @@ fn check_divides(config: &Fields, field: &str, heads: i64, width: i64) -> Result
     if width % heads == 0 {
         return Ok(());
     }
-    Err(config.malformed_field(field, format!("{heads} do not divide a width of {width}")))
+    Err(config.malformed_field(field, format!("{heads} heads do not divide the width {width}")))
 }

@@ -113,7 +113,7 @@ impl Net {
             if *self.builder.value_type(id)? == ty {
                 return Ok(id);
             }
-            let reason = format!("`{name}` is used as {} and as {ty}", self.builder.value_type(id)?);
+            let reason = format!("weight `{name}` is used with the types {} and {ty}", self.builder.value_type(id)?);
             return Err(self.model_error(reason));
         }
         let data = self.weights.find_weight(name, &ty, stored)?;
@@ -142,7 +142,7 @@ impl Net {
     pub fn push_op(&mut self, scope: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
-            return Err(self.model_error(format!("it has more than {MAX_NODES} operators")));
+            return Err(self.model_error(format!("the model has more than {MAX_NODES} operators")));
         }
         self.builder.set_scope(scope);
         self.builder.push(op, inputs)
@@ -206,7 +206,7 @@ impl Net {
         Ok(parts)
     }
 
-    pub fn first_place(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
+    pub fn first_position(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
         let width = self.last_extent(x)?;
         let first = self.slice(scope, x, 1, 0, 1)?;
         self.reshape(scope, first, &[self.options.batch, width])
@@ -219,13 +219,13 @@ impl Net {
     }
 
     /// Adds a linear layer whose weight is stored as `[in, out]`.
-    pub fn linear_turned(&mut self, scope: &str, x: ValueId, out: i64) -> Result<ValueId> {
+    pub fn linear_transposed(&mut self, scope: &str, x: ValueId, out: i64) -> Result<ValueId> {
         let weight =
             self.stored_weight(&format!("{scope}.weight"), &[out, self.last_extent(x)?], Stored::Transposed)?;
         self.shared_dense(scope, x, weight, Bias::With)
     }
 
-    /// Adds a linear layer with a given weight, which may be shared, and a bias of its own.
+    /// Adds a linear layer with an existing weight, which may be shared, and a new bias.
     pub fn shared_dense(&mut self, scope: &str, x: ValueId, weight: ValueId, bias: Bias) -> Result<ValueId> {
         let y = self.push_op(scope, Op::Dense(Dense {}), &[x, weight])?;
         if bias == Bias::Without {
@@ -261,7 +261,7 @@ impl Net {
     ) -> Result<ValueId> {
         let (stop, name) = (first + count, format!("{scope}.weight"));
         if stop > entries {
-            return Err(self.model_error(format!("index {} is beyond the {entries} entries of `{name}`", stop - 1)));
+            return Err(self.model_error(format!("position {} exceeds the {entries} entries of `{name}`", stop - 1)));
         }
         let table = self.add_weight(&name, &[entries, width])?;
         if count == entries { Ok(table) } else { self.slice(scope, table, 0, first, stop) }
@@ -273,8 +273,8 @@ impl Net {
     }
 
     pub fn merge_heads(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
-        let turned = self.transpose(scope, x, &[0, 2, 1, 3])?;
-        self.reshape(scope, turned, &[0, 0, -1])
+        let transposed = self.transpose(scope, x, &[0, 2, 1, 3])?;
+        self.reshape(scope, transposed, &[0, 0, -1])
     }
 
     pub fn project_heads(&mut self, scope: &str, x: ValueId, heads: [i64; 2], bias: Bias) -> Result<ValueId> {

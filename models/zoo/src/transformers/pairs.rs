@@ -127,8 +127,8 @@ fn build_encoder(net: &mut Net, half: &Half, x: ValueId) -> Result<ValueId> {
             let own = format!("{scope}.self_attn");
             let q = net.project_heads(&format!("{own}.q_proj"), y, half.head_shape(), Bias::With)?;
             let [k, v] = keys_and_values(net, half, &own, y)?;
-            let seen = net.add_attention(&own, [q, k, v], None, Attention::of_width(half.heads.width))?;
-            net.linear_layer(&format!("{own}.out_proj"), seen, half.width, Bias::With)
+            let attended = net.add_attention(&own, [q, k, v], None, Attention::with_width(half.heads.width))?;
+            net.linear_layer(&format!("{own}.out_proj"), attended, half.width, Bias::With)
         })?;
         x = add_mlp(net, half, &scope, x)?;
     }
@@ -144,16 +144,16 @@ fn build_decoder(net: &mut Net, half: &Half, x: ValueId, memory: Option<ValueId>
             let q = net.project_heads(&format!("{own}.q_proj"), y, half.head_shape(), Bias::With)?;
             let [k, v] = keys_and_values(net, half, &own, y)?;
             let [k, v] = net.extend_cache(layer, &own, k, v)?;
-            let seen = net.add_attention(&own, [q, k, v], None, Attention::causal_of_width(half.heads.width))?;
-            net.linear_layer(&format!("{own}.out_proj"), seen, half.width, Bias::With)
+            let attended = net.add_attention(&own, [q, k, v], None, Attention::causal_with_width(half.heads.width))?;
+            net.linear_layer(&format!("{own}.out_proj"), attended, half.width, Bias::With)
         })?;
         x = add_residual(net, half, &format!("{scope}.encoder_attn_layer_norm"), x, |net, y| {
             let own = format!("{scope}.encoder_attn");
             let q = net.project_heads(&format!("{own}.q_proj"), y, half.head_shape(), Bias::With)?;
             let make = |net: &mut Net, memory: ValueId| keys_and_values(net, half, &own, memory);
             let [k, v] = net.encoder_cache(layer, half.heads, places, memory, make)?;
-            let seen = net.add_attention(&own, [q, k, v], None, Attention::of_width(half.heads.width))?;
-            net.linear_layer(&format!("{own}.out_proj"), seen, half.width, Bias::With)
+            let attended = net.add_attention(&own, [q, k, v], None, Attention::with_width(half.heads.width))?;
+            net.linear_layer(&format!("{own}.out_proj"), attended, half.width, Bias::With)
         })?;
         x = add_mlp(net, half, &scope, x)?;
     }
@@ -219,8 +219,10 @@ pub(super) fn build_t5(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
         most: config.size_or("relative_attention_max_distance", 128)?,
     };
     if shape.buckets < 4 || shape.most <= shape.buckets / 2 {
-        let reason =
-            format!("{} must be above half of {} buckets, of which 4 are the fewest", shape.most, shape.buckets);
+        let reason = format!(
+            "{} must exceed half of the {} buckets, and there must be at least 4 buckets",
+            shape.most, shape.buckets
+        );
         return Err(config.malformed_field("relative_attention_max_distance", reason));
     }
     let (words, layers) = (config.required_size("vocab_size")?, config.required_count("num_layers")?);
@@ -272,9 +274,9 @@ fn t5_half(
             Some(bias) => bias,
             None => *bias.insert(distance_bias(net, shape, &own, encoder.is_some())?),
         };
-        let seen = net.add_attention(&own, [q, k, v], Some(bias), head)?;
-        let seen = net.linear_layer(&format!("{own}.o"), seen, shape.width, Bias::Without)?;
-        x = net.add(&scope, seen, x)?;
+        let attended = net.add_attention(&own, [q, k, v], Some(bias), head)?;
+        let attended = net.linear_layer(&format!("{own}.o"), attended, shape.width, Bias::Without)?;
+        x = net.add(&scope, attended, x)?;
         let mut part = 1;
         if let Some((memory, places)) = encoder {
             let (scope, own) = (format!("{block}.layer.1"), format!("{block}.layer.1.EncDecAttention"));
@@ -285,9 +287,9 @@ fn t5_half(
                 Ok([k, net.project_heads(&format!("{own}.v"), memory, cut, Bias::Without)?])
             };
             let [k, v] = net.encoder_cache(layer, shape.heads, places, memory, make)?;
-            let seen = net.add_attention(&own, [q, k, v], None, Attention { causal: false, ..head })?;
-            let seen = net.linear_layer(&format!("{own}.o"), seen, shape.width, Bias::Without)?;
-            x = net.add(&scope, seen, x)?;
+            let attended = net.add_attention(&own, [q, k, v], None, Attention { causal: false, ..head })?;
+            let attended = net.linear_layer(&format!("{own}.o"), attended, shape.width, Bias::Without)?;
+            x = net.add(&scope, attended, x)?;
             part = 2;
         }
         let scope = format!("{block}.layer.{part}");
@@ -320,8 +322,8 @@ fn distance_bias(net: &mut Net, shape: &Distances, scope: &str, is_decoder: bool
     let name = if is_decoder { "decoder.buckets" } else { "encoder.buckets" };
     let numbers = net.add_formula(name, || bucket_table(shape, [first, queries, keys], is_decoder))?;
     let rows = net.push_op(scope, Op::Gather(Gather { axis: 0 }), &[table, numbers])?;
-    let turned = net.transpose(scope, rows, &[2, 0, 1])?;
-    net.reshape(scope, turned, &[1, shape.heads.count, queries, keys])
+    let transposed = net.transpose(scope, rows, &[2, 0, 1])?;
+    net.reshape(scope, transposed, &[1, shape.heads.count, queries, keys])
 }
 
 /// Returns the bucket of each pair of query and key, as a formula that looks up the distance in a short list.

@@ -22,7 +22,9 @@ impl Rotary {
         let part = inside.positive_or("partial_rotary_factor", config.positive_or(part_field, part)?)?;
         let width = (head as f64 * part) as i64;
         if part > 1.0 || width < 2 || width % 2 != 0 {
-            let reason = format!("{part} of a head of {head} is {width}, which cannot be turned in pairs");
+            let reason = format!(
+                "a rotated part of {part} of a head of {head} elements has {width} elements, which do not form pairs"
+            );
             return Err(config.malformed_field(part_field, reason));
         }
         let mut frequencies: Vec<f64> =
@@ -38,9 +40,7 @@ impl Rotary {
             "llama3" => scale_frequencies(&mut frequencies, scaling)?,
             other => {
                 let hint = names::name_hint(other, ["default", "linear", "llama3"]);
-                return Err(
-                    config.unsupported_field("rope_parameters", format!("the scaling `{other}` is not known; {hint}"))
-                );
+                return Err(config.unsupported_field("rope_parameters", format!("unknown scaling `{other}`; {hint}")));
             }
         }
         Ok(Rotary { frequencies })
@@ -57,9 +57,8 @@ fn scale_frequencies(frequencies: &mut [f64], scaling: &Fields) -> Result<()> {
     let (low, high) = (scaling.positive_or("low_freq_factor", 1.0)?, scaling.positive_or("high_freq_factor", 4.0)?);
     let places = scaling.positive_or("original_max_position_embeddings", 8192.0)?;
     if high <= low {
-        return Err(
-            scaling.malformed_field("high_freq_factor", format!("{high} must be above `low_freq_factor`, {low}"))
-        );
+        return Err(scaling
+            .malformed_field("high_freq_factor", format!("must exceed `low_freq_factor`, which is {low}, is {high}")));
     }
     for frequency in frequencies {
         let turns = places * *frequency / std::f64::consts::TAU;

@@ -103,8 +103,9 @@ impl Chain {
     }
 
     fn mismatch_error(&self, name: &str) -> Error {
-        let reason =
-            format!("its steps cannot be chained: the `{name}` of a step differs from the result of the previous one");
+        let reason = format!(
+            "decoding steps cannot be chained: `{name}` of a step differs from the result of the previous step"
+        );
         Error::Model { model: self.graph.name.clone(), reason }
     }
 }

@@ -26,12 +26,11 @@ struct SwinStage {
 pub(super) fn build_swin(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let (depths, heads) = (config.required_counts("depths")?, config.required_counts("num_heads")?);
     if depths.len() != heads.len() {
-        return Err(
-            config.malformed_field("num_heads", format!("{} stages, `depths` has {}", heads.len(), depths.len()))
-        );
+        return Err(config
+            .malformed_field("num_heads", format!("has {} entries, but `depths` has {}", heads.len(), depths.len())));
     }
     if config.flag_or("use_absolute_embeddings", false)? {
-        return Err(config.unsupported_field("use_absolute_embeddings", "positions of whole images are not known"));
+        return Err(config.unsupported_field("use_absolute_embeddings", "absolute position embeddings"));
     }
     let mut width = config.required_size("embed_dim")?;
     let window = config.size_or("window_size", 7)?;
@@ -42,7 +41,8 @@ pub(super) fn build_swin(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>>
     let mut side = (count as f64).sqrt() as i64;
     // Masks and distances are listed for each pair of positions in a window.
     if side > MAX_SIDE || window > MAX_WINDOW {
-        let reason = format!("{side} patches a side in windows of {window} are above {MAX_SIDE} and {MAX_WINDOW}");
+        let reason =
+            format!("{side} patches per side in windows of {window} exceed the limits of {MAX_SIDE} and {MAX_WINDOW}");
         return Err(config.unsupported_field("window_size", reason));
     }
     let last = depths.len() - 1;
@@ -59,7 +59,10 @@ pub(super) fn build_swin(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>>
             epsilon,
         };
         if side % stage.window != 0 {
-            let reason = format!("{side} patches of stage {index} cannot be cut into windows of {}", stage.window);
+            let reason = format!(
+                "{side} patches per side of stage {index} are not a multiple of the window extent {}",
+                stage.window
+            );
             return Err(config.unsupported_field("window_size", reason));
         }
         for block in 0..depth {
@@ -69,7 +72,7 @@ pub(super) fn build_swin(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>>
         }
         if index < last {
             if side % 2 != 0 {
-                let reason = format!("{side} patches of stage {index} cannot be merged in pairs");
+                let reason = format!("{side} patches per side of stage {index} are odd and cannot be merged in pairs");
                 return Err(config.unsupported_field("depths", reason));
             }
             x = merge_patches(net, &stage, &format!("encoder.layers.{index}.downsample"), x)?;
@@ -118,15 +121,15 @@ fn roll_axes(net: &mut Net, scope: &str, x: ValueId, shift: i64) -> Result<Value
 fn split_windows(net: &mut Net, stage: &SwinStage, scope: &str, x: ValueId) -> Result<ValueId> {
     let (count, window) = (stage.side / stage.window, stage.window);
     let cut = net.reshape(scope, x, &[0, count, window, count, window, stage.width])?;
-    let turned = net.transpose(scope, cut, &[0, 1, 3, 2, 4, 5])?;
-    net.reshape(scope, turned, &[-1, window * window, stage.width])
+    let transposed = net.transpose(scope, cut, &[0, 1, 3, 2, 4, 5])?;
+    net.reshape(scope, transposed, &[-1, window * window, stage.width])
 }
 
 fn join_windows(net: &mut Net, stage: &SwinStage, scope: &str, x: ValueId) -> Result<ValueId> {
     let (count, window) = (stage.side / stage.window, stage.window);
     let cut = net.reshape(scope, x, &[net.batch_size(), count, count, window, window, stage.width])?;
-    let turned = net.transpose(scope, cut, &[0, 1, 3, 2, 4, 5])?;
-    net.reshape(scope, turned, &[0, stage.side, stage.side, stage.width])
+    let transposed = net.transpose(scope, cut, &[0, 1, 3, 2, 4, 5])?;
+    net.reshape(scope, transposed, &[0, stage.side, stage.side, stage.width])
 }
 
 fn window_attention(net: &mut Net, stage: &SwinStage, scope: &str, x: ValueId, shift: i64) -> Result<ValueId> {
@@ -147,8 +150,8 @@ fn window_attention(net: &mut Net, stage: &SwinStage, scope: &str, x: ValueId, s
         let all = if net.batch_size() == 1 { all } else { net.push_op(&own, Op::Expand(Expand { shape }), &[all])? };
         mask = net.reshape(&own, all, &[net.batch_size() * count, heads, places, places])?;
     }
-    let seen = net.add_attention(&own, [q, k, v], Some(mask), Attention::of_width(cut[1]))?;
-    net.linear_layer(&format!("{scope}.attention.output.dense"), seen, width, Bias::With)
+    let attended = net.add_attention(&own, [q, k, v], Some(mask), Attention::with_width(cut[1]))?;
+    net.linear_layer(&format!("{scope}.attention.output.dense"), attended, width, Bias::With)
 }
 
 /// Adds the learned bias of each head by relative position, as `[1, heads, positions, positions]`.
@@ -165,8 +168,8 @@ fn distance_bias(net: &mut Net, stage: &SwinStage, scope: &str) -> Result<ValueI
     })?;
     let rows = net.push_op(scope, Op::Gather(Gather { axis: 0 }), &[table, numbers])?;
     let rows = net.reshape(scope, rows, &[places, places, stage.heads])?;
-    let turned = net.transpose(scope, rows, &[2, 0, 1])?;
-    net.reshape(scope, turned, &[1, stage.heads, places, places])
+    let transposed = net.transpose(scope, rows, &[2, 0, 1])?;
+    net.reshape(scope, transposed, &[1, stage.heads, places, places])
 }
 
 /// Returns the mask, `[windows, 1, positions, positions]`, that hides positions not adjacent before the shift.
@@ -199,8 +202,8 @@ fn merge_patches(net: &mut Net, stage: &SwinStage, scope: &str, x: ValueId) -> R
     let half = side / 2;
     let cut = net.reshape(scope, x, &[0, half, 2, half, 2, width])?;
     // The column within a pair is the outer index.
-    let turned = net.transpose(scope, cut, &[0, 1, 3, 4, 2, 5])?;
-    let joined = net.reshape(scope, turned, &[0, half * half, 4 * width])?;
+    let transposed = net.transpose(scope, cut, &[0, 1, 3, 4, 2, 5])?;
+    let joined = net.reshape(scope, transposed, &[0, half * half, 4 * width])?;
     let joined = net.layer_norm(&format!("{scope}.norm"), joined, stage.epsilon)?;
     net.linear_layer(&format!("{scope}.reduction"), joined, 2 * width, Bias::Without)
 }

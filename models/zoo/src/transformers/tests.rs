@@ -177,10 +177,12 @@ fn steps_answer_as_one_after_the_other() {
     }
     let decode = Options { phase: Phase::Decode, ..Options::default() };
     let refused = load_steps("t5-small", &decode, 2).unwrap_err().to_string();
-    assert!(refused.contains("the `encoder_keys.0` of a step differs from"), "{refused}");
+    assert!(refused.contains("`encoder_keys.0` of a step differs from"), "{refused}");
     let prefill = Options { phase: Phase::Prefill, ..Options::default() };
-    assert!(load_steps(gpt, &prefill, 2).unwrap_err().to_string().contains("only decoding has steps"));
-    assert!(load_steps(gpt, &prefill, 0).unwrap_err().to_string().contains("must be from 1 to 1024"));
+    assert!(load_steps(gpt, &prefill, 2).unwrap_err().to_string().contains("only the phase `decode` has steps"));
+    assert!(
+        load_steps(gpt, &prefill, 0).unwrap_err().to_string().contains("0 decoding steps are not between 1 and 1024")
+    );
 }
 
 #[test]
@@ -204,28 +206,36 @@ fn what_cannot_be_built_is_refused_in_words() {
     let usual = Options::default();
     let decode = Options { phase: Phase::Decode, ..usual };
     check_refused("bert-bas", usual, "unknown model `bert-bas`; did you mean `bert-base-uncased` or `bart-base`?");
-    check_refused("bert", decode, "`bert` reads all tokens at once and has no decoding steps");
-    check_refused("bert", Options { sequence: 513, ..usual }, "index 512 is beyond the 512 entries of");
-    check_refused("bert", Options { sequence: 0, ..usual }, "a sequence of 0 must be from 1 to 1048576");
-    check_refused("llama-7b:num_hidden_layers", usual, "`num_hidden_layers` is not a field and its value");
+    check_refused("bert", decode, "`bert` is not a decoder, so it has no decoding steps");
+    check_refused("bert", Options { sequence: 513, ..usual }, "position 512 exceeds the 512 entries of");
+    check_refused("bert", Options { sequence: 0, ..usual }, "sequence length 0 is not between 1 and 1048576");
+    check_refused("llama-7b:num_hidden_layers", usual, "`num_hidden_layers` does not have the form `field=value`");
     check_refused(
         "llama-7b:num_hidden_layers=100000",
         usual,
-        "field `num_hidden_layers`: it must be a number from 1 to 1024",
+        "field `num_hidden_layers`: must be a number from 1 to 1024",
     );
-    check_refused("llama-7b:num_attention_heads=33", usual, "33 do not divide a width of 4096");
-    check_refused("llama-7b:hidden_act=maxout", usual, "field `hidden_act`: not supported: the activation `maxout`");
-    check_refused("llama-7b:hidden_act=sliu", usual, "the activation `sliu` is not known; did you mean `silu`?");
-    check_refused("llama-7b:model_type=mamba", usual, "there is no family `mamba`; known: `albert`, `bart`, `bert`");
+    check_refused("llama-7b:num_attention_heads=33", usual, "33 heads do not divide the width 4096");
+    check_refused(
+        "llama-7b:hidden_act=maxout",
+        usual,
+        "field `hidden_act`: not supported: unknown activation `maxout`",
+    );
+    check_refused("llama-7b:hidden_act=sliu", usual, "unknown activation `sliu`; did you mean `silu`?");
+    check_refused("llama-7b:model_type=mamba", usual, "unknown model family `mamba`; known: `albert`, `bart`, `bert`");
     check_refused("llama-7b:vocab_size=16777216", usual, "larger than the limit");
-    check_refused("swin:window_size=5", usual, "56 patches of stage 0 cannot be cut into windows of 5");
-    check_refused("t5:relative_attention_max_distance=16", usual, "16 must be above half of 32 buckets");
-    check_refused("gpt2:banana=7", usual, "the graph does not depend on a field `banana`; known: `");
-    check_refused("gpt2:n_layers=7", usual, "on a field `n_layers`; did you mean `n_layer`?");
-    check_refused("gpt2:N_LAYER=7", usual, "on a field `N_LAYER`; did you mean `n_layer`?");
+    check_refused(
+        "swin:window_size=5",
+        usual,
+        "56 patches per side of stage 0 are not a multiple of the window extent 5",
+    );
+    check_refused("t5:relative_attention_max_distance=16", usual, "16 must exceed half of the 32 buckets");
+    check_refused("gpt2:banana=7", usual, "the model does not read a field `banana`; known: `");
+    check_refused("gpt2:n_layers=7", usual, "not read a field `n_layers`; did you mean `n_layer`?");
+    check_refused("gpt2:N_LAYER=7", usual, "not read a field `N_LAYER`; did you mean `n_layer`?");
     check_refused("gpt2:n_layer=7,n_layer=8", usual, "`n_layer` is given twice");
-    check_refused("gpt2:num_hidden_layers=2", usual, "on a field `num_hidden_layers`");
-    check_refused("gpt2:vocab_size=null", usual, "field `vocab_size`: it is missing");
+    check_refused("gpt2:num_hidden_layers=2", usual, "not read a field `num_hidden_layers`");
+    check_refused("gpt2:vocab_size=null", usual, "field `vocab_size`: is missing");
 }
 
 #[test]
@@ -261,10 +271,10 @@ fn a_large_model_is_few_tasks_and_no_weights() {
 #[test]
 fn labels_say_what_is_run() {
     for (name, phase) in [("gpt2", Phase::Prefill), ("my model:n_layer=2", Phase::Decode)] {
-        assert_eq!(of_label(&format_label(name, phase, 64)), Some((name, phase, 64)));
+        assert_eq!(parse_label(&format_label(name, phase, 64)), Some((name, phase, 64)));
     }
     assert_eq!(format_label("gpt2", Phase::Decode, 64), "gpt2 decode 64");
     for other in ["gpt2", "gpt2 64", "gpt2 train 64", "gpt2 prefill many"] {
-        assert_eq!(of_label(other), None, "{other}");
+        assert_eq!(parse_label(other), None, "{other}");
     }
 }

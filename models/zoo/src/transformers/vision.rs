@@ -77,7 +77,7 @@ impl VisionShape {
 fn build_encoder(net: &mut Net, shape: &VisionShape, x: ValueId) -> Result<ValueId> {
     let names = shape.names;
     let cut = [shape.heads, shape.width / shape.heads];
-    let attention = if shape.is_causal { Attention::causal_of_width(cut[1]) } else { Attention::of_width(cut[1]) };
+    let attention = if shape.is_causal { Attention::causal_with_width(cut[1]) } else { Attention::with_width(cut[1]) };
     let mut x = x;
     for layer in 0..shape.layers {
         let scope = format!("{}.{layer}", shape.blocks);
@@ -86,9 +86,9 @@ fn build_encoder(net: &mut Net, shape: &VisionShape, x: ValueId) -> Result<Value
         let q = net.project_heads(&at(names.query), y, cut, shape.bias)?;
         let k = net.project_heads(&at(names.key), y, cut, shape.bias)?;
         let v = net.project_heads(&at(names.value), y, cut, shape.bias)?;
-        let seen = net.add_attention(&scope, [q, k, v], None, attention)?;
-        let seen = net.linear_layer(&at(names.output), seen, shape.width, Bias::With)?;
-        x = net.add(&scope, seen, x)?;
+        let attended = net.add_attention(&scope, [q, k, v], None, attention)?;
+        let attended = net.linear_layer(&at(names.output), attended, shape.width, Bias::With)?;
+        x = net.add(&scope, attended, x)?;
         let y = net.layer_norm(&at(names.after), x, shape.epsilon)?;
         let y = net.linear_layer(&at(names.inner), y, shape.inner, Bias::With)?;
         let y = net.unary(&scope, shape.activation, y)?;
@@ -121,7 +121,7 @@ fn build_classifier(net: &mut Net, config: &Fields, extra: &[&str]) -> Result<Ve
     let x = net.add("embeddings", all, places)?;
     let x = build_encoder(net, &shape, x)?;
     let x = net.layer_norm("layernorm", x, shape.epsilon)?;
-    let first = net.first_place("pooler", x)?;
+    let first = net.first_position("pooler", x)?;
     let out = config.size_or("pooler_output_size", shape.width)?;
     let pooled = net.linear_layer("pooler.dense", first, out, Bias::With)?;
     let function = read_activation(config, "pooler_act", "tanh")?;
@@ -164,7 +164,7 @@ pub(super) fn clip_vision(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>
     // The misspelling is part of the published weights.
     let x = net.layer_norm("pre_layrnorm", x, shape.epsilon)?;
     let x = build_encoder(net, &shape, x)?;
-    let first = net.first_place("post_layernorm", x)?;
+    let first = net.first_position("post_layernorm", x)?;
     Ok(vec![x, net.layer_norm("post_layernorm", first, shape.epsilon)?])
 }
 

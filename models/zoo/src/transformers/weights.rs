@@ -27,7 +27,7 @@ impl Weights {
         Weights::Random { seed: 0 }
     }
 
-    pub fn of_folder(folder: &Path, prefix: &str) -> Result<Option<Weights>> {
+    pub fn open_folder(folder: &Path, prefix: &str) -> Result<Option<Weights>> {
         let Some(entries) = safetensors::list_folder(folder)? else { return Ok(None) };
         let (folder, prefix) = (folder.display().to_string(), prefix.to_owned());
         Ok(Some(Weights::Stored { folder, entries, prefix, used: BTreeSet::new() }))
@@ -41,7 +41,7 @@ impl Weights {
             }
             Weights::Stored { folder, entries, prefix, used } => {
                 let Some(spelling) = stored_name(entries, prefix, name) else {
-                    let reason = "there is no tensor of that name in its safetensors files".to_owned();
+                    let reason = "the safetensors files contain no tensor of that name".to_owned();
                     return Err(Error::Malformed { file: folder.clone(), place: format!("tensor `{name}`"), reason });
                 };
                 let entry = &entries[&spelling];
@@ -87,10 +87,10 @@ fn convert_weight(entry: &Entry, ty: &TensorType, stored: Stored) -> Result<Cons
         wanted.shape.reverse();
     }
     if entry.ty.shape != wanted.shape {
-        return Err(format!("it is {}, but the configuration implies {wanted}", entry.ty));
+        return Err(format!("the tensor is {}, but the configuration implies {wanted}", entry.ty));
     }
     if !entry.ty.dtype.is_float() {
-        return Err(format!("it is {}, a weight must be floats", entry.ty));
+        return Err(format!("the tensor is {}, but a weight must have a floating-point type", entry.ty));
     }
     let mut data = entry.lazy_data();
     if entry.ty.dtype != ty.dtype {

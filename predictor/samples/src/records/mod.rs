@@ -296,7 +296,7 @@ fn rebuild_graph(source: &str, name: &str, batch: i64) -> Option<Graph> {
     match source {
         "local" => zoo::build_model(name, batch).ok(),
         "transformers" => {
-            let (name, phase, sequence) = transformers::of_label(name)?;
+            let (name, phase, sequence) = transformers::parse_label(name)?;
             let options = transformers::Options { batch, sequence, phase };
             // A name with a slash is a folder.
             (!name.contains('/')).then(|| transformers::load_model(name, &options).ok())?.map(|loaded| loaded.graph)

@@ -2,7 +2,7 @@
 
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
-use models::graph::{Const, ValueId};
+use models::graph::ValueId;
 use models::operators::{
     Attention, BinaryOp, Compare, CompareOp, Expand, Gather, MatMul, Op, Pad, Rope, Softmax, UnaryOp, Where,
 };
@@ -15,9 +15,10 @@ const MAX_MASK: i64 = 1 << 24;
 
 pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let is_flat = emit.rank(call.input(0)?)? == 3;
-    let mut q = split_heads(emit, call, call.input(0)?, "q_num_heads")?;
-    let mut k = split_heads(emit, call, call.input(1)?, "kv_num_heads")?;
-    let mut v = split_heads(emit, call, call.input(2)?, "kv_num_heads")?;
+    let (heads, groups) = (call.int_attribute("q_num_heads", 0), call.int_attribute("kv_num_heads", 0));
+    let mut q = split_heads(emit, call.input(0)?, heads)?;
+    let mut k = split_heads(emit, call.input(1)?, groups)?;
+    let mut v = split_heads(emit, call.input(2)?, groups)?;
     let mut past = 0;
     if let (Some(past_k), Some(past_v)) = (call.optional_input(4), call.optional_input(5)) {
         past = emit.extents(past_k)?.get(2).copied().unwrap_or(0);
@@ -26,7 +27,7 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     }
     let (present_k, present_v) = (k, v);
     let dtype = emit.dtype(q)?;
-    let [_, _, places, width] = emit.extents(q)?[..] else { return malformed("the queries need 4 dimensions") };
+    let [_, _, places, width] = emit.extents(q)?[..] else { return malformed("the queries must have 4 dimensions") };
     let total = emit.extents(k)?.get(2).copied().unwrap_or(0);
     let scale = call.optional_float("scale").unwrap_or(1.0 / (width as f64).sqrt());
     let softcap = Some(call.float_attribute("softcap", 0.0)).filter(|softcap| *softcap > 0.0);
@@ -37,13 +38,13 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         let precision = call.optional_int("softmax_precision").map_or(Ok(dtype), |code| {
             let code = i32::try_from(code).unwrap_or(0);
             crate::onnx::tensor::dtype_of_code(code)
-                .or_else(|reason| unsupported(format!("softmax in a type whose {reason}")))
+                .or_else(|reason| unsupported(format!("`softmax_precision`: {reason}")))
         })?;
         if emit.extents(k)?[1] != emit.extents(q)?[1] {
             (k, v) = (repeat_heads(emit, k, q)?, repeat_heads(emit, v, q)?);
         }
         let parts = Parts { q, k, v, mask: mask.value, causal: mask.is_causal, scale, softcap, precision };
-        let (y, scores) = written_out(emit, call, &parts)?;
+        let (y, scores) = separate_operators(emit, call, &parts)?;
         outputs = vec![present_k, present_v, scores];
         y
     } else {
@@ -54,9 +55,9 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     };
     q = y;
     if is_flat {
-        let [n, h, s, d] = emit.extents(q)?[..] else { return malformed("the result needs 4 dimensions") };
-        let turned = emit.transpose(q, &[0, 2, 1, 3])?;
-        q = emit.reshape(turned, &[n, s, h * d])?;
+        let [n, h, s, d] = emit.extents(q)?[..] else { return malformed("the result must have 4 dimensions") };
+        let transposed = emit.transpose(q, &[0, 2, 1, 3])?;
+        q = emit.reshape(transposed, &[n, s, h * d])?;
     }
     if outputs.is_empty() {
         outputs = vec![present_k, present_v];
@@ -66,26 +67,22 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 /// Reshapes `[n, s, h · d]` to `[n, h, s, d]`; an input with four dimensions is unchanged.
-fn split_heads(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, attribute: &str) -> Outcome<ValueId> {
+pub(super) fn split_heads(emit: &mut Emit<'_>, x: ValueId, heads: i64) -> Outcome<ValueId> {
     match emit.extents(x)?[..] {
         [_, _, _, _] => Ok(x),
-        [n, s, width] => {
-            let heads = call.int_attribute(attribute, 0);
-            if heads < 1 || width % heads != 0 {
-                return malformed(format!("`{attribute}` {heads} does not divide a width of {width}"));
-            }
+        [n, s, width] if heads > 0 && width % heads == 0 => {
             let split = emit.reshape(x, &[n, s, heads, width / heads])?;
             emit.transpose(split, &[0, 2, 1, 3])
         }
-        _ => malformed(format!("{} must have 3 or 4 dimensions", emit.ty(x)?)),
+        _ => malformed(format!("input {} cannot be split into {heads} heads", emit.ty(x)?)),
     }
 }
 
 fn repeat_heads(emit: &mut Emit<'_>, x: ValueId, q: ValueId) -> Outcome<ValueId> {
-    let [n, groups, places, width] = emit.extents(x)?[..] else { return malformed("the keys need 4 dimensions") };
+    let [n, groups, places, width] = emit.extents(x)?[..] else { return malformed("the keys must have 4 dimensions") };
     let heads = emit.extents(q)?[1];
     if groups < 1 || heads % groups != 0 {
-        return malformed(format!("{groups} heads of keys do not divide {heads} heads of queries"));
+        return malformed(format!("{groups} key heads do not divide {heads} query heads"));
     }
     let split = emit.reshape(x, &[n, groups, 1, places, width])?;
     let wide = emit.push(Op::Expand(Expand { shape: vec![n, groups, heads / groups, places, width] }), &[split])?;
@@ -163,8 +160,8 @@ fn length_mask(
     let batch = emit.extents(lengths)?.first().copied().unwrap_or(1);
     let lengths = emit.cast(lengths, DType::I64)?;
     let lengths = emit.reshape(lengths, &[batch, 1, 1, 1])?;
-    let keys = counting_tensor(emit, total, &[1, 1, 1, total])?;
-    let rows = counting_tensor(emit, places, &[1, 1, places, 1])?;
+    let keys = emit.add_range(DType::I64, &[1, 1, 1, total])?;
+    let rows = emit.add_range(DType::I64, &[1, 1, places, 1])?;
     let ends = emit.binary_with(BinaryOp::Sub, lengths, places as f64)?;
     let own = emit.binary(BinaryOp::Add, rows, ends)?;
     let mut visible = emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[keys, lengths])?;
@@ -185,12 +182,6 @@ fn length_mask(
     }
     let (open, hidden) = (emit.add_scalar(dtype, 0.0)?, emit.add_scalar(dtype, f64::NEG_INFINITY)?);
     emit.push(Op::Where(Where {}), &[visible, open, hidden])
-}
-
-pub(super) fn counting_tensor(emit: &mut Emit<'_>, count: i64, shape: &[i64]) -> Outcome<ValueId> {
-    let data = Const::range_along(DType::I64, &[count], 0, 0);
-    let numbers = emit.add_constant(TensorType::new(DType::I64, &[count]), data)?;
-    emit.reshape(numbers, shape)
 }
 
 /// Builds a constant mask; `hides` decides by query and key position.
@@ -221,7 +212,7 @@ struct Parts {
 }
 
 /// Emits attention as separate operators; returns the result and the scores that `qk_matmul_output_mode` selects.
-fn written_out(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Outcome<(ValueId, ValueId)> {
+fn separate_operators(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Outcome<(ValueId, ValueId)> {
     let dtype = emit.dtype(parts.q)?;
     let mode = call.int_attribute("qk_matmul_output_mode", 0);
     let root = parts.scale.sqrt();
@@ -239,7 +230,7 @@ fn written_out(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Outcome<(
         scores = emit.binary(BinaryOp::Add, scores, mask)?;
     }
     if parts.causal {
-        // The fused operator would do this; written out, later places are hidden by a mask.
+        // Without the fused operator, a constant mask hides later positions.
         let [_, _, places, total] = emit.extents(scores)?[..] else { return malformed("scores need 4 dimensions") };
         let mask = constant_mask(emit, [places, total], dtype, |at, key| key > at + total - places)?;
         scores = emit.binary(BinaryOp::Add, scores, mask)?;
@@ -252,14 +243,14 @@ fn written_out(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Outcome<(
     let weights = emit.push(Op::Where(Where {}), &[is_empty, zero, weights])?;
     let weights = emit.cast(weights, dtype)?;
     let y = emit.mat_mul(weights, parts.v)?;
-    let asked = match mode {
+    let requested = match mode {
         0 => plain,
         1 => capped,
         2 => scores,
         3 => weights,
-        other => return malformed(format!("`qk_matmul_output_mode` is {other}")),
+        other => return malformed(format!("`qk_matmul_output_mode` has the unknown value {other}")),
     };
-    Ok((y, asked))
+    Ok((y, requested))
 }
 
 pub(super) fn rotary_embedding(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
@@ -270,7 +261,7 @@ pub(super) fn rotary_embedding(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
         [n, s, width] => {
             let heads = call.int_attribute("num_heads", 0);
             if heads < 1 || width % heads != 0 {
-                return malformed(format!("{heads} heads do not divide a width of {width}"));
+                return malformed(format!("{heads} heads do not divide the width {width}"));
             }
             let split = emit.reshape(x, &[n, s, heads, width / heads])?;
             emit.transpose(split, &[0, 2, 1, 3])?

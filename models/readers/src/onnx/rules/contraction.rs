@@ -26,14 +26,14 @@ pub(super) fn numpy_product(emit: &mut Emit<'_>, a: ValueId, b: ValueId) -> Outc
         extents.pop();
     }
     if a_extents.len() == 1 {
-        // The dimension of the row: the last but one, or the last if that of the column is already removed.
+        // Removes the row dimension: the second to last, or the last if the column dimension was removed before.
         extents.remove(extents.len() - if b_extents.len() == 1 { 1 } else { 2 });
     }
     emit.reshape(y, &extents)
 }
 
 pub(super) fn einsum(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
-    let Some(equation) = call.text_attribute("equation") else { return malformed("it has no `equation`") };
+    let Some(equation) = call.text_attribute("equation") else { return malformed("`equation` is missing") };
     let equation = equation.chars().filter(|sign| !sign.is_whitespace()).collect();
     Ok(vec![emit.push(Op::Einsum(Einsum { equation }), &call.all_inputs()?)?])
 }
@@ -43,7 +43,7 @@ pub(super) fn gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>
     let (alpha, beta) = (call.float_attribute("alpha", 1.0), call.float_attribute("beta", 1.0));
     let (transpose_a, transpose_b) = (call.flag_attribute("transA"), call.flag_attribute("transB"));
     if emit.rank(a)? != 2 || emit.rank(b)? != 2 {
-        return malformed(format!("{} and {} must be matrices", emit.ty(a)?, emit.ty(b)?));
+        return malformed(format!("the operands {} and {} must be matrices", emit.ty(a)?, emit.ty(b)?));
     }
     let mut y = if transpose_b && !transpose_a {
         emit.push(Op::Dense(Dense {}), &[a, b])?

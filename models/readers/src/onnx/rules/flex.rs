@@ -26,7 +26,7 @@ impl Extents {
             (&[batch, heads, queries, _], &[_, shared, keys, _]) if shared > 0 && heads % shared == 0 => {
                 Ok(Extents { batch, heads, shared, queries, keys })
             }
-            _ => malformed(format!("queries {q:?} and keys {k:?} do not share heads")),
+            _ => malformed(format!("the shapes of queries {q:?} and keys {k:?} do not fit")),
         }
     }
 

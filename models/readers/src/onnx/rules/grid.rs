@@ -38,22 +38,22 @@ pub(super) fn grid_sample(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (extents, places) = (emit.extents(x)?, emit.extents(grid)?);
     let rank = extents.len().saturating_sub(2);
     if !(1..=3).contains(&rank) || places.len() != rank + 2 || places[rank + 1] != rank as i64 {
-        return malformed(format!("{} and {} do not fit", emit.ty(x)?, emit.ty(grid)?));
+        return malformed(format!("the shapes of data {} and grid {} do not fit", emit.ty(x)?, emit.ty(grid)?));
     }
     if extents.contains(&0) {
-        return unsupported("data without elements");
+        return unsupported("the input has no elements");
     }
     let blend = match call.text_attribute("mode").unwrap_or("linear") {
         "nearest" => Blend::Nearest,
         "linear" | "bilinear" => Blend::Linear,
         "cubic" | "bicubic" => Blend::Cubic,
-        other => return malformed(format!("`mode` is `{other}`")),
+        other => return malformed(format!("`mode` has the unknown value `{other}`")),
     };
     let beyond = match call.text_attribute("padding_mode").unwrap_or("zeros") {
         "zeros" => Beyond::Zeros,
         "border" => Beyond::Border,
         "reflection" => Beyond::Reflection,
-        other => return malformed(format!("`padding_mode` is `{other}`")),
+        other => return malformed(format!("`padding_mode` has the unknown value `{other}`")),
     };
     let is_aligned = call.flag_attribute("align_corners");
     let count: i64 = places[1..=rank].iter().product();
@@ -196,8 +196,8 @@ fn blend_taps(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Tap>]) -> Outcome<Val
                 (a, b) => a.or(b),
             };
         }
-        let Some(at) = at else { return malformed("there are no axes") };
-        let [n, count] = emit.extents(at)?[..] else { return malformed("grid positions must have 2 dimensions") };
+        let Some(at) = at else { return malformed("the input has no spatial axes") };
+        let [n, count] = emit.extents(at)?[..] else { return malformed("positions must have 2 dimensions") };
         let at = emit.reshape(at, &[n, count, 1])?;
         let mut term = emit.push(Op::GatherNd(GatherNd { batch: 1 }), &[rows, at])?;
         if let Some(weight) = weight {
@@ -216,15 +216,15 @@ fn blend_taps(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Tap>]) -> Outcome<Val
 /// Emits the sampling grid of an affine map. Inputs: `theta[n, rank, rank + 1]` and the output size.
 pub(super) fn affine_grid(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let theta = call.input(0)?;
-    let size = emit.known_integers(call.input(1)?, "size")?;
+    let size = emit.require_integers(call.input(1)?, "size")?;
     let spatial = size.get(2..).unwrap_or_default();
     let rank = spatial.len();
     let count = spatial.iter().try_fold(1i64, |count, &extent| count.checked_mul(extent));
     let Some(count) = count.filter(|count| (1..=MAX_PLACES).contains(count)) else {
-        return malformed(format!("a grid of {spatial:?} has no points, or more than {MAX_PLACES}"));
+        return malformed(format!("the grid {spatial:?} has no points or more than {MAX_PLACES}"));
     };
     if !(2..=3).contains(&rank) || spatial.iter().any(|&extent| extent < 1) {
-        return malformed(format!("`size` is {size:?}"));
+        return malformed(format!("`size` has the invalid value {size:?}"));
     }
     let is_aligned = call.flag_attribute("align_corners");
     let coordinate = |index: i64, extent: i64| match (is_aligned, extent) {
@@ -235,7 +235,7 @@ pub(super) fn affine_grid(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut numbers = Vec::with_capacity(count as usize * (rank + 1));
     for place in 0..count {
         let mut rest = place;
-        // The innermost axis is named first.
+        // Coordinates start with the innermost axis.
         for &extent in spatial.iter().rev() {
             numbers.push(coordinate(rest % extent, extent));
             rest /= extent;

@@ -19,7 +19,7 @@ fn small_constant(emit: &Emit<'_>, id: ValueId) -> Outcome<Vec<f64>> {
     match emit.known_numbers(id)? {
         Some(numbers) => Ok(numbers),
         None => unsupported(
-            "the shape of its result depends on data; `--bind NAME=VALUE` fixes an input that decides it, and \
+            "the shape of the result depends on data; `--bind NAME=VALUE` fixes an input that the shape depends on, and \
              `--skip-unsupported` leaves the node out",
         ),
     }
@@ -49,7 +49,7 @@ pub(super) fn compress(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         Some(axis) => emit.resolve_axis(axis, extents.len())?,
         None => {
             let Some(all) = extents.iter().try_fold(1i64, |all, extent| all.checked_mul(*extent)) else {
-                return malformed("its input has more elements than 64 bits can count");
+                return malformed("the element count of the input exceeds 64 bits");
             };
             extents = vec![all];
             x = emit.reshape(x, &extents)?;
@@ -67,7 +67,7 @@ pub(super) fn unique(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let numbers = small_constant(emit, x)?;
     if numbers.is_empty() {
-        return unsupported("different elements among none");
+        return unsupported("the input has no elements");
     }
     let mut extents = emit.extents(x)?;
     let axis = match call.optional_int("axis") {
@@ -136,24 +136,28 @@ pub(super) fn non_max_suppression(emit: &mut Emit<'_>, call: &Call<'_>) -> Outpu
     let (boxes, scores) = (call.input(0)?, call.input(1)?);
     let (numbers, all_scores) = (small_constant(emit, boxes)?, small_constant(emit, scores)?);
     let number = |index: usize, default: Option<f64>, emit: &Emit<'_>| {
-        call.optional_input(index).map_or(Ok(default), |id| emit.known_number(id, "threshold").map(Some))
+        call.optional_input(index).map_or(Ok(default), |id| emit.require_number(id, "threshold").map(Some))
     };
     let most = number(2, Some(0.0), emit)?.unwrap_or(0.0).max(0.0) as usize;
     let covered = number(3, Some(0.0), emit)?.unwrap_or(0.0);
     let least = number(4, None, emit)?;
     let (of_boxes, of_scores) = (emit.extents(boxes)?, emit.extents(scores)?);
     let (&[batches, count, 4], &[batches_too, classes, count_too]) = (&of_boxes[..], &of_scores[..]) else {
-        return malformed(format!("boxes {of_boxes:?} and scores {of_scores:?} do not fit"));
+        return malformed(format!(
+            "shapes {of_boxes:?} of the boxes and {of_scores:?} of the scores do not fit each other"
+        ));
     };
     if (batches, count) != (batches_too, count_too) {
-        return malformed(format!("boxes {of_boxes:?} and scores {of_scores:?} do not fit"));
+        return malformed(format!(
+            "shapes {of_boxes:?} of the boxes and {of_scores:?} of the scores do not fit each other"
+        ));
     }
     let count = count as usize;
     if numbers.is_empty() || all_scores.is_empty() {
         return Ok(vec![integer_constant(emit, &[0, 3], Vec::new())?]);
     }
     if count > MAX_BOXES {
-        return unsupported(format!("{count} boxes, of which up to {MAX_BOXES} are compared"));
+        return unsupported(format!("{count} boxes exceed the limit of {MAX_BOXES}"));
     }
     let is_centered = call.flag_attribute("center_point_box");
     let all: Vec<Edges> = numbers.chunks_exact(4).map(|numbers| box_edges(numbers, is_centered)).collect();
@@ -183,13 +187,13 @@ pub(super) fn non_max_suppression(emit: &mut Emit<'_>, call: &Call<'_>) -> Outpu
 pub(super) fn bit_cast(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let code = i32::try_from(call.int_attribute("to", 0)).unwrap_or(0);
-    let to = tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("it makes a type whose {reason}")))?;
+    let to = tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("result type: {reason}")))?;
     let ty = emit.ty(x)?;
     if tensor::narrow_type(code).is_some() || emit.narrow_range(x).is_some() {
-        return unsupported("it reinterprets bits of a type that is held in a wider one");
+        return unsupported("reinterpreting the bits of a type below 8 bits");
     }
     if ty.dtype.size_bytes() != to.size_bytes() {
-        return malformed(format!("bits of {} are not those of one {to}", ty.dtype));
+        return malformed(format!("{} and {to} differ in their number of bits", ty.dtype));
     }
     if let Some(data) = emit.builder.constant_data(x)
         && ty.element_count().is_some_and(|elements| elements <= MAX_SMALL)
@@ -203,7 +207,7 @@ pub(super) fn bit_cast(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         return Ok(vec![emit.cast(x, to)?]);
     }
     unsupported(format!(
-        "bits of {} as {to} while the model runs; only those of constants can be reinterpreted",
+        "reinterpreting the bits of {} as {to} at run time; only constants can be reinterpreted",
         ty.dtype
     ))
 }

@@ -56,7 +56,7 @@ pub(super) fn bit_shift(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let function = match call.text_attribute("direction") {
         Some("LEFT") => BinaryOp::ShiftLeft,
         Some("RIGHT") => BinaryOp::ShiftRight,
-        other => return malformed(format!("`direction` is {other:?}")),
+        other => return malformed(format!("`direction` has the unknown value {other:?}")),
     };
     let (x, mut places) = (call.input(0)?, call.input(1)?);
     let dtype = emit.dtype(x)?;

@@ -43,7 +43,7 @@ fn scatter_mode(call: &Call<'_>) -> Outcome<ScatterOp> {
         "mul" => ScatterOp::Mul,
         "max" => ScatterOp::Max,
         "min" => ScatterOp::Min,
-        other => return malformed(format!("`reduction` is `{other}`")),
+        other => return malformed(format!("`reduction` has the unknown value `{other}`")),
     })
 }
 
@@ -60,7 +60,7 @@ pub(super) fn scatter_nd(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 
 pub(super) fn one_hot(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let at = emit.cast(call.input(0)?, DType::I64)?;
-    let depth = emit.known_number(call.input(1)?, "depth")? as i64;
+    let depth = emit.require_number(call.input(1)?, "depth")? as i64;
     let values = emit.require_numbers(call.input(2)?, "values")?;
     let [off, on] = values[..] else { return malformed(format!("`values` has {} numbers, must have 2", values.len())) };
     let axis = emit.resolve_axis(call.int_attribute("axis", -1), emit.rank(at)? + 1)? as i64;
@@ -71,20 +71,20 @@ pub(super) fn one_hot(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 pub(super) fn keep_triangle(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let diagonal = match call.optional_input(1) {
-        Some(k) => emit.known_number(k, "k")? as i64,
+        Some(k) => emit.require_number(k, "k")? as i64,
         None => 0,
     };
     Ok(vec![emit.push(Op::Trilu(Trilu { upper: call.int_attribute("upper", 1) != 0, diagonal }), &[x])?])
 }
 
 pub(super) fn integer_range(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let start = emit.known_number(call.input(0)?, "start")?;
-    let limit = emit.known_number(call.input(1)?, "limit")?;
-    let delta = emit.known_number(call.input(2)?, "delta")?;
+    let start = emit.require_number(call.input(0)?, "start")?;
+    let limit = emit.require_number(call.input(1)?, "limit")?;
+    let delta = emit.require_number(call.input(2)?, "delta")?;
     let count = ((limit - start) / delta).ceil().max(0.0);
     if !count.is_finite() || count > MAX_MADE as f64 {
         return malformed(format!(
-            "from {start} to {limit} in steps of {delta} is no list of at most {MAX_MADE} numbers"
+            "the range from {start} to {limit} in steps of {delta} is empty, infinite or longer than {MAX_MADE}"
         ));
     }
     let numbers: Vec<f64> = (0..count as i64).map(|index| start + index as f64 * delta).collect();
@@ -102,7 +102,7 @@ pub(super) fn eye_like(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let dtype = match call.optional_int("dtype") {
         Some(code) => {
             let code = i32::try_from(code).unwrap_or(0);
-            tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("it makes a type whose {reason}")))?
+            tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("result type: {reason}")))?
         }
         None => emit.dtype(x)?,
     };

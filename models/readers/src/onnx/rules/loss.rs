@@ -12,18 +12,18 @@ type Outputs = Outcome<Vec<ValueId>>;
 /// Emits cross entropy of `scores[n, c, d…], labels[n, d…], weights[c]`; also returns the log-probabilities.
 pub(super) fn cross_entropy(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let logarithms = emit.push(Op::Softmax(Softmax { axis: 1, log: true }), &[call.input(0)?])?;
-    Ok(vec![of_logarithms(emit, call, logarithms)?, logarithms])
+    Ok(vec![loss_of_log_probabilities(emit, call, logarithms)?, logarithms])
 }
 
 pub(super) fn negative_log_likelihood(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    Ok(vec![of_logarithms(emit, call, call.input(0)?)?])
+    Ok(vec![loss_of_log_probabilities(emit, call, call.input(0)?)?])
 }
 
-fn of_logarithms(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<ValueId> {
+fn loss_of_log_probabilities(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<ValueId> {
     let labels = emit.cast(call.input(1)?, DType::I64)?;
     let (shape, dtype) = (emit.extents(labels)?, emit.dtype(x)?);
     if emit.rank(x)? != shape.len() + 1 || shape.is_empty() {
-        return malformed(format!("{} and {} do not fit", emit.ty(x)?, emit.ty(labels)?));
+        return malformed(format!("the shapes of scores {} and labels {} do not fit", emit.ty(x)?, emit.ty(labels)?));
     }
     let (mut safe, mut counts) = (labels, None);
     if let Some(ignored) = call.optional_int("ignore_index") {
@@ -61,6 +61,6 @@ fn of_logarithms(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<Va
             let count = reduce_over(emit, counts, ReduceOp::Sum, all, false)?;
             emit.binary(BinaryOp::Div, sum, count)
         }
-        (other, _) => malformed(format!("`reduction` is `{other}`")),
+        (other, _) => malformed(format!("`reduction` has the unknown value `{other}`")),
     }
 }

@@ -225,14 +225,14 @@ pub(super) fn refusal_reason(domain: &str, operator: &str) -> String {
     let reason = match domain {
         "" => standard_reason(operator),
         "com.microsoft.nchwc" => {
-            "it is for the layout of one CPU; let ONNX Runtime save the file with the level `ORT_ENABLE_EXTENDED`"
+            "the operator depends on the memory layout of one CPU; save the file with ONNX Runtime's optimisation level `ORT_ENABLE_EXTENDED`"
         }
         microsoft::DOMAIN => {
-            "this version has no rule for this operator of ONNX Runtime; pass the model as it was before ONNX Runtime's optimiser"
+            "this version has no rule for this operator of ONNX Runtime; use the model before optimisation by ONNX Runtime"
         }
         _ => {
             return format!(
-                "operators of the domain `{}` are not known; export the model with this one as a function of standard operators",
+                "operators of the domain `{}` are unknown; export the model with this operator as a function of standard operators",
                 crate::escape_name(domain)
             );
         }
@@ -243,7 +243,7 @@ pub(super) fn refusal_reason(domain: &str, operator: &str) -> String {
 fn standard_reason(operator: &str) -> &'static str {
     match operator {
         "RandomNormal" | "RandomNormalLike" | "RandomUniform" | "RandomUniformLike" | "Bernoulli" | "Multinomial" => {
-            "its result is random"
+            "the result is random"
         }
         _ => "this version has no rule for this operator",
     }

@@ -18,19 +18,24 @@ pub(super) fn integer_list(
     if call.opset < since {
         return Ok(call.int_list(name));
     }
-    call.optional_input(index).map(|id| emit.known_integers(id, name)).transpose()
+    call.optional_input(index).map(|id| emit.require_integers(id, name)).transpose()
 }
 
 pub(super) fn reshape(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let Some(shape) = integer_list(emit, call, "shape", (1, 5))? else { return malformed("it has no `shape`") };
+    let Some(shape) = integer_list(emit, call, "shape", (1, 5))? else { return malformed("`shape` is missing") };
     let extents = emit.extents(x)?;
     let mut wanted = Vec::with_capacity(shape.len());
     for (index, &extent) in shape.iter().enumerate() {
         wanted.push(match (extent, extents.get(index)) {
             (0, _) if call.flag_attribute("allowzero") => 0,
             (0, Some(kept)) => *kept,
-            (0, None) => return malformed(format!("0 keeps dimension {index}, the data has {}", extents.len())),
+            (0, None) => {
+                return malformed(format!(
+                    "extent 0 copies dimension {index}, but the input has {} dimensions",
+                    extents.len()
+                ));
+            }
             (extent, _) => extent,
         });
     }
@@ -40,7 +45,7 @@ pub(super) fn reshape(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         let all = extents.iter().try_fold(1i64, |product, extent| product.checked_mul(*extent));
         wanted[open] = match (all, others) {
             (Some(all), Some(others)) if others > 0 && all % others == 0 => all / others,
-            _ => return malformed(format!("{} cannot be seen as {shape:?}", emit.ty(x)?)),
+            _ => return malformed(format!("{} cannot be reshaped to {shape:?}", emit.ty(x)?)),
         };
     }
     Ok(vec![emit.reshape(x, &wanted)?])
@@ -81,13 +86,13 @@ pub(super) fn squeeze(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 
 pub(super) fn unsqueeze(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let Some(axes) = integer_list(emit, call, "axes", (1, 13))? else { return malformed("it has no `axes`") };
+    let Some(axes) = integer_list(emit, call, "axes", (1, 13))? else { return malformed("`axes` is missing") };
     let extents = emit.extents(x)?;
     let rank = extents.len() + axes.len();
     let mut is_new = vec![false; rank];
     for axis in axes {
         if std::mem::replace(&mut is_new[emit.resolve_axis(axis, rank)?], true) {
-            return malformed(format!("axis {axis} is named twice"));
+            return malformed(format!("axis {axis} occurs twice"));
         }
     }
     let mut old = extents.into_iter();
@@ -104,10 +109,10 @@ pub(super) fn concat(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 pub(super) fn center_crop_pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut x = call.input(0)?;
     let rank = emit.rank(x)?;
-    let shape = emit.known_integers(call.input(1)?, "shape")?;
+    let shape = emit.require_integers(call.input(1)?, "shape")?;
     let axes = call.int_list("axes").unwrap_or_else(|| (0..rank as i64).collect());
     if axes.len() != shape.len() || shape.iter().any(|&extent| extent < 0) {
-        return malformed(format!("`shape` is {shape:?} for the axes {axes:?}"));
+        return malformed(format!("`shape` {shape:?} does not fit the axes {axes:?}"));
     }
     for (axis, wanted) in axes.into_iter().zip(shape) {
         let axis = emit.resolve_axis(axis, rank)?;
@@ -134,7 +139,7 @@ pub(super) fn split(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         Some(parts) => parts,
         None => {
             if call.int_attribute("num_outputs", count) != count || count < 1 {
-                return malformed(format!("`num_outputs` differs from its {count} outputs"));
+                return malformed(format!("`num_outputs` differs from the number of outputs, {count}"));
             }
             // All parts are equal, but for a smaller last one.
             let part = extents[axis] / count + i64::from(extents[axis] % count != 0);
@@ -145,7 +150,7 @@ pub(super) fn split(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         || parts.iter().any(|&part| part < 0)
         || parts.iter().try_fold(0i64, |sum, part| sum.checked_add(*part)) != Some(extents[axis])
     {
-        return malformed(format!("parts {parts:?} for {count} outputs do not add up to {}", extents[axis]));
+        return malformed(format!("the parts {parts:?} for {count} outputs do not add up to {}", extents[axis]));
     }
     let mut start = 0;
     let mut outputs = Vec::new();
@@ -163,7 +168,7 @@ pub(super) fn slice(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (Some(starts), Some(ends)) =
         (integer_list(emit, call, "starts", (1, 10))?, integer_list(emit, call, "ends", (2, 10))?)
     else {
-        return malformed("it has no `starts` or no `ends`");
+        return malformed("`starts` or `ends` is missing");
     };
     let axes = integer_list(emit, call, "axes", (3, 10))?.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let steps = match call.opset {
@@ -178,7 +183,7 @@ pub(super) fn slice(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         let axis = emit.resolve_axis(axes[index], rank)?;
         let (extent, step) = (extents[axis], steps[index]);
         if step == 0 {
-            return malformed("a step is 0");
+            return malformed("the step is 0");
         }
         let place = |number: i64| if number < 0 { number.saturating_add(extent) } else { number };
         if step > 0 {
@@ -205,18 +210,18 @@ pub(super) fn pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let extents = emit.extents(x)?;
     let rank = extents.len();
-    let Some(given) = integer_list(emit, call, "pads", (1, 11))? else { return malformed("it has no `pads`") };
+    let Some(given) = integer_list(emit, call, "pads", (1, 11))? else { return malformed("`pads` is missing") };
     let value = match call.optional_input(2).filter(|_| call.opset >= 11) {
-        Some(value) => emit.known_number(value, "constant_value")?,
+        Some(value) => emit.require_number(value, "constant_value")?,
         None if call.opset < 11 => call.float_attribute("value", 0.0),
         None => 0.0,
     };
     let axes = match call.optional_input(3).filter(|_| call.opset >= 18) {
-        Some(axes) => emit.known_integers(axes, "axes")?,
+        Some(axes) => emit.require_integers(axes, "axes")?,
         None => (0..rank as i64).collect(),
     };
     if given.len() != 2 * axes.len() {
-        return malformed(format!("`pads` has {} entries for {} dimensions", given.len(), axes.len()));
+        return malformed(format!("`pads` has {} entries, but there are {} dimensions", given.len(), axes.len()));
     }
     let mut pads = vec![0; 2 * rank];
     for (index, axis) in axes.iter().enumerate() {
@@ -229,7 +234,7 @@ pub(super) fn pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     for axis in 0..rank {
         let (head, tail) = (pads[axis].saturating_neg().max(0), pads[axis + rank].saturating_neg().max(0));
         if head.saturating_add(tail) > extents[axis] {
-            return malformed(format!("pads {given:?} cut more off than there is"));
+            return malformed(format!("the pads {given:?} remove more elements than there are"));
         }
         y = emit.slice(y, axis, head, extents[axis] - tail)?;
     }
@@ -242,20 +247,20 @@ pub(super) fn pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         "reflect" => Ok(vec![emit.push(Op::BorderPad(BorderPad { border: Border::Reflect, pads }), &[y])?]),
         "edge" => Ok(vec![emit.push(Op::BorderPad(BorderPad { border: Border::Edge, pads }), &[y])?]),
         "wrap" => Ok(vec![emit.push(Op::BorderPad(BorderPad { border: Border::Wrap, pads }), &[y])?]),
-        mode => malformed(format!("`mode` is `{mode}`")),
+        mode => malformed(format!("`mode` has the unknown value `{mode}`")),
     }
 }
 
 pub(super) fn expand(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let shape = emit.known_integers(call.input(1)?, "shape")?;
+    let shape = emit.require_integers(call.input(1)?, "shape")?;
     let y = emit.push(Op::Expand(Expand { shape }), &[x])?;
     Ok(vec![if emit.ty(y)? == emit.ty(x)? { x } else { y }])
 }
 
 pub(super) fn tile(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let repeats = emit.known_integers(call.input(1)?, "repeats")?;
+    let repeats = emit.require_integers(call.input(1)?, "repeats")?;
     Ok(vec![emit.push(Op::Tile(Tile { repeats }), &[x])?])
 }
 

@@ -115,7 +115,7 @@ fn power_of_two(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<Val
             let is_above = emit_compare(emit, CompareOp::GreaterOrEqual, x, middle)?;
             emit_select(emit, is_above, twice, power)?
         }
-        other => return malformed(format!("`round_mode` is `{other}`")),
+        other => return malformed(format!("`round_mode` has the unknown value `{other}`")),
     };
     let least = f64::from(lowest).exp2();
     let largest = SmallFloat::E8M0.max_finite();

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 pub(super) fn batch_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     call.expect_int("spatial", 1)?;
     if call.flag_attribute("training_mode") {
-        return of_own_statistics(emit, call);
+        return training_batch_norm(emit, call);
     }
     let x = call.input(0)?;
     let dtype = emit.dtype(x)?;
@@ -26,11 +26,11 @@ pub(super) fn batch_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<Va
 }
 
 /// Emits batch normalisation in training mode: uses the batch's statistics and also returns the updated running ones.
-fn of_own_statistics(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+fn training_batch_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let (rank, dtype) = (emit.rank(x)?, emit.dtype(x)?);
     if rank < 2 {
-        return malformed(format!("{} has no channels", emit.ty(x)?));
+        return malformed(format!("input {} has no channels", emit.ty(x)?));
     }
     let axes: Vec<usize> = (0..rank).filter(|&axis| axis != 1).collect();
     let mean = reduce_over(emit, x, ReduceOp::Mean, axes.clone(), true)?;
@@ -82,7 +82,10 @@ pub(super) fn broadcast_to(emit: &mut Emit<'_>, id: ValueId, extents: &[i64]) ->
         return Ok(id);
     }
     if emit.rank(id)? > extents.len() {
-        return unsupported(format!("{} broadcasts beyond the normalised dimensions", emit.ty(id)?));
+        return unsupported(format!(
+            "a scale or shift {} that broadcasts beyond the normalised dimensions",
+            emit.ty(id)?
+        ));
     }
     emit.push(Op::Expand(Expand { shape: extents.to_vec() }), &[id])
 }
@@ -147,14 +150,14 @@ pub(super) fn lrn(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>>
 }
 
 pub(super) fn softmax(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
-    of_node(emit, call, false)
+    node_softmax(emit, call, false)
 }
 
 pub(super) fn log_softmax(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
-    of_node(emit, call, true)
+    node_softmax(emit, call, true)
 }
 
-fn of_node(emit: &mut Emit<'_>, call: &Call<'_>, log: bool) -> Outcome<Vec<ValueId>> {
+fn node_softmax(emit: &mut Emit<'_>, call: &Call<'_>, log: bool) -> Outcome<Vec<ValueId>> {
     let axis = call.int_attribute("axis", if call.opset < 13 { 1 } else { -1 });
     Ok(vec![softmax_of_opset(emit, call.input(0)?, axis, call.opset, log)?])
 }

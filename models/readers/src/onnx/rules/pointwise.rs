@@ -109,11 +109,11 @@ pub(super) fn identity(_: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 pub(super) fn dropout(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     if let Some(training) = call.optional_input(2)
-        && emit.known_number(training, "training_mode")? != 0.0
+        && emit.require_number(training, "training_mode")? != 0.0
     {
-        let ratio = call.optional_input(1).map_or(Ok(0.5), |ratio| emit.known_number(ratio, "ratio"))?;
+        let ratio = call.optional_input(1).map_or(Ok(0.5), |ratio| emit.require_number(ratio, "ratio"))?;
         if ratio != 0.0 {
-            return malformed("it drops elements; only a model for inference can be read");
+            return malformed("dropout in training mode; export the model for inference");
         }
     }
     let mask = emit.add_filled(DType::Bool, &emit.extents(x)?, 1.0)?;
@@ -123,8 +123,7 @@ pub(super) fn dropout(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 pub(super) fn cast(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let code = i32::try_from(call.int_attribute("to", 0)).unwrap_or(0);
-    let to = tensor::dtype_of_code(code)
-        .or_else(|reason| crate::unsupported(format!("it casts to a type whose {reason}")))?;
+    let to = tensor::dtype_of_code(code).or_else(|reason| crate::unsupported(format!("target type: {reason}")))?;
     Ok(vec![narrow::cast_narrow(emit, call, x, to, tensor::narrow_type(code))?])
 }
 
@@ -148,7 +147,7 @@ pub(super) fn gelu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let function = match call.text_attribute("approximate").unwrap_or("none") {
         "none" => UnaryOp::Gelu,
         "tanh" => UnaryOp::GeluTanh,
-        other => return malformed(format!("`approximate` is `{other}`")),
+        other => return malformed(format!("`approximate` has the unknown value `{other}`")),
     };
     Ok(vec![emit.unary(function, call.input(0)?)?])
 }
@@ -233,7 +232,7 @@ pub(super) fn clip(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     }
     let (low, high) = (call.optional_input(1), call.optional_input(2));
     let number = |emit: &Emit<'_>, id: Option<ValueId>| -> Outcome<Option<Option<f64>>> {
-        // The outer level says whether the bound is known now, the inner one whether there is a bound.
+        // The outer option is None for a bound computed at run time, the inner one for an absent bound.
         let Some(id) = id else { return Ok(Some(None)) };
         Ok(emit.known_numbers(id)?.and_then(|numbers| numbers.first().copied()).map(Some))
     };

@@ -30,7 +30,7 @@ fn broadcast_scales(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, id: ValueI
     }
     let axis = emit.resolve_axis(call.int_attribute("axis", 1), extents.len())?;
     if block == 0 {
-        let [count] = own[..] else { return malformed(format!("{} is no scale", emit.ty(id)?)) };
+        let [count] = own[..] else { return malformed(format!("{} is not the type of a scale", emit.ty(id)?)) };
         let mut shape = vec![1; extents.len()];
         shape[axis] = count;
         return emit.reshape(id, &shape);
@@ -40,7 +40,11 @@ fn broadcast_scales(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, id: ValueI
         false => extent == count,
     };
     if own.len() != extents.len() || !extents.iter().zip(&own).enumerate().all(fits) {
-        return malformed(format!("{} has no scale for each block of {block} of {}", emit.ty(id)?, emit.ty(x)?));
+        return malformed(format!(
+            "scales {} do not match blocks of {block} elements of {}",
+            emit.ty(id)?,
+            emit.ty(x)?
+        ));
     }
     let (mut column, mut wide, mut flat) = (own.clone(), own.clone(), own.clone());
     column.insert(axis + 1, 1);
@@ -72,8 +76,7 @@ pub(super) fn quantize_linear(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let to = match (call.optional_input(2), code) {
         (Some(zero), _) => emit.dtype(zero)?,
         (None, 0) => DType::U8,
-        (None, code) => tensor::dtype_of_code(code)
-            .or_else(|reason| unsupported(format!("it quantises to a type whose {reason}")))?,
+        (None, code) => tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("target type: {reason}")))?,
     };
     let narrow = match call.optional_input(2) {
         Some(zero) => emit.narrow_range(zero),
@@ -133,8 +136,7 @@ pub(super) fn dequantize_linear(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs
     match i32::try_from(call.int_attribute("output_dtype", 0)).unwrap_or(0) {
         0 => Ok(vec![y]),
         code => {
-            let to =
-                tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("it makes a type whose {reason}")))?;
+            let to = tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("result type: {reason}")))?;
             Ok(vec![emit.cast(y, to)?])
         }
     }
@@ -201,7 +203,7 @@ pub(super) fn quantise_dynamic(emit: &mut Emit<'_>, x: ValueId) -> Outcome<[Valu
     Ok([y, scale, zero])
 }
 
-/// Returns a zero point that is constant and equal for all channels, else None. An omitted one is 0.
+/// Returns a zero point that is constant and equal for all channels, else None. An omitted zero point counts as 0.
 pub(super) fn known_zero(emit: &Emit<'_>, id: Option<ValueId>) -> Outcome<Option<i64>> {
     let Some(id) = id else { return Ok(Some(0)) };
     Ok(match emit.known_numbers(id)?.as_deref() {
@@ -252,8 +254,8 @@ fn conv_sums(
     convolve_operands(emit, call, x, w)
 }
 
-/// Convolves bytes less a zero point that is known at run time, which is subtracted after the convolution: times the
-/// sum of the weights that meet data. Weights that meet padding do not count, because padding equals the zero point.
+/// Convolves bytes whose zero point is computed at run time. After the convolution, the zero point times the sum of the
+/// weights is subtracted; weights on padding do not count, because padding equals the zero point.
 fn convolve_less_zero(
     emit: &mut Emit<'_>,
     call: &Call<'_>,
@@ -276,7 +278,7 @@ fn weight_sums(emit: &mut Emit<'_>, w: ValueId, zero: i64, axis: usize, keeps_ax
     super::reduce::reduce_over(emit, weights, ReduceOp::Sum, vec![axis], keeps_axis)
 }
 
-/// Subtracts from sums of products the share of the data's zero point, which is one number known at run time.
+/// Subtracts from sums of products the part of the data's zero point, a scalar that is computed at run time.
 fn subtract_zero_sums(emit: &mut Emit<'_>, sums: ValueId, weight_sums: ValueId, zero: ValueId) -> Outcome<ValueId> {
     let zero = emit.reshape(zero, &[])?;
     let zero = emit.cast(zero, DType::I32)?;
@@ -305,7 +307,7 @@ pub(super) fn product_sums(
     if let ((Some(a_zero), Some(b_zero)), 2.., 2.., true) = (numbers, a_rank, b_rank, are_bytes) {
         return emit.push(Op::QMatMul(QMatMul { a_zero, b_zero }), &[a, b]);
     }
-    // A zero point known at run time is subtracted after the product, to keep a product of bytes.
+    // A zero point that is computed at run time is subtracted after the product, which stays a product of bytes.
     if let (Some(a_zero), Some(b_zero), 2.., 2, true) = (a_zero, numbers.1, a_rank, b_rank, are_bytes)
         && matches!(emit.extents(a_zero)?[..], [] | [1])
     {
@@ -349,7 +351,7 @@ pub(super) fn requantise_sums(
     axis: i64,
 ) -> Outcome<ValueId> {
     let Some(zero) = known_zero(emit, Some(y_zero))? else {
-        return unsupported("the zero point of the result is data");
+        return unsupported("a zero point of the result that is computed at run time");
     };
     let to = emit.dtype(y_zero)?;
     let mut wide = Vec::new();

@@ -95,18 +95,18 @@ fn recurrent_layer(emit: &mut Emit<'_>, call: &Call<'_>, kind: Kind, weights: &L
     }
     let [steps, batch, inputs] = emit.extents(x)?[..] else { return malformed("the data must have 3 dimensions") };
     if !(1..=MAX_STEPS).contains(&steps) {
-        return unsupported(format!("{steps} steps are not between 1 and {MAX_STEPS}"));
+        return unsupported(format!("a sequence of {steps} steps; 1 to {MAX_STEPS} are supported"));
     }
     check_lengths(emit, call, steps)?;
     let x = weights.round_operand(emit, x)?;
     if call.flag_attribute("input_forget") {
-        return unsupported("its input and forget gates are coupled");
+        return unsupported("coupled input and forget gates");
     }
     let orders: &[bool] = match call.text_attribute("direction").unwrap_or("forward") {
         "forward" => &[false],
         "reverse" => &[true],
         "bidirectional" => &[false, true],
-        other => return malformed(format!("`direction` is `{other}`")),
+        other => return malformed(format!("`direction` has the unknown value `{other}`")),
     };
     let hidden = call.int_attribute("hidden_size", emit.extents(weights.states)?.last().copied().unwrap_or(0));
     let mut by_direction = Vec::new();
@@ -150,10 +150,10 @@ fn recurrent_layer(emit: &mut Emit<'_>, call: &Call<'_>, kind: Kind, weights: &L
 
 fn check_lengths(emit: &Emit<'_>, call: &Call<'_>, steps: i64) -> Outcome<()> {
     let Some(lengths) = call.optional_input(4) else { return Ok(()) };
-    if emit.known_integers(lengths, "sequence_lens")?.iter().all(|&length| length == steps) {
+    if emit.require_integers(lengths, "sequence_lens")?.iter().all(|&length| length == steps) {
         return Ok(());
     }
-    unsupported("its sequences differ in length")
+    unsupported("sequences of different lengths")
 }
 
 fn initial_state(
@@ -185,7 +185,7 @@ fn build_direction(
     hidden: i64,
 ) -> Outcome<Direction> {
     let rows = kind.gate_count().checked_mul(hidden).filter(|rows| *rows > 0 && rows.checked_mul(2).is_some());
-    let Some(rows) = rows else { return malformed(format!("`hidden_size` is {hidden}")) };
+    let Some(rows) = rows else { return malformed(format!("`hidden_size` is {hidden}, which is out of range")) };
     let inputs = emit.extents(weights.inputs)?.last().copied().unwrap_or(0);
     let weight = direction_part(emit, weights.inputs, index, &[rows, inputs])?;
     let recurrence = direction_part(emit, weights.states, index, &[rows, hidden])?;
@@ -199,7 +199,7 @@ fn build_direction(
     if let Some(all) = call.optional_input(7).filter(|_| kind == Kind::Lstm) {
         let all = direction_part(emit, all, index, &[3 * hidden])?;
         let mut gate = |number: i64| emit.slice(all, 0, number * hidden, (number + 1) * hidden);
-        // Input, output and forget gate stand in this order.
+        // ONNX stores the input, output and forget gate in this order.
         peepholes = Some([gate(0)?, gate(2)?, gate(1)?]);
     }
     let names: Vec<String> = match call.resolve_attribute("activations") {
@@ -208,10 +208,10 @@ fn build_direction(
     };
     let count = kind.default_activations().len();
     let Some(names) = names.get(index * count..(index + 1) * count) else {
-        return malformed(format!("{} activations are not {count} per direction", names.len()));
+        return malformed(format!("there are {} activations instead of {count} per direction", names.len()));
     };
     if call.resolve_attribute("activation_alpha").is_some() || call.resolve_attribute("activation_beta").is_some() {
-        return unsupported("its activations have parameters");
+        return unsupported("activations with parameters");
     }
     let functions = names.iter().map(|name| match name.to_lowercase().as_str() {
         "sigmoid" => Ok(UnaryOp::Sigmoid),
@@ -219,7 +219,7 @@ fn build_direction(
         "relu" => Ok(UnaryOp::Relu),
         "softsign" => Ok(UnaryOp::Softsign),
         "softplus" => Ok(UnaryOp::Softplus),
-        _ => unsupported(format!("its activation `{name}`")),
+        _ => unsupported(format!("activation `{name}`")),
     });
     let functions = functions.collect::<Outcome<Vec<UnaryOp>>>()?;
     let nth = |index: usize| functions.get(index).copied().unwrap_or(functions[0]);
@@ -242,9 +242,9 @@ impl Direction {
         let builder = &mut emit.builder;
         Ok(match self.kind {
             Kind::Plain => (elman_step(builder, given, state, &self.recurrent)?, cell),
-            // Update, reset and content stand in this order.
+            // ONNX stores update, reset and content in this order.
             Kind::Gru => (gru_step(builder, given, state, &self.recurrent, [1, 0, 2], self.reset_at)?, cell),
-            // Input, output, forget gate and content stand in this order.
+            // ONNX stores input, output, forget gate and content in this order.
             Kind::Lstm => lstm_step(builder, given, (state, cell), &self.recurrent, [0, 2, 3, 1])?,
         })
     }

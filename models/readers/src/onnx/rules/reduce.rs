@@ -49,7 +49,7 @@ fn reduce(emit: &mut Emit<'_>, call: &Call<'_>, function: ReduceOp) -> Outcome<V
 fn without_axes(x: ValueId, function: ReduceOp) -> Outcome<ValueId> {
     match function {
         ReduceOp::Sum | ReduceOp::Mean | ReduceOp::Max | ReduceOp::Min | ReduceOp::Prod => Ok(x),
-        other => unsupported(format!("`{}` over no dimensions", other.name())),
+        other => unsupported(format!("the reduction `{}` over no dimensions", other.name())),
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) fn reduce_over(
     let (extents, dtype) = (emit.extents(x)?, emit.dtype(x)?);
     axes.sort_unstable();
     if axes.windows(2).any(|pair| pair[0] == pair[1]) {
-        return malformed(format!("axes {axes:?} name a dimension twice"));
+        return malformed(format!("the axes {axes:?} contain a dimension twice"));
     }
     if axes.is_empty() {
         // A scalar: some functions (such as the logarithm of a sum) still change it, so it is reduced as a vector.
@@ -71,7 +71,7 @@ pub(super) fn reduce_over(
         return reduce_over(emit, vector, function, vec![0], false);
     }
     if axes.iter().any(|&axis| extents[axis] == 0) {
-        return of_nothing(emit, function, &extents, &axes, keep, dtype);
+        return reduce_empty(emit, function, &extents, &axes, keep, dtype);
     }
     if dtype == DType::Bool {
         let numbers = emit.cast(x, DType::U8)?;
@@ -82,7 +82,7 @@ pub(super) fn reduce_over(
     emit.push(Op::Reduce(Reduce { function, axes, keep }), &[x])
 }
 
-fn of_nothing(
+fn reduce_empty(
     emit: &mut Emit<'_>,
     function: ReduceOp,
     extents: &[i64],
@@ -127,7 +127,7 @@ fn arg_reduce(emit: &mut Emit<'_>, call: &Call<'_>, largest: bool) -> Outputs {
 pub(super) fn top_k(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let count = match call.optional_input(1) {
-        Some(count) => emit.known_number(count, "K")? as i64,
+        Some(count) => emit.require_number(count, "K")? as i64,
         None => call.optional_int("k").unwrap_or(1),
     };
     let axis = emit.resolve_axis(call.int_attribute("axis", -1), emit.rank(x)?)? as i64;
@@ -137,7 +137,7 @@ pub(super) fn top_k(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 
 pub(super) fn cum_sum(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let axis = emit.known_number(call.input(1)?, "axis")? as i64;
+    let axis = emit.require_number(call.input(1)?, "axis")? as i64;
     let axis = emit.resolve_axis(axis, emit.rank(x)?)? as i64;
     let (exclusive, reverse) = (call.flag_attribute("exclusive"), call.flag_attribute("reverse"));
     Ok(vec![emit.push(Op::CumSum(CumSum { axis, exclusive, reverse }), &[x])?])
@@ -148,7 +148,7 @@ pub(super) fn cum_prod(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut y = call.input(0)?;
     let extents = emit.extents(y)?;
     let rank = extents.len();
-    let axis = emit.known_number(call.input(1)?, "axis")? as i64;
+    let axis = emit.require_number(call.input(1)?, "axis")? as i64;
     let axis = emit.resolve_axis(axis, rank)?;
     let (extent, is_reversed) = (extents[axis], call.flag_attribute("reverse"));
     let moved = |emit: &mut Emit<'_>, x: ValueId, by: i64| {
@@ -173,7 +173,7 @@ pub(super) fn hard_max(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let (extents, to) = (emit.extents(x)?, emit.dtype(x)?);
     let axis = emit.resolve_axis(call.int_attribute("axis", if call.opset < 13 { 1 } else { -1 }), extents.len())?;
-    // Before version 13 all dimensions from the axis on were one.
+    // Before version 13, all dimensions from the axis on counted as one.
     let (rows, at) = if call.opset < 13 {
         let (outer, inner) = extents.split_at(axis);
         (vec![outer.iter().product(), inner.iter().product()], 1)

@@ -26,7 +26,7 @@ pub(super) fn roi_align(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let [n, channels, height, width] = emit.extents(x)?[..] else {
         return malformed("the data must have 4 dimensions");
     };
-    let [count, 4] = emit.extents(regions)?[..] else { return malformed("a region must be 4 numbers") };
+    let [count, 4] = emit.extents(regions)?[..] else { return malformed("a region must consist of 4 numbers") };
     let ratio = call.int_attribute("sampling_ratio", 0);
     if ratio < 1 {
         return unsupported(
@@ -34,7 +34,7 @@ pub(super) fn roi_align(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         );
     }
     if n.min(channels).min(height).min(width) < 1 {
-        return unsupported("data without elements");
+        return unsupported("the input has no elements");
     }
     let sizes = [call.int_attribute("output_height", 1), call.int_attribute("output_width", 1)];
     let mut axes = Vec::new();
@@ -51,7 +51,7 @@ pub(super) fn roi_align(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let is_max = match call.text_attribute("mode").unwrap_or("avg") {
         "avg" => false,
         "max" => true,
-        other => return malformed(format!("`mode` is `{other}`")),
+        other => return malformed(format!("`mode` has the unknown value `{other}`")),
     };
     let mut blend = None;
     for (down, right) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
@@ -62,7 +62,7 @@ pub(super) fn roi_align(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
             None => term,
         });
     }
-    let Some(blend) = blend else { return malformed("there are no samples") };
+    let Some(blend) = blend else { return malformed("the number of samples is 0") };
     let cells = emit.reshape(blend, &[count, sizes[0], ratio, sizes[1], ratio, channels])?;
     let function = if is_max { ReduceOp::Max } else { ReduceOp::Mean };
     let pooled = reduce_over(emit, cells, function, vec![2, 4], false)?;
@@ -79,10 +79,10 @@ fn sample_axis(
         Some("half_pixel") => true,
         Some("output_half_pixel") => false,
         None => call.opset >= 16,
-        Some(other) => return malformed(format!("`coordinate_transformation_mode` is `{other}`")),
+        Some(other) => return malformed(format!("`coordinate_transformation_mode` has the unknown value `{other}`")),
     };
     let count = size.checked_mul(ratio).filter(|count| (1..=MAX_SAMPLES).contains(count));
-    let Some(count) = count else { return malformed(format!("{size} x {ratio} samples")) };
+    let Some(count) = count else { return malformed(format!("{size} x {ratio} samples are out of range")) };
     let scale = call.float_attribute("spatial_scale", 1.0);
     let mut scaled = Vec::new();
     for end in ends {
@@ -98,7 +98,7 @@ fn sample_axis(
     let parts = emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[1, count]), &parts)?)?;
     let steps = emit.binary(BinaryOp::Mul, reach, parts)?;
     let place = emit.binary(BinaryOp::Add, scaled[0], steps)?;
-    // One element beyond the edge still reads the edge.
+    // Positions up to one element beyond the edge read the edge element.
     let (least, most) = (emit.add_scalar(dtype, -1.0)?, emit.add_scalar(dtype, extent as f64)?);
     let above = emit.push(Op::Compare(Compare { function: CompareOp::GreaterOrEqual }), &[place, least])?;
     let below = emit.push(Op::Compare(Compare { function: CompareOp::LessOrEqual }), &[place, most])?;

@@ -37,7 +37,7 @@ pub(super) fn resize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         let numbers = id.map(|id| emit.require_numbers(id, what)).transpose()?.filter(|numbers| !numbers.is_empty());
         match numbers {
             Some(numbers) if numbers.len() != named.len() => {
-                malformed(format!("`{what}` has {} numbers for {} dimensions", numbers.len(), named.len()))
+                malformed(format!("`{what}` has {} numbers, but there are {} dimensions", numbers.len(), named.len()))
             }
             numbers => Ok(numbers),
         }
@@ -63,10 +63,10 @@ pub(super) fn resize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
                 let (start, end) = axes[axis].region;
                 ((old * (end - start) * scales[index]).floor(), scales[index])
             }
-            (None, None, _) => return malformed("it has neither scales nor sizes"),
+            (None, None, _) => return malformed("both `scales` and `sizes` are missing"),
         };
         if !(0.0..=1e9).contains(&new) {
-            return malformed(format!("dimension {axis} would become {new}"));
+            return malformed(format!("the extent of dimension {axis} would be {new}"));
         }
         (axes[axis].new, axes[axis].scale) = (new as i64, scale);
     }
@@ -79,12 +79,12 @@ pub(super) fn upsample(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         Some(scales) => emit.require_numbers(scales, "scales")?,
         None => match call.resolve_attribute("scales") {
             Some(attribute) => attribute.floats.iter().map(|&scale| scale.into()).collect(),
-            None => return malformed("it has no `scales`"),
+            None => return malformed("`scales` is missing"),
         },
     };
     let extents = emit.extents(x)?;
     if scales.len() != extents.len() {
-        return malformed(format!("`scales` has {} numbers for {} dimensions", scales.len(), extents.len()));
+        return malformed(format!("`scales` has {} numbers, but there are {} dimensions", scales.len(), extents.len()));
     }
     let axis =
         |(&old, &scale): (&i64, &f64)| ResizeAxis { old, new: (old as f64 * scale) as i64, scale, region: (0.0, 1.0) };
@@ -104,7 +104,7 @@ fn shared_factor(call: &Call<'_>, named: &[usize], extents: &[i64], sizes: Optio
         "stretch" => Ok(None),
         "not_larger" => Ok(factors.reduce(f64::min)),
         "not_smaller" => Ok(factors.reduce(f64::max)),
-        other => malformed(format!("`keep_aspect_ratio_policy` is `{other}`")),
+        other => malformed(format!("`keep_aspect_ratio_policy` has the unknown value `{other}`")),
     }
 }
 
@@ -157,7 +157,7 @@ pub(crate) struct ResizeFilter<'a> {
 impl ResizeFilter<'_> {
     fn native_mode(&self, axes: &[ResizeAxis]) -> Option<ResizeMode> {
         let is_spatial = axes.len() > 2 && axes[..2].iter().all(|axis| axis.old == axis.new);
-        // A scale that is not the ratio of the extents puts elements elsewhere.
+        // A scale that differs from the ratio of the extents samples other positions.
         let is_ratio = axes.iter().all(|axis| (axis.scale - axis.new as f64 / axis.old as f64).abs() < 1e-6);
         let is_shrinking = axes.iter().any(|axis| axis.new < axis.old);
         if !is_spatial || !is_ratio || (self.antialias && is_shrinking) {
@@ -180,7 +180,7 @@ impl ResizeFilter<'_> {
         axis: &ResizeAxis,
     ) -> Outcome<ValueId> {
         if axis.old < 1 || axis.new < 0 {
-            return malformed(format!("{} elements cannot become {}", axis.old, axis.new));
+            return malformed(format!("cannot resize {} elements to {}", axis.old, axis.new));
         }
         if axis.old.checked_mul(axis.new).is_none_or(|count| count > MAX_WEIGHTS) {
             return unsupported(format!("resampling {} elements to {} in this mode", axis.old, axis.new));
@@ -236,7 +236,7 @@ impl ResizeFilter<'_> {
                     0.5 * (start + end) * (old_extent - 1.0)
                 }
             }
-            other => return malformed(format!("`coordinate_transformation_mode` is `{other}`")),
+            other => return malformed(format!("`coordinate_transformation_mode` has the unknown value `{other}`")),
         })
     }
 
@@ -246,7 +246,7 @@ impl ResizeFilter<'_> {
             "ceil" => place.ceil(),
             "round_prefer_floor" => (place - 0.5).ceil(),
             "round_prefer_ceil" => (place + 0.5).floor(),
-            other => return malformed(format!("`nearest_mode` is `{other}`")),
+            other => return malformed(format!("`nearest_mode` has the unknown value `{other}`")),
         })
     }
 
@@ -258,10 +258,10 @@ impl ResizeFilter<'_> {
         let (kernel, radius): (fn(f64, f64) -> f64, f64) = match self.mode {
             "linear" => (|distance, _| (1.0 - distance).max(0.0), 1.0),
             "cubic" => (cubic_kernel, 2.0),
-            other => return malformed(format!("`mode` is `{other}`")),
+            other => return malformed(format!("`mode` has the unknown value `{other}`")),
         };
         if radius / stretch > 4.0 * (row.len() as f64) + 16.0 {
-            return unsupported(format!("a scale of {scale} for {} elements", row.len()));
+            return unsupported(format!("a scale of {scale} for {} elements is out of range", row.len()));
         }
         let (first, end) = ((place - radius / stretch).floor() as i64, (place + radius / stretch).ceil() as i64);
         let mut weights = Vec::new();
@@ -292,10 +292,10 @@ impl ResizeFilter<'_> {
         let x = emit.cast(x, dtype)?;
         let mut order: Vec<usize> = (0..rank).filter(|&axis| axis != index).collect();
         order.push(index);
-        let turned = emit.transpose(x, &order)?;
+        let transposed = emit.transpose(x, &order)?;
         let ty = TensorType::new(dtype, &[axis.new, axis.old]);
         let weights = emit.constant_of(&Tensor::from_numbers(ty, weights)?)?;
-        let y = emit.push(Op::Dense(Dense {}), &[turned, weights])?;
+        let y = emit.push(Op::Dense(Dense {}), &[transposed, weights])?;
         let mut back: Vec<usize> = (0..rank - 1).collect();
         back.insert(index, rank - 1);
         emit.transpose(y, &back)

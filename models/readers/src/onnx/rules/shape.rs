@@ -33,7 +33,7 @@ pub(super) fn constant(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     } else if let Some(attribute) = call.resolve_attribute("value_floats") {
         numbers(attribute.floats.iter().map(|&number| number.into()).collect(), DType::F32, emit)?
     } else {
-        return unsupported("its value is neither a tensor nor a number");
+        return unsupported("a constant that is neither a tensor nor a number");
     };
     Ok(vec![found])
 }
@@ -48,12 +48,14 @@ pub(super) fn shape(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 
 pub(super) fn size(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let ty = emit.ty(call.input(0)?)?;
-    let Some(elements) = ty.element_count() else { return unsupported(format!("{ty} has no number of elements")) };
+    let Some(elements) = ty.element_count() else {
+        return unsupported(format!("the element count of {ty} is unknown"));
+    };
     Ok(vec![emit.add_scalar(DType::I64, elements as f64)?])
 }
 
 pub(super) fn constant_of_shape(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let extents = emit.known_integers(call.input(0)?, "shape")?;
+    let extents = emit.require_integers(call.input(0)?, "shape")?;
     let (dtype, number) = match call.resolve_attribute("value").and_then(|attribute| attribute.t.as_ref()) {
         None => (DType::F32, 0.0),
         Some(message) => {
@@ -70,7 +72,7 @@ pub(super) fn constant_of_shape(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs
     };
     let ty = TensorType::new(dtype, &extents);
     if ty.element_count().is_none() {
-        return malformed(format!("{ty} cannot exist"));
+        return malformed(format!("{ty} is not a valid type"));
     }
     Ok(vec![emit.add_constant(ty, Const::Fill(number))?])
 }

@@ -40,30 +40,33 @@ pub(super) fn dft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let extents = emit.extents(x)?;
     let rank = extents.len();
     let axis = match call.optional_input(2).filter(|_| call.opset >= 20) {
-        Some(axis) => emit.known_number(axis, "axis")? as i64,
+        Some(axis) => emit.require_number(axis, "axis")? as i64,
         None if call.opset >= 20 => -2,
         None => call.int_attribute("axis", 1),
     };
     let axis = emit.resolve_axis(axis, rank)?;
     let parts = extents.last().copied().unwrap_or(0);
     if axis + 1 >= rank || !matches!(parts, 1 | 2) {
-        return malformed(format!("{} has no dimension of real and imaginary parts behind axis {axis}", emit.ty(x)?));
+        return malformed(format!(
+            "{} must have a last dimension of 1 or 2 (real and imaginary part) after axis {axis}",
+            emit.ty(x)?
+        ));
     }
     let (is_inverse, is_half) = (call.flag_attribute("inverse"), call.flag_attribute("onesided"));
     let given = extents[axis];
     let stated_length =
-        call.optional_input(1).map(|id| emit.known_number(id, "dft_length")).transpose()?.map(|length| length as i64);
+        call.optional_input(1).map(|id| emit.require_number(id, "dft_length")).transpose()?.map(|length| length as i64);
     let default = if is_inverse && is_half { (given - 1).saturating_mul(2) } else { given };
     let length = stated_length.unwrap_or(default);
     if length < 1 {
-        return malformed(format!("a transform of {length} elements"));
+        return malformed(format!("the transform length is {length}, must be at least 1"));
     }
     let dtype = emit.dtype(x)?;
     let mut order: Vec<usize> = (0..rank - 1).filter(|&other| other != axis).collect();
     order.extend([rank - 1, axis]);
-    let turned = emit.transpose(x, &order)?;
-    let real = emit.slice(turned, rank - 2, 0, 1)?;
-    let imaginary = if parts == 2 { Some(emit.slice(turned, rank - 2, 1, 2)?) } else { None };
+    let transposed = emit.transpose(x, &order)?;
+    let real = emit.slice(transposed, rank - 2, 0, 1)?;
+    let imaginary = if parts == 2 { Some(emit.slice(transposed, rank - 2, 1, 2)?) } else { None };
     let used = given.min(if is_inverse && is_half { length / 2 + 1 } else { length });
     let form = Transform { length, used, is_inverse, is_half };
     let (cosines, sines) = form.transform_matrices(emit, dtype, imaginary.is_some())?;
@@ -99,12 +102,12 @@ impl Transform {
     fn transform_matrices(&self, emit: &mut Emit<'_>, dtype: DType, is_complex: bool) -> Outcome<(ValueId, ValueId)> {
         let Transform { length, used, is_inverse, is_half } = *self;
         if is_inverse && is_half && !is_complex {
-            return malformed("an inverse from one side needs real and imaginary parts");
+            return malformed("a one-sided inverse transform needs real and imaginary parts");
         }
         let rows = if is_half && !is_inverse { length / 2 + 1 } else { length };
         let factor = |element: i64| {
             let share = if is_inverse { 1.0 / length as f64 } else { 1.0 };
-            // What is left out of a real signal's spectrum mirrors the rest.
+            // The omitted half of a real signal's spectrum mirrors the other half.
             let is_mirrored = is_inverse && is_half && element > 0 && 2 * element != length;
             if is_mirrored { 2.0 * share } else { share }
         };
@@ -122,19 +125,19 @@ impl Transform {
 /// Emits `STFT` as a convolution; inputs: `signal[n, length, 1], step, window, frame length`.
 pub(super) fn stft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let signal = call.input(0)?;
-    let step = emit.known_number(call.input(1)?, "frame_step")? as i64;
+    let step = emit.require_number(call.input(1)?, "frame_step")? as i64;
     let (n, length) = match emit.extents(signal)?[..] {
         [n, length] | [n, length, 1] => (n, length),
         _ => return unsupported("complex signals"),
     };
     let window = call.optional_input(2);
     let frame = match (call.optional_input(3), window) {
-        (Some(frame), _) => emit.known_number(frame, "frame_length")? as i64,
+        (Some(frame), _) => emit.require_number(frame, "frame_length")? as i64,
         (None, Some(window)) => emit.extents(window)?.first().copied().unwrap_or(0),
-        (None, None) => return malformed("it has neither a window nor a `frame_length`"),
+        (None, None) => return malformed("both the window and `frame_length` are missing"),
     };
     if frame < 1 || step < 1 || frame > length {
-        return malformed(format!("frames of {frame} elements every {step} of {length}"));
+        return malformed(format!("frames of {frame} elements in steps of {step} do not fit a signal of {length}"));
     }
     let dtype = emit.dtype(signal)?;
     let count = if call.int_attribute("onesided", 1) != 0 { frame / 2 + 1 } else { frame };
@@ -148,7 +151,7 @@ pub(super) fn stft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         let window = emit.cast(window, dtype)?;
         let own = emit.extents(window)?.first().copied().unwrap_or(0);
         if own != frame {
-            return unsupported(format!("a window of {own} elements for frames of {frame}"));
+            return unsupported(format!("a window of {own} elements that differs from the frame length {frame}"));
         }
         kernel = emit.binary(BinaryOp::Mul, waves, window)?;
     }
@@ -174,9 +177,9 @@ pub(super) fn blackman_window(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 fn cosine_window(emit: &mut Emit<'_>, call: &Call<'_>, [flat, one, two]: [f64; 3]) -> Outputs {
-    let size = emit.known_number(call.input(0)?, "size")? as i64;
+    let size = emit.require_number(call.input(0)?, "size")? as i64;
     if !(1..=MAX_MADE).contains(&size) {
-        return malformed(format!("a window of {size} elements"));
+        return malformed(format!("the window has {size} elements; 1 to {MAX_MADE} are supported"));
     }
     let span = if call.int_attribute("periodic", 1) != 0 { size } else { (size - 1).max(1) };
     let dtype = output_dtype(call)?;
@@ -188,17 +191,17 @@ fn cosine_window(emit: &mut Emit<'_>, call: &Call<'_>, [flat, one, two]: [f64; 3
 
 fn output_dtype(call: &Call<'_>) -> Outcome<DType> {
     let code = i32::try_from(call.int_attribute("output_datatype", 1)).unwrap_or(0);
-    tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("it makes a type whose {reason}")))
+    tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("result type: {reason}")))
 }
 
 /// Returns the mel filter bank: triangles that overlap by half, evenly spaced on the mel scale.
 pub(super) fn mel_weights(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let known = |index: usize, name: &str| emit.known_number(call.input(index)?, name);
+    let known = |index: usize, name: &str| emit.require_number(call.input(index)?, name);
     let (bins, length, rate) = (known(0, "num_mel_bins")?, known(1, "dft_length")?, known(2, "sample_rate")?);
     let (low, high) = (known(3, "lower_edge_hertz")?, known(4, "upper_edge_hertz")?);
     let (bins, rows) = (bins as i64, (length as i64) / 2 + 1);
     if bins < 1 || rows < 1 || rows.checked_mul(bins).is_none_or(|count| count > MAX_MADE) || rate <= 0.0 {
-        return malformed(format!("{bins} bins of {length} elements"));
+        return malformed(format!("{bins} mel bins of transforms of length {length} are out of range"));
     }
     let pitch = |hertz: f64| 2595.0 * (1.0 + hertz / 700.0).log10();
     let step = (pitch(high) - pitch(low)) / (bins + 2) as f64;

@@ -1,6 +1,5 @@
 //! Operators that keep a state between calls, lowered to operators on explicit states.
 
-use super::attention::counting_tensor;
 use super::window::add_bias;
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
@@ -20,10 +19,10 @@ pub(super) fn causal_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (x, weight) = (call.input(0)?, call.input(1)?);
     let (extents, kernel) = (emit.extents(x)?, emit.extents(weight)?);
     let (&[batch, channels, _], &[_, 1, taps]) = (&extents[..], &kernel[..]) else {
-        return malformed(format!("data {extents:?} and weight {kernel:?} do not fit"));
+        return malformed(format!("the shapes of data {extents:?} and weight {kernel:?} do not fit"));
     };
     if taps < 1 {
-        return malformed("its kernel has no elements");
+        return malformed("the kernel has no elements");
     }
     let before = taps - 1;
     let padded = match call.optional_input(3) {
@@ -40,7 +39,7 @@ pub(super) fn causal_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let y = match call.text_attribute("activation").unwrap_or("none") {
         "none" => y,
         "silu" | "swish" => emit.unary(UnaryOp::Silu, y)?,
-        other => return malformed(format!("`activation` is `{other}`")),
+        other => return malformed(format!("`activation` has the unknown value `{other}`")),
     };
     let length = emit.extents(padded)?[2];
     Ok(vec![y, emit.slice(padded, 2, length - before, length)?])
@@ -51,7 +50,7 @@ fn by_head(emit: &mut Emit<'_>, x: ValueId, heads: i64) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
     let [batch, length, width] = extents[..] else { return malformed(format!("{extents:?} must have 3 dimensions")) };
     if heads < 1 || width % heads != 0 {
-        return malformed(format!("{width} channels are not {heads} heads"));
+        return malformed(format!("{width} channels cannot be split into {heads} heads"));
     }
     let x = emit.cast(x, DType::F32)?;
     let x = emit.reshape(x, &[batch, length, heads, width / heads])?;
@@ -75,11 +74,11 @@ impl Steps {
             "gated" => (true, false),
             "delta" => (false, true),
             "gated_delta" => (true, true),
-            other => return malformed(format!("`update_rule` is `{other}`")),
+            other => return malformed(format!("`update_rule` has the unknown value `{other}`")),
         };
         let (heads, shared) = (call.int_attribute("q_num_heads", 0), call.int_attribute("kv_num_heads", 0));
         if shared < 1 || heads % shared != 0 {
-            return malformed(format!("{heads} query heads do not share {shared} others"));
+            return malformed(format!("{heads} query heads are not a multiple of {shared} key heads"));
         }
         let decay = if has_decay { Some(by_head(emit, call.input(4)?, shared)?) } else { None };
         let rate = if has_rate {
@@ -132,10 +131,10 @@ pub(super) fn linear_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
     let (queries, keys, values) = (emit.extents(steps.q)?, emit.extents(steps.k)?, emit.extents(steps.v)?);
     let (batch, length) = (queries[0], queries[2]);
     if queries[3] != keys[3] || [keys[2], values[2]] != [length; 2] {
-        return malformed(format!("queries {queries:?}, keys {keys:?} and values {values:?} do not fit"));
+        return malformed(format!("the shapes of queries {queries:?}, keys {keys:?} and values {values:?} do not fit"));
     }
     if !(1..=MAX_STEPS).contains(&length) {
-        return unsupported(format!("{length} steps; 1 to {MAX_STEPS} are written out"));
+        return unsupported(format!("a sequence of {length} steps; 1 to {MAX_STEPS} are supported"));
     }
     let to = emit.dtype(call.input(0)?)?;
     let (mut state, to_of_state) = match call.optional_input(3) {
@@ -162,13 +161,15 @@ pub(super) fn linear_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
 fn axis_positions(emit: &mut Emit<'_>, count: i64, axis: usize, rank: usize) -> Outcome<ValueId> {
     let mut shape = vec![1; rank];
     shape[axis] = count;
-    counting_tensor(emit, count, &shape)
+    emit.add_range(DType::I64, &shape)
 }
 
 /// Reshapes a vector with one number per sample to broadcast along `axis`.
-fn of_samples(emit: &mut Emit<'_>, x: ValueId, axis: usize, rank: usize) -> Outcome<ValueId> {
+fn broadcast_samples(emit: &mut Emit<'_>, x: ValueId, axis: usize, rank: usize) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
-    let [count] = extents[..] else { return malformed(format!("{extents:?} must be one number for each sample")) };
+    let [count] = extents[..] else {
+        return malformed(format!("shape {extents:?} must be a vector with one number per sample"));
+    };
     let mut shape = vec![1; rank];
     shape[axis] = count;
     let x = emit.cast(x, DType::I64)?;
@@ -181,17 +182,17 @@ pub(super) fn tensor_scatter(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (whole, extents) = (emit.extents(cache)?, emit.extents(update)?);
     let axis = emit.resolve_axis(call.int_attribute("axis", -2), whole.len())?;
     if axis == 0 || whole.len() != extents.len() {
-        return malformed(format!("an update {extents:?} of axis {axis} does not fit {whole:?}"));
+        return malformed(format!("an update of shape {extents:?} along axis {axis} does not fit the shape {whole:?}"));
     }
     let mut at = axis_positions(emit, extents[axis], axis, extents.len())?;
     if let Some(first) = call.optional_input(2) {
-        let first = of_samples(emit, first, 0, extents.len())?;
+        let first = broadcast_samples(emit, first, 0, extents.len())?;
         at = emit.binary(BinaryOp::Add, at, first)?;
     }
     match call.text_attribute("mode").unwrap_or("linear") {
         "linear" => {}
         "circular" => at = emit.binary_with(BinaryOp::Mod, at, whole[axis].max(1) as f64)?,
-        other => return malformed(format!("`mode` is `{other}`")),
+        other => return malformed(format!("`mode` has the unknown value `{other}`")),
     }
     let at = emit.push(Op::Expand(Expand { shape: extents }), &[at])?;
     let scatter = ScatterElements { axis: axis as i64, combine: ScatterOp::Replace };
@@ -205,10 +206,10 @@ pub(super) fn reverse_sequence(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
     let (time, batch) = (call.int_attribute("time_axis", 0), call.int_attribute("batch_axis", 1));
     let (time, batch) = (emit.resolve_axis(time, rank)?, emit.resolve_axis(batch, rank)?);
     if time == batch {
-        return malformed(format!("time and batch are both axis {time}"));
+        return malformed(format!("`time_axis` and `batch_axis` are both {time}"));
     }
     let at = axis_positions(emit, extents[time], time, rank)?;
-    let length = of_samples(emit, call.input(1)?, batch, rank)?;
+    let length = broadcast_samples(emit, call.input(1)?, batch, rank)?;
     let is_inside = emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[at, length])?;
     let behind = emit.binary(BinaryOp::Sub, length, at)?;
     let mirrored = emit.binary_with(BinaryOp::Sub, behind, 1.0)?;

@@ -27,7 +27,10 @@ impl WindowAttributes {
             None => Ok(vec![default; length]),
         };
         if spatial.len() != rank {
-            return malformed(format!("the kernel has {rank} extents, the data {} spatial dimensions", spatial.len()));
+            return malformed(format!(
+                "the kernel has {rank} extents, but the input has {} spatial dimensions",
+                spatial.len()
+            ));
         }
         let strides = list("strides", 1, rank)?;
         let dilations = list("dilations", 1, rank)?;
@@ -37,7 +40,7 @@ impl WindowAttributes {
             "VALID" => window.pads = vec![0; 2 * rank],
             "SAME_UPPER" => window.pad_to_same(spatial, false)?,
             "SAME_LOWER" => window.pad_to_same(spatial, true)?,
-            other => return malformed(format!("`auto_pad` is `{other}`")),
+            other => return malformed(format!("`auto_pad` has the unknown value `{other}`")),
         }
         Ok(window)
     }
@@ -46,7 +49,7 @@ impl WindowAttributes {
     fn window_reach(&self, axis: usize) -> Outcome<i64> {
         let reach = self.kernel[axis].checked_sub(1).and_then(|steps| steps.checked_mul(self.dilations[axis]));
         let reach = reach.and_then(|reach| reach.checked_add(1));
-        reach.map_or_else(|| malformed("the window reaches further than 64 bits can count"), Ok)
+        reach.map_or_else(|| malformed("the window extent exceeds 64 bits"), Ok)
     }
 
     /// Sets the pads so that the output extent is the input extent divided by the stride, rounded up.
@@ -59,7 +62,7 @@ impl WindowAttributes {
             }
             let places = extent / stride + i64::from(extent % stride != 0);
             let total = i128::from(places - 1) * i128::from(stride) + i128::from(reach) - i128::from(extent);
-            let total = i64::try_from(total.max(0)).or_else(|_| malformed("pads are larger than 64 bits can count"))?;
+            let total = i64::try_from(total.max(0)).or_else(|_| malformed("pads are larger than 64 bits"))?;
             let (less, more) = (total / 2, total - total / 2);
             let (head, tail) = if more_before { (more, less) } else { (less, more) };
             self.pads[axis] = head;
@@ -74,7 +77,7 @@ fn kernel_of(call: &Call<'_>, weight: &[i64]) -> Outcome<Vec<i64>> {
     let of_weight = weight.get(2..).unwrap_or_default().to_vec();
     match call.int_list("kernel_shape") {
         Some(kernel) if kernel != of_weight => {
-            malformed(format!("`kernel_shape` is {kernel:?}, the weight has {of_weight:?}"))
+            malformed(format!("`kernel_shape` is {kernel:?}, but the weight has the kernel {of_weight:?}"))
         }
         _ => Ok(of_weight),
     }
@@ -83,7 +86,10 @@ fn kernel_of(call: &Call<'_>, weight: &[i64]) -> Outcome<Vec<i64>> {
 fn spatial_extents(extents: &[i64]) -> Outcome<&[i64]> {
     match extents.get(2..) {
         Some(spatial) if !spatial.is_empty() => Ok(spatial),
-        _ => malformed(format!("the data has {} dimensions; batch, channel and 1 to 3 more are needed", extents.len())),
+        _ => malformed(format!(
+            "the input has {} dimensions; batch, channel and 1 to 3 spatial dimensions are needed",
+            extents.len()
+        )),
     }
 }
 
@@ -150,8 +156,7 @@ pub(super) fn conv_transpose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Ve
             let places = i128::from(spatial[axis] - 1) * i128::from(window.strides[axis]);
             let full = places + i128::from(window.window_reach(axis)?) + i128::from(output_pads[axis]);
             let total = full - i128::from(wanted[axis]);
-            let number =
-                |wide: i128| i64::try_from(wide).or_else(|_| malformed("pads are larger than 64 bits can count"));
+            let number = |wide: i128| i64::try_from(wide).or_else(|_| malformed("pads are larger than 64 bits"));
             if total < 0 {
                 output_pads[axis] = output_pads[axis].saturating_add(number(-total)?);
             }
@@ -184,7 +189,7 @@ pub(super) fn add_bias(emit: &mut Emit<'_>, y: ValueId, bias: Option<ValueId>) -
 pub(super) fn channels_first(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
     let rank = emit.rank(x)?;
     if rank < 3 {
-        return malformed(format!("{} has no dimension between batch and channels", emit.ty(x)?));
+        return malformed(format!("{} has no spatial dimension between batch and channels", emit.ty(x)?));
     }
     let order: Vec<usize> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
     emit.transpose(x, &order)
@@ -201,13 +206,13 @@ pub(super) fn channels_last(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId>
 pub(super) fn columns_to_image(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let (image, block) = (call.input(1)?, call.input(2)?);
-    let image = emit.known_integers(image, "image_shape")?;
-    let block = emit.known_integers(block, "block_shape")?;
+    let image = emit.require_integers(image, "image_shape")?;
+    let block = emit.require_integers(block, "block_shape")?;
     let rank = block.len();
     let [n, rows, places] = emit.extents(x)?[..] else { return malformed("columns must have 3 dimensions") };
     let area = block.iter().try_fold(1i64, |area, &extent| area.checked_mul(extent)).filter(|area| *area > 0);
     let Some(area) = area.filter(|area| image.len() == rank && rows % area == 0 && rows > 0) else {
-        return malformed(format!("{} does not hold blocks of {block:?} of {image:?}", emit.ty(x)?));
+        return malformed(format!("{} does not have the shape of blocks {block:?} of an image {image:?}", emit.ty(x)?));
     };
     let WindowAttributes { strides, pads, dilations, kernel } = WindowAttributes::parse_window(call, block, &image)?;
     let (mut counts, mut output_pads) = (Vec::new(), Vec::new());
@@ -216,18 +221,18 @@ pub(super) fn columns_to_image(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<
         let room = i128::from(image[axis]) + i128::from(pads[axis]) + i128::from(pads[axis + rank]) - reach;
         let stride = i128::from(strides[axis]);
         if room < 0 || stride < 1 {
-            return malformed(format!("blocks of {kernel:?} do not fit {image:?}"));
+            return malformed(format!("blocks of {kernel:?} do not fit into the image {image:?}"));
         }
-        let number = |wide: i128| i64::try_from(wide).or_else(|_| malformed("an image that 64 bits cannot count"));
+        let number = |wide: i128| i64::try_from(wide).or_else(|_| malformed("the image extents exceed 64 bits"));
         counts.push(number(room / stride + 1)?);
         output_pads.push(number(room % stride)?);
     }
     if counts.iter().try_fold(1i64, |count, &extent| count.checked_mul(extent)) != Some(places) {
-        return malformed(format!("{places} columns are not {counts:?} places"));
+        return malformed(format!("{places} columns do not match {counts:?} block positions"));
     }
     let groups = rows / area;
     if rows.checked_mul(area).is_none_or(|count| count > MAX_COLUMNS) {
-        return unsupported(format!("columns of {rows} elements"));
+        return unsupported(format!("columns of {rows} elements are too large"));
     }
     let shape: Vec<i64> = [rows, 1].into_iter().chain(kernel.iter().copied()).collect();
     let numbers: Vec<f64> =
@@ -258,7 +263,7 @@ fn emit_pool(emit: &mut Emit<'_>, call: &Call<'_>, mode: PoolMode) -> Outcome<Ve
 }
 
 pub(super) fn pool_of(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, mode: PoolMode) -> Outcome<ValueId> {
-    let Some(kernel) = call.int_list("kernel_shape") else { return malformed("it has no `kernel_shape`") };
+    let Some(kernel) = call.int_list("kernel_shape") else { return malformed("`kernel_shape` is missing") };
     let window = WindowAttributes::parse_window(call, kernel, spatial_extents(&emit.extents(x)?)?)?;
     let WindowAttributes { kernel, strides, pads, dilations } = window;
     let (ceil, count_pad) = (call.flag_attribute("ceil_mode"), call.flag_attribute("count_include_pad"));

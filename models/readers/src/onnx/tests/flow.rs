@@ -65,7 +65,7 @@ fn a_bound_input_decides_turns_and_branches() {
     check_error(
         &open,
         expect![
-            "`small.onnx`, node `y` (`Loop`): not supported: its number of iterations depends on data at run time; `--bind NAME=VALUE` fixes an input that decides it; `--skip-unsupported` leaves the node out and lists the operators of one turn"
+            "`small.onnx`, node `y` (`Loop`): not supported: the number of iterations depends on data at run time; `--bind NAME=VALUE` fixes an input that the number depends on; `--skip-unsupported` leaves the node out and lists the operators of one iteration"
         ],
     );
     let bind = |name: &str, number: f64| {
@@ -74,10 +74,10 @@ fn a_bound_input_decides_turns_and_branches() {
     };
     assert_eq!(evaluated(&open, &bind("n", 2.0), &[1.0, 10.0]), [[4.0, 40.0]]);
     let error = |options: &Options| read(&open, options).unwrap_err().to_string();
-    assert_eq!(error(&bind("n", 2.5)), "`small.onnx`, input `n`: `--bind` gives it 2.5, and it is i64[]");
+    assert_eq!(error(&bind("n", 2.5)), "`small.onnx`, input `n`: `--bind` sets 2.5, which i64[] cannot hold");
     assert_eq!(
         error(&bind("m", 2.0)),
-        "`small.onnx`, input `m`: `--bind` names it, but there is no such input; the inputs are `x`, `n`"
+        "`small.onnx`, input `m`: `--bind` names this input, but the model has no such input; the inputs are `x`, `n`"
     );
 
     let branches = vec![
@@ -89,7 +89,7 @@ fn a_bound_input_decides_turns_and_branches() {
     check_error(
         &choice,
         expect![
-            "`small.onnx`, node `y` (`If`): not supported: its condition is computed while the model runs; `--bind NAME=VALUE` fixes an input that decides it; `--skip-unsupported` leaves the node out and lists the operators of both branches"
+            "`small.onnx`, node `y` (`If`): not supported: the condition is computed at run time; `--bind NAME=VALUE` fixes an input that the condition depends on; `--skip-unsupported` leaves the node out and lists the operators of both branches"
         ],
     );
     assert_eq!(evaluated(&choice, &bind("is_on", 1.0), &[-1.0, 2.0]), [[0.0, 2.0]]);
@@ -108,13 +108,13 @@ fn one_turn_of_an_open_loop_is_listed() {
     assert_eq!(listed.graph.nodes.iter().map(|node| node.op.name()).collect::<Vec<_>>(), ["add"]);
     assert_eq!(listed.graph.nodes[0].origin.scope, "y/after");
     let reason = &listed.skipped[0].reason;
-    assert!(reason.ends_with("the operators of one turn are listed"), "{reason}");
+    assert!(reason.ends_with("the operators of one iteration are listed"), "{reason}");
 
     let long = model(&["2"], vec![integers("n", &[5000])], vec![doubling("n", "", "next = Identity(goes)")]);
     let listed = read(&long, &Options { skip_unsupported: true, ..Options::default() }).unwrap();
     assert_eq!(
         listed.skipped[0].reason,
-        "it has 5000 iterations, but at most 4096 are unrolled; the operators of one turn are listed"
+        "the loop has 5000 iterations, but at most 4096 are unrolled; the operators of one iteration are listed"
     );
 }
 
@@ -168,7 +168,7 @@ fn loops_end() {
     let body = graph("body", &["turn", "goes", "before"], vec![inner], &["goes", "inner"]);
     let nested = model(&["2"], vec![integers("n", &[4000])], vec![with("y = Loop(n, , x)", vec![body])]);
     let error = read(&nested, &Options::default()).unwrap_err().to_string();
-    assert!(error.contains("functions inlined and loops unrolled"), "{error}");
+    assert!(error.contains("after inlining functions and unrolling loops"), "{error}");
 
     let endless = model(&["2"], vec![integers("n", &[i64::MAX])], vec![doubling("n", "", "next = Identity(goes)")]);
     let error = read(&endless, &Options::default()).unwrap_err().to_string();
@@ -176,5 +176,5 @@ fn loops_end() {
 
     let misfit = with("y = Loop(n, , x)", vec![graph("body", &["turn"], vec![], &["turn"])]);
     let error = read(&model(&["2"], vec![integers("n", &[2])], vec![misfit]), &Options::default()).unwrap_err();
-    assert!(error.to_string().contains("fewer outputs than 1 states"), "{error}");
+    assert!(error.to_string().contains("fewer outputs than the 1 states"), "{error}");
 }

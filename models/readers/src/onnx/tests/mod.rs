@@ -134,7 +134,10 @@ fn a_given_shape_binds_symbols() {
 
     let shapes = BTreeMap::from([("z".to_owned(), vec![7])]);
     let error = read(&flattening(), &Options { shapes, ..Options::default() }).unwrap_err().to_string();
-    assert_eq!(error, "`small.onnx`, input `z`: `--shape` names it, but there is no such input; the inputs are `x`");
+    assert_eq!(
+        error,
+        "`small.onnx`, input `z`: `--shape` names this input, but the model has no such input; the inputs are `x`"
+    );
 }
 
 #[test]
@@ -146,7 +149,7 @@ fn an_input_that_decides_a_shape_can_be_bound() {
     check_error(
         &model,
         expect![
-            "`small.onnx`, node `y` (`Reshape`): not supported: `shape` is computed while the model runs, so the shapes that follow from it are not fixed"
+            "`small.onnx`, node `y` (`Reshape`): not supported: `shape` is computed at run time, so the shapes that depend on it are unknown"
         ],
     );
     let numbers = Tensor::from_numbers(models::types::TensorType::new(DType::I64, &[2]), &[2.0, 2.0]).unwrap();
@@ -159,20 +162,20 @@ fn an_input_that_decides_a_shape_can_be_bound() {
 fn mistakes_are_named() {
     check_error(
         &model(&["2"], vec![], vec![node("y = Relu(z)")]),
-        expect!["`small.onnx`, node `y` (`Relu`): it reads `z`, which no earlier node computes"],
+        expect!["`small.onnx`, node `y` (`Relu`): input `z` is not computed by any earlier node"],
     );
     check_error(
         &model(&["2"], vec![], vec![node("a = Add(x, b)"), node("b = Relu(a)"), node("y = Relu(b)")]),
-        expect!["`small.onnx`, node `b` (`Relu`): it reads `a`, which no earlier node computes"],
+        expect!["`small.onnx`, node `b` (`Relu`): input `a` is not computed by any earlier node"],
     );
     check_error(
         &model(&["2"], vec![], vec![node("y = Relu(x)"), node("y = Relu(x)")]),
-        expect!["`small.onnx`, value `y`: it is made twice"],
+        expect!["`small.onnx`, value `y`: several nodes produce it"],
     );
     check_error(
         &model(&["2"], vec![], vec![node("y = NonZero(x)")]),
         expect![
-            "`small.onnx`, node `y` (`NonZero`): not supported: the shape of its result depends on data; `--bind NAME=VALUE` fixes an input that decides it, and `--skip-unsupported` leaves the node out"
+            "`small.onnx`, node `y` (`NonZero`): not supported: the shape of the result depends on data; `--bind NAME=VALUE` fixes an input that the shape depends on, and `--skip-unsupported` leaves the node out"
         ],
     );
     check_error(
@@ -183,12 +186,12 @@ fn mistakes_are_named() {
     );
     check_error(
         &model(&["2"], vec![floats("w", &[i64::MAX, 3], &[])], vec![node("y = Add(x, w)")]),
-        expect!["`small.onnx`, initializer `w`: f32[9223372036854775807,3] has more bytes than 64 bits can count"],
+        expect!["`small.onnx`, initializer `w`: f32[9223372036854775807,3] has a byte count that exceeds 64 bits"],
     );
     check_error(
         &model(&["2", "n"], vec![], vec![node("y = Relu(x)")]),
         expect![
-            "`small.onnx`, input `x`: dimensions have no number (`x` is f32[2,n]); give them with `--shape x=2xN`, a number for each N"
+            "`small.onnx`, input `x`: some dimensions are not fixed (`x` is f32[2,n]); set them with `--shape x=2xN`, with a number for each N"
         ],
     );
     let mut old = model(&["2"], vec![], vec![node("y = Relu(x)")]);
@@ -196,14 +199,16 @@ fn mistakes_are_named() {
     check_error(
         &old,
         expect![
-            "`small.onnx`, as a whole: not supported: operator set 3 is not between 6 and 28; convert it with ONNX's version converter"
+            "`small.onnx`: not supported: operator set 3 is not between 6 and 28; convert it with ONNX's version converter"
         ],
     );
     let mut wrong = model(&["2"], vec![], vec![node("y = Relu(x)")]);
     wrong.graph.as_mut().unwrap().output = vec![info("y", &["3"])];
     check_error(
         &wrong,
-        expect!["`small.onnx`, node `y` (`Relu`): the file says `y` is f32[3], its inputs and attributes give f32[2]"],
+        expect![
+            "`small.onnx`, node `y` (`Relu`): the file states f32[3] for `y`, but inputs and attributes give f32[2]"
+        ],
     );
 }
 
@@ -214,20 +219,20 @@ fn what_is_missing_is_said_at_once() {
     check_error(
         &model(&["2"], vec![], nodes),
         expect![
-            "`small.onnx`, node `a` (`Bernoulli`): not supported: its result is random; without a rule: 1 `Bernoulli`, 1 `Odd`, 2 `Unknown`; `--skip-unsupported` leaves them out"
+            "`small.onnx`, node `a` (`Bernoulli`): not supported: the result is random; operators without a rule: 1 `Bernoulli`, 1 `Odd`, 2 `Unknown`; `--skip-unsupported` leaves them out"
         ],
     );
     let mut layout = model(&["2"], vec![], vec![node("y = Conv(x)")]);
     layout.graph.as_mut().unwrap().node[0].domain = "com.microsoft.nchwc".to_owned();
     let error = read(&layout, &Options::default()).unwrap_err().to_string();
-    assert!(error.contains("let ONNX Runtime save the file with the level `ORT_ENABLE_EXTENDED`"), "{error}");
+    assert!(error.contains("save the file with ONNX Runtime's optimisation level `ORT_ENABLE_EXTENDED`"), "{error}");
 
     let mut open = model(&["2", "n"], vec![], vec![node("y = Add(x, z)")]);
     open.graph.as_mut().unwrap().input.push(info("z", &["batch", "n", "m"]));
     check_error(
         &open,
         expect![
-            "`small.onnx`, 2 inputs: dimensions have no number (`x` is f32[2,n], `z` is f32[batch,n,m]); give them with `--shape x=2xN` `--shape z=1xNxN`, a number for each N"
+            "`small.onnx`, 2 inputs: some dimensions are not fixed (`x` is f32[2,n], `z` is f32[batch,n,m]); set them with `--shape x=2xN` `--shape z=1xNxN`, with a number for each N"
         ],
     );
 }
@@ -388,7 +393,7 @@ fn functions_and_constant_branches_are_inlined() {
     model.functions[0].node[0].op_type = "Bend".to_owned();
     model.functions[0].node[0].domain = "mine".to_owned();
     let error = read(&model, &Options::default()).unwrap_err().to_string();
-    assert!(error.contains("functions call each other more than 32 deep"), "{error}");
+    assert!(error.contains("function calls are nested deeper than 32 levels"), "{error}");
 }
 
 #[test]
@@ -416,12 +421,12 @@ fn data_beside_the_file_is_read_when_wanted_and_only_from_its_folder() {
     let x = Tensor::from_numbers(graph.values[0].ty.clone(), &[0.5, 0.5]).unwrap();
     assert_eq!(reference::evaluate_graph(&graph, &[x]).unwrap()[0].to_numbers(), [1.5, 2.5]);
     for (location, offset, says) in [
-        ("../outside", "0", "only files below the model's own folder"),
-        ("/etc/hostname", "0", "only files below the model's own folder"),
-        ("link", "0", "only files below the model's own folder"),
+        ("../outside", "0", "only files below the model's folder"),
+        ("/etc/hostname", "0", "only files below the model's folder"),
+        ("link", "0", "only files below the model's folder"),
         ("weights", "8", "too few for 8 bytes at offset 8"),
         ("weights", "18446744073709551615", "too few for 8 bytes"),
-        ("weights", "four", "`offset` of its data is `four`, no number"),
+        ("weights", "four", "`offset` of the external data is `four`, which is not a number"),
         ("missing", "0", "which cannot be read"),
     ] {
         let _ = std::os::unix::fs::symlink(folder.path().join("outside"), inner.join("link"));
@@ -485,7 +490,7 @@ fn the_model_to_be_damaged_is_right() {
     assert_eq!(error.map(|error| error.to_string()), None);
     bytes.truncate(bytes.len() / 2);
     let error = import(bytes.into(), "rich.onnx", None, &Options::default()).unwrap_err().to_string();
-    assert!(error.contains("cut off, damaged or no ONNX file"), "{error}");
+    assert!(error.contains("truncated, damaged or not an ONNX file"), "{error}");
 }
 
 proptest! {

@@ -85,5 +85,5 @@ fn stored_patterns_are_looked_up() {
     let many = result(tensor(19, &[70_000], vec![0x3C; 70_000]), "70000");
     assert!(many.len() == 70_000 && many.iter().all(|&number| number == 1.0));
     let short = model(&["3"], vec![tensor(17, &[3], vec![0; 2])], vec![node("y = Add(x, w)")]);
-    check_error(&short, expect!["`small.onnx`, initializer `w`: f32[3] takes 3 bytes, the file holds 2"]);
+    check_error(&short, expect!["`small.onnx`, initializer `w`: f32[3] takes 3 bytes, but the file contains 2"]);
 }

@@ -1,12 +1,12 @@
 //! Matrix products.
 
 use super::sheet::{Sheet, flag_attribute, text_attribute};
-use super::{Made, refuse_operator};
+use super::{NameResult, refuse_operator};
 use models::graph::Node;
 use models::operators::{Einsum, MatMul, Op, QDense, QMatMul};
 use models::types::DType;
 
-pub(super) fn write_product(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+pub(super) fn write_product(sheet: &mut Sheet<'_>, node: &Node) -> NameResult {
     let inputs = &node.inputs;
     match &node.op {
         Op::Einsum(Einsum { equation }) => {
@@ -42,13 +42,15 @@ pub(super) fn write_product(sheet: &mut Sheet<'_>, node: &Node) -> Made {
             let b = if *transpose_b { sheet.transpose_last(inputs[1]) } else { sheet.value_name(inputs[1]) };
             write_matmul(sheet, sheet.dtype(inputs[0]), [&a, &b])
         }
-        Op::Attention(_) => Err("it cannot be split into products, and this version writes no other form".to_owned()),
+        Op::Attention(_) => {
+            Err("the attention cannot be split into products, and this version writes no other form".to_owned())
+        }
         other => refuse_operator(other),
     }
 }
 
 /// Writes a matrix product; products of 8-bit integers are summed in 32 bits, those of 16-bit integers are refused.
-fn write_matmul(sheet: &mut Sheet<'_>, dtype: DType, operands: [&str; 2]) -> Made {
+fn write_matmul(sheet: &mut Sheet<'_>, dtype: DType, operands: [&str; 2]) -> NameResult {
     match dtype {
         DType::I8 | DType::U8 => write_integer_matmul(sheet, operands, [dtype; 2], [0, 0]),
         DType::I16 | DType::U16 => Err(format!("ONNX has no product of {dtype} that is summed in 32 bits")),
@@ -56,7 +58,7 @@ fn write_matmul(sheet: &mut Sheet<'_>, dtype: DType, operands: [&str; 2]) -> Mad
     }
 }
 
-fn write_integer_matmul(sheet: &mut Sheet<'_>, operands: [&str; 2], dtypes: [DType; 2], zeros: [i64; 2]) -> Made {
+fn write_integer_matmul(sheet: &mut Sheet<'_>, operands: [&str; 2], dtypes: [DType; 2], zeros: [i64; 2]) -> NameResult {
     let zeros = [0, 1].map(|place| sheet.add_scalar(dtypes[place], zeros[place] as f64));
     Ok(sheet.add_node("MatMulInteger", &[operands[0], operands[1], &zeros[0], &zeros[1]], Vec::new()))
 }

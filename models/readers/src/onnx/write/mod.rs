@@ -1,8 +1,9 @@
 //! Writes a graph as an ONNX file, with the constants of the reference, so that other libraries can run it.
 //!
-//! An operator becomes the equivalent ONNX operator, if there is one, because libraries are fast at what they
-//! recognise. Others become several operators; attention is split into its products. Constants are stored as numbers,
-//! already transposed and shaped for their operator. A file holds at most 2 GiB: larger models are refused.
+//! An operator becomes the equivalent ONNX operator, if there is one, because libraries have fast code for
+//! the operators that they recognise. Others become several operators; attention is split into its products. Constants
+//! are stored as numbers, already transposed and shaped for their operator. A file holds at most 2 GiB: larger models
+//! are refused.
 
 mod contraction;
 mod movement;
@@ -34,10 +35,10 @@ pub fn write_graph(graph: &Graph) -> Result<Vec<u8>> {
     let refused =
         |place: &str, reason: String| Error::Graph { graph: graph.name.clone(), place: place.to_owned(), reason };
     if bytes >= super::MAX_FILE_BYTES {
-        return Err(refused("constants", format!("they take {bytes} bytes, and an ONNX file holds at most 2 GiB")));
+        return Err(refused("constants", format!("the constants take {bytes} bytes; an ONNX file has at most 2 GiB")));
     }
     if let Some(value) = graph.values.iter().find(|value| value.ty.extents().is_none()) {
-        return Err(refused(&value.name, format!("{} has a dimension without a number", value.ty)));
+        return Err(refused(&value.name, format!("{} has a symbolic dimension", value.ty)));
     }
     let mut sheet = Sheet::open_sheet(graph)?;
     for (index, node) in graph.nodes.iter().enumerate() {
@@ -69,7 +70,7 @@ pub fn write_graph(graph: &Graph) -> Result<Vec<u8>> {
     };
     let length = model.encoded_len() as u64;
     if length >= super::MAX_FILE_BYTES {
-        return Err(refused("file", format!("it would have {length} bytes, and an ONNX file has at most 2 GiB")));
+        return Err(refused("file", format!("the file would have {length} bytes; an ONNX file has at most 2 GiB")));
     }
     Ok(model.encode_to_vec())
 }
@@ -87,9 +88,9 @@ fn port_info(name: String, ty: &TensorType) -> messages::ValueInfo {
 }
 
 /// The name of an operator's result in the file, or the reason why the operator cannot be written.
-type Made = std::result::Result<String, String>;
+type NameResult = std::result::Result<String, String>;
 
-fn write_operator(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+fn write_operator(sheet: &mut Sheet<'_>, node: &Node) -> NameResult {
     let rule = match node.op.class() {
         Class::Contraction if node.op.window().is_some() => window::write_convolution,
         Class::Contraction => contraction::write_product,
@@ -102,6 +103,6 @@ fn write_operator(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     rule(sheet, node)
 }
 
-fn refuse_operator(op: &Op) -> Made {
+fn refuse_operator(op: &Op) -> NameResult {
     Err(format!("this version does not write `{}`", op.name()))
 }

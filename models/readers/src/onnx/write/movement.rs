@@ -1,7 +1,7 @@
 //! Operators that move elements.
 
 use super::sheet::{Sheet, flag_attribute, int_attribute, ints_attribute, text_attribute};
-use super::{Made, refuse_operator};
+use super::{NameResult, refuse_operator};
 use models::graph::Node;
 use models::operators::{
     Border, BorderPad, Concat, Expand, Gather, GatherElements, GatherNd, OneHot, Op, Pad, Resize, ResizeMode, Rope,
@@ -9,14 +9,14 @@ use models::operators::{
 };
 use models::types::DType;
 
-pub(super) fn write_movement(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+pub(super) fn write_movement(sheet: &mut Sheet<'_>, node: &Node) -> NameResult {
     let inputs = &node.inputs;
     let x = sheet.value_name(inputs[0]);
     let extents = sheet.extents(inputs[0]);
     let names = sheet.value_names(inputs);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     Ok(match &node.op {
-        // The result's extents say all, whatever was deduced.
+        // The extents of the result replace inferred ones (-1 and 0).
         Op::Reshape(_) | Op::Flatten(_) => {
             let wanted = sheet.extents(node.outputs[0]);
             sheet.reshape(&x, &wanted)
@@ -141,23 +141,23 @@ fn write_rope(sheet: &mut Sheet<'_>, names: [&str; 3], extents: &[i64], rotary: 
     let mut product = |a: &str, b: &str| sheet.add_node("Mul", &[a, b], Vec::new());
     let [a, b] = [product(&first, cos), product(&second, sin)];
     let [c, d] = [product(&second, cos), product(&first, sin)];
-    let mut turned = vec![sheet.add_node("Sub", &[&a, &b], Vec::new()), sheet.add_node("Add", &[&c, &d], Vec::new())];
+    let mut rotated = vec![sheet.add_node("Sub", &[&a, &b], Vec::new()), sheet.add_node("Add", &[&c, &d], Vec::new())];
     if interleaved {
         let last = extents.len() - 1;
         let mut columns = extents.to_vec();
         columns[last] = rotary / 2;
         columns.push(1);
-        let apart: Vec<String> = turned.iter().map(|name| sheet.reshape(name, &columns)).collect();
+        let apart: Vec<String> = rotated.iter().map(|name| sheet.reshape(name, &columns)).collect();
         let pairs = sheet.add_node("Concat", &[&apart[0], &apart[1]], vec![int_attribute("axis", axis + 1)]);
         columns.pop();
         columns[last] = rotary;
-        turned = vec![sheet.reshape(&pairs, &columns)];
+        rotated = vec![sheet.reshape(&pairs, &columns)];
     }
-    turned.extend(rest);
-    let turned: Vec<&str> = turned.iter().map(String::as_str).collect();
-    if turned.len() == 1 {
-        turned[0].to_owned()
+    rotated.extend(rest);
+    let rotated: Vec<&str> = rotated.iter().map(String::as_str).collect();
+    if rotated.len() == 1 {
+        rotated[0].to_owned()
     } else {
-        sheet.add_node("Concat", &turned, vec![int_attribute("axis", axis)])
+        sheet.add_node("Concat", &rotated, vec![int_attribute("axis", axis)])
     }
 }

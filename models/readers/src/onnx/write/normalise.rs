@@ -1,7 +1,7 @@
 //! Normalisations and reductions.
 
 use super::sheet::{Sheet, flag_attribute, float_attribute, int_attribute, ints_attribute};
-use super::{Made, refuse_operator};
+use super::{NameResult, refuse_operator};
 use models::graph::Node;
 use models::operators::{
     ArgReduce, ArgTop, BatchNorm, CumSum, GroupNorm, LayerNorm, LpNorm, Lrn, MeanVarianceNorm, Op, Reduce, ReduceOp,
@@ -9,7 +9,7 @@ use models::operators::{
 };
 use models::types::DType;
 
-pub(super) fn write_normalisation(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+pub(super) fn write_normalisation(sheet: &mut Sheet<'_>, node: &Node) -> NameResult {
     let inputs = &node.inputs;
     let (rank, dtype) = (sheet.rank(inputs[0]), sheet.dtype(inputs[0]));
     let x = sheet.value_name(inputs[0]);
@@ -27,7 +27,7 @@ pub(super) fn write_normalisation(sheet: &mut Sheet<'_>, node: &Node) -> Made {
         Op::Softmax(Softmax { axis, log }) => {
             Ok(sheet.add_node(if *log { "LogSoftmax" } else { "Softmax" }, &[&x], vec![int_attribute("axis", *axis)]))
         }
-        // Spelled as libraries look for it.
+        // Written in the form that libraries recognise.
         Op::RmsNorm(RmsNorm { axis, epsilon }) => {
             let two = sheet.add_scalar(dtype, 2.0);
             let squares = sheet.add_node("Pow", &[&x, &two], Vec::new());
@@ -66,7 +66,7 @@ pub(super) fn write_normalisation(sheet: &mut Sheet<'_>, node: &Node) -> Made {
         }
         Op::MeanVarianceNorm(MeanVarianceNorm { axes, epsilon }) => match *epsilon {
             1e-9 => Ok(sheet.add_node("MeanVarianceNormalization", &[&x], vec![ints_attribute("axes", axes)])),
-            other => Err(format!("its epsilon is {other}, that of ONNX is always 1e-9")),
+            other => Err(format!("epsilon is {other}, but ONNX always uses 1e-9")),
         },
         Op::LpNorm(LpNorm { axis, order }) => {
             Ok(sheet.add_node("LpNormalization", &[&x], vec![int_attribute("axis", *axis), int_attribute("p", *order)]))
@@ -84,7 +84,7 @@ pub(super) fn write_normalisation(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     }
 }
 
-pub(super) fn write_reduction(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+pub(super) fn write_reduction(sheet: &mut Sheet<'_>, node: &Node) -> NameResult {
     let x = sheet.value_name(node.inputs[0]);
     match &node.op {
         Op::Reduce(Reduce { function, axes, keep }) => {
@@ -131,7 +131,7 @@ pub(super) fn write_reduction(sheet: &mut Sheet<'_>, node: &Node) -> Made {
 }
 
 /// Casts positions from ONNX's 64-bit integers to the type of the node's output.
-fn cast_positions(sheet: &mut Sheet<'_>, node: &Node, place: String) -> Made {
+fn cast_positions(sheet: &mut Sheet<'_>, node: &Node, place: String) -> NameResult {
     match sheet.dtype(node.outputs[0]) {
         DType::I64 => Ok(place),
         dtype => Ok(sheet.cast(&place, dtype)),

@@ -1,7 +1,7 @@
 //! Pointwise functions.
 
 use super::sheet::{Sheet, flag_attribute, float_attribute, int_attribute, text_attribute};
-use super::{Made, refuse_operator};
+use super::{NameResult, refuse_operator};
 use crate::onnx::messages::Attribute;
 use models::graph::Node;
 use models::operators::{
@@ -10,7 +10,7 @@ use models::operators::{
 };
 use models::types::DType;
 
-pub(super) fn write_pointwise(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+pub(super) fn write_pointwise(sheet: &mut Sheet<'_>, node: &Node) -> NameResult {
     let inputs = &node.inputs;
     let (rank, dtype) = (sheet.rank(inputs[0]), sheet.dtype(inputs[0]));
     let x = sheet.value_name(inputs[0]);
@@ -60,10 +60,10 @@ pub(super) fn write_pointwise(sheet: &mut Sheet<'_>, node: &Node) -> Made {
         }
         Op::Quantize(Quantize { to, axis }) => {
             if !matches!(to, DType::I8 | DType::U8) {
-                return Err(format!("ONNX quantises to i8 and u8 in this version, not to {to}"));
+                return Err(format!("this ONNX version quantises to i8 and u8, not to {to}"));
             }
             let scale = sheet.value_name(inputs[1]);
-            // The type of the zero point is that of the result, and is unsigned without one.
+            // The zero point determines the type of the result; without one, the type is u8.
             let zero = match inputs.get(2) {
                 Some(zero) => sheet.value_name(*zero),
                 None => sheet.add_filled(*to, &sheet.extents(inputs[1]), 0.0),
@@ -207,7 +207,7 @@ fn write_composed(sheet: &mut Sheet<'_>, function: UnaryOp, x: &str, dtype: DTyp
     }
 }
 
-fn write_binary(sheet: &mut Sheet<'_>, function: BinaryOp, a: &str, b: &str, dtype: DType) -> Made {
+fn write_binary(sheet: &mut Sheet<'_>, function: BinaryOp, a: &str, b: &str, dtype: DType) -> NameResult {
     let is_signed = matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
     let (operator, attributes) = match function {
         BinaryOp::Add => ("Add", Vec::new()),
@@ -240,7 +240,7 @@ fn write_binary(sheet: &mut Sheet<'_>, function: BinaryOp, a: &str, b: &str, dty
         BinaryOp::BitOr => ("BitwiseOr", Vec::new()),
         BinaryOp::BitXor => ("BitwiseXor", Vec::new()),
         BinaryOp::ShiftLeft | BinaryOp::ShiftRight if is_signed => {
-            return Err(format!("ONNX shifts integers without a sign, not {dtype}"));
+            return Err(format!("ONNX shifts only unsigned integers, not {dtype}"));
         }
         BinaryOp::ShiftLeft => ("BitShift", vec![text_attribute("direction", "LEFT")]),
         BinaryOp::ShiftRight => ("BitShift", vec![text_attribute("direction", "RIGHT")]),

@@ -88,7 +88,7 @@ impl<'a> Sheet<'a> {
 
     /// Writes a quantised constant as integers and a `DequantizeLinear`, because libraries compute with the integers.
     fn write_stored(&mut self, stored: &Computed) -> String {
-        let Op::Dequantize(Dequantize { axis }) = stored.op else { unreachable!("it was asked for") };
+        let Op::Dequantize(Dequantize { axis }) = stored.op else { unreachable!("the caller passes a dequantisation") };
         let parts: Vec<String> = stored
             .inputs
             .iter()

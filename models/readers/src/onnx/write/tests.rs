@@ -90,8 +90,8 @@ fn operators_compute_the_same_from_their_files_or_are_refused() {
         }
     }
     expect![[r#"
-        graph `shift_left`, `shift_left` (shift_left): ONNX shifts integers without a sign, not i32
-        graph `shift_right`, `shift_right` (shift_right): ONNX shifts integers without a sign, not i32"#]]
+        graph `shift_left`, `shift_left` (shift_left): ONNX shifts only unsigned integers, not i32
+        graph `shift_right`, `shift_right` (shift_right): ONNX shifts only unsigned integers, not i32"#]]
     .assert_eq(&refused.join("\n"));
 }
 
@@ -167,12 +167,12 @@ fn what_is_too_large_or_has_no_size_is_refused() {
     let w = builder.add_constant("w", TensorType::f32(&[32_768, 32_768]), models::Const::Random { seed: 1 });
     let y = builder.push(Op::Dense(Dense {}), &[x, w.expect("a constant")]).expect("a call");
     let graph = builder.finish(&[y]).expect("a graph");
-    expect!["graph `large`, constants: they take 4294967296 bytes, and an ONNX file holds at most 2 GiB"]
+    expect!["graph `large`, constants: the constants take 4294967296 bytes; an ONNX file has at most 2 GiB"]
         .assert_eq(&onnx::write_graph(&graph).expect_err("too large").to_string());
     let mut builder = GraphBuilder::new("open");
     let x = builder.add_input("x", "f32[n,3]".parse().expect("a type")).expect("an input");
     let y = builder.push(Op::Unary(Unary { function: models::UnaryOp::Relu }), &[x]).expect("a call");
     let graph = builder.finish(&[y]).expect("a graph");
-    expect!["graph `open`, x: f32[n,3] has a dimension without a number"]
+    expect!["graph `open`, x: f32[n,3] has a symbolic dimension"]
         .assert_eq(&onnx::write_graph(&graph).expect_err("no size").to_string());
 }

@@ -1,13 +1,13 @@
 //! Operators with a sliding window.
 
 use super::sheet::{Sheet, flag_attribute, int_attribute, ints_attribute};
-use super::{Made, refuse_operator};
+use super::{NameResult, refuse_operator};
 use crate::onnx::messages::Attribute;
 use models::graph::{Node, ValueId};
 use models::operators::{AdaptivePool, ConvTranspose, GlobalPool, Op, Pool, PoolMode, QConv, Requantize};
 use models::types::DType;
 
-pub(super) fn write_convolution(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+pub(super) fn write_convolution(sheet: &mut Sheet<'_>, node: &Node) -> NameResult {
     let [x, w] = [node.inputs[0], node.inputs[1]];
     let kernel = sheet.extents(w)[2..].to_vec();
     let Some(window) = node.op.window() else { return refuse_operator(&node.op) };
@@ -58,7 +58,7 @@ pub(super) fn write_convolution(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     Ok(made)
 }
 
-/// Writes one `QLinearConv`: the requantisation scale becomes the weights', those of data and result are 1.
+/// Writes one `QLinearConv` with the requantisation scale as the scale of the weights; data and result have scale 1.
 fn write_requantised(
     sheet: &mut Sheet<'_>,
     node: &Node,
@@ -67,7 +67,7 @@ fn write_requantised(
     requantize: &Node,
 ) -> String {
     let Op::Requantize(Requantize { to, zero, low, high, .. }) = requantize.op else {
-        unreachable!("it was asked for")
+        unreachable!("the caller passes a requantisation")
     };
     let [x, w] = [node.inputs[0], node.inputs[1]];
     let (scale, one) = (sheet.value_name(requantize.inputs[1]), sheet.add_scalar(DType::F32, 1.0));
@@ -86,7 +86,7 @@ fn write_requantised(
     made
 }
 
-pub(super) fn write_pool(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+pub(super) fn write_pool(sheet: &mut Sheet<'_>, node: &Node) -> NameResult {
     let x = node.inputs[0];
     let name = sheet.value_name(x);
     match &node.op {
@@ -126,11 +126,11 @@ pub(super) fn write_pool(sheet: &mut Sheet<'_>, node: &Node) -> Made {
 }
 
 /// Writes an adaptive pool with windows of different sizes as slices and reductions, one dimension after the other.
-fn pool_parts(sheet: &mut Sheet<'_>, mode: PoolMode, mut name: String, old: &[i64], new: &[i64]) -> Made {
+fn pool_parts(sheet: &mut Sheet<'_>, mode: PoolMode, mut name: String, old: &[i64], new: &[i64]) -> NameResult {
     let operator = match mode {
         PoolMode::Max => "ReduceMax",
         PoolMode::Average => "ReduceMean",
-        PoolMode::Lp { .. } => return Err(format!("ONNX has no windows that make {new:?} places of {old:?}")),
+        PoolMode::Lp { .. } => return Err(format!("ONNX cannot pool {old:?} elements to {new:?} with this norm")),
     };
     for (axis, (&old, &new)) in (2..).zip(old.iter().zip(new)) {
         let axes = sheet.add_integers(&[axis]);

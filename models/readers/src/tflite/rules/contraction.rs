@@ -10,7 +10,7 @@ type Outputs = Outcome<Vec<ValueId>>;
 /// Emits `FULLY_CONNECTED`. Flattens the data to rows as wide as the filter, unless its dimensions are kept.
 pub(super) fn fully_connected(call: &mut Call<'_, '_>) -> Outputs {
     if call.byte_option(1)? != 0 {
-        return unsupported("its filter is stored shuffled");
+        return unsupported("a filter in shuffled format");
     }
     let activation = call.read_activation(0)?;
     let factor = call.exact_factor([0, 1], 0, activation)?;
@@ -20,7 +20,7 @@ pub(super) fn fully_connected(call: &mut Call<'_, '_>) -> Outputs {
     };
     let width = match call.emit.extents(w)?[..] {
         [_, width] => width,
-        ref other => return malformed(format!("the filter has {} dimensions, not 2", other.len())),
+        ref other => return malformed(format!("the filter must have 2 dimensions, has {}", other.len())),
     };
     let x = if call.flag_option(2)? {
         x
@@ -47,7 +47,7 @@ fn flatten_extents(extents: &[i64], width: i64) -> Outcome<Vec<i64>> {
     let elements = extents.iter().try_fold(1i64, |product, &extent| product.checked_mul(extent));
     match elements {
         Some(elements) if width > 0 && elements % width == 0 => Ok(vec![elements / width, width]),
-        _ => malformed(format!("data of shape {extents:?} cannot be cut into rows of {width}")),
+        _ => malformed(format!("input of shape {extents:?} cannot be split into rows of {width}")),
     }
 }
 

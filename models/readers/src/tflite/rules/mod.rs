@@ -24,7 +24,7 @@ const CUSTOM: i32 = 32;
 /// Returns the import rule of an operator, or None if it has none yet; fails for an operator that cannot have one.
 pub(super) fn find_rule(operator: &Operator<'_>) -> Outcome<Option<Rule>> {
     if operator.code == CUSTOM {
-        return unsupported("operators outside of TFLite's own set are not known");
+        return unsupported("custom operators are not supported");
     }
     let Some(name) = names::builtin_name(operator.code) else { return Ok(None) };
     if let Some((_, reason)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
@@ -161,22 +161,22 @@ const RULES: &[(&str, Rule)] = &[
 
 /// Operators that cannot be imported, with the reason.
 const REFUSED: &[(&str, &str)] = &[
-    ("LSH_PROJECTION", "it looks up strings"),
-    ("LSTM", "it keeps a state from run to run"),
-    ("RNN", "it keeps a state from run to run"),
-    ("SVDF", "it keeps a state from run to run"),
-    ("UNIDIRECTIONAL_SEQUENCE_RNN", "it keeps a state from run to run"),
-    ("UNIDIRECTIONAL_SEQUENCE_LSTM", "it keeps a state from run to run"),
-    ("BIDIRECTIONAL_SEQUENCE_RNN", "it keeps a state from run to run"),
-    ("BIDIRECTIONAL_SEQUENCE_LSTM", "it keeps a state from run to run"),
-    ("SPARSE_TO_DENSE", "the shape of its result depends on data"),
-    ("UNIQUE", "the shape of its result depends on data"),
-    ("WHERE", "the shape of its result depends on data"),
-    ("IF", "branches decided at run time"),
-    ("WHILE", "a loop that ends at run time"),
-    ("NON_MAX_SUPPRESSION_V4", "the shape of its result depends on data"),
-    ("NON_MAX_SUPPRESSION_V5", "the shape of its result depends on data"),
-    ("CALL_ONCE", "it keeps a state from run to run"),
+    ("LSH_PROJECTION", "the operator looks up strings"),
+    ("LSTM", "the operator keeps a state between runs"),
+    ("RNN", "the operator keeps a state between runs"),
+    ("SVDF", "the operator keeps a state between runs"),
+    ("UNIDIRECTIONAL_SEQUENCE_RNN", "the operator keeps a state between runs"),
+    ("UNIDIRECTIONAL_SEQUENCE_LSTM", "the operator keeps a state between runs"),
+    ("BIDIRECTIONAL_SEQUENCE_RNN", "the operator keeps a state between runs"),
+    ("BIDIRECTIONAL_SEQUENCE_LSTM", "the operator keeps a state between runs"),
+    ("SPARSE_TO_DENSE", "the shape of the result depends on data"),
+    ("UNIQUE", "the shape of the result depends on data"),
+    ("WHERE", "the shape of the result depends on data"),
+    ("IF", "the branch depends on data at run time"),
+    ("WHILE", "the number of iterations depends on data at run time"),
+    ("NON_MAX_SUPPRESSION_V4", "the shape of the result depends on data"),
+    ("NON_MAX_SUPPRESSION_V5", "the shape of the result depends on data"),
+    ("CALL_ONCE", "the operator keeps a state between runs"),
 ];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Operators that move elements. Quantised integers are moved as they are.
+//! Operators that move elements. Quantised integers are moved without dequantisation.
 
 use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed, unsupported};
@@ -16,7 +16,7 @@ pub(super) fn concat(call: &mut Call<'_, '_>) -> Outputs {
     let activation = call.read_activation(1)?;
     let all: Vec<usize> = (0..call.inputs.len()).collect();
     if all.is_empty() {
-        return malformed("it has no inputs");
+        return malformed("there are no inputs");
     }
     let parts = if activation == Activation::None { call.movable_inputs(&all)? } else { call.real_inputs()? };
     let axis = call.emit.resolve_axis(call.int_option(0, 0)?, call.emit.rank(parts[0])?)?;
@@ -27,12 +27,12 @@ pub(super) fn concat(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn pack(call: &mut Call<'_, '_>) -> Outputs {
     let all: Vec<usize> = (0..call.inputs.len()).collect();
     let mut parts = call.movable_inputs(&all)?;
-    let Some(&first) = parts.first() else { return malformed("it has no inputs") };
+    let Some(&first) = parts.first() else { return malformed("there are no inputs") };
     let axis = call.emit.resolve_axis(call.int_option(1, 0)?, call.emit.rank(first)? + 1)?;
     for part in &mut parts {
         let mut extents = call.emit.extents(*part)?;
         if axis > extents.len() {
-            return malformed("its inputs have different ranks");
+            return malformed("the inputs have different ranks");
         }
         extents.insert(axis, 1);
         *part = call.emit.reshape(*part, &extents)?;
@@ -47,7 +47,7 @@ pub(super) fn unpack(call: &mut Call<'_, '_>) -> Outputs {
     let count = extents.remove(axis);
     if count != call.output_count() as i64 {
         return malformed(format!(
-            "dimension {axis} has the extent {count} and it has {} outputs",
+            "dimension {axis} has extent {count}, but there are {} outputs",
             call.output_count()
         ));
     }
@@ -61,20 +61,20 @@ pub(super) fn unpack(call: &mut Call<'_, '_>) -> Outputs {
 
 /// Splits a tensor into equal parts; the first input is the axis, the second the data.
 pub(super) fn split_equally(call: &mut Call<'_, '_>) -> Outputs {
-    let axis = call.emit.known_number(call.input(0)?, "axis")? as i64;
+    let axis = call.emit.require_number(call.input(0)?, "axis")? as i64;
     let x = call.movable_inputs(&[1])?[0];
     let axis = call.emit.resolve_axis(axis, call.emit.rank(x)?)?;
     let (extent, count) = (call.emit.extents(x)?[axis], call.output_count() as i64);
     if count < 1 || extent % count != 0 {
-        return malformed(format!("dimension {axis} of extent {extent} cannot be cut into {count} equal parts"));
+        return malformed(format!("dimension {axis} of extent {extent} cannot be split into {count} equal parts"));
     }
     slice_pieces(call, x, axis, &vec![extent / count; count as usize])
 }
 
 pub(super) fn split_v(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
-    let mut sizes = call.emit.known_integers(call.input(1)?, "size_splits")?;
-    let axis = call.emit.known_number(call.input(2)?, "axis")? as i64;
+    let mut sizes = call.emit.require_integers(call.input(1)?, "size_splits")?;
+    let axis = call.emit.require_number(call.input(2)?, "axis")? as i64;
     let axis = call.emit.resolve_axis(axis, call.emit.rank(x)?)?;
     let given = sizes.iter().filter(|&&size| size >= 0).try_fold(0i64, |sum, &size| sum.checked_add(size));
     let Some(rest) = given.and_then(|given| Some(call.emit.extents(x).ok()?[axis] - given)) else {
@@ -89,7 +89,7 @@ fn slice_pieces(call: &mut Call<'_, '_>, x: ValueId, axis: usize, sizes: &[i64])
     let (mut start, mut parts) = (0i64, Vec::new());
     for &size in sizes {
         let stop = start.checked_add(size).filter(|&stop| size >= 0 && stop <= extent);
-        let Some(stop) = stop else { return malformed(format!("parts {sizes:?} are not those of extent {extent}")) };
+        let Some(stop) = stop else { return malformed(format!("the parts {sizes:?} do not fit the extent {extent}")) };
         parts.push(call.emit.slice(x, axis, start, stop)?);
         start = stop;
     }
@@ -99,7 +99,7 @@ fn slice_pieces(call: &mut Call<'_, '_>, x: ValueId, axis: usize, sizes: &[i64])
 pub(super) fn reshape(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
     let shape = match call.optional_input(1) {
-        Some(shape) => call.emit.known_integers(shape, "shape")?,
+        Some(shape) => call.emit.require_integers(shape, "shape")?,
         None => call.ints_option(0)?,
     };
     // Unlike in ONNX, an extent of 0 does not copy that of the input.
@@ -118,7 +118,7 @@ pub(super) fn squeeze(call: &mut Call<'_, '_>) -> Outputs {
     for axis in named {
         let axis = call.emit.resolve_axis(axis, extents.len())?;
         if extents[axis] != 1 {
-            return malformed(format!("dimension {axis} has the extent {}, not 1", extents[axis]));
+            return malformed(format!("dimension {axis} has extent {}, not 1", extents[axis]));
         }
         is_dropped[axis] = true;
     }
@@ -128,7 +128,7 @@ pub(super) fn squeeze(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn expand_dims(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
-    let axis = call.emit.known_number(call.input(1)?, "axis")? as i64;
+    let axis = call.emit.require_number(call.input(1)?, "axis")? as i64;
     let mut extents = call.emit.extents(x)?;
     let axis = call.emit.resolve_axis(axis, extents.len() + 1)?;
     extents.insert(axis, 1);
@@ -137,19 +137,19 @@ pub(super) fn expand_dims(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn transpose(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
-    let permutation = call.emit.known_integers(call.input(1)?, "perm")?;
+    let permutation = call.emit.require_integers(call.input(1)?, "perm")?;
     Ok(vec![call.emit.push(Op::Transpose(Transpose { permutation }), &[x])?])
 }
 
 pub(super) fn tile(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
-    let repeats = call.emit.known_integers(call.input(1)?, "multiples")?;
+    let repeats = call.emit.require_integers(call.input(1)?, "multiples")?;
     Ok(vec![call.emit.push(Op::Tile(Tile { repeats }), &[x])?])
 }
 
 pub(super) fn broadcast_to(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
-    let shape = call.emit.known_integers(call.input(1)?, "shape")?;
+    let shape = call.emit.require_integers(call.input(1)?, "shape")?;
     Ok(vec![call.emit.push(Op::Expand(Expand { shape }), &[x])?])
 }
 
@@ -157,7 +157,7 @@ pub(super) fn reverse(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
     let extents = call.emit.extents(x)?;
     let mut axes = Vec::new();
-    for axis in call.emit.known_integers(call.input(1)?, "axis")? {
+    for axis in call.emit.require_integers(call.input(1)?, "axis")? {
         axes.push(call.emit.resolve_axis(axis, extents.len())?);
     }
     axes.sort_unstable();
@@ -171,8 +171,8 @@ pub(super) fn reverse(call: &mut Call<'_, '_>) -> Outputs {
 /// Slices by a start and a size per dimension; a size of -1 extends to the end.
 pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
-    let starts = call.emit.known_integers(call.input(1)?, "begin")?;
-    let sizes = call.emit.known_integers(call.input(2)?, "size")?;
+    let starts = call.emit.require_integers(call.input(1)?, "begin")?;
+    let sizes = call.emit.require_integers(call.input(2)?, "size")?;
     let extents = call.emit.extents(x)?;
     if starts.len() != extents.len() || sizes.len() != extents.len() {
         return malformed("`begin` and `size` need one number per dimension");
@@ -182,7 +182,10 @@ pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
         let stop = if sizes[axis] == -1 { Some(extent) } else { starts[axis].checked_add(sizes[axis]) };
         let stop = stop.filter(|&stop| starts[axis] >= 0 && (starts[axis]..=extent).contains(&stop));
         let Some(stop) = stop else {
-            return malformed(format!("elements from {} on, {} of them, of {extent}", starts[axis], sizes[axis]));
+            return malformed(format!(
+                "a slice from {} with {} elements exceeds the extent {extent}",
+                starts[axis], sizes[axis]
+            ));
         };
         y = call.emit.slice(y, axis, starts[axis], stop)?;
     }
@@ -195,15 +198,19 @@ pub(super) fn strided_slice(call: &mut Call<'_, '_>) -> Outputs {
     let extents = call.emit.extents(x)?;
     let mut lists = Vec::new();
     for (index, what) in ["begin", "end", "strides"].into_iter().enumerate() {
-        let list = call.emit.known_integers(call.input(index + 1)?, what)?;
+        let list = call.emit.require_integers(call.input(index + 1)?, what)?;
         if list.len() > extents.len() {
-            return malformed(format!("`{what}` has {} numbers for {} dimensions", list.len(), extents.len()));
+            return malformed(format!(
+                "`{what}` has {} numbers, but there are {} dimensions",
+                list.len(),
+                extents.len()
+            ));
         }
         lists.push(list);
     }
     let (from_start, to_end, vanishes) = (call.int_option(0, 0)?, call.int_option(1, 0)?, call.int_option(4, 0)?);
     if call.int_option(2, 0)? != 0 || call.int_option(3, 0)? != 0 || call.flag_option(5)? {
-        return unsupported("an ellipsis, a new dimension or ends that are offsets");
+        return unsupported("an ellipsis, a new dimension, or ends relative to the begin");
     }
     let (mut axes, mut starts, mut stops, mut steps) = (vec![], vec![], vec![], vec![]);
     let mut kept = Vec::new();
@@ -228,7 +235,7 @@ pub(super) fn strided_slice(call: &mut Call<'_, '_>) -> Outputs {
             (start, stop.min(start), step)
         };
         if step == 0 {
-            return malformed("a step of 0");
+            return malformed("the step is 0");
         }
         if !bit(vanishes) {
             let count = (i128::from(stop) - i128::from(start)) / i128::from(step);
@@ -254,9 +261,9 @@ pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
     let value = match (call.optional_input(2), call.scales_of_input(0)) {
         (Some(value), _) => {
             let value = if is_stored { value } else { call.real(2)? };
-            call.emit.known_number(value, "constant_values")?
+            call.emit.require_number(value, "constant_values")?
         }
-        // The stored form of zero.
+        // The integer that represents zero.
         (None, Some(scales)) if is_stored => scales.zeros[0] as f64,
         (None, _) => 0.0,
     };
@@ -273,9 +280,9 @@ pub(super) fn mirror_pad(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 fn pad_list(call: &Call<'_, '_>, x: ValueId) -> Outcome<Vec<i64>> {
-    let pairs = call.emit.known_integers(call.input(1)?, "paddings")?;
+    let pairs = call.emit.require_integers(call.input(1)?, "paddings")?;
     if pairs.len() != 2 * call.emit.rank(x)? {
-        return malformed(format!("`paddings` has {} numbers", pairs.len()));
+        return malformed(format!("`paddings` has the wrong number of entries, {}", pairs.len()));
     }
     let (heads, tails) = (pairs.iter().step_by(2), pairs.iter().skip(1).step_by(2));
     Ok(heads.chain(tails).copied().collect())
@@ -289,14 +296,14 @@ pub(super) fn gather(call: &mut Call<'_, '_>) -> Outputs {
     let batch = call.int_option(1, 0)?;
     match usize::try_from(if batch < 0 { batch + count as i64 } else { batch }) {
         Ok(0) => Ok(vec![call.emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, indices])?]),
-        // One index per row is a look-up of single coordinates.
+        // Indices below the batch dimensions select along the next dimension, as in `GatherNd`.
         Ok(batch) if batch == axis && batch <= count => {
             let mut shape = call.emit.extents(indices)?;
             shape.push(1);
             let indices = call.emit.reshape(indices, &shape)?;
             Ok(vec![call.emit.push(Op::GatherNd(GatherNd { batch: batch as i64 }), &[x, indices])?])
         }
-        _ => unsupported(format!("{batch} dimensions of a batch before axis {axis}")),
+        _ => unsupported(format!("{batch} batch dimensions for axis {axis}")),
     }
 }
 
@@ -306,9 +313,9 @@ pub(super) fn gather_nd(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn one_hot(call: &mut Call<'_, '_>) -> Outputs {
-    let depth = call.emit.known_number(call.input(1)?, "depth")? as i64;
+    let depth = call.emit.require_number(call.input(1)?, "depth")? as i64;
     let (on, off) =
-        (call.emit.known_number(call.input(2)?, "on_value")?, call.emit.known_number(call.input(3)?, "off_value")?);
+        (call.emit.require_number(call.input(2)?, "on_value")?, call.emit.require_number(call.input(3)?, "off_value")?);
     let (indices, to) = (call.input(0)?, call.emit.dtype(call.input(2)?)?);
     Ok(vec![call.emit.push(Op::OneHot(OneHot { axis: call.int_option(0, 0)?, depth, on, off, to }), &[indices])?])
 }
@@ -327,7 +334,7 @@ pub(super) fn zeros_like(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn fill(call: &mut Call<'_, '_>) -> Outputs {
-    let shape = call.emit.known_integers(call.input(0)?, "dims")?;
+    let shape = call.emit.require_integers(call.input(0)?, "dims")?;
     let value = call.input(1)?;
     Ok(vec![call.emit.push(Op::Expand(Expand { shape }), &[value])?])
 }

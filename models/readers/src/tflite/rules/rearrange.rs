@@ -1,4 +1,4 @@
-//! Rearrangements that few networks use: blocks, embedding tables, updates of parts.
+//! Rarely used data movement: blocks, embedding tables, partial updates.
 
 use crate::onnx::{ResizeAxis, ResizeFilter};
 use crate::tflite::call::Call;
@@ -32,13 +32,13 @@ pub(super) fn densify(call: &mut Call<'_, '_>) -> Outputs {
 
 /// Returns block extents, and two numbers per block (pads or crops), for the dimensions after the first.
 fn block_pairs(call: &Call<'_, '_>, what: &str, rank: usize) -> Outcome<(Vec<i64>, Vec<i64>)> {
-    let blocks = call.emit.known_integers(call.input(1)?, "block_shape")?;
-    let pairs = call.emit.known_integers(call.input(2)?, what)?;
+    let blocks = call.emit.require_integers(call.input(1)?, "block_shape")?;
+    let pairs = call.emit.require_integers(call.input(2)?, what)?;
     if blocks.len() + 1 > rank || pairs.len() != 2 * blocks.len() {
-        return malformed(format!("`{what}` does not fit {} blocks of {rank} dimensions", blocks.len()));
+        return malformed(format!("`{what}` does not fit {} blocks of data with {rank} dimensions", blocks.len()));
     }
     if blocks.iter().any(|&block| block < 1) || pairs.iter().any(|&number| number < 0) {
-        return malformed("a block has no extent");
+        return malformed(format!("block extents must be positive, and `{what}` must not be negative"));
     }
     Ok((blocks, pairs))
 }
@@ -63,7 +63,7 @@ pub(super) fn space_to_batch(call: &mut Call<'_, '_>) -> Outputs {
     for (index, &block) in blocks.iter().enumerate() {
         let extent = extents[index + 1];
         if extent % block != 0 {
-            return malformed(format!("blocks of {block} do not divide {extent}"));
+            return malformed(format!("the extent {extent} is not a multiple of the block extent {block}"));
         }
         shape.extend([extent / block, block]);
         rest.push(2 * index + 1);
@@ -76,8 +76,8 @@ pub(super) fn space_to_batch(call: &mut Call<'_, '_>) -> Outputs {
     order.extend(rest);
     order.extend(2 * blocks.len() + 1..shape.len());
     let cut = call.emit.reshape(x, &shape)?;
-    let turned = call.emit.transpose(cut, &order)?;
-    Ok(vec![call.emit.reshape(turned, &[&[batch], after.as_slice(), kept].concat())?])
+    let transposed = call.emit.transpose(cut, &order)?;
+    Ok(vec![call.emit.reshape(transposed, &[&[batch], after.as_slice(), kept].concat())?])
 }
 
 pub(super) fn batch_to_space(call: &mut Call<'_, '_>) -> Outputs {
@@ -86,7 +86,7 @@ pub(super) fn batch_to_space(call: &mut Call<'_, '_>) -> Outputs {
     let (blocks, crops) = block_pairs(call, "crops", extents.len())?;
     let area = blocks.iter().try_fold(1i64, |all, &block| all.checked_mul(block));
     let Some(batch) = area.filter(|area| extents[0] % area == 0).map(|area| extents[0] / area) else {
-        return malformed(format!("blocks {blocks:?} do not divide {} images", extents[0]));
+        return malformed(format!("the blocks {blocks:?} do not divide the batch size {}", extents[0]));
     };
     let count = blocks.len();
     let shape = [blocks.as_slice(), &[batch], &extents[1..]].concat();
@@ -99,12 +99,12 @@ pub(super) fn batch_to_space(call: &mut Call<'_, '_>) -> Outputs {
     order.extend(2 * count + 1..shape.len());
     after.extend(&extents[count + 1..]);
     let cut = call.emit.reshape(x, &shape)?;
-    let turned = call.emit.transpose(cut, &order)?;
-    let mut y = call.emit.reshape(turned, &after)?;
+    let transposed = call.emit.transpose(cut, &order)?;
+    let mut y = call.emit.reshape(transposed, &after)?;
     for (index, pair) in crops.chunks(2).enumerate() {
         let stop = after[index + 1].saturating_sub(pair[1]);
         if stop <= pair[0] {
-            return malformed(format!("crops {crops:?} remove everything"));
+            return malformed(format!("the crops {crops:?} remove all elements"));
         }
         y = call.emit.slice(y, index + 1, pair[0], stop)?;
     }
@@ -114,12 +114,12 @@ pub(super) fn batch_to_space(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn integer_range(call: &mut Call<'_, '_>) -> Outputs {
     let mut numbers = [0.0; 3];
     for (index, what) in ["start", "limit", "delta"].into_iter().enumerate() {
-        numbers[index] = call.emit.known_number(call.input(index)?, what)?;
+        numbers[index] = call.emit.require_number(call.input(index)?, what)?;
     }
     let [start, limit, delta] = numbers;
     let count = ((limit - start) / delta).ceil().max(0.0);
     if !(count.is_finite() && count <= MAX_NUMBERS as f64) {
-        return unsupported(format!("{count} numbers"));
+        return unsupported(format!("a range of {count} numbers; at most {MAX_NUMBERS} are supported"));
     }
     let numbers: Vec<f64> = (0..count as i64).map(|at| start + at as f64 * delta).collect();
     let ty = TensorType::new(call.output_dtype(0)?, &[count as i64]);
@@ -135,7 +135,7 @@ pub(super) fn rank_of(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn broadcast_shapes(call: &mut Call<'_, '_>) -> Outputs {
     let mut shapes = Vec::new();
     for index in 0..2 {
-        let extents = call.emit.known_integers(call.input(index)?, "shape")?;
+        let extents = call.emit.require_integers(call.input(index)?, "shape")?;
         shapes.push(TensorType::new(DType::I32, &extents).shape);
     }
     let shape = models::shapes::broadcast_shapes(&shapes[0], &shapes[1]).or_else(malformed)?;
@@ -143,16 +143,6 @@ pub(super) fn broadcast_shapes(call: &mut Call<'_, '_>) -> Outputs {
     let shape = call.emit.add_integers(&extents)?;
     let to = call.output_dtype(0)?;
     Ok(vec![call.emit.cast(shape, to)?])
-}
-
-fn counting_tensor(call: &mut Call<'_, '_>, rank: usize, axis: usize, extent: i64) -> Outcome<ValueId> {
-    if !(0..=MAX_NUMBERS).contains(&extent) {
-        return unsupported(format!("{extent} numbers"));
-    }
-    let mut shape = vec![1; rank];
-    shape[axis] = extent;
-    let numbers: Vec<f64> = (0..extent).map(|number| number as f64).collect();
-    call.emit.constant_of(&Tensor::from_numbers(TensorType::new(DType::I64, &shape), &numbers)?)
 }
 
 /// Reverses the first elements of each row; the second input gives their number per row.
@@ -167,7 +157,9 @@ pub(super) fn reverse_sequence(call: &mut Call<'_, '_>) -> Outputs {
     shape[batch] = extents[batch];
     let lengths = call.emit.cast(lengths, DType::I64)?;
     let lengths = call.emit.reshape(lengths, &shape)?;
-    let places = counting_tensor(call, extents.len(), axis, extents[axis])?;
+    let mut shape = vec![1; extents.len()];
+    shape[axis] = extents[axis];
+    let places = call.emit.add_range(DType::I64, &shape)?;
     let last = call.emit.binary_with(BinaryOp::Sub, lengths, 1.0)?;
     let mirrored = call.emit.binary(BinaryOp::Sub, last, places)?;
     let is_inside = call.emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[places, lengths])?;
@@ -179,10 +171,11 @@ pub(super) fn reverse_sequence(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn matrix_diagonal(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.real(0)?;
     let mut shape = call.emit.extents(x)?;
-    let Some(&extent) = shape.last() else { return malformed("a number has no diagonal") };
+    let Some(&extent) = shape.last() else { return malformed("a scalar has no diagonal") };
     shape.insert(shape.len() - 1, 1);
     let wide = call.emit.reshape(x, &shape)?;
-    let (rows, columns) = (counting_tensor(call, 2, 0, extent)?, counting_tensor(call, 2, 1, extent)?);
+    let (rows, columns) =
+        (call.emit.add_range(DType::I64, &[extent, 1])?, call.emit.add_range(DType::I64, &[1, extent])?);
     let is_on = call.emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[rows, columns])?;
     let zero = call.emit.add_scalar(call.emit.dtype(x)?, 0.0)?;
     Ok(vec![call.emit.push(Op::Where(Where {}), &[is_on, wide, zero])?])
@@ -190,7 +183,7 @@ pub(super) fn matrix_diagonal(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn scatter_nd(call: &mut Call<'_, '_>) -> Outputs {
     let (places, updates) = (call.input(0)?, call.real(1)?);
-    let shape = call.emit.known_integers(call.input(2)?, "shape")?;
+    let shape = call.emit.require_integers(call.input(2)?, "shape")?;
     let zeros = call.emit.add_filled(call.emit.dtype(updates)?, &shape, 0.0)?;
     Ok(vec![call.emit.push(Op::ScatterNd(ScatterNd { combine: ScatterOp::Add }), &[zeros, places, updates])?])
 }
@@ -201,13 +194,13 @@ pub(super) fn dynamic_update(call: &mut Call<'_, '_>) -> Outputs {
     let starts = call.input(2)?;
     let (whole, extents) = (call.emit.extents(x)?, call.emit.extents(part)?);
     if whole.len() != extents.len() || whole.iter().zip(&extents).any(|(whole, part)| part > whole) {
-        return malformed(format!("a part of {extents:?} does not fit {whole:?}"));
+        return malformed(format!("an update of shape {extents:?} does not fit the shape {whole:?}"));
     }
     let moving: Vec<usize> = (0..whole.len()).filter(|&axis| whole[axis] != extents[axis]).collect();
     let axis = match moving[..] {
         [] => return Ok(vec![part]),
         [axis] => axis,
-        _ => return unsupported("it replaces a part of several dimensions"),
+        _ => return unsupported("an update at variable positions in several dimensions"),
     };
     let start = call.emit.slice(starts, 0, axis as i64, axis as i64 + 1)?;
     let start = call.emit.cast(start, DType::I64)?;
@@ -215,7 +208,7 @@ pub(super) fn dynamic_update(call: &mut Call<'_, '_>) -> Outputs {
     let last = whole[axis] - extents[axis];
     let start = call.emit.binary_with(BinaryOp::Max, start, 0.0)?;
     let start = call.emit.binary_with(BinaryOp::Min, start, last as f64)?;
-    let steps = counting_tensor(call, 2, 0, extents[axis])?;
+    let steps = call.emit.add_range(DType::I64, &[extents[axis], 1])?;
     let start = call.emit.reshape(start, &[1, 1])?;
     let places = call.emit.binary(BinaryOp::Add, steps, start)?;
     let mut order: Vec<usize> = (0..whole.len()).collect();
@@ -238,7 +231,7 @@ pub(super) fn mirror_pad(call: &mut Call<'_, '_>, x: ValueId, pads: &[i64]) -> O
         let extent = call.emit.extents(y)?[axis];
         let (head, tail) = (pads[axis], pads[rank + axis]);
         if !(0..=extent).contains(&head) || !(0..=extent).contains(&tail) || extent > MAX_NUMBERS {
-            return malformed(format!("{head} and {tail} elements cannot be mirrored of {extent}"));
+            return malformed(format!("mirror pads of {head} and {tail} exceed the extent {extent}"));
         }
         let places: Vec<i64> = (0..head).rev().chain(0..extent).chain((extent - tail..extent).rev()).collect();
         y = gather_axis(call, y, axis, &places)?;
@@ -249,7 +242,7 @@ pub(super) fn mirror_pad(call: &mut Call<'_, '_>, x: ValueId, pads: &[i64]) -> O
 fn image_extents(call: &Call<'_, '_>, x: ValueId) -> Outcome<Vec<i64>> {
     let extents = call.emit.extents(x)?;
     if extents.len() != 4 {
-        return malformed(format!("an image has 4 dimensions, not {}", extents.len()));
+        return malformed(format!("an image must have 4 dimensions, has {}", extents.len()));
     }
     Ok(extents)
 }
@@ -266,7 +259,7 @@ pub(super) fn resize_nearest(
     for (index, &new) in extents.iter().enumerate() {
         let last = old[index + 1] - 1;
         if last < 0 || !(1..=MAX_NUMBERS).contains(&new) {
-            return malformed(format!("{} elements cannot become {new}", last + 1));
+            return malformed(format!("cannot resize {} elements to {new}", last + 1));
         }
         let scale = match is_aligned && new > 1 {
             true => last as f32 / (new - 1) as f32,

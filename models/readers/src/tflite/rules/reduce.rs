@@ -36,7 +36,7 @@ fn reduce(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
 /// Returns the axes of the second input, in ascending order.
 fn reduction_axes(call: &Call<'_, '_>, rank: usize) -> Outcome<Vec<i64>> {
     let mut axes = Vec::new();
-    for axis in call.emit.known_integers(call.input(1)?, "axes")? {
+    for axis in call.emit.require_integers(call.input(1)?, "axes")? {
         axes.push(call.emit.resolve_axis(axis, rank)? as i64);
     }
     axes.sort_unstable();
@@ -72,16 +72,16 @@ pub(super) fn arg_min(call: &mut Call<'_, '_>) -> Outputs {
 fn arg_reduce(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
     // Quantisation keeps the order, so the integers are compared.
     let x = call.input(0)?;
-    let axis = call.emit.known_number(call.input(1)?, "axis")? as i64;
+    let axis = call.emit.require_number(call.input(1)?, "axis")? as i64;
     let y = call.emit.push(Op::ArgReduce(ArgReduce { largest, axis, keep: false, last: false }), &[x])?;
     let to = call.output_dtype(0)?;
     Ok(vec![call.emit.cast(y, to)?])
 }
 
 pub(super) fn top_k(call: &mut Call<'_, '_>) -> Outputs {
-    // As stored: the values keep their scale.
+    // The stored integers are compared, because the result keeps their scale.
     let x = call.movable_inputs(&[0])?[0];
-    let count = call.emit.known_number(call.input(1)?, "k")? as i64;
+    let count = call.emit.require_number(call.input(1)?, "k")? as i64;
     let axis = call.emit.rank(x)?.saturating_sub(1) as i64;
     let place = call.emit.push(Op::ArgTop(ArgTop { count, axis, largest: true }), &[x])?;
     let value = call.emit.push(Op::GatherElements(GatherElements { axis }), &[x, place])?;
@@ -91,7 +91,7 @@ pub(super) fn top_k(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn cum_sum(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.real(0)?;
-    let axis = call.emit.known_number(call.input(1)?, "axis")? as i64;
+    let axis = call.emit.require_number(call.input(1)?, "axis")? as i64;
     Ok(vec![
         call.emit
             .push(Op::CumSum(CumSum { axis, exclusive: call.flag_option(0)?, reverse: call.flag_option(1)? }), &[x])?,
@@ -114,7 +114,7 @@ pub(super) fn log_softmax(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn l2_normalise(call: &mut Call<'_, '_>) -> Outputs {
     if call.read_activation(0)? != Activation::None {
-        return unsupported("an activation of a normalisation");
+        return unsupported("an activation after a normalisation");
     }
     let x = call.real(0)?;
     Ok(vec![call.emit.push(Op::LpNorm(LpNorm { axis: -1, order: 2 }), &[x])?])
@@ -125,7 +125,7 @@ pub(super) fn local_response(call: &mut Call<'_, '_>) -> Outputs {
     let (radius, bias, alpha, beta) =
         (call.int_option(0, 0)?, call.float_option(1)?, call.float_option(2)?, call.float_option(3)?);
     let Some(size) = radius.checked_mul(2).map(|size| size + 1).filter(|&size| size > 0) else {
-        return malformed(format!("a radius of {radius}"));
+        return malformed(format!("the radius is {radius}, which is out of range"));
     };
     let x = call.real(0)?;
     let x = call.channels_first(x)?;

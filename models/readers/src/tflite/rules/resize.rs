@@ -15,7 +15,7 @@ pub(super) fn bilinear_resize(call: &mut Call<'_, '_>) -> Outputs {
         (true, false) if extents.iter().all(|&extent| extent > 1) => ResizeMode::LinearAligned,
         (false, true) => ResizeMode::Linear,
         // Aligned corners are undefined for an extent of 1.
-        (true, _) => return unsupported("corners that cannot be aligned"),
+        (true, _) => return unsupported("aligned corners of an image with a single row or column"),
         (false, false) => return Ok(vec![super::rearrange::resize_bilinear(call, x, &extents)?]),
     };
     resize_image(call, x, mode, extents)
@@ -26,7 +26,7 @@ pub(super) fn nearest_resize(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.movable_inputs(&[0])?[0];
     let extents = output_extents(call)?;
     let old = call.emit.extents(x)?;
-    // Where every pixel is repeated, its centre and its corner choose alike.
+    // If every pixel is repeated equally often, sampling by centres and by corners gives the same result.
     let is_repeated = old.len() == 4 && (1..3).all(|axis| old[axis] > 0 && extents[axis - 1] % old[axis] == 0);
     if is_aligned || (is_centred && !is_repeated) {
         return Ok(vec![super::rearrange::resize_nearest(call, x, &extents, (is_aligned, is_centred))?]);
@@ -35,9 +35,9 @@ pub(super) fn nearest_resize(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 fn output_extents(call: &Call<'_, '_>) -> Outcome<Vec<i64>> {
-    match call.emit.known_integers(call.input(1)?, "size")? {
+    match call.emit.require_integers(call.input(1)?, "size")? {
         extents if extents.len() == 2 => Ok(extents),
-        extents => malformed(format!("`size` has {} numbers, not 2", extents.len())),
+        extents => malformed(format!("`size` must have 2 numbers, has {}", extents.len())),
     }
 }
 

@@ -20,7 +20,7 @@ impl WindowOptions {
         let is_same = match call.byte_option(0)? {
             0 => true,
             1 => false,
-            other => return unsupported(format!("padding {other}")),
+            other => return unsupported(format!("padding code {other}")),
         };
         let dilations = match dilations_at {
             Some(at) => vec![call.int_option(at + 1, 1)?, call.int_option(at, 1)?],
@@ -51,28 +51,28 @@ impl WindowOptions {
         let (extent, kernel) = (i128::from(extent), i128::from(kernel));
         let places = (extent + stride - 1) / stride;
         let total = ((places - 1) * stride + (kernel - 1) * dilation + 1 - extent).max(0);
-        i64::try_from(total).or_else(|_| malformed(format!("it would be padded by {total}")))
+        i64::try_from(total).or_else(|_| malformed(format!("the padding {total} is out of range")))
     }
 }
 
 fn spatial_extents(call: &Call<'_, '_>, x: ValueId) -> Outcome<[i64; 2]> {
     match call.emit.extents(x)?[..] {
         [_, height, width, _] => Ok([height, width]),
-        ref other => malformed(format!("an image and a filter have 4 dimensions, not {}", other.len())),
+        ref other => malformed(format!("an image or a filter must have 4 dimensions, has {}", other.len())),
     }
 }
 
 pub(super) fn conv_2d(call: &mut Call<'_, '_>) -> Outputs {
     let window = WindowOptions::parse_window(call, Some(4))?;
     let activation = call.read_activation(3)?;
-    // Filters lie as output, height, width, input.
+    // Filters are stored as output, height, width, input.
     convolve_data(call, &window, activation, [0, 3, 1, 2])
 }
 
 pub(super) fn depthwise_conv(call: &mut Call<'_, '_>) -> Outputs {
     let window = WindowOptions::parse_window(call, Some(5))?;
     let activation = call.read_activation(4)?;
-    // Filters lie as 1, height, width, output.
+    // Filters are stored as 1, height, width, output.
     convolve_data(call, &window, activation, [3, 0, 1, 2])
 }
 
@@ -82,7 +82,7 @@ fn convolve_data(
     activation: Activation,
     order: [usize; 4],
 ) -> Outputs {
-    // The outputs are the first dimension of the filter once it is in our order.
+    // `order[0]` is the dimension of the output channels in the stored filter.
     let factor = call.exact_factor([0, 1], order[0] as i32, activation)?;
     let (x, w) = match factor {
         Some(_) => (call.input(0)?, call.input(1)?),
@@ -93,7 +93,7 @@ fn convolve_data(
     let w = call.emit.transpose(w, &order)?;
     let per_group = call.emit.extents(w)?[1];
     if per_group < 1 || channels % per_group != 0 {
-        return malformed(format!("{channels} channels cannot be cut into groups of {per_group}"));
+        return malformed(format!("{channels} channels are not a multiple of the group size {per_group}"));
     }
     let x = call.channels_first(x)?;
     let (strides, dilations, groups) = (window.strides.clone(), window.dilations.clone(), channels / per_group);
@@ -128,10 +128,10 @@ pub(super) fn conv_3d(call: &mut Call<'_, '_>) -> Outputs {
     let (x, w) = (call.real(0)?, call.real(1)?);
     let (data, filter) = (call.emit.extents(x)?, call.emit.extents(w)?);
     let (&[_, _, _, _, channels], &[_, _, _, per_group, _]) = (&data[..], &filter[..]) else {
-        return malformed("a volume and its filter have 5 dimensions");
+        return malformed("the input and the filter must have 5 dimensions");
     };
     if per_group < 1 || channels % per_group != 0 {
-        return malformed(format!("{channels} channels cannot be cut into groups of {per_group}"));
+        return malformed(format!("{channels} channels are not a multiple of the group size {per_group}"));
     }
     let pads = window.same_pads(&data[1..4], &filter[..3])?;
     let w = call.emit.transpose(w, &[4, 3, 0, 1, 2])?;
@@ -150,18 +150,18 @@ pub(super) fn conv_3d(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn transpose_conv(call: &mut Call<'_, '_>) -> Outputs {
     let window = WindowOptions::parse_window(call, None)?;
     let activation = call.read_activation(3)?;
-    let wanted = call.emit.known_integers(call.input(0)?, "output_shape")?;
+    let wanted = call.emit.require_integers(call.input(0)?, "output_shape")?;
     let (w, x) = (call.real(1)?, call.real(2)?);
     let (kernel, old) = (spatial_extents(call, w)?, spatial_extents(call, x)?);
     let &[_, height, width, _] = wanted.as_slice() else {
-        return malformed(format!("`output_shape` has {} numbers, not 4", wanted.len()));
+        return malformed(format!("`output_shape` must have 4 numbers, has {}", wanted.len()));
     };
     let (mut heads, mut tails, mut more) = (vec![], vec![], vec![]);
     for (axis, new) in [height, width].into_iter().enumerate() {
         let whole = i128::from(old[axis] - 1) * i128::from(window.strides[axis]) + i128::from(kernel[axis]);
         let surplus = whole - i128::from(new);
         let Ok(surplus) = i64::try_from(surplus) else {
-            return malformed(format!("dimension {axis} would become {new}"));
+            return malformed(format!("the extent of dimension {axis} would be {new}"));
         };
         // A deficit is padded at the end, a surplus is cropped from both sides.
         heads.push(surplus.max(0) / 2);

@@ -1,17 +1,11 @@
 //! Operators on groups of elements or rows: histograms, embedding bags, search among sorted boundaries, grouped
 //! products.
 
-use super::{Call, Made, Memory, Outputs, numbers_of, own_output};
+use super::{Call, Memory, Outputs, RuleOutput, own_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, Compare, CompareOp, Gather, Op, Reduce, ReduceOp, UnaryOp, Where};
-use models::types::{DType, TensorType};
-use reference::Tensor;
-
-pub(super) fn counting_tensor(emit: &mut Emit<'_>, dtype: DType, shape: &[i64]) -> Outcome<ValueId> {
-    let numbers: Vec<f64> = (0..numbers_of(shape)?).map(|number| number as f64).collect();
-    emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, shape), &numbers)?)
-}
+use models::types::DType;
 
 pub(super) fn emit_compare(emit: &mut Emit<'_>, function: CompareOp, a: ValueId, b: ValueId) -> Outcome<ValueId> {
     emit.push(Op::Compare(Compare { function }), &[a, b])
@@ -26,10 +20,10 @@ pub(super) fn histogram(call: &mut Call<'_, '_>) -> Outputs {
     let (x, bins) = (call.tensor_argument("self")?, call.int_argument("bins", 100)?);
     let (low, high) = (call.float_argument("min", 0.0)?, call.float_argument("max", 0.0)?);
     if !(1..=1 << 16).contains(&bins) {
-        return unsupported(format!("{bins} ranges"));
+        return unsupported(format!("{bins} histogram bins; at most 65536 are supported"));
     }
     if low.partial_cmp(&high) != Some(std::cmp::Ordering::Less) {
-        return unsupported("its ranges depend on the data; give `min` and `max`");
+        return unsupported("the range of the bins depends on input data; set `min` and `max`");
     }
     let to = call.result_dtype()?;
     let emit = &mut *call.emit;
@@ -46,7 +40,7 @@ pub(super) fn histogram(call: &mut Call<'_, '_>) -> Outputs {
     let place = emit.binary_with(BinaryOp::Mul, part, bins as f64)?;
     let place = emit.unary(UnaryOp::Floor, place)?;
     let place = emit.binary_with(BinaryOp::Min, place, (bins - 1) as f64)?;
-    let numbers = counting_tensor(emit, dtype, &[1, bins])?;
+    let numbers = emit.add_range(dtype, &[1, bins])?;
     let is_here = emit_compare(emit, CompareOp::Equal, place, numbers)?;
     let is_counted = emit.binary(BinaryOp::And, is_here, is_inside)?;
     let ones = emit.cast(is_counted, to)?;
@@ -56,19 +50,19 @@ pub(super) fn histogram(call: &mut Call<'_, '_>) -> Outputs {
 /// Counts how often each integer occurs; the result has at least `minlength` elements.
 pub(super) fn bin_count(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
-    // One more than the largest integer, which only constants tell before the model runs.
+    // One more than the largest integer, which is known during import only for constants.
     let largest = match call.emit.known_numbers(x)? {
         Some(numbers) => (numbers.into_iter().fold(-1.0, f64::max) as i64).saturating_add(1),
-        None => return unsupported("the size of its result depends on the data"),
+        None => return unsupported("the size of the result depends on input data"),
     };
     let bins = largest.max(call.int_argument("minlength", 0)?).max(1);
     if call.has_argument("weights") || bins > 1 << 16 {
-        return unsupported("it has weights or too many integers");
+        return unsupported("weights, or too many different integers");
     }
     let count = call.emit.extents(x)?.iter().product::<i64>();
     let flat = call.emit.reshape(x, &[count, 1])?;
     let flat = call.emit.cast(flat, DType::I64)?;
-    let numbers = counting_tensor(call.emit, DType::I64, &[1, bins])?;
+    let numbers = call.emit.add_range(DType::I64, &[1, bins])?;
     let is_here = emit_compare(call.emit, CompareOp::Equal, flat, numbers)?;
     let ones = call.emit.cast(is_here, DType::I64)?;
     own_output(sum_axis(call.emit, ones, 0)?)
@@ -81,7 +75,7 @@ pub(super) fn embedding_bag(call: &mut Call<'_, '_>) -> Outputs {
     let is_last_left_out = call.flag_argument("include_last_offset", false)?;
     let weights = call.optional_tensor("per_sample_weights")?;
     let emit = &mut *call.emit;
-    let [count] = emit.extents(numbers)?[..] else { return malformed("`indices` has no single dimension") };
+    let [count] = emit.extents(numbers)?[..] else { return malformed("`indices` must be a vector") };
     let mut bags = emit.extents(offsets)?.iter().product::<i64>();
     let mut offsets = offsets;
     if is_last_left_out {
@@ -89,9 +83,9 @@ pub(super) fn embedding_bag(call: &mut Call<'_, '_>) -> Outputs {
         offsets = emit.slice(offsets, 0, 0, bags)?;
     }
     if bags < 1 || count < 1 {
-        return unsupported("it has no bags");
+        return unsupported("an empty list of bags or indices");
     }
-    let [_, width] = emit.extents(table)?[..] else { return malformed("`weight` is no matrix") };
+    let [_, width] = emit.extents(table)?[..] else { return malformed("`weight` must be a matrix") };
     let dtype = emit.dtype(table)?;
     let mut rows = emit.push(Op::Gather(Gather { axis: 0 }), &[table, numbers])?;
     if let Some(weights) = weights {
@@ -128,7 +122,7 @@ pub(super) fn embedding_bag(call: &mut Call<'_, '_>) -> Outputs {
 fn bag_members(emit: &mut Emit<'_>, offsets: ValueId, [bags, count]: [i64; 2]) -> Outcome<ValueId> {
     let offsets = emit.cast(offsets, DType::I64)?;
     let starts = emit.reshape(offsets, &[bags, 1])?;
-    let places = counting_tensor(emit, DType::I64, &[1, count])?;
+    let places = emit.add_range(DType::I64, &[1, count])?;
     let is_started = emit_compare(emit, CompareOp::LessOrEqual, starts, places)?;
     if bags == 1 {
         return Ok(is_started);
@@ -162,7 +156,7 @@ pub(super) fn bucketize(call: &mut Call<'_, '_>) -> Outputs {
         _ => (call.tensor_argument("boundaries")?, true),
     };
     if call.has_argument("sorter") {
-        return unsupported("`sorter` is given");
+        return unsupported("the argument `sorter`");
     }
     let is_right = call.flag_argument("right", false)? || call.text_argument("side", "left")? == "right";
     let to = call.result_dtype()?;
@@ -177,7 +171,9 @@ pub(super) fn bucketize(call: &mut Call<'_, '_>) -> Outputs {
     let sorted = emit.cast(sorted, dtype)?;
     let (mut shape, mut bounds) = (emit.extents(x)?, emit.extents(sorted)?);
     if !is_shared {
-        let Some(last) = bounds.len().checked_sub(1) else { return malformed("`sorted_sequence` has no dimension") };
+        let Some(last) = bounds.len().checked_sub(1) else {
+            return malformed("`sorted_sequence` must have at least 1 dimension");
+        };
         bounds.insert(last, 1);
     }
     shape.push(1);
@@ -208,23 +204,24 @@ pub(super) fn is_in(call: &mut Call<'_, '_>) -> Outputs {
     own_output(if is_inverted { emit.unary(UnaryOp::Not, y)? } else { y })
 }
 
-/// Multiplies rows by the matrix of their group, which ends at an offset: by every matrix, then drops the others.
+/// Multiplies each row by the matrix of its group; offsets mark the ends of groups. Every row is multiplied by every
+/// matrix, and one product is selected.
 pub(super) fn grouped_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
     let name = if call.arguments.contains_key("input") { "input" } else { "self" };
     let matrices = if call.arguments.contains_key("mat2") { "mat2" } else { "weight" };
     let (x, matrices, ends) =
         (call.tensor_argument(name)?, call.tensor_argument(matrices)?, call.tensor_argument("offs")?);
     if call.has_argument("bias") {
-        return unsupported("`bias` is given");
+        return unsupported("the argument `bias`");
     }
     let emit = &mut *call.emit;
     let ([rows, width], [groups, _, columns]) = (&emit.extents(x)?[..], &emit.extents(matrices)?[..]) else {
-        return unsupported("its operands are not one matrix of rows and one matrix for each group");
+        return unsupported("operands other than a matrix of rows and one matrix per group");
     };
     let (rows, width, groups, columns) = (*rows, *width, *groups, *columns);
     let ends = emit.cast(ends, DType::I64)?;
     let ends = emit.reshape(ends, &[groups, 1])?;
-    let places = counting_tensor(emit, DType::I64, &[1, rows])?;
+    let places = emit.add_range(DType::I64, &[1, rows])?;
     let is_before_end = emit_compare(emit, CompareOp::Less, places, ends)?;
     let earlier = emit.add_filled(DType::Bool, &[1, rows], 0.0)?;
     let is_earlier = match groups {
@@ -243,5 +240,5 @@ pub(super) fn grouped_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
     let chosen = emit.push(Op::Where(Where {}), &[is_member, all, zero])?;
     let y = sum_axis(emit, chosen, 0)?;
     let id = emit.reshape(y, &[rows, columns])?;
-    Ok(vec![Made { id, window: Memory::Own }])
+    Ok(vec![RuleOutput { id, window: Memory::Own }])
 }

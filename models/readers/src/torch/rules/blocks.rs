@@ -29,15 +29,17 @@ impl Blocks {
         for side in 0..2 {
             let sane = |number: i64, least: i64| (least..=1 << 20).contains(&number);
             if !(sane(kernel[side], 1) && sane(strides[side], 1) && sane(dilations[side], 1) && sane(pads[side], 0)) {
-                return malformed("a block has no extent");
+                return malformed(
+                    "kernel, stride or dilation is not positive, the padding is negative, or one of them is too large",
+                );
             }
             if !(1..=1 << 31).contains(&padded[side]) {
-                return unsupported(format!("an image side of {} elements", padded[side]));
+                return unsupported(format!("an image extent of {}", padded[side]));
             }
             padded[side] += 2 * pads[side];
             let reach = dilations[side] * (kernel[side] - 1) + 1;
             if reach > padded[side] {
-                return malformed(format!("blocks of {reach} are wider than {}", padded[side]));
+                return malformed(format!("blocks of extent {reach} exceed the padded image extent {}", padded[side]));
             }
             counts[side] = (padded[side] - reach) / strides[side] + 1;
         }
@@ -80,7 +82,7 @@ fn image_batch(call: &mut Call<'_, '_>) -> Outcome<(ValueId, [i64; 4], bool)> {
     match call.emit.extents(x)?[..] {
         [n, c, h, w] => Ok((x, [n, c, h, w], false)),
         [c, h, w] => Ok((call.emit.reshape(x, &[1, c, h, w])?, [1, c, h, w], true)),
-        ref other => malformed(format!("an image has no {} dimensions", other.len())),
+        ref other => malformed(format!("an image cannot have {} dimensions", other.len())),
     }
 }
 
@@ -115,7 +117,9 @@ pub(super) fn im2col(call: &mut Call<'_, '_>) -> Outputs {
 /// Rearranges `[n, c · block, blocks]` to `[n, c, h, w]`; overlapping elements are summed.
 pub(super) fn col2im(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
-    let [h, w] = call.spatial_list("output_size", 2, 1)?[..] else { return malformed("`output_size` is no pair") };
+    let [h, w] = call.spatial_list("output_size", 2, 1)?[..] else {
+        return malformed("`output_size` must have 2 numbers");
+    };
     let blocks = Blocks::parse_blocks(call, [h, w])?;
     // Bounds the products below.
     let numbers = blocks.block_positions()?;
@@ -125,10 +129,10 @@ pub(super) fn col2im(call: &mut Call<'_, '_>) -> Outputs {
     if is_single {
         extents.insert(0, 1);
     }
-    let [n, rows, count] = extents[..] else { return malformed("its columns need 3 dimensions") };
+    let [n, rows, count] = extents[..] else { return malformed("the columns must have 3 dimensions") };
     let c = rows / blocks.element_count();
     if count != blocks.block_count() || c * blocks.element_count() != rows {
-        return malformed(format!("{rows} x {count} are not the blocks of {h} x {w}"));
+        return malformed(format!("columns of shape {rows} x {count} do not match the blocks of an image {h} x {w}"));
     }
     let [height, width] = blocks.padded;
     let split = emit.reshape(x, &[n, c, blocks.element_count() * count])?;
@@ -137,8 +141,8 @@ pub(super) fn col2im(call: &mut Call<'_, '_>) -> Outputs {
     let ty = TensorType::new(DType::I64, &[blocks.element_count() * count, 1]);
     let places = emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?;
     let sums = emit.push(Op::ScatterNd(ScatterNd { combine: ScatterOp::Add }), &[zeros, places, updates])?;
-    let turned = emit.transpose(sums, &[1, 2, 0])?;
-    let mut y = emit.reshape(turned, &[n, c, height, width])?;
+    let transposed = emit.transpose(sums, &[1, 2, 0])?;
+    let mut y = emit.reshape(transposed, &[n, c, height, width])?;
     for (side, extent) in [h, w].into_iter().enumerate() {
         let from = blocks.pads[side];
         y = emit.slice(y, side + 2, from, from + extent)?;
@@ -154,7 +158,7 @@ pub(super) fn unfold_axis(call: &mut Call<'_, '_>) -> Outputs {
     let extents = call.emit.extents(x)?;
     let extent = extents.get(axis).copied().unwrap_or(1);
     if size < 1 || step < 1 || size > extent || extents.is_empty() {
-        return unsupported(format!("windows of {size} every {step} elements of {extent}"));
+        return unsupported(format!("windows of {size} elements in steps of {step} over an extent of {extent}"));
     }
     let count = (extent - size) / step + 1;
     let windows = split_windows(call.emit, x, axis, [extent, count, size, step])?;

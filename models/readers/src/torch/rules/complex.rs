@@ -44,7 +44,7 @@ pub(in crate::torch) fn find_rule(operator: &str) -> Option<Rule> {
 
 fn take_part(emit: &mut Emit<'_>, x: ValueId, which: i64) -> Outcome<ValueId> {
     let mut shape = emit.extents(x)?;
-    let Some(2) = shape.pop() else { return malformed("a complex number has no two parts") };
+    let Some(2) = shape.pop() else { return malformed("the last extent of a complex tensor is not 2") };
     let cut = emit.slice(x, shape.len(), which, which + 1)?;
     emit.reshape(cut, &shape)
 }
@@ -70,7 +70,7 @@ fn convert_complex(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.emit.cast(x, dtype)?;
     if call.complex.contains(&"self") {
         let is_kept = call.stated.first().is_some_and(|ty| ty.as_ref().map(TensorType::rank) == call.emit.rank(x).ok());
-        return if is_kept { own_output(x) } else { unsupported("complex numbers become real ones") };
+        return if is_kept { own_output(x) } else { unsupported("converting complex numbers to real ones") };
     }
     let extents = call.emit.extents(x)?;
     let zeros = call.emit.add_filled(dtype, &extents, 0.0)?;
@@ -151,20 +151,20 @@ fn add_complex(call: &mut Call<'_, '_>) -> Outputs {
         (ComplexOperand::Complex(a), ComplexOperand::Complex(b)) if call.float_argument("alpha", 1.0)? == 1.0 => {
             own_output(call.emit.binary(function, a, b)?)
         }
-        _ => unsupported("a complex number and a real one are added"),
+        _ => unsupported("adding complex and real numbers"),
     }
 }
 
 fn divide_complex(call: &mut Call<'_, '_>) -> Outputs {
     match (complex_operand(call, "self")?, complex_operand(call, "other")?) {
         (ComplexOperand::Complex(a), ComplexOperand::Real(b)) => own_output(call.emit.binary(BinaryOp::Div, a, b)?),
-        _ => unsupported("its divisor is complex"),
+        _ => unsupported("a complex divisor"),
     }
 }
 
 fn concat_complex(call: &mut Call<'_, '_>) -> Outputs {
     let parts = call.tensor_list("tensors")?;
-    let Some(&first) = parts.first() else { return malformed("there is nothing to join") };
+    let Some(&first) = parts.first() else { return malformed("there are no tensors to concatenate") };
     let axis = call.int_argument("dim", 0)?;
     let rank = call.emit.rank(first)? as i64 - i64::from(call.operator != "stack");
     call.arguments.insert("dim", Argument::Int(if axis < 0 { axis + rank } else { axis }));
@@ -173,7 +173,7 @@ fn concat_complex(call: &mut Call<'_, '_>) -> Outputs {
 
 fn pad_complex(call: &mut Call<'_, '_>) -> Outputs {
     if call.float_argument("value", 0.0)? != 0.0 {
-        return unsupported("complex numbers are surrounded by others than zeros");
+        return unsupported("padding complex numbers with values other than zero");
     }
     let pads = [vec![0, 0], call.int_list("pad")?].concat();
     call.arguments.insert("pad", Argument::Ints(pads));
@@ -183,7 +183,7 @@ fn pad_complex(call: &mut Call<'_, '_>) -> Outputs {
 fn real_rule(call: &mut Call<'_, '_>) -> Outputs {
     match super::find_rule(call.operator) {
         Some(rule) => rule(call),
-        None => unsupported("its elements are complex numbers"),
+        None => unsupported("complex operands"),
     }
 }
 

@@ -71,7 +71,7 @@ pub(super) fn conv(call: &mut Call<'_, '_>) -> Outputs {
                 dilations.iter().zip(&kernel[2..]).map(|(d, k)| d.saturating_mul(k - 1).max(0)).collect();
             all.iter().map(|all| all / 2).chain(all.iter().map(|all| all - all / 2)).collect()
         }
-        Some(super::Argument::Text(other)) => return unsupported(format!("`padding` is `{other}`")),
+        Some(super::Argument::Text(other)) => return unsupported(format!("`padding` with the value `{other}`")),
         _ => {
             let pads = call.spatial_list("padding", rank, 0)?;
             [pads.as_slice(), &pads].concat()
@@ -122,13 +122,13 @@ pub(super) fn convolution(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
     let mut parts = [call.tensor_argument("query")?, call.tensor_argument("key")?, call.tensor_argument("value")?];
     if call.float_argument("dropout_p", 0.0)? != 0.0 {
-        return unsupported("`dropout_p` is not 0, so its result is random");
+        return unsupported("`dropout_p` is not 0, so the result is random");
     }
     let dtype = call.emit.dtype(parts[0])?;
     let extents = call.emit.extents(parts[0])?;
     let rank = extents.len();
     if rank < 2 {
-        return malformed("the queries need 2 dimensions");
+        return malformed("the queries must have at least 2 dimensions");
     }
     let width = extents[rank - 1];
     let scale = call.optional_float("scale")?.unwrap_or(1.0 / (width as f64).sqrt());
@@ -165,7 +165,7 @@ pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
             .map(|index| if index % places > index / places { f64::NEG_INFINITY } else { 0.0 })
             .collect();
         if mask.is_some() {
-            return unsupported("it has both a mask and a causal offset");
+            return unsupported("a mask together with a causal mask of a different number of queries and keys");
         }
         mask = Some(call.emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[rows, places]), &numbers)?)?);
         causal = false;
@@ -249,8 +249,8 @@ pub(super) fn tensor_dot(call: &mut Call<'_, '_>) -> Outputs {
         let of = |axes: &[usize]| axes.iter().map(|&axis| extents[axis]).collect::<Vec<i64>>();
         let order = if is_first { [kept.as_slice(), &summed].concat() } else { [summed.as_slice(), &kept].concat() };
         let (rows, width) = (of(&kept).iter().product(), of(&summed).iter().product());
-        let turned = call.emit.transpose(x, &order)?;
-        let matrix = call.emit.reshape(turned, &if is_first { [rows, width] } else { [width, rows] })?;
+        let transposed = call.emit.transpose(x, &order)?;
+        let matrix = call.emit.reshape(transposed, &if is_first { [rows, width] } else { [width, rows] })?;
         sides.push((matrix, of(&kept)));
     }
     let y = call.emit.mat_mul(sides[0].0, sides[1].0)?;
@@ -268,14 +268,14 @@ pub(super) fn cross_product(call: &mut Call<'_, '_>) -> Outputs {
         None => extents.iter().position(|&extent| extent == 3).unwrap_or(0),
     };
     if extents.get(axis) != Some(&3) || extents != call.emit.extents(b)? {
-        return unsupported("its vectors do not have three elements each");
+        return unsupported("vectors that do not have three elements");
     }
     let emit = &mut *call.emit;
     // Elements 1, 2, 0 and 2, 0, 1.
     let places = [emit.add_integers(&[1, 2, 0])?, emit.add_integers(&[2, 0, 1])?];
-    let mut turned =
+    let mut transposed =
         |x: ValueId, which: usize| emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, places[which]]);
-    let (a1, b2, a2, b1) = (turned(a, 0)?, turned(b, 1)?, turned(a, 1)?, turned(b, 0)?);
+    let (a1, b2, a2, b1) = (transposed(a, 0)?, transposed(b, 1)?, transposed(a, 1)?, transposed(b, 0)?);
     let (first, second) = (call.emit.binary(BinaryOp::Mul, a1, b2)?, call.emit.binary(BinaryOp::Mul, a2, b1)?);
     own_output(call.emit.binary(BinaryOp::Sub, first, second)?)
 }
@@ -305,7 +305,7 @@ pub(super) fn trilinear(call: &mut Call<'_, '_>) -> Outputs {
             None => x,
         });
     }
-    let Some(product) = product else { return malformed("it has no tensors") };
+    let Some(product) = product else { return malformed("there are no tensors") };
     if call.int_list("sumdim")?.is_empty() {
         return own_output(product);
     }

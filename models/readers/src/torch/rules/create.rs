@@ -1,6 +1,6 @@
 //! Constants, copies and type conversions.
 
-use super::{Call, Made, Memory, Outputs, own_output, view_output};
+use super::{Call, Memory, Outputs, RuleOutput, own_output, view_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::{Const, ValueId};
 use models::operators::{BinaryOp, Expand, Op};
@@ -20,7 +20,7 @@ pub(super) fn copy_tensor(call: &mut Call<'_, '_>) -> Outputs {
 /// Emits dropout as the identity; refuses dropout in training mode.
 pub(super) fn dropout(call: &mut Call<'_, '_>) -> Outputs {
     if call.flag_argument("train", false)? && call.float_argument("p", 0.5)? != 0.0 {
-        return unsupported("it drops elements at random; export the model after `eval()`");
+        return unsupported("dropout in training mode; export the model after `eval()`");
     }
     alias_input(call)
 }
@@ -38,7 +38,7 @@ pub(super) fn type_as(call: &mut Call<'_, '_>) -> Outputs {
 fn stated_type(call: &Call<'_, '_>) -> Outcome<TensorType> {
     match call.stated.first() {
         Some(Some(ty)) => Ok(ty.clone()),
-        _ => malformed("the file does not state the type of its result"),
+        _ => malformed("the file does not state the type of the result"),
     }
 }
 
@@ -109,10 +109,10 @@ pub(super) fn arange(call: &mut Call<'_, '_>) -> Outputs {
     let step = call.float_argument("step", 1.0)?;
     let count = ((end - start) / step).ceil();
     if !(step != 0.0 && count.is_finite()) {
-        return malformed(format!("from {start} to {end} by {step} is no range"));
+        return malformed(format!("the range from {start} to {end} in steps of {step} is infinite"));
     }
     if count > 1e9 {
-        return unsupported(format!("{count} numbers are too many"));
+        return unsupported(format!("a range of {count} numbers is too long"));
     }
     let count = count.max(0.0) as i64;
     let ty = TensorType::new(dtype, &[count]);
@@ -124,7 +124,7 @@ pub(super) fn arange(call: &mut Call<'_, '_>) -> Outputs {
         let scaled = call.emit.binary_with(BinaryOp::Mul, places, step)?;
         call.emit.binary_with(BinaryOp::Add, scaled, start)?
     };
-    Ok(vec![Made { id, window: Memory::Own }])
+    Ok(vec![RuleOutput { id, window: Memory::Own }])
 }
 
 pub(super) fn linspace(call: &mut Call<'_, '_>) -> Outputs {
@@ -132,7 +132,7 @@ pub(super) fn linspace(call: &mut Call<'_, '_>) -> Outputs {
     let (start, end, steps) =
         (call.float_argument("start", 0.0)?, call.float_argument("end", 0.0)?, call.int_argument("steps", 0)?);
     if !(1..=MAX_SMALL as i64).contains(&steps) {
-        return unsupported(format!("{steps} numbers"));
+        return unsupported(format!("{steps} numbers; 1 to {MAX_SMALL} are supported"));
     }
     let step = if steps > 1 { (end - start) / (steps - 1) as f64 } else { 0.0 };
     // The second half is counted from the end, so both ends are exact.
@@ -152,7 +152,7 @@ pub(super) fn cosine_window(call: &mut Call<'_, '_>) -> Outputs {
         _ => [0.42, 0.5, 0.08],
     };
     if !(1..=MAX_SMALL as i64).contains(&length) {
-        return unsupported(format!("a window of {length} numbers"));
+        return unsupported(format!("a window of {length} elements"));
     }
     let period = if is_periodic { length } else { length - 1 }.max(1) as f64;
     let number = |at: i64| {

@@ -1,6 +1,6 @@
 //! Transformer layers that PyTorch fuses into one operator when no gradients are needed.
 
-use super::{Argument, Call, Made, Memory, Outputs, Rule, contraction, normalise, own_output, pointwise};
+use super::{Argument, Call, Memory, Outputs, Rule, RuleOutput, contraction, normalise, own_output, pointwise};
 use crate::{Outcome, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, UnaryOp};
@@ -15,8 +15,8 @@ fn apply_rule(call: &mut Call<'_, '_>, rule: Rule, arguments: Vec<(&'static str,
     let arguments = arguments.into_iter().collect();
     let mut inner = Call { emit: &mut *call.emit, operator: call.operator, arguments, complex: Vec::new(), stated };
     match rule(&mut inner)?.first() {
-        Some(Made { id, .. }) => Ok(*id),
-        None => unsupported("one of its parts has no result"),
+        Some(RuleOutput { id, .. }) => Ok(*id),
+        None => unsupported("a part of the layer has no result"),
     }
 }
 
@@ -29,12 +29,12 @@ fn linear_layer(call: &mut Call<'_, '_>, x: ValueId, weight: &str, bias: &str) -
 /// Emits self-attention; one product computes the queries, keys and values of all heads.
 fn self_attention(call: &mut Call<'_, '_>, x: ValueId, heads: i64) -> Outcome<ValueId> {
     if call.has_argument("mask") {
-        return unsupported("`mask` is given; export the model with `torch.export.save`");
+        return unsupported("the argument `mask`; export the model with `torch.export.save`");
     }
     let extents = call.emit.extents(x)?;
-    let &[batch, tokens, width] = extents.as_slice() else { return unsupported("its tokens need 3 dimensions") };
+    let &[batch, tokens, width] = extents.as_slice() else { return unsupported("tokens must have 3 dimensions") };
     if heads < 1 || width % heads != 0 {
-        return unsupported(format!("{heads} heads of {width} elements"));
+        return unsupported(format!("{heads} heads that do not divide the width {width}"));
     }
     let joint = linear_layer(call, x, "qkv_weight", "qkv_bias")?;
     let mut parts = Vec::new();
@@ -53,14 +53,14 @@ pub(super) fn multi_head_attention(call: &mut Call<'_, '_>) -> Outputs {
     let (query, key, value) =
         (call.tensor_argument("query")?, call.tensor_argument("key")?, call.tensor_argument("value")?);
     if query != key || key != value {
-        return unsupported("its queries, keys and values are different tensors");
+        return unsupported("queries, keys and values that are different tensors");
     }
     if call.flag_argument("need_weights", true)? {
-        return unsupported("its weights are also a result; export the model with `torch.export.save`");
+        return unsupported("the attention weights as a result; export the model with `torch.export.save`");
     }
     let heads = call.int_argument("num_head", 1)?;
     let id = self_attention(call, query, heads)?;
-    Ok(vec![Made { id, window: Memory::Own }])
+    Ok(vec![RuleOutput { id, window: Memory::Own }])
 }
 
 fn apply_layer_norm(call: &mut Call<'_, '_>, x: ValueId, weight: &str, bias: &str) -> Outcome<ValueId> {

@@ -1,6 +1,6 @@
 //! Operators that read or write elements by index, and selections between tensors.
 
-use super::{Call, Made, Memory, Outputs, own_output, push_output};
+use super::{Call, Memory, Outputs, RuleOutput, own_output, push_output};
 use crate::emit::nonzero_indices;
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
@@ -57,11 +57,11 @@ fn resolve_indices(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Vec<(usize, V
             continue;
         }
         let Some(mask) = call.emit.known_numbers(id)? else {
-            return unsupported("the size of its result depends on a mask; `--skip-unsupported` leaves the node out");
+            return unsupported("the size of the result depends on a mask; `--skip-unsupported` leaves the node out");
         };
         let extents = call.emit.extents(id)?;
         if extents.is_empty() || !whole.get(axis..).is_some_and(|rest| rest.starts_with(&extents)) {
-            return malformed(format!("a mask of {extents:?} does not fit {whole:?}"));
+            return malformed(format!("a mask of shape {extents:?} does not fit the shape {whole:?}"));
         }
         for places in nonzero_indices(&mask, &extents) {
             indexed.push((axis, call.emit.add_integers(&places)?));
@@ -69,12 +69,12 @@ fn resolve_indices(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Vec<(usize, V
         }
     }
     if axis > whole.len() {
-        return malformed(format!("{axis} indices are too many for {} dimensions", whole.len()));
+        return malformed(format!("{axis} indices exceed the {} dimensions", whole.len()));
     }
     Ok(indexed)
 }
 
-/// Combines the indices of several axes; None without any.
+/// Combines the indices of several axes; None if there are no indices.
 fn index_places(call: &mut Call<'_, '_>, x: ValueId, indexed: &[(usize, ValueId)]) -> Outcome<Option<Places>> {
     let rank = call.emit.rank(x)?;
     let Some(&(first, _)) = indexed.first() else { return Ok(None) };
@@ -133,7 +133,7 @@ pub(super) fn index_put(call: &mut Call<'_, '_>) -> Outputs {
         return push_output(call, Op::Where(Where {}), &[mask, value, x]);
     }
     let indexed = resolve_indices(call, x)?;
-    let Some(places) = index_places(call, x, &indexed)? else { return unsupported("it has no indices") };
+    let Some(places) = index_places(call, x, &indexed)? else { return unsupported("an empty list of indices") };
     // The values have the shape that the same indices would read: `[rest before, places…, rest after]`.
     let mut found = call.emit.extents(places.numbers)?;
     let count = usize::try_from(found.pop().unwrap_or(0)).unwrap_or(0);
@@ -183,7 +183,7 @@ pub(super) fn scatter_elements(call: &mut Call<'_, '_>) -> Outputs {
         ("scatter_add", _) | (_, "add") => ScatterOp::Add,
         (_, "") => ScatterOp::Replace,
         (_, "multiply") => ScatterOp::Mul,
-        (_, other) => return unsupported(format!("`reduce` is `{other}`")),
+        (_, other) => return unsupported(format!("`reduce` with the value `{other}`")),
     };
     push_output(call, Op::ScatterElements(ScatterElements { axis, combine }), &[x, numbers, updates])
 }
@@ -192,7 +192,7 @@ pub(super) fn one_hot(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
     let depth = call.int_argument("num_classes", -1)?;
     if depth < 1 {
-        return unsupported("how many classes there are depends on the data");
+        return unsupported("the number of classes depends on input data");
     }
     push_output(call, Op::OneHot(OneHot { axis: -1, depth, on: 1.0, off: 0.0, to: DType::I64 }), &[x])
 }
@@ -207,7 +207,7 @@ pub(super) fn masked_fill(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn select_where(call: &mut Call<'_, '_>) -> Outputs {
     let condition = call.operand_as("condition", DType::Bool)?;
     if !call.has_argument("self") && !call.has_argument("other") {
-        return unsupported("the size of its result depends on the data");
+        return unsupported("the size of the result depends on input data");
     }
     let dtype = call.result_dtype()?;
     let (yes, no) = (call.operand_as("self", dtype)?, call.operand_as("other", dtype)?);
@@ -234,9 +234,9 @@ pub(super) fn choose_branch(call: &mut Call<'_, '_>) -> Outputs {
                 let predicate = call.emit.cast(predicate, DType::Bool)?;
                 call.emit.push(Op::Where(Where {}), &[predicate, yes, no])?
             }
-            (None, Ok(_)) => return malformed("its predicate is no flag"),
+            (None, Ok(_)) => return malformed("the predicate is not a boolean"),
         };
-        made.push(Made { id, window: Memory::Own });
+        made.push(RuleOutput { id, window: Memory::Own });
     }
     Ok(made)
 }
@@ -268,7 +268,7 @@ pub(super) fn index_fill(call: &mut Call<'_, '_>) -> Outputs {
     let emit = &mut *call.emit;
     let mut shape = emit.extents(x)?;
     let rows = emit.extents(numbers)?.iter().product();
-    let Some(extent) = shape.get_mut(axis) else { return unsupported("a number has no rows") };
+    let Some(extent) = shape.get_mut(axis) else { return unsupported("a scalar has no rows") };
     *extent = rows;
     let source = emit.push(Op::Expand(Expand { shape }), &[value])?;
     call.arguments.insert("source", super::Argument::Tensor(source));
@@ -289,7 +289,7 @@ pub(super) fn take_along(call: &mut Call<'_, '_>) -> Outputs {
     let (mut data_shape, mut shape) = (emit.extents(x)?, emit.extents(numbers)?);
     let axis = emit.resolve_axis(axis, data_shape.len())?;
     if shape.len() != data_shape.len() {
-        return malformed("`indices` has another number of dimensions than the data");
+        return malformed("`indices` and the input differ in their number of dimensions");
     }
     for at in (0..shape.len()).filter(|&at| at != axis) {
         let most = shape[at].max(data_shape[at]);
@@ -312,14 +312,14 @@ pub(super) fn scatter_reduce(call: &mut Call<'_, '_>) -> Outputs {
         (call.tensor_argument("self")?, call.tensor_argument("index")?, call.tensor_argument("src")?);
     let axis = call.axis_argument(x, "dim", 0)? as i64;
     if !call.flag_argument("include_self", true)? {
-        return unsupported("`include_self` is false");
+        return unsupported("`include_self` with the value false");
     }
     let combine = match call.text_argument("reduce", "")?.as_str() {
         "sum" => ScatterOp::Add,
         "prod" => ScatterOp::Mul,
         "amax" => ScatterOp::Max,
         "amin" => ScatterOp::Min,
-        other => return unsupported(format!("`reduce` is `{other}`")),
+        other => return unsupported(format!("`reduce` with the value `{other}`")),
     };
     for (at, extent) in call.emit.extents(numbers)?.into_iter().enumerate() {
         source = call.emit.slice(source, at, 0, extent)?;

@@ -1,8 +1,7 @@
 //! Rearrangements without arithmetic: permuted axes, diagonals, mesh grids, rotations, tiles and border pads.
 
-use super::bags::counting_tensor;
 use super::movement::primary_input;
-use super::{Call, Made, Memory, Outputs, numbers_of, own_output, push_output, view_output};
+use super::{Call, Memory, Outputs, RuleOutput, numbers_of, own_output, push_output, view_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
@@ -30,7 +29,7 @@ pub(super) fn mesh_grid(call: &mut Call<'_, '_>) -> Outputs {
         if own_shape != shape {
             id = call.emit.push(Op::Expand(Expand { shape: shape.clone() }), &[id])?;
         }
-        made.push(Made { id, window: Memory::Own });
+        made.push(RuleOutput { id, window: Memory::Own });
     }
     Ok(made)
 }
@@ -49,7 +48,7 @@ pub(super) fn transpose_last(call: &mut Call<'_, '_>) -> Outputs {
     let rank = call.emit.rank(x)?;
     let mut order: Vec<usize> = (0..rank).collect();
     if rank < 2 {
-        return malformed(format!("a matrix has no {rank} dimensions"));
+        return malformed(format!("a matrix cannot have {rank} dimensions"));
     }
     order.swap(rank - 2, rank - 1);
     view_output(call.emit.transpose(x, &order)?)
@@ -71,7 +70,7 @@ pub(super) fn move_axes(call: &mut Call<'_, '_>) -> Outputs {
         let moved = to.iter().position(|&at| at == place).map(|index| from[index]);
         match moved.or_else(|| rest.next()) {
             Some(axis) => order.push(axis),
-            None => return malformed("an axis moves twice"),
+            None => return malformed("an axis is moved twice"),
         }
     }
     view_output(call.emit.transpose(x, &order)?)
@@ -92,18 +91,18 @@ pub(super) fn diagonal(call: &mut Call<'_, '_>) -> Outputs {
     let emit = &mut *call.emit;
     let mut order: Vec<usize> = (0..rank).filter(|axis| ![a, b].contains(axis)).collect();
     order.extend([a, b]);
-    let turned = emit.transpose(x, &order)?;
-    let mut shape = emit.extents(turned)?;
+    let transposed = emit.transpose(x, &order)?;
+    let mut shape = emit.extents(transposed)?;
     let [rows, columns] = [shape[rank - 2], shape[rank - 1]];
     let (row, column) = if offset < 0 { (offset.saturating_neg(), 0) } else { (0, offset) };
     let count = rows.saturating_sub(row).min(columns.saturating_sub(column));
     if count < 1 {
-        return unsupported("its diagonal has no elements");
+        return unsupported("an empty diagonal");
     }
     shape.truncate(rank - 2);
     numbers_of(&[count])?;
     shape.push(rows * columns);
-    let flat = emit.reshape(turned, &shape)?;
+    let flat = emit.reshape(transposed, &shape)?;
     let places: Vec<i64> = (0..count).map(|at| (row + at) * columns + column + at).collect();
     let places = emit.add_integers(&places)?;
     view_output(emit.push(Op::Gather(Gather { axis: rank as i64 - 2 }), &[flat, places])?)
@@ -118,11 +117,10 @@ pub(super) fn diagonal_matrix(call: &mut Call<'_, '_>) -> Outputs {
     }
     let emit = &mut *call.emit;
     let mut shape = emit.extents(x)?;
-    let Some(&extent) = shape.last() else { return malformed("a number has no diagonal") };
+    let Some(&extent) = shape.last() else { return malformed("a scalar has no diagonal") };
     shape.insert(shape.len() - 1, 1);
     let wide = emit.reshape(x, &shape)?;
-    let (rows, columns) =
-        (counting_tensor(emit, DType::I64, &[extent, 1])?, counting_tensor(emit, DType::I64, &[1, extent])?);
+    let (rows, columns) = (emit.add_range(DType::I64, &[extent, 1])?, emit.add_range(DType::I64, &[1, extent])?);
     let is_on = emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[rows, columns])?;
     let zero = emit.add_scalar(emit.dtype(x)?, 0.0)?;
     own_output(emit.push(Op::Where(Where {}), &[is_on, wide, zero])?)
@@ -131,7 +129,7 @@ pub(super) fn diagonal_matrix(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn channel_shuffle(call: &mut Call<'_, '_>) -> Outputs {
     let (x, groups) = (primary_input(call)?, call.int_argument("groups", 1)?);
     let extents = call.emit.extents(x)?;
-    let Some(&channels) = extents.get(1) else { return malformed("the data needs 2 dimensions") };
+    let Some(&channels) = extents.get(1) else { return malformed("the input must have at least 2 dimensions") };
     if groups < 1 || channels % groups != 0 {
         return malformed(format!("{groups} groups do not divide {channels} channels"));
     }
@@ -140,8 +138,8 @@ pub(super) fn channel_shuffle(call: &mut Call<'_, '_>) -> Outputs {
     let cut = call.emit.reshape(x, &shape)?;
     let mut order: Vec<usize> = (0..shape.len()).collect();
     order.swap(1, 2);
-    let turned = call.emit.transpose(cut, &order)?;
-    own_output(call.emit.reshape(turned, &extents)?)
+    let transposed = call.emit.transpose(cut, &order)?;
+    own_output(call.emit.reshape(transposed, &extents)?)
 }
 
 /// Emits `as_strided`: gathers elements by strides from the row-major tensor.
@@ -151,7 +149,7 @@ pub(super) fn as_strided(call: &mut Call<'_, '_>) -> Outputs {
     let offset = call.int_argument("storage_offset", 0)?;
     let count: i64 = call.emit.extents(x)?.iter().product();
     if sizes.len() != strides.len() || sizes.iter().any(|&size| size < 1) {
-        return unsupported(format!("sizes {sizes:?} with strides {strides:?}"));
+        return unsupported(format!("the sizes {sizes:?} with the strides {strides:?}"));
     }
     numbers_of(&sizes)?;
     let mut places = vec![offset];
@@ -163,7 +161,7 @@ pub(super) fn as_strided(call: &mut Call<'_, '_>) -> Outputs {
         places = places.iter().flat_map(steps).collect();
     }
     if places.iter().any(|place| !(0..count).contains(place)) {
-        return unsupported("it looks at memory outside of its input");
+        return unsupported("strides that reach outside of the input");
     }
     let flat = call.emit.reshape(x, &[count])?;
     if places.iter().enumerate().all(|(index, &place)| index as i64 == place) && places.len() as i64 == count {
@@ -213,7 +211,7 @@ pub(super) fn stack_flat(call: &mut Call<'_, '_>) -> Outputs {
         };
         *part = call.emit.reshape(*part, &shape)?;
     }
-    let Some(&first) = parts.first() else { return malformed("there is nothing to join") };
+    let Some(&first) = parts.first() else { return malformed("there are no tensors to concatenate") };
     let axis = usize::from(!is_rows && call.emit.rank(first)? > 1);
     own_output(call.emit.concat_parts(&parts, axis)?)
 }
@@ -241,7 +239,7 @@ pub(super) fn rotate_quarters(call: &mut Call<'_, '_>) -> Outputs {
     let rank = call.emit.rank(x)?;
     let dims = call.int_list("dims")?;
     let [a, b] = dims.iter().map(|&axis| call.emit.resolve_axis(axis, rank)).collect::<Outcome<Vec<_>>>()?[..] else {
-        return malformed("`dims` is no pair");
+        return malformed("`dims` must have 2 numbers");
     };
     let mut order: Vec<usize> = (0..rank).collect();
     order.swap(a, b);
@@ -276,11 +274,10 @@ pub(super) fn identity_matrix(call: &mut Call<'_, '_>) -> Outputs {
     let columns = call.int_argument("m", rows)?;
     let dtype = call.result_dtype()?;
     if !(1..=1 << 13).contains(&rows) || !(1..=1 << 13).contains(&columns) {
-        return unsupported(format!("a unit matrix of {rows} x {columns}"));
+        return unsupported(format!("an identity matrix of {rows} x {columns}"));
     }
     let emit = &mut *call.emit;
-    let (down, across) =
-        (counting_tensor(emit, DType::I64, &[rows, 1])?, counting_tensor(emit, DType::I64, &[1, columns])?);
+    let (down, across) = (emit.add_range(DType::I64, &[rows, 1])?, emit.add_range(DType::I64, &[1, columns])?);
     let is_on = emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[down, across])?;
     own_output(emit.cast(is_on, dtype)?)
 }
@@ -332,12 +329,12 @@ pub(super) fn repeat_interleave(call: &mut Call<'_, '_>) -> Outputs {
     }
     let mut x = primary_input(call)?;
     if let Some(super::Argument::Tensor(repeats)) = call.arguments.get("repeats") {
-        let numbers = call.emit.known_integers(*repeats, "repeats")?;
+        let numbers = call.emit.require_integers(*repeats, "repeats")?;
         let places = repeat_indices(&numbers)?;
         let axis = call.axis_argument(x, "dim", 0)?;
         let extent = call.emit.extents(x)?.get(axis).copied().unwrap_or(0);
         if !call.has_argument("dim") || numbers.len() as i64 != extent {
-            return unsupported("its repeats are not one for each element of a dimension");
+            return unsupported("repeats that are not one per element of a dimension");
         }
         let places = call.emit.add_integers(&places)?;
         return push_output(call, Op::Gather(Gather { axis: axis as i64 }), &[x, places]);
@@ -349,7 +346,7 @@ pub(super) fn repeat_interleave(call: &mut Call<'_, '_>) -> Outputs {
     let (times, axis) = (call.int_argument("repeats", 1)?, call.axis_argument(x, "dim", 0)?);
     let mut extents = call.emit.extents(x)?;
     if axis >= extents.len() {
-        return malformed("a number has no dimension to repeat");
+        return malformed("a scalar has no dimension to repeat");
     }
     extents.insert(axis + 1, 1);
     let wide = call.emit.reshape(x, &extents)?;
@@ -361,7 +358,7 @@ pub(super) fn repeat_interleave(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 fn repeated_numbers(call: &mut Call<'_, '_>) -> Outputs {
-    let numbers = call.emit.known_integers(call.tensor_argument("repeats")?, "repeats")?;
+    let numbers = call.emit.require_integers(call.tensor_argument("repeats")?, "repeats")?;
     let places = repeat_indices(&numbers)?;
     own_output(call.emit.add_integers(&places)?)
 }
@@ -378,7 +375,7 @@ pub(super) fn border_pad(call: &mut Call<'_, '_>, border: Border) -> Outputs {
     let (x, given) = (primary_input(call)?, call.int_list("padding")?);
     let rank = call.emit.rank(x)?;
     if given.len() % 2 != 0 || given.len() / 2 > rank || given.iter().any(|&pad| pad < 0) {
-        return unsupported(format!("pads {given:?} of {rank} dimensions"));
+        return unsupported(format!("the pads {given:?} for {rank} dimensions"));
     }
     let mut pads = vec![0; 2 * rank];
     for (index, pair) in given.chunks(2).enumerate() {

@@ -27,7 +27,7 @@ use std::collections::HashMap;
 
 pub(super) use movement::write_range;
 
-pub(super) struct Made {
+pub(super) struct RuleOutput {
     pub id: ValueId,
     pub window: Memory,
 }
@@ -54,22 +54,20 @@ fn numbers_of(extents: &[i64]) -> Outcome<i64> {
     let count = extents.iter().try_fold(1i64, |all, &extent| all.checked_mul(extent));
     match count.filter(|count| (0..=MAX_NUMBERS).contains(count)) {
         Some(count) => Ok(count),
-        None => {
-            unsupported(format!("it needs constants of shape {extents:?}, above the limit of {MAX_NUMBERS} elements"))
-        }
+        None => unsupported(format!("constants of shape {extents:?} exceed the limit of {MAX_NUMBERS} elements")),
     }
 }
 
-type Outputs = Outcome<Vec<Made>>;
+type Outputs = Outcome<Vec<RuleOutput>>;
 pub(super) type Rule = fn(&mut Call<'_, '_>) -> Outputs;
 
 fn own_output(id: ValueId) -> Outputs {
-    Ok(vec![Made { id, window: Memory::Own }])
+    Ok(vec![RuleOutput { id, window: Memory::Own }])
 }
 
 /// Returns one output that may share memory with the first input.
 fn view_output(id: ValueId) -> Outputs {
-    Ok(vec![Made { id, window: Memory::Other }])
+    Ok(vec![RuleOutput { id, window: Memory::Other }])
 }
 
 /// Returns whether a target only checks or reports something, so that its node is left out.
@@ -104,21 +102,21 @@ pub(super) fn shape_number(target: &str, arguments: &HashMap<&str, Argument>, em
     if target.starts_with("aten.sym_size") {
         let (Some(Argument::Tensor(x)), Some(Argument::Int(dim))) = (arguments.get("self"), arguments.get("dim"))
         else {
-            return malformed("it has no tensor or no dimension");
+            return malformed("the tensor or the dimension is missing");
         };
         let axis = emit.resolve_axis(*dim, emit.rank(*x)?)?;
         return Ok(Some(emit.extents(*x)?[axis]));
     }
     if target.starts_with("aten.item.") || target.starts_with("aten._local_scalar_dense.") {
-        let Some(Argument::Tensor(x)) = arguments.get("self") else { return malformed("it has no tensor") };
+        let Some(Argument::Tensor(x)) = arguments.get("self") else { return malformed("the tensor is missing") };
         return match emit.known_numbers(*x)?.as_deref() {
             Some([number]) if number.fract() == 0.0 => Ok(Some(*number as i64)),
-            Some([_]) => unsupported("it makes a number of Python that is no integer"),
-            _ => unsupported("it makes a number of Python that depends on the data"),
+            Some([_]) => unsupported("a Python number that is not an integer"),
+            _ => unsupported("a Python number whose value depends on input data"),
         };
     }
     if target.starts_with("aten.sym_numel") {
-        let Some(Argument::Tensor(x)) = arguments.get("self") else { return malformed("it has no tensor") };
+        let Some(Argument::Tensor(x)) = arguments.get("self") else { return malformed("the tensor is missing") };
         let count = emit.ty(*x)?.element_count().and_then(|count| i64::try_from(count).ok());
         return Ok(count);
     }
@@ -129,7 +127,7 @@ pub(super) fn shape_number(target: &str, arguments: &HashMap<&str, Argument>, em
     let operand = |names: [&str; 2]| match names.iter().find_map(|name| arguments.get(name)) {
         Some(Argument::Int(number)) => Ok(*number),
         Some(Argument::Bool(flag)) => Ok(i64::from(*flag)),
-        _ => unsupported("its operand is no integer"),
+        _ => unsupported("an operand that is not an integer"),
     };
     let (a, b) = (operand(["a", ""])?, operand(["b", "a"])?);
     let result = match name {
@@ -153,7 +151,7 @@ pub(super) fn shape_number(target: &str, arguments: &HashMap<&str, Argument>, em
     };
     match result {
         Some(number) => Ok(Some(number)),
-        None => malformed(format!("{a} and {b} have no result")),
+        None => malformed(format!("the operation is undefined or overflows for {a} and {b}")),
     }
 }
 
@@ -162,7 +160,7 @@ fn symbolic_number(name: &str, arguments: &HashMap<&str, Argument>) -> Outcome<i
     let number = |names: &[&str]| match names.iter().find_map(|name| arguments.get(name)) {
         Some(Argument::Int(number)) => Ok(*number),
         Some(Argument::Bool(flag)) => Ok(i64::from(*flag)),
-        _ => unsupported("its operand is no integer"),
+        _ => unsupported("an operand that is not an integer"),
     };
     Ok(match name {
         "ite" if number(&["b"])? != 0 => number(&["t"])?,
@@ -171,7 +169,7 @@ fn symbolic_number(name: &str, arguments: &HashMap<&str, Argument>) -> Outcome<i
         "min" => number(&["a"])?.min(number(&["b"])?),
         "not" => i64::from(number(&["a"])? == 0),
         "int" => number(&["a"])?,
-        other => return unsupported(format!("there is no rule for `sym_{other}`")),
+        other => return unsupported(format!("this version has no rule for `sym_{other}`")),
     })
 }
 
@@ -206,19 +204,17 @@ pub(super) fn refusal_reason(operator: &str) -> Option<&'static str> {
     Some(match operator {
         "nonzero" | "unique" | "masked_select" | "unique2" | "_unique2" | "unique_consecutive" | "unique_dim"
         | "nonzero_numpy" | "argwhere" => {
-            "the size of its result depends on the data; `--skip-unsupported` leaves the node out"
+            "the size of the result depends on input data; `--skip-unsupported` leaves the node out"
         }
         "higher_order.map_impl" | "higher_order.scan" => {
-            "this version does not repeat its part; unroll the loop before the export"
+            "this version does not unroll this operator; unroll the loop before the export"
         }
         "higher_order.wrap_with_autocast" => {
-            "it computes in another precision; export the model after `run_decompositions()`"
+            "the operator computes in another precision; export the model after `run_decompositions()`"
         }
-        "torchvision.nms" => {
-            "how many boxes it keeps depends on the data; export the network up to its heads, without this step"
-        }
+        "torchvision.nms" => "the number of selected boxes depends on input data; export the network without this step",
         "rand" | "randn" | "rand_like" | "randn_like" | "randint" | "bernoulli" | "multinomial" | "randperm"
-        | "normal" | "uniform" | "exponential" => "its result is random",
+        | "normal" | "uniform" | "exponential" => "the result is random",
         _ => return None,
     })
 }

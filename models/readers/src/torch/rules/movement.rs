@@ -1,6 +1,6 @@
 //! Operators that move elements, and views of other tensors' memory.
 
-use super::{Call, Made, Memory, Outputs, own_output, push_output, view_output};
+use super::{Call, Memory, Outputs, RuleOutput, own_output, push_output, view_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::compose::{self, DepthOrder};
 use models::graph::ValueId;
@@ -23,7 +23,7 @@ fn infer_shape(call: &mut Call<'_, '_>, x: ValueId, shape: &[i64]) -> Outcome<Va
             shape.iter_mut().filter(|extent| **extent < 0).for_each(|extent| *extent = all / known);
         }
         Some(_) if all == 0 => shape.iter_mut().filter(|extent| **extent < 0).for_each(|extent| *extent = 0),
-        _ => return malformed(format!("{shape:?} is no shape for {all} elements")),
+        _ => return malformed(format!("shape {shape:?} does not fit {all} elements")),
     }
     if shape.contains(&0) {
         return empty_like(call.emit, x, &shape);
@@ -41,7 +41,7 @@ fn slice_range(emit: &mut Emit<'_>, x: ValueId, axis: usize, [start, stop]: [i64
         return emit.slice(x, axis, start, stop);
     }
     let mut shape = emit.extents(x)?;
-    let Some(extent) = shape.get_mut(axis) else { return malformed("a number has no dimension to cut") };
+    let Some(extent) = shape.get_mut(axis) else { return malformed("a scalar has no dimension to slice") };
     *extent = 0;
     empty_like(emit, x, &shape)
 }
@@ -127,12 +127,12 @@ pub(super) fn expand(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
     let (mut shape, extents) = (call.int_list("size")?, call.emit.extents(x)?);
     let Some(added) = shape.len().checked_sub(extents.len()) else {
-        return malformed(format!("{shape:?} has fewer dimensions than the data"));
+        return malformed(format!("shape {shape:?} has fewer dimensions than the input"));
     };
     for (index, extent) in shape.iter_mut().enumerate().filter(|(_, extent)| **extent < 0) {
         match index.checked_sub(added) {
             Some(own) => *extent = extents[own],
-            None => return malformed("a new dimension has no extent"),
+            None => return malformed("a new dimension must not have the extent -1"),
         }
     }
     expand_to(call, x, &shape)
@@ -161,7 +161,7 @@ pub(super) fn repeat(call: &mut Call<'_, '_>) -> Outputs {
     let mut x = primary_input(call)?;
     let (repeats, extents) = (call.int_list("repeats")?, call.emit.extents(x)?);
     let Some(added) = repeats.len().checked_sub(extents.len()) else {
-        return malformed(format!("{repeats:?} has fewer dimensions than the data"));
+        return malformed(format!("repeats {repeats:?} have fewer entries than the input has dimensions"));
     };
     x = call.emit.reshape(x, &[vec![1; added], extents].concat())?;
     push_output(call, Op::Tile(Tile { repeats }), &[x])
@@ -177,7 +177,7 @@ pub(super) fn cat(call: &mut Call<'_, '_>) -> Outputs {
         }
     }
     let Some(&first) = parts.first() else {
-        let Some(Some(ty)) = call.stated.first() else { return malformed("there is nothing to join") };
+        let Some(Some(ty)) = call.stated.first() else { return malformed("there are no tensors to concatenate") };
         let extents = ty.extents().unwrap_or_default();
         return own_output(call.emit.add_filled(dtype, &extents, 0.0)?);
     };
@@ -187,7 +187,7 @@ pub(super) fn cat(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn stack(call: &mut Call<'_, '_>) -> Outputs {
     let tensors = call.tensor_list("tensors")?;
-    let Some(&first) = tensors.first() else { return malformed("there is nothing to join") };
+    let Some(&first) = tensors.first() else { return malformed("there are no tensors to concatenate") };
     let mut shape = call.emit.extents(first)?;
     let axis = call.emit.resolve_axis(call.int_argument("dim", 0)?, shape.len() + 1)?;
     shape.insert(axis, 1);
@@ -212,7 +212,7 @@ pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
     if step == 1 || start >= stop {
         let stop = stop.max(start);
         let id = slice_range(call.emit, x, axis, [start, stop])?;
-        return Ok(vec![Made { id, window: Memory::Range { axis, start, stop, is_row: false } }]);
+        return Ok(vec![RuleOutput { id, window: Memory::Range { axis, start, stop, is_row: false } }]);
     }
     let op = Op::Slice(Slice { axes: vec![axis as i64], starts: vec![start], stops: vec![stop], steps: vec![step] });
     view_output(call.emit.push(op, &[x])?)
@@ -225,7 +225,7 @@ pub(super) fn narrow(call: &mut Call<'_, '_>) -> Outputs {
     let start = clamp_position(call.int_argument("start", 0)?, extent);
     let stop = start.saturating_add(call.int_argument("length", 1)?);
     let id = slice_range(call.emit, x, axis, [start, stop])?;
-    Ok(vec![Made { id, window: Memory::Range { axis, start, stop, is_row: false } }])
+    Ok(vec![RuleOutput { id, window: Memory::Range { axis, start, stop, is_row: false } }])
 }
 
 fn take_row(emit: &mut Emit<'_>, x: ValueId, axis: usize, at: i64) -> Outcome<ValueId> {
@@ -242,23 +242,23 @@ pub(super) fn select(call: &mut Call<'_, '_>) -> Outputs {
     let at = call.int_argument("index", 0)?;
     let start = if at < 0 { at.saturating_add(extent) } else { at };
     if !(0..extent).contains(&start) {
-        return malformed(format!("`index` {at} is outside of {extent} rows"));
+        return malformed(format!("`index` {at} is out of range for the extent {extent}"));
     }
     let id = take_row(call.emit, x, axis, start)?;
-    Ok(vec![Made { id, window: Memory::Range { axis, start, stop: start + 1, is_row: true } }])
+    Ok(vec![RuleOutput { id, window: Memory::Range { axis, start, stop: start + 1, is_row: true } }])
 }
 
 /// Splits a dimension into parts of these sizes, which are views of the input.
 pub(super) fn split_windows(call: &mut Call<'_, '_>, x: ValueId, axis: usize, sizes: &[i64]) -> Outputs {
     if sizes.len() > MAX_PARTS {
-        return unsupported(format!("{} parts are too many", sizes.len()));
+        return unsupported(format!("a split into too many parts: {}", sizes.len()));
     }
     let mut start = 0i64;
     let mut made = Vec::new();
     for &size in sizes {
         let stop = start.saturating_add(size);
         let id = slice_range(call.emit, x, axis, [start, stop])?;
-        made.push(Made { id, window: Memory::Range { axis, start, stop, is_row: false } });
+        made.push(RuleOutput { id, window: Memory::Range { axis, start, stop, is_row: false } });
         start = stop;
     }
     Ok(made)
@@ -294,12 +294,12 @@ pub(super) fn unbind(call: &mut Call<'_, '_>) -> Outputs {
     let axis = call.axis_argument(x, "dim", 0)?;
     let extent = call.axis_extent(x, axis)?;
     if extent > MAX_PARTS as i64 {
-        return unsupported(format!("{extent} parts are too many"));
+        return unsupported(format!("a split into too many parts: {extent}"));
     }
     let mut made = Vec::new();
     for start in 0..extent {
         let id = take_row(call.emit, x, axis, start)?;
-        made.push(Made { id, window: Memory::Range { axis, start, stop: start + 1, is_row: true } });
+        made.push(RuleOutput { id, window: Memory::Range { axis, start, stop: start + 1, is_row: true } });
     }
     Ok(made)
 }
@@ -408,7 +408,7 @@ pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
         "reflect" => Border::Reflect,
         "replicate" => Border::Edge,
         "circular" => Border::Wrap,
-        other => return unsupported(format!("`mode` is `{other}`")),
+        other => return unsupported(format!("`mode` with the value `{other}`")),
     };
     push_output(call, Op::BorderPad(BorderPad { border, pads }), &[x])
 }
@@ -430,11 +430,11 @@ pub(super) fn pixel_shuffle(call: &mut Call<'_, '_>) -> Outputs {
 /// Orders output channels by channel first, block position second, unlike in `space_to_depth`.
 pub(super) fn pixel_unshuffle(call: &mut Call<'_, '_>) -> Outputs {
     let (x, block) = (primary_input(call)?, call.int_argument("downscale_factor", 1)?);
-    let [n, c, h, w] = call.emit.extents(x)?[..] else { return unsupported("the data has no 4 dimensions") };
+    let [n, c, h, w] = call.emit.extents(x)?[..] else { return unsupported("the input must have 4 dimensions") };
     if block < 1 || h % block != 0 || w % block != 0 {
-        return malformed(format!("blocks of {block} do not divide {h} x {w}"));
+        return malformed(format!("the image extents {h} x {w} are not multiples of the block extent {block}"));
     }
     let cut = call.emit.reshape(x, &[n, c, h / block, block, w / block, block])?;
-    let turned = call.emit.transpose(cut, &[0, 1, 3, 5, 2, 4])?;
-    own_output(call.emit.reshape(turned, &[n, c * block * block, h / block, w / block])?)
+    let transposed = call.emit.transpose(cut, &[0, 1, 3, 5, 2, 4])?;
+    own_output(call.emit.reshape(transposed, &[n, c * block * block, h / block, w / block])?)
 }

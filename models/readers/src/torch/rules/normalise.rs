@@ -1,6 +1,6 @@
 //! Normalisations and softmax. Omitted scales are ones, omitted shifts zeros.
 
-use super::{Call, Made, Memory, Outputs, own_output, push_output};
+use super::{Call, Memory, Outputs, RuleOutput, own_output, push_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
@@ -26,12 +26,14 @@ fn primary_input(call: &Call<'_, '_>) -> Outcome<ValueId> {
 
 pub(super) fn batch_norm(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
-    let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the data needs 2 dimensions") };
+    let Some(&channels) = call.emit.extents(x)?.get(1) else {
+        return malformed("the input must have at least 2 dimensions");
+    };
     let is_training = call.flag_argument("training", call.operator == "_native_batch_norm_legit_functional")?;
     let has_statistics = call.has_argument("running_mean") && call.has_argument("running_var");
-    // Standardised weights are normalised by their own statistics at inference, too.
+    // Weight standardisation normalises constants by their own statistics, also at inference.
     if is_training && has_statistics && call.emit.builder.constant_data(x).is_none() {
-        return unsupported("it is in training; export the model after `eval()`");
+        return unsupported("batch normalisation in training mode; export the model after `eval()`");
     }
     let epsilon = call.float_argument("eps", 1e-5)?;
     if is_training || !has_statistics {
@@ -86,14 +88,16 @@ pub(super) fn rms_norm(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
     let (shape, axis) = last_dimensions(call, x)?;
     let scale = optional_vector(call, "weight", x, &shape, 1.0)?;
-    // Without one it is the smallest step of the type.
+    // The default is the machine epsilon of the type.
     let epsilon = call.float_argument("eps", f64::from(f32::EPSILON))?;
     push_output(call, Op::RmsNorm(RmsNorm { axis, epsilon }), &[x, scale])
 }
 
 pub(super) fn group_norm(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
-    let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the data needs 2 dimensions") };
+    let Some(&channels) = call.emit.extents(x)?.get(1) else {
+        return malformed("the input must have at least 2 dimensions");
+    };
     let groups = if call.operator == "native_group_norm" {
         call.int_argument("group", 1)?
     } else {
@@ -110,7 +114,9 @@ pub(super) fn instance_norm(call: &mut Call<'_, '_>) -> Outputs {
         return batch_norm(call);
     }
     let x = primary_input(call)?;
-    let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the data needs 2 dimensions") };
+    let Some(&channels) = call.emit.extents(x)?.get(1) else {
+        return malformed("the input must have at least 2 dimensions");
+    };
     let (scale, shift) =
         (optional_vector(call, "weight", x, &[channels], 1.0)?, optional_vector(call, "bias", x, &[channels], 0.0)?);
     let epsilon = call.float_argument("eps", 1e-5)?;
@@ -133,7 +139,7 @@ pub(super) fn softmax(call: &mut Call<'_, '_>, log: bool) -> Outputs {
     let is_hidden = call.emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[largest, lowest])?;
     let zero = call.emit.add_scalar(dtype, 0.0)?;
     let id = call.emit.push(Op::Where(Where {}), &[is_hidden, zero, y])?;
-    Ok(vec![Made { id, window: Memory::Own }])
+    Ok(vec![RuleOutput { id, window: Memory::Own }])
 }
 
 /// Returns `v · g / |v|` and `|v|`; the norm is over all dimensions but `dim`.
@@ -147,7 +153,7 @@ pub(super) fn weight_norm(call: &mut Call<'_, '_>) -> Outputs {
     let length = emit.push(Op::Reduce(Reduce { function: ReduceOp::L2, axes, keep: true }), &[v])?;
     let factor = emit.binary(BinaryOp::Div, g, length)?;
     let w = emit.binary(BinaryOp::Mul, v, factor)?;
-    Ok([w, length].map(|id| Made { id, window: Memory::Own }).into())
+    Ok([w, length].map(|id| RuleOutput { id, window: Memory::Own }).into())
 }
 
 pub(super) fn cosine_similarity(call: &mut Call<'_, '_>) -> Outputs {

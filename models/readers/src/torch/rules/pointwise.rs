@@ -1,6 +1,6 @@
 //! Pointwise functions. Operands of different types are cast to the type that the file states for the result.
 
-use super::{Call, Made, Memory, Outputs, own_output};
+use super::{Call, Memory, Outputs, RuleOutput, own_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, Clip, Compare, CompareOp, Identity, Op, PRelu, UnaryOp, Where};
@@ -23,7 +23,7 @@ pub(super) fn unary(call: &mut Call<'_, '_>, function: UnaryOp) -> Outputs {
         if dtype.is_float() {
             x = call.emit.cast(x, dtype)?;
         } else {
-            // Rounding integers leaves them as they are.
+            // Rounding does not change integers.
             return own_output(call.emit.push(Op::Identity(Identity {}), &[x])?);
         }
     }
@@ -94,7 +94,7 @@ pub(super) fn div(call: &mut Call<'_, '_>) -> Outputs {
         "" | "floor" => own_output(y),
         "trunc" if is_float => own_output(call.emit.unary(UnaryOp::Trunc, y)?),
         "trunc" => own_output(y),
-        other => unsupported(format!("`rounding_mode` is `{other}`")),
+        other => unsupported(format!("`rounding_mode` with the value `{other}`")),
     }
 }
 
@@ -204,7 +204,7 @@ pub(super) fn gelu(call: &mut Call<'_, '_>) -> Outputs {
     match call.text_argument("approximate", "none")?.as_str() {
         "none" => unary(call, UnaryOp::Gelu),
         "tanh" => unary(call, UnaryOp::GeluTanh),
-        other => unsupported(format!("`approximate` is `{other}`")),
+        other => unsupported(format!("`approximate` with the value `{other}`")),
     }
 }
 
@@ -216,7 +216,7 @@ pub(super) fn leaky_relu(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn elu(call: &mut Call<'_, '_>) -> Outputs {
     for name in ["scale", "input_scale"] {
         if call.float_argument(name, 1.0)? != 1.0 {
-            return unsupported(format!("`{name}` is not 1"));
+            return unsupported(format!("`{name}` with a value other than 1"));
         }
     }
     let alpha = call.float_argument("alpha", 1.0)?;
@@ -275,9 +275,9 @@ fn clip_range(call: &mut Call<'_, '_>, x: ValueId, low: Option<f64>, high: Optio
     let low = low.unwrap_or(least).clamp(least, most);
     let high = high.unwrap_or(most).clamp(least, most);
     if low.is_nan() || high.is_nan() {
-        return malformed("a bound is no number");
+        return malformed("a bound is NaN");
     }
-    // Where the bounds cross, every element is the upper one.
+    // With crossed bounds, every element becomes the upper bound.
     own_output(call.emit.push(Op::Clip(Clip { low: low.min(high), high }), &[x])?)
 }
 
@@ -316,7 +316,7 @@ pub(super) fn prelu(call: &mut Call<'_, '_>) -> Outputs {
     let mut shape = vec![1; rank.saturating_sub(1).max(1)];
     shape[0] = count;
     let slope = call.emit.reshape(slope, &shape)?;
-    Ok(vec![Made { id: call.emit.push(Op::PRelu(PRelu {}), &[x, slope])?, window: Memory::Own }])
+    Ok(vec![RuleOutput { id: call.emit.push(Op::PRelu(PRelu {}), &[x, slope])?, window: Memory::Own }])
 }
 
 pub(super) fn lerp(call: &mut Call<'_, '_>) -> Outputs {
@@ -413,7 +413,7 @@ pub(super) fn logit(call: &mut Call<'_, '_>) -> Outputs {
 /// Emits randomised leaky ReLU as in inference: the slope is the mean of its bounds. Refuses training mode.
 pub(super) fn random_relu(call: &mut Call<'_, '_>) -> Outputs {
     if call.flag_argument("training", false)? {
-        return unsupported("its slope is random; export the model after `eval()`");
+        return unsupported("a random slope; export the model after `eval()`");
     }
     let alpha = (call.float_argument("lower", 0.125)? + call.float_argument("upper", 1.0 / 3.0)?) / 2.0;
     unary(call, UnaryOp::LeakyRelu { alpha })

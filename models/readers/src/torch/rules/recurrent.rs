@@ -1,6 +1,6 @@
 //! Recurrent layers, unrolled over time. The product with the input is computed once for all steps.
 
-use super::{Call, Made, Memory, Outputs};
+use super::{Call, Memory, Outputs, RuleOutput};
 use crate::{Outcome, malformed, unsupported};
 use models::compose::{self, Recurrent, Reset};
 use models::graph::ValueId;
@@ -49,7 +49,7 @@ impl Kind {
                 vec![compose::gru_step(builder, now, state, recurrent, [0, 1, 2], Reset::AfterProduct)?]
             }
             (Kind::Plain(_), &[state]) => vec![compose::elman_step(builder, now, state, recurrent)?],
-            _ => return malformed(format!("{} states do not fit its kind", states.len())),
+            _ => return malformed(format!("the cell cannot have {} states", states.len())),
         })
     }
 
@@ -83,15 +83,15 @@ fn initial_states(call: &Call<'_, '_>) -> Outcome<Vec<ValueId>> {
 
 fn run_layers(call: &mut Call<'_, '_>, kind: Kind) -> Outputs {
     if call.arguments.contains_key("batch_sizes") {
-        return unsupported("its sequences are packed");
+        return unsupported("packed sequences");
     }
     let (mut x, weights) = (call.tensor_argument("input")?, call.tensor_list("params")?);
     if call.flag_argument("train", false)? && call.float_argument("dropout", 0.0)? != 0.0 {
-        return unsupported("it drops elements at random; export the model after `eval()`");
+        return unsupported("dropout in training mode; export the model after `eval()`");
     }
     let states = initial_states(call)?;
     if states.len() != if kind == Kind::Lstm { 2 } else { 1 } {
-        return malformed(format!("it has {} states", states.len()));
+        return malformed(format!("the layer cannot have {} initial states", states.len()));
     }
     let is_projected = kind == Kind::Lstm && call.emit.extents(states[0])? != call.emit.extents(states[1])?;
     let per_direction = if call.flag_argument("has_biases", true)? { 4 } else { 2 } + usize::from(is_projected);
@@ -101,7 +101,7 @@ fn run_layers(call: &mut Call<'_, '_>, kind: Kind) -> Outputs {
         return malformed(format!("{} weights do not fit {count} layers", weights.len()));
     }
     if call.emit.rank(x)? != 3 {
-        return malformed("its input needs 3 dimensions");
+        return malformed("the input must have 3 dimensions");
     }
     if is_batch_first {
         x = call.emit.transpose(x, &[1, 0, 2])?;
@@ -133,13 +133,15 @@ fn run_layers(call: &mut Call<'_, '_>, kind: Kind) -> Outputs {
     for states in last.iter().filter(|states| !states.is_empty()) {
         outputs.push(stack_rows(call, states)?);
     }
-    Ok(outputs.into_iter().map(|id| Made { id, window: Memory::Own }).collect())
+    Ok(outputs.into_iter().map(|id| RuleOutput { id, window: Memory::Own }).collect())
 }
 
 fn take_row(call: &mut Call<'_, '_>, x: ValueId, at: i64) -> Outcome<ValueId> {
-    let [rows, batch, width] = call.emit.extents(x)?[..] else { return malformed("a state needs 3 dimensions") };
+    let [rows, batch, width] = call.emit.extents(x)?[..] else {
+        return malformed("the initial state must have 3 dimensions");
+    };
     if at >= rows {
-        return malformed(format!("a state has {rows} rows"));
+        return malformed(format!("the initial state has only {rows} rows, one per layer and direction"));
     }
     let cut = call.emit.slice(x, 0, at, at + 1)?;
     call.emit.reshape(cut, &[batch, width])
@@ -171,12 +173,15 @@ impl Side<'_> {
     fn unroll_steps(&self, call: &mut Call<'_, '_>, x: ValueId) -> Outcome<(ValueId, Vec<ValueId>)> {
         let steps = call.emit.extents(x)?[0];
         if !(1..=MAX_STEPS).contains(&(steps.saturating_mul(self.layers))) {
-            return unsupported(format!("{steps} steps of {} layers are above {MAX_STEPS}", self.layers));
+            return unsupported(format!("{steps} steps of {} layers exceed the limit of {MAX_STEPS}", self.layers));
         }
         let from_input = from_input(call, x, self.weights[0], self.weights.get(2).copied())?;
         let width = call.emit.extents(from_input)?[2];
         if width % self.kind.gate_count() != 0 {
-            return malformed(format!("{width} rows of a weight are no {} gates", self.kind.gate_count()));
+            return malformed(format!(
+                "{width} rows of a weight cannot be split into {} gates",
+                self.kind.gate_count()
+            ));
         }
         let bias = self.weights.get(3).copied();
         let recurrent = self.kind.recurrent_weights(self.weights[1], bias, width / self.kind.gate_count());
@@ -213,11 +218,11 @@ fn single_step(call: &mut Call<'_, '_>, kind: Kind) -> Outputs {
     let now = from_input(call, x, from_x, from_bias)?;
     let width = call.emit.extents(now)?.last().copied().unwrap_or(0);
     if call.emit.rank(now)? != 2 || width % kind.gate_count() != 0 {
-        return malformed(format!("{width} rows of a weight are no {} gates", kind.gate_count()));
+        return malformed(format!("{width} rows of a weight cannot be split into {} gates", kind.gate_count()));
     }
     let recurrent = kind.recurrent_weights(weight, bias, width / kind.gate_count());
     let states = kind.next_states(call, now, &states, (&recurrent, None))?;
-    Ok(states.into_iter().map(|id| Made { id, window: Memory::Own }).collect())
+    Ok(states.into_iter().map(|id| RuleOutput { id, window: Memory::Own }).collect())
 }
 
 pub(super) fn lstm_cell(call: &mut Call<'_, '_>) -> Outputs {

@@ -1,6 +1,6 @@
 //! Reductions over whole dimensions, sorting, norms and running extremes.
 
-use super::{Call, Made, Memory, Outputs, own_output, push_output};
+use super::{Call, Memory, Outputs, RuleOutput, own_output, push_output};
 use crate::{Outcome, unsupported};
 use models::graph::ValueId;
 use models::operators::{
@@ -21,7 +21,7 @@ pub(super) fn reduce(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
 fn reduce_input(call: &mut Call<'_, '_>, function: ReduceOp, x: ValueId) -> Outcome<ValueId> {
     let axes = call.axis_list(x, "dim")?;
     if axes.is_empty() {
-        // A number has nothing to reduce.
+        // A scalar has no dimension to reduce.
         return call.emit.push(Op::Identity(Identity {}), &[x]);
     }
     let keep = call.flag_argument("keepdim", false)?;
@@ -59,7 +59,7 @@ pub(super) fn arg_reduce(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
 pub(super) fn top_elements(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
     if call.emit.rank(x)? == 0 {
-        return unsupported("a number has no order");
+        return unsupported("sorting a scalar");
     }
     let axis = call.axis_argument(x, "dim", -1)?;
     let (count, largest) = match call.operator {
@@ -72,7 +72,7 @@ pub(super) fn top_elements(call: &mut Call<'_, '_>) -> Outputs {
         return own_output(place);
     }
     let value = call.emit.push(Op::GatherElements(GatherElements { axis }), &[x, place])?;
-    Ok([value, place].map(|id| Made { id, window: Memory::Own }).into())
+    Ok([value, place].map(|id| RuleOutput { id, window: Memory::Own }).into())
 }
 
 /// Emits `max` or `min`: of all elements, of one dimension with the index, or of two tensors element by element.
@@ -89,7 +89,7 @@ pub(super) fn extreme_value(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
     let axis = call.axis_argument(x, "dim", 0)? as i64;
     let keep = call.flag_argument("keepdim", false)?;
     let place = call.emit.push(Op::ArgReduce(ArgReduce { largest, axis, keep, last: false }), &[x])?;
-    Ok([value, place].map(|id| Made { id, window: Memory::Own }).into())
+    Ok([value, place].map(|id| RuleOutput { id, window: Memory::Own }).into())
 }
 
 pub(super) fn variance_or_deviation(call: &mut Call<'_, '_>, has_root: bool) -> Outputs {
@@ -100,7 +100,7 @@ pub(super) fn spread_with_mean(call: &mut Call<'_, '_>, has_root: bool) -> Outpu
     let (y, mean) = spread_and_mean(call, has_root)?;
     let shape = call.emit.extents(y)?;
     let mean = call.emit.reshape(mean, &shape)?;
-    Ok([y, mean].map(|id| Made { id, window: Memory::Own }).into())
+    Ok([y, mean].map(|id| RuleOutput { id, window: Memory::Own }).into())
 }
 
 /// Returns variance or standard deviation, and the mean; reduced dimensions are kept with extent 1.
@@ -114,7 +114,7 @@ fn spread_and_mean(call: &mut Call<'_, '_>, has_root: bool) -> Outcome<(ValueId,
     let extents = call.emit.extents(x)?;
     let count: i64 = axes.iter().map(|&axis| extents[axis as usize]).product();
     if count as f64 <= correction {
-        return unsupported(format!("{count} elements have no such variance"));
+        return unsupported(format!("the variance of too few elements: {count}"));
     }
     let mean = call.emit.push(Op::Reduce(Reduce { function: ReduceOp::Mean, axes: axes.clone(), keep: true }), &[x])?;
     let apart = call.emit.binary(BinaryOp::Sub, x, mean)?;
@@ -133,12 +133,12 @@ pub(super) fn vector_norm(call: &mut Call<'_, '_>) -> Outputs {
     if let Some(super::Argument::Text(order)) = call.arguments.get("ord")
         && order != "fro"
     {
-        return unsupported(format!("a norm of the order `{order}`"));
+        return unsupported(format!("a norm of order `{order}`"));
     }
     let is_text = matches!(call.arguments.get("ord"), Some(super::Argument::Text(_)));
     let order = if is_text { 2.0 } else { call.float_argument(name, 2.0)? };
     if call.operator == "linalg_norm" && call.has_argument("ord") && !is_text && call.axis_list(x, "dim")?.len() != 1 {
-        return unsupported("a norm of matrices");
+        return unsupported("a matrix norm");
     }
     let dtype = call.result_dtype()?;
     let x = call.emit.cast(x, dtype)?;
@@ -177,7 +177,7 @@ pub(super) fn pairwise_norms(call: &mut Call<'_, '_>) -> Outputs {
     let (a, b, order) = (call.tensor_argument("x1")?, call.tensor_argument("x2")?, call.float_argument("p", 2.0)?);
     let (mut rows, mut columns) = (call.emit.extents(a)?, call.emit.extents(b)?);
     if rows.len() < 2 || columns.len() < 2 {
-        return unsupported("its rows are not in matrices");
+        return unsupported("operands with fewer than 2 dimensions");
     }
     rows.insert(rows.len() - 1, 1);
     columns.insert(columns.len() - 2, 1);
@@ -200,7 +200,7 @@ pub(super) fn count_nonzero(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn min_and_max(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
     let (least, most) = (reduce_input(call, ReduceOp::Min, x)?, reduce_input(call, ReduceOp::Max, x)?);
-    Ok([least, most].map(|id| Made { id, window: Memory::Own }).into())
+    Ok([least, most].map(|id| RuleOutput { id, window: Memory::Own }).into())
 }
 
 /// Returns the lower median or the k-th smallest element, and its index.
@@ -215,7 +215,7 @@ pub(super) fn median(call: &mut Call<'_, '_>) -> Outputs {
     let extent = call.emit.extents(x)?.get(axis).copied().unwrap_or(1);
     let at = if call.operator == "kthvalue" { call.int_argument("k", 1)?.saturating_sub(1) } else { (extent - 1) / 2 };
     if !(0..extent).contains(&at) || call.emit.rank(x)? == 0 {
-        return unsupported(format!("element {at} of {extent} by size"));
+        return unsupported(format!("selecting element {at} in ascending order among {extent}"));
     }
     let order = call.emit.push(Op::ArgTop(ArgTop { count: at + 1, axis: axis as i64, largest: false }), &[x])?;
     let place = call.emit.slice(order, axis, at, at + 1)?;
@@ -227,7 +227,7 @@ pub(super) fn median(call: &mut Call<'_, '_>) -> Outputs {
         shape.remove(axis);
     }
     let (value, place) = (call.emit.reshape(value, &shape)?, call.emit.reshape(place, &shape)?);
-    Ok([value, place].map(|id| Made { id, window: Memory::Own }).into())
+    Ok([value, place].map(|id| RuleOutput { id, window: Memory::Own }).into())
 }
 
 /// Emits the running maximum or minimum and its index; of equal elements, the last index.
@@ -237,7 +237,7 @@ pub(super) fn running_extreme(call: &mut Call<'_, '_>, largest: bool) -> Outputs
     let extents = call.emit.extents(x)?;
     let Some(&extent) = extents.get(axis) else { return own_output(x) };
     if extent > MAX_RUNNING {
-        return unsupported(format!("{extent} elements are above {MAX_RUNNING}"));
+        return unsupported(format!("an extent of {extent} exceeds the limit of {MAX_RUNNING}"));
     }
     let function = if largest { ReduceOp::Max } else { ReduceOp::Min };
     let (mut values, mut places) = (Vec::new(), Vec::new());
@@ -250,7 +250,7 @@ pub(super) fn running_extreme(call: &mut Call<'_, '_>, largest: bool) -> Outputs
         );
     }
     let (values, places) = (call.emit.concat_parts(&values, axis)?, call.emit.concat_parts(&places, axis)?);
-    Ok([values, places].map(|id| Made { id, window: Memory::Own }).into())
+    Ok([values, places].map(|id| RuleOutput { id, window: Memory::Own }).into())
 }
 
 pub(super) fn cum_prod(call: &mut Call<'_, '_>) -> Outputs {
@@ -259,7 +259,7 @@ pub(super) fn cum_prod(call: &mut Call<'_, '_>) -> Outputs {
     let axis = call.axis_argument(x, "dim", 0)?;
     let Some(&extent) = call.emit.extents(x)?.get(axis) else { return own_output(x) };
     if extent > MAX_RUNNING {
-        return unsupported(format!("{extent} elements are above {MAX_RUNNING}"));
+        return unsupported(format!("an extent of {extent} exceeds the limit of {MAX_RUNNING}"));
     }
     let mut products: Vec<ValueId> = Vec::new();
     for at in 0..extent {
@@ -291,7 +291,7 @@ pub(super) fn adjacent_difference(call: &mut Call<'_, '_>) -> Outputs {
     for _ in 0..call.int_argument("n", 1)?.clamp(0, 64) {
         let extent = call.axis_extent(x, axis)?;
         if extent < 1 {
-            return unsupported("it has no elements to take differences of");
+            return unsupported("differences of an empty tensor");
         }
         let (later, earlier) = (call.emit.slice(x, axis, 1, extent)?, call.emit.slice(x, axis, 0, extent - 1)?);
         x = if call.emit.dtype(x)? == DType::Bool {

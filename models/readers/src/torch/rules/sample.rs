@@ -3,7 +3,7 @@
 //! Each position has a few neighbours along each axis, with an index and a weight. The result is the weighted sum over
 //! all combinations of neighbours.
 
-use super::bags::{counting_tensor, emit_compare};
+use super::bags::emit_compare;
 use super::{Call, Outputs, numbers_of, own_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
@@ -34,11 +34,11 @@ pub(super) fn affine_grid(call: &mut Call<'_, '_>) -> Outputs {
     let is_aligned = call.flag_argument("align_corners", false)?;
     let emit = &mut *call.emit;
     let Some(rank) = size.len().checked_sub(2).filter(|rank| (2..=3).contains(rank)) else {
-        return malformed(format!("{size:?} is no size of images"));
+        return malformed(format!("{size:?} is not the size of an image"));
     };
     let space = &size[2..];
     if space.iter().any(|&extent| extent < 1) {
-        return malformed(format!("{size:?} is no size of images"));
+        return malformed(format!("{size:?} is not the size of an image"));
     }
     let count = numbers_of(&[space, &[rank as i64 + 1]].concat())? / (rank as i64 + 1);
     let along = |extent: i64, at: i64| -> f64 {
@@ -51,7 +51,7 @@ pub(super) fn affine_grid(call: &mut Call<'_, '_>) -> Outputs {
     };
     let mut numbers = Vec::new();
     for place in 0..count {
-        // The last axis comes first.
+        // Grid coordinates start with the last axis.
         let mut rest = place;
         for &extent in space.iter().rev() {
             numbers.push(along(extent, rest % extent));
@@ -62,8 +62,8 @@ pub(super) fn affine_grid(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = emit.dtype(theta)?;
     let ty = TensorType::new(dtype, &[1, count, rank as i64 + 1]);
     let base = emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?;
-    let turned = emit.transpose(theta, &[0, 2, 1])?;
-    let grid = emit.mat_mul(base, turned)?;
+    let transposed = emit.transpose(theta, &[0, 2, 1])?;
+    let grid = emit.mat_mul(base, transposed)?;
     let shape = [&size[..1], space, &[rank as i64]].concat();
     own_output(emit.reshape(grid, &shape)?)
 }
@@ -76,19 +76,19 @@ pub(super) fn grid_sample(call: &mut Call<'_, '_>) -> Outputs {
         0 => Outside::Zeros,
         1 => Outside::Edge,
         2 => Outside::Reflection,
-        other => return malformed(format!("`padding_mode` is {other}")),
+        other => return malformed(format!("`padding_mode` has the unknown value {other}")),
     };
     let emit = &mut *call.emit;
     let (extents, places) = (emit.extents(x)?, emit.extents(grid)?);
     let Some(rank) = extents.len().checked_sub(2).filter(|rank| (2..=3).contains(rank)) else {
-        return malformed(format!("an image has no {} dimensions", extents.len()));
+        return malformed(format!("an image cannot have {} dimensions", extents.len()));
     };
     if places.len() != rank + 2 || places[rank + 1] != rank as i64 || places[0] != extents[0] {
-        return malformed(format!("a grid of {places:?} does not fit {extents:?}"));
+        return malformed(format!("a grid of shape {places:?} does not fit the input shape {extents:?}"));
     }
     let mut axes = Vec::new();
     for (axis, &extent) in extents[2..].iter().enumerate() {
-        // The last axis comes first.
+        // Grid coordinates start with the last axis.
         let at = (rank - 1 - axis) as i64;
         let cut = emit.slice(grid, rank + 1, at, at + 1)?;
         let place = denormalise_coords(emit, cut, extent, is_aligned)?;
@@ -97,10 +97,10 @@ pub(super) fn grid_sample(call: &mut Call<'_, '_>) -> Outputs {
             0 => axis.linear_neighbours(emit, place)?,
             1 => axis.nearest_neighbour(emit, place)?,
             2 if rank == 2 => axis.cubic_neighbours(emit, place)?,
-            other => return unsupported(format!("`interpolation_mode` is {other}")),
+            other => return unsupported(format!("`interpolation_mode` with the value {other}")),
         });
     }
-    let y = looked_up(emit, x, &axes)?;
+    let y = blend_neighbours(emit, x, &axes)?;
     let mut order = vec![0, rank + 1];
     order.extend(1..=rank);
     own_output(emit.transpose(y, &order)?)
@@ -161,7 +161,8 @@ impl SampledAxis {
         emit.binary_with(BinaryOp::Add, wave, low)
     }
 
-    /// Returns the neighbour at a whole position, moved inside; its weight becomes zero outside if the mode is zeros.
+    /// Returns the neighbour at an integer position, clamped to the image. Its weight is zero outside of the image if
+    /// the padding mode is zeros.
     fn bounded_neighbour(self, emit: &mut Emit<'_>, place: ValueId, weight: Option<ValueId>) -> Outcome<Neighbour> {
         let inside = self.clip_position(emit, place)?;
         if self.outside != Outside::Zeros {
@@ -214,7 +215,7 @@ impl SampledAxis {
             };
             let at = emit.binary_with(BinaryOp::Add, first, step)?;
             let at = self.clamp_inside(emit, at)?;
-            // A reflection at the side of an element leaves whole places whole.
+            // Reflection at the edge of an element maps integer positions to integer positions.
             neighbours.push(self.bounded_neighbour(emit, at, Some(weight))?);
         }
         Ok(neighbours)
@@ -236,7 +237,7 @@ fn evaluate_polynomial(emit: &mut Emit<'_>, x: ValueId, coefficients: &[f64]) ->
 }
 
 /// Sums the weighted elements over all combinations of neighbours: `[n, places…, 1]` to `[n, places…, channels]`.
-fn looked_up(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Neighbour>]) -> Outcome<ValueId> {
+fn blend_neighbours(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Neighbour>]) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
     let count: i64 = extents[2..].iter().product();
     let flat = emit.reshape(x, &[extents[0], extents[1], count])?;
@@ -286,14 +287,14 @@ pub(super) fn roi_align(call: &mut Call<'_, '_>) -> Outputs {
     let is_aligned = call.flag_argument("aligned", false)?;
     let emit = &mut *call.emit;
     let ([n, c, h, w], [count, 5]) = (&emit.extents(x)?[..], &emit.extents(regions)?[..]) else {
-        return malformed("its regions need 5 numbers each and its images 4 dimensions");
+        return malformed("regions must have 5 numbers each, and images 4 dimensions");
     };
     let (n, c, space, count) = (*n, *c, [*h, *w], *count);
     if samples < 1 {
         return unsupported("the number of samples per region depends on data; set `sampling_ratio`");
     }
     if pooled.iter().any(|&parts| !(1..=1 << 10).contains(&parts)) || samples > 64 {
-        return unsupported(format!("{pooled:?} parts of {samples} samples"));
+        return unsupported(format!("an output of {pooled:?} with {samples} samples per bin is too large"));
     }
     let mut axes = Vec::new();
     for axis in 0..2 {
@@ -323,10 +324,10 @@ pub(super) fn roi_align(call: &mut Call<'_, '_>) -> Outputs {
     let image = emit.slice(regions, 1, 0, 1)?;
     let image = emit.reshape(image, &[count, 1, 1, 1])?;
     let axes = [vec![vec![Neighbour { place: image, weight: None }]], axes].concat();
-    let turned = emit.transpose(x, &[1, 0, 2, 3])?;
-    let all = emit.reshape(turned, &[1, c, n, space[0], space[1]])?;
+    let transposed = emit.transpose(x, &[1, 0, 2, 3])?;
+    let all = emit.reshape(transposed, &[1, c, n, space[0], space[1]])?;
     let axes = axes.into_iter().map(|neighbours| add_batch_axis(emit, neighbours)).collect::<Outcome<Vec<_>>>()?;
-    let y = looked_up(emit, all, &axes)?;
+    let y = blend_neighbours(emit, all, &axes)?;
     let y = emit.reshape(y, &[count, pooled[0], samples, pooled[1], samples, c])?;
     let y = emit.push(Op::Reduce(Reduce { function: ReduceOp::Mean, axes: vec![2, 4], keep: false }), &[y])?;
     own_output(emit.transpose(y, &[0, 3, 1, 2])?)
@@ -345,7 +346,8 @@ fn add_batch_axis(emit: &mut Emit<'_>, neighbours: Vec<Neighbour>) -> Outcome<Ve
         .collect()
 }
 
-/// Returns each position's two neighbours: of weight zero if more than one element outside, else clamped.
+/// Returns the two neighbours of each position. Positions more than one element outside have weight zero; all others
+/// are clamped.
 fn region_neighbours(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<Vec<Neighbour>> {
     let dtype = emit.dtype(place)?;
     let (least, most) = (emit.add_scalar(dtype, -1.0)?, emit.add_scalar(dtype, extent as f64)?);
@@ -384,10 +386,10 @@ pub(super) fn deformed_conv(call: &mut Call<'_, '_>) -> Outputs {
     let ([n, c, h, width], [out, _, kh, kw], [_, _, oh, ow]) =
         (&emit.extents(x)?[..], &emit.extents(w)?[..], &emit.extents(offset)?[..])
     else {
-        return malformed("its image, its weight or its offsets do not have 4 dimensions");
+        return malformed("image, weight and offsets must have 4 dimensions");
     };
     if groups != 1 || offset_groups != 1 {
-        return unsupported("its channels are in groups");
+        return unsupported("channel groups");
     }
     let (n, c, space, out, kernel, to) = (*n, *c, [*h, *width], *out, [*kh, *kw], [*oh, *ow]);
     let taps = kernel[0] * kernel[1];
@@ -395,14 +397,10 @@ pub(super) fn deformed_conv(call: &mut Call<'_, '_>) -> Outputs {
     let moves = emit.reshape(offset, &[n, taps, 2, to[0], to[1]])?;
     let mut axes = Vec::new();
     for axis in 0..2 {
-        let tap = counting_tensor(
-            emit,
-            dtype,
-            &if axis == 0 { [1, kernel[0], 1, 1, 1, 1] } else { [1, 1, kernel[1], 1, 1, 1] },
-        )?;
+        let tap =
+            emit.add_range(dtype, &if axis == 0 { [1, kernel[0], 1, 1, 1, 1] } else { [1, 1, kernel[1], 1, 1, 1] })?;
         let tap = emit.binary_with(BinaryOp::Mul, tap, dilations[axis] as f64)?;
-        let place =
-            counting_tensor(emit, dtype, &if axis == 0 { [1, 1, 1, to[0], 1, 1] } else { [1, 1, 1, 1, to[1], 1] })?;
+        let place = emit.add_range(dtype, &if axis == 0 { [1, 1, 1, to[0], 1, 1] } else { [1, 1, 1, 1, to[1], 1] })?;
         let place = emit.binary_with(BinaryOp::Mul, place, strides[axis] as f64)?;
         let place = emit.binary_with(BinaryOp::Sub, place, pads[axis] as f64)?;
         let regular = emit.binary(BinaryOp::Add, tap, place)?;
@@ -413,7 +411,7 @@ pub(super) fn deformed_conv(call: &mut Call<'_, '_>) -> Outputs {
         let axis = SampledAxis { extent: space[axis], outside: Outside::Zeros, is_aligned: false };
         axes.push(axis.linear_neighbours(emit, place)?);
     }
-    let mut seen = looked_up(emit, x, &axes)?;
+    let mut seen = blend_neighbours(emit, x, &axes)?;
     if let Some(mask) = mask {
         let mask = emit.reshape(mask, &[n, taps, to[0], to[1], 1])?;
         seen = emit.binary(BinaryOp::Mul, seen, mask)?;

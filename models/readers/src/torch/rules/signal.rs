@@ -2,7 +2,7 @@
 //! `complex`).
 
 use super::movement::primary_input;
-use super::{Call, Made, Memory, Outputs, numbers_of, own_output};
+use super::{Call, Memory, Outputs, RuleOutput, numbers_of, own_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, Border, BorderPad, Expand, Gather, Op, Pad, ScatterNd, ScatterOp, UnaryOp};
@@ -39,7 +39,7 @@ impl Fourier {
         number: impl Fn(i64, i64) -> f64,
     ) -> Outcome<ValueId> {
         if rows.checked_mul(columns).is_none_or(|count| count > MAX_MATRIX) {
-            return unsupported(format!("a transform matrix of {rows} x {columns}"));
+            return unsupported(format!("a transform matrix of {rows} x {columns} is too large"));
         }
         let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
         let numbers: Vec<f64> = places.map(|(row, column)| number(row, column) * self.factor).collect();
@@ -47,7 +47,7 @@ impl Fourier {
     }
 
     /// Transforms real numbers `[…, points]` to a spectrum `[…, kept, 2]`.
-    fn of_real(self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
+    fn transform_real(self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
         let number = |time: i64, column: i64| {
             let angle = self.point_angle(time, column / 2);
             if column % 2 == 0 { angle.cos() } else { angle.sin() }
@@ -61,7 +61,7 @@ impl Fourier {
     }
 
     /// Transforms complex numbers `[…, points, 2]` to `[…, kept, 2]`.
-    fn of_complex(self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
+    fn transform_complex(self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
         let number = |row: i64, column: i64| {
             let angle = self.point_angle(row / 2, column / 2);
             match (row % 2, column % 2) {
@@ -110,7 +110,7 @@ fn scale_factor(mode: i64, points: i64) -> Outcome<f64> {
         0 => Ok(1.0),
         1 => Ok(1.0 / (points as f64).sqrt()),
         2 => Ok(1.0 / points as f64),
-        other => malformed(format!("`normalization` is {other}")),
+        other => malformed(format!("`normalization` has the unknown value {other}")),
     }
 }
 
@@ -119,14 +119,14 @@ fn norm_mode(call: &Call<'_, '_>, is_inverse: bool) -> Outcome<i64> {
         ("ortho", _) => 1,
         ("backward", true) | ("forward", false) => 2,
         ("backward" | "forward", _) => 0,
-        (other, _) => return unsupported(format!("`norm` is `{other}`")),
+        (other, _) => return unsupported(format!("`norm` with the value `{other}`")),
     })
 }
 
 /// Returns the rank, not counting the last dimension of a complex tensor, which holds the two parts.
 fn rank_of_numbers(emit: &Emit<'_>, x: ValueId, is_complex: bool) -> Outcome<usize> {
     let rank = emit.rank(x)?.checked_sub(usize::from(is_complex));
-    rank.map_or_else(|| malformed("a complex number has no two parts"), Ok)
+    rank.map_or_else(|| malformed("the last extent of a complex tensor is not 2"), Ok)
 }
 
 /// Whether input and output of a transform are real or complex.
@@ -140,7 +140,7 @@ enum Ends {
 /// Transforms one axis; `axis` does not count the dimension of real and imaginary parts.
 fn transform_axis(emit: &mut Emit<'_>, x: ValueId, axis: usize, ends: Ends, fourier: Fourier) -> Outcome<ValueId> {
     if !(1..=MAX_POINTS).contains(&fourier.points) {
-        return unsupported(format!("a transform of {} points", fourier.points));
+        return unsupported(format!("a transform of {} points; 1 to {MAX_POINTS} are supported", fourier.points));
     }
     let is_complex = ends != Ends::RealToComplex;
     let rank = rank_of_numbers(emit, x, is_complex)?;
@@ -154,21 +154,21 @@ fn transform_axis(emit: &mut Emit<'_>, x: ValueId, axis: usize, ends: Ends, four
     if ends != Ends::ComplexToReal {
         back.push(rank);
     }
-    let turned = emit.transpose(x, &order)?;
-    let given = emit.extents(turned)?[rank - 1];
+    let transposed = emit.transpose(x, &order)?;
+    let given = emit.extents(transposed)?[rank - 1];
     let y = match ends {
         Ends::RealToComplex => {
-            let turned = resize_axis(emit, turned, rank - 1, fourier.points)?;
-            fourier.of_real(emit, turned)?
+            let transposed = resize_axis(emit, transposed, rank - 1, fourier.points)?;
+            fourier.transform_real(emit, transposed)?
         }
         Ends::ComplexToComplex => {
-            let turned = resize_axis(emit, turned, rank - 1, fourier.points)?;
-            fourier.of_complex(emit, turned)?
+            let transposed = resize_axis(emit, transposed, rank - 1, fourier.points)?;
+            fourier.transform_complex(emit, transposed)?
         }
         Ends::ComplexToReal => {
             let used = given.min(fourier.points / 2 + 1);
-            let turned = emit.slice(turned, rank - 1, 0, used)?;
-            fourier.to_real(emit, turned, used)?
+            let transposed = emit.slice(transposed, rank - 1, 0, used)?;
+            fourier.to_real(emit, transposed, used)?
         }
     };
     emit.transpose(y, &back)
@@ -199,7 +199,7 @@ pub(super) fn single_transform(call: &mut Call<'_, '_>) -> Outputs {
         (true, true) => Ends::ComplexToReal,
         (false, true) => Ends::ComplexToComplex,
         (false, false) => Ends::RealToComplex,
-        (true, false) => return unsupported("its spectrum is real"),
+        (true, false) => return unsupported("a real spectrum"),
     };
     own_output(transform_axis(call.emit, x, axis, ends, Fourier { points, kept, is_inverse, factor })?)
 }
@@ -213,7 +213,7 @@ pub(super) fn multi_transform(call: &mut Call<'_, '_>) -> Outputs {
     let dims = call.int_list("dim")?;
     let dims = if dims.is_empty() { default } else { dims };
     if call.has_argument("s") {
-        return unsupported("`s` is given");
+        return unsupported("the argument `s`");
     }
     let mode = norm_mode(call, is_inverse)?;
     for dim in dims {
@@ -235,7 +235,7 @@ pub(super) fn core_transform(call: &mut Call<'_, '_>) -> Outputs {
     let (dims, mode) = (call.int_list("dim")?, call.int_argument("normalization", 0)?);
     let is_inverse = to_real || (!from_real && !call.flag_argument("forward", true)?);
     let is_half = from_real && call.flag_argument("onesided", true)?;
-    let Some(&last) = dims.last() else { return malformed("it has no dimensions") };
+    let Some(&last) = dims.last() else { return malformed("`dim` is empty") };
     // The last dimension is the real one: transformed first, and last in the inverse.
     let order: Vec<i64> = if from_real { dims.iter().rev().copied().collect() } else { dims.clone() };
     for (index, &dim) in order.iter().enumerate() {
@@ -271,13 +271,13 @@ impl Frames {
         let points = call.int_argument("n_fft", 0)?;
         let (hop, length) = (call.int_argument("hop_length", points / 4)?, call.int_argument("win_length", points)?);
         if !(1..=MAX_POINTS).contains(&points) || hop < 1 || !(1..=points).contains(&length) {
-            return unsupported(format!("frames of {points} points every {hop}"));
+            return unsupported(format!("frames of {points} points in steps of {hop}"));
         }
         let window = match call.optional_tensor("window")? {
             Some(window) => call.emit.cast(window, dtype)?,
             None => call.emit.add_filled(dtype, &[length], 1.0)?,
         };
-        // A short window stands in the middle of its frame.
+        // A short window is centred in its frame.
         let before = (points - length) / 2;
         let window = match points - length {
             0 => window,
@@ -285,7 +285,7 @@ impl Frames {
         };
         let kept = if call.flag_argument("onesided", true)? { points / 2 + 1 } else { points };
         let factor = if call.flag_argument("normalized", false)? { 1.0 / (points as f64).sqrt() } else { 1.0 };
-        // Without the argument a transform of the overload that lacks it is not centred.
+        // Overloads without the argument `center` do not centre frames.
         let is_centred = call.flag_argument("center", call.operator == "istft")?;
         Ok(Frames { points, hop, window, is_centred, kept, factor })
     }
@@ -303,15 +303,15 @@ impl Frames {
 pub(super) fn short_time(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
     if call.complex.contains(&"self") {
-        return unsupported("its signal is complex");
+        return unsupported("a complex signal");
     }
     let frames = Frames::parse_frames(call, call.emit.dtype(x)?)?;
     let border = match call.text_argument("pad_mode", "reflect")?.as_str() {
         "reflect" => Border::Reflect,
         "replicate" => Border::Edge,
         "circular" => Border::Wrap,
-        "constant" => return unsupported("its signal is continued by zeros"),
-        other => return unsupported(format!("`pad_mode` is `{other}`")),
+        "constant" => return unsupported("padding the signal with zeros"),
+        other => return unsupported(format!("`pad_mode` with the value `{other}`")),
     };
     let emit = &mut *call.emit;
     let rank = emit.rank(x)?;
@@ -326,14 +326,14 @@ pub(super) fn short_time(call: &mut Call<'_, '_>) -> Outputs {
     }
     let samples = emit.extents(signal)?[rank - 1];
     if samples < frames.points {
-        return malformed(format!("{samples} samples are no frame of {}", frames.points));
+        return malformed(format!("a signal of {samples} samples is shorter than a frame of {}", frames.points));
     }
     let count = (samples - frames.points) / frames.hop + 1;
     let places = frames.frame_positions(emit, count, false)?;
     let cut = emit.push(Op::Gather(Gather { axis: rank as i64 - 1 }), &[signal, places])?;
     let shaped = emit.binary(BinaryOp::Mul, cut, frames.window)?;
     let fourier = Fourier { points: frames.points, kept: frames.kept, is_inverse: false, factor: frames.factor };
-    let spectra = fourier.of_real(emit, shaped)?;
+    let spectra = fourier.transform_real(emit, shaped)?;
     let mut order: Vec<usize> = (0..rank + 2).collect();
     order.swap(rank - 1, rank);
     own_output(emit.transpose(spectra, &order)?)
@@ -345,7 +345,7 @@ pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
     let frames = Frames::parse_frames(call, dtype)?;
     let length = call.optional_int("length")?;
     if call.flag_argument("return_complex", false)? || frames.kept != frames.points / 2 + 1 {
-        return unsupported("its signal is complex");
+        return unsupported("a complex signal");
     }
     let emit = &mut *call.emit;
     let mut shape = emit.extents(x)?;
@@ -353,15 +353,17 @@ pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
     if is_single {
         shape.insert(0, 1);
     }
-    let [batch, given, count, 2] = shape[..] else { return malformed("its spectra need 3 or 4 dimensions") };
+    let [batch, given, count, 2] = shape[..] else { return malformed("the spectra must have 3 or 4 dimensions") };
     let x = emit.reshape(x, &shape)?;
-    let turned = emit.transpose(x, &[0, 2, 1, 3])?;
+    let transposed = emit.transpose(x, &[0, 2, 1, 3])?;
     let factor = 1.0 / (frames.points as f64 * frames.factor);
     let fourier = Fourier { points: frames.points, kept: frames.kept, is_inverse: true, factor };
-    let pieces = fourier.to_real(emit, turned, given)?;
+    let pieces = fourier.to_real(emit, transposed, given)?;
     let pieces = emit.binary(BinaryOp::Mul, pieces, frames.window)?;
     let total = frames.hop.checked_mul(count - 1).and_then(|rest| rest.checked_add(frames.points));
-    let Some(total) = total else { return unsupported(format!("{count} frames with a hop of {}", frames.hop)) };
+    let Some(total) = total else {
+        return unsupported(format!("{count} frames with a hop of {} are too long", frames.hop));
+    };
     let sum = overlap_add(emit, &frames, pieces, [batch, count, total])?;
     // Sum of the squared windows, by which the result is divided.
     let weights = emit.unary(UnaryOp::Square, frames.window)?;
@@ -373,12 +375,12 @@ pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
         None => total - start,
     };
     if end <= start || end > total {
-        return unsupported(format!("{end} samples of {total}"));
+        return unsupported(format!("an output length of {end} samples, of which frames cover {total}"));
     }
     let (sum, weight) = (emit.slice(sum, 1, start, end)?, emit.slice(weight, 1, start, end)?);
     let y = emit.binary(BinaryOp::Div, sum, weight)?;
     let id = if is_single { emit.reshape(y, &[end - start])? } else { y };
-    Ok(vec![Made { id, window: Memory::Own }])
+    Ok(vec![RuleOutput { id, window: Memory::Own }])
 }
 
 /// Sums overlapping frames at their positions: `[batch, frames, points]` to `[batch, samples]`.

@@ -19,7 +19,7 @@ fn batched_image(call: &Call<'_, '_>, rank: usize) -> Outcome<(ValueId, Vec<i64>
     let x = call.tensor_argument(if call.arguments.contains_key("input") { "input" } else { "self" })?;
     let extents = call.emit.extents(x)?;
     if extents.len() != rank + 2 {
-        return unsupported(format!("the data has {} dimensions; give it a batch", extents.len()));
+        return unsupported(format!("an input of {} dimensions, without a batch dimension", extents.len()));
     }
     Ok((x, extents))
 }
@@ -32,7 +32,7 @@ fn emit_pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
         if call.int_list("stride")?.is_empty() { kernel.clone() } else { call.spatial_list("stride", rank, 1)? };
     let pads = call.spatial_list("padding", rank, 0)?;
     if call.has_argument("divisor_override") {
-        return unsupported("`divisor_override` is given");
+        return unsupported("the argument `divisor_override`");
     }
     if call.flag_argument("ceil_mode", false)? {
         // Clamps a window that is wider than the padded data.
@@ -106,11 +106,11 @@ fn resize_sides(call: &Call<'_, '_>) -> Outcome<Sides> {
         let new = |(&extent, scale): (&i64, &Option<f64>)| Some((extent as f64 * (*scale)?) as i64);
         match before.iter().zip(&scales).map(new).collect() {
             Some(found) => extents = found,
-            None => return malformed("it has neither a size nor scales"),
+            None => return malformed("both the size and the scales are missing"),
         }
     }
     if extents.len() != rank || extents.iter().any(|&extent| extent < 1) {
-        return malformed(format!("a size of {extents:?} does not fit {rank} dimensions"));
+        return malformed(format!("the size {extents:?} does not fit {rank} dimensions"));
     }
     let is_aligned = call.flag_argument("align_corners", false)?;
     let mut axes = Vec::new();
@@ -121,7 +121,7 @@ fn resize_sides(call: &Call<'_, '_>) -> Outcome<Sides> {
         let quotient = new as f64 / old as f64;
         let scale = if is_quotient { quotient } else { scale.unwrap_or(quotient) };
         if !(scale.is_finite() && scale > 0.0) {
-            return malformed(format!("{scale} is no scale"));
+            return malformed(format!("scale {scale} must be finite and positive"));
         }
         axes.push(ResizeAxis { old, new, scale, region: (0.0, 1.0) });
     }
@@ -146,7 +146,7 @@ pub(super) fn nearest_exact(call: &mut Call<'_, '_>) -> Outputs {
     select_elements(call, x, &axes, |new, axis| (new + 0.5) * (1.0 / axis.scale) as f32)
 }
 
-/// Selects an input element per output element, at `place` rounded down: a 32-bit float as in PyTorch.
+/// Selects an input element per output element, at `place` rounded down. `place` computes in 32 bits, as PyTorch does.
 fn select_elements(
     call: &mut Call<'_, '_>,
     x: ValueId,
@@ -157,7 +157,7 @@ fn select_elements(
     for (index, axis) in axes.iter().enumerate() {
         numbers_of(&[axis.new])?;
         if axis.old < 1 {
-            return unsupported("it has no elements");
+            return unsupported("an empty tensor");
         }
         let at = |new: i64| (place(new as f32, axis).floor() as i64).clamp(0, axis.old - 1);
         let places: Vec<i64> = (0..axis.new).map(at).collect();
@@ -170,7 +170,7 @@ fn select_elements(
 pub(super) fn resample_axes(call: &mut Call<'_, '_>, mode: &str, antialias: bool) -> Outputs {
     let Sides { x, axes, .. } = resize_sides(call)?;
     let rule = if call.flag_argument("align_corners", false)? { "align_corners" } else { "half_pixel" };
-    // The filter for images that shrink is the one of Pillow.
+    // Antialiased filters use the coefficient of Pillow.
     let cubic = if antialias { -0.5 } else { -0.75 };
     let filter =
         ResizeFilter { mode, rule, nearest: "floor", cubic, excludes_outside: antialias, antialias, outside: 0.0 };

@@ -5,7 +5,7 @@ use super::dtypes;
 use super::heap::{Heap, Value, is_tensor, number_of};
 use super::interpreter::Interpreter;
 use super::lists;
-use super::numbers::{as_kind, of_numbers};
+use super::numbers::{as_kind, eval_numbers};
 use crate::{Outcome, malformed, unsupported};
 use models::types::{DType, TensorType};
 use reference::Tensor;
@@ -22,23 +22,23 @@ pub(super) fn call_builtin(
     if given.contains(&Value::Missing) && !matches!(name, "__is__" | "__isnot__" | "list") {
         return Ok(None);
     }
-    if let Some(value) = of_tensor(interpreter, name, given, keywords)? {
+    if let Some(value) = eval_tensor(interpreter, name, given, keywords)? {
         return Ok(Some(value));
     }
-    if let Some(value) = of_container(interpreter, name, given)? {
+    if let Some(value) = eval_container(interpreter, name, given)? {
         return Ok(Some(value));
     }
     if given.iter().any(|&value| is_tensor(value)) {
         return Ok(None);
     }
-    if let Some(value) = of_text(interpreter, name, given)? {
+    if let Some(value) = eval_text(interpreter, name, given)? {
         return Ok(Some(value));
     }
-    of_numbers(&mut interpreter.heap, name, given)
+    eval_numbers(&mut interpreter.heap, name, given)
 }
 
-/// Evaluates operators that read shapes and types of tensors or make tensors of numbers; None for all others.
-fn of_tensor(
+/// Evaluates operators that read shapes and types of tensors or create tensors from numbers; None for all others.
+fn eval_tensor(
     interpreter: &mut Interpreter<'_>,
     name: &str,
     given: &[Value],
@@ -53,9 +53,9 @@ fn of_tensor(
             tensors.add_tensor(id)
         }
         ("tensor" | "as_tensor", [value, rest @ ..]) if !is_tensor(*value) => {
-            let asked = keywords.iter().find(|(name, _)| *name == "dtype").map(|(_, value)| *value);
-            let asked = asked.or(rest.first().copied());
-            nested_tensor(interpreter, *value, asked)?
+            let requested = keywords.iter().find(|(name, _)| *name == "dtype").map(|(_, value)| *value);
+            let requested = requested.or(rest.first().copied());
+            nested_tensor(interpreter, *value, requested)?
         }
         _ if !is_tensor(first) => return Ok(None),
         ("size" | "shape", [x]) => {
@@ -71,7 +71,7 @@ fn of_tensor(
         ("numel", [x]) => Value::Int(tensors.tensor_extents(*x, heap)?.iter().product()),
         ("len", [x]) => match tensors.tensor_extents(*x, heap)?.first() {
             Some(&extent) => Value::Int(extent),
-            None => return malformed("a number has no length"),
+            None => return malformed("a scalar has no length"),
         },
         ("dtype", [x]) => {
             let code = dtypes::code_of_dtype(tensors.tensor_dtype(*x, heap)?);
@@ -97,7 +97,7 @@ fn of_tensor(
             | "ScalarImplicit",
             [x],
         ) => to_number(interpreter, name, *x)?,
-        ("__getitem__", _) => return unsupported("it takes an element of a tensor as of a list"),
+        ("__getitem__", _) => return unsupported("indexing a tensor as a list"),
         _ => return Ok(None),
     }))
 }
@@ -105,7 +105,7 @@ fn of_tensor(
 fn to_number(interpreter: &mut Interpreter<'_>, name: &str, x: Value) -> Outcome<Value> {
     let (heap, tensors) = (&interpreter.heap, &mut interpreter.tensors);
     let Some(number) = tensors.known_number(x, heap)? else {
-        return unsupported("it makes a number of Python that depends on the data");
+        return unsupported("a Python number whose value depends on input data");
     };
     Ok(as_kind(name, number, tensors.tensor_dtype(x, heap)?))
 }
@@ -115,22 +115,22 @@ fn typed_number(value: Value) -> Outcome<(DType, f64)> {
         Value::Int(number) => (DType::I64, number as f64),
         Value::Float(number) => (DType::F32, number),
         Value::Bool(flag) => (DType::Bool, f64::from(u8::from(flag))),
-        _ => return malformed("a tensor is created from something other than numbers"),
+        _ => return malformed("a tensor is created from a value that is not a number"),
     })
 }
 
-fn nested_tensor(interpreter: &mut Interpreter<'_>, value: Value, asked: Option<Value>) -> Outcome<Value> {
+fn nested_tensor(interpreter: &mut Interpreter<'_>, value: Value, requested: Option<Value>) -> Outcome<Value> {
     let (mut extents, mut numbers, mut dtype) = (Vec::new(), Vec::new(), None);
     collect_numbers(&mut interpreter.heap, value, 0, (&mut extents, &mut numbers, &mut dtype))?;
     if extents.iter().product::<i64>() != numbers.len() as i64 {
         return malformed("a tensor is created from lists of different lengths");
     }
-    let asked = match asked {
-        Some(Value::Int(code)) if dtypes::COMPLEX.contains(&code) => return unsupported("it makes complex numbers"),
+    let requested = match requested {
+        Some(Value::Int(code)) if dtypes::COMPLEX.contains(&code) => return unsupported("creating complex numbers"),
         Some(Value::Int(code)) => dtypes::dtype_of_code(code),
         _ => None,
     };
-    let ty = TensorType::new(asked.or(dtype).unwrap_or(DType::F32), &extents);
+    let ty = TensorType::new(requested.or(dtype).unwrap_or(DType::F32), &extents);
     let id = interpreter.tensors.emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?;
     Ok(interpreter.tensors.add_tensor(id))
 }
@@ -167,7 +167,7 @@ fn collect_numbers(
 }
 
 /// Evaluates operators on lists, tuples and dictionaries; None for all others.
-fn of_container(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
+fn eval_container(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
     let heap = &mut interpreter.heap;
     Ok(Some(match (name, given) {
         ("range", [..]) => lists::range_list(heap, given)?,
@@ -212,7 +212,7 @@ fn of_container(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) 
             heap.add_list(all)?
         }
         ("__contains__", &[container, key]) => Value::Bool(lists::contains_key(heap, container, key)?),
-        ("sum" | "max" | "min", &[Value::List(at)]) => lists::of_list(name, &heap.sequences[at].items)?,
+        ("sum" | "max" | "min", &[Value::List(at)]) => lists::eval_list(name, &heap.sequences[at].items)?,
         ("any" | "all", &[Value::List(at)]) => {
             let mut flags =
                 heap.sequences[at].items.iter().map(|&item| number_of(item).is_some_and(|number| number != 0.0));
@@ -233,22 +233,22 @@ impl Interpreter<'_> {
         if let Value::Dict(at) = base {
             return match lists::find_key(&mut self.heap, at, index)? {
                 Some(place) => Ok(self.heap.dicts[at][place].1),
-                None => malformed("a dictionary has no such key"),
+                None => malformed("a key is missing in a dictionary"),
             };
         }
         let (Some(items), Value::Int(index)) = (self.heap.sequence_items(base), index) else {
-            return unsupported("it takes an element of something that is no list");
+            return unsupported("indexing a value that is not a list");
         };
         let place = if index < 0 { index + items.len() as i64 } else { index };
         match usize::try_from(place).ok().and_then(|place| items.get(place)) {
             Some(&item) => Ok(item),
-            None => malformed(format!("a list of {} elements has no element {index}", items.len())),
+            None => malformed(format!("index {index} is out of range for a list of {} elements", items.len())),
         }
     }
 }
 
 /// Evaluates operators on strings, exceptions and messages; None for all others.
-fn of_text(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
+fn eval_text(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
     let texts: Vec<Option<Rc<str>>> = given.iter().map(|&value| interpreter.heap.text_of(value)).collect();
     let heap = &mut interpreter.heap;
     Ok(Some(match (name, given) {

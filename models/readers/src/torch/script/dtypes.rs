@@ -86,14 +86,14 @@ pub(super) fn code_of_dtype(dtype: DType) -> i64 {
 /// The graph, and the constants in it that represent Python numbers.
 type Known<'e, 'b> = (&'e Emit<'b>, &'e HashSet<ValueId>);
 
-/// Returns the element type of an operator's first result. `asked` is the type that the call requests, if any.
+/// Returns the element type of an operator's first result. `requested` is the type that the call requests, if any.
 pub(super) fn result_dtype(
     operator: &str,
     arguments: &HashMap<&str, Argument>,
-    asked: Option<DType>,
+    requested: Option<DType>,
     known: Known<'_, '_>,
 ) -> Outcome<DType> {
-    if let Some(dtype) = asked {
+    if let Some(dtype) = requested {
         return Ok(dtype);
     }
     let is_integer = |name: &str| matches!(arguments.get(name), None | Some(Argument::Int(_) | Argument::Bool(_)));
@@ -143,7 +143,8 @@ fn kind_rank(dtype: DType) -> u8 {
     }
 }
 
-/// Returns the promoted type: of tensors with dimensions, then without, then numbers; only a higher kind overrides.
+/// Returns the promoted type, as in PyTorch: tensors with dimensions precede scalar tensors, and these precede numbers,
+/// unless the later one has a higher kind (boolean, integer, floating point).
 fn promote_operands(
     arguments: &HashMap<&str, Argument>,
     names: &[&str],
@@ -179,7 +180,7 @@ fn promote_operands(
     Ok(found.into_iter().flatten().reduce(meets).unwrap_or(DType::F32))
 }
 
-/// Returns the smallest type that holds the values of both.
+/// Returns the smallest type that holds the values of both types.
 fn join_types(a: DType, b: DType) -> DType {
     let is_unsigned = |dtype: DType| matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64);
     match (kind_rank(a), kind_rank(b)) {

@@ -82,7 +82,7 @@ impl Heap {
                 self.units = left;
                 Ok(())
             }
-            None => unsupported("its lists and texts take too much memory"),
+            None => unsupported("the lists and strings of the program take too much memory"),
         }
     }
 
@@ -171,7 +171,7 @@ impl Heap {
     pub fn values_equal(&mut self, a: Value, b: Value, nesting: usize) -> Outcome<bool> {
         self.charge_units(1)?;
         if nesting > MAX_NESTING {
-            return unsupported(format!("it compares containers that are nested deeper than {MAX_NESTING}"));
+            return unsupported(format!("comparing containers that are nested deeper than {MAX_NESTING} levels"));
         }
         Ok(match (a, b) {
             (Value::Text(a), Value::Text(b)) => self.texts[a] == self.texts[b],

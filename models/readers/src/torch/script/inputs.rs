@@ -52,7 +52,7 @@ fn parse_stated<'o>(key: &'o str, extents: &'o [i64]) -> Outcome<Stated<'o>> {
         None => (key, None),
         Some((name, dtype)) => match DType::from_name(dtype) {
             Some(dtype) => (name, Some(dtype)),
-            None => return malformed(format!("`{}` is no element type", escape_name(dtype))),
+            None => return malformed(format!("`{}` is not an element type", escape_name(dtype))),
         },
     };
     Ok(Stated { key, name, dtype, extents })
@@ -66,7 +66,7 @@ impl Inputs<'_, '_, '_> {
         let unknown = self.stated.iter().map(|stated| stated.key).chain(bound).find(|key| !self.used.contains(key));
         if let Some(key) = unknown {
             self.interpreter.tensors.refused = Some(format!("input `{}`", escape_name(key)));
-            return malformed(format!("there is no such input; the inputs are {names}"));
+            return malformed(format!("the model has no such input; the inputs are {names}"));
         }
         let Some(first) = self.missing.first() else { return Ok(()) };
         self.interpreter.tensors.refused = Some(format!("input `{}`", escape_name(first)));
@@ -105,7 +105,7 @@ impl Inputs<'_, '_, '_> {
             (Some(Expr::Name(ty @ ("int" | "float" | "bool" | "str"))), ..) => {
                 self.interpreter.tensors.refused = Some(format!("input `{}`", escape_name(name)));
                 unsupported(format!(
-                    "it is a value of the type `{ty}` that the file does not state; trace the model with it"
+                    "an argument of type `{ty}`, whose value the file does not state; trace the model with this value"
                 ))
             }
             (Some(Expr::Index(base, _)), ..) if matches!(**base, Expr::Name("List" | "Tuple")) => {
@@ -115,7 +115,7 @@ impl Inputs<'_, '_, '_> {
             }
             _ => {
                 self.interpreter.tensors.refused = Some(format!("input `{}`", escape_name(name)));
-                unsupported("it is no tensor and no list of tensors")
+                unsupported("an argument that is neither a tensor nor a list of tensors")
             }
         }
     }
@@ -159,7 +159,7 @@ impl Inputs<'_, '_, '_> {
         let tensors = &mut self.interpreter.tensors;
         if example.is_some_and(|example| example.is_complex) {
             tensors.refused = Some(format!("input `{}`", escape_name(name)));
-            return unsupported("it is complex");
+            return unsupported("a complex tensor as input");
         }
         let id = match self.options.bindings.get_key_value(name) {
             Some((key, bound)) => {

@@ -65,10 +65,10 @@ impl<'a> Interpreter<'a> {
         self.steps += 1;
         self.depth += 1;
         if self.steps > MAX_STEPS {
-            return unsupported(format!("it takes more than {MAX_STEPS} steps"));
+            return unsupported(format!("the program takes more than {MAX_STEPS} steps"));
         }
         if self.depth > MAX_DEPTH {
-            return unsupported(format!("its calls are nested deeper than {MAX_DEPTH}"));
+            return unsupported(format!("calls are nested deeper than {MAX_DEPTH} levels"));
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ impl<'a> Interpreter<'a> {
         let outer = self.place;
         let mut frame = Frame::new();
         if given.len() > function.parameters.len() {
-            return malformed(format!("`{}` is given {} arguments", escape_name(function.name), given.len()));
+            return malformed(format!("`{}` cannot take {} arguments", escape_name(function.name), given.len()));
         }
         for (index, parameter) in function.parameters.iter().enumerate() {
             let named = || keywords.iter().find(|(name, _)| *name == parameter.name).map(|(_, value)| *value);
@@ -116,7 +116,7 @@ impl<'a> Interpreter<'a> {
                 (None, Some(default)) => self.eval_expr(&mut Frame::new(), default)?,
                 (None, None) => {
                     let (name, parameter) = (escape_name(function.name), escape_name(parameter.name));
-                    return malformed(format!("`{name}` is not given `{parameter}`"));
+                    return malformed(format!("the argument `{parameter}` of `{name}` is missing"));
                 }
             };
             frame.insert(parameter.name, value);
@@ -192,7 +192,7 @@ impl<'a> Interpreter<'a> {
     ) -> Outcome<Flow> {
         let items = self.eval_expr(frame, items)?;
         let Some(count) = self.heap.sequence_items(items).map(<[Value]>::len) else {
-            return unsupported("it repeats a part for each element of something that is no list");
+            return unsupported("iterating over a value that is not a list");
         };
         for index in 0..count {
             let Some(&item) = self.heap.sequence_items(items).and_then(|items| items.get(index)) else { break };
@@ -217,7 +217,7 @@ impl<'a> Interpreter<'a> {
         body: &'a [Statement<'a>],
     ) -> Outcome<Flow> {
         let Value::Object(object) = self.eval_expr(frame, value)? else {
-            return unsupported("it enters a context that is no object of the file");
+            return unsupported("a context manager that is not an object of the file");
         };
         let entered = self.call_method(object, "__enter__", Vec::new(), &[])?;
         if let Some(target) = target {
@@ -242,7 +242,7 @@ impl<'a> Interpreter<'a> {
             (true, value) => self.heap.sequence_items(value).unwrap_or_default().to_vec(),
         };
         if values.len() != targets.len() {
-            return malformed(format!("{} names take {} values", targets.len(), values.len()));
+            return malformed(format!("cannot unpack {} targets from {} values", targets.len(), values.len()));
         }
         self.heap.charge_units(values.len())?;
         for (target, value) in targets.iter().zip(values) {
@@ -250,12 +250,12 @@ impl<'a> Interpreter<'a> {
                 Expr::Name(name) => drop(frame.insert(name, value)),
                 Expr::Attribute(base, name) => {
                     let Value::Object(object) = self.eval_expr(frame, base)? else {
-                        return malformed("it sets an attribute of something that is no object");
+                        return malformed("setting an attribute of a value that is not an object");
                     };
                     self.heap.charge_units(4)?;
                     self.heap.objects[object].attributes.insert((*name).into(), value);
                 }
-                _ => return unsupported("it assigns to something else than a name or an attribute"),
+                _ => return unsupported("assigning to a target that is not a name or an attribute"),
             }
         }
         Ok(())
@@ -268,10 +268,10 @@ impl<'a> Interpreter<'a> {
             Value::Int(number) => Ok(number != 0),
             value if is_tensor(value) => match self.tensors.known_number(value, &self.heap)? {
                 Some(number) => Ok(number != 0.0),
-                None => unsupported("which part of the program it runs depends on the data"),
+                None => unsupported("a branch whose condition depends on input data"),
             },
-            Value::Missing => unsupported("which part of the program it runs depends on an operator that was left out"),
-            _ => malformed("a condition is no flag"),
+            Value::Missing => unsupported("a branch whose condition depends on a skipped operator"),
+            _ => malformed("a condition is not a boolean"),
         }
     }
 
@@ -286,7 +286,7 @@ impl<'a> Interpreter<'a> {
             Expr::Name(name) => match frame.get(name) {
                 Some(value) => *value,
                 None if matches!(*name, "__torch__" | "CONSTANTS") => self.heap.add_path(name)?,
-                None => return malformed(format!("`{}` has no value", escape_name(name))),
+                None => return malformed(format!("the variable `{}` is not defined", escape_name(name))),
             },
             Expr::Attribute(base, name) => {
                 let base = self.eval_expr(frame, base)?;
@@ -327,7 +327,7 @@ impl<'a> Interpreter<'a> {
                 let index = name.strip_prefix('c').and_then(|index| index.parse::<usize>().ok());
                 match index.and_then(|index| self.constants.get(index)) {
                     Some(&value) => Ok(value),
-                    None => malformed(format!("there is no constant `{}`", escape_name(name))),
+                    None => malformed(format!("the constant `{}` does not exist", escape_name(name))),
                 }
             }
             Value::Path(at) => {
@@ -337,13 +337,16 @@ impl<'a> Interpreter<'a> {
             Value::Object(at) => self.attribute_of(at, name),
             Value::Tuple(at) => {
                 let sequence = &self.heap.sequences[at];
-                let Some(class) = &sequence.class else { return malformed("a tuple has no names") };
+                let Some(class) = &sequence.class else { return malformed("reading a field of a tuple without names") };
                 let place = self.library.find_class(class)?.fields.iter().position(|field| *field == name);
                 let item = place.and_then(|place| sequence.items.get(place));
-                item.map_or_else(|| malformed(format!("a tuple has no `{}`", escape_name(name))), |item| Ok(*item))
+                item.map_or_else(
+                    || malformed(format!("the tuple has no field `{}`", escape_name(name))),
+                    |item| Ok(*item),
+                )
             }
             Value::Missing => Ok(Value::Missing),
-            _ => malformed(format!("`{}` is asked of something that is no object", escape_name(name))),
+            _ => malformed(format!("reading the attribute `{}` of a value that is not an object", escape_name(name))),
         }
     }
 
@@ -387,7 +390,7 @@ impl<'a> Interpreter<'a> {
     }
 
     fn call_value(&mut self, frame: &mut Frame<'a>, callee: Value, call: &'a Call<'a>) -> Outcome<Value> {
-        let Value::Path(path) = callee else { return malformed("it calls something that is no function") };
+        let Value::Path(path) = callee else { return malformed("calling a value that is not a function") };
         let path = Rc::clone(&self.heap.texts[path]);
         let (given, keywords) = self.eval_arguments(frame, call)?;
         let library = self.library;
@@ -442,7 +445,7 @@ impl<'a> Interpreter<'a> {
     /// Evaluates an operator on known values, or adds it to the graph.
     fn call_operator(&mut self, name: &str, given: Vec<Value>, keywords: &[(&str, Value)]) -> Outcome<Value> {
         if self.tensors.emit.builder.next_id().0 > MAX_VALUES {
-            return unsupported(format!("it has more than {MAX_VALUES} tensors up to here"));
+            return unsupported(format!("the model has more than {MAX_VALUES} tensors"));
         }
         // Reading a list counts one step per 16 elements. The next `enter_scope` checks the limit.
         let read: usize = given.iter().map(|&value| self.heap.sequence_items(value).map_or(0, <[Value]>::len)).sum();
@@ -456,7 +459,7 @@ impl<'a> Interpreter<'a> {
     pub fn flatten_tensors(&mut self, value: Value, nesting: usize, all: &mut Vec<Value>) -> Outcome<()> {
         self.heap.charge_units(1)?;
         if nesting > MAX_NESTING {
-            return unsupported("its result is nested too deeply");
+            return unsupported("a result that is nested too deeply");
         }
         let items: Vec<Value> = match value {
             value if is_tensor(value) => {
@@ -470,7 +473,7 @@ impl<'a> Interpreter<'a> {
     }
 
     pub fn raise_error(&self, message: &str) -> Refusal {
-        Refusal::Malformed(format!("the program refuses its inputs: {}", escape_name(message)))
+        Refusal::Malformed(format!("the program raises an error for these inputs: {}", escape_name(message)))
     }
 }
 

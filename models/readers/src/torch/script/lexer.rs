@@ -110,14 +110,14 @@ impl<'a> Lexer<'a> {
                 _ => {}
             }
         }
-        Err("a text has no end".to_owned())
+        Err("a string literal is not terminated".to_owned())
     }
 
     fn lex_symbol(&mut self, at: usize) -> Result<(), String> {
         let rest = &self.source[at..];
         let Some(symbol) = SYMBOLS.iter().find(|symbol| rest.starts_with(**symbol)) else {
             let sign: String = rest.chars().take(1).flat_map(char::escape_debug).collect();
-            return Err(format!("`{sign}` has no meaning"));
+            return Err(format!("unexpected character `{sign}`"));
         };
         match *symbol {
             "(" | "[" | "{" => self.brackets += 1,
@@ -149,7 +149,7 @@ impl<'a> Lexer<'a> {
         }
         if self.indents.last().is_some_and(|&around| width > around) {
             if self.indents.len() > MAX_INDENTS {
-                return Err(format!("blocks are nested deeper than {MAX_INDENTS}"));
+                return Err(format!("blocks are nested deeper than {MAX_INDENTS} levels"));
             }
             self.indents.push(width);
             self.push_token(Token::Indent);
@@ -160,7 +160,7 @@ impl<'a> Lexer<'a> {
         }
         match self.indents.last() == Some(&width) {
             true => Ok(()),
-            false => Err("its indentation fits no block".to_owned()),
+            false => Err("the indentation does not match any block".to_owned()),
         }
     }
 }

@@ -22,7 +22,8 @@ impl Texts {
             let Some(module) = name.strip_prefix(&folder).and_then(|name| name.strip_suffix(".py")) else { continue };
             let bytes = read_entry(archive, name, left)?;
             left -= bytes.len() as u64;
-            let text = String::from_utf8(bytes).map_err(|_| format!("`{}` is no text", crate::escape_name(name)))?;
+            let text =
+                String::from_utf8(bytes).map_err(|_| format!("entry `{}` is not UTF-8", crate::escape_name(name)))?;
             texts.insert(module.replace('/', "."), text);
         }
         Ok(Texts(texts))
@@ -31,10 +32,10 @@ impl Texts {
 
 pub(super) fn read_entry(archive: &Archive, name: &str, most: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    let unreadable = |error: std::io::Error| format!("`{}` cannot be read: {error}", crate::escape_name(name));
+    let unreadable = |error: std::io::Error| format!("entry `{}` cannot be read: {error}", crate::escape_name(name));
     archive.stream_entry(name)?.take(most + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     match bytes.len() as u64 > most {
-        true => Err(format!("`{}` has more than {most} bytes", crate::escape_name(name))),
+        true => Err(format!("entry `{}` has more than {most} bytes", crate::escape_name(name))),
         false => Ok(bytes),
     }
 }
@@ -60,21 +61,21 @@ impl<'a> Library<'a> {
         let source = match self.sources.get(module) {
             Some(Ok(source)) => source,
             Some(Err(reason)) => return malformed(format!("source of `{}`: {reason}", crate::escape_name(module))),
-            None => return malformed(format!("there is no source of `{}`", crate::escape_name(path))),
+            None => return malformed(format!("the source of `{}` is missing", crate::escape_name(path))),
         };
         if let Some(class) = source.classes.iter().find(|class| class.name == name) {
             return Ok(Definition::Class(class));
         }
         match source.functions.iter().find(|function| function.name == name) {
             Some(function) => Ok(Definition::Function(function)),
-            None => malformed(format!("there is no `{}`", crate::escape_name(path))),
+            None => malformed(format!("`{}` is not defined", crate::escape_name(path))),
         }
     }
 
     pub fn find_class<'l>(&'l self, path: &str) -> Outcome<&'l Class<'a>> {
         match self.find_definition(path)? {
             Definition::Class(class) => Ok(class),
-            Definition::Function(_) => malformed(format!("`{}` is no class", crate::escape_name(path))),
+            Definition::Function(_) => malformed(format!("`{}` is not a class", crate::escape_name(path))),
         }
     }
 }

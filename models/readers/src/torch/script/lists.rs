@@ -7,13 +7,13 @@ const MAX_ITEMS: i64 = 1 << 20;
 
 pub(super) fn range_length(start: i64, end: i64, step: i64) -> Outcome<i64> {
     let length = match step {
-        0 => return malformed("a range has no step"),
+        0 => return malformed("the step of a range is 0"),
         step if step > 0 => (i128::from(end) - i128::from(start) + i128::from(step) - 1).div_euclid(step.into()),
         step => (i128::from(start) - i128::from(end) - i128::from(step) - 1).div_euclid(-i128::from(step)),
     };
     match i64::try_from(length.max(0)) {
         Ok(length) if length <= MAX_ITEMS => Ok(length),
-        _ => unsupported(format!("a loop of {length} iterations is too long")),
+        _ => unsupported(format!("a loop of {length} iterations; at most {MAX_ITEMS} are supported")),
     }
 }
 
@@ -22,7 +22,7 @@ pub(super) fn range_list(heap: &mut Heap, given: &[Value]) -> Outcome<Value> {
         [Value::Int(end)] => (0, end, 1),
         [Value::Int(start), Value::Int(end)] => (start, end, 1),
         [Value::Int(start), Value::Int(end), Value::Int(step)] => (start, end, step),
-        _ => return unsupported("the number of iterations of a loop is not known"),
+        _ => return unsupported("a loop whose number of iterations depends on input data"),
     };
     let length = range_length(start, end, step)?;
     heap.charge_units(length as usize)?;
@@ -33,7 +33,7 @@ pub(super) fn repeat_list(heap: &mut Heap, list: Value, count: i64) -> Outcome<V
     let items = heap.sequence_items(list).unwrap_or_default().to_vec();
     let count = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
     let length = items.len().checked_mul(count).filter(|length| *length <= MAX_ITEMS as usize);
-    let Some(length) = length else { return unsupported("a list is too long") };
+    let Some(length) = length else { return unsupported("a list that is too long") };
     heap.charge_units(length)?;
     heap.add_list(items.repeat(count))
 }
@@ -44,7 +44,7 @@ fn bounded_position(value: Option<&Value>, default: i64, length: i64) -> Outcome
         None | Some(Value::None) => Ok(default),
         Some(&Value::Int(at)) if at < 0 => Ok(at.saturating_add(length).max(0)),
         Some(&Value::Int(at)) => Ok(at.min(length)),
-        _ => malformed("a part of a list has a bound that is no integer"),
+        _ => malformed("a bound of a list slice is not an integer"),
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) fn slice_list(heap: &mut Heap, list: Value, rest: &[Value]) -> Outcom
     let step = match rest.get(2) {
         None | Some(Value::None) => 1,
         Some(&Value::Int(step)) if step > 0 => step,
-        _ => return unsupported("a list slice has a negative step"),
+        _ => return unsupported("a list slice with a negative step"),
     };
     let items = (start..end).step_by(step as usize).map(|at| items[at as usize]).collect();
     match list {
@@ -81,13 +81,13 @@ pub(super) fn change_list(heap: &mut Heap, name: &str, at: usize, rest: &[Value]
         ("pop", rest) => {
             let index = if let Some(&Value::Int(index)) = rest.first() { place(index) } else { place(-1) };
             if index >= items.len() {
-                return malformed("a list has no such element");
+                return malformed("a list index is out of range");
             }
             return Ok(items.remove(index));
         }
         ("clear", []) => items.clear(),
         ("reverse", []) => items.reverse(),
-        _ => return malformed("a list is changed in an unknown way"),
+        _ => return malformed("an unknown operation on a list"),
     }
     Ok(Value::None)
 }
@@ -99,7 +99,7 @@ pub(super) fn set_item(heap: &mut Heap, container: Value, key: Value, value: Val
             let index = if index < 0 { index + items.len() as i64 } else { index };
             match usize::try_from(index).ok().and_then(|index| items.get_mut(index)) {
                 Some(item) => *item = value,
-                None => return malformed("a list has no such element"),
+                None => return malformed("a list index is out of range"),
             }
         }
         (Value::Dict(at), key) => match find_key(heap, at, key)? {
@@ -109,7 +109,7 @@ pub(super) fn set_item(heap: &mut Heap, container: Value, key: Value, value: Val
                 heap.dicts[at].push((key, value));
             }
         },
-        _ => return malformed("an element of something else than a list or a dictionary is set"),
+        _ => return malformed("setting an element of a value that is neither a list nor a dictionary"),
     }
     Ok(())
 }
@@ -140,9 +140,9 @@ pub(super) fn contains_key(heap: &mut Heap, container: Value, key: Value) -> Out
     Ok(false)
 }
 
-pub(super) fn of_list(name: &str, items: &[Value]) -> Outcome<Value> {
+pub(super) fn eval_list(name: &str, items: &[Value]) -> Outcome<Value> {
     let Some(numbers) = items.iter().map(|&item| number_of(item)).collect::<Option<Vec<f64>>>() else {
-        return unsupported(format!("`{name}` of a list that is not of numbers"));
+        return unsupported(format!("`{name}` of a list with elements other than numbers"));
     };
     let found = match name {
         "sum" => numbers.iter().sum(),

@@ -38,12 +38,12 @@ const MAX_PICKLE_BYTES: u64 = 64 << 20;
 pub(super) fn import_archive(archive: &Archive, file: &str, options: &Options) -> Result<Imported> {
     let fail =
         |place: &str, reason: String| Error::Malformed { file: file.to_owned(), place: place.to_owned(), reason };
-    let top = top_of(archive).map_err(|reason| fail("as a whole", reason))?;
-    let texts = Texts::read(archive, &top).map_err(|reason| fail("its source", reason))?;
+    let top = top_of(archive).map_err(|reason| fail("", reason))?;
+    let texts = Texts::read(archive, &top).map_err(|reason| fail("source code", reason))?;
     let library = Library::parse(&texts);
     let mut heap = Heap::new(archive.file_length());
     let objects = Objects::read_objects(archive, &top, &mut heap)
-        .map_err(|refusal| error_of(refusal, file, "its objects".to_owned()))?;
+        .map_err(|refusal| error_of(refusal, file, "pickled objects".to_owned()))?;
     let tensors = Tensors::new(file, archive, options);
     let mut interpreter = Interpreter::new(&library, builtins::call_builtin, heap, tensors, objects.constants);
     let outputs = run_program(&mut interpreter, objects.root, objects.examples, options)
@@ -52,7 +52,7 @@ pub(super) fn import_archive(archive: &Archive, file: &str, options: &Options) -
     let graph = finish_graph(emit.builder, file, outputs, &loose_ends)?;
     let hashed =
         archive.entry_names().filter(|name| name.ends_with(".py") || name.ends_with(".pkl")).collect::<Vec<_>>();
-    let hash = archive.hash_entries(&hashed).map_err(|reason| fail("as a whole", reason))?;
+    let hash = archive.hash_entries(&hashed).map_err(|reason| fail("", reason))?;
     Ok(Imported { graph, skipped, notes: Vec::new(), bytes: archive.file_length(), hash })
 }
 
@@ -66,7 +66,7 @@ fn error_of(refusal: Refusal, file: &str, place: String) -> Error {
 
 fn top_of(archive: &Archive) -> std::result::Result<String, String> {
     let top = archive.entry_names().find_map(|name| name.strip_suffix("/data.pkl").filter(|top| !top.contains('/')));
-    top.map(|top| format!("{top}/")).ok_or_else(|| "it holds no pickled module".to_owned())
+    top.map(|top| format!("{top}/")).ok_or_else(|| "the archive contains no pickled module".to_owned())
 }
 
 struct Objects {
@@ -90,7 +90,7 @@ impl Objects {
         let root = read("data.pkl", "data/")?;
         let constants = read("constants.pkl", "constants/")?;
         let traced = read("traced_inputs.pkl", "traced_inputs/")?;
-        let Some(Value::Object(root)) = root else { return malformed("its pickle holds no module") };
+        let Some(Value::Object(root)) = root else { return malformed("the pickle contains no module") };
         let constants = constants.and_then(|all| heap.sequence_items(all)).unwrap_or_default().to_vec();
         for (index, value) in constants.iter().enumerate() {
             if let Value::Stored(at) = value {

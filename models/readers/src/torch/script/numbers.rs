@@ -16,7 +16,7 @@ pub(super) fn as_kind(name: &str, number: f64, dtype: DType) -> Value {
 }
 
 /// Evaluates arithmetic and comparisons of numbers; None for all other operators.
-pub(super) fn of_numbers(heap: &mut Heap, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
+pub(super) fn eval_numbers(heap: &mut Heap, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
     match (name, given) {
         ("__not__", &[Value::Bool(flag)]) => return Ok(Some(Value::Bool(!flag))),
         ("__is__" | "__isnot__", &[a, b]) => return Ok(Some(Value::Bool((a == b) == (name == "__is__")))),
@@ -37,18 +37,18 @@ pub(super) fn of_numbers(heap: &mut Heap, name: &str, given: &[Value]) -> Outcom
     };
     let result = match *given {
         [a] => match integer(a) {
-            Some(a) => of_integer(name, a),
-            None => number_of(a).and_then(|a| of_float(name, a)),
+            Some(a) => eval_integer(name, a),
+            None => number_of(a).and_then(|a| eval_float(name, a)),
         },
         [a, b] => match (integer(a), integer(b)) {
             (Some(x), Some(y)) => {
                 let are_flags = matches!((a, b), (Value::Bool(_), Value::Bool(_)));
-                of_integers(name, x, y).map(|made| match made {
+                eval_integer_pair(name, x, y).map(|made| match made {
                     Value::Int(number) if are_flags && name.starts_with("__") => Value::Bool(number != 0),
                     made => made,
                 })
             }
-            _ => number_of(a).zip(number_of(b)).and_then(|(a, b)| of_floats(name, a, b)),
+            _ => number_of(a).zip(number_of(b)).and_then(|(a, b)| eval_float_pair(name, a, b)),
         },
         _ => None,
     };
@@ -56,22 +56,22 @@ pub(super) fn of_numbers(heap: &mut Heap, name: &str, given: &[Value]) -> Outcom
         matches!(name, "add" | "sub" | "mul" | "floordiv" | "remainder" | "div" | "pow" | "neg" | "mod");
     let are_numbers = !given.is_empty() && given.iter().all(|&value| number_of(value).is_some());
     match result {
-        None if is_arithmetic && are_numbers => malformed(format!("`{name}` of its numbers has no result")),
+        None if is_arithmetic && are_numbers => malformed(format!("`{name}` is undefined for these numbers")),
         result => Ok(result),
     }
 }
 
-fn of_integer(name: &str, a: i64) -> Option<Value> {
+fn eval_integer(name: &str, a: i64) -> Option<Value> {
     Some(match name {
         "neg" => Value::Int(a.checked_neg()?),
         "abs" => Value::Int(a.checked_abs()?),
         "floor" | "ceil" | "round" => Value::Int(a),
         "__not__" => Value::Bool(a == 0),
-        _ => return of_float(name, a as f64),
+        _ => return eval_float(name, a as f64),
     })
 }
 
-fn of_float(name: &str, a: f64) -> Option<Value> {
+fn eval_float(name: &str, a: f64) -> Option<Value> {
     Some(match name {
         "neg" => Value::Float(-a),
         "abs" => Value::Float(a.abs()),
@@ -93,7 +93,7 @@ fn of_float(name: &str, a: f64) -> Option<Value> {
     })
 }
 
-fn of_integers(name: &str, a: i64, b: i64) -> Option<Value> {
+fn eval_integer_pair(name: &str, a: i64, b: i64) -> Option<Value> {
     Some(match name {
         "add" => Value::Int(a.checked_add(b)?),
         "sub" => Value::Int(a.checked_sub(b)?),
@@ -118,11 +118,11 @@ fn of_integers(name: &str, a: i64, b: i64) -> Option<Value> {
         "le" => Value::Bool(a <= b),
         "gt" => Value::Bool(a > b),
         "ge" => Value::Bool(a >= b),
-        _ => return of_floats(name, a as f64, b as f64),
+        _ => return eval_float_pair(name, a as f64, b as f64),
     })
 }
 
-fn of_floats(name: &str, a: f64, b: f64) -> Option<Value> {
+fn eval_float_pair(name: &str, a: f64, b: f64) -> Option<Value> {
     Some(match name {
         "add" => Value::Float(a + b),
         "sub" => Value::Float(a - b),

@@ -28,7 +28,7 @@ pub(super) fn parse_source(source: &str) -> Parsed<Source<'_>> {
                 let function = parser.parse_function()?;
                 parsed.functions.push(function);
             }
-            // Imports and operator versions of old files.
+            // Skips imports, and the operator versions of old files.
             Token::Name("import" | "op_version_set") => parser.skip_line(),
             _ => return Err(parser.unexpected("a class or a function")),
         }
@@ -162,7 +162,7 @@ impl<'a> Parser<'a> {
         self.expect_symbol("(")?;
         let mut parameters = Vec::new();
         while !self.take_symbol(")") {
-            // What follows a star can only be given by its name.
+            // A star marks the following parameters as keyword-only.
             if !self.take_symbol("*") {
                 let name = self.take_name()?;
                 let ty = if self.take_symbol(":") { Some(self.parse_expression()?) } else { None };
@@ -227,7 +227,7 @@ impl<'a> Parser<'a> {
             "pass" => StatementKind::Pass,
             "break" => StatementKind::Break,
             "continue" => StatementKind::Continue,
-            "def" | "lambda" | "class" => return Err(format!("line {line}: functions within functions are not read")),
+            "def" | "lambda" | "class" => return Err(format!("line {line}: nested functions are not supported")),
             _ => {
                 self.at -= 1;
                 self.parse_assignment()?
@@ -381,7 +381,7 @@ impl<'a> Parser<'a> {
         }
         match signed.parse::<f64>() {
             Ok(number) => Ok(Expr::Float(number)),
-            Err(_) => Err(format!("line {}: `{}` is no number", self.current_line(), crate::escape_name(text))),
+            Err(_) => Err(format!("line {}: `{}` is not a number", self.current_line(), crate::escape_name(text))),
         }
     }
 

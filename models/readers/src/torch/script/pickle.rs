@@ -46,7 +46,7 @@ pub(super) fn read_pickle(bytes: &[u8], folder: &str, heap: &mut Heap) -> Outcom
 impl Unpickler<'_> {
     fn run_opcode(&mut self, opcode: u8) -> Outcome<()> {
         let value = match opcode {
-            // The version of the protocol, and frames of bytes.
+            // Skips the protocol version and frame lengths.
             0x80 => return self.take_bytes(1).map(drop),
             0x95 => return self.take_bytes(8).map(drop),
             b'(' => {
@@ -86,7 +86,7 @@ impl Unpickler<'_> {
             b'j' => self.load_memo(|pickle| Ok(u32::from_le_bytes(pickle.take_array()?)))?,
             b'q' | b'r' => return self.store_memo(opcode),
             b'a' | b'e' | b's' | b'u' | b'b' => return self.fill_container(opcode),
-            other => return malformed(format!("its pickle has the unknown instruction {other}")),
+            other => return malformed(format!("the pickle contains the unknown instruction {other}")),
         };
         self.stack.push(Some(value));
         Ok(())
@@ -98,7 +98,7 @@ impl Unpickler<'_> {
                 self.bytes = rest;
                 Ok(taken)
             }
-            None => malformed("its pickle is cut off"),
+            None => malformed("the pickle is truncated"),
         }
     }
 
@@ -116,7 +116,7 @@ impl Unpickler<'_> {
         let count = self.take_u8()?;
         let bytes = self.take_bytes(count.into())?;
         if bytes.len() > 8 {
-            return unsupported("a number has more than 64 bits");
+            return unsupported("a number of more than 64 bits");
         }
         let fill = if bytes.last().is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
         let mut all = [fill; 8];
@@ -126,7 +126,7 @@ impl Unpickler<'_> {
 
     fn take_line(&mut self) -> Outcome<String> {
         let Some(length) = self.bytes.iter().position(|&byte| byte == b'\n') else {
-            return malformed("its pickle is cut off");
+            return malformed("the pickle is truncated");
         };
         let line = String::from_utf8_lossy(self.take_bytes(length)?).into_owned();
         self.take_bytes(1)?;
@@ -140,20 +140,20 @@ impl Unpickler<'_> {
         if is_class || KNOWN.contains(&full.as_str()) || (module == "torch" && name.ends_with("Storage")) {
             return self.heap.add_path(&full);
         }
-        unsupported(format!("its pickle names `{}`, which is not called", escape_name(&full)))
+        unsupported(format!("the pickle refers to `{}`, which this program does not call", escape_name(&full)))
     }
 
     fn pop_value(&mut self) -> Outcome<Value> {
         match self.stack.pop() {
             Some(Some(value)) => Ok(value),
-            _ => malformed("its pickle takes more than it has"),
+            _ => malformed("an instruction of the pickle lacks operands on the stack"),
         }
     }
 
     /// Pops the values above the last mark, and the mark.
     fn pop_marked(&mut self) -> Outcome<Vec<Value>> {
         let Some(mark) = self.stack.iter().rposition(Option::is_none) else {
-            return malformed("its pickle takes more than it has");
+            return malformed("an instruction of the pickle lacks operands on the stack");
         };
         let items = self.stack.drain(mark..).flatten().collect();
         Ok(items)
@@ -161,7 +161,7 @@ impl Unpickler<'_> {
 
     fn store_memo(&mut self, opcode: u8) -> Outcome<()> {
         let place = if opcode == b'q' { self.take_u8()?.into() } else { u32::from_le_bytes(self.take_array()?) };
-        let Some(&Some(value)) = self.stack.last() else { return malformed("its pickle is empty") };
+        let Some(&Some(value)) = self.stack.last() else { return malformed("the stack of the pickle is empty") };
         self.heap.charge_units(4)?;
         self.memo.insert(place, value);
         Ok(())
@@ -171,7 +171,7 @@ impl Unpickler<'_> {
         let place = place(self)?;
         match self.memo.get(&place) {
             Some(&value) => Ok(value),
-            None => malformed(format!("its pickle reads memo entry {place}, which was never stored")),
+            None => malformed(format!("the pickle reads memo entry {place}, which was never stored")),
         }
     }
 
@@ -192,18 +192,20 @@ impl Unpickler<'_> {
                 self.heap.dicts[at].extend(added.chunks_exact(2).map(|pair| (pair[0], pair[1])));
             }
             (b'b', Some(&Some(Value::Object(at)))) => self.set_attributes(at, added[0])?,
-            _ => return malformed("its pickle adds to something else than a list, a dictionary or an object"),
+            _ => return malformed("the pickle adds to a value that is not a list, a dictionary or an object"),
         }
         Ok(())
     }
 
     fn set_attributes(&mut self, object: usize, state: Value) -> Outcome<()> {
-        // Any other state belongs to a class that PyTorch implements in C++, of which nothing is read.
+        // Any other state belongs to a class that PyTorch implements in C++ and is not needed.
         let Value::Dict(at) = state else { return Ok(()) };
         self.heap.charge_units(4 * self.heap.dicts[at].len())?;
         for index in 0..self.heap.dicts[at].len() {
             let (name, value) = self.heap.dicts[at][index];
-            let Some(name) = self.heap.text_of(name) else { return malformed("the name of an attribute is no text") };
+            let Some(name) = self.heap.text_of(name) else {
+                return malformed("the name of an attribute is not a string");
+            };
             self.heap.objects[object].attributes.insert(name, value);
         }
         Ok(())
@@ -216,10 +218,10 @@ impl Unpickler<'_> {
         let (Some(&Value::Path(class)), Some(&key)) = (parts.get(1), parts.get(2)) else {
             return malformed("a storage has no type or no key");
         };
-        let Some(key) = self.heap.text_of(key) else { return malformed("the key of a storage is no text") };
+        let Some(key) = self.heap.text_of(key) else { return malformed("the key of a storage is not a string") };
         let class = &self.heap.texts[class];
         let Some((dtype, is_complex)) = storage_type(class.trim_start_matches("torch.")) else {
-            return unsupported(format!("its tensors are of the type `{}`", escape_name(class)));
+            return unsupported(format!("tensors of type `{}`", escape_name(class)));
         };
         let entry = format!("{}{key}", self.folder);
         self.store_tensor(StoredTensor { entry, dtype, is_complex, ..StoredTensor::default() })
@@ -234,7 +236,7 @@ impl Unpickler<'_> {
     fn reduce_call(&mut self) -> Outcome<Value> {
         let (arguments, function) = (self.pop_value()?, self.pop_value()?);
         let Value::Path(function) = function else {
-            return malformed("its pickle calls something else than a function");
+            return malformed("the pickle calls a value that is not a function");
         };
         let function = self.heap.texts[function].clone();
         let arguments = self.heap.sequence_items(arguments).unwrap_or_default().to_vec();
@@ -247,13 +249,11 @@ impl Unpickler<'_> {
                 let storage = self.heap.stored[storage].tensor.clone();
                 self.store_tensor(StoredTensor { offset, extents, strides, ..storage })
             }
-            ("torch._utils._rebuild_qtensor", _) => unsupported("its weights are quantised"),
+            ("torch._utils._rebuild_qtensor", _) => unsupported("quantised weights"),
             ("collections.OrderedDict", _) => self.heap.add_dict(Vec::new()),
             ("torch.device", _) => Ok(Value::Device),
             (name, &[value, ..]) if name.starts_with("build_") || name == "restore_type_tag" => Ok(value),
-            (name, _) => {
-                malformed(format!("its pickle calls `{}` with other arguments than it takes", escape_name(name)))
-            }
+            (name, _) => malformed(format!("the pickle calls `{}` with invalid arguments", escape_name(name))),
         }
     }
 
@@ -261,7 +261,7 @@ impl Unpickler<'_> {
         let integer = |value: &Value| if let Value::Int(number) = value { Some(*number) } else { None };
         match self.heap.sequence_items(value).unwrap_or_default().iter().map(integer).collect() {
             Some(numbers) => Ok(numbers),
-            None => malformed("an extent or a stride is no integer"),
+            None => malformed("an extent or a stride is not an integer"),
         }
     }
 
@@ -272,7 +272,7 @@ impl Unpickler<'_> {
                 let class = self.heap.texts[class].clone();
                 self.heap.add_object(class)
             }
-            _ => malformed("its pickle makes an object of something else than a class"),
+            _ => malformed("the pickle creates an object of a value that is not a class"),
         }
     }
 }
@@ -309,19 +309,19 @@ mod tests {
     #[test]
     fn names_of_python_are_not_called() {
         let system = b"\x80\x02cposix\nsystem\nX\x04\0\0\0true\x85R.";
-        assert_eq!(refusal(system), "its pickle names `posix.system`, which is not called");
+        assert_eq!(refusal(system), "the pickle refers to `posix.system`, which this program does not call");
         let built = b"\x80\x02cbuiltins\neval\n)R.";
         assert!(refusal(built).contains("`builtins.eval`"));
     }
 
     #[test]
     fn damaged_pickles_are_refused() {
-        assert_eq!(refusal(b"\x80"), "its pickle is cut off");
-        assert_eq!(refusal(b"\x80\x02X\xff\xff\xff\xffab"), "its pickle is cut off");
-        assert_eq!(refusal(b"t."), "its pickle takes more than it has");
-        assert_eq!(refusal(b"h\x05."), "its pickle reads memo entry 5, which was never stored");
-        assert_eq!(refusal(b")Na."), "its pickle adds to something else than a list, a dictionary or an object");
+        assert_eq!(refusal(b"\x80"), "the pickle is truncated");
+        assert_eq!(refusal(b"\x80\x02X\xff\xff\xff\xffab"), "the pickle is truncated");
+        assert_eq!(refusal(b"t."), "an instruction of the pickle lacks operands on the stack");
+        assert_eq!(refusal(b"h\x05."), "the pickle reads memo entry 5, which was never stored");
+        assert_eq!(refusal(b")Na."), "the pickle adds to a value that is not a list, a dictionary or an object");
         let many = b")".repeat(1 << 22);
-        assert_eq!(refusal(&many), "its lists and texts take too much memory");
+        assert_eq!(refusal(&many), "the lists and strings of the program take too much memory");
     }
 }

@@ -6,7 +6,7 @@ use super::signatures::{self, Returns, Signature, assign_arguments, convert_argu
 use crate::archive::Archive;
 use crate::torch::call::{Argument, Call};
 use crate::torch::memory::{Cells, STALE, Slot};
-use crate::torch::rules::{self, Made};
+use crate::torch::rules::{self, RuleOutput};
 use crate::{Emit, Options, Outcome, Refusal, Skipped, escape_name, malformed, unsupported};
 use models::check::GraphLimits;
 use models::graph::{Origin, ValueId};
@@ -76,7 +76,7 @@ impl<'a> Tensors<'a> {
                     Ok(cell)
                 }
             },
-            _ => malformed("a value is no tensor"),
+            _ => malformed("a value is not a tensor"),
         }
     }
 
@@ -107,9 +107,9 @@ impl<'a> Tensors<'a> {
         let cell = self.tensor_cell(value, heap)?;
         match self.cells.cell_slot(cell) {
             Slot::Value(id) => Ok(id),
-            Slot::Stale => unsupported(format!("it reads a tensor: {STALE}")),
-            Slot::Skipped => unsupported("it reads the output of an operator that was skipped"),
-            Slot::Unmade => unsupported("it reads an output that only training needs"),
+            Slot::Stale => unsupported(format!("an input is stale: {STALE}")),
+            Slot::Skipped => unsupported("an input is an output of a skipped operator"),
+            Slot::Unmade => unsupported("an input is an output that only training needs"),
         }
     }
 
@@ -139,7 +139,7 @@ impl<'a> Tensors<'a> {
         let id = self.value_id(value, heap)?;
         match self.emit.ty(id)?.element_count() {
             Some(1) => Ok(self.emit.known_numbers(id)?.and_then(|numbers| numbers.first().copied())),
-            _ => malformed("a tensor of several elements is no number"),
+            _ => malformed("a tensor of several elements is not a number"),
         }
     }
 
@@ -152,7 +152,7 @@ impl<'a> Tensors<'a> {
     ) -> Outcome<Value> {
         self.calls += 1;
         if self.calls > MAX_CALLS {
-            return unsupported(format!("it calls more than {MAX_CALLS} operators"));
+            return unsupported(format!("the program calls more than {MAX_CALLS} operators"));
         }
         let target = if name.contains('.') { format!("{name}.default") } else { format!("aten.{name}") };
         let operator = target.trim_end_matches(".default").to_owned();
@@ -162,7 +162,7 @@ impl<'a> Tensors<'a> {
         self.emit.builder.set_origin(Origin { source_op: operator.clone(), scope: self.scope.to_string() });
         let all: Vec<Value> = given.iter().copied().chain(keywords.iter().map(|(_, value)| *value)).collect();
         let result = match self.reads_missing(&all, heap) {
-            true => unsupported("it reads the output of an operator that was skipped"),
+            true => unsupported("an input is an output of a skipped operator"),
             false => self.apply_rule(&target, given, keywords, heap),
         };
         match result {
@@ -212,7 +212,7 @@ impl<'a> Tensors<'a> {
         heap: &mut Heap,
     ) -> Outcome<Value> {
         let Some((operator, is_written)) = rules::split_target(target) else {
-            return unsupported("there is no rule for it");
+            return unsupported("this version has no rule for the operator");
         };
         if let Some(reason) = rules::refusal_reason(operator) {
             return unsupported(reason);
@@ -220,15 +220,15 @@ impl<'a> Tensors<'a> {
         let known = self.signatures.entry(operator.to_owned());
         let signatures = Rc::clone(known.or_insert_with(|| Rc::new(signatures::operator_signatures(operator))));
         if signatures.is_empty() {
-            return unsupported("this version has no rule for it; export the model with `torch.export.save`");
+            return unsupported("this version has no rule for the operator; export the model with `torch.export.save`");
         }
         let Some(assigned) = assign_arguments(&signatures, given, keywords, heap) else {
-            return malformed("its arguments fit none of the operator's forms");
+            return malformed("the arguments fit no overload of the operator");
         };
-        let (mut arguments, mut complex, mut asked) = (HashMap::new(), Vec::new(), None);
+        let (mut arguments, mut complex, mut requested) = (HashMap::new(), Vec::new(), None);
         for (formal, value) in &assigned.arguments {
             if let (true, Value::Int(code)) = (matches!(formal.name, "dtype" | "out_dtype"), *value) {
-                asked = dtypes::dtype_of_code(code);
+                requested = dtypes::dtype_of_code(code);
             }
             if is_tensor(*value) && self.is_complex(*value, heap)? {
                 complex.push(formal.name);
@@ -237,7 +237,7 @@ impl<'a> Tensors<'a> {
                 && is_tensor(*value)
                 && self.tensor_dtype(*value, heap)?.is_float()
             {
-                return malformed("its indices are no integers; say so of an input with `--shape NAME:i64=EXTENTS`");
+                return malformed("the indices are not integers; `--shape NAME:i64=EXTENTS` sets the type of an input");
             }
             let heap: &Heap = heap;
             let argument = convert_argument(formal, *value, heap, &mut |value| self.value_id(value, heap))?;
@@ -247,7 +247,7 @@ impl<'a> Tensors<'a> {
             formal.name == "dtype" && matches!(value, Value::Int(code) if dtypes::COMPLEX.contains(code))
         };
         if complex.is_empty() && assigned.arguments.iter().any(makes_complex) {
-            return unsupported("it makes complex numbers of real ones");
+            return unsupported("converting real numbers to complex ones");
         }
         if !complex.is_empty() {
             self.write_numbers(&mut arguments)?;
@@ -259,8 +259,8 @@ impl<'a> Tensors<'a> {
             true => rules::find_rule(operator),
             false => rules::complex::find_rule(operator),
         };
-        let Some(rule) = rule else { return unsupported("this version has no rule for it") };
-        let dtype = dtypes::result_dtype(operator, &arguments, asked, (&self.emit, &self.numbers))?;
+        let Some(rule) = rule else { return unsupported("this version has no rule for the operator") };
+        let dtype = dtypes::result_dtype(operator, &arguments, requested, (&self.emit, &self.numbers))?;
         let stated = vec![Some(TensorType::new(dtype, &[]))];
         let first_new = self.emit.builder.next_id();
         let mut call = Call { emit: &mut self.emit, operator, arguments, complex, stated };
@@ -286,7 +286,7 @@ impl<'a> Tensors<'a> {
 
     fn bind_results(
         &mut self,
-        made: Vec<Made>,
+        made: Vec<RuleOutput>,
         returns: Returns,
         (source, written): (Option<usize>, Option<usize>),
         first_new: ValueId,
@@ -296,10 +296,10 @@ impl<'a> Tensors<'a> {
         let most = GraphLimits::default().tensor_bytes;
         let name = self.local_name();
         let mut values = Vec::new();
-        for Made { id, window } in made {
+        for RuleOutput { id, window } in made {
             let found = self.emit.builder.value_type(id)?;
             if found.size_bytes().is_none_or(|bytes| bytes > most) {
-                return malformed(format!("{found} is larger than the limit of {most} bytes"));
+                return malformed(format!("the result {found} exceeds the limit of {most} bytes"));
             }
             if let Some(cell) = written {
                 self.cells.write_cell(&mut self.emit, cell, id)?;
@@ -316,7 +316,7 @@ impl<'a> Tensors<'a> {
         }
         match (returns, values.first()) {
             (Returns::Tensor, Some(&value)) => Ok(value),
-            (Returns::Tensor, None) => malformed("it has no result"),
+            (Returns::Tensor, None) => malformed("the operator has no result"),
             (Returns::List, _) => heap.add_list(values),
             (Returns::Tuple(count), _) => {
                 values.resize_with(count, || Value::Tensor(self.cells.add_cell(Slot::Unmade)));

@@ -113,9 +113,9 @@ fn inputs_are_given_their_shapes() {
     let without = error(&Options::default());
     assert!(without.contains("TorchScript does not state shapes; give those of x with `--shape`"), "{without}");
     let other = error(&shaped(&[("x", &[1]), ("y", &[1])]));
-    assert!(other.contains("input `y`: there is no such input; the inputs are x"), "{other}");
+    assert!(other.contains("input `y`: the model has no such input; the inputs are x"), "{other}");
     let odd = error(&shaped(&[("x:f8", &[1])]));
-    assert!(odd.contains("`f8` is no element type"), "{odd}");
+    assert!(odd.contains("`f8` is not an element type"), "{odd}");
     let by_place = import_bytes(sound.into(), "x.pt", &shaped(&[("0:i64", &[4])])).unwrap().graph;
     assert_eq!(by_place.value(by_place.inputs[0]).unwrap().ty.to_string(), "i64[4]");
 }
@@ -133,14 +133,17 @@ fn programs_that_cannot_be_followed_name_the_place() {
     check_refused(module("    y = torch.nonzero(x)\n    return y"), "node `y` (`aten.nonzero`)");
     check_refused(
         module("    if bool(torch.sum(x)):\n      y = x\n    else:\n      y = torch.neg(x)\n    return y"),
-        "it makes a number of Python that depends on the data",
+        "a Python number whose value depends on input data",
     );
-    check_refused(module("    y = z\n    return y"), "function `forward`, line 5: `z` has no value");
-    check_refused(module("    ops.prim.RaiseException(\"too small\")\n    return x"), "refuses its inputs: too small");
+    check_refused(module("    y = z\n    return y"), "function `forward`, line 5: the variable `z` is not defined");
+    check_refused(
+        module("    ops.prim.RaiseException(\"too small\")\n    return x"),
+        "raises an error for these inputs: too small",
+    );
     check_refused(module("    return lambda x"), "source of `__torch__`: line 5");
-    check_refused(module("    while True:\n      pass\n    return x"), "it takes more than");
-    check_refused(module("    for i in range(99999999999):\n      pass\n    return x"), "iterations is too long");
-    check_refused(module("    return (self).forward(x, )"), "its calls are nested deeper than");
+    check_refused(module("    while True:\n      pass\n    return x"), "the program takes more than");
+    check_refused(module("    for i in range(99999999999):\n      pass\n    return x"), "iterations; at most 1048576");
+    check_refused(module("    return (self).forward(x, )"), "calls are nested deeper than");
     let deep = format!("    return {}x{}", "(".repeat(500), ")".repeat(500));
     check_refused(module(&deep), "expressions are nested deeper than");
     check_refused(
@@ -170,5 +173,5 @@ fn a_write_changes_the_tensor_that_a_slice_is_cut_from() {
     assert_eq!(answers[0].to_numbers(), [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
     let stale =
         "    y = torch.clone(x)\n    z = torch.view(y, [6])\n    _0 = torch.zero_(torch.select(y, 0, 1))\n    return z";
-    check_refused(module(stale), "its memory was written to under another name");
+    check_refused(module(stale), "the memory of the tensor was overwritten through another name");
 }

@@ -2,7 +2,7 @@
 
 use super::fused::add_last_bias;
 use crate::onnx::call::Call;
-use crate::onnx::rules::attention::counting_tensor;
+use crate::onnx::rules::attention::split_heads;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{Attention, BinaryOp, Compare, CompareOp, Op, Where};
@@ -20,7 +20,7 @@ pub(super) fn fused_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let width = emit.extents(joint)?.last().copied().unwrap_or(0);
     let widths = match call.int_list("qkv_hidden_sizes") {
         Some(widths) if widths.len() == 3 && widths.iter().all(|&part| part > 0) => widths,
-        Some(widths) => return malformed(format!("`qkv_hidden_sizes` is {widths:?}")),
+        Some(widths) => return malformed(format!("`qkv_hidden_sizes` has the invalid value {widths:?}")),
         None => vec![width / 3; 3],
     };
     if widths.iter().try_fold(0i64, |sum, &part| sum.checked_add(part)) != Some(width) {
@@ -33,11 +33,13 @@ pub(super) fn fused_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         parts.push(split_heads(emit, one, count)?);
         start += part;
     }
-    let [q, mut k, mut v] = parts[..] else { return malformed("three parts are needed") };
+    let [q, mut k, mut v] = parts[..] else { return malformed("the projection must have three parts") };
     if let Some(past) = call.optional_input(4) {
-        let [two, rest @ ..] = &emit.extents(past)?[..] else { return malformed("the past must have 5 dimensions") };
+        let [two, rest @ ..] = &emit.extents(past)?[..] else {
+            return malformed("the tensor of past keys and values must have 5 dimensions");
+        };
         if *two != 2 {
-            return malformed("the past must hold keys and values");
+            return malformed("the first extent of the past must be 2, for keys and values");
         }
         for (index, part) in [(0, &mut k), (1, &mut v)] {
             let one = emit.slice(past, 0, index, index + 1)?;
@@ -51,7 +53,7 @@ pub(super) fn fused_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     if call.has_output(1) {
         let mut shape = emit.extents(k)?;
         if emit.extents(v)? != shape {
-            return unsupported("keys and values of different widths as one tensor");
+            return unsupported("keys and values of different widths in one output tensor");
         }
         shape.insert(0, 1);
         let (k, v) = (emit.reshape(k, &shape)?, emit.reshape(v, &shape)?);
@@ -66,7 +68,7 @@ pub(super) fn multi_head(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         return unsupported("queries, keys and values packed in one tensor");
     };
     if call.has_output(3) || call.optional_input(8).is_some() || call.optional_input(9).is_some() {
-        return unsupported("its scores as a result, or a past in a buffer longer than its contents");
+        return unsupported("the scores as an output, or past keys in a larger buffer");
     }
     let count = head_count(call)?;
     let (mut q, mut k, mut v) = (q, k, v);
@@ -75,7 +77,7 @@ pub(super) fn multi_head(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
             .map(|part| emit.extents(part).map(|extents| (extents.len(), extents.last().copied().unwrap_or(0))));
         let mut start = 0;
         for (part, width) in [&mut q, &mut k, &mut v].into_iter().zip(widths) {
-            let (3, width) = width? else { return unsupported("a bias of keys that are split into heads") };
+            let (3, width) = width? else { return unsupported("a bias for keys that are already split into heads") };
             let own = emit.slice(bias, 0, start, start + width)?;
             *part = add_last_bias(emit, *part, Some(own))?;
             start += width;
@@ -102,26 +104,14 @@ pub(super) fn append_past(emit: &mut Emit<'_>, past: ValueId, new: ValueId) -> O
 fn head_count(call: &Call<'_>) -> Outcome<i64> {
     match call.int_attribute("num_heads", 0) {
         count if count > 0 => Ok(count),
-        count => malformed(format!("`num_heads` is {count}")),
-    }
-}
-
-/// Reshapes `[n, s, h · d]` to `[n, h, s, d]`; an input with four dimensions is unchanged.
-pub(super) fn split_heads(emit: &mut Emit<'_>, x: ValueId, count: i64) -> Outcome<ValueId> {
-    match emit.extents(x)?[..] {
-        [_, _, _, _] => Ok(x),
-        [n, s, width] if width % count == 0 => {
-            let split = emit.reshape(x, &[n, s, count, width / count])?;
-            emit.transpose(split, &[0, 2, 1, 3])
-        }
-        _ => malformed(format!("{} cannot be split into {count} heads", emit.ty(x)?)),
+        count => malformed(format!("`num_heads` is {count}, must be at least 1")),
     }
 }
 
 pub(super) fn join_heads(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
-    let [n, h, s, d] = emit.extents(x)?[..] else { return malformed("the result needs 4 dimensions") };
-    let turned = emit.transpose(x, &[0, 2, 1, 3])?;
-    emit.reshape(turned, &[n, s, h * d])
+    let [n, h, s, d] = emit.extents(x)?[..] else { return malformed("the result must have 4 dimensions") };
+    let transposed = emit.transpose(x, &[0, 2, 1, 3])?;
+    emit.reshape(transposed, &[n, s, h * d])
 }
 
 struct Masks {
@@ -181,7 +171,7 @@ fn padding_mask(
         }
         [n, keys] if keys == total => reshape_flags(emit, padding, &[n, 1, 1, keys])?,
         [n, queries, keys] if keys == total => reshape_flags(emit, padding, &[n, 1, queries, keys])?,
-        _ => return unsupported(format!("a mask of the type {}", emit.ty(padding)?)),
+        _ => return unsupported(format!("a mask of type {}", emit.ty(padding)?)),
     };
     let (open, hidden) = (emit.add_scalar(dtype, 0.0)?, emit.add_scalar(dtype, hidden)?);
     emit.push(Op::Where(Where {}), &[visible, open, hidden])
@@ -191,7 +181,7 @@ fn padding_mask(
 fn compare_keys(emit: &mut Emit<'_>, function: CompareOp, bounds: ValueId, batch: i64, total: i64) -> Outcome<ValueId> {
     let bounds = emit.cast(bounds, DType::I64)?;
     let bounds = emit.reshape(bounds, &[batch, 1, 1, 1])?;
-    let keys = counting_tensor(emit, total, &[1, 1, 1, total])?;
+    let keys = emit.add_range(DType::I64, &[1, 1, 1, total])?;
     emit.push(Op::Compare(Compare { function }), &[keys, bounds])
 }
 

@@ -13,13 +13,13 @@ type Outputs = Outcome<Vec<ValueId>>;
 pub(super) fn mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (a, packed, scales) = (call.input(0)?, call.input(1)?, call.input(2)?);
     if call.optional_input(4).is_some() {
-        return unsupported("columns in another order, which its group index gives");
+        return unsupported("a group index, which reorders columns");
     }
     let [columns, rows] = ["N", "K"].map(|name| call.int_attribute(name, 0));
     let blocks = Blocks::parse_blocks(call, 4)?;
     let count = rows / blocks.size + i64::from(rows % blocks.size != 0);
     let padded = count.checked_mul(blocks.size).filter(|_| columns > 0 && rows > 0);
-    let Some(padded) = padded else { return malformed(format!("a weight of {columns} x {rows}")) };
+    let Some(padded) = padded else { return malformed(format!("the weight shape {columns} x {rows} is invalid")) };
     let bytes = blocks.packed_bytes(padded)?;
     let flat = emit.reshape(packed, &[columns, bytes])?;
     let numbers = unpack_bits(emit, flat, blocks.bits)?;
@@ -47,7 +47,7 @@ pub(super) fn gather_blocks(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let rank = emit.rank(data)?;
     let axis = emit.resolve_axis(call.int_attribute("gather_axis", 0), rank)?;
     if axis != 0 || rank != 2 || emit.resolve_axis(call.int_attribute("quantize_axis", 1), rank)? != 1 {
-        return unsupported("blocks along other axes than the rows of a matrix");
+        return unsupported("blocks that are not along the rows of a matrix");
     }
     let blocks = Blocks::parse_blocks(call, 4)?;
     let mut look_up = |table: ValueId| emit.push(Op::Gather(Gather { axis: 0 }), &[table, indices]);
@@ -64,7 +64,7 @@ pub(super) fn gather_blocks(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     }
     let width = emit.extents(numbers)?[1];
     if count.checked_mul(blocks.size) != Some(width) {
-        return unsupported(format!("{width} numbers in {count} blocks of {}", blocks.size));
+        return unsupported(format!("rows of {width} numbers in {count} blocks of {}", blocks.size));
     }
     let dtype = emit.dtype(scales)?;
     let zero = match zeros {
@@ -104,7 +104,7 @@ impl Blocks {
     fn packed_bytes(&self, numbers: i64) -> Outcome<i64> {
         match numbers.checked_mul(self.bits) {
             Some(bits) => Ok(bits / 8 + i64::from(bits % 8 != 0)),
-            None => malformed(format!("{numbers} numbers are more than 64 bits can count")),
+            None => malformed(format!("the size of {numbers} packed numbers exceeds 64 bits")),
         }
     }
 
@@ -134,7 +134,7 @@ impl Blocks {
 
 /// Unpacks the bytes of each row into numbers, lowest bits first.
 pub(super) fn unpack_bits(emit: &mut Emit<'_>, bytes: ValueId, bits: i64) -> Outcome<ValueId> {
-    let [rows, columns] = emit.extents(bytes)?[..] else { return malformed("bytes must be in rows") };
+    let [rows, columns] = emit.extents(bytes)?[..] else { return malformed("packed bytes must have 2 dimensions") };
     let each = 8 / bits;
     if each == 1 {
         return Ok(bytes);

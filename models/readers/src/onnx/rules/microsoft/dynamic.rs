@@ -41,11 +41,11 @@ pub(super) fn quantised_lstm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
             let own = emit.reshape(own, &[rows, columns])?;
             let mut scales = Vec::new();
             for id in [Some(call.input(scale)?), call.optional_input(scale + 1)].into_iter().flatten() {
-                scales.push(of_direction(emit, id, index, directions)?);
+                scales.push(direction_scales(emit, id, index, directions)?);
             }
             let real = quantise::real_along(emit, own, scales[0], scales.get(1).copied(), 1)?;
-            let turned = emit.transpose(real, &[1, 0])?;
-            reals.push(emit.reshape(turned, &[1, columns, rows])?);
+            let transposed = emit.transpose(real, &[1, 0])?;
+            reals.push(emit.reshape(transposed, &[1, columns, rows])?);
         }
         weights.push(emit.concat_parts(&reals, 0)?);
     }
@@ -53,10 +53,10 @@ pub(super) fn quantised_lstm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 /// Returns the scales for one direction of a recurrent layer: one number, or one per column.
-fn of_direction(emit: &mut Emit<'_>, scales: ValueId, index: i64, directions: i64) -> Outcome<ValueId> {
+fn direction_scales(emit: &mut Emit<'_>, scales: ValueId, index: i64, directions: i64) -> Outcome<ValueId> {
     let extents = emit.extents(scales)?;
     if extents.first() != Some(&directions) {
-        return malformed(format!("{} is not for {directions} directions", emit.ty(scales)?));
+        return malformed(format!("scales {} do not fit {directions} directions", emit.ty(scales)?));
     }
     let own = emit.slice(scales, 0, index, index + 1)?;
     emit.reshape(own, &extents[1..])

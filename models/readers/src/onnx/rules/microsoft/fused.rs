@@ -59,7 +59,7 @@ fn apply_activation(emit: &mut Emit<'_>, x: ValueId, name: Option<&str>, paramet
         "Softplus" => UnaryOp::Softplus,
         "Softsign" => UnaryOp::Softsign,
         "Gelu" => UnaryOp::Gelu,
-        other => return unsupported(format!("its activation `{other}`")),
+        other => return unsupported(format!("activation `{other}`")),
     };
     emit.unary(function, x)
 }
@@ -76,7 +76,7 @@ pub(super) fn mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         (false, false) => contraction::numpy_product(emit, a, b)?,
         (false, true) if b_rank == 2 && a_rank > 1 => emit.push(Op::Dense(Dense {}), &[a, b])?,
         _ if a_rank > 1 && b_rank > 1 => emit.push(Op::MatMul(MatMul { transpose_a, transpose_b }), &[a, b])?,
-        _ => return malformed(format!("{} and {} must be matrices", emit.ty(a)?, emit.ty(b)?)),
+        _ => return malformed(format!("the operands {} and {} must be matrices", emit.ty(a)?, emit.ty(b)?)),
     };
     let alpha = call.float_attribute("alpha", 1.0);
     if alpha != 1.0 {

@@ -1,8 +1,8 @@
 //! Grouped-query attention with past keys and values, and rotary position embeddings.
 
-use super::attention::{append_past, join_heads, split_heads};
+use super::attention::{append_past, join_heads};
 use crate::onnx::call::Call;
-use crate::onnx::rules::attention::counting_tensor;
+use crate::onnx::rules::attention::split_heads;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{Attention, BinaryOp, Gather, Op, Rope};
@@ -17,7 +17,7 @@ type Outputs = Outcome<Vec<ValueId>>;
 pub(super) fn group_query_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     call.expect_int("smooth_softmax", 0)?;
     if (11..=13).any(|index| call.optional_input(index).is_some()) || call.has_output(3) {
-        return unsupported("sinks of attention, a quantised past, or its scores as a result");
+        return unsupported("attention sinks, quantised past keys, or the scores as an output");
     }
     let [mut q, mut k, mut v] = split_projections(emit, call)?;
     let tokens = emit.extents(q)?[2];
@@ -60,7 +60,7 @@ pub(super) fn group_query_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Out
 fn split_projections(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<[ValueId; 3]> {
     let (count, groups) = (call.int_attribute("num_heads", 0), call.int_attribute("kv_num_heads", 0));
     if count < 1 || groups < 1 {
-        return malformed(format!("`num_heads` is {count} and `kv_num_heads` is {groups}"));
+        return malformed(format!("`num_heads` is {count} and `kv_num_heads` is {groups}; both must be at least 1"));
     }
     let q = call.input(0)?;
     if let (Some(k), Some(v)) = (call.optional_input(1), call.optional_input(2)) {
@@ -69,7 +69,7 @@ fn split_projections(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<[ValueId; 
     let width = emit.extents(q)?.last().copied().unwrap_or(0);
     let all = count.saturating_add(groups.saturating_mul(2));
     if emit.rank(q)? != 3 || width < 1 || width % all != 0 {
-        return malformed(format!("{} does not hold {all} heads", emit.ty(q)?));
+        return malformed(format!("input {} cannot be split into {all} heads", emit.ty(q)?));
     }
     let size = width / all;
     let mut part = |first: i64, heads: i64| {
@@ -91,7 +91,7 @@ fn check_lengths(emit: &Emit<'_>, call: &Call<'_>, past: i64, total: i64) -> Out
         };
         if !known.iter().all(fits) {
             return unsupported(format!(
-                "sequences whose length differs from the {total} positions of its tensors; give the past the shape of its contents"
+                "sequences whose length differs from the {total} positions of the tensors; set the shape of the past keys to their actual length"
             ));
         }
     }
@@ -101,7 +101,7 @@ fn check_lengths(emit: &Emit<'_>, call: &Call<'_>, past: i64, total: i64) -> Out
 /// Emits `RotaryEmbedding`; inputs: `input, position ids, cos, sin`.
 pub(super) fn rotary_embedding(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     if call.float_attribute("scale", 1.0) != 1.0 || call.flag_attribute("is_packed_batching") {
-        return unsupported("scaled positions, or sequences packed into one");
+        return unsupported("scaled positions or packed sequences");
     }
     let (x, places, cos) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let extents = emit.extents(x)?;
@@ -111,7 +111,7 @@ pub(super) fn rotary_embedding(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
         (count, _) => count,
     };
     if count < 1 {
-        return malformed(format!("{count} heads"));
+        return malformed(format!("the number of heads is {count}"));
     }
     let split = split_heads(emit, x, count)?;
     let turn = AngleTables { cos, sin: call.input(3)?, interleaved: call.flag_attribute("interleaved") };
@@ -120,7 +120,7 @@ pub(super) fn rotary_embedding(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
             Some(first) => TokenPlaces::From(first[0] as i64),
             None => {
                 let tokens = emit.extents(split)?[2];
-                let numbers = counting_tensor(emit, tokens, &[tokens])?;
+                let numbers = emit.add_range(DType::I64, &[tokens])?;
                 let first = emit.cast(places, DType::I64)?;
                 let all = emit.binary(BinaryOp::Add, numbers, first)?;
                 TokenPlaces::Given(emit.reshape(all, &[1, tokens])?)
@@ -156,7 +156,9 @@ fn rotate_pairs(emit: &mut Emit<'_>, x: ValueId, places: &TokenPlaces, turn: &An
         tables.push(match places {
             TokenPlaces::From(first) => {
                 if *first < 0 || first.saturating_add(tokens) > rows {
-                    return malformed(format!("{tokens} positions from {first} exceed the {rows} rows of the angles"));
+                    return malformed(format!(
+                        "{tokens} positions from {first} on exceed the {rows} rows of the angle table"
+                    ));
                 }
                 let own = emit.slice(table, 0, *first, first + tokens)?;
                 emit.reshape(own, &[1, 1, tokens, half])?
@@ -164,7 +166,7 @@ fn rotate_pairs(emit: &mut Emit<'_>, x: ValueId, places: &TokenPlaces, turn: &An
             TokenPlaces::Given(places) => {
                 let own = emit.push(Op::Gather(Gather { axis: 0 }), &[table, *places])?;
                 let [n, s, half] = emit.extents(own)?[..] else {
-                    return malformed("grid positions must have 2 dimensions");
+                    return malformed("positions must have 2 dimensions");
                 };
                 emit.reshape(own, &[n, 1, s, half])?
             }

@@ -56,7 +56,7 @@ pub(super) fn concat(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
             quantise::quantise_scalar(emit, x, scale, zero, emit.dtype(call.input(place)?)?)?
         });
     }
-    let Some(&first) = parts.first() else { return malformed("it has no parts") };
+    let Some(&first) = parts.first() else { return malformed("there are no tensors to concatenate") };
     let axis = emit.resolve_axis(call.int_attribute("axis", 0), emit.rank(first)?)?;
     Ok(vec![emit.concat_parts(&parts, axis)?])
 }
@@ -134,7 +134,7 @@ pub(super) fn quantised_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 pub(super) fn quantised_gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (mut a, mut b) = (call.input(0)?, call.input(3)?);
     if emit.rank(a)? != 2 || emit.rank(b)? != 2 {
-        return malformed(format!("{} and {} must be matrices", emit.ty(a)?, emit.ty(b)?));
+        return malformed(format!("the operands {} and {} must be matrices", emit.ty(a)?, emit.ty(b)?));
     }
     if call.flag_attribute("transA") {
         a = emit.transpose(a, &[1, 0])?;

@@ -33,14 +33,14 @@ fn sum_inputs(emit: &mut Emit<'_>, call: &Call<'_>, bias: Option<ValueId>) -> Ou
 
 fn norm_outputs(call: &Call<'_>, y: ValueId, sum: ValueId) -> Outputs {
     if call.has_output(1) || call.has_output(2) {
-        return unsupported("its mean and variance, which only training needs");
+        return unsupported("mean and variance as outputs, which only training needs");
     }
     Ok(vec![y, sum, sum, sum])
 }
 
 fn last_axis(emit: &Emit<'_>, x: ValueId) -> Outcome<i64> {
     match emit.rank(x)? {
-        0 => malformed("the data has no dimensions"),
+        0 => malformed("the input is a scalar"),
         rank => Ok(rank as i64 - 1),
     }
 }
@@ -74,10 +74,10 @@ pub(super) fn embed_layer_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
         Some(places) => emit.push(Op::Gather(Gather { axis: 0 }), &[table, places])?,
         None => {
             let [rows, width] = emit.extents(table)?[..] else {
-                return malformed("grid positions must have 2 dimensions");
+                return malformed("positions must have 2 dimensions");
             };
             if rows < tokens {
-                return malformed(format!("{tokens} tokens exceed the {rows} positions"));
+                return malformed(format!("{tokens} tokens exceed the {rows} rows of the position table"));
             }
             let first = emit.slice(table, 0, 0, tokens)?;
             emit.reshape(first, &[1, tokens, width])?

@@ -5,19 +5,19 @@ use models::operators::{Binary, BinaryOp, Op, Unary, UnaryOp};
 use models::types::TensorType;
 use std::collections::HashMap;
 
-pub(crate) struct Look<'a> {
+pub(crate) struct GraphLookup<'a> {
     pub graph: &'a Graph,
     producers: HashMap<ValueId, usize>,
     reads: Vec<usize>,
 }
 
-impl<'a> Look<'a> {
-    pub fn of_graph(graph: &'a Graph) -> Look<'a> {
+impl<'a> GraphLookup<'a> {
+    pub fn from_graph(graph: &'a Graph) -> GraphLookup<'a> {
         let mut reads = vec![0; graph.values.len()];
         let inputs = graph.nodes.iter().flat_map(|node| &node.inputs);
         inputs.chain(&graph.outputs).for_each(|id| reads[id.0 as usize] += 1);
         let producers = graph.nodes.iter().enumerate().map(|(index, node)| (node.outputs[0], index)).collect();
-        Look { graph, producers, reads }
+        GraphLookup { graph, producers, reads }
     }
 
     pub fn value_type(&self, id: ValueId) -> &'a TensorType {
