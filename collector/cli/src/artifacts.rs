@@ -18,7 +18,7 @@ pub fn compile_tasks(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
     let Resolved { config, loaded } = settings::resolve_config(models, sweep)?;
     let observer = terminal_observer(Pace::default());
     let BuildCounts { built, lost, tasks } = build_artifacts(config, &loaded, out, observer.as_ref())?;
-    print_text(&format!("{built} artifacts of {tasks} tasks in `{}`, {lost} not built", out.display()))?;
+    print_text(&format!("built {built} artifacts of {tasks} tasks in `{}`; {lost} could not be built", out.display()))?;
     Ok(if lost > 0 { DONE_WITH_LOSSES } else { DONE })
 }
 

@@ -55,7 +55,7 @@ pub fn run(asked: &BestQuestion) -> Result<u8> {
     } else {
         print_text(&times.format_table(asked.all_versions, &stdout_paper()))?;
         if let (Some(total), Some(model)) = (times.total_ns, &asked.model) {
-            print_text(&format!("{model}: {} as the sum of the fastest time of each task", format_duration(total)))?;
+            print_text(&format!("{model}: {} in total, the sum of the fastest times of all tasks", format_duration(total)))?;
         }
         let note = times.elsewhere_note().filter(|_| asked.host.is_none());
         print_note_lines(&note.into_iter().collect::<Vec<_>>());

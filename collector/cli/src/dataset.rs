@@ -40,7 +40,7 @@ pub enum DatasetCommand {
         /// Store
         #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
         store: PathBuf,
-        /// File format: csv, parquet or jsonl [default: by the file's ending]
+        /// File format: csv, parquet or jsonl [default: by extension]
         #[arg(long, value_name = "FORMAT")]
         format: Option<String>,
         /// Output file, replaced only when complete
@@ -58,7 +58,7 @@ pub enum DatasetCommand {
         /// Store, created if absent
         #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
         store: PathBuf,
-        /// File format: csv, parquet or jsonl [default: by the file's ending]
+        /// File format: csv, parquet or jsonl [default: by extension]
         #[arg(long, value_name = "FORMAT")]
         format: Option<String>,
         file: PathBuf,
@@ -223,7 +223,7 @@ fn format_of(name: Option<&str>, path: &Path) -> Result<Format> {
     match name {
         Some(name) => Format::parse_name(name).map_err(Failure::usage),
         None => Format::of_path(path).ok_or_else(|| {
-            Failure::usage(format!("the format is unknown, because `{}` has no known ending", path.display()))
+            Failure::usage(format!("the file format is unknown, because `{}` has no known extension", path.display()))
                 .with_hint(format!("add `--format` with {allowed}"))
         }),
     }
@@ -254,7 +254,7 @@ fn print_stats(path: &Path, choose: Choose, as_json: bool) -> Result<u8> {
     group("operator", &stats.by_operator);
     print_text(&table.format_for(&stdout_paper()))?;
     print_text(&format!(
-        "{} tasks; {} experiments, tried {} times; {} parts of {} bytes, {} journals of {} bytes; {} repeated rows",
+        "{} tasks; {} experiments with {} attempts; {} parts of {} bytes, {} journals of {} bytes; {} repeated rows",
         stats.tasks,
         stats.experiments,
         stats.measurements,

@@ -198,7 +198,7 @@ pub fn print_tasks(arguments: &Models, as_json: bool) -> Result<u8> {
     }
     if rows.iter().any(|(planned, _)| planned.counts.is_empty()) {
         let count = |planned: &PlannedTask| planned.counts.is_empty().then_some(planned.places.len());
-        print_text(&tasks_of("variations, of no model", &rows, count, &config))?;
+        print_text(&tasks_of("resized variants, which belong to no model", &rows, count, &config))?;
     }
     if config.models.len() > 1 {
         print_text(&format!("all models: {} distinct tasks", rows.len()))?;
@@ -255,7 +255,7 @@ fn tasks_of(
 fn describe_compiled(planned: &[PlannedTask]) -> String {
     let (open, bound): (Vec<_>, Vec<_>) = planned.iter().partition(|planned| planned.symbolic.is_some());
     let once: HashSet<&str> = open.iter().map(|planned| planned.compiled_json()).collect();
-    let mut text = format!("{} tasks are compiled {} times with dynamic sizes", open.len(), once.len());
+    let mut text = format!("{} tasks share {} builds with dynamic sizes", open.len(), once.len());
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for reason in bound.iter().filter_map(|planned| planned.bound_because.as_deref()) {
         *reasons.entry(reason).or_default() += 1;

@@ -108,7 +108,7 @@ fn dispatch_command(arguments: Arguments) -> Result<u8> {
         {
             // A closed standard output changes nothing: the error below says that no model was named.
             let _ = Arguments::command().print_help();
-            Err(Failure::usage("no model was named").with_hint("start with `opcollect resnet-18`"))
+            Err(Failure::usage("no model was named").with_hint("for example, run `opcollect resnet-18`"))
         }
         None => {
             check_command(&arguments.collect.models)?;

@@ -99,7 +99,7 @@ fn model_source(given: Option<ModelSource>, name: &str) -> Result<ModelSource> {
     match (given, said) {
         (Some(ModelSource::Local), Some(said)) if said != ModelSource::Local => {
             let hint = format!(
-                "its name belongs to another source: give `--modelsource {}`, or remove that option",
+                "the name belongs to another source: give `--modelsource {}`, or remove that option",
                 said.name()
             );
             Err(Failure::usage(format!("the zoo has no model `{name}`")).with_hint(hint))

@@ -214,7 +214,7 @@ fn import_capture(arguments: &TpuImport) -> Result<u8> {
         let (rows, capture, store) = (report.rows, input.display(), store.display());
         let row = if *commands { "one per command" } else { "one per operator and core" };
         print_text(&match rows {
-            0 => format!("`{capture}` has no commands of the card: no rows for the store `{store}`"),
+            0 => format!("`{capture}` contains no commands of the card, so no rows were added to the store `{store}`"),
             _ => format!("{rows} rows of `{capture}`, {row}, are in the store `{store}`"),
         })?;
     }

@@ -24,7 +24,7 @@ impl Appearing {
         let is_taken = out.exists() && out.read_dir().map_or(true, |mut entries| entries.next().is_some());
         if is_taken {
             return Err(Failure::usage(format!("`{}` exists and is not an empty folder", out.display()))
-                .with_hint("choose another `--out`, or remove it"));
+                .with_hint("choose another `--out`, or remove the folder"));
         }
         let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let begin = || {

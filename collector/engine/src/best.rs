@@ -38,15 +38,15 @@ pub struct BestTimes {
 pub fn find_best(store: &Path, question: &Question, observer: &dyn Observer) -> Result<BestTimes> {
     let (times, hosts) = find_in_store(store, question, observer)?;
     if let Some(host) = question.host.as_ref().filter(|host| !hosts.contains(*host)) {
-        return Err(Failure::usage(format!("`{}` has no record of the host `{host}`", store.display()))
+        return Err(Failure::usage(format!("the store `{}` has no record of the host `{host}`", store.display()))
             .with_hint(models::names::name_hint(host, hosts.iter().map(String::as_str))));
     }
     if times.tasks.is_empty() {
         return Err(match times.left_out {
-            0 => Failure::usage(format!("`{}` has no matching time", store.display()))
+            0 => Failure::usage(format!("the store `{}` has no matching time", store.display()))
                 .with_hint("`opcollect dataset stats` shows the contents of a store"),
             left_out => Failure::usage(format!(
-                "`{}` has {left_out} matching times, all of versions other than this machine's",
+                "the store `{}` has {left_out} matching times, but all were measured with other versions than this machine's",
                 store.display()
             ))
             .with_hint("measure again, or use them with `--all-versions`"),
@@ -161,7 +161,7 @@ impl BestTimes {
         let elsewhere: Vec<&Best> = self.tasks.iter().filter(|best| best.distance > 0.0).collect();
         elsewhere.first().map(|Best { host, versions, .. }| {
             format!(
-                "{} of {} tasks were not measured here; times are of the most similar host, `{host}` ({versions})",
+                "{} of {} tasks were not measured on this machine; their times are from the most similar host, `{host}` ({versions})",
                 elsewhere.len(),
                 self.tasks.len()
             )

@@ -61,7 +61,7 @@ pub fn resolve_access(address: BoardAddress<'_>) -> Result<Access> {
         BoardServer::Tracker(tracker) => (At::Tracker(tracker), address.default_key),
     };
     let key = address.key.or(default_key).ok_or_else(|| {
-        Failure::usage("a tracker knows devices by their keys").with_hint("give `--key`; see `opcollect fleet status`")
+        Failure::usage("a tracker needs a key to select a device").with_hint("give `--key`; see `opcollect fleet status`")
     })?;
     Ok(Access {
         at,
@@ -162,7 +162,7 @@ impl Board {
         if matches!(self.part, BoardPart::Fabric(_)) {
             notes.push(match self.source {
                 Source::Simulated => {
-                    "an agent computes the result of each program, which is compared with the reference; times are those of the timing model"
+                    "an agent computes the results, which are compared with the reference; times come from the timing model"
                         .to_owned()
                 }
                 _ => format!(
@@ -252,7 +252,7 @@ fn reject_cold_caches(config: &Config, device: &Device) -> Result<()> {
     let is_cold = config.cache.contains(&CacheChoice::Cold) && config.threads.iter().any(|threads| *threads > 1);
     match device.told {
         None if is_cold => Err(Failure::usage(format!(
-            "`cache` is cold on several threads, and {} cannot do that: {COLD_ON_ONE_THREAD}",
+            "`cache` is cold with several threads, which {} does not support: {COLD_ON_ONE_THREAD}",
             device.address
         ))
         .with_hint("run `opcollect-board` there, or give `--threads 1`")),

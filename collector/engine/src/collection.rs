@@ -187,7 +187,7 @@ impl Collection<'_> {
                 }
                 let records = pass::read_records_with_features(self.store, tasks, Choose::Middle)?;
                 tuning.resume(&records, |key| ledger.is_known(key));
-                let another = "a search repeats no trial; a search with another `--store` reads them";
+                let another = "a search does not repeat its trials; to read the counters, give another `--store`";
                 self.note_counters(&ledger, &tuning.result_keys(), another);
                 tuning.leave_out(|key| ledger.is_known(key));
                 tuning.known_count()

@@ -70,15 +70,15 @@ pub fn trace_core(
     let fabric = Fabric::parse_text(&config.target).map_err(Failure::usage)?;
     let tasks = planned_tasks(config, models).map_err(|error| Failure::usage(format_chain(&error)))?;
     let Some(planned) = options.task.checked_sub(1).and_then(|place| tasks.get(place)) else {
-        let message = format!("the accelerator does not support task {} of these models", options.task);
-        return Err(Failure::usage(message).with_hint(format!("they have {}", tasks.len())));
+        let message = format!("these models have no task {} for the accelerator", options.task);
+        return Err(Failure::usage(message).with_hint(format!("tasks are numbered from 1 to {}", tasks.len())));
     };
     let layer = layer_of(&planned.task).map_err(Failure::usage)?;
     let default = task_space(&planned.task, &target.machine).default;
     let default = core_knobs(&default).ok_or_else(|| Failure::usage("no tiling of this task fits the accelerator"))?;
     let knobs = replace_knobs(default, options.knobs)?;
     let program = generate_program(&fabric.core(), &layer, &knobs)
-        .map_err(|why| Failure::usage(format!("this schedule does not fit: {why}")))?;
+        .map_err(|why| Failure::usage(format!("this schedule does not fit the accelerator: {why}")))?;
     check_program(&program).map_err(Failure::environment)?;
     let file = Output::create(options.out).map_err(|error| Failure::usage(format_chain(&error)))?;
     let trace = file.path().display().to_string();

@@ -68,7 +68,7 @@ pub fn reject_campaign(
         return Err(not_on_cpus());
     }
     if !modules.is_empty() || tasks.iter().any(|planned| planned.partner.is_some()) {
-        return Err(Failure::usage("`--ifcompare` needs compiled code for all tasks, and a library computes some")
+        return Err(Failure::usage("`--ifcompare` needs compiled code for all tasks, but a library computes some")
             .with_hint("remove `--ifcompare`, or `--backend` and partners in `--target`"));
     }
     if is_shard {

@@ -255,15 +255,15 @@ impl InPlace {
         );
         if !changed.is_empty() {
             text.push_str(&format!(
-                "; {} of {tasks} tasks have another fastest schedule in the network than in isolation",
+                "; for {} of {tasks} tasks, the fastest schedule in the network is not the fastest in isolation",
                 changed.len()
             ));
         }
         for one in changed.iter().take(NAMED) {
             let Changed { task, count, alone_ns, best_ns, is_default } = one;
-            let by = if *is_default { "default" } else { "another schedule" };
+            let by = if *is_default { "the default schedule" } else { "another schedule" };
             let [alone, best] = [alone_ns, best_ns].map(|ns| format_duration(*ns));
-            text.push_str(&format!("\n  {count} × {task}: {alone}, by {by} {best}"));
+            text.push_str(&format!("\n  {count} × {task}: {alone}, with {by} {best}"));
         }
         text
     }

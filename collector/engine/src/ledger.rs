@@ -144,7 +144,7 @@ impl<'a> Ledger<'a> {
         journal.seal()?;
         // The records are safe. Unmerged parts only cost time.
         if let Err(error) = self.store.merge_small_parts() {
-            self.observer.note(format!("small parts are not merged: {}", format_chain(&error)));
+            self.observer.note(format!("cannot merge small parts of the store: {}", format_chain(&error)));
         }
         Ok(())
     }

@@ -122,7 +122,7 @@ pub fn refuse_library(tasks: &[PlannedTask]) -> Result<()> {
     if tasks.iter().all(|planned| planned.partner.is_none()) {
         return Ok(());
     }
-    Err(Failure::usage("`build` needs compiled code for all tasks, and a library computes some")
+    Err(Failure::usage("`build` needs compiled code for all tasks, but a library computes some")
         .with_hint("remove `--backend torch` and partners in `--target`; a library needs no artifacts"))
 }
 

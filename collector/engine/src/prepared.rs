@@ -301,7 +301,7 @@ impl PreparedModel {
             Some(Build::Built(artifact)) => Ok(*artifact),
             Some(Build::Failed(why) | Build::Rejected(why)) => Err(Failure::environment(why)),
             Some(Build::Fault(fault)) => Err(Failure::environment(fault)),
-            None => Err(Failure::environment("no builder answered")),
+            None => Err(Failure::environment("a builder returned no result")),
         }
     }
 
@@ -464,14 +464,14 @@ pub fn not_on_cpus() -> Failure {
 /// Rejects settings that produce several variants of a model, for commands that run only one variant.
 pub fn refuse_sweeps(config: &Config, what_runs: &str) -> Result<()> {
     let refused = |flag: &str, why: &str| {
-        let message = format!("`{flag}` {why}, and {what_runs}");
+        let message = format!("`{flag}` {why}, but {what_runs}");
         Err(Failure::usage(message).with_hint(format!("leave out `{flag}`")))
     };
     if config.executor == Executor::Vm {
-        return refused("--executor vm", "makes code for all sizes");
+        return refused("--executor vm", "generates code for all sizes");
     }
     if config.attention == AttentionChoice::Both {
-        return refused("--attention both", "cuts a model in two ways");
+        return refused("--attention both", "splits a model into tasks in two ways");
     }
     if config.variations > 0 {
         return refused("--variations", "creates tasks that are in no model");

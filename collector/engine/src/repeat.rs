@@ -104,7 +104,7 @@ fn read_keys(path: &Path) -> Result<HashSet<Key>> {
     let wrong = |why: String| Failure::usage(format!("cannot use `--keys {}`: {why}", path.display()));
     let size = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
     if size > MOST_BYTES {
-        return Err(wrong("it is larger than 1 GiB".to_owned()));
+        return Err(wrong("the file is larger than 1 GiB".to_owned()));
     }
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

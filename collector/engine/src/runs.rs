@@ -102,7 +102,7 @@ impl Runs {
     pub fn check_signal(&self) -> Result<()> {
         match self.signal.load(Ordering::Relaxed) {
             0 => Ok(()),
-            _ => Err(Failure::environment("a signal ended the run before")),
+            _ => Err(Failure::environment("a signal stopped the run before it started")),
         }
     }
 

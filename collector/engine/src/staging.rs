@@ -26,7 +26,7 @@ pub fn read_plan(path: &Path, whole: &PreparedModel) -> Result<StagePlan> {
     let file = File::open(path).map_err(|error| unreadable(&error))?;
     file.take(PLAN_BYTES_MAX + 1).read_to_end(&mut text).map_err(|error| unreadable(&error))?;
     if text.len() as u64 > PLAN_BYTES_MAX {
-        return Err(unreadable(&format!("it is larger than {PLAN_BYTES_MAX} bytes")));
+        return Err(unreadable(&format!("the file is larger than {PLAN_BYTES_MAX} bytes")));
     }
     let stages: StagePlan = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
     let is_on_gpu = whole.target.kind.runs_on_gpu();

@@ -35,7 +35,7 @@ pub enum TraceCommand {
     Check(Check),
     /// Convert a trace to another format
     ///
-    /// The output file's ending selects the format: `.json` is Chrome's, `.pftrace` is Perfetto's; a further `.gz`
+    /// The extension of the output file selects the format: `.json` is Chrome's, `.pftrace` is Perfetto's; a further `.gz`
     /// compresses it. Tracks, slices, arguments, flows and counters are kept; overlapping slices are placed on separate
     /// tracks.
     ///
@@ -204,7 +204,7 @@ pub struct Merge {
 fn alignments() -> impl TypedValueParser<Value = Align> {
     let values = [
         ("clock", "By wall-clock times, which each trace must contain"),
-        ("start", "All traces begin with the earliest"),
+        ("start", "All traces start at the time of the earliest one"),
         ("keep", "Times are left unchanged"),
     ];
     PossibleValuesParser::new(values.map(|(name, help)| PossibleValue::new(name).help(help))).map(|name| {

@@ -118,7 +118,7 @@ fn tell_written(written: &WrittenTrace, place: &Path, as_json: bool) -> Result<u
     if written.left_out == 0 {
         return Ok(DONE);
     }
-    let left_out = format!("{} events were omitted: the file has the size limit of `--max-mib`", written.left_out);
+    let left_out = format!("{} events were omitted: the file reached the size limit of `--max-mib`", written.left_out);
     print_notes("note", [left_out]);
     Ok(DONE_WITH_LOSSES)
 }

@@ -141,7 +141,7 @@ impl Plan {
         // The format is checked first, because other formats have other fields.
         let PlanFormat { format } = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if format != FORMAT {
-            return Err(format!("it has format {format}, this program reads {FORMAT}"));
+            return Err(format!("the plan has format version {format}, but this program reads version {FORMAT}"));
         }
         let plan: Plan = serde_json::from_str(text).map_err(|error| error.to_string())?;
         plan.check()?;
@@ -166,7 +166,7 @@ fn check_task(planned: &PlannedTask) -> Result<(), String> {
 
 /// Checks that the text of a task, which workers receive, describes the task that records contain.
 fn check_text(task: &models::Task, text: &str) -> Result<(), String> {
-    let parsed: models::Task = serde_json::from_str(text).map_err(|error| format!("the text of a task: {error}"))?;
+    let parsed: models::Task = serde_json::from_str(text).map_err(|error| format!("the text of a task is invalid: {error}"))?;
     if parsed == *task { Ok(()) } else { Err(format!("the text of `{}` describes another task", task.describe())) }
 }
 

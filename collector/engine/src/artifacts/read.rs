@@ -78,7 +78,7 @@ impl Artifacts {
     pub fn read_build(&self, job: &BuildJob) -> Option<Build> {
         let task = *self.tasks.get(&job.task)?;
         let Some(&place) = self.builds.get(&(task, job.schedule.clone())) else {
-            return Some(Build::Failed("the folder of artifacts has no such schedule".to_owned()));
+            return Some(Build::Failed("the folder of artifacts has no build of this schedule".to_owned()));
         };
         let build = read_build(&self.folder, &self.plan, &self.plan.builds[place]);
         // All files were valid when the run began, so a failure here is the failure of one build.
@@ -95,7 +95,7 @@ fn read_plan(dir: &Path) -> Result<Plan> {
     };
     let size = fs::metadata(&path).map_err(|error| wrong(&error))?.len();
     if size > MAX_PLAN_BYTES {
-        return Err(wrong(&"it is larger than 256 MiB"));
+        return Err(wrong(&"the file is larger than 256 MiB"));
     }
     let text = fs::read_to_string(&path).map_err(|error| wrong(&error))?;
     Plan::parse(&text).map_err(|error| wrong(&error))
@@ -164,7 +164,7 @@ fn read_code(dir: &Path, name: &str, suffix: &str) -> Result<Vec<u8>> {
     }
     let bytes = fs::read(&path).map_err(|error| wrong(&error))?;
     if blake3::hash(&bytes).to_hex()[..32] != name[..32] {
-        return Err(wrong(&"its content changed after the build"));
+        return Err(wrong(&"the content of the file changed after the build"));
     }
     Ok(bytes)
 }

@@ -39,21 +39,21 @@ pub struct RecordedAttempt {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum AgainError {
-    #[error("its time is `{0}`, and was not taken by this program")]
+    #[error("its time has the source `{0}`, so this program did not measure it")]
     Source(Source),
-    #[error("it ran on the target `{0}`, which this program does not run on")]
+    #[error("this program cannot run code for its target `{0}`")]
     Target(datasets::Target),
-    #[error("it is of a whole file, and a row does not say where that lies; collect it again with `--backend torch`")]
+    #[error("it describes a whole model file, whose path is not recorded; collect the file again with `--backend torch`")]
     Module,
-    #[error("it is of a whole model; `opcollect model run --store` runs it once more")]
+    #[error("it describes a whole model; use `opcollect model run --store` to repeat it")]
     Network,
-    #[error("it was timed inside of a running model; `opcollect profile --store` runs that once more")]
+    #[error("it was timed inside a running model; use `opcollect profile --store` to repeat it")]
     Inside,
-    #[error("it ran concurrently with others, which `opcollect corun` does")]
+    #[error("it ran concurrently with other operators; use `opcollect corun` to repeat it")]
     Beside,
-    #[error("it has no `{0}`")]
+    #[error("its column `{0}` is empty")]
     Missing(&'static str),
-    #[error("its `{column}` cannot be used: {why}")]
+    #[error("its column `{column}` is invalid: {why}")]
     Unusable { column: &'static str, why: String },
 }
 

@@ -95,13 +95,13 @@ impl CoRun {
         let least = if self.partners.is_empty() { self.sizes.iter().min().copied().unwrap_or(2) } else { 2 };
         if self.parallel == [Parallel::Stream] && least * self.threads > cores {
             let allowed = format!(
-                "{least} members need {} cores of their own, and there are {cores}; give fewer, or `parallel = [\"full\"]`",
+                "{least} members need {} cores of their own, but only {cores} are available; give fewer, or `parallel = [\"full\"]`",
                 least * self.threads
             );
             return refuse("corun.threads", self.threads.to_string(), allowed);
         }
         if let Some(share) = self.cache_share.filter(|share| !(*share > 0.0 && *share <= 0.5)) {
-            let allowed = "allowed is more than 0 and at most 0.5, because each member has a share".to_owned();
+            let allowed = "it must be above 0 and at most 0.5, because each member gets a share".to_owned();
             return refuse("corun.cache_share", share.to_string(), allowed);
         }
         self.measure.check_settings().map_err(|(field, found, allowed)| {

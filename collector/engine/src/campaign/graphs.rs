@@ -110,7 +110,7 @@ fn load_file(
     };
     let mut imported = reader(path, &options)?;
     let mut notes =
-        vec![format!("`{}` is {} bytes with the BLAKE3 hash {}", path.display(), imported.bytes, imported.hash)];
+        vec![format!("read `{}`: {} bytes, BLAKE3 hash {}", path.display(), imported.bytes, imported.hash)];
     let mut batch_refusal = None;
     if let (Some(has), Some(wanted)) = (batch_of(&imported.graph), request.batch)
         && has != wanted
@@ -121,7 +121,7 @@ fn load_file(
         }) {
             Ok(recast) => {
                 notes.push(format!(
-                    "`{}` was written for a batch of {has} and is read with a batch of {wanted}",
+                    "`{}` was exported for a batch of {has} and is used with a batch of {wanted}",
                     path.display()
                 ));
                 imported = recast;
@@ -152,11 +152,11 @@ fn change_batch(
         Some((value, extents))
     };
     let shapes = graph.inputs.iter().filter_map(with_batch).map(|(value, extents)| (value.name.clone(), extents));
-    let recast = read(shapes.collect()).map_err(|error| format!("with {wanted}, {}", format_chain(&error)))?;
+    let recast = read(shapes.collect()).map_err(|error| format!("with a batch of {wanted}, {}", format_chain(&error)))?;
     for (before, now) in graph.outputs.iter().zip(&recast.graph.outputs) {
         let (Some((value, expected)), Some(found)) = (with_batch(before), recast.graph.value(*now)) else { continue };
         if found.ty.extents().as_ref() != Some(&expected) {
-            return Err(format!("with {wanted} its output `{}` would be {}, not {expected:?}", value.name, found.ty));
+            return Err(format!("with a batch of {wanted}, its output `{}` would have the type {}, not the shape {expected:?}", value.name, found.ty));
         }
     }
     Ok(recast)
@@ -274,7 +274,7 @@ fn fabric_notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, P
             computed.len(),
             left.len()
         ));
-        notes.extend(left.iter().map(|(found, why)| format!("the CPU's: {}: {why}", found.task.describe())));
+        notes.extend(left.iter().map(|(found, why)| format!("runs on the CPU: {}: {why}", found.task.describe())));
     }
     Ok(notes)
 }

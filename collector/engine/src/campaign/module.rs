@@ -36,7 +36,7 @@ pub enum ModuleError {
     NoShapes,
     #[error("`{name}` in `--shape` has no element type `{dtype}`; the types are {}", list_dtypes())]
     UnknownType { name: String, dtype: String },
-    #[error("cannot read it: {0}")]
+    #[error("cannot read the file: {0}")]
     Unreadable(#[from] std::io::Error),
 }
 

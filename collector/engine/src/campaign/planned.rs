@@ -161,6 +161,6 @@ fn format_reason(why: Option<&str>) -> String {
 fn describe_batch(batch: Option<i64>) -> String {
     match batch {
         Some(batch) => format!("runs with a batch of {batch}"),
-        None => "has inputs whose first extents are not one batch size".to_owned(),
+        None => "has inputs with different first extents, so it has no batch size".to_owned(),
     }
 }

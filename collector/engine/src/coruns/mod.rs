@@ -72,7 +72,7 @@ impl CoRunCampaign {
         }
         let can_part = can_be_parted(Path::new(RESCTRL));
         if let (Some(_), Err(why)) = (corun.cache_share, &can_part) {
-            observer.note(format!("shares of the cache are not controlled: {why}"));
+            observer.note(format!("shares of the last-level cache cannot be enforced: {why}"));
         }
         let (planned, left_out) = plan_combinations(&operators, &corun, config.seed, &bases, &cpus, can_part.is_ok())
             .map_err(|error| wrong(&error))?;

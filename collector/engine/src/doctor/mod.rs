@@ -172,7 +172,7 @@ const LIBRARIES: &[LibraryState] = &[
         topic: "TVM runtime extras",
         files: &["libtvm_runtime_extra.so"],
         is_required: false,
-        consequence: "remote devices cannot fill their own inputs, and operators that call sorting fail",
+        consequence: "remote devices cannot fill their own inputs, and operators that sort fail",
         advice: INSTALL,
     },
 ];
@@ -315,7 +315,7 @@ fn memory_finding(evidence: &Evidence) -> Finding {
     let total = evidence.facts.memory_bytes.unwrap_or(0);
     let (bytes, found) = match &evidence.memory_limit {
         Some((limit, by)) if *limit < total => {
-            (*limit, format!("{}, of which {by} allows {}", gib(total), gib(*limit)))
+            (*limit, format!("{}, limited by {by} to {}", gib(total), gib(*limit)))
         }
         _ => (total, gib(total)),
     };
@@ -326,7 +326,7 @@ fn memory_finding(evidence: &Evidence) -> Finding {
 
 fn noise_finding(noise: &Noise) -> Finding {
     let found = format!(
-        "{:.1} % of the time lost in {:.0} interruptions per second, the longest {:.2} ms",
+        "interruptions take {:.1} % of the time: {:.0} per second, the longest {:.2} ms",
         noise.lost_share * 100.0,
         noise.gaps_per_second,
         noise.gap_max_ns as f64 / 1e6
@@ -363,7 +363,7 @@ fn governor_finding(facts: &Facts) -> Finding {
             Status::Limited,
             "unknown",
             consequence,
-            "set it on the host, where it can be seen",
+            "set it on the host; a guest cannot read it",
         ),
     }
 }
@@ -379,7 +379,7 @@ fn boost_finding(facts: &Facts) -> Finding {
             Status::Limited,
             "unknown",
             consequence,
-            "set it on the host, where it can be seen",
+            "set it on the host; a guest cannot read it",
         ),
     }
 }
@@ -387,7 +387,7 @@ fn boost_finding(facts: &Facts) -> Finding {
 fn smt_finding(facts: &Facts) -> Finding {
     let (status, found) = match facts.is_smt_active {
         Some(true) => (Status::Limited, "on: two threads share the units of a core"),
-        Some(false) => (Status::Ok, "off, as far as can be seen"),
+        Some(false) => (Status::Ok, "off, according to the kernel"),
         None => (Status::Limited, "unknown"),
     };
     let advice = "measure on one thread per core, or as root: `echo off > /sys/devices/system/cpu/smt/control`";
@@ -442,7 +442,7 @@ fn hardware_counters(evidence: &Evidence) -> Finding {
         status,
         found,
         consequence,
-        "run on a machine, or a virtual one, that exposes its counters",
+        "use a machine or virtual machine that exposes hardware counters",
     )
 }
 
@@ -482,7 +482,7 @@ fn papi_finding(papi: &Result<PapiFound, String>) -> Finding {
             match off.and_then(|part| part.disabled.as_ref()) {
                 None => new_finding("PAPI", Status::Ok, &papi.version, "", ""),
                 Some(reason) => {
-                    let found = format!("{}, with its processor counters off: {reason}", papi.version);
+                    let found = format!("{}, but its processor counters are disabled: {reason}", papi.version);
                     let advice = "if the processor is newer than libpfm4, install a newer libpfm4";
                     new_finding("PAPI", Status::Limited, found, consequence, advice)
                 }

@@ -55,7 +55,7 @@ fn every_lack_is_told_with_its_consequence_and_cure() {
         Missing TVM interface: no libtvm_ffi.so in: lib | nothing can be compiled or run | install the pinned wheels of requirements.txt, or set their folder
         Missing TVM runtime: no libtvm_runtime.so in: lib | nothing can be run | install the pinned wheels of requirements.txt, or set their folder
         Missing TVM compiler: no libtvm_compiler.so or libtvm.so in: lib | nothing can be compiled; artifacts built elsewhere can be run | install the pinned wheels of requirements.txt, or set their folder
-        Limited TVM runtime extras: no libtvm_runtime_extra.so in: lib | remote devices cannot fill their own inputs, and operators that call sorting fail | install the pinned wheels of requirements.txt, or set their folder
+        Limited TVM runtime extras: no libtvm_runtime_extra.so in: lib | remote devices cannot fill their own inputs, and operators that sort fail | install the pinned wheels of requirements.txt, or set their folder
         Limited CUDA compiler (NVRTC): 13.5 in lib/libnvrtc.so.13, for sm_75 to sm_90 | kernels of half precision cannot be compiled: `cuda_fp16.h` is missing | install the wheel nvidia-cuda-runtime of the same release
         Limited GPU: there is no NVIDIA driver: libcuda.so.1: not found | artifacts for GPUs can be built and checked here, and run on another machine | install the NVIDIA driver (580 or newer for CUDA 13) on a machine with an NVIDIA GPU, and run the folder of artifacts there
         Limited GPU state (NVML): there is no NVIDIA driver: libcuda.so.1: not found | records will lack GPU clocks | install libnvidia-ml, which is part of the NVIDIA driver
@@ -70,7 +70,7 @@ fn every_lack_is_told_with_its_consequence_and_cure() {
         Limited SMT: on: two threads share the units of a core | the other thread of a core affects times | measure on one thread per core, or as root: `echo off > /sys/devices/system/cpu/smt/control`
         Ok core isolation: processors [3] are isolated |  | 
         Ok virtual machine: no |  | 
-        Limited hardware counters: cycles, but not all: no such event | records have times, faults and processor time, but no hardware counters | run on a machine, or a virtual one, that exposes its counters
+        Limited hardware counters: cycles, but not all: no such event | records have times, faults and processor time, but no hardware counters | use a machine or virtual machine that exposes hardware counters
         Ok perf events: kernel.perf_event_paranoid is 3 |  | 
         Limited PAPI: no PAPI library | floating-point counters are unavailable; other counters use perf events | install PAPI 6.0 or later (Debian: libpapi7.0, libsde1)
     "#]].assert_eq(&lines.concat());

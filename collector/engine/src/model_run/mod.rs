@@ -63,7 +63,7 @@ pub struct ModelRun {
 /// Rejects a parallel plan if the model runs on a board.
 pub fn refuse_plan_on_board(options: &ModelRunOptions<'_>) -> Result<()> {
     if options.board.is_some() && (options.plan.is_some() || options.parallel.is_some()) {
-        return Err(Failure::usage("a board makes the calls of a model one after the other")
+        return Err(Failure::usage("a board runs the operators of a model only sequentially")
             .with_hint("leave out `--plan` and `--parallel`"));
     }
     Ok(())

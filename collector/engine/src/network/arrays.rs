@@ -37,7 +37,7 @@ pub fn read_tensor(path: &Path, name: &str, wanted: &TensorType) -> Result<Tenso
             let entry = entries.get(name);
             let entry = entry.ok_or_else(|| failed(describe_missing(name, entries.keys().cloned().collect())))?;
             if entry.ty != *wanted {
-                return Err(failed(format!("`{name}` is {}, the model takes {wanted}", entry.ty)));
+                return Err(failed(format!("`{name}` is {}, but the model expects {wanted}", entry.ty)));
             }
             reference::constant_tensor(&entry.ty, &entry.lazy_data()).map_err(|error| failed(error.to_string()))
         }
@@ -49,7 +49,7 @@ pub fn tensor_names(path: &Path) -> Result<Vec<String>, String> {
     let failed = |why: String| format!("cannot use `{}`: {why}", path.display());
     match detect_format(path) {
         ArrayFormat::Npy => {
-            Err(failed("it holds one array without a name; pass it with `--input NAME=FILE`".to_owned()))
+            Err(failed("the file contains one array without a name; pass it with `--input NAME=FILE`".to_owned()))
         }
         ArrayFormat::Npz => open_archive(path).map(|archive| member_names(&archive)).map_err(failed),
         ArrayFormat::SafeTensors => {
@@ -65,7 +65,7 @@ fn open_file(path: &Path) -> Result<BufReader<File>, String> {
 
 fn open_archive(path: &Path) -> Result<Archive, String> {
     let bytes = ArchiveBytes::open(path).map_err(|error| error.to_string())?;
-    Archive::read(bytes).map_err(|error| format!("it is not an archive of arrays ({error})"))
+    Archive::read(bytes).map_err(|error| format!("the file is not an archive of arrays ({error})"))
 }
 
 fn member_names(archive: &Archive) -> Vec<String> {
@@ -90,7 +90,7 @@ fn describe_missing(name: &str, mut names: Vec<String>) -> String {
     names.truncate(SHOWN);
     let shown: Vec<String> = names.iter().map(|name| name.chars().take(60).collect()).collect();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("it has no `{name}`; it has {}{more}", shown.join(", "))
+    format!("the file has no tensor `{name}`; it has {}{more}", shown.join(", "))
 }
 
 #[cfg(test)]
@@ -125,8 +125,8 @@ mod tests {
             let bytes = npz(method);
             let read = |name: &str, wanted: &str| member(bytes.clone(), name, &wanted.parse().expect("a type"));
             assert_eq!(read("x", "f32[2,3]").expect("it is there"), tensor());
-            assert_eq!(read("y", "f32[2,3]").unwrap_err(), "it has no `y`; it has other, x");
-            assert_eq!(read("x", "f32[6]").unwrap_err(), "`x`: it is f32[2,3], the model takes f32[6]");
+            assert_eq!(read("y", "f32[2,3]").unwrap_err(), "the file has no tensor `y`; it has other, x");
+            assert_eq!(read("x", "f32[6]").unwrap_err(), "`x`: the array is f32[2,3], but the model expects f32[6]");
         }
     }
 

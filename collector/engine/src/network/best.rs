@@ -36,11 +36,11 @@ impl Why {
     pub fn reason_text(self) -> &'static str {
         match self {
             Why::NotMeasured => "not measured for this target and number of threads",
-            Why::Disturbed => "its measurements are too noisy for a median",
+            Why::Disturbed => "measured with too much noise",
             Why::OtherHost => "measured on other hosts only",
             Why::OtherVersions => "measured with other versions only",
             Why::OtherCode => "measured with other code only",
-            Why::Gone => "measured with schedules that no longer exist",
+            Why::Gone => "measured with schedules that this program no longer has",
         }
     }
 }

@@ -90,7 +90,7 @@ pub fn fill_record(
         record::mark_failed(
             record,
             Outcome::Skipped,
-            "it is never called, because its result is already in place".to_owned(),
+            "the operator is never called, because its result already exists".to_owned(),
         );
         return Ok(());
     }

@@ -18,7 +18,7 @@ use targets::{Fabric, Target};
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum MappedError {
-    #[error("the core and the reference differ at `{0}`, which is a fault of this program")]
+    #[error("the core and the reference differ at `{0}`, which is a bug in this program")]
     Differs(String),
     #[error("at `{place}`: {why}")]
     Core { place: String, why: String },
@@ -121,7 +121,7 @@ impl MappedCore<'_> {
         };
         let data = match task.steps[0].inputs.first() {
             Some(models::Operand::Parameter(place)) => values.get(call.arguments[*place]),
-            _ => return Ok(Err("it reads something that is no parameter".to_owned())),
+            _ => return Ok(Err("the input of the layer is not a parameter of its task".to_owned())),
         };
         let program = match self.generate_program(&folded.task) {
             Ok(program) => program,
@@ -148,7 +148,7 @@ impl MappedCore<'_> {
         let layer = accelerator::layer_of(task).map_err(|why| why.to_string())?;
         let knobs = core_knobs(&task_space(task, &self.target.machine).default);
         let knobs = knobs.ok_or_else(|| "no tiling fits the accelerator".to_owned())?;
-        generate_program(&self.fabric.core(), &layer, &knobs).map_err(|why| format!("it does not fit: {why}"))
+        generate_program(&self.fabric.core(), &layer, &knobs).map_err(|why| format!("the layer does not fit the accelerator: {why}"))
     }
 }
 

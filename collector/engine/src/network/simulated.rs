@@ -171,7 +171,7 @@ impl Simulator {
             let mut said = String::new();
             let errors = child.stderr.take().map(|errors| std::io::Read::take(errors, 4096));
             let _ = errors.map(|mut errors| std::io::Read::read_to_string(&mut errors, &mut said));
-            return Err(format!("it ended with {status} in the simulator: {}", said.trim()));
+            return Err(format!("the simulated program ended with {status}: {}", said.trim()));
         }
         parse_counts(&std::fs::read_to_string(out).map_err(|error| error.to_string())?)
     }
@@ -183,8 +183,8 @@ fn describe_failure(one: &TaskUse, why: &str) -> String {
 
 fn parse_counts(text: &str) -> Result<SimulatedCounts, String> {
     let after = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
-    let events = after("events: ").ok_or("its file names no events")?;
-    let sums = after("summary: ").ok_or("its file has no sums")?;
+    let events = after("events: ").ok_or("the output file of the simulator names no events")?;
+    let sums = after("summary: ").ok_or("the output file of the simulator has no sums")?;
     let mut counts = BTreeMap::new();
     for (event, sum) in events.split_whitespace().zip(sums.split_whitespace()) {
         let sum: i64 = sum.parse().map_err(|_| format!("`{sum}` is not a count"))?;

@@ -186,7 +186,7 @@ fn list_files(folder: &Path) -> Result<Vec<PathBuf>> {
         bytes += found.len();
         paths.push(entry.path());
         if !found.is_file() || paths.len() > MAX_FILES || bytes > MAX_BYTES {
-            return Err(Failure::environment(format!("`{}` holds more than sentinels", folder.display())));
+            return Err(Failure::environment(format!("the folder of sentinels `{}` contains other files", folder.display())));
         }
     }
     paths.sort();

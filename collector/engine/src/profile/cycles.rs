@@ -60,7 +60,7 @@ fn wait_for_exit(child: &mut Child) -> std::result::Result<ExitStatus, String> {
                 let group = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap_or(0));
                 let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
                 let _ = child.wait();
-                return Err(format!("it exceeded {} s and was stopped", LIMIT.as_secs()));
+                return Err(format!("the command exceeded {} s and was stopped", LIMIT.as_secs()));
             }
             Err(error) => return Err(error.to_string()),
         }

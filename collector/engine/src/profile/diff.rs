@@ -46,7 +46,7 @@ pub fn read_profile(path: &Path) -> Result<Profile> {
     };
     let size = fs::metadata(path).map_err(|error| failed(&error))?.len();
     if size > MAX_BYTES {
-        return Err(failed(&format!("it has {size} bytes, more than any profile")));
+        return Err(failed(&format!("the file has {size} bytes, more than any profile")));
     }
     let text = fs::read(path).map_err(|error| failed(&error))?;
     let profile: Profile = serde_json::from_slice(&text).map_err(|error| failed(&error))?;

@@ -65,7 +65,7 @@ fn find_record(store: &Path, key: Key, observer: &dyn Observer) -> Result<Record
         }
     }
     note_damage(records.damage(), observer);
-    let failure = Failure::usage(format!("`{}` has no record {key} that can be read", store.display()));
+    let failure = Failure::usage(format!("the store `{}` has no readable record {key}", store.display()));
     Err(if records.damage().is_empty() {
         failure
     } else {
@@ -77,7 +77,7 @@ fn find_record(store: &Path, key: Key, observer: &dyn Observer) -> Result<Record
 fn measure_again(recorded: &Record, wait_seconds: u64, observer: &dyn Observer) -> Result<Record> {
     let facts = Facts::read_facts();
     let told = RecordedAttempt::from_record(recorded, machine::guess_machine(HOST)?)
-        .map_err(|error| Failure::usage(format!("the record {} cannot be replayed: {error}", recorded.key)))?;
+        .map_err(|error| Failure::usage(format!("cannot replay the record {}: {error}", recorded.key)))?;
     refuse_foreign_cpus(&told.cpus)?;
     let settings = Settings {
         sweep: SweepSettings { seed: Some(told.seed), ..SweepSettings::default() },
@@ -109,7 +109,7 @@ fn run_attempt(attempt: Attempt, campaign: &Campaign<'_>, bench: &mut dyn Bench)
         collect_attempts(&mut Sweep::new(vec![attempt]), campaign, &mut Remembering::new(bench), &mut outside);
     let broken = outcomes.map_err(Failure::environment)?.broken;
     datasets::choose_records(made, Choose::Middle).pop().ok_or_else(|| {
-        let why = broken.unwrap_or_else(|| "it was not built".to_owned());
+        let why = broken.unwrap_or_else(|| "its code was not built".to_owned());
         Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT)
     })
 }

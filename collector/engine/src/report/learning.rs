@@ -402,7 +402,7 @@ fn unimproved_note(learnings: &[Learning]) -> String {
     }
     let of = learnings.len();
     format!(
-        "\n{few} of {of} searches gained less than 1 % over the default schedule: there this tuner is no better than any other, `random` included"
+        "\n{few} of {of} searches gained less than 1 % over the default schedule; for these, the choice of the tuner makes no difference"
     )
 }
 

@@ -61,7 +61,7 @@ fn what_is_not_known_is_told_as_such() {
     assert_eq!((summary.total_ns, summary.total_spread, summary.uncertain_share), (4000.0, None, 0.75));
     let text = render_summary(&summary, &Paper::without_colours(180));
     assert!(!text.contains("0.0 %"), "{text}");
-    assert!(text.contains("4.00 µs ± –\n75.0 % of it are medians with an uncertainty above 10 %"), "{text}");
+    assert!(text.contains("4.00 µs ± –\n75.0 % of the total are medians with an uncertainty above 10 %"), "{text}");
     assert!(text.contains("25.0 %        –"), "a share is not known where the rest is not\n{text}");
 }
 

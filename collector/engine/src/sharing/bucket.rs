@@ -179,7 +179,7 @@ impl<'a> BucketClient<'a> {
                 return Ok(names);
             }
         }
-        Err(Failure::environment(format!("`{}` holds more objects than are listed", self.base)))
+        Err(Failure::environment(format!("`{}` contains too many objects to list", self.base)))
     }
 
     /// Creates an object if it is absent. Returns whether it was created.
@@ -239,7 +239,7 @@ impl<'a> BucketClient<'a> {
                 .with_hint("nothing is lost, and the same command continues; AWS_ENDPOINT_URL selects another server")
         };
         let code = run_for_output(&mut command, secrets.as_bytes(), &limits).map_err(|error| match error {
-            ProcessError::Start(_) => Failure::environment(format!("`curl`, which buckets need: {error}"))
+            ProcessError::Start(_) => Failure::environment(format!("buckets need the program `curl`: {error}"))
                 .with_hint("install it, on Debian with `apt install curl`"),
             ProcessError::Ended(why) => cannot(&why),
         })?;

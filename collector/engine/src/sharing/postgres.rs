@@ -63,7 +63,7 @@ impl Database {
         let deadline = Duration::from_secs(DATABASE_SECONDS + 60);
         let limits = ProcessLimits { deadline, max_bytes: 1 << 16, signal, look: &|| None };
         let output = run_for_output(&mut client, b"", &limits).map_err(|error| match error {
-            ProcessError::Start(_) => Failure::environment(format!("`psql`, PostgreSQL's client: {error}"))
+            ProcessError::Start(_) => Failure::environment(format!("databases need PostgreSQL's client `psql`: {error}"))
                 .with_hint("install it, on Debian with `apt install postgresql-client`"),
             ProcessError::Ended(why) => {
                 Failure::environment(format!("cannot push records to `{}`: {why}", self.address))

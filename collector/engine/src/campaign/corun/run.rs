@@ -168,7 +168,7 @@ fn run_combination(
     let replies = match reply {
         Ok(RunReply::Together(TogetherReply::Members(replies))) => replies,
         Ok(RunReply::Failed(why)) => return failed(records, Outcome::RunFailed, &why),
-        Ok(other) => return failed(records, Outcome::RunFailed, &format!("not an answer of members: {other:?}")),
+        Ok(other) => return failed(records, Outcome::RunFailed, &format!("unexpected reply to a co-run: {other:?}")),
         Err(Fault::CannotStart { why }) => return Err(why),
         Err(fault) => return failed(records, fault_outcome(&fault, Outcome::RunFailed), &format!("run: {fault}")),
     };

@@ -42,7 +42,7 @@ impl ModelEntry {
         };
         let is_onnx = [ModelSource::Onnx, ModelSource::Remoteonnx].iter().any(|source| source.name() == self.source);
         if !is_onnx && !self.values.is_empty() {
-            let allowed = format!("only ONNX files take it, and `{}` is from `{}`", self.name, self.source);
+            let allowed = format!("it applies only to ONNX files, and `{}` is from `{}`", self.name, self.source);
             return Err(ConfigError::OutOfRange { field: "values", found: format_setting(&self.values), allowed });
         }
         match (is_file, self.shapes.is_empty(), self.skip_unsupported) {
@@ -217,7 +217,7 @@ fn token_combinations(
             true => ("phase", format_setting(&phase), "`transformers`"),
             false => ("sequence", format_setting(&sequence), "`transformers` and ONNX files"),
         };
-        return Err(ConfigError::OutOfRange { field, found, allowed: format!("only models from {who} have it") });
+        return Err(ConfigError::OutOfRange { field, found, allowed: format!("it applies only to models from {who}") });
     }
     let runs = phase.iter().flat_map(|&phase| sequence.iter().map(move |&sequence| Tokens { sequence, phase, steps }));
     Ok(runs.collect())

@@ -114,7 +114,7 @@ fn settings_without_effect_are_refused() {
     let simple = "models = [{ source = 'simple', name = 'relu:shape=8' }]\n";
     expect_test::expect!["`batch` is 8; the text of a simple operator contains its batch, such as `n=8`"]
         .assert_eq(&refused(&format!("{simple}batch = [8]")));
-    expect_test::expect!["`sequence` is [8]; only models from `transformers` and ONNX files have it"]
+    expect_test::expect!["`sequence` is [8]; it applies only to models from `transformers` and ONNX files"]
         .assert_eq(&refused(&format!("{simple}sequence = [8]")));
     expect_test::expect![[r#"`measure.cache` is {"cold":{"flush_bytes":4096}}; give `cache = ["cold"]`, which writes as much as the machine's caches hold"#]]
         .assert_eq(&refused(&format!("{simple}[measure]\ncache = {{ cold = {{ flush_bytes = 4096 }} }}")));

@@ -308,7 +308,7 @@ impl Source for Tuning {
         self.busy += began.elapsed();
         match is_worth {
             Ok(is_worth) => {
-                (!is_worth).then(|| "its code promises less than most that the search built before".to_owned())
+                (!is_worth).then(|| "the cost model predicts a smaller gain than for most candidates that the search built before".to_owned())
             }
             Err(error) => {
                 self.failure = Some(error);
@@ -348,7 +348,7 @@ impl Source for Tuning {
         let open = self.searches.iter().filter(|search| search.stop_reason(&self.tune).is_none());
         let saved = spending::total_saving(open.map(|search| &search.standing), trials);
         Some(format!(
-            "{of} {}, {} below the first; the last {} trials gained {}, and {:.1} % more may be expected of the {trials} left",
+            "{of} {}, {} below the first; gain of the last {} trials: {}; expected gain of the remaining {trials} trials: {:.1} %",
             report::format_duration(*last),
             gain(first),
             RECENT.min(self.totals.len() - 1),
