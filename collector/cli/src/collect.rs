@@ -96,7 +96,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
 }
 
 pub struct CollectionOutput<'a> {
-    /// Address to which the records are also pushed at the end.
+    /// Address to which the records are pushed after the collection.
     pub sink: Option<&'a str>,
     pub as_json: bool,
     pub curves: Option<Output>,
@@ -133,7 +133,7 @@ pub fn collect_and_report(session: &Session, shown: CollectionOutput<'_>) -> Res
     })
 }
 
-/// Pushes the records to an address. Returns true if that failed; the records then stay in the store for a later push.
+/// Pushes the records to an address. Returns true if the push failed; the store keeps the records for a later push.
 fn is_sink_away(store: &Store, sink: &str) -> bool {
     match sharing::push_sealed(store, sink) {
         Ok(told) => {

@@ -35,7 +35,7 @@ struct Listed {
     name: &'static str,
     source: &'static str,
     aliases: &'static [&'static str],
-    /// Shape of the first input without its first dimension, the batch.
+    /// Shape of the first input without the batch dimension.
     input: Vec<i64>,
     parameters: u64,
     macs: u64,
@@ -251,7 +251,7 @@ fn tasks_of(
     format!("{title}\n{}\n{sum}\n", table.format_for(&stdout_paper()))
 }
 
-/// Describes the tasks that are compiled once for several sizes, and why other tasks are not.
+/// Describes how many tasks share a build for several sizes, and why other tasks do not.
 fn describe_compiled(planned: &[PlannedTask]) -> String {
     let (open, bound): (Vec<_>, Vec<_>) = planned.iter().partition(|planned| planned.symbolic.is_some());
     let once: HashSet<&str> = open.iter().map(|planned| planned.compiled_json()).collect();

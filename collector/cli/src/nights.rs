@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Environment variable that overrides the folder for this machine's state.
 const STATE_VARIABLE: &str = "OPCOLLECT_STATE";
 
-/// Ends this process with the nightly run that started it, if any: it must not measure concurrently with the next one.
+/// Makes this process end when the nightly run that started it ends, so that it never measures during the next run.
 pub fn end_with_parent() -> Result<()> {
     let Some(parent) = std::env::var(PARENT_VARIABLE).ok().and_then(|text| text.parse().ok()) else { return Ok(()) };
     worker::end_with(parent).map_err(Failure::environment)

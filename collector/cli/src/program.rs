@@ -1,4 +1,4 @@
-//! `model build`, and `run` for a folder that `model build` has written.
+//! `model build`, and `run` for a folder that `model build` wrote.
 
 use super::model;
 use super::pace::Pace;

@@ -31,14 +31,14 @@ impl Appearing {
             remove_abandoned(parent);
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
             let lock = File::open(folder.path())?;
-            // Network file systems may not support locks. There, `remove_abandoned` goes by the age
+            // Network file systems may not support locks. There, `remove_abandoned` uses the age
             // of a folder.
             let _ = lock.lock();
             Ok(Appearing { folder, _lock: lock })
         };
         begin().map_err(|error: std::io::Error| {
             let text = format!("cannot write to `{}`: {error}", parent.display());
-            // A wrong path is the user's mistake; any other error is a problem of this machine.
+            // A wrong path is a usage error; any other error is a problem of this machine.
             match error.kind() {
                 ErrorKind::NotFound | ErrorKind::NotADirectory => Failure::usage(text),
                 _ => Failure::environment(text),

@@ -57,8 +57,8 @@ pub fn find_best(store: &Path, question: &Question, observer: &dyn Observer) -> 
     Ok(BestTimes { total_ns, ..times })
 }
 
-/// Returns the best time of each task. Times of this host class are those under current conditions; times of other
-/// classes are those of the newest versions.
+/// Returns the best time of each task. For this class of hosts, only times under current conditions count; for other
+/// classes, only times of the newest versions.
 pub fn best_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> Result<Vec<Best>> {
     Ok(find_in_store(store, question, observer)?.0.tasks)
 }
@@ -97,7 +97,7 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
 }
 
 /// Returns the current conditions on this machine for the kinds of targets of `records`. None if there are no records,
-/// or if the compiler cannot be started; the newest versions in the store count then.
+/// or if the compiler cannot be started; callers then use the newest versions in the store.
 fn current_conditions(records: &[Record], facts: &Facts, observer: &dyn Observer) -> Option<CurrentConditions> {
     if records.is_empty() {
         return None;
@@ -156,7 +156,7 @@ fn total_ns(tasks: &[Best]) -> Option<f64> {
 }
 
 impl BestTimes {
-    /// Returns a note that tasks were not measured on this machine, if there are such tasks.
+    /// Returns a note about tasks that were not measured on this machine, if there are any.
     pub fn elsewhere_note(&self) -> Option<String> {
         let elsewhere: Vec<&Best> = self.tasks.iter().filter(|best| best.distance > 0.0).collect();
         elsewhere.first().map(|Best { host, versions, .. }| {

@@ -189,7 +189,7 @@ pub fn connect_board(
     if wanted.bitstream.is_some() {
         return Err(Failure::usage("`--bitstream` needs `--unit fpga`").with_hint("remove it, or add `--unit fpga`"));
     }
-    // An unknown board name is rejected before any connection is made.
+    // An unknown board name is rejected before a connection is made.
     let named = config.target_kind().board_target(wanted.board, &access.key).transpose().map_err(Failure::usage)?;
     let by_key = targets::BOARDS.iter().map(|board| board.name).find(|name| *name == access.key);
     let name = wanted.board.or(by_key).or(config.target_kind().default_board()).unwrap_or("a board");
@@ -304,9 +304,8 @@ pub fn connect_core(
     Ok((bench, Standing { facts: told.facts, cpus: vec![0], board: Some(board) }))
 }
 
-/// Returns why times are emulated; None if the agent is no emulator or has the board's architecture. Only an agent
-/// that was started as an emulator may stand in for a board; `check_architecture` rejects any other of the wrong
-/// architecture.
+/// Returns why times are emulated; None if the agent is not an emulator or has the board's architecture. Only an agent
+/// that was started as an emulator may replace a board of another architecture; `check_architecture` rejects others.
 fn emulation_reason(board: &Target, name: &str, device: &Device) -> Option<String> {
     let told = device.told.as_ref()?;
     let (is, wanted) = (&told.facts.architecture, targets::target_architecture(&board.text));

@@ -236,7 +236,7 @@ impl Collection<'_> {
         Ok(records)
     }
 
-    /// Notes how many experiments have a time but lack requested counters. `what` states what is done about them.
+    /// Reports how many experiments have a time but lack requested counters. `what` describes the consequence.
     fn note_counters(&self, ledger: &Ledger<'_>, wanted: &HashSet<Key>, what: &str) {
         let Some(counters) = &self.repeat.counters else { return };
         let lacking = wanted.iter().filter(|key| ledger.lacks_counters(**key)).count();
@@ -247,8 +247,8 @@ impl Collection<'_> {
         }
     }
 
-    /// Returns all attempts at these experiments, and the highest rates that records of the current versions on this
-    /// host reached.
+    /// Returns all attempts at these experiments, and the highest rates in records of this host and the current
+    /// versions.
     fn read_attempts(&self, wanted: &HashSet<Key>, bases: &Bases) -> Result<(Vec<Record>, Reached)> {
         let (mut tried, mut reached, now) = (Vec::new(), Reached::default(), CurrentConditions::from_bases(bases));
         for record in self.store.select_records(Choose::All).map_err(store_failure)? {

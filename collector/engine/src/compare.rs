@@ -14,7 +14,8 @@ use models::{Choice, Parallel, StagePlan, Task, choice};
 use report::{Paper, Table, format_duration, format_percent, number_column, or_unknown, text_column};
 use serde::Serialize;
 
-/// Sampling time per variant and round: caches and clocks settle, and longer disturbances have bounded influence.
+/// Sampling time per variant and round: long enough for caches and clocks to settle, and short enough that a
+/// disturbance affects few rounds.
 const ROUND_NS: u64 = 100_000_000;
 
 /// Largest number of visits (fresh processes) per variant and pass; the rounds are divided evenly among them.
@@ -73,7 +74,7 @@ pub struct Report {
     rounds: u32,
     /// Number of visits (fresh processes) per variant.
     visits: usize,
-    /// Whether the ratios of all visits agree closely enough that no further pass was needed.
+    /// Whether the ratios of all visits agree closely enough for a result without a further pass.
     has_agreement: bool,
     variants: Vec<TimedVariant>,
 }
@@ -92,7 +93,7 @@ struct TimedVariant {
     /// Median ratio to the first variant within each visit.
     visit_ratios: Vec<f64>,
     round_medians_ns: Vec<f64>,
-    /// Number of tasks of a compiled variant. `tasks_found` counts those with a schedule in the store.
+    /// Number of tasks of a compiled variant. `tasks_found` is the number of tasks with a schedule in the store.
     tasks: Option<usize>,
     tasks_found: Option<usize>,
     peak_memory_bytes: u64,

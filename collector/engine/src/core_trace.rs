@@ -24,7 +24,7 @@ use targets::{Fabric, parse_fabric};
 
 /// Options of a simulation and of its trace file.
 pub struct CoreTraceOptions<'a> {
-    /// Index of the task among those of the models, from 1.
+    /// Number of the task among the tasks of the models, from 1.
     pub task: usize,
     /// Knobs that differ from the default schedule, as `NAME=N`.
     pub knobs: &'a [String],

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Column name that selects records by nightly run, although records have no such column.
+/// Name that selects records by nightly run like a column; records have no such column.
 const NIGHT: &str = "night";
 
 /// Options of a comparison.

@@ -22,7 +22,7 @@ use std::rc::Rc;
 pub enum Compared {
     /// The times with the default and with the best schedules.
     Timed(Box<Report>),
-    /// A model that could not be compared.
+    /// The model could not be compared.
     Left {
         /// Name of the model.
         model: String,

@@ -1,6 +1,6 @@
 //! Measures the results of a search in the network, that is, while the whole model runs. The winners of the search and
 //! the schedules that are fastest alone are interleaved with the default schedules and with the fastest schedules of
-//! other algorithms. From then on, these records determine the best schedules of the models.
+//! other algorithms. The resulting records determine the best schedules of the models from then on.
 
 use crate::Result;
 use crate::campaign::graphs::LoadedModels;
@@ -25,7 +25,7 @@ use std::rc::Rc;
 
 /// Number of rounds; each round runs every variant once.
 const ROUNDS: usize = 5;
-/// Largest number of tasks listed whose fastest schedule differs between alone and in the network.
+/// Largest number of listed tasks whose fastest schedule alone is not the fastest in the network.
 const NAMED: usize = 5;
 
 /// Times of one model with the default schedules and with the best ones.

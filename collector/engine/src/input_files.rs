@@ -1,4 +1,4 @@
-//! Reads a model's inputs from files, instead of generating them at random.
+//! Reads a model's inputs from files instead of generating random inputs.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -38,7 +38,7 @@ pub fn replace_inputs(given: &InputFiles, names: &[&str], inputs: &mut [Tensor])
     Ok(())
 }
 
-/// Replaces all inputs without a file of their own by the tensors of one file.
+/// Replaces all inputs that have no separate file by the tensors of one file.
 fn take_all(path: &Path, given: &InputFiles, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
     let found = arrays::tensor_names(path).map_err(Failure::usage)?;
     if let Some(other) = found.iter().find(|name| !names.contains(&name.as_str())) {

@@ -20,7 +20,7 @@ pub struct Ledger<'a> {
     /// Experiments whose measurements include the requested counters; None if none were requested.
     counted: Option<HashSet<Key>>,
     claims: Option<Claims>,
-    /// Claim files of the processes that hold visits of the last claim request; the next request checks them for
+    /// Claim files of the processes that hold visits of the last request; the next request checks these files for
     /// progress.
     holders: BTreeSet<PathBuf>,
     journal: Option<Journal>,
@@ -108,9 +108,9 @@ impl<'a> Ledger<'a> {
         };
         let keys: Vec<Key> = wanted.iter().map(|visit| visit.key).collect();
         let TakenClaim { held, holders, has_news } = claims.claim_free(&keys)?;
-        // The keys are read after the claim: whatever other processes finish from now on, they had
-        // claimed before. A holder may also have ended since the last claim, which is not reported
-        // as news.
+        // The keys are read after the claim, so visits that other processes finish later were claimed
+        // earlier. A holder may also have ended since the last claim, which is not reported as
+        // news.
         if has_news || !self.holders.is_empty() {
             self.keys = self.store.read_keys()?;
             self.counted = counted_keys(self.store, self.repeat)?;

@@ -3,7 +3,7 @@
 use datasets::{Outcome, Record};
 use serde::Serialize;
 
-/// Number of reasons that are shown; the others are counted.
+/// Number of reasons that are shown; the others are only counted.
 const SHOWN: usize = 8;
 const REASON_CHARACTERS: usize = 160;
 

@@ -18,7 +18,7 @@ struct Floor {
     work: String,
     threads: usize,
     visits: usize,
-    /// Half-width of the confidence interval within a visit, relative to its median; the median over all visits.
+    /// Relative half-width of the confidence interval within a visit; median over all visits.
     within_visit: Option<f64>,
     /// Standard deviation of the logarithms of the visits' medians.
     between_visits: Option<f64>,

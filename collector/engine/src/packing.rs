@@ -1,4 +1,4 @@
-//! Writes large files incrementally, compressed with gzip if their name ends in `.gz`.
+//! Writes large files incrementally, compressed with gzip if the file name ends in `.gz`.
 
 use crate::Result;
 use crate::failure::Failure;

@@ -97,7 +97,7 @@ fn measure_peaks(
     }
 }
 
-/// Returns the higher rate of two operators that are large compared with the cost of waking threads: a matrix product,
+/// Returns the higher rate of two operators that take long compared with waking threads: a matrix product,
 /// split by rows, whose right operand stays in the first-level cache, and a convolution with one image per thread. The
 /// convolution's window size is chosen so that no algorithm can save multiplications.
 fn multiply_adds(target: &Target, cpus: &[usize], bench: &mut dyn Bench) -> Option<f64> {
@@ -149,7 +149,7 @@ pub fn describe_peaks(peaks: &Peaks) -> Vec<String> {
         format!("peak on {}: {rate} GFLOP/s ({})", on(peak.threads), known_by(&peak.certainty))
     };
     let levels = |of_threads: &[MemoryPeak]| {
-        // The largest working set of each level is the one that the previous level serves least.
+        // The largest working set of each level is least affected by the previous level.
         let same = |one: &MemoryPeak, other: &MemoryPeak| one.level == other.level;
         let largest: Vec<&MemoryPeak> = of_threads.chunk_by(same).filter_map(<[MemoryPeak]>::last).collect();
         let rate = |peak: &&MemoryPeak| {

@@ -105,8 +105,7 @@ impl PreparedModel {
                 if is_on_gpu {
                     machine::device_versions(runs.bench.as_mut())?;
                 }
-                // The engines are started before the target is resolved, because their own errors describe best
-                // what is missing.
+                // The engines are started before the target is resolved, because their errors are more specific.
                 start_engines(asked.engines, runs.bench.as_mut())?;
                 let target = machine::resolve_target(&runs.config.target, runs.bench.as_mut())?;
                 (runs, target, Standing::this_machine()?)
@@ -181,8 +180,8 @@ impl PreparedModel {
         Ok(base)
     }
 
-    /// Returns the fastest correct schedules in a store for this target and number of threads. Notes the tasks without
-    /// one and the number of times of other versions, which are used only with `all_versions`.
+    /// Returns the fastest correct schedules in a store for this target and number of threads. Reports the tasks without
+    /// a schedule and the number of times of other versions, which are used only with `all_versions`.
     pub fn best_schedules(&mut self, store: &Path, all_versions: bool) -> Result<Best> {
         let best = self.read_best(store, all_versions)?;
         let threads = self.runs.cpus.len();

@@ -21,7 +21,7 @@ use serde::Serialize;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Options of a program that is built into a folder.
+/// Options for building a program into a folder.
 pub struct ProgramOptions<'a> {
     /// Number of threads, used to choose schedules from the store; by default one per CPU.
     pub threads: Option<usize>,

@@ -1,4 +1,4 @@
-//! Times a few operators run concurrently and run in sequence, in interleaved rounds, with given schedules.
+//! Compares concurrent with sequential execution of a few operators with given schedules, in interleaved rounds.
 
 use crate::campaign::config::Limits;
 use crate::failure::{Failure, format_chain};

@@ -25,7 +25,7 @@ pub struct Repeat {
     pub retry_faults: i64,
     /// Keys of the only experiments to measure; None measures all.
     pub only: Option<HashSet<Key>>,
-    /// Counters that a known measurement must have read, or must have failed to read.
+    /// Counters that a known measurement must have requested, whether they could be read or not.
     pub counters: Option<WantedCounters>,
 }
 
@@ -91,7 +91,7 @@ impl Repeat {
         match keys.known_outcome(key) {
             _ if self.again => false,
             None => false,
-            // A sweep, or another search, needs the time of a candidate that one search rejected.
+            // A candidate that one search rejected may still be measured by a sweep or another search.
             Some(Outcome::PassedOver) => false,
             Some(Outcome::Crashed | Outcome::TimedOut) => keys.attempts(key) > self.retry_faults,
             Some(_) => true,

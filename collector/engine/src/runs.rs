@@ -21,7 +21,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use worker::Fault;
 
-/// Sampling time of a whole model, which is longer than that of an operator.
+/// Sampling time of a whole model; longer than that of an operator.
 const SAMPLING_TIME_NS: u64 = 2_000_000_000;
 
 /// Name of a model's program: its folder, and the prefix of its outputs.

@@ -27,7 +27,7 @@ pub fn wrong_schedule(record: &Record) -> Option<String> {
     if !is_named(schedule.stable_hash()) {
         return Some(OTHER.to_owned());
     }
-    // Rows from before this column was introduced have no value.
+    // Records written before this column was introduced have no value.
     let is_other = record.moves_hash.is_some() && record.moves_hash != schedule.moves_hash();
     is_other.then(|| "its moves do not match its `moves_hash`".to_owned())
 }

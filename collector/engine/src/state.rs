@@ -43,7 +43,7 @@ impl StateFile {
     }
 }
 
-/// Returns the canonical path of a folder that may not exist yet; creating the folder does not change this path.
+/// Returns the canonical path of a folder, which is the same before and after the folder is created.
 fn resolve_folder(folder: &Path) -> PathBuf {
     if let Ok(path) = std::fs::canonicalize(folder) {
         return path;

@@ -24,7 +24,7 @@ pub fn open_existing(path: &Path) -> Result<Store> {
     Store::open(path).map_err(store_failure)
 }
 
-/// Converts an error of a store or file to a failure of the command.
+/// Converts an error of a store or file to a command failure.
 pub fn store_failure(error: datasets::Error) -> Failure {
     let text = format_chain(&error);
     if error.is_of_machine() { Failure::environment(text) } else { Failure::usage(text) }

@@ -95,7 +95,7 @@ pub enum OperatorDocument<'a> {
 /// Summarises a trace by operator, and writes the requested files.
 pub fn sum_operators(file: &Path, options: &TopOptions<'_>, observer: &dyn Observer) -> Result<OperatorSums> {
     let sums = match import::tvm::read_report(file).map_err(read_failure)? {
-        // TVM's report contains sums without calls, so no other style is possible.
+        // TVM's report contains sums but no calls, so no other style is possible.
         Some(_) if options.page.is_some() => {
             return Err(Failure::usage("reports of TVM contain only sums, which are not enough for a page"));
         }

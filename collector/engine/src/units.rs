@@ -86,7 +86,7 @@ pub struct UnitCall {
     pub unit: &'static str,
     /// Description of the task.
     pub what: String,
-    /// Reason why the CPU computes the call and, if its measurement failed, why the call has no time.
+    /// Reason why the CPU computes the call, and the reason why the call has no time if its measurement failed.
     pub why: Option<String>,
 }
 

@@ -104,7 +104,7 @@ fn query_trace(query: &Query) -> Result<u8> {
     Ok(DONE)
 }
 
-/// Reports what was written to `place`. Returns the exit code, which indicates whether events are missing.
+/// Reports what was written to `place`. Returns an exit code that indicates whether events are missing.
 fn tell_written(written: &WrittenTrace, place: &Path, as_json: bool) -> Result<u8> {
     if as_json {
         print_json(written)?;
@@ -127,7 +127,7 @@ fn tell_found(found: &FoundEvent) -> u8 {
     tell_skipped(&found.examples, found.malformed, "records of the trace cannot be read and were skipped")
 }
 
-/// Reports what was skipped. Returns the exit code, which indicates whether anything was skipped.
+/// Reports the number of skipped records, with examples. Returns an exit code that indicates whether any was skipped.
 pub fn tell_skipped(examples: &[impl ToString], count: u64, what: &str) -> u8 {
     print_notes("skipped", examples.iter().map(ToString::to_string));
     match count {

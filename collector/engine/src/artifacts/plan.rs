@@ -40,7 +40,7 @@ pub struct Plan {
     pub(super) builds: Vec<Built>,
 }
 
-/// The field that the plans of all format versions contain.
+/// The version field, which plans of all format versions contain.
 #[derive(Deserialize)]
 struct PlanFormat {
     format: u32,
@@ -54,7 +54,7 @@ pub struct Built {
     pub(super) schedule: String,
     /// Object file next to the plan, named after the hash of its content.
     pub(super) object: Option<String>,
-    /// Kernels for a device, whose code is in files next to the plan.
+    /// Device kernels; their code is in files next to the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) device: Option<BuiltDevice>,
     /// Reason why the build failed.
@@ -225,7 +225,7 @@ pub(super) mod tests {
         Plan { format: FORMAT, program_version, versions, target, config, revisions, tasks, builds: vec![built] }
     }
 
-    /// Evaluates everything in an accepted plan that a run uses before it starts.
+    /// Evaluates all parts of an accepted plan that a run uses before it starts.
     fn use_it(plan: &Plan) {
         let limits = &plan.config.limits;
         for seconds in [limits.start_seconds, limits.build_seconds, limits.run_seconds] {

@@ -73,8 +73,7 @@ impl Artifacts {
         Ok(versions)
     }
 
-    /// Reads the build of a job; None for tasks that are not in the folder, such as those that measure the peaks of
-    /// the machine.
+    /// Reads the build of a job; None for tasks that are not in the folder, such as those that measure peak rates.
     pub fn read_build(&self, job: &BuildJob) -> Option<Build> {
         let task = *self.tasks.get(&job.task)?;
         let Some(&place) = self.builds.get(&(task, job.schedule.clone())) else {

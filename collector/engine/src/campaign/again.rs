@@ -1,5 +1,5 @@
-//! Reconstructs from a record the attempt that produced it, in order to repeat it: its task, code, threads and
-//! measurement plan.
+//! Reconstructs the attempt that produced a record, in order to repeat it: its task, code, threads and measurement
+//! plan.
 
 use super::attempt::create_attempt;
 use super::config::{Limits, ModelRequest};
@@ -31,7 +31,7 @@ pub struct RecordedAttempt {
     pub state: CacheState,
     /// Seed of the random input values.
     pub seed: u64,
-    /// Number of times that an idle thread polled for work before it slept.
+    /// Number of polls of an idle thread before it sleeps.
     pub spin_count: u32,
 }
 
@@ -93,7 +93,7 @@ impl RecordedAttempt {
         })
     }
 
-    /// Returns the attempt as it is made on the machine and by the program that `base` describes.
+    /// Returns the attempt for the machine and the program version that the base record `base` describes.
     pub fn plan_attempt(&self, base: &Record) -> Result<Attempt, PlanningError> {
         let with_task = Arc::new(record::task_record(&self.task, base)?);
         let run = (self.state, self.method.clone(), self.cpus.len());

@@ -69,7 +69,7 @@ pub fn planned_modules(config: &Config) -> Result<Vec<PlannedModule>, PlanningEr
 
 /// Returns the schedules of a task, the default first.
 pub fn task_schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule> {
-    // The task's hash is part of the seed, so that equal axes of two tasks are not sampled alike.
+    // The task's hash is part of the seed, so that two tasks with equal axes get different samples.
     let digest = blake3::hash(format!("{} {}", config.seed, task.hash()).as_bytes());
     let seed = u64::from_le_bytes(digest.as_bytes()[..8].try_into().expect("a hash has 32 bytes"));
     let mut schedules = Vec::new();

@@ -36,7 +36,7 @@ pub struct Outcomes {
     pub passed_over: usize,
     /// Reason why no worker can be started, which ended the campaign.
     pub broken: Option<String>,
-    /// Number of attempts that were not made because of the budget, a signal, or delays of other processes.
+    /// Number of attempts not made because of the budget, a signal, or delays of other processes.
     pub left: usize,
     /// Number of attempts, included in `left`, that other processes have claimed.
     pub held: usize,
@@ -115,7 +115,7 @@ pub fn claim_all<E>(wanted: &[Visit]) -> Result<Turns, E> {
     Ok(wanted.iter().map(|visit| Turn::Ours(i64::from(visit.number) + 1)).collect())
 }
 
-/// A visit (one of the separate measurements of an experiment) that is to be made.
+/// A planned visit (one of the separate measurements of an experiment).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
     /// Key of the experiment.
@@ -272,7 +272,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         if since.elapsed() > MOST_WAITED || is_over(self) { Err(AttemptEnd::Stopped) } else { Ok(()) }
     }
 
-    /// Claims and submits a batch. True if other processes hold all attempts and the source has postponed them.
+    /// Claims and submits a batch. Returns true if other processes hold all attempts and the source has postponed them.
     fn begin_batch(&mut self, proposed: Vec<Attempt>) -> Result<bool, AttemptEnd<E>> {
         let wanted = proposed.iter().map(|attempt| Visit { key: attempt.key, number: attempt.visit });
         let turns = (self.outside.claim)(&wanted.collect::<Vec<Visit>>()).map_err(AttemptEnd::Failed)?;

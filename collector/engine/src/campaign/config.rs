@@ -62,7 +62,7 @@ pub struct ModelRequest {
     pub source: String,
     /// Name of the model within the source.
     pub name: String,
-    /// Requested batch size; once the model is loaded, its actual batch size. None if the model has no batch.
+    /// Requested batch size; after loading, the actual batch size. None if the model has no batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<i64>,
     /// Shapes of inputs by name.
@@ -117,7 +117,7 @@ pub struct Config {
     pub models: Vec<ModelRequest>,
     /// Target: `llvm` or another name, or TVM's JSON description. A GPU target names its architectures.
     pub target: String,
-    /// Libraries that compute the operators they support instead of the target.
+    /// Libraries that compute their supported operators in place of compiled code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partners: Vec<String>,
     /// Compiler or library that computes the tasks not claimed by a partner library.

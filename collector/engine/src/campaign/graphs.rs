@@ -219,7 +219,7 @@ fn batch_of(graph: &Graph) -> Option<i64> {
     common_value(extents.map(|extents| extents.and_then(|extents| extents.first().copied())))
 }
 
-/// Returns the value that all numbers have; None if they differ or one is missing.
+/// Returns the common value of all numbers; None if they differ or one is missing.
 fn common_value(mut numbers: impl Iterator<Item = Option<i64>>) -> Option<i64> {
     let first = numbers.next()??;
     numbers.all(|number| number == Some(first)).then_some(first)
@@ -241,7 +241,8 @@ pub(super) fn tasks_of(graph: &Graph, config: &Config) -> Result<Vec<TaskUse>, m
     })
 }
 
-/// Converts tasks to the form a target supports, merging equal ones; also returns CPU tasks with the reason.
+/// Converts tasks to the form that a target supports, merging equal ones; also returns the tasks for the CPU, with
+/// reasons.
 fn convert_to_form(tasks: Vec<TaskUse>, form: TaskForm) -> (Vec<TaskUse>, Vec<(TaskUse, CpuReason)>) {
     let (mut computed, mut left): (Vec<TaskUse>, _) = (Vec::new(), Vec::new());
     for found in tasks {

@@ -1,4 +1,4 @@
-//! Whole TorchScript files that PyTorch's library runs: a baseline for a model, not a source of
+//! Whole TorchScript files, run by PyTorch's library as a baseline for a model; they are not split into
 //! tasks.
 //!
 //! A file contains a program without the shapes of its inputs, so the user provides them. Running

@@ -39,7 +39,7 @@ pub fn machine_record(target: &Target, facts: &Facts, versions: &Versions, run_i
     Ok(record)
 }
 
-/// Returns a record with the columns of the host alone.
+/// Returns a record with only the columns of the host.
 pub fn host_record(facts: &Facts) -> Record {
     let count = |number: Option<u64>| number.and_then(|number| i64::try_from(number).ok());
     let cache = |level: u32| {
@@ -204,7 +204,7 @@ pub fn describe_artifact(record: &mut Record, schedule: &Schedule, artifact: &Ar
         ("lower_ms", artifact.lower_ms),
         ("codegen_ms", artifact.codegen_ms),
     ]);
-    // All architectures have the same launches; the features of the first represent all.
+    // Launches are the same for all architectures, so the features of the first one are recorded.
     let cubin = artifact.device.as_ref().and_then(|code| code.cubins.first());
     features.extend(cubin.map(|cubin| cubin.static_features()).into_iter().flatten());
     features.extend(artifact.features.iter().map(|(name, value)| (name.as_str(), *value)));
@@ -292,7 +292,7 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
     record.cpu_time_ns = Some(m.cpu_time_ns).filter(|time| *time > 0.0);
     let counters: BTreeMap<&str, f64> = m.counters.iter().map(|c| (c.name.as_str(), c.per_run)).collect();
     let steps: BTreeSet<&str> = m.counters.iter().map(|c| c.step.source_name()).collect();
-    // A counter that one step rejected and a later step delivered does not count as rejected.
+    // A counter that one source rejected and a later source delivered does not count as rejected.
     let refused = m.refusals.iter().filter(|refusal| !counters.contains_key(refusal.event.as_str()));
     let mut refused_by: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for refusal in refused {

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// A source that proposes attempts and receives their results.
 pub trait Source {
-    /// Returns the next attempts, of at most `builds` builds; attempts that share a build are adjacent. An empty
-    /// list means that an attempt in flight has to end first, or that the source is exhausted.
+    /// Returns the next attempts, of at most `builds` builds; attempts that share a build are adjacent. The list is
+    /// empty if an attempt in flight has to end first, or if the source is exhausted.
     fn propose(&mut self, builds: usize) -> Vec<Attempt>;
 
     /// Returns a reason if the cost model rejects a built candidate. `_built` describes the artifact.
@@ -21,8 +21,8 @@ pub trait Source {
     /// Reports an attempt that is not executed here because another process executes or has executed it.
     fn skip_attempt(&mut self, _attempt: &Attempt) {}
 
-    /// Notes that another process has claimed an attempt. Returns whether the source will propose
-    /// it again, in case that process ends before it has made the attempt.
+    /// Records that another process has claimed an attempt. Returns whether the source will propose the attempt
+    /// again, in case the other process ends before it has made the attempt.
     fn put_off(&mut self, _attempt: &Attempt) -> bool {
         false
     }
@@ -35,7 +35,7 @@ pub trait Source {
     /// Returns the number of attempts that the source still expects to propose.
     fn attempts_left(&self) -> usize;
 
-    /// Returns how many of the remaining attempts the source has postponed because other processes claimed them.
+    /// Returns the number of remaining attempts that were postponed because other processes claimed them.
     fn postponed_count(&self) -> usize {
         0
     }
@@ -132,7 +132,7 @@ impl Source for Sweep {
 
     fn skip_attempt(&mut self, attempt: &Attempt) {
         self.open -= 1;
-        // The other process made this visit, but may leave later ones to this process.
+        // The other process made this visit, but later visits may be left for this process.
         self.schedule_visit(attempt.next_visit());
     }
 

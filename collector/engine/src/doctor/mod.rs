@@ -122,7 +122,7 @@ pub struct Evidence {
     pub papi: Result<PapiFound, String>,
     /// Availability of every counter with a stable name.
     pub counters: Vec<Availability>,
-    /// Interruptions of a spinning thread, as a measure of the machine's noise.
+    /// Interruptions of a busy-waiting thread, as a measure of the machine's noise.
     pub noise: Noise,
     /// Precision of the clock.
     pub clock_precision_ns: u64,
@@ -307,7 +307,7 @@ fn processor_finding(facts: &Facts) -> Finding {
     new_finding("processors", status, found, consequence, "give the process more processors")
 }
 
-/// Smallest amount of memory that is not reported as a problem: the compiler takes some hundred MiB per builder.
+/// Memory below which a problem is reported: the compiler needs some hundred MiB per builder.
 const MEMORY_MIN_BYTES: u64 = 2 << 30;
 
 fn memory_finding(evidence: &Evidence) -> Finding {

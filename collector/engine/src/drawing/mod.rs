@@ -40,7 +40,7 @@ struct Card {
 pub struct MeasuredMedian {
     /// The time, in nanoseconds.
     pub time_ns: f64,
-    /// Description of the uncertainty, and of where the time was measured.
+    /// Description of the uncertainty and the place of the measurement, such as the host.
     pub remark: String,
 }
 
@@ -68,7 +68,7 @@ pub fn render_graph(
         ("{{drawing}}", views),
         ("{{data}}", data),
     ];
-    // All marks are replaced in one pass, so that a name that looks like a mark stays a name.
+    // All placeholders are replaced in one pass, so that a name that looks like a placeholder is not replaced.
     let mut body = String::with_capacity(BODY.len() + 4096);
     let mut rest = BODY;
     while let Some((mark, text, at)) =
@@ -177,7 +177,7 @@ impl Drawing {
             let name = &graph.values[id.0 as usize].name;
             cards.push(plain_card("output", "result", ty(id), vec![("result", name.clone()), ("type", ty(id))]));
         }
-        // Constants have no box, because there are many and they add little information.
+        // Constants have no box, because they are numerous and add little information.
         let edges = reads.into_iter().filter_map(|(id, to)| Some((*maker.get(&id)?, to)));
         let mut edges: Vec<(usize, usize)> = edges.collect();
         edges.sort_unstable();

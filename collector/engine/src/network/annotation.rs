@@ -62,7 +62,7 @@ pub struct Sampled {
     pub hertz: u64,
     /// Samples within the operator.
     pub own: u64,
-    /// Samples of the operator in functions that are not shown: argument checks and error handling.
+    /// Samples in the operator's argument checks and error handling, whose functions are not shown.
     pub in_glue: u64,
     /// Number of samples in the whole process.
     pub all: u64,

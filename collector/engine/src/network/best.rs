@@ -14,7 +14,7 @@ use models::{Plan, Task};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use targets::Target;
 
-/// Reason why a task has the default schedule. Later variants are closer to a usable measured schedule.
+/// Reason why a task has the default schedule. The variants are ordered: later ones are closer to a usable schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// No record of a correct time with warm caches exists for this target and number of threads.
@@ -27,7 +27,7 @@ pub enum Why {
     OtherVersions,
     /// The task was measured, but this program generates different code for the schedule.
     OtherCode,
-    /// The schedule space no longer contains the measured schedule.
+    /// The schedule space does not contain the measured schedule any more.
     Gone,
 }
 
@@ -77,7 +77,7 @@ impl Attempts {
         self.records.push(record.clone().without_long_columns());
     }
 
-    /// Returns the fastest schedule for which `is_one` holds, and its time.
+    /// Returns the fastest schedule that satisfies `is_one`, and its time.
     fn fastest_where(&self, is_one: impl Fn(&Schedule) -> bool) -> Option<(f64, &Schedule)> {
         let some = self.records.iter().filter(|record| self.schedules.get(&record.key).is_some_and(&is_one));
         let found = find_fastest(some)?;
@@ -424,8 +424,8 @@ mod tests {
         assert_eq!(best.candidates(task, Some(&default)), std::slice::from_ref(&default));
         assert_eq!(best.candidates(task, Some(&schedules[3])), [default, schedules[2].clone(), schedules[3].clone()]);
 
-        // In the network: other plans and other models do not count, and neither do contests
-        // without the schedule that is fastest alone.
+        // In the network: records of other plans and other models do not count, and contests count only
+        // if they include the schedule that is fastest alone.
         let in_place = |median_ns: f64, schedule: &Schedule| Record {
             network_hash: Some("network".to_owned()),
             plan: Some(contest.clone()),

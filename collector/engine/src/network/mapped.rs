@@ -62,7 +62,7 @@ pub fn compute_graph(
 ) -> Result<Mapped, MappedError> {
     let mut values = MappedValues::from_graph(graph, constants, inputs);
     let by_result: HashMap<ValueId, &Call> = plan.calls.iter().map(|call| (call.result, call)).collect();
-    // Nodes inside of a call are not computed separately.
+    // Nodes inside a call are not computed separately.
     let mut inside = vec![false; graph.nodes.len()];
     plan.calls.iter().flat_map(|call| &call.nodes).for_each(|node| inside[*node] = true);
     let mut calls = Vec::with_capacity(plan.calls.len());
@@ -101,7 +101,7 @@ pub struct MappedCore<'a> {
     pub fabric: &'a Fabric,
     /// Target that determines the schedule spaces.
     pub target: &'a Target,
-    /// Seed that selects which accelerator module proceeds next if several can.
+    /// Seed of the random choice among accelerator modules that can proceed.
     pub seed: u64,
 }
 

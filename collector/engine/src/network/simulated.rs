@@ -135,7 +135,7 @@ impl Simulator {
         share.iter().map(|(one, job, path)| (*one, self.one_call(job, path))).collect()
     }
 
-    /// Returns the difference between simulations with three calls and with one: the counts of two calls.
+    /// Returns the counts of two calls: the difference between simulations with three calls and with one.
     fn one_call(&self, job: &RunJob, path: &Path) -> Result<SimulatedCounts, String> {
         let file = path.with_extension("json");
         let text = serde_json::to_vec(job).map_err(|error| error.to_string())?;

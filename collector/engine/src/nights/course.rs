@@ -12,7 +12,7 @@ use std::path::Path;
 pub struct NightCourse {
     /// Name of the nightly run.
     pub id: String,
-    /// Hash of the configuration, the store and the duration, which identifies the request.
+    /// Hash that identifies the request: configuration, store and duration.
     pub asked: String,
     /// Deadline, in microseconds since 1970.
     pub end_us: i64,

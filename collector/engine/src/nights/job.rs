@@ -55,7 +55,7 @@ impl NightJob<'_> {
         self.seconds_left() - 1.5 * self.sentinels.seconds
     }
 
-    /// Saves the progress. If saving fails, a run that is killed later starts from the beginning.
+    /// Saves the progress. If this fails, a run that is killed later starts from the beginning.
     pub fn keep_course(&self) {
         let _ = self.file.write(&self.course);
     }
@@ -85,7 +85,7 @@ impl NightJob<'_> {
         Ok(())
     }
 
-    /// Runs slices of a phase until its work is complete, a slice achieves nothing, or its time is over.
+    /// Runs slices of a phase until its work is complete, a slice makes no progress, or its time is over.
     fn run_phase(&mut self, name: &'static str, seconds: f64, flags: &[&str]) -> Result<()> {
         if self.course.has_done(name) {
             return Ok(());
@@ -143,7 +143,7 @@ impl NightJob<'_> {
 
     /// Returns the duration of the next slice in seconds, or None if no time is left.
     fn slice_seconds(&self, of_phase: f64) -> Option<f64> {
-        // A slice whose budget is over gets the same time for sealing as one that received SIGTERM.
+        // At the end of its budget, a slice gets as much time for sealing as after SIGTERM.
         let left = Duration::from_secs_f64(self.left_for_work().max(0.0));
         let most = (left - sealing_time(left)).as_secs_f64();
         let slice = (60.0 * self.settings.sentinel_minutes).min(most).min(of_phase);

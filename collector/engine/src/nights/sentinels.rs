@@ -1,8 +1,8 @@
 //! Sentinels: tasks that are built once per store and host class, and measured repeatedly with identical machine code,
 //! so that a change of their times is a change of the machine.
 //!
-//! Other machines may write to a store. So this machine keeps a hash of the sentinels that it built, and runs only a
-//! copy that matches the hash, in a folder to which only its user can write.
+//! Because other machines may write to a store, this machine keeps a hash of the sentinels that it built, and runs
+//! only a copy that matches the hash, in a folder to which only its user can write.
 
 use super::options::NightOptions;
 use super::slice::SliceProcess;

@@ -42,7 +42,7 @@ use std::sync::atomic::AtomicUsize;
 
 /// Default duration of profiling in seconds.
 const SECONDS: f64 = 2.0;
-/// Default time limit of profiling with a schedule, in seconds; such profiling normally ends earlier by itself.
+/// Default time limit of profiling with a schedule, in seconds; a schedule normally ends earlier.
 const SECONDS_WITH_SCHEDULE: f64 = 600.0;
 
 /// Options of a profile.
@@ -73,7 +73,7 @@ pub struct ProfileOptions<'a> {
     pub group_by: GroupBy,
     /// The order of rows.
     pub sort_by: SortBy,
-    /// Tool whose table style is imitated, if not our own.
+    /// Other tool whose table style is used; None for the style of this program.
     pub style: Option<Style>,
     /// The files to write.
     pub files: FileOptions<'a>,
@@ -82,7 +82,7 @@ pub struct ProfileOptions<'a> {
 }
 
 impl ProfileOptions<'_> {
-    /// Whether further processes (visits) profile, unless the caller selects runs or passes traces to a command.
+    /// Returns whether further processes (visits) are profiled: unless runs are selected or traces passed to a command.
     fn has_visits(&self) -> bool {
         self.schedule.is_none() && self.sample.is_none() && self.on_trace_ready.is_none()
     }

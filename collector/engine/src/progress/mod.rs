@@ -19,7 +19,7 @@ pub struct Counts {
     losses: u64,
     /// Progress message of the source, if it reported one.
     standing: Option<String>,
-    /// Time until the first attempt ended, including the start of workers; rates are computed from this moment on.
+    /// Time of the end of the first attempt, which includes the start of workers; rates are computed from then on.
     first: Option<Duration>,
 }
 

@@ -91,7 +91,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// Computes the cost. `busy` is the time of the tuners, `all` the whole duration.
+    /// Computes the shares. `busy` is the time spent in tuners, `all` the whole duration.
     pub fn new(outcomes: &Outcomes, busy: Duration, all: Duration) -> Effort {
         let seconds = all.as_secs_f64();
         let share = |part: f64| if seconds > 0.0 { part / seconds } else { 0.0 };
@@ -331,7 +331,7 @@ impl Learning {
         self.curve.iter().find(|point| point.best_ns <= ALMOST * best_ns)
     }
 
-    /// Describes how certain it is that the best schedule is the fastest.
+    /// Describes the certainty that the best schedule is the fastest.
     pub fn describe_certainty(&self) -> String {
         let Some(verdict) = &self.verdict else { return "measured once".to_owned() };
         let second = verdict.second_over_best.map(|ratio| format!(", next {:.3}×", ratio.median)).unwrap_or_default();
@@ -393,7 +393,8 @@ fn rejected_note(learnings: &[Learning]) -> String {
     if count == 0 { String::new() } else { format!("\n{count} {text}") }
 }
 
-/// Describes how many searches found nothing faster than the default; for these the tuner makes no difference.
+/// Describes how many searches found no schedule faster than the default one; for these, the choice of the tuner makes
+/// no difference.
 fn unimproved_note(learnings: &[Learning]) -> String {
     const LITTLE: f64 = 1.01;
     let few = learnings.iter().filter_map(|one| one.gain).filter(|gain| *gain < LITTLE).count();

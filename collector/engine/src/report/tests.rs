@@ -48,7 +48,7 @@ fn a_wide_interval_is_never_best() {
     assert_eq!(close.rows[0].median_ns, 100.0, "101 ends before 101.5");
 }
 
-/// Records of other programs may count work differently, so their columns are not used.
+/// Other program versions may count work differently, so the columns of records are not used.
 #[test]
 fn work_is_counted_from_the_task() {
     let summary = summary(&[(0, 1000.0, Some(10.0))]);

@@ -3,7 +3,7 @@
 //!
 //! Shared files of a store are named by the hash of their content, so an object is created if it is
 //! absent and never changed. An interrupted push or pull resumes where it stopped, and concurrent
-//! ones do no harm. Access keys are passed to `curl` on its standard input, because every user of a
+//! transfers are safe. Access keys are passed to `curl` on its standard input, because every user of a
 //! machine can read arguments.
 
 use crate::Result;
@@ -20,7 +20,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-/// Folders of a store that are shared, and the file extension of the shared files in each.
+/// Shared folders of a store, each with the extension of its shared files.
 const SHARED: [(&str, &str); 3] = [("dataset", ".parquet"), ("hosts", ".json"), ("configs", ".json")];
 const MAX_DEPTH: usize = 6;
 /// Largest number of list requests, each of which returns up to a thousand names.

@@ -35,7 +35,7 @@ pub struct CoRuns<'a> {
     pub cache_bytes: u64,
 }
 
-/// Runs all combinations that no process has run yet.
+/// Runs all combinations that no other process has run or claimed.
 pub fn run_combinations<E: From<RowError>>(
     runs: &CoRuns<'_>,
     combinations: &[Combination],

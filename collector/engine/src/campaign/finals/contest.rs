@@ -16,7 +16,7 @@ use serde::Serialize;
 const FIRST: usize = 3;
 /// Largest number of schedules that are measured again.
 const MOST: usize = 8;
-/// Largest number of rounds per schedule; a schedule that is still undecided is then reported as undecided.
+/// Largest number of rounds per schedule, after which a schedule may be reported as undecided.
 const MOST_ROUNDS: usize = 9;
 /// Smallest relative difference that removes a schedule if it is exceeded in all of at least [`LEAST_ROUNDS`] rounds.
 const FAR: f64 = 0.03;
@@ -67,7 +67,7 @@ pub struct Verdict {
     pub measured_again: usize,
     /// Number of schedules that are as fast as the winner, within the tolerance.
     pub equals: usize,
-    /// Number of schedules not distinguished from the winner within the largest number of rounds.
+    /// Number of schedules that could not be distinguished from the winner within the limit of rounds.
     pub undecided: usize,
     /// Time of the second-best schedule over that of the winner, within rounds.
     pub second_over_best: Option<Ratio>,
@@ -99,7 +99,7 @@ impl Contest {
         contest
     }
 
-    /// Replays a round of an earlier process.
+    /// Adds the results of a round that an earlier process measured.
     pub fn resume(&mut self, round: &[(usize, Option<f64>)]) {
         for (number, ns) in round {
             self.entries[*number].place = ContestPlace::Inside;
@@ -253,7 +253,7 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
-    /// Runs a contest of entries with lucky first times. `truth` returns the time of an entry in a
+    /// Runs a contest of entries whose first times are too low. `truth` returns the time of an entry in a
     /// round.
     fn run(firsts: &[f64], truth: impl Fn(usize, usize) -> Option<f64>) -> (Contest, usize) {
         play(contest(firsts, None), truth)
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn whoever_looks_better_than_the_leader_turns_out_to_be_is_measured_too() {
-        // The first three times were lucky; the fourth is representative.
+        // The first three times were too low by chance; the fourth is representative.
         let truth = [110.0, 112.0, 114.0, 100.0, 130.0];
         let (contest, _) = run(&[90.0, 91.0, 92.0, 100.0, 129.0], |number, _| Some(truth[number]));
         let verdict = contest.verdict().expect("a verdict");

@@ -23,7 +23,7 @@ pub struct Resolved {
 }
 
 impl ModelEntry {
-    /// Returns the name used in records; all aliases and spellings of a model in the zoo have the same one.
+    /// Returns the name used in records, which is the same for all aliases and spellings of a model in the zoo.
     fn canonical_name(&self) -> String {
         let is_of_zoo = self.source == ModelSource::Local.name();
         let other = is_of_zoo.then(|| zoo::canonical_name(&self.name)).flatten();

@@ -10,7 +10,7 @@ use search::{Problem, features};
 use std::collections::{BTreeMap, HashSet};
 use targets::Target;
 
-/// Largest number of lessons for one search, and from one task; more lessons cost more time than they save.
+/// Largest number of lessons for one search; more lessons cost more time than they save.
 const MOST: usize = 256;
 const MOST_OF_TASK: usize = 64;
 
@@ -69,7 +69,7 @@ impl Lessons {
         group.times.insert(hash.clone(), (schedule, ns));
     }
 
-    /// Passes lessons to searches of the same operator kind, most similar tasks first. Returns the number of lessons.
+    /// Passes lessons to searches of the same operator kind, those of similar tasks first. Returns the number of lessons.
     pub(super) fn teach_searches(&self, searches: &mut [Search], target: &Target) -> usize {
         let problems: Vec<(&LessonGroup, Problem)> = self
             .groups

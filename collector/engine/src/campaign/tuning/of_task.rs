@@ -88,7 +88,7 @@ pub struct Search {
     is_exhausted: bool,
     /// Hashes of schedules that were proposed or have results.
     known: HashSet<String>,
-    /// Trials of earlier runs that crashed or timed out; proposed first, as the schedule may not be at fault.
+    /// Trials of earlier runs that crashed or timed out; proposed first, because the schedule may not be the cause.
     lost: Vec<Attempt>,
 }
 
@@ -208,7 +208,7 @@ impl Search {
         let own = &self.default;
         let Code::Compiled { schedule: default, .. } = &own.code else { return Ok(own.clone()) };
         let source = match source_of(&schedule, default) {
-            // Only TVM's evolution proposes traces.
+            // Only TVM's evolutionary search proposes traces.
             ScheduleSource::Trace => ScheduleSource::MetaSchedule,
             source => source,
         };
@@ -234,7 +234,7 @@ impl Search {
             self.default_ns = ns;
         }
         self.standing.observe_trial(ns);
-        // A sampled schedule is repeated by its trace, which the record has.
+        // A sampled schedule can be repeated only by its trace, which the record contains.
         let drawn = record.schedule.as_ref().filter(|_| matches!(schedule, Schedule::MetaSchedule { .. }));
         let drawn = drawn.and_then(|text| Schedule::from_json(text.as_text()).ok());
         self.observe_result(

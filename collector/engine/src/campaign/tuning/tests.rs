@@ -190,7 +190,7 @@ fn what_is_not_worth_a_run_is_no_trial_and_is_not_built_again() {
     let all = [first.clone(), rest].concat();
     assert_eq!(all.iter().filter(|record| !is_passed_over(record)).count(), 120);
     assert_eq!(keys(&all).len(), all.len());
-    // A search of another configuration decides for itself.
+    // A search with another configuration rejects candidates independently.
     let other = |record: &Record| Record { config_hash: Some("another".to_owned()), ..record.clone() };
     let mut third = made.tuning(|_| true);
     third.resume(&first.iter().filter(is_passed_over).map(other).collect::<Vec<_>>(), |_| true);

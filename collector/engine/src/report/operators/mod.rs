@@ -96,8 +96,8 @@ pub fn summarise_model(
         let hash = planned.task.hash();
         let attempts = by_task.get(hash.as_str()).map(Vec::as_slice).unwrap_or_default();
         let default = task_space(&planned.task, machine).default;
-        // The columns contain the work as the measuring program counted it. For a comparison of
-        // versions, the work is counted again.
+        // Records contain the work as counted by the program version that measured. It is counted again
+        // here, so that versions can be compared.
         let work = planned.task.work().ok();
         let task = (planned.task.describe(), *count, hash.clone());
         match best_row(task, attempts, work, Some(default), peaks) {
@@ -142,7 +142,8 @@ fn sum_numbers(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.fold(0.0, |sum, number| sum + number)
 }
 
-/// Computes half-widths of shares; errors are assumed independent between operators, equal for calls of one.
+/// Computes half-widths of shares. Errors are assumed independent between operators, and equal for all calls of one
+/// operator.
 fn set_share_spreads(rows: &mut [OperatorRow], total_ns: f64, half_widths: &[f64]) {
     let squares = sum_numbers(half_widths.iter().map(|width| width.powi(2)));
     for (row, width) in rows.iter_mut().zip(half_widths) {
@@ -226,13 +227,13 @@ fn best_row(
     })
 }
 
-/// Ratio of default to best time below which the default schedule is reported to have the lower median.
+/// Ratio of the default to the best time below which the report notes that the default has the lower median.
 const EVEN: f64 = 0.995;
 /// Share of the attainable rate below which the rate of an operator is marked as poor.
 const SLOW: f64 = 0.25;
 
-/// Explains rates above the roofline, which the measured peaks bound; only repeated measurements with certain medians
-/// raise a peak.
+/// Explains rates above the roofline, which follows from measured peaks. Only repeated measurements with certain
+/// medians raise a peak.
 fn above_roofline(summary: &Summary) -> String {
     let above = summary.rows.iter().filter(|row| row.roofline.is_some_and(|part| part > 1.0));
     let (saving, above): (Vec<&OperatorRow>, Vec<&OperatorRow>) = above.partition(|row| row.saves_products);

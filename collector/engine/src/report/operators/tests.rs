@@ -164,7 +164,7 @@ fn a_rate_above_the_peak_has_its_reason() {
     );
     summary.rows[0].saves_products = true;
     assert!(text(&summary).contains("above 100 % in 1: not all counted products are computed"), "{}", text(&summary));
-    // The schedule has the form in which a campaign writes it.
+    // The schedule is written as in a campaign.
     let knobs =
         job::space::Knobs([("algorithm".to_owned(), job::space::Setting::Choice("winograd2".to_owned()))].into());
     let schedule = Schedule::Template { knobs }.to_json();
