@@ -38,7 +38,7 @@ pub fn board_access(wanted: BoardRequest<'_>) -> Result<Option<Access>> {
         (None, Some(tracker)) => BoardServer::Tracker(tracker.parse().map_err(Failure::usage)?),
         (None, None) => match tracker_of_environment()? {
             Some(tracker) if needs_board || key.is_some() => BoardServer::Tracker(tracker),
-            _ => return refuse_without(wanted.boards, needs_board).map(|()| None),
+            _ => return refuse_missing_board(wanted.boards, needs_board).map(|()| None),
         },
     };
     let access = engine::boards::resolve_access(BoardAddress {
@@ -52,7 +52,7 @@ pub fn board_access(wanted: BoardRequest<'_>) -> Result<Option<Access>> {
 }
 
 /// Returns an error if board flags are given without a board, or if the target needs a board.
-fn refuse_without(boards: &BoardFlags, needs_board: bool) -> Result<()> {
+fn refuse_missing_board(boards: &BoardFlags, needs_board: bool) -> Result<()> {
     const HINT: &str = "give `--host` and `--port`, or `--tracker` and `--key`, or `--unit fpga` for a simulated FPGA accelerator; \
                         docs/guide/boards.md describes the setup of a board";
     if needs_board {

@@ -6,7 +6,7 @@ use super::pace::Pace;
 use super::progress::terminal_observer;
 use super::{DONE, DONE_WITH_LOSSES, Result, print_json, print_text, settings, stdout_paper};
 use crate::options::{ModelRun, Sampling, Sweep, Tuning};
-use engine::campaign::settings::Resolved;
+use engine::campaign::settings::ResolvedConfig;
 use engine::failure::Failure;
 use engine::units::{self, CpuBoard, UnitsOptions, UnitsReport};
 use report::{Table, format_duration, number_column, text_column};
@@ -17,13 +17,13 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
     let wanted = BoardRequest { boards: &arguments.boards, models: &arguments.models };
     let access = boards::board_access(wanted)?;
     let sweep = Sweep::of_run(None, arguments.seed, &arguments.running.sampling);
-    let Resolved { config, loaded } = settings::resolve_config(&arguments.models, &sweep)?;
+    let ResolvedConfig { config, loaded } = settings::resolve_config(&arguments.models, &sweep)?;
     let mut models = arguments.models.clone();
     (models.settings.target, models.settings.unit) = (Some(PYNQ.to_owned()), None);
     let wanted = BoardRequest { boards: &arguments.boards, models: &models };
     let board = access.as_ref().map(|access| {
         let sweep = Sweep::of_run(arguments.threads, arguments.seed, &Sampling::default());
-        let Resolved { config, .. } = settings::config_of_search(&models, &sweep, &Tuning::default(), true)?;
+        let ResolvedConfig { config, .. } = settings::config_of_search(&models, &sweep, &Tuning::default(), true)?;
         Ok(CpuBoard { access, options: wanted.of_board(), config, threads: arguments.threads })
     });
     let (inputs, board) = (arguments.running.given.input_files(), board.transpose()?);

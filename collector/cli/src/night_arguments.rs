@@ -47,7 +47,7 @@ pub struct Judging {
     /// Write a Markdown summary to this file
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
-    /// Exit with code 4 if the comparison finds this
+    /// Exit with code 4 if the comparison finds a change of this kind
     #[arg(long, value_name = "WHAT")]
     pub fail_on: Option<FailOnNight>,
     /// Print one JSON document as the last line of stdout

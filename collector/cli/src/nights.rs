@@ -73,7 +73,7 @@ fn render_report(report: &NightReport) -> String {
     format!("{}{notes}\n\n{changes}\n{}", table.format_for(&stdout_paper()), report.title_line())
 }
 
-/// Returns the user's folder for state, or a subfolder of the lock folder if the environment names none.
+/// Returns the user's state folder, or a subfolder of the lock folder if the environment names no state folder.
 fn state_folder() -> PathBuf {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     named(STATE_VARIABLE)

@@ -70,7 +70,7 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
     let records = open_existing(store)?.select_records(Choose::All).map_err(store_failure)?;
     note_damage(records.damage(), observer);
     let is_damaged = !records.damage().is_empty();
-    let (mut asked, mut own, mut hosts) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let (mut matching, mut own, mut hosts) = (Vec::new(), Vec::new(), BTreeSet::new());
     for record in records {
         let record = record.map_err(store_failure)?;
         for host in [&record.host, &record.host_class] {
@@ -82,7 +82,7 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
             true if record.host_class == here.host_class && !question.all_versions => {
                 own.push(Record { task: record.task.clone(), ..record.without_long_columns() });
             }
-            true => asked.push(record.without_long_columns()),
+            true => matching.push(record.without_long_columns()),
             false => {}
         }
     }
@@ -91,8 +91,8 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
         own.retain(|record| now.match_record(record));
     }
     let old_count = own_count - own.len();
-    asked.extend(own.into_iter().map(Record::without_long_columns));
-    let Answer { tasks, left_out } = best_records(&asked, question, &here);
+    matching.extend(own.into_iter().map(Record::without_long_columns));
+    let Answer { tasks, left_out } = best_records(&matching, question, &here);
     Ok((BestTimes { tasks, left_out: left_out + old_count, total_ns: None, is_damaged }, hosts))
 }
 

@@ -73,7 +73,7 @@ pub fn resolve_access(address: BoardAddress<'_>) -> Result<Access> {
 }
 
 /// The machine that executes the measured code: this machine or a board.
-pub struct Standing {
+pub struct MeasuredMachine {
     /// Facts about the machine.
     pub facts: Facts,
     /// CPUs of the machine that may be used.
@@ -82,9 +82,9 @@ pub struct Standing {
     pub board: Option<Board>,
 }
 
-/// A board to which a connection was made.
+/// A connected board.
 pub struct Board {
-    /// The access to this board, and to all boards of its key with the same processor.
+    /// Access to this board and to all boards with the same key and processor.
     pub fleet: Fleet,
     /// Name that the user gave to the board.
     name: Option<String>,
@@ -104,10 +104,10 @@ enum BoardPart {
     Fabric(Box<Facts>),
 }
 
-impl Standing {
+impl MeasuredMachine {
     /// Returns the facts and the usable CPUs of this machine.
-    pub fn this_machine() -> Result<Standing> {
-        Ok(Standing { facts: Facts::read_facts(), cpus: machine::allowed_cpus()?, board: None })
+    pub fn this_machine() -> Result<MeasuredMachine> {
+        Ok(MeasuredMachine { facts: Facts::read_facts(), cpus: machine::allowed_cpus()?, board: None })
     }
 }
 
@@ -181,7 +181,7 @@ pub fn connect_board(
     wanted: BoardOptions<'_>,
     config: &Config,
     bench: &mut dyn Bench,
-) -> Result<(Target, Standing)> {
+) -> Result<(Target, MeasuredMachine)> {
     if config.backend == Backend::Torch || !config.partners.is_empty() || config.target_kind().runs_on_gpu() {
         return Err(Failure::usage("a board runs only compiled code on its CPU")
             .with_hint("remove `--backend`, and partners and `cuda` from `--target`"));
@@ -244,7 +244,7 @@ pub fn connect_board(
         agent: device.told.as_ref().map(|told| told.agent_version.clone()),
         part: BoardPart::Processor(config.target_kind()),
     };
-    Ok((own, Standing { facts, cpus, board: Some(board) }))
+    Ok((own, MeasuredMachine { facts, cpus, board: Some(board) }))
 }
 
 /// Rejects cold caches on several threads for RPC servers other than this project's agent, which do not support them.
@@ -266,7 +266,7 @@ pub fn connect_core(
     wanted: BoardOptions<'_>,
     fabric: &Fabric,
     jobs: u32,
-) -> Result<(FabricBoard, Standing)> {
+) -> Result<(FabricBoard, MeasuredMachine)> {
     const SETUP: &str = "start its agent with `--fpga devmem`, or with `--fpga simulated` on a board without the accelerator; without `--host` and `--tracker` the accelerator is simulated on this machine";
     let useless = [("--cross-cc", wanted.cross_cc.is_some()), ("--on-hardware", wanted.on_hardware)];
     if let Some((flag, _)) = useless.into_iter().find(|(_, is_given)| *is_given) {
@@ -301,7 +301,7 @@ pub fn connect_core(
         part: BoardPart::Fabric(Box::new(told.facts.clone())),
     };
     bench.go_on(device);
-    Ok((bench, Standing { facts: told.facts, cpus: vec![0], board: Some(board) }))
+    Ok((bench, MeasuredMachine { facts: told.facts, cpus: vec![0], board: Some(board) }))
 }
 
 /// Returns why times are emulated; None if the agent is not an emulator or has the board's architecture. Only an agent
@@ -313,13 +313,13 @@ fn emulation_reason(board: &Target, name: &str, device: &Device) -> Option<Strin
     Some(format!("{why}, with an {is} processor instead of the {wanted} cores of {name}"))
 }
 
-fn board_target(asked: &str, device: &Device, bench: &mut dyn Bench) -> Result<Target> {
-    if asked != HOST {
-        let asked = machine::resolve_target(asked, bench)?;
-        let architecture = targets::target_architecture(&asked.text);
+fn board_target(description: &str, device: &Device, bench: &mut dyn Bench) -> Result<Target> {
+    if description != HOST {
+        let target = machine::resolve_target(description, bench)?;
+        let architecture = targets::target_architecture(&target.text);
         let like =
             targets::architecture_target(&architecture, &[], 1).filter(|_| architecture != std::env::consts::ARCH);
-        return Ok(Target { machine: like.map_or(asked.machine, |like| like.machine), ..asked });
+        return Ok(Target { machine: like.map_or(target.machine, |like| like.machine), ..target });
     }
     let own = machine::resolve_target(HOST, bench)?;
     let local = Facts::read_facts();

@@ -183,13 +183,13 @@ fn write_lanes<W: Write>(
     let heading = Heading { tracks: &tracks, keys: &KEYS, members: &[] };
     let mut sink = Sink::new(Format::Perfetto, heading, out, limit)?;
     let time = |cycles: u64| i64::try_from(cycles.saturating_mul(1000) / u64::from(clock_mhz)).unwrap_or(i64::MAX);
-    let whole = |number: u64| ShownArgument::Whole(i64::try_from(number).unwrap_or(i64::MAX));
+    let integer = |number: u64| ShownArgument::Whole(i64::try_from(number).unwrap_or(i64::MAX));
     let mut ordered: Vec<&ModuleSpan> = spans.iter().collect();
     ordered.sort_by_key(|span| (span.begin, span.end));
     for span in ordered {
         let Some(track) = modules.iter().position(|lane| *lane == span.lane) else { continue };
         let name = program.instructions.get(span.place).map_or("", |bits| instruction_name(program, *bits));
-        let arguments = [(0, whole(span.place as u64)), (1, whole(span.end - span.begin)), (2, whole(span.waited))];
+        let arguments = [(0, integer(span.place as u64)), (1, integer(span.end - span.begin)), (2, integer(span.waited))];
         sink.write_slice(&ShownSlice {
             track: track + 1,
             start_ns: time(span.begin),

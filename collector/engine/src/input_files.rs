@@ -17,7 +17,7 @@ pub struct InputFiles {
 
 impl InputFiles {
     /// Returns whether all inputs are generated at random.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.input.is_empty() && self.inputs.is_none()
     }
 }
@@ -25,7 +25,7 @@ impl InputFiles {
 /// Replaces inputs by tensors of the same name from files.
 pub fn replace_inputs(given: &InputFiles, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
     if let Some(path) = &given.inputs {
-        take_all(path, given, names, inputs)?;
+        replace_all(path, given, names, inputs)?;
     }
     for text in &given.input {
         let (name, path) = text.split_once('=').ok_or_else(|| {
@@ -39,7 +39,7 @@ pub fn replace_inputs(given: &InputFiles, names: &[&str], inputs: &mut [Tensor])
 }
 
 /// Replaces all inputs that have no separate file by the tensors of one file.
-fn take_all(path: &Path, given: &InputFiles, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
+fn replace_all(path: &Path, given: &InputFiles, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
     let found = arrays::tensor_names(path).map_err(Failure::usage)?;
     if let Some(other) = found.iter().find(|name| !names.contains(&name.as_str())) {
         let (other, names): (String, String) = (other.chars().take(60).collect(), names.join(", "));

@@ -1,7 +1,7 @@
 //! The state of a store that a campaign needs: known experiments, claims of other processes, and the journal of new
 //! records.
 
-use crate::campaign::collect::{Turn, Turns, Visit};
+use crate::campaign::collect::{ClaimResult, ClaimResults, Visit};
 use crate::failure::format_chain;
 use crate::observer::Observer;
 use crate::repeat::Repeat;
@@ -82,7 +82,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Claims visits whose experiments are not known yet.
-    pub fn claim(&mut self, wanted: &[Visit]) -> Result<Turns> {
+    pub fn claim(&mut self, wanted: &[Visit]) -> Result<ClaimResults> {
         self.claim_where(wanted, |ledger, visit| match ledger.keys.known_outcome(visit.key) {
             Some(Outcome::Ok) if !ledger.repeat.again && !ledger.lacks_counters(visit.key) => {
                 ledger.keys.attempts(visit.key) > i64::from(visit.number)
@@ -92,16 +92,16 @@ impl<'a> Ledger<'a> {
     }
 
     /// Claims visits without checking whether their experiments already have an outcome.
-    pub fn claim_again(&mut self, wanted: &[Visit]) -> Result<Turns> {
+    pub fn claim_again(&mut self, wanted: &[Visit]) -> Result<ClaimResults> {
         self.claim_where(wanted, |_, _| false)
     }
 
     /// Claims visits of experiments that were measured fewer than `times` times.
-    pub fn claim_until(&mut self, wanted: &[Visit], times: i64) -> Result<Turns> {
+    pub fn claim_until(&mut self, wanted: &[Visit], times: i64) -> Result<ClaimResults> {
         self.claim_where(wanted, |ledger, visit| ledger.tries_left(visit.key, times) == 0)
     }
 
-    fn claim_where(&mut self, wanted: &[Visit], is_made: impl Fn(&Self, &Visit) -> bool) -> Result<Turns> {
+    fn claim_where(&mut self, wanted: &[Visit], is_made: impl Fn(&Self, &Visit) -> bool) -> Result<ClaimResults> {
         let claims = match &mut self.claims {
             Some(claims) => claims,
             None => self.claims.insert(self.store.create_claims()?),
@@ -117,9 +117,9 @@ impl<'a> Ledger<'a> {
         }
         self.holders = holders;
         let turn = |visit: &Visit| match held.contains(&visit.key) {
-            _ if is_made(self, visit) => Turn::Made,
-            true => Turn::Held,
-            false => Turn::Ours(self.keys.attempts(visit.key) + 1),
+            _ if is_made(self, visit) => ClaimResult::Made,
+            true => ClaimResult::Held,
+            false => ClaimResult::Ours(self.keys.attempts(visit.key) + 1),
         };
         Ok(wanted.iter().map(turn).collect())
     }

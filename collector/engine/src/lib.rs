@@ -4,7 +4,7 @@
 
 #![warn(missing_docs)]
 
-pub mod appearing;
+pub mod atomic_folder;
 pub mod artifacts;
 pub mod bases;
 pub mod best;

@@ -15,7 +15,7 @@ use measure::host::{self, Exclusive, ExclusiveError, Facts, Topology, exclusive}
 use models::partner::CPU_VENDOR;
 use runtimes::Described;
 use std::time::Duration;
-use targets::{Architecture, Host, HostCpu, Kind, Machine, Refusal, Resolved, Target};
+use targets::{Architecture, Host, HostCpu, Kind, Machine, Refusal, ResolvedConfig, Target};
 use worker::Fault;
 
 /// Hint for the error that TVM cannot be used.
@@ -134,7 +134,7 @@ pub fn library_target(versions: &Versions) -> Result<Target> {
 /// Resolves a target description for compilation; the target need not run on this machine.
 pub fn compiled_target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
     let resolved = kind_of(description)?.resolve(description, &mut Compilers(bench));
-    let Resolved { target, is_host } = resolved.map_err(Failure::from_refusal)?;
+    let ResolvedConfig { target, is_host } = resolved.map_err(Failure::from_refusal)?;
     if !is_host {
         try_target(&target, bench)?;
     }
@@ -270,9 +270,9 @@ mod tests {
         }
         let topology = Topology::read_from(root.path(), &[0, 1, 2, 3]);
         let cpus = topology.order_cpus(&[0, 1, 2, 3]);
-        let told = |count: usize| shared_cores(&topology, &cpus[..count]);
-        assert_eq!((told(1), told(2)), (None, None));
-        assert_eq!(told(3).as_deref(), Some("3 threads run on 2 cores, whose units they share"));
+        let describe = |count: usize| shared_cores(&topology, &cpus[..count]);
+        assert_eq!((describe(1), describe(2)), (None, None));
+        assert_eq!(describe(3).as_deref(), Some("3 threads run on 2 cores, whose units they share"));
         assert_eq!(
             shared_cores(&topology, &[0, 1]).as_deref(),
             Some("2 threads run on 1 core, whose units they share")

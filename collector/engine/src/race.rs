@@ -32,7 +32,8 @@ struct Choice {
     /// Operators of the concurrent scheme, each on cores of its own.
     together: Vec<ChosenOperator>,
     /// Operators of the sequential scheme, each on all cores.
-    in_turns: Vec<ChosenOperator>,
+    #[serde(rename = "in_turns")]
+    sequential: Vec<ChosenOperator>,
 }
 
 #[derive(Deserialize)]
@@ -93,7 +94,8 @@ pub struct RaceReport {
     /// Median time until all concurrent operators have ended, in nanoseconds.
     pub together_ns: f64,
     /// Median total time of the operators in sequence, in nanoseconds.
-    pub in_turns_ns: f64,
+    #[serde(rename = "in_turns_ns")]
+    pub sequential_ns: f64,
     /// Concurrent time divided by sequential time, compared within rounds.
     pub ratio: Option<Ratio>,
     /// Number of rounds.
@@ -123,12 +125,12 @@ pub fn run_race(path: &Path, rounds: u32, wait_seconds: u64, observer: &dyn Obse
     let [together, alone] = courses.as_slice() else {
         return Err(Failure::environment("the operators did not run both concurrently and sequentially"));
     };
-    let (Some(together_ns), Some(in_turns_ns)) = (together.median_ns(), alone.median_ns()) else {
+    let (Some(together_ns), Some(sequential_ns)) = (together.median_ns(), alone.median_ns()) else {
         return Err(Failure::environment("the time limit ended the first round"));
     };
     Ok(RaceReport {
         together_ns,
-        in_turns_ns,
+        sequential_ns,
         ratio: together.ratio_to(alone),
         rounds: together.rounds_ns.len(),
         threads: choice.threads,
@@ -138,7 +140,7 @@ pub fn run_race(path: &Path, rounds: u32, wait_seconds: u64, observer: &dyn Obse
 
 /// Builds all operators of a choice file. Returns their code, and their total floating-point operations.
 fn build_operators(choice: &Choice, target: &Target, workers: &mut Workers) -> Result<(Vec<What>, u64)> {
-    let operators: Vec<&ChosenOperator> = choice.together.iter().chain(&choice.in_turns).collect();
+    let operators: Vec<&ChosenOperator> = choice.together.iter().chain(&choice.sequential).collect();
     let (mut jobs, mut flops) = (Vec::new(), 0);
     for operator in &operators {
         let (task, schedule) = operator.read_operator()?;
@@ -162,7 +164,7 @@ fn build_operators(choice: &Choice, target: &Target, workers: &mut Workers) -> R
 }
 
 fn variant_lanes(choice: &Choice, mut codes: Vec<What>, cpus: &[usize]) -> Vec<Vec<RaceLane>> {
-    let in_turns = codes.split_off(choice.together.len());
+    let sequential = codes.split_off(choice.together.len());
     let mut next = 0;
     let lane = |(what, operator): (What, &ChosenOperator)| {
         let cores = operator.cores.unwrap_or(1);
@@ -170,7 +172,7 @@ fn variant_lanes(choice: &Choice, mut codes: Vec<What>, cpus: &[usize]) -> Vec<V
         RaceLane { codes: vec![what], cpus: cpus[next - cores..next].to_vec() }
     };
     let together = codes.into_iter().zip(&choice.together).map(lane).collect();
-    vec![together, vec![RaceLane { codes: in_turns, cpus: cpus[..choice.threads].to_vec() }]]
+    vec![together, vec![RaceLane { codes: sequential, cpus: cpus[..choice.threads].to_vec() }]]
 }
 
 fn run_lanes(job: TogetherJob, deadline: Duration, workers: &mut Workers) -> Result<Vec<Course>> {
@@ -187,7 +189,7 @@ fn run_lanes(job: TogetherJob, deadline: Duration, workers: &mut Workers) -> Res
 pub fn read_jobs(path: &Path, cpus: usize) -> Result<Vec<(Task, Schedule)>> {
     let choice = read_choice(path)?;
     check_choice(&choice, cpus, path)?;
-    choice.together.iter().chain(&choice.in_turns).map(ChosenOperator::read_operator).collect()
+    choice.together.iter().chain(&choice.sequential).map(ChosenOperator::read_operator).collect()
 }
 
 fn read_choice(path: &Path) -> Result<Choice> {
@@ -209,7 +211,7 @@ fn check_choice(choice: &Choice, cpus: usize, path: &Path) -> Result<()> {
     if choice.threads == 0 || choice.threads > cpus {
         return wrong(format!("it needs {} cores, but this process has {cpus}", choice.threads));
     }
-    let counts = [choice.together.len(), choice.in_turns.len()];
+    let counts = [choice.together.len(), choice.sequential.len()];
     if counts.iter().any(|count| !(1..=MAX_OPERATORS).contains(count)) {
         return wrong(format!("its schemes have {} and {} operators; allowed are 1 to {MAX_OPERATORS}", counts[0], counts[1]));
     }
@@ -236,7 +238,7 @@ impl RaceReport {
     pub fn describe(&self, paper: &Paper) -> String {
         let mut table = Table::new([text_column("way"), number_column("median")]);
         table.add_row(["concurrent".to_owned(), format_duration(self.together_ns)]);
-        table.add_row(["sequential".to_owned(), format_duration(self.in_turns_ns)]);
+        table.add_row(["sequential".to_owned(), format_duration(self.sequential_ns)]);
         let ratio = self.ratio.map_or_else(String::new, |ratio| {
             let interval = ratio.interval.map_or_else(String::new, |(low, high)| format!(" ({low:.3} … {high:.3})"));
             format!("\nconcurrent execution takes {:.3}{interval} times as long as sequential execution, in {} rounds", ratio.median, self.rounds)

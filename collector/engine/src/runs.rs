@@ -66,7 +66,7 @@ pub struct Runs {
 
 /// Id and signal of a campaign, for runs that follow it.
 #[derive(Clone, Debug)]
-pub struct After {
+pub struct PrecedingCampaign {
     /// Id of the campaign in records.
     pub run_id: String,
     /// Number of the signal that ended the campaign, or 0.

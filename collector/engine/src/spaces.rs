@@ -13,11 +13,11 @@ use serde_json::Value;
 const PLACE: [&str; 2] = ["tune", "spaces"];
 
 /// Rejects a store that contains the same search in another version of the schedule spaces.
-pub fn refuse_others(config: &Config, store: &Store) -> Result<()> {
+pub fn refuse_other_versions(config: &Config, store: &Store) -> Result<()> {
     if config.tune.is_none() {
         return Ok(());
     }
-    let own = without_version(&config.kept_text());
+    let own = without_version(&config.json_without_budget());
     for text in store.config_texts().map_err(store_failure)? {
         let (other, version) = without_version(&text);
         if other == own.0 && version != own.1 {

@@ -22,8 +22,8 @@ pub fn usable_devices(access: &Access) -> Result<usize> {
 
 /// Requests the summary of a tracker.
 pub fn request_summary(tracker: &Address) -> Result<TrackerSummary> {
-    let told = Tracker::open(tracker, PATIENCE).and_then(|mut tracker| tracker.request_summary(PATIENCE));
-    told.map_err(device_failure)
+    let summary = Tracker::open(tracker, PATIENCE).and_then(|mut tracker| tracker.request_summary(PATIENCE));
+    summary.map_err(device_failure)
 }
 
 /// Returns the number of devices with this key that are registered at a tracker.

@@ -37,7 +37,7 @@ pub struct Plan {
     #[serde(deserialize_with = "read_entries")]
     pub(super) tasks: Vec<PlannedTask>,
     #[serde(deserialize_with = "read_entries")]
-    pub(super) builds: Vec<Built>,
+    pub(super) builds: Vec<BuildEntry>,
 }
 
 /// The version field, which plans of all format versions contain.
@@ -49,7 +49,7 @@ struct PlanFormat {
 /// Result of building one schedule of a task.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Built {
+pub struct BuildEntry {
     pub(super) task: usize,
     pub(super) schedule: String,
     /// Object file next to the plan, named after the hash of its content.
@@ -92,7 +92,7 @@ pub struct BuiltCubin {
     pub(super) kernels: Vec<Kernel>,
 }
 
-impl Built {
+impl BuildEntry {
     pub(super) fn is_built(&self) -> bool {
         self.object.is_some() || self.device.is_some()
     }
@@ -170,7 +170,7 @@ fn check_text(task: &models::Task, text: &str) -> Result<(), String> {
     if parsed == *task { Ok(()) } else { Err(format!("the text of `{}` describes another task", task.describe())) }
 }
 
-impl Built {
+impl BuildEntry {
     fn check(&self, tasks: usize) -> Result<(), String> {
         if self.task >= tasks {
             return Err(format!("the plan has no task {}", self.task));
@@ -206,7 +206,7 @@ pub(super) mod tests {
         let tasks = planned_tasks(&config, &LoadedModels::default()).unwrap();
         let target = targets::llvm_target("x86-64", &[], 1);
         let knobs = space::task_space(&tasks[0].task, &target.machine).default;
-        let built = Built {
+        let built = BuildEntry {
             task: 0,
             schedule: Schedule::Template { knobs }.to_json(),
             object: Some("0123456789abcdef0123456789abcdef.o".to_owned()),

@@ -1,6 +1,6 @@
 //! Reads a folder of artifacts for a run on this machine.
 
-use super::plan::{Built, BuiltCubin, BuiltDevice, PLAN, Plan};
+use super::plan::{BuildEntry, BuiltCubin, BuiltDevice, PLAN, Plan};
 use crate::campaign::{Campaign, Config, PlannedTask};
 use crate::failure::Failure;
 use crate::{Result, machine};
@@ -114,7 +114,7 @@ fn check_builds(dir: &Path, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-fn read_build(dir: &Path, plan: &Plan, built: &Built) -> Result<Build> {
+fn read_build(dir: &Path, plan: &Plan, built: &BuildEntry) -> Result<Build> {
     let (object, device) = (&built.object, &built.device);
     if object.is_none() && device.is_none() {
         return Ok(Build::Failed(built.failure.clone().unwrap_or_default()));
@@ -135,7 +135,7 @@ fn read_build(dir: &Path, plan: &Plan, built: &Built) -> Result<Build> {
     })))
 }
 
-fn read_device(dir: &Path, device: &BuiltDevice, built: &Built, planned: &PlannedTask) -> Result<DeviceCode> {
+fn read_device(dir: &Path, device: &BuiltDevice, built: &BuildEntry, planned: &PlannedTask) -> Result<DeviceCode> {
     let read = |cubin: &BuiltCubin| -> Result<Cubin> {
         let bytes = read_code(dir, &cubin.file, "cubin")?;
         let (architecture, compiler) = (cubin.architecture, cubin.compiler.clone());

@@ -60,11 +60,11 @@ pub fn planned_tasks(config: &Config, models: &LoadedModels) -> Result<Vec<Plann
 
 /// Returns the models that are run as whole programs.
 pub fn planned_modules(config: &Config) -> Result<Vec<PlannedModule>, PlanningError> {
-    let whole = config.models.iter().enumerate().filter(|(_, model)| module::is_whole(model, config));
+    let modules = config.models.iter().enumerate().filter(|(_, model)| module::is_whole(model, config));
     let plan = |(index, model): (usize, &ModelRequest)| {
         module::plan_module(index, model).map_err(|source| PlanningError::Module { name: model.name.clone(), source })
     };
-    whole.map(plan).collect()
+    modules.map(plan).collect()
 }
 
 /// Returns the schedules of a task, the default first.

@@ -346,12 +346,12 @@ impl Config {
     }
 
     /// Returns the configuration as JSON without its time budget, which does not identify a campaign.
-    pub fn kept_text(&self) -> String {
+    pub fn json_without_budget(&self) -> String {
         Config { budget_seconds: None, ..self.clone() }.to_json()
     }
 
     /// Returns a stable hash of the configuration without its time budget: 32 hexadecimal digits.
     pub fn hash(&self) -> String {
-        datasets::store::config_hash(&self.kept_text())
+        datasets::store::config_hash(&self.json_without_budget())
     }
 }

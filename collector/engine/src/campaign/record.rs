@@ -300,7 +300,7 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
         refused_by.entry(&refusal.event).or_default().push(why);
     }
     let refused: BTreeMap<&str, String> = refused_by.into_iter().map(|(name, whys)| (name, whys.join("; "))).collect();
-    let origins: BTreeMap<&str, CounterOrigin<'_>> = m.counters.iter().map(|c| (c.name.as_str(), c.into())).collect();
+    let origins: BTreeMap<&str, CounterOrigin<'_, Coverage>> = m.counters.iter().map(|c| (c.name.as_str(), c.into())).collect();
     record.counters = (!counters.is_empty()).then(|| Json::new(&counters)).transpose()?;
     record.counter_origins = (!origins.is_empty()).then(|| Json::new(&origins)).transpose()?;
     record.counters_refused = (!refused.is_empty()).then(|| Json::new(&refused)).transpose()?;
@@ -329,18 +329,22 @@ fn energy_joules(m: &Measurement, caches: Option<CacheState>) -> Option<f64> {
     }
 }
 
-/// The properties of a counter value, such as its source and unit, as stored in a record.
+/// The properties of a counter value as stored in a record.
 #[derive(Serialize)]
-struct CounterOrigin<'a> {
-    source: &'static str,
-    native: &'a str,
-    unit: &'a str,
-    coverage: Coverage,
-    runs: u64,
-    running_share: f64,
+pub(crate) struct CounterOrigin<'a, C> {
+    pub source: &'a str,
+    /// Name of the counter in its source.
+    pub native: &'a str,
+    pub unit: &'a str,
+    /// Threads or processes whose events are counted.
+    pub coverage: C,
+    /// Number of counted runs.
+    pub runs: u64,
+    /// Share of the time in which the counter was active.
+    pub running_share: f64,
 }
 
-impl<'a> From<&'a CounterValue> for CounterOrigin<'a> {
+impl<'a> From<&'a CounterValue> for CounterOrigin<'a, Coverage> {
     fn from(value: &'a CounterValue) -> Self {
         let CounterValue { step, native, unit, coverage, runs, running_ratio, .. } = value;
         let (source, running_share) = (step.source_name(), *running_ratio);
@@ -418,11 +422,11 @@ mod tests {
             let of_rows = datasets::median_record(&rows.iter().collect::<Vec<_>>()).unwrap();
             let mut whole = Record::default();
             describe_measurement(&mut whole, &Measurement::of_visits(visits).unwrap()).unwrap();
-            let told = |record: &Record| {
+            let columns = |record: &Record| {
                 let interval = (record.median_low_ns, record.median_high_ns, record.interval_covers);
                 (record.median_ns, interval, record.visit_spread, record.visits_ns.clone())
             };
-            assert_eq!(told(&of_rows), told(&whole));
+            assert_eq!(columns(&of_rows), columns(&whole));
             assert_eq!(whole.interval_covers, Some(Covers::Visits));
         }
     }

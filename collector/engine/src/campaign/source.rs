@@ -23,7 +23,7 @@ pub trait Source {
 
     /// Records that another process has claimed an attempt. Returns whether the source will propose the attempt
     /// again, in case the other process ends before it has made the attempt.
-    fn put_off(&mut self, _attempt: &Attempt) -> bool {
+    fn postpone(&mut self, _attempt: &Attempt) -> bool {
         false
     }
 
@@ -43,7 +43,7 @@ pub trait Source {
 
 /// A source that proposes a list from beginning to end, with all visits of each experiment.
 ///
-/// Visits of an experiment are at least a quarter of the list apart, or [`MOST_BETWEEN`] attempts of a long list, so
+/// Visits of an experiment are at least a quarter of the list apart, or [`MAX_BETWEEN`] attempts of a long list, so
 /// that they sample different states of the machine. The limit bounds the number of artifacts kept for later visits.
 pub struct Sweep {
     /// Position of each experiment in the list.
@@ -66,14 +66,14 @@ pub struct Sweep {
 }
 
 /// Largest number of attempts between two visits of one experiment.
-const MOST_BETWEEN: usize = 2048;
+const MAX_BETWEEN: usize = 2048;
 
 impl Sweep {
     /// Creates a sweep over these attempts.
     pub fn new(attempts: Vec<Attempt>) -> Sweep {
         Sweep {
             places: attempts.iter().enumerate().map(|(place, attempt)| (attempt.key, place)).collect(),
-            between: attempts.len().div_ceil(4).clamp(1, MOST_BETWEEN),
+            between: attempts.len().div_ceil(4).clamp(1, MAX_BETWEEN),
             waiting: attempts.into(),
             later: BTreeMap::new(),
             moment: 0,
@@ -136,7 +136,7 @@ impl Source for Sweep {
         self.schedule_visit(attempt.next_visit());
     }
 
-    fn put_off(&mut self, attempt: &Attempt) -> bool {
+    fn postpone(&mut self, attempt: &Attempt) -> bool {
         self.open -= 1;
         self.held.push_back(attempt.clone());
         true

@@ -188,7 +188,7 @@ fn collect_evidence(request: &DoctorRequest) -> Evidence {
         .map(|papi| PapiFound { version: papi.version_text(), components: papi.list_components() })
         .map_err(|error| error.to_string());
     Evidence {
-        gpu: look_for_gpu(),
+        gpu: find_gpu(),
         facts: Facts::read_facts(),
         perf_event_paranoid: read_number(Path::new("/proc/sys/kernel/perf_event_paranoid")),
         papi,
@@ -201,7 +201,7 @@ fn collect_evidence(request: &DoctorRequest) -> Evidence {
     }
 }
 
-fn look_for_gpu() -> GpuFound {
+fn find_gpu() -> GpuFound {
     let nvrtc = Nvrtc::open().map_err(|error| error.to_string());
     let parameters = fs::read_to_string("/proc/driver/nvidia/params").ok();
     let restricted = parameters.as_deref().and_then(|text| {
@@ -215,7 +215,7 @@ fn look_for_gpu() -> GpuFound {
     });
     let profiler = Cupti::open();
     let counters = match (&device, &profiler) {
-        (Ok(device), Ok(cupti)) => look_for_counters(cupti, device).map_err(|error| error.to_string()),
+        (Ok(device), Ok(cupti)) => find_counters(cupti, device).map_err(|error| error.to_string()),
         (Err(error), _) => Err(error.to_string()),
         (_, Err(error)) => Err(error.to_string()),
     };
@@ -232,7 +232,7 @@ fn look_for_gpu() -> GpuFound {
     }
 }
 
-fn look_for_counters(cupti: &Cupti, device: &Device) -> Result<GpuCounters, CuptiError> {
+fn find_counters(cupti: &Cupti, device: &Device) -> Result<GpuCounters, CuptiError> {
     let profiler = Profiler::open(cupti, device)?;
     profiler.check_permission(device)?;
     let known = profiler.base_metrics()?;

@@ -23,7 +23,7 @@ pub struct Comparison {
 
 /// Smallest tolerance, equal to the smallest normal number: subnormal numbers have fewer digits, and some machines
 /// flush them to zero.
-const LEAST_NORMAL: f64 = f32::MIN_POSITIVE as f64;
+const MIN_NORMAL: f64 = f32::MIN_POSITIVE as f64;
 
 /// Compares outputs pairwise and returns the worst comparison. `share` is the tolerated error relative to the largest
 /// output.
@@ -33,7 +33,7 @@ pub fn compare_outputs(share: f64, found: &[Tensor], wanted: &[Tensor]) -> Compa
         let finite = wanted.to_numbers().into_iter().filter(|number| number.is_finite());
         let largest = finite.fold(0.0, |most: f64, number| most.max(number.abs()));
         let unit = largest.max(f64::MIN_POSITIVE);
-        let absolute = (share * unit).max(LEAST_NORMAL);
+        let absolute = (share * unit).max(MIN_NORMAL);
         let compared = reference::compare_tensors(found, wanted, Tolerance { absolute, relative: 0.0 });
         let error = compared.as_ref().map_or(f64::INFINITY, |compared| compared.max_abs_error);
         if error / unit >= worst.max_abs_error / worst.largest_output.max(f64::MIN_POSITIVE) {

@@ -27,15 +27,15 @@ pub enum MappedError {
 }
 
 /// Result of a model whose supported layers ran on the FPGA accelerator.
-pub struct Mapped {
+pub struct MappedRun {
     /// Outputs of the model.
     pub outputs: Vec<Tensor>,
     /// Calls of the model in execution order.
-    pub calls: Vec<OnUnit>,
+    pub calls: Vec<MappedCall>,
 }
 
 /// A call of the model, with the unit that computes it.
-pub struct OnUnit {
+pub struct MappedCall {
     /// Index of the task in the plan.
     pub task: usize,
     /// Name of the call in the model.
@@ -59,7 +59,7 @@ pub fn compute_graph(
     inputs: &[Tensor],
     on: &MappedCore<'_>,
     done: &mut dyn FnMut(),
-) -> Result<Mapped, MappedError> {
+) -> Result<MappedRun, MappedError> {
     let mut values = MappedValues::from_graph(graph, constants, inputs);
     let by_result: HashMap<ValueId, &Call> = plan.calls.iter().map(|call| (call.result, call)).collect();
     // Nodes inside a call are not computed separately.
@@ -88,11 +88,11 @@ pub fn compute_graph(
                 ComputeUnit::Cpu(why)
             }
         };
-        calls.push(OnUnit { task: call.task, scope, unit });
+        calls.push(MappedCall { task: call.task, scope, unit });
         done();
     }
     let outputs = graph.outputs.iter().map(|id| values.get(*id).clone()).collect();
-    Ok(Mapped { outputs, calls })
+    Ok(MappedRun { outputs, calls })
 }
 
 /// A simulated FPGA accelerator.

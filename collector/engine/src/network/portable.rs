@@ -54,7 +54,7 @@ pub struct Portable {
 
 /// Contents of a program's folder.
 #[derive(Debug)]
-pub struct FoundSets {
+pub struct ProgramFolder {
     /// Metadata of the program.
     pub portable: Portable,
     /// The program.
@@ -63,7 +63,7 @@ pub struct FoundSets {
     pub expected: Option<Vec<Tensor>>,
 }
 
-/// The field that metadata of every format version contain.
+/// The version field, which metadata of all format versions contain.
 #[derive(Deserialize)]
 struct PortableFormat {
     format: u32,
@@ -145,7 +145,7 @@ pub fn write_metadata(folder: &Path, portable: Portable, expected: Option<&[Tens
 }
 
 /// Reads and validates a folder.
-pub fn read_folder(folder: &Path) -> Result<FoundSets> {
+pub fn read_folder(folder: &Path) -> Result<ProgramFolder> {
     let path = metadata_path(folder);
     let text = read_bounded(&path, MODEL_BYTES_MAX)?;
     // The format is checked first, because other formats have other fields.
@@ -179,7 +179,7 @@ pub fn read_folder(folder: &Path) -> Result<FoundSets> {
             Some(super::parse_tensors(types, &bytes)?)
         }
     };
-    Ok(FoundSets { portable, program, expected })
+    Ok(ProgramFolder { portable, program, expected })
 }
 
 fn hash_bytes(bytes: &[u8]) -> String {

@@ -15,7 +15,7 @@ const MAX_BYTES: u64 = 1 << 30;
 
 /// Changes between two profiles, with a title.
 pub struct ProfileDiff {
-    /// Changes per row, and common to all rows.
+    /// Change of each row, and the change common to all rows.
     pub changes: ProfileComparison,
     title: String,
 }

@@ -35,7 +35,7 @@ impl Counts {
                 self.done += 1;
                 self.first.get_or_insert(elapsed);
             }
-            CampaignEvent::Standing(words) => self.standing = Some((*words).to_owned()),
+            CampaignEvent::Progress(words) => self.standing = Some((*words).to_owned()),
             CampaignEvent::Waiting(count) => {
                 self.standing = Some(format!("waiting for {count} attempts of other processes"));
             }
@@ -88,7 +88,7 @@ impl Counts {
         )
     }
 
-    /// Returns builds, losses and the source's message, for display next to a progress bar.
+    /// Returns the numbers of builds and losses and the source's message, for display next to a progress bar.
     pub fn bar_message(&self) -> String {
         let standing = self.standing.iter().map(|words| format!(", {words}")).collect::<String>();
         format!("{} built{}{standing}", self.builds, self.losses_text())

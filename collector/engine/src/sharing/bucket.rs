@@ -230,10 +230,10 @@ impl<'a> BucketClient<'a> {
         command.args(["--proto", "=http,https", "--globoff", "--output"]).arg(answer).args(more).arg(url);
         // A server may not announce the size of a response, so the size of the file is checked.
         let is_too_much = || std::fs::metadata(answer).is_ok_and(|found| found.len() > max_bytes);
-        let look = || is_too_much().then(|| format!("the server sends more than {max_bytes} bytes"));
+        let kill_reason = || is_too_much().then(|| format!("the server sends more than {max_bytes} bytes"));
         let deadline = Duration::from_secs((RETRIES + 1) * (OBJECT_SECONDS + 60));
         let secrets = self.server.curl_config();
-        let limits = ProcessLimits { deadline, max_bytes: 1 << 10, signal: self.signal, look: &look };
+        let limits = ProcessLimits { deadline, max_bytes: 1 << 10, signal: self.signal, kill_reason: &kill_reason };
         let cannot = |why: &str| {
             Failure::environment(format!("cannot reach `{}`: {why}", self.base))
                 .with_hint("nothing is lost, and the same command continues; AWS_ENDPOINT_URL selects another server")

@@ -61,7 +61,7 @@ impl Database {
         client.env("PGOPTIONS", format!("-c statement_timeout={}", 1000 * DATABASE_SECONDS));
         client.envs(self.password.iter().map(|password| ("PGPASSWORD", password)));
         let deadline = Duration::from_secs(DATABASE_SECONDS + 60);
-        let limits = ProcessLimits { deadline, max_bytes: 1 << 16, signal, look: &|| None };
+        let limits = ProcessLimits { signal, ..ProcessLimits::with_deadline(deadline) };
         let output = run_for_output(&mut client, b"", &limits).map_err(|error| match error {
             ProcessError::Start(_) => Failure::environment(format!("databases need PostgreSQL's client `psql`: {error}"))
                 .with_hint("install it, on Debian with `apt install postgresql-client`"),

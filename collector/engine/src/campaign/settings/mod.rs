@@ -6,7 +6,7 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
-pub use resolve::Resolved;
+pub use resolve::ResolvedConfig;
 
 use super::choices::{AttentionChoice, Backend, CacheChoice, Executor, SamplerName};
 use super::config::{ConfigError, Limits};

@@ -15,7 +15,7 @@ use targets::{HOST, OptionError, TargetOptions, parse_composite};
 use zoo::transformers::{self, Phase};
 
 /// A checked configuration, with the models that were read to check it.
-pub struct Resolved {
+pub struct ResolvedConfig {
     /// The configuration.
     pub config: Config,
     /// Cache of the models that were loaded to check the configuration.
@@ -55,12 +55,12 @@ impl ModelEntry {
 
 impl Settings {
     /// Resolves the settings for the CPUs of this machine.
-    pub fn resolve_here(self) -> crate::Result<Resolved> {
+    pub fn resolve_here(self) -> crate::Result<ResolvedConfig> {
         self.resolve(measure::host::allowed_cpus().map_err(Failure::environment)?.len())
     }
 
     /// Validates all settings against this machine and against the models, which are loaded for this purpose.
-    pub fn resolve(self, allowed_cpus: usize) -> crate::Result<Resolved> {
+    pub fn resolve(self, allowed_cpus: usize) -> crate::Result<ResolvedConfig> {
         let mut config = self.check(allowed_cpus).map_err(Failure::usage)?;
         if config.models.is_empty() {
             return Err(
@@ -69,7 +69,7 @@ impl Settings {
         }
         let loaded = LoadedModels::default();
         settle_batches(&mut config, &loaded).map_err(|error| Failure::usage(format_chain(&error)))?;
-        Ok(Resolved { config, loaded })
+        Ok(ResolvedConfig { config, loaded })
     }
 
     /// Validates all settings against the CPUs of this machine.

@@ -38,8 +38,8 @@ fn made(text: &str) -> Made {
 }
 
 impl Made {
-    fn ground(&self) -> Ground<'_> {
-        Ground {
+    fn inputs(&self) -> SearchInputs<'_> {
+        SearchInputs {
             tasks: &self.tasks,
             modules: &[],
             target: &self.target,
@@ -52,7 +52,7 @@ impl Made {
     }
 
     fn tuning(&self, is_ours: impl Fn(&Attempt) -> bool) -> Tuning {
-        Tuning::new(&self.ground(), self.config.tune.as_ref().expect("a search"), is_ours).expect("searches")
+        Tuning::new(&self.inputs(), self.config.tune.as_ref().expect("a search"), is_ours).expect("searches")
     }
 }
 
@@ -331,9 +331,9 @@ fn what_other_hosts_measured_teaches_and_is_neither_known_nor_counted() {
 fn a_filter_leaves_some_schedules_and_the_default_one() {
     let refused = |text: &str| {
         let made = made(text);
-        let ground = made.ground();
+        let inputs = made.inputs();
         let tune = made.config.tune.as_ref().expect("a search");
-        Tuning::new(&ground, tune, |_| true).map(drop).expect_err("nothing is left").to_string()
+        Tuning::new(&inputs, tune, |_| true).map(drop).expect_err("nothing is left").to_string()
     };
     let made_of = made("[tune]\ntuner = 'random'\ntrials = 20\nonly = { vectorize = ['no'] }");
     let records = tune(&mut made_of.tuning(|_| true), usize::MAX);

@@ -38,7 +38,7 @@ pub struct RecordedAttempt {
 /// Reason why a record's attempt cannot be repeated.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
-pub enum AgainError {
+pub enum RepeatError {
     #[error("its time has the source `{0}`, so this program did not measure it")]
     Source(Source),
     #[error("this program cannot run code for its target `{0}`")]
@@ -57,24 +57,24 @@ pub enum AgainError {
     Unusable { column: &'static str, why: String },
 }
 
-fn unusable_column<E: std::fmt::Display>(column: &'static str) -> impl Fn(E) -> AgainError {
-    move |error| AgainError::Unusable { column, why: error.to_string() }
+fn unusable_column<E: std::fmt::Display>(column: &'static str) -> impl Fn(E) -> RepeatError {
+    move |error| RepeatError::Unusable { column, why: error.to_string() }
 }
 
 impl RecordedAttempt {
     /// Reconstructs the attempt of a record. `machine` limits the search spaces from which the code may be generated.
-    pub fn from_record(record: &Record, machine: Machine) -> Result<RecordedAttempt, AgainError> {
+    pub fn from_record(record: &Record, machine: Machine) -> Result<RecordedAttempt, RepeatError> {
         if record.is_network() {
-            return Err(AgainError::Network);
+            return Err(RepeatError::Network);
         }
         if record.co_run.is_some() {
-            return Err(AgainError::Beside);
+            return Err(RepeatError::Beside);
         }
         if !record.is_alone() {
-            return Err(AgainError::Inside);
+            return Err(RepeatError::Inside);
         }
         if record.source != Source::Measured {
-            return Err(AgainError::Source(record.source));
+            return Err(RepeatError::Source(record.source));
         }
         let method: Method = parse_column(record.plan.as_ref(), "plan")?;
         method.check_settings().map_err(unusable_column("plan"))?;
@@ -101,33 +101,33 @@ impl RecordedAttempt {
     }
 }
 
-fn parse_column<T: serde::de::DeserializeOwned>(value: Option<&Json>, column: &'static str) -> Result<T, AgainError> {
+fn parse_column<T: serde::de::DeserializeOwned>(value: Option<&Json>, column: &'static str) -> Result<T, RepeatError> {
     value
-        .ok_or(AgainError::Missing(column))?
+        .ok_or(RepeatError::Missing(column))?
         .parse_as()
         .map_err(|error: RowError| unusable_column(column)(error.problem))
 }
 
-fn target_of(record: &Record, machine: Machine) -> Result<Target, AgainError> {
-    let text = record.target_text.as_deref().ok_or(AgainError::Missing("target_text"))?;
+fn target_of(record: &Record, machine: Machine) -> Result<Target, RepeatError> {
+    let text = record.target_text.as_deref().ok_or(RepeatError::Missing("target_text"))?;
     let read = targets::kind_of_record(record).and_then(|kind| kind.read_record(text, machine));
-    read.ok_or(AgainError::Target(record.target))?.map_err(unusable_column("target_text"))
+    read.ok_or(RepeatError::Target(record.target))?.map_err(unusable_column("target_text"))
 }
 
-fn code_of(record: &Record, planned: &PlannedTask, target: &Target) -> Result<Code, AgainError> {
+fn code_of(record: &Record, planned: &PlannedTask, target: &Target) -> Result<Code, RepeatError> {
     if target.kind.is_library() {
         return Ok(Code::Library);
     }
-    let text = record.schedule.as_ref().ok_or(AgainError::Missing("schedule"))?.as_text();
+    let text = record.schedule.as_ref().ok_or(RepeatError::Missing("schedule"))?.as_text();
     let schedule = Schedule::from_json(text).map_err(unusable_column("schedule"))?;
     let source = record.schedule_source.unwrap_or(ScheduleSource::Template);
     let revision = Revisions::embedded_table().revision_of(planned.scheduled_task(), target.kind, &schedule);
     Ok(Code::Compiled { schedule: Arc::new(schedule), source, revision })
 }
 
-fn task_of(record: &Record, target: &Target) -> Result<PlannedTask, AgainError> {
+fn task_of(record: &Record, target: &Target) -> Result<PlannedTask, RepeatError> {
     if record.task.is_none() && record.op_kind == "module" {
-        return Err(AgainError::Module);
+        return Err(RepeatError::Module);
     }
     let task: Task = parse_column(record.task.as_ref(), "task")?;
     task.check().map_err(unusable_column("task"))?;
@@ -149,7 +149,7 @@ fn task_of(record: &Record, target: &Target) -> Result<PlannedTask, AgainError> 
     })
 }
 
-fn parse_symbolic(text: &str, record: &Record) -> Result<Symbolic, AgainError> {
+fn parse_symbolic(text: &str, record: &Record) -> Result<Symbolic, RepeatError> {
     let task = Task::from_text(text).map_err(unusable_column("symbolic_task"))?;
     Ok(Symbolic { json: super::planned::task_json(&task), task, sizes: parse_column(record.sizes.as_ref(), "sizes")? })
 }
