@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_killed_processes_left_is_removed() {
+    fn folders_of_killed_processes_are_removed() {
         let parent = tempfile::tempdir().unwrap();
         let [left, written, young] = ["left", "written", "young"].map(|name| {
             let path = parent.path().join(format!("{PREFIX}{name}"));

@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ratio_is_as_certain_as_its_visits_agree() {
+    fn intervals_of_ratios_follow_the_scatter_of_visits() {
         let half = |ratios: &[f64]| over_visits(ratios).and_then(half_width);
         assert_eq!((over_visits(&[]).map(|ratio| ratio.median), half(&[0.5])), (None, None));
         assert!(half(&[0.50, 0.51, 0.50, 0.49, 0.50]).is_some_and(|half| half <= DISAGREEMENT));

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_of_one_reason_are_one_line() {
+    fn losses_with_one_reason_are_grouped() {
         let records = [
             lost(Outcome::Crashed, "run: worker crashed with SIGSEGV (11); its last words:\nx", "relu 1"),
             lost(Outcome::WrongResult, "differs from the reference by up to 1.000e0 (relative 3.232e0)", "softmax"),

@@ -261,7 +261,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn threads_that_share_cores_are_told() {
+    fn threads_that_share_cores_are_reported() {
         let root = tempfile::tempdir().expect("folder");
         for (cpu, siblings) in ["0-1", "0-1", "2-3", "2-3"].into_iter().enumerate() {
             let folder = root.path().join(format!("sys/devices/system/cpu/cpu{cpu}/topology"));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_takes_the_first_cpus_and_no_more_than_there_are() {
+    fn a_run_takes_the_first_cpus_within_the_limit() {
         let taken =
             |threads| select_cpus(threads, &[0, 2, 1, 3], "this machine").map_err(|error| error.message().to_owned());
         assert_eq!(taken(Some(2)), Ok(vec![0, 2]));

@@ -181,7 +181,7 @@ mod tests {
     use datasets::{Peaks, PeaksMeasured, Record};
 
     #[test]
-    fn peaks_are_told_by_level() {
+    fn peaks_are_listed_by_memory_level() {
         let memory = [("L1", 1 << 14, 200e9), ("L1", 1 << 15, 180e9), ("L3", 1 << 24, 60e9), ("DRAM", 1 << 27, 28e9)];
         let rate = |(level, working_set_bytes, bytes_per_second): (&str, u64, f64)| MemoryRate {
             threads: 2,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peak_is_measured_by_all_the_products_that_are_counted() {
+    fn peak_operators_compute_all_counted_products() {
         for features in [vec![], vec!["avx2".to_owned()], vec!["avx512f".to_owned()]] {
             let target = targets::llvm_target("x86-64", &features, 4);
             for text in peak_operators(4) {

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_is_what_its_hashes_name() {
+    fn schedules_match_their_hashes() {
         let of = |text: &str| {
             let schedule = Schedule::from_json(text).expect("a schedule");
             Record {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn schedules_that_could_be_code_are_named() {
+    fn schedules_with_code_are_rejected() {
         let text = drawn("sum").replace(
             r#""b0"]]]"#,
             r#""b0"]],["Annotate",["b0","\"module asm \\\"nop\\\"\""],["pragma_import_llvm"],[]]]"#,

@@ -226,7 +226,7 @@ pub(super) mod tests {
     }
 
     /// Evaluates all parts of an accepted plan that a run uses before it starts.
-    fn use_it(plan: &Plan) {
+    fn evaluate_plan(plan: &Plan) {
         let limits = &plan.config.limits;
         for seconds in [limits.start_seconds, limits.build_seconds, limits.run_seconds] {
             assert!(std::time::Duration::from_secs_f64(seconds) <= std::time::Duration::from_secs(86_400));
@@ -295,13 +295,13 @@ pub(super) mod tests {
     #[test]
     fn a_plan_with_any_value_changed_is_refused_or_can_be_used() {
         let whole = serde_json::to_value(plan()).unwrap();
-        use_it(&Plan::parse(&whole.to_string()).unwrap());
+        evaluate_plan(&Plan::parse(&whole.to_string()).unwrap());
         let (mut tried, mut refused) = (0, 0);
         with_each(&whole, &mut |change| {
             for extreme in extremes() {
                 tried += 1;
                 match Plan::parse(&change(extreme).to_string()) {
-                    Ok(plan) => use_it(&plan),
+                    Ok(plan) => evaluate_plan(&plan),
                     Err(_) => refused += 1,
                 }
             }
@@ -349,7 +349,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_a_configuration_file_may_not_say_a_plan_may_not_either() {
+    fn a_plan_rejects_invalid_configurations() {
         let refused = |path: &str, value: Value| {
             let mut whole = serde_json::to_value(plan()).unwrap();
             *whole.pointer_mut(path).unwrap() = value;

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_a_plan_names_often_is_in_memory_once() {
+    fn a_file_with_many_builds_is_read_into_memory_once() {
         alone(one_file_for_all_builds);
     }
 

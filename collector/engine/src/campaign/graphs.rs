@@ -320,7 +320,7 @@ mod tests {
     const FIXED: &str = "source = 'onnx', name = 'MODELS/tflite-cases/one_layer_int8/qdq.onnx'";
 
     #[test]
-    fn a_record_has_the_batch_that_ran() {
+    fn batches_follow_the_model_file() {
         assert_eq!(settled(FIXED, ""), Ok(vec![Some(1)]));
         assert_eq!(settled(FIXED, "batch = [1]"), Ok(vec![Some(1)]));
         assert_eq!(settled(FIXED, "batch = [1, 8]"), Ok(vec![Some(1), Some(8)]), "nothing in it forbids another one");

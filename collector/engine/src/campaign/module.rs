@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_input_may_say_its_element_type() {
+    fn an_input_may_have_an_element_type() {
         assert_eq!(parse_input_type("0", &[1, 3]).unwrap(), TensorType::f32(&[1, 3]));
         assert_eq!(parse_input_type("0:i64", &[1, 3]).unwrap(), TensorType::new(DType::I64, &[1, 3]));
         assert!(

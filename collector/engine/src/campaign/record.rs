@@ -408,7 +408,7 @@ mod tests {
     const RECORDED: [[f64; 3]; 2] = [[1_147_536.5, 1_053_361.0, 1_074_703.0], [6_523_009.0, 6_592_052.0, 6_623_073.0]];
 
     #[test]
-    fn operators_and_whole_models_are_computed_alike() {
+    fn operators_and_whole_models_have_equal_statistics() {
         for visits_ns in RECORDED {
             let visit = |median_ns: &f64| Measurement { median_ns: *median_ns, ..measured(&[]) };
             let visits: Vec<Measurement> = visits_ns.iter().map(visit).collect();
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn energy_is_that_of_all_timed_runs() {
+    fn energy_covers_all_timed_runs() {
         let check = |counters: &[(&str, f64, u64, bool)], caches: CacheState, joules: Option<f64>| {
             let mut record = Record { cache_state: Some(caches), ..Record::default() };
             describe_measurement(&mut record, &measured(counters)).expect("sound");

@@ -46,7 +46,7 @@ fn evidence() -> Evidence {
 }
 
 #[test]
-fn every_lack_is_told_with_its_consequence_and_cure() {
+fn every_problem_has_a_consequence_and_advice() {
     let lines: Vec<String> = judge_evidence(&evidence())
         .into_iter()
         .map(|one| format!("{:?} {}: {} | {} | {}\n", one.status, one.topic, one.found, one.consequence, one.advice))

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_repeat_is_drawn_as_it_is() {
+    fn drawings_without_repetition_are_unchanged() {
         let mut cards: Vec<Card> = ["a", "b", "a", "b", "c", "d"].map(|title| card("pool", title)).into();
         assert!(fold_cards(&mut cards, &[(0, 1)]).is_none());
         assert_eq!(cards.len(), 6);

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn boxes_stand_below_what_they_read_and_clear_of_each_other() {
+    fn boxes_are_below_their_inputs_and_do_not_overlap() {
         // A diamond with a long line next to it.
         let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (0, 4)];
         let drawing = layout_boxes(&[80.0, 120.0, 60.0, 80.0, 80.0], &edges);

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn measured_tasks_show_their_times_and_compare_by_them() {
+    fn measured_tasks_show_times_and_shares() {
         let graph = simplify_graph(&zoo::build_model("mlp", 1).unwrap()).unwrap();
         let plan = plan_with(&graph, Fuse::Epilogue, &[]).unwrap();
         let measured_times = |place: usize| MeasuredMedian {
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_leave_their_place() {
+    fn names_are_escaped() {
         let mut builder = GraphBuilder::new("</title><script>alert(1)</script>{{data}}");
         let x = builder.add_input("</script><b>", TensorType::f32(&[2])).unwrap();
         builder.set_scope("<img src=x onerror=alert(1)>");

@@ -337,7 +337,7 @@ mod tests {
     // The test fills one store in steps, and each step depends on the previous ones.
     #[allow(clippy::too_many_lines)]
     #[test]
-    fn the_fastest_of_what_was_measured_alike_is_chosen() {
+    fn the_fastest_comparable_schedule_is_chosen() {
         let graph = zoo::simple::build_operator("dense:m=8,n=64,k=32").expect("an operator");
         let plan = models::plan_calls(&graph, models::Fuse::Epilogue).expect("tasks");
         let task = &plan.tasks[0].task;

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_count_beside_the_largest_output() {
+    fn errors_are_relative_to_the_largest_output() {
         let wanted = tensor([100.0, 0.001, -3.0, 0.0]);
         let right = compare_outputs(error_tolerance(&graph()), &tensor([100.05, 0.01, -3.0, 0.0]), &wanted);
         assert!(right.is_right && right.largest_output == 100.0, "{right:?}");
@@ -83,14 +83,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_without_all_their_digits_are_as_good_as_zero() {
+    fn subnormal_numbers_count_as_zero() {
         let wanted = tensor([1.3e-39, -4e-40, 0.0, 0.0]);
         assert!(compare_outputs(error_tolerance(&graph()), &tensor([1.2e-39, 0.0, 0.0, 0.0]), &wanted).is_right);
         assert!(!compare_outputs(error_tolerance(&graph()), &tensor([1.3e-39, 1e-37, 0.0, 0.0]), &wanted).is_right);
     }
 
     #[test]
-    fn what_is_no_number_is_wrong_where_there_should_be_one() {
+    fn unexpected_nan_is_wrong() {
         let wanted = tensor([1.0, f64::INFINITY, f64::NAN, 0.0]);
         assert!(compare_outputs(error_tolerance(&graph()), &wanted, &wanted).is_right);
         assert!(

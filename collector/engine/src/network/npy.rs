@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_arrays_are_read_back() {
         for text in ["f32[]", "f32[3]", "i64[2,3]", "u8[1,2,3,4]", "f16[0,5]", "bool[4]", "f64[7,1]"] {
             let ty: TensorType = text.parse().expect("a type");
             let count = usize::try_from(ty.element_count().expect("a size")).expect("small");

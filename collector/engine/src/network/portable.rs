@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_processor_lacks_is_named() {
+    fn missing_instruction_sets_are_named() {
         let portable = Portable {
             architecture: "x86_64".to_owned(),
             instruction_sets: ["avx2", "fma", "avx512f"].map(str::to_owned).to_vec(),

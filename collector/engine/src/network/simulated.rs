@@ -190,7 +190,7 @@ mod tests {
     use super::parse_counts;
 
     #[test]
-    fn sums_have_names() {
+    fn counts_have_the_names_of_profiles() {
         let text = "desc: D1 cache:         49152 B, 64 B, 12-way associative\ncmd: x\nevents: Ir Dr Bogus D1mr\nfn=a\n1 2 3 4 5\n\
                     summary: 100 20 7 3\n";
         let parsed = parse_counts(text).expect("a file of counts");

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_same_night_goes_on_and_only_before_its_end() {
+    fn only_the_same_request_resumes_before_its_deadline() {
         let folder = tempfile::tempdir().unwrap();
         let file = StateFile::new(folder.path(), "nights", folder.path());
         assert_eq!(NightProgress::resume(&file, "a", 5), None);

@@ -114,7 +114,7 @@ mod tests {
     use expect_test::expect;
 
     #[test]
-    fn a_line_has_done_rate_rest_and_losses() {
+    fn a_progress_line_has_counts_rate_and_remaining_time() {
         let line = |builds, done, losses, seconds| {
             let first = (done > 0).then_some(Duration::ZERO);
             Counts { builds, done, losses, first, ..Counts::default() }.progress_line(480, Duration::from_secs(seconds))

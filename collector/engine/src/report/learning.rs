@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_goes_down_and_knows_nothing_of_pauses() {
+    fn a_curve_decreases_and_excludes_pauses() {
         let trials = [
             record("a", 1_000_000, None),
             record("a", 2_000_000, Some(50.0)),

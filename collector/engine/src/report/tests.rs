@@ -56,7 +56,7 @@ fn work_is_counted_from_the_task() {
 }
 
 #[test]
-fn what_is_not_known_is_told_as_such() {
+fn unknown_values_are_shown_as_unknown() {
     let summary = summary(&[(0, 1000.0, None), (1, 1000.0, Some(10.0))]);
     assert_eq!((summary.total_ns, summary.total_spread, summary.uncertain_share), (4000.0, None, 0.75));
     let text = render_summary(&summary, &Paper::without_colours(180));
@@ -66,7 +66,7 @@ fn what_is_not_known_is_told_as_such() {
 }
 
 #[test]
-fn shares_and_total_say_how_well_they_are_known() {
+fn shares_and_total_have_intervals() {
     let summary = summary(&[(0, 1000.0, Some(400.0)), (1, 1000.0, Some(10.0))]);
     let near = |told: Option<f64>, by_hand: f64| told.is_some_and(|told| (told / by_hand - 1.0).abs() < 1e-9);
     let (three, one) = (1200.0_f64, 10.0_f64);

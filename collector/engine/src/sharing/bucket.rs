@@ -360,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_of_stores_or_left_alone() {
+    fn only_names_of_store_files_are_listed() {
         for fine in ["dataset/part_target=llvm/host=a/part-0.parquet", "hosts/vm/peaks-1.json", "configs/a.json"] {
             assert!(is_shared(fine), "{fine}");
         }
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_addresses_come_back() {
+    fn encoded_names_are_decoded() {
         for text in ["a=b/c d+e%", "ü", ""] {
             assert_eq!(decode_name(&encode_parameter(text).to_string()).as_deref(), Some(text));
             assert_eq!(decode_name(&encode_path(text).to_string()).as_deref(), Some(text));
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_have_names() {
+    fn bucket_addresses_are_validated() {
         for wrong in ["", "a", "UPPER", "a b", "bucket/../x"] {
             assert!(Bucket::parse(wrong).is_err(), "{wrong}");
         }

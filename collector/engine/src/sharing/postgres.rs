@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_are_no_part_of_addresses() {
+    fn addresses_do_not_contain_passwords() {
         let database = |text: &str| {
             let found = Database::parse(text);
             assert!(!format!("{found:?}").contains("secret"));

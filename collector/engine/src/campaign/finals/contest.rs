@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lucky_first_time_does_not_win() {
+    fn low_first_times_by_chance_do_not_win() {
         let truth = [120.0, 100.0, 150.0];
         let noise = |round: usize| [1.0, 1.3, 1.1][round % 3];
         let (contest, measured) = run(&[80.0, 101.0, 102.0], |number, round| Some(truth[number] * noise(round)));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_looks_better_than_the_leader_turns_out_to_be_is_measured_too() {
+    fn schedules_with_a_lower_first_time_than_the_leader_are_measured_again() {
         // The first three times were too low by chance; the fourth is representative.
         let truth = [110.0, 112.0, 114.0, 100.0, 130.0];
         let (contest, _) = run(&[90.0, 91.0, 92.0, 100.0, 129.0], |number, _| Some(truth[number]));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_schedule_is_measured_again_however_slow_it_looked() {
+    fn the_default_schedule_is_always_measured_again() {
         // The machine was slow when the search began: the default schedule, here the last, took
         // longer then than it does now.
         let truth = [100.0, 104.0, 106.0, 108.0, 101.0];
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_joins_late_is_compared_with_the_default_schedule_too() {
+    fn late_entries_are_compared_with_the_default_schedule() {
         let truth = [110.0, 112.0, 114.0, 100.0, 150.0];
         let (contest, _) = play(contest(&[90.0, 91.0, 92.0, 100.0, 151.0], Some(4)), |number, _| Some(truth[number]));
         let verdict = contest.verdict().expect("a verdict");
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wins_a_later_search_is_compared_with_the_default_schedule_too() {
+    fn winners_of_later_searches_are_compared_with_the_default_schedule() {
         // An earlier process found the default schedule (index 1) slower than index 2; index 0 is
         // new.
         let mut contest = contest(&[80.0, 120.0, 100.0], Some(1));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_schedule_that_fails_holds_nothing_up() {
+    fn a_failed_default_schedule_does_not_block_the_contest() {
         let (contest, measured) = play(contest(&[100.0, 110.0, 150.0], Some(2)), |number, _| {
             (number != 2).then_some(100.0 + number as f64 * 10.0)
         });
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_reads_the_records_finds_the_same_winner() {
+    fn records_give_the_same_winner_as_the_contest() {
         for seed in 0..200 {
             let mut random = ChaCha8Rng::seed_from_u64(seed);
             let many = random.random_range(2..30);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn equals_are_called_so_and_noise_is_not() {
+    fn equal_schedules_are_distinguished_from_undecided_ones() {
         let (contest, measured) =
             run(&[100.0, 100.0], |number, round| Some(100.0 + ((number + round) % 2) as f64 * 0.4));
         let verdict = contest.verdict().expect("a verdict");
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_or_stands_alone_is_no_trouble() {
+    fn failed_and_single_schedules_end_the_contest() {
         assert!(run(&[], |_, _| None).0.verdict().is_none());
         assert!(run(&[1.0, 2.0], |_, _| None).0.verdict().is_none());
         let (contest, measured) = run(&[100.0], |_, _| Some(101.0));
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_of_an_earlier_process_count() {
+    fn rounds_of_an_earlier_process_are_reused() {
         let entries = || vec![Entry::new(100.0, 101.0), Entry::new(100.0, 101.0)];
         let mut contest = Contest::new(entries(), None);
         (0..6).for_each(|_| contest.resume(&[(0, Some(100.0)), (1, Some(100.2))]));

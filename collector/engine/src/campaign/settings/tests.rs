@@ -132,7 +132,7 @@ fn check_tune(text: &str, expected: expect_test::Expect) {
 }
 
 #[test]
-fn what_cannot_be_searched_is_refused() {
+fn unsupported_searches_are_refused() {
     check_tune("", expect_test::expect!["None"]);
     check_tune(
         "[tune]",
@@ -160,7 +160,7 @@ fn what_cannot_be_searched_is_refused() {
 }
 
 #[test]
-fn models_of_the_zoo_have_their_own_names_whatever_was_typed() {
+fn models_of_the_zoo_have_canonical_names() {
     let settings: Settings =
         toml::from_str(r#"models = [{ source = "local", name = "MLP" }, { source = "local", name = "mlp" }]"#)
             .expect("settings");

@@ -139,7 +139,7 @@ fn at_180_columns() {
 }
 
 #[test]
-fn what_is_known_badly_and_what_is_slow_stand_out() {
+fn uncertain_and_slow_operators_are_highlighted() {
     let text = render_summary(&summary(), &Paper { width: 120, has_colours: true });
     assert!(text.contains("\u{1b}[33m209.0 %\u{1b}[0m"), "{text:?}");
     assert!(text.contains("\u{1b}[31m11 %\u{1b}[0m"), "{text:?}");
@@ -175,7 +175,7 @@ fn a_rate_above_the_peak_has_its_reason() {
 }
 
 #[test]
-fn a_default_that_is_faster_than_the_best_gets_a_remark() {
+fn a_default_faster_than_the_best_is_noted() {
     let mut summary = summary();
     summary.rows[0].default_over_best = Some(0.97);
     let text = render_summary(&summary, &Paper::without_colours(180));
