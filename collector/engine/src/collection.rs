@@ -130,7 +130,7 @@ impl Collection<'_> {
             config,
             self.loaded,
             self.store.root(),
-            &self.preceding(done),
+            &self.preceding_campaign(done),
             &searched.learnings,
             &self.observer,
         )
@@ -138,10 +138,10 @@ impl Collection<'_> {
 
     /// Runs whole models with the default schedules and with the best ones, and compares their times.
     pub fn compare_models(&self, done: &Collected) -> Vec<ModelComparison> {
-        ifcompare::compare_all(self.campaign.config, self.loaded, self.store.root(), &self.preceding(done), &self.observer)
+        ifcompare::compare_all(self.campaign.config, self.loaded, self.store.root(), &self.preceding_campaign(done), &self.observer)
     }
 
-    fn preceding(&self, done: &Collected) -> PrecedingCampaign {
+    fn preceding_campaign(&self, done: &Collected) -> PrecedingCampaign {
         PrecedingCampaign { run_id: done.run_id.clone(), signal: Arc::clone(&self.signal) }
     }
 
@@ -179,10 +179,10 @@ impl Collection<'_> {
             }
             CollectionWork::Search(tuning) => {
                 let lessons = pass::read_lessons(self.store, tuning, self.campaign.target)?;
-                let lessons_count = tuning.learn_lessons(&lessons, self.campaign.target);
-                if lessons_count > 0 {
+                let lesson_count = tuning.learn_lessons(&lessons, self.campaign.target);
+                if lesson_count > 0 {
                     self.observer.note(format!(
-                        "tuners start with {lessons_count} measurements of other tasks, hosts, versions or plans in the store"
+                        "tuners start with {lesson_count} measurements of other tasks, hosts, versions or plans in the store"
                     ));
                 }
                 let records = pass::read_records_with_features(self.store, tasks, Choose::Middle)?;

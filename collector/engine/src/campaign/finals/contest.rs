@@ -24,9 +24,9 @@ const CLEAR_DIFFERENCE: f64 = 0.03;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ContestState {
     /// The schedule was not measured again.
-    Outside,
+    NotRepeated,
     /// The schedule is measured in every round.
-    Inside,
+    Active,
     /// The schedule is as fast as the leader, within the tolerance.
     Equal,
     /// The schedule is slower than the leader.
@@ -45,7 +45,7 @@ pub struct Entry {
 impl Entry {
     /// Creates the entry of a schedule that was measured once.
     pub fn new(median_ns: f64, upper_end_ns: f64) -> Entry {
-        Entry { times: Times::from_measurement(median_ns, upper_end_ns), state: ContestState::Outside }
+        Entry { times: Times::from_measurement(median_ns, upper_end_ns), state: ContestState::NotRepeated }
     }
 
     fn round_count(&self) -> usize {
@@ -95,14 +95,14 @@ impl Contest {
         let begins = |number: &usize| *number < FIRST_ROUND_SIZE || Some(*number) == default;
         (0..contest.entries.len())
             .filter(begins)
-            .for_each(|number| contest.entries[number].state = ContestState::Inside);
+            .for_each(|number| contest.entries[number].state = ContestState::Active);
         contest
     }
 
     /// Adds the results of a round that an earlier process measured.
     pub fn resume(&mut self, round: &[(usize, Option<f64>)]) {
         for (number, ns) in round {
-            self.entries[*number].state = ContestState::Inside;
+            self.entries[*number].state = ContestState::Active;
             self.store_time(*number, *ns);
         }
         self.last = round.iter().map(|(number, _)| *number).collect();
@@ -145,7 +145,7 @@ impl Contest {
     }
 
     fn active_schedules(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.entries.len()).filter(|number| self.entries[*number].state == ContestState::Inside)
+        (0..self.entries.len()).filter(|number| self.entries[*number].state == ContestState::Active)
     }
 
     /// Returns the fastest of the schedules that have not failed.
@@ -153,7 +153,7 @@ impl Contest {
         let able: Vec<usize> =
             (0..self.entries.len()).filter(|number| self.entries[*number].state != ContestState::Failed).collect();
         let times: Vec<&Times> = able.iter().map(|number| &self.entries[*number].times).collect();
-        find_leader(&times).map(|state| able[state])
+        find_leader(&times).map(|index| able[index])
     }
 
     fn default_unless_leader(&self, leader: usize) -> Option<usize> {
@@ -176,7 +176,7 @@ impl Contest {
     /// Removes schedules that are decided, and adds a schedule whose single time is lower than the leader's time.
     fn update_states(&mut self) {
         let Some(leader) = self.leader() else { return };
-        self.entries[leader].state = ContestState::Inside;
+        self.entries[leader].state = ContestState::Active;
         for number in self.active_schedules().filter(|number| *number != leader).collect::<Vec<_>>() {
             let (ratios, ratio) = self.compare_pair(number, leader);
             let interval = ratio.and_then(|ratio| ratio.interval);
@@ -185,27 +185,27 @@ impl Contest {
                 _ if is_far => ContestState::Slower,
                 Some((low, high)) if low >= 1.0 - EQUAL && high <= 1.0 + EQUAL => ContestState::Equal,
                 Some((low, _)) if low > 1.0 => ContestState::Slower,
-                _ => ContestState::Inside,
+                _ => ContestState::Active,
             };
             self.entries[number].state = state;
         }
         if let Some(default) = self.undecided_default(leader) {
-            self.entries[default].state = ContestState::Inside;
-            self.entries[leader].state = ContestState::Inside;
+            self.entries[default].state = ContestState::Active;
+            self.entries[leader].state = ContestState::Active;
         }
         let has_rivals =
             self.active_schedules().any(|number| number != leader && self.entries[number].round_count() < MAX_ROUNDS);
-        let again = self.entries.iter().filter(|entry| entry.state != ContestState::Outside).count();
+        let again = self.entries.iter().filter(|entry| entry.state != ContestState::NotRepeated).count();
         if has_rivals || self.entries[leader].round_count() < LEAST_ROUNDS || again >= MAX_REPEATED {
             return;
         }
         // A schedule that only seems equally fast need not be distinguished from the leader.
         let is_lucky =
-            |one: &Entry| one.state == ContestState::Outside && one.times.seems_faster(&self.entries[leader].times);
+            |one: &Entry| one.state == ContestState::NotRepeated && one.times.seems_faster(&self.entries[leader].times);
         let lucky = self.entries.iter().position(is_lucky);
         if let Some(lucky) = lucky {
-            self.entries[lucky].state = ContestState::Inside;
-            self.entries[leader].state = ContestState::Inside;
+            self.entries[lucky].state = ContestState::Active;
+            self.entries[leader].state = ContestState::Active;
         }
     }
 
@@ -237,7 +237,7 @@ impl Contest {
             rounds: self.entries[winner].round_count(),
             measured_again: others.len() + 1,
             equals: count(ContestState::Equal),
-            undecided: count(ContestState::Inside),
+            undecided: count(ContestState::Active),
             second_over_best: second.and_then(|second| self.compare_pair(*second, winner).1),
             default_over_best: self
                 .default_unless_leader(winner)
@@ -387,11 +387,11 @@ mod tests {
                 if round.is_empty() {
                     break;
                 }
-                for state in round {
-                    let (number, _) = firsts[state];
+                for index in round {
+                    let (number, _) = firsts[index];
                     let ns = time(number);
                     keep(number, ns);
-                    contest.observe_time(state, Some(ns));
+                    contest.observe_time(index, Some(ns));
                 }
             }
             let verdict = contest.verdict().expect("a verdict");
