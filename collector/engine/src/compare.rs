@@ -258,7 +258,7 @@ fn build_report(prepared: &PreparedModel, variants: &[Variant]) -> Report {
     let timed = variants.iter().map(|variant| {
         let mut sorted = variant.samples_ns.clone();
         sorted.sort_by(f64::total_cmp);
-        let summary = summarise_samples(&sorted).expect("every round has samples");
+        let summary = summarise_samples(&sorted).expect("each round has samples");
         let visit_ratios = visit_ratios(variant, &variants[0]);
         let ratio = over_visits(&visit_ratios);
         TimedVariant {

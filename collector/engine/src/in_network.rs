@@ -163,7 +163,7 @@ fn build_variant(
     let keeper = RecordKeeper::begin_operators(store, prepared, (&schedules, source), &job, &InputFiles::default())?;
     let hashes: Vec<String> = prepared.tasks().iter().map(|one| one.task.hash()).collect();
     let choose = |task: &Task| {
-        let place = hashes.iter().position(|hash| *hash == task.hash()).expect("each task is one of the model's");
+        let place = hashes.iter().position(|hash| *hash == task.hash()).expect("the task belongs to the model");
         schedules[place].clone()
     };
     let made = prepared.build_into(&folder, &choose).map_err(build_failure)?;

@@ -416,7 +416,7 @@ fn connect_board(
 ) -> Result<(Runs, Target, MeasuredMachine)> {
     let mut workers = machine::create_workers(&config.limits)?;
     let (target, machine) = boards::connect_board(access, wanted, &config, &mut workers)?;
-    let board = machine.board.as_ref().expect("a board was looked at");
+    let board = machine.board.as_ref().expect("a connected board");
     let cpus = machine::select_cpus(threads, &machine.cpus, board.display_name())?;
     observer.receive_notes(&board.timing_notes());
     let bench = Boards::new(workers, &Fleet { devices: 1, ..board.fleet.clone() }).map_err(Failure::environment)?;
@@ -481,7 +481,7 @@ pub fn refuse_sweeps(config: &Config, what_runs: &str) -> Result<()> {
 /// Simplifies a graph and cuts it into calls. Fails if a partner library computes some of the tasks.
 pub fn cut_simplified(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
     let cuts = graphs::cut_graph(graph, config).map_err(|error| Failure::usage(format_chain(&error)))?;
-    let (graph, plan) = cuts.into_iter().next().expect("a graph is cut in at least one way");
+    let (graph, plan) = cuts.into_iter().next().expect("a graph is split in at least one way");
     match plan.tasks.iter().find_map(|one| one.partner.as_ref()) {
         Some(partner) => {
             Err(Failure::usage(format!("`{partner}` computes tasks of this model, which have no compiled code"))

@@ -56,7 +56,7 @@ impl RecordKeeper {
         job: &NetworkJob,
         given: &InputFiles,
     ) -> Result<RecordKeeper> {
-        let plan = job.profile.as_ref().expect("operators are looked at by a plan");
+        let plan = job.profile.as_ref().expect("a job that records operators has a profiling plan");
         RecordKeeper::with_records(path, prepared, given, |prepared, base| {
             prepared.operator_records(schedules, &job.method, plan, base)
         })

@@ -175,7 +175,7 @@ impl CpuTimes {
         let CpuBoard { access, options, config, threads } = board;
         let mut workers = machine::create_workers(&config.limits)?;
         let (target, machine) = boards::connect_board(access, *options, config, &mut workers)?;
-        let board = machine.board.as_ref().expect("a board was looked at");
+        let board = machine.board.as_ref().expect("a connected board");
         observer.receive_notes(&board.timing_notes());
         let fleet = Fleet { devices: 1, ..board.fleet.clone() };
         let mut bench = Boards::new(workers, &fleet).map_err(Failure::environment)?;

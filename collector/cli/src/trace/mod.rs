@@ -62,7 +62,7 @@ fn convert_trace(convert: &Convert) -> Result<u8> {
 }
 
 fn merge_traces(merge: &Merge) -> Result<u8> {
-    let (place, inputs) = merge.files.split_last().expect("the arguments are three files at least");
+    let (place, inputs) = merge.files.split_last().expect("clap requires at least three files");
     let clocks = match merge.offset_ns.as_slice() {
         [] => Clocks::Align(merge.align),
         offsets => Clocks::Offsets(offsets),

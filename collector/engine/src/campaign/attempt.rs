@@ -82,10 +82,10 @@ pub fn task_schedules(task: &Task, target: &Target, config: &Config) -> Vec<Sche
             }
             SamplerName::MetaSchedule => {
                 // TVM requires positive 31-bit seeds.
-                let first = i64::try_from(seed >> 34).expect("30 bits");
+                let first = i64::try_from(seed >> 34).expect("a shifted seed has 30 bits");
                 schedules.extend((0..config.schedules).map(|draw| Schedule::MetaSchedule {
                     space: draw,
-                    seed: first + 1 + i64::try_from(draw).expect("a count of schedules is small"),
+                    seed: first + 1 + i64::try_from(draw).expect("the number of schedules fits 63 bits"),
                     trace: None,
                 }));
             }

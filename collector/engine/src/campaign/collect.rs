@@ -240,7 +240,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
                     self.outcomes.run_ms += ms;
                     self.finish_run(ran, &one, *record)?;
                 }
-                _ => unreachable!("a bench answers what it was asked, once"),
+                _ => unreachable!("a bench replies once to each submitted job"),
             }
         }
     }

@@ -142,7 +142,7 @@ mod tests {
         let mut edges: Vec<(usize, usize)> = (0..15).map(|at| (at, at + 1)).collect();
         edges.extend((0..4).map(|block| (1 + 3 * block, 4 + 3 * block)));
         edges.push((10, 16));
-        let folded = fold_cards(&mut cards, &edges).expect("four blocks are alike");
+        let folded = fold_cards(&mut cards, &edges).expect("four equal blocks");
         let titles: Vec<&str> = folded.shown.iter().map(|&card| cards[card].title.as_str()).collect();
         assert_eq!(titles, ["x", "gather", "norm", "dense", "add", "3 more times", "last", "a"]);
         assert_eq!(folded.edges, [(0, 1), (1, 2), (1, 4), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7)]);

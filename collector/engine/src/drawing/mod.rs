@@ -59,7 +59,7 @@ pub fn render_graph(
         let lines: Vec<_> = card.facts.iter().map(|(name, text)| json!([name, text])).collect();
         facts.push(json!({ "title": card.title, "facts": lines }));
     }
-    let data = page::escape_json(&serde_json::to_string(&facts).expect("texts"));
+    let data = page::escape_json(&serde_json::to_string(&facts).expect("facts hold only JSON values"));
     let totals = drawing.totals;
     let parts = [
         ("{{name}}", escape_html(&graph.name)),

@@ -114,7 +114,7 @@ mod tests {
         let options = SimpleFileOptions::default().compression_method(method);
         for (name, content) in [("other.npy", npy::tensor_bytes(&tensor())), ("x.npy", npy::tensor_bytes(&tensor()))] {
             writer.start_file(name, options).expect("a member");
-            writer.write_all(&content).expect("its bytes");
+            writer.write_all(&content).expect("written bytes");
         }
         writer.finish().expect("an archive").into_inner()
     }
@@ -124,7 +124,7 @@ mod tests {
         for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
             let bytes = npz(method);
             let read = |name: &str, wanted: &str| member(bytes.clone(), name, &wanted.parse().expect("a type"));
-            assert_eq!(read("x", "f32[2,3]").expect("it is there"), tensor());
+            assert_eq!(read("x", "f32[2,3]").expect("the array exists"), tensor());
             assert_eq!(read("y", "f32[2,3]").unwrap_err(), "the file has no tensor `y`; it has other, x");
             assert_eq!(read("x", "f32[6]").unwrap_err(), "`x`: the array is f32[2,3], but the model expects f32[6]");
         }
@@ -137,7 +137,7 @@ mod tests {
         content.resize(content.len() + (1 << 20), 0);
         let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
         writer.start_file("x.npy", SimpleFileOptions::default()).expect("a member");
-        writer.write_all(&content).expect("its bytes");
+        writer.write_all(&content).expect("written bytes");
         let bytes = writer.finish().expect("an archive").into_inner();
         assert!(bytes.len() < 10_000, "zeros are deflated well");
         member(bytes, "x", tensor().tensor_type()).expect_err("it is longer than it says");
@@ -176,8 +176,8 @@ mod tests {
             std::fs::write(&path, bytes).expect("a file");
             read_tensor(&path, "x", tensor().tensor_type())
         };
-        assert_eq!(read(&bytes).expect("it is whole"), tensor());
-        assert_eq!(tensor_names(&path).expect("it is whole"), ["x"]);
+        assert_eq!(read(&bytes).expect("an undamaged file"), tensor());
+        assert_eq!(tensor_names(&path).expect("an undamaged file"), ["x"]);
         for length in 0..bytes.len() {
             read(&bytes[..length]).expect_err("it is cut off");
         }

@@ -172,7 +172,7 @@ impl<'a> MappedValues<'a> {
     }
 
     fn get(&self, id: ValueId) -> &Tensor {
-        self.known[id.0 as usize].as_ref().expect("a graph's nodes stand in an order in which they can be computed")
+        self.known[id.0 as usize].as_ref().expect("nodes are in topological order")
     }
 
     fn set(&mut self, id: ValueId, tensor: Tensor) {

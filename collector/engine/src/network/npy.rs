@@ -84,7 +84,7 @@ pub fn tensor_bytes(tensor: &Tensor) -> Vec<u8> {
     let unpadded = MAGIC.len() + 4 + header.len() + 1;
     header.push_str(&" ".repeat(unpadded.next_multiple_of(64) - unpadded));
     header.push('\n');
-    let length = u16::try_from(header.len()).expect("a header of few extents is short");
+    let length = u16::try_from(header.len()).expect("the header has at most 65535 bytes");
     [MAGIC, &[1, 0], &length.to_le_bytes(), header.as_bytes(), tensor.as_bytes()].concat()
 }
 
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(refused(&written, "f32[3,2]"), "the array is f32[2,3], but the model expects f32[3,2]");
         assert_eq!(refused(&written, "f64[2,3]"), "the array is f32[2,3], but the model expects f64[2,3]");
         assert!(refused(b"PK", "f32[2,3]").contains("not an array"));
-        let place = written.windows(5).position(|five| five == b"False").expect("the order is told");
+        let place = written.windows(5).position(|five| five == b"False").expect("the header states the order");
         let mut columns = written.clone();
         columns[place..place + 5].copy_from_slice(b"True ");
         assert!(refused(&columns, "f32[2,3]").contains("column-major"));

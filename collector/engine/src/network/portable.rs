@@ -141,7 +141,7 @@ pub fn write_metadata(folder: &Path, portable: Portable, expected: Option<&[Tens
         expected_hash: expected.as_deref().map(hash_bytes),
         ..portable
     };
-    keep(MODEL, &serde_json::to_vec_pretty(&portable).expect("what is said of a model holds only JSON values"))
+    keep(MODEL, &serde_json::to_vec_pretty(&portable).expect("metadata hold only JSON values"))
 }
 
 /// Reads and validates a folder.
@@ -212,9 +212,9 @@ mod tests {
             ..Portable::default()
         };
         assert_eq!(portable.describe_lacking("x86_64", &|_| true), None);
-        let why = portable.describe_lacking("x86_64", &|name| name == "avx2").expect("it lacks two");
+        let why = portable.describe_lacking("x86_64", &|name| name == "avx2").expect("two missing extensions");
         assert_eq!(why, "the code uses fma, avx512f, which this processor lacks");
-        let why = portable.describe_lacking("aarch64", &|_| true).expect("it is another");
+        let why = portable.describe_lacking("aarch64", &|_| true).expect("another architecture");
         assert_eq!(why, "the code is for x86_64, but this machine is aarch64");
         assert_eq!(portable.required_processor(), "x86_64 with avx2, fma, avx512f");
     }

@@ -102,7 +102,7 @@ impl Simulator {
         let counted = std::thread::scope(|scope| {
             let one_share = |share| scope.spawn(move || self.count_share(share));
             let threads: Vec<_> = shares.map(one_share).collect();
-            threads.into_iter().flat_map(|thread| thread.join().expect("it does not panic")).collect::<Vec<_>>()
+            threads.into_iter().flat_map(|thread| thread.join().expect("simulations do not panic")).collect::<Vec<_>>()
         });
         let mut simulation = Simulation {
             simulator: format!("{NAME} of {}", self.version),

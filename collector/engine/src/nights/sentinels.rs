@@ -135,7 +135,7 @@ impl Sentinels {
     /// Copies built sentinels into the store, and saves their hash on this machine.
     fn store_built(&self, built: &Path) -> Result<()> {
         self.file.write(&hash_files(built)?)?;
-        let parent = self.folder.parent().expect("it lies below the store");
+        let parent = self.folder.parent().expect("the folder of sentinels is below the store");
         std::fs::create_dir_all(parent).map_err(Failure::environment)?;
         let atomic_folder = AtomicFolder::create_temporary(&self.folder)?;
         copy_files(built, atomic_folder.path())?;

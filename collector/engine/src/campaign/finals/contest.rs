@@ -308,7 +308,7 @@ mod tests {
         let noise = |round: usize| [1.0, 1.001, 0.999][round % 3];
         let (contest, _) = play(contest(&firsts, Some(4)), |number, round| Some(truth[number] * noise(round)));
         let verdict = contest.verdict().expect("a verdict");
-        let over = verdict.default_over_best.expect("the default is no winner");
+        let over = verdict.default_over_best.expect("the default is not the winner");
         assert_eq!((verdict.winner, verdict.undecided), (0, 0));
         assert!((over.median - 1.01).abs() < 1e-9, "{over:?}");
     }
