@@ -218,7 +218,7 @@ fn format_tasks(
     let mut columns = vec![
         text_column("task").min_width(24),
         number_column("count"),
-        text_column("first place").drop_order(4),
+        text_column("first call").drop_order(4),
         number_column("MFLOP"),
         number_column("MB moved").drop_order(1),
         number_column("FLOP/byte").drop_order(3),
