@@ -52,7 +52,8 @@ pub fn run(config: &Config, target: &Target, bench: &mut dyn Bench) -> (Outcomes
         records.push(record.clone());
         Ok(())
     };
-    let mut callbacks = CampaignCallbacks { sink: &mut keep, listener: &mut |_| (), should_stop: &|| false, claim: &mut claim_all };
+    let mut callbacks =
+        CampaignCallbacks { sink: &mut keep, listener: &mut |_| (), should_stop: &|| false, claim: &mut claim_all };
     let campaign = Campaign { tasks: &tasks, modules: &[], target, config };
     let outcomes = collect_attempts(&mut Sweep::new(planned.clone()), &campaign, bench, &mut callbacks)
         .expect("the records are sound");

@@ -422,7 +422,11 @@ fn what_cannot_be_compared_is_one_error() {
         (format!("{mlp} --variant default --rounds 0"), 2, "--rounds"),
         (format!("{mlp} --variant default --batchsize 1,8"), 2, "one model with one size"),
         (format!("{mlp} --variant default --executor vm"), 2, "`--executor vm` generates code for all sizes"),
-        (format!("{mlp} --variant default --attention both"), 2, "`--attention both` splits a model into tasks in two ways"),
+        (
+            format!("{mlp} --variant default --attention both"),
+            2,
+            "`--attention both` splits a model into tasks in two ways",
+        ),
         (format!("{mlp} --variant default --variations 2"), 2, "`--variations` creates tasks"),
     ] {
         let ran = run(bench.opcollect(&format!("model compare {arguments}"))).expect(code);
@@ -491,7 +495,10 @@ fn what_cannot_be_run_is_one_error() {
         assert!(!bench.path("store").exists());
     }
     let ran = run(bench.opcollect(&format!("model run {mlp} --input x=text.npy")));
-    assert!(ran.stderr.contains("is not an array in NumPy's NPY format") || ran.stderr.contains("has no input"), "{ran}");
+    assert!(
+        ran.stderr.contains("is not an array in NumPy's NPY format") || ran.stderr.contains("has no input"),
+        "{ran}"
+    );
 }
 
 /// Builds a small model into a folder.

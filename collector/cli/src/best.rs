@@ -55,7 +55,10 @@ pub fn run(arguments: &BestQuestion) -> Result<u8> {
     } else {
         print_text(&times.format_table(arguments.all_versions, &stdout_paper()))?;
         if let (Some(total), Some(model)) = (times.total_ns, &arguments.model) {
-            print_text(&format!("{model}: {} in total, the sum of the fastest times of all tasks", format_duration(total)))?;
+            print_text(&format!(
+                "{model}: {} in total, the sum of the fastest times of all tasks",
+                format_duration(total)
+            ))?;
         }
         let note = times.elsewhere_note().filter(|_| arguments.host.is_none());
         print_note_lines(&note.into_iter().collect::<Vec<_>>());

@@ -9,7 +9,7 @@ use engine::campaign::settings::ResolvedConfig;
 use engine::compare::{ComparisonRequest, VariantName, describe_report, prepare_variants, time_variants};
 use engine::failure::Failure;
 use engine::flags::choice_parser;
-use engine::prepared::{RunLocation, PreparationRequest, PreparedModel};
+use engine::prepared::{PreparationRequest, PreparedModel, RunLocation};
 use engine::{machine, staging};
 use job::Engine;
 use measure::ROUNDS;
@@ -77,7 +77,8 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
         on: RunLocation::Cpus,
         observer: observer.clone(),
     })?;
-    let best = arguments.store.as_ref().map(|store| prepared.best_schedules(store, arguments.all_versions)).transpose()?;
+    let best =
+        arguments.store.as_ref().map(|store| prepared.best_schedules(store, arguments.all_versions)).transpose()?;
     let plan = arguments.plan.as_ref().map(|path| staging::read_plan(path, &prepared)).transpose()?;
     let wanted = ComparisonRequest { variants: &wanted, best: best.as_ref(), plan: plan.as_ref() };
     let variants = prepare_variants(&wanted, &mut prepared)?;

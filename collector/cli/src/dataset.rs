@@ -3,7 +3,7 @@
 use super::pace::Pace;
 use super::progress::terminal_observer;
 use super::{
-    DONE, DONE_WITH_LOSSES, Result, best, print_json, print_text, revisions, sharing, stdout_paper, report_damage,
+    DONE, DONE_WITH_LOSSES, Result, best, print_json, print_text, report_damage, revisions, sharing, stdout_paper,
 };
 use crate::best::BestQuestion;
 use crate::values::{positive_seconds, whole_mib};

@@ -45,8 +45,10 @@ fn refuse_flags(arguments: &ModelRun) -> Result<()> {
         ("--output", arguments.running.output.is_some()),
     ];
     match given.into_iter().find(|(_, is_given)| *is_given) {
-        Some((flag, _)) => Err(Failure::usage(format!("`{flag}` does not apply to a run on a simulated core and a CPU"))
-            .with_hint(format!("remove `{flag}`; to record layers, run `opcollect --target pynq --unit fpga`"))),
+        Some((flag, _)) => {
+            Err(Failure::usage(format!("`{flag}` does not apply to a run on a simulated core and a CPU"))
+                .with_hint(format!("remove `{flag}`; to record layers, run `opcollect --target pynq --unit fpga`")))
+        }
         None => Ok(()),
     }
 }
@@ -73,7 +75,11 @@ fn render_report(report: &UnitsReport) -> String {
         Some(source) if cpu.timed_calls > 0 => {
             let untimed = cpu.calls - cpu.timed_calls;
             let left = if untimed > 0 { format!(", {untimed} without a time") } else { String::new() };
-            format!("{} {source} on {}, as the sum over tasks measured one at a time{left}", format_duration(cpu.timed_ns), cpu.on)
+            format!(
+                "{} {source} on {}, as the sum over tasks measured one at a time{left}",
+                format_duration(cpu.timed_ns),
+                cpu.on
+            )
         }
         Some(_) => "no time".to_owned(),
         None => "not timed; give a board with `--host` or `--tracker`".to_owned(),

@@ -61,7 +61,8 @@ pub fn resolve_access(address: BoardAddress<'_>) -> Result<Access> {
         BoardServer::Tracker(tracker) => (At::Tracker(tracker), address.default_key),
     };
     let key = address.key.or(default_key).ok_or_else(|| {
-        Failure::usage("a tracker needs a key to select a device").with_hint("give `--key`; see `opcollect fleet status`")
+        Failure::usage("a tracker needs a key to select a device")
+            .with_hint("give `--key`; see `opcollect fleet status`")
     })?;
     Ok(Access {
         at,

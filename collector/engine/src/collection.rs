@@ -6,8 +6,8 @@ use crate::bases::base_records;
 use crate::boards::MeasuredMachine;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{
-    Attempt, Bases, Campaign, CurrentConditions, Finals, SearchInputs, Outcomes, Share, Source, Sweep, Tuning, TuningError,
-    plan_attempts,
+    Attempt, Bases, Campaign, CurrentConditions, Finals, Outcomes, SearchInputs, Share, Source, Sweep, Tuning,
+    TuningError, plan_attempts,
 };
 use crate::failure::{Failure, format_chain};
 use crate::ifcompare::{self, ModelComparison};
@@ -138,7 +138,13 @@ impl Collection<'_> {
 
     /// Runs whole models with the default schedules and with the best ones, and compares their times.
     pub fn compare_models(&self, done: &Collected) -> Vec<ModelComparison> {
-        ifcompare::compare_all(self.campaign.config, self.loaded, self.store.root(), &self.preceding_campaign(done), &self.observer)
+        ifcompare::compare_all(
+            self.campaign.config,
+            self.loaded,
+            self.store.root(),
+            &self.preceding_campaign(done),
+            &self.observer,
+        )
     }
 
     fn preceding_campaign(&self, done: &Collected) -> PrecedingCampaign {
@@ -278,7 +284,13 @@ impl Collection<'_> {
         let is_ended = at.signal.load(Ordering::Relaxed) != 0 || outcomes.broken.is_some() || self.is_over_budget();
         if finals.attempts_left() > 0 && !is_ended {
             let ledger = Ledger::open(self.store, self.repeat, self.observer.as_ref()).map_err(store_failure)?;
-            outcomes = outcomes.merge_with(at.run_pass(AttemptSelection::Again, ledger, &mut finals, &self.campaign, bench)?);
+            outcomes = outcomes.merge_with(at.run_pass(
+                AttemptSelection::Again,
+                ledger,
+                &mut finals,
+                &self.campaign,
+                bench,
+            )?);
         }
         let records = pass::read_records(self.store, tasks, Choose::All)?;
         Ok((outcomes, summarise_searches(tuning, &finals, &records, tasks, target)))

@@ -55,7 +55,12 @@ impl VariantName {
     /// Returns the engine that runs this variant.
     pub fn engine(self) -> Engine {
         match self {
-            VariantName::Default | VariantName::Best | VariantName::Plan | VariantName::Sequential | VariantName::Stream | VariantName::Full => Engine::Program,
+            VariantName::Default
+            | VariantName::Best
+            | VariantName::Plan
+            | VariantName::Sequential
+            | VariantName::Stream
+            | VariantName::Full => Engine::Program,
             VariantName::Onnxruntime | VariantName::OnnxruntimeOriginal => Engine::OnnxRuntime,
             VariantName::Openvino => Engine::OpenVino,
             VariantName::Torch => Engine::Torch,
@@ -161,7 +166,11 @@ pub fn time_variants(mut variants: Vec<Variant>, rounds: u32, prepared: &mut Pre
 }
 
 /// Builds a compiled variant, or writes the model file for another engine.
-fn prepare_variant(argument: VariantName, wanted: &ComparisonRequest<'_>, prepared: &mut PreparedModel) -> Result<Variant> {
+fn prepare_variant(
+    argument: VariantName,
+    wanted: &ComparisonRequest<'_>,
+    prepared: &mut PreparedModel,
+) -> Result<Variant> {
     prepared.stages = match argument {
         VariantName::Plan => wanted.plan.cloned(),
         VariantName::Sequential => Some(staging::plan_by_rule(Parallel::Sequential, prepared)),
@@ -175,8 +184,9 @@ fn prepare_variant(argument: VariantName, wanted: &ComparisonRequest<'_>, prepar
     match (argument, wanted.best) {
         (VariantName::Best, Some(best)) => {
             tasks_found = Some(best.found_count());
-            tasks =
-                Some(prepared.build_into(&folder, &|task| best.choose_schedule(task)).map_err(build_failure)?.program.codes);
+            tasks = Some(
+                prepared.build_into(&folder, &|task| best.choose_schedule(task)).map_err(build_failure)?.program.codes,
+            );
         }
         (VariantName::Onnxruntime | VariantName::Openvino, _) => prepared.write_onnx(&folder)?,
         (VariantName::OnnxruntimeOriginal, _) => prepared.write_original(&folder)?,

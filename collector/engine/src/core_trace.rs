@@ -189,7 +189,8 @@ fn write_lanes<W: Write>(
     for span in ordered {
         let Some(track) = modules.iter().position(|lane| *lane == span.lane) else { continue };
         let name = program.instructions.get(span.place).map_or("", |bits| instruction_name(program, *bits));
-        let arguments = [(0, integer(span.place as u64)), (1, integer(span.end - span.begin)), (2, integer(span.waited))];
+        let arguments =
+            [(0, integer(span.place as u64)), (1, integer(span.end - span.begin)), (2, integer(span.waited))];
         sink.write_slice(&ShownSlice {
             track: track + 1,
             start_ns: time(span.begin),

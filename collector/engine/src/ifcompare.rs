@@ -87,7 +87,11 @@ pub fn compare_all(
     preceding: &PrecedingCampaign,
     observer: &Rc<dyn Observer>,
 ) -> Vec<ModelComparison> {
-    config.models.iter().flat_map(|model| compare_model((model, loaded), (config, preceding), store, observer)).collect()
+    config
+        .models
+        .iter()
+        .flat_map(|model| compare_model((model, loaded), (config, preceding), store, observer))
+        .collect()
 }
 
 fn compare_model(
@@ -96,9 +100,15 @@ fn compare_model(
     store: &Path,
     observer: &Rc<dyn Observer>,
 ) -> Vec<ModelComparison> {
-    let left = |threads: usize, why: String| ModelComparison::NotCompared { model: model.label(), batch: model.batch, threads, why };
-    let seen =
-        for_each_thread_count(model, loaded, (config, preceding), true, observer, |prepared, _| compare_schedules(prepared, store));
+    let left = |threads: usize, why: String| ModelComparison::NotCompared {
+        model: model.label(),
+        batch: model.batch,
+        threads,
+        why,
+    };
+    let seen = for_each_thread_count(model, loaded, (config, preceding), true, observer, |prepared, _| {
+        compare_schedules(prepared, store)
+    });
     let compared = |(threads, seen): (usize, Result<Option<Report>>)| match seen {
         Ok(Some(report)) => ModelComparison::Timed(Box::new(report)),
         Ok(None) => left(threads, "the store has no schedule for its tasks".to_owned()),
@@ -113,7 +123,8 @@ fn compare_schedules(prepared: &mut PreparedModel, store: &Path) -> Result<Optio
     if best.found_count() == 0 {
         return Ok(None);
     }
-    let wanted = ComparisonRequest { variants: &[VariantName::Default, VariantName::Best], best: Some(&best), plan: None };
+    let wanted =
+        ComparisonRequest { variants: &[VariantName::Default, VariantName::Best], best: Some(&best), plan: None };
     let variants = compare::prepare_variants(&wanted, prepared)?;
     compare::time_variants(variants, ROUNDS, prepared).map(Some)
 }

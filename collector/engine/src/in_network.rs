@@ -8,7 +8,7 @@ use crate::campaign::{Config, ModelRequest};
 use crate::input_files::InputFiles;
 use crate::network::{self, Best, BuiltModel};
 use crate::observer::Observer;
-use crate::prepared::{PreparedModel, for_each_thread_count, build_failure, refuse_sweeps};
+use crate::prepared::{PreparedModel, build_failure, for_each_thread_count, refuse_sweeps};
 use crate::record_keeping::RecordKeeper;
 use crate::report::learning::Learning;
 use crate::runs::{PrecedingCampaign, Runs};

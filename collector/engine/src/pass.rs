@@ -3,7 +3,9 @@
 
 use crate::Result;
 use crate::campaign::record::now_us;
-use crate::campaign::{Campaign, Lessons, Outcomes, PlannedTask, Source, Tuning, collect::CampaignCallbacks, collect_attempts};
+use crate::campaign::{
+    Campaign, Lessons, Outcomes, PlannedTask, Source, Tuning, collect::CampaignCallbacks, collect_attempts,
+};
 use crate::failure::Failure;
 use crate::ledger::Ledger;
 use crate::observer::{Observer, StoreStatus};

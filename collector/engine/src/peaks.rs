@@ -157,7 +157,12 @@ pub fn describe_peaks(peaks: &Peaks) -> Vec<String> {
         };
         let rates: Vec<String> = largest.iter().filter_map(rate).collect();
         let last = largest.last().filter(|_| !rates.is_empty())?;
-        Some(format!("memory on {}: {} GB/s ({})", on(last.threads), rates.join(", "), describe_certainty(&last.certainty)))
+        Some(format!(
+            "memory on {}: {} GB/s ({})",
+            on(last.threads),
+            rates.join(", "),
+            describe_certainty(&last.certainty)
+        ))
     };
     let memory = peaks.memory.chunk_by(|one, other| one.threads == other.threads).filter_map(levels);
     peaks.compute.iter().map(one).chain(memory).collect()

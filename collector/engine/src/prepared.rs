@@ -99,7 +99,9 @@ impl PreparedModel {
         // One thread launches the work of a GPU.
         let threads = if is_on_gpu { Some(1) } else { options.threads };
         let (runs, target, machine) = match options.on {
-            RunLocation::Board(access, wanted) => connect_board(access, wanted, options.config, threads, options.observer)?,
+            RunLocation::Board(access, wanted) => {
+                connect_board(access, wanted, options.config, threads, options.observer)?
+            }
             RunLocation::Cpus | RunLocation::CpusOrGpu => {
                 let mut runs = Runs::new(options.config, threads, options.observer)?;
                 if is_on_gpu {

@@ -213,12 +213,18 @@ fn check_choice(choice: &Choice, cpus: usize, path: &Path) -> Result<()> {
     }
     let counts = [choice.together.len(), choice.sequential.len()];
     if counts.iter().any(|count| !(1..=MAX_OPERATORS).contains(count)) {
-        return wrong(format!("its schemes have {} and {} operators; allowed are 1 to {MAX_OPERATORS}", counts[0], counts[1]));
+        return wrong(format!(
+            "its schemes have {} and {} operators; allowed are 1 to {MAX_OPERATORS}",
+            counts[0], counts[1]
+        ));
     }
     let cores = choice.together.iter().map(|operator| operator.cores.unwrap_or(1));
     let sum = cores.clone().fold(0usize, usize::saturating_add);
     if sum > choice.threads || cores.clone().any(|cores| cores == 0) {
-        return wrong(format!("its concurrent operators need {sum} of {} cores, and each needs at least one", choice.threads));
+        return wrong(format!(
+            "its concurrent operators need {sum} of {} cores, and each needs at least one",
+            choice.threads
+        ));
     }
     Ok(())
 }
@@ -241,7 +247,10 @@ impl RaceReport {
         table.add_row(["sequential".to_owned(), format_duration(self.sequential_ns)]);
         let ratio = self.ratio.map_or_else(String::new, |ratio| {
             let interval = ratio.interval.map_or_else(String::new, |(low, high)| format!(" ({low:.3} … {high:.3})"));
-            format!("\nconcurrent execution takes {:.3}{interval} times as long as sequential execution, in {} rounds", ratio.median, self.rounds)
+            format!(
+                "\nconcurrent execution takes {:.3}{interval} times as long as sequential execution, in {} rounds",
+                ratio.median, self.rounds
+            )
         });
         format!("{}{ratio}", table.format_for(paper))
     }

@@ -45,7 +45,9 @@ impl RecordKeeper {
         method: &Method,
         given: &InputFiles,
     ) -> Result<RecordKeeper> {
-        RecordKeeper::with_records(path, prepared, given, |prepared, base| Ok(vec![prepared.run_record(schedules, method, base)?]))
+        RecordKeeper::with_records(path, prepared, given, |prepared, base| {
+            Ok(vec![prepared.run_record(schedules, method, base)?])
+        })
     }
 
     /// Opens or creates the store, and fills the columns of one record per task that are known before the run.

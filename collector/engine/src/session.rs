@@ -226,7 +226,9 @@ fn open_machine(
                 .with_hint("remove it; `opcollect model run` supports boards"));
         }
         (Some((access, wanted)), _) => boards::connect_board(access, wanted, config, &mut workers)?,
-        (None, Backend::Tvm) => (machine::resolve_target(&config.target, &mut workers)?, MeasuredMachine::this_machine()?),
+        (None, Backend::Tvm) => {
+            (machine::resolve_target(&config.target, &mut workers)?, MeasuredMachine::this_machine()?)
+        }
         (None, Backend::Torch) => (machine::library_target(&library)?, MeasuredMachine::this_machine()?),
     };
     let versions = machine::collect_versions(&target, library, &mut workers)?;

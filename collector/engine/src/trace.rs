@@ -127,7 +127,9 @@ fn read_trace(file: &Path, memory_mib: u32) -> Result<Imported> {
 fn read_failure(error: events::Error) -> Failure {
     let hint = match error {
         events::Error::Large { .. } => "raise the memory limit with `--memory-mib`",
-        events::Error::Format { .. } => "traces must be in Chrome's JSON format, optionally compressed with gzip, or in Perfetto's format",
+        events::Error::Format { .. } => {
+            "traces must be in Chrome's JSON format, optionally compressed with gzip, or in Perfetto's format"
+        }
         events::Error::Read { .. } => return Failure::usage(error),
     };
     Failure::usage(error).with_hint(hint)

@@ -10,7 +10,7 @@ use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{CampaignEvent, Config};
 use crate::failure::{Failure, format_chain};
 use crate::input_files::{self, InputFiles};
-use crate::network::mapped::{ComputeUnit, MappedRun, MappedCore, MappedCall, compute_graph};
+use crate::network::mapped::{ComputeUnit, MappedCall, MappedCore, MappedRun, compute_graph};
 use crate::network::{self, Comparison};
 use crate::observer::Observer;
 use crate::prepared::{cut_simplified, input_names, only_model, refuse_sweeps};

@@ -80,7 +80,8 @@ fn profile_options<'a>(arguments: &'a ProfileRun, inputs: &'a InputFiles) -> Pro
 }
 
 fn compare_profiles(arguments: &ProfileDiff) -> Result<u8> {
-    let found = profile::compare_files(&arguments.before, &arguments.after, arguments.group_by.with_levels(arguments.levels))?;
+    let found =
+        profile::compare_files(&arguments.before, &arguments.after, arguments.group_by.with_levels(arguments.levels))?;
     if arguments.json {
         print_json(&found.changes)?
     } else {

@@ -166,7 +166,8 @@ fn check_task(planned: &PlannedTask) -> Result<(), String> {
 
 /// Checks that the text of a task, which workers receive, describes the task that records contain.
 fn check_text(task: &models::Task, text: &str) -> Result<(), String> {
-    let parsed: models::Task = serde_json::from_str(text).map_err(|error| format!("the text of a task is invalid: {error}"))?;
+    let parsed: models::Task =
+        serde_json::from_str(text).map_err(|error| format!("the text of a task is invalid: {error}"))?;
     if parsed == *task { Ok(()) } else { Err(format!("the text of `{}` describes another task", task.describe())) }
 }
 

@@ -109,8 +109,7 @@ fn load_file(
         ..Options::default()
     };
     let mut imported = reader(path, &options)?;
-    let mut notes =
-        vec![format!("read `{}`: {} bytes, BLAKE3 hash {}", path.display(), imported.bytes, imported.hash)];
+    let mut notes = vec![format!("read `{}`: {} bytes, BLAKE3 hash {}", path.display(), imported.bytes, imported.hash)];
     let mut batch_refusal = None;
     if let (Some(has), Some(wanted)) = (batch_of(&imported.graph), request.batch)
         && has != wanted
@@ -152,11 +151,15 @@ fn change_batch(
         Some((value, extents))
     };
     let shapes = graph.inputs.iter().filter_map(with_batch).map(|(value, extents)| (value.name.clone(), extents));
-    let recast = read(shapes.collect()).map_err(|error| format!("with a batch of {wanted}, {}", format_chain(&error)))?;
+    let recast =
+        read(shapes.collect()).map_err(|error| format!("with a batch of {wanted}, {}", format_chain(&error)))?;
     for (before, now) in graph.outputs.iter().zip(&recast.graph.outputs) {
         let (Some((value, expected)), Some(found)) = (with_batch(before), recast.graph.value(*now)) else { continue };
         if found.ty.extents().as_ref() != Some(&expected) {
-            return Err(format!("with a batch of {wanted}, its output `{}` would have the type {}, not the shape {expected:?}", value.name, found.ty));
+            return Err(format!(
+                "with a batch of {wanted}, its output `{}` would have the type {}, not the shape {expected:?}",
+                value.name, found.ty
+            ));
         }
     }
     Ok(recast)

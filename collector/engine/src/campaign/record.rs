@@ -300,7 +300,8 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
         refused_by.entry(&refusal.event).or_default().push(why);
     }
     let refused: BTreeMap<&str, String> = refused_by.into_iter().map(|(name, whys)| (name, whys.join("; "))).collect();
-    let origins: BTreeMap<&str, CounterOrigin<'_, Coverage>> = m.counters.iter().map(|c| (c.name.as_str(), c.into())).collect();
+    let origins: BTreeMap<&str, CounterOrigin<'_, Coverage>> =
+        m.counters.iter().map(|c| (c.name.as_str(), c.into())).collect();
     record.counters = (!counters.is_empty()).then(|| Json::new(&counters)).transpose()?;
     record.counter_origins = (!origins.is_empty()).then(|| Json::new(&origins)).transpose()?;
     record.counters_refused = (!refused.is_empty()).then(|| Json::new(&refused)).transpose()?;

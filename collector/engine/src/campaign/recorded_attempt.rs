@@ -43,7 +43,9 @@ pub enum RepeatError {
     Source(Source),
     #[error("this program cannot run code for its target `{0}`")]
     Target(datasets::Target),
-    #[error("it describes a whole model file, whose path is not recorded; collect the file again with `--backend torch`")]
+    #[error(
+        "it describes a whole model file, whose path is not recorded; collect the file again with `--backend torch`"
+    )]
     Module,
     #[error("it describes a whole model; use `opcollect model run --store` to repeat it")]
     Network,

@@ -6,7 +6,7 @@ pub use report::{CoRunMember, CoRunReport};
 
 use crate::bases::base_records;
 use crate::boards::MeasuredMachine;
-use crate::campaign::collect::{Outcomes, CampaignCallbacks};
+use crate::campaign::collect::{CampaignCallbacks, Outcomes};
 use crate::campaign::corun::plan::Operator;
 use crate::campaign::corun::{CoRuns, Combination, plan_combinations, run_combinations, sample_operators};
 use crate::campaign::graphs::LoadedModels;

@@ -82,7 +82,9 @@ pub(super) fn gpu_profiler(gpu: &GpuFound) -> Finding {
     let consequence = "kernel times without gaps and hardware counters are unavailable";
     match &gpu.profiler {
         Ok(Some(version)) => new_finding(topic, Status::Ok, format!("interface {version}"), "", ""),
-        Ok(None) => new_finding(topic, Status::Limited, "CUPTI finds no NVIDIA driver".to_owned(), consequence, driver::HINT),
+        Ok(None) => {
+            new_finding(topic, Status::Limited, "CUPTI finds no NVIDIA driver".to_owned(), consequence, driver::HINT)
+        }
         Err(why) => new_finding(topic, Status::Limited, why.clone(), consequence, cupti::SETUP_HINT),
     }
 }

@@ -314,9 +314,7 @@ fn memory_finding(evidence: &Evidence) -> Finding {
     let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
     let total = evidence.facts.memory_bytes.unwrap_or(0);
     let (bytes, found) = match &evidence.memory_limit {
-        Some((limit, by)) if *limit < total => {
-            (*limit, format!("{}, limited by {by} to {}", gib(total), gib(*limit)))
-        }
+        Some((limit, by)) if *limit < total => (*limit, format!("{}, limited by {by} to {}", gib(total), gib(*limit))),
         _ => (total, gib(total)),
     };
     let status = if bytes >= MEMORY_MIN_BYTES { Status::Ok } else { Status::Limited };

@@ -165,7 +165,9 @@ impl Drawing {
                 style: class_style(anchor.op.class()),
                 title: found.task.name(),
                 subtitle: match measured_times {
-                    Some(measured_times) => format!("{} · {}", format_duration(measured_times.time_ns), ty(call.result)),
+                    Some(measured_times) => {
+                        format!("{} · {}", format_duration(measured_times.time_ns), ty(call.result))
+                    }
                     None => ty(call.result),
                 },
                 facts: facts.into_iter().filter(|(_, text)| !text.is_empty()).collect(),

@@ -12,7 +12,7 @@ use crate::failure::{Failure, format_chain};
 use crate::input_files::InputFiles;
 use crate::network;
 use crate::observer::Observer;
-use crate::prepared::{RunLocation, PreparationRequest, PreparedModel, build_failure};
+use crate::prepared::{PreparationRequest, PreparedModel, RunLocation, build_failure};
 use crate::record_keeping::{RecordKeeper, RecordLocation};
 use crate::runs::{PROGRAM, Runs, model_method};
 use crate::{Result, machine, staging};
@@ -70,7 +70,11 @@ pub fn refuse_plan_on_board(options: &ModelRunOptions<'_>) -> Result<()> {
 }
 
 /// Builds and runs the only model of a configuration.
-pub fn run_model(options: &ModelRunOptions<'_>, resolved: ResolvedConfig, observer: Rc<dyn Observer>) -> Result<ModelRun> {
+pub fn run_model(
+    options: &ModelRunOptions<'_>,
+    resolved: ResolvedConfig,
+    observer: Rc<dyn Observer>,
+) -> Result<ModelRun> {
     refuse_plan_on_board(options)?;
     let ResolvedConfig { config, loaded } = resolved;
     let mut prepared = PreparedModel::from_request(PreparationRequest {
@@ -91,8 +95,13 @@ pub fn run_model(options: &ModelRunOptions<'_>, resolved: ResolvedConfig, observ
     };
     let folder = prepared.new_folder(PROGRAM)?;
     let config = &prepared.runs.config;
-    let job =
-        prepared.runs.create_job(prepared.engine(), folder.clone(), PROGRAM, model_method(config), config.counters.clone());
+    let job = prepared.runs.create_job(
+        prepared.engine(),
+        folder.clone(),
+        PROGRAM,
+        model_method(config),
+        config.counters.clone(),
+    );
     let is_here = prepared.machine.board.is_none();
     let _exclusive = if is_here { Some(machine::lock_cpus(options.wait_seconds, observer.as_ref())?) } else { None };
     measure_model(options, &mut prepared, &folder, &job)
@@ -110,7 +119,13 @@ fn measure_model(
     let keeper = match options.store {
         Some(store) => {
             let schedules = prepared.choose_schedules(&choose);
-            Some(RecordKeeper::begin(store, prepared, (&schedules, ScheduleSource::Default), &job.method, options.inputs)?)
+            Some(RecordKeeper::begin(
+                store,
+                prepared,
+                (&schedules, ScheduleSource::Default),
+                &job.method,
+                options.inputs,
+            )?)
         }
         None => None,
     };

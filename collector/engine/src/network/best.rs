@@ -245,7 +245,8 @@ impl Best {
             let algorithms: BTreeSet<String> = known.alone.schedules.values().map(algorithm_name).collect();
             let of_each =
                 algorithms.iter().filter_map(|own| known.alone.fastest_where(|one| algorithm_name(one) == *own));
-            let mut others: Vec<(f64, &Schedule)> = of_each.filter(|(ns, _)| *ns <= MAX_SLOWDOWN_ALONE * least_ns).collect();
+            let mut others: Vec<(f64, &Schedule)> =
+                of_each.filter(|(ns, _)| *ns <= MAX_SLOWDOWN_ALONE * least_ns).collect();
             others.sort_by(|one, other| one.0.total_cmp(&other.0));
             for schedule in [alone].into_iter().chain(others.into_iter().map(|(_, schedule)| schedule)) {
                 if !candidates.contains(schedule) {

@@ -2,8 +2,8 @@
 //! rows of the same tasks measured alone.
 
 use super::record::Attempt;
-use crate::campaign::record::{self, CounterOrigin};
 use crate::campaign::PlannedTask;
+use crate::campaign::record::{self, CounterOrigin};
 use datasets::{CacheState, Json, Outcome, Record, ScheduleSource};
 use job::Artifact;
 use job::revision::Revisions;

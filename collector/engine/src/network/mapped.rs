@@ -148,7 +148,8 @@ impl MappedCore<'_> {
         let layer = accelerator::layer_of(task).map_err(|why| why.to_string())?;
         let knobs = core_knobs(&task_space(task, &self.target.machine).default);
         let knobs = knobs.ok_or_else(|| "no tiling fits the accelerator".to_owned())?;
-        generate_program(&self.fabric.core(), &layer, &knobs).map_err(|why| format!("the layer does not fit the accelerator: {why}"))
+        generate_program(&self.fabric.core(), &layer, &knobs)
+            .map_err(|why| format!("the layer does not fit the accelerator: {why}"))
     }
 }
 

@@ -151,7 +151,10 @@ pub fn read_folder(folder: &Path) -> Result<ProgramFolder> {
     // The format is checked first, because other formats have other fields.
     let format: PortableFormat = serde_json::from_slice(&text).map_err(|error| portable_error(&path, &error))?;
     if format.format != FORMAT {
-        return Err(portable_error(&path, &format!("its format version is {}, but this program reads version {FORMAT}", format.format)));
+        return Err(portable_error(
+            &path,
+            &format!("its format version is {}, but this program reads version {FORMAT}", format.format),
+        ));
     }
     let portable: Portable = serde_json::from_slice(&text).map_err(|error| portable_error(&path, &error))?;
     // Only the hashes of code and constants are checked here; the runner reads them.
@@ -163,7 +166,8 @@ pub fn read_folder(folder: &Path) -> Result<ProgramFolder> {
         return Err(portable_error(&description, &"the content of the file changed: its hash differs"));
     }
     if portable.draws.len() != program.inputs.len() {
-        let why = format!("the file describes {} inputs, but the program has {}", portable.draws.len(), program.inputs.len());
+        let why =
+            format!("the file describes {} inputs, but the program has {}", portable.draws.len(), program.inputs.len());
         return Err(portable_error(&path, &why));
     }
     let expected = match &portable.expected_hash {

@@ -20,7 +20,12 @@ pub struct ProfiledModel<'a> {
 }
 
 /// Adds names, work, rooflines and memory of the model's operators to the profile that a runner measured.
-pub fn complete_profile(seen: Profile, built: &ProfiledModel<'_>, threads: usize, peaks: &Peaks) -> super::Result<Profile> {
+pub fn complete_profile(
+    seen: Profile,
+    built: &ProfiledModel<'_>,
+    threads: usize,
+    peaks: &Peaks,
+) -> super::Result<Profile> {
     let ProfiledModel { graph, plan, made } = built;
     let threads = u32::try_from(threads).unwrap_or(u32::MAX);
     let calls = made.program.calls.iter();

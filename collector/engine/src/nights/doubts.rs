@@ -1,8 +1,8 @@
 //! Selects the measurements that a nightly run repeats: regressions, and results with wide
 //! intervals.
 
-use super::progress::NightProgress;
 use super::options::NightOptions;
+use super::progress::NightProgress;
 use crate::Result;
 use crate::campaign::Night;
 use crate::drift::compare_night;

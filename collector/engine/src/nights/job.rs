@@ -1,9 +1,9 @@
 //! Executes the phases of a nightly run: slices of campaigns within its time, with sentinel measurements after each
 //! slice.
 
-use super::progress::NightProgress;
 use super::doubts::{doubtful_keys, keys_measured_once};
 use super::options::NightOptions;
+use super::progress::NightProgress;
 use super::report::NightPhase;
 use super::sentinels::Sentinels;
 use super::slice::{SliceEnd, SliceProcess, sealing_time};

@@ -5,10 +5,10 @@
 //! budget. If it exceeds the budget, it receives SIGTERM, after which it seals its records, and it is killed at its
 //! deadline. Slices end when this process ends. A restarted nightly run resumes where it stopped.
 
-mod progress;
 mod doubts;
 mod job;
 mod options;
+mod progress;
 mod report;
 mod sentinels;
 mod slice;
@@ -23,11 +23,11 @@ use crate::machine::allowed_cpus;
 use crate::observer::Observer;
 use crate::state::StateFile;
 use crate::stores::{note_damage, open_store, store_failure};
-use progress::NightProgress;
 use datasets::{SealOptions, Store};
 use job::NightJob;
 use measure::host::{Exclusive, ExclusiveError, Facts, exclusive};
 pub use options::NightOptions;
+use progress::NightProgress;
 pub use report::{NightPhase, NightReport};
 use sentinels::Sentinels;
 pub use slice::PARENT_VARIABLE;

@@ -74,10 +74,7 @@ mod tests {
             NightProgress { request: "a".to_owned(), end_us: 10, id: "night-1".to_owned(), ..NightProgress::default() };
         file.write(&progress).unwrap();
         assert_eq!(NightProgress::resume(&file, "a", 5), Some(progress));
-        assert_eq!(
-            (NightProgress::resume(&file, "a", 10), NightProgress::resume(&file, "b", 5)),
-            (None, None)
-        );
+        assert_eq!((NightProgress::resume(&file, "a", 10), NightProgress::resume(&file, "b", 5)), (None, None));
         file.remove_file();
         assert_eq!(NightProgress::resume(&file, "a", 5), None);
     }

@@ -125,7 +125,8 @@ impl Sentinels {
     /// Copies the store's sentinels, if there are any. Returns whether their hash proves that this machine built them.
     fn has_own_copy(&self, copy: &Path) -> Result<bool> {
         let Some(known) = self.file.read::<String>().filter(|_| self.folder.exists()) else { return Ok(false) };
-        let has_own_copy = copy_files(&self.folder, copy).and_then(|()| hash_files(copy)).is_ok_and(|found| found == known);
+        let has_own_copy =
+            copy_files(&self.folder, copy).and_then(|()| hash_files(copy)).is_ok_and(|found| found == known);
         if !has_own_copy && copy.exists() {
             std::fs::remove_dir_all(copy).map_err(Failure::environment)?;
         }
@@ -186,7 +187,10 @@ fn list_files(folder: &Path) -> Result<Vec<PathBuf>> {
         bytes += found.len();
         paths.push(entry.path());
         if !found.is_file() || paths.len() > MAX_FILES || bytes > MAX_BYTES {
-            return Err(Failure::environment(format!("the folder of sentinels `{}` contains other files", folder.display())));
+            return Err(Failure::environment(format!(
+                "the folder of sentinels `{}` contains other files",
+                folder.display()
+            )));
         }
     }
     paths.sort();

@@ -23,7 +23,9 @@ pub fn run_on_cycles(profile: &Profile, command: &str, limit_bytes: u64) -> Resu
         let output = Output::create(&path).map_err(Failure::environment)?;
         let cut = cycle::cut_cycle(profile, cycle);
         packing::write_packed(output, |out| Ok(export::write_trace(&cut, Format::Chrome, out, limit_bytes)?.0))?;
-        let why = match start_command(command, &path).and_then(|mut child| wait_or_kill(&mut child, &ProcessLimits::with_deadline(LIMIT))) {
+        let why = match start_command(command, &path)
+            .and_then(|mut child| wait_or_kill(&mut child, &ProcessLimits::with_deadline(LIMIT)))
+        {
             Ok(status) if status.success() => continue,
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),

@@ -20,7 +20,7 @@ use crate::failure::{Failure, format_chain};
 use crate::input_files::InputFiles;
 use crate::network::{self, BuiltModel, Comparison};
 use crate::observer::Observer;
-use crate::prepared::{RunLocation, PreparationRequest, PreparedModel, build_failure};
+use crate::prepared::{PreparationRequest, PreparedModel, RunLocation, build_failure};
 use crate::record_keeping::RecordKeeper;
 use crate::report::profile::{self as text, OperatorRecords, ProfileView, Report};
 use crate::report::styled::{Style, StyledTable};
@@ -211,7 +211,11 @@ fn network_job(options: &ProfileOptions<'_>, model: &PreparedModel, folder: &Pat
     NetworkJob { profile: Some(Plan::new(schedule, budget_ns)), code: options.code.runner_requests(), ..job }
 }
 
-fn begin_records(options: &ProfileOptions<'_>, model: &mut PreparedModel, job: &NetworkJob) -> Result<Option<RecordKeeper>> {
+fn begin_records(
+    options: &ProfileOptions<'_>,
+    model: &mut PreparedModel,
+    job: &NetworkJob,
+) -> Result<Option<RecordKeeper>> {
     let Some(store) = options.store else { return Ok(None) };
     let schedules = model.choose_schedules(&|task| network::default_schedule(task, &model.target));
     RecordKeeper::begin_operators(store, model, (&schedules, ScheduleSource::Default), job, options.inputs).map(Some)

@@ -104,7 +104,8 @@ fn run_attempt(attempt: Attempt, campaign: &Campaign<'_>, bench: &mut dyn Bench)
         made.push(record.clone());
         Ok(())
     };
-    let mut callbacks = CampaignCallbacks { sink: &mut sink, listener: &mut |_| (), should_stop: &|| false, claim: &mut claim_all };
+    let mut callbacks =
+        CampaignCallbacks { sink: &mut sink, listener: &mut |_| (), should_stop: &|| false, claim: &mut claim_all };
     let outcomes =
         collect_attempts(&mut Sweep::new(vec![attempt]), campaign, &mut Remembering::new(bench), &mut callbacks);
     let broken = outcomes.map_err(Failure::environment)?.broken;

@@ -1,9 +1,7 @@
 //! The report of searches: best times over trials and over seconds, and the axes with the largest
 //! effects.
 
-use crate::campaign::{
-    Finals, FoundBest, Outcomes, PlannedTask, Search, Stop, Trial, Tuning, Verdict, ranking_time,
-};
+use crate::campaign::{Finals, FoundBest, Outcomes, PlannedTask, Search, Stop, Trial, Tuning, Verdict, ranking_time};
 use datasets::{CacheState, Key, Outcome, Record};
 use job::space::{Knobs, Schedule, task_space};
 use measure::statistics::median_of_sorted;

@@ -63,8 +63,10 @@ impl Database {
         let deadline = Duration::from_secs(DATABASE_SECONDS + 60);
         let limits = ProcessLimits { signal, ..ProcessLimits::with_deadline(deadline) };
         let output = run_for_output(&mut client, b"", &limits).map_err(|error| match error {
-            ProcessError::Start(_) => Failure::environment(format!("databases need PostgreSQL's client `psql`: {error}"))
-                .with_hint("install it, on Debian with `apt install postgresql-client`"),
+            ProcessError::Start(_) => {
+                Failure::environment(format!("databases need PostgreSQL's client `psql`: {error}"))
+                    .with_hint("install it, on Debian with `apt install postgresql-client`")
+            }
             ProcessError::Ended(why) => {
                 Failure::environment(format!("cannot push records to `{}`: {why}", self.address))
                     .with_hint("nothing is lost: the store has all records, and the same command pushes them later")

@@ -2,7 +2,7 @@
 //! member.
 
 use super::plan::{Combination, Operator, Part};
-use crate::campaign::collect::{CampaignEvent, Outcomes, CampaignCallbacks, ClaimResult, Visit};
+use crate::campaign::collect::{CampaignCallbacks, CampaignEvent, ClaimResult, Outcomes, Visit};
 use crate::campaign::config::Config;
 use crate::campaign::corun_settings::CoRun;
 use crate::campaign::planned::PlannedTask;

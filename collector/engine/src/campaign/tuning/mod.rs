@@ -86,7 +86,11 @@ pub enum TuningError {
 
 impl Tuning {
     /// Creates a search for each task, thread count and cache state whose default satisfies `is_ours`.
-    pub fn new(inputs: &SearchInputs<'_>, tune: &Tune, is_ours: impl Fn(&Attempt) -> bool) -> Result<Tuning, TuningError> {
+    pub fn new(
+        inputs: &SearchInputs<'_>,
+        tune: &Tune,
+        is_ours: impl Fn(&Attempt) -> bool,
+    ) -> Result<Tuning, TuningError> {
         let SearchInputs { tasks, modules, target, config, bases, cpus, flush_bytes, .. } = *inputs;
         // Every search begins with the default schedule, so its result is never worse.
         let only_default = Config { schedules: 1, samplers: vec![SamplerName::Template], ..config.clone() };
@@ -308,9 +312,10 @@ impl Source for Tuning {
         let is_worth = self.searches[place].is_worth_a_run(schedule, &code_features(built)?);
         self.busy += began.elapsed();
         match is_worth {
-            Ok(is_worth) => {
-                (!is_worth).then(|| "the cost model predicts a smaller gain than for most candidates that the search built before".to_owned())
-            }
+            Ok(is_worth) => (!is_worth).then(|| {
+                "the cost model predicts a smaller gain than for most candidates that the search built before"
+                    .to_owned()
+            }),
             Err(error) => {
                 self.failure = Some(error);
                 None

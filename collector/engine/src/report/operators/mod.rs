@@ -328,7 +328,11 @@ fn row_cells(row: &OperatorRow) -> [Cell; 11] {
         if row.roofline.is_some_and(|part| part < POOR_ROOFLINE_SHARE) { roofline.mark_bad() } else { roofline },
         format_percent(row.share).into(),
         or_unknown(row.share_spread, format_percent).into(),
-        if row.default_over_best.is_some_and(|ratio| ratio < LOWER_DEFAULT_RATIO) { default.mark_uncertain() } else { default },
+        if row.default_over_best.is_some_and(|ratio| ratio < LOWER_DEFAULT_RATIO) {
+            default.mark_uncertain()
+        } else {
+            default
+        },
         row.difference.as_str().into(),
     ]
 }
