@@ -15,7 +15,7 @@ use measure::host::{self, Exclusive, ExclusiveError, Facts, Topology, exclusive}
 use models::partner::CPU_VENDOR;
 use runtimes::Described;
 use std::time::Duration;
-use targets::{Architecture, Host, HostCpu, Kind, Machine, Refusal, ResolvedConfig, Target};
+use targets::{Architecture, Host, HostCpu, Kind, Machine, Refusal, Resolved, Target};
 use worker::Fault;
 
 /// Hint for the error that TVM cannot be used.
@@ -134,7 +134,7 @@ pub fn library_target(versions: &Versions) -> Result<Target> {
 /// Resolves a target description for compilation; the target need not run on this machine.
 pub fn compiled_target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
     let resolved = kind_of(description)?.resolve(description, &mut Compilers(bench));
-    let ResolvedConfig { target, is_host } = resolved.map_err(Failure::from_refusal)?;
+    let Resolved { target, is_host } = resolved.map_err(Failure::from_refusal)?;
     if !is_host {
         try_target(&target, bench)?;
     }
