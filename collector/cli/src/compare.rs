@@ -104,7 +104,7 @@ fn requested_variants(arguments: &ModelCompare) -> Result<Vec<VariantName>> {
     match (wanted.contains(&VariantName::Plan), &arguments.plan) {
         (true, None) => {
             return Err(Failure::usage("`--variant plan` needs a plan")
-                .with_hint("give `--plan FILE`; `oppredict plan --model M --data STORE --out FILE` makes one"));
+                .with_hint("give `--plan FILE`; `oppredict plan --model M --data STORE --out FILE` creates one"));
         }
         (false, Some(_)) => {
             return Err(
@@ -115,7 +115,7 @@ fn requested_variants(arguments: &ModelCompare) -> Result<Vec<VariantName>> {
     }
     match (wanted.contains(&VariantName::Best), &arguments.store) {
         (true, None) => Err(Failure::usage("`--variant best` needs a store with measured schedules")
-            .with_hint("give `--store DIR`; a store is made by `opcollect --modelname … --store DIR`")),
+            .with_hint("give `--store DIR`; `opcollect --modelname … --store DIR` creates one")),
         (false, Some(_)) => {
             Err(Failure::usage("`--store` needs `--variant best`")
                 .with_hint("add `--variant best`, or remove `--store`"))

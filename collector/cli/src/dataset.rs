@@ -307,7 +307,7 @@ fn merge_stores(path: &Path, others: &[PathBuf], as_json: bool) -> Result<u8> {
 fn seal_journals(path: &Path, options: SealOptions, as_json: bool) -> Result<u8> {
     let done = open_existing(path)?.seal_journals(options).map_err(store_failure)?;
     let code = report_sealed(&done);
-    let prose = || format!("{} journals became {} parts, {} records", done.journals, done.parts.len(), done.rows);
+    let prose = || format!("sealed {} journals into {} parts with {} records", done.journals, done.parts.len(), done.rows);
     print_report(&done, as_json, prose)?;
     Ok(code)
 }
@@ -326,7 +326,7 @@ fn damage_code<'a>(damage: impl IntoIterator<Item = &'a Damage>) -> u8 {
 fn compact_store(path: &Path, as_json: bool) -> Result<u8> {
     let done = open_existing(path)?.compact().map_err(store_failure)?;
     let code = report_sealed(&done.sealed).max(report_damage(&done.damage));
-    let prose = || format!("{} parts became {}, {} rows", done.parts_before, done.parts_after, done.rows);
+    let prose = || format!("merged {} parts into {} with {} rows", done.parts_before, done.parts_after, done.rows);
     print_report(&done, as_json, prose)?;
     Ok(code)
 }

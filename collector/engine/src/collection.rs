@@ -223,7 +223,7 @@ impl Collection<'_> {
             return Err(match self.on.board {
                 None => Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT),
                 Some(_) => Failure::environment(format!("no board is available: {why}"))
-                    .with_hint("measured results are in the store; the same command continues"),
+                    .with_hint("measured results are in the store; run the same command to continue"),
             });
         }
         Ok(CollectionResult { wanted, known_before, outcomes, load, searched })

@@ -277,7 +277,7 @@ impl Config {
         }
         self.limits.check()?;
         self.measure.check_settings()?;
-        let warm = "give `cache = [\"cold\"]`, which writes as much as the machine's caches hold";
+        let warm = "give `cache = [\"cold\"]`, which writes as many bytes as the caches of this machine hold";
         check_each("measure.cache", &[self.measure.cache], warm, |cache| *cache == Cache::Warm)?;
         counters::names::check_events(&self.counters.events).map_err(ConfigError::Counter)?;
         self.check_compatibility()

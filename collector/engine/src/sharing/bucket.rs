@@ -236,7 +236,7 @@ impl<'a> BucketClient<'a> {
         let limits = ProcessLimits { deadline, max_bytes: 1 << 10, signal: self.signal, kill_reason: &kill_reason };
         let cannot = |why: &str| {
             Failure::environment(format!("cannot reach `{}`: {why}", self.base))
-                .with_hint("nothing is lost, and the same command continues; AWS_ENDPOINT_URL selects another server")
+                .with_hint("run the same command again to continue; AWS_ENDPOINT_URL selects another server")
         };
         let code = run_for_output(&mut command, secrets.as_bytes(), &limits).map_err(|error| match error {
             ProcessError::Start(_) => Failure::environment(format!("buckets need the program `curl`: {error}"))
@@ -258,7 +258,7 @@ impl<'a> BucketClient<'a> {
                 "check that the access key in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY may list, read and write the bucket",
             ),
             404 => failure.with_hint("create the bucket first, or set AWS_ENDPOINT_URL to its server"),
-            _ => failure.with_hint("nothing is lost, and the same command continues"),
+            _ => failure.with_hint("run the same command again to continue"),
         }
     }
 }

@@ -69,7 +69,7 @@ impl Database {
             }
             ProcessError::Ended(why) => {
                 Failure::environment(format!("cannot push records to `{}`: {why}", self.address))
-                    .with_hint("nothing is lost: the store has all records, and the same command pushes them later")
+                    .with_hint("the store has all records; run the same command later to push them")
             }
         })?;
         let output = String::from_utf8_lossy(&output);

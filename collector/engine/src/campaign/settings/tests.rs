@@ -116,7 +116,7 @@ fn settings_without_effect_are_refused() {
         .assert_eq(&refused(&format!("{simple}batch = [8]")));
     expect_test::expect!["`sequence` is [8]; it applies only to models from `transformers` and ONNX files"]
         .assert_eq(&refused(&format!("{simple}sequence = [8]")));
-    expect_test::expect![[r#"`measure.cache` is {"cold":{"flush_bytes":4096}}; give `cache = ["cold"]`, which writes as much as the machine's caches hold"#]]
+    expect_test::expect![[r#"`measure.cache` is {"cold":{"flush_bytes":4096}}; give `cache = ["cold"]`, which writes as many bytes as the caches of this machine hold"#]]
         .assert_eq(&refused(&format!("{simple}[measure]\ncache = {{ cold = {{ flush_bytes = 4096 }} }}")));
     expect_test::expect!["`threads` is 8; allowed are 1 to 4 on this machine"]
         .assert_eq(&refused(&format!("{simple}threads = [1, 8]")));
