@@ -62,8 +62,8 @@ fn every_problem_has_a_consequence_and_advice() {
         Limited GPU profiler (CUPTI): there is no CUPTI: libcupti.so: not found | kernel times without gaps and hardware counters are unavailable | install the wheel `nvidia-cuda-cupti` of the driver's major release next to NVRTC's, or set `OPCOLLECT_CUPTI` to a `libcupti.so`
         Limited GPU counters: there is no NVIDIA driver: libcuda.so.1: not found | hardware counters of kernels are unavailable; times are not affected | install the NVIDIA driver (580 or newer for CUDA 13) on a machine with an NVIDIA GPU, and run the folder of artifacts there
         Ok processors: 3 of 4 processors are available to this process |  | 
-        Limited memory: 15.6 GiB, of which control group allows 1.0 GiB | large operators and parallel builders may be killed | raise the limit, or use one builder
-        Limited noise: 30.0 % of the time lost in 100 interruptions per second, the longest 4.00 ms | measurements take longer and reach less precision | stop other work; on a shared host, compare minima rather than medians
+        Limited memory: 15.6 GiB, limited by control group to 1.0 GiB | large operators and parallel builders may be killed | raise the limit, or use one builder
+        Limited noise: interruptions take 30.0 % of the time: 100 per second, the longest 4.00 ms | measurements take longer and reach less precision | stop other work; on a shared host, compare minima rather than medians
         Ok timer: precise to 40 ns |  | 
         Limited clock governor: powersave | the clock may change while measuring; such measurements carry a warning | as root: `cpupower frequency-set -g performance`
         Ok clock boost: off |  | 
@@ -110,7 +110,7 @@ fn a_gpu_is_judged_by_its_driver_compiler_and_permissions() {
     .assert_eq(&with_gpu(Ok(all), "13.0", 90, true));
     expect![[r#"
         Limited GPU: emulated GPU (sm_90), 132 multiprocessors, 80 GiB, driver for CUDA 12.4 | the driver rejects code of the newer NVRTC | install a driver for NVRTC's release of CUDA, or name an older `libnvrtc.so` in `OPCOLLECT_NVRTC`
-        Limited GPU counters: 12 of 13 on the chip GH100 | the chip lacks some counters | do without gpu_dram_percent
+        Limited GPU counters: 12 of 13 on the chip GH100 | the chip lacks some counters | remove gpu_dram_percent from the requested counters
     "#]]
     .assert_eq(&with_gpu(Ok(some), "12.4", 90, false));
     expect![[r#"
