@@ -1,4 +1,4 @@
-//! Layout of a layered drawing, in which each box lies below all boxes that it reads from, with few
+//! DrawingLayout of a layered drawing, in which each box lies below all boxes that it reads from, with few
 //! crossings and short lines.
 //!
 //! The algorithm has the usual four steps. Layers follow from the longest path. Long lines get a
@@ -6,7 +6,7 @@
 //! a few sweeps down and up. Finally, boxes move towards their neighbours as far as the adjacent
 //! boxes allow. If a drawing has too many lines, they are drawn straight.
 
-pub(super) struct Layout {
+pub(super) struct DrawingLayout {
     pub boxes: Vec<PlacedBox>,
     pub edges: Vec<DrawnLine>,
     pub width: f64,
@@ -43,7 +43,7 @@ struct LayerPlace {
 }
 
 /// Computes the layout of boxes with the given widths. Every edge leads from a lower to a higher index.
-pub(super) fn layout_boxes(widths: &[f64], edges: &[(usize, usize)]) -> Layout {
+pub(super) fn layout_boxes(widths: &[f64], edges: &[(usize, usize)]) -> DrawingLayout {
     let layer_of = assign_layers(widths.len(), edges);
     let mut places: Vec<LayerPlace> = widths
         .iter()
@@ -169,7 +169,7 @@ fn finish_layout(
     edges: &[(usize, usize)],
     chains: &[Vec<usize>],
     layers: usize,
-) -> Layout {
+) -> DrawingLayout {
     let left = places.iter().map(|place| place.x - place.width / 2.0).fold(f64::INFINITY, f64::min).min(0.0);
     let right = places.iter().map(|place| place.x + place.width / 2.0).fold(left, f64::max);
     let x = |index: usize| places[index].x - left + GAP;
@@ -184,7 +184,7 @@ fn finish_layout(
         points.remove(0);
         DrawnLine { from, to, points }
     });
-    Layout {
+    DrawingLayout {
         boxes: boxes.collect(),
         edges: lines.collect(),
         width: right - left + 2.0 * GAP,

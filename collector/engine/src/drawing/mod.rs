@@ -9,7 +9,7 @@
 mod folding;
 mod layers;
 
-use layers::{Layout, PlacedBox};
+use layers::{DrawingLayout, PlacedBox};
 use models::fuse::{Claim, Fuse, plan_with};
 use models::{Class, Graph, Result, ValueId};
 use report::page::{self, escape_html};
@@ -253,7 +253,7 @@ fn format_legend(cards: &[Card]) -> String {
     styles.iter().map(|style| format!("<span class=\"key {style}\">{style}</span>")).collect()
 }
 
-fn render_svg(cards: &[Card], shown: &[usize], layered: &Layout) -> String {
+fn render_svg(cards: &[Card], shown: &[usize], layered: &DrawingLayout) -> String {
     let mut text = String::new();
     for line in &layered.edges {
         let _ = writeln!(
