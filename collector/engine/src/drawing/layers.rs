@@ -1,4 +1,4 @@
-//! DrawingLayout of a layered drawing, in which each box lies below all boxes that it reads from, with few
+//! Layout of a layered drawing, in which each box lies below all boxes that it reads from, with few
 //! crossings and short lines.
 //!
 //! The algorithm has the usual four steps. Layers follow from the longest path. Long lines get a
