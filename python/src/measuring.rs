@@ -9,7 +9,7 @@ use ::profile::SortBy;
 use ::profile::summary::{GroupBy, GroupName};
 use datasets::Shard;
 use engine::campaign::Settings;
-use engine::campaign::settings::Resolved;
+use engine::campaign::settings::ResolvedConfig;
 use engine::collection_report::{CollectionReport, describe_collection};
 use engine::failure::Failure;
 use engine::input_files::InputFiles;
@@ -198,7 +198,7 @@ pub fn profile(
     engine_thread::run_on_thread(py, &callbacks, move |observer, signal| {
         let inputs = InputFiles { input: options.input.clone(), inputs: options.inputs.clone() };
         let profiling = ProfileOptions { schedule, group_by, signal, ..profile_options(&options, &inputs) };
-        let Resolved { config, loaded } = resolve_settings(settings)?;
+        let ResolvedConfig { config, loaded } = resolve_settings(settings)?;
         let profiled = profiles::profile_model(&profiling, config, &loaded, &observer)?;
         let view = ProfileView { row_limit: options.row_limit, has_memory: false };
         Ok((to_json(&profiled.report)?, profiled.text(view, &Paper::without_colours(options.width))))
@@ -245,7 +245,7 @@ fn without_search(settings: Settings, threads: Option<usize>) -> Settings {
     settings
 }
 
-fn resolve_settings(settings: Settings) -> engine::Result<Resolved> {
+fn resolve_settings(settings: Settings) -> engine::Result<ResolvedConfig> {
     let (target, unit) = (settings.model.target.as_deref(), settings.model.unit.as_deref());
     let kind = target.and_then(|target| targets::find_unit(target, unit));
     if kind.is_some_and(|kind| kind.default_board().is_some()) {

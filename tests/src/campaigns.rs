@@ -2,7 +2,7 @@
 
 use bench::{Bench, Build};
 use datasets::{Record, RowError};
-use engine::campaign::collect::{Outside, claim_all};
+use engine::campaign::collect::{CampaignCallbacks, claim_all};
 use engine::campaign::graphs::LoadedModels;
 use engine::campaign::{
     Attempt, Bases, Campaign, Config, Outcomes, Settings, Sweep, collect_attempts, plan_attempts, planned_tasks,
@@ -52,9 +52,10 @@ pub fn run(config: &Config, target: &Target, bench: &mut dyn Bench) -> (Outcomes
         records.push(record.clone());
         Ok(())
     };
-    let mut outside = Outside { sink: &mut keep, listener: &mut |_| (), should_stop: &|| false, claim: &mut claim_all };
+    let mut callbacks =
+        CampaignCallbacks { sink: &mut keep, listener: &mut |_| (), should_stop: &|| false, claim: &mut claim_all };
     let campaign = Campaign { tasks: &tasks, modules: &[], target, config };
-    let outcomes = collect_attempts(&mut Sweep::new(planned.clone()), &campaign, bench, &mut outside)
+    let outcomes = collect_attempts(&mut Sweep::new(planned.clone()), &campaign, bench, &mut callbacks)
         .expect("the records are sound");
     let place = |record: &Record| planned.iter().position(|attempt: &Attempt| attempt.key == record.key);
     records.sort_by_key(place);

@@ -81,7 +81,7 @@ fn an_import_tells_a_person_and_a_script() {
     let bench = Bench::new();
     captures(&bench, [idle.clone(), idle]);
     let ran = run(bench.opcollect("tpu import before-0 --store store")).expect(0);
-    assert!(ran.stdout.starts_with("`before-0` has no commands of the card"), "{ran}");
+    assert!(ran.stdout.starts_with("`before-0` contains no commands of the card"), "{ran}");
 }
 
 #[test]

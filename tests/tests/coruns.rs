@@ -184,8 +184,8 @@ fn both_ways_of_a_choice_run_in_turns() {
         bench.write("wrong.json", &choice.to_string());
         refused(run(bench.opcollect("race wrong.json")), wanted);
     };
-    wrong(&|choice| choice["threads"] = 4096.into(), "it is for 4096 cores");
-    wrong(&|choice| choice["together"][0]["cores"] = 7.into(), "take 8 cores of 2");
+    wrong(&|choice| choice["threads"] = 4096.into(), "it needs 4096 cores");
+    wrong(&|choice| choice["together"][0]["cores"] = 7.into(), "need 8 of 2 cores");
     wrong(&|choice| choice["together"] = Value::Array(vec![]), "0 and 2 operators");
     wrong(&|choice| choice["in_turns"][0]["operator"] = "conv9d".into(), "conv9d");
     wrong(&|choice| choice["in_turns"][0]["schedule"] = 1.into(), "has no valid schedule");

@@ -143,7 +143,7 @@ fn a_run_is_recorded_beside_those_of_operators() {
     }
     let replayed = format!("replay --store store --key {}", networks[0].key.to_hex());
     let ran = run(bench.opcollect(&replayed)).expect(2);
-    assert!(ran.stderr.contains("it is of a whole model"), "{ran}");
+    assert!(ran.stderr.contains("it describes a whole model"), "{ran}");
 }
 
 #[test]
@@ -388,8 +388,8 @@ fn a_comparison_that_cannot_be_is_told() {
     let bench = Bench::new();
     let mlp = "--modelsource local --modelname mlp --threads 1 --ifcompare true --wait 300 --store store";
     for (arguments, wanted) in [
-        ("--executor vm", "`--executor vm` makes code for all sizes"),
-        ("--attention both", "`--attention both` cuts a model in two ways"),
+        ("--executor vm", "`--executor vm` generates code for all sizes"),
+        ("--attention both", "`--attention both` splits a model into tasks in two ways"),
         ("--variations 2", "`--variations` creates tasks"),
         ("--target cuda --arch sm_80", "on GPUs this version can only run whole models"),
         ("--backend torch", "a library computes some"),
@@ -421,8 +421,12 @@ fn what_cannot_be_compared_is_one_error() {
         (format!("{mlp} --variant best --store nowhere"), 2, "nowhere"),
         (format!("{mlp} --variant default --rounds 0"), 2, "--rounds"),
         (format!("{mlp} --variant default --batchsize 1,8"), 2, "one model with one size"),
-        (format!("{mlp} --variant default --executor vm"), 2, "`--executor vm` makes code for all sizes"),
-        (format!("{mlp} --variant default --attention both"), 2, "`--attention both` cuts a model in two ways"),
+        (format!("{mlp} --variant default --executor vm"), 2, "`--executor vm` generates code for all sizes"),
+        (
+            format!("{mlp} --variant default --attention both"),
+            2,
+            "`--attention both` splits a model into tasks in two ways",
+        ),
         (format!("{mlp} --variant default --variations 2"), 2, "`--variations` creates tasks"),
     ] {
         let ran = run(bench.opcollect(&format!("model compare {arguments}"))).expect(code);
@@ -466,7 +470,7 @@ fn what_cannot_be_run_is_one_error() {
         (format!("{mlp} --input nowhere=text.npy"), 2, "has no input `nowhere`"),
         (format!("{mlp} --threads 4000"), 2, "threads"),
         (format!("{mlp} --backend torch"), 2, "have no compiled code"),
-        (format!("{mlp} --executor vm"), 2, "`--executor vm` makes code for all sizes"),
+        (format!("{mlp} --executor vm"), 2, "`--executor vm` generates code for all sizes"),
         ("--modelsource local --modelname no-such-model".to_owned(), 2, "no-such-model"),
     ] {
         let ran = run(bench.opcollect(&format!("model run {arguments}"))).expect(code);
@@ -491,7 +495,10 @@ fn what_cannot_be_run_is_one_error() {
         assert!(!bench.path("store").exists());
     }
     let ran = run(bench.opcollect(&format!("model run {mlp} --input x=text.npy")));
-    assert!(ran.stderr.contains("is not an array in NumPy's format") || ran.stderr.contains("has no input"), "{ran}");
+    assert!(
+        ran.stderr.contains("is not an array in NumPy's NPY format") || ran.stderr.contains("has no input"),
+        "{ran}"
+    );
 }
 
 /// Builds a small model into a folder.
@@ -604,9 +611,9 @@ fn folders_that_cannot_be_run_are_one_error() {
         fs::write(&path, portable.to_string()).expect("a file");
     };
     change("newer", &|portable| portable["format"] = 2.into());
-    refused("newer", 2, "its format is 2, this program reads 1");
+    refused("newer", 2, "its format version is 2, but this program reads version 1");
     change("elsewhere", &|portable| portable["instruction_sets"] = serde_json::json!(["avx2048"]));
-    refused("elsewhere", 3, "its code uses avx2048, which this processor lacks");
+    refused("elsewhere", 3, "the code uses avx2048, which this processor lacks");
     change("other", &|portable| portable["architecture"] = "z80".into());
     refused("other", 3, "its code is for z80");
     change("inputs", &|portable| portable["draws"] = serde_json::json!([]));
@@ -673,14 +680,14 @@ fn inputs_come_from_archives_by_their_names() {
     bench.write("text.npz", "this is no archive");
     bench.write("text.safetensors", "this is no such file");
     for (arguments, wanted) in [
-        ("--inputs half.npz".to_owned(), format!("it has no `{second}`; it has {first}")),
+        ("--inputs half.npz".to_owned(), format!("the file has no tensor `{second}`; it has {first}")),
         ("--inputs more.npz".to_owned(), "`z`, which is not an input of the model".to_owned()),
-        ("--inputs other.npz".to_owned(), "it is f64[2,3], the model takes f32[2,3]".to_owned()),
-        ("--inputs text.npz".to_owned(), "it is not an archive of arrays".to_owned()),
+        ("--inputs other.npz".to_owned(), "the array is f64[2,3], but the model expects f32[2,3]".to_owned()),
+        ("--inputs text.npz".to_owned(), "the file is not an archive of arrays".to_owned()),
         ("--inputs text.safetensors".to_owned(), "text.safetensors".to_owned()),
         ("--inputs nowhere.npz".to_owned(), "nowhere.npz".to_owned()),
-        ("--inputs x.npy".to_owned(), "it holds one array without a name".to_owned()),
-        (format!("--input {second}=half.npz"), format!("it has no `{second}`")),
+        ("--inputs x.npy".to_owned(), "the file contains one array without a name".to_owned()),
+        (format!("--input {second}=half.npz"), format!("the file has no tensor `{second}`")),
     ] {
         let ran = run(bench.opcollect(&format!("run folder {arguments}"))).expect(2);
         let errors = ran.stderr.lines().filter(|line| line.starts_with("error:")).count();

@@ -152,7 +152,7 @@ fn operators_in_their_places_are_recorded_beside_those_alone() {
     let keys: BTreeSet<String> = records.iter().map(|record| record.key.to_hex()).collect();
     assert_eq!(keys.len(), 5, "each is an experiment of its own");
     let again = run(bench.opcollect(&format!("replay --store store --key {}", inside[0].key.to_hex()))).expect(2);
-    assert!(again.stderr.contains("inside of a running model"), "{again}");
+    assert!(again.stderr.contains("inside a running model"), "{again}");
     let verified = run(bench.opcollect("dataset verify --store store")).expect(0);
     assert!(verified.stderr.is_empty(), "{verified}");
 }

@@ -102,7 +102,7 @@ fn models_that_are_none() {
         "--modelsource local --modelname net.onnx --store store",
         expect![[r#"
         error: the zoo has no model `net.onnx`
-        hint: its name belongs to another source: give `--modelsource onnx`, or remove that option
+        hint: the name belongs to another source: give `--modelsource onnx`, or remove that option
     "#]],
     );
     check(
@@ -155,7 +155,7 @@ fn settings_out_of_range() {
     check_mlp(
         "--sequence 128",
         expect![[r#"
-        error: `sequence` is [128]; only models from `transformers` and ONNX files have it
+        error: `sequence` is [128]; it applies only to models from `transformers` and ONNX files
     "#]],
     );
     check(
@@ -473,7 +473,7 @@ fn files_that_are_none() {
         bench.opcollect("dataset export --store store --out rows.xls"),
         2,
         expect![[r#"
-        error: the format is unknown, because `rows.xls` has no known ending
+        error: the file format is unknown, because `rows.xls` has no known extension
         hint: add `--format` with csv, parquet or jsonl
     "#]],
     );
@@ -510,7 +510,7 @@ fn files_that_are_none() {
         bench.opcollect("run earlier"),
         2,
         expect![[r#"
-        error: cannot use `earlier/plan.json`: it has format 1, this program reads 5
+        error: cannot use `earlier/plan.json`: the plan has format version 1, but this program reads version 5
         hint: create one with `opcollect build --out`
     "#]],
     );
@@ -520,7 +520,7 @@ fn files_that_are_none() {
         2,
         expect![[r#"
         error: `earlier` exists and is not an empty folder
-        hint: choose another `--out`, or remove it
+        hint: choose another `--out`, or remove the folder
     "#]],
     );
     check_command(

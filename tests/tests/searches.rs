@@ -102,7 +102,7 @@ fn times_of_another_version_are_neither_trials_nor_answers() {
     store_of(&bench, "older", &older);
 
     let only = run(bench.opcollect("dataset best --store older")).expect(2);
-    assert!(only.stderr.contains("all of versions other than this machine's"), "{only}");
+    assert!(only.stderr.contains("all were measured with other versions than this machine's"), "{only}");
     assert!(only.stderr.contains("--all-versions"), "{only}");
     let all = run(bench.opcollect("dataset best --store older --all-versions --json")).expect(0);
     assert_eq!(all.json()["tasks"][0]["tvm_version"], "0.0.1", "{all}");
@@ -342,7 +342,7 @@ fn a_search_of_other_spaces_is_not_gone_on_with() {
     }
     let ran = run(bench.opcollect(&command)).expect(2);
     let message = format!(
-        "error: store `store` has this search in version 1 of the schedule spaces, and this program has version {}",
+        "error: the store `store` has this search with version 1 of the schedule spaces, but this program has version {}",
         job::space::VERSION
     );
     assert!(ran.stderr.contains(&message) && ran.stderr.contains("hint: give another `--store`"), "{ran}");

@@ -231,7 +231,7 @@ fn a_trace_in_another_format_is_the_same_trace() {
         assert!(rows == first, "{trace}: {} and {} letters", rows.len(), first.len());
     }
     let short = run(bench.opcollect(&format!("trace convert {} d.txt", case("torch.json.gz").display()))).expect(2);
-    assert!(short.stderr.contains("use the ending `.json`"), "{short:?}");
+    assert!(short.stderr.contains("use the extension `.json`"), "{short:?}");
     let Some(seen) = decoded(&bench.path("a.pftrace")) else { return };
     let checked = run(bench.opcollect("trace check a.pftrace --json")).expect(0).json();
     assert_eq!((&seen["flows"], &seen["tracks"]), (&checked["flows"], &checked["tracks"]));
@@ -295,7 +295,7 @@ fn a_trace_becomes_rows_that_are_imported() {
     assert_eq!(counters["PAPI_TOT_INS"], 450.0, "of one call");
     bench.write("empty.json", r#"{"calls":[]}"#);
     let refused = run(bench.opcollect("trace import empty.json --store former")).expect(2);
-    assert!(refused.stderr.contains("no call that took time"), "{refused:?}");
+    assert!(refused.stderr.contains("no call with a time"), "{refused:?}");
 }
 
 #[test]

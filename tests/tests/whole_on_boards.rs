@@ -33,7 +33,7 @@ fn a_whole_model_runs_on_our_agent_and_is_recorded() {
     let other = run(bench.opcollect(&format!("model run {MODEL} {on} --seed 7 --json"))).expect(0).json();
     assert_eq!(other["check"]["is_right"], true, "{other}");
     let refused = run(bench.opcollect(&format!("model run {MODEL} {on} --parallel full"))).expect(2).stderr;
-    assert!(refused.contains("one after the other") && refused.contains("hint: "), "{refused}");
+    assert!(refused.contains("only sequentially") && refused.contains("hint: "), "{refused}");
 }
 
 #[test]

@@ -100,7 +100,7 @@ pub enum Command {
         /// Write the model as an ONNX file, including its constants
         #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "html"])]
         onnx: Option<PathBuf>,
-        /// Show the best measured median of each task of this store on the page
+        /// Add the best measured median of each task from this store to the page
         #[arg(long, value_name = "DIR", requires = "html")]
         store: Option<PathBuf>,
     },
@@ -230,7 +230,7 @@ pub enum Command {
     /// Show what this machine can measure, and how to improve it
     #[command(after_help = "Example: opcollect doctor --noise")]
     Doctor {
-        /// Measure the spread of times between visits, for 60 s
+        /// Measure for 60 s how much times vary between fresh processes
         #[arg(long)]
         noise: bool,
         /// Print one JSON document

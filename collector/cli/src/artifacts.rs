@@ -8,17 +8,17 @@ use super::{DONE, DONE_WITH_LOSSES, Result, print_text, program, settings};
 use crate::options::{Measuring, Models, Sweep};
 use crate::program::ProgramRun;
 use engine::artifacts::{Artifacts, BuildCounts, build_artifacts};
-use engine::campaign::settings::Resolved;
+use engine::campaign::settings::ResolvedConfig;
 use engine::session::{Session, SessionOptions};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 pub fn compile_tasks(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
-    let Resolved { config, loaded } = settings::resolve_config(models, sweep)?;
+    let ResolvedConfig { config, loaded } = settings::resolve_config(models, sweep)?;
     let observer = terminal_observer(Pace::default());
     let BuildCounts { built, lost, tasks } = build_artifacts(config, &loaded, out, observer.as_ref())?;
-    print_text(&format!("{built} artifacts of {tasks} tasks in `{}`, {lost} not built", out.display()))?;
+    print_text(&format!("built {built} artifacts of {tasks} tasks in `{}`; {lost} could not be built", out.display()))?;
     Ok(if lost > 0 { DONE_WITH_LOSSES } else { DONE })
 }
 
@@ -26,10 +26,10 @@ pub fn run_artifacts(
     dir: &Path,
     store: Option<&Path>,
     measuring: &Measuring,
-    asked: &ProgramRun,
+    arguments: &ProgramRun,
     as_json: bool,
 ) -> Result<u8> {
-    program::refuse_program_flags(dir, asked)?;
+    program::refuse_program_flags(dir, arguments)?;
     let signal = Arc::default();
     let options = SessionOptions {
         board: None,

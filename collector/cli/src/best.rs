@@ -40,24 +40,27 @@ pub struct BestQuestion {
     pub json: bool,
 }
 
-pub fn run(asked: &BestQuestion) -> Result<u8> {
+pub fn run(arguments: &BestQuestion) -> Result<u8> {
     let question = Question {
-        operator: asked.operator.clone(),
-        task: asked.task.clone(),
-        model: asked.model.clone(),
-        threads: asked.threads,
-        host: asked.host.clone(),
-        all_versions: asked.all_versions,
+        operator: arguments.operator.clone(),
+        task: arguments.task.clone(),
+        model: arguments.model.clone(),
+        threads: arguments.threads,
+        host: arguments.host.clone(),
+        all_versions: arguments.all_versions,
     };
-    let times = find_best(&asked.store, &question, terminal_observer(Pace::default()).as_ref())?;
-    if asked.json {
+    let times = find_best(&arguments.store, &question, terminal_observer(Pace::default()).as_ref())?;
+    if arguments.json {
         print_json(&times)?;
     } else {
-        print_text(&times.format_table(asked.all_versions, &stdout_paper()))?;
-        if let (Some(total), Some(model)) = (times.total_ns, &asked.model) {
-            print_text(&format!("{model}: {} as the sum of the fastest time of each task", format_duration(total)))?;
+        print_text(&times.format_table(arguments.all_versions, &stdout_paper()))?;
+        if let (Some(total), Some(model)) = (times.total_ns, &arguments.model) {
+            print_text(&format!(
+                "{model}: {} in total, the sum of the fastest times of all tasks",
+                format_duration(total)
+            ))?;
         }
-        let note = times.elsewhere_note().filter(|_| asked.host.is_none());
+        let note = times.elsewhere_note().filter(|_| arguments.host.is_none());
         print_note_lines(&note.into_iter().collect::<Vec<_>>());
     }
     Ok(if times.is_damaged { DONE_WITH_LOSSES } else { DONE })

@@ -10,7 +10,7 @@ use engine::failure::Failure;
 #[derive(Clone, Copy)]
 pub struct BoardRequest<'a> {
     pub boards: &'a BoardFlags,
-    /// Models, and settings with the target kind.
+    /// Models, and the settings that contain the target and the board.
     pub models: &'a Models,
 }
 
@@ -38,7 +38,7 @@ pub fn board_access(wanted: BoardRequest<'_>) -> Result<Option<Access>> {
         (None, Some(tracker)) => BoardServer::Tracker(tracker.parse().map_err(Failure::usage)?),
         (None, None) => match tracker_of_environment()? {
             Some(tracker) if needs_board || key.is_some() => BoardServer::Tracker(tracker),
-            _ => return refuse_without(wanted.boards, needs_board).map(|()| None),
+            _ => return refuse_missing_board(wanted.boards, needs_board).map(|()| None),
         },
     };
     let access = engine::boards::resolve_access(BoardAddress {
@@ -51,8 +51,8 @@ pub fn board_access(wanted: BoardRequest<'_>) -> Result<Option<Access>> {
     access.map(Some)
 }
 
-/// Returns an error for board flags that select no board, and for a target that needs a board.
-fn refuse_without(boards: &BoardFlags, needs_board: bool) -> Result<()> {
+/// Returns an error if board flags are given without a board, or if the target needs a board.
+fn refuse_missing_board(boards: &BoardFlags, needs_board: bool) -> Result<()> {
     const HINT: &str = "give `--host` and `--port`, or `--tracker` and `--key`, or `--unit fpga` for a simulated FPGA accelerator; \
                         docs/guide/boards.md describes the setup of a board";
     if needs_board {

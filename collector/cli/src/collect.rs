@@ -11,8 +11,8 @@ use datasets::{Output, Shard, Store};
 use engine::campaign::{Config, ModelRequest};
 use engine::collection_report::{CollectionReport, describe_collection};
 use engine::failure::Failure;
-use engine::ifcompare::Compared;
-use engine::report::learning::Searched;
+use engine::ifcompare::ModelComparison;
+use engine::report::learning::SearchResults;
 use engine::report::learning_page::learning_page;
 use engine::session::{Session, SessionOptions};
 use engine::stores::store_failure;
@@ -96,7 +96,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
 }
 
 pub struct CollectionOutput<'a> {
-    /// Address to which the records are also pushed at the end.
+    /// Address to which the records are pushed after the collection.
     pub sink: Option<&'a str>,
     pub as_json: bool,
     pub curves: Option<Output>,
@@ -111,10 +111,10 @@ pub fn collect_and_report(session: &Session, shown: CollectionOutput<'_>) -> Res
     if !shown.as_json {
         print_text(&describe_collection(session, &done, seconds, &stdout_paper()))?;
     }
-    let is_away = shown.sink.is_some_and(|sink| is_sink_away(&session.store, sink));
+    let has_push_failed = shown.sink.is_some_and(|sink| push_to_sink(&session.store, sink));
     let in_network = session.time_in_network(&done);
     let comparisons = session.compare_models(&done);
-    let is_unlike = comparisons.iter().flatten().any(Compared::is_loss);
+    let is_unlike = comparisons.iter().flatten().any(ModelComparison::is_loss);
     if shown.as_json {
         print_json(&CollectionReport::new(session, &done, seconds, &in_network, comparisons))?;
     } else {
@@ -127,17 +127,17 @@ pub fn collect_and_report(session: &Session, shown: CollectionOutput<'_>) -> Res
     }
     // Includes signals during the runs of whole models.
     Ok(match session.signal_number() {
-        0 if done.has_losses() || done.outcomes.held > 0 || is_unlike || is_away => DONE_WITH_LOSSES,
+        0 if done.has_losses() || done.outcomes.held > 0 || is_unlike || has_push_failed => DONE_WITH_LOSSES,
         0 => DONE,
         signal => 128 + u8::try_from(signal).unwrap_or(0),
     })
 }
 
-/// Pushes the records to an address. Returns true if that failed; the records then stay in the store for a later push.
-fn is_sink_away(store: &Store, sink: &str) -> bool {
+/// Pushes the records to an address. Returns true if the push failed; the store keeps the records for a later push.
+fn push_to_sink(store: &Store, sink: &str) -> bool {
     match sharing::push_sealed(store, sink) {
-        Ok(told) => {
-            print_note_lines(&[told]);
+        Ok(pushed) => {
+            print_note_lines(&[pushed]);
             false
         }
         Err(failure) => {
@@ -147,7 +147,7 @@ fn is_sink_away(store: &Store, sink: &str) -> bool {
     }
 }
 
-fn keep_curves(searched: &Searched, config: &Config, mut file: Output) -> Result<()> {
+fn keep_curves(searched: &SearchResults, config: &Config, mut file: Output) -> Result<()> {
     let models: Vec<String> = config.models.iter().map(ModelRequest::label).collect();
     let page = learning_page(&format!("Searches of {}", models.join(", ")), searched);
     let path = file.path().display().to_string();

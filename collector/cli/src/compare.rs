@@ -5,11 +5,11 @@ use super::progress::terminal_observer;
 use super::{DONE, DONE_WITH_LOSSES, Result, print_json, print_text, settings, stdout_paper};
 use crate::options::{ExclusiveUse, Models, Sampling, Sweep};
 use clap::Args;
-use engine::campaign::settings::Resolved;
-use engine::compare::{ComparisonRequest, Way, describe_report, prepare_variants, time_variants};
+use engine::campaign::settings::ResolvedConfig;
+use engine::compare::{ComparisonRequest, VariantName, describe_report, prepare_variants, time_variants};
 use engine::failure::Failure;
 use engine::flags::choice_parser;
-use engine::prepared::{On, PreparationRequest, PreparedModel};
+use engine::prepared::{PreparationRequest, PreparedModel, RunLocation};
 use engine::{machine, staging};
 use job::Engine;
 use measure::ROUNDS;
@@ -23,8 +23,8 @@ pub struct ModelCompare {
     /// Way to run the model; repeatable [default: default, onnxruntime]
     ///
     /// Ratios are relative to the first variant.
-    #[arg(long, value_name = "VARIANT", value_parser = choice_parser::<Way>())]
-    pub variant: Vec<Way>,
+    #[arg(long, value_name = "VARIANT", value_parser = choice_parser::<VariantName>())]
+    pub variant: Vec<VariantName>,
     /// Store with the schedules for `--variant best`
     ///
     /// Schedules are those measured on this class of hosts, for the same target, versions, code and number of threads.
@@ -65,24 +65,25 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
     let wanted = requested_variants(arguments)?;
     let engines: Vec<Engine> = wanted.iter().map(|variant| variant.engine()).collect();
     let sweep = Sweep::of_run(arguments.threads, arguments.seed, &Sampling::default());
-    let Resolved { config, loaded } = settings::resolve_config(&arguments.models, &sweep)?;
+    let ResolvedConfig { config, loaded } = settings::resolve_config(&arguments.models, &sweep)?;
     let observer = terminal_observer(Pace::default());
-    let mut whole = PreparedModel::from_request(PreparationRequest {
+    let mut prepared = PreparedModel::from_request(PreparationRequest {
         config,
         models: &loaded,
         threads: arguments.threads,
         inputs: &Default::default(),
         is_checked: !arguments.no_check,
         engines: &engines,
-        on: On::Cpus,
+        on: RunLocation::Cpus,
         observer: observer.clone(),
     })?;
-    let best = arguments.store.as_ref().map(|store| whole.best_schedules(store, arguments.all_versions)).transpose()?;
-    let plan = arguments.plan.as_ref().map(|path| staging::read_plan(path, &whole)).transpose()?;
+    let best =
+        arguments.store.as_ref().map(|store| prepared.best_schedules(store, arguments.all_versions)).transpose()?;
+    let plan = arguments.plan.as_ref().map(|path| staging::read_plan(path, &prepared)).transpose()?;
     let wanted = ComparisonRequest { variants: &wanted, best: best.as_ref(), plan: plan.as_ref() };
-    let variants = prepare_variants(&wanted, &mut whole)?;
+    let variants = prepare_variants(&wanted, &mut prepared)?;
     let _exclusive = machine::lock_cpus(arguments.exclusive.wait, observer.as_ref())?;
-    let report = time_variants(variants, arguments.rounds, &mut whole)?;
+    let report = time_variants(variants, arguments.rounds, &mut prepared)?;
     if arguments.json {
         print_json(&report)?
     } else {
@@ -92,18 +93,18 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
 }
 
 /// Returns the variants to compare; fails for duplicates.
-fn requested_variants(arguments: &ModelCompare) -> Result<Vec<Way>> {
+fn requested_variants(arguments: &ModelCompare) -> Result<Vec<VariantName>> {
     let wanted = match arguments.variant.as_slice() {
-        [] => vec![Way::Default, Way::Onnxruntime],
+        [] => vec![VariantName::Default, VariantName::Onnxruntime],
         given => given.to_vec(),
     };
     if let Some(place) = (1..wanted.len()).find(|place| wanted[..*place].contains(&wanted[*place])) {
         return Err(Failure::usage(format!("`--variant {}` is given twice", wanted[place].name())));
     }
-    match (wanted.contains(&Way::Plan), &arguments.plan) {
+    match (wanted.contains(&VariantName::Plan), &arguments.plan) {
         (true, None) => {
             return Err(Failure::usage("`--variant plan` needs a plan")
-                .with_hint("give `--plan FILE`; `oppredict plan --model M --data STORE --out FILE` makes one"));
+                .with_hint("give `--plan FILE`; `oppredict plan --model M --data STORE --out FILE` creates one"));
         }
         (false, Some(_)) => {
             return Err(
@@ -112,9 +113,9 @@ fn requested_variants(arguments: &ModelCompare) -> Result<Vec<Way>> {
         }
         _ => {}
     }
-    match (wanted.contains(&Way::Best), &arguments.store) {
+    match (wanted.contains(&VariantName::Best), &arguments.store) {
         (true, None) => Err(Failure::usage("`--variant best` needs a store with measured schedules")
-            .with_hint("give `--store DIR`; a store is made by `opcollect --modelname … --store DIR`")),
+            .with_hint("give `--store DIR`; `opcollect --modelname … --store DIR` creates one")),
         (false, Some(_)) => {
             Err(Failure::usage("`--store` needs `--variant best`")
                 .with_hint("add `--variant best`, or remove `--store`"))

@@ -5,7 +5,7 @@ use super::signals::watch_signals;
 use super::{DONE, DONE_WITH_LOSSES, Result, print_json, print_text, settings, stdout_paper};
 use crate::options::{Measuring, Models, Sweep};
 use clap::Args;
-use engine::campaign::settings::Resolved;
+use engine::campaign::settings::ResolvedConfig;
 use engine::coruns::CoRunCampaign;
 use engine::machine;
 use engine::repeat::Repeat;
@@ -37,7 +37,7 @@ pub struct CoRunRun {
 
 pub fn run(arguments: &CoRunRun) -> Result<u8> {
     let CoRunRun { models, sweep, measuring, store, json } = arguments;
-    let (Resolved { config, loaded }, corun) = settings::config_of_coruns(models, sweep)?;
+    let (ResolvedConfig { config, loaded }, corun) = settings::config_of_coruns(models, sweep)?;
     let (repeat, observer) = (Repeat::new(&measuring.repeat_options())?, terminal_observer(measuring.progress));
     let campaign = CoRunCampaign::plan((config, corun), &loaded, repeat, observer.clone())?;
     let _exclusive = machine::lock_cpus(measuring.exclusive.wait, observer.as_ref())?;

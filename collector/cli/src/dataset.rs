@@ -3,7 +3,7 @@
 use super::pace::Pace;
 use super::progress::terminal_observer;
 use super::{
-    DONE, DONE_WITH_LOSSES, Result, best, print_json, print_text, revisions, sharing, stdout_paper, tell_damage,
+    DONE, DONE_WITH_LOSSES, Result, best, print_json, print_text, report_damage, revisions, sharing, stdout_paper,
 };
 use crate::best::BestQuestion;
 use crate::values::{positive_seconds, whole_mib};
@@ -40,7 +40,7 @@ pub enum DatasetCommand {
         /// Store
         #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
         store: PathBuf,
-        /// File format: csv, parquet or jsonl [default: by the file's ending]
+        /// File format: csv, parquet or jsonl [default: by extension]
         #[arg(long, value_name = "FORMAT")]
         format: Option<String>,
         /// Output file, replaced only when complete
@@ -58,7 +58,7 @@ pub enum DatasetCommand {
         /// Store, created if absent
         #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
         store: PathBuf,
-        /// File format: csv, parquet or jsonl [default: by the file's ending]
+        /// File format: csv, parquet or jsonl [default: by extension]
         #[arg(long, value_name = "FORMAT")]
         format: Option<String>,
         file: PathBuf,
@@ -223,7 +223,7 @@ fn format_of(name: Option<&str>, path: &Path) -> Result<Format> {
     match name {
         Some(name) => Format::parse_name(name).map_err(Failure::usage),
         None => Format::of_path(path).ok_or_else(|| {
-            Failure::usage(format!("the format is unknown, because `{}` has no known ending", path.display()))
+            Failure::usage(format!("the file format is unknown, because `{}` has no known extension", path.display()))
                 .with_hint(format!("add `--format` with {allowed}"))
         }),
     }
@@ -235,7 +235,7 @@ fn print_report(report: &impl Serialize, as_json: bool, prose: impl FnOnce() -> 
 
 fn print_stats(path: &Path, choose: Choose, as_json: bool) -> Result<u8> {
     let stats = open_existing(path)?.stats(choose).map_err(store_failure)?;
-    let code = tell_damage(&stats.damage);
+    let code = report_damage(&stats.damage);
     if as_json {
         print_json(&stats)?;
         return Ok(code);
@@ -254,7 +254,7 @@ fn print_stats(path: &Path, choose: Choose, as_json: bool) -> Result<u8> {
     group("operator", &stats.by_operator);
     print_text(&table.format_for(&stdout_paper()))?;
     print_text(&format!(
-        "{} tasks; {} experiments, tried {} times; {} parts of {} bytes, {} journals of {} bytes; {} repeated rows",
+        "{} tasks; {} experiments with {} attempts; {} parts of {} bytes, {} journals of {} bytes; {} repeated rows",
         stats.tasks,
         stats.experiments,
         stats.measurements,
@@ -270,7 +270,7 @@ fn print_stats(path: &Path, choose: Choose, as_json: bool) -> Result<u8> {
 fn export_store(path: &Path, format: Option<&str>, out: &Path, choose: Choose, as_json: bool) -> Result<u8> {
     let format = format_of(format, out)?;
     let done = open_existing(path)?.export(out, format, choose).map_err(store_failure)?;
-    let code = tell_damage(&done.damage);
+    let code = report_damage(&done.damage);
     print_report(&done, as_json, || format!("{} records in `{}`", done.rows, out.display()))?;
     Ok(code)
 }
@@ -306,14 +306,14 @@ fn merge_stores(path: &Path, others: &[PathBuf], as_json: bool) -> Result<u8> {
 
 fn seal_journals(path: &Path, options: SealOptions, as_json: bool) -> Result<u8> {
     let done = open_existing(path)?.seal_journals(options).map_err(store_failure)?;
-    let code = tell_sealed(&done);
-    let prose = || format!("{} journals became {} parts, {} records", done.journals, done.parts.len(), done.rows);
+    let code = report_sealed(&done);
+    let prose = || format!("sealed {} journals into {} parts with {} records", done.journals, done.parts.len(), done.rows);
     print_report(&done, as_json, prose)?;
     Ok(code)
 }
 
 /// Reports journals that were not sealed, and lost records. Returns the exit code.
-fn tell_sealed(done: &SealReport) -> u8 {
+fn report_sealed(done: &SealReport) -> u8 {
     note_sealed(done, terminal_observer(Pace::default()).as_ref());
     damage_code(&done.damage)
 }
@@ -325,8 +325,8 @@ fn damage_code<'a>(damage: impl IntoIterator<Item = &'a Damage>) -> u8 {
 
 fn compact_store(path: &Path, as_json: bool) -> Result<u8> {
     let done = open_existing(path)?.compact().map_err(store_failure)?;
-    let code = tell_sealed(&done.sealed).max(tell_damage(&done.damage));
-    let prose = || format!("{} parts became {}, {} rows", done.parts_before, done.parts_after, done.rows);
+    let code = report_sealed(&done.sealed).max(report_damage(&done.damage));
+    let prose = || format!("merged {} parts into {} with {} rows", done.parts_before, done.parts_after, done.rows);
     print_report(&done, as_json, prose)?;
     Ok(code)
 }
@@ -367,7 +367,7 @@ fn print_quarantine(set_aside: &QuarantineReport) -> Result<()> {
     for damage in &set_aside.sealed.damage {
         print_text(&format!("set aside: {damage}"))?;
     }
-    tell_sealed(&SealReport { damage: Vec::new(), ..set_aside.sealed.clone() });
+    report_sealed(&SealReport { damage: Vec::new(), ..set_aside.sealed.clone() });
     Ok(())
 }
 

@@ -79,13 +79,13 @@ pub fn drain_key(wanted: &FleetDrain) -> Result<u8> {
     } else {
         let DrainReport { devices, key, left, stay, devices_before, .. } = &done;
         for address in left {
-            print_text(&format!("{address} has left"))?;
+            print_text(&format!("{address} has left the tracker"))?;
         }
         for StayingDevice { address, why } in stay {
             print_text(&format!("{address} stays: {why}"))?;
         }
         print_text(&format!(
-            "{} of {devices_before} devices of the key `{key}` have left, {devices} remain",
+            "{} of {devices_before} devices of the key `{key}` have left the tracker, {devices} remain",
             left.len()
         ))?;
     }

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use datasets::best::Question;
 use engine::campaign::choices::Executor;
 use engine::campaign::graphs::{model_notes, simulated_note};
-use engine::campaign::settings::Resolved;
+use engine::campaign::settings::ResolvedConfig;
 use engine::campaign::{Config, PlannedTask, planned_tasks};
 use engine::drawing::{MeasuredMedian, render_graph};
 use engine::failure::{Failure, format_chain};
@@ -31,39 +31,39 @@ pub enum GraphFormat {
 }
 
 #[derive(Serialize)]
-struct Listed {
+struct ListedModel {
     name: &'static str,
     source: &'static str,
     aliases: &'static [&'static str],
-    /// Shape of the first input without its first dimension, the batch.
+    /// Shape of the first input without the batch dimension.
     input: Vec<i64>,
     parameters: u64,
     macs: u64,
 }
 
-impl Listed {
+impl ListedModel {
     fn from_graph(
         source: &'static str,
         name: &'static str,
         aliases: &'static [&'static str],
         graph: &Graph,
-    ) -> models::Result<Listed> {
+    ) -> models::Result<ListedModel> {
         let first = graph.inputs.first().and_then(|id| graph.value(*id)?.ty.extents()).unwrap_or_default();
         let (parameters, macs) = (graph.count_parameters().learned, graph.work()?.macs);
-        Ok(Listed { name, source, aliases, input: first.into_iter().skip(1).collect(), parameters, macs })
+        Ok(ListedModel { name, source, aliases, input: first.into_iter().skip(1).collect(), parameters, macs })
     }
 }
 
 pub fn list_models(as_json: bool) -> Result<u8> {
     let networks = zoo::list_models()
         .iter()
-        .map(|entry| Listed::from_graph("local", entry.name, entry.aliases, &entry.build_graph(1)?));
+        .map(|entry| ListedModel::from_graph("local", entry.name, entry.aliases, &entry.build_graph(1)?));
     let options = transformers::Options::default();
     let shipped = transformers::list_entries().iter().map(|entry| {
         let options = transformers::Options { sequence: entry.usual_sequence(), ..options };
-        Listed::from_graph("transformers", entry.name, entry.aliases, &entry.build_random(&options)?)
+        ListedModel::from_graph("transformers", entry.name, entry.aliases, &entry.build_random(&options)?)
     });
-    let rows = networks.chain(shipped).collect::<models::Result<Vec<Listed>>>();
+    let rows = networks.chain(shipped).collect::<models::Result<Vec<ListedModel>>>();
     let rows = rows.map_err(|error| Failure::usage(format_chain(&error)))?;
     if as_json {
         print_json(&rows)?;
@@ -99,7 +99,7 @@ pub fn print_graph(
     html: Option<&Path>,
     store: Option<&Path>,
 ) -> Result<u8> {
-    let Resolved { config, loaded } = config_of(arguments)?;
+    let ResolvedConfig { config, loaded } = checked_config(arguments)?;
     if let (Some(path), 2..) = (html, config.models.len()) {
         return Err(Failure::usage(format!("`--html {}` needs exactly one model with one batch size", path.display())));
     }
@@ -131,7 +131,7 @@ pub fn print_graph(
 
 /// Writes the loaded graph as ONNX or, if ONNX cannot represent it and `raw` is false, the simplified graph.
 pub fn write_onnx(arguments: &Models, raw: bool, path: &Path) -> Result<u8> {
-    let Resolved { config, loaded } = config_of(arguments)?;
+    let ResolvedConfig { config, loaded } = checked_config(arguments)?;
     let [request] = config.models.as_slice() else {
         return Err(Failure::usage(format!("`--onnx {}` needs exactly one model with one batch size", path.display())));
     };
@@ -164,7 +164,7 @@ fn measured_medians(store: &Path) -> Result<HashMap<String, MeasuredMedian>> {
 }
 
 pub fn print_tasks(arguments: &Models, as_json: bool) -> Result<u8> {
-    let Resolved { config, loaded } = config_of(arguments)?;
+    let ResolvedConfig { config, loaded } = checked_config(arguments)?;
     let planned = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(format_chain(&error)))?;
     print_note_lines(&simulated_note(&config).into_iter().collect::<Vec<_>>());
     print_note_lines(&model_notes(&config, &loaded).map_err(|error| Failure::usage(format_chain(&error)))?);
@@ -194,11 +194,11 @@ pub fn print_tasks(arguments: &Models, as_json: bool) -> Result<u8> {
         let count =
             |planned: &PlannedTask| planned.counts.iter().find(|(model, _)| *model == index).map(|(_, count)| *count);
         let batch = model.batch.map_or_else(String::new, |batch| format!(" (batch {batch})"));
-        print_text(&tasks_of(&format!("{}{batch}", model.label()), &rows, count, &config))?;
+        print_text(&format_tasks(&format!("{}{batch}", model.label()), &rows, count, &config))?;
     }
     if rows.iter().any(|(planned, _)| planned.counts.is_empty()) {
         let count = |planned: &PlannedTask| planned.counts.is_empty().then_some(planned.places.len());
-        print_text(&tasks_of("variations, of no model", &rows, count, &config))?;
+        print_text(&format_tasks("resized variants, which belong to no model", &rows, count, &config))?;
     }
     if config.models.len() > 1 {
         print_text(&format!("all models: {} distinct tasks", rows.len()))?;
@@ -209,7 +209,7 @@ pub fn print_tasks(arguments: &Models, as_json: bool) -> Result<u8> {
     Ok(DONE)
 }
 
-fn tasks_of(
+fn format_tasks(
     title: &str,
     rows: &[(&PlannedTask, Work)],
     count: impl Fn(&PlannedTask) -> Option<usize>,
@@ -218,7 +218,7 @@ fn tasks_of(
     let mut columns = vec![
         text_column("task").min_width(24),
         number_column("count"),
-        text_column("first place").drop_order(4),
+        text_column("first call").drop_order(4),
         number_column("MFLOP"),
         number_column("MB moved").drop_order(1),
         number_column("FLOP/byte").drop_order(3),
@@ -251,11 +251,11 @@ fn tasks_of(
     format!("{title}\n{}\n{sum}\n", table.format_for(&stdout_paper()))
 }
 
-/// Describes the tasks that are compiled once for several sizes, and why other tasks are not.
+/// Describes how many tasks share a build for several sizes, and why other tasks do not.
 fn describe_compiled(planned: &[PlannedTask]) -> String {
     let (open, bound): (Vec<_>, Vec<_>) = planned.iter().partition(|planned| planned.symbolic.is_some());
     let once: HashSet<&str> = open.iter().map(|planned| planned.compiled_json()).collect();
-    let mut text = format!("{} tasks are compiled {} times with dynamic sizes", open.len(), once.len());
+    let mut text = format!("{} tasks share {} builds with dynamic sizes", open.len(), once.len());
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for reason in bound.iter().filter_map(|planned| planned.bound_because.as_deref()) {
         *reasons.entry(reason).or_default() += 1;
@@ -268,7 +268,7 @@ fn describe_compiled(planned: &[PlannedTask]) -> String {
 
 pub fn print_space(arguments: &Models, only: &[String], sample: usize, seed: u64, as_json: bool) -> Result<u8> {
     let filter = settings::parse_filter(only)?;
-    let Resolved { config, loaded } = config_of(arguments)?;
+    let ResolvedConfig { config, loaded } = checked_config(arguments)?;
     let machine = machine::guess_machine(&config.target)?;
     let planned = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(format_chain(&error)))?;
     let spaces = engine::space_filter::filter_spaces(&planned, &machine, &filter)?;
@@ -318,6 +318,6 @@ pub fn print_space(arguments: &Models, only: &[String], sample: usize, seed: u64
     Ok(DONE)
 }
 
-fn config_of(arguments: &Models) -> Result<Resolved> {
+fn checked_config(arguments: &Models) -> Result<ResolvedConfig> {
     settings::resolve_config(arguments, &Sweep::default())
 }

@@ -88,12 +88,12 @@ fn parse_arguments() -> Arguments {
         ColorChoice::Never => clap::ColorChoice::Never,
     };
     let matches =
-        Arguments::command().color(colours).try_get_matches_from(words).unwrap_or_else(|error| end_with(&error));
+        Arguments::command().color(colours).try_get_matches_from(words).unwrap_or_else(|error| exit_with_error(&error));
     activity::begin_activity(format!("`opcollect{}` is running", command_name(&matches)));
     Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-fn end_with(error: &clap::Error) -> ! {
+fn exit_with_error(error: &clap::Error) -> ! {
     let _ = error.print();
     if error.use_stderr() {
         print_usage_advice(&error.to_string());
@@ -108,7 +108,7 @@ fn dispatch_command(arguments: Arguments) -> Result<u8> {
         {
             // A closed standard output changes nothing: the error below says that no model was named.
             let _ = Arguments::command().print_help();
-            Err(Failure::usage("no model was named").with_hint("start with `opcollect resnet-18`"))
+            Err(Failure::usage("no model was named").with_hint("for example, run `opcollect resnet-18`"))
         }
         None => {
             check_command(&arguments.collect.models)?;
@@ -192,7 +192,7 @@ fn print_note_lines(notes: &[String]) {
 }
 
 /// Reports damaged parts of a store. Returns the exit code.
-fn tell_damage(damage: &[Damage]) -> u8 {
+fn report_damage(damage: &[Damage]) -> u8 {
     print_note_lines(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
     if damage.is_empty() { DONE } else { DONE_WITH_LOSSES }
 }

@@ -6,7 +6,7 @@ use super::pace::Pace;
 use super::progress::terminal_observer;
 use super::{DONE, DONE_WITH_LOSSES, Result, print_json, print_text, settings, stdout_paper};
 use crate::options::{ModelRun, Sampling, Sweep, Tuning};
-use engine::campaign::settings::Resolved;
+use engine::campaign::settings::ResolvedConfig;
 use engine::failure::Failure;
 use engine::units::{self, CpuBoard, UnitsOptions, UnitsReport};
 use report::{Table, format_duration, number_column, text_column};
@@ -17,13 +17,13 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
     let wanted = BoardRequest { boards: &arguments.boards, models: &arguments.models };
     let access = boards::board_access(wanted)?;
     let sweep = Sweep::of_run(None, arguments.seed, &arguments.running.sampling);
-    let Resolved { config, loaded } = settings::resolve_config(&arguments.models, &sweep)?;
+    let ResolvedConfig { config, loaded } = settings::resolve_config(&arguments.models, &sweep)?;
     let mut models = arguments.models.clone();
     (models.settings.target, models.settings.unit) = (Some(PYNQ.to_owned()), None);
     let wanted = BoardRequest { boards: &arguments.boards, models: &models };
     let board = access.as_ref().map(|access| {
         let sweep = Sweep::of_run(arguments.threads, arguments.seed, &Sampling::default());
-        let Resolved { config, .. } = settings::config_of_search(&models, &sweep, &Tuning::default(), true)?;
+        let ResolvedConfig { config, .. } = settings::config_of_search(&models, &sweep, &Tuning::default(), true)?;
         Ok(CpuBoard { access, options: wanted.of_board(), config, threads: arguments.threads })
     });
     let (inputs, board) = (arguments.running.given.input_files(), board.transpose()?);
@@ -45,8 +45,10 @@ fn refuse_flags(arguments: &ModelRun) -> Result<()> {
         ("--output", arguments.running.output.is_some()),
     ];
     match given.into_iter().find(|(_, is_given)| *is_given) {
-        Some((flag, _)) => Err(Failure::usage(format!("`{flag}` does not apply to a simulated core next to a CPU"))
-            .with_hint(format!("remove `{flag}`; to record layers, run `opcollect --target pynq --unit fpga`"))),
+        Some((flag, _)) => {
+            Err(Failure::usage(format!("`{flag}` does not apply to a run on a simulated core and a CPU"))
+                .with_hint(format!("remove `{flag}`; to record layers, run `opcollect --target pynq --unit fpga`")))
+        }
         None => Ok(()),
     }
 }
@@ -57,7 +59,7 @@ fn render_report(report: &UnitsReport) -> String {
         text_column("layer"),
         number_column("time"),
         text_column("source"),
-        text_column("the CPU's, since"),
+        text_column("reason for the CPU"),
     ]);
     for call in &report.calls {
         table.add_row([
@@ -73,21 +75,25 @@ fn render_report(report: &UnitsReport) -> String {
         Some(source) if cpu.timed_calls > 0 => {
             let untimed = cpu.calls - cpu.timed_calls;
             let left = if untimed > 0 { format!(", {untimed} without a time") } else { String::new() };
-            format!("{} {source} on {}, each alone{left}", format_duration(cpu.timed_ns), cpu.on)
+            format!(
+                "{} {source} on {}, as the sum over tasks measured one at a time{left}",
+                format_duration(cpu.timed_ns),
+                cpu.on
+            )
         }
         Some(_) => "no time".to_owned(),
         None => "not timed; give a board with `--host` or `--tracker`".to_owned(),
     };
     let answer = match (report.off_by, report.largest_output) {
         (Some(off_by), Some(largest)) => format!(
-            "differs by {off_by:.1e} from the unmodified model, whose outputs are up to {largest:.1e}: the error of shifts instead of scales",
+            "differs by up to {off_by:.1e} from the unmodified model, whose outputs are up to {largest:.1e}, because shifts replace its scales",
         ),
         _ => "not compared".to_owned(),
     };
     format!(
         "{} on {}\n{}\n  fpga    {} calls, {} simulated\n  arm     {} calls, {cpu_time}\n  \
          sum     none: times of different sources are not added up\n  \
-         answer  {answer}\n  layers  all {} of the core are equal to the reference in every byte",
+         answer  {answer}\n  layers  the outputs of all {} layers on the core equal the reference in every byte",
         report.model,
         core.on,
         table.format_for(&stdout_paper()),

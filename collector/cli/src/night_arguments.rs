@@ -22,7 +22,7 @@ Examples:
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FailOnNight {
-    /// Slower tasks, and tasks that lost their time
+    /// Slower tasks, and tasks that no longer have a time
     Regression,
 }
 
@@ -47,7 +47,7 @@ pub struct Judging {
     /// Write a Markdown summary to this file
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
-    /// Exit with code 4 if the comparison finds this
+    /// Exit with code 4 if the comparison finds a change of this kind
     #[arg(long, value_name = "WHAT")]
     pub fail_on: Option<FailOnNight>,
     /// Print one JSON document as the last line of stdout
@@ -79,7 +79,7 @@ pub struct NightRun {
 pub struct DriftRun {
     /// Baseline: a store, or a part of it as STORE@COLUMN=VALUE
     ///
-    /// `night` is a column, too. Without AFTER, the last nightly run of the store is compared with all earlier ones,
+    /// The column `night` selects a nightly run. Without AFTER, the last nightly run of the store is compared with all earlier ones,
     /// and each nightly run with its neighbours.
     #[arg(value_name = "BEFORE")]
     pub before: String,

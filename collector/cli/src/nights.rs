@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Environment variable that overrides the folder for this machine's state.
 const STATE_VARIABLE: &str = "OPCOLLECT_STATE";
 
-/// Ends this process with the nightly run that started it, if any: it must not measure concurrently with the next one.
+/// Makes this process end when the nightly run that started it ends, so that it never measures during the next run.
 pub fn end_with_parent() -> Result<()> {
     let Some(parent) = std::env::var(PARENT_VARIABLE).ok().and_then(|text| text.parse().ok()) else { return Ok(()) };
     worker::end_with(parent).map_err(Failure::environment)
@@ -73,7 +73,7 @@ fn render_report(report: &NightReport) -> String {
     format!("{}{notes}\n\n{changes}\n{}", table.format_for(&stdout_paper()), report.title_line())
 }
 
-/// Returns the user's folder for state, or a subfolder of the lock folder if the environment names none.
+/// Returns the user's state folder, or a subfolder of the lock folder if the environment names no state folder.
 fn state_folder() -> PathBuf {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     named(STATE_VARIABLE)

@@ -27,7 +27,7 @@ pub struct BoardFlags {
     /// Run on this board, served by `opcollect-board` or TVM's `rpc_server`
     ///
     /// Code is built on this machine: with `--target llvm` for the processor that the board reports, with `--target
-    /// pynq` for the processor of `--board`, with a JSON target as that says.
+    /// pynq` for the processor of `--board`, with a JSON target for the processor that it names.
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
     /// Port of the board's server [default: 9090]
@@ -40,7 +40,7 @@ pub struct BoardFlags {
     pub tracker: Option<String>,
     /// Key of a board's server or of devices at a tracker
     ///
-    /// Default: the board's name at a tracker, none at a server.
+    /// Default: the board's name for a tracker, no key for a server.
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
     /// File with the secret that the servers were started with
@@ -91,7 +91,7 @@ pub struct Tuning {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Measuring")]
 pub struct Measuring {
-    /// Measure experiments again that are in the store
+    /// Measure experiments again even if the store has their records
     #[arg(long)]
     pub again: bool,
     /// Skip experiments whose medians in these stores differ by at most 2 %
@@ -155,8 +155,8 @@ pub struct Models {
     pub modelname: Vec<String>,
     /// Shape of a model input, as NAME=1x3x224x224; repeatable
     ///
-    /// For files with dynamic dimensions. Without it, a dimension named as a batch has the batch size, and other
-    /// dynamic dimensions are an error. Several shapes for one input make a model of several sizes.
+    /// For files with dynamic dimensions. Without this option, a dimension with the name of a batch gets the batch
+    /// size, and other dynamic dimensions are an error. Several shapes for one input make a model of several sizes.
     #[arg(long, value_name = "NAME=SHAPE")]
     pub shape: Vec<String>,
     /// Bind an input of an ONNX file to numbers; repeatable
@@ -209,7 +209,7 @@ pub struct InputFlags {
 pub struct Sampling {
     /// Stop sampling at this relative uncertainty of a median [default: 0.01]
     ///
-    /// 0.01 is an interval of 1 % of the median of a visit.
+    /// With 0.01, sampling ends when the interval is at most 1 % of the median of a visit.
     #[arg(long, value_name = "PART")]
     pub precision: Option<f64>,
     /// Number of visits that share the measuring time [default: 3]

@@ -1,4 +1,4 @@
-//! `model build`, and `run` for a folder that `model build` has written.
+//! `model build`, and `run` for a folder that `model build` wrote.
 
 use super::model;
 use super::pace::Pace;
@@ -6,9 +6,9 @@ use super::progress::terminal_observer;
 use super::{DONE, Result, print_json, print_text, settings};
 use crate::options::{Measuring, Models, Running, Sampling, Sweep};
 use clap::Args;
-use engine::appearing::Appearing;
+use engine::atomic_folder::AtomicFolder;
 use engine::campaign::Settings;
-use engine::campaign::settings::Resolved;
+use engine::campaign::settings::ResolvedConfig;
 use engine::failure::Failure;
 use engine::model_run::{ModelReport, RanProgram};
 use engine::programs::{BuiltProgram, ProgramOptions, ProgramRunOptions, build_program, run_program};
@@ -64,9 +64,9 @@ pub struct ProgramRun {
 
 pub fn build_folder(arguments: &ModelBuild) -> Result<u8> {
     // The folder is checked first, so that an existing folder is rejected before a model is read.
-    let folder = Appearing::create_temporary(&arguments.out)?;
+    let folder = AtomicFolder::create_temporary(&arguments.out)?;
     let sweep = Sweep::of_run(arguments.threads, arguments.seed, &Sampling::default());
-    let Resolved { config, loaded } = settings::resolve_config(&arguments.models, &sweep)?;
+    let ResolvedConfig { config, loaded } = settings::resolve_config(&arguments.models, &sweep)?;
     let options = ProgramOptions {
         threads: arguments.threads,
         best: arguments.store.as_deref().map(|store| (store, arguments.all_versions)),

@@ -3,7 +3,7 @@
 use super::Result;
 use crate::options::{Models, Sweep, Tuning};
 use engine::campaign::choices::ModelSource;
-use engine::campaign::settings::Resolved;
+use engine::campaign::settings::ResolvedConfig;
 use engine::campaign::{CoRun, ModelEntry, Settings};
 use engine::failure::Failure;
 use job::space::Filter;
@@ -11,12 +11,12 @@ use models::{Choice, names};
 use std::collections::BTreeMap;
 
 /// Returns the configuration of commands that measure or build without search.
-pub fn resolve_config(models: &Models, sweep: &Sweep) -> Result<Resolved> {
+pub fn resolve_config(models: &Models, sweep: &Sweep) -> Result<ResolvedConfig> {
     Settings { tune: None, ..merge_settings(models, sweep)? }.resolve_here()
 }
 
 /// Returns the configuration of commands that may search, and may measure on a board.
-pub fn config_of_search(models: &Models, sweep: &Sweep, tuning: &Tuning, is_on_board: bool) -> Result<Resolved> {
+pub fn config_of_search(models: &Models, sweep: &Sweep, tuning: &Tuning, is_on_board: bool) -> Result<ResolvedConfig> {
     // The number of a board's CPUs is known once it is reached. No board has more.
     const BOARD_CPUS: usize = 1024;
     let mut settings = merge_settings(models, sweep)?;
@@ -28,7 +28,7 @@ pub fn config_of_search(models: &Models, sweep: &Sweep, tuning: &Tuning, is_on_b
     settings.resolve(BOARD_CPUS)
 }
 
-pub fn config_of_coruns(models: &Models, sweep: &Sweep) -> Result<(Resolved, Option<CoRun>)> {
+pub fn config_of_coruns(models: &Models, sweep: &Sweep) -> Result<(ResolvedConfig, Option<CoRun>)> {
     let settings = Settings { tune: None, ..merge_settings(models, sweep)? };
     let corun = settings.corun.clone();
     Ok((settings.resolve_here()?, corun))
@@ -99,7 +99,7 @@ fn model_source(given: Option<ModelSource>, name: &str) -> Result<ModelSource> {
     match (given, said) {
         (Some(ModelSource::Local), Some(said)) if said != ModelSource::Local => {
             let hint = format!(
-                "its name belongs to another source: give `--modelsource {}`, or remove that option",
+                "the name belongs to another source: give `--modelsource {}`, or remove that option",
                 said.name()
             );
             Err(Failure::usage(format!("the zoo has no model `{name}`")).with_hint(hint))

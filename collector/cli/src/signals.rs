@@ -7,7 +7,7 @@ use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-/// Returns a number that is 0 until the first signal sets it, which ends the run after the attempt in flight. The
+/// Returns the number of the received signal, or 0. The first signal ends the run after the attempt in flight, the
 /// second signal ends the process at once.
 pub fn watch_signals() -> Result<Arc<AtomicUsize>> {
     let seen = Arc::default();
@@ -15,8 +15,8 @@ pub fn watch_signals() -> Result<Arc<AtomicUsize>> {
     Ok(seen)
 }
 
-/// Makes the first signal set `seen`. Before this call, a signal ends the process at once, even while it waits for
-/// another process.
+/// Makes the first signal set `seen` to its number. Before this call, a signal ends the process at once, even while
+/// the process waits for another one.
 pub fn watch_signals_for(seen: &Arc<AtomicUsize>) -> Result<()> {
     let again = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

@@ -21,10 +21,10 @@ pub fn run(store: &Path, as_json: bool) -> Result<u8> {
         number_column("done"),
         number_column("of"),
         number_column("share"),
-        number_column("a second"),
+        number_column("per second"),
         number_column("left"),
         number_column("lost"),
-        text_column("what").drop_order(2),
+        text_column("activity").drop_order(2),
         text_column("command").drop_order(1),
     ]);
     for ProcessView { status, is_running } in &seen {

@@ -3,7 +3,7 @@
 use super::{DONE, DONE_WITH_LOSSES, Result, SLOWER, print_json, print_note_lines, print_text, stdout_paper};
 use crate::pace::Pace;
 use crate::progress::terminal_observer;
-use crate::trace::tell_skipped;
+use crate::trace::report_skipped;
 use crate::values::percent;
 use capture::tpu::Reading;
 use capture::tpu::capture::Request;
@@ -195,12 +195,12 @@ fn view_capture(input: &Path, folder: &Path, outputs: &TpuOutputs) -> Result<u8>
         true => "wrote nothing: all outputs are disabled".to_owned(),
         false => format!("wrote into `{}`: {}", folder.display(), written.join(", ")),
     })?;
-    Ok(tell_losses(&timeline.losses))
+    Ok(report_losses(&timeline.losses))
 }
 
-fn tell_losses(losses: &Losses) -> u8 {
+fn report_losses(losses: &Losses) -> u8 {
     print_note_lines(&losses.notes);
-    tell_skipped(&losses.described, losses.count as u64, "parts of the capture were skipped")
+    report_skipped(&losses.described, losses.count as u64, "parts of the capture were skipped")
 }
 
 fn import_capture(arguments: &TpuImport) -> Result<u8> {
@@ -214,18 +214,18 @@ fn import_capture(arguments: &TpuImport) -> Result<u8> {
         let (rows, capture, store) = (report.rows, input.display(), store.display());
         let row = if *commands { "one per command" } else { "one per operator and core" };
         print_text(&match rows {
-            0 => format!("`{capture}` has no commands of the card: no rows for the store `{store}`"),
+            0 => format!("`{capture}` contains no commands of the card, so no rows were added to the store `{store}`"),
             _ => format!("{rows} rows of `{capture}`, {row}, are in the store `{store}`"),
         })?;
     }
-    Ok(tell_losses(&losses))
+    Ok(report_losses(&losses))
 }
 
 fn compare_captures(arguments: &TpuCompare) -> Result<u8> {
     let mut html = arguments.html.as_ref().map(|path| Output::create(path).map_err(store_failure)).transpose()?;
     let (comparison, losses) = tpu::compare_capture_files(&arguments.before, &arguments.after, arguments.tiu_freq)?;
     let share = arguments.threshold / 100.0;
-    let mut code = losses.iter().map(tell_losses).max().unwrap_or(DONE);
+    let mut code = losses.iter().map(report_losses).max().unwrap_or(DONE);
     if arguments.fail_on == Some(FailOn::Slower) && comparison.is_slower(share) {
         code = SLOWER;
     }

@@ -2,10 +2,10 @@
 
 use report::quantity;
 
-/// Parses a percentage from 0 to `MOST`.
-pub fn percent<const MOST: u32>(text: &str) -> Result<f64, String> {
+/// Parses a percentage from 0 to `MAX`.
+pub fn percent<const MAX: u32>(text: &str) -> Result<f64, String> {
     let percent: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if (0.0..=f64::from(MOST)).contains(&percent) { Ok(percent) } else { Err(format!("give 0 to {MOST}")) }
+    if (0.0..=f64::from(MAX)).contains(&percent) { Ok(percent) } else { Err(format!("give 0 to {MAX}")) }
 }
 
 pub fn positive_seconds(text: &str) -> Result<f64, String> {

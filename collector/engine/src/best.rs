@@ -38,15 +38,15 @@ pub struct BestTimes {
 pub fn find_best(store: &Path, question: &Question, observer: &dyn Observer) -> Result<BestTimes> {
     let (times, hosts) = find_in_store(store, question, observer)?;
     if let Some(host) = question.host.as_ref().filter(|host| !hosts.contains(*host)) {
-        return Err(Failure::usage(format!("`{}` has no record of the host `{host}`", store.display()))
+        return Err(Failure::usage(format!("the store `{}` has no record of the host `{host}`", store.display()))
             .with_hint(models::names::name_hint(host, hosts.iter().map(String::as_str))));
     }
     if times.tasks.is_empty() {
         return Err(match times.left_out {
-            0 => Failure::usage(format!("`{}` has no matching time", store.display()))
+            0 => Failure::usage(format!("the store `{}` has no matching time", store.display()))
                 .with_hint("`opcollect dataset stats` shows the contents of a store"),
             left_out => Failure::usage(format!(
-                "`{}` has {left_out} matching times, all of versions other than this machine's",
+                "the store `{}` has {left_out} matching times, but all were measured with other versions than this machine's",
                 store.display()
             ))
             .with_hint("measure again, or use them with `--all-versions`"),
@@ -57,8 +57,8 @@ pub fn find_best(store: &Path, question: &Question, observer: &dyn Observer) -> 
     Ok(BestTimes { total_ns, ..times })
 }
 
-/// Returns the best time of each task. Times of this host class are those under current conditions; times of other
-/// classes are those of the newest versions.
+/// Returns the best time of each task. For this class of hosts, only times under current conditions count; for other
+/// classes, only times of the newest versions.
 pub fn best_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> Result<Vec<Best>> {
     Ok(find_in_store(store, question, observer)?.0.tasks)
 }
@@ -70,7 +70,7 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
     let records = open_existing(store)?.select_records(Choose::All).map_err(store_failure)?;
     note_damage(records.damage(), observer);
     let is_damaged = !records.damage().is_empty();
-    let (mut asked, mut own, mut hosts) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let (mut matching, mut own, mut hosts) = (Vec::new(), Vec::new(), BTreeSet::new());
     for record in records {
         let record = record.map_err(store_failure)?;
         for host in [&record.host, &record.host_class] {
@@ -82,7 +82,7 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
             true if record.host_class == here.host_class && !question.all_versions => {
                 own.push(Record { task: record.task.clone(), ..record.without_long_columns() });
             }
-            true => asked.push(record.without_long_columns()),
+            true => matching.push(record.without_long_columns()),
             false => {}
         }
     }
@@ -91,13 +91,13 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
         own.retain(|record| now.match_record(record));
     }
     let old_count = own_count - own.len();
-    asked.extend(own.into_iter().map(Record::without_long_columns));
-    let Answer { tasks, left_out } = best_records(&asked, question, &here);
+    matching.extend(own.into_iter().map(Record::without_long_columns));
+    let Answer { tasks, left_out } = best_records(&matching, question, &here);
     Ok((BestTimes { tasks, left_out: left_out + old_count, total_ns: None, is_damaged }, hosts))
 }
 
 /// Returns the current conditions on this machine for the kinds of targets of `records`. None if there are no records,
-/// or if the compiler cannot be started; the newest versions in the store count then.
+/// or if the compiler cannot be started; callers then use the newest versions in the store.
 fn current_conditions(records: &[Record], facts: &Facts, observer: &dyn Observer) -> Option<CurrentConditions> {
     if records.is_empty() {
         return None;
@@ -156,12 +156,12 @@ fn total_ns(tasks: &[Best]) -> Option<f64> {
 }
 
 impl BestTimes {
-    /// Returns a note that tasks were not measured on this machine, if there are such tasks.
+    /// Returns a note about tasks that were not measured on this machine, if there are any.
     pub fn elsewhere_note(&self) -> Option<String> {
         let elsewhere: Vec<&Best> = self.tasks.iter().filter(|best| best.distance > 0.0).collect();
         elsewhere.first().map(|Best { host, versions, .. }| {
             format!(
-                "{} of {} tasks were not measured here; times are of the most similar host, `{host}` ({versions})",
+                "{} of {} tasks were not measured on this machine; their times are from the most similar host, `{host}` ({versions})",
                 elsewhere.len(),
                 self.tasks.len()
             )

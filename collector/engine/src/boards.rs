@@ -61,7 +61,8 @@ pub fn resolve_access(address: BoardAddress<'_>) -> Result<Access> {
         BoardServer::Tracker(tracker) => (At::Tracker(tracker), address.default_key),
     };
     let key = address.key.or(default_key).ok_or_else(|| {
-        Failure::usage("a tracker knows devices by their keys").with_hint("give `--key`; see `opcollect fleet status`")
+        Failure::usage("a tracker needs a key to select a device")
+            .with_hint("give `--key`; see `opcollect fleet status`")
     })?;
     Ok(Access {
         at,
@@ -73,7 +74,7 @@ pub fn resolve_access(address: BoardAddress<'_>) -> Result<Access> {
 }
 
 /// The machine that executes the measured code: this machine or a board.
-pub struct Standing {
+pub struct MeasuredMachine {
     /// Facts about the machine.
     pub facts: Facts,
     /// CPUs of the machine that may be used.
@@ -82,9 +83,9 @@ pub struct Standing {
     pub board: Option<Board>,
 }
 
-/// A board to which a connection was made.
+/// A connected board.
 pub struct Board {
-    /// The access to this board, and to all boards of its key with the same processor.
+    /// Access to this board and to all boards with the same key and processor.
     pub fleet: Fleet,
     /// Name that the user gave to the board.
     name: Option<String>,
@@ -104,10 +105,10 @@ enum BoardPart {
     Fabric(Box<Facts>),
 }
 
-impl Standing {
+impl MeasuredMachine {
     /// Returns the facts and the usable CPUs of this machine.
-    pub fn this_machine() -> Result<Standing> {
-        Ok(Standing { facts: Facts::read_facts(), cpus: machine::allowed_cpus()?, board: None })
+    pub fn this_machine() -> Result<MeasuredMachine> {
+        Ok(MeasuredMachine { facts: Facts::read_facts(), cpus: machine::allowed_cpus()?, board: None })
     }
 }
 
@@ -162,7 +163,7 @@ impl Board {
         if matches!(self.part, BoardPart::Fabric(_)) {
             notes.push(match self.source {
                 Source::Simulated => {
-                    "an agent computes the result of each program, which is compared with the reference; times are those of the timing model"
+                    "an agent computes the results, which are compared with the reference; times come from the timing model"
                         .to_owned()
                 }
                 _ => format!(
@@ -181,7 +182,7 @@ pub fn connect_board(
     wanted: BoardOptions<'_>,
     config: &Config,
     bench: &mut dyn Bench,
-) -> Result<(Target, Standing)> {
+) -> Result<(Target, MeasuredMachine)> {
     if config.backend == Backend::Torch || !config.partners.is_empty() || config.target_kind().runs_on_gpu() {
         return Err(Failure::usage("a board runs only compiled code on its CPU")
             .with_hint("remove `--backend`, and partners and `cuda` from `--target`"));
@@ -189,7 +190,7 @@ pub fn connect_board(
     if wanted.bitstream.is_some() {
         return Err(Failure::usage("`--bitstream` needs `--unit fpga`").with_hint("remove it, or add `--unit fpga`"));
     }
-    // An unknown board name is rejected before any connection is made.
+    // An unknown board name is rejected before a connection is made.
     let named = config.target_kind().board_target(wanted.board, &access.key).transpose().map_err(Failure::usage)?;
     let by_key = targets::BOARDS.iter().map(|board| board.name).find(|name| *name == access.key);
     let name = wanted.board.or(by_key).or(config.target_kind().default_board()).unwrap_or("a board");
@@ -244,7 +245,7 @@ pub fn connect_board(
         agent: device.told.as_ref().map(|told| told.agent_version.clone()),
         part: BoardPart::Processor(config.target_kind()),
     };
-    Ok((own, Standing { facts, cpus, board: Some(board) }))
+    Ok((own, MeasuredMachine { facts, cpus, board: Some(board) }))
 }
 
 /// Rejects cold caches on several threads for RPC servers other than this project's agent, which do not support them.
@@ -252,7 +253,7 @@ fn reject_cold_caches(config: &Config, device: &Device) -> Result<()> {
     let is_cold = config.cache.contains(&CacheChoice::Cold) && config.threads.iter().any(|threads| *threads > 1);
     match device.told {
         None if is_cold => Err(Failure::usage(format!(
-            "`cache` is cold on several threads, and {} cannot do that: {COLD_ON_ONE_THREAD}",
+            "`cache` is cold with several threads, which {} does not support: {COLD_ON_ONE_THREAD}",
             device.address
         ))
         .with_hint("run `opcollect-board` there, or give `--threads 1`")),
@@ -266,7 +267,7 @@ pub fn connect_core(
     wanted: BoardOptions<'_>,
     fabric: &Fabric,
     jobs: u32,
-) -> Result<(FabricBoard, Standing)> {
+) -> Result<(FabricBoard, MeasuredMachine)> {
     const SETUP: &str = "start its agent with `--fpga devmem`, or with `--fpga simulated` on a board without the accelerator; without `--host` and `--tracker` the accelerator is simulated on this machine";
     let useless = [("--cross-cc", wanted.cross_cc.is_some()), ("--on-hardware", wanted.on_hardware)];
     if let Some((flag, _)) = useless.into_iter().find(|(_, is_given)| *is_given) {
@@ -301,12 +302,11 @@ pub fn connect_core(
         part: BoardPart::Fabric(Box::new(told.facts.clone())),
     };
     bench.go_on(device);
-    Ok((bench, Standing { facts: told.facts, cpus: vec![0], board: Some(board) }))
+    Ok((bench, MeasuredMachine { facts: told.facts, cpus: vec![0], board: Some(board) }))
 }
 
-/// Returns why times are emulated; None if the agent is no emulator or has the board's architecture. Only an agent
-/// that was started as an emulator may stand in for a board; `check_architecture` rejects any other of the wrong
-/// architecture.
+/// Returns why times are emulated; None if the agent is not an emulator or has the board's architecture. Only an agent
+/// that was started as an emulator may replace a board of another architecture; `check_architecture` rejects others.
 fn emulation_reason(board: &Target, name: &str, device: &Device) -> Option<String> {
     let told = device.told.as_ref()?;
     let (is, wanted) = (&told.facts.architecture, targets::target_architecture(&board.text));
@@ -314,13 +314,13 @@ fn emulation_reason(board: &Target, name: &str, device: &Device) -> Option<Strin
     Some(format!("{why}, with an {is} processor instead of the {wanted} cores of {name}"))
 }
 
-fn board_target(asked: &str, device: &Device, bench: &mut dyn Bench) -> Result<Target> {
-    if asked != HOST {
-        let asked = machine::resolve_target(asked, bench)?;
-        let architecture = targets::target_architecture(&asked.text);
+fn board_target(description: &str, device: &Device, bench: &mut dyn Bench) -> Result<Target> {
+    if description != HOST {
+        let target = machine::resolve_target(description, bench)?;
+        let architecture = targets::target_architecture(&target.text);
         let like =
             targets::architecture_target(&architecture, &[], 1).filter(|_| architecture != std::env::consts::ARCH);
-        return Ok(Target { machine: like.map_or(asked.machine, |like| like.machine), ..asked });
+        return Ok(Target { machine: like.map_or(target.machine, |like| like.machine), ..target });
     }
     let own = machine::resolve_target(HOST, bench)?;
     let local = Facts::read_facts();

@@ -3,22 +3,22 @@
 
 use crate::Result;
 use crate::bases::base_records;
-use crate::boards::Standing;
+use crate::boards::MeasuredMachine;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{
-    Attempt, Bases, Campaign, CurrentConditions, Finals, Ground, Outcomes, Share, Source, Sweep, Tuning, TuningError,
-    plan_attempts,
+    Attempt, Bases, Campaign, CurrentConditions, Finals, Outcomes, SearchInputs, Share, Source, Sweep, Tuning,
+    TuningError, plan_attempts,
 };
 use crate::failure::{Failure, format_chain};
-use crate::ifcompare::{self, Compared};
-use crate::in_network::{self, InPlace};
+use crate::ifcompare::{self, ModelComparison};
+use crate::in_network::{self, NetworkTimes};
 use crate::ledger::Ledger;
 use crate::observer::Observer;
-use crate::pass::{self, Makes};
+use crate::pass::{self, AttemptSelection};
 use crate::repeat::Repeat;
-use crate::report::learning::{Effort, Learning, Searched, sum_courses, summarise_searches};
+use crate::report::learning::{Effort, Learning, SearchResults, sum_courses, summarise_searches};
 use crate::report::operators::{Summary, summarise_model};
-use crate::runs::After;
+use crate::runs::PrecedingCampaign;
 use crate::stores::store_failure;
 use crate::{machine, peaks};
 use bench::{Bench, Remembering, Versions};
@@ -44,14 +44,14 @@ pub struct Collection<'a> {
     pub store: &'a Store,
     /// The shard of this process, if the work is divided.
     pub shard: Option<Shard>,
-    /// Selection of experiments: known ones to repeat, and unknown ones to skip.
+    /// Selection of experiments: measured ones to repeat, and new ones to skip.
     pub repeat: &'a Repeat,
     /// Name of the nightly run to which this collection belongs, if any.
     pub night: Option<&'a str>,
     /// The models that were read.
     pub loaded: &'a LoadedModels,
     /// The machine that executes the measured code.
-    pub on: &'a Standing,
+    pub on: &'a MeasuredMachine,
     /// Start of the command, from which the time budget counts.
     pub start: Instant,
     /// Set to the number of a signal that ends the collection after the attempt in flight.
@@ -73,7 +73,7 @@ impl Collection<'_> {
             self.observer.receive_notes(&busy_note().into_iter().collect::<Vec<_>>());
             self.observer.receive_notes(&machine::shared_core_notes(&config.threads, &cpus));
         }
-        self.store.keep_config(&config.kept_text()).map_err(store_failure)?;
+        self.store.keep_config(&config.json_without_budget()).map_err(store_failure)?;
         let made = self.run_work(work, &bases, bench)?;
         let records = self.read_records(&made.wanted)?;
         let (tried, reached) = self.read_attempts(&made.wanted, &bases)?;
@@ -120,29 +120,35 @@ impl Collection<'_> {
     }
 
     /// Times the best schedules of the searches while the whole models run, if the campaign searches whole models.
-    pub fn time_in_network(&self, done: &Collected) -> Vec<InPlace> {
+    pub fn time_in_network(&self, done: &Collected) -> Vec<NetworkTimes> {
         let config = self.campaign.config;
         let Some(searched) = done.searched.as_ref().filter(|_| done.signal == 0) else { return Vec::new() };
-        if !in_network::is_for(config, self.shard.is_some(), self.on.board.is_some()) {
+        if !in_network::is_requested(config, self.shard.is_some(), self.on.board.is_some()) {
             return Vec::new();
         }
         in_network::time_all(
             config,
             self.loaded,
             self.store.root(),
-            &self.after(done),
+            &self.preceding_campaign(done),
             &searched.learnings,
             &self.observer,
         )
     }
 
     /// Runs whole models with the default schedules and with the best ones, and compares their times.
-    pub fn compare_models(&self, done: &Collected) -> Vec<Compared> {
-        ifcompare::compare_all(self.campaign.config, self.loaded, self.store.root(), &self.after(done), &self.observer)
+    pub fn compare_models(&self, done: &Collected) -> Vec<ModelComparison> {
+        ifcompare::compare_all(
+            self.campaign.config,
+            self.loaded,
+            self.store.root(),
+            &self.preceding_campaign(done),
+            &self.observer,
+        )
     }
 
-    fn after(&self, done: &Collected) -> After {
-        After { run_id: done.run_id.clone(), signal: Arc::clone(&self.signal) }
+    fn preceding_campaign(&self, done: &Collected) -> PrecedingCampaign {
+        PrecedingCampaign { run_id: done.run_id.clone(), signal: Arc::clone(&self.signal) }
     }
 
     fn plan_work(&self, bases: &Bases, cpus: &[usize]) -> Result<CollectionWork> {
@@ -151,9 +157,9 @@ impl Collection<'_> {
         let share = Share::new(self.shard.unwrap_or(Shard::WHOLE), tasks, target, config);
         if let Some(tune) = &config.tune {
             let breeder = machine::create_breeder(&config.limits)?;
-            let ground = Ground { tasks, modules, target, config, bases, cpus, flush_bytes, breeder: &breeder };
-            let tuning = Tuning::new(&ground, tune, |attempt| share.contains(attempt));
-            return Ok(CollectionWork::Search(Box::new(tuning.map_err(of_tuning)?)));
+            let inputs = SearchInputs { tasks, modules, target, config, bases, cpus, flush_bytes, breeder: &breeder };
+            let tuning = Tuning::new(&inputs, tune, |attempt| share.contains(attempt));
+            return Ok(CollectionWork::Search(Box::new(tuning.map_err(tuning_failure)?)));
         }
         let planned = plan_attempts(tasks, modules, target, config, bases, cpus, flush_bytes);
         let mut planned = planned.map_err(|error| Failure::usage(format_chain(&error)))?;
@@ -179,36 +185,36 @@ impl Collection<'_> {
             }
             CollectionWork::Search(tuning) => {
                 let lessons = pass::read_lessons(self.store, tuning, self.campaign.target)?;
-                let heard = tuning.learn_lessons(&lessons, self.campaign.target);
-                if heard > 0 {
+                let lesson_count = tuning.learn_lessons(&lessons, self.campaign.target);
+                if lesson_count > 0 {
                     self.observer.note(format!(
-                        "tuners start with {heard} measurements of other tasks, hosts, versions or plans in the store"
+                        "tuners start with {lesson_count} measurements of other tasks, hosts, versions or plans in the store"
                     ));
                 }
                 let records = pass::read_records_with_features(self.store, tasks, Choose::Middle)?;
                 tuning.resume(&records, |key| ledger.is_known(key));
-                let another = "a search repeats no trial; a search with another `--store` reads them";
+                let another = "a search does not repeat its trials; to read the counters, give another `--store`";
                 self.note_counters(&ledger, &tuning.result_keys(), another);
-                tuning.leave_out(|key| ledger.is_known(key));
+                tuning.exclude_known(|key| ledger.is_known(key));
                 tuning.known_count()
             }
         };
         let before = if self.on.board.is_none() { LoadReading::now() } else { None };
         let (observer, host) = (self.observer.as_ref(), &bases.compiled.host);
-        let at = pass::At { signal: &self.signal, observer, store: self.store, host };
+        let at = pass::PassContext { signal: &self.signal, observer, store: self.store, host };
         let began = Instant::now();
         // Later visits and the final measurements of a search reuse earlier artifacts.
         let bench = &mut Remembering::new(bench);
         let (outcomes, searched) = match work {
             CollectionWork::Sweep(todo) => {
-                (at.run_pass(Makes::Unknown, ledger, &mut Sweep::new(todo), &self.campaign, bench)?, None)
+                (at.run_pass(AttemptSelection::Unknown, ledger, &mut Sweep::new(todo), &self.campaign, bench)?, None)
             }
             CollectionWork::Search(mut tuning) => {
                 let (outcomes, learnings) = self.run_search(&at, ledger, &mut tuning, bench)?;
                 wanted.extend(tuning.result_keys());
                 let courses = sum_courses(&learnings);
                 let effort = Effort::new(&outcomes, tuning.busy_time(), began.elapsed());
-                (outcomes, Some(Searched { learnings, courses, effort }))
+                (outcomes, Some(SearchResults { learnings, courses, effort }))
             }
         };
         let is_measured = self.campaign.target.kind.occupies_cpus();
@@ -217,7 +223,7 @@ impl Collection<'_> {
             return Err(match self.on.board {
                 None => Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT),
                 Some(_) => Failure::environment(format!("no board is available: {why}"))
-                    .with_hint("measured results are in the store; the same command continues"),
+                    .with_hint("measured results are in the store; run the same command to continue"),
             });
         }
         Ok(CollectionResult { wanted, known_before, outcomes, load, searched })
@@ -236,7 +242,7 @@ impl Collection<'_> {
         Ok(records)
     }
 
-    /// Notes how many experiments have a time but lack requested counters. `what` states what is done about them.
+    /// Reports how many experiments have a time but lack requested counters. `what` describes the consequence.
     fn note_counters(&self, ledger: &Ledger<'_>, wanted: &HashSet<Key>, what: &str) {
         let Some(counters) = &self.repeat.counters else { return };
         let lacking = wanted.iter().filter(|key| ledger.lacks_counters(**key)).count();
@@ -247,8 +253,8 @@ impl Collection<'_> {
         }
     }
 
-    /// Returns all attempts at these experiments, and the highest rates that records of the current versions on this
-    /// host reached.
+    /// Returns all attempts at these experiments, and the highest rates in records of this host and the current
+    /// versions.
     fn read_attempts(&self, wanted: &HashSet<Key>, bases: &Bases) -> Result<(Vec<Record>, Reached)> {
         let (mut tried, mut reached, now) = (Vec::new(), Reached::default(), CurrentConditions::from_bases(bases));
         for record in self.store.select_records(Choose::All).map_err(store_failure)? {
@@ -264,13 +270,13 @@ impl Collection<'_> {
     /// Runs the trials of a search, and then measures the best schedules of each task again to confirm the winner.
     fn run_search(
         &self,
-        at: &pass::At<'_>,
+        at: &pass::PassContext<'_>,
         ledger: Ledger<'_>,
         tuning: &mut Tuning,
         bench: &mut dyn Bench,
     ) -> Result<(Outcomes, Vec<Learning>)> {
         let Campaign { tasks, target, .. } = self.campaign;
-        let mut outcomes = at.run_pass(Makes::Unknown, ledger, tuning, &self.campaign, bench)?;
+        let mut outcomes = at.run_pass(AttemptSelection::Unknown, ledger, tuning, &self.campaign, bench)?;
         if let Some(error) = tuning.take_failure() {
             return Err(Failure::environment(format_chain(&error)).with_hint(machine::SETUP_HINT));
         }
@@ -278,7 +284,13 @@ impl Collection<'_> {
         let is_ended = at.signal.load(Ordering::Relaxed) != 0 || outcomes.broken.is_some() || self.is_over_budget();
         if finals.attempts_left() > 0 && !is_ended {
             let ledger = Ledger::open(self.store, self.repeat, self.observer.as_ref()).map_err(store_failure)?;
-            outcomes = outcomes.merge_with(at.run_pass(Makes::Again, ledger, &mut finals, &self.campaign, bench)?);
+            outcomes = outcomes.merge_with(at.run_pass(
+                AttemptSelection::Again,
+                ledger,
+                &mut finals,
+                &self.campaign,
+                bench,
+            )?);
         }
         let records = pass::read_records(self.store, tasks, Choose::All)?;
         Ok((outcomes, summarise_searches(tuning, &finals, &records, tasks, target)))
@@ -296,7 +308,7 @@ enum CollectionWork {
     Search(Box<Tuning>),
 }
 
-fn of_tuning(error: TuningError) -> Failure {
+fn tuning_failure(error: TuningError) -> Failure {
     match error {
         TuningError::Search(_) => Failure::environment(format_chain(&error)).with_hint(machine::SETUP_HINT),
         TuningError::Planning(_) | TuningError::NoSpace | TuningError::Empty { .. } => {
@@ -307,9 +319,9 @@ fn of_tuning(error: TuningError) -> Failure {
 
 /// Returns a note if other processes load the machine before the campaign, because intervals will be wider.
 fn busy_note() -> Option<String> {
-    const LOOK: Duration = Duration::from_millis(200);
+    const LOAD_INTERVAL: Duration = Duration::from_millis(200);
     let before = LoadReading::now();
-    std::thread::sleep(LOOK);
+    std::thread::sleep(LOAD_INTERVAL);
     let load = before.and_then(|before| Some(LoadReading::now()?.load_since(&before)));
     let what = load.and_then(|load| load.describe_disturbance())?;
     Some(format!("this machine is busy: {what}; times will be less precise"))
@@ -321,7 +333,7 @@ struct CollectionResult {
     known_before: usize,
     outcomes: Outcomes,
     load: Option<Load>,
-    searched: Option<Searched>,
+    searched: Option<SearchResults>,
 }
 
 /// Result of a collection.
@@ -336,7 +348,7 @@ pub struct Collected {
     pub source: datasets::Source,
     /// Number of planned attempts.
     pub attempts: usize,
-    /// Number of planned attempts whose records the store already had.
+    /// Number of planned attempts whose records were already in the store.
     pub known_before: usize,
     /// Outcomes of the planned attempts whose records the store lacked.
     pub outcomes: Outcomes,
@@ -347,7 +359,7 @@ pub struct Collected {
     /// One record per planned experiment, with the median over all visits.
     pub records: Vec<Record>,
     /// Results of the searches, if there were any.
-    pub searched: Option<Searched>,
+    pub searched: Option<SearchResults>,
     /// Peak rates of the host.
     pub peaks: Peaks,
     /// Summary table of each model's operators.

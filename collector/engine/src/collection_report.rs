@@ -3,8 +3,8 @@
 use crate::boards::Board;
 use crate::campaign::Outcomes;
 use crate::collection::Collected;
-use crate::ifcompare::Compared;
-use crate::in_network::InPlace;
+use crate::ifcompare::ModelComparison;
+use crate::in_network::NetworkTimes;
 use crate::losses::{self, Loss, group_losses};
 use crate::peaks;
 use crate::report::learning::{self, Effort, Learning, LearningCourse};
@@ -39,9 +39,9 @@ pub struct CollectionReport<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     effort: Option<&'a Effort>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    in_place: &'a [InPlace],
+    in_place: &'a [NetworkTimes],
     #[serde(skip_serializing_if = "Option::is_none")]
-    comparisons: Option<Vec<Compared>>,
+    comparisons: Option<Vec<ModelComparison>>,
 }
 
 impl<'a> CollectionReport<'a> {
@@ -50,8 +50,8 @@ impl<'a> CollectionReport<'a> {
         session: &'a Session,
         done: &'a Collected,
         seconds: f64,
-        in_place: &'a [InPlace],
-        comparisons: Option<Vec<Compared>>,
+        in_place: &'a [NetworkTimes],
+        comparisons: Option<Vec<ModelComparison>>,
     ) -> CollectionReport<'a> {
         CollectionReport {
             store: session.store.root().display().to_string(),
@@ -112,7 +112,7 @@ fn format_footer(done: &Collected, store: &Store, seconds: f64) -> String {
         let (all, percent) = (timed.len(), 100.0 * KNOWN_WELL);
         let share = 100.0 * uncertain as f64 / all as f64;
         text.push_str(&format!(
-            "; {uncertain} of {all} medians ({share:.0} %) have an uncertainty above {percent} %: a quieter machine or more `--visits` help"
+            "; {uncertain} of {all} medians ({share:.0} %) have an uncertainty above {percent} %; a quieter machine or more `--visits` would reduce it"
         ));
     }
     if let Some(what) = done.load.and_then(|load| load.describe_disturbance()) {

@@ -3,7 +3,7 @@
 
 use crate::Result;
 use crate::network::{self, Best, Comparison};
-use crate::prepared::{PreparedModel, not_built};
+use crate::prepared::{PreparedModel, build_failure};
 use crate::staging;
 use datasets::OverVisits;
 use job::{Engine, NetworkJob};
@@ -14,19 +14,20 @@ use models::{Choice, Parallel, StagePlan, Task, choice};
 use report::{Paper, Table, format_duration, format_percent, number_column, or_unknown, text_column};
 use serde::Serialize;
 
-/// Sampling time per variant and round: caches and clocks settle, and longer disturbances have bounded influence.
+/// Sampling time per variant and round: long enough for caches and clocks to settle, and short enough that a
+/// disturbance affects few rounds.
 const ROUND_NS: u64 = 100_000_000;
 
 /// Largest number of visits (fresh processes) per variant and pass; the rounds are divided evenly among them.
 const VISITS: u32 = 5;
 /// Largest number of passes if the ratios of different visits (fresh processes) disagree.
-const MOST_PASSES: u32 = 3;
+const MAX_PASSES: u32 = 3;
 /// Half-width of a ratio's confidence interval, on a logarithmic scale, above which another pass is run.
 const DISAGREEMENT: f64 = 0.1;
 
 choice! {
     /// A way to run a model.
-    pub enum Way {
+    pub enum VariantName {
         /// Compiled code with default schedules
         Default = "default",
         /// Compiled code with the fastest correct schedules of `--store`
@@ -50,14 +51,19 @@ choice! {
     }
 }
 
-impl Way {
+impl VariantName {
     /// Returns the engine that runs this variant.
     pub fn engine(self) -> Engine {
         match self {
-            Way::Default | Way::Best | Way::Plan | Way::Sequential | Way::Stream | Way::Full => Engine::Program,
-            Way::Onnxruntime | Way::OnnxruntimeOriginal => Engine::OnnxRuntime,
-            Way::Openvino => Engine::OpenVino,
-            Way::Torch => Engine::Torch,
+            VariantName::Default
+            | VariantName::Best
+            | VariantName::Plan
+            | VariantName::Sequential
+            | VariantName::Stream
+            | VariantName::Full => Engine::Program,
+            VariantName::Onnxruntime | VariantName::OnnxruntimeOriginal => Engine::OnnxRuntime,
+            VariantName::Openvino => Engine::OpenVino,
+            VariantName::Torch => Engine::Torch,
         }
     }
 }
@@ -73,7 +79,7 @@ pub struct Report {
     rounds: u32,
     /// Number of visits (fresh processes) per variant.
     visits: usize,
-    /// Whether the ratios of all visits agree closely enough that no further pass was needed.
+    /// Whether the ratios of all visits agree closely enough for a result without a further pass.
     has_agreement: bool,
     variants: Vec<TimedVariant>,
 }
@@ -92,7 +98,7 @@ struct TimedVariant {
     /// Median ratio to the first variant within each visit.
     visit_ratios: Vec<f64>,
     round_medians_ns: Vec<f64>,
-    /// Number of tasks of a compiled variant. `tasks_found` counts those with a schedule in the store.
+    /// Number of tasks of a compiled variant. `tasks_found` is the number of tasks with a schedule in the store.
     tasks: Option<usize>,
     tasks_found: Option<usize>,
     peak_memory_bytes: u64,
@@ -109,7 +115,7 @@ impl Report {
 /// Options of a comparison.
 pub struct ComparisonRequest<'a> {
     /// The variants, in the order of the report.
-    pub variants: &'a [Way],
+    pub variants: &'a [VariantName],
     /// Schedules of the variant `best`.
     pub best: Option<&'a Best>,
     /// Stages of the variant `plan`.
@@ -118,7 +124,7 @@ pub struct ComparisonRequest<'a> {
 
 /// A variant that is ready to run.
 pub struct Variant {
-    argument: Way,
+    argument: VariantName,
     job: NetworkJob,
     tasks: Option<usize>,
     tasks_found: Option<usize>,
@@ -131,59 +137,64 @@ pub struct Variant {
 }
 
 /// Prepares all variants.
-pub fn prepare_variants(wanted: &ComparisonRequest<'_>, whole: &mut PreparedModel) -> Result<Vec<Variant>> {
-    let made = |&variant| whole.runs.check_signal().and_then(|()| prepare_variant(variant, wanted, whole));
+pub fn prepare_variants(wanted: &ComparisonRequest<'_>, prepared: &mut PreparedModel) -> Result<Vec<Variant>> {
+    let made = |&variant| prepared.runs.check_signal().and_then(|()| prepare_variant(variant, wanted, prepared));
     wanted.variants.iter().map(made).collect()
 }
 
-/// Times the variants in interleaved rounds. Repeats the pass while visits disagree, up to `MOST_PASSES` passes.
-pub fn time_variants(mut variants: Vec<Variant>, rounds: u32, whole: &mut PreparedModel) -> Result<Report> {
+/// Times the variants in interleaved rounds. Repeats the pass while visits disagree, up to `MAX_PASSES` passes.
+pub fn time_variants(mut variants: Vec<Variant>, rounds: u32, prepared: &mut PreparedModel) -> Result<Report> {
     for variant in &mut variants {
-        load_variant(variant, whole)?;
+        load_variant(variant, prepared)?;
     }
     let visits = VISITS.min(rounds);
-    for pass in 0..MOST_PASSES {
+    for pass in 0..MAX_PASSES {
         for round in 0..rounds {
             let visit = pass * visits + round * visits / rounds;
             for place in 0..variants.len() {
                 let turn = (round as usize + place) % variants.len();
-                sample_variant(&mut variants[turn], (pass * rounds + round, visit), whole)?;
+                sample_variant(&mut variants[turn], (pass * rounds + round, visit), prepared)?;
             }
         }
-        let found = build_report(whole, &variants);
-        if found.has_agreement || pass + 1 == MOST_PASSES {
+        let found = build_report(prepared, &variants);
+        if found.has_agreement || pass + 1 == MAX_PASSES {
             return Ok(found);
         }
-        whole.runs.observer.announce_step("comparing again, because fresh processes disagree");
+        prepared.runs.observer.announce_step("comparing again, because fresh processes disagree");
     }
     unreachable!("the last pass returns")
 }
 
 /// Builds a compiled variant, or writes the model file for another engine.
-fn prepare_variant(argument: Way, wanted: &ComparisonRequest<'_>, whole: &mut PreparedModel) -> Result<Variant> {
-    whole.stages = match argument {
-        Way::Plan => wanted.plan.cloned(),
-        Way::Sequential => Some(staging::plan_by_rule(Parallel::Sequential, whole)),
-        Way::Stream => Some(staging::plan_by_rule(Parallel::Stream, whole)),
-        Way::Full => Some(staging::plan_by_rule(Parallel::Full, whole)),
+fn prepare_variant(
+    argument: VariantName,
+    wanted: &ComparisonRequest<'_>,
+    prepared: &mut PreparedModel,
+) -> Result<Variant> {
+    prepared.stages = match argument {
+        VariantName::Plan => wanted.plan.cloned(),
+        VariantName::Sequential => Some(staging::plan_by_rule(Parallel::Sequential, prepared)),
+        VariantName::Stream => Some(staging::plan_by_rule(Parallel::Stream, prepared)),
+        VariantName::Full => Some(staging::plan_by_rule(Parallel::Full, prepared)),
         _ => None,
     };
-    let (name, target) = (format!("{}-{}", argument.name(), whole.runs.cpus.len()), whole.target.clone());
-    let folder = whole.new_folder(&name)?;
+    let (name, target) = (format!("{}-{}", argument.name(), prepared.runs.cpus.len()), prepared.target.clone());
+    let folder = prepared.new_folder(&name)?;
     let (mut tasks, mut tasks_found) = (None, None);
     match (argument, wanted.best) {
-        (Way::Best, Some(best)) => {
+        (VariantName::Best, Some(best)) => {
             tasks_found = Some(best.found_count());
-            tasks =
-                Some(whole.build_into(&folder, &|task| best.choose_schedule(task)).map_err(not_built)?.program.codes);
+            tasks = Some(
+                prepared.build_into(&folder, &|task| best.choose_schedule(task)).map_err(build_failure)?.program.codes,
+            );
         }
-        (Way::Onnxruntime | Way::Openvino, _) => whole.write_onnx(&folder)?,
-        (Way::OnnxruntimeOriginal, _) => whole.write_original(&folder)?,
-        (Way::Torch, _) => whole.write_tasks(&folder)?,
+        (VariantName::Onnxruntime | VariantName::Openvino, _) => prepared.write_onnx(&folder)?,
+        (VariantName::OnnxruntimeOriginal, _) => prepared.write_original(&folder)?,
+        (VariantName::Torch, _) => prepared.write_tasks(&folder)?,
         // Parallel plans are based on the times of the default schedules.
         _ => {
             let choose = |task: &Task| network::default_schedule(task, &target);
-            tasks = Some(whole.build_into(&folder, &choose).map_err(not_built)?.program.codes);
+            tasks = Some(prepared.build_into(&folder, &choose).map_err(build_failure)?.program.codes);
         }
     }
     let plan = Plan {
@@ -192,10 +203,10 @@ fn prepare_variant(argument: Way, wanted: &ComparisonRequest<'_>, whole: &mut Pr
         samples_slow_min: 2,
         sampling_time_min_ns: ROUND_NS,
         time_budget_ns: ROUND_NS,
-        ..whole.runs.config.measure.clone()
+        ..prepared.runs.config.measure.clone()
     };
     let counters = CounterRequest { backend: Backend::None, ..CounterRequest::default() };
-    let job = whole.runs.create_job(argument.engine(), folder, &name, Method::Sample(plan), counters);
+    let job = prepared.runs.create_job(argument.engine(), folder, &name, Method::Sample(plan), counters);
     Ok(Variant {
         argument,
         job,
@@ -210,18 +221,18 @@ fn prepare_variant(argument: Way, wanted: &ComparisonRequest<'_>, whole: &mut Pr
 }
 
 /// Loads a variant, and checks the outputs of a first run, which is not timed.
-fn load_variant(variant: &mut Variant, whole: &mut PreparedModel) -> Result<()> {
-    variant.peak_memory_bytes = whole.runs.run_job(&variant.job)?.peak_memory_bytes;
-    variant.check = whole.check_outputs(&whole.last_outputs(&variant.job)?);
+fn load_variant(variant: &mut Variant, prepared: &mut PreparedModel) -> Result<()> {
+    variant.peak_memory_bytes = prepared.runs.run_job(&variant.job)?.peak_memory_bytes;
+    variant.check = prepared.check_outputs(&prepared.last_outputs(&variant.job)?);
     Ok(())
 }
 
 /// Times a variant in one round. Each round has its own stack address, and each visit its own process.
-fn sample_variant(variant: &mut Variant, (round, visit): (u32, u32), whole: &mut PreparedModel) -> Result<()> {
-    let (method, seed) = (&variant.job.method, whole.runs.config.seed);
+fn sample_variant(variant: &mut Variant, (round, visit): (u32, u32), prepared: &mut PreparedModel) -> Result<()> {
+    let (method, seed) = (&variant.job.method, prepared.runs.config.seed);
     let stack_bytes = method.placement(seed, round, 0).stack_bytes;
     variant.job.placement = Placement { stack_bytes, ..method.placement(seed, visit, visit) };
-    let measured = whole.runs.run_job(&variant.job)?;
+    let measured = prepared.runs.run_job(&variant.job)?;
     variant.visits.push(visit);
     variant.round_medians_ns.push(measured.measurement.median_ns);
     variant.samples_ns.extend(measured.measurement.samples_ns);
@@ -253,11 +264,11 @@ fn half_width(ratio: Ratio) -> Option<f64> {
     ratio.interval.map(|(low, high)| (high / low).ln() / 2.0)
 }
 
-fn build_report(whole: &PreparedModel, variants: &[Variant]) -> Report {
+fn build_report(prepared: &PreparedModel, variants: &[Variant]) -> Report {
     let timed = variants.iter().map(|variant| {
         let mut sorted = variant.samples_ns.clone();
         sorted.sort_by(f64::total_cmp);
-        let summary = summarise_samples(&sorted).expect("every round has samples");
+        let summary = summarise_samples(&sorted).expect("each round has samples");
         let visit_ratios = visit_ratios(variant, &variants[0]);
         let ratio = over_visits(&visit_ratios);
         TimedVariant {
@@ -279,11 +290,11 @@ fn build_report(whole: &PreparedModel, variants: &[Variant]) -> Report {
     let timed: Vec<TimedVariant> = timed.collect();
     let has_agreement = |timed: &TimedVariant| timed.ratio.and_then(half_width).is_none_or(|half| half <= DISAGREEMENT);
     Report {
-        model: whole.request.label(),
-        batch: whole.request.batch,
-        target: whole.target.text.clone(),
-        threads: whole.runs.cpus.len(),
-        seed: whole.runs.config.seed,
+        model: prepared.request.label(),
+        batch: prepared.request.batch,
+        target: prepared.target.text.clone(),
+        threads: prepared.runs.cpus.len(),
+        seed: prepared.runs.config.seed,
         rounds: u32::try_from(variants[0].visits.len()).unwrap_or(u32::MAX),
         visits: timed[0].visit_ratios.len(),
         has_agreement: timed.iter().all(has_agreement),
@@ -373,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ratio_is_as_certain_as_its_visits_agree() {
+    fn intervals_of_ratios_follow_the_scatter_of_visits() {
         let half = |ratios: &[f64]| over_visits(ratios).and_then(half_width);
         assert_eq!((over_visits(&[]).map(|ratio| ratio.median), half(&[0.5])), (None, None));
         assert!(half(&[0.50, 0.51, 0.50, 0.49, 0.50]).is_some_and(|half| half <= DISAGREEMENT));

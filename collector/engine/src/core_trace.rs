@@ -24,7 +24,7 @@ use targets::{Fabric, parse_fabric};
 
 /// Options of a simulation and of its trace file.
 pub struct CoreTraceOptions<'a> {
-    /// Index of the task among those of the models, from 1.
+    /// Number of the task among the tasks of the models, from 1.
     pub task: usize,
     /// Knobs that differ from the default schedule, as `NAME=N`.
     pub knobs: &'a [String],
@@ -70,15 +70,15 @@ pub fn trace_core(
     let fabric = Fabric::parse_text(&config.target).map_err(Failure::usage)?;
     let tasks = planned_tasks(config, models).map_err(|error| Failure::usage(format_chain(&error)))?;
     let Some(planned) = options.task.checked_sub(1).and_then(|place| tasks.get(place)) else {
-        let message = format!("the accelerator does not support task {} of these models", options.task);
-        return Err(Failure::usage(message).with_hint(format!("they have {}", tasks.len())));
+        let message = format!("these models have no task {} for the accelerator", options.task);
+        return Err(Failure::usage(message).with_hint(format!("tasks are numbered from 1 to {}", tasks.len())));
     };
     let layer = layer_of(&planned.task).map_err(Failure::usage)?;
     let default = task_space(&planned.task, &target.machine).default;
     let default = core_knobs(&default).ok_or_else(|| Failure::usage("no tiling of this task fits the accelerator"))?;
     let knobs = replace_knobs(default, options.knobs)?;
     let program = generate_program(&fabric.core(), &layer, &knobs)
-        .map_err(|why| Failure::usage(format!("this schedule does not fit: {why}")))?;
+        .map_err(|why| Failure::usage(format!("this schedule does not fit the accelerator: {why}")))?;
     check_program(&program).map_err(Failure::environment)?;
     let file = Output::create(options.out).map_err(|error| Failure::usage(format_chain(&error)))?;
     let trace = file.path().display().to_string();
@@ -183,13 +183,14 @@ fn write_lanes<W: Write>(
     let heading = Heading { tracks: &tracks, keys: &KEYS, members: &[] };
     let mut sink = Sink::new(Format::Perfetto, heading, out, limit)?;
     let time = |cycles: u64| i64::try_from(cycles.saturating_mul(1000) / u64::from(clock_mhz)).unwrap_or(i64::MAX);
-    let whole = |number: u64| ShownArgument::Whole(i64::try_from(number).unwrap_or(i64::MAX));
+    let integer = |number: u64| ShownArgument::Whole(i64::try_from(number).unwrap_or(i64::MAX));
     let mut ordered: Vec<&ModuleSpan> = spans.iter().collect();
     ordered.sort_by_key(|span| (span.begin, span.end));
     for span in ordered {
         let Some(track) = modules.iter().position(|lane| *lane == span.lane) else { continue };
         let name = program.instructions.get(span.place).map_or("", |bits| instruction_name(program, *bits));
-        let arguments = [(0, whole(span.place as u64)), (1, whole(span.end - span.begin)), (2, whole(span.waited))];
+        let arguments =
+            [(0, integer(span.place as u64)), (1, integer(span.end - span.begin)), (2, integer(span.waited))];
         sink.write_slice(&ShownSlice {
             track: track + 1,
             start_ns: time(span.begin),

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Column name that selects records by nightly run, although records have no such column.
+/// Name that selects records by nightly run like a column; records have no such column.
 const NIGHT: &str = "night";
 
 /// Options of a comparison.
@@ -189,14 +189,14 @@ impl FilterColumn {
 impl<'a> StorePart<'a> {
     /// Parses a store or a part of it: `STORE` or `STORE@COLUMN=VALUE`.
     fn parse(text: &str, observer: &'a dyn Observer) -> Result<StorePart<'a>> {
-        let whole = StorePart { store: PathBuf::from(text), filter: None, observer };
-        if Store::open(&whole.store).is_ok() {
-            return Ok(whole);
+        let whole_store = StorePart { store: PathBuf::from(text), filter: None, observer };
+        if Store::open(&whole_store.store).is_ok() {
+            return Ok(whole_store);
         }
         let Some((store, (name, value))) =
             text.rsplit_once('@').and_then(|(store, rest)| Some((store, rest.split_once('=')?)))
         else {
-            return open_existing(&whole.store).map(|_| whole);
+            return open_existing(&whole_store.store).map(|_| whole_store);
         };
         let column = COLUMNS.iter().find(|column| column.name == name).map(|column| FilterColumn::Column(column.id));
         let column = column.or((name == NIGHT).then_some(FilterColumn::Night)).ok_or_else(|| {

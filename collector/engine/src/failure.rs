@@ -11,7 +11,7 @@ pub struct Failure {
     hint: Option<String>,
 }
 
-/// The party that has to act on an error.
+/// The person who can fix the cause of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The caller, for wrong usage or input.

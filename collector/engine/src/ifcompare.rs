@@ -4,12 +4,12 @@
 use crate::Result;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{Config, ModelRequest, PlannedModule, PlannedTask};
-use crate::compare::{self, ComparisonRequest, Report, Way};
+use crate::compare::{self, ComparisonRequest, Report, VariantName};
 use crate::failure::Failure;
 use crate::observer::Observer;
 use crate::prepared::for_each_thread_count;
-use crate::prepared::{PreparedModel, not_on_cpus, refuse_sweeps};
-use crate::runs::After;
+use crate::prepared::{PreparedModel, cpu_target_failure, refuse_sweeps};
+use crate::runs::PrecedingCampaign;
 use measure::ROUNDS;
 use report::Paper;
 use serde::Serialize;
@@ -19,11 +19,11 @@ use std::rc::Rc;
 /// Comparison of default and best schedules for one model and number of threads.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub enum Compared {
+pub enum ModelComparison {
     /// The times with the default and with the best schedules.
     Timed(Box<Report>),
-    /// A model that could not be compared.
-    Left {
+    /// The model could not be compared.
+    NotCompared {
         /// Name of the model.
         model: String,
         /// Batch size of the model, if it has one.
@@ -35,20 +35,20 @@ pub enum Compared {
     },
 }
 
-impl Compared {
+impl ModelComparison {
     /// Returns whether the comparison failed or found wrong outputs.
     pub fn is_loss(&self) -> bool {
         match self {
-            Compared::Timed(report) => report.is_wrong(),
-            Compared::Left { .. } => true,
+            ModelComparison::Timed(report) => report.is_wrong(),
+            ModelComparison::NotCompared { .. } => true,
         }
     }
 
     /// Formats the result as text.
     pub fn describe(&self, paper: &Paper) -> String {
         match self {
-            Compared::Timed(report) => compare::describe_report(report, paper),
-            Compared::Left { model, threads, why, .. } => {
+            ModelComparison::Timed(report) => compare::describe_report(report, paper),
+            ModelComparison::NotCompared { model, threads, why, .. } => {
                 let plural = if *threads == 1 { "" } else { "s" };
                 format!("{model}: {threads} thread{plural}, not compared: {why}")
             }
@@ -65,10 +65,10 @@ pub fn reject_campaign(
 ) -> Result<()> {
     refuse_sweeps(config, "`--ifcompare` runs a model as a whole")?;
     if config.target_kind().runs_on_gpu() {
-        return Err(not_on_cpus());
+        return Err(cpu_target_failure());
     }
     if !modules.is_empty() || tasks.iter().any(|planned| planned.partner.is_some()) {
-        return Err(Failure::usage("`--ifcompare` needs compiled code for all tasks, and a library computes some")
+        return Err(Failure::usage("`--ifcompare` needs compiled code for all tasks, but a library computes some")
             .with_hint("remove `--ifcompare`, or `--backend` and partners in `--target`"));
     }
     if is_shard {
@@ -84,23 +84,33 @@ pub fn compare_all(
     config: &Config,
     loaded: &LoadedModels,
     store: &Path,
-    after: &After,
+    preceding: &PrecedingCampaign,
     observer: &Rc<dyn Observer>,
-) -> Vec<Compared> {
-    config.models.iter().flat_map(|model| of_model((model, loaded), (config, after), store, observer)).collect()
+) -> Vec<ModelComparison> {
+    config
+        .models
+        .iter()
+        .flat_map(|model| compare_model((model, loaded), (config, preceding), store, observer))
+        .collect()
 }
 
-fn of_model(
+fn compare_model(
     (model, loaded): (&ModelRequest, &LoadedModels),
-    (config, after): (&Config, &After),
+    (config, preceding): (&Config, &PrecedingCampaign),
     store: &Path,
     observer: &Rc<dyn Observer>,
-) -> Vec<Compared> {
-    let left = |threads: usize, why: String| Compared::Left { model: model.label(), batch: model.batch, threads, why };
-    let seen =
-        for_each_thread_count(model, loaded, (config, after), true, observer, |whole, _| on_threads(whole, store));
+) -> Vec<ModelComparison> {
+    let left = |threads: usize, why: String| ModelComparison::NotCompared {
+        model: model.label(),
+        batch: model.batch,
+        threads,
+        why,
+    };
+    let seen = for_each_thread_count(model, loaded, (config, preceding), true, observer, |prepared, _| {
+        compare_schedules(prepared, store)
+    });
     let compared = |(threads, seen): (usize, Result<Option<Report>>)| match seen {
-        Ok(Some(report)) => Compared::Timed(Box::new(report)),
+        Ok(Some(report)) => ModelComparison::Timed(Box::new(report)),
         Ok(None) => left(threads, "the store has no schedule for its tasks".to_owned()),
         Err(failure) => left(threads, failure.message().to_owned()),
     };
@@ -108,12 +118,13 @@ fn of_model(
 }
 
 /// Times default and best schedules interleaved. Returns None if the store has no usable schedule for any task.
-fn on_threads(whole: &mut PreparedModel, store: &Path) -> Result<Option<Report>> {
-    let best = whole.best_schedules(store, false)?;
+fn compare_schedules(prepared: &mut PreparedModel, store: &Path) -> Result<Option<Report>> {
+    let best = prepared.best_schedules(store, false)?;
     if best.found_count() == 0 {
         return Ok(None);
     }
-    let wanted = ComparisonRequest { variants: &[Way::Default, Way::Best], best: Some(&best), plan: None };
-    let variants = compare::prepare_variants(&wanted, whole)?;
-    compare::time_variants(variants, ROUNDS, whole).map(Some)
+    let wanted =
+        ComparisonRequest { variants: &[VariantName::Default, VariantName::Best], best: Some(&best), plan: None };
+    let variants = compare::prepare_variants(&wanted, prepared)?;
+    compare::time_variants(variants, ROUNDS, prepared).map(Some)
 }

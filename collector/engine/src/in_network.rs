@@ -1,6 +1,6 @@
 //! Measures the results of a search in the network, that is, while the whole model runs. The winners of the search and
 //! the schedules that are fastest alone are interleaved with the default schedules and with the fastest schedules of
-//! other algorithms. From then on, these records determine the best schedules of the models.
+//! other algorithms. The resulting records determine the best schedules of the models from then on.
 
 use crate::Result;
 use crate::campaign::graphs::LoadedModels;
@@ -8,10 +8,10 @@ use crate::campaign::{Config, ModelRequest};
 use crate::input_files::InputFiles;
 use crate::network::{self, Best, BuiltModel};
 use crate::observer::Observer;
-use crate::prepared::{PreparedModel, for_each_thread_count, not_built, refuse_sweeps};
-use crate::record_keeping::Keeping;
+use crate::prepared::{PreparedModel, build_failure, for_each_thread_count, refuse_sweeps};
+use crate::record_keeping::RecordKeeper;
 use crate::report::learning::Learning;
-use crate::runs::{After, Runs};
+use crate::runs::{PrecedingCampaign, Runs};
 use datasets::{CacheState, Outcome, Peaks, Record, ScheduleSource};
 use job::space::Schedule;
 use job::{NetworkJob, RunReply};
@@ -25,12 +25,12 @@ use std::rc::Rc;
 
 /// Number of rounds; each round runs every variant once.
 const ROUNDS: usize = 5;
-/// Largest number of tasks listed whose fastest schedule differs between alone and in the network.
-const NAMED: usize = 5;
+/// Largest number of listed tasks whose fastest schedule alone is not the fastest in the network.
+const MAX_LISTED: usize = 5;
 
 /// Times of one model with the default schedules and with the best ones.
 #[derive(Serialize)]
-pub struct InPlace {
+pub struct NetworkTimes {
     model: String,
     batch: Option<i64>,
     threads: usize,
@@ -42,12 +42,12 @@ pub struct InPlace {
     /// Sum of the operators' times in the network with the schedules that are fastest in the network.
     best_ns: f64,
     /// Tasks whose fastest schedule alone differs from that in the network, sorted by influence.
-    changed: Vec<Changed>,
+    changed: Vec<ChangedSchedule>,
 }
 
 /// A task whose fastest schedule alone is not the fastest in the network.
 #[derive(Serialize)]
-struct Changed {
+struct ChangedSchedule {
     task: String,
     /// Number of calls in the model.
     count: usize,
@@ -57,7 +57,7 @@ struct Changed {
 }
 
 /// Returns whether a campaign searches whole models that run on this machine, so that they can be timed here.
-pub fn is_for(config: &Config, is_shard: bool, is_elsewhere: bool) -> bool {
+pub fn is_requested(config: &Config, is_shard: bool, is_elsewhere: bool) -> bool {
     config.tune.as_ref().is_some_and(|tune| tune.in_place)
         && config.target_kind().runs_on_cpus()
         && !is_shard
@@ -70,25 +70,25 @@ pub fn time_all(
     config: &Config,
     loaded: &LoadedModels,
     store: &Path,
-    after: &After,
+    preceding: &PrecedingCampaign,
     searches: &[Learning],
     observer: &Rc<dyn Observer>,
-) -> Vec<InPlace> {
+) -> Vec<NetworkTimes> {
     let models = config.models.iter().filter(|model| model.source != "simple");
-    models.flat_map(|model| of_model((model, loaded), (config, after), store, searches, observer)).collect()
+    models.flat_map(|model| time_model((model, loaded), (config, preceding), store, searches, observer)).collect()
 }
 
-fn of_model(
+fn time_model(
     (model, loaded): (&ModelRequest, &LoadedModels),
-    (config, after): (&Config, &After),
+    (config, preceding): (&Config, &PrecedingCampaign),
     store: &Path,
     searches: &[Learning],
     observer: &Rc<dyn Observer>,
-) -> Vec<InPlace> {
-    let seen = for_each_thread_count(model, loaded, (config, after), false, observer, |whole, _| {
-        on_threads(whole, store, searches)
+) -> Vec<NetworkTimes> {
+    let seen = for_each_thread_count(model, loaded, (config, preceding), false, observer, |prepared, _| {
+        time_schedules(prepared, store, searches)
     });
-    let told = |(threads, seen): (usize, Result<Option<InPlace>>)| match seen {
+    let report_failure = |(threads, seen): (usize, Result<Option<NetworkTimes>>)| match seen {
         Ok(seen) => seen,
         Err(failure) => {
             let (why, plural) = (failure.message(), if threads == 1 { "" } else { "s" });
@@ -96,12 +96,12 @@ fn of_model(
             None
         }
     };
-    seen.into_iter().filter_map(told).collect()
+    seen.into_iter().filter_map(report_failure).collect()
 }
 
 struct NetworkVariant {
     schedules: Vec<Schedule>,
-    keeping: Keeping,
+    keeper: RecordKeeper,
     job: NetworkJob,
     made: BuiltModel,
     /// Profile merged over all rounds so far, and peak memory in bytes.
@@ -116,68 +116,68 @@ fn found_schedule<'a>(searches: &'a [Learning], task: &Task, threads: usize) -> 
 
 /// Times a model on its number of threads. None if the model has a single task, or if all candidates of every task
 /// were already timed in the network.
-fn on_threads(whole: &mut PreparedModel, store: &Path, searches: &[Learning]) -> Result<Option<InPlace>> {
-    let known = whole.known_schedules(store)?;
-    let threads = whole.runs.cpus.len();
+fn time_schedules(prepared: &mut PreparedModel, store: &Path, searches: &[Learning]) -> Result<Option<NetworkTimes>> {
+    let known = prepared.known_schedules(store)?;
+    let threads = prepared.runs.cpus.len();
     let of_task = |task: &Task| known.candidates(task, found_schedule(searches, task, threads));
-    let candidates: Vec<Vec<Schedule>> = whole.tasks().iter().map(|one| of_task(&one.task)).collect();
+    let candidates: Vec<Vec<Schedule>> = prepared.tasks().iter().map(|one| of_task(&one.task)).collect();
     let ways = candidates.iter().map(Vec::len).max().unwrap_or(0);
-    let mut several = whole.tasks().iter().zip(&candidates).filter(|(_, own)| own.len() > 1);
-    if whole.tasks().len() < 2 || several.all(|(one, own)| known.is_decided(&one.task, own)) {
+    let mut several = prepared.tasks().iter().zip(&candidates).filter(|(_, own)| own.len() > 1);
+    if prepared.tasks().len() < 2 || several.all(|(one, own)| known.is_decided(&one.task, own)) {
         return Ok(None);
     }
     let way = |number: usize| {
         let of_task = |own: &Vec<Schedule>| own.get(number).unwrap_or(&own[0]).clone();
-        build_variant(number, candidates.iter().map(of_task).collect(), whole, store)
+        build_variant(number, candidates.iter().map(of_task).collect(), prepared, store)
     };
     let mut ways = (0..ways).map(way).collect::<Result<Vec<NetworkVariant>>>()?;
     for round in 0..ROUNDS {
         for place in 0..ways.len() {
-            whole.runs.check_signal()?;
+            prepared.runs.check_signal()?;
             let turn = (round + place) % ways.len();
-            ways[turn].take_turn(whole)?;
+            ways[turn].profile_round(prepared)?;
         }
     }
     let mut times: Vec<Vec<(f64, Schedule)>> = vec![Vec::new(); candidates.len()];
     for (number, way) in ways.into_iter().enumerate() {
         way.store_records(|task| number == 0 || candidates[task].len() > number, &mut times)?;
     }
-    let now = whole.known_schedules(store)?;
-    Ok(Some(summarise_times(whole, &times, &now)))
+    let now = prepared.known_schedules(store)?;
+    Ok(Some(summarise_times(prepared, &times, &now)))
 }
 
 fn build_variant(
     number: usize,
     schedules: Vec<Schedule>,
-    whole: &mut PreparedModel,
+    prepared: &mut PreparedModel,
     store: &Path,
 ) -> Result<NetworkVariant> {
-    whole.runs.check_signal()?;
-    let name = format!("way-{}-{number}", whole.runs.cpus.len());
-    let folder = whole.new_folder(&name)?;
-    let config = &whole.runs.config;
+    prepared.runs.check_signal()?;
+    let name = format!("way-{}-{number}", prepared.runs.cpus.len());
+    let folder = prepared.new_folder(&name)?;
+    let config = &prepared.runs.config;
     let method = Method::Sample(config.measure.clone());
-    let job = whole.runs.create_job(whole.engine(), folder.clone(), &name, method, config.counters.clone());
+    let job = prepared.runs.create_job(prepared.engine(), folder.clone(), &name, method, config.counters.clone());
     let job = NetworkJob { profile: Some(network::in_network::round_plan()), ..job };
     let source = if number == 0 { ScheduleSource::Default } else { ScheduleSource::Template };
-    let keeping = Keeping::begin_operators(store, whole, (&schedules, source), &job, &InputFiles::default())?;
-    let hashes: Vec<String> = whole.tasks().iter().map(|one| one.task.hash()).collect();
+    let keeper = RecordKeeper::begin_operators(store, prepared, (&schedules, source), &job, &InputFiles::default())?;
+    let hashes: Vec<String> = prepared.tasks().iter().map(|one| one.task.hash()).collect();
     let choose = |task: &Task| {
-        let place = hashes.iter().position(|hash| *hash == task.hash()).expect("each task is one of the model's");
+        let place = hashes.iter().position(|hash| *hash == task.hash()).expect("the task belongs to the model");
         schedules[place].clone()
     };
-    let made = whole.build_into(&folder, &choose).map_err(not_built)?;
-    Ok(NetworkVariant { schedules, keeping, job, made, seen: None })
+    let made = prepared.build_into(&folder, &choose).map_err(build_failure)?;
+    Ok(NetworkVariant { schedules, keeper, job, made, seen: None })
 }
 
 impl NetworkVariant {
-    fn take_turn(&mut self, whole: &mut PreparedModel) -> Result<()> {
-        let reply = whole.runs.run_visits(&self.job);
+    fn profile_round(&mut self, prepared: &mut PreparedModel) -> Result<()> {
+        let reply = prepared.runs.run_visits(&self.job);
         let profiled = match reply {
             Ok(RunReply::Profiled(profiled)) => *profiled,
             other => return Runs::reply_times(other).map(drop),
         };
-        let profile = whole.complete_profile(profiled.profile, &self.made, &Peaks::default())?;
+        let profile = prepared.complete_profile(profiled.profile, &self.made, &Peaks::default())?;
         match &mut self.seen {
             // Only the spans of later rounds are added, because the operators do not change.
             Some((seen, _)) => seen.spans.extend(profile.spans),
@@ -188,10 +188,10 @@ impl NetworkVariant {
 
     /// Stores the records of the tasks selected by `is_wanted`, and appends their times to `times`.
     fn store_records(self, is_wanted: impl Fn(usize) -> bool, times: &mut [Vec<(f64, Schedule)>]) -> Result<()> {
-        let NetworkVariant { schedules, keeping, made, seen, .. } = self;
+        let NetworkVariant { schedules, keeper, made, seen, .. } = self;
         let Some((profile, peak_memory_bytes)) = seen else { return Ok(()) };
         let places = (0..schedules.len()).filter(|task| is_wanted(*task));
-        keeping.store_some(places, |task, record: &mut Record| {
+        keeper.store_some(places, |task, record: &mut Record| {
             network::in_network::fill_record(
                 record,
                 &profile,
@@ -207,10 +207,10 @@ impl NetworkVariant {
     }
 }
 
-fn summarise_times(whole: &PreparedModel, times: &[Vec<(f64, Schedule)>], best: &Best) -> InPlace {
+fn summarise_times(prepared: &PreparedModel, times: &[Vec<(f64, Schedule)>], best: &Best) -> NetworkTimes {
     let mut sums = [0.0; 3];
     let mut changed = Vec::new();
-    for (one, times) in whole.tasks().iter().zip(times) {
+    for (one, times) in prepared.tasks().iter().zip(times) {
         // A task that is never called has no time.
         let Some((default_ns, default)) = times.first() else { continue };
         let of = |schedule: Option<&Schedule>| {
@@ -226,17 +226,17 @@ fn summarise_times(whole: &PreparedModel, times: &[Vec<(f64, Schedule)>], best: 
         }
         if alone != chosen {
             let (task, is_default) = (one.task.describe(), chosen == Some(default));
-            changed.push(Changed { task, count, alone_ns, best_ns, is_default });
+            changed.push(ChangedSchedule { task, count, alone_ns, best_ns, is_default });
         }
     }
-    let gain = |one: &Changed| (one.alone_ns - one.best_ns) * one.count as f64;
+    let gain = |one: &ChangedSchedule| (one.alone_ns - one.best_ns) * one.count as f64;
     changed.sort_by(|one, other| gain(other).total_cmp(&gain(one)));
     let [default_ns, alone_ns, best_ns] = sums;
-    InPlace {
-        model: whole.request.label(),
-        batch: whole.request.batch,
-        threads: whole.runs.cpus.len(),
-        tasks: whole.tasks().len(),
+    NetworkTimes {
+        model: prepared.request.label(),
+        batch: prepared.request.batch,
+        threads: prepared.runs.cpus.len(),
+        tasks: prepared.tasks().len(),
         default_ns,
         alone_ns,
         best_ns,
@@ -244,10 +244,10 @@ fn summarise_times(whole: &PreparedModel, times: &[Vec<(f64, Schedule)>], best: 
     }
 }
 
-impl InPlace {
+impl NetworkTimes {
     /// Formats the results as text.
     pub fn describe(&self) -> String {
-        let InPlace { model, threads, tasks, default_ns, alone_ns, best_ns, changed, .. } = self;
+        let NetworkTimes { model, threads, tasks, default_ns, alone_ns, best_ns, changed, .. } = self;
         let plural = if *threads == 1 { "" } else { "s" };
         let [by_default, alone, best] = [default_ns, alone_ns, best_ns].map(|ns| format_duration(*ns));
         let mut text = format!(
@@ -255,15 +255,15 @@ impl InPlace {
         );
         if !changed.is_empty() {
             text.push_str(&format!(
-                "; {} of {tasks} tasks have another fastest schedule in the network than in isolation",
+                "; for {} of {tasks} tasks, the fastest schedule in the network is not the fastest in isolation",
                 changed.len()
             ));
         }
-        for one in changed.iter().take(NAMED) {
-            let Changed { task, count, alone_ns, best_ns, is_default } = one;
-            let by = if *is_default { "default" } else { "another schedule" };
+        for one in changed.iter().take(MAX_LISTED) {
+            let ChangedSchedule { task, count, alone_ns, best_ns, is_default } = one;
+            let by = if *is_default { "the default schedule" } else { "another schedule" };
             let [alone, best] = [alone_ns, best_ns].map(|ns| format_duration(*ns));
-            text.push_str(&format!("\n  {count} × {task}: {alone}, by {by} {best}"));
+            text.push_str(&format!("\n  {count} × {task}: {alone}, with {by} {best}"));
         }
         text
     }

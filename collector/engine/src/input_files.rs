@@ -1,4 +1,4 @@
-//! Reads a model's inputs from files, instead of generating them at random.
+//! Reads a model's inputs from files instead of generating random inputs.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ pub struct InputFiles {
 
 impl InputFiles {
     /// Returns whether all inputs are generated at random.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.input.is_empty() && self.inputs.is_none()
     }
 }
@@ -25,7 +25,7 @@ impl InputFiles {
 /// Replaces inputs by tensors of the same name from files.
 pub fn replace_inputs(given: &InputFiles, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
     if let Some(path) = &given.inputs {
-        take_all(path, given, names, inputs)?;
+        replace_all(path, given, names, inputs)?;
     }
     for text in &given.input {
         let (name, path) = text.split_once('=').ok_or_else(|| {
@@ -38,8 +38,8 @@ pub fn replace_inputs(given: &InputFiles, names: &[&str], inputs: &mut [Tensor])
     Ok(())
 }
 
-/// Replaces all inputs without a file of their own by the tensors of one file.
-fn take_all(path: &Path, given: &InputFiles, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
+/// Replaces all inputs that have no separate file by the tensors of one file.
+fn replace_all(path: &Path, given: &InputFiles, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
     let found = arrays::tensor_names(path).map_err(Failure::usage)?;
     if let Some(other) = found.iter().find(|name| !names.contains(&name.as_str())) {
         let (other, names): (String, String) = (other.chars().take(60).collect(), names.join(", "));

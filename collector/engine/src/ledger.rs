@@ -1,7 +1,7 @@
 //! The state of a store that a campaign needs: known experiments, claims of other processes, and the journal of new
 //! records.
 
-use crate::campaign::collect::{Turn, Turns, Visit};
+use crate::campaign::collect::{ClaimResult, ClaimResults, Visit};
 use crate::failure::format_chain;
 use crate::observer::Observer;
 use crate::repeat::Repeat;
@@ -20,7 +20,7 @@ pub struct Ledger<'a> {
     /// Experiments whose measurements include the requested counters; None if none were requested.
     counted: Option<HashSet<Key>>,
     claims: Option<Claims>,
-    /// Claim files of the processes that hold visits of the last claim request; the next request checks them for
+    /// Claim files of the processes that hold visits of the last request; the next request checks these files for
     /// progress.
     holders: BTreeSet<PathBuf>,
     journal: Option<Journal>,
@@ -82,7 +82,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Claims visits whose experiments are not known yet.
-    pub fn claim(&mut self, wanted: &[Visit]) -> Result<Turns> {
+    pub fn claim(&mut self, wanted: &[Visit]) -> Result<ClaimResults> {
         self.claim_where(wanted, |ledger, visit| match ledger.keys.known_outcome(visit.key) {
             Some(Outcome::Ok) if !ledger.repeat.again && !ledger.lacks_counters(visit.key) => {
                 ledger.keys.attempts(visit.key) > i64::from(visit.number)
@@ -92,34 +92,34 @@ impl<'a> Ledger<'a> {
     }
 
     /// Claims visits without checking whether their experiments already have an outcome.
-    pub fn claim_again(&mut self, wanted: &[Visit]) -> Result<Turns> {
+    pub fn claim_again(&mut self, wanted: &[Visit]) -> Result<ClaimResults> {
         self.claim_where(wanted, |_, _| false)
     }
 
     /// Claims visits of experiments that were measured fewer than `times` times.
-    pub fn claim_until(&mut self, wanted: &[Visit], times: i64) -> Result<Turns> {
+    pub fn claim_until(&mut self, wanted: &[Visit], times: i64) -> Result<ClaimResults> {
         self.claim_where(wanted, |ledger, visit| ledger.tries_left(visit.key, times) == 0)
     }
 
-    fn claim_where(&mut self, wanted: &[Visit], is_made: impl Fn(&Self, &Visit) -> bool) -> Result<Turns> {
+    fn claim_where(&mut self, wanted: &[Visit], is_made: impl Fn(&Self, &Visit) -> bool) -> Result<ClaimResults> {
         let claims = match &mut self.claims {
             Some(claims) => claims,
             None => self.claims.insert(self.store.create_claims()?),
         };
         let keys: Vec<Key> = wanted.iter().map(|visit| visit.key).collect();
         let TakenClaim { held, holders, has_news } = claims.claim_free(&keys)?;
-        // The keys are read after the claim: whatever other processes finish from now on, they had
-        // claimed before. A holder may also have ended since the last claim, which is not reported
-        // as news.
+        // The keys are read after the claim, so visits that other processes finish later were claimed
+        // earlier. A holder may also have ended since the last claim, which is not reported as
+        // news.
         if has_news || !self.holders.is_empty() {
             self.keys = self.store.read_keys()?;
             self.counted = counted_keys(self.store, self.repeat)?;
         }
         self.holders = holders;
         let turn = |visit: &Visit| match held.contains(&visit.key) {
-            _ if is_made(self, visit) => Turn::Made,
-            true => Turn::Held,
-            false => Turn::Ours(self.keys.attempts(visit.key) + 1),
+            _ if is_made(self, visit) => ClaimResult::Made,
+            true => ClaimResult::Held,
+            false => ClaimResult::Ours(self.keys.attempts(visit.key) + 1),
         };
         Ok(wanted.iter().map(turn).collect())
     }
@@ -144,7 +144,7 @@ impl<'a> Ledger<'a> {
         journal.seal()?;
         // The records are safe. Unmerged parts only cost time.
         if let Err(error) = self.store.merge_small_parts() {
-            self.observer.note(format!("small parts are not merged: {}", format_chain(&error)));
+            self.observer.note(format!("cannot merge small parts of the store: {}", format_chain(&error)));
         }
         Ok(())
     }

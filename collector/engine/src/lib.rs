@@ -4,8 +4,8 @@
 
 #![warn(missing_docs)]
 
-pub mod appearing;
 pub mod artifacts;
+pub mod atomic_folder;
 pub mod bases;
 pub mod best;
 pub mod boards;

@@ -3,7 +3,7 @@
 use datasets::{Outcome, Record};
 use serde::Serialize;
 
-/// Number of reasons that are shown; the others are counted.
+/// Number of reasons that are shown; the others are only counted.
 const SHOWN: usize = 8;
 const REASON_CHARACTERS: usize = 160;
 
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_of_one_reason_are_one_line() {
+    fn losses_with_one_reason_are_grouped() {
         let records = [
             lost(Outcome::Crashed, "run: worker crashed with SIGSEGV (11); its last words:\nx", "relu 1"),
             lost(Outcome::WrongResult, "differs from the reference by up to 1.000e0 (relative 3.232e0)", "softmax"),

@@ -93,8 +93,8 @@ pub fn lock_cpus(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive
 
 const LIBRARY_HINT: &str = "run `scripts/setup --torch`, which installs PyTorch's library, then `scripts/opcollect`, which builds with it; see docs/guide/torch.md";
 
-/// Returns the versions of the library that computes tasks or whole programs; empty if none does. Fails if the
-/// library's worker was not built.
+/// Returns the versions of the library that computes tasks or whole programs; empty if no library is used. Fails if
+/// the library's worker was not built.
 pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], bench: &mut dyn Bench) -> Result<Versions> {
     let count = tasks.iter().filter(|planned| planned.partner.is_some()).count();
     if count == 0 && modules.is_empty() {
@@ -107,7 +107,7 @@ pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], bench:
     library_worker(&what, bench)
 }
 
-/// Returns the versions that the library's worker reports. `what` states what needs the library, for error messages.
+/// Returns the versions that the library's worker reports. `what` is the reason for the need, for error messages.
 pub fn library_worker(what: &str, bench: &mut dyn Bench) -> Result<Versions> {
     let worker = bench::worker_program().map_err(Failure::environment)?;
     if !bench::library_program(&worker).exists() {
@@ -122,7 +122,7 @@ pub fn refuse_library(tasks: &[PlannedTask]) -> Result<()> {
     if tasks.iter().all(|planned| planned.partner.is_none()) {
         return Ok(());
     }
-    Err(Failure::usage("`build` needs compiled code for all tasks, and a library computes some")
+    Err(Failure::usage("`build` needs compiled code for all tasks, but a library computes some")
         .with_hint("remove `--backend torch` and partners in `--target`; a library needs no artifacts"))
 }
 
@@ -261,7 +261,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn threads_that_share_cores_are_told() {
+    fn threads_that_share_cores_are_reported() {
         let root = tempfile::tempdir().expect("folder");
         for (cpu, siblings) in ["0-1", "0-1", "2-3", "2-3"].into_iter().enumerate() {
             let folder = root.path().join(format!("sys/devices/system/cpu/cpu{cpu}/topology"));
@@ -270,9 +270,9 @@ mod tests {
         }
         let topology = Topology::read_from(root.path(), &[0, 1, 2, 3]);
         let cpus = topology.order_cpus(&[0, 1, 2, 3]);
-        let told = |count: usize| shared_cores(&topology, &cpus[..count]);
-        assert_eq!((told(1), told(2)), (None, None));
-        assert_eq!(told(3).as_deref(), Some("3 threads run on 2 cores, whose units they share"));
+        let describe = |count: usize| shared_cores(&topology, &cpus[..count]);
+        assert_eq!((describe(1), describe(2)), (None, None));
+        assert_eq!(describe(3).as_deref(), Some("3 threads run on 2 cores, whose units they share"));
         assert_eq!(
             shared_cores(&topology, &[0, 1]).as_deref(),
             Some("2 threads run on 1 core, whose units they share")
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_takes_the_first_cpus_and_no_more_than_there_are() {
+    fn a_run_takes_the_first_cpus_within_the_limit() {
         let taken =
             |threads| select_cpus(threads, &[0, 2, 1, 3], "this machine").map_err(|error| error.message().to_owned());
         assert_eq!(taken(Some(2)), Ok(vec![0, 2]));

@@ -18,7 +18,7 @@ struct Floor {
     work: String,
     threads: usize,
     visits: usize,
-    /// Half-width of the confidence interval within a visit, relative to its median; the median over all visits.
+    /// Relative half-width of the confidence interval within a visit; median over all visits.
     within_visit: Option<f64>,
     /// Standard deviation of the logarithms of the visits' medians.
     between_visits: Option<f64>,
@@ -98,7 +98,7 @@ impl NoiseReport {
         }
         let worst = self.floors.iter().filter_map(|floor| floor.three_visits).fold(0.0, f64::max);
         format!(
-            "noise floor of {} over {} s\n{}\nwithin a visit: half-width of the interval that samples of one visit give; between visits: \
+            "noise floor of {} over {} s\n{}\nwithin a visit: half-width of the confidence interval from the samples of one visit; between visits: \
              standard deviation of their medians\ndifferences below {} between two measurements of three visits each are noise here; \
              docs/guide/measuring.md describes how to lower it",
             self.host,

@@ -16,7 +16,7 @@ pub trait Observer {
         self.receive_notes(&[note]);
     }
 
-    /// Starts a progress report over a number of attempts. `store` is the status file that is also updated, if any.
+    /// Starts a progress report over a number of attempts. `store` is a status file to update as well, if given.
     fn begin_progress(&self, attempts: usize, store: Option<StoreStatus>) -> Box<dyn Progress>;
 }
 

@@ -1,4 +1,4 @@
-//! Writes large files incrementally, compressed with gzip if their name ends in `.gz`.
+//! Writes large files incrementally, compressed with gzip if the file name ends in `.gz`.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -40,7 +40,7 @@ pub fn write_trace(
     let written = write_packed(output, fill)?;
     if written.left_out > 0 {
         let left_out = written.left_out;
-        observer.note(format!("`{place}` has the size limit of `--trace-mib`; {left_out} events were omitted"));
+        observer.note(format!("`{place}` reached the size limit of `--trace-mib`; {left_out} events were omitted"));
     }
     Ok(written)
 }

@@ -3,7 +3,9 @@
 
 use crate::Result;
 use crate::campaign::record::now_us;
-use crate::campaign::{Campaign, Lessons, Outcomes, PlannedTask, Source, Tuning, collect::Outside, collect_attempts};
+use crate::campaign::{
+    Campaign, Lessons, Outcomes, PlannedTask, Source, Tuning, collect::CampaignCallbacks, collect_attempts,
+};
 use crate::failure::Failure;
 use crate::ledger::Ledger;
 use crate::observer::{Observer, StoreStatus};
@@ -17,9 +19,9 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use targets::Target;
 
-/// Context of a pass over attempts: the store, the host, and the signal that ends the pass.
-pub struct At<'a> {
-    /// Number of the signal that ends the pass; 0 as long as none was received.
+/// Context of a pass over attempts: store, host, observer and stop signal.
+pub struct PassContext<'a> {
+    /// Number of the signal that ends the pass; 0 if none was received.
     pub signal: &'a AtomicUsize,
     /// Receives notes and progress.
     pub observer: &'a dyn Observer,
@@ -31,35 +33,35 @@ pub struct At<'a> {
 
 /// Selects which proposed attempts are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Makes {
+pub enum AttemptSelection {
     /// Only attempts whose experiments the store lacks are executed.
     Unknown,
     /// All attempts are executed, even if the store has their experiments.
     Again,
 }
 
-impl At<'_> {
+impl PassContext<'_> {
     /// Executes the attempts that a source proposes, and seals their records in the store.
     pub fn run_pass(
         &self,
-        makes: Makes,
+        makes: AttemptSelection,
         ledger: Ledger<'_>,
         source: &mut dyn Source,
         campaign: &Campaign<'_>,
         bench: &mut dyn Bench,
     ) -> Result<Outcomes> {
         let ledger = RefCell::new(ledger);
-        let mut progress = self.observer.begin_progress(source.attempts_left(), self.to_store());
-        let mut outside = Outside {
+        let mut progress = self.observer.begin_progress(source.attempts_left(), self.create_status());
+        let mut callbacks = CampaignCallbacks {
             sink: &mut |record: &Record| ledger.borrow_mut().append_record(record),
             listener: &mut |event| progress.observe_event(&event),
             should_stop: &|| self.signal.load(Ordering::Relaxed) != 0,
             claim: &mut |wanted| match makes {
-                Makes::Unknown => ledger.borrow_mut().claim(wanted),
-                Makes::Again => ledger.borrow_mut().claim_again(wanted),
+                AttemptSelection::Unknown => ledger.borrow_mut().claim(wanted),
+                AttemptSelection::Again => ledger.borrow_mut().claim_again(wanted),
             },
         };
-        let outcomes = collect_attempts(source, campaign, bench, &mut outside);
+        let outcomes = collect_attempts(source, campaign, bench, &mut callbacks);
         progress.finish();
         let ledger = ledger.into_inner();
         let holders: Vec<String> = ledger.holders().iter().map(|path| format!("`{}`", path.display())).collect();
@@ -74,7 +76,7 @@ impl At<'_> {
     }
 
     /// Creates the status file of this process. Returns None if that fails, which does not stop the pass.
-    fn to_store(&self) -> Option<StoreStatus> {
+    fn create_status(&self) -> Option<StoreStatus> {
         let status = Status {
             host: self.host.to_owned(),
             pid: std::process::id(),

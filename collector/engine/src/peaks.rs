@@ -1,4 +1,4 @@
-//! Peak rates of this host, measured a few times during its campaigns and kept in the store.
+//! Peak rates of this host, measured a few times during campaigns and stored with the records.
 
 use crate::Result;
 use crate::campaign::Config;
@@ -18,9 +18,9 @@ use std::time::Duration;
 use targets::Target;
 
 /// Number of measurements per host and thread count after which peaks are not measured again.
-const ENOUGH: usize = 5;
+const MAX_MEASUREMENTS: usize = 5;
 /// Shortest interval between two measurements, in microseconds; load by other processes often lasts for minutes.
-const APART_US: i64 = 120_000_000;
+const MIN_INTERVAL_US: i64 = 120_000_000;
 
 /// Returns the host's peak rates. Measures them if the store has too few measurements, and raises them to the rates
 /// that operators reached.
@@ -46,7 +46,7 @@ pub fn host_peaks(
 }
 
 /// Measures the peak rates for one number of threads. Returns no rates for targets that are not CPUs.
-pub fn measure_now(threads: usize, target: &Target, bench: &mut dyn Bench) -> Peaks {
+pub fn measure_peak_rates(threads: usize, target: &Target, bench: &mut dyn Bench) -> Peaks {
     let facts = Facts::read_facts();
     let mut measured = PeaksMeasured::new("", &facts.host_class(), env!("CARGO_PKG_VERSION"), now_us());
     if target.kind.runs_on_cpus() {
@@ -67,7 +67,7 @@ fn is_due(known: &[PeaksMeasured], threads: usize) -> bool {
     };
     let mut taken: Vec<i64> = known.iter().filter(has).map(|measured| measured.taken_at_us).collect();
     taken.sort_unstable();
-    taken.len() < ENOUGH && taken.last().is_none_or(|last| now_us().saturating_sub(*last) >= APART_US)
+    taken.len() < MAX_MEASUREMENTS && taken.last().is_none_or(|last| now_us().saturating_sub(*last) >= MIN_INTERVAL_US)
 }
 
 /// Measures the peak rates for some thread counts. Rates that cannot be measured are omitted.
@@ -97,7 +97,7 @@ fn measure_peaks(
     }
 }
 
-/// Returns the higher rate of two operators that are large compared with the cost of waking threads: a matrix product,
+/// Returns the higher rate of two operators that take long compared with waking threads: a matrix product,
 /// split by rows, whose right operand stays in the first-level cache, and a convolution with one image per thread. The
 /// convolution's window size is chosen so that no algorithm can save multiplications.
 fn multiply_adds(target: &Target, cpus: &[usize], bench: &mut dyn Bench) -> Option<f64> {
@@ -146,10 +146,10 @@ pub fn describe_peaks(peaks: &Peaks) -> Vec<String> {
     let on = |threads: u32| if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
     let one = |peak: &ComputePeak| {
         let rate = format_number(peak.flops_per_second * 1e-9);
-        format!("peak on {}: {rate} GFLOP/s ({})", on(peak.threads), known_by(&peak.certainty))
+        format!("peak on {}: {rate} GFLOP/s ({})", on(peak.threads), describe_certainty(&peak.certainty))
     };
     let levels = |of_threads: &[MemoryPeak]| {
-        // The largest working set of each level is the one that the previous level serves least.
+        // The largest working set of each level is least affected by the previous level.
         let same = |one: &MemoryPeak, other: &MemoryPeak| one.level == other.level;
         let largest: Vec<&MemoryPeak> = of_threads.chunk_by(same).filter_map(<[MemoryPeak]>::last).collect();
         let rate = |peak: &&MemoryPeak| {
@@ -157,13 +157,18 @@ pub fn describe_peaks(peaks: &Peaks) -> Vec<String> {
         };
         let rates: Vec<String> = largest.iter().filter_map(rate).collect();
         let last = largest.last().filter(|_| !rates.is_empty())?;
-        Some(format!("memory on {}: {} GB/s ({})", on(last.threads), rates.join(", "), known_by(&last.certainty)))
+        Some(format!(
+            "memory on {}: {} GB/s ({})",
+            on(last.threads),
+            rates.join(", "),
+            describe_certainty(&last.certainty)
+        ))
     };
     let memory = peaks.memory.chunk_by(|one, other| one.threads == other.threads).filter_map(levels);
     peaks.compute.iter().map(one).chain(memory).collect()
 }
 
-fn known_by(certainty: &Certainty) -> String {
+fn describe_certainty(certainty: &Certainty) -> String {
     match (certainty.is_reached, certainty.measurements) {
         (true, _) => "reached by an operator".to_owned(),
         (false, 1) => "measured once".to_owned(),
@@ -181,7 +186,7 @@ mod tests {
     use datasets::{Peaks, PeaksMeasured, Record};
 
     #[test]
-    fn peaks_are_told_by_level() {
+    fn peaks_are_listed_by_memory_level() {
         let memory = [("L1", 1 << 14, 200e9), ("L1", 1 << 15, 180e9), ("L3", 1 << 24, 60e9), ("DRAM", 1 << 27, 28e9)];
         let rate = |(level, working_set_bytes, bytes_per_second): (&str, u64, f64)| MemoryRate {
             threads: 2,
@@ -206,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peak_is_measured_by_all_the_products_that_are_counted() {
+    fn peak_operators_compute_all_counted_products() {
         for features in [vec![], vec!["avx2".to_owned()], vec!["avx512f".to_owned()]] {
             let target = targets::llvm_target("x86-64", &features, 4);
             for text in peak_operators(4) {

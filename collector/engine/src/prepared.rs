@@ -2,7 +2,7 @@
 //! outputs. All files are written to one temporary folder.
 
 use crate::bases::base_records;
-use crate::boards::{self, BoardOptions, Standing};
+use crate::boards::{self, BoardOptions, MeasuredMachine};
 use crate::campaign::CampaignEvent;
 use crate::campaign::choices::{AttentionChoice, Executor};
 use crate::campaign::config::{Config, ModelRequest};
@@ -13,7 +13,7 @@ use crate::network::record::Attempt;
 use crate::network::simulated::{self, Simulator};
 use crate::network::{self, Best, BuiltModel, Comparison, NetworkError};
 use crate::observer::Observer;
-use crate::runs::{After, Runs};
+use crate::runs::{PrecedingCampaign, Runs};
 use crate::stores::{left_out_note, open_existing, store_failure};
 use crate::{Result, machine};
 use bench::{Ability, Access, Bench, Boards, Build, Fleet, Versions};
@@ -48,7 +48,7 @@ pub struct PreparedModel {
     /// Bench, CPUs and temporary folder for runs of the model.
     pub runs: Runs,
     /// The machine on which the model runs.
-    pub standing: Standing,
+    pub machine: MeasuredMachine,
     /// Parallel plan of the calls for the builds that follow, if there is one.
     pub stages: Option<StagePlan>,
     /// The model before simplification.
@@ -72,13 +72,13 @@ pub struct PreparationRequest<'a> {
     /// Engines that will run the model.
     pub engines: &'a [Engine],
     /// The machines or devices on which the model may run.
-    pub on: On<'a>,
+    pub on: RunLocation<'a>,
     /// Receiver of notes and progress.
     pub observer: Rc<dyn Observer>,
 }
 
 /// The machines or devices on which a model may run.
-pub enum On<'a> {
+pub enum RunLocation<'a> {
     /// The CPUs of this machine.
     Cpus,
     /// The CPUs or the GPU of this machine.
@@ -89,39 +89,40 @@ pub enum On<'a> {
 
 impl PreparedModel {
     /// Prepares the model of a request, and writes its inputs to a file for the runner.
-    pub fn from_request(asked: PreparationRequest<'_>) -> Result<PreparedModel> {
-        let request = only_model(&asked.config)?.clone();
-        refuse_sweeps(&asked.config, "`model` runs one model at one size")?;
-        let is_on_gpu = asked.config.target_kind().runs_on_gpu();
-        if is_on_gpu && matches!(asked.on, On::Cpus) {
-            return Err(not_on_cpus());
+    pub fn from_request(options: PreparationRequest<'_>) -> Result<PreparedModel> {
+        let request = only_model(&options.config)?.clone();
+        refuse_sweeps(&options.config, "`model` runs one model at one size")?;
+        let is_on_gpu = options.config.target_kind().runs_on_gpu();
+        if is_on_gpu && matches!(options.on, RunLocation::Cpus) {
+            return Err(cpu_target_failure());
         }
         // One thread launches the work of a GPU.
-        let threads = if is_on_gpu { Some(1) } else { asked.threads };
-        let (runs, target, standing) = match asked.on {
-            On::Board(access, wanted) => connect_board(access, wanted, asked.config, threads, asked.observer)?,
-            On::Cpus | On::CpusOrGpu => {
-                let mut runs = Runs::new(asked.config, threads, asked.observer)?;
+        let threads = if is_on_gpu { Some(1) } else { options.threads };
+        let (runs, target, machine) = match options.on {
+            RunLocation::Board(access, wanted) => {
+                connect_board(access, wanted, options.config, threads, options.observer)?
+            }
+            RunLocation::Cpus | RunLocation::CpusOrGpu => {
+                let mut runs = Runs::new(options.config, threads, options.observer)?;
                 if is_on_gpu {
                     machine::device_versions(runs.bench.as_mut())?;
                 }
-                // The engines are started before the target is resolved, because their own errors describe best
-                // what is missing.
-                start_engines(asked.engines, runs.bench.as_mut())?;
+                // The engines are started before the target is resolved, because their errors are more specific.
+                start_engines(options.engines, runs.bench.as_mut())?;
                 let target = machine::resolve_target(&runs.config.target, runs.bench.as_mut())?;
-                (runs, target, Standing::this_machine()?)
+                (runs, target, MeasuredMachine::this_machine()?)
             }
         };
-        let loaded = asked.models.load(&request).map_err(|error| Failure::usage(format_chain(&error)))?;
+        let loaded = options.models.load(&request).map_err(|error| Failure::usage(format_chain(&error)))?;
         runs.observer.receive_notes(&loaded.notes);
         let (graph, plan) = cut_simplified(&loaded.graph, &runs.config)?;
         refuse_too_large(&request, &graph, runs.config.limits.run_memory_mib)?;
         let mut inputs =
             reference::graph_inputs(&graph, runs.config.seed).map_err(|error| Failure::usage(format_chain(&error)))?;
-        input_files::replace_inputs(asked.inputs, &input_names(&graph), &mut inputs)?;
+        input_files::replace_inputs(options.inputs, &input_names(&graph), &mut inputs)?;
         let constants = reference::graph_constants(&graph).map_err(|error| Failure::usage(format_chain(&error)))?;
         let expected =
-            if asked.is_checked {
+            if options.is_checked {
                 let expected = reference::evaluate_graph_with(&graph, &constants, &inputs);
                 Some(expected.map_err(|error| {
                     Failure::usage(format!("cannot compute the reference: {}", format_chain(&error)))
@@ -136,7 +137,7 @@ impl PreparedModel {
             graph,
             expected,
             runs,
-            standing,
+            machine,
             stages: None,
             source: loaded.graph.clone(),
             plan,
@@ -174,15 +175,15 @@ impl PreparedModel {
     /// Returns a record with the columns of the machine, the target and the versions.
     pub fn base_record(&mut self) -> Result<Record> {
         let versions = machine::collect_versions(&self.target, Versions::new(), self.runs.bench.as_mut())?;
-        let mut base = base_records(&self.runs.config, &self.target, &self.standing.facts, &versions)?.compiled;
-        if let Some(board) = &self.standing.board {
+        let mut base = base_records(&self.runs.config, &self.target, &self.machine.facts, &versions)?.compiled;
+        if let Some(board) = &self.machine.board {
             board.fill_board_columns(&mut base);
         }
         Ok(base)
     }
 
-    /// Returns the fastest correct schedules in a store for this target and number of threads. Notes the tasks without
-    /// one and the number of times of other versions, which are used only with `all_versions`.
+    /// Returns the fastest correct schedules in a store for this target and number of threads. Reports the tasks without
+    /// a schedule and the number of times of other versions, which are used only with `all_versions`.
     pub fn best_schedules(&mut self, store: &Path, all_versions: bool) -> Result<Best> {
         let best = self.read_best(store, all_versions)?;
         let threads = self.runs.cpus.len();
@@ -194,7 +195,7 @@ impl PreparedModel {
             .map(note)
             .into_iter()
             .chain(left_out_note(best.left_out()))
-            .chain(best.describe_foreign());
+            .chain(best.describe_other_versions());
         self.runs.observer.receive_notes(&notes.collect::<Vec<_>>());
         Ok(best)
     }
@@ -260,8 +261,8 @@ impl PreparedModel {
 
     /// Adds names, work and memory of the model's operators to the profile that a runner measured.
     pub fn complete_profile(&self, seen: Profile, made: &BuiltModel, peaks: &Peaks) -> Result<Profile> {
-        let built = network::profile::Built { graph: &self.graph, plan: &self.plan, made };
-        network::profile::complete_profile(seen, &built, self.runs.cpus.len(), peaks).map_err(not_built)
+        let built = network::profile::ProfiledModel { graph: &self.graph, plan: &self.plan, made };
+        network::profile::complete_profile(seen, &built, self.runs.cpus.len(), peaks).map_err(build_failure)
     }
 
     /// Counts the events of one call of each task in a simulator. Also returns the tasks that could not be counted,
@@ -301,7 +302,7 @@ impl PreparedModel {
             Some(Build::Built(artifact)) => Ok(*artifact),
             Some(Build::Failed(why) | Build::Rejected(why)) => Err(Failure::environment(why)),
             Some(Build::Fault(fault)) => Err(Failure::environment(fault)),
-            None => Err(Failure::environment("no builder answered")),
+            None => Err(Failure::environment("a builder returned no result")),
         }
     }
 
@@ -359,7 +360,7 @@ impl PreparedModel {
     /// Writes the model as a program of tasks for a library into a folder.
     pub fn write_tasks(&self, folder: &Path) -> Result<()> {
         let mut numbers = Numbers::from_constants(&self.graph, &self.constants);
-        network::write_tasks(&mut numbers, &self.plan, folder).map(drop).map_err(not_built)
+        network::write_tasks(&mut numbers, &self.plan, folder).map(drop).map_err(build_failure)
     }
 
     /// Returns the calls of the model.
@@ -414,14 +415,14 @@ fn connect_board(
     config: Config,
     threads: Option<usize>,
     observer: Rc<dyn Observer>,
-) -> Result<(Runs, Target, Standing)> {
+) -> Result<(Runs, Target, MeasuredMachine)> {
     let mut workers = machine::create_workers(&config.limits)?;
-    let (target, standing) = boards::connect_board(access, wanted, &config, &mut workers)?;
-    let board = standing.board.as_ref().expect("a board was looked at");
-    let cpus = machine::select_cpus(threads, &standing.cpus, board.display_name())?;
+    let (target, machine) = boards::connect_board(access, wanted, &config, &mut workers)?;
+    let board = machine.board.as_ref().expect("a connected board");
+    let cpus = machine::select_cpus(threads, &machine.cpus, board.display_name())?;
     observer.receive_notes(&board.timing_notes());
     let bench = Boards::new(workers, &Fleet { devices: 1, ..board.fleet.clone() }).map_err(Failure::environment)?;
-    Ok((Runs::with_bench(config, cpus, Box::new(bench), observer)?, target, standing))
+    Ok((Runs::with_bench(config, cpus, Box::new(bench), observer)?, target, machine))
 }
 
 /// Returns the only model of a configuration; fails if there are several.
@@ -451,12 +452,12 @@ fn refuse_too_large(request: &ModelRequest, graph: &Graph, run_memory_mib: u64) 
 }
 
 /// Converts the error of a failed build.
-pub fn not_built(error: NetworkError) -> Failure {
+pub fn build_failure(error: NetworkError) -> Failure {
     Failure::usage(format_chain(&error))
 }
 
 /// Returns the error for targets that are not CPUs.
-pub fn not_on_cpus() -> Failure {
+pub fn cpu_target_failure() -> Failure {
     Failure::usage("on GPUs this version can only run whole models")
         .with_hint("give `--target llvm`, or use `opcollect model run`")
 }
@@ -464,14 +465,14 @@ pub fn not_on_cpus() -> Failure {
 /// Rejects settings that produce several variants of a model, for commands that run only one variant.
 pub fn refuse_sweeps(config: &Config, what_runs: &str) -> Result<()> {
     let refused = |flag: &str, why: &str| {
-        let message = format!("`{flag}` {why}, and {what_runs}");
+        let message = format!("`{flag}` {why}, but {what_runs}");
         Err(Failure::usage(message).with_hint(format!("leave out `{flag}`")))
     };
     if config.executor == Executor::Vm {
-        return refused("--executor vm", "makes code for all sizes");
+        return refused("--executor vm", "generates code for all sizes");
     }
     if config.attention == AttentionChoice::Both {
-        return refused("--attention both", "cuts a model in two ways");
+        return refused("--attention both", "splits a model into tasks in two ways");
     }
     if config.variations > 0 {
         return refused("--variations", "creates tasks that are in no model");
@@ -482,7 +483,7 @@ pub fn refuse_sweeps(config: &Config, what_runs: &str) -> Result<()> {
 /// Simplifies a graph and cuts it into calls. Fails if a partner library computes some of the tasks.
 pub fn cut_simplified(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
     let cuts = graphs::cut_graph(graph, config).map_err(|error| Failure::usage(format_chain(&error)))?;
-    let (graph, plan) = cuts.into_iter().next().expect("a graph is cut in at least one way");
+    let (graph, plan) = cuts.into_iter().next().expect("a graph is split in at least one way");
     match plan.tasks.iter().find_map(|one| one.partner.as_ref()) {
         Some(partner) => {
             Err(Failure::usage(format!("`{partner}` computes tasks of this model, which have no compiled code"))
@@ -497,40 +498,40 @@ pub fn input_names(graph: &Graph) -> Vec<&str> {
     graph.inputs.iter().map(|id| graph.values[id.0 as usize].name.as_str()).collect()
 }
 
-/// Calls `on` with the model prepared for each number of threads of the configuration.
+/// Calls `run` with the model prepared for each number of threads of the configuration.
 pub fn for_each_thread_count<T>(
     model: &ModelRequest,
     models: &LoadedModels,
-    (config, after): (&Config, &After),
+    (config, preceding): (&Config, &PrecedingCampaign),
     is_checked: bool,
     observer: &Rc<dyn Observer>,
-    mut on: impl FnMut(&mut PreparedModel, usize) -> Result<T>,
+    mut run: impl FnMut(&mut PreparedModel, usize) -> Result<T>,
 ) -> Vec<(usize, Result<T>)> {
-    let whole = PreparedModel::from_request(PreparationRequest {
+    let model = PreparedModel::from_request(PreparationRequest {
         config: Config { models: vec![model.clone()], ..config.clone() },
         models,
         threads: config.threads.iter().copied().max(),
         inputs: &InputFiles::default(),
         is_checked,
         engines: &[Engine::Program],
-        on: On::Cpus,
+        on: RunLocation::Cpus,
         observer: Rc::clone(observer),
     });
-    let mut whole = match whole {
-        Ok(mut whole) => {
-            whole.runs.run_id = Some(after.run_id.clone());
-            whole.runs.signal = Arc::clone(&after.signal);
-            whole
+    let mut model = match model {
+        Ok(mut model) => {
+            model.runs.run_id = Some(preceding.run_id.clone());
+            model.runs.signal = Arc::clone(&preceding.signal);
+            model
         }
         Err(failure) => {
             let refused = |&threads: &usize| (threads, Err(Failure::environment(failure.message())));
             return config.threads.iter().map(refused).collect();
         }
     };
-    let cpus = whole.runs.cpus.clone();
-    let mut on_threads = |&threads: &usize| {
-        whole.runs.cpus = cpus[..threads].to_vec();
-        (threads, whole.runs.check_signal().and_then(|()| on(&mut whole, threads)))
+    let cpus = model.runs.cpus.clone();
+    let mut run_on_threads = |&threads: &usize| {
+        model.runs.cpus = cpus[..threads].to_vec();
+        (threads, model.runs.check_signal().and_then(|()| run(&mut model, threads)))
     };
-    config.threads.iter().map(&mut on_threads).collect()
+    config.threads.iter().map(&mut run_on_threads).collect()
 }

@@ -1,5 +1,7 @@
-//! Runs another program and returns its output, with a deadline, a stop signal and an output limit.
+//! Runs other programs, with a deadline, a stop signal and an output limit.
 
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use std::io::{Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Limits of a process.
+/// Limits of a child process.
 pub struct ProcessLimits<'a> {
     /// Time limit after which the process is killed.
     pub deadline: Duration,
@@ -17,7 +19,15 @@ pub struct ProcessLimits<'a> {
     /// Flag that, once non-zero, causes the process to be killed.
     pub signal: &'a AtomicUsize,
     /// Function called at every check, which returns a reason to kill the process.
-    pub look: &'a dyn Fn() -> Option<String>,
+    pub kill_reason: &'a dyn Fn() -> Option<String>,
+}
+
+impl ProcessLimits<'static> {
+    /// Creates limits with this deadline, no other reason to kill the process, and an output limit of 64 KiB.
+    pub fn with_deadline(deadline: Duration) -> ProcessLimits<'static> {
+        static NO_SIGNAL: AtomicUsize = AtomicUsize::new(0);
+        ProcessLimits { deadline, max_bytes: 1 << 16, signal: &NO_SIGNAL, kill_reason: &|| None }
+    }
 }
 
 /// Reason why a process returned no output.
@@ -45,11 +55,7 @@ pub fn run_for_output(
     let writing = std::thread::spawn(move || drop({ stdin }.write_all(&given)));
     let output = read_pipe(child.stdout.take().expect("standard output is piped"), limits.max_bytes);
     let errors = read_pipe(child.stderr.take().expect("standard error is piped"), limits.max_bytes.min(1 << 16));
-    let ended = wait_for_exit(&mut child, limits);
-    if ended.is_err() {
-        let _ = child.kill();
-        let _ = child.wait();
-    }
+    let ended = wait_or_kill(&mut child, limits);
     let _ = writing.join();
     let (output, errors) = (output.join().unwrap_or_default(), errors.join().unwrap_or_default());
     if ended?.success() {
@@ -58,6 +64,18 @@ pub fn run_for_output(
     let errors = String::from_utf8_lossy(&errors);
     let why = errors.lines().find(|line| !line.is_empty()).unwrap_or("no reason was given");
     Err(ProcessError::Ended(why.to_owned()))
+}
+
+/// Waits for the end of a process. Kills the process, and the process group that it leads, when a limit is exceeded.
+pub fn wait_or_kill(child: &mut Child, limits: &ProcessLimits<'_>) -> Result<ExitStatus, ProcessError> {
+    let ended = wait_for_exit(child, limits);
+    if ended.is_err() {
+        // Fails if the process leads no group, or has ended in the meantime.
+        let _ = i32::try_from(child.id()).map(|leader| killpg(Pid::from_raw(leader), Signal::SIGKILL));
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    ended
 }
 
 fn wait_for_exit(child: &mut Child, limits: &ProcessLimits<'_>) -> Result<ExitStatus, ProcessError> {
@@ -70,9 +88,9 @@ fn wait_for_exit(child: &mut Child, limits: &ProcessLimits<'_>) -> Result<ExitSt
             return Err(ProcessError::Ended("stopped by a signal".to_owned()));
         }
         if start.elapsed() > limits.deadline {
-            return Err(ProcessError::Ended(format!("no answer within {} s", limits.deadline.as_secs())));
+            return Err(ProcessError::Ended(format!("exceeded the time limit of {} s", limits.deadline.as_secs())));
         }
-        if let Some(why) = (limits.look)() {
+        if let Some(why) = (limits.kill_reason)() {
             return Err(ProcessError::Ended(why));
         }
         std::thread::sleep(PAUSE);
@@ -95,7 +113,7 @@ mod tests {
 
     fn limits(deadline: Duration) -> ProcessLimits<'static> {
         static SIGNAL: AtomicUsize = AtomicUsize::new(0);
-        ProcessLimits { deadline, max_bytes: 10, signal: &SIGNAL, look: &|| None }
+        ProcessLimits { deadline, max_bytes: 10, signal: &SIGNAL, kill_reason: &|| None }
     }
 
     fn shell(script: &str, deadline: Duration) -> Result<Vec<u8>, ProcessError> {
@@ -112,7 +130,7 @@ mod tests {
         assert_eq!(why("exit 1").as_deref(), Some("no reason was given"));
         let start = Instant::now();
         let error = shell("exec sleep 60", Duration::from_millis(200)).err().map(|error| error.to_string());
-        assert_eq!(error.as_deref(), Some("no answer within 0 s"));
+        assert_eq!(error.as_deref(), Some("exceeded the time limit of 0 s"));
         assert!(start.elapsed() < Duration::from_secs(30));
         let mut missing = Command::new("no-such-program-of-ours");
         let missing = run_for_output(&mut missing, b"", &limits(Duration::from_secs(1)));

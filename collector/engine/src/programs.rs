@@ -1,15 +1,15 @@
 //! Folders with programs of whole models. They are built on one machine and run on machines that have neither the
 //! compiler nor the model.
 
-use crate::appearing::Appearing;
+use crate::atomic_folder::AtomicFolder;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{Config, Settings};
 use crate::failure::{Failure, format_chain};
 use crate::input_files::{self, InputFiles};
-use crate::network::portable::{self, FoundSets, Portable};
+use crate::network::portable::{self, Portable, ProgramFolder};
 use crate::network::{self, Best, BuiltModel, Comparison};
 use crate::observer::Observer;
-use crate::prepared::{On, PreparationRequest, PreparedModel, not_built};
+use crate::prepared::{PreparationRequest, PreparedModel, RunLocation, build_failure};
 use crate::runs::{PROGRAM, Runs, model_method};
 use crate::{Result, machine};
 use executor::Program;
@@ -21,7 +21,7 @@ use serde::Serialize;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Options of a program that is built into a folder.
+/// Options for building a program into a folder.
 pub struct ProgramOptions<'a> {
     /// Number of threads, used to choose schedules from the store; by default one per CPU.
     pub threads: Option<usize>,
@@ -59,28 +59,28 @@ pub struct BuiltProgram {
 /// Builds the only model of a configuration in a temporary folder, which is then moved to `out`.
 pub fn build_program(
     (config, models): (Config, &LoadedModels),
-    (folder, out): (Appearing, &Path),
+    (folder, out): (AtomicFolder, &Path),
     options: &ProgramOptions<'_>,
     observer: Rc<dyn Observer>,
 ) -> Result<BuiltProgram> {
-    let mut whole = PreparedModel::from_request(PreparationRequest {
+    let mut prepared = PreparedModel::from_request(PreparationRequest {
         config,
         models,
         threads: options.threads,
         inputs: &InputFiles::default(),
         is_checked: options.is_checked,
         engines: &[Engine::Program],
-        on: On::Cpus,
+        on: RunLocation::Cpus,
         observer,
     })?;
-    let best = options.best.map(|(store, all_versions)| whole.best_schedules(store, all_versions)).transpose()?;
-    let target = whole.target.clone();
+    let best = options.best.map(|(store, all_versions)| prepared.best_schedules(store, all_versions)).transpose()?;
+    let target = prepared.target.clone();
     let choose = |task: &Task| match &best {
         Some(best) => best.choose_schedule(task),
         None => network::default_schedule(task, &target),
     };
-    let made = whole.build_into(folder.path(), &choose).map_err(not_built)?;
-    let portable = program_metadata(&mut whole, &made)?;
+    let made = prepared.build_into(folder.path(), &choose).map_err(build_failure)?;
+    let portable = program_metadata(&mut prepared, &made)?;
     let built = BuiltProgram {
         folder: out.display().to_string(),
         model: portable.model.clone(),
@@ -91,33 +91,33 @@ pub fn build_program(
         tasks: made.program.codes,
         tasks_found: best.as_ref().map(Best::found_count),
         constant_bytes: network::constant_bytes(&made.program),
-        is_checkable: whole.expected.is_some(),
+        is_checkable: prepared.expected.is_some(),
     };
-    portable::write_metadata(folder.path(), portable, whole.expected.as_deref()).map_err(Failure::environment)?;
+    portable::write_metadata(folder.path(), portable, prepared.expected.as_deref()).map_err(Failure::environment)?;
     folder.finish(out)?;
     Ok(built)
 }
 
 /// Returns the metadata that machines without the model need to run a program.
-fn program_metadata(whole: &mut PreparedModel, made: &BuiltModel) -> Result<Portable> {
+fn program_metadata(prepared: &mut PreparedModel, made: &BuiltModel) -> Result<Portable> {
     let object = made.artifacts.first().map_or(&[][..], |artifact| &artifact.object);
     let mut used: Vec<String> = made.artifacts.iter().flat_map(|artifact| artifact.instruction_sets.clone()).collect();
     used.sort();
     used.dedup();
     Ok(Portable {
-        versions: machine::builder_versions(whole.runs.bench.as_mut())?,
-        model: whole.request.label(),
-        batch: whole.request.batch,
-        target: whole.target.text.clone(),
+        versions: machine::builder_versions(prepared.runs.bench.as_mut())?,
+        model: prepared.request.label(),
+        batch: prepared.request.batch,
+        target: prepared.target.text.clone(),
         // A program without calls has no code, so it runs on every machine.
         architecture: match object {
             [] => std::env::consts::ARCH.to_owned(),
             object => portable::object_architecture(object),
         },
         instruction_sets: used,
-        seed: whole.runs.config.seed,
-        draws: reference::input_draws(&whole.graph),
-        tolerance: network::error_tolerance(&whole.graph),
+        seed: prepared.runs.config.seed,
+        draws: reference::input_draws(&prepared.graph),
+        tolerance: network::error_tolerance(&prepared.graph),
         ..Portable::default()
     })
 }
@@ -161,7 +161,7 @@ pub struct ProgramRun {
 
 /// Runs the program in a folder.
 pub fn run_program(folder: &Path, options: ProgramRunOptions<'_>, observer: Rc<dyn Observer>) -> Result<ProgramRun> {
-    let FoundSets { portable, program, expected } = portable::read_folder(folder).map_err(|error| {
+    let ProgramFolder { portable, program, expected } = portable::read_folder(folder).map_err(|error| {
         Failure::usage(format_chain(&error))
             .with_hint("create the folder with `opcollect model build --out`, and copy all of it")
     })?;
@@ -179,7 +179,7 @@ pub fn run_program(folder: &Path, options: ProgramRunOptions<'_>, observer: Rc<d
         .map_err(|error| Failure::usage(format_chain(&error)))?;
     let names: Vec<&str> = program.inputs.iter().map(|port| port.name.as_str()).collect();
     input_files::replace_inputs(given, &names, &mut inputs)?;
-    let has_expected_inputs = seed == portable.seed && given.is_nothing();
+    let has_expected_inputs = seed == portable.seed && given.is_empty();
     if expected.is_some() && !has_expected_inputs {
         let known = portable.seed;
         observer.note(format!("outputs are not compared: the expected outputs of the folder are for seed {known}"));

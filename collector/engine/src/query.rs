@@ -41,7 +41,7 @@ pub fn run_query(
     Ok(QueryReport { answer, has_damage })
 }
 
-/// Converts the error of a query. `tables` is the hint for wrong statements, `memory` that for too little memory.
+/// Converts the error of a query. `tables` is the hint for wrong statements, `memory` the hint for exceeded memory.
 pub(crate) fn query_failure(error: Error, tables: &'static str, memory: &'static str) -> Failure {
     let hint = match error {
         Error::Query(_) | Error::Refused { .. } => tables,
@@ -53,7 +53,7 @@ pub(crate) fn query_failure(error: Error, tables: &'static str, memory: &'static
     Failure::usage(error).with_hint(hint)
 }
 
-/// Returns the columns that a statement names; all columns if the statement contains a `*` outside of `count(*)`.
+/// Returns the columns that a statement names; all columns if the statement contains `*` outside `count(*)`.
 fn named_columns(sql: &str) -> Vec<&'static Column> {
     let compact: String = sql.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_lowercase();
     let wants_all = compact.replace("count(*)", "").contains('*');

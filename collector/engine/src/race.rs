@@ -1,4 +1,4 @@
-//! Times a few operators run concurrently and run in sequence, in interleaved rounds, with given schedules.
+//! Compares concurrent with sequential execution of a few operators with given schedules, in interleaved rounds.
 
 use crate::campaign::config::Limits;
 use crate::failure::{Failure, format_chain};
@@ -32,7 +32,8 @@ struct Choice {
     /// Operators of the concurrent scheme, each on cores of its own.
     together: Vec<ChosenOperator>,
     /// Operators of the sequential scheme, each on all cores.
-    in_turns: Vec<ChosenOperator>,
+    #[serde(rename = "in_turns")]
+    sequential: Vec<ChosenOperator>,
 }
 
 #[derive(Deserialize)]
@@ -69,7 +70,7 @@ impl OperatorForm {
             OperatorForm::Short(text) => parse_operator(text),
             OperatorForm::Task(task) => {
                 let wrong = |error: models::Error| {
-                    Failure::usage(format!("cannot use a task of the choice: {}", format_chain(&error)))
+                    Failure::usage(format!("cannot use a task of the choice file: {}", format_chain(&error)))
                 };
                 task.check().map_err(wrong)?;
                 Ok((**task).clone())
@@ -93,7 +94,8 @@ pub struct RaceReport {
     /// Median time until all concurrent operators have ended, in nanoseconds.
     pub together_ns: f64,
     /// Median total time of the operators in sequence, in nanoseconds.
-    pub in_turns_ns: f64,
+    #[serde(rename = "in_turns_ns")]
+    pub sequential_ns: f64,
     /// Concurrent time divided by sequential time, compared within rounds.
     pub ratio: Option<Ratio>,
     /// Number of rounds.
@@ -121,14 +123,14 @@ pub fn run_race(path: &Path, rounds: u32, wait_seconds: u64, observer: &dyn Obse
     let _exclusive = machine::lock_cpus(wait_seconds, observer)?;
     let courses = run_lanes(job, deadline, &mut workers)?;
     let [together, alone] = courses.as_slice() else {
-        return Err(Failure::environment("the operators did not run in both ways"));
+        return Err(Failure::environment("the operators did not run both concurrently and sequentially"));
     };
-    let (Some(together_ns), Some(in_turns_ns)) = (together.median_ns(), alone.median_ns()) else {
+    let (Some(together_ns), Some(sequential_ns)) = (together.median_ns(), alone.median_ns()) else {
         return Err(Failure::environment("the time limit ended the first round"));
     };
     Ok(RaceReport {
         together_ns,
-        in_turns_ns,
+        sequential_ns,
         ratio: together.ratio_to(alone),
         rounds: together.rounds_ns.len(),
         threads: choice.threads,
@@ -138,7 +140,7 @@ pub fn run_race(path: &Path, rounds: u32, wait_seconds: u64, observer: &dyn Obse
 
 /// Builds all operators of a choice file. Returns their code, and their total floating-point operations.
 fn build_operators(choice: &Choice, target: &Target, workers: &mut Workers) -> Result<(Vec<What>, u64)> {
-    let operators: Vec<&ChosenOperator> = choice.together.iter().chain(&choice.in_turns).collect();
+    let operators: Vec<&ChosenOperator> = choice.together.iter().chain(&choice.sequential).collect();
     let (mut jobs, mut flops) = (Vec::new(), 0);
     for operator in &operators {
         let (task, schedule) = operator.read_operator()?;
@@ -162,7 +164,7 @@ fn build_operators(choice: &Choice, target: &Target, workers: &mut Workers) -> R
 }
 
 fn variant_lanes(choice: &Choice, mut codes: Vec<What>, cpus: &[usize]) -> Vec<Vec<RaceLane>> {
-    let in_turns = codes.split_off(choice.together.len());
+    let sequential = codes.split_off(choice.together.len());
     let mut next = 0;
     let lane = |(what, operator): (What, &ChosenOperator)| {
         let cores = operator.cores.unwrap_or(1);
@@ -170,7 +172,7 @@ fn variant_lanes(choice: &Choice, mut codes: Vec<What>, cpus: &[usize]) -> Vec<V
         RaceLane { codes: vec![what], cpus: cpus[next - cores..next].to_vec() }
     };
     let together = codes.into_iter().zip(&choice.together).map(lane).collect();
-    vec![together, vec![RaceLane { codes: in_turns, cpus: cpus[..choice.threads].to_vec() }]]
+    vec![together, vec![RaceLane { codes: sequential, cpus: cpus[..choice.threads].to_vec() }]]
 }
 
 fn run_lanes(job: TogetherJob, deadline: Duration, workers: &mut Workers) -> Result<Vec<Course>> {
@@ -187,36 +189,42 @@ fn run_lanes(job: TogetherJob, deadline: Duration, workers: &mut Workers) -> Res
 pub fn read_jobs(path: &Path, cpus: usize) -> Result<Vec<(Task, Schedule)>> {
     let choice = read_choice(path)?;
     check_choice(&choice, cpus, path)?;
-    choice.together.iter().chain(&choice.in_turns).map(ChosenOperator::read_operator).collect()
+    choice.together.iter().chain(&choice.sequential).map(ChosenOperator::read_operator).collect()
 }
 
 fn read_choice(path: &Path) -> Result<Choice> {
     let wrong = |why: String| {
-        Failure::usage(format!("cannot read the choice `{}`: {why}", path.display()))
+        Failure::usage(format!("cannot read the choice file `{}`: {why}", path.display()))
             .with_hint("`oppredict cotune --choice FILE` writes one")
     };
     let mut text = Vec::new();
     let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
     file.take(MAX_CHOICE_BYTES + 1).read_to_end(&mut text).map_err(|error| wrong(error.to_string()))?;
     if text.len() as u64 > MAX_CHOICE_BYTES {
-        return Err(wrong(format!("it is larger than {MAX_CHOICE_BYTES} bytes")));
+        return Err(wrong(format!("the file is larger than {MAX_CHOICE_BYTES} bytes")));
     }
     serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))
 }
 
 fn check_choice(choice: &Choice, cpus: usize, path: &Path) -> Result<()> {
-    let wrong = |why: String| Err(Failure::usage(format!("the choice `{}` cannot be run: {why}", path.display())));
+    let wrong = |why: String| Err(Failure::usage(format!("the choice file `{}` cannot be run: {why}", path.display())));
     if choice.threads == 0 || choice.threads > cpus {
-        return wrong(format!("it is for {} cores, and this process has {cpus}", choice.threads));
+        return wrong(format!("it needs {} cores, but this process has {cpus}", choice.threads));
     }
-    let counts = [choice.together.len(), choice.in_turns.len()];
+    let counts = [choice.together.len(), choice.sequential.len()];
     if counts.iter().any(|count| !(1..=MAX_OPERATORS).contains(count)) {
-        return wrong(format!("it has {} and {} operators; 1 to {MAX_OPERATORS} run together", counts[0], counts[1]));
+        return wrong(format!(
+            "its schemes have {} and {} operators; allowed are 1 to {MAX_OPERATORS}",
+            counts[0], counts[1]
+        ));
     }
     let cores = choice.together.iter().map(|operator| operator.cores.unwrap_or(1));
     let sum = cores.clone().fold(0usize, usize::saturating_add);
     if sum > choice.threads || cores.clone().any(|cores| cores == 0) {
-        return wrong(format!("its operators take {sum} cores of {}, each at least one", choice.threads));
+        return wrong(format!(
+            "its concurrent operators need {sum} of {} cores, and each needs at least one",
+            choice.threads
+        ));
     }
     Ok(())
 }
@@ -227,7 +235,7 @@ fn parse_operator(text: &str) -> Result<Task> {
     let mut tasks = models::distinct_tasks(&graph, Fuse::Epilogue).map_err(wrong)?;
     match tasks.len() {
         1 => Ok(tasks.remove(0).task),
-        count => Err(Failure::usage(format!("`{text}` makes {count} tasks, not one"))),
+        count => Err(Failure::usage(format!("`{text}` has {count} tasks instead of one"))),
     }
 }
 
@@ -235,11 +243,14 @@ impl RaceReport {
     /// Formats the times as a table, with a sentence about the ratio.
     pub fn describe(&self, paper: &Paper) -> String {
         let mut table = Table::new([text_column("way"), number_column("median")]);
-        table.add_row(["side by side".to_owned(), format_duration(self.together_ns)]);
-        table.add_row(["one after the other".to_owned(), format_duration(self.in_turns_ns)]);
+        table.add_row(["concurrent".to_owned(), format_duration(self.together_ns)]);
+        table.add_row(["sequential".to_owned(), format_duration(self.sequential_ns)]);
         let ratio = self.ratio.map_or_else(String::new, |ratio| {
             let interval = ratio.interval.map_or_else(String::new, |(low, high)| format!(" ({low:.3} … {high:.3})"));
-            format!("\nside by side takes {:.3}{interval} times as long, in {} rounds", ratio.median, self.rounds)
+            format!(
+                "\nconcurrent execution takes {:.3}{interval} times as long as sequential execution, in {} rounds",
+                ratio.median, self.rounds
+            )
         });
         format!("{}{ratio}", table.format_for(paper))
     }

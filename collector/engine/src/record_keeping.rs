@@ -20,7 +20,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 /// Records of a planned run, with the store to which they will be written.
-pub struct Keeping {
+pub struct RecordKeeper {
     store: Store,
     observer: Rc<dyn Observer>,
     records: Vec<Record>,
@@ -36,50 +36,52 @@ pub struct RecordLocation {
     pub key: String,
 }
 
-impl Keeping {
+impl RecordKeeper {
     /// Opens or creates the store, and fills the columns of the model's record that are known before the run.
     pub fn begin(
         path: &Path,
-        whole: &mut PreparedModel,
+        prepared: &mut PreparedModel,
         schedules: (&[Schedule], ScheduleSource),
         method: &Method,
         given: &InputFiles,
-    ) -> Result<Keeping> {
-        Keeping::with_records(path, whole, given, |whole, base| Ok(vec![whole.run_record(schedules, method, base)?]))
+    ) -> Result<RecordKeeper> {
+        RecordKeeper::with_records(path, prepared, given, |prepared, base| {
+            Ok(vec![prepared.run_record(schedules, method, base)?])
+        })
     }
 
     /// Opens or creates the store, and fills the columns of one record per task that are known before the run.
     pub fn begin_operators(
         path: &Path,
-        whole: &mut PreparedModel,
+        prepared: &mut PreparedModel,
         schedules: (&[Schedule], ScheduleSource),
         job: &NetworkJob,
         given: &InputFiles,
-    ) -> Result<Keeping> {
-        let plan = job.profile.as_ref().expect("operators are looked at by a plan");
-        Keeping::with_records(path, whole, given, |whole, base| {
-            whole.operator_records(schedules, &job.method, plan, base)
+    ) -> Result<RecordKeeper> {
+        let plan = job.profile.as_ref().expect("a job that records operators has a profiling plan");
+        RecordKeeper::with_records(path, prepared, given, |prepared, base| {
+            prepared.operator_records(schedules, &job.method, plan, base)
         })
     }
 
     fn with_records(
         path: &Path,
-        whole: &mut PreparedModel,
+        prepared: &mut PreparedModel,
         given: &InputFiles,
         records: impl FnOnce(&PreparedModel, &Record) -> Result<Vec<Record>>,
-    ) -> Result<Keeping> {
-        let mut base = whole.base_record()?;
-        if let Some(run_id) = &whole.runs.run_id {
+    ) -> Result<RecordKeeper> {
+        let mut base = prepared.base_record()?;
+        if let Some(run_id) = &prepared.runs.run_id {
             base.run_id.clone_from(run_id);
         }
-        let records = records(whole, &base)?;
+        let records = records(prepared, &base)?;
         let store = open_store(Some(path))?;
-        store.keep_config(&whole.runs.config.kept_text()).map_err(store_failure)?;
-        let warnings = match given.is_nothing() {
+        store.keep_config(&prepared.runs.config.json_without_budget()).map_err(store_failure)?;
+        let warnings = match given.is_empty() {
             true => Vec::new(),
             false => vec!["inputs came from files, not from the seed".to_owned()],
         };
-        Ok(Keeping { store, observer: Rc::clone(&whole.runs.observer), records, warnings })
+        Ok(RecordKeeper { store, observer: Rc::clone(&prepared.runs.observer), records, warnings })
     }
 
     /// Completes the record with `fill`, and stores it as one more attempt of its experiment.

@@ -14,7 +14,7 @@ pub const DEFAULT_RETRY_FAULTS: i64 = 2;
 /// Relative difference up to which the medians of an experiment in different stores agree.
 const AGREEMENT: f64 = 0.02;
 
-/// Selection of experiments: known ones to repeat, and unknown ones to skip.
+/// Selection of experiments: measured ones to repeat, and new ones to skip.
 #[derive(Debug)]
 pub struct Repeat {
     /// Whether known experiments are measured again.
@@ -25,7 +25,7 @@ pub struct Repeat {
     pub retry_faults: i64,
     /// Keys of the only experiments to measure; None measures all.
     pub only: Option<HashSet<Key>>,
-    /// Counters that a known measurement must have read, or must have failed to read.
+    /// Counters that a known measurement must have requested, whether they could be read or not.
     pub counters: Option<WantedCounters>,
 }
 
@@ -62,10 +62,10 @@ impl WantedCounters {
 
 impl Repeat {
     /// Creates the selection, and reads the files and stores that the options name.
-    pub fn new(asked: &RepeatOptions<'_>) -> Result<Repeat> {
-        let only = asked.keys.map(read_keys).transpose()?;
-        let agreed = agreed_keys(asked.unless_agree)?;
-        Ok(Repeat { again: asked.again, agreed, retry_faults: asked.retry_faults, only, counters: None })
+    pub fn new(options: &RepeatOptions<'_>) -> Result<Repeat> {
+        let only = options.keys.map(read_keys).transpose()?;
+        let agreed = agreed_keys(options.unless_agree)?;
+        Ok(Repeat { again: options.again, agreed, retry_faults: options.retry_faults, only, counters: None })
     }
 
     /// Returns whether an experiment is selected.
@@ -74,7 +74,7 @@ impl Repeat {
     }
 
     /// Excludes experiments that this nightly run has already measured, unless experiments were selected by key.
-    pub fn leave_to_night(&mut self, store: &Store, night: Option<&str>) -> Result<()> {
+    pub fn exclude_measured(&mut self, store: &Store, night: Option<&str>) -> Result<()> {
         let Some(night) = night.filter(|_| self.again && self.only.is_none()) else { return Ok(()) };
         for record in store.select_records(Choose::All).map_err(store_failure)? {
             let record = record.map_err(store_failure)?;
@@ -91,7 +91,7 @@ impl Repeat {
         match keys.known_outcome(key) {
             _ if self.again => false,
             None => false,
-            // A sweep, or another search, needs the time of a candidate that one search rejected.
+            // A candidate that one search rejected may still be measured by a sweep or another search.
             Some(Outcome::PassedOver) => false,
             Some(Outcome::Crashed | Outcome::TimedOut) => keys.attempts(key) > self.retry_faults,
             Some(_) => true,
@@ -100,11 +100,11 @@ impl Repeat {
 }
 
 fn read_keys(path: &Path) -> Result<HashSet<Key>> {
-    const MOST_BYTES: u64 = 1 << 30;
+    const MAX_BYTES: u64 = 1 << 30;
     let wrong = |why: String| Failure::usage(format!("cannot use `--keys {}`: {why}", path.display()));
     let size = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
-    if size > MOST_BYTES {
-        return Err(wrong("it is larger than 1 GiB".to_owned()));
+    if size > MAX_BYTES {
+        return Err(wrong("the file is larger than 1 GiB".to_owned()));
     }
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

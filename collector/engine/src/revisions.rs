@@ -18,7 +18,7 @@ pub struct CodeCounts {
     pub current: usize,
     /// Records of single operators whose code this program no longer generates.
     pub other: usize,
-    /// Records without code of a single operator: whole networks, libraries, and records without a task or schedule.
+    /// Records without generated code of one operator: whole networks, libraries, and records without task or schedule.
     pub without: usize,
     /// Records of single operators whose code this program no longer generates, by operator.
     pub other_by_operator: BTreeMap<String, usize>,

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use worker::Fault;
 
-/// Sampling time of a whole model, which is longer than that of an operator.
+/// Sampling time of a whole model; longer than that of an operator.
 const SAMPLING_TIME_NS: u64 = 2_000_000_000;
 
 /// Name of a model's program: its folder, and the prefix of its outputs.
@@ -66,7 +66,7 @@ pub struct Runs {
 
 /// Id and signal of a campaign, for runs that follow it.
 #[derive(Clone, Debug)]
-pub struct After {
+pub struct PrecedingCampaign {
     /// Id of the campaign in records.
     pub run_id: String,
     /// Number of the signal that ended the campaign, or 0.
@@ -102,7 +102,7 @@ impl Runs {
     pub fn check_signal(&self) -> Result<()> {
         match self.signal.load(Ordering::Relaxed) {
             0 => Ok(()),
-            _ => Err(Failure::environment("a signal ended the run before")),
+            _ => Err(Failure::environment("a signal stopped the run before it started")),
         }
     }
 

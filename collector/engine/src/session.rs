@@ -2,15 +2,15 @@
 
 use crate::Result;
 use crate::artifacts::Artifacts;
-use crate::boards::{self, BoardOptions, Standing};
+use crate::boards::{self, BoardOptions, MeasuredMachine};
 use crate::campaign::choices::Backend;
 use crate::campaign::graphs::{LoadedModels, model_notes, simulated_note};
-use crate::campaign::settings::Resolved;
+use crate::campaign::settings::ResolvedConfig;
 use crate::campaign::{Campaign, Config, PlannedModule, PlannedTask, planned_modules, planned_tasks};
 use crate::collection::{Collected, Collection};
 use crate::failure::{Failure, format_chain};
-use crate::ifcompare::{self, Compared};
-use crate::in_network::InPlace;
+use crate::ifcompare::{self, ModelComparison};
+use crate::in_network::NetworkTimes;
 use crate::observer::Observer;
 use crate::repeat::{Repeat, RepeatOptions, WantedCounters};
 use crate::stores::open_store;
@@ -59,7 +59,7 @@ pub struct Session {
     /// The store that records are written to.
     pub store: Store,
     /// The machine that code runs on.
-    pub on: Standing,
+    pub on: MeasuredMachine,
     /// Selection of already measured experiments to repeat.
     pub repeat: Repeat,
     loaded: LoadedModels,
@@ -79,7 +79,7 @@ pub struct Session {
 
 struct OpenedSession {
     target: Target,
-    on: Standing,
+    on: MeasuredMachine,
     versions: Versions,
     bench: Box<dyn Bench>,
     exclusive: Option<Exclusive>,
@@ -88,8 +88,8 @@ struct OpenedSession {
 impl Session {
     /// Opens a session: plans tasks, starts workers or connects to the board, and opens the store last, so that a
     /// failure leaves no new store behind.
-    pub fn open(resolved: Resolved, options: SessionOptions<'_>, observer: Rc<dyn Observer>) -> Result<Session> {
-        let Resolved { config, loaded } = resolved;
+    pub fn open(resolved: ResolvedConfig, options: SessionOptions<'_>, observer: Rc<dyn Observer>) -> Result<Session> {
+        let ResolvedConfig { config, loaded } = resolved;
         let chooses = options.repeat.again || !options.repeat.unless_agree.is_empty() || options.repeat.keys.is_some();
         if config.tune.is_some() && chooses {
             return Err(Failure::usage("`--again`, `--keys` and `--unless-agree` apply to a sweep, not to a search")
@@ -105,8 +105,8 @@ impl Session {
             BenchKind::Workers => open_machine(&config, (&tasks, &modules), &loaded, &options, observer.as_ref())?,
         };
         let store = open_store(options.store.as_deref())?;
-        repeat.leave_to_night(&store, options.night.as_deref())?;
-        spaces::refuse_others(&config, &store)?;
+        repeat.exclude_measured(&store, options.night.as_deref())?;
+        spaces::refuse_other_versions(&config, &store)?;
         Ok(Session {
             target: opened.target,
             store,
@@ -145,7 +145,7 @@ impl Session {
             config: config.clone(),
             target: target.clone(),
             store: open_store(options.store.as_deref())?,
-            on: Standing::this_machine()?,
+            on: MeasuredMachine::this_machine()?,
             repeat,
             loaded: LoadedModels::default(),
             tasks: tasks.to_vec(),
@@ -169,12 +169,12 @@ impl Session {
     }
 
     /// Times the best schedules of a whole-model search again, in the network.
-    pub fn time_in_network(&self, done: &Collected) -> Vec<InPlace> {
+    pub fn time_in_network(&self, done: &Collected) -> Vec<NetworkTimes> {
         self.to_collection().time_in_network(done)
     }
 
     /// Runs whole models with default and with best schedules, if that was requested and no signal was received.
-    pub fn compare_models(&self, done: &Collected) -> Option<Vec<Compared>> {
+    pub fn compare_models(&self, done: &Collected) -> Option<Vec<ModelComparison>> {
         (self.compares && done.signal == 0).then(|| self.to_collection().compare_models(done))
     }
 
@@ -226,8 +226,10 @@ fn open_machine(
                 .with_hint("remove it; `opcollect model run` supports boards"));
         }
         (Some((access, wanted)), _) => boards::connect_board(access, wanted, config, &mut workers)?,
-        (None, Backend::Tvm) => (machine::resolve_target(&config.target, &mut workers)?, Standing::this_machine()?),
-        (None, Backend::Torch) => (machine::library_target(&library)?, Standing::this_machine()?),
+        (None, Backend::Tvm) => {
+            (machine::resolve_target(&config.target, &mut workers)?, MeasuredMachine::this_machine()?)
+        }
+        (None, Backend::Torch) => (machine::library_target(&library)?, MeasuredMachine::this_machine()?),
     };
     let versions = machine::collect_versions(&target, library, &mut workers)?;
     let exclusive = match on.board {
@@ -261,12 +263,12 @@ fn open_core(
         return Err(Failure::usage("the FPGA accelerator supports no task of these models")
             .with_hint("`opcollect tasks` without `--target pynq` lists them"));
     }
-    let (bench, on): (Box<dyn Bench>, Standing) = match options.board {
+    let (bench, on): (Box<dyn Bench>, MeasuredMachine) = match options.board {
         Some((access, wanted)) => {
             let (bench, on) = boards::connect_core(access, wanted, &fabric, config.limits.runner_jobs)?;
             (Box::new(bench), on)
         }
-        None => (Box::new(Simulator::new(fabric)), Standing::this_machine()?),
+        None => (Box::new(Simulator::new(fabric)), MeasuredMachine::this_machine()?),
     };
     if on.board.as_ref().is_none_or(|board| board.time_source() == datasets::Source::Simulated) {
         observer.receive_notes(&simulated_note(config).into_iter().collect::<Vec<_>>());

@@ -27,7 +27,7 @@ pub fn wrong_schedule(record: &Record) -> Option<String> {
     if !is_named(schedule.stable_hash()) {
         return Some(OTHER.to_owned());
     }
-    // Rows from before this column was introduced have no value.
+    // Records written before this column was introduced have no value.
     let is_other = record.moves_hash.is_some() && record.moves_hash != schedule.moves_hash();
     is_other.then(|| "its moves do not match its `moves_hash`".to_owned())
 }
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_is_what_its_hashes_name() {
+    fn schedules_match_their_hashes() {
         let of = |text: &str| {
             let schedule = Schedule::from_json(text).expect("a schedule");
             Record {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn schedules_that_could_be_code_are_named() {
+    fn schedules_with_code_are_rejected() {
         let text = drawn("sum").replace(
             r#""b0"]]]"#,
             r#""b0"]],["Annotate",["b0","\"module asm \\\"nop\\\"\""],["pragma_import_llvm"],[]]]"#,

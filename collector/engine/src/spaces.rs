@@ -9,24 +9,24 @@ use datasets::Store;
 use job::space::VERSION;
 use serde_json::Value;
 
-/// Path of the version of the schedule spaces in a configuration's JSON.
+/// Path to the version of the schedule spaces in the JSON of a configuration.
 const PLACE: [&str; 2] = ["tune", "spaces"];
 
 /// Rejects a store that contains the same search in another version of the schedule spaces.
-pub fn refuse_others(config: &Config, store: &Store) -> Result<()> {
+pub fn refuse_other_versions(config: &Config, store: &Store) -> Result<()> {
     if config.tune.is_none() {
         return Ok(());
     }
-    let own = without_version(&config.kept_text());
+    let own = without_version(&config.json_without_budget());
     for text in store.config_texts().map_err(store_failure)? {
         let (other, version) = without_version(&text);
         if other == own.0 && version != own.1 {
             let root = store.root().display();
             let message = format!(
-                "store `{root}` has this search in version {version} of the schedule spaces, and this program has version {VERSION}"
+                "the store `{root}` has this search with version {version} of the schedule spaces, but this program has version {VERSION}"
             );
             return Err(Failure::usage(message).with_hint(
-                "give another `--store`, or change the search, such as its `--trials`: known records are used all the same",
+                "give another `--store`, or change the search, such as its `--trials`: known records are reused",
             ));
         }
     }

@@ -17,7 +17,7 @@ const STREAMS: usize = 4;
 
 /// Reads a plan from a file, if it matches the model, the machine and the number of cores. On a GPU, streams replace
 /// cores: their number is not checked, and plans for a specific machine are rejected.
-pub fn read_plan(path: &Path, whole: &PreparedModel) -> Result<StagePlan> {
+pub fn read_plan(path: &Path, prepared: &PreparedModel) -> Result<StagePlan> {
     let unreadable = |why: &dyn std::fmt::Display| {
         Failure::usage(format!("cannot read the plan `{}`: {why}", path.display()))
             .with_hint("create one with `oppredict plan --model M --data STORE --out FILE`")
@@ -26,18 +26,18 @@ pub fn read_plan(path: &Path, whole: &PreparedModel) -> Result<StagePlan> {
     let file = File::open(path).map_err(|error| unreadable(&error))?;
     file.take(PLAN_BYTES_MAX + 1).read_to_end(&mut text).map_err(|error| unreadable(&error))?;
     if text.len() as u64 > PLAN_BYTES_MAX {
-        return Err(unreadable(&format!("it is larger than {PLAN_BYTES_MAX} bytes")));
+        return Err(unreadable(&format!("the file is larger than {PLAN_BYTES_MAX} bytes")));
     }
     let stages: StagePlan = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
-    let is_on_gpu = whole.target.kind.runs_on_gpu();
+    let is_on_gpu = prepared.target.kind.runs_on_gpu();
     let (cores, machine, hint) = if is_on_gpu {
         let hint = "plans of `oppredict` are for CPUs; give `--parallel stream`, or a plan for this model without `host_class`";
         (stages.cores, "a GPU".to_owned(), hint)
     } else {
         let hint = "plan again for this model, machine and number of threads with `oppredict plan`";
-        (whole.runs.cpus.len(), Facts::read_facts().host_class(), hint)
+        (prepared.runs.cpus.len(), Facts::read_facts().host_class(), hint)
     };
-    stages.check_matches(&whole.graph, whole.plan(), cores, &machine).map_err(|error| {
+    stages.check_matches(&prepared.graph, prepared.plan(), cores, &machine).map_err(|error| {
         Failure::usage(format!("the plan `{}` cannot be used: {}", path.display(), format_chain(&error)))
             .with_hint(hint)
     })?;
@@ -45,10 +45,10 @@ pub fn read_plan(path: &Path, whole: &PreparedModel) -> Result<StagePlan> {
 }
 
 /// Creates a plan for concurrent execution by a rule.
-pub fn plan_by_rule(parallel: Parallel, whole: &PreparedModel) -> StagePlan {
-    let of = |cores| StagePlan::by_rule(&whole.graph, whole.plan(), cores, parallel);
-    match whole.target.kind.runs_on_gpu() {
-        false => of(whole.runs.cpus.len()),
+pub fn plan_by_rule(parallel: Parallel, prepared: &PreparedModel) -> StagePlan {
+    let of = |cores| StagePlan::by_rule(&prepared.graph, prepared.plan(), cores, parallel);
+    match prepared.target.kind.runs_on_gpu() {
+        false => of(prepared.runs.cpus.len()),
         true => of(STREAMS).on_streams(STREAMS_MOST),
     }
 }

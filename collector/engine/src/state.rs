@@ -30,7 +30,7 @@ impl StateFile {
 
     /// Replaces the value atomically.
     pub fn write<T: Serialize>(&self, value: &T) -> Result<()> {
-        let folder = self.0.parent().expect("it lies in a folder");
+        let folder = self.0.parent().expect("a state file has a parent folder");
         std::fs::create_dir_all(folder).map_err(Failure::environment)?;
         let text = serde_json::to_vec(value).map_err(Failure::environment)?;
         datasets::output::write_file(&self.0, text).map_err(|error| Failure::environment(format_chain(&error)))
@@ -43,7 +43,7 @@ impl StateFile {
     }
 }
 
-/// Returns the canonical path of a folder that may not exist yet; creating the folder does not change this path.
+/// Returns the canonical path of a folder, which is the same before and after the folder is created.
 fn resolve_folder(folder: &Path) -> PathBuf {
     if let Ok(path) = std::fs::canonicalize(folder) {
         return path;

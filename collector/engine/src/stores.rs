@@ -24,7 +24,7 @@ pub fn open_existing(path: &Path) -> Result<Store> {
     Store::open(path).map_err(store_failure)
 }
 
-/// Converts an error of a store or file to a failure of the command.
+/// Converts an error of a store or file to a command failure.
 pub fn store_failure(error: datasets::Error) -> Failure {
     let text = format_chain(&error);
     if error.is_of_machine() { Failure::environment(text) } else { Failure::usage(text) }
@@ -47,7 +47,7 @@ pub fn note_torn(torn: &[TornTail], observer: &dyn Observer) {
 /// Reports to the observer which journals were not sealed, and what was lost while sealing.
 pub fn note_sealed(sealed: &SealReport, observer: &dyn Observer) {
     note_torn(&sealed.torn, observer);
-    let left = sealed.left.iter().map(|left| format!("`{}` is left alone: {}", left.journal.display(), left.reason));
+    let left = sealed.left.iter().map(|left| format!("`{}` was not sealed: {}", left.journal.display(), left.reason));
     observer.receive_notes(&left.collect::<Vec<_>>());
     note_damage(&sealed.damage, observer);
 }

@@ -95,7 +95,7 @@ pub enum OperatorDocument<'a> {
 /// Summarises a trace by operator, and writes the requested files.
 pub fn sum_operators(file: &Path, options: &TopOptions<'_>, observer: &dyn Observer) -> Result<OperatorSums> {
     let sums = match import::tvm::read_report(file).map_err(read_failure)? {
-        // TVM's report contains sums without calls, so no other style is possible.
+        // TVM's report contains sums but no calls, so no other style is possible.
         Some(_) if options.page.is_some() => {
             return Err(Failure::usage("reports of TVM contain only sums, which are not enough for a page"));
         }
@@ -126,8 +126,10 @@ fn read_trace(file: &Path, memory_mib: u32) -> Result<Imported> {
 
 fn read_failure(error: events::Error) -> Failure {
     let hint = match error {
-        events::Error::Large { .. } => "give it more memory with `--memory-mib`",
-        events::Error::Format { .. } => "traces are JSON of Chrome's kind (packed with gzip or not) or Perfetto's",
+        events::Error::Large { .. } => "raise the memory limit with `--memory-mib`",
+        events::Error::Format { .. } => {
+            "traces must be in Chrome's JSON format, optionally compressed with gzip, or in Perfetto's format"
+        }
         events::Error::Read { .. } => return Failure::usage(error),
     };
     Failure::usage(error).with_hint(hint)
@@ -170,7 +172,7 @@ pub fn import_trace(
             let records = rows::of_report(&report, &trace_provenance(file, options, &file_name(file))?)
                 .map_err(Failure::usage)?;
             if records.is_empty() {
-                return Err(Failure::usage(format!("the report `{}` has no call that took time", file.display())));
+                return Err(Failure::usage(format!("the report `{}` has no call with a time", file.display())));
             }
             observer.note(
                 "reports of TVM contain only sums: a row has the mean of its calls, without single calls".to_owned(),
@@ -305,11 +307,11 @@ fn implied_format(path: &Path) -> Result<Format> {
         Some("json") => Ok(Format::Chrome),
         Some("pftrace" | "perfetto-trace" | "pb") => Ok(Format::Perfetto),
         _ => Err(Failure::usage(format!(
-            "the output format is unknown, because `{}` has no known ending",
+            "the output format is unknown, because `{}` has no known extension",
             path.display()
         ))
         .with_hint(
-            "use the ending `.json` for Chrome's format or `.pftrace` for Perfetto's, and add `.gz` to compress",
+            "use the extension `.json` for Chrome's format or `.pftrace` for Perfetto's, and add `.gz` to compress",
         )),
     }
 }

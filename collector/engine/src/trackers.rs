@@ -22,8 +22,8 @@ pub fn usable_devices(access: &Access) -> Result<usize> {
 
 /// Requests the summary of a tracker.
 pub fn request_summary(tracker: &Address) -> Result<TrackerSummary> {
-    let told = Tracker::open(tracker, PATIENCE).and_then(|mut tracker| tracker.request_summary(PATIENCE));
-    told.map_err(device_failure)
+    let summary = Tracker::open(tracker, PATIENCE).and_then(|mut tracker| tracker.request_summary(PATIENCE));
+    summary.map_err(device_failure)
 }
 
 /// Returns the number of devices with this key that are registered at a tracker.
@@ -80,7 +80,7 @@ pub struct StayingDevice {
 
 /// Takes all devices with a key out of service: each agent stops after its current session.
 pub fn drain_devices(options: &DrainOptions) -> Result<DrainReport> {
-    /// Shortest wait for a device, so that free devices receive the request even after the time limit.
+    /// Shortest wait for a device, so that free devices receive the stop request even after the time limit.
     const MIN_PATIENCE: Duration = Duration::from_secs(1);
     let DrainOptions { tracker, key, secret, wait } = options;
     let until = Instant::now() + *wait;
@@ -90,7 +90,7 @@ pub fn drain_devices(options: &DrainOptions) -> Result<DrainReport> {
         return Err(Failure::usage(format!("the tracker at {tracker} has no device with the key `{key}`"))
             .with_hint("`opcollect fleet status` lists the keys"));
     }
-    // A device that refuses to leave is lent again, but counts only once.
+    // A device that refuses to stop is lent again, but counts only once.
     for _ in 0..2 * count {
         if left.len() + stay.len() >= count {
             break;

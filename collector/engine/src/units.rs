@@ -10,7 +10,7 @@ use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{CampaignEvent, Config};
 use crate::failure::{Failure, format_chain};
 use crate::input_files::{self, InputFiles};
-use crate::network::mapped::{ComputeUnit, Mapped, MappedCore, OnUnit, compute_graph};
+use crate::network::mapped::{ComputeUnit, MappedCall, MappedCore, MappedRun, compute_graph};
 use crate::network::{self, Comparison};
 use crate::observer::Observer;
 use crate::prepared::{cut_simplified, input_names, only_model, refuse_sweeps};
@@ -86,7 +86,7 @@ pub struct UnitCall {
     pub unit: &'static str,
     /// Description of the task.
     pub what: String,
-    /// Reason why the CPU computes the call and, if its measurement failed, why the call has no time.
+    /// Reason why the CPU computes the call, and the reason why the call has no time if its measurement failed.
     pub why: Option<String>,
 }
 
@@ -134,11 +134,11 @@ pub fn run_on_units(options: &UnitsOptions<'_>, observer: &dyn Observer) -> Resu
     progress.finish();
     let mapped = mapped.map_err(|error| Failure::environment(format_chain(&error)))?;
     if !mapped.calls.iter().any(|call| matches!(call.unit, ComputeUnit::Core(_))) {
-        return Err(nothing_for_the_core(&request.label(), &mapped, &plan));
+        return Err(no_core_layers(&request.label(), &mapped, &plan));
     }
     let comparison =
         expected.map(|wanted| network::compare_outputs(network::error_tolerance(&graph), &mapped.outputs, &wanted));
-    let is_of_cpu = |call: &&OnUnit| matches!(call.unit, ComputeUnit::Cpu(_));
+    let is_of_cpu = |call: &&MappedCall| matches!(call.unit, ComputeUnit::Cpu(_));
     let of_cpu: BTreeSet<usize> = mapped.calls.iter().filter(is_of_cpu).map(|call| call.task).collect();
     let cpu = options
         .board
@@ -148,7 +148,7 @@ pub fn run_on_units(options: &UnitsOptions<'_>, observer: &dyn Observer) -> Resu
     Ok(UnitsReport::new(request.label(), &fabric, (&plan, &mapped), comparison, cpu.as_ref()))
 }
 
-fn nothing_for_the_core(label: &str, mapped: &Mapped, plan: &Plan) -> Failure {
+fn no_core_layers(label: &str, mapped: &MappedRun, plan: &Plan) -> Failure {
     let mut reasons = mapped.calls.iter().filter_map(|call| match &call.unit {
         ComputeUnit::Cpu(why) => Some((plan.tasks[call.task].task.describe(), why)),
         ComputeUnit::Core(_) => None,
@@ -174,12 +174,12 @@ impl CpuTimes {
     ) -> Result<CpuTimes> {
         let CpuBoard { access, options, config, threads } = board;
         let mut workers = machine::create_workers(&config.limits)?;
-        let (target, standing) = boards::connect_board(access, *options, config, &mut workers)?;
-        let board = standing.board.as_ref().expect("a board was looked at");
+        let (target, machine) = boards::connect_board(access, *options, config, &mut workers)?;
+        let board = machine.board.as_ref().expect("a connected board");
         observer.receive_notes(&board.timing_notes());
         let fleet = Fleet { devices: 1, ..board.fleet.clone() };
         let mut bench = Boards::new(workers, &fleet).map_err(Failure::environment)?;
-        let cpus = machine::select_cpus(*threads, &standing.cpus, board.display_name())?;
+        let cpus = machine::select_cpus(*threads, &machine.cpus, board.display_name())?;
         let text = |task: usize| serde_json::to_string(&tasks[task].task).map_err(Failure::environment);
         let texts = wanted.iter().map(|task| text(*task)).collect::<Result<Vec<String>>>()?;
         let jobs = wanted.iter().zip(&texts).map(|(task, text)| {
@@ -216,11 +216,11 @@ impl UnitsReport {
     fn new(
         model: String,
         fabric: &Fabric,
-        (plan, mapped): (&Plan, &Mapped),
+        (plan, mapped): (&Plan, &MappedRun),
         comparison: Option<Comparison>,
         cpu: Option<&CpuTimes>,
     ) -> UnitsReport {
-        let what = |call: &OnUnit| plan.tasks[call.task].task.describe();
+        let what = |call: &MappedCall| plan.tasks[call.task].task.describe();
         let calls = mapped.calls.iter().map(|call| UnitCall::new(call, what(call), fabric, cpu)).collect::<Vec<_>>();
         let source = cpu.map(|cpu| cpu.source);
         let board = cpu.map_or("no board", |cpu| &cpu.board);
@@ -241,7 +241,7 @@ impl UnitsReport {
 }
 
 impl UnitCall {
-    fn new(call: &OnUnit, what: String, fabric: &Fabric, cpu: Option<&CpuTimes>) -> UnitCall {
+    fn new(call: &MappedCall, what: String, fabric: &Fabric, cpu: Option<&CpuTimes>) -> UnitCall {
         let (unit, source, time_ns, why) = match &call.unit {
             ComputeUnit::Core(timed) => {
                 let time_ns = fabric.time_ns(timed.cycles);

@@ -6,7 +6,7 @@
 
 use crate::small_program;
 use engine::network::constant_bytes;
-use engine::network::portable::{self, FoundSets};
+use engine::network::portable::{self, ProgramFolder};
 use executor::{Place, Program, folder};
 use models::TensorType;
 use serde_json::Value;
@@ -66,7 +66,7 @@ pub fn run(bytes: &[u8]) {
         check(&content.program);
         assert_eq!(content.codes.len(), content.program.codes);
     }
-    if let Ok(FoundSets { portable, program, expected }) = portable::read_folder(root.path()) {
+    if let Ok(ProgramFolder { portable, program, expected }) = portable::read_folder(root.path()) {
         let _ = (portable.required_processor(), portable.describe_lacking("x86_64", &|_| false));
         assert!(expected.is_none_or(|tensors| tensors.len() == program.outputs.len()));
         let types = program.inputs.iter().map(|port| &port.ty);

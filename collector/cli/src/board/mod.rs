@@ -26,6 +26,6 @@ pub enum BoardCommand {
 pub fn run(command: &BoardCommand) -> Result<u8> {
     match command {
         BoardCommand::Trace(wanted) => trace::run(wanted),
-        BoardCommand::Serve(asked) => serve::run(asked),
+        BoardCommand::Serve(arguments) => serve::run(arguments),
     }
 }

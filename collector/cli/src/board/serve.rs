@@ -49,8 +49,8 @@ pub struct BoardServe {
     pub emulated: bool,
 }
 
-pub fn run(asked: &BoardServe) -> Result<u8> {
-    let BoardServe { bind, port, key, secret_file, tracker, session_seconds, memory_mib, fpga, emulated } = asked;
+pub fn run(arguments: &BoardServe) -> Result<u8> {
+    let BoardServe { bind, port, key, secret_file, tracker, session_seconds, memory_mib, fpga, emulated } = arguments;
     let program = std::env::current_exe().map_err(Failure::environment)?.with_file_name("opcollect-board");
     let mut command = Command::new(&program);
     command.args(["serve", "--bind", bind, "--port", &port.to_string()]);

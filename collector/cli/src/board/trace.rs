@@ -6,7 +6,7 @@ use crate::options::{Models, Sweep};
 use crate::pace::Pace;
 use crate::progress::terminal_observer;
 use clap::Args;
-use engine::campaign::settings::Resolved;
+use engine::campaign::settings::ResolvedConfig;
 use engine::core_trace::{CoreTraceOptions, trace_core};
 use std::path::PathBuf;
 use targets::{FPGA, PYNQ};
@@ -43,7 +43,7 @@ pub fn run(wanted: &BoardTrace) -> Result<u8> {
     let mut models = wanted.models.clone();
     models.settings.target.get_or_insert_with(|| PYNQ.to_owned());
     models.settings.unit.get_or_insert_with(|| FPGA.to_owned());
-    let Resolved { config, loaded } = settings::resolve_config(&models, &Sweep::default())?;
+    let ResolvedConfig { config, loaded } = settings::resolve_config(&models, &Sweep::default())?;
     let BoardTrace { task, knobs, out, trace_mib, .. } = wanted;
     let options = CoreTraceOptions { task: *task, knobs, out, trace_mib: *trace_mib };
     let trace = trace_core(&options, &config, &loaded, terminal_observer(Pace::default()).as_ref())?;

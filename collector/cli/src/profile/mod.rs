@@ -7,7 +7,7 @@ use crate::options::{Sampling, Sweep};
 use crate::pace::Pace;
 use crate::profile::arguments::{ProfileCommand, ProfileDiff, ProfileRun};
 use crate::progress::terminal_observer;
-use engine::campaign::settings::Resolved;
+use engine::campaign::settings::ResolvedConfig;
 use engine::input_files::InputFiles;
 use engine::profile::{self, CodeOptions, FileOptions, ProfileOptions};
 use engine::report::profile::ProfileView;
@@ -25,7 +25,7 @@ fn profile_model(arguments: &ProfileRun) -> Result<u8> {
         counters: profile::requested_counters(&arguments.counters),
         ..Sweep::of_run(arguments.threads, arguments.seed, &Sampling::default())
     };
-    let Resolved { config, loaded } = settings::resolve_config(&arguments.models, &sweep)?;
+    let ResolvedConfig { config, loaded } = settings::resolve_config(&arguments.models, &sweep)?;
     let inputs = arguments.given.input_files();
     let profiled = profile::profile_model(
         &profile_options(arguments, &inputs),
@@ -79,12 +79,13 @@ fn profile_options<'a>(arguments: &'a ProfileRun, inputs: &'a InputFiles) -> Pro
     }
 }
 
-fn compare_profiles(asked: &ProfileDiff) -> Result<u8> {
-    let found = profile::compare_files(&asked.before, &asked.after, asked.group_by.with_levels(asked.levels))?;
-    if asked.json {
+fn compare_profiles(arguments: &ProfileDiff) -> Result<u8> {
+    let found =
+        profile::compare_files(&arguments.before, &arguments.after, arguments.group_by.with_levels(arguments.levels))?;
+    if arguments.json {
         print_json(&found.changes)?
     } else {
-        print_text(&found.text(asked.row_limit, &stdout_paper()))?
+        print_text(&found.text(arguments.row_limit, &stdout_paper()))?
     }
     Ok(DONE)
 }

@@ -14,9 +14,10 @@ use std::path::PathBuf;
 pub enum TraceCommand {
     /// Summarize a trace by operator, in the style of a profiler
     ///
-    /// Reads traces of torch.profiler and DeepLink (JSON, also compressed), profiles of ONNX Runtime, reports of TVM up
-    /// to 0.23, and Perfetto traces. Columns and sort keys are those of torch.profiler's `key_averages()`. Unreadable
-    /// records are skipped and counted, and the exit code is then 1.
+    /// Reads traces of torch.profiler and DeepLink (JSON, also compressed), profiles of ONNX Runtime,
+    /// reports of TVM up to 0.23, and Perfetto traces. Columns and sort keys are those of
+    /// torch.profiler's `key_averages()`. Unreadable records are skipped and counted, and the exit code
+    /// is then 1.
     ///
     /// Examples:
     ///   opcollect trace top trace.json
@@ -26,8 +27,9 @@ pub enum TraceCommand {
     Top(Top),
     /// Check a trace for errors and inconsistent times
     ///
-    /// Reports unreadable records, slices that do not nest or end before they begin, flows without an end, device work
-    /// that begins before its launch or overlaps, and steps out of order. The exit code is 1 if there is any.
+    /// Reports unreadable records, slices that do not nest or end before they begin, flows without an
+    /// end, device work that begins before its launch or overlaps, and steps out of order. The exit code
+    /// is 1 if there are any such problems.
     ///
     /// Example:
     ///   opcollect trace check trace.json
@@ -35,9 +37,9 @@ pub enum TraceCommand {
     Check(Check),
     /// Convert a trace to another format
     ///
-    /// The output file's ending selects the format: `.json` is Chrome's, `.pftrace` is Perfetto's; a further `.gz`
-    /// compresses it. Tracks, slices, arguments, flows and counters are kept; overlapping slices are placed on separate
-    /// tracks.
+    /// The extension of the output file selects the format: `.json` is Chrome's, `.pftrace` is
+    /// Perfetto's; a further `.gz` compresses it. Tracks, slices, arguments, flows and counters are kept;
+    /// overlapping slices are placed on separate tracks.
     ///
     /// Examples:
     ///   opcollect trace convert trace.json trace.pftrace
@@ -46,8 +48,8 @@ pub enum TraceCommand {
     Convert(Convert),
     /// Merge several traces into one with a common clock
     ///
-    /// Prints the clock offset of each trace. Traces of torch.profiler contain wall-clock times. Other traces need
-    /// `--align start`, `--align keep` or `--offset-ns`.
+    /// Prints the clock offset of each trace. Traces of torch.profiler contain wall-clock times. Other
+    /// traces need `--align start`, `--align keep` or `--offset-ns`.
     ///
     /// Examples:
     ///   opcollect trace merge rank0.json rank1.json all.pftrace
@@ -56,8 +58,8 @@ pub enum TraceCommand {
     Merge(Merge),
     /// Add a trace's operators to a store, with source `imported`
     ///
-    /// Each row is an operator with its shapes and scope, and the times of all its calls; kernels of a device have
-    /// their own rows. Imported times are never averaged with measured times.
+    /// Each row is an operator with its shapes and scope, and the times of all its calls; kernels of a
+    /// device have their own rows. Imported times are never averaged with measured times.
     ///
     /// Example:
     ///   opcollect trace import trace.json --store opcollect-data --host workstation
@@ -204,7 +206,7 @@ pub struct Merge {
 fn alignments() -> impl TypedValueParser<Value = Align> {
     let values = [
         ("clock", "By wall-clock times, which each trace must contain"),
-        ("start", "All traces begin with the earliest"),
+        ("start", "All traces start at the time of the earliest one"),
         ("keep", "Times are left unchanged"),
     ];
     PossibleValuesParser::new(values.map(|(name, help)| PossibleValue::new(name).help(help))).map(|name| {

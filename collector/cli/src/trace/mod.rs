@@ -41,7 +41,7 @@ fn print_top(top: &Top) -> Result<u8> {
     } else {
         print_text(&sums.format_text(top.row_limit, &stdout_paper()))?
     }
-    Ok(tell_found(&sums.found))
+    Ok(report_found(&sums.found))
 }
 
 fn check_trace(check: &Check) -> Result<u8> {
@@ -56,21 +56,21 @@ fn check_trace(check: &Check) -> Result<u8> {
 
 fn convert_trace(convert: &Convert) -> Result<u8> {
     let mut code = DONE;
-    let mut hear = |found: &FoundEvent| code = tell_found(found);
-    let written = trace::convert_trace(&convert.input, &convert.output, convert.bounds.into(), &mut hear)?;
-    Ok(code.max(tell_written(&written, &convert.output, convert.json)?))
+    let mut report_events = |found: &FoundEvent| code = report_found(found);
+    let written = trace::convert_trace(&convert.input, &convert.output, convert.bounds.into(), &mut report_events)?;
+    Ok(code.max(report_written(&written, &convert.output, convert.json)?))
 }
 
 fn merge_traces(merge: &Merge) -> Result<u8> {
-    let (place, inputs) = merge.files.split_last().expect("the arguments are three files at least");
+    let (place, inputs) = merge.files.split_last().expect("clap requires at least three files");
     let clocks = match merge.offset_ns.as_slice() {
         [] => Clocks::Align(merge.align),
         offsets => Clocks::Offsets(offsets),
     };
     let mut code = DONE;
-    let mut hear = |found: &FoundEvent| code = code.max(tell_found(found));
-    let written = trace::merge_traces(inputs, place, &clocks, merge.bounds.into(), &mut hear)?;
-    Ok(code.max(tell_written(&written, place, merge.json)?))
+    let mut report_events = |found: &FoundEvent| code = code.max(report_found(found));
+    let written = trace::merge_traces(inputs, place, &clocks, merge.bounds.into(), &mut report_events)?;
+    Ok(code.max(report_written(&written, place, merge.json)?))
 }
 
 fn import_trace(import: &Import) -> Result<u8> {
@@ -88,7 +88,7 @@ fn import_trace(import: &Import) -> Result<u8> {
         let (trace, store) = (import.file.display(), import.store.display());
         print_text(&format!("{} rows of `{trace}`, one per operator, are in the store `{store}`", report.rows))?;
     }
-    Ok(tell_found(&found))
+    Ok(report_found(&found))
 }
 
 fn query_trace(query: &Query) -> Result<u8> {
@@ -104,8 +104,8 @@ fn query_trace(query: &Query) -> Result<u8> {
     Ok(DONE)
 }
 
-/// Reports what was written to `place`. Returns the exit code, which indicates whether events are missing.
-fn tell_written(written: &WrittenTrace, place: &Path, as_json: bool) -> Result<u8> {
+/// Reports what was written to `place`. Returns an exit code that indicates whether events are missing.
+fn report_written(written: &WrittenTrace, place: &Path, as_json: bool) -> Result<u8> {
     if as_json {
         print_json(written)?;
     } else {
@@ -118,17 +118,17 @@ fn tell_written(written: &WrittenTrace, place: &Path, as_json: bool) -> Result<u
     if written.left_out == 0 {
         return Ok(DONE);
     }
-    let left_out = format!("{} events were omitted: the file has the size limit of `--max-mib`", written.left_out);
+    let left_out = format!("{} events were omitted: the file reached the size limit of `--max-mib`", written.left_out);
     print_notes("note", [left_out]);
     Ok(DONE_WITH_LOSSES)
 }
 
-fn tell_found(found: &FoundEvent) -> u8 {
-    tell_skipped(&found.examples, found.malformed, "records of the trace cannot be read and were skipped")
+fn report_found(found: &FoundEvent) -> u8 {
+    report_skipped(&found.examples, found.malformed, "records of the trace cannot be read and were skipped")
 }
 
-/// Reports what was skipped. Returns the exit code, which indicates whether anything was skipped.
-pub fn tell_skipped(examples: &[impl ToString], count: u64, what: &str) -> u8 {
+/// Reports the number of skipped records, with examples. Returns an exit code that indicates whether any was skipped.
+pub fn report_skipped(examples: &[impl ToString], count: u64, what: &str) -> u8 {
     print_notes("skipped", examples.iter().map(ToString::to_string));
     match count {
         0 => DONE,

@@ -37,10 +37,10 @@ pub struct Plan {
     #[serde(deserialize_with = "read_entries")]
     pub(super) tasks: Vec<PlannedTask>,
     #[serde(deserialize_with = "read_entries")]
-    pub(super) builds: Vec<Built>,
+    pub(super) builds: Vec<BuildEntry>,
 }
 
-/// The field that the plans of all format versions contain.
+/// The version field, which plans of all format versions contain.
 #[derive(Deserialize)]
 struct PlanFormat {
     format: u32,
@@ -49,12 +49,12 @@ struct PlanFormat {
 /// Result of building one schedule of a task.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Built {
+pub struct BuildEntry {
     pub(super) task: usize,
     pub(super) schedule: String,
     /// Object file next to the plan, named after the hash of its content.
     pub(super) object: Option<String>,
-    /// Kernels for a device, whose code is in files next to the plan.
+    /// Device kernels; their code is in files next to the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) device: Option<BuiltDevice>,
     /// Reason why the build failed.
@@ -92,7 +92,7 @@ pub struct BuiltCubin {
     pub(super) kernels: Vec<Kernel>,
 }
 
-impl Built {
+impl BuildEntry {
     pub(super) fn is_built(&self) -> bool {
         self.object.is_some() || self.device.is_some()
     }
@@ -141,7 +141,7 @@ impl Plan {
         // The format is checked first, because other formats have other fields.
         let PlanFormat { format } = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if format != FORMAT {
-            return Err(format!("it has format {format}, this program reads {FORMAT}"));
+            return Err(format!("the plan has format version {format}, but this program reads version {FORMAT}"));
         }
         let plan: Plan = serde_json::from_str(text).map_err(|error| error.to_string())?;
         plan.check()?;
@@ -166,11 +166,12 @@ fn check_task(planned: &PlannedTask) -> Result<(), String> {
 
 /// Checks that the text of a task, which workers receive, describes the task that records contain.
 fn check_text(task: &models::Task, text: &str) -> Result<(), String> {
-    let parsed: models::Task = serde_json::from_str(text).map_err(|error| format!("the text of a task: {error}"))?;
+    let parsed: models::Task =
+        serde_json::from_str(text).map_err(|error| format!("the text of a task is invalid: {error}"))?;
     if parsed == *task { Ok(()) } else { Err(format!("the text of `{}` describes another task", task.describe())) }
 }
 
-impl Built {
+impl BuildEntry {
     fn check(&self, tasks: usize) -> Result<(), String> {
         if self.task >= tasks {
             return Err(format!("the plan has no task {}", self.task));
@@ -206,7 +207,7 @@ pub(super) mod tests {
         let tasks = planned_tasks(&config, &LoadedModels::default()).unwrap();
         let target = targets::llvm_target("x86-64", &[], 1);
         let knobs = space::task_space(&tasks[0].task, &target.machine).default;
-        let built = Built {
+        let built = BuildEntry {
             task: 0,
             schedule: Schedule::Template { knobs }.to_json(),
             object: Some("0123456789abcdef0123456789abcdef.o".to_owned()),
@@ -225,8 +226,8 @@ pub(super) mod tests {
         Plan { format: FORMAT, program_version, versions, target, config, revisions, tasks, builds: vec![built] }
     }
 
-    /// Evaluates everything in an accepted plan that a run uses before it starts.
-    fn use_it(plan: &Plan) {
+    /// Evaluates all parts of an accepted plan that a run uses before it starts.
+    fn evaluate_plan(plan: &Plan) {
         let limits = &plan.config.limits;
         for seconds in [limits.start_seconds, limits.build_seconds, limits.run_seconds] {
             assert!(std::time::Duration::from_secs_f64(seconds) <= std::time::Duration::from_secs(86_400));
@@ -295,13 +296,13 @@ pub(super) mod tests {
     #[test]
     fn a_plan_with_any_value_changed_is_refused_or_can_be_used() {
         let whole = serde_json::to_value(plan()).unwrap();
-        use_it(&Plan::parse(&whole.to_string()).unwrap());
+        evaluate_plan(&Plan::parse(&whole.to_string()).unwrap());
         let (mut tried, mut refused) = (0, 0);
         with_each(&whole, &mut |change| {
             for extreme in extremes() {
                 tried += 1;
                 match Plan::parse(&change(extreme).to_string()) {
-                    Ok(plan) => use_it(&plan),
+                    Ok(plan) => evaluate_plan(&plan),
                     Err(_) => refused += 1,
                 }
             }
@@ -349,7 +350,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_a_configuration_file_may_not_say_a_plan_may_not_either() {
+    fn a_plan_rejects_invalid_configurations() {
         let refused = |path: &str, value: Value| {
             let mut whole = serde_json::to_value(plan()).unwrap();
             *whole.pointer_mut(path).unwrap() = value;

@@ -1,6 +1,6 @@
 //! Reads a folder of artifacts for a run on this machine.
 
-use super::plan::{Built, BuiltCubin, BuiltDevice, PLAN, Plan};
+use super::plan::{BuildEntry, BuiltCubin, BuiltDevice, PLAN, Plan};
 use crate::campaign::{Campaign, Config, PlannedTask};
 use crate::failure::Failure;
 use crate::{Result, machine};
@@ -73,12 +73,11 @@ impl Artifacts {
         Ok(versions)
     }
 
-    /// Reads the build of a job; None for tasks that are not in the folder, such as those that measure the peaks of
-    /// the machine.
+    /// Reads the build of a job; None for tasks that are not in the folder, such as those that measure peak rates.
     pub fn read_build(&self, job: &BuildJob) -> Option<Build> {
         let task = *self.tasks.get(&job.task)?;
         let Some(&place) = self.builds.get(&(task, job.schedule.clone())) else {
-            return Some(Build::Failed("the folder of artifacts has no such schedule".to_owned()));
+            return Some(Build::Failed("the folder of artifacts has no build of this schedule".to_owned()));
         };
         let build = read_build(&self.folder, &self.plan, &self.plan.builds[place]);
         // All files were valid when the run began, so a failure here is the failure of one build.
@@ -95,7 +94,7 @@ fn read_plan(dir: &Path) -> Result<Plan> {
     };
     let size = fs::metadata(&path).map_err(|error| wrong(&error))?.len();
     if size > MAX_PLAN_BYTES {
-        return Err(wrong(&"it is larger than 256 MiB"));
+        return Err(wrong(&"the file is larger than 256 MiB"));
     }
     let text = fs::read_to_string(&path).map_err(|error| wrong(&error))?;
     Plan::parse(&text).map_err(|error| wrong(&error))
@@ -115,7 +114,7 @@ fn check_builds(dir: &Path, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-fn read_build(dir: &Path, plan: &Plan, built: &Built) -> Result<Build> {
+fn read_build(dir: &Path, plan: &Plan, built: &BuildEntry) -> Result<Build> {
     let (object, device) = (&built.object, &built.device);
     if object.is_none() && device.is_none() {
         return Ok(Build::Failed(built.failure.clone().unwrap_or_default()));
@@ -136,7 +135,7 @@ fn read_build(dir: &Path, plan: &Plan, built: &Built) -> Result<Build> {
     })))
 }
 
-fn read_device(dir: &Path, device: &BuiltDevice, built: &Built, planned: &PlannedTask) -> Result<DeviceCode> {
+fn read_device(dir: &Path, device: &BuiltDevice, built: &BuildEntry, planned: &PlannedTask) -> Result<DeviceCode> {
     let read = |cubin: &BuiltCubin| -> Result<Cubin> {
         let bytes = read_code(dir, &cubin.file, "cubin")?;
         let (architecture, compiler) = (cubin.architecture, cubin.compiler.clone());
@@ -164,7 +163,7 @@ fn read_code(dir: &Path, name: &str, suffix: &str) -> Result<Vec<u8>> {
     }
     let bytes = fs::read(&path).map_err(|error| wrong(&error))?;
     if blake3::hash(&bytes).to_hex()[..32] != name[..32] {
-        return Err(wrong(&"its content changed after the build"));
+        return Err(wrong(&"the content of the file changed after the build"));
     }
     Ok(bytes)
 }
@@ -176,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_a_plan_names_often_is_in_memory_once() {
+    fn a_file_with_many_builds_is_read_into_memory_once() {
         alone(one_file_for_all_builds);
     }
 

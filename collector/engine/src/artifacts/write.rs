@@ -1,7 +1,7 @@
 //! Compiles the tasks of a configuration into a folder of artifacts.
 
-use super::plan::{Built, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
-use crate::appearing::Appearing;
+use super::plan::{BuildEntry, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
+use crate::atomic_folder::AtomicFolder;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::jobs::build_job;
 use crate::campaign::{Attempt, Bases, CampaignEvent, Code, Config, PlannedTask, plan_attempts, planned_tasks, record};
@@ -40,7 +40,7 @@ pub fn build_artifacts(
 ) -> Result<BuildCounts> {
     let tasks = planned_tasks(&config, loaded).map_err(|error| Failure::usage(format_chain(&error)))?;
     machine::refuse_library(&tasks)?;
-    let folder = NewFolder(Appearing::create_temporary(out)?);
+    let folder = NewFolder(AtomicFolder::create_temporary(out)?);
     let mut workers = machine::create_workers(&config.limits)?;
     let target = machine::compiled_target(&config.target, &mut workers)?;
     let jobs = build_jobs(&config, &tasks, &target)?;
@@ -87,12 +87,12 @@ fn build_jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result
     Ok(attempts.filter_map(|attempt| Some((attempt.task, build_job(attempt, tasks, target)?))).collect())
 }
 
-struct NewFolder(Appearing);
+struct NewFolder(AtomicFolder);
 
 impl NewFolder {
-    fn write_build(&self, task: usize, job: &BuildJob, build: Build) -> Result<Built> {
+    fn write_build(&self, task: usize, job: &BuildJob, build: Build) -> Result<BuildEntry> {
         let schedule = job.schedule.clone();
-        let empty = Built {
+        let empty = BuildEntry {
             task,
             schedule,
             object: None,
@@ -113,7 +113,7 @@ impl NewFolder {
                     None => Some(self.write_hashed(&artifact.object, "o")?),
                     Some(_) => None,
                 };
-                Built {
+                BuildEntry {
                     object,
                     device,
                     packings: artifact.packings,
@@ -126,8 +126,8 @@ impl NewFolder {
                     ..empty
                 }
             }
-            Build::Failed(why) | Build::Rejected(why) => Built { failure: Some(why), ..empty },
-            Build::Fault(fault) => Built { failure: Some(fault.to_string()), ..empty },
+            Build::Failed(why) | Build::Rejected(why) => BuildEntry { failure: Some(why), ..empty },
+            Build::Fault(fault) => BuildEntry { failure: Some(fault.to_string()), ..empty },
         })
     }
 

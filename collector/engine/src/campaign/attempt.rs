@@ -60,16 +60,16 @@ pub fn planned_tasks(config: &Config, models: &LoadedModels) -> Result<Vec<Plann
 
 /// Returns the models that are run as whole programs.
 pub fn planned_modules(config: &Config) -> Result<Vec<PlannedModule>, PlanningError> {
-    let whole = config.models.iter().enumerate().filter(|(_, model)| module::is_whole(model, config));
+    let modules = config.models.iter().enumerate().filter(|(_, model)| module::is_whole(model, config));
     let plan = |(index, model): (usize, &ModelRequest)| {
         module::plan_module(index, model).map_err(|source| PlanningError::Module { name: model.name.clone(), source })
     };
-    whole.map(plan).collect()
+    modules.map(plan).collect()
 }
 
 /// Returns the schedules of a task, the default first.
 pub fn task_schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule> {
-    // The task's hash is part of the seed, so that equal axes of two tasks are not sampled alike.
+    // The task's hash is part of the seed, so that two tasks with equal axes get different samples.
     let digest = blake3::hash(format!("{} {}", config.seed, task.hash()).as_bytes());
     let seed = u64::from_le_bytes(digest.as_bytes()[..8].try_into().expect("a hash has 32 bytes"));
     let mut schedules = Vec::new();
@@ -82,10 +82,10 @@ pub fn task_schedules(task: &Task, target: &Target, config: &Config) -> Vec<Sche
             }
             SamplerName::MetaSchedule => {
                 // TVM requires positive 31-bit seeds.
-                let first = i64::try_from(seed >> 34).expect("30 bits");
+                let first = i64::try_from(seed >> 34).expect("a shifted seed has 30 bits");
                 schedules.extend((0..config.schedules).map(|draw| Schedule::MetaSchedule {
                     space: draw,
-                    seed: first + 1 + i64::try_from(draw).expect("a count of schedules is small"),
+                    seed: first + 1 + i64::try_from(draw).expect("the number of schedules fits 63 bits"),
                     trace: None,
                 }));
             }

@@ -22,7 +22,7 @@ pub enum CampaignEvent<'a> {
     /// An attempt has ended with this record.
     Recorded(&'a Record),
     /// Progress message of the source of attempts.
-    Standing(&'a str),
+    Progress(&'a str),
     /// All remaining attempts are claimed by other processes. Contains the number of these attempts.
     Waiting(usize),
 }
@@ -36,7 +36,7 @@ pub struct Outcomes {
     pub passed_over: usize,
     /// Reason why no worker can be started, which ended the campaign.
     pub broken: Option<String>,
-    /// Number of attempts that were not made because of the budget, a signal, or delays of other processes.
+    /// Number of attempts not made because of the budget, a signal, or delays of other processes.
     pub left: usize,
     /// Number of attempts, included in `left`, that other processes have claimed.
     pub held: usize,
@@ -78,7 +78,7 @@ impl Outcomes {
 
 /// Result of claiming a visit, which is one of the separate measurements of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum ClaimResult {
     /// This process has claimed the visit. Contains the number of this attempt at the experiment.
     Ours(i64),
     /// Another process has already made the visit.
@@ -88,18 +88,18 @@ pub enum Turn {
 }
 
 /// Results of claiming several visits, in the order of the visits.
-pub type Turns = Vec<Turn>;
+pub type ClaimResults = Vec<ClaimResult>;
 
-impl Turn {
+impl ClaimResult {
     /// Returns the attempt number if this process has claimed the visit, else None.
     pub fn try_number(self) -> Option<i64> {
-        if let Turn::Ours(number) = self { Some(number) } else { None }
+        if let ClaimResult::Ours(number) = self { Some(number) } else { None }
     }
 }
 
 /// Callbacks of a campaign: consumer of records, listener of events, stop condition, and coordination with other
 /// processes.
-pub struct Outside<'a, E> {
+pub struct CampaignCallbacks<'a, E> {
     /// Receives every record as soon as it is complete. An error ends the campaign.
     pub sink: &'a mut dyn FnMut(&Record) -> Result<(), E>,
     /// Receives progress events.
@@ -107,15 +107,15 @@ pub struct Outside<'a, E> {
     /// Returns whether the campaign should stop; called between attempts.
     pub should_stop: &'a dyn Fn() -> bool,
     /// Claims the visits of a batch before the batch is started.
-    pub claim: &'a mut dyn FnMut(&[Visit]) -> Result<Turns, E>,
+    pub claim: &'a mut dyn FnMut(&[Visit]) -> Result<ClaimResults, E>,
 }
 
 /// Claims all visits without coordination, for campaigns of a single process.
-pub fn claim_all<E>(wanted: &[Visit]) -> Result<Turns, E> {
-    Ok(wanted.iter().map(|visit| Turn::Ours(i64::from(visit.number) + 1)).collect())
+pub fn claim_all<E>(wanted: &[Visit]) -> Result<ClaimResults, E> {
+    Ok(wanted.iter().map(|visit| ClaimResult::Ours(i64::from(visit.number) + 1)).collect())
 }
 
-/// A visit (one of the separate measurements of an experiment) that is to be made.
+/// A planned visit (one of the separate measurements of an experiment).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
     /// Key of the experiment.
@@ -143,18 +143,18 @@ pub fn collect_attempts<E: From<RowError>>(
     source: &mut dyn Source,
     campaign: &Campaign<'_>,
     bench: &mut dyn Bench,
-    outside: &mut Outside<'_, E>,
+    callbacks: &mut CampaignCallbacks<'_, E>,
 ) -> Result<Outcomes, E> {
     let start = Instant::now();
     let mut pass = Pass {
         campaign: *campaign,
         source,
         bench,
-        outside,
+        callbacks,
         start,
         outcomes: Outcomes::default(),
-        in_hand: BTreeMap::new(),
-        seen: SeenAttempt::default(),
+        submitted: BTreeMap::new(),
+        seen: EarlierVisits::default(),
         open: 0,
         newest: 0,
         tickets: 0,
@@ -171,17 +171,17 @@ pub fn collect_attempts<E: From<RowError>>(
     Ok(outcomes)
 }
 
-/// State of one execution of all attempts.
+/// State of a pass over all attempts.
 struct Pass<'a, 'b, E> {
     campaign: Campaign<'a>,
     source: &'a mut dyn Source,
     bench: &'a mut dyn Bench,
-    outside: &'a mut Outside<'b, E>,
+    callbacks: &'a mut CampaignCallbacks<'b, E>,
     start: Instant,
     outcomes: Outcomes,
     /// Jobs that were submitted to the bench and have not ended, by ticket.
-    in_hand: BTreeMap<Ticket, InHand>,
-    seen: SeenAttempt,
+    submitted: BTreeMap<Ticket, SubmittedJob>,
+    seen: EarlierVisits,
     /// Number of this process's attempts that have no record yet.
     open: usize,
     /// Number of this process's attempts in the newest batch.
@@ -192,20 +192,20 @@ struct Pass<'a, 'b, E> {
 }
 
 /// Interval between two checks whether other processes have made their attempts.
-const ASKED_EVERY: Duration = Duration::from_secs(2);
+const CLAIM_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum time to wait without progress of other processes. Claims of a process that was killed on another machine
 /// expire earlier.
-const MOST_WAITED: Duration = Duration::from_secs(8 * 60);
+const MAX_CLAIM_WAIT: Duration = Duration::from_secs(8 * 60);
 
-enum InHand {
+enum SubmittedJob {
     /// A build that these attempts share.
-    Build(Vec<Try>),
+    Build(Vec<ClaimedAttempt>),
     /// A run, with the columns of its record that are known before the run.
-    Run(Box<Try>, Box<Record>),
+    Run(Box<ClaimedAttempt>, Box<Record>),
 }
 
 /// An attempt that this process has claimed.
-struct Try {
+struct ClaimedAttempt {
     attempt: Attempt,
     /// Number of this attempt among all attempts at its experiment, from 1.
     number: i64,
@@ -222,25 +222,25 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     fn run_all(&mut self) -> Result<(), AttemptEnd<E>> {
         loop {
             self.fill_pipeline()?;
-            if self.in_hand.is_empty() {
+            if self.submitted.is_empty() {
                 return Ok(());
             }
             let waiting = Instant::now();
-            let (outside, start, config) = (&*self.outside, self.start, self.campaign.config);
-            let done = self.bench.next_result(&mut || !is_over(outside, &start, config));
+            let (callbacks, start, config) = (&*self.callbacks, self.start, self.campaign.config);
+            let done = self.bench.next_result(&mut || !is_over(callbacks, &start, config));
             let ms = u64::try_from(waiting.elapsed().as_millis()).unwrap_or(u64::MAX);
             let (ticket, done) = done.ok_or(AttemptEnd::Stopped)?;
-            match (done, self.in_hand.remove(&ticket)) {
-                (Done::Built(build), Some(InHand::Build(tries))) => {
+            match (done, self.submitted.remove(&ticket)) {
+                (Done::Built(build), Some(SubmittedJob::Build(tries))) => {
                     self.outcomes.build_ms += ms;
-                    (self.outside.listener)(CampaignEvent::Built);
+                    (self.callbacks.listener)(CampaignEvent::Built);
                     self.finish_build(build, tries)?;
                 }
-                (Done::Ran(ran), Some(InHand::Run(one, record))) => {
+                (Done::Ran(ran), Some(SubmittedJob::Run(one, record))) => {
                     self.outcomes.run_ms += ms;
                     self.finish_run(ran, &one, *record)?;
                 }
-                _ => unreachable!("a bench answers what it was asked, once"),
+                _ => unreachable!("a bench replies once to each submitted job"),
             }
         }
     }
@@ -252,8 +252,8 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
             if proposed.is_empty() {
                 return Ok(());
             }
-            let is_put_off = self.begin_batch(proposed)?;
-            match is_put_off && self.open == 0 {
+            let is_postponed = self.begin_batch(proposed)?;
+            match is_postponed && self.open == 0 {
                 true => self.wait_for_others()?,
                 false => self.waiting_since = None,
             }
@@ -262,37 +262,37 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     }
 
     fn wait_for_others(&mut self) -> Result<(), AttemptEnd<E>> {
-        (self.outside.listener)(CampaignEvent::Waiting(self.source.postponed_count()));
+        (self.callbacks.listener)(CampaignEvent::Waiting(self.source.postponed_count()));
         let begun = Instant::now();
         let since = *self.waiting_since.get_or_insert(begun);
-        let is_over = |pass: &Self| is_over(pass.outside, &pass.start, pass.campaign.config);
-        while begun.elapsed() < ASKED_EVERY && !is_over(self) {
+        let is_over = |pass: &Self| is_over(pass.callbacks, &pass.start, pass.campaign.config);
+        while begun.elapsed() < CLAIM_CHECK_INTERVAL && !is_over(self) {
             std::thread::sleep(Duration::from_millis(50));
         }
-        if since.elapsed() > MOST_WAITED || is_over(self) { Err(AttemptEnd::Stopped) } else { Ok(()) }
+        if since.elapsed() > MAX_CLAIM_WAIT || is_over(self) { Err(AttemptEnd::Stopped) } else { Ok(()) }
     }
 
-    /// Claims and submits a batch. True if other processes hold all attempts and the source has postponed them.
+    /// Claims and submits a batch. Returns true if other processes hold all attempts and the source has postponed them.
     fn begin_batch(&mut self, proposed: Vec<Attempt>) -> Result<bool, AttemptEnd<E>> {
         let wanted = proposed.iter().map(|attempt| Visit { key: attempt.key, number: attempt.visit });
-        let turns = (self.outside.claim)(&wanted.collect::<Vec<Visit>>()).map_err(AttemptEnd::Failed)?;
-        let (mut ours, mut is_put_off): (Vec<Try>, bool) = (Vec::new(), true);
+        let turns = (self.callbacks.claim)(&wanted.collect::<Vec<Visit>>()).map_err(AttemptEnd::Failed)?;
+        let (mut ours, mut is_postponed): (Vec<ClaimedAttempt>, bool) = (Vec::new(), true);
         for (attempt, turn) in proposed.into_iter().zip(turns) {
             match turn {
-                Turn::Ours(number) => ours.push(Try { attempt, number }),
-                Turn::Held if self.source.put_off(&attempt) => continue,
-                Turn::Made | Turn::Held => {
+                ClaimResult::Ours(number) => ours.push(ClaimedAttempt { attempt, number }),
+                ClaimResult::Held if self.source.postpone(&attempt) => continue,
+                ClaimResult::Made | ClaimResult::Held => {
                     self.outcomes.elsewhere += usize::from(attempt.is_first);
                     self.source.skip_attempt(&attempt);
                 }
             }
-            is_put_off = false;
+            is_postponed = false;
         }
         if !ours.is_empty() {
             self.newest = ours.len();
             self.open += ours.len();
         }
-        let mut groups: Vec<Vec<Try>> = Vec::new();
+        let mut groups: Vec<Vec<ClaimedAttempt>> = Vec::new();
         for one in ours {
             match groups.last_mut() {
                 Some(group) if group[0].attempt.shares_build_with(&one.attempt) => group.push(one),
@@ -300,13 +300,13 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
             }
         }
         groups.into_iter().try_for_each(|group| self.submit_group(group))?;
-        Ok(is_put_off)
+        Ok(is_postponed)
     }
 
     /// Submits the build that a group of attempts shares, or its runs if there is nothing to build.
-    fn submit_group(&mut self, group: Vec<Try>) -> Result<(), AttemptEnd<E>> {
+    fn submit_group(&mut self, group: Vec<ClaimedAttempt>) -> Result<(), AttemptEnd<E>> {
         match jobs::build_job(&group[0].attempt, self.campaign.tasks, self.campaign.target) {
-            Some(job) => self.submit_job(BenchWork::Build(job), InHand::Build(group)),
+            Some(job) => self.submit_job(BenchWork::Build(job), SubmittedJob::Build(group)),
             None => {
                 for one in group {
                     let record = begin_record(&one).map_err(wrap_row_error)?;
@@ -318,7 +318,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     }
 
     /// Runs a built artifact, unless the source rejects the candidate on the basis of the artifact.
-    fn run_accepted(&mut self, one: Try, artifact: &Artifact) -> Result<(), AttemptEnd<E>> {
+    fn run_accepted(&mut self, one: ClaimedAttempt, artifact: &Artifact) -> Result<(), AttemptEnd<E>> {
         let mut record = begin_record(&one).map_err(wrap_row_error)?;
         if let Code::Compiled { schedule, .. } = &one.attempt.code {
             record::describe_artifact(&mut record, schedule, artifact).map_err(wrap_row_error)?;
@@ -334,20 +334,20 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         Ok(())
     }
 
-    fn submit_run(&mut self, one: Try, record: Record, artifact: Option<&Artifact>) {
+    fn submit_run(&mut self, one: ClaimedAttempt, record: Record, artifact: Option<&Artifact>) {
         let Campaign { tasks, config, .. } = self.campaign;
         let work = jobs::run_job((&one.attempt, one.number), artifact, tasks, config);
-        self.submit_job(work, InHand::Run(Box::new(one), Box::new(record)));
+        self.submit_job(work, SubmittedJob::Run(Box::new(one), Box::new(record)));
     }
 
-    fn submit_job(&mut self, work: BenchWork, what: InHand) {
-        self.in_hand.insert(self.tickets, what);
+    fn submit_job(&mut self, work: BenchWork, what: SubmittedJob) {
+        self.submitted.insert(self.tickets, what);
         self.bench.submit(self.tickets, work);
         self.tickets += 1;
     }
 
     /// Runs a built artifact, or records the failure of the build.
-    fn finish_build(&mut self, build: Build, tries: Vec<Try>) -> Result<(), AttemptEnd<E>> {
+    fn finish_build(&mut self, build: Build, tries: Vec<ClaimedAttempt>) -> Result<(), AttemptEnd<E>> {
         let (outcome, why) = match build {
             Build::Built(artifact) => return tries.into_iter().try_for_each(|one| self.run_accepted(one, &artifact)),
             Build::Failed(why) => (Outcome::BuildFailed, why),
@@ -364,7 +364,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         Ok(())
     }
 
-    fn finish_run(&mut self, ran: Ran, one: &Try, mut record: Record) -> Result<(), AttemptEnd<E>> {
+    fn finish_run(&mut self, ran: Ran, one: &ClaimedAttempt, mut record: Record) -> Result<(), AttemptEnd<E>> {
         if let Err(Fault::CannotStart { why }) = ran.reply {
             return Err(self.end_broken(why));
         }
@@ -375,18 +375,18 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     }
 
     /// Passes a record to the sink, the listener and the source.
-    fn emit_record(&mut self, one: &Try, record: &Record) -> Result<(), AttemptEnd<E>> {
-        (self.outside.sink)(record).map_err(AttemptEnd::Failed)?;
+    fn emit_record(&mut self, one: &ClaimedAttempt, record: &Record) -> Result<(), AttemptEnd<E>> {
+        (self.callbacks.sink)(record).map_err(AttemptEnd::Failed)?;
         match record.outcome {
             Outcome::PassedOver => self.outcomes.passed_over += 1,
             // Later visits are not counted as attempts, but their losses are reported.
             Outcome::Ok if !one.attempt.is_first => {}
             outcome => *self.outcomes.counts.entry(outcome.name().to_owned()).or_default() += 1,
         }
-        (self.outside.listener)(CampaignEvent::Recorded(record));
+        (self.callbacks.listener)(CampaignEvent::Recorded(record));
         self.source.observe(&one.attempt, record);
-        if let Some(standing) = self.source.progress_message() {
-            (self.outside.listener)(CampaignEvent::Standing(&standing));
+        if let Some(message) = self.source.progress_message() {
+            (self.callbacks.listener)(CampaignEvent::Progress(&message));
         }
         self.open -= 1;
         Ok(())
@@ -398,14 +398,14 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     }
 }
 
-fn begin_record(one: &Try) -> Result<Record, RowError> {
+fn begin_record(one: &ClaimedAttempt) -> Result<Record, RowError> {
     let placement = Json::new(&jobs::try_placement(&one.attempt, one.number))?;
     Ok(Record { attempt: one.number, placement: Some(placement), ..record::attempt_record(&one.attempt)? })
 }
 
-/// Results of earlier visits to experiments, which later records need.
+/// Results of earlier visits that the records of later visits contain.
 #[derive(Default)]
-struct SeenAttempt {
+struct EarlierVisits {
     /// Largest absolute and relative errors of each experiment. Results are compared with the reference only in the
     /// first visit.
     errors: HashMap<Key, (Option<f64>, Option<f64>)>,
@@ -413,7 +413,7 @@ struct SeenAttempt {
     noise_floors: HashMap<(usize, CacheState), NoiseFloor>,
 }
 
-impl SeenAttempt {
+impl EarlierVisits {
     fn complete_record(&mut self, attempt: &Attempt, record: &mut Record) {
         let Some(median_ns) = record.median_ns.filter(|_| record.outcome == Outcome::Ok) else { return };
         if attempt.is_first {
@@ -431,6 +431,6 @@ fn wrap_row_error<E: From<RowError>>(error: RowError) -> AttemptEnd<E> {
     AttemptEnd::Failed(error.into())
 }
 
-fn is_over<E>(outside: &Outside<'_, E>, start: &Instant, config: &Config) -> bool {
-    (outside.should_stop)() || config.budget_seconds.is_some_and(|budget| start.elapsed().as_secs_f64() > budget)
+fn is_over<E>(callbacks: &CampaignCallbacks<'_, E>, start: &Instant, config: &Config) -> bool {
+    (callbacks.should_stop)() || config.budget_seconds.is_some_and(|budget| start.elapsed().as_secs_f64() > budget)
 }

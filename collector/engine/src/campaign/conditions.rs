@@ -37,7 +37,7 @@ impl CurrentConditions {
         self.bases.iter().any(|base| stands_for(record, base, Likeness::Conditions)) && self.match_code(record)
     }
 
-    /// Returns whether this program generates a record's code. Reads columns `task` and `schedule`.
+    /// Returns whether this program would generate a record's code. Needs the columns `task` and `schedule`.
     fn match_code(&self, record: &Record) -> bool {
         let Some(text) = &record.schedule else { return record.code_revision.is_none() };
         let (Some(kind), Ok(schedule)) = (targets::kind_of_record(record), Schedule::from_json(text.as_text())) else {

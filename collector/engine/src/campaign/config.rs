@@ -62,7 +62,7 @@ pub struct ModelRequest {
     pub source: String,
     /// Name of the model within the source.
     pub name: String,
-    /// Requested batch size; once the model is loaded, its actual batch size. None if the model has no batch.
+    /// Requested batch size; after loading, the actual batch size. None if the model has no batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<i64>,
     /// Shapes of inputs by name.
@@ -117,7 +117,7 @@ pub struct Config {
     pub models: Vec<ModelRequest>,
     /// Target: `llvm` or another name, or TVM's JSON description. A GPU target names its architectures.
     pub target: String,
-    /// Libraries that compute the operators they support instead of the target.
+    /// Libraries that compute their supported operators in place of compiled code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partners: Vec<String>,
     /// Compiler or library that computes the tasks not claimed by a partner library.
@@ -277,7 +277,7 @@ impl Config {
         }
         self.limits.check()?;
         self.measure.check_settings()?;
-        let warm = "give `cache = [\"cold\"]`, which writes as much as the machine's caches hold";
+        let warm = "give `cache = [\"cold\"]`, which writes as many bytes as the caches of this machine hold";
         check_each("measure.cache", &[self.measure.cache], warm, |cache| *cache == Cache::Warm)?;
         counters::names::check_events(&self.counters.events).map_err(ConfigError::Counter)?;
         self.check_compatibility()
@@ -346,12 +346,12 @@ impl Config {
     }
 
     /// Returns the configuration as JSON without its time budget, which does not identify a campaign.
-    pub fn kept_text(&self) -> String {
+    pub fn json_without_budget(&self) -> String {
         Config { budget_seconds: None, ..self.clone() }.to_json()
     }
 
     /// Returns a stable hash of the configuration without its time budget: 32 hexadecimal digits.
     pub fn hash(&self) -> String {
-        datasets::store::config_hash(&self.kept_text())
+        datasets::store::config_hash(&self.json_without_budget())
     }
 }

@@ -49,30 +49,30 @@ impl Default for CoRun {
 
 impl CoRun {
     /// Upper limit of the number of members.
-    const SIZE_MOST: usize = 8;
-    const OPERATORS_MOST: usize = 128;
-    const COMBINATIONS_MOST: usize = 100_000;
-    const PASSES_MOST: usize = 100;
+    const MAX_SIZE: usize = 8;
+    const MAX_OPERATORS: usize = 128;
+    const MAX_COMBINATIONS: usize = 100_000;
+    const MAX_PASSES: usize = 100;
 
     /// Validates the settings. An error contains the setting's name, its value, and the allowed values.
     pub fn check(&self, cores: usize) -> Result<(), (&'static str, String, String)> {
         let refuse = |field: &'static str, found: String, allowed: String| Err((field, found, allowed));
-        if let Some(size) = self.sizes.iter().find(|size| !(2..=Self::SIZE_MOST).contains(*size)) {
-            return refuse("corun.sizes", size.to_string(), format!("allowed are 2 to {}", Self::SIZE_MOST));
+        if let Some(size) = self.sizes.iter().find(|size| !(2..=Self::MAX_SIZE).contains(*size)) {
+            return refuse("corun.sizes", size.to_string(), format!("allowed are 2 to {}", Self::MAX_SIZE));
         }
         if self.sizes.is_empty() && self.partners.is_empty() {
             return refuse("corun.sizes", "empty".to_owned(), "give 2 for pairs, or `partners`".to_owned());
         }
-        if !(1..=Self::OPERATORS_MOST).contains(&self.operators) {
-            let allowed = format!("allowed are 1 to {}", Self::OPERATORS_MOST);
+        if !(1..=Self::MAX_OPERATORS).contains(&self.operators) {
+            let allowed = format!("allowed are 1 to {}", Self::MAX_OPERATORS);
             return refuse("corun.operators", self.operators.to_string(), allowed);
         }
-        if !(1..=Self::COMBINATIONS_MOST).contains(&self.combinations) {
-            let allowed = format!("allowed are 1 to {}", Self::COMBINATIONS_MOST);
+        if !(1..=Self::MAX_COMBINATIONS).contains(&self.combinations) {
+            let allowed = format!("allowed are 1 to {}", Self::MAX_COMBINATIONS);
             return refuse("corun.combinations", self.combinations.to_string(), allowed);
         }
-        if !(1..=Self::PASSES_MOST).contains(&self.passes) {
-            let allowed = format!("allowed are 1 to {}", Self::PASSES_MOST);
+        if !(1..=Self::MAX_PASSES).contains(&self.passes) {
+            let allowed = format!("allowed are 1 to {}", Self::MAX_PASSES);
             return refuse("corun.passes", self.passes.to_string(), allowed);
         }
         if !(1..=cores).contains(&self.threads) {
@@ -95,13 +95,13 @@ impl CoRun {
         let least = if self.partners.is_empty() { self.sizes.iter().min().copied().unwrap_or(2) } else { 2 };
         if self.parallel == [Parallel::Stream] && least * self.threads > cores {
             let allowed = format!(
-                "{least} members need {} cores of their own, and there are {cores}; give fewer, or `parallel = [\"full\"]`",
+                "{least} members need {} cores of their own, but only {cores} are available; give fewer, or `parallel = [\"full\"]`",
                 least * self.threads
             );
             return refuse("corun.threads", self.threads.to_string(), allowed);
         }
         if let Some(share) = self.cache_share.filter(|share| !(*share > 0.0 && *share <= 0.5)) {
-            let allowed = "allowed is more than 0 and at most 0.5, because each member has a share".to_owned();
+            let allowed = "it must be above 0 and at most 0.5, because each member gets a share".to_owned();
             return refuse("corun.cache_share", share.to_string(), allowed);
         }
         self.measure.check_settings().map_err(|(field, found, allowed)| {

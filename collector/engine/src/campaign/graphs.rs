@@ -109,8 +109,7 @@ fn load_file(
         ..Options::default()
     };
     let mut imported = reader(path, &options)?;
-    let mut notes =
-        vec![format!("`{}` is {} bytes with the BLAKE3 hash {}", path.display(), imported.bytes, imported.hash)];
+    let mut notes = vec![format!("read `{}`: {} bytes, BLAKE3 hash {}", path.display(), imported.bytes, imported.hash)];
     let mut batch_refusal = None;
     if let (Some(has), Some(wanted)) = (batch_of(&imported.graph), request.batch)
         && has != wanted
@@ -121,7 +120,7 @@ fn load_file(
         }) {
             Ok(recast) => {
                 notes.push(format!(
-                    "`{}` was written for a batch of {has} and is read with a batch of {wanted}",
+                    "`{}` was exported for a batch of {has} and is used with a batch of {wanted}",
                     path.display()
                 ));
                 imported = recast;
@@ -152,11 +151,15 @@ fn change_batch(
         Some((value, extents))
     };
     let shapes = graph.inputs.iter().filter_map(with_batch).map(|(value, extents)| (value.name.clone(), extents));
-    let recast = read(shapes.collect()).map_err(|error| format!("with {wanted}, {}", format_chain(&error)))?;
+    let recast =
+        read(shapes.collect()).map_err(|error| format!("with a batch of {wanted}, {}", format_chain(&error)))?;
     for (before, now) in graph.outputs.iter().zip(&recast.graph.outputs) {
         let (Some((value, expected)), Some(found)) = (with_batch(before), recast.graph.value(*now)) else { continue };
         if found.ty.extents().as_ref() != Some(&expected) {
-            return Err(format!("with {wanted} its output `{}` would be {}, not {expected:?}", value.name, found.ty));
+            return Err(format!(
+                "with a batch of {wanted}, its output `{}` would have the type {}, not the shape {expected:?}",
+                value.name, found.ty
+            ));
         }
     }
     Ok(recast)
@@ -219,7 +222,7 @@ fn batch_of(graph: &Graph) -> Option<i64> {
     common_value(extents.map(|extents| extents.and_then(|extents| extents.first().copied())))
 }
 
-/// Returns the value that all numbers have; None if they differ or one is missing.
+/// Returns the common value of all numbers; None if they differ or one is missing.
 fn common_value(mut numbers: impl Iterator<Item = Option<i64>>) -> Option<i64> {
     let first = numbers.next()??;
     numbers.all(|number| number == Some(first)).then_some(first)
@@ -241,7 +244,8 @@ pub(super) fn tasks_of(graph: &Graph, config: &Config) -> Result<Vec<TaskUse>, m
     })
 }
 
-/// Converts tasks to the form a target supports, merging equal ones; also returns CPU tasks with the reason.
+/// Converts tasks to the form that a target supports, merging equal ones; also returns the tasks for the CPU, with
+/// reasons.
 fn convert_to_form(tasks: Vec<TaskUse>, form: TaskForm) -> (Vec<TaskUse>, Vec<(TaskUse, CpuReason)>) {
     let (mut computed, mut left): (Vec<TaskUse>, _) = (Vec::new(), Vec::new());
     for found in tasks {
@@ -274,7 +278,7 @@ fn fabric_notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, P
             computed.len(),
             left.len()
         ));
-        notes.extend(left.iter().map(|(found, why)| format!("the CPU's: {}: {why}", found.task.describe())));
+        notes.extend(left.iter().map(|(found, why)| format!("runs on the CPU: {}: {why}", found.task.describe())));
     }
     Ok(notes)
 }
@@ -319,7 +323,7 @@ mod tests {
     const FIXED: &str = "source = 'onnx', name = 'MODELS/tflite-cases/one_layer_int8/qdq.onnx'";
 
     #[test]
-    fn a_record_has_the_batch_that_ran() {
+    fn batches_follow_the_model_file() {
         assert_eq!(settled(FIXED, ""), Ok(vec![Some(1)]));
         assert_eq!(settled(FIXED, "batch = [1]"), Ok(vec![Some(1)]));
         assert_eq!(settled(FIXED, "batch = [1, 8]"), Ok(vec![Some(1), Some(8)]), "nothing in it forbids another one");

@@ -14,7 +14,8 @@ pub fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> O
     Some(BuildJob::for_schedule(tasks[attempt.task].compiled_json(), target, schedule))
 }
 
-/// Returns the memory placement of an attempt's repetition `number`, counted from 1; each repetition has another.
+/// Returns the memory placement of repetition `number` of an attempt, counted from 1; placements differ between
+/// repetitions.
 pub fn try_placement(attempt: &Attempt, number: i64) -> Placement {
     let seed = u64::from_le_bytes(attempt.key.0[..8].try_into().expect("a key has 16 bytes"));
     attempt.method.placement(seed, u32::try_from(number - 1).unwrap_or(0), attempt.process)
@@ -43,7 +44,7 @@ pub fn run_job(
     }
     let planned = &tasks[attempt.task];
     let job = RunJob::library_run(planned.json.clone(), attempt.cpus.clone(), attempt.method.of_visit());
-    // One artifact serves all visits, so it is checked only in the first.
+    // All visits run the same artifact, so only the first one checks its outputs.
     let is_checked = attempt.is_first;
     let placement = try_placement(attempt, number);
     let job = RunJob { seed: config.seed, placement, counters: config.counters.clone(), is_checked, ..job };

@@ -4,7 +4,6 @@
 //! decides when they are built and run. Nothing here prints or opens files: records go to a sink,
 //! and events to a listener.
 
-pub mod again;
 pub mod attempt;
 pub mod choices;
 pub mod collect;
@@ -19,6 +18,7 @@ pub mod module;
 pub mod night;
 pub mod planned;
 pub mod record;
+pub mod recorded_attempt;
 pub mod settings;
 mod share;
 mod sizes;
@@ -27,7 +27,6 @@ mod tune;
 mod tuning;
 mod variations;
 
-pub use again::{AgainError, RecordedAttempt};
 pub use attempt::{plan_attempts, planned_modules, planned_tasks};
 pub use collect::{Campaign, CampaignEvent, Outcomes, collect_attempts};
 pub use conditions::CurrentConditions;
@@ -37,8 +36,10 @@ pub use finals::{Finals, FoundBest, Verdict};
 pub use module::PlannedModule;
 pub use night::Night;
 pub use planned::{Attempt, Bases, Code, PlannedTask};
+pub use recorded_attempt::{RecordedAttempt, RepeatError};
 pub use settings::{ModelEntry, Settings};
 pub use share::Share;
 pub use source::{Source, Sweep};
 pub use tune::{Tune, TuneSettings};
-pub use tuning::{Ground, Lessons, Search, Stop, Trial, Tuning, TuningError};
+pub(crate) use tuning::ranking_time;
+pub use tuning::{Lessons, Search, SearchInputs, Stop, Trial, Tuning, TuningError};

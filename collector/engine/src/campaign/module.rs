@@ -1,4 +1,4 @@
-//! Whole TorchScript files that PyTorch's library runs: a baseline for a model, not a source of
+//! Whole TorchScript files, run by PyTorch's library as a baseline for a model; they are not split into
 //! tasks.
 //!
 //! A file contains a program without the shapes of its inputs, so the user provides them. Running
@@ -36,7 +36,7 @@ pub enum ModuleError {
     NoShapes,
     #[error("`{name}` in `--shape` has no element type `{dtype}`; the types are {}", list_dtypes())]
     UnknownType { name: String, dtype: String },
-    #[error("cannot read it: {0}")]
+    #[error("cannot read the file: {0}")]
     Unreadable(#[from] std::io::Error),
 }
 
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_input_may_say_its_element_type() {
+    fn an_input_may_have_an_element_type() {
         assert_eq!(parse_input_type("0", &[1, 3]).unwrap(), TensorType::f32(&[1, 3]));
         assert_eq!(parse_input_type("0:i64", &[1, 3]).unwrap(), TensorType::new(DType::I64, &[1, 3]));
         assert!(

@@ -14,7 +14,7 @@ pub struct Night {
     pub deadline: Option<String>,
     /// Interval between sentinel runs in minutes. Sentinels also run at the beginning and the end.
     pub sentinel_minutes: f64,
-    /// Share of the run's time that is spent on measuring default schedules and doubtful results again.
+    /// Share of the run's time for repeated measurements of default schedules and doubtful results.
     pub again_share: f64,
     /// Number of resized variants of each task that are measured when all other work is done.
     pub variations: usize,

@@ -27,7 +27,7 @@ pub struct PlannedTask {
     /// Partner library that computes the task instead of the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partner: Option<String>,
-    /// The task with symbolic sizes that is compiled in place of this task, if one build serves several sizes.
+    /// The task with symbolic sizes that is compiled in place of this task, if several sizes share a build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub symbolic: Option<Symbolic>,
     /// Reason why the task is compiled for its own size, although one build for several sizes was requested.
@@ -62,7 +62,7 @@ pub(super) fn task_json(task: &Task) -> String {
 pub struct Attempt {
     /// Index of the task. Whole programs (modules) have the indices that follow those of the tasks.
     pub task: usize,
-    /// Index of the first of the tasks that one build serves; equal to `task` if the task is compiled alone.
+    /// Index of the first of the tasks that share a build; equal to `task` if the task is compiled alone.
     pub family: usize,
     /// Code or library that computes the task.
     pub code: Code,
@@ -78,7 +78,7 @@ pub struct Attempt {
     pub(super) state: CacheState,
     /// Index of the visit (a repetition of the experiment in a fresh process), counted from 0.
     pub visit: u32,
-    /// Whether this is the first visit in this run of the program; only its output is checked against the reference.
+    /// Whether this is the first visit in this process; only the output of the first visit is checked.
     pub is_first: bool,
     /// Number that identifies the runner process; consecutive visits of an experiment have different numbers.
     pub process: u32,
@@ -125,7 +125,7 @@ impl Attempt {
         self.method.visit_count().saturating_sub(self.visit) as usize
     }
 
-    /// Returns whether one build serves both attempts.
+    /// Returns whether both attempts run the same build.
     pub fn shares_build_with(&self, other: &Attempt) -> bool {
         self.family == other.family && self.code == other.code
     }
@@ -161,6 +161,6 @@ fn format_reason(why: Option<&str>) -> String {
 fn describe_batch(batch: Option<i64>) -> String {
     match batch {
         Some(batch) => format!("runs with a batch of {batch}"),
-        None => "has inputs whose first extents are not one batch size".to_owned(),
+        None => "has inputs with different first extents, so it has no batch size".to_owned(),
     }
 }

@@ -39,7 +39,7 @@ pub fn machine_record(target: &Target, facts: &Facts, versions: &Versions, run_i
     Ok(record)
 }
 
-/// Returns a record with the columns of the host alone.
+/// Returns a record with only the columns of the host.
 pub fn host_record(facts: &Facts) -> Record {
     let count = |number: Option<u64>| number.and_then(|number| i64::try_from(number).ok());
     let cache = |level: u32| {
@@ -204,7 +204,7 @@ pub fn describe_artifact(record: &mut Record, schedule: &Schedule, artifact: &Ar
         ("lower_ms", artifact.lower_ms),
         ("codegen_ms", artifact.codegen_ms),
     ]);
-    // All architectures have the same launches; the features of the first represent all.
+    // Launches are the same for all architectures, so the features of the first one are recorded.
     let cubin = artifact.device.as_ref().and_then(|code| code.cubins.first());
     features.extend(cubin.map(|cubin| cubin.static_features()).into_iter().flatten());
     features.extend(artifact.features.iter().map(|(name, value)| (name.as_str(), *value)));
@@ -292,7 +292,7 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
     record.cpu_time_ns = Some(m.cpu_time_ns).filter(|time| *time > 0.0);
     let counters: BTreeMap<&str, f64> = m.counters.iter().map(|c| (c.name.as_str(), c.per_run)).collect();
     let steps: BTreeSet<&str> = m.counters.iter().map(|c| c.step.source_name()).collect();
-    // A counter that one step rejected and a later step delivered does not count as rejected.
+    // A counter that one source rejected and a later source delivered does not count as rejected.
     let refused = m.refusals.iter().filter(|refusal| !counters.contains_key(refusal.event.as_str()));
     let mut refused_by: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for refusal in refused {
@@ -300,7 +300,8 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
         refused_by.entry(&refusal.event).or_default().push(why);
     }
     let refused: BTreeMap<&str, String> = refused_by.into_iter().map(|(name, whys)| (name, whys.join("; "))).collect();
-    let origins: BTreeMap<&str, CounterOrigin<'_>> = m.counters.iter().map(|c| (c.name.as_str(), c.into())).collect();
+    let origins: BTreeMap<&str, CounterOrigin<'_, Coverage>> =
+        m.counters.iter().map(|c| (c.name.as_str(), c.into())).collect();
     record.counters = (!counters.is_empty()).then(|| Json::new(&counters)).transpose()?;
     record.counter_origins = (!origins.is_empty()).then(|| Json::new(&origins)).transpose()?;
     record.counters_refused = (!refused.is_empty()).then(|| Json::new(&refused)).transpose()?;
@@ -329,18 +330,22 @@ fn energy_joules(m: &Measurement, caches: Option<CacheState>) -> Option<f64> {
     }
 }
 
-/// The properties of a counter value, such as its source and unit, as stored in a record.
+/// The properties of a counter value as stored in a record.
 #[derive(Serialize)]
-struct CounterOrigin<'a> {
-    source: &'static str,
-    native: &'a str,
-    unit: &'a str,
-    coverage: Coverage,
-    runs: u64,
-    running_share: f64,
+pub(crate) struct CounterOrigin<'a, C> {
+    pub source: &'a str,
+    /// Name of the counter in its source.
+    pub native: &'a str,
+    pub unit: &'a str,
+    /// Threads or processes whose events are counted.
+    pub coverage: C,
+    /// Number of counted runs.
+    pub runs: u64,
+    /// Share of the time in which the counter was active.
+    pub running_share: f64,
 }
 
-impl<'a> From<&'a CounterValue> for CounterOrigin<'a> {
+impl<'a> From<&'a CounterValue> for CounterOrigin<'a, Coverage> {
     fn from(value: &'a CounterValue) -> Self {
         let CounterValue { step, native, unit, coverage, runs, running_ratio, .. } = value;
         let (source, running_share) = (step.source_name(), *running_ratio);
@@ -404,7 +409,7 @@ mod tests {
     const RECORDED: [[f64; 3]; 2] = [[1_147_536.5, 1_053_361.0, 1_074_703.0], [6_523_009.0, 6_592_052.0, 6_623_073.0]];
 
     #[test]
-    fn operators_and_whole_models_are_computed_alike() {
+    fn operators_and_whole_models_have_equal_statistics() {
         for visits_ns in RECORDED {
             let visit = |median_ns: &f64| Measurement { median_ns: *median_ns, ..measured(&[]) };
             let visits: Vec<Measurement> = visits_ns.iter().map(visit).collect();
@@ -418,11 +423,11 @@ mod tests {
             let of_rows = datasets::median_record(&rows.iter().collect::<Vec<_>>()).unwrap();
             let mut whole = Record::default();
             describe_measurement(&mut whole, &Measurement::of_visits(visits).unwrap()).unwrap();
-            let told = |record: &Record| {
+            let columns = |record: &Record| {
                 let interval = (record.median_low_ns, record.median_high_ns, record.interval_covers);
                 (record.median_ns, interval, record.visit_spread, record.visits_ns.clone())
             };
-            assert_eq!(told(&of_rows), told(&whole));
+            assert_eq!(columns(&of_rows), columns(&whole));
             assert_eq!(whole.interval_covers, Some(Covers::Visits));
         }
     }
@@ -447,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn energy_is_that_of_all_timed_runs() {
+    fn energy_covers_all_timed_runs() {
         let check = |counters: &[(&str, f64, u64, bool)], caches: CacheState, joules: Option<f64>| {
             let mut record = Record { cache_state: Some(caches), ..Record::default() };
             describe_measurement(&mut record, &measured(counters)).expect("sound");

@@ -19,7 +19,7 @@ pub struct Share<'a> {
     shard: Shard,
     config: &'a Config,
     /// Sampler and index of each schedule, by index of the first task of its family and by schedule hash.
-    drawn: HashMap<(usize, String), RandomSchedule>,
+    sampled: HashMap<(usize, String), RandomSchedule>,
 }
 
 /// Sampler of a schedule, and the schedule's index among those of the sampler.
@@ -28,7 +28,7 @@ type RandomSchedule = (&'static str, usize);
 impl<'a> Share<'a> {
     /// Creates the share of a shard. A search is not divided, because it needs the results of all trials.
     pub fn new(shard: Shard, tasks: &[PlannedTask], target: &Target, config: &'a Config) -> Share<'a> {
-        let mut drawn = HashMap::new();
+        let mut sampled = HashMap::new();
         let is_sweep = shard != Shard::WHOLE && config.tune.is_none();
         let mut first = 0;
         for family in tasks.chunk_by(|left, right| left.is_compiled_with(right)).filter(|_| is_sweep) {
@@ -36,12 +36,12 @@ impl<'a> Share<'a> {
             for schedule in task_schedules(family[0].scheduled_task(), target, config) {
                 let sampler = sampler_of(&schedule);
                 let count = counts.entry(sampler).or_default();
-                drawn.insert((first, schedule.stable_hash()), (sampler, *count));
+                sampled.insert((first, schedule.stable_hash()), (sampler, *count));
                 *count += 1;
             }
             first += family.len();
         }
-        Share { shard, config, drawn }
+        Share { shard, config, sampled }
     }
 
     /// Returns whether an attempt belongs to the shard.
@@ -51,20 +51,20 @@ impl<'a> Share<'a> {
 
     /// Returns a key of an attempt that depends only on the request, not on the machine.
     fn request_key(&self, attempt: &Attempt) -> Key {
-        let drawn = match &attempt.code {
-            Code::Compiled { schedule, .. } => self.drawn.get(&(attempt.family, schedule.stable_hash())),
+        let sampled = match &attempt.code {
+            Code::Compiled { schedule, .. } => self.sampled.get(&(attempt.family, schedule.stable_hash())),
             Code::Library | Code::Module(_) => None,
         };
         let threads = attempt.cpus.len();
         // "All CPUs" is a different count on each machine, but has the same position in the list.
         let threads_position = self.config.threads.iter().position(|count| *count == threads).unwrap_or(threads);
         let task = &attempt.with_task;
-        let asked = (
+        let request = (
             (&self.config.target, &task.task_hash, &task.symbolic_task),
-            (matches!(attempt.code, Code::Compiled { .. }), drawn),
+            (matches!(attempt.code, Code::Compiled { .. }), sampled),
             (threads_position, attempt.state.name()),
         );
-        Key::of_bytes(serde_json::to_string(&asked).expect("texts and numbers").as_bytes())
+        Key::of_bytes(serde_json::to_string(&request).expect("texts and numbers").as_bytes())
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
     use crate::campaign::attempt::{plan_attempts, planned_tasks};
     use crate::campaign::graphs::LoadedModels;
     use crate::campaign::planned::Bases;
-    use crate::campaign::{Ground, Settings, Tuning};
+    use crate::campaign::{SearchInputs, Settings, Tuning};
     use datasets::Record;
     use job::revision::Revisions;
     use std::path::Path;
@@ -179,7 +179,7 @@ mod tests {
             let tasks = planned_tasks(&config, &LoadedModels::default()).expect("tasks");
             let breeder = bench::Breeder::new(Path::new("none of these tests breeds"), Duration::ZERO, 0);
             let Machine { target, bases, cpus, flush_bytes } = machine;
-            let ground = Ground {
+            let inputs = SearchInputs {
                 tasks: &tasks,
                 modules: &[],
                 target,
@@ -191,7 +191,7 @@ mod tests {
             };
             let share = Share::new(Shard::new(index, 2).expect("one of two"), &tasks, target, &config);
             let tune = config.tune.as_ref().expect("a search");
-            let tuning = Tuning::new(&ground, tune, |attempt| share.contains(attempt)).expect("searches");
+            let tuning = Tuning::new(&inputs, tune, |attempt| share.contains(attempt)).expect("searches");
             tuning.searches().iter().map(|search| search.default_attempt().task).collect::<Vec<usize>>()
         };
         let wide = machine("wide", llvm_target("x86-64-v4", &["avx512f".to_owned()], 4), &[3]);

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// A source that proposes attempts and receives their results.
 pub trait Source {
-    /// Returns the next attempts, of at most `builds` builds; attempts that share a build are adjacent. An empty
-    /// list means that an attempt in flight has to end first, or that the source is exhausted.
+    /// Returns the next attempts, of at most `builds` builds; attempts that share a build are adjacent. The list is
+    /// empty if an attempt in flight has to end first, or if the source is exhausted.
     fn propose(&mut self, builds: usize) -> Vec<Attempt>;
 
     /// Returns a reason if the cost model rejects a built candidate. `_built` describes the artifact.
@@ -21,9 +21,9 @@ pub trait Source {
     /// Reports an attempt that is not executed here because another process executes or has executed it.
     fn skip_attempt(&mut self, _attempt: &Attempt) {}
 
-    /// Notes that another process has claimed an attempt. Returns whether the source will propose
-    /// it again, in case that process ends before it has made the attempt.
-    fn put_off(&mut self, _attempt: &Attempt) -> bool {
+    /// Records that another process has claimed an attempt. Returns whether the source will propose the attempt
+    /// again, in case the other process ends before it has made the attempt.
+    fn postpone(&mut self, _attempt: &Attempt) -> bool {
         false
     }
 
@@ -35,7 +35,7 @@ pub trait Source {
     /// Returns the number of attempts that the source still expects to propose.
     fn attempts_left(&self) -> usize;
 
-    /// Returns how many of the remaining attempts the source has postponed because other processes claimed them.
+    /// Returns the number of remaining attempts that were postponed because other processes claimed them.
     fn postponed_count(&self) -> usize {
         0
     }
@@ -43,7 +43,7 @@ pub trait Source {
 
 /// A source that proposes a list from beginning to end, with all visits of each experiment.
 ///
-/// Visits of an experiment are at least a quarter of the list apart, or [`MOST_BETWEEN`] attempts of a long list, so
+/// Visits of an experiment are at least a quarter of the list apart, or [`MAX_BETWEEN`] attempts of a long list, so
 /// that they sample different states of the machine. The limit bounds the number of artifacts kept for later visits.
 pub struct Sweep {
     /// Position of each experiment in the list.
@@ -66,14 +66,14 @@ pub struct Sweep {
 }
 
 /// Largest number of attempts between two visits of one experiment.
-const MOST_BETWEEN: usize = 2048;
+const MAX_BETWEEN: usize = 2048;
 
 impl Sweep {
     /// Creates a sweep over these attempts.
     pub fn new(attempts: Vec<Attempt>) -> Sweep {
         Sweep {
             places: attempts.iter().enumerate().map(|(place, attempt)| (attempt.key, place)).collect(),
-            between: attempts.len().div_ceil(4).clamp(1, MOST_BETWEEN),
+            between: attempts.len().div_ceil(4).clamp(1, MAX_BETWEEN),
             waiting: attempts.into(),
             later: BTreeMap::new(),
             moment: 0,
@@ -132,11 +132,11 @@ impl Source for Sweep {
 
     fn skip_attempt(&mut self, attempt: &Attempt) {
         self.open -= 1;
-        // The other process made this visit, but may leave later ones to this process.
+        // The other process made this visit, but later visits may be left for this process.
         self.schedule_visit(attempt.next_visit());
     }
 
-    fn put_off(&mut self, attempt: &Attempt) -> bool {
+    fn postpone(&mut self, attempt: &Attempt) -> bool {
         self.open -= 1;
         self.held.push_back(attempt.clone());
         true

@@ -52,13 +52,13 @@ pub struct TuneSettings {
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub patience: Option<usize>,
     // The flag is a list of texts, one for each axis.
-    /// Settings that schedules may have.
+    /// Restriction of schedule axes to given settings.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub only: Option<Filter>,
     /// Whether the fastest schedules are then timed in the network, in comparison with the default.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub in_place: Option<bool>,
-    /// The version of the spaces that are searched; this program has one.
+    /// Version of the searched schedule spaces; this program supports one version.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub spaces: Option<u32>,
 }
@@ -113,7 +113,7 @@ const TRIALS_ALLOWED: &str = "allowed are 1 to 1000000";
 pub type Refusal = (&'static str, String, String);
 
 impl Tune {
-    /// Returns a setting that the target does not support, if any. `is_for_sizes`: one build serves several sizes.
+    /// Returns a setting that the target does not support, if any. `is_for_sizes`: several sizes share a build.
     pub fn unsupported_setting(&self, target: Kind, is_for_sizes: bool) -> Option<Refusal> {
         let per_task = self.trials_per_task.unwrap_or(self.trials);
         let counts = [

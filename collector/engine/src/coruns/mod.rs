@@ -5,8 +5,8 @@ mod report;
 pub use report::{CoRunMember, CoRunReport};
 
 use crate::bases::base_records;
-use crate::boards::Standing;
-use crate::campaign::collect::{Outcomes, Outside};
+use crate::boards::MeasuredMachine;
+use crate::campaign::collect::{CampaignCallbacks, Outcomes};
 use crate::campaign::corun::plan::Operator;
 use crate::campaign::corun::{CoRuns, Combination, plan_combinations, run_combinations, sample_operators};
 use crate::campaign::graphs::LoadedModels;
@@ -63,7 +63,7 @@ impl CoRunCampaign {
         let mut workers = machine::create_workers(&config.limits)?;
         let target = machine::resolve_target(&config.target, &mut workers)?;
         let versions = machine::collect_versions(&target, Versions::new(), &mut workers)?;
-        let Standing { facts, cpus, .. } = Standing::this_machine()?;
+        let MeasuredMachine { facts, cpus, .. } = MeasuredMachine::this_machine()?;
         let bases = base_records(&config, &target, &facts, &versions)?;
         let operators =
             sample_operators(&tasks, &corun, config.seed, &target, &bases).map_err(|error| wrong(&error))?;
@@ -72,7 +72,7 @@ impl CoRunCampaign {
         }
         let can_part = can_be_parted(Path::new(RESCTRL));
         if let (Some(_), Err(why)) = (corun.cache_share, &can_part) {
-            observer.note(format!("shares of the cache are not controlled: {why}"));
+            observer.note(format!("shares of the last-level cache cannot be enforced: {why}"));
         }
         let (planned, left_out) = plan_combinations(&operators, &corun, config.seed, &bases, &cpus, can_part.is_ok())
             .map_err(|error| wrong(&error))?;
@@ -93,7 +93,7 @@ impl CoRunCampaign {
     /// Runs the combinations that the store lacks, and reports the slowdowns of all combinations. A signal ends the
     /// runs after the combination in flight.
     pub fn run(mut self, store: &Store, signal: &AtomicUsize) -> Result<CoRunReport> {
-        store.keep_config(&self.config.kept_text()).map_err(store_failure)?;
+        store.keep_config(&self.config.json_without_budget()).map_err(store_failure)?;
         let (outcomes, known_before) = self.run_missing(store, signal)?;
         if let Some(why) = &outcomes.broken {
             let failure = Failure::environment(format!("cannot start a worker: {why}"));
@@ -140,13 +140,13 @@ impl CoRunCampaign {
         let records = todo.iter().map(|combination| combination.members.len()).sum();
         let mut progress = self.observer.begin_progress(records, None);
         let shared = RefCell::new(&mut ledger);
-        let mut outside = Outside {
+        let mut callbacks = CampaignCallbacks {
             sink: &mut |record: &Record| shared.borrow_mut().append_record(record),
             listener: &mut |event| progress.observe_event(&event),
             should_stop: &|| signal.load(Ordering::Relaxed) != 0,
             claim: &mut |wanted| shared.borrow_mut().claim_until(wanted, passes),
         };
-        let outcomes = run_combinations(&runs, &todo, &mut self.workers, &mut outside);
+        let outcomes = run_combinations(&runs, &todo, &mut self.workers, &mut callbacks);
         progress.finish();
         ledger.seal().map_err(store_failure)?;
         Ok((outcomes.map_err(store_failure)?, left.iter().filter(|left| **left == 0).count()))

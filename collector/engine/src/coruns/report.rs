@@ -26,7 +26,7 @@ pub struct CoRunReport {
     pub losses: Vec<Loss>,
     /// Operators and synthetic partners of the combinations that have a time.
     pub members: Vec<CoRunMember>,
-    /// Limit on retries of combinations that crashed or timed out, by later runs of the command.
+    /// Number of times that later runs of the command retry combinations that crashed or timed out.
     #[serde(skip)]
     pub retry_faults: i64,
 }
@@ -87,7 +87,7 @@ fn is_synthetic(name: &str) -> bool {
 }
 
 impl CoRunReport {
-    /// Returns a table of operators, with the slowdown that each suffers and the slowdown that each causes.
+    /// Returns a table with the slowdown of each operator, and the slowdown that it causes.
     pub fn format_table(&self, paper: &Paper) -> String {
         let members = &self.members;
         let mut partners: Vec<&str> =

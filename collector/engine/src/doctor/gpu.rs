@@ -82,7 +82,9 @@ pub(super) fn gpu_profiler(gpu: &GpuFound) -> Finding {
     let consequence = "kernel times without gaps and hardware counters are unavailable";
     match &gpu.profiler {
         Ok(Some(version)) => new_finding(topic, Status::Ok, format!("interface {version}"), "", ""),
-        Ok(None) => new_finding(topic, Status::Limited, "it finds no driver".to_owned(), consequence, driver::HINT),
+        Ok(None) => {
+            new_finding(topic, Status::Limited, "CUPTI finds no NVIDIA driver".to_owned(), consequence, driver::HINT)
+        }
         Err(why) => new_finding(topic, Status::Limited, why.clone(), consequence, cupti::SETUP_HINT),
     }
 }
@@ -95,7 +97,7 @@ pub(super) fn gpu_counters(gpu: &GpuFound) -> Finding {
             let found = format!("{given} of {} on the chip {chip}", given + lacking.len());
             let (status, advice) = match lacking.as_slice() {
                 [] => (Status::Ok, String::new()),
-                lacking => (Status::Limited, format!("do without {}", lacking.join(", "))),
+                lacking => (Status::Limited, format!("remove {} from the requested counters", lacking.join(", "))),
             };
             return new_finding(topic, status, found, "the chip lacks some counters", &advice);
         }

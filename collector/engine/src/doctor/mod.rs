@@ -122,7 +122,7 @@ pub struct Evidence {
     pub papi: Result<PapiFound, String>,
     /// Availability of every counter with a stable name.
     pub counters: Vec<Availability>,
-    /// Interruptions of a spinning thread, as a measure of the machine's noise.
+    /// Interruptions of a busy-waiting thread, as a measure of the machine's noise.
     pub noise: Noise,
     /// Precision of the clock.
     pub clock_precision_ns: u64,
@@ -172,7 +172,7 @@ const LIBRARIES: &[LibraryState] = &[
         topic: "TVM runtime extras",
         files: &["libtvm_runtime_extra.so"],
         is_required: false,
-        consequence: "remote devices cannot fill their own inputs, and operators that call sorting fail",
+        consequence: "remote devices cannot fill their own inputs, and operators that sort fail",
         advice: INSTALL,
     },
 ];
@@ -188,7 +188,7 @@ fn collect_evidence(request: &DoctorRequest) -> Evidence {
         .map(|papi| PapiFound { version: papi.version_text(), components: papi.list_components() })
         .map_err(|error| error.to_string());
     Evidence {
-        gpu: look_for_gpu(),
+        gpu: find_gpu(),
         facts: Facts::read_facts(),
         perf_event_paranoid: read_number(Path::new("/proc/sys/kernel/perf_event_paranoid")),
         papi,
@@ -201,7 +201,7 @@ fn collect_evidence(request: &DoctorRequest) -> Evidence {
     }
 }
 
-fn look_for_gpu() -> GpuFound {
+fn find_gpu() -> GpuFound {
     let nvrtc = Nvrtc::open().map_err(|error| error.to_string());
     let parameters = fs::read_to_string("/proc/driver/nvidia/params").ok();
     let restricted = parameters.as_deref().and_then(|text| {
@@ -215,7 +215,7 @@ fn look_for_gpu() -> GpuFound {
     });
     let profiler = Cupti::open();
     let counters = match (&device, &profiler) {
-        (Ok(device), Ok(cupti)) => look_for_counters(cupti, device).map_err(|error| error.to_string()),
+        (Ok(device), Ok(cupti)) => find_counters(cupti, device).map_err(|error| error.to_string()),
         (Err(error), _) => Err(error.to_string()),
         (_, Err(error)) => Err(error.to_string()),
     };
@@ -232,7 +232,7 @@ fn look_for_gpu() -> GpuFound {
     }
 }
 
-fn look_for_counters(cupti: &Cupti, device: &Device) -> Result<GpuCounters, CuptiError> {
+fn find_counters(cupti: &Cupti, device: &Device) -> Result<GpuCounters, CuptiError> {
     let profiler = Profiler::open(cupti, device)?;
     profiler.check_permission(device)?;
     let known = profiler.base_metrics()?;
@@ -307,16 +307,14 @@ fn processor_finding(facts: &Facts) -> Finding {
     new_finding("processors", status, found, consequence, "give the process more processors")
 }
 
-/// Smallest amount of memory that is not reported as a problem: the compiler takes some hundred MiB per builder.
+/// Memory below which a problem is reported: the compiler needs some hundred MiB per builder.
 const MEMORY_MIN_BYTES: u64 = 2 << 30;
 
 fn memory_finding(evidence: &Evidence) -> Finding {
     let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
     let total = evidence.facts.memory_bytes.unwrap_or(0);
     let (bytes, found) = match &evidence.memory_limit {
-        Some((limit, by)) if *limit < total => {
-            (*limit, format!("{}, of which {by} allows {}", gib(total), gib(*limit)))
-        }
+        Some((limit, by)) if *limit < total => (*limit, format!("{}, limited by {by} to {}", gib(total), gib(*limit))),
         _ => (total, gib(total)),
     };
     let status = if bytes >= MEMORY_MIN_BYTES { Status::Ok } else { Status::Limited };
@@ -326,7 +324,7 @@ fn memory_finding(evidence: &Evidence) -> Finding {
 
 fn noise_finding(noise: &Noise) -> Finding {
     let found = format!(
-        "{:.1} % of the time lost in {:.0} interruptions per second, the longest {:.2} ms",
+        "interruptions take {:.1} % of the time: {:.0} per second, the longest {:.2} ms",
         noise.lost_share * 100.0,
         noise.gaps_per_second,
         noise.gap_max_ns as f64 / 1e6
@@ -363,7 +361,7 @@ fn governor_finding(facts: &Facts) -> Finding {
             Status::Limited,
             "unknown",
             consequence,
-            "set it on the host, where it can be seen",
+            "set it on the host; a guest cannot read it",
         ),
     }
 }
@@ -379,7 +377,7 @@ fn boost_finding(facts: &Facts) -> Finding {
             Status::Limited,
             "unknown",
             consequence,
-            "set it on the host, where it can be seen",
+            "set it on the host; a guest cannot read it",
         ),
     }
 }
@@ -387,7 +385,7 @@ fn boost_finding(facts: &Facts) -> Finding {
 fn smt_finding(facts: &Facts) -> Finding {
     let (status, found) = match facts.is_smt_active {
         Some(true) => (Status::Limited, "on: two threads share the units of a core"),
-        Some(false) => (Status::Ok, "off, as far as can be seen"),
+        Some(false) => (Status::Ok, "off, according to the kernel"),
         None => (Status::Limited, "unknown"),
     };
     let advice = "measure on one thread per core, or as root: `echo off > /sys/devices/system/cpu/smt/control`";
@@ -442,7 +440,7 @@ fn hardware_counters(evidence: &Evidence) -> Finding {
         status,
         found,
         consequence,
-        "run on a machine, or a virtual one, that exposes its counters",
+        "use a machine or virtual machine that exposes hardware counters",
     )
 }
 
@@ -482,7 +480,7 @@ fn papi_finding(papi: &Result<PapiFound, String>) -> Finding {
             match off.and_then(|part| part.disabled.as_ref()) {
                 None => new_finding("PAPI", Status::Ok, &papi.version, "", ""),
                 Some(reason) => {
-                    let found = format!("{}, with its processor counters off: {reason}", papi.version);
+                    let found = format!("{}, but its processor counters are disabled: {reason}", papi.version);
                     let advice = "if the processor is newer than libpfm4, install a newer libpfm4";
                     new_finding("PAPI", Status::Limited, found, consequence, advice)
                 }

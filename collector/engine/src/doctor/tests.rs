@@ -46,7 +46,7 @@ fn evidence() -> Evidence {
 }
 
 #[test]
-fn every_lack_is_told_with_its_consequence_and_cure() {
+fn every_problem_has_a_consequence_and_advice() {
     let lines: Vec<String> = judge_evidence(&evidence())
         .into_iter()
         .map(|one| format!("{:?} {}: {} | {} | {}\n", one.status, one.topic, one.found, one.consequence, one.advice))
@@ -55,22 +55,22 @@ fn every_lack_is_told_with_its_consequence_and_cure() {
         Missing TVM interface: no libtvm_ffi.so in: lib | nothing can be compiled or run | install the pinned wheels of requirements.txt, or set their folder
         Missing TVM runtime: no libtvm_runtime.so in: lib | nothing can be run | install the pinned wheels of requirements.txt, or set their folder
         Missing TVM compiler: no libtvm_compiler.so or libtvm.so in: lib | nothing can be compiled; artifacts built elsewhere can be run | install the pinned wheels of requirements.txt, or set their folder
-        Limited TVM runtime extras: no libtvm_runtime_extra.so in: lib | remote devices cannot fill their own inputs, and operators that call sorting fail | install the pinned wheels of requirements.txt, or set their folder
+        Limited TVM runtime extras: no libtvm_runtime_extra.so in: lib | remote devices cannot fill their own inputs, and operators that sort fail | install the pinned wheels of requirements.txt, or set their folder
         Limited CUDA compiler (NVRTC): 13.5 in lib/libnvrtc.so.13, for sm_75 to sm_90 | kernels of half precision cannot be compiled: `cuda_fp16.h` is missing | install the wheel nvidia-cuda-runtime of the same release
         Limited GPU: there is no NVIDIA driver: libcuda.so.1: not found | artifacts for GPUs can be built and checked here, and run on another machine | install the NVIDIA driver (580 or newer for CUDA 13) on a machine with an NVIDIA GPU, and run the folder of artifacts there
         Limited GPU state (NVML): there is no NVIDIA driver: libcuda.so.1: not found | records will lack GPU clocks | install libnvidia-ml, which is part of the NVIDIA driver
         Limited GPU profiler (CUPTI): there is no CUPTI: libcupti.so: not found | kernel times without gaps and hardware counters are unavailable | install the wheel `nvidia-cuda-cupti` of the driver's major release next to NVRTC's, or set `OPCOLLECT_CUPTI` to a `libcupti.so`
         Limited GPU counters: there is no NVIDIA driver: libcuda.so.1: not found | hardware counters of kernels are unavailable; times are not affected | install the NVIDIA driver (580 or newer for CUDA 13) on a machine with an NVIDIA GPU, and run the folder of artifacts there
         Ok processors: 3 of 4 processors are available to this process |  | 
-        Limited memory: 15.6 GiB, of which control group allows 1.0 GiB | large operators and parallel builders may be killed | raise the limit, or use one builder
-        Limited noise: 30.0 % of the time lost in 100 interruptions per second, the longest 4.00 ms | measurements take longer and reach less precision | stop other work; on a shared host, compare minima rather than medians
+        Limited memory: 15.6 GiB, limited by control group to 1.0 GiB | large operators and parallel builders may be killed | raise the limit, or use one builder
+        Limited noise: interruptions take 30.0 % of the time: 100 per second, the longest 4.00 ms | measurements take longer and reach less precision | stop other work; on a shared host, compare minima rather than medians
         Ok timer: precise to 40 ns |  | 
         Limited clock governor: powersave | the clock may change while measuring; such measurements carry a warning | as root: `cpupower frequency-set -g performance`
         Ok clock boost: off |  | 
         Limited SMT: on: two threads share the units of a core | the other thread of a core affects times | measure on one thread per core, or as root: `echo off > /sys/devices/system/cpu/smt/control`
         Ok core isolation: processors [3] are isolated |  | 
         Ok virtual machine: no |  | 
-        Limited hardware counters: cycles, but not all: no such event | records have times, faults and processor time, but no hardware counters | run on a machine, or a virtual one, that exposes its counters
+        Limited hardware counters: cycles, but not all: no such event | records have times, faults and processor time, but no hardware counters | use a machine or virtual machine that exposes hardware counters
         Ok perf events: kernel.perf_event_paranoid is 3 |  | 
         Limited PAPI: no PAPI library | floating-point counters are unavailable; other counters use perf events | install PAPI 6.0 or later (Debian: libpapi7.0, libsde1)
     "#]].assert_eq(&lines.concat());
@@ -110,7 +110,7 @@ fn a_gpu_is_judged_by_its_driver_compiler_and_permissions() {
     .assert_eq(&with_gpu(Ok(all), "13.0", 90, true));
     expect![[r#"
         Limited GPU: emulated GPU (sm_90), 132 multiprocessors, 80 GiB, driver for CUDA 12.4 | the driver rejects code of the newer NVRTC | install a driver for NVRTC's release of CUDA, or name an older `libnvrtc.so` in `OPCOLLECT_NVRTC`
-        Limited GPU counters: 12 of 13 on the chip GH100 | the chip lacks some counters | do without gpu_dram_percent
+        Limited GPU counters: 12 of 13 on the chip GH100 | the chip lacks some counters | remove gpu_dram_percent from the requested counters
     "#]]
     .assert_eq(&with_gpu(Ok(some), "12.4", 90, false));
     expect![[r#"

@@ -6,9 +6,9 @@ use report::format_percent;
 use std::ops::Range;
 
 /// Smallest number of repetitions that are folded.
-const LEAST_TIMES: usize = 3;
+const MIN_REPETITIONS: usize = 3;
 /// Smallest number of boxes that a fold replaces.
-const LEAST_FOLDED: usize = 6;
+const MIN_FOLDED_BOXES: usize = 6;
 
 /// A block of consecutive boxes that is repeated `times` times without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ struct Block {
     times: usize,
 }
 
-pub(super) struct Folded {
+pub(super) struct FoldedDrawing {
     /// Indices of the boxes that are shown, in topological order.
     pub shown: Vec<usize>,
     /// Edges as pairs of positions in `shown`.
@@ -26,7 +26,7 @@ pub(super) struct Folded {
 }
 
 /// Replaces the repetitions of each block by one box, which is appended to `cards`. None if nothing repeats.
-pub(super) fn fold_cards(cards: &mut Vec<Card>, edges: &[(usize, usize)]) -> Option<Folded> {
+pub(super) fn fold_cards(cards: &mut Vec<Card>, edges: &[(usize, usize)]) -> Option<FoldedDrawing> {
     let count = cards.len();
     let mut blocks = Vec::new();
     find_blocks(&card_keys(cards), 0..count, &mut blocks);
@@ -46,7 +46,7 @@ pub(super) fn fold_cards(cards: &mut Vec<Card>, edges: &[(usize, usize)]) -> Opt
         place_of[begin..end].fill(shown.len());
         shown.push(cards.len());
         let share = cards[begin..end].iter().map(|card| card.share).sum();
-        cards.push(stand_in(block, share));
+        cards.push(repetition_card(block, share));
         next = end;
     }
     // A result of a folded box alone says nothing.
@@ -64,7 +64,7 @@ pub(super) fn fold_cards(cards: &mut Vec<Card>, edges: &[(usize, usize)]) -> Opt
     let mut edges: Vec<(usize, usize)> = edges.iter().filter_map(moved).filter(|(_, to)| *to != usize::MAX).collect();
     edges.sort_unstable();
     edges.dedup();
-    Some(Folded { shown, edges })
+    Some(FoldedDrawing { shown, edges })
 }
 
 /// Returns the keys by which boxes are compared; None for model inputs and outputs, which no block contains.
@@ -87,7 +87,7 @@ fn find_blocks<Key: PartialEq>(keys: &[Option<Key>], range: Range<usize>, found:
 /// Returns the block whose repetitions cover the most boxes; among equals, the one with the shortest period.
 fn longest_block<Key: PartialEq>(keys: &[Option<Key>], range: Range<usize>) -> Option<Block> {
     let mut best: Option<Block> = None;
-    for length in 1..=range.len() / LEAST_TIMES {
+    for length in 1..=range.len() / MIN_REPETITIONS {
         let mut alike = 0;
         for at in range.start..=range.end - length {
             let is_alike = at + length < range.end && keys[at].is_some() && keys[at] == keys[at + length];
@@ -98,7 +98,7 @@ fn longest_block<Key: PartialEq>(keys: &[Option<Key>], range: Range<usize>) -> O
             let times = alike / length + 1;
             let block = Block { first: at - alike, length, times };
             let covers = |block: &Block| block.length * block.times;
-            let is_enough = times >= LEAST_TIMES && covers(&block) - length >= LEAST_FOLDED;
+            let is_enough = times >= MIN_REPETITIONS && covers(&block) - length >= MIN_FOLDED_BOXES;
             if is_enough && best.as_ref().is_none_or(|best| covers(&block) > covers(best)) {
                 best = Some(block);
             }
@@ -108,7 +108,7 @@ fn longest_block<Key: PartialEq>(keys: &[Option<Key>], range: Range<usize>) -> O
     best
 }
 
-fn stand_in(block: &Block, share: f64) -> Card {
+fn repetition_card(block: &Block, share: f64) -> Card {
     let (more, length) = (block.times - 1, block.length);
     let boxes = if length == 1 { "box".to_owned() } else { format!("{length} boxes") };
     Card {
@@ -142,7 +142,7 @@ mod tests {
         let mut edges: Vec<(usize, usize)> = (0..15).map(|at| (at, at + 1)).collect();
         edges.extend((0..4).map(|block| (1 + 3 * block, 4 + 3 * block)));
         edges.push((10, 16));
-        let folded = fold_cards(&mut cards, &edges).expect("four blocks are alike");
+        let folded = fold_cards(&mut cards, &edges).expect("four equal blocks");
         let titles: Vec<&str> = folded.shown.iter().map(|&card| cards[card].title.as_str()).collect();
         assert_eq!(titles, ["x", "gather", "norm", "dense", "add", "3 more times", "last", "a"]);
         assert_eq!(folded.edges, [(0, 1), (1, 2), (1, 4), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7)]);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_repeat_is_drawn_as_it_is() {
+    fn drawings_without_repetition_are_unchanged() {
         let mut cards: Vec<Card> = ["a", "b", "a", "b", "c", "d"].map(|title| card("pool", title)).into();
         assert!(fold_cards(&mut cards, &[(0, 1)]).is_none());
         assert_eq!(cards.len(), 6);

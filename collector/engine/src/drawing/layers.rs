@@ -6,15 +6,15 @@
 //! a few sweeps down and up. Finally, boxes move towards their neighbours as far as the adjacent
 //! boxes allow. If a drawing has too many lines, they are drawn straight.
 
-pub(super) struct Layered {
-    pub boxes: Vec<Placed>,
+pub(super) struct DrawingLayout {
+    pub boxes: Vec<PlacedBox>,
     pub edges: Vec<DrawnLine>,
     pub width: f64,
     pub height: f64,
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Placed {
+pub(super) struct PlacedBox {
     pub x: f64,
     pub y: f64,
     pub width: f64,
@@ -43,7 +43,7 @@ struct LayerPlace {
 }
 
 /// Computes the layout of boxes with the given widths. Every edge leads from a lower to a higher index.
-pub(super) fn layout_boxes(widths: &[f64], edges: &[(usize, usize)]) -> Layered {
+pub(super) fn layout_boxes(widths: &[f64], edges: &[(usize, usize)]) -> DrawingLayout {
     let layer_of = assign_layers(widths.len(), edges);
     let mut places: Vec<LayerPlace> = widths
         .iter()
@@ -169,12 +169,12 @@ fn finish_layout(
     edges: &[(usize, usize)],
     chains: &[Vec<usize>],
     layers: usize,
-) -> Layered {
+) -> DrawingLayout {
     let left = places.iter().map(|place| place.x - place.width / 2.0).fold(f64::INFINITY, f64::min).min(0.0);
     let right = places.iter().map(|place| place.x + place.width / 2.0).fold(left, f64::max);
     let x = |index: usize| places[index].x - left + GAP;
     let y = |index: usize| (places[index].layer as f64 + 0.5) * LAYER_HEIGHT;
-    let boxes = widths.iter().enumerate().map(|(index, &width)| Placed { x: x(index), y: y(index), width });
+    let boxes = widths.iter().enumerate().map(|(index, &width)| PlacedBox { x: x(index), y: y(index), width });
     let lines = edges.iter().zip(chains).map(|(&(from, to), chain)| {
         // A line runs straight down between the boxes of every layer that it crosses.
         let half = super::HEIGHT / 2.0;
@@ -184,7 +184,7 @@ fn finish_layout(
         points.remove(0);
         DrawnLine { from, to, points }
     });
-    Layered {
+    DrawingLayout {
         boxes: boxes.collect(),
         edges: lines.collect(),
         width: right - left + 2.0 * GAP,
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn boxes_stand_below_what_they_read_and_clear_of_each_other() {
+    fn boxes_are_below_their_inputs_and_do_not_overlap() {
         // A diamond with a long line next to it.
         let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (0, 4)];
         let drawing = layout_boxes(&[80.0, 120.0, 60.0, 80.0, 80.0], &edges);

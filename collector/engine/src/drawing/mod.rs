@@ -9,7 +9,7 @@
 mod folding;
 mod layers;
 
-use layers::{Layered, Placed};
+use layers::{DrawingLayout, PlacedBox};
 use models::fuse::{Claim, Fuse, plan_with};
 use models::{Class, Graph, Result, ValueId};
 use report::page::{self, escape_html};
@@ -22,7 +22,7 @@ const STYLE: &str = include_str!("style.css");
 const BODY: &str = include_str!("body.html");
 const HEIGHT: f64 = 44.0;
 /// Largest number of characters per line in a box.
-const LONGEST: usize = 48;
+const MAX_LINE_CHARACTERS: usize = 48;
 
 struct Card {
     /// Class in the page's style sheet.
@@ -40,7 +40,7 @@ struct Card {
 pub struct MeasuredMedian {
     /// The time, in nanoseconds.
     pub time_ns: f64,
-    /// Description of the uncertainty, and of where the time was measured.
+    /// Description of the uncertainty and the place of the measurement, such as the host.
     pub remark: String,
 }
 
@@ -59,7 +59,7 @@ pub fn render_graph(
         let lines: Vec<_> = card.facts.iter().map(|(name, text)| json!([name, text])).collect();
         facts.push(json!({ "title": card.title, "facts": lines }));
     }
-    let data = page::escape_json(&serde_json::to_string(&facts).expect("texts"));
+    let data = page::escape_json(&serde_json::to_string(&facts).expect("facts hold only JSON values"));
     let totals = drawing.totals;
     let parts = [
         ("{{name}}", escape_html(&graph.name)),
@@ -68,7 +68,7 @@ pub fn render_graph(
         ("{{drawing}}", views),
         ("{{data}}", data),
     ];
-    // All marks are replaced in one pass, so that a name that looks like a mark stays a name.
+    // All placeholders are replaced in one pass, so that a name that looks like a placeholder is not replaced.
     let mut body = String::with_capacity(BODY.len() + 4096);
     let mut rest = BODY;
     while let Some((mark, text, at)) =
@@ -114,11 +114,11 @@ impl Drawing {
             works.push(plan.tasks[call.task].task.work()?);
         }
         let all: f64 = works.iter().map(|work| work.flops as f64).sum();
-        let told: Vec<Option<&MeasuredMedian>> =
+        let measured_times: Vec<Option<&MeasuredMedian>> =
             plan.calls.iter().map(|call| times.get(&plan.tasks[call.task].task.hash())).collect();
-        let time_ns: f64 = told.iter().flatten().map(|told| told.time_ns).sum();
+        let time_ns: f64 = measured_times.iter().flatten().map(|measured_times| measured_times.time_ns).sum();
         // The bars show times if every call has one, and operations otherwise.
-        let is_timed = !told.is_empty() && told.iter().all(Option::is_some);
+        let is_timed = !measured_times.is_empty() && measured_times.iter().all(Option::is_some);
         for (index, node) in graph.nodes.iter().enumerate() {
             let Some(call) = in_task[index] else {
                 maker.insert(node.outputs[0], cards.len());
@@ -128,7 +128,7 @@ impl Drawing {
                 cards.push(plain_card("view", node.op.name(), output, facts));
                 continue;
             };
-            let told = told[call];
+            let measured_times = measured_times[call];
             let call = (&plan.calls[call], &plan.tasks[plan.calls[call].task], &works[call]);
             let (call, found, work) = call;
             if call.nodes.last() != Some(&index) {
@@ -138,10 +138,10 @@ impl Drawing {
             reads.extend(call.arguments.iter().map(|&id| (id, cards.len())));
             let anchor = &graph.nodes[call.nodes[0]];
             let share = if all > 0.0 { work.flops as f64 / all } else { 0.0 };
-            let of_time = told.filter(|_| is_timed).map(|told| told.time_ns / time_ns);
-            let measured = told.map(|told| {
+            let of_time = measured_times.filter(|_| is_timed).map(|measured_times| measured_times.time_ns / time_ns);
+            let measured = measured_times.map(|measured_times| {
                 let part = of_time.map_or(String::new(), |part| format!(", {} of the model", format_percent(part)));
-                format!("{}{part}; {}", format_duration(told.time_ns), told.remark)
+                format!("{}{part}; {}", format_duration(measured_times.time_ns), measured_times.remark)
             });
             let facts = vec![
                 ("task", found.task.describe()),
@@ -164,8 +164,10 @@ impl Drawing {
             cards.push(Card {
                 style: class_style(anchor.op.class()),
                 title: found.task.name(),
-                subtitle: match told {
-                    Some(told) => format!("{} · {}", format_duration(told.time_ns), ty(call.result)),
+                subtitle: match measured_times {
+                    Some(measured_times) => {
+                        format!("{} · {}", format_duration(measured_times.time_ns), ty(call.result))
+                    }
                     None => ty(call.result),
                 },
                 facts: facts.into_iter().filter(|(_, text)| !text.is_empty()).collect(),
@@ -177,12 +179,12 @@ impl Drawing {
             let name = &graph.values[id.0 as usize].name;
             cards.push(plain_card("output", "result", ty(id), vec![("result", name.clone()), ("type", ty(id))]));
         }
-        // Constants have no box, because there are many and they add little information.
+        // Constants have no box, because they are numerous and add little information.
         let edges = reads.into_iter().filter_map(|(id, to)| Some((*maker.get(&id)?, to)));
         let mut edges: Vec<(usize, usize)> = edges.collect();
         edges.sort_unstable();
         edges.dedup();
-        let measured = match told.iter().flatten().count() {
+        let measured = match measured_times.iter().flatten().count() {
             0 => String::new(),
             count => format!(", {count} of them measured: {}", format_duration(time_ns)),
         };
@@ -218,7 +220,7 @@ impl Drawing {
 
     fn card_widths(&self) -> Vec<f64> {
         // Characters of the title are wider, because it is bold.
-        let width = |text: &str, letter: f64| letter * text.chars().count().clamp(8, LONGEST) as f64;
+        let width = |text: &str, letter: f64| letter * text.chars().count().clamp(8, MAX_LINE_CHARACTERS) as f64;
         let widest = |card: &Card| width(&card.title, 7.6).max(width(&card.subtitle, 6.5));
         self.cards.iter().map(|card| 24.0 + widest(card)).collect()
     }
@@ -251,7 +253,7 @@ fn format_legend(cards: &[Card]) -> String {
     styles.iter().map(|style| format!("<span class=\"key {style}\">{style}</span>")).collect()
 }
 
-fn render_svg(cards: &[Card], shown: &[usize], layered: &Layered) -> String {
+fn render_svg(cards: &[Card], shown: &[usize], layered: &DrawingLayout) -> String {
     let mut text = String::new();
     for line in &layered.edges {
         let _ = writeln!(
@@ -262,7 +264,7 @@ fn render_svg(cards: &[Card], shown: &[usize], layered: &Layered) -> String {
             curve_path(&line.points)
         );
     }
-    for (&index, Placed { x, y, width }) in shown.iter().zip(&layered.boxes) {
+    for (&index, PlacedBox { x, y, width }) in shown.iter().zip(&layered.boxes) {
         let card = &cards[index];
         let (left, top) = (x - width / 2.0, y - HEIGHT / 2.0);
         let _ = write!(
@@ -306,8 +308,8 @@ fn curve_path(points: &[(f64, f64)]) -> String {
 }
 
 fn shorten_text(text: &str) -> String {
-    let is_short = text.chars().count() <= LONGEST;
-    if is_short { text.to_owned() } else { text.chars().take(LONGEST - 1).chain(['…']).collect() }
+    let is_short = text.chars().count() <= MAX_LINE_CHARACTERS;
+    if is_short { text.to_owned() } else { text.chars().take(MAX_LINE_CHARACTERS - 1).chain(['…']).collect() }
 }
 
 /// Formats a number with three digits and a metric prefix.
@@ -354,27 +356,27 @@ mod tests {
     }
 
     #[test]
-    fn measured_tasks_show_their_times_and_compare_by_them() {
+    fn measured_tasks_show_times_and_shares() {
         let graph = simplify_graph(&zoo::build_model("mlp", 1).unwrap()).unwrap();
         let plan = plan_with(&graph, Fuse::Epilogue, &[]).unwrap();
-        let told = |place: usize| MeasuredMedian {
+        let measured_times = |place: usize| MeasuredMedian {
             time_ns: 1e3 * 2f64.powi(place as i32),
             remark: "± 0.8 % on a <host>".to_owned(),
         };
         let hashes = || plan.tasks.iter().map(|found| found.task.hash());
         let times: HashMap<String, MeasuredMedian> =
-            hashes().enumerate().map(|(place, hash)| (hash, told(place))).collect();
+            hashes().enumerate().map(|(place, hash)| (hash, measured_times(place))).collect();
         let page = render_graph(&graph, Fuse::Epilogue, &[], &times).unwrap();
         assert!(page.contains(">1.00 µs · "), "{page}");
         assert!(page.contains(" % of the model; ± 0.8 % on a \\u003chost>"), "{page}");
         assert!(page.contains(&format!("{} of them measured: ", plan.calls.len())), "{page}");
-        let first: HashMap<String, MeasuredMedian> = hashes().take(1).map(|hash| (hash, told(0))).collect();
+        let first: HashMap<String, MeasuredMedian> = hashes().take(1).map(|hash| (hash, measured_times(0))).collect();
         let page = render_graph(&graph, Fuse::Epilogue, &[], &first).unwrap();
         assert!(page.contains("\"1.00 µs; ± 0.8 %") && page.contains("1 of them measured: 1.00 µs"), "{page}");
     }
 
     #[test]
-    fn names_cannot_leave_their_place() {
+    fn names_are_escaped() {
         let mut builder = GraphBuilder::new("</title><script>alert(1)</script>{{data}}");
         let x = builder.add_input("</script><b>", TensorType::f32(&[2])).unwrap();
         builder.set_scope("<img src=x onerror=alert(1)>");

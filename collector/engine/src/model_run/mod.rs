@@ -7,13 +7,13 @@ pub use report::{ModelReport, RanProgram};
 
 use crate::boards::BoardOptions;
 use crate::campaign::record;
-use crate::campaign::settings::Resolved;
+use crate::campaign::settings::ResolvedConfig;
 use crate::failure::{Failure, format_chain};
 use crate::input_files::InputFiles;
 use crate::network;
 use crate::observer::Observer;
-use crate::prepared::{On, PreparationRequest, PreparedModel, not_built};
-use crate::record_keeping::{Keeping, RecordLocation};
+use crate::prepared::{PreparationRequest, PreparedModel, RunLocation, build_failure};
+use crate::record_keeping::{RecordKeeper, RecordLocation};
 use crate::runs::{PROGRAM, Runs, model_method};
 use crate::{Result, machine, staging};
 use bench::Access;
@@ -63,101 +63,116 @@ pub struct ModelRun {
 /// Rejects a parallel plan if the model runs on a board.
 pub fn refuse_plan_on_board(options: &ModelRunOptions<'_>) -> Result<()> {
     if options.board.is_some() && (options.plan.is_some() || options.parallel.is_some()) {
-        return Err(Failure::usage("a board makes the calls of a model one after the other")
+        return Err(Failure::usage("a board runs the operators of a model only sequentially")
             .with_hint("leave out `--plan` and `--parallel`"));
     }
     Ok(())
 }
 
 /// Builds and runs the only model of a configuration.
-pub fn run_model(options: &ModelRunOptions<'_>, resolved: Resolved, observer: Rc<dyn Observer>) -> Result<ModelRun> {
+pub fn run_model(
+    options: &ModelRunOptions<'_>,
+    resolved: ResolvedConfig,
+    observer: Rc<dyn Observer>,
+) -> Result<ModelRun> {
     refuse_plan_on_board(options)?;
-    let Resolved { config, loaded } = resolved;
-    let mut whole = PreparedModel::from_request(PreparationRequest {
+    let ResolvedConfig { config, loaded } = resolved;
+    let mut prepared = PreparedModel::from_request(PreparationRequest {
         config,
         models: &loaded,
         threads: options.threads,
         inputs: options.inputs,
         is_checked: options.is_checked,
         engines: &[],
-        on: options.board.map_or(On::CpusOrGpu, |(access, board)| On::Board(access, board)),
+        on: options.board.map_or(RunLocation::CpusOrGpu, |(access, board)| RunLocation::Board(access, board)),
         observer: Rc::clone(&observer),
     })?;
-    whole.runs.signal = Arc::clone(&options.signal);
-    whole.stages = match (options.plan, options.parallel) {
-        (Some(path), _) => Some(staging::read_plan(path, &whole)?),
-        (None, Some(parallel)) => Some(staging::plan_by_rule(parallel, &whole)),
+    prepared.runs.signal = Arc::clone(&options.signal);
+    prepared.stages = match (options.plan, options.parallel) {
+        (Some(path), _) => Some(staging::read_plan(path, &prepared)?),
+        (None, Some(parallel)) => Some(staging::plan_by_rule(parallel, &prepared)),
         (None, None) => None,
     };
-    let folder = whole.new_folder(PROGRAM)?;
-    let config = &whole.runs.config;
-    let job =
-        whole.runs.create_job(whole.engine(), folder.clone(), PROGRAM, model_method(config), config.counters.clone());
-    let is_here = whole.standing.board.is_none();
+    let folder = prepared.new_folder(PROGRAM)?;
+    let config = &prepared.runs.config;
+    let job = prepared.runs.create_job(
+        prepared.engine(),
+        folder.clone(),
+        PROGRAM,
+        model_method(config),
+        config.counters.clone(),
+    );
+    let is_here = prepared.machine.board.is_none();
     let _exclusive = if is_here { Some(machine::lock_cpus(options.wait_seconds, observer.as_ref())?) } else { None };
-    measure_model(options, &mut whole, &folder, &job)
+    measure_model(options, &mut prepared, &folder, &job)
 }
 
 fn measure_model(
     options: &ModelRunOptions<'_>,
-    whole: &mut PreparedModel,
+    prepared: &mut PreparedModel,
     folder: &Path,
     job: &NetworkJob,
 ) -> Result<ModelRun> {
-    let target = whole.target.clone();
+    let target = prepared.target.clone();
     let choose = |task: &Task| network::default_schedule(task, &target);
     // The store is opened last, so that an earlier error does not leave an empty store behind.
-    let keeping = match options.store {
+    let keeper = match options.store {
         Some(store) => {
-            let schedules = whole.choose_schedules(&choose);
-            Some(Keeping::begin(store, whole, (&schedules, ScheduleSource::Default), &job.method, options.inputs)?)
+            let schedules = prepared.choose_schedules(&choose);
+            Some(RecordKeeper::begin(
+                store,
+                prepared,
+                (&schedules, ScheduleSource::Default),
+                &job.method,
+                options.inputs,
+            )?)
         }
         None => None,
     };
-    let made = match whole.build_into(folder, &choose) {
+    let made = match prepared.build_into(folder, &choose) {
         Ok(made) => made,
         Err(error) => {
-            whole.runs.check_signal()?;
+            prepared.runs.check_signal()?;
             let why = format_chain(&error);
-            store_record(keeping, |row| {
+            store_record(keeper, |row| {
                 record::mark_failed(row, Outcome::BuildFailed, why);
                 Ok(())
             })?;
-            return Err(not_built(error));
+            return Err(build_failure(error));
         }
     };
-    whole.runs.check_signal()?;
-    let reply = whole.runs.run_visits(job);
-    whole.runs.check_signal()?;
-    let outputs = if let Ok(RunReply::Measured(_)) = &reply { whole.last_outputs(job)? } else { Vec::new() };
-    let check = if reply.is_ok() && !outputs.is_empty() { whole.check_outputs(&outputs) } else { None };
-    let kept = store_record(keeping, |row| {
+    prepared.runs.check_signal()?;
+    let reply = prepared.runs.run_visits(job);
+    prepared.runs.check_signal()?;
+    let outputs = if let Ok(RunReply::Measured(_)) = &reply { prepared.last_outputs(job)? } else { Vec::new() };
+    let check = if reply.is_ok() && !outputs.is_empty() { prepared.check_outputs(&outputs) } else { None };
+    let kept = store_record(keeper, |row| {
         network::record::describe_made(row, &made)?;
         network::record::describe_run(row, &reply, check)
     })?;
     let measured = Runs::reply_times(reply)?;
     let report = ModelReport::new(&RanProgram {
-        model: whole.request.label(),
-        batch: whole.request.batch,
-        target: &whole.target.text,
+        model: prepared.request.label(),
+        batch: prepared.request.batch,
+        target: &prepared.target.text,
         code_for: None,
-        threads: whole.runs.cpus.len(),
-        seed: whole.runs.config.seed,
+        threads: prepared.runs.cpus.len(),
+        seed: prepared.runs.config.seed,
         program: &made.program,
         measured: &measured,
         check,
         kept,
-        stages: whole.stages.as_ref(),
-        board: whole.standing.board.as_ref(),
+        stages: prepared.stages.as_ref(),
+        board: prepared.machine.board.as_ref(),
     });
     Ok(ModelRun { report: report.map_err(Failure::environment)?, program: made.program, outputs })
 }
 
 fn store_record(
-    keeping: Option<Keeping>,
+    keeper: Option<RecordKeeper>,
     fill: impl FnOnce(&mut Record) -> std::result::Result<(), RowError>,
 ) -> Result<Option<RecordLocation>> {
-    keeping.map(|keeping| keeping.store_record(fill)).transpose()
+    keeper.map(|keeper| keeper.store_record(fill)).transpose()
 }
 
 /// Writes each output of a run to a NumPy file in a folder.

@@ -32,7 +32,7 @@ pub struct Annotation {
     /// Whether the shares of loops are sampled or estimated.
     pub basis: Basis,
     /// Numbers of samples, if the run was sampled.
-    pub samples: Option<Sampled>,
+    pub samples: Option<SampleCounts>,
     /// TIR after all steps of the schedule.
     pub scheduled_tir: String,
     /// TIR from which code is generated.
@@ -55,14 +55,14 @@ pub enum Basis {
 
 /// Numbers of samples of an operator.
 #[derive(Clone, Debug, Serialize)]
-pub struct Sampled {
+pub struct SampleCounts {
     /// Sampled event: `cycles` or `cpu-clock`.
     pub event: String,
     /// Sampling frequency per CPU, in Hz.
     pub hertz: u64,
     /// Samples within the operator.
     pub own: u64,
-    /// Samples of the operator in functions that are not shown: argument checks and error handling.
+    /// Samples in the operator's argument checks and error handling, whose functions are not shown.
     pub in_glue: u64,
     /// Number of samples in the whole process.
     pub all: u64,
@@ -112,13 +112,13 @@ pub struct AnnotatedLoop {
 /// Returns the indices of tasks that match by hash prefix, else by complete name or call, else by a substring of name,
 /// call or description. Case is ignored.
 pub fn match_tasks(tasks: &[TaskUse], wanted: &str) -> Vec<usize> {
-    const HASH_LEAST: usize = 6;
+    const MIN_HASH_CHARACTERS: usize = 6;
     let wanted = wanted.to_lowercase();
     let all = |is_meant: &dyn Fn(&TaskUse) -> bool| -> Vec<usize> {
         tasks.iter().enumerate().filter(|(_, one)| is_meant(one)).map(|(place, _)| place).collect()
     };
-    let by_hash = all(&|one| wanted.len() >= HASH_LEAST && one.task.hash().starts_with(&wanted));
-    let whole = |one: &TaskUse| {
+    let by_hash = all(&|one| wanted.len() >= MIN_HASH_CHARACTERS && one.task.hash().starts_with(&wanted));
+    let is_equal = |one: &TaskUse| {
         one.task.name().to_lowercase() == wanted || one.places.iter().any(|place| place.to_lowercase() == wanted)
     };
     let part = |one: &TaskUse| {
@@ -126,7 +126,7 @@ pub fn match_tasks(tasks: &[TaskUse], wanted: &str) -> Vec<usize> {
             || one.task.name().to_lowercase().contains(&wanted)
             || one.places.iter().any(|place| place.to_lowercase().contains(&wanted))
     };
-    let found = [by_hash, all(&whole), all(&part)];
+    let found = [by_hash, all(&is_equal), all(&part)];
     found.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
 }
 
@@ -150,7 +150,7 @@ pub fn annotate_task(
         listing.functions.into_iter().map(|function| annotate_function(function, &hits, own, basis)).collect();
     let sampled = |samples: &Samples| {
         let Samples { event, hertz, taken, lost, .. } = samples.clone();
-        Sampled { event, hertz, own, in_glue, all: taken, lost }
+        SampleCounts { event, hertz, own, in_glue, all: taken, lost }
     };
     Annotation {
         text: one.task.describe(),

@@ -37,7 +37,7 @@ pub fn read_tensor(path: &Path, name: &str, wanted: &TensorType) -> Result<Tenso
             let entry = entries.get(name);
             let entry = entry.ok_or_else(|| failed(describe_missing(name, entries.keys().cloned().collect())))?;
             if entry.ty != *wanted {
-                return Err(failed(format!("`{name}` is {}, the model takes {wanted}", entry.ty)));
+                return Err(failed(format!("`{name}` is {}, but the model expects {wanted}", entry.ty)));
             }
             reference::constant_tensor(&entry.ty, &entry.lazy_data()).map_err(|error| failed(error.to_string()))
         }
@@ -49,7 +49,7 @@ pub fn tensor_names(path: &Path) -> Result<Vec<String>, String> {
     let failed = |why: String| format!("cannot use `{}`: {why}", path.display());
     match detect_format(path) {
         ArrayFormat::Npy => {
-            Err(failed("it holds one array without a name; pass it with `--input NAME=FILE`".to_owned()))
+            Err(failed("the file contains one array without a name; pass it with `--input NAME=FILE`".to_owned()))
         }
         ArrayFormat::Npz => open_archive(path).map(|archive| member_names(&archive)).map_err(failed),
         ArrayFormat::SafeTensors => {
@@ -65,7 +65,7 @@ fn open_file(path: &Path) -> Result<BufReader<File>, String> {
 
 fn open_archive(path: &Path) -> Result<Archive, String> {
     let bytes = ArchiveBytes::open(path).map_err(|error| error.to_string())?;
-    Archive::read(bytes).map_err(|error| format!("it is not an archive of arrays ({error})"))
+    Archive::read(bytes).map_err(|error| format!("the file is not an archive of arrays ({error})"))
 }
 
 fn member_names(archive: &Archive) -> Vec<String> {
@@ -90,7 +90,7 @@ fn describe_missing(name: &str, mut names: Vec<String>) -> String {
     names.truncate(SHOWN);
     let shown: Vec<String> = names.iter().map(|name| name.chars().take(60).collect()).collect();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("it has no `{name}`; it has {}{more}", shown.join(", "))
+    format!("the file has no tensor `{name}`; it has {}{more}", shown.join(", "))
 }
 
 #[cfg(test)]
@@ -114,7 +114,7 @@ mod tests {
         let options = SimpleFileOptions::default().compression_method(method);
         for (name, content) in [("other.npy", npy::tensor_bytes(&tensor())), ("x.npy", npy::tensor_bytes(&tensor()))] {
             writer.start_file(name, options).expect("a member");
-            writer.write_all(&content).expect("its bytes");
+            writer.write_all(&content).expect("written bytes");
         }
         writer.finish().expect("an archive").into_inner()
     }
@@ -124,9 +124,9 @@ mod tests {
         for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
             let bytes = npz(method);
             let read = |name: &str, wanted: &str| member(bytes.clone(), name, &wanted.parse().expect("a type"));
-            assert_eq!(read("x", "f32[2,3]").expect("it is there"), tensor());
-            assert_eq!(read("y", "f32[2,3]").unwrap_err(), "it has no `y`; it has other, x");
-            assert_eq!(read("x", "f32[6]").unwrap_err(), "`x`: it is f32[2,3], the model takes f32[6]");
+            assert_eq!(read("x", "f32[2,3]").expect("the array exists"), tensor());
+            assert_eq!(read("y", "f32[2,3]").unwrap_err(), "the file has no tensor `y`; it has other, x");
+            assert_eq!(read("x", "f32[6]").unwrap_err(), "`x`: the array is f32[2,3], but the model expects f32[6]");
         }
     }
 
@@ -137,7 +137,7 @@ mod tests {
         content.resize(content.len() + (1 << 20), 0);
         let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
         writer.start_file("x.npy", SimpleFileOptions::default()).expect("a member");
-        writer.write_all(&content).expect("its bytes");
+        writer.write_all(&content).expect("written bytes");
         let bytes = writer.finish().expect("an archive").into_inner();
         assert!(bytes.len() < 10_000, "zeros are deflated well");
         member(bytes, "x", tensor().tensor_type()).expect_err("it is longer than it says");
@@ -176,8 +176,8 @@ mod tests {
             std::fs::write(&path, bytes).expect("a file");
             read_tensor(&path, "x", tensor().tensor_type())
         };
-        assert_eq!(read(&bytes).expect("it is whole"), tensor());
-        assert_eq!(tensor_names(&path).expect("it is whole"), ["x"]);
+        assert_eq!(read(&bytes).expect("an undamaged file"), tensor());
+        assert_eq!(tensor_names(&path).expect("an undamaged file"), ["x"]);
         for length in 0..bytes.len() {
             read(&bytes[..length]).expect_err("it is cut off");
         }

@@ -14,9 +14,9 @@ use models::{Plan, Task};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use targets::Target;
 
-/// Reason why a task has the default schedule. Later variants are closer to a usable measured schedule.
+/// Reason why a task has the default schedule. The variants are ordered: later ones are closer to a usable schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Why {
+pub enum DefaultReason {
     /// No record of a correct time with warm caches exists for this target and number of threads.
     NotMeasured,
     /// The interval of the measured median is too wide.
@@ -27,29 +27,29 @@ pub enum Why {
     OtherVersions,
     /// The task was measured, but this program generates different code for the schedule.
     OtherCode,
-    /// The schedule space no longer contains the measured schedule.
+    /// The schedule space does not contain the measured schedule any more.
     Gone,
 }
 
-impl Why {
+impl DefaultReason {
     /// Returns the reason as text.
     pub fn reason_text(self) -> &'static str {
         match self {
-            Why::NotMeasured => "not measured for this target and number of threads",
-            Why::Disturbed => "its measurements are too noisy for a median",
-            Why::OtherHost => "measured on other hosts only",
-            Why::OtherVersions => "measured with other versions only",
-            Why::OtherCode => "measured with other code only",
-            Why::Gone => "measured with schedules that no longer exist",
+            DefaultReason::NotMeasured => "not measured for this target and number of threads",
+            DefaultReason::Disturbed => "measured with too much noise",
+            DefaultReason::OtherHost => "measured on other hosts only",
+            DefaultReason::OtherVersions => "measured with other versions only",
+            DefaultReason::OtherCode => "measured with other code only",
+            DefaultReason::Gone => "measured with schedules that this program no longer has",
         }
     }
 }
 
 /// Largest half-width of an interval, relative to its median; medians with wider intervals are ignored.
-const WIDE: f64 = 0.25;
+const MAX_HALF_WIDTH: f64 = 0.25;
 
 /// A schedule that takes longer alone than the fastest one by more than this factor is not timed in the network.
-const HOPELESS: f64 = 1.6;
+const MAX_SLOWDOWN_ALONE: f64 = 1.6;
 
 /// Axis that selects the algorithm of an operator. The algorithm determines the size of the operator's constants.
 const ALGORITHM: &str = "algorithm";
@@ -60,7 +60,7 @@ struct KnownSchedules {
     /// Attempts that were measured alone.
     alone: Attempts,
     /// Reason why no attempt can be used.
-    why: Why,
+    why: DefaultReason,
     /// Attempts that were timed interleaved in the network.
     in_place: Attempts,
 }
@@ -77,7 +77,7 @@ impl Attempts {
         self.records.push(record.clone().without_long_columns());
     }
 
-    /// Returns the fastest schedule for which `is_one` holds, and its time.
+    /// Returns the fastest schedule that satisfies `is_one`, and its time.
     fn fastest_where(&self, is_one: impl Fn(&Schedule) -> bool) -> Option<(f64, &Schedule)> {
         let some = self.records.iter().filter(|record| self.schedules.get(&record.key).is_some_and(&is_one));
         let found = find_fastest(some)?;
@@ -136,7 +136,7 @@ impl Best {
         let unknown = |task: &Task| KnownSchedules {
             task: task.clone(),
             alone: Attempts::default(),
-            why: Why::NotMeasured,
+            why: DefaultReason::NotMeasured,
             in_place: Attempts::default(),
         };
         Best {
@@ -165,7 +165,7 @@ impl Best {
         let Some(&place) = self.places.get(&record.task_hash).filter(|_| is_like_it) else { return };
         let Some(text) = record.schedule.as_ref().filter(|_| record.median_ns.is_some()) else { return };
         let found = self.usable_schedule(record, &self.tasks[place].task, text.as_text());
-        self.left_out += usize::from(matches!(found, Err(Why::OtherVersions | Why::OtherCode)));
+        self.left_out += usize::from(matches!(found, Err(DefaultReason::OtherVersions | DefaultReason::OtherCode)));
         let known = &mut self.tasks[place];
         match found {
             Ok(schedule) if record.is_alone() => known.alone.push(record, schedule),
@@ -183,24 +183,24 @@ impl Best {
     }
 
     /// Parses a record's schedule if its time is valid for this program's code on this machine; else the reason.
-    fn usable_schedule(&self, record: &Record, task: &Task, schedule: &str) -> Result<Schedule, Why> {
-        if record.uncertainty_within_visit().is_some_and(|uncertainty| uncertainty > WIDE) {
-            return Err(Why::Disturbed);
+    fn usable_schedule(&self, record: &Record, task: &Task, schedule: &str) -> Result<Schedule, DefaultReason> {
+        if record.uncertainty_within_visit().is_some_and(|uncertainty| uncertainty > MAX_HALF_WIDTH) {
+            return Err(DefaultReason::Disturbed);
         }
         if record.host_class != self.now.host_class {
-            return Err(Why::OtherHost);
+            return Err(DefaultReason::OtherHost);
         }
         if !self.all_versions && !stands_for(record, &self.now, Likeness::Conditions) {
-            return Err(Why::OtherVersions);
+            return Err(DefaultReason::OtherVersions);
         }
-        let schedule = Schedule::from_json(schedule).map_err(|_| Why::Gone)?;
+        let schedule = Schedule::from_json(schedule).map_err(|_| DefaultReason::Gone)?;
         if !self.space_contains(task, &schedule) {
-            return Err(Why::Gone);
+            return Err(DefaultReason::Gone);
         }
         if self.all_versions || self.has_current_code(record, task, &schedule) {
             Ok(schedule)
         } else {
-            Err(Why::OtherCode)
+            Err(DefaultReason::OtherCode)
         }
     }
 
@@ -245,7 +245,8 @@ impl Best {
             let algorithms: BTreeSet<String> = known.alone.schedules.values().map(algorithm_name).collect();
             let of_each =
                 algorithms.iter().filter_map(|own| known.alone.fastest_where(|one| algorithm_name(one) == *own));
-            let mut others: Vec<(f64, &Schedule)> = of_each.filter(|(ns, _)| *ns <= HOPELESS * least_ns).collect();
+            let mut others: Vec<(f64, &Schedule)> =
+                of_each.filter(|(ns, _)| *ns <= MAX_SLOWDOWN_ALONE * least_ns).collect();
             others.sort_by(|one, other| one.0.total_cmp(&other.0));
             for schedule in [alone].into_iter().chain(others.into_iter().map(|(_, schedule)| schedule)) {
                 if !candidates.contains(schedule) {
@@ -280,7 +281,7 @@ impl Best {
 
     /// Describes the versions of the best schedules that were measured with other library versions or other code; None
     /// if there are none.
-    pub fn describe_foreign(&self) -> Option<String> {
+    pub fn describe_other_versions(&self) -> Option<String> {
         let mut versions: BTreeMap<String, usize> = BTreeMap::new();
         for known in &self.tasks {
             let Some((record, schedule)) = known.best_schedule() else { continue };
@@ -298,7 +299,7 @@ impl Best {
 
     /// Describes which tasks keep the default schedule, and why. Returns None if no task does.
     pub fn describe_lacking(&self) -> Option<String> {
-        let mut whys: BTreeMap<Why, BTreeMap<String, usize>> = BTreeMap::new();
+        let mut whys: BTreeMap<DefaultReason, BTreeMap<String, usize>> = BTreeMap::new();
         for known in &self.tasks {
             if known.fastest_alone().is_none() {
                 *whys.entry(known.why).or_default().entry(known.task.name()).or_default() += 1;
@@ -337,7 +338,7 @@ mod tests {
     // The test fills one store in steps, and each step depends on the previous ones.
     #[allow(clippy::too_many_lines)]
     #[test]
-    fn the_fastest_of_what_was_measured_alike_is_chosen() {
+    fn the_fastest_comparable_schedule_is_chosen() {
         let graph = zoo::simple::build_operator("dense:m=8,n=64,k=32").expect("an operator");
         let plan = models::plan_calls(&graph, models::Fuse::Epilogue).expect("tasks");
         let task = &plan.tasks[0].task;
@@ -372,13 +373,13 @@ mod tests {
             Best::for_plan(&plan, (&target, 2), (now.clone(), all_versions), ("network", &contest))
         };
         let mut best = on(false);
-        let lacks = |best: &Best, why: Why| {
+        let lacks = |best: &Best, why: DefaultReason| {
             assert_eq!((best.best_schedule(task), best.found_count()), (None, 0));
             assert_eq!(best.choose_schedule(task), default_schedule(task, &target));
             let wanted = format!("1 of 1 tasks keep the default schedule: {} {}", task.name(), why.reason_text());
             assert_eq!(best.describe_lacking(), Some(wanted));
         };
-        lacks(&best, Why::NotMeasured);
+        lacks(&best, DefaultReason::NotMeasured);
         let others = [
             Record { outcome: Outcome::WrongResult, ..right(1.0, &schedules[0]) },
             Record { threads: Some(1), ..right(1.0, &schedules[0]) },
@@ -389,23 +390,23 @@ mod tests {
             Record { symbolic_task: Some("dense".to_owned()), ..right(1.0, &schedules[0]) },
         ];
         others.iter().for_each(|record| best.add_record(record));
-        lacks(&best, Why::NotMeasured);
+        lacks(&best, DefaultReason::NotMeasured);
         best.add_record(&Record { median_interval_ns: Some(2.09), ..right(1.0, &schedules[0]) });
-        lacks(&best, Why::Disturbed);
+        lacks(&best, DefaultReason::Disturbed);
         best.add_record(&Record { host_class: "there".to_owned(), ..right(1.0, &schedules[0]) });
-        lacks(&best, Why::OtherHost);
+        lacks(&best, DefaultReason::OtherHost);
         best.add_record(&Record { tvm_version: Some("0.26".to_owned()), ..right(1.0, &schedules[0]) });
         best.add_record(&Record { clock_policy: Some("powersave".to_owned()), ..right(1.0, &schedules[0]) });
-        lacks(&best, Why::OtherVersions);
+        lacks(&best, DefaultReason::OtherVersions);
         assert_eq!(best.left_out(), 2);
         best.add_record(&Record { code_revision: Some("0123456789abcdef".to_owned()), ..right(1.0, &schedules[0]) });
-        lacks(&best, Why::OtherCode);
+        lacks(&best, DefaultReason::OtherCode);
         best.add_record(&Record { code_revision: None, ..right(1.0, &schedules[0]) });
         best.add_record(&Record { host_class: "there".to_owned(), ..right(1.0, &schedules[0]) });
-        lacks(&best, Why::OtherCode);
+        lacks(&best, DefaultReason::OtherCode);
         let gone = Schedule::from_json(r#"{"from": "template", "knobs": {"no_such_axis": 3}}"#).expect("a schedule");
         best.add_record(&right(5.0, &gone));
-        lacks(&best, Why::Gone);
+        lacks(&best, DefaultReason::Gone);
         for (median_ns, schedule) in [(30.0, &schedules[1]), (10.0, &schedules[2]), (20.0, &schedules[3])] {
             best.add_record(&known_to(0.1, right(median_ns, schedule)));
         }
@@ -424,8 +425,8 @@ mod tests {
         assert_eq!(best.candidates(task, Some(&default)), std::slice::from_ref(&default));
         assert_eq!(best.candidates(task, Some(&schedules[3])), [default, schedules[2].clone(), schedules[3].clone()]);
 
-        // In the network: other plans and other models do not count, and neither do contests
-        // without the schedule that is fastest alone.
+        // In the network: records of other plans and other models do not count, and contests count only
+        // if they include the schedule that is fastest alone.
         let in_place = |median_ns: f64, schedule: &Schedule| Record {
             network_hash: Some("network".to_owned()),
             plan: Some(contest.clone()),
@@ -444,7 +445,7 @@ mod tests {
         // Other versions and code revisions count on request and are reported; other hosts never count.
         let mut all = on(true);
         all.add_record(&right(10.0, &schedules[2]));
-        assert_eq!((all.best_schedule(task), all.describe_foreign()), (Some(&schedules[2]), None));
+        assert_eq!((all.best_schedule(task), all.describe_other_versions()), (Some(&schedules[2]), None));
         all.add_record(&Record { host_class: "there".to_owned(), ..right(1.0, &schedules[0]) });
         all.add_record(&Record { code_revision: Some("0123".to_owned()), ..right(8.0, &schedules[3]) });
         assert_eq!(all.best_schedule(task), Some(&schedules[3]));
@@ -454,7 +455,7 @@ mod tests {
             ..right(5.0, &schedules[1])
         });
         assert_eq!((all.best_schedule(task), all.left_out()), (Some(&schedules[1]), 0));
-        let told = "1 of the best schedules were measured with other versions: 1 with TVM 0.26";
-        assert_eq!(all.describe_foreign().as_deref(), Some(told));
+        let note = "1 of the best schedules were measured with other versions: 1 with TVM 0.26";
+        assert_eq!(all.describe_other_versions().as_deref(), Some(note));
     }
 }

@@ -23,7 +23,7 @@ pub struct Comparison {
 
 /// Smallest tolerance, equal to the smallest normal number: subnormal numbers have fewer digits, and some machines
 /// flush them to zero.
-const LEAST_NORMAL: f64 = f32::MIN_POSITIVE as f64;
+const MIN_NORMAL: f64 = f32::MIN_POSITIVE as f64;
 
 /// Compares outputs pairwise and returns the worst comparison. `share` is the tolerated error relative to the largest
 /// output.
@@ -33,7 +33,7 @@ pub fn compare_outputs(share: f64, found: &[Tensor], wanted: &[Tensor]) -> Compa
         let finite = wanted.to_numbers().into_iter().filter(|number| number.is_finite());
         let largest = finite.fold(0.0, |most: f64, number| most.max(number.abs()));
         let unit = largest.max(f64::MIN_POSITIVE);
-        let absolute = (share * unit).max(LEAST_NORMAL);
+        let absolute = (share * unit).max(MIN_NORMAL);
         let compared = reference::compare_tensors(found, wanted, Tolerance { absolute, relative: 0.0 });
         let error = compared.as_ref().map_or(f64::INFINITY, |compared| compared.max_abs_error);
         if error / unit >= worst.max_abs_error / worst.largest_output.max(f64::MIN_POSITIVE) {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_count_beside_the_largest_output() {
+    fn errors_are_relative_to_the_largest_output() {
         let wanted = tensor([100.0, 0.001, -3.0, 0.0]);
         let right = compare_outputs(error_tolerance(&graph()), &tensor([100.05, 0.01, -3.0, 0.0]), &wanted);
         assert!(right.is_right && right.largest_output == 100.0, "{right:?}");
@@ -83,14 +83,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_without_all_their_digits_are_as_good_as_zero() {
+    fn subnormal_numbers_count_as_zero() {
         let wanted = tensor([1.3e-39, -4e-40, 0.0, 0.0]);
         assert!(compare_outputs(error_tolerance(&graph()), &tensor([1.2e-39, 0.0, 0.0, 0.0]), &wanted).is_right);
         assert!(!compare_outputs(error_tolerance(&graph()), &tensor([1.3e-39, 1e-37, 0.0, 0.0]), &wanted).is_right);
     }
 
     #[test]
-    fn what_is_no_number_is_wrong_where_there_should_be_one() {
+    fn unexpected_nan_is_wrong() {
         let wanted = tensor([1.0, f64::INFINITY, f64::NAN, 0.0]);
         assert!(compare_outputs(error_tolerance(&graph()), &wanted, &wanted).is_right);
         assert!(

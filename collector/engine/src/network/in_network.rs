@@ -2,7 +2,8 @@
 //! rows of the same tasks measured alone.
 
 use super::record::Attempt;
-use crate::campaign::{PlannedTask, record};
+use crate::campaign::PlannedTask;
+use crate::campaign::record::{self, CounterOrigin};
 use datasets::{CacheState, Json, Outcome, Record, ScheduleSource};
 use job::Artifact;
 use job::revision::Revisions;
@@ -10,18 +11,17 @@ use job::space::Schedule;
 use models::TaskUse;
 use profile::Profile;
 use profile::data::{Counter, Kind, MemoryEvent, Pool, Span};
-use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Largest number of samples in a row; of more samples, an evenly spaced subset is kept.
 const SAMPLES_MAX: usize = 256;
 
 /// Profiling time of one variant per round, when several variants are interleaved.
-const TURN_NS: u64 = 300_000_000;
+const ROUND_TIME_NS: u64 = 300_000_000;
 
 /// Returns the profiling plan for one round of one variant.
 pub fn round_plan() -> profile::Plan {
-    profile::Plan::new(profile::ProfileSchedule::default(), TURN_NS)
+    profile::Plan::new(profile::ProfileSchedule::default(), ROUND_TIME_NS)
 }
 
 type CallTimes<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -34,10 +34,10 @@ pub fn task_records(
     base: &Record,
 ) -> CallTimes<Vec<Record>> {
     let tasks = attempt.plan.tasks.iter().zip(attempt.schedules);
-    tasks.map(|(one, schedule)| of_task(attempt, (one, schedule), network, plan, base)).collect()
+    tasks.map(|(one, schedule)| task_record(attempt, (one, schedule), network, plan, base)).collect()
 }
 
-fn of_task(
+fn task_record(
     attempt: &Attempt<'_>,
     (one, schedule): (&TaskUse, &Schedule),
     network: &Record,
@@ -90,7 +90,7 @@ pub fn fill_record(
         record::mark_failed(
             record,
             Outcome::Skipped,
-            "it is never called, because its result is already in place".to_owned(),
+            "the operator is never called, because its result already exists".to_owned(),
         );
         return Ok(());
     }
@@ -119,9 +119,9 @@ fn describe_counters(record: &mut Record, profile: &Profile, is_own: &[bool]) ->
     let named = |(counter, (sum, ratios, runs)): (&u32, &(f64, f64, u64))| {
         let counter = &profile.counters[*counter as usize];
         let running_share = ratios / *runs as f64;
-        (counter.name.clone(), (sum / *runs as f64, CounterOrigin::from_counter(counter, *runs, running_share)))
+        (counter.name.clone(), (sum / *runs as f64, counter_origin(counter, *runs, running_share)))
     };
-    let counted: BTreeMap<String, (f64, CounterOrigin<'_>)> = sums.iter().map(named).collect();
+    let counted: BTreeMap<String, (f64, CounterOrigin<'_, &str>)> = sums.iter().map(named).collect();
     let refused: BTreeMap<&str, &str> = profile
         .refusals
         .iter()
@@ -131,7 +131,7 @@ fn describe_counters(record: &mut Record, profile: &Profile, is_own: &[bool]) ->
     record.counters_refused = (!refused.is_empty()).then(|| Json::new(&refused)).transpose()?;
     if !counted.is_empty() {
         let values: BTreeMap<&String, f64> = counted.iter().map(|(name, (value, _))| (name, *value)).collect();
-        let origins: BTreeMap<&String, &CounterOrigin<'_>> =
+        let origins: BTreeMap<&String, &CounterOrigin<'_, &str>> =
             counted.iter().map(|(name, (_, origin))| (name, origin)).collect();
         record.counters = Some(Json::new(&values)?);
         record.counter_origins = Some(Json::new(&origins)?);
@@ -141,19 +141,7 @@ fn describe_counters(record: &mut Record, profile: &Profile, is_own: &[bool]) ->
     Ok(())
 }
 
-#[derive(Serialize)]
-struct CounterOrigin<'a> {
-    source: &'a str,
-    native: &'a str,
-    unit: &'a str,
-    coverage: &'a str,
-    runs: u64,
-    running_share: f64,
-}
-
-impl<'a> CounterOrigin<'a> {
-    fn from_counter(counter: &'a Counter, runs: u64, running_share: f64) -> CounterOrigin<'a> {
-        let Counter { source, native, unit, coverage, .. } = counter;
-        CounterOrigin { source, native, unit, coverage, runs, running_share }
-    }
+fn counter_origin(counter: &Counter, runs: u64, running_share: f64) -> CounterOrigin<'_, &str> {
+    let Counter { source, native, unit, coverage, .. } = counter;
+    CounterOrigin { source, native, unit, coverage, runs, running_share }
 }

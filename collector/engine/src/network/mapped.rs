@@ -18,7 +18,7 @@ use targets::{Fabric, Target};
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum MappedError {
-    #[error("the core and the reference differ at `{0}`, which is a fault of this program")]
+    #[error("the core and the reference differ at `{0}`, which is a bug in this program")]
     Differs(String),
     #[error("at `{place}`: {why}")]
     Core { place: String, why: String },
@@ -27,15 +27,15 @@ pub enum MappedError {
 }
 
 /// Result of a model whose supported layers ran on the FPGA accelerator.
-pub struct Mapped {
+pub struct MappedRun {
     /// Outputs of the model.
     pub outputs: Vec<Tensor>,
     /// Calls of the model in execution order.
-    pub calls: Vec<OnUnit>,
+    pub calls: Vec<MappedCall>,
 }
 
 /// A call of the model, with the unit that computes it.
-pub struct OnUnit {
+pub struct MappedCall {
     /// Index of the task in the plan.
     pub task: usize,
     /// Name of the call in the model.
@@ -59,10 +59,10 @@ pub fn compute_graph(
     inputs: &[Tensor],
     on: &MappedCore<'_>,
     done: &mut dyn FnMut(),
-) -> Result<Mapped, MappedError> {
+) -> Result<MappedRun, MappedError> {
     let mut values = MappedValues::from_graph(graph, constants, inputs);
     let by_result: HashMap<ValueId, &Call> = plan.calls.iter().map(|call| (call.result, call)).collect();
-    // Nodes inside of a call are not computed separately.
+    // Nodes inside a call are not computed separately.
     let mut inside = vec![false; graph.nodes.len()];
     plan.calls.iter().flat_map(|call| &call.nodes).for_each(|node| inside[*node] = true);
     let mut calls = Vec::with_capacity(plan.calls.len());
@@ -88,11 +88,11 @@ pub fn compute_graph(
                 ComputeUnit::Cpu(why)
             }
         };
-        calls.push(OnUnit { task: call.task, scope, unit });
+        calls.push(MappedCall { task: call.task, scope, unit });
         done();
     }
     let outputs = graph.outputs.iter().map(|id| values.get(*id).clone()).collect();
-    Ok(Mapped { outputs, calls })
+    Ok(MappedRun { outputs, calls })
 }
 
 /// A simulated FPGA accelerator.
@@ -101,7 +101,7 @@ pub struct MappedCore<'a> {
     pub fabric: &'a Fabric,
     /// Target that determines the schedule spaces.
     pub target: &'a Target,
-    /// Seed that selects which accelerator module proceeds next if several can.
+    /// Seed of the random choice among accelerator modules that can proceed.
     pub seed: u64,
 }
 
@@ -121,7 +121,7 @@ impl MappedCore<'_> {
         };
         let data = match task.steps[0].inputs.first() {
             Some(models::Operand::Parameter(place)) => values.get(call.arguments[*place]),
-            _ => return Ok(Err("it reads something that is no parameter".to_owned())),
+            _ => return Ok(Err("the input of the layer is not a parameter of its task".to_owned())),
         };
         let program = match self.generate_program(&folded.task) {
             Ok(program) => program,
@@ -148,7 +148,8 @@ impl MappedCore<'_> {
         let layer = accelerator::layer_of(task).map_err(|why| why.to_string())?;
         let knobs = core_knobs(&task_space(task, &self.target.machine).default);
         let knobs = knobs.ok_or_else(|| "no tiling fits the accelerator".to_owned())?;
-        generate_program(&self.fabric.core(), &layer, &knobs).map_err(|why| format!("it does not fit: {why}"))
+        generate_program(&self.fabric.core(), &layer, &knobs)
+            .map_err(|why| format!("the layer does not fit the accelerator: {why}"))
     }
 }
 
@@ -172,7 +173,7 @@ impl<'a> MappedValues<'a> {
     }
 
     fn get(&self, id: ValueId) -> &Tensor {
-        self.known[id.0 as usize].as_ref().expect("a graph's nodes stand in an order in which they can be computed")
+        self.known[id.0 as usize].as_ref().expect("nodes are in topological order")
     }
 
     fn set(&mut self, id: ValueId, tensor: Tensor) {

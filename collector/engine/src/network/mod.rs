@@ -36,9 +36,9 @@ use targets::Target;
 pub enum NetworkError {
     #[error("cannot build `{task}` at `{place}`: {why}")]
     Build { task: String, place: String, why: String },
-    #[error("`{name}` has {wanted} bytes as {ty}, {found} were given")]
+    #[error("`{name}` of type {ty} needs {wanted} bytes, but {found} were given")]
     Input { name: String, ty: String, wanted: u64, found: usize },
-    #[error("the run left {found} bytes of outputs, the model answers with {wanted}")]
+    #[error("the run wrote {found} bytes of outputs, but the outputs of the model have {wanted}")]
     Output { wanted: u64, found: usize },
     #[error("cannot use `{}`: {why}", path.display())]
     Portable { path: PathBuf, why: String },

@@ -20,7 +20,7 @@ pub fn read_tensor(reader: impl Read, wanted: &TensorType) -> Result<Tensor, Str
 
 /// Parses the content of a file.
 pub fn parse_tensor(bytes: &[u8], wanted: &TensorType) -> Result<Tensor, String> {
-    let no_array = || "it is not an array in NumPy's format".to_owned();
+    let no_array = || "the file is not an array in NumPy's NPY format".to_owned();
     let rest = bytes.strip_prefix(MAGIC).ok_or_else(no_array)?;
     let (length, rest) = match rest {
         [1, _, low, high, rest @ ..] => (usize::from(u16::from_le_bytes([*low, *high])), rest),
@@ -37,9 +37,9 @@ pub fn parse_tensor(bytes: &[u8], wanted: &TensorType) -> Result<Tensor, String>
         Some(after.trim_start())
     };
     let kind = field("descr").and_then(|text| text.strip_prefix('\'')).and_then(|text| text.split('\'').next());
-    let kind = kind.ok_or_else(|| "its elements are not plain numbers".to_owned())?;
+    let kind = kind.ok_or_else(|| "the elements of the array are not plain numbers".to_owned())?;
     if field("fortran_order").is_none_or(|text| !text.starts_with("False")) {
-        return Err("it is in column-major order; write it with `numpy.ascontiguousarray`".to_owned());
+        return Err("the array is in column-major order; write it with `numpy.ascontiguousarray`".to_owned());
     }
     let extents = field("shape").and_then(|text| text.strip_prefix('(')).and_then(|text| text.split(')').next());
     let extents = extents.ok_or_else(no_array)?.split(',').map(str::trim).filter(|text| !text.is_empty());
@@ -48,7 +48,7 @@ pub fn parse_tensor(bytes: &[u8], wanted: &TensorType) -> Result<Tensor, String>
     let found = dtype.map(|dtype| TensorType::new(dtype, &extents));
     if found.as_ref() != Some(wanted) {
         let found = found.map_or_else(|| format!("of type `{kind}`"), |ty| ty.to_string());
-        return Err(format!("it is {found}, the model takes {wanted}"));
+        return Err(format!("the array is {found}, but the model expects {wanted}"));
     }
     Tensor::from_bytes(wanted.clone(), data.to_vec()).map_err(|error| error.to_string())
 }
@@ -84,7 +84,7 @@ pub fn tensor_bytes(tensor: &Tensor) -> Vec<u8> {
     let unpadded = MAGIC.len() + 4 + header.len() + 1;
     header.push_str(&" ".repeat(unpadded.next_multiple_of(64) - unpadded));
     header.push('\n');
-    let length = u16::try_from(header.len()).expect("a header of few extents is short");
+    let length = u16::try_from(header.len()).expect("the header has at most 65535 bytes");
     [MAGIC, &[1, 0], &length.to_le_bytes(), header.as_bytes(), tensor.as_bytes()].concat()
 }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_arrays_are_read_back() {
         for text in ["f32[]", "f32[3]", "i64[2,3]", "u8[1,2,3,4]", "f16[0,5]", "bool[4]", "f64[7,1]"] {
             let ty: TensorType = text.parse().expect("a type");
             let count = usize::try_from(ty.element_count().expect("a size")).expect("small");
@@ -110,10 +110,10 @@ mod tests {
         let refused = |bytes: &[u8], wanted: &str| {
             parse_tensor(bytes, &wanted.parse().expect("a type")).expect_err("it is another").to_string()
         };
-        assert_eq!(refused(&written, "f32[3,2]"), "it is f32[2,3], the model takes f32[3,2]");
-        assert_eq!(refused(&written, "f64[2,3]"), "it is f32[2,3], the model takes f64[2,3]");
+        assert_eq!(refused(&written, "f32[3,2]"), "the array is f32[2,3], but the model expects f32[3,2]");
+        assert_eq!(refused(&written, "f64[2,3]"), "the array is f32[2,3], but the model expects f64[2,3]");
         assert!(refused(b"PK", "f32[2,3]").contains("not an array"));
-        let place = written.windows(5).position(|five| five == b"False").expect("the order is told");
+        let place = written.windows(5).position(|five| five == b"False").expect("the header states the order");
         let mut columns = written.clone();
         columns[place..place + 5].copy_from_slice(b"True ");
         assert!(refused(&columns, "f32[2,3]").contains("column-major"));

@@ -54,7 +54,7 @@ pub struct Portable {
 
 /// Contents of a program's folder.
 #[derive(Debug)]
-pub struct FoundSets {
+pub struct ProgramFolder {
     /// Metadata of the program.
     pub portable: Portable,
     /// The program.
@@ -63,7 +63,7 @@ pub struct FoundSets {
     pub expected: Option<Vec<Tensor>>,
 }
 
-/// The field that metadata of every format version contain.
+/// The version field, which metadata of all format versions contain.
 #[derive(Deserialize)]
 struct PortableFormat {
     format: u32,
@@ -93,10 +93,10 @@ impl Portable {
     /// Returns why the code cannot run on a processor with this architecture and these extensions; None if it can.
     pub fn describe_lacking(&self, architecture: &str, flags: &dyn Fn(&str) -> bool) -> Option<String> {
         if self.architecture != architecture {
-            return Some(format!("its code is for {}, this machine is {architecture}", self.architecture));
+            return Some(format!("the code is for {}, but this machine is {architecture}", self.architecture));
         }
         let lacking: Vec<&str> = self.instruction_sets.iter().map(String::as_str).filter(|name| !flags(name)).collect();
-        (!lacking.is_empty()).then(|| format!("its code uses {}, which this processor lacks", lacking.join(", ")))
+        (!lacking.is_empty()).then(|| format!("the code uses {}, which this processor lacks", lacking.join(", ")))
     }
 
     /// Returns a description of the processor that the code requires.
@@ -141,17 +141,20 @@ pub fn write_metadata(folder: &Path, portable: Portable, expected: Option<&[Tens
         expected_hash: expected.as_deref().map(hash_bytes),
         ..portable
     };
-    keep(MODEL, &serde_json::to_vec_pretty(&portable).expect("what is said of a model holds only JSON values"))
+    keep(MODEL, &serde_json::to_vec_pretty(&portable).expect("metadata hold only JSON values"))
 }
 
 /// Reads and validates a folder.
-pub fn read_folder(folder: &Path) -> Result<FoundSets> {
+pub fn read_folder(folder: &Path) -> Result<ProgramFolder> {
     let path = metadata_path(folder);
     let text = read_bounded(&path, MODEL_BYTES_MAX)?;
     // The format is checked first, because other formats have other fields.
     let format: PortableFormat = serde_json::from_slice(&text).map_err(|error| portable_error(&path, &error))?;
     if format.format != FORMAT {
-        return Err(portable_error(&path, &format!("its format is {}, this program reads {FORMAT}", format.format)));
+        return Err(portable_error(
+            &path,
+            &format!("its format version is {}, but this program reads version {FORMAT}", format.format),
+        ));
     }
     let portable: Portable = serde_json::from_slice(&text).map_err(|error| portable_error(&path, &error))?;
     // Only the hashes of code and constants are checked here; the runner reads them.
@@ -160,10 +163,11 @@ pub fn read_folder(folder: &Path) -> Result<FoundSets> {
     if hash_bytes(&fs::read(&description).map_err(|error| portable_error(&description, &error))?)
         != portable.program_hash
     {
-        return Err(portable_error(&description, &"its content changed: the hash differs"));
+        return Err(portable_error(&description, &"the content of the file changed: its hash differs"));
     }
     if portable.draws.len() != program.inputs.len() {
-        let why = format!("it describes {} inputs, the program has {}", portable.draws.len(), program.inputs.len());
+        let why =
+            format!("the file describes {} inputs, but the program has {}", portable.draws.len(), program.inputs.len());
         return Err(portable_error(&path, &why));
     }
     let expected = match &portable.expected_hash {
@@ -174,12 +178,12 @@ pub fn read_folder(folder: &Path) -> Result<FoundSets> {
             let bytes =
                 read_bounded(&path, types.clone().map(|ty| ty.size_bytes().unwrap_or(0)).fold(0, u64::saturating_add))?;
             if hash_bytes(&bytes) != *wanted {
-                return Err(portable_error(&path, &"its content changed: the hash differs"));
+                return Err(portable_error(&path, &"the content of the file changed: its hash differs"));
             }
             Some(super::parse_tensors(types, &bytes)?)
         }
     };
-    Ok(FoundSets { portable, program, expected })
+    Ok(ProgramFolder { portable, program, expected })
 }
 
 fn hash_bytes(bytes: &[u8]) -> String {
@@ -195,7 +199,7 @@ fn read_bounded(path: &Path, most: u64) -> Result<Vec<u8>> {
     let file = File::open(path).map_err(|error| portable_error(path, &error))?;
     file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| portable_error(path, &error))?;
     if bytes.len() as u64 > most {
-        return Err(portable_error(path, &format!("it is larger than {most} bytes")));
+        return Err(portable_error(path, &format!("the file is larger than {most} bytes")));
     }
     Ok(bytes)
 }
@@ -205,17 +209,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_processor_lacks_is_named() {
+    fn missing_instruction_sets_are_named() {
         let portable = Portable {
             architecture: "x86_64".to_owned(),
             instruction_sets: ["avx2", "fma", "avx512f"].map(str::to_owned).to_vec(),
             ..Portable::default()
         };
         assert_eq!(portable.describe_lacking("x86_64", &|_| true), None);
-        let why = portable.describe_lacking("x86_64", &|name| name == "avx2").expect("it lacks two");
-        assert_eq!(why, "its code uses fma, avx512f, which this processor lacks");
-        let why = portable.describe_lacking("aarch64", &|_| true).expect("it is another");
-        assert_eq!(why, "its code is for x86_64, this machine is aarch64");
+        let why = portable.describe_lacking("x86_64", &|name| name == "avx2").expect("two missing extensions");
+        assert_eq!(why, "the code uses fma, avx512f, which this processor lacks");
+        let why = portable.describe_lacking("aarch64", &|_| true).expect("another architecture");
+        assert_eq!(why, "the code is for x86_64, but this machine is aarch64");
         assert_eq!(portable.required_processor(), "x86_64 with avx2, fma, avx512f");
     }
 }

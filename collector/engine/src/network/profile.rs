@@ -9,8 +9,8 @@ use models::{Graph, Plan, TaskUse, TensorType};
 use profile::Profile;
 use profile::data::{MemoryEvent, Operator, Pool, Span};
 
-/// A model that was cut into calls, with the program built from it.
-pub struct Built<'a> {
+/// A model that was split into calls, with the program built from them.
+pub struct ProfiledModel<'a> {
     /// Graph from which the calls were cut.
     pub graph: &'a Graph,
     /// Calls of the graph.
@@ -20,8 +20,13 @@ pub struct Built<'a> {
 }
 
 /// Adds names, work, rooflines and memory of the model's operators to the profile that a runner measured.
-pub fn complete_profile(seen: Profile, built: &Built<'_>, threads: usize, peaks: &Peaks) -> super::Result<Profile> {
-    let Built { graph, plan, made } = built;
+pub fn complete_profile(
+    seen: Profile,
+    built: &ProfiledModel<'_>,
+    threads: usize,
+    peaks: &Peaks,
+) -> super::Result<Profile> {
+    let ProfiledModel { graph, plan, made } = built;
     let threads = u32::try_from(threads).unwrap_or(u32::MAX);
     let calls = made.program.calls.iter();
     let operators = calls.map(|call| {
@@ -62,7 +67,7 @@ fn describe_operator(one: &TaskUse, packings: &[Packing]) -> Operator {
 }
 
 /// Returns the memory events of the first step, computed from the lifetimes of tensors; all steps are equal.
-fn memory_events(seen: &Profile, built: &Built<'_>, lifetimes: &[Lifetime]) -> Vec<MemoryEvent> {
+fn memory_events(seen: &Profile, built: &ProfiledModel<'_>, lifetimes: &[Lifetime]) -> Vec<MemoryEvent> {
     let Some(step) = seen.steps.first() else { return Vec::new() };
     let program = &built.made.program;
     let border = program.inputs.iter().chain(&program.outputs).filter_map(|port| port.ty.size_bytes()).sum();

@@ -6,25 +6,25 @@
 //! only older instructions, so the code is built again for them. Its counts are not measurements and
 //! are never mixed with measured ones.
 
+use crate::processes::{ProcessLimits, read_pipe, wait_or_kill};
 use bench::{Bench, Build, worker_program};
 use job::{BuildJob, RunJob};
 use measure::{Method, Plan as SamplingPlan};
 use models::TaskUse;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 use profile::data::{SimulatedTask, Simulation};
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use targets::Target;
 
 /// Name that selects the simulator in a list of counters.
 pub const NAME: &str = "cachegrind";
 const PROGRAM: &str = "valgrind";
 const LIMIT: Duration = Duration::from_secs(300);
-const PAUSE: Duration = Duration::from_millis(10);
+/// Number of bytes kept of the simulator's error messages.
+const MAX_ERROR_BYTES: u64 = 4096;
 /// Numbers of calls in the two simulations whose counts are subtracted.
 const CALLS: [u32; 2] = [1, 3];
 
@@ -60,10 +60,10 @@ struct SimulatedCounts {
 impl Simulator {
     /// Finds the simulator that is installed on this machine, or returns the reason why it cannot be used.
     pub fn find() -> Result<Simulator, String> {
-        let asked = Command::new(PROGRAM).arg("--version").stdin(Stdio::null()).output();
-        let version = match asked {
-            Ok(asked) if asked.status.success() => String::from_utf8_lossy(&asked.stdout).trim().to_owned(),
-            Ok(asked) => return Err(format!("`{PROGRAM} --version` ended with {}", asked.status)),
+        let output = Command::new(PROGRAM).arg("--version").stdin(Stdio::null()).output();
+        let version = match output {
+            Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+            Ok(output) => return Err(format!("`{PROGRAM} --version` ended with {}", output.status)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(format!("the program `{PROGRAM}` is not installed"));
             }
@@ -99,22 +99,22 @@ impl Simulator {
         }
         let shares = work.chunks(work.len().div_ceil(cpus.len().max(1)).max(1));
         // Nothing here is timed, so one simulation per CPU may run.
-        let told = std::thread::scope(|scope| {
+        let counted = std::thread::scope(|scope| {
             let one_share = |share| scope.spawn(move || self.count_share(share));
             let threads: Vec<_> = shares.map(one_share).collect();
-            threads.into_iter().flat_map(|thread| thread.join().expect("it does not panic")).collect::<Vec<_>>()
+            threads.into_iter().flat_map(|thread| thread.join().expect("simulations do not panic")).collect::<Vec<_>>()
         });
         let mut simulation = Simulation {
             simulator: format!("{NAME} of {}", self.version),
             target: target.text.clone(),
             ..Simulation::default()
         };
-        for (one, told) in told {
-            match told {
-                Ok(told) => {
-                    simulation.caches = told.caches;
+        for (one, result) in counted {
+            match result {
+                Ok(counted) => {
+                    simulation.caches = counted.caches;
                     let counts =
-                        told.counts.into_iter().map(|(name, count)| (name.to_owned(), count.max(0) as f64 / 2.0));
+                        counted.counts.into_iter().map(|(name, count)| (name.to_owned(), count.max(0) as f64 / 2.0));
                     simulation.tasks.push(SimulatedTask {
                         task: one.task.hash(),
                         text: one.task.describe(),
@@ -132,11 +132,11 @@ impl Simulator {
         &self,
         share: &[(&'a TaskUse, RunJob, PathBuf)],
     ) -> Vec<(&'a TaskUse, Result<SimulatedCounts, String>)> {
-        share.iter().map(|(one, job, path)| (*one, self.one_call(job, path))).collect()
+        share.iter().map(|(one, job, path)| (*one, self.count_two_calls(job, path))).collect()
     }
 
-    /// Returns the difference between simulations with three calls and with one: the counts of two calls.
-    fn one_call(&self, job: &RunJob, path: &Path) -> Result<SimulatedCounts, String> {
+    /// Returns the counts of two calls: the difference between simulations with three calls and with one.
+    fn count_two_calls(&self, job: &RunJob, path: &Path) -> Result<SimulatedCounts, String> {
         let file = path.with_extension("json");
         let text = serde_json::to_vec(job).map_err(|error| error.to_string())?;
         std::fs::write(&file, text).map_err(|error| error.to_string())?;
@@ -155,23 +155,13 @@ impl Simulator {
         command.arg(&self.worker).arg("call").arg(std::process::id().to_string()).arg(job).arg(times.to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(|error| error.to_string())?;
-        let begun = Instant::now();
-        let status = loop {
-            match child.try_wait().map_err(|error| error.to_string())? {
-                Some(status) => break status,
-                None if begun.elapsed() < LIMIT => std::thread::sleep(PAUSE),
-                None => {
-                    let _ = killpg(Pid::from_raw(i32::try_from(child.id()).unwrap_or(0)), Signal::SIGKILL);
-                    let _ = child.wait();
-                    return Err(format!("the simulator exceeded {} s and was stopped", LIMIT.as_secs()));
-                }
-            }
-        };
+        let errors = read_pipe(child.stderr.take().expect("standard error is piped"), MAX_ERROR_BYTES);
+        let status = wait_or_kill(&mut child, &ProcessLimits::with_deadline(LIMIT))
+            .map_err(|error| format!("the simulator {error}"))?;
+        let errors = errors.join().unwrap_or_default();
         if !status.success() {
-            let mut said = String::new();
-            let errors = child.stderr.take().map(|errors| std::io::Read::take(errors, 4096));
-            let _ = errors.map(|mut errors| std::io::Read::read_to_string(&mut errors, &mut said));
-            return Err(format!("it ended with {status} in the simulator: {}", said.trim()));
+            let errors = String::from_utf8_lossy(&errors);
+            return Err(format!("the simulated program ended with {status}: {}", errors.trim()));
         }
         parse_counts(&std::fs::read_to_string(out).map_err(|error| error.to_string())?)
     }
@@ -183,8 +173,8 @@ fn describe_failure(one: &TaskUse, why: &str) -> String {
 
 fn parse_counts(text: &str) -> Result<SimulatedCounts, String> {
     let after = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
-    let events = after("events: ").ok_or("its file names no events")?;
-    let sums = after("summary: ").ok_or("its file has no sums")?;
+    let events = after("events: ").ok_or("the output file of the simulator names no events")?;
+    let sums = after("summary: ").ok_or("the output file of the simulator has no sums")?;
     let mut counts = BTreeMap::new();
     for (event, sum) in events.split_whitespace().zip(sums.split_whitespace()) {
         let sum: i64 = sum.parse().map_err(|_| format!("`{sum}` is not a count"))?;
@@ -200,12 +190,12 @@ mod tests {
     use super::parse_counts;
 
     #[test]
-    fn sums_have_names() {
+    fn counts_have_the_names_of_profiles() {
         let text = "desc: D1 cache:         49152 B, 64 B, 12-way associative\ncmd: x\nevents: Ir Dr Bogus D1mr\nfn=a\n1 2 3 4 5\n\
                     summary: 100 20 7 3\n";
-        let told = parse_counts(text).expect("it is one");
-        assert_eq!(told.caches, ["D1 cache: 49152 B, 64 B, 12-way associative"]);
-        assert_eq!(told.counts, [("instructions", 100), ("data_reads", 20), ("l1d_read_misses", 3)].into());
+        let parsed = parse_counts(text).expect("a file of counts");
+        assert_eq!(parsed.caches, ["D1 cache: 49152 B, 64 B, 12-way associative"]);
+        assert_eq!(parsed.counts, [("instructions", 100), ("data_reads", 20), ("l1d_read_misses", 3)].into());
         for text in ["", "events: Ir\n", "events: Ir\nsummary: many\n"] {
             super::parse_counts(text).expect_err("it is none");
         }

@@ -1,8 +1,8 @@
 //! Selects the measurements that a nightly run repeats: regressions, and results with wide
 //! intervals.
 
-use super::course::NightCourse;
 use super::options::NightOptions;
+use super::progress::NightProgress;
 use crate::Result;
 use crate::campaign::Night;
 use crate::drift::compare_night;
@@ -18,11 +18,11 @@ const KEYS_MAX: usize = 20_000;
 /// Returns the experiments to repeat: those that became slower in this run, then those with uncertain medians.
 pub fn doubtful_keys(
     options: &NightOptions,
-    course: &NightCourse,
+    progress: &NightProgress,
     settings: &Night,
     observer: &dyn Observer,
 ) -> Result<Vec<Key>> {
-    let found = compare_night(&options.store, course.label(), settings.nights, options.bounds, observer)?;
+    let found = compare_night(&options.store, progress.label(), settings.nights, options.bounds, observer)?;
     let slower = found.drift.changes.iter().filter(|change| change.verdict == Verdict::Slower);
     let slower: BTreeSet<_> = slower.map(|change| line_place(&change.identity)).collect();
     let mut keys: BTreeSet<(u8, Key)> = BTreeSet::new();
@@ -31,7 +31,7 @@ pub fn doubtful_keys(
         if aspect_of(&record).is_some() || !record.is_alone() {
             continue;
         }
-        let is_slower = record.run_id == course.id && slower.contains(&place_of(&record));
+        let is_slower = record.run_id == progress.id && slower.contains(&place_of(&record));
         if is_slower || (record.median_ns.is_some() && !record.is_known_well()) {
             keys.insert((u8::from(!is_slower), record.key));
         }

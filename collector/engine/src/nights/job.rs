@@ -1,9 +1,9 @@
 //! Executes the phases of a nightly run: slices of campaigns within its time, with sentinel measurements after each
 //! slice.
 
-use super::course::NightCourse;
 use super::doubts::{doubtful_keys, keys_measured_once};
 use super::options::NightOptions;
+use super::progress::NightProgress;
 use super::report::NightPhase;
 use super::sentinels::Sentinels;
 use super::slice::{SliceEnd, SliceProcess, sealing_time};
@@ -37,10 +37,10 @@ pub struct NightJob<'a> {
     pub sentinels: Sentinels,
     /// Reports of the phases so far.
     pub phases: Vec<NightPhase>,
-    /// Whether an attempt ended without a time, or a slice without a report.
+    /// Whether an attempt has no time, or a slice ended without a report.
     pub has_losses: bool,
     /// Progress of the run, which is saved to `file`.
-    pub course: NightCourse,
+    pub progress: NightProgress,
     /// File to which the progress is saved.
     pub file: StateFile,
 }
@@ -51,13 +51,13 @@ impl NightJob<'_> {
     }
 
     /// Returns the seconds left for slices, after time is reserved for the last sentinel run.
-    fn left_for_work(&self) -> f64 {
+    fn seconds_for_work(&self) -> f64 {
         self.seconds_left() - 1.5 * self.sentinels.seconds
     }
 
-    /// Saves the progress. If saving fails, a run that is killed later starts from the beginning.
-    pub fn keep_course(&self) {
-        let _ = self.file.write(&self.course);
+    /// Saves the progress. If this fails, a run that is killed later starts from the beginning.
+    pub fn save_progress(&self) {
+        let _ = self.file.write(&self.progress);
     }
 
     fn is_stopped(&self) -> bool {
@@ -67,16 +67,16 @@ impl NightJob<'_> {
     /// Executes all phases that fit into the time.
     pub fn run_phases(&mut self) -> Result<()> {
         const AGAIN: &str = "default schedules again";
-        let has_sentinels = self.course.looked.is_some_and(|(at_us, _)| {
+        let has_sentinels = self.progress.last_sentinels.is_some_and(|(at_us, _)| {
             let ago = now_us().saturating_sub(at_us) as f64 / 60e6;
             ago < self.settings.sentinel_minutes
         });
         if !has_sentinels {
             self.run_sentinels()?;
         }
-        let again = self.settings.again_share * self.course.seconds;
+        let again = self.settings.again_share * self.progress.seconds;
         self.run_phase(AGAIN, again, &["--schedules", "1", "--iftune", "false", "--again"])?;
-        self.repeat_doubtful(again - self.course.phase_seconds(AGAIN))?;
+        self.repeat_doubtful(again - self.progress.phase_seconds(AGAIN))?;
         self.run_phase("new work", f64::INFINITY, &[])?;
         if self.settings.variations > 0 {
             let count = self.settings.variations.to_string();
@@ -85,13 +85,13 @@ impl NightJob<'_> {
         Ok(())
     }
 
-    /// Runs slices of a phase until its work is complete, a slice achieves nothing, or its time is over.
+    /// Runs slices of a phase until its work is complete, a slice makes no progress, or its time is over.
     fn run_phase(&mut self, name: &'static str, seconds: f64, flags: &[&str]) -> Result<()> {
-        if self.course.has_done(name) {
+        if self.progress.has_done(name) {
             return Ok(());
         }
         let mut phase = NightPhase::new(name);
-        while let Some(slice) = self.slice_seconds(seconds - self.course.phase_seconds(name)) {
+        while let Some(slice) = self.slice_seconds(seconds - self.progress.phase_seconds(name)) {
             let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
             let (is_done, made) = self.run_slice(&mut phase, slice, &flags)?;
             if is_done || made == 0 {
@@ -105,13 +105,13 @@ impl NightJob<'_> {
     /// Repeats measurements that became slower in this run or are uncertain.
     fn repeat_doubtful(&mut self, seconds: f64) -> Result<()> {
         const NAME: &str = "doubts again";
-        if self.course.has_done(NAME) {
+        if self.progress.has_done(NAME) {
             return Ok(());
         }
         let mut phase = NightPhase::new(NAME);
-        let mut keys = doubtful_keys(self.options, &self.course, &self.settings, self.observer)?;
+        let mut keys = doubtful_keys(self.options, &self.progress, &self.settings, self.observer)?;
         while !keys.is_empty()
-            && let Some(slice) = self.slice_seconds(seconds - self.course.phase_seconds(NAME))
+            && let Some(slice) = self.slice_seconds(seconds - self.progress.phase_seconds(NAME))
         {
             let file = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
             let lines: String = keys.iter().map(|key| format!("{key}\n")).collect();
@@ -122,7 +122,7 @@ impl NightJob<'_> {
                 slice,
                 &["--iftune", "false", "--again", "--keys", &only].map(str::to_owned),
             )?;
-            let left = keys_measured_once(self.options, &self.course.id, &keys)?;
+            let left = keys_measured_once(self.options, &self.progress.id, &keys)?;
             if made == 0 || left.len() == keys.len() {
                 break;
             }
@@ -135,16 +135,16 @@ impl NightJob<'_> {
     /// Marks a phase as completed, unless a signal ended it.
     fn end_phase(&mut self, phase: NightPhase) {
         if !self.is_stopped() {
-            self.course.done.push(phase.name.to_owned());
-            self.keep_course();
+            self.progress.done.push(phase.name.to_owned());
+            self.save_progress();
         }
         self.phases.extend((phase.slices > 0).then_some(phase));
     }
 
     /// Returns the duration of the next slice in seconds, or None if no time is left.
     fn slice_seconds(&self, of_phase: f64) -> Option<f64> {
-        // A slice whose budget is over gets the same time for sealing as one that received SIGTERM.
-        let left = Duration::from_secs_f64(self.left_for_work().max(0.0));
+        // At the end of its budget, a slice gets as much time for sealing as after SIGTERM.
+        let left = Duration::from_secs_f64(self.seconds_for_work().max(0.0));
         let most = (left - sealing_time(left)).as_secs_f64();
         let slice = (60.0 * self.settings.sentinel_minutes).min(most).min(of_phase);
         (slice >= MIN_SLICE && !self.is_stopped()).then_some(slice)
@@ -159,13 +159,13 @@ impl NightJob<'_> {
             .collect();
         arguments.extend(["--budget".to_owned(), format!("{slice:.3}")]);
         arguments.extend(self.common_flags());
-        let deadline = Duration::from_secs_f64((slice + GRACE).min(self.left_for_work().max(MIN_SLICE)));
+        let deadline = Duration::from_secs_f64((slice + GRACE).min(self.seconds_for_work().max(MIN_SLICE)));
         let ended = SliceProcess::start(&self.options.program, &arguments)?.finish(deadline, self.signal)?;
         phase.slices += 1;
         let seconds = begun.elapsed().as_secs_f64();
         phase.seconds += seconds;
-        self.course.add_seconds(phase.name, seconds);
-        self.keep_course();
+        self.progress.add_seconds(phase.name, seconds);
+        self.save_progress();
         let (left, made) = self.add_report(phase, &ended)?;
         self.run_sentinels()?;
         Ok((left == 0 && !ended.was_terminated, made))
@@ -173,7 +173,7 @@ impl NightJob<'_> {
 
     fn common_flags(&self) -> [String; 7] {
         let store = self.options.store.display().to_string();
-        ["--store", &store, "--night", &self.course.id, "--progress", "0", "--json"].map(str::to_owned)
+        ["--store", &store, "--night", &self.progress.id, "--progress", "0", "--json"].map(str::to_owned)
     }
 
     /// Adds the report of a slice to its phase. Returns the numbers of remaining and of finished attempts.
@@ -191,7 +191,7 @@ impl NightJob<'_> {
             }
             _ => {}
         }
-        let report = ended.report.as_ref().expect("looked at above");
+        let report = ended.report.as_ref().expect("a slice with a report");
         let number = |place: &str| report.pointer(place).and_then(serde_json::Value::as_u64).unwrap_or_default();
         let counts = report["outcomes"]["counts"].as_object();
         let mut made = 0;
@@ -212,8 +212,8 @@ impl NightJob<'_> {
             return Ok(());
         }
         self.sentinels.run(&self.common_flags(), left, self.signal)?;
-        self.course.looked = Some((now_us(), self.sentinels.seconds));
-        self.keep_course();
+        self.progress.last_sentinels = Some((now_us(), self.sentinels.seconds));
+        self.save_progress();
         Ok(())
     }
 }

@@ -5,10 +5,10 @@
 //! budget. If it exceeds the budget, it receives SIGTERM, after which it seals its records, and it is killed at its
 //! deadline. Slices end when this process ends. A restarted nightly run resumes where it stopped.
 
-mod course;
 mod doubts;
 mod job;
 mod options;
+mod progress;
 mod report;
 mod sentinels;
 mod slice;
@@ -23,11 +23,11 @@ use crate::machine::allowed_cpus;
 use crate::observer::Observer;
 use crate::state::StateFile;
 use crate::stores::{note_damage, open_store, store_failure};
-use course::NightCourse;
 use datasets::{SealOptions, Store};
 use job::NightJob;
 use measure::host::{Exclusive, ExclusiveError, Facts, exclusive};
 pub use options::NightOptions;
+use progress::NightProgress;
 pub use report::{NightPhase, NightReport};
 use sentinels::Sentinels;
 pub use slice::PARENT_VARIABLE;
@@ -75,7 +75,7 @@ pub fn prepare_night<'a>(options: &'a NightOptions, observer: &'a dyn Observer) 
     })?;
     let pages = Pages::create(&options.pages)?;
     let store = open_store(Some(&options.store))?;
-    let text = config.kept_text();
+    let text = config.json_without_budget();
     Ok(PreparedNight { options, observer, raw, settings, text, start, start_us, pages, store, _exclusive: exclusive })
 }
 
@@ -84,15 +84,15 @@ impl PreparedNight<'_> {
     pub fn run(self, signal: &AtomicUsize) -> Result<NightReport> {
         let PreparedNight { options, observer, .. } = self;
         let file = StateFile::new(&options.state, "nights", &options.store);
-        let course = self.load_course(&file);
-        let end = Instant::now() + Duration::from_secs_f64(seconds_until(course.end_us));
+        let progress = self.load_progress(&file);
+        let end = Instant::now() + Duration::from_secs_f64(seconds_until(progress.end_us));
         let mut sentinels = Sentinels::new(options, &self.raw, &Facts::read_facts());
-        sentinels.seconds = course.looked.map_or(0.0, |(_, seconds)| seconds);
+        sentinels.seconds = progress.last_sentinels.map_or(0.0, |(_, seconds)| seconds);
         let settings = self.settings.clone();
         let (phases, has_losses) = (Vec::new(), false);
         let mut job =
-            NightJob { options, settings, end, signal, observer, sentinels, phases, has_losses, course, file };
-        job.keep_course();
+            NightJob { options, settings, end, signal, observer, sentinels, phases, has_losses, progress, file };
+        job.save_progress();
         job.run_phases()?;
         job.file.remove_file();
         note_damage(&self.store.seal_journals(SealOptions::default()).map_err(store_failure)?.damage, observer);
@@ -100,22 +100,22 @@ impl PreparedNight<'_> {
     }
 
     /// Returns the progress of a killed run with the same request, or the initial progress of a new run.
-    fn load_course(&self, file: &StateFile) -> NightCourse {
-        let asked = NightCourse::hash_of_request(&self.text, &self.options.store, self.settings.minutes);
-        if let Some(course) = NightCourse::resume_course(file, &asked, now_us()) {
-            let left = seconds_until(course.end_us) / 60.0;
-            self.observer.note(format!("{} was killed and continues for the remaining {left:.1} minutes", course.id));
-            return course;
+    fn load_progress(&self, file: &StateFile) -> NightProgress {
+        let request = NightProgress::request_hash(&self.text, &self.options.store, self.settings.minutes);
+        if let Some(progress) = NightProgress::resume(file, &request, now_us()) {
+            let left = seconds_until(progress.end_us) / 60.0;
+            self.observer.note(format!("{} was killed and continues for the remaining {left:.1} minutes", progress.id));
+            return progress;
         }
         let now = u64::try_from(self.start_us / 1_000_000).unwrap_or_default();
         let seconds = self.settings.duration_seconds(now);
         let end_us = self.start_us.saturating_add((seconds * 1e6) as i64);
-        NightCourse { id: format!("night-{}", night_name(now)), asked, end_us, seconds, ..NightCourse::default() }
+        NightProgress { id: format!("night-{}", night_name(now)), request, end_us, seconds, ..NightProgress::default() }
     }
 
     fn build_report(self, job: NightJob<'_>) -> Result<NightReport> {
         let PreparedNight { options, observer, start, .. } = self;
-        let label = job.course.label();
+        let label = job.progress.label();
         let found = compare_night(&options.store, label, job.settings.nights, options.bounds, observer)?;
         let report = NightReport {
             night: label.to_owned(),

@@ -1,13 +1,13 @@
 //! Sentinels: tasks that are built once per store and host class, and measured repeatedly with identical machine code,
 //! so that a change of their times is a change of the machine.
 //!
-//! Other machines may write to a store. So this machine keeps a hash of the sentinels that it built, and runs only a
-//! copy that matches the hash, in a folder to which only its user can write.
+//! Because other machines may write to a store, this machine keeps a hash of the sentinels that it built, and runs
+//! only a copy that matches the hash, in a folder to which only its user can write.
 
 use super::options::NightOptions;
 use super::slice::SliceProcess;
 use crate::Result;
-use crate::appearing::Appearing;
+use crate::atomic_folder::AtomicFolder;
 use crate::campaign::settings::SweepSettings;
 use crate::campaign::{ModelEntry, Settings, record};
 use crate::failure::{Failure, Kind};
@@ -21,7 +21,7 @@ use targets::HOST;
 use tempfile::TempDir;
 
 /// Longest time for building the sentinels.
-const BUILDING: Duration = Duration::from_secs(300);
+const BUILD_TIME_LIMIT: Duration = Duration::from_secs(300);
 
 /// The sentinels of a nightly run.
 pub struct Sentinels {
@@ -79,7 +79,7 @@ impl Sentinels {
             return Ok(());
         }
         let begun = Instant::now();
-        let Some(folder) = self.prepare_copy(BUILDING.min(left), signal)? else { return Ok(()) };
+        let Some(folder) = self.prepare_copy(BUILD_TIME_LIMIT.min(left), signal)? else { return Ok(()) };
         let left = left.saturating_sub(begun.elapsed());
         let measured = Instant::now();
         let mut arguments = vec!["run".to_owned(), folder.display().to_string(), "--again".to_owned()];
@@ -110,8 +110,8 @@ impl Sentinels {
         }
         let private = tempfile::tempdir().map_err(Failure::environment)?;
         let folder = private.path().join(NAME);
-        if !self.is_ours(&folder)? {
-            self.set_aside()?;
+        if !self.has_own_copy(&folder)? {
+            self.move_aside()?;
             self.build_sentinels(&folder, left, signal)?;
             if !folder.exists() {
                 return Ok(None);
@@ -123,27 +123,28 @@ impl Sentinels {
     }
 
     /// Copies the store's sentinels, if there are any. Returns whether their hash proves that this machine built them.
-    fn is_ours(&self, copy: &Path) -> Result<bool> {
+    fn has_own_copy(&self, copy: &Path) -> Result<bool> {
         let Some(known) = self.file.read::<String>().filter(|_| self.folder.exists()) else { return Ok(false) };
-        let is_ours = copy_files(&self.folder, copy).and_then(|()| hash_files(copy)).is_ok_and(|found| found == known);
-        if !is_ours && copy.exists() {
+        let has_own_copy =
+            copy_files(&self.folder, copy).and_then(|()| hash_files(copy)).is_ok_and(|found| found == known);
+        if !has_own_copy && copy.exists() {
             std::fs::remove_dir_all(copy).map_err(Failure::environment)?;
         }
-        Ok(is_ours)
+        Ok(has_own_copy)
     }
 
     /// Copies built sentinels into the store, and saves their hash on this machine.
     fn store_built(&self, built: &Path) -> Result<()> {
         self.file.write(&hash_files(built)?)?;
-        let parent = self.folder.parent().expect("it lies below the store");
+        let parent = self.folder.parent().expect("the folder of sentinels is below the store");
         std::fs::create_dir_all(parent).map_err(Failure::environment)?;
-        let appearing = Appearing::create_temporary(&self.folder)?;
-        copy_files(built, appearing.path())?;
-        appearing.finish(&self.folder)
+        let atomic_folder = AtomicFolder::create_temporary(&self.folder)?;
+        copy_files(built, atomic_folder.path())?;
+        atomic_folder.finish(&self.folder)
     }
 
     /// Renames the store's sentinels, because this machine did not build them.
-    fn set_aside(&mut self) -> Result<()> {
+    fn move_aside(&mut self) -> Result<()> {
         if !self.folder.exists() {
             return Ok(());
         }
@@ -186,7 +187,10 @@ fn list_files(folder: &Path) -> Result<Vec<PathBuf>> {
         bytes += found.len();
         paths.push(entry.path());
         if !found.is_file() || paths.len() > MAX_FILES || bytes > MAX_BYTES {
-            return Err(Failure::environment(format!("`{}` holds more than sentinels", folder.display())));
+            return Err(Failure::environment(format!(
+                "the folder of sentinels `{}` contains other files",
+                folder.display()
+            )));
         }
     }
     paths.sort();

@@ -17,13 +17,13 @@ pub const PARENT_VARIABLE: &str = "OPCOLLECT_PARENT";
 
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time between SIGTERM and the deadline, in which a slice seals its records.
-const SEALING: Duration = Duration::from_secs(20);
+const SEALING_TIME: Duration = Duration::from_secs(20);
 /// Largest size of a slice's output that is kept, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
 
 /// Returns how long before its deadline a slice receives SIGTERM.
 pub fn sealing_time(deadline: Duration) -> Duration {
-    SEALING.min(deadline / 4)
+    SEALING_TIME.min(deadline / 4)
 }
 
 /// A child process that runs a slice.
@@ -70,7 +70,7 @@ impl SliceProcess {
             if !was_terminated && (is_stopped || now >= terminate_at) {
                 self.send_sigterm();
                 was_terminated = true;
-                kill_at = if is_stopped { now + SEALING } else { kill_at };
+                kill_at = if is_stopped { now + SEALING_TIME } else { kill_at };
             }
             if now >= kill_at {
                 self.process.kill().map_err(Failure::environment)?;

@@ -65,7 +65,7 @@ pub fn annotate_slowest(
         let spans = profile.spans.iter().filter(|span| of_code.get(span.operator as usize) == Some(&true));
         spans.map(|span| span.duration_ns).sum()
     };
-    let code = *tasks.iter().max_by_key(|code| time(code)).expect("a name matches a task at least");
+    let code = *tasks.iter().max_by_key(|code| time(code)).expect("at least one task matches the name");
     let built = model.build_listed(code, &made.schedules[code])?;
     let is_same = built.object == made.artifacts[code].object;
     let listing = *built.listing.ok_or_else(|| Failure::environment("the builder returned no listing of its code"))?;

@@ -45,7 +45,7 @@ pub fn find_simulator(names: &[String]) -> Result<Option<Simulator>> {
         return Ok(None);
     }
     let found = Simulator::find().map_err(|why| {
-        Failure::environment(format!("`--counters cachegrind` simulates by valgrind: {why}"))
+        Failure::environment(format!("`--counters cachegrind` needs valgrind: {why}"))
             .with_hint("install it, for example with `apt-get install valgrind`")
     });
     found.map(Some)

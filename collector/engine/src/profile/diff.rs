@@ -15,7 +15,7 @@ const MAX_BYTES: u64 = 1 << 30;
 
 /// Changes between two profiles, with a title.
 pub struct ProfileDiff {
-    /// Changes per row, and common to all rows.
+    /// Change of each row, and the change common to all rows.
     pub changes: ProfileComparison,
     title: String,
 }
@@ -46,7 +46,7 @@ pub fn read_profile(path: &Path) -> Result<Profile> {
     };
     let size = fs::metadata(path).map_err(|error| failed(&error))?.len();
     if size > MAX_BYTES {
-        return Err(failed(&format!("it has {size} bytes, more than any profile")));
+        return Err(failed(&format!("the file has {size} bytes, more than any profile")));
     }
     let text = fs::read(path).map_err(|error| failed(&error))?;
     let profile: Profile = serde_json::from_slice(&text).map_err(|error| failed(&error))?;

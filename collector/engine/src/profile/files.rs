@@ -65,7 +65,7 @@ impl ProfileFiles {
         })
     }
 
-    /// Writes the files. The CSV file contains the table `styled` if there is one, otherwise `rows`.
+    /// Writes the files. The CSV file contains the table `styled` if given, otherwise `rows`.
     pub fn write(
         self,
         profile: &Profile,

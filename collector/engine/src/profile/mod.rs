@@ -20,8 +20,8 @@ use crate::failure::{Failure, format_chain};
 use crate::input_files::InputFiles;
 use crate::network::{self, BuiltModel, Comparison};
 use crate::observer::Observer;
-use crate::prepared::{On, PreparationRequest, PreparedModel, not_built};
-use crate::record_keeping::Keeping;
+use crate::prepared::{PreparationRequest, PreparedModel, RunLocation, build_failure};
+use crate::record_keeping::RecordKeeper;
 use crate::report::profile::{self as text, OperatorRecords, ProfileView, Report};
 use crate::report::styled::{Style, StyledTable};
 use crate::runs::{PROGRAM, Runs};
@@ -42,7 +42,7 @@ use std::sync::atomic::AtomicUsize;
 
 /// Default duration of profiling in seconds.
 const SECONDS: f64 = 2.0;
-/// Default time limit of profiling with a schedule, in seconds; such profiling normally ends earlier by itself.
+/// Default time limit of profiling with a schedule, in seconds; a schedule normally ends earlier.
 const SECONDS_WITH_SCHEDULE: f64 = 600.0;
 
 /// Options of a profile.
@@ -73,7 +73,7 @@ pub struct ProfileOptions<'a> {
     pub group_by: GroupBy,
     /// The order of rows.
     pub sort_by: SortBy,
-    /// Tool whose table style is imitated, if not our own.
+    /// Other tool whose table style is used; None for the style of this program.
     pub style: Option<Style>,
     /// The files to write.
     pub files: FileOptions<'a>,
@@ -82,7 +82,7 @@ pub struct ProfileOptions<'a> {
 }
 
 impl ProfileOptions<'_> {
-    /// Whether further processes (visits) profile, unless the caller selects runs or passes traces to a command.
+    /// Returns whether further processes (visits) are profiled: unless runs are selected or traces passed to a command.
     fn has_visits(&self) -> bool {
         self.schedule.is_none() && self.sample.is_none() && self.on_trace_ready.is_none()
     }
@@ -141,13 +141,13 @@ pub fn profile_model(
     let job = network_job(options, &model, &folder);
     let _exclusive = machine::lock_cpus(options.wait_seconds, observer.as_ref())?;
     // The store is opened last, so that an earlier error does not leave an empty store behind.
-    let keeping = begin_records(options, &mut model, &job)?;
-    let (mut measured, keeping) = measure_model(&mut model, &folder, &job, keeping, options.has_visits())?;
+    let keeper = begin_records(options, &mut model, &job)?;
+    let (mut measured, keeper) = measure_model(&mut model, &folder, &job, keeper, options.has_visits())?;
     if let Some(simulator) = &simulator {
         counting::add_simulation(&mut model, simulator, &mut measured.profile)?;
     }
     measured.profile.check().map_err(|error| Failure::environment(format!("the profile is inconsistent: {error}")))?;
-    let records = keep_operators(keeping, &measured)?;
+    let records = keep_operators(keeper, &measured)?;
     let annotate = |tasks: &Vec<usize>| {
         code::annotate_slowest(&mut model, &measured.made, &measured.profile, tasks, measured.samples.as_ref())
     };
@@ -160,7 +160,7 @@ pub fn profile_model(
     files.write(&measured.profile, &report.rows, styled.as_ref(), observer.as_ref())?;
     let handed_over = options
         .on_trace_ready
-        .map(|command| cycles::hand_over(&measured.profile, command, options.files.trace_bytes()));
+        .map(|command| cycles::run_on_cycles(&measured.profile, command, options.files.trace_bytes()));
     let failed = handed_over.transpose()?.flatten();
     let has_losses = failed.is_some() || measured.check.is_some_and(|check| !check.is_right);
     report.notes.extend(failed);
@@ -186,7 +186,7 @@ fn prepare_model(
         inputs: options.inputs,
         is_checked: options.is_checked,
         engines: &[],
-        on: On::CpusOrGpu,
+        on: RunLocation::CpusOrGpu,
         observer: Rc::clone(observer),
     })?;
     model.runs.signal = Arc::clone(&options.signal);
@@ -211,10 +211,14 @@ fn network_job(options: &ProfileOptions<'_>, model: &PreparedModel, folder: &Pat
     NetworkJob { profile: Some(Plan::new(schedule, budget_ns)), code: options.code.runner_requests(), ..job }
 }
 
-fn begin_records(options: &ProfileOptions<'_>, model: &mut PreparedModel, job: &NetworkJob) -> Result<Option<Keeping>> {
+fn begin_records(
+    options: &ProfileOptions<'_>,
+    model: &mut PreparedModel,
+    job: &NetworkJob,
+) -> Result<Option<RecordKeeper>> {
     let Some(store) = options.store else { return Ok(None) };
     let schedules = model.choose_schedules(&|task| network::default_schedule(task, &model.target));
-    Keeping::begin_operators(store, model, (&schedules, ScheduleSource::Default), job, options.inputs).map(Some)
+    RecordKeeper::begin_operators(store, model, (&schedules, ScheduleSource::Default), job, options.inputs).map(Some)
 }
 
 /// Builds the model and profiles its runs. A failure is stored as records without times.
@@ -222,20 +226,20 @@ fn measure_model(
     model: &mut PreparedModel,
     folder: &Path,
     job: &NetworkJob,
-    keeping: Option<Keeping>,
+    keeper: Option<RecordKeeper>,
     has_visits: bool,
-) -> Result<(MeasuredProfile, Option<Keeping>)> {
+) -> Result<(MeasuredProfile, Option<RecordKeeper>)> {
     let target = model.target.clone();
     let made = match model.build_into(folder, &|task| network::default_schedule(task, &target)) {
         Ok(made) => made,
         Err(error) => {
             model.runs.check_signal()?;
             let why = format_chain(&error);
-            store_records(keeping, |_, row| {
+            store_records(keeper, |_, row| {
                 record::mark_failed(row, Outcome::BuildFailed, why.clone());
                 Ok(())
             })?;
-            return Err(not_built(error));
+            return Err(build_failure(error));
         }
     };
     model.runs.check_signal()?;
@@ -244,30 +248,30 @@ fn measure_model(
     let profiled = match reply {
         Ok(RunReply::Profiled(profiled)) => *profiled,
         other => {
-            store_records(keeping, |_, row| Ok(record::describe_reply(row, &other)?))?;
-            return Err(not_profiled(other));
+            store_records(keeper, |_, row| Ok(record::describe_reply(row, &other)?))?;
+            return Err(profile_failure(other));
         }
     };
     let check = model.check_outputs(&model.last_outputs(job)?);
-    let peaks = peaks::measure_now(model.runs.cpus.len(), &target, model.runs.bench.as_mut());
+    let peaks = peaks::measure_peak_rates(model.runs.cpus.len(), &target, model.runs.bench.as_mut());
     let profile = Profile { model: model.request.label(), target: target.text, ..profiled.profile };
     let mut profile = model.complete_profile(profile, &made, &peaks)?;
     if has_visits {
         visits::add_visits(&mut profile, job, &mut model.runs)?;
     }
     let Profiled { samples, perf_map, peak_memory_bytes, .. } = profiled;
-    Ok((MeasuredProfile { profile, made, check, peaks, samples, perf_map, peak_memory_bytes }, keeping))
+    Ok((MeasuredProfile { profile, made, check, peaks, samples, perf_map, peak_memory_bytes }, keeper))
 }
 
-fn not_profiled(reply: std::result::Result<RunReply, worker::Fault>) -> Failure {
+fn profile_failure(reply: std::result::Result<RunReply, worker::Fault>) -> Failure {
     match Runs::reply_times(reply) {
         Err(failure) => failure,
         Ok(_) => Failure::environment("the runner reported no operators"),
     }
 }
 
-fn keep_operators(keeping: Option<Keeping>, measured: &MeasuredProfile) -> Result<Option<OperatorRecords>> {
-    store_records(keeping, |place, row| match measured.check {
+fn keep_operators(keeper: Option<RecordKeeper>, measured: &MeasuredProfile) -> Result<Option<OperatorRecords>> {
+    store_records(keeper, |place, row| match measured.check {
         Some(wrong) if !wrong.is_right => {
             record::mark_failed(
                 row,
@@ -284,10 +288,10 @@ fn keep_operators(keeping: Option<Keeping>, measured: &MeasuredProfile) -> Resul
 }
 
 fn store_records(
-    keeping: Option<Keeping>,
+    keeper: Option<RecordKeeper>,
     fill: impl FnMut(usize, &mut Record) -> std::result::Result<(), Box<dyn std::error::Error>>,
 ) -> Result<Option<OperatorRecords>> {
-    let kept = keeping.map(|keeping| keeping.store_all(fill)).transpose()?;
+    let kept = keeper.map(|keeper| keeper.store_all(fill)).transpose()?;
     Ok(kept.map(|(store, keys)| OperatorRecords { store, keys }))
 }
 

@@ -13,7 +13,7 @@ use report::format_percent;
 /// Number of additional visits (processes) if they agree.
 const VISITS: usize = 2;
 /// Largest number of additional visits if they disagree.
-const MOST_VISITS: usize = 6;
+const MAX_VISITS: usize = 6;
 /// Scatter between visits, on a logarithmic scale, from which visits are added.
 const BUSY: f64 = 0.1;
 /// Divisor of the time budget: each additional visit gets the budget divided by this number.
@@ -24,7 +24,7 @@ const SHARE: u64 = 4;
 pub fn add_visits(profile: &mut Profile, job: &NetworkJob, runs: &mut Runs) -> Result<()> {
     let Some(plan) = &job.profile else { return Ok(()) };
     let plan = Plan::new(ProfileSchedule::default(), plan.budget_ns / SHARE);
-    while profile.visits.len() < MOST_VISITS {
+    while profile.visits.len() < MAX_VISITS {
         let number = u32::try_from(profile.visits.len() + 1).unwrap_or(u32::MAX);
         let visit = NetworkJob {
             placement: job.method.placement(runs.config.seed, number, number),

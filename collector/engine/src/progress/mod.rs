@@ -19,7 +19,7 @@ pub struct Counts {
     losses: u64,
     /// Progress message of the source, if it reported one.
     standing: Option<String>,
-    /// Time until the first attempt ended, including the start of workers; rates are computed from this moment on.
+    /// Time of the end of the first attempt, which includes the start of workers; rates are computed from then on.
     first: Option<Duration>,
 }
 
@@ -35,7 +35,7 @@ impl Counts {
                 self.done += 1;
                 self.first.get_or_insert(elapsed);
             }
-            CampaignEvent::Standing(words) => self.standing = Some((*words).to_owned()),
+            CampaignEvent::Progress(words) => self.standing = Some((*words).to_owned()),
             CampaignEvent::Waiting(count) => {
                 self.standing = Some(format!("waiting for {count} attempts of other processes"));
             }
@@ -84,11 +84,11 @@ impl Counts {
         // attempts.
         let attempts = attempts.max(*done);
         format!(
-            "progress: {done} of {attempts} attempts after {elapsed}, {rate:.2} a second, {left}{losses}, {builds} built{standing}"
+            "progress: {done} of {attempts} attempts after {elapsed}, {rate:.2} per second, {left}{losses}, {builds} built{standing}"
         )
     }
 
-    /// Returns builds, losses and the source's message, for display next to a progress bar.
+    /// Returns the numbers of builds and losses and the source's message, for display next to a progress bar.
     pub fn bar_message(&self) -> String {
         let standing = self.standing.iter().map(|words| format!(", {words}")).collect::<String>();
         format!("{} built{}{standing}", self.builds, self.losses_text())
@@ -114,20 +114,20 @@ mod tests {
     use expect_test::expect;
 
     #[test]
-    fn a_line_has_done_rate_rest_and_losses() {
+    fn a_progress_line_has_counts_rate_and_remaining_time() {
         let line = |builds, done, losses, seconds| {
             let first = (done > 0).then_some(Duration::ZERO);
             Counts { builds, done, losses, first, ..Counts::default() }.progress_line(480, Duration::from_secs(seconds))
         };
-        expect!["progress: 0 of 480 attempts after 30 s, 0.00 a second, time left unknown, 12 built"]
+        expect!["progress: 0 of 480 attempts after 30 s, 0.00 per second, time left unknown, 12 built"]
             .assert_eq(&line(12, 0, 0, 30));
-        expect!["progress: 121 of 480 attempts after 4 min, 0.50 a second, 12 min left, 3 without a time, 130 built"]
+        expect!["progress: 121 of 480 attempts after 4 min, 0.50 per second, 12 min left, 3 without a time, 130 built"]
             .assert_eq(&line(130, 121, 3, 240));
-        expect!["progress: 1 of 480 attempts after 60 s, 0.02 a second, 8.0 h left, 1 built"]
+        expect!["progress: 1 of 480 attempts after 60 s, 0.02 per second, 8.0 h left, 1 built"]
             .assert_eq(&line(1, 1, 0, 60));
         let standing = Some("best 1.20 ms".to_owned());
         let counts = Counts { builds: 9, done: 9, first: Some(Duration::ZERO), standing, ..Counts::default() };
-        expect!["progress: 9 of 16 attempts after 4 s, 2.00 a second, 4 s left, 9 built; best 1.20 ms"]
+        expect!["progress: 9 of 16 attempts after 4 s, 2.00 per second, 4 s left, 9 built; best 1.20 ms"]
             .assert_eq(&counts.progress_line(16, Duration::from_secs(4)));
     }
 

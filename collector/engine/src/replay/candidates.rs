@@ -23,7 +23,7 @@ use targets::{HOST, Target};
 pub struct TraceReplayOptions {
     /// Method of the measurement.
     pub method: Method,
-    /// Whether TVM's own evaluator also measures each artifact; only if `method` follows the evaluator's rule.
+    /// Whether TVM's own evaluator also measures each artifact; requires a `method` with the evaluator's rule.
     pub compares_evaluator: bool,
     /// Number of threads.
     pub threads: usize,
@@ -52,10 +52,10 @@ pub struct FileReplay {
     pub run_seconds: f64,
     /// Number of candidates built and measured per minute.
     pub candidates_per_minute: f64,
-    /// Ratio of our time to the time in the file; median over the candidates.
+    /// Ratio of the measured time to the time in the file; median over the candidates.
     pub over_recorded: Option<f64>,
-    /// Relative difference between our time and that of TVM's evaluator for the same artifact; median over the
-    /// candidates.
+    /// Relative difference between the times of this program and of TVM's evaluator for the same artifact; median over
+    /// the candidates.
     pub evaluator_difference: Option<f64>,
     /// All candidates in the order of the file.
     pub candidates: Vec<CandidateTimes>,
@@ -68,24 +68,24 @@ pub struct CandidateTimes {
     pub i: i64,
     /// Time recorded in the file, in milliseconds.
     pub recorded_ms: f64,
-    /// Our time in milliseconds: the median of the samples, or the mean if the evaluator's rule yields a single
-    /// sample.
+    /// Time measured by this program, in milliseconds: the median of the samples, or the mean if the evaluator's rule
+    /// yields a single sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_ms: Option<f64>,
-    /// Minimum of our samples, in milliseconds.
+    /// Minimum of this program's samples, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_ms: Option<f64>,
-    /// Number of our samples.
+    /// Number of this program's samples.
     pub n: u32,
     /// Median time measured by TVM's own evaluator, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tvm_evaluator_ms: Option<f64>,
-    /// Reason why there is no time of our own.
+    /// Reason why this program measured no time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<String>,
 }
 
-/// Returns the method of TVM's evaluator with its three numbers, or our own sampling method if none are given.
+/// Returns the method of TVM's evaluator with its three numbers, or the default sampling method if none are given.
 pub fn evaluator_method(numbers: &[u32]) -> Result<Method> {
     let method = match *numbers {
         [] => Method::Sample(measure::Plan::default()),

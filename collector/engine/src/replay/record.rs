@@ -1,7 +1,7 @@
 //! Measures one record of a store again, with the record's own settings.
 
 use crate::bases::base_records;
-use crate::campaign::collect::{Outside, claim_all};
+use crate::campaign::collect::{CampaignCallbacks, claim_all};
 use crate::campaign::config::Limits;
 use crate::campaign::settings::SweepSettings;
 use crate::campaign::{Attempt, Campaign, Code, RecordedAttempt, Settings, Sweep, collect_attempts};
@@ -36,7 +36,7 @@ pub struct RecordReplay {
     pub median_ns: Option<f64>,
     /// Width of the confidence interval of the replay's median, in nanoseconds.
     pub median_interval_ns: Option<f64>,
-    /// Time of the replay over the time of the record.
+    /// Ratio of the replay's time to the recorded time.
     pub ratio: Option<f64>,
     /// Reason why the replay has no time.
     pub loss: Option<String>,
@@ -65,7 +65,7 @@ fn find_record(store: &Path, key: Key, observer: &dyn Observer) -> Result<Record
         }
     }
     note_damage(records.damage(), observer);
-    let failure = Failure::usage(format!("`{}` has no record {key} that can be read", store.display()));
+    let failure = Failure::usage(format!("the store `{}` has no readable record {key}", store.display()));
     Err(if records.damage().is_empty() {
         failure
     } else {
@@ -76,24 +76,24 @@ fn find_record(store: &Path, key: Key, observer: &dyn Observer) -> Result<Record
 /// Measures a record's experiment once, as a campaign of one attempt, and returns the new record.
 fn measure_again(recorded: &Record, wait_seconds: u64, observer: &dyn Observer) -> Result<Record> {
     let facts = Facts::read_facts();
-    let told = RecordedAttempt::from_record(recorded, machine::guess_machine(HOST)?)
-        .map_err(|error| Failure::usage(format!("the record {} cannot be replayed: {error}", recorded.key)))?;
-    refuse_foreign_cpus(&told.cpus)?;
+    let recorded_attempt = RecordedAttempt::from_record(recorded, machine::guess_machine(HOST)?)
+        .map_err(|error| Failure::usage(format!("cannot replay the record {}: {error}", recorded.key)))?;
+    refuse_foreign_cpus(&recorded_attempt.cpus)?;
     let settings = Settings {
-        sweep: SweepSettings { seed: Some(told.seed), ..SweepSettings::default() },
+        sweep: SweepSettings { seed: Some(recorded_attempt.seed), ..SweepSettings::default() },
         counters: CounterRequest { backend: counters::Backend::None, ..CounterRequest::default() },
-        limits: Limits { builders: 1, spin_count: told.spin_count, ..Limits::default() },
+        limits: Limits { builders: 1, spin_count: recorded_attempt.spin_count, ..Limits::default() },
         ..Settings::default()
     };
     let config = settings.check(machine::allowed_cpus()?.len()).map_err(Failure::usage)?;
     let mut workers = machine::create_workers(&config.limits)?;
-    let tasks = [told.task.clone()];
+    let tasks = [recorded_attempt.task.clone()];
     let library = machine::library_versions(&tasks, &[], &mut workers)?;
-    let versions = machine::collect_versions(&told.target, library, &mut workers)?;
-    let bases = base_records(&config, &told.target, &facts, &versions)?;
-    let base = if told.code == Code::Library { &bases.library } else { &bases.compiled };
-    let attempt = told.plan_attempt(base).map_err(|error| Failure::usage(format_chain(&error)))?;
-    let campaign = Campaign { tasks: &tasks, modules: &[], target: &told.target, config: &config };
+    let versions = machine::collect_versions(&recorded_attempt.target, library, &mut workers)?;
+    let bases = base_records(&config, &recorded_attempt.target, &facts, &versions)?;
+    let base = if recorded_attempt.code == Code::Library { &bases.library } else { &bases.compiled };
+    let attempt = recorded_attempt.plan_attempt(base).map_err(|error| Failure::usage(format_chain(&error)))?;
+    let campaign = Campaign { tasks: &tasks, modules: &[], target: &recorded_attempt.target, config: &config };
     let _exclusive = machine::lock_cpus(wait_seconds, observer)?;
     run_attempt(attempt, &campaign, &mut workers)
 }
@@ -104,12 +104,13 @@ fn run_attempt(attempt: Attempt, campaign: &Campaign<'_>, bench: &mut dyn Bench)
         made.push(record.clone());
         Ok(())
     };
-    let mut outside = Outside { sink: &mut sink, listener: &mut |_| (), should_stop: &|| false, claim: &mut claim_all };
+    let mut callbacks =
+        CampaignCallbacks { sink: &mut sink, listener: &mut |_| (), should_stop: &|| false, claim: &mut claim_all };
     let outcomes =
-        collect_attempts(&mut Sweep::new(vec![attempt]), campaign, &mut Remembering::new(bench), &mut outside);
+        collect_attempts(&mut Sweep::new(vec![attempt]), campaign, &mut Remembering::new(bench), &mut callbacks);
     let broken = outcomes.map_err(Failure::environment)?.broken;
     datasets::choose_records(made, Choose::Middle).pop().ok_or_else(|| {
-        let why = broken.unwrap_or_else(|| "it was not built".to_owned());
+        let why = broken.unwrap_or_else(|| "its code was not built".to_owned());
         Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT)
     })
 }

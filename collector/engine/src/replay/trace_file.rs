@@ -55,7 +55,7 @@ pub(super) fn read_trace(path: &Path, limit: Option<usize>) -> Result<TraceFile>
         match read as u64 {
             0 => break,
             1..=MAX_LINE_BYTES => {}
-            _ => return Err(at(index + 1, &format!("it is longer than {MAX_LINE_BYTES} bytes"))),
+            _ => return Err(at(index + 1, &format!("the line is longer than {MAX_LINE_BYTES} bytes"))),
         }
         if header.is_none() {
             header = Some(serde_json::from_str(&text).map_err(|error| at(1, &error))?);
@@ -80,7 +80,7 @@ fn parse_operator(op: &str) -> Result<Task> {
 
 fn unknown_operator(op: &str) -> Failure {
     Failure::usage(format!(
-        "unknown operator `{op}`; known are `matmulN`, `conv2d_CxHW_kK`, `dwconv_CxHW_kK` and simple texts"
+        "unknown operator `{op}`; supported are `matmulN`, `conv2d_CxHW_kK`, `dwconv_CxHW_kK` and names of the source `simple`"
     ))
 }
 
@@ -116,9 +116,9 @@ mod tests {
     #[test]
     fn long_lines_are_not_read() {
         let line = " ".repeat(usize::try_from(MAX_LINE_BYTES).unwrap() + 1);
-        assert!(refusal(line.as_bytes()).contains("line 1: it is longer than 2097152 bytes"));
+        assert!(refusal(line.as_bytes()).contains("line 1: the line is longer than 2097152 bytes"));
         let later = format!("{{\"op\":\"matmul16\"}}\n{line}\n");
-        assert!(refusal(later.as_bytes()).contains("line 2: it is longer"));
+        assert!(refusal(later.as_bytes()).contains("line 2: the line is longer"));
         assert!(refusal(b"").contains("the file is empty"));
     }
 }

@@ -1,7 +1,7 @@
 //! The report of searches: best times over trials and over seconds, and the axes with the largest
 //! effects.
 
-use crate::campaign::{Finals, FoundBest, Outcomes, PlannedTask, Search, Stop, Trial, Tuning, Verdict};
+use crate::campaign::{Finals, FoundBest, Outcomes, PlannedTask, Search, Stop, Trial, Tuning, Verdict, ranking_time};
 use datasets::{CacheState, Key, Outcome, Record};
 use job::space::{Knobs, Schedule, task_space};
 use measure::statistics::median_of_sorted;
@@ -40,7 +40,7 @@ pub struct Learning {
     pub default_ns: Option<f64>,
     /// Time of the best schedule in nanoseconds; a median over repetitions if it was measured again.
     pub best_ns: Option<f64>,
-    /// Time of the default schedule over that of the best one; compared within rounds if both were measured again,
+    /// Ratio of the default schedule's time to the best time; computed within rounds if both were measured again,
     /// because the machine's speed may drift.
     pub gain: Option<f64>,
     /// Differences of the best schedule from the default one.
@@ -71,7 +71,7 @@ pub struct LearningCourse {
     pub cache_state: CacheState,
     /// Number of searched tasks.
     pub tasks: usize,
-    /// The sum after each trial that improved it and after the last trial, from when every task has a time.
+    /// The sum after each improvement and after the last trial, starting when every task has a time.
     pub curve: Vec<LearningPoint>,
 }
 
@@ -91,7 +91,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// Computes the cost. `busy` is the time of the tuners, `all` the whole duration.
+    /// Computes the shares. `busy` is the time spent in tuners, `all` the whole duration.
     pub fn new(outcomes: &Outcomes, busy: Duration, all: Duration) -> Effort {
         let seconds = all.as_secs_f64();
         let share = |part: f64| if seconds > 0.0 { part / seconds } else { 0.0 };
@@ -107,7 +107,7 @@ impl Effort {
 
 /// Results of all searches of a campaign.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Searched {
+pub struct SearchResults {
     /// Result of each search.
     pub learnings: Vec<Learning>,
     /// Learning curves of all tasks together, one per number of threads and cache state.
@@ -155,7 +155,7 @@ fn summarise_search(
     let default_ns = median_time(&tried, search.default_attempt().key);
     let trials = first_times(tried);
     let firsts: Vec<&Record> = trials.iter().map(|trial| trial.record).collect();
-    let rank = |trial: &&Trial<'_>| median_upper_end(trial.record).unwrap_or(f64::INFINITY);
+    let rank = |trial: &&Trial<'_>| ranking_time(trial.record).unwrap_or(f64::INFINITY);
     let right = trials.iter().filter(|trial| trial.record.outcome == Outcome::Ok);
     let best = right.clone().min_by(|one, other| rank(one).total_cmp(&rank(other)));
     let verdict = found.as_ref().map(|found| found.verdict.clone());
@@ -195,7 +195,7 @@ fn first_times(trials: Vec<Trial<'_>>) -> Vec<Trial<'_>> {
         match firsts.entry(trial.key) {
             Entry::Vacant(entry) => drop(entry.insert(trial)),
             Entry::Occupied(mut entry) => {
-                if median_upper_end(entry.get().record).is_none() && median_upper_end(trial.record).is_some() {
+                if ranking_time(entry.get().record).is_none() && ranking_time(trial.record).is_some() {
                     entry.insert(trial);
                 }
             }
@@ -206,16 +206,12 @@ fn first_times(trials: Vec<Trial<'_>>) -> Vec<Trial<'_>> {
     firsts
 }
 
-fn median_upper_end(record: &Record) -> Option<f64> {
-    record.upper_end_ns().filter(|_| record.outcome == Outcome::Ok)
-}
-
 /// Estimates the effects of the schedule axes on the time, with regression trees.
 fn search_effects(search: &Search, trials: &[Trial<'_>]) -> Vec<Effect> {
     const SEED: u64 = 1;
     let timed = trials.iter().filter_map(|trial| {
         let Schedule::Template { knobs } = &trial.schedule else { return None };
-        Some((knobs.clone(), median_upper_end(trial.record)?))
+        Some((knobs.clone(), ranking_time(trial.record)?))
     });
     let timed: Vec<(Knobs, f64)> = timed.collect();
     axis_effects(search.problem(), &timed, SEED).unwrap_or_default()
@@ -225,7 +221,7 @@ fn search_effects(search: &Search, trials: &[Trial<'_>]) -> Vec<Effect> {
 fn trial_course(trials: &[&Record]) -> Vec<(i64, String, f64)> {
     let mut best_ns = f64::INFINITY;
     let steps = trials.iter().map(|record| {
-        let own = median_upper_end(record).unwrap_or(f64::INFINITY);
+        let own = ranking_time(record).unwrap_or(f64::INFINITY);
         best_ns = best_ns.min(own);
         (record.started_at_us, record.run_id.clone(), best_ns)
     });
@@ -234,10 +230,10 @@ fn trial_course(trials: &[&Record]) -> Vec<(i64, String, f64)> {
 
 /// Returns one learning curve per number of threads and cache state, summed over the searches.
 pub fn sum_courses(learnings: &[Learning]) -> Vec<LearningCourse> {
-    let mut grounds: Vec<(usize, CacheState)> = Vec::new();
+    let mut settings: Vec<(usize, CacheState)> = Vec::new();
     for one in learnings {
-        if !grounds.contains(&(one.threads, one.cache_state)) {
-            grounds.push((one.threads, one.cache_state));
+        if !settings.contains(&(one.threads, one.cache_state)) {
+            settings.push((one.threads, one.cache_state));
         }
     }
     let of = |(threads, cache_state): (usize, CacheState)| {
@@ -245,10 +241,10 @@ pub fn sum_courses(learnings: &[Learning]) -> Vec<LearningCourse> {
             learnings.iter().filter(|one| one.threads == threads && one.cache_state == cache_state).collect();
         LearningCourse { threads, cache_state, tasks: own.len(), curve: sum_curves(&own) }
     };
-    grounds.into_iter().map(of).collect()
+    settings.into_iter().map(of).collect()
 }
 
-/// Returns the sum of the searches' best times after each trial, from when all searches have a time.
+/// Returns the sum of the searches' best times after each trial, starting when all searches have a time.
 fn sum_curves(learnings: &[&Learning]) -> Vec<LearningPoint> {
     let trials = learnings.iter().enumerate();
     let trials = trials
@@ -313,7 +309,7 @@ fn improvement_curve(trials: &[&Record], moments: &[f64]) -> Vec<LearningPoint> 
     let mut curve: Vec<LearningPoint> = Vec::new();
     let mut best_ns = f64::INFINITY;
     for (place, (record, seconds)) in trials.iter().zip(moments).enumerate() {
-        let own = median_upper_end(record).unwrap_or(f64::INFINITY);
+        let own = ranking_time(record).unwrap_or(f64::INFINITY);
         let is_last = place + 1 == trials.len();
         if own < best_ns || is_last && best_ns.is_finite() {
             best_ns = best_ns.min(own);
@@ -326,12 +322,12 @@ fn improvement_curve(trials: &[&Record], moments: &[f64]) -> Vec<LearningPoint> 
 impl Learning {
     /// Returns the first trial after which the best time was within one percent of the final best time.
     fn near_best_point(&self) -> Option<&LearningPoint> {
-        const ALMOST: f64 = 1.01;
+        const NEAR_BEST: f64 = 1.01;
         let best_ns = self.curve.last()?.best_ns;
-        self.curve.iter().find(|point| point.best_ns <= ALMOST * best_ns)
+        self.curve.iter().find(|point| point.best_ns <= NEAR_BEST * best_ns)
     }
 
-    /// Describes how certain it is that the best schedule is the fastest.
+    /// Describes the certainty that the best schedule is the fastest.
     pub fn describe_certainty(&self) -> String {
         let Some(verdict) = &self.verdict else { return "measured once".to_owned() };
         let second = verdict.second_over_best.map(|ratio| format!(", next {:.3}×", ratio.median)).unwrap_or_default();
@@ -345,7 +341,7 @@ impl Learning {
 }
 
 /// Formats the searches as a table.
-pub fn render_searches(searched: &Searched, paper: &Paper) -> String {
+pub fn render_searches(searched: &SearchResults, paper: &Paper) -> String {
     let mut table = Table::new([
         text_column("search").min_width(24),
         number_column("threads").drop_order(3),
@@ -393,16 +389,17 @@ fn rejected_note(learnings: &[Learning]) -> String {
     if count == 0 { String::new() } else { format!("\n{count} {text}") }
 }
 
-/// Describes how many searches found nothing faster than the default; for these the tuner makes no difference.
+/// Describes how many searches found no schedule faster than the default one; for these, the choice of the tuner makes
+/// no difference.
 fn unimproved_note(learnings: &[Learning]) -> String {
-    const LITTLE: f64 = 1.01;
-    let few = learnings.iter().filter_map(|one| one.gain).filter(|gain| *gain < LITTLE).count();
+    const MIN_GAIN: f64 = 1.01;
+    let few = learnings.iter().filter_map(|one| one.gain).filter(|gain| *gain < MIN_GAIN).count();
     if few == 0 {
         return String::new();
     }
     let of = learnings.len();
     format!(
-        "\n{few} of {of} searches gained less than 1 % over the default schedule: there this tuner is no better than any other, `random` included"
+        "\n{few} of {of} searches gained less than 1 % over the default schedule; for these, the choice of the tuner makes no difference"
     )
 }
 
@@ -424,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_goes_down_and_knows_nothing_of_pauses() {
+    fn a_curve_decreases_and_excludes_pauses() {
         let trials = [
             record("a", 1_000_000, None),
             record("a", 2_000_000, Some(50.0)),

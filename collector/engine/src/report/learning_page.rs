@@ -1,7 +1,7 @@
 //! Learning curves as an HTML page. For all tasks together and for each search, the page shows the best time over
 //! trials and over seconds, and the effects of the schedule axes.
 
-use super::learning::{Learning, LearningCourse, LearningPoint, Searched};
+use super::learning::{Learning, LearningCourse, LearningPoint, SearchResults};
 use report::page::chart::{STYLE, Scale, round_ticks, svg_start};
 use report::page::{escape_html, whole_page};
 use report::{format_duration, or_unknown};
@@ -16,13 +16,13 @@ const TOP: f64 = 14.0;
 const RIGHT: f64 = 14.0;
 
 /// Renders a page with the curves of all searches, the slowest tasks first.
-pub fn learning_page(title: &str, searched: &Searched) -> String {
+pub fn learning_page(title: &str, searched: &SearchResults) -> String {
     let mut sorted: Vec<&Learning> = searched.learnings.iter().collect();
     let time = |one: &Learning| one.best_ns.unwrap_or(0.0) * one.count as f64;
     sorted.sort_by(|one, other| time(other).total_cmp(&time(one)));
-    let mut body = "<p>The line is the best time so far, by the upper end of its median's interval; the dotted line is the default \
-        schedule. The mark at the right is the median of interleaved repetitions. Pauses between processes are left out of \
-        seconds.</p>"
+    let mut body = "<p>The line shows the best time so far, as the upper end of the median's confidence interval; the dotted line shows \
+        the default schedule. The mark at the right shows the median of interleaved repetitions. Seconds exclude pauses \
+        between processes.</p>"
         .to_owned();
     let effort = &searched.effort;
     let _ = write!(
@@ -40,8 +40,8 @@ pub fn learning_page(title: &str, searched: &Searched) -> String {
         let plural = if one.threads == 1 { "" } else { "s" };
         let _ = write!(
             body,
-            "<h2>{}</h2><p class=\"soft\">{} times in its models, {} thread{plural}, {} caches: {} after {} trials in {:.0} s, {} the \
-             default schedule's speed, by {}; {}; ended by: {}</p>",
+            "<h2>{}</h2><p class=\"soft\">{} calls in the models, {} thread{plural}, {} caches: {} after {} trials in {:.0} s, {} the \
+             speed of the default schedule; differences: {}; {}; ended by: {}</p>",
             escape_html(&one.task),
             one.count,
             one.threads,
@@ -68,8 +68,8 @@ fn render_course(course: &LearningCourse) -> String {
     let Some(last) = course.curve.last() else { return String::new() };
     let plural = if course.threads == 1 { "" } else { "s" };
     format!(
-        "<h2>All {} tasks, {} thread{plural}, {} caches</h2><p class=\"soft\">The sum of best times, each as often as its task \
-         is run, from where every task had one: {} after {} trials in {:.0} s.</p>{}",
+        "<h2>All {} tasks, {} thread{plural}, {} caches</h2><p class=\"soft\">Sum of the best times of all tasks, each \
+         multiplied by its number of calls, from when every task has a time: {} after {} trials in {:.0} s.</p>{}",
         course.tasks,
         course.threads,
         course.cache_state,
@@ -92,7 +92,7 @@ fn render_axes(effects: &[Effect]) -> String {
         )
     });
     format!(
-        "<details open><summary>Which axes mattered, as trees over its trials say: one axis changed around the best schedules</summary>\
+        "<details open><summary>Effects of the axes, estimated by regression trees: one axis changed around the best schedules</summary>\
          <table><tr><th>axis</th><th>worst over best setting</th><th>best</th><th>worst</th></tr>{}</table></details>",
         rows.collect::<String>()
     )

@@ -48,7 +48,7 @@ fn a_wide_interval_is_never_best() {
     assert_eq!(close.rows[0].median_ns, 100.0, "101 ends before 101.5");
 }
 
-/// Records of other programs may count work differently, so their columns are not used.
+/// Other program versions may count work differently, so the columns of records are not used.
 #[test]
 fn work_is_counted_from_the_task() {
     let summary = summary(&[(0, 1000.0, Some(10.0))]);
@@ -56,17 +56,17 @@ fn work_is_counted_from_the_task() {
 }
 
 #[test]
-fn what_is_not_known_is_told_as_such() {
+fn unknown_values_are_shown_as_unknown() {
     let summary = summary(&[(0, 1000.0, None), (1, 1000.0, Some(10.0))]);
     assert_eq!((summary.total_ns, summary.total_spread, summary.uncertain_share), (4000.0, None, 0.75));
     let text = render_summary(&summary, &Paper::without_colours(180));
     assert!(!text.contains("0.0 %"), "{text}");
-    assert!(text.contains("4.00 µs ± –\n75.0 % of it are medians with an uncertainty above 10 %"), "{text}");
+    assert!(text.contains("4.00 µs ± –\n75.0 % of the total are medians with an uncertainty above 10 %"), "{text}");
     assert!(text.contains("25.0 %        –"), "a share is not known where the rest is not\n{text}");
 }
 
 #[test]
-fn shares_and_total_say_how_well_they_are_known() {
+fn shares_and_total_have_intervals() {
     let summary = summary(&[(0, 1000.0, Some(400.0)), (1, 1000.0, Some(10.0))]);
     let near = |told: Option<f64>, by_hand: f64| told.is_some_and(|told| (told / by_hand - 1.0).abs() < 1e-9);
     let (three, one) = (1200.0_f64, 10.0_f64);

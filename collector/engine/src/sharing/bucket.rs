@@ -3,7 +3,7 @@
 //!
 //! Shared files of a store are named by the hash of their content, so an object is created if it is
 //! absent and never changed. An interrupted push or pull resumes where it stopped, and concurrent
-//! ones do no harm. Access keys are passed to `curl` on its standard input, because every user of a
+//! transfers are safe. Access keys are passed to `curl` on its standard input, because every user of a
 //! machine can read arguments.
 
 use crate::Result;
@@ -20,7 +20,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-/// Folders of a store that are shared, and the file extension of the shared files in each.
+/// Shared folders of a store, each with the extension of its shared files.
 const SHARED: [(&str, &str); 3] = [("dataset", ".parquet"), ("hosts", ".json"), ("configs", ".json")];
 const MAX_DEPTH: usize = 6;
 /// Largest number of list requests, each of which returns up to a thousand names.
@@ -179,7 +179,7 @@ impl<'a> BucketClient<'a> {
                 return Ok(names);
             }
         }
-        Err(Failure::environment(format!("`{}` holds more objects than are listed", self.base)))
+        Err(Failure::environment(format!("`{}` contains too many objects to list", self.base)))
     }
 
     /// Creates an object if it is absent. Returns whether it was created.
@@ -230,16 +230,16 @@ impl<'a> BucketClient<'a> {
         command.args(["--proto", "=http,https", "--globoff", "--output"]).arg(answer).args(more).arg(url);
         // A server may not announce the size of a response, so the size of the file is checked.
         let is_too_much = || std::fs::metadata(answer).is_ok_and(|found| found.len() > max_bytes);
-        let look = || is_too_much().then(|| format!("the server sends more than {max_bytes} bytes"));
+        let kill_reason = || is_too_much().then(|| format!("the server sends more than {max_bytes} bytes"));
         let deadline = Duration::from_secs((RETRIES + 1) * (OBJECT_SECONDS + 60));
         let secrets = self.server.curl_config();
-        let limits = ProcessLimits { deadline, max_bytes: 1 << 10, signal: self.signal, look: &look };
+        let limits = ProcessLimits { deadline, max_bytes: 1 << 10, signal: self.signal, kill_reason: &kill_reason };
         let cannot = |why: &str| {
             Failure::environment(format!("cannot reach `{}`: {why}", self.base))
-                .with_hint("nothing is lost, and the same command continues; AWS_ENDPOINT_URL selects another server")
+                .with_hint("run the same command again to continue; AWS_ENDPOINT_URL selects another server")
         };
         let code = run_for_output(&mut command, secrets.as_bytes(), &limits).map_err(|error| match error {
-            ProcessError::Start(_) => Failure::environment(format!("`curl`, which buckets need: {error}"))
+            ProcessError::Start(_) => Failure::environment(format!("buckets need the program `curl`: {error}"))
                 .with_hint("install it, on Debian with `apt install curl`"),
             ProcessError::Ended(why) => cannot(&why),
         })?;
@@ -258,7 +258,7 @@ impl<'a> BucketClient<'a> {
                 "check that the access key in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY may list, read and write the bucket",
             ),
             404 => failure.with_hint("create the bucket first, or set AWS_ENDPOINT_URL to its server"),
-            _ => failure.with_hint("nothing is lost, and the same command continues"),
+            _ => failure.with_hint("run the same command again to continue"),
         }
     }
 }
@@ -360,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_of_stores_or_left_alone() {
+    fn only_names_of_store_files_are_listed() {
         for fine in ["dataset/part_target=llvm/host=a/part-0.parquet", "hosts/vm/peaks-1.json", "configs/a.json"] {
             assert!(is_shared(fine), "{fine}");
         }
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_addresses_come_back() {
+    fn encoded_names_are_decoded() {
         for text in ["a=b/c d+e%", "ü", ""] {
             assert_eq!(decode_name(&encode_parameter(text).to_string()).as_deref(), Some(text));
             assert_eq!(decode_name(&encode_path(text).to_string()).as_deref(), Some(text));
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_have_names() {
+    fn bucket_addresses_are_validated() {
         for wrong in ["", "a", "UPPER", "a b", "bucket/../x"] {
             assert!(Bucket::parse(wrong).is_err(), "{wrong}");
         }

@@ -21,7 +21,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 
-/// Address of a location outside the store that records are copied to or from.
+/// Address of a folder, bucket or database to exchange records with.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Address {
     /// A folder.

@@ -61,13 +61,15 @@ impl Database {
         client.env("PGOPTIONS", format!("-c statement_timeout={}", 1000 * DATABASE_SECONDS));
         client.envs(self.password.iter().map(|password| ("PGPASSWORD", password)));
         let deadline = Duration::from_secs(DATABASE_SECONDS + 60);
-        let limits = ProcessLimits { deadline, max_bytes: 1 << 16, signal, look: &|| None };
+        let limits = ProcessLimits { signal, ..ProcessLimits::with_deadline(deadline) };
         let output = run_for_output(&mut client, b"", &limits).map_err(|error| match error {
-            ProcessError::Start(_) => Failure::environment(format!("`psql`, PostgreSQL's client: {error}"))
-                .with_hint("install it, on Debian with `apt install postgresql-client`"),
+            ProcessError::Start(_) => {
+                Failure::environment(format!("databases need PostgreSQL's client `psql`: {error}"))
+                    .with_hint("install it, on Debian with `apt install postgresql-client`")
+            }
             ProcessError::Ended(why) => {
                 Failure::environment(format!("cannot push records to `{}`: {why}", self.address))
-                    .with_hint("nothing is lost: the store has all records, and the same command pushes them later")
+                    .with_hint("the store has all records; run the same command later to push them")
             }
         })?;
         let output = String::from_utf8_lossy(&output);
@@ -115,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_are_no_part_of_addresses() {
+    fn addresses_do_not_contain_passwords() {
         let database = |text: &str| {
             let found = Database::parse(text);
             assert!(!format!("{found:?}").contains("secret"));

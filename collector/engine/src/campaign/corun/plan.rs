@@ -123,13 +123,13 @@ pub fn plan_combinations(
 fn sample_multisets(operators: &[Operator], size: usize, most: usize, seed: u64) -> Vec<Vec<Part>> {
     fn extend_multiset(from: usize, count: usize, left: usize, chosen: &mut Vec<usize>, found: &mut Vec<Vec<usize>>) {
         /// Largest number of enumerated multisets of operators; combinations are sampled from the enumerated ones.
-        const LOOKED_AT: usize = 500_000;
+        const MAX_ENUMERATED: usize = 500_000;
         if left == 0 {
             found.push(chosen.clone());
             return;
         }
         for one in from..count {
-            if found.len() >= LOOKED_AT {
+            if found.len() >= MAX_ENUMERATED {
                 return;
             }
             chosen.push(one);

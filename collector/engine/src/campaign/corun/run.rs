@@ -2,7 +2,7 @@
 //! member.
 
 use super::plan::{Combination, Operator, Part};
-use crate::campaign::collect::{CampaignEvent, Outcomes, Outside, Turn, Visit};
+use crate::campaign::collect::{CampaignCallbacks, CampaignEvent, ClaimResult, Outcomes, Visit};
 use crate::campaign::config::Config;
 use crate::campaign::corun_settings::CoRun;
 use crate::campaign::planned::PlannedTask;
@@ -35,28 +35,28 @@ pub struct CoRuns<'a> {
     pub cache_bytes: u64,
 }
 
-/// Runs all combinations that no process has run yet.
+/// Runs all combinations that no other process has run or claimed.
 pub fn run_combinations<E: From<RowError>>(
     runs: &CoRuns<'_>,
     combinations: &[Combination],
     bench: &mut dyn Bench,
-    outside: &mut Outside<'_, E>,
+    callbacks: &mut CampaignCallbacks<'_, E>,
 ) -> Result<Outcomes, E> {
     let start = Instant::now();
     let mut outcomes = Outcomes::default();
-    let built = build_operators(runs, combinations, bench, outside);
+    let built = build_operators(runs, combinations, bench, callbacks);
     outcomes.build_ms = elapsed_ms(start);
     let begin = Instant::now();
     for (place, combination) in combinations.iter().enumerate() {
         let is_over = runs.config.budget_seconds.is_some_and(|budget| start.elapsed().as_secs_f64() > budget);
-        if is_over || (outside.should_stop)() {
+        if is_over || (callbacks.should_stop)() {
             outcomes.left += combinations[place..].iter().map(|left| left.members.len()).sum::<usize>();
             break;
         }
         let wanted = combination.record_keys().into_iter().map(|key| Visit { key, number: 0 });
-        let turns = (outside.claim)(&wanted.collect::<Vec<Visit>>())?;
+        let turns = (callbacks.claim)(&wanted.collect::<Vec<Visit>>())?;
         if turns.iter().all(|turn| turn.try_number().is_none()) {
-            let held = turns.iter().filter(|turn| **turn == Turn::Held).count();
+            let held = turns.iter().filter(|turn| **turn == ClaimResult::Held).count();
             outcomes.left += held;
             outcomes.held += held;
             outcomes.elsewhere += turns.len() - held;
@@ -73,9 +73,9 @@ pub fn run_combinations<E: From<RowError>>(
             // the first one.
             let Some(attempt) = turn.try_number() else { continue };
             let record = Record { attempt, ..record };
-            (outside.sink)(&record)?;
+            (callbacks.sink)(&record)?;
             *outcomes.counts.entry(record.outcome.name().to_owned()).or_default() += 1;
-            (outside.listener)(CampaignEvent::Recorded(&record));
+            (callbacks.listener)(CampaignEvent::Recorded(&record));
         }
     }
     outcomes.run_ms = elapsed_ms(begin);
@@ -90,7 +90,7 @@ fn build_operators<E>(
     runs: &CoRuns<'_>,
     combinations: &[Combination],
     bench: &mut dyn Bench,
-    outside: &mut Outside<'_, E>,
+    callbacks: &mut CampaignCallbacks<'_, E>,
 ) -> BTreeMap<usize, Result<Box<Artifact>, Failed>> {
     let parts = combinations.iter().flat_map(|combination| &combination.members).map(|(part, _)| *part);
     let wanted: BTreeSet<usize> =
@@ -100,7 +100,7 @@ fn build_operators<E>(
         BuildJob::for_schedule(runs.tasks[*task].compiled_json(), runs.target, schedule)
     };
     let jobs: Vec<BuildJob> = wanted.iter().map(job).collect();
-    let builds = bench.build_jobs(&jobs, &mut || (outside.listener)(CampaignEvent::Built));
+    let builds = bench.build_jobs(&jobs, &mut || (callbacks.listener)(CampaignEvent::Built));
     let of = |build: Build| match build {
         Build::Built(artifact) => Ok(artifact),
         Build::Failed(why) => Err(Failed(Outcome::BuildFailed, why)),
@@ -168,7 +168,7 @@ fn run_combination(
     let replies = match reply {
         Ok(RunReply::Together(TogetherReply::Members(replies))) => replies,
         Ok(RunReply::Failed(why)) => return failed(records, Outcome::RunFailed, &why),
-        Ok(other) => return failed(records, Outcome::RunFailed, &format!("not an answer of members: {other:?}")),
+        Ok(other) => return failed(records, Outcome::RunFailed, &format!("unexpected reply to a co-run: {other:?}")),
         Err(Fault::CannotStart { why }) => return Err(why),
         Err(fault) => return failed(records, fault_outcome(&fault, Outcome::RunFailed), &format!("run: {fault}")),
     };

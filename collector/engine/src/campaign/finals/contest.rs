@@ -13,20 +13,20 @@ use measure::{Ratio, paired_ratio};
 use serde::Serialize;
 
 /// Number of schedules in the first round.
-const FIRST: usize = 3;
+const FIRST_ROUND_SIZE: usize = 3;
 /// Largest number of schedules that are measured again.
-const MOST: usize = 8;
-/// Largest number of rounds per schedule; a schedule that is still undecided is then reported as undecided.
-const MOST_ROUNDS: usize = 9;
+const MAX_REPEATED: usize = 8;
+/// Largest number of rounds per schedule, after which a schedule may be reported as undecided.
+const MAX_ROUNDS: usize = 9;
 /// Smallest relative difference that removes a schedule if it is exceeded in all of at least [`LEAST_ROUNDS`] rounds.
-const FAR: f64 = 0.03;
+const CLEAR_DIFFERENCE: f64 = 0.03;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ContestPlace {
+enum ContestState {
     /// The schedule was not measured again.
-    Outside,
+    NotRepeated,
     /// The schedule is measured in every round.
-    Inside,
+    Active,
     /// The schedule is as fast as the leader, within the tolerance.
     Equal,
     /// The schedule is slower than the leader.
@@ -39,13 +39,13 @@ enum ContestPlace {
 #[derive(Clone, Debug)]
 pub struct Entry {
     times: Times,
-    place: ContestPlace,
+    state: ContestState,
 }
 
 impl Entry {
     /// Creates the entry of a schedule that was measured once.
     pub fn new(median_ns: f64, upper_end_ns: f64) -> Entry {
-        Entry { times: Times::from_measurement(median_ns, upper_end_ns), place: ContestPlace::Outside }
+        Entry { times: Times::from_measurement(median_ns, upper_end_ns), state: ContestState::NotRepeated }
     }
 
     fn round_count(&self) -> usize {
@@ -67,11 +67,11 @@ pub struct Verdict {
     pub measured_again: usize,
     /// Number of schedules that are as fast as the winner, within the tolerance.
     pub equals: usize,
-    /// Number of schedules not distinguished from the winner within the largest number of rounds.
+    /// Number of schedules that could not be distinguished from the winner within the limit of rounds.
     pub undecided: usize,
-    /// Time of the second-best schedule over that of the winner, within rounds.
+    /// Ratio of the second-best schedule's time to the winner's time, within rounds.
     pub second_over_best: Option<Ratio>,
-    /// Time of the default schedule over the winner's, within rounds; None if the default wins.
+    /// Ratio of the default schedule's time to the winner's time, within rounds; None if the default wins.
     pub default_over_best: Option<Ratio>,
 }
 
@@ -92,22 +92,22 @@ impl Contest {
     /// Creates a contest. `entries` must be sorted by the upper ends of their confidence intervals.
     pub fn new(entries: Vec<Entry>, default: Option<usize>) -> Contest {
         let mut contest = Contest { entries, default, round: 0, last: Vec::new(), open: 0 };
-        let begins = |number: &usize| *number < FIRST || Some(*number) == default;
+        let begins = |number: &usize| *number < FIRST_ROUND_SIZE || Some(*number) == default;
         (0..contest.entries.len())
             .filter(begins)
-            .for_each(|number| contest.entries[number].place = ContestPlace::Inside);
+            .for_each(|number| contest.entries[number].state = ContestState::Active);
         contest
     }
 
-    /// Replays a round of an earlier process.
+    /// Adds the results of a round that an earlier process measured.
     pub fn resume(&mut self, round: &[(usize, Option<f64>)]) {
         for (number, ns) in round {
-            self.entries[*number].place = ContestPlace::Inside;
+            self.entries[*number].state = ContestState::Active;
             self.store_time(*number, *ns);
         }
         self.last = round.iter().map(|(number, _)| *number).collect();
         self.round += 1;
-        self.update_places();
+        self.update_states();
     }
 
     /// Returns the schedules of the next round in rotated order; none during a round or after the contest. If
@@ -133,27 +133,27 @@ impl Contest {
         self.open = self.open.saturating_sub(1);
         if self.open == 0 {
             self.round += 1;
-            self.update_places();
+            self.update_states();
         }
     }
 
     fn store_time(&mut self, number: usize, ns: Option<f64>) {
         match ns {
             Some(ns) => self.entries[number].times.add_round(self.round, ns),
-            None => self.entries[number].place = ContestPlace::Failed,
+            None => self.entries[number].state = ContestState::Failed,
         }
     }
 
     fn active_schedules(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.entries.len()).filter(|number| self.entries[*number].place == ContestPlace::Inside)
+        (0..self.entries.len()).filter(|number| self.entries[*number].state == ContestState::Active)
     }
 
     /// Returns the fastest of the schedules that have not failed.
     fn leader(&self) -> Option<usize> {
         let able: Vec<usize> =
-            (0..self.entries.len()).filter(|number| self.entries[*number].place != ContestPlace::Failed).collect();
+            (0..self.entries.len()).filter(|number| self.entries[*number].state != ContestState::Failed).collect();
         let times: Vec<&Times> = able.iter().map(|number| &self.entries[*number].times).collect();
-        find_leader(&times).map(|place| able[place])
+        find_leader(&times).map(|index| able[index])
     }
 
     fn default_unless_leader(&self, leader: usize) -> Option<usize> {
@@ -163,7 +163,7 @@ impl Contest {
     /// Returns the default schedule if it shares too few rounds with the leader to determine the gain.
     fn undecided_default(&self, leader: usize) -> Option<usize> {
         let default = self.default_unless_leader(leader)?;
-        let is_measured = self.entries[default].place != ContestPlace::Failed;
+        let is_measured = self.entries[default].state != ContestState::Failed;
         (is_measured && self.compare_pair(default, leader).0.len() < LEAST_ROUNDS).then_some(default)
     }
 
@@ -174,38 +174,38 @@ impl Contest {
     }
 
     /// Removes schedules that are decided, and adds a schedule whose single time is lower than the leader's time.
-    fn update_places(&mut self) {
+    fn update_states(&mut self) {
         let Some(leader) = self.leader() else { return };
-        self.entries[leader].place = ContestPlace::Inside;
+        self.entries[leader].state = ContestState::Active;
         for number in self.active_schedules().filter(|number| *number != leader).collect::<Vec<_>>() {
             let (ratios, ratio) = self.compare_pair(number, leader);
             let interval = ratio.and_then(|ratio| ratio.interval);
-            let is_far = ratios.len() >= LEAST_ROUNDS && ratios.iter().all(|ratio| *ratio > 1.0 + FAR);
-            let place = match interval {
-                _ if is_far => ContestPlace::Slower,
-                Some((low, high)) if low >= 1.0 - EQUAL && high <= 1.0 + EQUAL => ContestPlace::Equal,
-                Some((low, _)) if low > 1.0 => ContestPlace::Slower,
-                _ => ContestPlace::Inside,
+            let is_far = ratios.len() >= LEAST_ROUNDS && ratios.iter().all(|ratio| *ratio > 1.0 + CLEAR_DIFFERENCE);
+            let state = match interval {
+                _ if is_far => ContestState::Slower,
+                Some((low, high)) if low >= 1.0 - EQUAL && high <= 1.0 + EQUAL => ContestState::Equal,
+                Some((low, _)) if low > 1.0 => ContestState::Slower,
+                _ => ContestState::Active,
             };
-            self.entries[number].place = place;
+            self.entries[number].state = state;
         }
         if let Some(default) = self.undecided_default(leader) {
-            self.entries[default].place = ContestPlace::Inside;
-            self.entries[leader].place = ContestPlace::Inside;
+            self.entries[default].state = ContestState::Active;
+            self.entries[leader].state = ContestState::Active;
         }
         let has_rivals =
-            self.active_schedules().any(|number| number != leader && self.entries[number].round_count() < MOST_ROUNDS);
-        let again = self.entries.iter().filter(|entry| entry.place != ContestPlace::Outside).count();
-        if has_rivals || self.entries[leader].round_count() < LEAST_ROUNDS || again >= MOST {
+            self.active_schedules().any(|number| number != leader && self.entries[number].round_count() < MAX_ROUNDS);
+        let again = self.entries.iter().filter(|entry| entry.state != ContestState::NotRepeated).count();
+        if has_rivals || self.entries[leader].round_count() < LEAST_ROUNDS || again >= MAX_REPEATED {
             return;
         }
         // A schedule that only seems equally fast need not be distinguished from the leader.
         let is_lucky =
-            |one: &Entry| one.place == ContestPlace::Outside && one.times.seems_faster(&self.entries[leader].times);
+            |one: &Entry| one.state == ContestState::NotRepeated && one.times.seems_faster(&self.entries[leader].times);
         let lucky = self.entries.iter().position(is_lucky);
         if let Some(lucky) = lucky {
-            self.entries[lucky].place = ContestPlace::Inside;
-            self.entries[leader].place = ContestPlace::Inside;
+            self.entries[lucky].state = ContestState::Active;
+            self.entries[leader].state = ContestState::Active;
         }
     }
 
@@ -216,9 +216,9 @@ impl Contest {
             return true;
         }
         let Some(leader) = self.leader() else { return self.active_schedules().next().is_none() };
-        let is_tired = |number: usize| self.entries[number].round_count() >= MOST_ROUNDS;
+        let is_tired = |number: usize| self.entries[number].round_count() >= MAX_ROUNDS;
         let rivals = self.active_schedules().any(|number| number != leader && !is_tired(number));
-        let is_bounded = self.round >= MOST * MOST_ROUNDS;
+        let is_bounded = self.round >= MAX_REPEATED * MAX_ROUNDS;
         let is_known = self.undecided_default(leader).is_none() && self.entries[leader].round_count() >= LEAST_ROUNDS;
         is_bounded || !rivals && is_known
     }
@@ -230,14 +230,14 @@ impl Contest {
         let others: Vec<usize> = (0..self.entries.len()).filter(again).collect();
         let middle = |number: &&usize| self.entries[**number].times.middle_ns();
         let second = others.iter().min_by(|one, other| middle(one).total_cmp(&middle(other)));
-        let count = |place: ContestPlace| others.iter().filter(|number| self.entries[**number].place == place).count();
+        let count = |state: ContestState| others.iter().filter(|number| self.entries[**number].state == state).count();
         Some(Verdict {
             winner,
             median_ns: self.entries[winner].times.middle_ns(),
             rounds: self.entries[winner].round_count(),
             measured_again: others.len() + 1,
-            equals: count(ContestPlace::Equal),
-            undecided: count(ContestPlace::Inside),
+            equals: count(ContestState::Equal),
+            undecided: count(ContestState::Active),
             second_over_best: second.and_then(|second| self.compare_pair(*second, winner).1),
             default_over_best: self
                 .default_unless_leader(winner)
@@ -253,7 +253,7 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
-    /// Runs a contest of entries with lucky first times. `truth` returns the time of an entry in a
+    /// Runs a contest of entries whose first times are too low. `truth` returns the time of an entry in a
     /// round.
     fn run(firsts: &[f64], truth: impl Fn(usize, usize) -> Option<f64>) -> (Contest, usize) {
         play(contest(firsts, None), truth)
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lucky_first_time_does_not_win() {
+    fn low_first_times_by_chance_do_not_win() {
         let truth = [120.0, 100.0, 150.0];
         let noise = |round: usize| [1.0, 1.3, 1.1][round % 3];
         let (contest, measured) = run(&[80.0, 101.0, 102.0], |number, round| Some(truth[number] * noise(round)));
@@ -291,8 +291,8 @@ mod tests {
     }
 
     #[test]
-    fn whoever_looks_better_than_the_leader_turns_out_to_be_is_measured_too() {
-        // The first three times were lucky; the fourth is representative.
+    fn schedules_with_a_lower_first_time_than_the_leader_are_measured_again() {
+        // The first three times were too low by chance; the fourth is representative.
         let truth = [110.0, 112.0, 114.0, 100.0, 130.0];
         let (contest, _) = run(&[90.0, 91.0, 92.0, 100.0, 129.0], |number, _| Some(truth[number]));
         let verdict = contest.verdict().expect("a verdict");
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_schedule_is_measured_again_however_slow_it_looked() {
+    fn the_default_schedule_is_always_measured_again() {
         // The machine was slow when the search began: the default schedule, here the last, took
         // longer then than it does now.
         let truth = [100.0, 104.0, 106.0, 108.0, 101.0];
@@ -308,7 +308,7 @@ mod tests {
         let noise = |round: usize| [1.0, 1.001, 0.999][round % 3];
         let (contest, _) = play(contest(&firsts, Some(4)), |number, round| Some(truth[number] * noise(round)));
         let verdict = contest.verdict().expect("a verdict");
-        let over = verdict.default_over_best.expect("the default is no winner");
+        let over = verdict.default_over_best.expect("the default is not the winner");
         assert_eq!((verdict.winner, verdict.undecided), (0, 0));
         assert!((over.median - 1.01).abs() < 1e-9, "{over:?}");
     }
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_joins_late_is_compared_with_the_default_schedule_too() {
+    fn late_entries_are_compared_with_the_default_schedule() {
         let truth = [110.0, 112.0, 114.0, 100.0, 150.0];
         let (contest, _) = play(contest(&[90.0, 91.0, 92.0, 100.0, 151.0], Some(4)), |number, _| Some(truth[number]));
         let verdict = contest.verdict().expect("a verdict");
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wins_a_later_search_is_compared_with_the_default_schedule_too() {
+    fn winners_of_later_searches_are_compared_with_the_default_schedule() {
         // An earlier process found the default schedule (index 1) slower than index 2; index 0 is
         // new.
         let mut contest = contest(&[80.0, 120.0, 100.0], Some(1));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_schedule_that_fails_holds_nothing_up() {
+    fn a_failed_default_schedule_does_not_block_the_contest() {
         let (contest, measured) = play(contest(&[100.0, 110.0, 150.0], Some(2)), |number, _| {
             (number != 2).then_some(100.0 + number as f64 * 10.0)
         });
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_reads_the_records_finds_the_same_winner() {
+    fn records_give_the_same_winner_as_the_contest() {
         for seed in 0..200 {
             let mut random = ChaCha8Rng::seed_from_u64(seed);
             let many = random.random_range(2..30);
@@ -387,11 +387,11 @@ mod tests {
                 if round.is_empty() {
                     break;
                 }
-                for place in round {
-                    let (number, _) = firsts[place];
+                for index in round {
+                    let (number, _) = firsts[index];
                     let ns = time(number);
                     keep(number, ns);
-                    contest.observe_time(place, Some(ns));
+                    contest.observe_time(index, Some(ns));
                 }
             }
             let verdict = contest.verdict().expect("a verdict");
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn equals_are_called_so_and_noise_is_not() {
+    fn equal_schedules_are_distinguished_from_undecided_ones() {
         let (contest, measured) =
             run(&[100.0, 100.0], |number, round| Some(100.0 + ((number + round) % 2) as f64 * 0.4));
         let verdict = contest.verdict().expect("a verdict");
@@ -413,11 +413,11 @@ mod tests {
         let (contest, measured) =
             run(&[100.0, 100.0], |number, round| Some(100.0 + ((number + round) % 2) as f64 * 20.0));
         let verdict = contest.verdict().expect("a verdict");
-        assert_eq!((verdict.equals, verdict.undecided, measured), (0, 1, 2 * MOST_ROUNDS), "{verdict:?}");
+        assert_eq!((verdict.equals, verdict.undecided, measured), (0, 1, 2 * MAX_ROUNDS), "{verdict:?}");
     }
 
     #[test]
-    fn what_fails_or_stands_alone_is_no_trouble() {
+    fn failed_and_single_schedules_end_the_contest() {
         assert!(run(&[], |_, _| None).0.verdict().is_none());
         assert!(run(&[1.0, 2.0], |_, _| None).0.verdict().is_none());
         let (contest, measured) = run(&[100.0], |_, _| Some(101.0));
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_of_an_earlier_process_count() {
+    fn rounds_of_an_earlier_process_are_reused() {
         let entries = || vec![Entry::new(100.0, 101.0), Entry::new(100.0, 101.0)];
         let mut contest = Contest::new(entries(), None);
         (0..6).for_each(|_| contest.resume(&[(0, Some(100.0)), (1, Some(100.2))]));

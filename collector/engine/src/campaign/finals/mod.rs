@@ -121,7 +121,7 @@ impl Source for Finals {
         Some(format!("final measurement: {known} of {} searches are decided", self.contests.len()))
     }
 
-    /// Returns the number of unfinished contests; the number of rounds is not known in advance.
+    /// Returns the number of unfinished contests, because the number of rounds is not known in advance.
     fn attempts_left(&self) -> usize {
         self.contests.iter().filter(|one| !one.contest.is_over()).count()
     }

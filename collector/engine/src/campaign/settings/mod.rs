@@ -6,7 +6,7 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
-pub use resolve::Resolved;
+pub use resolve::ResolvedConfig;
 
 use super::choices::{AttentionChoice, Backend, CacheChoice, Executor, SamplerName};
 use super::config::{ConfigError, Limits};
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use zoo::transformers::Phase;
 
-/// Settings of a campaign; settings that are not given have defaults.
+/// Settings of a campaign; missing settings have defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
@@ -221,7 +221,7 @@ impl Settings {
             [only] if only == "none" => self.counters.backend = counters::Backend::None,
             names => {
                 self.counters.events = names.to_vec();
-                // The request wins over settings that disable counters.
+                // Named counters override settings that disable counters.
                 if self.counters.backend == counters::Backend::None {
                     self.counters.backend = counters::Backend::default();
                 }

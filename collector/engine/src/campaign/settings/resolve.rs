@@ -15,7 +15,7 @@ use targets::{HOST, OptionError, TargetOptions, parse_composite};
 use zoo::transformers::{self, Phase};
 
 /// A checked configuration, with the models that were read to check it.
-pub struct Resolved {
+pub struct ResolvedConfig {
     /// The configuration.
     pub config: Config,
     /// Cache of the models that were loaded to check the configuration.
@@ -23,7 +23,7 @@ pub struct Resolved {
 }
 
 impl ModelEntry {
-    /// Returns the name used in records; all aliases and spellings of a model in the zoo have the same one.
+    /// Returns the name used in records, which is the same for all aliases and spellings of a model in the zoo.
     fn canonical_name(&self) -> String {
         let is_of_zoo = self.source == ModelSource::Local.name();
         let other = is_of_zoo.then(|| zoo::canonical_name(&self.name)).flatten();
@@ -42,7 +42,7 @@ impl ModelEntry {
         };
         let is_onnx = [ModelSource::Onnx, ModelSource::Remoteonnx].iter().any(|source| source.name() == self.source);
         if !is_onnx && !self.values.is_empty() {
-            let allowed = format!("only ONNX files take it, and `{}` is from `{}`", self.name, self.source);
+            let allowed = format!("it applies only to ONNX files, and `{}` is from `{}`", self.name, self.source);
             return Err(ConfigError::OutOfRange { field: "values", found: format_setting(&self.values), allowed });
         }
         match (is_file, self.shapes.is_empty(), self.skip_unsupported) {
@@ -55,12 +55,12 @@ impl ModelEntry {
 
 impl Settings {
     /// Resolves the settings for the CPUs of this machine.
-    pub fn resolve_here(self) -> crate::Result<Resolved> {
+    pub fn resolve_here(self) -> crate::Result<ResolvedConfig> {
         self.resolve(measure::host::allowed_cpus().map_err(Failure::environment)?.len())
     }
 
     /// Validates all settings against this machine and against the models, which are loaded for this purpose.
-    pub fn resolve(self, allowed_cpus: usize) -> crate::Result<Resolved> {
+    pub fn resolve(self, allowed_cpus: usize) -> crate::Result<ResolvedConfig> {
         let mut config = self.check(allowed_cpus).map_err(Failure::usage)?;
         if config.models.is_empty() {
             return Err(
@@ -69,7 +69,7 @@ impl Settings {
         }
         let loaded = LoadedModels::default();
         settle_batches(&mut config, &loaded).map_err(|error| Failure::usage(format_chain(&error)))?;
-        Ok(Resolved { config, loaded })
+        Ok(ResolvedConfig { config, loaded })
     }
 
     /// Validates all settings against the CPUs of this machine.
@@ -217,7 +217,7 @@ fn token_combinations(
             true => ("phase", format_setting(&phase), "`transformers`"),
             false => ("sequence", format_setting(&sequence), "`transformers` and ONNX files"),
         };
-        return Err(ConfigError::OutOfRange { field, found, allowed: format!("only models from {who} have it") });
+        return Err(ConfigError::OutOfRange { field, found, allowed: format!("it applies only to models from {who}") });
     }
     let runs = phase.iter().flat_map(|&phase| sequence.iter().map(move |&sequence| Tokens { sequence, phase, steps }));
     Ok(runs.collect())

@@ -114,9 +114,9 @@ fn settings_without_effect_are_refused() {
     let simple = "models = [{ source = 'simple', name = 'relu:shape=8' }]\n";
     expect_test::expect!["`batch` is 8; the text of a simple operator contains its batch, such as `n=8`"]
         .assert_eq(&refused(&format!("{simple}batch = [8]")));
-    expect_test::expect!["`sequence` is [8]; only models from `transformers` and ONNX files have it"]
+    expect_test::expect!["`sequence` is [8]; it applies only to models from `transformers` and ONNX files"]
         .assert_eq(&refused(&format!("{simple}sequence = [8]")));
-    expect_test::expect![[r#"`measure.cache` is {"cold":{"flush_bytes":4096}}; give `cache = ["cold"]`, which writes as much as the machine's caches hold"#]]
+    expect_test::expect![[r#"`measure.cache` is {"cold":{"flush_bytes":4096}}; give `cache = ["cold"]`, which writes as many bytes as the caches of this machine hold"#]]
         .assert_eq(&refused(&format!("{simple}[measure]\ncache = {{ cold = {{ flush_bytes = 4096 }} }}")));
     expect_test::expect!["`threads` is 8; allowed are 1 to 4 on this machine"]
         .assert_eq(&refused(&format!("{simple}threads = [1, 8]")));
@@ -132,7 +132,7 @@ fn check_tune(text: &str, expected: expect_test::Expect) {
 }
 
 #[test]
-fn what_cannot_be_searched_is_refused() {
+fn unsupported_searches_are_refused() {
     check_tune("", expect_test::expect!["None"]);
     check_tune(
         "[tune]",
@@ -160,7 +160,7 @@ fn what_cannot_be_searched_is_refused() {
 }
 
 #[test]
-fn models_of_the_zoo_have_their_own_names_whatever_was_typed() {
+fn models_of_the_zoo_have_canonical_names() {
     let settings: Settings =
         toml::from_str(r#"models = [{ source = "local", name = "MLP" }, { source = "local", name = "mlp" }]"#)
             .expect("settings");

@@ -10,9 +10,9 @@ use search::{Problem, features};
 use std::collections::{BTreeMap, HashSet};
 use targets::Target;
 
-/// Largest number of lessons for one search, and from one task; more lessons cost more time than they save.
-const MOST: usize = 256;
-const MOST_OF_TASK: usize = 64;
+/// Largest number of lessons for one search; more lessons cost more time than they save.
+const MAX_LESSONS: usize = 256;
+const MAX_LESSONS_OF_TASK: usize = 64;
 
 /// Times of schedules of one task whose experiments differ in nothing but the schedule.
 struct LessonGroup {
@@ -37,7 +37,7 @@ impl Lessons {
     /// Creates an empty collection for these searches and their target.
     pub fn new(searches: &[Search], target: &Target) -> Result<Lessons, TuningError> {
         let kinds = searches.iter().map(|search| search.operator_kind().to_owned()).collect();
-        let own = searches.iter().map(Search::ground_key).collect::<Result<HashSet<Key>, TuningError>>()?;
+        let own = searches.iter().map(Search::shared_key).collect::<Result<HashSet<Key>, TuningError>>()?;
         Ok(Lessons { kinds, target: target.kind.code_name().to_owned(), own, groups: BTreeMap::new() })
     }
 
@@ -69,7 +69,7 @@ impl Lessons {
         group.times.insert(hash.clone(), (schedule, ns));
     }
 
-    /// Passes lessons to searches of the same operator kind, most similar tasks first. Returns the number of lessons.
+    /// Passes lessons to searches of the same operator kind, those of similar tasks first. Returns the number of lessons.
     pub(super) fn teach_searches(&self, searches: &mut [Search], target: &Target) -> usize {
         let problems: Vec<(&LessonGroup, Problem)> = self
             .groups
@@ -96,11 +96,11 @@ fn teach_search(search: &mut Search, problems: &[(&LessonGroup, Problem)]) -> us
     let mut lessons = 0;
     for (_, (group, problem)) in alike {
         let Some(default_ns) = group.default_ns else { continue };
-        for (schedule, ns) in group.times.values().take(MOST_OF_TASK.min(MOST - lessons)) {
+        for (schedule, ns) in group.times.values().take(MAX_LESSONS_OF_TASK.min(MAX_LESSONS - lessons)) {
             search.learn_from_other(problem, schedule, None, ns / default_ns);
             lessons += 1;
         }
-        if lessons >= MOST {
+        if lessons >= MAX_LESSONS {
             break;
         }
     }

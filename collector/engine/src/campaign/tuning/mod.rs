@@ -2,12 +2,13 @@
 //! learned first, and the next trials go to the search with the largest expected saving.
 
 mod lessons;
-mod of_task;
+mod task_search;
 #[cfg(test)]
 mod tests;
 
 pub use lessons::Lessons;
-pub use of_task::{Search, Stop, Trial};
+pub(crate) use task_search::ranking_time;
+pub use task_search::{Search, Stop, Trial};
 
 use super::attempt::plan_attempts;
 use super::choices::SamplerName;
@@ -50,7 +51,7 @@ pub struct Tuning {
 }
 
 /// The inputs of a search: the campaign's tasks, and the machine.
-pub struct Ground<'a> {
+pub struct SearchInputs<'a> {
     /// The tasks.
     pub tasks: &'a [PlannedTask],
     /// Models that are run as whole programs by a library.
@@ -85,8 +86,12 @@ pub enum TuningError {
 
 impl Tuning {
     /// Creates a search for each task, thread count and cache state whose default satisfies `is_ours`.
-    pub fn new(ground: &Ground<'_>, tune: &Tune, is_ours: impl Fn(&Attempt) -> bool) -> Result<Tuning, TuningError> {
-        let Ground { tasks, modules, target, config, bases, cpus, flush_bytes, .. } = *ground;
+    pub fn new(
+        inputs: &SearchInputs<'_>,
+        tune: &Tune,
+        is_ours: impl Fn(&Attempt) -> bool,
+    ) -> Result<Tuning, TuningError> {
+        let SearchInputs { tasks, modules, target, config, bases, cpus, flush_bytes, .. } = *inputs;
         // Every search begins with the default schedule, so its result is never worse.
         let only_default = Config { schedules: 1, samplers: vec![SamplerName::Template], ..config.clone() };
         let mut defaults = plan_attempts(tasks, modules, target, &only_default, bases, cpus, flush_bytes)?;
@@ -98,7 +103,7 @@ impl Tuning {
             return Err(TuningError::NoSpace);
         }
         let ours = compiled.into_iter().filter(&is_ours);
-        let searches = ours.map(|default| Search::new(default, ground, tune));
+        let searches = ours.map(|default| Search::new(default, inputs, tune));
         let searches = searches.collect::<Result<Vec<Search>, TuningError>>()?;
         let fixed: Vec<Attempt> = fixed.into_iter().filter(is_ours).collect();
         Ok(Tuning {
@@ -131,13 +136,13 @@ impl Tuning {
     /// Records of other configurations are learned but do not count as trials. Trials that crashed or timed out are
     /// run again, unless `is_known` holds for their experiments.
     pub fn resume(&mut self, records: &[Record], is_known: impl Fn(Key) -> bool) {
-        let mut places: BTreeMap<of_task::Ground, usize> = BTreeMap::new();
+        let mut places: BTreeMap<task_search::SearchId, usize> = BTreeMap::new();
         for (place, search) in self.searches.iter().enumerate() {
-            places.insert(search.search_ground(), place);
+            places.insert(search.search_id(), place);
         }
         let hash = self.searches.first().and_then(|search| search.config_hash());
         for record in records {
-            let Some(place) = of_task::record_ground(record).and_then(|ground| places.get(&ground).copied()) else {
+            let Some(place) = task_search::record_search_id(record).and_then(|id| places.get(&id).copied()) else {
                 continue;
             };
             let Some(trial) = self.searches[place].match_trial(record) else { continue };
@@ -195,7 +200,7 @@ impl Tuning {
     }
 
     /// Removes attempts outside of searches whose experiments are already known.
-    pub fn leave_out(&mut self, is_known: impl Fn(Key) -> bool) {
+    pub fn exclude_known(&mut self, is_known: impl Fn(Key) -> bool) {
         self.fixed.retain(|attempt| !is_known(attempt.key));
     }
 
@@ -211,11 +216,11 @@ impl Tuning {
 
     fn observe_result(&mut self, place: usize, schedule: &Schedule, record: &Record) {
         let began = Instant::now();
-        self.hear_of(place, schedule, record);
+        self.share_result(place, schedule, record);
         self.busy += began.elapsed();
     }
 
-    fn hear_of(&mut self, place: usize, schedule: &Schedule, record: &Record) {
+    fn share_result(&mut self, place: usize, schedule: &Schedule, record: &Record) {
         let figures = code_features(record);
         self.searches[place].observe_record(schedule, figures.as_ref(), record);
         if let Some(over_default) = self.searches[place].time_over_default(record) {
@@ -307,9 +312,10 @@ impl Source for Tuning {
         let is_worth = self.searches[place].is_worth_a_run(schedule, &code_features(built)?);
         self.busy += began.elapsed();
         match is_worth {
-            Ok(is_worth) => {
-                (!is_worth).then(|| "its code promises less than most that the search built before".to_owned())
-            }
+            Ok(is_worth) => (!is_worth).then(|| {
+                "the cost model predicts a smaller gain than for most candidates that the search built before"
+                    .to_owned()
+            }),
             Err(error) => {
                 self.failure = Some(error);
                 None
@@ -348,7 +354,7 @@ impl Source for Tuning {
         let open = self.searches.iter().filter(|search| search.stop_reason(&self.tune).is_none());
         let saved = spending::total_saving(open.map(|search| &search.standing), trials);
         Some(format!(
-            "{of} {}, {} below the first; the last {} trials gained {}, and {:.1} % more may be expected of the {trials} left",
+            "{of} {}, {} below the first; gain of the last {} trials: {}; expected gain of the remaining {trials} trials: {:.1} %",
             report::format_duration(*last),
             gain(first),
             RECENT.min(self.totals.len() - 1),

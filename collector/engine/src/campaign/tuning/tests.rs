@@ -38,8 +38,8 @@ fn made(text: &str) -> Made {
 }
 
 impl Made {
-    fn ground(&self) -> Ground<'_> {
-        Ground {
+    fn inputs(&self) -> SearchInputs<'_> {
+        SearchInputs {
             tasks: &self.tasks,
             modules: &[],
             target: &self.target,
@@ -52,7 +52,7 @@ impl Made {
     }
 
     fn tuning(&self, is_ours: impl Fn(&Attempt) -> bool) -> Tuning {
-        Tuning::new(&self.ground(), self.config.tune.as_ref().expect("a search"), is_ours).expect("searches")
+        Tuning::new(&self.inputs(), self.config.tune.as_ref().expect("a search"), is_ours).expect("searches")
     }
 }
 
@@ -92,7 +92,7 @@ fn keys(records: &[Record]) -> HashSet<Key> {
 }
 
 #[test]
-fn a_search_that_ended_early_makes_the_rest_of_its_trials_and_no_schedule_twice() {
+fn a_resumed_search_makes_the_remaining_trials_without_duplicates() {
     let made = made("[tune]\ntuner = 'random'\ntrials = 20");
     let whole = tune(&mut made.tuning(|_| true), usize::MAX);
     assert_eq!((whole.len(), keys(&whole).len()), (40, 40), "20 for each model");
@@ -107,7 +107,7 @@ fn a_search_that_ended_early_makes_the_rest_of_its_trials_and_no_schedule_twice(
 
 /// A schedule counts as the cause of crashes only after several of them.
 #[test]
-fn lost_trials_are_made_again_before_others() {
+fn crashed_trials_are_retried_first() {
     let made = made("[tune]\ntuner = 'random'\ntrials = 20");
     let lose = |(place, record): (usize, Record)| match place % 5 {
         2 => Record { outcome: Outcome::Crashed, median_ns: None, ..record },
@@ -158,7 +158,7 @@ fn build_and_tune(tuning: &mut Tuning, most: usize) -> Vec<Record> {
 }
 
 #[test]
-fn what_is_not_worth_a_run_is_no_trial_and_is_not_built_again() {
+fn rejected_candidates_are_not_trials_and_not_built_again() {
     let made = made("[tune]\ntuner = 'draft'\ntrials = 60\npatience = 0");
     let is_passed_over = |record: &&Record| record.outcome == Outcome::PassedOver;
     let whole = build_and_tune(&mut made.tuning(|_| true), usize::MAX);
@@ -190,7 +190,7 @@ fn what_is_not_worth_a_run_is_no_trial_and_is_not_built_again() {
     let all = [first.clone(), rest].concat();
     assert_eq!(all.iter().filter(|record| !is_passed_over(record)).count(), 120);
     assert_eq!(keys(&all).len(), all.len());
-    // A search of another configuration decides for itself.
+    // A search with another configuration rejects candidates independently.
     let other = |record: &Record| Record { config_hash: Some("another".to_owned()), ..record.clone() };
     let mut third = made.tuning(|_| true);
     third.resume(&first.iter().filter(is_passed_over).map(other).collect::<Vec<_>>(), |_| true);
@@ -200,7 +200,7 @@ fn what_is_not_worth_a_run_is_no_trial_and_is_not_built_again() {
 }
 
 #[test]
-fn what_others_measured_is_known_for_nothing_and_other_code_is_unknown() {
+fn records_of_other_campaigns_cost_no_trials_unless_their_code_differs() {
     let made = made("[tune]\ntuner = 'random'\ntrials = 10");
     let known = tune(&mut made.tuning(|_| true), 12);
     let other = |record: &Record| Record { config_hash: Some("another".to_owned()), ..record.clone() };
@@ -232,7 +232,7 @@ const OTHER_EXPERIMENTS: [Change; 11] = [
 ];
 
 #[test]
-fn records_of_other_experiments_are_no_trials_and_give_no_time() {
+fn records_of_other_experiments_are_ignored() {
     let made = made("[tune]\ntuner = 'random'\ntrials = 10");
     let own = tune(&mut made.tuning(|_| true), usize::MAX);
     for (number, change) in OTHER_EXPERIMENTS.into_iter().enumerate() {
@@ -279,7 +279,7 @@ fn times_of_several_versions_are_not_compared_with_each_other() {
 }
 
 #[test]
-fn a_schedule_that_failed_at_first_takes_part_with_its_later_time() {
+fn a_schedule_that_failed_at_first_enters_with_its_later_time() {
     let made = made("[tune]\ntuner = 'random'\ntrials = 6");
     let mut tuning = made.tuning(|attempt| attempt.task == 0);
     let own = tune(&mut tuning, usize::MAX);
@@ -303,7 +303,7 @@ fn a_schedule_that_failed_at_first_takes_part_with_its_later_time() {
 }
 
 #[test]
-fn what_other_hosts_measured_teaches_and_is_neither_known_nor_counted() {
+fn records_of_other_hosts_are_lessons_but_not_trials() {
     let made = made("[tune]\ntuner = 'draft'\ntrials = 20");
     let known = tune(&mut made.tuning(|_| true), 24);
     let taught = |records: &[Record]| {
@@ -331,9 +331,9 @@ fn what_other_hosts_measured_teaches_and_is_neither_known_nor_counted() {
 fn a_filter_leaves_some_schedules_and_the_default_one() {
     let refused = |text: &str| {
         let made = made(text);
-        let ground = made.ground();
+        let inputs = made.inputs();
         let tune = made.config.tune.as_ref().expect("a search");
-        Tuning::new(&ground, tune, |_| true).map(drop).expect_err("nothing is left").to_string()
+        Tuning::new(&inputs, tune, |_| true).map(drop).expect_err("nothing is left").to_string()
     };
     let made_of = made("[tune]\ntuner = 'random'\ntrials = 20\nonly = { vectorize = ['no'] }");
     let records = tune(&mut made_of.tuning(|_| true), usize::MAX);
@@ -344,7 +344,7 @@ fn a_filter_leaves_some_schedules_and_the_default_one() {
 }
 
 #[test]
-fn trials_go_where_time_is_spent_and_shards_share_the_searches() {
+fn trials_go_to_slow_tasks_and_shards_divide_the_searches() {
     let made = made("[tune]\ntuner = 'random'\ntrials = 30");
     let records = tune(&mut made.tuning(|_| true), usize::MAX);
     let slow = records.iter().filter(|record| record.median_ns > Some(50_000.0)).count();
@@ -355,7 +355,7 @@ fn trials_go_where_time_is_spent_and_shards_share_the_searches() {
 }
 
 #[test]
-fn a_search_ends_with_its_space_its_patience_or_its_share() {
+fn a_search_ends_by_space_patience_or_trial_limit() {
     let of = |text: &str| {
         let mut tuning = made(text).tuning(|_| true);
         let tried = tune(&mut tuning, usize::MAX).len();
@@ -371,7 +371,7 @@ fn a_search_ends_with_its_space_its_patience_or_its_share() {
 }
 
 #[test]
-fn what_somebody_else_tries_is_not_waited_for() {
+fn trials_of_other_processes_are_not_waited_for() {
     let made = made("[tune]\ntuner = 'ga'\ntrials = 50");
     let mut tuning = made.tuning(|_| true);
     let mut forgone = 0;

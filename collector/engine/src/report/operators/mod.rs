@@ -38,7 +38,7 @@ pub struct OperatorRow {
     pub visits_ns: Vec<f64>,
     /// Operation rate of the best schedule, in billions of operations per second.
     pub gflops: f64,
-    /// Attainable time according to the roofline model, over the median; None if the peaks are unknown.
+    /// Ratio of the attainable time (roofline model) to the median; None if the peaks are unknown.
     pub roofline: Option<f64>,
     /// Whether the best schedule executes fewer multiplications than are counted, for example by Winograd's algorithm.
     pub saves_products: bool,
@@ -46,8 +46,8 @@ pub struct OperatorRow {
     pub share: f64,
     /// Half-width of the share's interval; None if any operator of the model lacks an interval.
     pub share_spread: Option<f64>,
-    /// Time of the default schedule over that of the best one on the same threads; compared within rounds if the two
-    /// were measured interleaved.
+    /// Ratio of the default schedule's time to the best time on the same threads; computed within rounds if both were
+    /// measured interleaved.
     pub default_over_best: Option<f64>,
     /// Number of measurements of the best schedule.
     pub attempts: usize,
@@ -96,8 +96,8 @@ pub fn summarise_model(
         let hash = planned.task.hash();
         let attempts = by_task.get(hash.as_str()).map(Vec::as_slice).unwrap_or_default();
         let default = task_space(&planned.task, machine).default;
-        // The columns contain the work as the measuring program counted it. For a comparison of
-        // versions, the work is counted again.
+        // Records contain the work as counted by the program version that measured. It is counted again
+        // here, so that versions can be compared.
         let work = planned.task.work().ok();
         let task = (planned.task.describe(), *count, hash.clone());
         match best_row(task, attempts, work, Some(default), peaks) {
@@ -142,7 +142,8 @@ fn sum_numbers(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.fold(0.0, |sum, number| sum + number)
 }
 
-/// Computes half-widths of shares; errors are assumed independent between operators, equal for calls of one.
+/// Computes half-widths of shares. Errors are assumed independent between operators, and equal for all calls of one
+/// operator.
 fn set_share_spreads(rows: &mut [OperatorRow], total_ns: f64, half_widths: &[f64]) {
     let squares = sum_numbers(half_widths.iter().map(|width| width.powi(2)));
     for (row, width) in rows.iter_mut().zip(half_widths) {
@@ -226,14 +227,14 @@ fn best_row(
     })
 }
 
-/// Ratio of default to best time below which the default schedule is reported to have the lower median.
-const EVEN: f64 = 0.995;
+/// Ratio of the default to the best time below which the report notes that the default has the lower median.
+const LOWER_DEFAULT_RATIO: f64 = 0.995;
 /// Share of the attainable rate below which the rate of an operator is marked as poor.
-const SLOW: f64 = 0.25;
+const POOR_ROOFLINE_SHARE: f64 = 0.25;
 
-/// Explains rates above the roofline, which the measured peaks bound; only repeated measurements with certain medians
-/// raise a peak.
-fn above_roofline(summary: &Summary) -> String {
+/// Explains rates above the roofline, which follows from measured peaks. Only repeated measurements with certain
+/// medians raise a peak.
+fn roofline_excess_note(summary: &Summary) -> String {
     let above = summary.rows.iter().filter(|row| row.roofline.is_some_and(|part| part > 1.0));
     let (saving, above): (Vec<&OperatorRow>, Vec<&OperatorRow>) = above.partition(|row| row.saves_products);
     let uncertain = above.iter().filter(|row| !row.is_known_well()).count();
@@ -256,8 +257,8 @@ fn above_roofline(summary: &Summary) -> String {
 }
 
 /// Explains why some default schedules have a lower median than the best schedule.
-fn beaten_by_default(summary: &Summary) -> String {
-    let is_beaten = |row: &&OperatorRow| row.default_over_best.is_some_and(|ratio| ratio < EVEN);
+fn default_win_note(summary: &Summary) -> String {
+    let is_beaten = |row: &&OperatorRow| row.default_over_best.is_some_and(|ratio| ratio < LOWER_DEFAULT_RATIO);
     match summary.rows.iter().filter(is_beaten).count() {
         0 => String::new(),
         count => {
@@ -297,7 +298,7 @@ pub fn render_summary(summary: &Summary, paper: &Paper) -> String {
     );
     if summary.uncertain_share > 0.0 {
         let (share, known) = (format_percent(summary.uncertain_share), 100.0 * KNOWN_WELL);
-        text.push_str(&format!("\n{share} of it are medians with an uncertainty above {known} %"));
+        text.push_str(&format!("\n{share} of the total are medians with an uncertainty above {known} %"));
     }
     if summary.simulated.is_none() {
         text.push_str(match summary.rows.iter().any(|row| row.attempts > 1) {
@@ -305,8 +306,8 @@ pub fn render_summary(summary: &Summary, paper: &Paper) -> String {
             false => "\nbest: lowest upper end of the median's interval",
         });
     }
-    text.push_str(&beaten_by_default(summary));
-    text.push_str(&above_roofline(summary));
+    text.push_str(&default_win_note(summary));
+    text.push_str(&roofline_excess_note(summary));
     for task in &summary.missing {
         text.push_str(&format!("\nno time for {task}"));
     }
@@ -324,10 +325,14 @@ fn row_cells(row: &OperatorRow) -> [Cell; 11] {
         format_duration(row.median_ns).into(),
         if row.is_known_well() { spread } else { spread.mark_uncertain() },
         format_number(row.gflops).into(),
-        if row.roofline.is_some_and(|part| part < SLOW) { roofline.mark_bad() } else { roofline },
+        if row.roofline.is_some_and(|part| part < POOR_ROOFLINE_SHARE) { roofline.mark_bad() } else { roofline },
         format_percent(row.share).into(),
         or_unknown(row.share_spread, format_percent).into(),
-        if row.default_over_best.is_some_and(|ratio| ratio < EVEN) { default.mark_uncertain() } else { default },
+        if row.default_over_best.is_some_and(|ratio| ratio < LOWER_DEFAULT_RATIO) {
+            default.mark_uncertain()
+        } else {
+            default
+        },
         row.difference.as_str().into(),
     ]
 }

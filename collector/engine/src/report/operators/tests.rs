@@ -69,7 +69,7 @@ fn at_60_columns() {
             columns omitted for lack of width: ×, threads, GFLOP/s, ±
             share, default, best schedule, where it differs
             total of 3 operators with their best schedules: 2.15 ms ± 3.5 %
-            1.6 % of it are medians with an uncertainty above 10 %
+            1.6 % of the total are medians with an uncertainty above 10 %
             best: lowest upper end of the median's interval
             no time for softmax f32[1,1000]"#]],
     );
@@ -91,7 +91,7 @@ fn at_80_columns() {
             columns omitted for lack of width: GFLOP/s, ± share, default, best schedule,
             where it differs
             total of 3 operators with their best schedules: 2.15 ms ± 3.5 %
-            1.6 % of it are medians with an uncertainty above 10 %
+            1.6 % of the total are medians with an uncertainty above 10 %
             best: lowest upper end of the median's interval
             no time for softmax f32[1,1000]"#]],
     );
@@ -114,7 +114,7 @@ fn at_120_columns() {
             dense f32[1,512]          1        2  35.0 µs  209.0 %     29.2      11 %   1.6 %   1.2 %        –  default
             w[1000,512] +bias
             total of 3 operators with their best schedules: 2.15 ms ± 3.5 %
-            1.6 % of it are medians with an uncertainty above 10 %
+            1.6 % of the total are medians with an uncertainty above 10 %
             best: lowest upper end of the median's interval
             no time for softmax f32[1,1000]"#]],
     );
@@ -132,14 +132,14 @@ fn at_180_columns() {
             +relu                                                                                                                            tile_x=2 tile_y=2
             dense f32[1,512] w[1000,512] +bias                    1        2  35.0 µs  209.0 %     29.2      11 %   1.6 %    1.2 %        –  default
             total of 3 operators with their best schedules: 2.15 ms ± 3.5 %
-            1.6 % of it are medians with an uncertainty above 10 %
+            1.6 % of the total are medians with an uncertainty above 10 %
             best: lowest upper end of the median's interval
             no time for softmax f32[1,1000]"#]],
     );
 }
 
 #[test]
-fn what_is_known_badly_and_what_is_slow_stand_out() {
+fn uncertain_and_slow_operators_are_highlighted() {
     let text = render_summary(&summary(), &Paper { width: 120, has_colours: true });
     assert!(text.contains("\u{1b}[33m209.0 %\u{1b}[0m"), "{text:?}");
     assert!(text.contains("\u{1b}[31m11 %\u{1b}[0m"), "{text:?}");
@@ -164,7 +164,7 @@ fn a_rate_above_the_peak_has_its_reason() {
     );
     summary.rows[0].saves_products = true;
     assert!(text(&summary).contains("above 100 % in 1: not all counted products are computed"), "{}", text(&summary));
-    // The schedule has the form in which a campaign writes it.
+    // The schedule is written as in a campaign.
     let knobs =
         job::space::Knobs([("algorithm".to_owned(), job::space::Setting::Choice("winograd2".to_owned()))].into());
     let schedule = Schedule::Template { knobs }.to_json();
@@ -175,7 +175,7 @@ fn a_rate_above_the_peak_has_its_reason() {
 }
 
 #[test]
-fn a_default_that_is_faster_than_the_best_gets_a_remark() {
+fn a_default_faster_than_the_best_is_noted() {
     let mut summary = summary();
     summary.rows[0].default_over_best = Some(0.97);
     let text = render_summary(&summary, &Paper::without_colours(180));

@@ -12,13 +12,13 @@ pub fn describe_annotation(annotation: &Annotation, homonyms: usize) -> String {
     let mut lines = vec![
         String::new(),
         format!("operator        {}", annotation.text),
-        format!("stands at       {}", annotation.places.join(", ")),
+        format!("calls           {}", annotation.places.join(", ")),
         format!("task            {}", annotation.task),
         format!("schedule        {} {}", annotation.schedule, annotation.schedule_json),
     ];
     if homonyms > 0 {
         lines.push(format!(
-            "note            {homonyms} more operators match; this one takes the most time. Give a hash or a scope to select another"
+            "note            {homonyms} more operators match; this one takes the most time; give a hash or a scope to select another"
         ));
     }
     lines.extend(["TIR as scheduled".to_owned(), annotation.scheduled_tir.trim_end().to_owned()]);
@@ -31,7 +31,7 @@ pub fn describe_annotation(annotation: &Annotation, homonyms: usize) -> String {
         .collect();
     loops.sort_by(|(_, left), (_, right)| right.share.total_cmp(&left.share));
     if loops.is_empty() {
-        lines.push("no loop of its code has a known time".to_owned());
+        lines.push("no loop of this operator has a known time".to_owned());
     }
     for (function, hot) in loops.into_iter().take(MAX_LOOPS) {
         lines.extend(loop_lines(function, hot, annotation.basis));
@@ -44,11 +44,11 @@ fn describe_basis(annotation: &Annotation) -> String {
         if annotation.is_code_that_ran { "" } else { "; a second build gave different code, so samples are ignored" };
     match (&annotation.samples, annotation.basis) {
         (Some(samples), Basis::Sampled) => format!(
-            "hot loops       sampled: {} of {} samples found this operator, by {} at {} Hz, {} lost",
+            "hot loops       sampled: {} of {} samples are in this operator; event {} at {} Hz, {} samples lost",
             samples.own, samples.all, samples.event, samples.hertz, samples.lost
         ),
         (Some(samples), Basis::Estimated) => format!(
-            "hot loops       estimated from the code alone: only {} of {} samples found this operator{same}",
+            "hot loops       estimated from the code alone: only {} of {} samples are in this operator{same}",
             samples.own, samples.all
         ),
         (None, _) => "hot loops       estimated from the code alone: nothing was sampled".to_owned(),
@@ -56,8 +56,8 @@ fn describe_basis(annotation: &Annotation) -> String {
 }
 
 fn loop_lines(function: &Function, hot: &AnnotatedLoop, basis: Basis) -> Vec<String> {
-    let turns = hot.turns.map_or_else(String::new, |turns| format!(", {} turns each time", format_number(turns)));
-    let word = if basis == Basis::Sampled { "of its time" } else { "of its time by estimate" };
+    let turns = hot.turns.map_or_else(String::new, |turns| format!(", {} iterations per entry", format_number(turns)));
+    let word = if basis == Basis::Sampled { "of the operator's time" } else { "of the operator's time, estimated" };
     let mut lines = vec![format!("{} {word}: `{}`{turns}", format_percent(hot.share), function.name)];
     let inside = &function.lines[hot.first..=hot.last.min(function.lines.len() - 1)];
     let all: u64 = function.lines.iter().map(|line| line.samples).sum();

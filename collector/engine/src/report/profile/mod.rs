@@ -108,7 +108,7 @@ fn reading_cost(report: &Report) -> Option<String> {
     let known =
         report.counters.iter().filter_map(|counter| Some((counter, counter.alone.filter(|alone| *alone > 0.0)?)));
     let all: Vec<String> = known.map(|(counter, alone)| format!("{} {}", format_number(alone), counter.name)).collect();
-    (!all.is_empty()).then(|| format!("reading alone   counts {}", all.join(", ")))
+    (!all.is_empty()).then(|| format!("reading cost    reading the counters adds {}", all.join(", ")))
 }
 
 /// Formats the counters that no source provided, each with the last reason for the failure.

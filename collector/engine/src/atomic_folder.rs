@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// A folder that is written under a temporary name next to its destination.
-pub struct Appearing {
+pub struct AtomicFolder {
     folder: TempDir,
     /// Holds a lock on the folder while it is written, on file systems that support locks.
     _lock: File,
@@ -18,27 +18,27 @@ pub struct Appearing {
 
 const PREFIX: &str = ".opcollect-build-";
 
-impl Appearing {
+impl AtomicFolder {
     /// Creates the temporary folder. Fails if something exists at the destination.
-    pub fn create_temporary(out: &Path) -> Result<Appearing> {
+    pub fn create_temporary(out: &Path) -> Result<AtomicFolder> {
         let is_taken = out.exists() && out.read_dir().map_or(true, |mut entries| entries.next().is_some());
         if is_taken {
             return Err(Failure::usage(format!("`{}` exists and is not an empty folder", out.display()))
-                .with_hint("choose another `--out`, or remove it"));
+                .with_hint("choose another `--out`, or remove the folder"));
         }
         let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let begin = || {
             remove_abandoned(parent);
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
             let lock = File::open(folder.path())?;
-            // Network file systems may not support locks. There, `remove_abandoned` goes by the age
+            // Network file systems may not support locks. There, `remove_abandoned` uses the age
             // of a folder.
             let _ = lock.lock();
-            Ok(Appearing { folder, _lock: lock })
+            Ok(AtomicFolder { folder, _lock: lock })
         };
         begin().map_err(|error: std::io::Error| {
             let text = format!("cannot write to `{}`: {error}", parent.display());
-            // A wrong path is the user's mistake; any other error is a problem of this machine.
+            // A wrong path is a usage error; any other error is a problem of this machine.
             match error.kind() {
                 ErrorKind::NotFound | ErrorKind::NotADirectory => Failure::usage(text),
                 _ => Failure::environment(text),
@@ -80,18 +80,18 @@ fn sync_folder(folder: &Path) -> std::io::Result<()> {
 /// Removes temporary folders of killed processes, which are no longer locked.
 fn remove_abandoned(parent: &Path) {
     /// Age below which a folder is kept: the process that created it may not have locked it yet.
-    const YOUNG: Duration = Duration::from_secs(60);
+    const MIN_AGE: Duration = Duration::from_secs(60);
     /// Age above which a folder is certainly abandoned, even if its file system does not support locks.
-    const OLD: Duration = Duration::from_secs(24 * 3600);
+    const ABANDONED_AGE: Duration = Duration::from_secs(24 * 3600);
     let entries = parent.read_dir().into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
     for entry in named {
         let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
         let age = age().unwrap_or_default();
         let is_left = File::open(entry.path()).is_ok_and(|folder| match folder.try_lock() {
-            Ok(()) => age > YOUNG,
+            Ok(()) => age > MIN_AGE,
             Err(TryLockError::WouldBlock) => false,
-            Err(TryLockError::Error(_)) => age > OLD,
+            Err(TryLockError::Error(_)) => age > ABANDONED_AGE,
         });
         if is_left {
             // A folder that cannot be removed does not prevent writing a new one.
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_killed_processes_left_is_removed() {
+    fn folders_of_killed_processes_are_removed() {
         let parent = tempfile::tempdir().unwrap();
         let [left, written, young] = ["left", "written", "young"].map(|name| {
             let path = parent.path().join(format!("{PREFIX}{name}"));
@@ -118,7 +118,7 @@ mod tests {
         }
         let lock = File::open(&written).unwrap();
         lock.lock().unwrap();
-        let folder = Appearing::create_temporary(&parent.path().join("out")).unwrap();
+        let folder = AtomicFolder::create_temporary(&parent.path().join("out")).unwrap();
         assert_eq!([left.exists(), written.exists(), young.exists()], [false, true, true]);
         folder.finish(&parent.path().join("out")).unwrap();
         assert!(parent.path().join("out").is_dir());

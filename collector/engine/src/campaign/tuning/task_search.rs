@@ -19,14 +19,14 @@ use std::sync::Arc;
 use targets::Target;
 
 /// Identity of a search: the hash of its task, its number of threads, and whether caches are cold.
-pub(super) type Ground = (String, i64, bool);
+pub(super) type SearchId = (String, i64, bool);
 
-pub(super) fn record_ground(record: &Record) -> Option<Ground> {
+pub(super) fn record_search_id(record: &Record) -> Option<SearchId> {
     Some((record.task_hash.clone(), record.threads?, record.cache_state? == CacheState::Cold))
 }
 
 /// TVM's evolutionary search applied to one task.
-struct Bred {
+struct TvmEvolution {
     breeder: Breeder,
     /// The task, as JSON.
     task: String,
@@ -34,7 +34,7 @@ struct Bred {
     target: String,
 }
 
-impl Evolution for Bred {
+impl Evolution for TvmEvolution {
     fn breed_schedules(
         &mut self,
         measured: &[(Schedule, f64)],
@@ -88,30 +88,30 @@ pub struct Search {
     is_exhausted: bool,
     /// Hashes of schedules that were proposed or have results.
     known: HashSet<String>,
-    /// Trials of earlier runs that crashed or timed out; proposed first, as the schedule may not be at fault.
+    /// Trials of earlier runs that crashed or timed out; proposed first, because the schedule may not be the cause.
     lost: Vec<Attempt>,
 }
 
 impl Search {
-    pub(super) fn new(default: Attempt, ground: &super::Ground<'_>, tune: &Tune) -> Result<Search, TuningError> {
-        let planned = &ground.tasks[default.task];
+    pub(super) fn new(default: Attempt, inputs: &super::SearchInputs<'_>, tune: &Tune) -> Result<Search, TuningError> {
+        let planned = &inputs.tasks[default.task];
         let threads = default.cpus.len();
-        let mut problem = Problem::of_task(planned.scheduled_task(), ground.target, threads);
+        let mut problem = Problem::of_task(planned.scheduled_task(), inputs.target, threads);
         problem.space = problem.space.filter_axes(&tune.only).map_err(|source| {
             let task = planned.task.describe();
             TuningError::Empty { task, source }
         })?;
-        let own = format!("{} {} {threads} {:?}", ground.config.seed, planned.task.hash(), default.state);
+        let own = format!("{} {} {threads} {:?}", inputs.config.seed, planned.task.hash(), default.state);
         let digest = blake3::hash(own.as_bytes());
         let seed = u64::from_le_bytes(digest.as_bytes()[..8].try_into().expect("a hash has 32 bytes"));
         let weight: usize = planned.counts.iter().map(|(_, count)| *count).sum();
         Ok(Search {
             task: planned.scheduled_task().clone(),
-            target: ground.target.clone(),
-            revisions: ground.bases.revisions.clone(),
+            target: inputs.target.clone(),
+            revisions: inputs.bases.revisions.clone(),
             tuner: create_tuner(tune.tuner, &problem, seed, || {
-                let (task, target) = (planned.compiled_json().to_owned(), ground.target.text.clone());
-                Box::new(Bred { breeder: ground.breeder.clone(), task, target })
+                let (task, target) = (planned.compiled_json().to_owned(), inputs.target.text.clone());
+                Box::new(TvmEvolution { breeder: inputs.breeder.clone(), task, target })
             })?,
             problem: Arc::new(problem),
             standing: Standing { weight: weight.max(1) as f64, ..Standing::default() },
@@ -124,13 +124,13 @@ impl Search {
         })
     }
 
-    pub(super) fn search_ground(&self) -> Ground {
+    pub(super) fn search_id(&self) -> SearchId {
         let threads = i64::try_from(self.default.cpus.len()).unwrap_or(0);
         (self.default.with_task.task_hash.clone(), threads, self.default.state == CacheState::Cold)
     }
 
     /// Returns the experiment key without the schedule, which all trials of this search share.
-    pub(super) fn ground_key(&self) -> Result<Key, TuningError> {
+    pub(super) fn shared_key(&self) -> Result<Key, TuningError> {
         Ok(record::attempt_record(&self.default).map_err(PlanningError::from)?.ground_key())
     }
 
@@ -147,7 +147,7 @@ impl Search {
     /// another version, CPU or measurement plan is a different experiment.
     pub fn match_trial<'a>(&self, record: &'a Record) -> Option<Trial<'a>> {
         let schedule =
-            record.schedule.as_ref().filter(|_| record_ground(record).as_ref() == Some(&self.search_ground()))?;
+            record.schedule.as_ref().filter(|_| record_search_id(record).as_ref() == Some(&self.search_id()))?;
         let schedule = Schedule::from_json(schedule.as_text()).ok()?;
         let attempt = self.plan_attempt(schedule.clone()).ok()?;
         let now = record::attempt_record(&attempt).ok()?;
@@ -195,11 +195,11 @@ impl Search {
         self.is_exhausted = attempts.is_empty() && self.open == 0;
         self.standing.begun += attempts.len();
         self.open += attempts.len();
-        self.look_for_hints();
+        self.update_hint();
         Ok(attempts)
     }
 
-    fn look_for_hints(&mut self) {
+    fn update_hint(&mut self) {
         self.standing.hinted = self.tuner.hinted().zip(self.default_ns).map(|(over_default, ns)| over_default * ns);
     }
 
@@ -208,7 +208,7 @@ impl Search {
         let own = &self.default;
         let Code::Compiled { schedule: default, .. } = &own.code else { return Ok(own.clone()) };
         let source = match source_of(&schedule, default) {
-            // Only TVM's evolution proposes traces.
+            // Only TVM's evolutionary search proposes traces.
             ScheduleSource::Trace => ScheduleSource::MetaSchedule,
             source => source,
         };
@@ -225,7 +225,7 @@ impl Search {
         self.open = self.open.saturating_sub(1);
     }
 
-    /// Passes the result of a trial to the tuner. The time of a schedule is the upper end of its median's confidence
+    /// Passes the result of a trial to the tuner. Schedules are compared by the upper end of their median's confidence
     /// interval, because the lowest of many medians is biased low.
     pub(super) fn observe_record(&mut self, schedule: &Schedule, figures: Option<&Features>, record: &Record) {
         let ns = ranking_time(record);
@@ -234,11 +234,11 @@ impl Search {
             self.default_ns = ns;
         }
         self.standing.observe_trial(ns);
-        // A sampled schedule is repeated by its trace, which the record has.
-        let drawn = record.schedule.as_ref().filter(|_| matches!(schedule, Schedule::MetaSchedule { .. }));
-        let drawn = drawn.and_then(|text| Schedule::from_json(text.as_text()).ok());
+        // A sampled schedule can be repeated only by its trace, which the record contains.
+        let traced = record.schedule.as_ref().filter(|_| matches!(schedule, Schedule::MetaSchedule { .. }));
+        let traced = traced.and_then(|text| Schedule::from_json(text.as_text()).ok());
         self.observe_result(
-            drawn.as_ref().unwrap_or(schedule),
+            traced.as_ref().unwrap_or(schedule),
             figures,
             ns.map_or(TrialResult::Failed, TrialResult::Time),
         );
@@ -257,7 +257,7 @@ impl Search {
     pub(super) fn observe_result(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: TrialResult) {
         self.known.insert(schedule.stable_hash());
         self.tuner.observe_result(schedule, figures, seen);
-        self.look_for_hints();
+        self.update_hint();
     }
 
     /// Returns the time of a record divided by that of the default schedule, if both are known.
@@ -273,7 +273,7 @@ impl Search {
         over_default: f64,
     ) {
         self.tuner.learn_from_other(problem, schedule, figures, over_default);
-        self.look_for_hints();
+        self.update_hint();
     }
 
     /// Returns the problem that is searched: a schedule space with the number of threads and the device.
@@ -326,6 +326,8 @@ pub struct Trial<'a> {
     pub record: &'a Record,
 }
 
-fn ranking_time(record: &Record) -> Option<f64> {
-    (record.outcome == Outcome::Ok).then(|| record.upper_end_ns()).flatten()
+/// Returns the time by which schedules are ranked: the upper end of the median's confidence interval, in nanoseconds.
+/// None if the attempt failed.
+pub(crate) fn ranking_time(record: &Record) -> Option<f64> {
+    record.upper_end_ns().filter(|_| record.outcome == Outcome::Ok)
 }

@@ -9,11 +9,12 @@ use std::path::Path;
 /// Progress of a nightly run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NightCourse {
-    /// Name of the nightly run.
+pub struct NightProgress {
+    /// Name of the nightly run, with the prefix `night-`.
     pub id: String,
-    /// Hash of the configuration, the store and the duration, which identifies the request.
-    pub asked: String,
+    /// Hash that identifies the request: configuration, store and duration.
+    #[serde(rename = "asked")]
+    pub request: String,
     /// Deadline, in microseconds since 1970.
     pub end_us: i64,
     /// Duration in seconds.
@@ -23,22 +24,23 @@ pub struct NightCourse {
     /// Time spent in each phase so far, in seconds.
     pub spent: BTreeMap<String, f64>,
     /// Last run of the sentinels: its end in microseconds since 1970, and its duration in seconds.
-    pub looked: Option<(i64, f64)>,
+    #[serde(rename = "looked")]
+    pub last_sentinels: Option<(i64, f64)>,
 }
 
-impl NightCourse {
+impl NightProgress {
     /// Returns the name of the nightly run without the prefix `night-`.
     pub fn label(&self) -> &str {
         self.id.trim_start_matches("night-")
     }
 
     /// Returns the progress of a killed run with the same request, unless its deadline has passed.
-    pub fn resume_course(file: &StateFile, asked: &str, now_us: i64) -> Option<NightCourse> {
-        file.read::<NightCourse>().filter(|course| course.asked == asked && course.end_us > now_us)
+    pub fn resume(file: &StateFile, request: &str, now_us: i64) -> Option<NightProgress> {
+        file.read::<NightProgress>().filter(|progress| progress.request == request && progress.end_us > now_us)
     }
 
     /// Returns the hash that identifies a request: a configuration, a store and a duration.
-    pub fn hash_of_request(config: &str, store: &Path, minutes: f64) -> String {
+    pub fn request_hash(config: &str, store: &Path, minutes: f64) -> String {
         let text = format!("{config}\n{}\n{minutes}", store.display());
         Key::of_bytes(text.as_bytes()).to_hex()
     }
@@ -64,19 +66,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_same_night_goes_on_and_only_before_its_end() {
+    fn only_the_same_request_resumes_before_its_deadline() {
         let folder = tempfile::tempdir().unwrap();
         let file = StateFile::new(folder.path(), "nights", folder.path());
-        assert_eq!(NightCourse::resume_course(&file, "a", 5), None);
-        let course =
-            NightCourse { asked: "a".to_owned(), end_us: 10, id: "night-1".to_owned(), ..NightCourse::default() };
-        file.write(&course).unwrap();
-        assert_eq!(NightCourse::resume_course(&file, "a", 5), Some(course));
-        assert_eq!(
-            (NightCourse::resume_course(&file, "a", 10), NightCourse::resume_course(&file, "b", 5)),
-            (None, None)
-        );
+        assert_eq!(NightProgress::resume(&file, "a", 5), None);
+        let progress =
+            NightProgress { request: "a".to_owned(), end_us: 10, id: "night-1".to_owned(), ..NightProgress::default() };
+        file.write(&progress).unwrap();
+        assert_eq!(NightProgress::resume(&file, "a", 5), Some(progress));
+        assert_eq!((NightProgress::resume(&file, "a", 10), NightProgress::resume(&file, "b", 5)), (None, None));
         file.remove_file();
-        assert_eq!(NightCourse::resume_course(&file, "a", 5), None);
+        assert_eq!(NightProgress::resume(&file, "a", 5), None);
     }
 }

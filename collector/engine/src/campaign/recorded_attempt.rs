@@ -1,5 +1,5 @@
-//! Reconstructs from a record the attempt that produced it, in order to repeat it: its task, code, threads and
-//! measurement plan.
+//! Reconstructs the attempt that produced a record, in order to repeat it: its task, code, threads and measurement
+//! plan.
 
 use super::attempt::create_attempt;
 use super::config::{Limits, ModelRequest};
@@ -31,50 +31,52 @@ pub struct RecordedAttempt {
     pub state: CacheState,
     /// Seed of the random input values.
     pub seed: u64,
-    /// Number of times that an idle thread polled for work before it slept.
+    /// Number of polls of an idle thread before it sleeps.
     pub spin_count: u32,
 }
 
 /// Reason why a record's attempt cannot be repeated.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
-pub enum AgainError {
-    #[error("its time is `{0}`, and was not taken by this program")]
+pub enum RepeatError {
+    #[error("its time has the source `{0}`, so this program did not measure it")]
     Source(Source),
-    #[error("it ran on the target `{0}`, which this program does not run on")]
+    #[error("this program cannot run code for its target `{0}`")]
     Target(datasets::Target),
-    #[error("it is of a whole file, and a row does not say where that lies; collect it again with `--backend torch`")]
+    #[error(
+        "it describes a whole model file, whose path is not recorded; collect the file again with `--backend torch`"
+    )]
     Module,
-    #[error("it is of a whole model; `opcollect model run --store` runs it once more")]
+    #[error("it describes a whole model; use `opcollect model run --store` to repeat it")]
     Network,
-    #[error("it was timed inside of a running model; `opcollect profile --store` runs that once more")]
+    #[error("it was timed inside a running model; use `opcollect profile --store` to repeat it")]
     Inside,
-    #[error("it ran concurrently with others, which `opcollect corun` does")]
+    #[error("it ran concurrently with other operators; use `opcollect corun` to repeat it")]
     Beside,
-    #[error("it has no `{0}`")]
+    #[error("its column `{0}` is empty")]
     Missing(&'static str),
-    #[error("its `{column}` cannot be used: {why}")]
+    #[error("its column `{column}` is invalid: {why}")]
     Unusable { column: &'static str, why: String },
 }
 
-fn unusable_column<E: std::fmt::Display>(column: &'static str) -> impl Fn(E) -> AgainError {
-    move |error| AgainError::Unusable { column, why: error.to_string() }
+fn unusable_column<E: std::fmt::Display>(column: &'static str) -> impl Fn(E) -> RepeatError {
+    move |error| RepeatError::Unusable { column, why: error.to_string() }
 }
 
 impl RecordedAttempt {
     /// Reconstructs the attempt of a record. `machine` limits the search spaces from which the code may be generated.
-    pub fn from_record(record: &Record, machine: Machine) -> Result<RecordedAttempt, AgainError> {
+    pub fn from_record(record: &Record, machine: Machine) -> Result<RecordedAttempt, RepeatError> {
         if record.is_network() {
-            return Err(AgainError::Network);
+            return Err(RepeatError::Network);
         }
         if record.co_run.is_some() {
-            return Err(AgainError::Beside);
+            return Err(RepeatError::Beside);
         }
         if !record.is_alone() {
-            return Err(AgainError::Inside);
+            return Err(RepeatError::Inside);
         }
         if record.source != Source::Measured {
-            return Err(AgainError::Source(record.source));
+            return Err(RepeatError::Source(record.source));
         }
         let method: Method = parse_column(record.plan.as_ref(), "plan")?;
         method.check_settings().map_err(unusable_column("plan"))?;
@@ -93,7 +95,7 @@ impl RecordedAttempt {
         })
     }
 
-    /// Returns the attempt as it is made on the machine and by the program that `base` describes.
+    /// Returns the attempt for the machine and the program version that the base record `base` describes.
     pub fn plan_attempt(&self, base: &Record) -> Result<Attempt, PlanningError> {
         let with_task = Arc::new(record::task_record(&self.task, base)?);
         let run = (self.state, self.method.clone(), self.cpus.len());
@@ -101,33 +103,33 @@ impl RecordedAttempt {
     }
 }
 
-fn parse_column<T: serde::de::DeserializeOwned>(value: Option<&Json>, column: &'static str) -> Result<T, AgainError> {
+fn parse_column<T: serde::de::DeserializeOwned>(value: Option<&Json>, column: &'static str) -> Result<T, RepeatError> {
     value
-        .ok_or(AgainError::Missing(column))?
+        .ok_or(RepeatError::Missing(column))?
         .parse_as()
         .map_err(|error: RowError| unusable_column(column)(error.problem))
 }
 
-fn target_of(record: &Record, machine: Machine) -> Result<Target, AgainError> {
-    let text = record.target_text.as_deref().ok_or(AgainError::Missing("target_text"))?;
+fn target_of(record: &Record, machine: Machine) -> Result<Target, RepeatError> {
+    let text = record.target_text.as_deref().ok_or(RepeatError::Missing("target_text"))?;
     let read = targets::kind_of_record(record).and_then(|kind| kind.read_record(text, machine));
-    read.ok_or(AgainError::Target(record.target))?.map_err(unusable_column("target_text"))
+    read.ok_or(RepeatError::Target(record.target))?.map_err(unusable_column("target_text"))
 }
 
-fn code_of(record: &Record, planned: &PlannedTask, target: &Target) -> Result<Code, AgainError> {
+fn code_of(record: &Record, planned: &PlannedTask, target: &Target) -> Result<Code, RepeatError> {
     if target.kind.is_library() {
         return Ok(Code::Library);
     }
-    let text = record.schedule.as_ref().ok_or(AgainError::Missing("schedule"))?.as_text();
+    let text = record.schedule.as_ref().ok_or(RepeatError::Missing("schedule"))?.as_text();
     let schedule = Schedule::from_json(text).map_err(unusable_column("schedule"))?;
     let source = record.schedule_source.unwrap_or(ScheduleSource::Template);
     let revision = Revisions::embedded_table().revision_of(planned.scheduled_task(), target.kind, &schedule);
     Ok(Code::Compiled { schedule: Arc::new(schedule), source, revision })
 }
 
-fn task_of(record: &Record, target: &Target) -> Result<PlannedTask, AgainError> {
+fn task_of(record: &Record, target: &Target) -> Result<PlannedTask, RepeatError> {
     if record.task.is_none() && record.op_kind == "module" {
-        return Err(AgainError::Module);
+        return Err(RepeatError::Module);
     }
     let task: Task = parse_column(record.task.as_ref(), "task")?;
     task.check().map_err(unusable_column("task"))?;
@@ -149,7 +151,7 @@ fn task_of(record: &Record, target: &Target) -> Result<PlannedTask, AgainError> 
     })
 }
 
-fn parse_symbolic(text: &str, record: &Record) -> Result<Symbolic, AgainError> {
+fn parse_symbolic(text: &str, record: &Record) -> Result<Symbolic, RepeatError> {
     let task = Task::from_text(text).map_err(unusable_column("symbolic_task"))?;
     Ok(Symbolic { json: super::planned::task_json(&task), task, sizes: parse_column(record.sizes.as_ref(), "sizes")? })
 }
