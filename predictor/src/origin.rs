@@ -39,7 +39,7 @@ impl Origin {
         if let Some(provenance) = &about.provenance {
             for origin in &provenance.code {
                 compiled += origin.rows;
-                let now = own.of_operators(&origin.target, &origin.steps, origin.is_drawn);
+                let now = own.combined_revision(&origin.target, &origin.steps, origin.is_drawn);
                 if origin.revision.as_deref() != Some(&*now) {
                     *other_code.entry(origin.op_kind.clone()).or_default() += origin.rows;
                 }
@@ -123,7 +123,7 @@ mod tests {
     fn other_code_and_another_tvm_are_told_and_the_same_is_not() {
         let note = |provenance| Origin::of_predictor(&about(provenance)).mismatch_note();
         let steps = ["dense", "bias_add"].map(str::to_owned);
-        let now = Revisions::embedded_table().of_operators("llvm", &steps, false).to_string();
+        let now = Revisions::embedded_table().combined_revision("llvm", &steps, false).to_string();
         assert_eq!(note(learned_from(Some(now.clone()), tvm_version())), None);
         for revision in [Some("0123456789abcdef".to_owned()), None] {
             let other = note(learned_from(revision, tvm_version())).expect("other code");

@@ -393,15 +393,12 @@ fn expect_false_code_refused(workers: &mut Workers, job: &RunJob) {
     };
     for length in [0, 1, 63, 64, 191, whole.len() - 1] {
         let why = failure(&|code| code.cubins[0].bytes.truncate(length));
-        assert!(why.starts_with("not machine code for a GPU: "), "{length} bytes: {why}");
+        assert!(why.starts_with("not valid GPU machine code (cubin): "), "{length} bytes: {why}");
     }
     let why = failure(&|code| code.launches[0].arguments.truncate(1));
-    assert!(why.contains("is to be called with 1 arguments of up to 8 bytes, but takes some of [8, 8] bytes"), "{why}");
+    assert!(why.contains("has parameters of [8, 8] bytes, but gets 1 arguments of up to 8 bytes"), "{why}");
     let why = failure(&|code| code.launches[0].arguments.push(Argument::Number(Count::Known(1))));
-    assert!(
-        why.contains("is to be called with 4 arguments of up to 8 bytes, but takes some of [8, 8, 8] bytes"),
-        "{why}"
-    );
+    assert!(why.contains("has parameters of [8, 8, 8] bytes, but gets 4 arguments of up to 8 bytes"), "{why}");
 }
 
 fn on_emulated_device(folder: &Path) {
@@ -529,7 +526,7 @@ fn expect_counted(workers: &mut Workers, job: &RunJob) {
         let native = measured.measurement.counters.iter().find(|value| value.name == "gpu_dram_read_bytes");
         assert_eq!(native.map(|value| value.native.as_str()), Some("dram__bytes_op_read.sum"));
         assert!(refusal(&measured, "gpu_dram_percent").why.contains("the chip GH100 has no metric `gpu__dram_"));
-        assert!(refusal(&measured, "gpu_l2_hit_percent").why.contains("it had nothing to count"));
+        assert!(refusal(&measured, "gpu_l2_hit_percent").why.contains("there were no events to count"));
         let occupancy = refusal(&measured, "gpu_occupancy_percent");
         assert_eq!(occupancy.errno, Some(17), "{occupancy:?}");
         assert!(occupancy.why.contains("CUPTI_ERROR_INVALID_METRIC_NAME"), "{occupancy:?}");
@@ -551,7 +548,7 @@ fn expect_no_impossible_share(workers: &mut Workers, job: &RunJob, folder: &Path
     let _disagreeing = Behaviour::new(folder, "passes-disagree");
     let measured = measured(workers, &with_counters(job, &["gpu_sm_percent"]));
     let refusal = refusal(&measured, "gpu_sm_percent");
-    assert!(refusal.why.contains("is 198 %: the passes it was counted in disagree"), "{refusal:?}");
+    assert!(refusal.why.contains("is 198 %: values of different passes are inconsistent"), "{refusal:?}");
 }
 
 /// Short runs are counted many at once; sums are those of one all the same.

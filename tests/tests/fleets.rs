@@ -144,7 +144,7 @@ fn a_night_that_cannot_be_is_refused() {
     night_config(&bench, "");
     let _night =
         measure::host::Exclusive::lock_night(bench.locks(), std::time::Duration::ZERO, &mut |_| ()).expect("no other");
-    refused("night --config night.toml", 3, "another night is under way on this machine: ");
+    refused("night --config night.toml", 3, "another nightly run is in progress on this machine: ");
     assert!(!bench.path("opcollect-data").exists(), "a refusal leaves no store behind");
 }
 
@@ -157,7 +157,7 @@ fn a_night_on_a_busy_cpu_does_not_advise_to_remove_its_sentinels() {
     let _held = measure::host::Exclusive::lock_cpus(bench.locks(), &cpus, std::time::Duration::ZERO, &mut |_| ())
         .expect("free");
     let ran = run(bench.opcollect("night --config night.toml --store busy")).expect(3);
-    assert!(ran.stderr.contains("is measured on by another process"), "{ran}");
+    assert!(ran.stderr.contains("another process measures on CPU "), "{ran}");
     assert!(
         ran.stderr.contains("did not run; the error is above") && !ran.stderr.contains("remove that folder"),
         "{ran}"

@@ -74,7 +74,7 @@ fn two_do_not_measure_on_one_cpu() {
         || Exclusive::lock_cpus(bench.locks(), &cpus[..1], Duration::ZERO, &mut |_| ()).expect("nobody measures");
     let held = take();
     let refused = run(bench.opcollect(&format!("{FEW} --store store"))).expect(3);
-    let begins = format!("error: CPU {} is measured on by another process: {} (", cpus[0], std::process::id());
+    let begins = format!("error: another process measures on CPU {}: {} (", cpus[0], std::process::id());
     assert!(refused.stderr.contains(&begins), "{refused}");
     assert!(refused.stderr.contains("\nhint: wait for it with `--wait SECONDS`"), "{refused}");
     assert!(!bench.path("store").exists(), "a refusal leaves no store behind");

@@ -594,7 +594,7 @@ fn tvm_missing_or_another() {
         collect_with_tvm(&bench, &folder),
         expect![[r#"
         error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; its last words:
-        TVM in `DIR/packages/tvm/lib` is 0.26.1, this program needs 0.27.0.post1
+        TVM in `DIR/packages/tvm/lib` has version 0.26.1, but this program needs 0.27.0.post1
         hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
     );

@@ -87,7 +87,7 @@ fn what_the_library_lacks_is_a_record() {
     let records = records(&bench);
     let [record] = records.as_slice() else { panic!("{records:?}") };
     assert_eq!(record.outcome, Outcome::Skipped);
-    assert_eq!(record.reason.as_deref(), Some("unsupported: PyTorch's averages take no dilation"));
+    assert_eq!(record.reason.as_deref(), Some("unsupported: PyTorch's average pooling does not support dilation"));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn whole_models_are_compared_with_the_library() {
         "model compare --modelsource onnx --modelname {quantised} --variant torch --rounds 1 --wait 300"
     )))
     .expect(3);
-    assert!(ran.stderr.contains("PyTorch's integer kernels give rescaled results"), "{ran}");
+    assert!(ran.stderr.contains("PyTorch's integer kernels return rescaled results"), "{ran}");
 }
 
 #[test]

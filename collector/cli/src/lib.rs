@@ -61,7 +61,7 @@ const DONE_WITH_LOSSES: u8 = 1;
 const SLOWER: u8 = 4;
 
 pub fn run_command_line() -> ExitCode {
-    measure::host::memory::bound_process();
+    measure::host::memory::limit_private_memory();
     let arguments = parse_arguments();
     let done = nights::end_with_parent().and_then(|()| dispatch_command(arguments));
     activity::end_activity();

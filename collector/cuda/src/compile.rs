@@ -15,7 +15,7 @@ pub enum CompileError {
     Nvrtc(#[from] NvrtcError),
     #[error(transparent)]
     Cubin(#[from] CubinError),
-    #[error("the compiler says nothing about kernel `{0}`")]
+    #[error("the CUDA compiler's output has no resource usage for kernel `{0}`")]
     Unnamed(String),
 }
 
@@ -49,22 +49,22 @@ fn compile_for(nvrtc: &Nvrtc, code: &DeviceCode, architecture: Architecture) -> 
     let mut kernels = Vec::with_capacity(code.launches.len());
     for launch in &code.launches {
         let unnamed = || CompileError::Unnamed(launch.kernel.clone());
-        let said = parse_resources(&compiled.log, &launch.kernel).ok_or_else(unnamed)?;
+        let resources = parse_resources(&compiled.log, &launch.kernel).ok_or_else(unnamed)?;
         let (_, code_bytes) = sections.iter().find(|(name, _)| *name == launch.kernel).ok_or_else(unnamed)?;
         let block_threads = u32::try_from(launch.block_threads()).expect("a block was checked to be small");
-        let shared_bytes = said.shared_bytes + launch.dynamic_shared_bytes;
+        let shared_bytes = resources.shared_bytes + launch.dynamic_shared_bytes;
         let kernel = Kernel {
             name: launch.kernel.clone(),
-            registers: said.registers,
+            registers: resources.registers,
             shared_bytes,
-            stack_bytes: said.stack_bytes,
-            spill_store_bytes: said.spill_store_bytes,
-            spill_load_bytes: said.spill_load_bytes,
-            barriers: said.barriers,
+            stack_bytes: resources.stack_bytes,
+            spill_store_bytes: resources.spill_store_bytes,
+            spill_load_bytes: resources.spill_load_bytes,
+            barriers: resources.barriers,
             code_bytes: *code_bytes,
             block_threads,
             grid_blocks: launch.grid_blocks(),
-            occupancy: kernel_occupancy(architecture, block_threads, said.registers, shared_bytes),
+            occupancy: kernel_occupancy(architecture, block_threads, resources.registers, shared_bytes),
         };
         launch.check_kernel(&kernel, architecture)?;
         kernels.push(kernel);

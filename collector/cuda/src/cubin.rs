@@ -6,7 +6,7 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use std::ffi::CStr;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not machine code for a GPU: {0}")]
+#[error("not valid GPU machine code (cubin): {0}")]
 pub struct CubinError(String);
 
 /// A device-code image that the driver can load. The driver receives an address without a length and determines the
@@ -23,12 +23,12 @@ impl<'a> Image<'a> {
         let segments = header.program_headers(LittleEndian, bytes).map_err(cubin_error)?;
         let of_segments = segments.iter().map(|segment| segment.file_range(LittleEndian));
         if sections.is_empty() {
-            return Err(CubinError("it has no sections".to_owned()));
+            return Err(CubinError("the file has no sections".to_owned()));
         }
         let end = of_sections.chain(of_segments).map(|(start, size)| start.saturating_add(size)).max().unwrap_or(0);
         match end <= bytes.len() as u64 {
             true => Ok(Image(bytes)),
-            false => Err(CubinError(format!("it was cut to {} bytes, of at least {end}", bytes.len()))),
+            false => Err(CubinError(format!("the file is truncated to {} of at least {end} bytes", bytes.len()))),
         }
     }
 
@@ -60,7 +60,7 @@ fn parse_header(bytes: &[u8]) -> Result<&FileHeader64<LittleEndian>, CubinError>
     let header = FileHeader64::<LittleEndian>::parse(bytes).map_err(cubin_error)?;
     let machine = header.e_machine(LittleEndian);
     if machine.0 != CUDA_MACHINE {
-        return Err(CubinError(format!("its machine is {}, not {CUDA_MACHINE}", machine.0)));
+        return Err(CubinError(format!("the ELF machine number is {}, not {CUDA_MACHINE}", machine.0)));
     }
     Ok(header)
 }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
-/// Environment variable with the only file to try, instead of a search.
+/// Environment variable with the path of the library, which replaces the search.
 pub const FILE_VARIABLE: &str = "OPCOLLECT_CUPTI";
 
 pub const SETUP_HINT: &str = "install the wheel `nvidia-cuda-cupti` of the driver's major release next to NVRTC's, or set `OPCOLLECT_CUPTI` to a `libcupti.so`";
@@ -27,7 +27,7 @@ pub enum CuptiError {
     TooOld(&'static str),
     #[error("`{call}` of CUPTI failed with {status}: {why}")]
     Failed { call: &'static str, status: i32, why: String },
-    #[error("counters cannot be read: {0}")]
+    #[error("cannot read GPU counters: {0}")]
     Unsupported(String),
 }
 
@@ -253,7 +253,7 @@ impl Words {
         // SAFETY: the call writes the address of a static terminated string, or leaves it null.
         unsafe { (self.0)(status, &raw mut text) };
         let mut why = if text.is_null() {
-            "no such status".to_owned()
+            "unknown status".to_owned()
         } else {
             // SAFETY: the text is not null and terminated.
             unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()

@@ -1,7 +1,7 @@
 //! Source text in front of generated CUDA C: definitions of the features that TVM lists for a kernel.
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the generated code wants `{0}`, which this version does not provide")]
+#[error("the generated CUDA code needs the header feature `{0}`, which this version does not provide")]
 pub struct UnknownTag(String);
 
 /// Definitions of short unsigned types, which generated code expects, and of fixed-width types, which NVRTC lacks.

@@ -1,7 +1,7 @@
 //! Parser of the assembler's verbose output about each kernel.
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Assembled {
+pub struct KernelResources {
     pub registers: u32,
     pub shared_bytes: u32,
     pub stack_bytes: u32,
@@ -11,10 +11,10 @@ pub struct Assembled {
 }
 
 /// Returns the resources that a kernel uses, or None if the log does not mention the kernel.
-pub fn parse_resources(log: &str, kernel: &str) -> Option<Assembled> {
+pub fn parse_resources(log: &str, kernel: &str) -> Option<KernelResources> {
     let begin = format!("Compiling entry function '{kernel}'");
     let mut lines = log.lines().skip_while(|line| !line.contains(&begin)).skip(1);
-    let mut found = Assembled::default();
+    let mut found = KernelResources::default();
     for line in lines.by_ref().take_while(|line| !line.contains("Compiling entry function")) {
         for part in line.split(',') {
             let words: Vec<&str> = part.split_whitespace().collect();
@@ -58,7 +58,7 @@ fn number_before(words: &[&str], what: &[&str]) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Assembled, parse_resources};
+    use super::{KernelResources, parse_resources};
 
     const LOG: &str = "\
 ptxas info    : 0 bytes gmem
@@ -75,7 +75,7 @@ ptxas info    : Used 12 registers, used 0 barriers, 368 bytes cmem[0]
 
     #[test]
     fn each_kernel_has_its_own_figures() {
-        let first = Assembled {
+        let first = KernelResources {
             registers: 40,
             shared_bytes: 8192,
             stack_bytes: 16,
@@ -84,7 +84,10 @@ ptxas info    : Used 12 registers, used 0 barriers, 368 bytes cmem[0]
             barriers: 1,
         };
         assert_eq!(parse_resources(LOG, "main_kernel"), Some(first));
-        assert_eq!(parse_resources(LOG, "main_kernel_1"), Some(Assembled { registers: 12, ..Assembled::default() }));
+        assert_eq!(
+            parse_resources(LOG, "main_kernel_1"),
+            Some(KernelResources { registers: 12, ..KernelResources::default() })
+        );
         assert_eq!(parse_resources(LOG, "main"), None);
     }
 }

@@ -21,7 +21,7 @@ pub struct Nvml {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fares {
+pub struct BoardState {
     pub sm_clock_mhz: Result<u32>,
     pub memory_clock_mhz: Result<u32>,
     pub power_mw: Result<u32>,
@@ -52,12 +52,12 @@ impl Nvml {
         Ok(Nvml { device: device.map_err(failed_call("nvmlDeviceGetHandleByPciBusId"))? })
     }
 
-    pub fn read_fares(&self) -> Fares {
+    pub fn read_state(&self) -> BoardState {
         let device = &self.device;
         let clock = |kind| device.clock_info(kind).map_err(failed_call("nvmlDeviceGetClockInfo"));
         let temperature = device.temperature(TemperatureSensor::Gpu);
         let throttle = device.current_throttle_reasons().map(|reasons| reasons.bits());
-        Fares {
+        BoardState {
             sm_clock_mhz: clock(Clock::SM),
             memory_clock_mhz: clock(Clock::Memory),
             power_mw: device.power_usage().map_err(failed_call("nvmlDeviceGetPowerUsage")),

@@ -12,24 +12,24 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use worker::libraries;
 
-/// Environment variable with the only file to try, instead of a search.
+/// Environment variable with the path of the library, which replaces the search.
 pub const FILE_VARIABLE: &str = "OPCOLLECT_NVRTC";
 
-pub const SETUP_HINT: &str = "run `scripts/setup`, which installs the pinned wheel `nvidia-cuda-nvrtc`, or name a \
-                              `libnvrtc.so` in `OPCOLLECT_NVRTC`";
+pub const SETUP_HINT: &str = "run `scripts/setup`, which installs the pinned wheel `nvidia-cuda-nvrtc`, or set \
+                              `OPCOLLECT_NVRTC` to a `libnvrtc.so`";
 
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum NvrtcError {
-    #[error("cannot open NVRTC; looked for {}: {why}", format_paths(tried))]
+    #[error("cannot open NVRTC (looked for {}): {why}", format_paths(tried))]
     NotFound { tried: Vec<PathBuf>, why: String },
-    #[error("`{}` is no usable NVRTC: it lacks `{symbol}`", path.display())]
+    #[error("`{}` is not a usable NVRTC library: it lacks the function `{symbol}`", path.display())]
     MissingSymbol { path: PathBuf, symbol: &'static str },
-    #[error("NVRTC {version} knows no `{architecture}`; it knows {known}")]
+    #[error("NVRTC {version} does not support the architecture `{architecture}`, only {known}")]
     UnknownArchitecture { architecture: String, version: String, known: String },
     #[error("`{call}` of NVRTC failed: {why}")]
     Failed { call: &'static str, why: String },
-    #[error("NVRTC refuses the generated code: {0}")]
+    #[error("NVRTC cannot compile the generated code: {0}")]
     Refused(String),
 }
 
@@ -280,12 +280,12 @@ impl OpenProgram<'_> {
         size_of: unsafe extern "C" fn(NvrtcProgram, *mut usize) -> Status,
         get: unsafe extern "C" fn(NvrtcProgram, *mut c_char) -> Status,
     ) -> Result<Vec<u8>> {
-        const MOST_BYTES: usize = 64 << 20;
+        const BYTES_MAX: usize = 64 << 20;
         let mut size = 0;
         // SAFETY: the program is open, and the call writes the size to a variable that outlives it.
         self.functions.check_status(call, unsafe { size_of(self.handle, &raw mut size) })?;
-        if size > MOST_BYTES {
-            return Err(NvrtcError::Failed { call, why: format!("{size} bytes are more than one task makes") });
+        if size > BYTES_MAX {
+            return Err(NvrtcError::Failed { call, why: format!("an output of {size} bytes exceeds the size limit") });
         }
         let mut bytes = vec![0u8; size];
         // SAFETY: the call writes as many bytes as it reported, which is the length of the vector.

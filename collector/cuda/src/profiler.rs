@@ -14,8 +14,8 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::mem::offset_of;
 use std::rc::Rc;
 
-pub const RANGES_OF_CALLER: c_int = 2;
-pub const REPEATED_BY_CALLER: c_int = 3;
+pub const USER_RANGES: c_int = 2;
+pub const USER_REPLAY: c_int = 3;
 
 pub struct Profiler {
     calls: Rc<ProfilerCalls>,
@@ -96,7 +96,7 @@ impl Profiler {
         let mut named = given::ChipName { device: place, ..given::ChipName::blank() };
         call!(&calls, chip_name, named)?;
         if named.chip.is_null() {
-            return Err(CuptiError::Unsupported("its chip has no name".to_owned()));
+            return Err(CuptiError::Unsupported("CUPTI does not know the chip".to_owned()));
         }
         // SAFETY: the call returned a terminated text owned by CUPTI, which is copied at once.
         let name = unsafe { CStr::from_ptr(named.chip) }.to_owned();
@@ -105,7 +105,7 @@ impl Profiler {
     }
 
     /// Returns the name of the chip, such as `GH100`.
-    pub fn read_chip_name(&self) -> String {
+    pub fn chip_name(&self) -> String {
         self.chip.name.to_string_lossy().into_owned()
     }
 
@@ -134,7 +134,9 @@ impl Profiler {
 
     pub fn prepare_config(&self, metrics: &[&str]) -> Result<Config> {
         let named = |metric: &&str| {
-            CString::new(*metric).map_err(|_| CuptiError::Unsupported(metric.escape_default().to_string()))
+            CString::new(*metric).map_err(|_| {
+                CuptiError::Unsupported(format!("`{}` is not a valid metric name", metric.escape_default()))
+            })
         };
         let names = metrics.iter().map(named).collect::<Result<Vec<_>>>()?;
         let texts = text_pointers(&names);
@@ -170,7 +172,8 @@ impl Profiler {
         mut ready: impl FnMut() -> std::result::Result<(), E>,
         mut work: impl FnMut() -> std::result::Result<(), E>,
     ) -> std::result::Result<Vec<f64>, E> {
-        /// Passes allowed beyond the announced number, because some metrics need one per level of ranges.
+        /// Passes allowed beyond the number that CUPTI reports, because some metrics need one per nesting level of
+        /// ranges.
         const PASSES_SPARE: usize = 4;
         let mut counting = ProfilerSession::begin_session(&self.calls, device)?.start_counting(config)?;
         let passes = counting.config.passes.saturating_add(PASSES_SPARE);
@@ -181,7 +184,7 @@ impl Profiler {
                 return Ok(counting.config.evaluate_metrics(&mut counting.data)?);
             }
         }
-        Err(CuptiError::Unsupported(format!("{passes} passes did not suffice")).into())
+        Err(CuptiError::Unsupported(format!("the counters were not complete after {passes} passes")).into())
     }
 }
 
@@ -286,8 +289,8 @@ impl<'a> ProfilerSession<'a> {
             config: config.image.base_pointer(),
             data_bytes: data.bytes,
             data: data.base_pointer(),
-            range: RANGES_OF_CALLER,
-            replay: REPEATED_BY_CALLER,
+            range: USER_RANGES,
+            replay: USER_REPLAY,
             ranges_max: 1,
             levels: 1,
             first_level: 1,
@@ -325,7 +328,7 @@ impl<'a> ProfilerSession<'a> {
         call!(self.calls, decode, decoded)?;
         match decoded.dropped {
             0 => Ok(()),
-            dropped => Err(CuptiError::Unsupported(format!("{dropped} ranges were dropped"))),
+            dropped => Err(CuptiError::Unsupported(format!("CUPTI dropped {dropped} ranges"))),
         }
     }
 }
@@ -340,8 +343,8 @@ impl Drop for ProfilerSession<'_> {
 
 impl CounterImage {
     fn new(bytes: usize) -> Result<CounterImage> {
-        const MOST_BYTES: usize = 256 << 20;
-        if bytes > MOST_BYTES {
+        const BYTES_MAX: usize = 256 << 20;
+        if bytes > BYTES_MAX {
             return Err(CuptiError::Unsupported(format!("CUPTI requests a buffer of {bytes} bytes")));
         }
         Ok(CounterImage { words: vec![0; bytes.div_ceil(size_of::<u64>())], bytes })
@@ -365,21 +368,21 @@ pub const SUPPORT_LEVELS: [(c_int, &str); 3] = [
 
 fn check_support(asked: &given::Supported) -> Result<()> {
     let [(unsupported, _), (disabled, _), _] = SUPPORT_LEVELS;
-    let stands_in_the_way = |level| level == unsupported || level == disabled;
-    if !stands_in_the_way(asked.is_supported) {
+    let is_obstacle = |level| level == unsupported || level == disabled;
+    if !is_obstacle(asked.is_supported) {
         return Ok(());
     }
     let parts = [
         (asked.architecture, "its architecture is too old for the profiler"),
-        (asked.sli, "it is joined to others by SLI"),
+        (asked.sli, "it is connected to other GPUs by SLI"),
         (asked.virtual_gpu, "it is a virtual GPU without profiling"),
-        (asked.confidential, "it computes confidentially"),
-        (asked.mining, "it is a card for mining"),
-        (asked.wsl, "it is seen through Windows"),
+        (asked.confidential, "confidential computing is enabled"),
+        (asked.mining, "it is a mining card"),
+        (asked.wsl, "it is used through WSL"),
     ];
-    let why: Vec<&str> = parts.into_iter().filter(|(level, _)| stands_in_the_way(*level)).map(|(_, why)| why).collect();
-    let why = if why.is_empty() { "it does not say why".to_owned() } else { why.join(", ") };
-    Err(CuptiError::Unsupported(format!("the device does not support it: {why}")))
+    let why: Vec<&str> = parts.into_iter().filter(|(level, _)| is_obstacle(*level)).map(|(_, why)| why).collect();
+    let why = if why.is_empty() { "CUPTI gives no reason".to_owned() } else { why.join(", ") };
+    Err(CuptiError::Unsupported(format!("the device does not support profiling: {why}")))
 }
 
 #[cfg(test)]
@@ -387,7 +390,7 @@ mod tests {
     use super::{check_support, given};
 
     #[test]
-    fn what_stands_in_the_way_is_named() {
+    fn obstacles_to_profiling_are_named() {
         let asked = |is_supported, virtual_gpu| given::Supported {
             is_supported,
             architecture: 3,
@@ -397,9 +400,9 @@ mod tests {
         assert!(check_support(&asked(3, 3)).is_ok() && check_support(&asked(0, 0)).is_ok());
         let refused = check_support(&asked(1, 2)).unwrap_err().to_string();
         assert!(
-            refused.ends_with("the device does not support it: it is a virtual GPU without profiling"),
+            refused.ends_with("the device does not support profiling: it is a virtual GPU without profiling"),
             "{refused}"
         );
-        assert!(check_support(&asked(1, 3)).unwrap_err().to_string().ends_with("it does not say why"));
+        assert!(check_support(&asked(1, 3)).unwrap_err().to_string().ends_with("CUPTI gives no reason"));
     }
 }

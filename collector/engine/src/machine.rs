@@ -13,7 +13,7 @@ use job::BuildJob;
 use job::space::{Schedule, task_space};
 use measure::host::{self, Exclusive, ExclusiveError, Facts, Topology, exclusive};
 use models::partner::CPU_VENDOR;
-use runtimes::Described;
+use runtimes::RuntimeDescription;
 use std::time::Duration;
 use targets::{Architecture, Host, HostCpu, Kind, Machine, Refusal, Resolved, Target};
 use worker::Fault;
@@ -221,7 +221,7 @@ pub fn runner_versions(bench: &mut dyn Bench) -> Result<Versions> {
 }
 
 /// Returns the version of another runtime's library, as its runner reports it.
-pub fn runtime_versions(of: Ability, runtime: &Described, bench: &mut dyn Bench) -> Result<Versions> {
+pub fn runtime_versions(of: Ability, runtime: &RuntimeDescription, bench: &mut dyn Bench) -> Result<Versions> {
     bench.capability(of).map_err(|fault| {
         Failure::environment(format!("{} cannot run here: {}", runtime.name, last_words(&fault)))
             .with_hint(runtime.hint)

@@ -396,8 +396,8 @@ impl PreparedModel {
 /// Starts the workers of the other engines. Fails with the error of the first one that is missing.
 fn start_engines(engines: &[Engine], bench: &mut dyn Bench) -> Result<()> {
     for (engine, ability, runtime) in [
-        (Engine::OnnxRuntime, Ability::RunOnnxRuntime, &onnxruntime::DESCRIBED),
-        (Engine::OpenVino, Ability::RunOpenVino, &openvino::DESCRIBED),
+        (Engine::OnnxRuntime, Ability::RunOnnxRuntime, &onnxruntime::DESCRIPTION),
+        (Engine::OpenVino, Ability::RunOpenVino, &openvino::DESCRIPTION),
     ] {
         if engines.contains(&engine) {
             machine::runtime_versions(ability, runtime, bench)?;

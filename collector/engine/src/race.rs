@@ -6,9 +6,9 @@ use crate::observer::Observer;
 use crate::{Result, machine};
 use bench::{Bench, Build, Versions, Workers};
 use job::space::Schedule;
-use job::{BuildJob, RaceJob, RaceLane, RunReply, TogetherJob, TogetherReply, What};
+use job::{BuildJob, MemberWork, RaceJob, RaceLane, RunReply, TogetherJob, TogetherReply};
 use measure::host::Facts;
-use measure::{Course, Ratio, Together};
+use measure::{Ratio, RoundTimes, Together};
 use models::{Fuse, Task};
 use report::{Paper, Table, format_duration, number_column, text_column};
 use serde::{Deserialize, Serialize};
@@ -139,7 +139,7 @@ pub fn run_race(path: &Path, rounds: u32, wait_seconds: u64, observer: &dyn Obse
 }
 
 /// Builds all operators of a choice file. Returns their code, and their total floating-point operations.
-fn build_operators(choice: &Choice, target: &Target, workers: &mut Workers) -> Result<(Vec<What>, u64)> {
+fn build_operators(choice: &Choice, target: &Target, workers: &mut Workers) -> Result<(Vec<MemberWork>, u64)> {
     let operators: Vec<&ChosenOperator> = choice.together.iter().chain(&choice.sequential).collect();
     let (mut jobs, mut flops) = (Vec::new(), 0);
     for operator in &operators {
@@ -153,20 +153,20 @@ fn build_operators(choice: &Choice, target: &Target, workers: &mut Workers) -> R
     }
     let builds = workers.build_jobs(&jobs, &mut || ());
     let code = |((build, job), chosen): ((Build, &BuildJob), &&ChosenOperator)| match build {
-        Build::Built(artifact) => Ok(What::built_code(&job.task, &artifact)),
+        Build::Built(artifact) => Ok(MemberWork::built_code(&job.task, &artifact)),
         Build::Failed(why) | Build::Rejected(why) => {
             Err(Failure::usage(format!("cannot build `{}`: {why}", chosen.operator)))
         }
         Build::Fault(fault) => Err(Failure::environment(format!("cannot build `{}`: {fault}", chosen.operator))),
     };
-    let codes = builds.into_iter().zip(&jobs).zip(&operators).map(code).collect::<Result<Vec<What>>>()?;
+    let codes = builds.into_iter().zip(&jobs).zip(&operators).map(code).collect::<Result<Vec<MemberWork>>>()?;
     Ok((codes, flops))
 }
 
-fn variant_lanes(choice: &Choice, mut codes: Vec<What>, cpus: &[usize]) -> Vec<Vec<RaceLane>> {
+fn variant_lanes(choice: &Choice, mut codes: Vec<MemberWork>, cpus: &[usize]) -> Vec<Vec<RaceLane>> {
     let sequential = codes.split_off(choice.together.len());
     let mut next = 0;
-    let lane = |(what, operator): (What, &ChosenOperator)| {
+    let lane = |(what, operator): (MemberWork, &ChosenOperator)| {
         let cores = operator.cores.unwrap_or(1);
         next += cores;
         RaceLane { codes: vec![what], cpus: cpus[next - cores..next].to_vec() }
@@ -175,7 +175,7 @@ fn variant_lanes(choice: &Choice, mut codes: Vec<What>, cpus: &[usize]) -> Vec<V
     vec![together, vec![RaceLane { codes: sequential, cpus: cpus[..choice.threads].to_vec() }]]
 }
 
-fn run_lanes(job: TogetherJob, deadline: Duration, workers: &mut Workers) -> Result<Vec<Course>> {
+fn run_lanes(job: TogetherJob, deadline: Duration, workers: &mut Workers) -> Result<Vec<RoundTimes>> {
     let failed = |why: String| Failure::environment(format!("the operators did not run: {why}"));
     match workers.run_together(job, deadline).reply {
         Ok(RunReply::Together(TogetherReply::Ways(courses))) => Ok(courses),

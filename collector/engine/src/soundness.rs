@@ -87,7 +87,7 @@ mod tests {
         check(
             &Record { schedule: json(&text), ..Record::default() },
             expect![[
-                r#"cannot read the schedule: move 1 of the schedule is refused: `Annotate` does not take `"pragma_import_llvm"`"#
+                r#"cannot read the schedule: move 1 of the schedule is not allowed: `Annotate` does not accept the value `"pragma_import_llvm"`"#
             ]],
         );
         let network = Record {

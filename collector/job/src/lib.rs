@@ -14,7 +14,7 @@ pub mod symbols;
 pub mod together;
 
 pub use schedules::Packing;
-pub use together::{CoRunJob, Member, MemberReply, RaceJob, RaceLane, TogetherJob, TogetherReply, What};
+pub use together::{CoRunJob, Member, MemberReply, MemberWork, RaceJob, RaceLane, TogetherJob, TogetherReply};
 
 use crate::device::DeviceCode;
 use crate::listing::{CodeRequests, Listing, Samples};
@@ -298,7 +298,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Creates a result without optional parts, after which the runner remains usable.
+    /// Creates a result without optional parts, for a runner that remains usable.
     pub fn from_measurement(measurement: Measurement, check: Option<Check>, peak_memory_bytes: u64) -> Measured {
         Measured {
             measurement,

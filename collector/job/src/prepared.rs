@@ -9,9 +9,9 @@ use models::{Task, TensorType};
 use reference::{Rounding, Tensor};
 
 /// Largest number of cached tasks: code with dynamic sizes runs at each size, and batches contain several tasks.
-const KEPT_TASKS: usize = 64;
+const CACHED_TASKS_MAX: usize = 64;
 /// Size limit of the cache in bytes; the latest task is always kept.
-const KEPT_BYTES: usize = 512 << 20;
+const CACHED_BYTES_MAX: usize = 512 << 20;
 
 pub struct PreparedTask {
     text: String,
@@ -27,12 +27,12 @@ impl PreparedTask {
         &self.task.steps.last().expect("a checked task has a step").output
     }
 
-    fn held_bytes(&self) -> usize {
+    fn size_bytes(&self) -> usize {
         self.inputs.iter().chain(&self.expected).map(|tensor| tensor.as_bytes().len()).sum()
     }
 
     pub fn check_result(&self, result: Vec<u8>, rounding: Rounding) -> Result<Check> {
-        let expected = self.expected.as_ref().context("the reference was not computed")?;
+        let expected = self.expected.as_ref().context("the reference result was not computed")?;
         let actual = Tensor::from_bytes(self.output_type().clone(), result)?;
         let found =
             reference::compare_tensors(&actual, expected, reference::tolerance_when_rounded(&self.task, rounding))?;
@@ -56,7 +56,7 @@ impl PreparedTasks {
         let mut prepared = match found {
             Some(place) => self.tasks.remove(place),
             None => {
-                let task: Task = serde_json::from_str(text).context("cannot read the task")?;
+                let task: Task = serde_json::from_str(text).context("cannot parse the task")?;
                 task.check()?;
                 let inputs = reference::random_inputs(&task, seed)?;
                 PreparedTask { text: text.to_owned(), seed, task, inputs, expected: None }
@@ -64,20 +64,20 @@ impl PreparedTasks {
         };
         if with_expected && prepared.expected.is_none() {
             let expected = reference::evaluate_task(&prepared.task, &prepared.inputs);
-            prepared.expected = Some(expected.context("cannot compute the reference")?);
+            prepared.expected = Some(expected.context("cannot compute the reference result")?);
         }
         self.tasks.insert(0, prepared);
-        self.evict_tasks(KEPT_BYTES);
+        self.evict_tasks(CACHED_BYTES_MAX);
         Ok(&self.tasks[0])
     }
 
-    fn evict_tasks(&mut self, most_bytes: usize) {
+    fn evict_tasks(&mut self, bytes_max: usize) {
         let mut bytes = 0;
         let fits = |task: &&PreparedTask| {
-            bytes += task.held_bytes();
-            bytes <= most_bytes
+            bytes += task.size_bytes();
+            bytes <= bytes_max
         };
-        let kept = self.tasks.iter().take(KEPT_TASKS).take_while(fits).count();
+        let kept = self.tasks.iter().take(CACHED_TASKS_MAX).take_while(fits).count();
         self.tasks.truncate(kept.max(1));
     }
 }
@@ -95,13 +95,13 @@ mod tests {
     #[test]
     fn data_is_kept_as_long_as_there_is_room() {
         let mut known = PreparedTasks::default();
-        let tasks: Vec<String> = (0..KEPT_TASKS).map(|place| task(8 + place)).collect();
+        let tasks: Vec<String> = (0..CACHED_TASKS_MAX).map(|place| task(8 + place)).collect();
         for task in &tasks {
             known.get_task(task, 0, true).expect("data");
         }
-        assert_eq!(known.tasks.len(), KEPT_TASKS);
+        assert_eq!(known.tasks.len(), CACHED_TASKS_MAX);
         known.get_task(&task(7), 0, false).expect("data");
-        assert_eq!(known.tasks.len(), KEPT_TASKS);
+        assert_eq!(known.tasks.len(), CACHED_TASKS_MAX);
         assert!(known.tasks.iter().all(|kept| kept.text != tasks[0]), "the oldest went");
 
         // 7 numbers without a result, then 71 and 70 numbers with equally large results.

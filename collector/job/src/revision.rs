@@ -16,7 +16,7 @@ use targets::Kind;
 const OWN: &str = include_str!("revisions.txt");
 
 /// Operator name of the table's line for TVM's own schedule space and its sampling.
-const DRAWN: &str = "metaschedule";
+const TVM_SPACE: &str = "metaschedule";
 
 /// Hashes of generated code, by `target operator`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,13 +42,13 @@ impl Revisions {
     /// Returns the revision of the code generated for a task, as 16 hexadecimal digits.
     pub fn revision_of(&self, task: &Task, target: Kind, schedule: &Schedule) -> Arc<str> {
         let operators: Vec<String> = task.steps.iter().map(|step| operator_name(&step.op)).collect();
-        self.of_operators(target.code_name(), &operators, matches!(schedule, Schedule::MetaSchedule { .. }))
+        self.combined_revision(target.code_name(), &operators, matches!(schedule, Schedule::MetaSchedule { .. }))
     }
 
-    /// Returns the combined revision of several operators. `is_drawn`: the schedule is from TVM's own space.
-    pub fn of_operators(&self, target: &str, operators: &[String], is_drawn: bool) -> Arc<str> {
+    /// Returns the combined revision of several operators. `is_from_tvm_space`: the schedule is from TVM's own space.
+    pub fn combined_revision(&self, target: &str, operators: &[String], is_from_tvm_space: bool) -> Arc<str> {
         let mut hasher = blake3::Hasher::new();
-        for operator in operators.iter().map(String::as_str).chain(is_drawn.then_some(DRAWN)) {
+        for operator in operators.iter().map(String::as_str).chain(is_from_tvm_space.then_some(TVM_SPACE)) {
             let name = format!("{target} {operator}");
             let hash = self.0.get(&name).map_or("", String::as_str);
             hasher.update(format!("{name} {hash}\n").as_bytes());

@@ -60,7 +60,7 @@ impl<Answer: Send + 'static> JobCache<Serving<Result<Answer>>> {
         });
         let answer = serving.request_reply(job).context("the measuring thread panicked")??;
         if !is_counted && outlives(&answer) {
-            self.store_thing(stamps, serving);
+            self.store_value(stamps, serving);
         }
         Ok(answer)
     }

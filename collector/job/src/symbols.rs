@@ -11,7 +11,7 @@ pub fn find_refusal(task: &Task) -> Option<String> {
         step.inputs.iter().filter_map(|operand| task.operand_type(*operand).ok()).collect()
     };
     let refused = task.steps.iter().find(|step| !step.op.has_needed_numbers(&types(step)))?;
-    Some(format!("`{}` needs numbers where the size changes", refused.op.name()))
+    Some(format!("`{}` needs constant sizes where the model has symbolic ones", refused.op.name()))
 }
 
 #[cfg(test)]
@@ -31,11 +31,11 @@ mod tests {
     #[test]
     fn sizes_that_may_stay_open() {
         check("dense(f32[batch,n,64], f32[16,64])", None);
-        check("dense(f32[batch,64], f32[n,64])", Some("`dense` needs numbers"));
+        check("dense(f32[batch,64], f32[n,64])", Some("`dense` needs constant sizes"));
         check("mat_mul(f32[4,m,k], f32[4,k,n]) transpose_a=false transpose_b=false | unary(_) function=\"relu\"", None);
         check("layer_norm(f32[n,64], f32[64], f32[64]) axis=1 epsilon=1e-5", None);
-        check("layer_norm(f32[8,n], f32[n], f32[n]) axis=1 epsilon=1e-5", Some("`layer_norm` needs numbers"));
-        check("reduce(f32[8,n]) function=\"mean\" axes=[1] keep=false", Some("`reduce_mean` needs numbers"));
+        check("layer_norm(f32[8,n], f32[n], f32[n]) axis=1 epsilon=1e-5", Some("`layer_norm` needs constant sizes"));
+        check("reduce(f32[8,n]) function=\"mean\" axes=[1] keep=false", Some("`reduce_mean` needs constant sizes"));
         check("reduce(f32[8,n]) function=\"sum\" axes=[1] keep=false", None);
     }
 }

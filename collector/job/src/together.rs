@@ -3,7 +3,7 @@
 use crate::{Artifact, Check, Packing};
 use measure::counters::CounterRequest;
 use measure::synthetic::Synthetic;
-use measure::{Course, Shared, Together};
+use measure::{RoundTimes, Shared, Together};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ pub struct CoRunJob {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Member {
-    pub what: What,
+    pub what: MemberWork,
     pub cpus: Vec<usize>,
 }
 
 /// Member of a concurrent run: compiled code, or a synthetic load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum What {
+pub enum MemberWork {
     Code {
         task: String,
         object: Vec<u8>,
@@ -48,7 +48,7 @@ pub struct RaceJob {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RaceLane {
     /// Compiled code with its tasks; lanes contain no synthetic loads.
-    pub codes: Vec<What>,
+    pub codes: Vec<MemberWork>,
     pub cpus: Vec<usize>,
 }
 
@@ -83,7 +83,7 @@ impl TogetherJob {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum TogetherReply {
     Members(Vec<MemberReply>),
-    Ways(Vec<Course>),
+    Ways(Vec<RoundTimes>),
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -94,8 +94,8 @@ pub enum MemberReply {
     Failed(String),
 }
 
-impl What {
-    pub fn built_code(task: &str, artifact: &Artifact) -> What {
-        What::Code { task: task.to_owned(), object: artifact.object.clone(), packings: artifact.packings.clone() }
+impl MemberWork {
+    pub fn built_code(task: &str, artifact: &Artifact) -> MemberWork {
+        MemberWork::Code { task: task.to_owned(), object: artifact.object.clone(), packings: artifact.packings.clone() }
     }
 }

@@ -17,7 +17,7 @@ use reference::Rounding;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-fn is_glue(name: &str) -> bool {
+fn is_wrapper(name: &str) -> bool {
     name.starts_with("__")
 }
 
@@ -28,7 +28,7 @@ fn opencl_code(source: &str, launches: Launches, items: i64) -> Result<DeviceCod
         let threads = launch.block_threads();
         ensure!(
             threads <= u64::try_from(items).unwrap_or(0),
-            "kernel `{}` needs {threads} work-items in a group, but the device has {items}",
+            "kernel `{}` needs {threads} work-items in a group, but the limit of the device is {items}",
             launch.kernel
         );
     }
@@ -63,17 +63,18 @@ impl Builder {
         let (_, task) = self.task.as_ref().expect("just read");
         let (_, lowered) = self.lowered.as_ref().expect("just lowered");
         let moves = apply_schedule(lowered, &schedule, &target, &mut self.spaces)?;
-        let trace = if job.wants_trace { Some(trace::of_schedule(&moves)?.as_json().to_string()) } else { None };
+        let trace = if job.wants_trace { Some(trace::schedule_moves(&moves)?.as_json().to_string()) } else { None };
         let module = moves.current_module()?;
         let schedule_ms = start.elapsed().as_secs_f64() * 1e3;
-        // Programs that TVM cannot describe, such as those of symbolic sizes, are built all the same.
-        let stores = features::per_store(&moves, &target).unwrap_or_default();
-        let mut features = features::of_stores(&stores);
+        // TVM cannot extract features of some programs, such as those with symbolic sizes; these are built without
+        // features.
+        let stores = features::store_features(&moves, &target).unwrap_or_default();
+        let mut features = features::merge_stores(&stores);
         let packings = lowered.packings.clone();
         if target.is_device() {
             // A sampled schedule without a trace is identified only by its moves.
             let schedule = match schedule {
-                Schedule::MetaSchedule { trace: None, .. } => Schedule::Trace { trace: trace::of_schedule(&moves)? },
+                Schedule::MetaSchedule { trace: None, .. } => Schedule::Trace { trace: trace::schedule_moves(&moves)? },
                 other => other,
             };
             let artifact =
@@ -84,16 +85,16 @@ impl Builder {
             .context("cannot compile")?;
         let macs = task.work().map_or(0, |work| work.macs);
         features.insert("object_bytes".to_owned(), object.bytes.len() as f64);
-        // Objects for other processors are not read.
+        // Only objects for x86-64 are analysed.
         let mut instruction_sets = Vec::new();
         let mut listed = Vec::new();
         if let Ok(functions) = object::object_functions(&object.bytes) {
             instruction_sets = code::instruction_sets(functions.iter().map(|(_, code)| code.as_slice()));
-            let own = functions.iter().filter(|(name, _)| !is_glue(name)).map(|(_, code)| code.as_slice());
+            let own = functions.iter().filter(|(name, _)| !is_wrapper(name)).map(|(_, code)| code.as_slice());
             let found = code::code_features(own, macs as f64);
             features.extend(found.into_iter().map(|(name, value)| (format!("code_{name}"), value)));
             if job.wants_listing {
-                let own = functions.iter().filter(|(name, _)| !is_glue(name));
+                let own = functions.iter().filter(|(name, _)| !is_wrapper(name));
                 listed = code::list_functions(own.map(|(name, code)| (name.as_str(), code.as_slice())));
             }
         }
@@ -102,7 +103,7 @@ impl Builder {
             Box::new(Listing { scheduled, lowered, llvm, functions: listed })
         });
         Ok(Artifact {
-            code_bytes: object::code_bytes(&object.bytes).context("the compiler made an unreadable object")?,
+            code_bytes: object::code_bytes(&object.bytes).context("cannot read the compiled object file")?,
             object: object.bytes,
             instruction_sets,
             device: None,
@@ -180,7 +181,7 @@ impl Builder {
     fn lower_task(&mut self, text: &str, form: Form) -> Result<()> {
         if self.task.as_ref().is_none_or(|(known, _)| known != text) {
             self.lowered = None;
-            let task = serde_json::from_str(text).context("cannot read the task")?;
+            let task = serde_json::from_str(text).context("cannot parse the task")?;
             self.task = Some((text.to_owned(), task));
         }
         if self.lowered.as_ref().is_none_or(|(known, _)| *known != form) {

@@ -1,4 +1,4 @@
-//! From a task and a schedule to code through TVM, and the runner of what came out.
+//! Compiles a task with a schedule to code by means of TVM, and runs the code.
 
 pub mod apply;
 pub mod breeder;

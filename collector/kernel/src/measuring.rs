@@ -7,7 +7,7 @@ use measure::affinity;
 use measure::counters::{CounterRequest, CounterSession};
 
 /// Runs a job on a new thread pinned to the first CPU, with a pool on all CPUs and open counters.
-pub(crate) fn on_fresh_thread<T: Send>(
+pub(crate) fn run_on_new_thread<T: Send>(
     cpus: &[usize],
     counters: &CounterRequest,
     job: impl FnOnce(&mut CounterSession) -> Result<T> + Send,
@@ -23,11 +23,11 @@ pub(crate) fn on_fresh_thread<T: Send>(
 
 /// Pins a thread that has no pool yet to the first CPU, creates a pool of threads on all CPUs, and opens counters.
 pub(crate) fn ready_this_thread(cpus: &[usize], counters: &CounterRequest) -> Result<CounterSession> {
-    // Before the pool is made, so that its threads are counted too.
+    // Counters are opened before the pool is created, so that the threads of the pool are counted, too.
     let with_descendants = counters.with_descendants || cpus.len() > 1;
     let counters = CounterSession::open_counters(&CounterRequest { with_descendants, ..counters.clone() });
     let threads = pool::configure_pool(cpus)?;
-    ensure!(threads == cpus.len(), "asked for {} threads, the pool has {threads}", cpus.len());
+    ensure!(threads == cpus.len(), "requested {} threads, but TVM's pool has {threads}", cpus.len());
     affinity::pin_thread(&cpus[..1])?;
     Ok(counters)
 }

@@ -76,20 +76,20 @@ fn serve_program(
     let has_workspace = job.profile.is_some() && workspace::install_hook();
     let stages = content.program.stages.clone();
     if !stages.is_empty() {
-        // Concurrent calls start their tasks on threads of a team.
-        launch::install_hook().context("TVM's function that starts tasks is not to be found")?;
+        // The hook runs the tasks of concurrent calls on the threads of a team.
+        launch::install_hook().context("TVM's function that launches parallel tasks is missing")?;
     }
     let network = LoadedNetwork::load_content(process, &content, job.placement)?;
-    let is_told = job.code != CodeRequests::default();
-    let functions = if is_told { network.placed_functions(&content.codes) } else { Vec::new() };
+    let has_requests = job.code != CodeRequests::default();
+    let functions = if has_requests { network.placed_functions(&content.codes) } else { Vec::new() };
     let perf_map = if job.code.has_perf_map {
         let first = |code| content.program.calls.iter().find(|call| call.code == code);
         let scope = |code| first(code).map(|call| call.scope.clone()).unwrap_or_default();
-        Some(perf_map::write_symbols(&functions, scope).context("cannot write a map of names for `perf`")?)
+        Some(perf_map::write_symbols(&functions, scope).context("cannot write the symbol file for `perf`")?)
     } else {
         None
     };
-    // The network has its own copy of everything.
+    // The loaded network has its own copy of the content.
     drop(content);
     network.write_inputs(&job.read_inputs()?)?;
     let mut calls = network.prepare_calls();
@@ -131,16 +131,16 @@ fn serve_program(
 fn watched_calls(request: &CounterRequest) -> Option<&'static AtomicI64> {
     static NUMBER: OnceLock<Option<&'static AtomicI64>> = OnceLock::new();
     const NAME: &str = "calls";
-    let is_asked = request.events.iter().any(|event| event.starts_with("papi:sde:::opcollect::"));
-    // What PAPI does not take is refused when it is opened, with the reason.
-    if is_asked { *NUMBER.get_or_init(|| papi::export_number(NAME).ok()) } else { None }
+    let is_requested = request.events.iter().any(|event| event.starts_with("papi:sde:::opcollect::"));
+    // If the export fails, opening the event reports the reason.
+    if is_requested { *NUMBER.get_or_init(|| papi::export_number(NAME).ok()) } else { None }
 }
 
 fn measure_program(calls: &mut Calls<'_>, job: &NetworkJob, counters: &mut CounterSession) -> Result<RunReply> {
     let measurement = measure_runs(&mut |times| calls.run_times(times), &job.method, &mut HostClock::new(), counters)?;
     /// Number of samples, enough for a median that single disturbances do not affect.
-    const LOOKS: usize = 11;
-    let stages_ns = calls.stages_ns(LOOKS)?;
+    const RUNS: usize = 11;
+    let stages_ns = calls.stages_ns(RUNS)?;
     let measured = Measured { stages_ns, ..Measured::from_measurement(measurement, None, peak_resident_bytes()) };
     Ok(RunReply::Measured(Box::new(measured)))
 }

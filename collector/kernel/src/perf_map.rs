@@ -17,7 +17,7 @@ pub fn write_symbols(functions: &[PlacedFunction], scope: impl Fn(usize) -> Stri
     let mut file = BufWriter::new(OpenOptions::new().write(true).create_new(true).open(&path)?);
     for function in functions {
         let name = format!("opcollect:{}:{}", scope(function.code), function.name);
-        // A name ends with its line.
+        // A name ends at the end of the line.
         let name: String = name.chars().map(|one| if one.is_control() { ' ' } else { one }).collect();
         writeln!(file, "{:x} {:x} {name}", function.start, function.end - function.start)?;
     }

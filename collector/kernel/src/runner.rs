@@ -4,7 +4,7 @@
 //! output is filled with a pattern before the run, so that unwritten elements are detected. The result is compared
 //! after the measurement, and a wrong result invalidates the times.
 
-use crate::measuring::on_fresh_thread;
+use crate::measuring::run_on_new_thread;
 use crate::tvm::kernel::{Kernel, KernelBuffer};
 use crate::tvm::memory::Bounds;
 use crate::tvm::pool::PoolThreads;
@@ -39,7 +39,7 @@ impl Runner {
     }
 
     fn run_job(&mut self, job: &RunJob) -> Result<RunReply> {
-        ensure!(job.device.is_none(), "this runner has no GPU");
+        ensure!(job.device.is_none(), "the code is for a GPU, but this runner has none");
         if !self.prepared.is_latest(&job.task, job.seed) {
             self.buffers = None;
         }
@@ -50,8 +50,8 @@ impl Runner {
             None => place_buffers(prepared, &job.packings, job.placement)?,
         };
         let process = self.process;
-        // The buffers move into the measuring thread and come back with its answer.
-        let (reply, buffers) = on_fresh_thread(&job.cpus, &job.counters, move |counters| {
+        // The measuring thread takes the buffers and returns them with its result.
+        let (reply, buffers) = run_on_new_thread(&job.cpus, &job.counters, move |counters| {
             Ok((run_on_this_thread(process, job, prepared, &buffers, counters), buffers))
         })?;
         self.buffers = Some(PlacedBuffers { packings: job.packings.clone(), placement: job.placement, buffers });
@@ -65,7 +65,7 @@ pub fn call_only(process: RunnerProcess, job: &RunJob, times: u32) -> Result<()>
     let mut prepared = PreparedTasks::default();
     let prepared = prepared.get_task(&job.task, job.seed, false)?;
     let buffers = place_buffers(prepared, &job.packings, job.placement)?;
-    on_fresh_thread(&job.cpus, &job.counters, move |_| {
+    run_on_new_thread(&job.cpus, &job.counters, move |_| {
         let kernel = Kernel::load_object(process, &job.object).context("cannot load the artifact")?;
         Ok(kernel.call_repeatedly(&buffers.iter().collect::<Vec<_>>(), times)?)
     })
@@ -79,11 +79,11 @@ pub(crate) fn place_buffers(
     let bounds = |number: usize| Bounds::Moved(placement.tensor_bytes(number));
     let Some((result, packings)) = packings.split_last().filter(|(_, others)| others.len() == prepared.inputs.len())
     else {
-        bail!("the artifact takes another number of parameters than the task");
+        bail!("the artifact and the task have different numbers of parameters");
     };
     let mut buffers = Vec::with_capacity(packings.len() + 1);
     for (number, (input, packing)) in prepared.inputs.iter().zip(packings).enumerate() {
-        let extents = input.tensor_type().extents().context("a dimension is a symbol")?;
+        let extents = input.tensor_type().extents().context("a tensor has an unbound symbolic dimension")?;
         let dtype = input.tensor_type().dtype;
         let buffer = KernelBuffer::new(packing.stored_dtype(dtype), &packing.stored_extents(&extents), bounds(number))?;
         let element_bytes = usize::try_from(dtype.size_bytes())?;
@@ -91,7 +91,7 @@ pub(crate) fn place_buffers(
         buffers.push(buffer);
     }
     let output = prepared.output_type();
-    let extents = output.extents().context("a dimension is a symbol")?;
+    let extents = output.extents().context("a tensor has an unbound symbolic dimension")?;
     buffers.push(KernelBuffer::new(output.dtype, &result.stored_extents(&extents), bounds(packings.len()))?);
     Ok(buffers)
 }
@@ -105,7 +105,7 @@ fn run_on_this_thread(
 ) -> Result<RunReply> {
     let kernel = Kernel::load_object(process, &job.object).context("cannot load the artifact")?;
     let arguments: Vec<&KernelBuffer> = buffers.iter().collect();
-    let output = arguments.last().context("an artifact has an output")?;
+    let output = arguments.last().context("the artifact has no output")?;
     let task_output = prepared.output_type();
     poison_output(output, task_output)?;
     let mut batches = 0..;
@@ -129,6 +129,6 @@ fn run_on_this_thread(
 
 /// Fills a tensor with NaN for floats, or a rare value for integers, to detect unwritten elements.
 pub(crate) fn poison_output(output: &KernelBuffer, ty: &models::TensorType) -> Result<()> {
-    let size = usize::try_from(ty.size_bytes().context("a dimension is a symbol")?)?;
+    let size = usize::try_from(ty.size_bytes().context("a tensor has an unbound symbolic dimension")?)?;
     Ok(output.write(&vec![0xff; size])?)
 }

@@ -8,10 +8,10 @@ use crate::runner::{place_buffers, poison_output};
 use crate::tvm::kernel::{Kernel, KernelBuffer};
 use anyhow::{Context, Result, ensure};
 use job::prepared::PreparedTasks;
-use job::{CoRunJob, Member, MemberReply, RaceJob, RaceLane, RunReply, TogetherJob, TogetherReply, What};
+use job::{CoRunJob, Member, MemberReply, MemberWork, RaceJob, RaceLane, RunReply, TogetherJob, TogetherReply};
 use measure::counters::{Backend, CounterRequest};
 use measure::synthetic::Load;
-use measure::{Course, HostClock, Meeting, Missed, Placement, Race, Shared};
+use measure::{CoRunRounds, HostClock, MemberError, Placement, Race, RoundTimes, Shared};
 use reference::Rounding;
 use worker::RunnerProcess;
 
@@ -39,21 +39,21 @@ impl Runner {
     }
 
     fn run_members(&mut self, job: &CoRunJob) -> Result<RunReply> {
-        ensure!(!job.members.is_empty(), "no operators to run");
+        ensure!(!job.members.is_empty(), "there are no operators to run");
         let ready = job
             .members
             .iter()
             .map(|member| self.prepare_member(job.seed, &member.what, job.cache_bytes))
             .collect::<Result<Vec<_>>>()?;
-        let (process, meeting) = (self.process, Meeting::new(job.members.len(), &job.rule));
+        let (process, rounds) = (self.process, CoRunRounds::new(job.members.len(), &job.rule));
         let ended: Vec<(Ready<'_>, Result<Shared, String>)> = std::thread::scope(|scope| {
             let members: Vec<_> = ready
                 .into_iter()
                 .enumerate()
                 .map(|(place, mut ready)| {
-                    let (meeting, cpus) = (&meeting, &job.members[place].cpus);
+                    let (rounds, cpus) = (&rounds, &job.members[place].cpus);
                     scope.spawn(move || {
-                        let shared = take_part(process, job, (place, cpus), &mut ready, meeting);
+                        let shared = run_member(process, job, (place, cpus), &mut ready, rounds);
                         (ready, shared)
                     })
                 })
@@ -69,13 +69,13 @@ impl Runner {
         Ok(RunReply::Together(TogetherReply::Members(replies.collect::<Result<_>>()?)))
     }
 
-    fn prepare_member<'a>(&mut self, seed: u64, what: &'a What, cache_bytes: u64) -> Result<Ready<'a>> {
+    fn prepare_member<'a>(&mut self, seed: u64, what: &'a MemberWork, cache_bytes: u64) -> Result<Ready<'a>> {
         match what {
-            What::Synthetic(what) => Ok(Ready::Synthetic(Load::new(*what, cache_bytes))),
-            What::Code { task, object, packings } => {
+            MemberWork::Synthetic(what) => Ok(Ready::Synthetic(Load::new(*what, cache_bytes))),
+            MemberWork::Code { task, object, packings } => {
                 let prepared = self.prepared.get_task(task, seed, true)?;
                 let buffers = place_buffers(prepared, packings, Placement::default())?;
-                poison_output(buffers.last().context("an artifact has an output")?, prepared.output_type())?;
+                poison_output(buffers.last().context("the artifact has no output")?, prepared.output_type())?;
                 Ok(Ready::Code { object, buffers })
             }
         }
@@ -98,8 +98,8 @@ impl Runner {
                 let race = &race;
                 let lane = &job.ways[way][place];
                 let running = scope.spawn(move || {
-                    let course = run_lane(process, lane, &codes, |run| race.take_part((way, place), run, &job.rule));
-                    // What lanes computed is read where nothing runs any more.
+                    let course = run_lane(process, lane, &codes, |run| race.run_lane((way, place), run, &job.rule));
+                    // Results are read after all lanes have ended.
                     (course, codes)
                 });
                 (way, place, running)
@@ -119,12 +119,12 @@ impl Runner {
         let mut courses = Vec::with_capacity(job.ways.len());
         for (way, place, course, codes) in ended {
             for (what, buffers) in job.ways[way][place].codes.iter().zip(codes) {
-                let (What::Code { task, .. }, Some(output)) = (what, buffers.last()) else { continue };
+                let (MemberWork::Code { task, .. }, Some(output)) = (what, buffers.last()) else { continue };
                 let check =
                     self.prepared.get_task(task, job.seed, true)?.check_result(output.read()?, Rounding::None)?;
                 ensure!(
                     check.is_right,
-                    "way {way} computes something else than its tasks, by up to {:.3e}",
+                    "the result of variant {way} differs from the reference by up to {:.3e}",
                     check.max_abs_error
                 );
             }
@@ -146,10 +146,10 @@ impl Runner {
             Ok(shared) => Box::new(shared),
             Err(why) => return Ok(MemberReply::Failed(why)),
         };
-        let (What::Code { task, .. }, Ready::Code { buffers, .. }) = (&member.what, ready) else {
+        let (MemberWork::Code { task, .. }, Ready::Code { buffers, .. }) = (&member.what, ready) else {
             return Ok(MemberReply::Shared(shared, None));
         };
-        let output = buffers.last().context("an artifact has an output")?.read()?;
+        let output = buffers.last().context("the artifact has no output")?.read()?;
         let check = self.prepared.get_task(task, job.seed, true)?.check_result(output, Rounding::None)?;
         Ok(if check.is_right { MemberReply::Shared(shared, Some(check)) } else { MemberReply::WrongResult(check) })
     }
@@ -169,8 +169,8 @@ fn run_lane(
     process: RunnerProcess,
     lane: &RaceLane,
     codes: &[Ready<'_>],
-    take_part: impl FnOnce(&mut dyn FnMut() -> Result<(), String>) -> Result<Course, String>,
-) -> Result<Course, String> {
+    measure: impl FnOnce(&mut dyn FnMut() -> Result<(), String>) -> Result<RoundTimes, String>,
+) -> Result<RoundTimes, String> {
     let nothing = CounterRequest { backend: Backend::None, ..CounterRequest::default() };
     let load = |ready: &Ready<'_>| match ready {
         Ready::Code { object, .. } => {
@@ -185,7 +185,7 @@ fn run_lane(
         .iter()
         .map(|ready| if let Ready::Code { buffers, .. } = ready { buffers.iter().collect() } else { Vec::new() })
         .collect();
-    take_part(&mut || match &kernels {
+    measure(&mut || match &kernels {
         Ok(kernels) => kernels.iter().zip(&arguments).try_for_each(|(kernel, arguments)| {
             kernel.call_repeatedly(arguments, 1).map_err(|error| error.to_string())
         }),
@@ -194,12 +194,12 @@ fn run_lane(
 }
 
 /// Runs one member. If its setup fails, it still joins the common barriers, because others wait for it.
-fn take_part(
+fn run_member(
     process: RunnerProcess,
     job: &CoRunJob,
     (place, cpus): (usize, &[usize]),
     ready: &mut Ready<'_>,
-    meeting: &Meeting,
+    rounds: &CoRunRounds,
 ) -> Result<Shared, String> {
     let mut counters = ready_this_thread(cpus, &job.counters);
     let lacking = counters.as_ref().err().map(|error| format!("{error:#}"));
@@ -223,11 +223,11 @@ fn take_part(
     let (mut clock, mut alone_clock) = (HostClock::new(), HostClock::new());
     let clocks: (&mut dyn measure::Clock, &mut dyn measure::Clock) = (&mut clock, &mut alone_clock);
     let shared = match &mut counters {
-        Ok(counters) => meeting.take_part(place, &mut run, &job.rule, clocks, counters),
-        Err(_) => meeting.take_part(place, &mut run, &job.rule, clocks, &mut measure::counters::NoCounters),
+        Ok(counters) => rounds.measure_member(place, &mut run, &job.rule, clocks, counters),
+        Err(_) => rounds.measure_member(place, &mut run, &job.rule, clocks, &mut measure::counters::NoCounters),
     };
-    shared.map_err(|missed| match missed {
-        Missed::Failed(why) => why,
-        missed @ Missed::TimeLimit => missed.to_string(),
+    shared.map_err(|error| match error {
+        MemberError::Failed(why) => why,
+        error @ MemberError::TimeLimit => error.to_string(),
     })
 }

@@ -184,7 +184,7 @@ fn every_template_compiles_and_its_trace_replays() {
                 let moves =
                     kernel::apply::apply_schedule(&lowered, &schedule, &compile_target, &mut SpaceCache::default())
                         .map_err(|e| format!("apply: {e}"))?;
-                let trace = trace::of_schedule(&moves).map_err(|e| format!("trace: {e}"))?;
+                let trace = trace::schedule_moves(&moves).map_err(|e| format!("trace: {e}"))?;
                 let functions = schedule.function_variants();
                 let module = moves.current_module().map_err(|e| e.to_string())?;
                 let object = compile::compile_module(&module, &compile_target, functions, false)

@@ -18,7 +18,7 @@ use common::open;
 use cuda::Image;
 use cuda::cupti::{self, offsets};
 use cuda::nvrtc::Nvrtc;
-use cuda::profiler::{ParameterLayout, RANGES_OF_CALLER, REPEATED_BY_CALLER, SUPPORT_LEVELS, layouts};
+use cuda::profiler::{ParameterLayout, SUPPORT_LEVELS, USER_RANGES, USER_REPLAY, layouts};
 use every::TASKS;
 use job::BuildJob;
 use job::device::{Architecture, Argument, Count, Launch, kernel_occupancy};
@@ -554,7 +554,7 @@ fn structures_of_the_profiler_are_as_nvidia_declares_them() {
         let is_whole = !LONGER_NOW.contains(&structure);
         expect(u8::from(is_whole).to_string(), format!("{structure}_STRUCT_SIZE == {size}"));
     }
-    for (number, name) in [(RANGES_OF_CALLER, "CUPTI_UserRange"), (REPEATED_BY_CALLER, "CUPTI_UserReplay")] {
+    for (number, name) in [(USER_RANGES, "CUPTI_UserRange"), (USER_REPLAY, "CUPTI_UserReplay")] {
         expect(number.to_string(), name.to_owned());
     }
     for (number, name) in SUPPORT_LEVELS {

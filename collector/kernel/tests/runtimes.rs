@@ -12,7 +12,7 @@ use measure::{Method, Plan, affinity};
 use models::{DType, Graph};
 use passes::simplify_graph;
 use reference::Tensor;
-use runtimes::{Described, MODEL, onnxruntime, openvino};
+use runtimes::{MODEL, RuntimeDescription, onnxruntime, openvino};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -23,19 +23,19 @@ use zoo::{simple, transformers};
 struct Other {
     engine: Engine,
     ability: Ability,
-    described: &'static Described,
+    described: &'static RuntimeDescription,
     version: &'static str,
 }
 
 const ONNX_RUNTIME: Other = Other {
     engine: Engine::OnnxRuntime,
     ability: Ability::RunOnnxRuntime,
-    described: &onnxruntime::DESCRIBED,
+    described: &onnxruntime::DESCRIPTION,
     version: "1.",
 };
 
 const OPENVINO: Other =
-    Other { engine: Engine::OpenVino, ability: Ability::RunOpenVino, described: &openvino::DESCRIBED, version: "20" };
+    Other { engine: Engine::OpenVino, ability: Ability::RunOpenVino, described: &openvino::DESCRIPTION, version: "20" };
 
 /// Workers, unless the library is not installed here.
 fn workers(of: &Other) -> Option<Workers> {
@@ -187,8 +187,8 @@ fn what_cannot_be_run_is_told(of: &Other) {
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(told(&file, &[]), "the inputs have 24 bytes, 0 were given");
-    let refusal = format!("{} refuses to load the model: ", of.described.name);
+    assert_eq!(told(&file, &[]), "the model's inputs have 24 bytes, but the input data has 0");
+    let refusal = format!("{} cannot load the model: ", of.described.name);
     for damaged in [b"no model", &file[..file.len() / 2]] {
         let why = told(damaged, &[]);
         assert!(why.starts_with(&refusal), "{why}");
@@ -230,7 +230,7 @@ mod of_openvino {
         let wanted = expect![[r#"
             shift_left: graph `shift_left`, `shift_left` (shift_left)
             shift_right: graph `shift_right`, `shift_right` (shift_right)
-            wrap_pad: OpenVINO refuses to load the model"#]];
+            wrap_pad: OpenVINO cannot load the model"#]];
         super::operators_are_right_or_named(&OPENVINO, &wanted);
     }
 

@@ -18,8 +18,8 @@ pub trait Clock {
     /// Returns the time of a fixed computation, which depends only on the processor's clock rate.
     fn speed_probe_ns(&mut self) -> u64;
     fn sleep(&mut self, duration: Duration);
-    /// Overwrites the caches of all CPUs of a run, whose last-level cache has at most `bytes`. Does nothing if the
-    /// timed code empties caches itself.
+    /// Flushes the caches of all CPUs that the run uses; `bytes` is an upper bound of the last-level cache size. Does
+    /// nothing if the timed code flushes caches itself.
     fn empty_caches(&mut self, bytes: u64);
 }
 

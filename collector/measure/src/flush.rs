@@ -16,11 +16,11 @@ pub trait RunThreads {
     fn cpus(&self) -> &[usize];
 
     /// Calls `work` on every thread, with the thread's index into `cpus`, and waits until all are done.
-    fn on_each(&mut self, work: &(dyn Fn(usize) + Sync));
+    fn run_on_each(&mut self, work: &(dyn Fn(usize) + Sync));
 
     /// Wakes the threads, so that they poll for work when the next run begins.
     fn wake_threads(&mut self) {
-        self.on_each(&|_| ());
+        self.run_on_each(&|_| ());
     }
 }
 
@@ -38,7 +38,7 @@ impl RunThreads for PinnedThreads {
         &self.0
     }
 
-    fn on_each(&mut self, work: &(dyn Fn(usize) + Sync)) {
+    fn run_on_each(&mut self, work: &(dyn Fn(usize) + Sync)) {
         thread::scope(|scope| {
             for (place, &cpu) in self.0.iter().enumerate() {
                 scope.spawn(move || {
@@ -67,7 +67,7 @@ impl RunThreads for CallingThread {
         &self.0
     }
 
-    fn on_each(&mut self, work: &(dyn Fn(usize) + Sync)) {
+    fn run_on_each(&mut self, work: &(dyn Fn(usize) + Sync)) {
         (0..self.0.len()).for_each(work);
     }
 }
@@ -84,7 +84,7 @@ impl Flusher {
         let topology = Topology::read_topology(threads.cpus());
         let sizes = topology.flush_shares(threads.cpus(), bytes);
         let parts: Vec<Mutex<Vec<u8>>> = sizes.iter().map(|_| Mutex::new(Vec::new())).collect();
-        threads.on_each(&|place| {
+        threads.run_on_each(&|place| {
             // Nonzero, because a zeroed buffer would map one shared page.
             let part = vec![1; usize::try_from(sizes[place]).unwrap_or(usize::MAX)];
             *parts[place].lock().expect("no thread panics with the lock") = part;
@@ -97,7 +97,7 @@ impl Flusher {
     }
 
     pub(crate) fn flush_caches(&self, threads: &mut dyn RunThreads) {
-        threads.on_each(&|place| {
+        threads.run_on_each(&|place| {
             let mut part = self.parts[place].lock().expect("no thread panics with the lock");
             for byte in part.iter_mut().step_by(LINE_BYTES) {
                 *byte = byte.wrapping_add(1);
@@ -124,7 +124,7 @@ mod tests {
             &self.cpus
         }
 
-        fn on_each(&mut self, work: &(dyn Fn(usize) + Sync)) {
+        fn run_on_each(&mut self, work: &(dyn Fn(usize) + Sync)) {
             self.calls.push("work");
             (0..self.cpus.len()).for_each(work);
         }
@@ -153,7 +153,7 @@ mod tests {
     fn pinned_threads_work_on_their_own_processors() {
         let cpus = affinity::allowed_cpus().expect("this thread runs somewhere");
         let seen: Vec<Mutex<Vec<usize>>> = cpus.iter().map(|_| Mutex::default()).collect();
-        PinnedThreads::new(&cpus).on_each(&|place| {
+        PinnedThreads::new(&cpus).run_on_each(&|place| {
             *seen[place].lock().expect("a place") = affinity::allowed_cpus().expect("readable");
         });
         let seen: Vec<Vec<usize>> = seen.into_iter().map(|place| place.into_inner().expect("a place")).collect();

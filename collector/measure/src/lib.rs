@@ -29,11 +29,11 @@ pub use evaluator::evaluate_rule;
 pub use flush::{PinnedThreads, RunThreads};
 pub use placement::{PAGE_BYTES, Placement};
 pub use plan::{Cache, Evaluator, Method, Plan, PlanError};
-pub use race::{Course, Race};
+pub use race::{Race, RoundTimes};
 pub use ratio::{ROUNDS, Ratio, paired_ratio};
 pub use sampling::sample_runs;
 pub use stopping::StopReason;
-pub use together::{Meeting, Missed, Shared, Together};
+pub use together::{CoRunRounds, MemberError, Shared, Together};
 pub use warning::Warning;
 
 use serde::{Deserialize, Serialize};

@@ -22,7 +22,7 @@ pub struct Placement {
     pub is_stack_fixed: bool,
     /// Unit of tensor offsets: tensor `n`, counted from 1, is offset by `n` times this value, modulo the page size.
     pub buffer_bytes: u32,
-    /// Number of the runner process; a new number requests a new process.
+    /// Number of the runner process; a visit with a new number runs in a new process.
     pub process: u32,
 }
 

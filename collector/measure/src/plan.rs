@@ -164,8 +164,8 @@ impl Method {
         }
     }
 
-    /// Returns the time after which measuring ends by itself, at most one batch later, or None for the evaluator's
-    /// rule. A caller's deadline must exceed it.
+    /// Returns the time after which measuring ends, at most one batch later; None for the evaluator's rule. A caller's
+    /// deadline must exceed it.
     pub fn time_limit(&self) -> Option<Duration> {
         match self {
             Method::Sample(plan) => Some(Duration::from_nanos(plan.time_limit_ns)),

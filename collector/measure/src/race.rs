@@ -24,19 +24,20 @@ struct RaceWay {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Course {
+/// Median time of a variant in each round.
+pub struct RoundTimes {
     pub rounds_ns: Vec<f64>,
 }
 
-impl Course {
+impl RoundTimes {
     pub fn median_ns(&self) -> Option<f64> {
         let mut sorted = self.rounds_ns.clone();
         sorted.sort_by(f64::total_cmp);
         (!sorted.is_empty()).then(|| statistics::median_of_sorted(&sorted))
     }
 
-    /// Returns the ratio to another course, from times within the same rounds.
-    pub fn ratio_to(&self, other: &Course) -> Option<Ratio> {
+    /// Returns the ratio of these times to those of another variant within the same rounds.
+    pub fn ratio_to(&self, other: &RoundTimes) -> Option<Ratio> {
         paired_ratio(&self.rounds_ns, &other.rounds_ns)
     }
 }
@@ -58,14 +59,14 @@ impl Race {
     }
 
     /// Runs a lane on the calling thread. Only the first lane of a way returns times: those of the whole way.
-    pub fn take_part<E>(
+    pub fn run_lane<E>(
         &self,
         (way, lane): (usize, usize),
         run: &mut dyn FnMut() -> Result<(), E>,
         rule: &Together,
-    ) -> Result<Course, E> {
+    ) -> Result<RoundTimes, E> {
         let began = Instant::now();
-        let (mut failure, mut course) = (None, Course { rounds_ns: Vec::new() });
+        let (mut failure, mut course) = (None, RoundTimes { rounds_ns: Vec::new() });
         let mut once = |failure: &mut Option<E>| {
             if failure.is_none()
                 && let Err(error) = run()
@@ -103,7 +104,7 @@ impl RaceWay {
     fn run_phase(&self, lane: usize, run: &mut dyn FnMut(), rule: &Together) -> Vec<f64> {
         let (mut samples, began) = (Vec::new(), Instant::now());
         for time in 0usize.. {
-            // The last lane to arrive releases the others. The count only grows, so consecutive meetings cannot mix.
+            // The last lane to arrive releases the others. The count only grows, so consecutive barriers cannot mix.
             let own = self.arrived.fetch_add(1, Ordering::AcqRel);
             let all = (own / self.lanes + 1) * self.lanes;
             spin_until(|| self.arrived.load(Ordering::Acquire) >= all);
@@ -161,7 +162,7 @@ mod tests {
     #[test]
     fn lanes_run_equally_often_and_ways_in_turns() {
         let (race, counts, running) = (Race::new(&[2, 1]), [const { AtomicU32::new(0) }; 3], AtomicU32::new(0));
-        let courses: Vec<Course> = std::thread::scope(|scope| {
+        let courses: Vec<RoundTimes> = std::thread::scope(|scope| {
             let lane = |place: (usize, usize), number: usize| {
                 let (race, counts, running) = (&race, &counts, &running);
                 scope.spawn(move || {
@@ -175,7 +176,7 @@ mod tests {
                         let is_warm = counts[number].load(Ordering::Relaxed) > 1;
                         if is_warm && seen & 0xff != 0 && seen >> 8 != 0 { Err("both ways at once") } else { Ok(()) }
                     };
-                    race.take_part(place, &mut run, &rule()).expect("nothing fails")
+                    race.run_lane(place, &mut run, &rule()).expect("nothing fails")
                 })
             };
             let lanes = [lane((0, 0), 0), lane((0, 1), 1), lane((1, 0), 2)];
@@ -186,15 +187,15 @@ mod tests {
         assert!(seen[0] > 3 * 3 && seen[2] > 3 * 3, "{seen:?}");
         assert_eq!((courses[0].rounds_ns.len(), courses[2].rounds_ns.len()), (3, 3));
         assert!(courses[0].ratio_to(&courses[2]).is_some_and(|ratio| ratio.median > 0.0));
-        assert_eq!(Course { rounds_ns: vec![] }.median_ns(), None);
+        assert_eq!(RoundTimes { rounds_ns: vec![] }.median_ns(), None);
     }
 
     #[test]
     fn who_fails_keeps_nobody_waiting() {
         let race = Race::new(&[2]);
         std::thread::scope(|scope| {
-            let whole = scope.spawn(|| race.take_part((0, 0), &mut || Ok::<(), &str>(()), &rule()));
-            let broken = scope.spawn(|| race.take_part((0, 1), &mut || Err("broken"), &rule()));
+            let whole = scope.spawn(|| race.run_lane((0, 0), &mut || Ok::<(), &str>(()), &rule()));
+            let broken = scope.spawn(|| race.run_lane((0, 1), &mut || Err("broken"), &rule()));
             assert!(whole.join().expect("no panic").is_ok());
             assert_eq!(broken.join().expect("no panic"), Err("broken"));
         });

@@ -17,7 +17,7 @@ pub enum Synthetic {
 }
 
 const BYTES_MAX: u64 = 1 << 30;
-const STRETCH_WORDS: usize = (64 << 10) / 8;
+const BLOCK_WORDS: usize = (64 << 10) / 8;
 
 impl Synthetic {
     /// Parses the format of [`fmt::Display`]: `arithmetic`, `bandwidth`, `cache=4MiB`.
@@ -42,8 +42,8 @@ impl Synthetic {
     pub fn bytes_per_run(self) -> u64 {
         match self {
             Synthetic::Arithmetic => 0,
-            Synthetic::Bandwidth => 2 * 8 * STRETCH_WORDS as u64,
-            Synthetic::Cache { .. } => 8 * STRETCH_WORDS as u64,
+            Synthetic::Bandwidth => 2 * 8 * BLOCK_WORDS as u64,
+            Synthetic::Cache { .. } => 8 * BLOCK_WORDS as u64,
         }
     }
 }
@@ -82,17 +82,17 @@ impl Load {
         for _ in 0..times {
             match self.what {
                 Synthetic::Arithmetic => run_arithmetic(),
-                Synthetic::Bandwidth => self.next_stretch().iter_mut().for_each(|word| *word = word.wrapping_add(1)),
+                Synthetic::Bandwidth => self.next_block().iter_mut().for_each(|word| *word = word.wrapping_add(1)),
                 Synthetic::Cache { .. } => {
-                    let sum = self.next_stretch().iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
+                    let sum = self.next_block().iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
                     black_box(sum);
                 }
             }
         }
     }
 
-    fn next_stretch(&mut self) -> &mut [u64] {
-        let length = STRETCH_WORDS.min(self.words.len());
+    fn next_block(&mut self) -> &mut [u64] {
+        let length = BLOCK_WORDS.min(self.words.len());
         if self.next + length > self.words.len() {
             self.next = 0;
         }
@@ -138,10 +138,10 @@ mod tests {
     #[test]
     fn a_buffer_is_gone_through_from_end_to_end() {
         let mut load = Load::new(Synthetic::Bandwidth, 64 << 10);
-        assert_eq!(load.words.len(), 4 * STRETCH_WORDS);
+        assert_eq!(load.words.len(), 4 * BLOCK_WORDS);
         load.run_times(5);
         // The first quarter was touched twice, the others once.
-        assert_eq!((load.words[0], load.words[STRETCH_WORDS]), (3, STRETCH_WORDS as u64 + 2));
+        assert_eq!((load.words[0], load.words[BLOCK_WORDS]), (3, BLOCK_WORDS as u64 + 2));
         let mut small = Load::new(Synthetic::Cache { bytes: 1 << 10 }, 0);
         small.run_times(3);
         assert_eq!(small.words.len(), 128);

@@ -184,7 +184,7 @@ fn a_noisy_kernel_uses_its_budget_and_says_so() {
     check_warnings(
         &measurement,
         expect![[r#"
-            the uncertainty of the median is 7.6 % instead of 1.0 %; quieten the machine, pin the threads, or raise the time budget; compare minima
+            the uncertainty of the median is 7.6 % instead of 1.0 %; stop other work on the machine, pin the threads, or raise the time budget; compare minima
         "#]],
     );
     let patient = Plan { time_budget_ns: 60_000 * MILLISECOND, time_limit_ns: 90_000 * MILLISECOND, ..Plan::default() };
@@ -219,9 +219,9 @@ fn what_the_machine_does_becomes_warnings() {
     check_warnings(
         &measurement,
         expect![[r#"
-            the uncertainty of the median is 6.3 % instead of 1.0 %; quieten the machine, pin the threads, or raise the time budget; compare minima
+            the uncertainty of the median is 6.3 % instead of 1.0 %; stop other work on the machine, pin the threads, or raise the time budget; compare minima
             later samples differ from earlier ones by +24.9 %; raise the warm-up time; check for thermal throttling and other load
-            fixed arithmetic took +10.0 % after the samples; fix the clock governor and boost, and measure again
+            the time of a fixed computation changed by +10.0 % during the samples; fix the clock governor and boost, and measure again
             60 involuntary context switches, in 100 % of the samples; stop other work, use fewer threads than cores, or isolate cores
         "#]],
     );
@@ -242,7 +242,7 @@ fn a_cold_cache_allows_one_run_per_batch() {
     check_warnings(
         &measurement,
         expect![[r#"
-            a batch takes 300 ns on a clock that is precise to 50 ns; raise the runs per batch; a cold cache allows only one
+            a batch takes 300 ns, but the clock has a precision of 50 ns; raise the number of runs per batch; with a cold cache it is always 1
         "#]],
     );
 }
@@ -324,7 +324,7 @@ fn groups_of_counters_take_turns_and_each_is_divided_by_its_own_runs() {
     check_warnings(
         &measurement,
         expect![[r#"
-            counter `shared` counted 50 % of the time only; request fewer counters at once
+            counter `shared` counted only 50 % of the time; request fewer counters at once
         "#]],
     );
     // With one sample the second group never counted, which is a refusal and not a zero.

@@ -62,14 +62,18 @@ impl Warning {
             Warning::FirstRunSlow { .. } => {
                 "it is reported separately; raise the warm-up time if later runs are not stable either"
             }
-            Warning::Noisy { .. } => "quieten the machine, pin the threads, or raise the time budget; compare minima",
+            Warning::Noisy { .. } => {
+                "stop other work on the machine, pin the threads, or raise the time budget; compare minima"
+            }
             Warning::FewSamples { .. } => "raise the time budget if this candidate matters",
             Warning::Drifting { .. } => "raise the warm-up time; check for thermal throttling and other load",
             Warning::ClockMoved { .. } => "fix the clock governor and boost, and measure again",
             Warning::ClocksHeldBack { .. } => {
                 "cool the device or raise its limits, or compare only runs in the same state"
             }
-            Warning::BelowTimerPrecision { .. } => "raise the runs per batch; a cold cache allows only one",
+            Warning::BelowTimerPrecision { .. } => {
+                "raise the number of runs per batch; with a cold cache it is always 1"
+            }
             Warning::Preempted { .. } => "stop other work, use fewer threads than cores, or isolate cores",
             Warning::MajorFaults { .. } => "raise the warm-up time, or free memory",
             Warning::CountersMultiplexed { .. } => "request fewer counters at once",
@@ -90,18 +94,18 @@ impl fmt::Display for Warning {
                 write!(out, "later samples differ from earlier ones by {:+.1} %", change * 100.0)?;
             }
             Warning::ClockMoved { change } => {
-                write!(out, "fixed arithmetic took {:+.1} % after the samples", change * 100.0)?;
+                write!(out, "the time of a fixed computation changed by {:+.1} % during the samples", change * 100.0)?;
             }
             Warning::ClocksHeldBack { by } => write!(out, "the GPU's clocks were throttled: {by}")?,
             Warning::BelowTimerPrecision { batch_ns, precision_ns } => {
-                write!(out, "a batch takes {batch_ns:.0} ns on a clock that is precise to {precision_ns} ns")?;
+                write!(out, "a batch takes {batch_ns:.0} ns, but the clock has a precision of {precision_ns} ns")?;
             }
             Warning::Preempted { part, switches } => {
                 write!(out, "{switches} involuntary context switches, in {:.0} % of the samples", part * 100.0)?;
             }
             Warning::MajorFaults { count } => write!(out, "{count} pages were read from disk during samples")?,
             Warning::CountersMultiplexed { name, running_ratio } => {
-                write!(out, "counter `{name}` counted {:.0} % of the time only", running_ratio * 100.0)?;
+                write!(out, "counter `{name}` counted only {:.0} % of the time", running_ratio * 100.0)?;
             }
         }
         write!(out, "; {}", self.give_advice())

@@ -3,15 +3,15 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum RuntimeError {
-    #[error("{runtime}'s library is not installed: no `{file}` lies in {folders}")]
+    #[error("{runtime}'s library is not installed: found no `{file}` in {folders}")]
     Missing { runtime: &'static str, file: &'static str, folders: String },
     #[error("cannot use {runtime}'s library `{file}`: {why}")]
     Unusable { runtime: &'static str, file: String, why: String },
-    #[error("{runtime} refuses to {doing}: {why}")]
+    #[error("{runtime} cannot {doing}: {why}")]
     Refused { runtime: &'static str, doing: &'static str, why: String },
-    #[error("`{name}` of the model {why}")]
+    #[error("port `{name}` of the model {why}")]
     Port { name: String, why: String },
-    #[error("the inputs have {wanted} bytes, {found} were given")]
+    #[error("the model's inputs have {wanted} bytes, but the input data has {found}")]
     Length { wanted: usize, found: usize },
 }
 

@@ -20,6 +20,6 @@ mod runtime;
 
 pub use error::RuntimeError;
 pub use runner::Runner;
-pub use runtime::{Described, Runtime};
+pub use runtime::{Runtime, RuntimeDescription};
 
 pub const MODEL: &str = "model.onnx";

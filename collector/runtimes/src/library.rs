@@ -1,36 +1,36 @@
 //! Search for a runtime's library.
 
 use crate::error::{Result, RuntimeError};
-use crate::runtime::Described;
+use crate::runtime::RuntimeDescription;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-pub fn library_file(of: &Described) -> Result<PathBuf> {
+pub fn library_file(runtime: &RuntimeDescription) -> Result<PathBuf> {
     let folders: Vec<PathBuf> =
-        worker::libraries::wheel_folders().into_iter().map(|packages| packages.join(of.folder)).collect();
-    find_library(&folders, of.file).ok_or_else(|| RuntimeError::Missing {
-        runtime: of.name,
-        file: of.file,
+        worker::libraries::wheel_folders().into_iter().map(|packages| packages.join(runtime.folder)).collect();
+    find_library(&folders, runtime.file).ok_or_else(|| RuntimeError::Missing {
+        runtime: runtime.name,
+        file: runtime.file,
         folders: join_folders(&folders),
     })
 }
 
 /// Returns the file whose name sorts last among those with the prefix, from the first folder that has one.
-fn find_library(folders: &[PathBuf], beginning: &str) -> Option<PathBuf> {
+fn find_library(folders: &[PathBuf], prefix: &str) -> Option<PathBuf> {
     let in_folder = |folder: &PathBuf| {
         let files = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
-        files.filter(|file| has_prefix(file, beginning)).max()
+        files.filter(|file| has_prefix(file, prefix)).max()
     };
     folders.iter().find_map(in_folder)
 }
 
-fn has_prefix(file: &Path, beginning: &str) -> bool {
-    file.file_name().is_some_and(|name| name.as_bytes().starts_with(beginning.as_bytes()))
+fn has_prefix(file: &Path, prefix: &str) -> bool {
+    file.file_name().is_some_and(|name| name.as_bytes().starts_with(prefix.as_bytes()))
 }
 
 fn join_folders(folders: &[PathBuf]) -> String {
     match folders {
-        [] => "no known folder".to_owned(),
+        [] => "any known folder".to_owned(),
         folders => folders.iter().map(|folder| format!("`{}`", folder.display())).collect::<Vec<_>>().join(", "),
     }
 }
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn an_error_says_where_was_looked() {
-        assert_eq!(join_folders(&[]), "no known folder");
+        assert_eq!(join_folders(&[]), "any known folder");
         assert_eq!(join_folders(&["/a".into(), "/b c".into()]), "`/a`, `/b c`");
     }
 }

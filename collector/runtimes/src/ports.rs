@@ -37,7 +37,7 @@ impl Memory {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        assert_eq!(bytes.len(), self.bytes, "a tensor is written as a whole");
+        assert_eq!(bytes.len(), self.bytes, "a tensor is always written as a whole");
         // SAFETY: the memory has this size, and no run is active, since runs borrow the session exclusively.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.lines.cast(), bytes.len()) };
     }
@@ -100,7 +100,7 @@ impl<Handle> Ports<Handle> {
 pub fn bytes_of(extents: &[i64], element_bytes: u64) -> std::result::Result<usize, String> {
     let bytes = extents.iter().try_fold(element_bytes, |all, extent| all.checked_mul(u64::try_from(*extent).ok()?));
     let bytes = bytes.filter(|bytes| *bytes <= BYTES_MAX).and_then(|bytes| usize::try_from(bytes).ok());
-    bytes.ok_or_else(|| format!("has the extents {extents:?}, which are no numbers that can be"))
+    bytes.ok_or_else(|| format!("has the extents {extents:?}, of which one is negative or the product is too large"))
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
         let read: Vec<u8> = ports.inputs.iter().flat_map(|port| port.memory.read()).collect();
         assert_eq!(read, bytes);
         let refused = ports.write_inputs(&bytes[1..]).expect_err("a byte too few");
-        assert_eq!(refused.to_string(), "the inputs have 67 bytes, 66 were given");
+        assert_eq!(refused.to_string(), "the model's inputs have 67 bytes, but the input data has 66");
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(bytes_of(&[2, 0], 4), Ok(0));
         for extents in [vec![-1, 3], vec![i64::MAX, 2], vec![1 << 20, 1 << 20]] {
             let why = bytes_of(&extents, 4).expect_err("too much");
-            assert!(why.ends_with("which are no numbers that can be"), "{why}");
+            assert!(why.ends_with("of which one is negative or the product is too large"), "{why}");
         }
     }
 }

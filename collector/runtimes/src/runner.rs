@@ -58,7 +58,7 @@ impl<R: Runtime> Runner<R> {
         affinity::verify_pinning(&job.cpus)?;
         job.write_outputs(session.ports().read_outputs())?;
         if !is_counted {
-            self.kept.store_thing(stamps, session);
+            self.kept.store_value(stamps, session);
         }
         Ok(RunReply::Measured(Box::new(Measured::from_measurement(measurement, None, peak_resident_bytes()))))
     }

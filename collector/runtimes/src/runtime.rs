@@ -6,7 +6,7 @@ use std::path::Path;
 use worker::RunnerProcess;
 
 #[derive(Debug)]
-pub struct Described {
+pub struct RuntimeDescription {
     pub name: &'static str,
     /// Key of the runtime in lists of versions.
     pub key: &'static str,
@@ -21,7 +21,7 @@ pub struct Described {
 pub trait Runtime: Sized {
     type Session: Session;
 
-    const DESCRIBED: &'static Described;
+    const DESCRIPTION: &'static RuntimeDescription;
 
     fn open() -> Result<Self>;
 

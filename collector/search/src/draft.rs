@@ -19,7 +19,7 @@
 
 use crate::features::{self, View};
 use crate::judge::Judge;
-use crate::model::{self, Features, Goal, Growing, Lessons, iter_features};
+use crate::model::{self, Features, Goal, RetrainedTrees, TrainingRows, iter_features};
 use crate::points::Points;
 use crate::problem::Problem;
 use crate::{Result, TrialResult, Tuner};
@@ -34,12 +34,12 @@ const RANDOM_SHARE: f64 = 0.08;
 /// Number of best points whose neighbours are candidates.
 const PARENTS: usize = 6;
 /// Numbers of candidates: changes of two or three knobs per parent, crossovers, and random points.
-const CHANGED: usize = 24;
-const CROSSED: usize = 64;
-const DRAWN: usize = 192;
+const CHANGES: usize = 24;
+const CROSSOVERS: usize = 64;
+const RANDOM_POINTS: usize = 192;
 /// Number of tree ensembles, whose spread is the uncertainty, and the weight of the uncertainty in the ranking.
 const ENSEMBLES: u64 = 2;
-const CURIOSITY: f64 = 0.5;
+const UNCERTAINTY_WEIGHT: f64 = 0.5;
 /// Increase of the predicted logarithm of the time per earlier trial of the same tile.
 const REPEATED_TILE_PENALTY: f64 = 0.005;
 /// Minimum trials of each kind (algorithm and layout), and number of further kinds with neighbours as candidates.
@@ -70,7 +70,7 @@ pub struct Draft {
     sizes: Features,
     points: Points,
     seed: u64,
-    lessons: Lessons,
+    lessons: TrainingRows,
     labels: Vec<DraftLabel>,
     timed: Vec<(f64, Knobs)>,
     default_ns: Option<f64>,
@@ -79,24 +79,24 @@ pub struct Draft {
     /// Points faster than the default of an equal problem, with relative times, fastest first.
     hints: Vec<(f64, Knobs)>,
     /// Number of hints that were proposed.
-    followed: usize,
+    proposed_hints: usize,
     /// Points that are run regardless of the features of their code.
-    sure: BTreeSet<Knobs>,
+    always_run: BTreeSet<Knobs>,
     judge: Judge,
-    trees: Growing,
+    trees: RetrainedTrees,
 }
 
-/// Returns whether figures describe CPU code: the cost model was not validated on GPU kernels.
-fn is_told_of(figures: &Features) -> bool {
-    figures.contains_key("code_cycles")
+/// Returns whether the features are those of CPU code: the cost model was not validated on GPU kernels.
+fn is_cpu_code(code_features: &Features) -> bool {
+    code_features.contains_key("code_cycles")
 }
 
-fn seen_built<'a>(
-    sight: &'a features::VisibleFeatures,
+fn built_features<'a>(
+    visible: &'a features::VisibleFeatures,
     sizes: &'a Features,
-    figures: &'a Features,
+    code_features: &'a Features,
 ) -> impl Iterator<Item = (&'a str, f64)> {
-    sight.iter_named().chain(iter_features(sizes)).chain(iter_features(figures))
+    visible.iter_named().chain(iter_features(sizes)).chain(iter_features(code_features))
 }
 
 fn kind_settings(knobs: &Knobs) -> [Option<&Setting>; KIND.len()] {
@@ -109,11 +109,11 @@ fn tile_settings(knobs: &Knobs) -> ([Option<&Setting>; KIND.len()], [Option<&Set
 
 fn count_trials<'a, K: Ord>(
     tried: impl IntoIterator<Item = &'a Knobs>,
-    of: impl Fn(&'a Knobs) -> K,
+    key_of: impl Fn(&'a Knobs) -> K,
 ) -> BTreeMap<K, usize> {
     let mut counts = BTreeMap::new();
     for knobs in tried {
-        *counts.entry(of(knobs)).or_default() += 1;
+        *counts.entry(key_of(knobs)).or_default() += 1;
     }
     counts
 }
@@ -127,24 +127,24 @@ impl Draft {
         first.shuffle(&mut points.random);
         Ok(Draft {
             problem: problem.clone(),
-            sizes: features::of_problem(problem),
+            sizes: features::problem_features(problem),
             points,
             seed,
-            lessons: Lessons::default(),
+            lessons: TrainingRows::default(),
             labels: Vec::new(),
             timed: Vec::new(),
             default_ns: None,
             first: std::iter::once(default).chain(first).collect(),
             hints: Vec::new(),
-            followed: 0,
-            sure: BTreeSet::new(),
+            proposed_hints: 0,
+            always_run: BTreeSet::new(),
             judge: Judge::new(seed),
-            trees: Growing::new(RETRAINING_ROWS),
+            trees: RetrainedTrees::new(RETRAINING_ROWS),
         })
     }
 
     fn add_row(&mut self, problem: &Problem, knobs: &Knobs, label: DraftLabel) {
-        let sizes = features::of_problem(problem);
+        let sizes = features::problem_features(problem);
         self.lessons
             .add_row(features::point_features(problem, knobs, View::Loops).iter_named().chain(iter_features(&sizes)));
         self.labels.push(label);
@@ -155,15 +155,16 @@ impl Draft {
         let (best, default_ns) = (self.timed.first()?.0, self.default_ns?);
         let is_open = |knobs: &Knobs| !self.points.is_taken(knobs) && self.problem.space.allows_point(knobs);
         let hint = self.hints.iter().find(|(_, knobs)| is_open(knobs))?;
-        (self.followed < HINTS && hint.0 * default_ns < best * (1.0 - MIN_HINT_GAIN)).then_some(hint)
+        (self.proposed_hints < HINTS && hint.0 * default_ns < best * (1.0 - MIN_HINT_GAIN)).then_some(hint)
     }
 
-    fn note_built(&mut self, problem: &Problem, knobs: &Knobs, figures: &Features, over_default: f64) {
-        if !is_told_of(figures) {
+    fn add_built(&mut self, problem: &Problem, knobs: &Knobs, code_features: &Features, over_default: f64) {
+        if !is_cpu_code(code_features) {
             return;
         }
-        let (sight, sizes) = (features::point_features(problem, knobs, View::Knobs), features::of_problem(problem));
-        self.judge.add_result(seen_built(&sight, &sizes, figures), over_default.min(FAILURE_FACTOR));
+        let (visible, sizes) =
+            (features::point_features(problem, knobs, View::Knobs), features::problem_features(problem));
+        self.judge.add_result(built_features(&visible, &sizes, code_features), over_default.min(FAILURE_FACTOR));
     }
 
     fn train_if_due(&mut self) -> Result<()> {
@@ -197,9 +198,9 @@ impl Draft {
         let mut pool: BTreeSet<Knobs> = BTreeSet::new();
         for parent in &parents {
             pool.extend(self.points.one_axis_neighbours(parent));
-            pool.extend((0..CHANGED).filter_map(|turn| self.points.change_axes(parent, 2 + turn % 2)));
+            pool.extend((0..CHANGES).filter_map(|turn| self.points.change_axes(parent, 2 + turn % 2)));
         }
-        for _ in 0..CROSSED {
+        for _ in 0..CROSSOVERS {
             let one = self.points.random.random_range(0..parents.len());
             let other = self.points.random.random_range(0..parents.len());
             let child = self.points.cross_points(&parents[one], &parents[other]);
@@ -207,7 +208,7 @@ impl Draft {
                 pool.insert(child);
             }
         }
-        pool.extend((0..DRAWN).filter_map(|_| self.points.any_allowed()));
+        pool.extend((0..RANDOM_POINTS).filter_map(|_| self.points.any_allowed()));
         let mut pool: Vec<Knobs> = pool.into_iter().filter(|knobs| !self.points.is_taken(knobs)).collect();
         // Trees predict equal values for many points. Shuffling breaks ties at random instead of by name.
         pool.shuffle(&mut self.points.random);
@@ -226,7 +227,7 @@ impl Draft {
                     .chain(iter_features(&self.sizes)),
             );
             let tried = tiles.get(&tile_settings(knobs)).copied().unwrap_or(0);
-            guess.mean - CURIOSITY * guess.spread + REPEATED_TILE_PENALTY * tried as f64
+            guess.mean - UNCERTAINTY_WEIGHT * guess.spread + REPEATED_TILE_PENALTY * tried as f64
         };
         let mut ranked: Vec<(f64, Knobs)> = pool.into_iter().map(|knobs| (promise(&knobs), knobs)).collect();
         ranked.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -250,8 +251,8 @@ impl Tuner for Draft {
         let mut proposed: Vec<Knobs> = Vec::new();
         if let Some((_, knobs)) = self.next_hint().cloned().filter(|_| count > 0) {
             self.points.take_point(&knobs);
-            self.sure.insert(knobs.clone());
-            self.followed += 1;
+            self.always_run.insert(knobs.clone());
+            self.proposed_hints += 1;
             proposed.push(knobs);
         }
         let drawn = (proposed.len()..count).filter(|_| self.points.random.random_bool(RANDOM_SHARE)).count();
@@ -268,25 +269,25 @@ impl Tuner for Draft {
         }
         while proposed.len() < count {
             let Some(knobs) = self.points.draw_new() else { break };
-            self.sure.insert(knobs.clone());
+            self.always_run.insert(knobs.clone());
             proposed.push(knobs);
         }
         Ok(proposed.into_iter().map(|knobs| Schedule::Template { knobs }).collect())
     }
 
-    fn is_worth_a_run(&mut self, schedule: &Schedule, figures: &Features) -> Result<bool> {
+    fn should_run(&mut self, schedule: &Schedule, code_features: &Features) -> Result<bool> {
         let Schedule::Template { knobs } = schedule else { return Ok(true) };
         let best = self.timed.first().zip(self.default_ns).map(|((ns, _), default_ns)| ns / default_ns);
-        let Some(best) = best.filter(|_| is_told_of(figures)) else { return Ok(true) };
+        let Some(best) = best.filter(|_| is_cpu_code(code_features)) else { return Ok(true) };
         let of_kind = self.timed.iter().filter(|(_, other)| kind_settings(other) == kind_settings(knobs)).count();
-        if of_kind < KIND_TRIALS || self.sure.contains(knobs) || *knobs == self.problem.space.default {
+        if of_kind < KIND_TRIALS || self.always_run.contains(knobs) || *knobs == self.problem.space.default {
             return Ok(true);
         }
-        let sight = features::point_features(&self.problem, knobs, View::Knobs);
-        self.judge.is_worth_a_run(seen_built(&sight, &self.sizes, figures), best)
+        let visible = features::point_features(&self.problem, knobs, View::Knobs);
+        self.judge.should_run(built_features(&visible, &self.sizes, code_features), best)
     }
 
-    fn observe_result(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: TrialResult) {
+    fn observe_result(&mut self, schedule: &Schedule, code_features: Option<&Features>, seen: TrialResult) {
         let Schedule::Template { knobs } = schedule else { return };
         self.points.take_point(knobs);
         let problem = self.problem.clone();
@@ -300,10 +301,10 @@ impl Tuner for Draft {
                 self.add_row(&problem, knobs, DraftLabel::Own(ns));
             }
             TrialResult::Failed => self.add_row(&problem, knobs, DraftLabel::Failed),
-            TrialResult::Elsewhere | TrialResult::PassedOver => {}
+            TrialResult::Elsewhere | TrialResult::RejectedByModel => {}
         }
-        if let (Some(figures), TrialResult::Time(ns), Some(default_ns)) = (figures, seen, self.default_ns) {
-            self.note_built(&problem, knobs, figures, ns / default_ns);
+        if let (Some(code_features), TrialResult::Time(ns), Some(default_ns)) = (code_features, seen, self.default_ns) {
+            self.add_built(&problem, knobs, code_features, ns / default_ns);
         }
     }
 
@@ -311,12 +312,12 @@ impl Tuner for Draft {
         &mut self,
         problem: &Problem,
         schedule: &Schedule,
-        figures: Option<&Features>,
+        code_features: Option<&Features>,
         over_default: f64,
     ) {
         if let Schedule::Template { knobs } = schedule {
-            if let Some(figures) = figures {
-                self.note_built(problem, knobs, figures, over_default);
+            if let Some(code_features) = code_features {
+                self.add_built(problem, knobs, code_features, over_default);
             }
             self.add_row(problem, knobs, DraftLabel::Other(over_default));
             if over_default < 1.0 - MIN_HINT_GAIN && features::differ_in_epilogue_only(&self.problem, problem) {
@@ -326,7 +327,7 @@ impl Tuner for Draft {
         }
     }
 
-    fn hinted(&self) -> Option<f64> {
+    fn best_hint(&self) -> Option<f64> {
         self.next_hint().map(|(over_default, _)| *over_default)
     }
 }

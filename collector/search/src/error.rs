@@ -3,9 +3,9 @@
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum Error {
-    #[error("the tuner cannot learn")]
+    #[error("cannot train the tuner's cost model")]
     Learn(#[from] learn::Error),
-    #[error("no schedules of TVM's own space can be bred: {0}")]
+    #[error("TVM's evolutionary search failed: {0}")]
     Evolution(String),
 }
 

@@ -2,7 +2,7 @@
 //! trials of a search.
 
 use crate::features::{self, View};
-use crate::model::{Goal, Lessons};
+use crate::model::{Goal, TrainingRows};
 use crate::{Problem, Result};
 use job::space::{Knobs, Setting, Space, canonical_knobs};
 use serde::Serialize;
@@ -17,24 +17,25 @@ pub struct Effect {
     pub worst: Setting,
 }
 
-const FEWEST: usize = 16;
+/// Minimum number of timed points.
+const TRIALS_MIN: usize = 16;
 /// Number of fastest schedules around which axes are changed.
 const BEST_SCHEDULES: usize = 8;
 const ENSEMBLES: u64 = 3;
 
 /// Returns the effects of the axes, largest first, or none for too few timed points. Times are in nanoseconds.
 pub fn axis_effects(problem: &Problem, timed: &[(Knobs, f64)], seed: u64) -> Result<Vec<Effect>> {
-    if timed.len() < FEWEST {
+    if timed.len() < TRIALS_MIN {
         return Ok(Vec::new());
     }
-    let mut lessons = Lessons::default();
-    let see = |knobs: &Knobs| features::point_features(problem, knobs, View::Knobs);
+    let mut rows = TrainingRows::default();
+    let features_of = |knobs: &Knobs| features::point_features(problem, knobs, View::Knobs);
     for (knobs, _) in timed {
-        lessons.add_row(see(knobs).iter_named());
+        rows.add_row(features_of(knobs).iter_named());
     }
     let least = timed.iter().map(|(_, ns)| *ns).fold(f64::INFINITY, f64::min);
     let labels: Vec<f32> = timed.iter().map(|(_, ns)| (ns / least).ln() as f32).collect();
-    let model = lessons.train_trees(&labels, Goal::Value, (0..ENSEMBLES).map(|set| seed.wrapping_add(set)))?;
+    let model = rows.train_trees(&labels, Goal::Value, (0..ENSEMBLES).map(|set| seed.wrapping_add(set)))?;
     let mut fastest: Vec<&(Knobs, f64)> = timed.iter().collect();
     fastest.sort_by(|one, other| one.1.total_cmp(&other.1));
     fastest.truncate(BEST_SCHEDULES);
@@ -45,10 +46,10 @@ pub fn axis_effects(problem: &Problem, timed: &[(Knobs, f64)], seed: u64) -> Res
         let mut means: Vec<(f64, &Setting)> = Vec::new();
         for setting in &axis.settings {
             let changed = fastest.iter().filter_map(|(knobs, _)| with_setting(space, knobs, axis.name, setting));
-            let guesses: Vec<f64> =
-                changed.map(|knobs| model.predict_features(see(&knobs).iter_named()).mean).collect();
-            if 2 * guesses.len() > fastest.len() {
-                means.push((guesses.iter().sum::<f64>() / guesses.len() as f64, setting));
+            let predictions: Vec<f64> =
+                changed.map(|knobs| model.predict_features(features_of(&knobs).iter_named()).mean).collect();
+            if 2 * predictions.len() > fastest.len() {
+                means.push((predictions.iter().sum::<f64>() / predictions.len() as f64, setting));
             }
         }
         means.sort_by(|one, other| one.0.total_cmp(&other.0));

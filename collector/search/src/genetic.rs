@@ -99,7 +99,7 @@ impl Tuner for Genetic {
         match seen {
             TrialResult::Time(ns) => self.seen.push((knobs.clone(), 1.0 / ns.max(f64::MIN_POSITIVE))),
             TrialResult::Failed => self.seen.push((knobs.clone(), 0.0)),
-            TrialResult::Elsewhere | TrialResult::PassedOver => {}
+            TrialResult::Elsewhere | TrialResult::RejectedByModel => {}
         }
     }
 }

@@ -1,5 +1,5 @@
-//! `gridsearch`: enumerates the grid from its first point. Where rules forbid a long run of points, the enumeration restarts with a
-//! large stride that is coprime to the size of the grid, so that it still visits every point.
+//! `gridsearch`: enumerates the grid from its first point. Where rules forbid a long run of points, the enumeration
+//! restarts with a large stride that is coprime to the size of the grid, so that it still visits every point.
 
 use crate::points::Points;
 use crate::problem::Problem;
@@ -7,7 +7,7 @@ use crate::{Features, Result, TrialResult, Tuner};
 use job::space::{Schedule, nth_point};
 
 /// Number of consecutive positions without a new point, after which the stride changes or the search ends.
-const LOOKED_AT: u64 = 1 << 20;
+const PATIENCE: u64 = 1 << 20;
 
 pub struct Grid {
     points: Points,
@@ -20,7 +20,7 @@ pub struct Grid {
 
 impl Grid {
     pub fn new(problem: &Problem) -> Grid {
-        Grid::with_patience(problem, LOOKED_AT)
+        Grid::with_patience(problem, PATIENCE)
     }
 
     fn with_patience(problem: &Problem, patience: u64) -> Grid {

@@ -5,7 +5,7 @@
 
 use crate::anneal::anneal_points;
 use crate::features::{self, View};
-use crate::model::{self, Features, Goal, Lessons, iter_features};
+use crate::model::{self, Features, Goal, TrainingRows, iter_features};
 use crate::points::Points;
 use crate::problem::Problem;
 use crate::{Result, TrialResult, Tuner};
@@ -35,7 +35,7 @@ struct Guided {
     view: View,
     goal: Goal,
     seed: u64,
-    lessons: Lessons,
+    lessons: TrainingRows,
     /// Observed points with their times; infinite for failures.
     seen: Vec<(Knobs, f64)>,
     /// Labels of all training rows, including rows of other problems.
@@ -63,7 +63,7 @@ fn guided_tuner(problem: &Problem, view: View, goal: Goal, seed: u64) -> Result<
         view,
         goal,
         seed,
-        lessons: Lessons::default(),
+        lessons: TrainingRows::default(),
         seen: Vec::new(),
         labels: Vec::new(),
         default_ns: None,
@@ -130,7 +130,7 @@ impl Tuner for Guided {
         let ns = match seen {
             TrialResult::Time(ns) => ns,
             TrialResult::Failed => f64::INFINITY,
-            TrialResult::Elsewhere | TrialResult::PassedOver => return,
+            TrialResult::Elsewhere | TrialResult::RejectedByModel => return,
         };
         if *knobs == self.problem.space.default && ns.is_finite() {
             self.default_ns = Some(ns);
@@ -154,5 +154,5 @@ impl Tuner for Guided {
 }
 
 fn sizes_of(problem: &Problem, view: View) -> Features {
-    if view == View::Knobs { Features::new() } else { features::of_problem(problem) }
+    if view == View::Knobs { Features::new() } else { features::problem_features(problem) }
 }

@@ -5,7 +5,7 @@
 //! or not clearly slower than the best. If all predictions are similar, all candidates are run.
 
 use crate::Result;
-use crate::model::{Goal, Growing, Lessons};
+use crate::model::{Goal, RetrainedTrees, TrainingRows};
 use std::collections::VecDeque;
 
 /// Number of rows before trees are trained.
@@ -13,25 +13,25 @@ const MIN_TRAINING_ROWS: usize = 8;
 const RETRAINING_ROWS: usize = 8;
 /// Number of recent predictions that a new one is compared with, and the minimum number for a comparison.
 const RECENT_PREDICTIONS: usize = 7;
-const LEAST: usize = 3;
+const PREDICTIONS_MIN: usize = 3;
 /// Ratio of the predicted time to the best time from which a candidate is clearly slower.
 const SLOWER: f64 = 1.2;
 
 pub struct Judge {
     seed: u64,
-    lessons: Lessons,
+    lessons: TrainingRows,
     labels: Vec<f32>,
-    trees: Growing,
+    trees: RetrainedTrees,
     /// Recent predictions: logarithms of times relative to the default schedule.
-    promises: VecDeque<f64>,
+    predictions: VecDeque<f64>,
     /// Number of candidates that may still be rejected; each run adds one.
     spare: usize,
 }
 
 impl Judge {
     pub fn new(seed: u64) -> Judge {
-        let (lessons, trees) = (Lessons::default(), Growing::new(RETRAINING_ROWS));
-        Judge { seed, lessons, labels: Vec::new(), trees, promises: VecDeque::new(), spare: 0 }
+        let (lessons, trees) = (TrainingRows::default(), RetrainedTrees::new(RETRAINING_ROWS));
+        Judge { seed, lessons, labels: Vec::new(), trees, predictions: VecDeque::new(), spare: 0 }
     }
 
     /// Adds a training row: features of generated code, and a time relative to the default schedule.
@@ -42,17 +42,17 @@ impl Judge {
 
     /// Returns whether to run a built candidate. `best` is the best known time, relative to the default schedule. At
     /// most as many candidates are rejected as were run.
-    pub fn is_worth_a_run<'a>(&mut self, row: impl IntoIterator<Item = (&'a str, f64)>, best: f64) -> Result<bool> {
+    pub fn should_run<'a>(&mut self, row: impl IntoIterator<Item = (&'a str, f64)>, best: f64) -> Result<bool> {
         self.train_if_due()?;
         let Some(model) = self.trees.trained_model() else { return Ok(true) };
-        let promise = model.predict_features(row).mean;
-        let before = self.promises.iter().filter(|other| **other < promise).count();
-        let is_known = self.promises.len() >= LEAST && 2 * before >= self.promises.len();
-        self.promises.push_back(promise);
-        if self.promises.len() > RECENT_PREDICTIONS {
-            self.promises.pop_front();
+        let prediction = model.predict_features(row).mean;
+        let before = self.predictions.iter().filter(|other| **other < prediction).count();
+        let is_known = self.predictions.len() >= PREDICTIONS_MIN && 2 * before >= self.predictions.len();
+        self.predictions.push_back(prediction);
+        if self.predictions.len() > RECENT_PREDICTIONS {
+            self.predictions.pop_front();
         }
-        let is_worth = !is_known || promise < (SLOWER * best).ln() || self.spare == 0;
+        let is_worth = !is_known || prediction < (SLOWER * best).ln() || self.spare == 0;
         self.spare = if is_worth { self.spare + 1 } else { self.spare - 1 };
         Ok(is_worth)
     }
@@ -77,7 +77,7 @@ mod tests {
     }
 
     fn asks(judge: &mut Judge, cycles: f64, best: f64) -> bool {
-        judge.is_worth_a_run([("cycles", cycles)], best).expect("trees")
+        judge.should_run([("cycles", cycles)], best).expect("trees")
     }
 
     #[test]

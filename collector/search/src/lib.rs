@@ -40,7 +40,7 @@ pub enum TrialResult {
     /// The schedule is tried by another process; its result will not be observed.
     Elsewhere,
     /// The schedule was built, but rejected by the cost model.
-    PassedOver,
+    RejectedByModel,
 }
 
 pub trait Tuner {
@@ -48,26 +48,26 @@ pub trait Tuner {
     fn propose_schedules(&mut self, count: usize) -> Result<Vec<Schedule>>;
 
     /// Returns whether a built schedule should be run, judged by the features of its code. The caller reports a
-    /// rejected schedule as [`TrialResult::PassedOver`].
-    fn is_worth_a_run(&mut self, _schedule: &Schedule, _figures: &Features) -> Result<bool> {
+    /// rejected schedule as [`TrialResult::RejectedByModel`].
+    fn should_run(&mut self, _schedule: &Schedule, _code_features: &Features) -> Result<bool> {
         Ok(true)
     }
 
     /// Observes the result of any schedule of the task, with features of its code if known.
-    fn observe_result(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: TrialResult);
+    fn observe_result(&mut self, schedule: &Schedule, code_features: Option<&Features>, seen: TrialResult);
 
     /// Observes a schedule of a similar problem, with its time relative to that problem's default schedule.
     fn learn_from_other(
         &mut self,
         _problem: &Problem,
         _schedule: &Schedule,
-        _figures: Option<&Features>,
+        _code_features: Option<&Features>,
         _over_default: f64,
     ) {
     }
 
     /// Returns the best hint's time relative to the default schedule; None if no hint beats the best known time.
-    fn hinted(&self) -> Option<f64> {
+    fn best_hint(&self) -> Option<f64> {
         None
     }
 }

@@ -21,12 +21,12 @@ pub enum Goal {
 
 /// Training rows, with the union of their features as columns.
 #[derive(Default)]
-pub struct Lessons {
+pub struct TrainingRows {
     columns: BTreeMap<String, usize>,
     rows: Vec<Vec<(usize, f32)>>,
 }
 
-impl Lessons {
+impl TrainingRows {
     pub fn add_row<'a>(&mut self, features: impl IntoIterator<Item = (&'a str, f64)>) -> usize {
         // Columns are sorted by name, independent of the order of the parts.
         let features: BTreeMap<&str, f64> = features.into_iter().collect();
@@ -52,40 +52,40 @@ impl Lessons {
     /// Trains one ensemble of trees per seed; `labels` has one label per row.
     pub fn train_trees(&self, labels: &[f32], goal: Goal, seeds: impl Iterator<Item = u64>) -> Result<CostModel> {
         let matrix = self.to_matrix();
-        let grow = |seed: u64| match goal {
+        let train = |seed: u64| match goal {
             Goal::Value => boosted::fit_trees(&matrix, labels, &tree_parameters(Objective::SquaredError), seed),
             Goal::Order => {
                 let all = u32::try_from(labels.len()).unwrap_or(u32::MAX);
                 boosted::fit_ranking(&matrix, labels, &[all], &tree_parameters(Objective::PairwiseRanking), seed)
             }
         };
-        let trees = seeds.map(grow).collect::<learn::Result<Vec<Trees>>>()?;
+        let trees = seeds.map(train).collect::<learn::Result<Vec<Trees>>>()?;
         Ok(CostModel { columns: self.columns.clone(), trees })
     }
 }
 
 /// Trees that are retrained after enough new rows.
-pub struct Growing {
+pub struct RetrainedTrees {
     /// Retraining is due when the new rows exceed the known rows divided by this number.
     enough: usize,
     /// Trained trees, and the number of their training rows.
-    grown: Option<(CostModel, usize)>,
+    trained: Option<(CostModel, usize)>,
 }
 
-impl Growing {
-    pub fn new(enough: usize) -> Growing {
-        Growing { enough, grown: None }
+impl RetrainedTrees {
+    pub fn new(enough: usize) -> RetrainedTrees {
+        RetrainedTrees { enough, trained: None }
     }
 
-    pub fn train_if_due(&mut self, rows: usize, grow: impl FnOnce() -> Result<CostModel>) -> Result<()> {
-        if self.grown.as_ref().is_none_or(|(_, known)| rows - known > known / self.enough) {
-            self.grown = Some((grow()?, rows));
+    pub fn train_if_due(&mut self, rows: usize, train: impl FnOnce() -> Result<CostModel>) -> Result<()> {
+        if self.trained.as_ref().is_none_or(|(_, known)| rows - known > known / self.enough) {
+            self.trained = Some((train()?, rows));
         }
         Ok(())
     }
 
     pub fn trained_model(&self) -> Option<&CostModel> {
-        self.grown.as_ref().map(|(model, _)| model)
+        self.trained.as_ref().map(|(model, _)| model)
     }
 }
 
@@ -104,7 +104,7 @@ fn tree_parameters(objective: Objective) -> BoostingParameters {
 }
 
 pub fn check_training() -> Result<()> {
-    let mut lessons = Lessons::default();
+    let mut lessons = TrainingRows::default();
     lessons.add_row([("x", 0.0)]);
     lessons.add_row([("x", 1.0)]);
     lessons.train_trees(&[0.0, 1.0], Goal::Value, std::iter::once(0)).map(drop)
@@ -117,14 +117,15 @@ pub struct CostModel {
 
 /// A prediction: mean and spread over the ensembles of trees.
 #[derive(Clone, Copy, Debug)]
-pub struct Guess {
+pub struct Prediction {
     pub mean: f64,
     pub spread: f64,
 }
 
 impl CostModel {
-    /// Predicts from named features, ignoring unknown ones; fastest if they consist of a few parts sorted by name.
-    pub fn predict_features<'a>(&self, features: impl IntoIterator<Item = (&'a str, f64)>) -> Guess {
+    /// Predicts from named features and ignores unknown ones. Fastest if the features come in a few parts that are each
+    /// sorted by name.
+    pub fn predict_features<'a>(&self, features: impl IntoIterator<Item = (&'a str, f64)>) -> Prediction {
         let mut row = vec![f32::NAN; self.columns.len().max(1)];
         let mut columns = self.columns.iter().peekable();
         let mut last = "";
@@ -141,6 +142,6 @@ impl CostModel {
         let answers: Vec<f64> = self.trees.iter().map(|trees| f64::from(trees.predict_row(&row))).collect();
         let mean = answers.iter().sum::<f64>() / answers.len() as f64;
         let variance = answers.iter().map(|answer| (answer - mean).powi(2)).sum::<f64>() / answers.len() as f64;
-        Guess { mean, spread: variance.sqrt() }
+        Prediction { mean, spread: variance.sqrt() }
     }
 }

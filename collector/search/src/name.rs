@@ -55,7 +55,7 @@ impl Declaration {
         Declaration { learns_cpu_loops: false, samples_tvm_space: false, make }
     }
 
-    const fn of_loops(make: fn(Start<'_>) -> Result<Box<dyn Tuner>>) -> Declaration {
+    const fn loop_tuner(make: fn(Start<'_>) -> Result<Box<dyn Tuner>>) -> Declaration {
         Declaration { learns_cpu_loops: true, ..Declaration::template_tuner(make) }
     }
 }
@@ -65,14 +65,14 @@ impl TunerName {
         match self {
             TunerName::Draft => Declaration::template_tuner(|on| Ok(Box::new(Draft::new(on.problem, on.seed)?))),
             TunerName::Xgb | TunerName::XgbItervar => {
-                Declaration::of_loops(|on| guided::regression_tuner(on.problem, View::Loops, on.seed))
+                Declaration::loop_tuner(|on| guided::regression_tuner(on.problem, View::Loops, on.seed))
             }
-            TunerName::XgbRank => Declaration::of_loops(|on| guided::ranking_tuner(on.problem, View::Loops, on.seed)),
+            TunerName::XgbRank => Declaration::loop_tuner(|on| guided::ranking_tuner(on.problem, View::Loops, on.seed)),
             TunerName::XgbKnob => {
                 Declaration::template_tuner(|on| guided::regression_tuner(on.problem, View::Knobs, on.seed))
             }
             TunerName::XgbCurve => {
-                Declaration::of_loops(|on| guided::regression_tuner(on.problem, View::Curves, on.seed))
+                Declaration::loop_tuner(|on| guided::regression_tuner(on.problem, View::Curves, on.seed))
             }
             TunerName::Ga => Declaration::template_tuner(|on| Ok(Box::new(Genetic::new(on.problem, on.seed)))),
             TunerName::Random => Declaration::template_tuner(|on| Ok(Box::new(Random::new(on.problem, on.seed)))),

@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 
 /// Number of rejected random points after which a small space is listed instead.
 const DRAWS: usize = 256;
-/// The same limit for spaces that are too large to be listed. Some allow only a few of a hundred thousand settings.
-const DRAWS_AT_MOST: usize = 1 << 18;
-const LISTED_AT_MOST: u64 = 1 << 16;
+/// Limit of rejected random points for spaces that are too large to be listed; in some of them, only a few of a
+/// hundred thousand points are allowed.
+const DRAWS_MAX: usize = 1 << 18;
+const LISTED_MAX: u64 = 1 << 16;
 
 pub struct Points {
     pub space: Space,
@@ -63,8 +64,8 @@ impl Points {
     }
 
     fn draw_by(&mut self, draw: impl Fn(&mut Points) -> Option<Knobs>) -> Option<Knobs> {
-        let is_listed = self.space.point_count() <= LISTED_AT_MOST;
-        for _ in 0..if is_listed { DRAWS } else { DRAWS_AT_MOST } {
+        let is_listed = self.space.point_count() <= LISTED_MAX;
+        for _ in 0..if is_listed { DRAWS } else { DRAWS_MAX } {
             let Some(knobs) = draw(self) else { continue };
             if self.space.allows_point(&knobs) && self.take_point(&knobs) {
                 return Some(knobs);
@@ -94,7 +95,7 @@ impl Points {
 
     /// Returns whether these settings are the representative of all settings that canonicalise to the point.
     fn is_representative(&self, settings: &Knobs, knobs: &Knobs) -> bool {
-        let usual = self.usual_settings(knobs);
+        let usual = self.preferred_settings(knobs);
         match settings.0.iter().filter(|(name, setting)| usual.0.get(*name) != Some(*setting)).count() {
             0 => true,
             // The search for the representative is expensive, and most settings are rejected before it.
@@ -105,7 +106,7 @@ impl Points {
 
     /// Returns the representative settings of a point: one for every axis, neutral or default where possible.
     fn representative_settings(&self, knobs: &Knobs) -> Option<Knobs> {
-        let usual = self.usual_settings(knobs);
+        let usual = self.preferred_settings(knobs);
         let is_point = |settings: &Knobs| canonical_knobs(settings.clone()) == *knobs;
         if is_point(&usual) {
             return Some(usual);
@@ -121,15 +122,15 @@ impl Points {
         changed.into_iter().find(is_point)
     }
 
-    fn usual_settings(&self, knobs: &Knobs) -> Knobs {
+    fn preferred_settings(&self, knobs: &Knobs) -> Knobs {
         let of = |axis: &Axis| {
-            let own = knobs.0.get(axis.name).cloned().or_else(|| self.usual_setting(axis));
+            let own = knobs.0.get(axis.name).cloned().or_else(|| self.preferred_setting(axis));
             (axis.name.to_owned(), own.unwrap_or_else(|| axis.settings[0].clone()))
         };
         Knobs(self.space.axes.iter().map(of).collect())
     }
 
-    fn usual_setting(&self, axis: &Axis) -> Option<Setting> {
+    fn preferred_setting(&self, axis: &Axis) -> Option<Setting> {
         let neutral = Space::neutral_setting(axis.name).filter(|setting| axis.settings.contains(setting));
         neutral.or_else(|| self.space.default.0.get(axis.name).cloned())
     }
@@ -140,7 +141,7 @@ impl Points {
         for place in 0..self.space.axes.len() {
             let axis = &self.space.axes[place];
             if !whole.0.contains_key(axis.name) {
-                let usual = self.usual_setting(axis).unwrap_or_else(|| random_setting(axis, &mut self.random));
+                let usual = self.preferred_setting(axis).unwrap_or_else(|| random_setting(axis, &mut self.random));
                 whole.0.insert(axis.name.to_owned(), usual);
             }
         }
@@ -254,7 +255,7 @@ mod tests {
         let axes = vec![unit, numbers("tile_x", 16), numbers("tile_y", 16), numbers("fragments_x", 400)];
         let default = Knobs(axes.iter().map(|axis| (axis.name.to_owned(), axis.settings[0].clone())).collect());
         let space = Space::without_limits(Template::Contraction, axes, canonical_knobs(default));
-        assert!(space.point_count() > LISTED_AT_MOST, "else it is listed");
+        assert!(space.point_count() > LISTED_MAX, "else it is listed");
         let mut points = Points::new(&space, 1);
         assert_eq!(std::iter::from_fn(|| points.draw_new()).take(400).count(), 400);
     }

@@ -37,7 +37,7 @@ impl Problem {
     }
 }
 
-/// Describes a machine for features; unknown properties get typical values, as a search runs on one machine.
+/// Describes a machine for features. Unknown properties get typical values, because a search runs on one machine.
 fn device_features(machine: &Machine) -> Device {
     const MULTIPLY_ADDS: f64 = 4.0;
     let (units, flops_per_cycle) = match machine {

@@ -3,14 +3,15 @@
 
 const RECENT: usize = 8;
 /// Weight of recent gains in the expected gain; the rest is the weight of a first gain after trials without one.
-const BY_GAINS: f64 = 0.5;
+const GAINS_WEIGHT: f64 = 0.5;
 /// Number of trials without a gain after which the expected next gain is halved.
-const HALF: usize = 3;
+const HALVING_TRIALS: usize = 3;
 /// Maximum expected gain of a trial, relative to the best time.
-const HOPE: f64 = 0.05;
-/// Expected share of the gain that a hint promises, the hint being a fast schedule of an equal task.
-const BY_HINT: f64 = 0.5;
-const GAIN: f64 = 0.005;
+const GAIN_MAX: f64 = 0.05;
+/// Expected share of the gain that a hint (a fast schedule of an equal task) promises.
+const HINT_SHARE: f64 = 0.5;
+/// Minimum relative improvement that counts as a gain.
+const GAIN_MIN: f64 = 0.005;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Standing {
@@ -19,7 +20,7 @@ pub struct Standing {
     pub bests: Vec<f64>,
     pub begun: usize,
     /// Number of observed trials, including trials of other processes.
-    pub heard: usize,
+    pub observed: usize,
     /// Time in nanoseconds that a hint of an equal task promises.
     pub hinted: Option<f64>,
 }
@@ -27,7 +28,7 @@ pub struct Standing {
 impl Standing {
     /// Records the time of a trial, or a failure as None.
     pub fn observe_trial(&mut self, ns: Option<f64>) {
-        self.heard += 1;
+        self.observed += 1;
         let best = self.best_ns().into_iter().chain(ns).fold(f64::INFINITY, f64::min);
         if best.is_finite() {
             self.bests.push(best);
@@ -43,25 +44,25 @@ impl Standing {
         if self.begun == 0 {
             return f64::INFINITY;
         }
-        let hinted = self.best_ns().zip(self.hinted).map_or(0.0, |(best, hinted)| BY_HINT * (best - hinted));
+        let hinted = self.best_ns().zip(self.hinted).map_or(0.0, |(best, hinted)| HINT_SHARE * (best - hinted));
         // Running trials are assumed to gain nothing.
-        self.promise_after(self.begun.saturating_sub(self.heard)).max(self.weight * hinted)
+        self.saving_after(self.begun.saturating_sub(self.observed)).max(self.weight * hinted)
     }
 
     /// Returns the expected saving of a trial after `more` further trials without a gain.
-    fn promise_after(&self, more: usize) -> f64 {
+    fn saving_after(&self, more: usize) -> f64 {
         let Some(best) = self.best_ns() else { return 0.0 };
         let past = self.bests.len().saturating_sub(1).min(RECENT);
         let before = self.bests[self.bests.len() - 1 - past];
         // A noisy first time does not indicate possible gains.
-        let gained = if past == 0 { 0.0 } else { ((before - best) / past as f64).min(HOPE * best) };
-        let hoped = HOPE * best / (1.0 + (self.trials_since_gain() + more) as f64 / HALF as f64);
-        self.weight * (BY_GAINS * gained + (1.0 - BY_GAINS) * hoped)
+        let gained = if past == 0 { 0.0 } else { ((before - best) / past as f64).min(GAIN_MAX * best) };
+        let expected = GAIN_MAX * best / (1.0 + (self.trials_since_gain() + more) as f64 / HALVING_TRIALS as f64);
+        self.weight * (GAINS_WEIGHT * gained + (1.0 - GAINS_WEIGHT) * expected)
     }
 
     pub fn trials_since_gain(&self) -> usize {
         let Some(best) = self.best_ns() else { return self.begun };
-        self.bests.iter().rev().take_while(|earlier| **earlier <= best * (1.0 + GAIN)).count().saturating_sub(1)
+        self.bests.iter().rev().take_while(|earlier| **earlier <= best * (1.0 + GAIN_MIN)).count().saturating_sub(1)
     }
 }
 
@@ -75,14 +76,14 @@ pub fn total_saving<'a>(standings: impl Iterator<Item = &'a Standing>, trials: u
     let mut saved = 0.0;
     let mut left = trials;
     while left > 0 {
-        let promises = open
+        let savings = open
             .iter()
             .zip(&more)
-            .map(|(standing, &more)| standing.promise_after(more) / (1.0 + more as f64 / RECENT as f64));
-        let most = promises.enumerate().max_by(|one, other| one.1.total_cmp(&other.1));
-        let Some((place, promise)) = most else { break };
+            .map(|(standing, &more)| standing.saving_after(more) / (1.0 + more as f64 / RECENT as f64));
+        let most = savings.enumerate().max_by(|one, other| one.1.total_cmp(&other.1));
+        let Some((place, saving)) = most else { break };
         let trials = step.min(left);
-        saved += promise * trials as f64;
+        saved += saving * trials as f64;
         more[place] += trials;
         left -= trials;
     }
@@ -91,9 +92,9 @@ pub fn total_saving<'a>(standings: impl Iterator<Item = &'a Standing>, trials: u
 }
 
 pub fn pick_search<'a>(standings: impl Iterator<Item = (usize, &'a Standing)>) -> Option<usize> {
-    let promises = standings.map(|(place, standing)| (place, standing.expected_saving()));
+    let savings = standings.map(|(place, standing)| (place, standing.expected_saving()));
     // The first of equal maxima.
-    let most = promises.fold(None, |most: Option<(usize, f64)>, one| match most {
+    let most = savings.fold(None, |most: Option<(usize, f64)>, one| match most {
         Some(most) if most.1 >= one.1 => Some(most),
         _ => Some(one),
     });

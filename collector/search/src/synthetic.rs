@@ -29,7 +29,7 @@ pub fn billion_points() -> Problem {
 }
 
 pub fn synthetic_time(schedule: &Schedule) -> f64 {
-    let Schedule::Template { knobs } = schedule else { panic!("a point of a made-up space") };
+    let Schedule::Template { knobs } = schedule else { panic!("not a point of a synthetic space") };
     let mut time = 1000.0;
     for (place, (name, setting)) in knobs.0.iter().enumerate() {
         let cost = match setting {
@@ -66,7 +66,7 @@ pub fn run_trials(
             break;
         }
         for schedule in proposed {
-            assert!(texts.insert(schedule.to_json()), "{} came twice", schedule.to_json());
+            assert!(texts.insert(schedule.to_json()), "{} was proposed twice", schedule.to_json());
             tuner.observe_result(&schedule, None, TrialResult::Time(time(&schedule)));
             tried.push(schedule);
         }

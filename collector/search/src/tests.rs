@@ -144,21 +144,21 @@ fn what_an_equal_problem_gained_is_tried_next_and_no_other_s_gain() {
         taught.learn_from_other(&own, schedule, None, 0.9 - 0.01 * place as f64);
     }
     let fastest = drawn.last().expect("points");
-    assert!(taught.hinted() < Some(0.8));
+    assert!(taught.best_hint() < Some(0.8));
     assert_eq!(&taught.propose_schedules(4).expect("points")[0], fastest);
     taught.observe_result(fastest, None, TrialResult::Time(70.0));
-    assert_eq!(taught.hinted(), None, "nothing else promises as much");
+    assert_eq!(taught.best_hint(), None, "nothing else promises as much");
     let mut followed = begun();
     drawn.iter().for_each(|schedule| followed.learn_from_other(&own, schedule, None, 0.5));
     let proposed: Vec<Schedule> = (0..12).flat_map(|_| followed.propose_schedules(1).expect("a point")).collect();
     assert!(proposed[..6].iter().all(|one| drawn.contains(one)));
-    assert_eq!(followed.hinted(), None, "who promised too often is not believed");
+    assert_eq!(followed.best_hint(), None, "who promised too often is not believed");
     let mut elsewhere = begun();
     drawn.iter().for_each(|schedule| elsewhere.learn_from_other(&other, schedule, None, 0.5));
-    assert_eq!(elsewhere.hinted(), None, "another size");
+    assert_eq!(elsewhere.best_hint(), None, "another size");
     let mut slower = begun();
     drawn.iter().for_each(|schedule| slower.learn_from_other(&own, schedule, None, 1.1));
-    assert_eq!(slower.hinted(), None);
+    assert_eq!(slower.best_hint(), None);
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub fn compute_contraction(call: &Call<'_>) -> Result<Option<Tensor>> {
             attention_output(inputs, call.constants.first(), *causal, *scale, *softcap)
         }
         Op::QConv(_) | Op::QDense(_) | Op::QMatMul(_) => Err(Refusal::unsupported_operator(format!(
-            "`{}`: PyTorch's integer kernels give rescaled results, not the sums of 32 bits",
+            "`{}`: PyTorch's integer kernels return rescaled results instead of 32-bit sums",
             call.op.name()
         ))),
         _ => return Ok(None),
@@ -141,7 +141,7 @@ fn attention_output(
         (None, seen) => seen.map(Tensor::shallow_clone),
     };
     let Some(softcap) = softcap else {
-        // The single query of a causal attention is the last one, which sees all keys.
+        // The single query of a causal attention is the last one, which attends to all keys.
         let is_causal = causal && mask.is_none() && rows > 1;
         let shares_keys = q.size()[1] != k.size()[1];
         return Ok(Tensor::f_scaled_dot_product_attention(q, k, v, mask.as_ref(), 0.0, is_causal, scale, shares_keys)?);

@@ -17,12 +17,12 @@ use worker::peak_resident_bytes;
 pub fn run_module(job: &ModuleJob) -> anyhow::Result<RunReply> {
     let content = std::fs::read(&job.path).with_context(|| format!("cannot read `{}`", job.path.display()))?;
     let hash = blake3::hash(&content).to_hex();
-    ensure!(hash.as_str() == job.hash, "`{}` has changed since it was planned", job.path.display());
+    ensure!(hash.as_str() == job.hash, "`{}` has changed since the campaign was planned", job.path.display());
     let inputs = (0..).zip(&job.inputs).map(|(number, ty)| random_input(ty, job.seed.wrapping_add(number)));
     let inputs = inputs.collect::<anyhow::Result<Vec<IValue>>>()?;
     let _without_gradients = tch::no_grad_guard();
     let mut timing = LibraryTiming::open_session(&job.cpus, &job.counters)?;
-    let mut module = CModule::load_data(&mut content.as_slice()).context("PyTorch cannot load it")?;
+    let mut module = CModule::load_data(&mut content.as_slice()).context("PyTorch cannot load the file")?;
     module.f_set_eval()?;
     drop(content);
     let (measurement, _) = timing.time_runs(&job.method, || -> Result<IValue> { Ok(module.forward_is(&inputs)?) })?;

@@ -57,7 +57,7 @@ fn border_pad(x: &Tensor, border: Border, pads: &[i64], extents: &[i64]) -> Resu
     };
     if rank - first > 3 {
         return Err(Refusal::unsupported_operator(
-            "PyTorch surrounds at most three dimensions with their own elements",
+            "PyTorch can pad at most three dimensions with the tensor's own elements",
         ));
     }
     // Leading dimensions are merged into one, followed by a channel dimension.
@@ -123,9 +123,7 @@ fn scatter_nd(inputs: &[&Tensor], combine: ScatterOp) -> Result<Tensor> {
         ScatterOp::Replace => inputs[0].f_index_put(&at, inputs[2], false)?,
         ScatterOp::Add => inputs[0].f_index_put(&at, inputs[2], true)?,
         ScatterOp::Mul | ScatterOp::Max | ScatterOp::Min => {
-            return Err(Refusal::unsupported_operator(
-                "PyTorch writes slices at tuples of indices, or adds them, and no more",
-            ));
+            return Err(Refusal::unsupported_operator("PyTorch can only replace or add slices at index tuples"));
         }
     })
 }

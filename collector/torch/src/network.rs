@@ -80,7 +80,7 @@ impl TorchNetwork {
     fn load_program(job: &NetworkJob) -> anyhow::Result<Result<TorchNetwork>> {
         let content = folder::read_program(&job.program)?;
         let tasks = content.codes.iter().map(|text| {
-            let task: Task = serde_json::from_slice(text).context("its code is no task")?;
+            let task: Task = serde_json::from_slice(text).context("the program's code is not a task")?;
             task.check()?;
             Ok(task)
         });
@@ -133,11 +133,11 @@ impl TorchNetwork {
 
     /// Returns the tensor of a buffer in the shape that a call expects.
     fn read_place(&self, made: &HashMap<Place, Tensor>, argument: &CallArgument) -> Result<Tensor> {
-        let there = made.get(&argument.place).or_else(|| self.given.get(&argument.place));
-        let there = there.ok_or_else(|| Refusal::Failed(format!("nothing is at {:?}", argument.place)))?;
-        match there.size() == argument.extents {
-            true => Ok(there.shallow_clone()),
-            false => Ok(there.f_reshape(&argument.extents)?),
+        let tensor = made.get(&argument.place).or_else(|| self.given.get(&argument.place));
+        let tensor = tensor.ok_or_else(|| Refusal::Failed(format!("there is no tensor at {:?}", argument.place)))?;
+        match tensor.size() == argument.extents {
+            true => Ok(tensor.shallow_clone()),
+            false => Ok(tensor.f_reshape(&argument.extents)?),
         }
     }
 
@@ -156,7 +156,7 @@ fn size_bytes(ty: &TensorType) -> usize {
 
 /// Creates a tensor from the first bytes of a slice.
 fn tensor_from_bytes(ty: &TensorType, bytes: &[u8]) -> Result<Tensor> {
-    let own = bytes.get(..size_bytes(ty)).ok_or_else(|| Refusal::Failed(format!("there are no numbers for {ty}")))?;
+    let own = bytes.get(..size_bytes(ty)).ok_or_else(|| Refusal::Failed(format!("the data is too short for {ty}")))?;
     let own = reference::Tensor::from_bytes(ty.clone(), own.to_vec());
     inputs::to_torch(&own.map_err(|error| Refusal::Failed(error.to_string()))?)
 }

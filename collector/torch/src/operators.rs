@@ -34,7 +34,7 @@ pub fn run_task(task: &Task, parameters: &[Tensor], constants: &[Tensor]) -> Res
 fn step_operands<'a>(step: &Step, parameters: &'a [Tensor], before: Option<&'a Tensor>) -> Vec<&'a Tensor> {
     let operand = |operand: &Operand| match operand {
         Operand::Parameter(index) => &parameters[*index],
-        Operand::Step(_) => before.expect("a checked task reads only the step before"),
+        Operand::Step(_) => before.expect("a checked task reads only the preceding step"),
     };
     step.inputs.iter().map(operand).collect()
 }
@@ -64,7 +64,7 @@ fn apply_follower(task: &Task, step: &Step, mut value: Tensor, parameters: &[Ten
         .inputs
         .iter()
         .any(|input| matches!(input, Operand::Step(_)) && task.operand_type(*input).is_ok_and(|ty| *ty == step.output));
-    if keeps_type && pointwise::in_place(step, &mut value, parameters)? {
+    if keeps_type && pointwise::compute_in_place(step, &mut value, parameters)? {
         return Ok(value);
     }
     let operands = step_operands(step, parameters, Some(&value));
@@ -89,8 +89,5 @@ fn apply_operator(call: &Call<'_>) -> Result<Tensor> {
             return Ok(result);
         }
     }
-    Err(Refusal::unsupported_operator(format!(
-        "`{}`: PyTorch's library does not support it in this version",
-        call.op.name()
-    )))
+    Err(Refusal::unsupported_operator(format!("`{}` is not supported by this version of PyTorch", call.op.name())))
 }

@@ -39,7 +39,7 @@ pub fn broadcast_along(vector: &Tensor, axis: i64, rank: usize) -> Result<Tensor
 }
 
 /// Computes a step in the memory of the previous result. Returns false if that is not supported.
-pub fn in_place(step: &Step, value: &mut Tensor, parameters: &[Tensor]) -> Result<bool> {
+pub fn compute_in_place(step: &Step, value: &mut Tensor, parameters: &[Tensor]) -> Result<bool> {
     let other = |at: usize| match step.inputs.get(at) {
         Some(Operand::Parameter(index)) => Some(&parameters[*index]),
         Some(Operand::Step(_)) | None => None,

@@ -30,7 +30,7 @@ impl Library {
     pub fn answer_job(&mut self, job: &LibraryJob) -> RunReply {
         let reply = match job {
             LibraryJob::Task(job) => self.run_task(job),
-            LibraryJob::Module(job) => on_a_thread(|| module::run_module(job)),
+            LibraryJob::Module(job) => run_on_new_thread(|| module::run_module(job)),
             LibraryJob::Network(job) => self.networks.answer_job(job),
         };
         reply.unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
@@ -38,11 +38,11 @@ impl Library {
 
     fn run_task(&mut self, job: &RunJob) -> Result<RunReply> {
         let prepared = self.prepared.get_task(&job.task, job.seed, job.is_checked)?;
-        on_a_thread(|| task_on_this_thread(job, prepared))
+        run_on_new_thread(|| task_on_this_thread(job, prepared))
     }
 }
 
-fn on_a_thread(run: impl FnOnce() -> Result<RunReply> + Send) -> Result<RunReply> {
+fn run_on_new_thread(run: impl FnOnce() -> Result<RunReply> + Send) -> Result<RunReply> {
     std::thread::scope(|scope| scope.spawn(run).join().map_err(|_| anyhow::anyhow!("the measuring thread panicked"))?)
 }
 

@@ -18,10 +18,10 @@ impl LibraryTiming {
         // threads.
         let counters = CounterSession::open_counters(&CounterRequest { with_descendants, ..counters.clone() });
         affinity::pin_thread(cpus)?;
-        let threads = i32::try_from(cpus.len()).context("a count of CPUs is small")?;
+        let threads = i32::try_from(cpus.len()).context("too many CPUs")?;
         tch::set_num_threads(threads);
         let found = tch::get_num_threads();
-        ensure!(found == threads, "asked for {threads} threads, the library takes {found}");
+        ensure!(found == threads, "requested {threads} threads, but PyTorch uses {found}");
         Ok(LibraryTiming { counters, cpus: cpus.to_vec() })
     }
 

@@ -48,11 +48,11 @@ fn apply_pooling(x: &Tensor, mode: PoolMode, window: &ConvWindow<'_>, ceil: bool
             })
         }
         PoolMode::Average | PoolMode::Lp { .. } if is_dilated => {
-            Err(Refusal::unsupported_operator("PyTorch's averages take no dilation"))
+            Err(Refusal::unsupported_operator("PyTorch's average pooling does not support dilation"))
         }
-        PoolMode::Average if is_padded_before && !count_pad => {
-            Err(Refusal::unsupported_operator("PyTorch's averages take only even pads when these do not count"))
-        }
+        PoolMode::Average if is_padded_before && !count_pad => Err(Refusal::unsupported_operator(
+            "PyTorch's average pooling that excludes padding supports only symmetric padding",
+        )),
         PoolMode::Average => {
             let x = padded(0.0)?;
             Ok(match kernel.len() {
@@ -95,7 +95,7 @@ fn adaptive_pool(x: &Tensor, mode: PoolMode, extents: &[i64]) -> Result<Tensor> 
         (PoolMode::Max, 1) => x.f_adaptive_max_pool1d(extents)?.0,
         (PoolMode::Max, 2) => x.f_adaptive_max_pool2d(extents)?.0,
         (PoolMode::Max, _) => x.f_adaptive_max_pool3d(extents)?.0,
-        (PoolMode::Lp { .. }, _) => return Err(Refusal::unsupported_operator("PyTorch has no adaptive norm")),
+        (PoolMode::Lp { .. }, _) => return Err(Refusal::unsupported_operator("PyTorch has no adaptive Lp pooling")),
     })
 }
 

@@ -46,7 +46,7 @@ const DONE_WITH_LOSSES: u8 = 1;
 const WORSE: u8 = 4;
 
 pub fn run() -> ExitCode {
-    measure::host::memory::bound_process();
+    measure::host::memory::limit_private_memory();
     let done = dispatch_command(parse_arguments());
     activity::end_activity();
     match done {

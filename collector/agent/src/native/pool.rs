@@ -81,8 +81,8 @@ impl RunThreads for PoolThreads {
         &self.0
     }
 
-    fn on_each(&mut self, work: &(dyn Fn(usize) + Sync)) {
-        // SAFETY: only `on_each` uses this function, with the address of its work.
+    fn run_on_each(&mut self, work: &(dyn Fn(usize) + Sync)) {
+        // SAFETY: only `run_on_each` uses this function, with the address of its work.
         unsafe extern "C" fn one(place: c_int, _: *mut Environment, data: *mut c_void) -> c_int {
             // SAFETY: the work lives until all tasks have ended, and is `Sync`.
             let work = unsafe { *data.cast::<&(dyn Fn(usize) + Sync)>() };

@@ -2,7 +2,8 @@
 //! stream waits for an event of another one.
 //!
 //! The first stream is the default stream, which is also used by the other launches of this crate, so its work is
-//! ordered after all earlier requests. The other streams are not ordered with it, and wait only for events.
+//! ordered after all earlier requests. The other streams are not ordered with the default stream, and wait only for
+//! events.
 
 use super::{Device, DeviceEvent, DriverHandle, Graph, Prepared, Result};
 use std::ffi::c_uint;

@@ -22,19 +22,17 @@ use worker::RunnerProcess;
 pub enum DriverError {
     #[error("there is no NVIDIA driver: {0}")]
     NoDriver(String),
-    #[error("the NVIDIA driver lacks `{0}`: it is older than CUDA 11.4")]
+    #[error("the NVIDIA driver lacks the function `{0}`, so it is older than CUDA 11.4")]
     TooOld(&'static str),
     #[error("there is no GPU: {0}")]
     NoDevice(String),
     #[error("`{call}` of the NVIDIA driver failed: {name}, {why}")]
     Failed { call: &'static str, name: String, why: String },
-    #[error("kernel `{0}` cannot be named to the driver")]
+    #[error("the kernel name `{0}` contains a zero byte")]
     BadName(String),
-    #[error("kernel `{0}` is to be launched on a grid of unknown size")]
+    #[error("the grid size of kernel `{0}` is unknown before the launch")]
     UnknownGrid(String),
-    #[error(
-        "kernel `{kernel}` is to be called with {given} arguments of up to 8 bytes, but takes some of {taken:?} bytes"
-    )]
+    #[error("kernel `{kernel}` has parameters of {taken:?} bytes, but gets {given} arguments of up to 8 bytes")]
     OtherArguments { kernel: String, given: usize, taken: Vec<usize> },
 }
 
@@ -124,7 +122,7 @@ pub struct Device {
     context: DriverHandle,
     // Calls of a context belong to the thread that made it current.
     _not_send: PhantomData<Rc<()>>,
-    // Keeps the code of the functions mapped. It is the last field, so it is dropped last.
+    // Keeps the code of the functions mapped. Last field, so that it is dropped last.
     _library: Library,
 }
 
@@ -158,7 +156,7 @@ impl Device {
         // SAFETY: the call writes one integer to a variable that outlives it.
         functions.check_status("cuDeviceGetCount", unsafe { (functions.count)(&raw mut count) })?;
         if count == 0 {
-            return Err(DriverError::NoDevice("the driver counts none".to_owned()));
+            return Err(DriverError::NoDevice("the driver reports no device".to_owned()));
         }
         let (mut ordinal, mut context) = (0, null_mut());
         // SAFETY: as above; there is at least one device.
@@ -246,8 +244,8 @@ impl Device {
         let mut handle = null_mut();
         let bytes = image.as_bytes();
         // SAFETY: the driver determines the length from the image, which lies completely within its
-        // bytes, and copies it during the call. A runner must survive whatever the code does when
-        // it is launched, and the caller proves by `RunnerProcess` that this process is one.
+        // bytes, and copies it during the call. Launched code may crash this process, which is a
+        // runner, as the caller proves by `RunnerProcess`.
         self.check_status("cuModuleLoadData", unsafe {
             (self.functions.load)(&raw mut handle, bytes.as_ptr().cast())
         })?;
@@ -258,7 +256,7 @@ impl Device {
         self.capture_requests(|stream| kernels.iter().try_for_each(|kernel| kernel.launch_on(stream)))
     }
 
-    /// Records the requests that `ask` makes to a stream as one graph. The requests' kernels must outlive the graph.
+    /// Captures the requests that `ask` submits to a stream as one graph. The requests' kernels must outlive the graph.
     fn capture_requests<'a>(&'a self, ask: impl FnOnce(DriverHandle) -> Result<()>) -> Result<Graph<'a>> {
         const DEFAULT: c_uint = 0;
         const OF_THIS_THREAD: c_int = 1;
@@ -340,7 +338,7 @@ impl DeviceBuffer<'_> {
     }
 
     pub fn write(&self, bytes: &[u8]) -> Result<()> {
-        assert_eq!(bytes.len(), self.bytes, "a buffer is written whole");
+        assert_eq!(bytes.len(), self.bytes, "a buffer is always written as a whole");
         // SAFETY: the buffer has as many bytes as the slice.
         let status = unsafe { (self.device.functions.to_device)(self.address, bytes.as_ptr().cast(), self.bytes) };
         self.device.check_status("cuMemcpyHtoD", status)
@@ -416,7 +414,7 @@ impl DeviceModule<'_> {
         launch: &job::device::Launch,
         arguments: &[LaunchArgument<'a>],
     ) -> Result<Prepared<'a>> {
-        const MOST_DYNAMIC_SHARED: c_int = 8;
+        const DYNAMIC_SHARED_MAX: c_int = 8;
         const STATIC_SHARED: u32 = job::device::STATIC_SHARED_BYTES;
         let bad_name = |_| DriverError::BadName(launch.kernel.clone());
         let name = CString::new(launch.kernel.as_str()).map_err(bad_name)?;
@@ -430,7 +428,7 @@ impl DeviceModule<'_> {
         if launch.dynamic_shared_bytes > STATIC_SHARED {
             let bytes = c_int::try_from(launch.dynamic_shared_bytes).unwrap_or(c_int::MAX);
             // SAFETY: the kernel was just found.
-            let status = unsafe { (functions.set_attribute)(kernel, MOST_DYNAMIC_SHARED, bytes) };
+            let status = unsafe { (functions.set_attribute)(kernel, DYNAMIC_SHARED_MAX, bytes) };
             self.device.check_status("cuFuncSetAttribute", status)?;
         }
         Ok(Prepared {
@@ -456,7 +454,7 @@ impl DeviceModule<'_> {
             let status = unsafe { parameter(kernel, place, &raw mut offset, &raw mut bytes) };
             (status == SUCCESS).then_some(bytes)
         };
-        // The range includes one more, to detect a superfluous parameter.
+        // The range includes one parameter more than arguments, to detect a missing argument.
         let taken: Vec<usize> = (0..=given).map_while(bytes).collect();
         if taken.len() == given && taken.iter().all(|&bytes| bytes <= size_of::<u64>()) {
             return Ok(());
@@ -573,7 +571,7 @@ impl DeviceEvent<'_> {
 
     /// Returns the nanoseconds between two events, both of which must have been reached.
     pub fn since_ns(&self, earlier: &DeviceEvent<'_>) -> Result<u64> {
-        assert!(self.is_recorded.get() && earlier.is_recorded.get(), "marks are put before they are compared");
+        assert!(self.is_recorded.get() && earlier.is_recorded.get(), "events are recorded before they are compared");
         let mut elapsed_ms = 0f32;
         // SAFETY: both events exist and were recorded; the call writes one number to a variable
         // that outlives it.

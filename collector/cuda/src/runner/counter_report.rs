@@ -17,12 +17,12 @@ pub(super) struct CounterReport {
 impl CounterReport {
     /// Adds a counter under one of this project's names.
     pub(super) fn add_counter(&mut self, name: &str, native: &str, number: f64) {
-        let counter = names::find_counter(name).expect("counters have names of the table");
-        self.give_as(name, counter.unit, counter.step, native, number);
+        let counter = names::find_counter(name).expect("the counter is in the table");
+        self.add_named(name, counter.unit, counter.step, native, number);
     }
 
     /// Adds a counter under the given name, such as the one that was requested.
-    pub(super) fn give_as(&mut self, name: &str, unit: &str, step: Step, native: &str, number: f64) {
+    pub(super) fn add_named(&mut self, name: &str, unit: &str, step: Step, native: &str, number: f64) {
         self.values.push(CounterValue {
             name: name.to_owned(),
             unit: unit.to_owned(),
@@ -40,15 +40,15 @@ impl CounterReport {
         self.refusals.push(Refusal { event: name.to_owned(), step, errno, why: why.to_string() });
     }
 
-    /// Reads counters with `look`. After a failure, these and all later counters are rejected.
+    /// Reads counters with `read`. After a failure, these and all later counters are rejected.
     pub(super) fn read_or_refuse<E: std::fmt::Display>(
         &mut self,
         names: &[&str],
-        look: impl FnOnce(&mut CounterReport) -> Result<(), E>,
+        read: impl FnOnce(&mut CounterReport) -> Result<(), E>,
     ) {
         let why = match &self.failure {
-            Some(first) => format!("not tried, since an earlier call failed: {first}"),
-            None => match look(self) {
+            Some(first) => format!("not tried, because an earlier call failed: {first}"),
+            None => match read(self) {
                 Ok(()) => return,
                 Err(error) => {
                     let why = format!("{error:#}");
@@ -58,9 +58,9 @@ impl CounterReport {
             },
         };
         for name in names {
-            let is_told = self.values.iter().any(|value| value.name == *name)
+            let is_reported = self.values.iter().any(|value| value.name == *name)
                 || self.refusals.iter().any(|refusal| refusal.event == *name);
-            if !is_told {
+            if !is_reported {
                 self.add_refusal(name, None, &why);
             }
         }

@@ -31,13 +31,15 @@ pub(super) fn run_device(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &
     let device = &gpu.device;
     let facts = device.read_facts()?;
     let module = load_cubin(gpu, best_cubin(code, &facts)?, &facts.driver_cuda)?;
-    let output_bytes = usize::try_from(output.size_bytes().context("a dimension is a symbol")?)?;
+    let output_bytes = usize::try_from(output.size_bytes().context("a tensor has an unbound symbolic dimension")?)?;
     let tensors = allocate_tensors(device, inputs, output_bytes)?;
     let extents =
         inputs.iter().map(|input| input.tensor_type().extents()).chain([output.extents()]).collect::<Option<Vec<_>>>();
-    let launches = code.resolve_launches(&extents.context("a dimension is a symbol")?).map_err(anyhow::Error::msg)?;
+    let launches = code
+        .resolve_launches(&extents.context("a tensor has an unbound symbolic dimension")?)
+        .map_err(anyhow::Error::msg)?;
     let workspaces = launches.workspaces.iter().map(|bytes| {
-        let bytes = bytes.known_value().context("the size of a buffer is a symbol")?;
+        let bytes = bytes.known_value().context("a buffer size depends on an unbound symbolic dimension")?;
         Ok(device.allocate_buffer(usize::try_from(bytes)?)?)
     });
     let workspaces = workspaces.collect::<Result<Vec<DeviceBuffer>>>()?;
@@ -50,23 +52,23 @@ pub(super) fn run_device(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &
         Cache::Warm => None,
     };
     let timer =
-        Timer::new(gpu, (&kernels, DeviceRun::InTurns), flush, [device.create_event()?, device.create_event()?]);
+        Timer::new(gpu, (&kernels, DeviceRun::Sequential), flush, [device.create_event()?, device.create_event()?]);
     let mut call = |times: u32| timer.submit_batch(times);
     // Counters of the host do not describe a kernel.
     let mut counters =
         CounterSession::open_counters(&CounterRequest { backend: Backend::None, ..job.counters.clone() });
     let mut clock = DeviceClock::new(HostClock::new(), &timer);
     let mut measurement = measure_runs(&mut call, &job.method, &mut clock, &mut counters)?;
-    let result = tensors.last().expect("the output was put last");
+    let result = tensors.last().expect("the output is the last tensor");
     let check = if job.is_checked { Some(prepared.check_result(result.read()?, code.rounding)?) } else { None };
     if let Some(check) = check.filter(|check| !check.is_right) {
         return Ok(RunReply::WrongResult(check));
     }
-    ensure!(job.tvm_evaluator.is_none(), "TVM's evaluator does not run on a device here");
-    let mut told = CounterReport::default();
+    ensure!(job.tvm_evaluator.is_none(), "TVM's time evaluator is not supported on GPUs");
+    let mut report = CounterReport::default();
     if job.counters.backend != Backend::None {
         let own_bytes: u64 = tensors.iter().chain(&workspaces).map(|buffer| buffer.size_bytes() as u64).sum();
-        told.add_counter("gpu_memory_bytes", "cuMemAlloc", own_bytes as f64);
+        report.add_counter("gpu_memory_bytes", "cuMemAlloc", own_bytes as f64);
         let copies = Copies {
             module: &module,
             launches: &launches,
@@ -75,13 +77,13 @@ pub(super) fn run_device(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &
             workspaces: &workspaces,
             l2_bytes: facts.l2_bytes,
         };
-        add_counters(gpu, &timer, &copies, job, measurement.median_ns, &mut told);
+        add_counters(gpu, &timer, &copies, job, measurement.median_ns, &mut report);
     }
-    measurement.counters.extend(told.values);
-    measurement.refusals.extend(told.refusals);
-    measurement.warnings.extend(told.warnings);
+    measurement.counters.extend(report.values);
+    measurement.refusals.extend(report.refusals);
+    measurement.warnings.extend(report.warnings);
     let measured = Measured::from_measurement(measurement, check, worker::peak_resident_bytes());
-    let measured = Measured { is_runner_spent: told.failure.is_some(), ..measured };
+    let measured = Measured { is_runner_spent: report.failure.is_some(), ..measured };
     Ok(RunReply::Measured(Box::new(measured)))
 }
 
@@ -89,7 +91,12 @@ pub(super) fn best_cubin<'a>(code: &'a DeviceCode, facts: &DeviceFacts) -> Resul
     let fitting = code.cubins.iter().filter(|cubin| cubin.architecture.runs_on(facts.capability));
     fitting.max_by_key(|cubin| cubin.architecture).with_context(|| {
         let made_for: Vec<String> = code.cubins.iter().map(|cubin| cubin.architecture.to_string()).collect();
-        format!("`{}` is sm_{}, the code is for {}", facts.name, facts.capability, made_for.join(", "))
+        format!(
+            "`{}` has the architecture sm_{}, but the code was compiled for {}",
+            facts.name,
+            facts.capability,
+            made_for.join(", ")
+        )
     })
 }
 
@@ -100,7 +107,7 @@ pub(super) fn load_cubin<'a>(gpu: &'a Gpu, cubin: &Cubin, driver_cuda: &str) -> 
     if loaded.is_err() && is_too_new(&cubin.compiler, driver_cuda) {
         let needed = cubin.compiler.split('.').next().unwrap_or_default();
         let why = format!(
-            "the driver is too old: it knows CUDA {driver_cuda}, and the code was compiled by CUDA {}; install a driver \
+            "the driver is too old: it supports CUDA {driver_cuda}, but the code was compiled with CUDA {}; install a driver \
              for CUDA {needed}.0 or newer",
             cubin.compiler
         );
@@ -116,43 +123,47 @@ fn add_counters(
     copies: &Copies<'_>,
     job: &RunJob,
     run_ns: f64,
-    told: &mut CounterReport,
+    report: &mut CounterReport,
 ) {
     let Timer { device, kernels, flush, start, end, watch, .. } = timer;
     let (marks, flush, events) = ([start, end], flush.as_ref(), &job.counters.events);
-    gpu.tell_fares(&watch.watched_run(), told);
-    gpu.tell_launch_costs(told);
-    Gpu::refuse_unknown(events, told);
+    gpu.add_device_state(&watch.watched_run(), report);
+    gpu.add_launch_costs(report);
+    Gpu::reject_unknown(events, report);
     if run_ns < TINY_NS {
-        told.read_or_refuse(&["gpu_graph_ns"], |told| -> Result<(), DriverError> {
-            told.add_counter("gpu_graph_ns", "runs in a graph", graph_ns(device, marks, kernels)?);
+        report.read_or_refuse(&["gpu_graph_ns"], |report| -> Result<(), DriverError> {
+            report.add_counter("gpu_graph_ns", "runs in a graph", graph_ns(device, marks, kernels)?);
             Ok(())
         });
     }
     if flush.is_some() {
-        told.read_or_refuse(&["gpu_rotated_ns"], |told| -> Result<()> {
+        report.read_or_refuse(&["gpu_rotated_ns"], |report| -> Result<()> {
             match rotated_ns(device, copies, marks)? {
-                Some(rotated_ns) => told.add_counter("gpu_rotated_ns", "runs on other data", rotated_ns),
-                None => told.add_refusal("gpu_rotated_ns", None, "the data does not fit twice"),
+                Some(rotated_ns) => report.add_counter("gpu_rotated_ns", "runs on other data", rotated_ns),
+                None => report.add_refusal(
+                    "gpu_rotated_ns",
+                    None,
+                    "two copies of the data do not fit the free device memory",
+                ),
             }
             Ok(())
         });
     }
     let wants = |name: &str| events.iter().any(|event| event == name);
     if wants(KERNEL_TIME) {
-        told.read_or_refuse(&[KERNEL_TIME], |told| gpu.tell_kernel_time(kernels, told));
+        report.read_or_refuse(&[KERNEL_TIME], |report| gpu.add_kernel_time(kernels, report));
     }
     let metrics = WantedMetric::requested_metrics(events);
     if !metrics.is_empty() {
         let names: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
-        told.read_or_refuse(&names, |told| gpu.tell_metrics(&metrics, kernels, flush, run_ns, told));
+        report.read_or_refuse(&names, |report| gpu.add_metrics(&metrics, kernels, flush, run_ns, report));
     }
     if wants(ENERGY) {
-        told.read_or_refuse(&[ENERGY], |told| gpu.tell_energy(kernels, run_ns, told));
+        report.read_or_refuse(&[ENERGY], |report| gpu.add_board_energy(kernels, run_ns, report));
     }
     let papi: Vec<&str> = events.iter().map(String::as_str).filter(|event| is_papi_of_gpu(event)).collect();
     if !papi.is_empty() {
-        told.read_or_refuse(&papi, |told| gpu.tell_papi(&job.counters, kernels, told));
+        report.read_or_refuse(&papi, |report| gpu.add_papi_counters(&job.counters, kernels, report));
     }
 }
 
@@ -188,9 +199,10 @@ pub(super) fn prepare_launches<'a>(
     let given = |argument: &Argument| match argument {
         Argument::Tensor(place) => Ok(tensors[*place]),
         Argument::Workspace(place) => Ok(LaunchArgument::Buffer(&workspaces[*place])),
-        Argument::Number(number) => {
-            number.known_value().map(LaunchArgument::Number).context("a number of the launch is a symbol")
-        }
+        Argument::Number(number) => number
+            .known_value()
+            .map(LaunchArgument::Number)
+            .context("a kernel argument depends on an unbound symbolic dimension"),
     };
     let mut kernels = Vec::with_capacity(launches.launches.len());
     for launch in &launches.launches {
@@ -211,17 +223,19 @@ struct Copies<'a> {
 
 /// Returns the time of a run that finds other data in the second-level cache: runs cycle through copies of the data
 /// that together exceed the cache. None if the memory does not suffice for the copies.
-fn rotated_ns(device: &Device, of: &Copies<'_>, marks: [&DeviceEvent<'_>; 2]) -> Result<Option<f64>> {
+fn rotated_ns(device: &Device, data: &Copies<'_>, marks: [&DeviceEvent<'_>; 2]) -> Result<Option<f64>> {
     const COPIES_MAX: u64 = 64;
-    let own_bytes = of.inputs.iter().map(|input| input.as_bytes().len() as u64).sum::<u64>() + of.output_bytes as u64;
-    let copies = (2 * of.l2_bytes).div_ceil(own_bytes.max(1)).clamp(2, COPIES_MAX);
+    let own_bytes =
+        data.inputs.iter().map(|input| input.as_bytes().len() as u64).sum::<u64>() + data.output_bytes as u64;
+    let copies = (2 * data.l2_bytes).div_ceil(own_bytes.max(1)).clamp(2, COPIES_MAX);
     if copies.saturating_mul(own_bytes) > device.free_memory_bytes()? / 2 {
         return Ok(None);
     }
     let copies =
-        (0..copies).map(|_| allocate_tensors(device, of.inputs, of.output_bytes)).collect::<Result<Vec<_>>>()?;
-    let kernels =
-        copies.iter().map(|tensors| prepare_launches(of.module, of.launches, &whole_buffers(tensors), of.workspaces));
+        (0..copies).map(|_| allocate_tensors(device, data.inputs, data.output_bytes)).collect::<Result<Vec<_>>>()?;
+    let kernels = copies
+        .iter()
+        .map(|tensors| prepare_launches(data.module, data.launches, &whole_buffers(tensors), data.workspaces));
     let kernels = kernels.collect::<Result<Vec<_>>>()?;
     let all_ns = median_ns(marks, || kernels.iter().flatten().try_for_each(Prepared::submit_kernel))?;
     Ok(Some(all_ns / copies.len() as f64))
@@ -230,9 +244,9 @@ fn rotated_ns(device: &Device, of: &Copies<'_>, marks: [&DeviceEvent<'_>; 2]) ->
 #[derive(Clone, Copy)]
 pub(super) enum DeviceRun<'a> {
     /// Sequentially on one stream.
-    InTurns,
+    Sequential,
     /// Launches on several streams, with events between them.
-    InSteps(&'a Lanes<'a>, &'a [Step]),
+    Streams(&'a Lanes<'a>, &'a [Step]),
     Graph(&'a Graph<'a>),
 }
 
@@ -261,8 +275,8 @@ impl<'a> Timer<'a> {
 
     pub(super) fn submit_run(&self) -> Result<(), DriverError> {
         match self.run {
-            DeviceRun::InTurns => self.kernels.iter().try_for_each(Prepared::submit_kernel),
-            DeviceRun::InSteps(lanes, steps) => lanes.submit_steps(steps),
+            DeviceRun::Sequential => self.kernels.iter().try_for_each(Prepared::submit_kernel),
+            DeviceRun::Streams(lanes, steps) => lanes.submit_steps(steps),
             DeviceRun::Graph(graph) => graph.submit_graph(),
         }
     }
@@ -287,8 +301,8 @@ impl<'a> Timer<'a> {
     }
 }
 
-/// A clock whose differences around batches equal the device's time: the host's clock, set back after each batch by
-/// the host's time in excess of the device's.
+/// Clock that advances by the device time during batches: the host's clock, from which the excess of host time over
+/// device time is subtracted after each batch.
 pub(super) struct DeviceClock<'a> {
     host: HostClock,
     timer: &'a Timer<'a>,
@@ -325,7 +339,7 @@ impl Clock for DeviceClock<'_> {
         if !std::mem::replace(&mut self.is_sampling, true) {
             self.timer.watch.clear_samples();
         }
-        let clock = self.timer.watch.look_now().filter(|&clock| clock > 0);
+        let clock = self.timer.watch.take_sample().filter(|&clock| clock > 0);
         clock.map_or(1, |clock| MILLION_CYCLES_AT_A_MEGAHERTZ_NS / u64::from(clock))
     }
 

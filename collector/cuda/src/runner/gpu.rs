@@ -1,4 +1,5 @@
-//! Counters of a GPU and of its kernels. Each is either a value with its source, or a rejection with its reason.
+//! Counters of a GPU and of its kernels. Each counter has either a value with its source, or a rejection with its
+//! reason.
 //!
 //! Counters are read after the timed runs, in separate runs, so that they do not disturb the times. Only the state of
 //! the device is read between timed runs (`watch`). A failed call loses its own counters and all later ones, but never
@@ -23,16 +24,15 @@ pub struct Gpu {
     pub device: Device,
     process: RunnerProcess,
     nvml: Result<Nvml, NvmlError>,
-    // CUPTI is opened when it is first needed, because it stays in the process and may slow down
-    // later launches.
+    // CUPTI is opened on first use, because it stays in the process and may slow down later launches.
     cupti: OnceCell<Result<Cupti, CuptiError>>,
-    // The profiler, prepared for the metrics of the last job, which are often those of the next.
-    profiling: RefCell<Option<KeptTensors>>,
+    // The profiler, prepared for the metrics of the last job, because the next job often has the same metrics.
+    profiling: RefCell<Option<PreparedMetrics>>,
     launch_costs: OnceCell<Result<LaunchCosts, DriverError>>,
 }
 
 /// Requested metrics, and the profiler prepared for them or the reason why preparation failed.
-struct KeptTensors {
+struct PreparedMetrics {
     metrics: Vec<WantedMetric>,
     profiling: Result<Profiling, CuptiError>,
 }
@@ -56,20 +56,20 @@ impl Gpu {
     }
 
     /// Rejects names of requested counters that are not counters of a GPU.
-    pub(super) fn refuse_unknown(events: &[String], told: &mut CounterReport) {
+    pub(super) fn reject_unknown(events: &[String], report: &mut CounterReport) {
         let is_unknown =
             |name: &&String| names::find_counter(name).is_none() && !name.starts_with(names::METRIC_PREFIX);
-        for name in events.iter().filter(|name| names::is_of_gpu(name)).filter(is_unknown) {
-            told.add_refusal(name, None, "no counter of a GPU has this name; docs/guide/cuda.md lists them");
+        for name in events.iter().filter(|name| names::has_gpu_prefix(name)).filter(is_unknown) {
+            report.add_refusal(name, None, "there is no GPU counter of this name; docs/guide/cuda.md lists them");
         }
     }
 
     /// Adds clocks, power, temperature, and reasons for throttling in any batch.
-    pub(super) fn tell_fares(&self, seen: &WatchedRun, told: &mut CounterReport) {
+    pub(super) fn add_device_state(&self, seen: &WatchedRun, report: &mut CounterReport) {
         const IDLE: u64 = 1;
         let always = names::GPU_NAMES.iter().filter(|counter| counter.step == Step::Nvml && !counter.is_on_demand);
         if let Err(error) = &self.nvml {
-            return always.for_each(|counter| told.add_refusal(counter.name, None, error));
+            return always.for_each(|counter| report.add_refusal(counter.name, None, error));
         }
         let (sm_clock, memory_clock) = ("nvmlDeviceGetClockInfo(SM)", "nvmlDeviceGetClockInfo(MEM)");
         let figures: [Figure; 5] = [
@@ -81,50 +81,50 @@ impl Gpu {
         ];
         for (name, native, seen, summary) in figures {
             match seen {
-                Ok(seen) if seen.is_empty() => told.add_refusal(name, None, "there was no batch to look after"),
-                Ok(seen) => told.add_counter(name, native, summary(seen)),
-                Err(error) => told.add_refusal(name, None, error),
+                Ok(seen) if seen.is_empty() => report.add_refusal(name, None, "the device's state was not sampled"),
+                Ok(seen) => report.add_counter(name, native, summary(seen)),
+                Err(error) => report.add_refusal(name, None, error),
             }
         }
         match &seen.throttle {
             Ok(reasons) => {
                 let reasons = reasons & !IDLE;
-                told.add_counter("gpu_throttle_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons", reasons as f64);
+                report.add_counter("gpu_throttle_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons", reasons as f64);
                 if reasons != 0 {
-                    told.warnings.push(Warning::ClocksHeldBack { by: throttle_names(reasons).join(", ") });
+                    report.warnings.push(Warning::ClocksHeldBack { by: throttle_names(reasons).join(", ") });
                 }
             }
-            Err(error) => told.add_refusal("gpu_throttle_reasons", None, error),
+            Err(error) => report.add_refusal("gpu_throttle_reasons", None, error),
         }
     }
 
     /// Adds the launch costs, which are measured once per process.
-    pub(super) fn tell_launch_costs(&self, told: &mut CounterReport) {
+    pub(super) fn add_launch_costs(&self, report: &mut CounterReport) {
         match self.launch_costs.get_or_init(|| launch_costs(&self.device, self.process)) {
             Ok(costs) => {
-                told.add_counter("gpu_launch_ns", "empty kernels one after the other", costs.launch_ns);
-                told.add_counter("gpu_launch_host_ns", "cuLaunchKernel of an empty kernel", costs.host_ns);
-                told.add_counter("gpu_graph_launch_ns", "empty kernels in a graph", costs.graph_ns);
+                report.add_counter("gpu_launch_ns", "consecutive empty kernels", costs.launch_ns);
+                report.add_counter("gpu_launch_host_ns", "cuLaunchKernel of an empty kernel", costs.host_ns);
+                report.add_counter("gpu_graph_launch_ns", "empty kernels in a graph", costs.graph_ns);
             }
             Err(error) => {
                 for name in ["gpu_launch_ns", "gpu_launch_host_ns", "gpu_graph_launch_ns"] {
-                    told.add_refusal(name, None, error);
+                    report.add_refusal(name, None, error);
                 }
             }
         }
     }
 
     /// Adds the total duration of the kernels without the gaps between them, as recorded by CUPTI.
-    pub(super) fn tell_kernel_time(
+    pub(super) fn add_kernel_time(
         &self,
         kernels: &[Prepared<'_>],
-        told: &mut CounterReport,
+        report: &mut CounterReport,
     ) -> Result<(), DriverError> {
         const RUNS: usize = 10;
         let cupti = match self.cupti.get_or_init(Cupti::open) {
             Ok(cupti) => cupti,
             Err(error) => {
-                told.add_refusal(KERNEL_TIME, None, error);
+                report.add_refusal(KERNEL_TIME, None, error);
                 return Ok(());
             }
         };
@@ -137,27 +137,31 @@ impl Gpu {
         match recorded {
             Ok(times) if times.len() == RUNS * kernels.len() => {
                 let total: u64 = times.iter().sum();
-                told.add_counter(KERNEL_TIME, "CUpti_ActivityKernel end - start", total as f64 / RUNS as f64);
+                report.add_counter(KERNEL_TIME, "CUpti_ActivityKernel end - start", total as f64 / RUNS as f64);
             }
             Ok(times) => {
                 let wanted = RUNS * kernels.len();
-                told.add_refusal(KERNEL_TIME, None, format!("{} of {wanted} kernels were recorded", times.len()));
+                report.add_refusal(
+                    KERNEL_TIME,
+                    None,
+                    format!("only {} of {wanted} kernels were recorded", times.len()),
+                );
             }
             Err(ProfilingError::Driver(error)) => return Err(error),
-            Err(ProfilingError::Cupti(error)) => told.add_refusal(KERNEL_TIME, error.status_code(), error),
+            Err(ProfilingError::Cupti(error)) => report.add_refusal(KERNEL_TIME, error.status_code(), error),
         }
         Ok(())
     }
 
     /// Adds the hardware counters. With warm caches, one range covers enough runs that its ends are
     /// negligible; with cold caches, it covers one run.
-    pub(super) fn tell_metrics(
+    pub(super) fn add_metrics(
         &self,
         wanted: &[WantedMetric],
         kernels: &[Prepared<'_>],
         flush: Option<&DeviceBuffer<'_>>,
         run_ns: f64,
-        told: &mut CounterReport,
+        report: &mut CounterReport,
     ) -> Result<(), DriverError> {
         const RANGE_NS: f64 = 200_000.0;
         const LAUNCHES_MAX: usize = 256;
@@ -179,22 +183,22 @@ impl Gpu {
         let mut kept = self.profiling.borrow_mut();
         let kept = match kept.take().filter(|kept| kept.metrics == wanted) {
             Some(same) => kept.insert(same),
-            None => kept.insert(KeptTensors { metrics: wanted.to_vec(), profiling: self.begin_profiling(wanted) }),
+            None => kept.insert(PreparedMetrics { metrics: wanted.to_vec(), profiling: self.begin_profiling(wanted) }),
         };
-        let refuse_all = |error: &CuptiError, told: &mut CounterReport| {
-            wanted.iter().for_each(|metric| told.add_refusal(&metric.name, error.status_code(), error));
+        let refuse_all = |error: &CuptiError, report: &mut CounterReport| {
+            wanted.iter().for_each(|metric| report.add_refusal(&metric.name, error.status_code(), error));
         };
         let profiling = match &mut kept.profiling {
             Ok(profiling) => profiling,
             Err(error) => {
-                refuse_all(error, told);
+                refuse_all(error, report);
                 return Ok(());
             }
         };
         match profiling.measure_metrics(&self.device, ready, work) {
-            Ok(values) => tell_values(profiling, &values, runs, told),
+            Ok(values) => add_metric_values(profiling, &values, runs, report),
             Err(ProfilingError::Driver(error)) => return Err(error),
-            Err(ProfilingError::Cupti(error)) => refuse_all(&error, told),
+            Err(ProfilingError::Cupti(error)) => refuse_all(&error, report),
         }
         Ok(())
     }
@@ -205,11 +209,11 @@ impl Gpu {
     }
 
     /// Adds the energy per run, measured over many consecutive runs because of the counter's low resolution.
-    pub(super) fn tell_energy(
+    pub(super) fn add_board_energy(
         &self,
         kernels: &[Prepared<'_>],
         run_ns: f64,
-        told: &mut CounterReport,
+        report: &mut CounterReport,
     ) -> Result<(), DriverError> {
         // Long compared with the resolution of the energy counter.
         const TIME_NS: f64 = 5e8;
@@ -217,7 +221,7 @@ impl Gpu {
         let nvml = match &self.nvml {
             Ok(nvml) => nvml,
             Err(error) => {
-                told.add_refusal(ENERGY, None, error);
+                report.add_refusal(ENERGY, None, error);
                 return Ok(());
             }
         };
@@ -228,21 +232,21 @@ impl Gpu {
         match (before, nvml.energy_millijoules()) {
             (Ok(before), Ok(after)) if after > before => {
                 let per_run = (after - before) as f64 / f64::from(runs);
-                told.add_counter(ENERGY, "nvmlDeviceGetTotalEnergyConsumption", per_run);
+                report.add_counter(ENERGY, "nvmlDeviceGetTotalEnergyConsumption", per_run);
             }
             (Ok(_), Ok(_)) => {
-                told.add_refusal(ENERGY, None, format!("the board's figure did not grow over {runs} runs"))
+                report.add_refusal(ENERGY, None, format!("NVML's energy counter did not increase over {runs} runs"))
             }
-            (Err(error), _) | (_, Err(error)) => told.add_refusal(ENERGY, None, error),
+            (Err(error), _) | (_, Err(error)) => report.add_refusal(ENERGY, None, error),
         }
         Ok(())
     }
 
-    pub(super) fn tell_papi(
+    pub(super) fn add_papi_counters(
         &self,
         request: &CounterRequest,
         kernels: &[Prepared<'_>],
-        told: &mut CounterReport,
+        report: &mut CounterReport,
     ) -> Result<(), DriverError> {
         const RUNS: u64 = 10;
         let events: Vec<String> = request.events.iter().filter(|event| is_papi_of_gpu(event)).cloned().collect();
@@ -262,11 +266,11 @@ impl Gpu {
             let mut counted = CountedEvents::default();
             counted.add_runs(*before, *after, RUNS);
             match CounterValue::new(channel, &counted) {
-                Ok(value) => told.values.push(value),
-                Err(refusal) => told.refusals.push(refusal),
+                Ok(value) => report.values.push(value),
+                Err(refusal) => report.refusals.push(refusal),
             }
         }
-        told.refusals.extend_from_slice(session.refusals());
+        report.refusals.extend_from_slice(session.refusals());
         Ok(())
     }
 }
@@ -275,20 +279,20 @@ impl Gpu {
 const SHARE_MAX: f64 = 110.0;
 
 /// Adds the values of metrics per run, which were measured over `runs` runs.
-fn tell_values(profiling: &Profiling, values: &[f64], runs: usize, told: &mut CounterReport) {
+fn add_metric_values(profiling: &Profiling, values: &[f64], runs: usize, report: &mut CounterReport) {
     for (metric, &value) in profiling.chosen_metrics().zip(values) {
         let per_run = if names::is_sum(&metric.native) { value / runs as f64 } else { value };
         if metric.unit == "%" && per_run > SHARE_MAX {
-            let why = format!("`{}` is {per_run:.0} %: the passes it was counted in disagree", metric.native);
-            told.add_refusal(&metric.name, None, why);
+            let why = format!("`{}` is {per_run:.0} %: values of different passes are inconsistent", metric.native);
+            report.add_refusal(&metric.name, None, why);
         } else if per_run.is_finite() {
-            told.give_as(&metric.name, metric.unit, Step::Cupti, &metric.native, per_run);
+            report.add_named(&metric.name, metric.unit, Step::Cupti, &metric.native, per_run);
         } else {
-            let why = format!("`{}` is {value}: it had nothing to count", metric.native);
-            told.add_refusal(&metric.name, None, why);
+            let why = format!("`{}` is {value}: there were no events to count", metric.native);
+            report.add_refusal(&metric.name, None, why);
         }
     }
-    profiling.refused_counters().for_each(|(name, error)| told.add_refusal(name, error.status_code(), error));
+    profiling.refused_counters().for_each(|(name, error)| report.add_refusal(name, error.status_code(), error));
 }
 
 /// Name of a counter, its name in NVML, its samples, and the function that summarises them.

@@ -66,12 +66,12 @@ pub(super) fn launch_costs(device: &Device, process: RunnerProcess) -> Result<La
     let kernels = [module.prepare_launch(&launch, &[])?];
     let (start, end) = (device.create_event()?, device.create_event()?);
     let mut host_ns = f64::INFINITY;
-    let in_turn = median_ns([&start, &end], || {
+    let launches_ns = median_ns([&start, &end], || {
         let begin = Instant::now();
         (0..LAUNCHES).try_for_each(|_| kernels[0].submit_kernel())?;
         host_ns = host_ns.min(begin.elapsed().as_nanos() as f64);
         Ok(())
     })?;
     let graph_ns = graph_ns(device, [&start, &end], &kernels)?;
-    Ok(LaunchCosts { launch_ns: in_turn / LAUNCHES as f64, host_ns: host_ns / LAUNCHES as f64, graph_ns })
+    Ok(LaunchCosts { launch_ns: launches_ns / LAUNCHES as f64, host_ns: host_ns / LAUNCHES as f64, graph_ns })
 }

@@ -42,7 +42,7 @@ impl Runner {
     }
 
     fn run_job(&mut self, job: &RunJob) -> Result<RunReply> {
-        let code = job.device.as_ref().context("this runner has a GPU, and the code is for a CPU")?;
+        let code = job.device.as_ref().context("this runner is for a GPU, but the code is for a CPU")?;
         let prepared = self.prepared.get_task(&job.task, job.seed, job.is_checked)?;
         device::run_device(&self.gpu, code, job, prepared)
     }

@@ -66,14 +66,14 @@ pub(super) fn run_program(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
     }
     let faster = match graph.as_ref().filter(|_| graph_ns < list_ns) {
         Some(graph) => DeviceRun::Graph(graph),
-        None => DeviceRun::InSteps(&lanes, &order.steps),
+        None => DeviceRun::Streams(&lanes, &order.steps),
     };
     let timer = Timer::new(gpu, (&kernels, faster), None, [start, end]);
     let mut call = |times: u32| timer.submit_batch(times);
     // Counters of the host do not describe a kernel.
     let mut counters =
         CounterSession::open_counters(&CounterRequest { backend: Backend::None, ..job.counters.clone() });
-    ensure!(matches!(job.method, Method::Sample(_)), "TVM's evaluator does not run on a device here");
+    ensure!(matches!(job.method, Method::Sample(_)), "TVM's time evaluator is not supported on GPUs");
     let mut clock = DeviceClock::new(HostClock::new(), &timer);
     let measurement = measure_runs(&mut call, &job.method, &mut clock, &mut counters)?;
     let is_staged = !content.program.stages.is_empty();
@@ -96,13 +96,13 @@ fn stages_ns(
     of_calls: &[Range<usize>],
 ) -> Result<Vec<Vec<(f64, f64)>>, DriverError> {
     /// Number of runs of which the median is taken.
-    const LOOKS: usize = 11;
+    const RUNS: usize = 11;
     let order = order_calls(stages, of_calls, true);
     let lanes = Lanes::new(device, kernels, order.streams, order.events)?;
     let (start, end) = (device.create_event()?, device.create_event()?);
     let since = |event: &DeviceEvent<'_>| event.since_ns(&start).map(|ns| ns as f64);
-    let mut seen = Vec::with_capacity(LOOKS);
-    for _ in 0..LOOKS {
+    let mut seen = Vec::with_capacity(RUNS);
+    for _ in 0..RUNS {
         start.record_default()?;
         lanes.submit_steps(&order.steps)?;
         end.record_default()?;
@@ -113,7 +113,7 @@ fn stages_ns(
         seen.push((since(&end)?, groups.collect::<Result<Vec<_>, _>>()?));
     }
     seen.sort_by(|(one, _), (other, _)| one.total_cmp(other));
-    Ok(seen.swap_remove(LOOKS / 2).1)
+    Ok(seen.swap_remove(RUNS / 2).1)
 }
 
 /// Returns the total size of the workspaces of the launches; None if it is not known in advance.
@@ -127,7 +127,8 @@ fn workspace_sizes(lists: &[Launches], streams: &[usize]) -> Result<Vec<Vec<u64>
     for (list, stream) in lists.iter().zip(streams) {
         let own = &mut sizes[*stream];
         for (place, bytes) in list.workspaces.iter().enumerate() {
-            let bytes = u64::try_from(bytes.known_value().context("the size of a buffer is a symbol")?)?;
+            let bytes =
+                u64::try_from(bytes.known_value().context("a buffer size depends on an unbound symbolic dimension")?)?;
             own.resize(own.len().max(place + 1), 0);
             own[place] = own[place].max(bytes);
         }
@@ -162,20 +163,22 @@ impl<'a> NetworkMemory<'a> {
         let Content { program, offsets, constants, .. } = content;
         let allocate = |bytes: u64| -> Result<DeviceBuffer<'a>> {
             let free = device.free_memory_bytes()?;
-            ensure!(bytes <= free, "the model needs {bytes} more bytes of the device's memory, {free} are free");
+            ensure!(bytes <= free, "the model needs {bytes} more bytes of device memory, but only {free} are free");
             Ok(device.allocate_buffer(usize::try_from(bytes)?)?)
         };
-        let of_port = |port: &ProgramPort| allocate(port.ty.size_bytes().context("a dimension is a symbol")?);
+        let of_port =
+            |port: &ProgramPort| allocate(port.ty.size_bytes().context("a tensor has an unbound symbolic dimension")?);
         let stored = allocate(constants.len() as u64)?;
         stored.write(constants)?;
         let (mut given, mut rest) = (Vec::new(), inputs);
         for port in &program.inputs {
             let buffer = of_port(port)?;
-            let own = rest.split_off(..buffer.size_bytes()).context("the file of inputs is shorter than they are")?;
+            let own =
+                rest.split_off(..buffer.size_bytes()).context("the input file is shorter than the model's inputs")?;
             buffer.write(own)?;
             given.push(buffer);
         }
-        ensure!(rest.is_empty(), "the file of inputs is longer than they are");
+        ensure!(rest.is_empty(), "the input file is longer than the model's inputs");
         let sizes = workspace_sizes(lists, streams)?;
         let of_stream = |sizes: Vec<u64>| sizes.into_iter().map(allocate).collect::<Result<Vec<_>>>();
         Ok(NetworkMemory {
@@ -194,7 +197,7 @@ impl<'a> NetworkMemory<'a> {
     }
 
     fn tensor_argument(&self, place: Place) -> Result<LaunchArgument<'_>> {
-        let missing = || format!("no value is stored at {place:?}");
+        let missing = || format!("there is no buffer at {place:?}");
         match place {
             Place::Activation(offset) => self.activations.argument_at(offset),
             Place::Constant(index) => self.offsets.get(index).and_then(|offset| self.constants.argument_at(*offset)),
@@ -213,12 +216,12 @@ impl<'a> NetworkMemory<'a> {
     }
 
     fn read_output(&self, port: &ProgramPort, place: usize) -> Result<Vec<u8>> {
-        let size = usize::try_from(port.ty.size_bytes().context("a dimension is a symbol")?)?;
+        let size = usize::try_from(port.ty.size_bytes().context("a tensor has an unbound symbolic dimension")?)?;
         let from = |buffer: &DeviceBuffer<'_>, offset: u64| -> Result<Vec<u8>> {
             let bytes = buffer.read()?;
             let begin = usize::try_from(offset)?;
             let own = begin.checked_add(size).and_then(|end| bytes.get(begin..end));
-            Ok(own.with_context(|| format!("`{}` does not fit its buffer", port.name))?.to_vec())
+            Ok(own.with_context(|| format!("output `{}` exceeds its buffer", port.name))?.to_vec())
         };
         match port.same_as.unwrap_or(Place::Output(place)) {
             Place::Activation(offset) => from(&self.activations, offset),

@@ -39,7 +39,7 @@ impl<'a> Calls<'a> {
     }
 
     fn last_event(&self) -> &DeviceEvent<'a> {
-        self.marks.last().expect("there is one after the last call")
+        self.marks.last().expect("there is an event after the last call")
     }
 }
 
@@ -47,7 +47,7 @@ impl<'a> Calls<'a> {
 #[derive(Default)]
 struct OperatorTimes {
     read_ns: Cell<u64>,
-    told_ns: Cell<Option<u64>>,
+    device_ns: Cell<Option<u64>>,
 }
 
 /// Clock that returns the device time if it is known, and the host time otherwise.
@@ -61,7 +61,7 @@ impl Clock for DeviceTimes<'_> {
         // Sums of rounded differences may exceed the host's time by some microseconds, and a clock
         // must not go back.
         let host_ns = || self.host.now_ns().max(self.times.read_ns.get());
-        let now_ns = self.times.told_ns.take().unwrap_or_else(host_ns);
+        let now_ns = self.times.device_ns.take().unwrap_or_else(host_ns);
         self.times.read_ns.set(now_ns);
         now_ns
     }
@@ -102,7 +102,7 @@ impl Subject for Watched<'_, '_> {
         kernels.iter().try_for_each(Prepared::submit_kernel)?;
         end.record_default()?;
         end.wait_until_reached()?;
-        times.told_ns.set(Some(times.read_ns.get() + end.since_ns(begin)?));
+        times.device_ns.set(Some(times.read_ns.get() + end.since_ns(begin)?));
         Ok(())
     }
 
@@ -119,15 +119,15 @@ impl Subject for Watched<'_, '_> {
         self.0.last_event().wait_until_reached()?;
         let mut seen_ns = begin_ns;
         for (call, pair) in marks.windows(2).enumerate() {
-            times.told_ns.set(Some(seen_ns));
+            times.device_ns.set(Some(seen_ns));
             watch.begin_call(call);
             // The differences of adjacent events are added, because the difference of distant
             // events is rounded more coarsely.
             seen_ns += pair[1].since_ns(&pair[0])?;
-            times.told_ns.set(Some(seen_ns));
+            times.device_ns.set(Some(seen_ns));
             watch.end_call(call);
         }
-        times.told_ns.set(Some(seen_ns));
+        times.device_ns.set(Some(seen_ns));
         Ok(())
     }
 
@@ -150,7 +150,7 @@ pub(super) fn profile_calls(
     if graph_ns < list_ns {
         let (list, graph) = (list_ns / 1e3, graph_ns / 1e3);
         profile.notes.push(format!(
-            "kernels were launched one by one, which takes {list:.1} µs a run; as one graph, as `model run` does, a run takes {graph:.1} µs"
+            "kernels were launched separately: a run takes {list:.1} µs, but {graph:.1} µs as one CUDA graph, which `model run` uses"
         ));
     }
     Ok(profile)
@@ -167,17 +167,21 @@ pub(super) fn add_energy(
     if counters.backend == Backend::None {
         return;
     }
-    let mut told = CounterReport::default();
+    let mut report = CounterReport::default();
     for name in &counters.events {
         match name.as_str() {
-            ENERGY => told.read_or_refuse(&[ENERGY], |told| gpu.tell_energy(kernels, run_ns, told)),
-            name => told.add_refusal(name, None, "on a GPU it is counted of single operators, not inside of models"),
+            ENERGY => report.read_or_refuse(&[ENERGY], |report| gpu.add_board_energy(kernels, run_ns, report)),
+            name => report.add_refusal(
+                name,
+                None,
+                "on a GPU, this counter can be read only for single operators, not within models",
+            ),
         }
     }
-    profile.energy.extend(told.values.iter().map(|value| Energy {
+    profile.energy.extend(report.values.iter().map(|value| Energy {
         domain: "gpu".to_owned(),
         source: value.native.clone(),
         millijoules: value.per_run,
     }));
-    profile.refusals.extend(told.refusals.iter().map(to_refusal));
+    profile.refusals.extend(report.refusals.iter().map(to_refusal));
 }

@@ -28,7 +28,7 @@ pub(super) fn program_stages(program: &Program) -> Result<Vec<Stage>> {
     }
     let mut groups = program.stages.iter().flat_map(|stage| &stage.groups);
     let is_on_one = |group: &Group| matches!(group.cores[..], [stream] if stream < STREAMS_MOST);
-    ensure!(groups.all(is_on_one), "a group of its stages is not on one stream, of at most {STREAMS_MOST}");
+    ensure!(groups.all(is_on_one), "each group of a stage must be on one stream, with a number below {STREAMS_MOST}");
     Ok(program.stages.clone())
 }
 

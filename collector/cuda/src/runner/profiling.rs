@@ -37,7 +37,7 @@ impl Profiling {
                 Some(native) => chosen.push(Chosen { name, unit, native: native.to_owned() }),
                 None => {
                     let names = metric.candidates.join("`, `");
-                    let why = format!("the chip {} has no metric `{names}`", profiler.read_chip_name());
+                    let why = format!("the chip {} has no metric `{names}`", profiler.chip_name());
                     refused.push((name, CuptiError::Unsupported(why)));
                 }
             }

@@ -4,7 +4,7 @@
 //! five milliseconds apart: consecutive short batches share a sample. Samples of the warm-up are
 //! discarded.
 
-use crate::nvml::{Fares, Nvml, NvmlError};
+use crate::nvml::{BoardState, Nvml, NvmlError};
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
@@ -38,17 +38,17 @@ impl Default for WatchedRun {
 
 impl WatchedRun {
     /// Adds a sample. A value that any sample lacks is dropped, since the others would not be representative.
-    fn add_sample(&mut self, fares: Fares) {
+    fn add_sample(&mut self, state: BoardState) {
         let add = |all: &mut Result<Vec<u32>, NvmlError>, one: Result<u32, NvmlError>| match one {
             Ok(number) => all.iter_mut().for_each(|seen| seen.push(number)),
             Err(error) if all.is_ok() => *all = Err(error),
             Err(_) => {}
         };
-        add(&mut self.sm_clock_mhz, fares.sm_clock_mhz);
-        add(&mut self.memory_clock_mhz, fares.memory_clock_mhz);
-        add(&mut self.power_mw, fares.power_mw);
-        add(&mut self.temperature_celsius, fares.temperature_celsius);
-        match fares.throttle {
+        add(&mut self.sm_clock_mhz, state.sm_clock_mhz);
+        add(&mut self.memory_clock_mhz, state.memory_clock_mhz);
+        add(&mut self.power_mw, state.power_mw);
+        add(&mut self.temperature_celsius, state.temperature_celsius);
+        match state.throttle {
             Ok(reasons) => self.throttle.iter_mut().for_each(|all| *all |= reasons),
             Err(error) if self.throttle.is_ok() => self.throttle = Err(error),
             Err(_) => {}
@@ -64,15 +64,15 @@ impl<'a> Watch<'a> {
     pub(super) fn sample_if_due(&self) {
         const AT_LEAST_BETWEEN: Duration = Duration::from_millis(5);
         if self.last.get().is_none_or(|last| last.elapsed() >= AT_LEAST_BETWEEN) {
-            self.look_now();
+            self.take_sample();
         }
     }
 
     /// Takes a sample. Returns the clock of the multiprocessors in MHz, if known.
-    pub(super) fn look_now(&self) -> Option<u32> {
-        let fares = self.nvml?.read_fares();
-        let clock = fares.sm_clock_mhz.clone().ok();
-        self.seen.borrow_mut().add_sample(fares);
+    pub(super) fn take_sample(&self) -> Option<u32> {
+        let state = self.nvml?.read_state();
+        let clock = state.sm_clock_mhz.clone().ok();
+        self.seen.borrow_mut().add_sample(state);
         self.last.set(Some(Instant::now()));
         clock
     }
@@ -91,9 +91,9 @@ impl<'a> Watch<'a> {
 mod tests {
     use super::*;
 
-    fn fares(clock: u32, throttle: u64) -> Fares {
+    fn state(clock: u32, throttle: u64) -> BoardState {
         let missing = || NvmlError::Failed { call: "nvmlDeviceGetTemperature", why: "no such sensor".to_owned() };
-        Fares {
+        BoardState {
             sm_clock_mhz: Ok(clock),
             memory_clock_mhz: Ok(2619),
             power_mw: Ok(300_000),
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_batch_that_was_held_back_is_not_forgotten_by_later_ones() {
         let mut seen = WatchedRun::default();
-        for look in [fares(1980, 0), fares(1410, 4), fares(1980, 0)] {
+        for look in [state(1980, 0), state(1410, 4), state(1980, 0)] {
             seen.add_sample(look);
         }
         assert_eq!(seen.throttle, Ok(4));
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_figure_that_failed_once_is_refused() {
         let mut seen = WatchedRun::default();
-        for look in [fares(1980, 0), fares(0, 0), fares(1980, 0)] {
+        for look in [state(1980, 0), state(0, 0), state(1980, 0)] {
             seen.add_sample(look);
         }
         assert!(seen.temperature_celsius.is_err());

@@ -20,7 +20,7 @@ use crate::stores::store_failure;
 use crate::{Result, machine};
 use bench::{Versions, Workers};
 use datasets::{Choose, Key, Record, Store};
-use measure::host::cache_shares::{RESCTRL, can_be_parted};
+use measure::host::cache_shares::{RESCTRL, check_partitioning};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::path::Path;
@@ -70,7 +70,7 @@ impl CoRunCampaign {
         if operators.is_empty() {
             return Err(Failure::usage("these models have no compiled operators, so there is nothing to co-run"));
         }
-        let can_part = can_be_parted(Path::new(RESCTRL));
+        let can_part = check_partitioning(Path::new(RESCTRL));
         if let (Some(_), Err(why)) = (corun.cache_share, &can_part) {
             observer.note(format!("shares of the last-level cache cannot be enforced: {why}"));
         }

@@ -240,7 +240,7 @@ fn find_counters(cupti: &Cupti, device: &Device) -> Result<GpuCounters, CuptiErr
     let (given, lacking): (Vec<_>, Vec<_>) =
         WantedMetric::requested_metrics(&names).into_iter().partition(|metric| metric.choose_metric(&known).is_some());
     let lacking = lacking.into_iter().map(|metric| metric.name).collect();
-    Ok(GpuCounters { chip: profiler.read_chip_name(), given: given.len(), lacking })
+    Ok(GpuCounters { chip: profiler.chip_name(), given: given.len(), lacking })
 }
 
 fn read_number<T: std::str::FromStr>(path: &Path) -> Option<T> {

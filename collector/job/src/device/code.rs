@@ -84,7 +84,7 @@ pub fn is_too_new(compiler: &str, driver: &str) -> bool {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("kernel `{kernel}` needs {needed} {what}, {architecture} has {limit}")]
+#[error("kernel `{kernel}` needs {needed} {what}, but the limit of {architecture} is {limit}")]
 pub struct LimitExceeded {
     kernel: String,
     what: &'static str,
@@ -187,10 +187,11 @@ impl DeviceCode {
     }
 
     pub fn from_bytes(bytes: &[u8]) -> Result<DeviceCode, String> {
-        postcard::from_bytes(bytes).map_err(|error| format!("this is no code for a device: {error}"))
+        postcard::from_bytes(bytes).map_err(|error| format!("not valid device code: {error}"))
     }
 
-    /// Evaluates all sizes in the launches for these tensor extents, which include the output's last, and checks them.
+    /// Evaluates and checks all sizes in the launches. `extents` holds the extents of all task parameters, then of the
+    /// output.
     pub fn resolve_launches(&self, extents: &[Vec<i64>]) -> Result<Launches, String> {
         let known = |count: &Count| count.evaluate_at(extents).map(Count::Known).map_err(|error| error.to_string());
         let launch = |launch: &Launch| -> Result<Launch, String> {
@@ -202,7 +203,7 @@ impl DeviceCode {
             let arguments = arguments.collect::<Result<_, _>>()?;
             let launch = Launch { arguments, grid: [known(x)?, known(y)?, known(z)?], ..launch.clone() };
             if launch.known_grid().is_none() {
-                return Err(format!("kernel `{}` would have no blocks", launch.kernel));
+                return Err(format!("the grid of kernel `{}` has no blocks", launch.kernel));
             }
             let checked = self.cubins.iter().try_for_each(|cubin| launch.check_launch(cubin.architecture));
             checked.map(|()| launch).map_err(|error| error.to_string())
@@ -226,19 +227,23 @@ impl DeviceCode {
                 };
                 if !is_known {
                     let what = match argument {
-                        Argument::Tensor(place) => format!("tensor {place} of {tensors}"),
-                        Argument::Workspace(place) => format!("workspace {place} of {}", self.workspaces.len()),
+                        Argument::Tensor(place) => format!("tensor {place} of only {tensors}"),
+                        Argument::Workspace(place) => format!("workspace {place} of only {}", self.workspaces.len()),
                         Argument::Number(_) => "a number".to_owned(),
                     };
-                    return Err(format!("kernel `{}` is called with a missing buffer: {what}", launch.kernel));
+                    return Err(format!(
+                        "an argument of kernel `{}` refers to a missing buffer: {what}",
+                        launch.kernel
+                    ));
                 }
             }
         }
         for cubin in &self.cubins {
             for launch in &self.launches {
                 let kernel = cubin.kernels.iter().find(|kernel| kernel.name == launch.kernel);
-                let kernel =
-                    kernel.ok_or_else(|| format!("{} code lacks kernel `{}`", cubin.architecture, launch.kernel))?;
+                let kernel = kernel.ok_or_else(|| {
+                    format!("the machine code for {} lacks kernel `{}`", cubin.architecture, launch.kernel)
+                })?;
                 launch.check_launch(cubin.architecture).map_err(|error| error.to_string())?;
                 launch.check_kernel(kernel, cubin.architecture).map_err(|error| error.to_string())?;
             }

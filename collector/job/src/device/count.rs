@@ -35,9 +35,9 @@ pub enum Operator {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum CountError {
-    #[error("there is no dimension {dimension} of tensor {tensor}")]
+    #[error("tensor {tensor} has no dimension {dimension}")]
     Unknown { tensor: usize, dimension: usize },
-    #[error("a number of the launch is out of range")]
+    #[error("a size or integer argument of a kernel launch is out of range")]
     OutOfRange,
 }
 

@@ -10,14 +10,17 @@ use serde_json::Value as Json;
 
 /// Error: the host code does more than allocate buffers and launch kernels.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the schedule leaves something to the host: {0}")]
+#[error("the schedule leaves work on the host: {0}")]
 pub struct HostWork(String);
 
 type Result<T> = std::result::Result<T, HostWork>;
 
 pub fn parse_launches(graph: &str) -> Result<Launches> {
     let graph: Json = serde_json::from_str(graph).map_err(|error| HostWork(error.to_string()))?;
-    let nodes = graph.get("nodes").and_then(Json::as_array).ok_or_else(|| HostWork("no nodes".to_owned()))?;
+    let nodes = graph
+        .get("nodes")
+        .and_then(Json::as_array)
+        .ok_or_else(|| HostWork("the serialized function has no nodes".to_owned()))?;
     let graph = NodeGraph(nodes);
     let mut functions = (0..nodes.len()).filter(|&node| graph.node_kind(node) == "tirx.PrimFunc");
     let function = functions.next().ok_or_else(|| HostWork("there is no host function".to_owned()))?;
@@ -52,13 +55,13 @@ impl<'a> NodeGraph<'a> {
 
     fn node_field(self, node: usize, name: &str) -> Result<usize> {
         let field = self.node_data(node).and_then(|data| data.get(name)).and_then(json_index);
-        field.ok_or_else(|| HostWork(format!("`{}` without `{name}`", self.node_kind(node))))
+        field.ok_or_else(|| HostWork(format!("node `{}` lacks the field `{name}`", self.node_kind(node))))
     }
 
     fn node_items(self, node: usize) -> Result<Vec<usize>> {
         let items = self.node_data(node).and_then(Json::as_array);
         let items = items.and_then(|items| items.iter().map(json_index).collect());
-        items.ok_or_else(|| HostWork(format!("`{}` where a list was expected", self.node_kind(node))))
+        items.ok_or_else(|| HostWork(format!("expected a list, found `{}`", self.node_kind(node))))
     }
 
     fn node_text(self, node: usize) -> Result<&'a str> {
@@ -81,7 +84,7 @@ impl<'a> NodeGraph<'a> {
     }
 
     fn unexpected_node(self, node: usize, wanted: &str) -> HostWork {
-        HostWork(format!("`{}` where {wanted} was expected", self.node_kind(node)))
+        HostWork(format!("expected {wanted}, found `{}`", self.node_kind(node)))
     }
 }
 
@@ -123,7 +126,7 @@ impl LaunchReader<'_> {
                 Ok(())
             }
             "tirx.Evaluate" => self.parse_launch(self.graph.node_field(node, "value")?),
-            other => Err(HostWork(format!("`{other}` outside of any kernel"))),
+            other => Err(HostWork(format!("statement `{other}` outside of any kernel"))),
         }
     }
 
@@ -137,7 +140,7 @@ impl LaunchReader<'_> {
         for extent in self.graph.node_items(self.graph.node_field(ty, "shape")?)? {
             let extent = self.parse_count(extent)?;
             bytes = Count::from_operation(Operator::Multiply, bytes, extent)
-                .map_err(|_| HostWork("a buffer larger than any memory".to_owned()))?;
+                .map_err(|_| HostWork("a buffer exceeds any memory size".to_owned()))?;
         }
         self.buffers.push((buffer, Argument::Workspace(self.found.workspaces.len())));
         self.found.workspaces.push(bytes);
@@ -169,7 +172,7 @@ impl LaunchReader<'_> {
         if let Some((_, known)) = self.symbols.iter().find(|(symbol, _)| *symbol == node) {
             return Ok(known.clone());
         }
-        *parts = parts.checked_sub(1).ok_or_else(|| HostWork("a number has too many components".to_owned()))?;
+        *parts = parts.checked_sub(1).ok_or_else(|| HostWork("a size expression has too many terms".to_owned()))?;
         let operator = match self.graph.node_kind(node).rsplit('.').next().unwrap_or_default() {
             "Cast" => return self.count_within(self.graph.node_field(node, "value")?, parts),
             "Select" => {
@@ -224,17 +227,17 @@ impl LaunchReader<'_> {
         }
         let operator = self.call_operator(call)?;
         if operator != "tirx.call_ffi_kernel" {
-            return Err(HostWork(format!("a call of `{operator}`")));
+            return Err(HostWork(format!("call of `{operator}`")));
         }
         let attributes = self.graph.node_field(call, "attrs")?;
         let axes = self.graph.node_items(self.graph.node_field(attributes, "launch_params")?)?;
         let axes = axes.into_iter().map(|axis| self.graph.node_text(axis)).collect::<Result<Vec<_>>>()?;
         let arguments = self.graph.node_items(self.graph.node_field(call, "args")?)?;
         let (name, arguments) =
-            arguments.split_first().ok_or_else(|| self.graph.unexpected_node(call, "a kernel's name"))?;
+            arguments.split_first().ok_or_else(|| self.graph.unexpected_node(call, "a kernel name"))?;
         let extents_at = arguments.len().checked_sub(axes.len());
-        let (buffers, extents) =
-            arguments.split_at(extents_at.ok_or_else(|| self.graph.unexpected_node(call, "an extent per axis"))?);
+        let (buffers, extents) = arguments
+            .split_at(extents_at.ok_or_else(|| self.graph.unexpected_node(call, "one extent per thread axis"))?);
         let mut launch = Launch {
             kernel: self.graph.node_text(*name)?.to_owned(),
             arguments: buffers.iter().map(|&buffer| self.parse_argument(buffer)).collect::<Result<_>>()?,
@@ -248,8 +251,11 @@ impl LaunchReader<'_> {
                 *blocks = extent;
                 continue;
             }
-            let known = extent.known_value().ok_or_else(|| HostWork(format!("the size decides `{axis}`")))?;
-            let known = u32::try_from(known).map_err(|_| HostWork(format!("{known} steps of `{axis}`")))?;
+            let known = extent
+                .known_value()
+                .ok_or_else(|| HostWork(format!("the extent of `{axis}` depends on the tensor size")))?;
+            let known =
+                u32::try_from(known).map_err(|_| HostWork(format!("`{axis}` has the invalid extent {known}")))?;
             *extent_of(&mut launch, axis)? = known;
         }
         self.found.launches.push(launch);
@@ -268,7 +274,7 @@ fn extent_of<'a>(launch: &'a mut Launch, axis: &str) -> Result<&'a mut u32> {
         "threadIdx.y" => &mut launch.block[1],
         "threadIdx.z" => &mut launch.block[2],
         "tirx.use_dyn_shared_memory" => &mut launch.dynamic_shared_bytes,
-        other => return Err(HostWork(format!("a launch with `{other}`"))),
+        other => return Err(HostWork(format!("a launch has the unknown axis `{other}`"))),
     })
 }
 
@@ -338,10 +344,12 @@ mod tests {
     fn work_that_no_kernel_does_is_refused() {
         let refused = |graph: String| parse_launches(&graph).unwrap_err().to_string();
         let looped = refused(GRAPH.replace("tirx.AllocBuffer", "tirx.For"));
-        assert_eq!(looped, "the schedule leaves something to the host: `tirx.For` outside of any kernel");
-        assert!(refused(GRAPH.replace("tirx.call_ffi_kernel", "tirx.other")).contains("a call of `tirx.other`"));
-        assert!(refused(GRAPH.replace("threadIdx.x", "cluster.x")).contains("a launch with `cluster.x`"));
-        assert!(refused(GRAPH.replace("\"data\": 64", "\"data\": -1")).contains("-1 steps of"));
+        assert_eq!(looped, "the schedule leaves work on the host: statement `tirx.For` outside of any kernel");
+        assert!(refused(GRAPH.replace("tirx.call_ffi_kernel", "tirx.other")).contains("call of `tirx.other`"));
+        assert!(
+            refused(GRAPH.replace("threadIdx.x", "cluster.x")).contains("a launch has the unknown axis `cluster.x`")
+        );
+        assert!(refused(GRAPH.replace("\"data\": 64", "\"data\": -1")).contains("has the invalid extent -1"));
     }
 
     proptest! {

@@ -14,19 +14,19 @@ use serde_json::Value;
 pub struct Moves(Value);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("move {place} of the schedule is refused: {why}")]
+#[error("move {place} of the schedule is not allowed: {why}")]
 pub struct MovesError {
     place: usize,
     why: String,
 }
 
 /// Limit on the number of moves; TVM's own traces have some hundreds.
-const MOST_MOVES: usize = 10_000;
+const MOVES_MAX: usize = 10_000;
 
 /// Maximum length of a name or word, in bytes.
-const MOST_SIGNS: usize = 200;
+const NAME_BYTES_MAX: usize = 200;
 
-const MOST_NODES: usize = 1_000;
+const NODES_MAX: usize = 1_000;
 
 /// Key of a serialized TVM object within a move.
 pub const OBJECT: &str = "object";
@@ -55,7 +55,7 @@ enum ValueForm {
     /// Index map made of integer arithmetic alone.
     IndexMap,
     NothingOrNumber,
-    /// Key of an annotation, whose value is checked by that key.
+    /// Key of an annotation; the key determines the form of the value.
     Key,
     Annotated,
 }
@@ -213,9 +213,9 @@ fn check_trace(trace: &Value) -> Result<(), MovesError> {
     let parts: Option<&[Value; 2]> = as_list(trace).and_then(|parts| parts.try_into().ok());
     let two_lists = || at(0)("a trace consists of two lists: instructions and sampling decisions".to_owned());
     let [moves, drawn] = parts.ok_or_else(two_lists)?;
-    let moves = as_list(moves).ok_or_else(|| at(0)("there is no list of moves".to_owned()))?;
-    if moves.len() > MOST_MOVES {
-        return Err(at(MOST_MOVES)(format!("a schedule has at most {MOST_MOVES} moves")));
+    let moves = as_list(moves).ok_or_else(|| at(0)("the list of moves is missing".to_owned()))?;
+    if moves.len() > MOVES_MAX {
+        return Err(at(MOVES_MAX)(format!("a schedule has at most {MOVES_MAX} moves")));
     }
     moves.iter().enumerate().try_for_each(|(place, step)| check_move(step).map_err(at(place)))?;
     let drawn = as_list(drawn).filter(|drawn| drawn.len() <= moves.len());
@@ -224,10 +224,10 @@ fn check_trace(trace: &Value) -> Result<(), MovesError> {
         let parts: Option<&[Value; 2]> = as_list(entry).and_then(|parts| parts.try_into().ok());
         let place = parts.and_then(|[place, _]| usize::try_from(place.as_u64()?).ok());
         let (Some([_, decision]), Some(place)) = (parts, place) else {
-            return Err(at(0)(format!("{} is not a sampling decision", shorten_value(entry))));
+            return Err(at(0)(format!("{} is not a valid sampling decision", shorten_value(entry))));
         };
         if !fits_form(ValueForm::Number, decision) && !fits_form(ValueForm::Numbers, decision) {
-            return Err(at(place)(format!("it cannot draw {}", shorten_value(decision))));
+            return Err(at(place)(format!("{} is not an allowed sampled value", shorten_value(decision))));
         }
     }
     Ok(())
@@ -236,15 +236,16 @@ fn check_trace(trace: &Value) -> Result<(), MovesError> {
 fn check_move(step: &Value) -> Result<(), String> {
     let parts: Option<&[Value; 4]> = as_list(step).and_then(|parts| parts.try_into().ok());
     let Some([name, inputs, attributes, outputs]) = parts else {
-        return Err(format!("{} is no move", shorten_value(step)));
+        return Err(format!("{} is not a schedule instruction", shorten_value(step)));
     };
-    let name = name.as_str().ok_or_else(|| format!("{} is no name of a move", shorten_value(name)))?;
-    let (_, wants, told) = MOVES
+    let name =
+        name.as_str().ok_or_else(|| format!("{} is not the name of a schedule instruction", shorten_value(name)))?;
+    let (_, wanted_inputs, wanted_attributes) = MOVES
         .iter()
         .find(|(known, ..)| *known == name)
         .ok_or_else(|| format!("`{name:.60}` is not a known schedule instruction"))?;
-    check_list(name, inputs, wants)?;
-    check_list(name, attributes, told)?;
+    check_list(name, inputs, wanted_inputs)?;
+    check_list(name, attributes, wanted_attributes)?;
     if name == "Annotate" {
         check_annotation(&attributes[0], &inputs[1])?;
     }
@@ -252,14 +253,15 @@ fn check_move(step: &Value) -> Result<(), String> {
 }
 
 fn check_list(name: &str, given: &Value, (first, further): &Forms) -> Result<(), String> {
-    let given = as_list(given).ok_or_else(|| format!("`{name}` lacks a list"))?;
+    let given =
+        as_list(given).ok_or_else(|| format!("the inputs, attributes or outputs of `{name}` are not a list"))?;
     if given.len() < first.len() || (given.len() > first.len() && further.is_none()) {
-        return Err(format!("`{name}` takes {} of these, not {}", first.len(), given.len()));
+        return Err(format!("`{name}` takes {} inputs or attributes, not {}", first.len(), given.len()));
     }
     let forms =
         first.iter().copied().chain(std::iter::repeat_n(further.unwrap_or(ValueForm::NothingOrNumber), given.len()));
     match given.iter().zip(forms).find(|(value, form)| !fits_form(*form, value)) {
-        Some((value, _)) => Err(format!("`{name}` does not take {}", shorten_value(value))),
+        Some((value, _)) => Err(format!("`{name}` does not accept the value {}", shorten_value(value))),
         None => Ok(()),
     }
 }
@@ -270,19 +272,19 @@ fn check_annotation(key: &Value, value: &Value) -> Result<(), String> {
         None => false,
         Some(AnnotationForm::Number) => fits_form(ValueForm::FoundOrNumber, value),
         Some(AnnotationForm::Numbers) => fits_form(ValueForm::Numbers, value),
-        Some(AnnotationForm::Word) => unquote_word(value).is_some_and(is_step),
+        Some(AnnotationForm::Word) => unquote_word(value).is_some_and(names_intrinsic),
     };
     if fits {
         Ok(())
     } else {
-        Err(format!("the annotation {} of {} is not allowed", shorten_value(value), shorten_value(key)))
+        Err(format!("the value {} of the annotation {} is not allowed", shorten_value(value), shorten_value(key)))
     }
 }
 
 fn fits_form(form: ValueForm, value: &Value) -> bool {
     let is_among = |words: &[&str]| value.as_str().is_some_and(|word| words.contains(&word));
     match form {
-        ValueForm::Found => value.as_str().is_some_and(is_found),
+        ValueForm::Found => value.as_str().is_some_and(names_result),
         ValueForm::FoundOrNumber => fits_form(ValueForm::Found, value) || fits_form(ValueForm::Number, value),
         ValueForm::FoundOrNothing => fits_form(ValueForm::FoundOrNumber, value) || value.is_null() || value == "None",
         ValueForm::AllFound => as_list(value).is_some_and(|all| all.iter().all(|one| fits_form(ValueForm::Found, one))),
@@ -290,7 +292,7 @@ fn fits_form(form: ValueForm, value: &Value) -> bool {
         ValueForm::Number => value.is_i64() || value.is_boolean(),
         ValueForm::Numbers => as_list(value).is_some_and(|all| all.iter().all(Value::is_number)),
         ValueForm::Name => value.as_str().is_some_and(is_word),
-        ValueForm::Step => value.as_str().is_some_and(is_step),
+        ValueForm::Step => value.as_str().is_some_and(names_intrinsic),
         ValueForm::Scope => is_among(SCOPES),
         ValueForm::Thread => is_among(THREADS),
         ValueForm::IndexMap => is_index_map(value),
@@ -302,7 +304,7 @@ fn fits_form(form: ValueForm, value: &Value) -> bool {
 }
 
 /// Returns whether a text names a result of an earlier move: a letter followed by a number.
-fn is_found(text: &str) -> bool {
+fn names_result(text: &str) -> bool {
     let digits = text.strip_prefix(['b', 'l', 'v']);
     text == "_"
         || digits
@@ -311,13 +313,13 @@ fn is_found(text: &str) -> bool {
 
 fn is_word(text: &str) -> bool {
     let is_sign = |sign: u8| sign.is_ascii_alphanumeric() || matches!(sign, b'_' | b'.');
-    text.len() <= MOST_SIGNS && text.bytes().all(is_sign)
+    text.len() <= NAME_BYTES_MAX && text.bytes().all(is_sign)
 }
 
 /// Returns whether a text names a tensor intrinsic, with or without parameters: `opcollect.F16.Multiply { … }`.
-fn is_step(text: &str) -> bool {
+fn names_intrinsic(text: &str) -> bool {
     let is_sign = |sign: u8| sign.is_ascii_alphanumeric() || b"_. {}:,".contains(&sign);
-    text.len() <= MOST_SIGNS && text.bytes().all(is_sign)
+    text.len() <= NAME_BYTES_MAX && text.bytes().all(is_sign)
 }
 
 /// Returns whether a value is an index map: a serialized graph of TVM objects, inline or as text, whose nodes all have
@@ -335,7 +337,7 @@ fn is_index_map(value: &Value) -> bool {
         return false;
     };
     let is_root = usize::try_from(root).is_ok_and(|root| nodes.get(root).is_some_and(|node| node["type"] == INDEX_MAP));
-    nodes.len() <= MOST_NODES && is_root && nodes.iter().enumerate().all(|(place, node)| is_node(place, node))
+    nodes.len() <= NODES_MAX && is_root && nodes.iter().enumerate().all(|(place, node)| is_node(place, node))
 }
 
 const INDEX_MAP: &str = "tirx.IndexMap";
@@ -376,9 +378,9 @@ fn as_list(value: &Value) -> Option<&[Value]> {
 }
 
 fn shorten_value(value: &Value) -> String {
-    const MOST_SHOWN: usize = 60;
+    const SHOWN_MAX: usize = 60;
     let text = value.to_string();
-    match text.char_indices().nth(MOST_SHOWN) {
+    match text.char_indices().nth(SHOWN_MAX) {
         Some((end, _)) => format!("`{}…`", &text[..end]),
         None => format!("`{text}`"),
     }
@@ -394,11 +396,11 @@ mod tests {
     #[track_caller]
     fn check(step: Value, expected: Expect) {
         let block = json!(["GetSBlock", [], ["sum", "main"], ["b0"]]);
-        let told = match Moves::new(json!([[block, step], []])) {
+        let refused = match Moves::new(json!([[block, step], []])) {
             Ok(moves) => format!("{} moves", moves.move_count()),
             Err(error) => error.to_string(),
         };
-        expected.assert_eq(&told);
+        expected.assert_eq(&refused);
     }
 
     /// An index map that swaps two indices, the second one replaced by a node of this type with this data.
@@ -430,63 +432,66 @@ mod tests {
     fn what_could_be_code_is_refused() {
         let assembly = "\"module asm \\\"nop\\\"\"";
         for key in ["pragma_import_llvm", "pragma_import_c", "pragma_debug_skip_region", "meta_schedule.custom", ""] {
-            let told = Moves::new(json!([[["Annotate", ["b0", assembly], [key], []]], []])).expect_err(key).to_string();
-            assert!(told.contains(key), "{told}");
+            let refused =
+                Moves::new(json!([[["Annotate", ["b0", assembly], [key], []]], []])).expect_err(key).to_string();
+            assert!(refused.contains(key), "{refused}");
         }
         check(
             json!(["Annotate", ["b0", assembly], ["meta_schedule.tiling_structure"], []]),
             expect![[
-                r#"move 1 of the schedule is refused: the annotation `"\"module asm \\\"nop\\\"\""` of `"meta_schedule.tiling_structure"` is not allowed"#
+                r#"move 1 of the schedule is not allowed: the value `"\"module asm \\\"nop\\\"\""` of the annotation `"meta_schedule.tiling_structure"` is not allowed"#
             ]],
         );
         check(
             json!(["Annotate", ["b0", {"object": {}}], ["warp_execution"], []]),
             expect![[
-                r#"move 1 of the schedule is refused: the annotation `{"object":{}}` of `"warp_execution"` is not allowed"#
+                r#"move 1 of the schedule is not allowed: the value `{"object":{}}` of the annotation `"warp_execution"` is not allowed"#
             ]],
         );
         check(
             json!(["UnsafeSetDType", ["b0"], [0, "handle"], []]),
-            expect!["move 1 of the schedule is refused: `UnsafeSetDType` is not a known schedule instruction"],
+            expect!["move 1 of the schedule is not allowed: `UnsafeSetDType` is not a known schedule instruction"],
         );
         check(
             json!(["SetScope", ["b0"], [0, "global.vtcm"], []]),
-            expect![[r#"move 1 of the schedule is refused: `SetScope` does not take `"global.vtcm"`"#]],
+            expect![[r#"move 1 of the schedule is not allowed: `SetScope` does not accept the value `"global.vtcm"`"#]],
         );
         check(
             json!(["Bind", ["l1"], ["pipeline"], []]),
-            expect![[r#"move 1 of the schedule is refused: `Bind` does not take `"pipeline"`"#]],
+            expect![[r#"move 1 of the schedule is not allowed: `Bind` does not accept the value `"pipeline"`"#]],
         );
         check(
             json!(["GetSBlock", [], ["a b", "main"], ["b0"]]),
-            expect![[r#"move 1 of the schedule is refused: `GetSBlock` does not take `"a b"`"#]],
+            expect![[r#"move 1 of the schedule is not allowed: `GetSBlock` does not accept the value `"a b"`"#]],
         );
         check(
             json!(["Parallel", ["l1; x"], [], []]),
-            expect![[r#"move 1 of the schedule is refused: `Parallel` does not take `"l1; x"`"#]],
+            expect![[r#"move 1 of the schedule is not allowed: `Parallel` does not accept the value `"l1; x"`"#]],
         );
         check(
             json!(["Parallel", ["l1"], [], [], []]),
-            expect![[r#"move 1 of the schedule is refused: `["Parallel",["l1"],[],[],[]]` is no move"#]],
+            expect![[
+                r#"move 1 of the schedule is not allowed: `["Parallel",["l1"],[],[],[]]` is not a schedule instruction"#
+            ]],
         );
         let call = index_map("ir.Call", json!({"op": 0, "args": 0, "span": 0, "ty": 1}));
         check(
             json!(["TransformLayout", ["b0", call], [0, 0, null, 1], []]),
             expect![[
-                r#"move 1 of the schedule is refused: `TransformLayout` does not take `{"object":{"nodes":[{"type":"None"},{"data":{"dtype":"int32"…`"#
+                r#"move 1 of the schedule is not allowed: `TransformLayout` does not accept the value `{"object":{"nodes":[{"type":"None"},{"data":{"dtype":"int32"…`"#
             ]],
         );
         check(
             json!(["TransformBlockLayout", ["b0"], [call["object"].to_string()], []]),
             expect![[
-                r#"move 1 of the schedule is refused: `TransformBlockLayout` does not take `"{\"nodes\":[{\"type\":\"None\"},{\"data\":{\"dtype\":\"int3…`"#
+                r#"move 1 of the schedule is not allowed: `TransformBlockLayout` does not accept the value `"{\"nodes\":[{\"type\":\"None\"},{\"data\":{\"dtype\":\"int3…`"#
             ]],
         );
         let itself = index_map("prim.Mul", json!({"a": 4, "b": 3, "span": 0, "ty": 1}));
         check(
             json!(["TransformLayout", ["b0", itself], [0, 0, null, 1], []]),
             expect![[
-                r#"move 1 of the schedule is refused: `TransformLayout` does not take `{"object":{"nodes":[{"type":"None"},{"data":{"dtype":"int32"…`"#
+                r#"move 1 of the schedule is not allowed: `TransformLayout` does not accept the value `{"object":{"nodes":[{"type":"None"},{"data":{"dtype":"int32"…`"#
             ]],
         );
     }
@@ -498,13 +503,13 @@ mod tests {
         {
             Moves::new(trace).expect_err("no moves");
         }
-        let many = vec![json!(["EnterPostproc", [], [], []]); MOST_MOVES + 1];
+        let many = vec![json!(["EnterPostproc", [], [], []]); MOVES_MAX + 1];
         assert!(Moves::new(json!([many, []])).expect_err("too many").to_string().contains("at most 10000"));
     }
 
     #[test]
     fn a_schedule_with_such_moves_cannot_be_read() {
         let text = r#"{"from":"trace","trace":[[["Annotate",["b0","\"x\""],["pragma_import_llvm"],[]]],[]]}"#;
-        expect![[r#"cannot read the schedule: move 0 of the schedule is refused: `Annotate` does not take `"pragma_import_llvm"`"#]].assert_eq(&crate::space::Schedule::from_json(text).expect_err("code").to_string());
+        expect![[r#"cannot read the schedule: move 0 of the schedule is not allowed: `Annotate` does not accept the value `"pragma_import_llvm"`"#]].assert_eq(&crate::space::Schedule::from_json(text).expect_err("code").to_string());
     }
 }

@@ -26,7 +26,7 @@ pub(super) enum Form {
 pub(super) fn schedule_contraction(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a contraction has an anchor");
     let pad = block_of_part(lowered, moves, Part::Pad)?;
-    // Columns beyond the result read what is not there: a test at each of them would cost more than a copy.
+    // Columns beyond the result would read out of bounds; a test per element would cost more than a padded copy.
     let has_phases = lowered.packings.iter().any(|packing| matches!(packing, Packing::Phases { .. }));
     let is_filled = !has_phases && lowered.blocks.iter().any(|block| block.part == Part::Cut);
     let pad_at = PAD_AT.setting_in(knobs).unwrap_or(if is_filled { PadAt::Outer } else { PadAt::Inline });
@@ -44,20 +44,20 @@ pub(super) fn schedule_contraction(form: Form, lowered: &Lowered, knobs: &Knobs,
     let write_at = WRITE_AT.setting_in(knobs).unwrap_or(WriteAt::Tile);
     let (result, cut, written) = match write_at {
         WriteAt::Tile => split_at_cut(lowered, moves, &anchor).map(|(result, cut)| (result, cut, None))?,
-        WriteAt::Root => written_apart(lowered, moves, &anchor)?,
+        WriteAt::Root => split_written(lowered, moves, &anchor)?,
     };
     let tile = ContractionTile::new(knobs, is_blocked)?;
     let dimensions = |count: usize| Dimensions::for_block(form, count, is_blocked && !has_phases, lowered);
     let tiled = tile_result(&dimensions, moves, &result, &tile, knobs)?;
     let reduction = schedule_anchor(&dimensions, moves, &anchor, knobs, &tile, &tiled)?;
-    // Columns that fill whole tiles are cut to those of the result where all of a row are there.
+    // Padded columns are cut to the valid ones once a whole row is computed.
     let (cut, apart) = if has_phases { (None, cut) } else { (cut, None) };
     let parallel =
         if cut.is_some() { tiled.rows } else { usize::try_from(required_number(knobs, &PARALLEL)?).unwrap_or(1) };
     let home = tiled.sum_depth(knobs);
     let parallel = parallel.min(home);
     let fused = fuse_grains(moves, &tiled.outer, parallel, knobs)?;
-    // The last tile of rows, where it reaches past the end, is apart from the others, which then need no tests.
+    // A partial last tile of rows is split off, so that the other tiles need no bounds tests.
     if lowered.has_tail && parallel <= tiled.rows {
         moves.annotate_loop(&tiled.outer[tiled.rows], "pragma_loop_partition_hint", 1)?;
     }
@@ -67,7 +67,7 @@ pub(super) fn schedule_contraction(form: Form, lowered: &Lowered, knobs: &Knobs,
     if let Some(end) = written {
         plain_copy(moves, &end)?;
     }
-    // Phases are brought together when all of them are there.
+    // Phases are interleaved after all of them are computed.
     if let Some(together) = apart {
         fuse_parallel(moves, &moves.loops(&together)?, 2)?;
     }
@@ -79,7 +79,7 @@ pub(super) fn schedule_contraction(form: Form, lowered: &Lowered, knobs: &Knobs,
         Some(pad) => {
             moves.compute_at(&pad, &fused)?;
             let own = moves.loops(&pad)?;
-            moves.annotate_loop(own.last().expect("it has columns"), "pragma_loop_partition_hint", 1)?;
+            moves.annotate_loop(own.last().expect("the padded input has columns"), "pragma_loop_partition_hint", 1)?;
         }
         None => {}
     }
@@ -89,7 +89,7 @@ pub(super) fn schedule_contraction(form: Form, lowered: &Lowered, knobs: &Knobs,
             fuse_parallel(moves, &own, own.len() - 1)?;
         }
     }
-    // Last, because loops around a decomposed reduction can no longer be marked.
+    // Last, because loops around a decomposed reduction can no longer be annotated.
     let start = moves.decompose_reduction(&anchor, &reduction[0])?;
     let (last, _) = split_last(&moves.loops(&start)?);
     if required_choice(knobs, &VECTORIZE)? == YesNo::Yes {
@@ -205,9 +205,9 @@ impl ContractionTile {
     }
 }
 
-/// Returns the block to tile; the block that copies the valid part if tiles extend beyond the result; otherwise the
+/// Returns the block to tile, the block that copies the valid part if tiles extend beyond the result, and otherwise the
 /// last epilogue block, which is scheduled separately.
-fn written_apart(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Block, Option<Block>, Option<Block>)> {
+fn split_written(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Block, Option<Block>, Option<Block>)> {
     if lowered.blocks.iter().any(|block| block.part == Part::Cut) {
         return split_at_cut(lowered, moves, anchor).map(|(result, cut)| (result, cut, None));
     }
@@ -261,7 +261,7 @@ fn tile_result(
     }
     moves.reorder_loops(&ordered.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
     let columns = dimensions.column_dimension();
-    let rows = places.iter().position(|&place| place == columns).expect("columns are a place");
+    let rows = places.iter().position(|&place| place == columns).expect("columns are a dimension");
     Ok(Tiled { outer: ordered, inner, rows, together })
 }
 
@@ -312,15 +312,15 @@ fn schedule_anchor(
     let (outermost, others) = reduction.split_first().expect("a contraction reduces");
     let order = std::iter::once(outermost).chain(&tiles).chain(others).chain(&own);
     moves.reorder_loops(&order.cloned().collect::<Vec<_>>())?;
-    // A whole depth written out would take minutes to compile: only a split part or a kernel's extent is short.
+    // Unrolling the whole depth would take minutes to compile; only a split part or a kernel extent is short enough.
     let is_short = required_number(knobs, &SPLIT_R)? > 1 || !ends_with_depth;
     if required_number(knobs, &UNROLL)? > 0 && is_short {
-        moves.unroll_loop(reduction.last().expect("just counted"))?;
+        moves.unroll_loop(reduction.last().expect("there are several reduction loops"))?;
     }
     let (last, others) = split_last(&own);
     if required_choice(knobs, &VECTORIZE)? == YesNo::Yes {
         moves.vectorize_loop(&last)?;
-        moves.vectorize_loop(tiled.inner.last().expect("as many as dimensions"))?;
+        moves.vectorize_loop(tiled.inner.last().expect("a tile has one loop per dimension"))?;
     }
     for target in &others {
         moves.unroll_loop(target)?;

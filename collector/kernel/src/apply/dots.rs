@@ -15,9 +15,9 @@ use job::space::dots::{DOTS_C, DOTS_X, QUADS_AT, is_flat};
 use models::Task;
 
 pub(super) fn schedule_dots(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
-    // A number of images that stays open decides nothing here.
+    // A symbolic batch size does not affect the schedule.
     let task = &task.with_sizes(|_| 1);
-    let extents = task.steps[0].output.extents().expect("sizes were just given");
+    let extents = task.steps[0].output.extents().expect("all sizes were just bound");
     let kernel = task.parameters.get(1).and_then(|weight| weight.ty.extents()).unwrap_or_default();
     let is_flat = is_flat(&task.steps[0].op, kernel.get(2..).unwrap_or_default());
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("products have an anchor");
@@ -29,10 +29,10 @@ pub(super) fn schedule_dots(task: &Task, lowered: &Lowered, knobs: &Knobs, moves
     let (lanes, channels, columns) =
         (required_number(knobs, &VECTOR)?, required_number(knobs, &DOTS_C)?, required_number(knobs, &DOTS_X)?);
     if is_flat && cut.is_none() {
-        in_one_row(moves, &result, &extents)?;
+        flatten_spatial(moves, &result, &extents)?;
     }
     let loops = moves.loops(&result)?;
-    let (column, others) = loops.split_last().expect("a convolution has places");
+    let (column, others) = loops.split_last().expect("a convolution has spatial dimensions");
     let channel = moves.split_loop(&others[1], &[None, Some(channels)])?;
     let column = moves.split_loop(column, &[None, Some(columns / lanes), Some(lanes)])?;
     let rows = &others[2..];
@@ -45,10 +45,11 @@ pub(super) fn schedule_dots(task: &Task, lowered: &Lowered, knobs: &Knobs, moves
     }
     let inner = [channel[1].clone(), column[1].clone(), column[2].clone()];
     moves.reorder_loops(&outer.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
-    moves.compute_at(&anchor, outer.last().expect("just filled"))?;
+    moves.compute_at(&anchor, outer.last().expect("there are outer loops"))?;
     let reduction = order_sums(moves, &anchor, (outer.len(), extents.len()), lanes)?;
-    vector_of(moves, &inner)?;
-    // All loops are one that goes to the pool, but for those inside of which quads are put together.
+    vectorize_last(moves, &inner)?;
+    // Number of outer loops that are fused and run on the pool: all, or those outside of the loops in which quads are
+    // packed.
     let parallel = match quads_at {
         QuadsAt::Outer => outer.len() - 1,
         QuadsAt::Channel => 2,
@@ -72,16 +73,16 @@ pub(super) fn schedule_dots(task: &Task, lowered: &Lowered, knobs: &Knobs, moves
         }
     }
     if let Some(cut) = cut {
-        plain_rows(moves, &cut, &extents, is_flat)?;
+        schedule_cut(moves, &cut, &extents, is_flat)?;
     }
-    // Last, because loops around a decomposed reduction can no longer be marked.
+    // Last, because loops around a decomposed reduction can no longer be annotated.
     let start = moves.decompose_reduction(&anchor, &reduction)?;
     let loops = moves.loops(&start)?;
-    vector_of(moves, &loops[loops.len() - 3..])
+    vectorize_last(moves, &loops[loops.len() - 3..])
 }
 
 /// Fuses the spatial dimensions of a result into one.
-fn in_one_row(moves: &Moves, block: &Block, extents: &[i64]) -> Result<()> {
+fn flatten_spatial(moves: &Moves, block: &Block, extents: &[i64]) -> Result<()> {
     moves.remap_loops(block, |i| Ok(vec![i[0].clone(), i[1].clone(), flat_column(&i[2..], &extents[2..])?]))?;
     Ok(())
 }
@@ -100,7 +101,7 @@ fn order_sums(moves: &Moves, anchor: &Block, (outer, spatial): (usize, usize), l
     // A tile has one image and one row.
     let own = loops[outer..outer + spatial].to_vec();
     let reduction = loops[outer + spatial..].to_vec();
-    let (column, others) = own.split_last().expect("counted above");
+    let (column, others) = own.split_last().expect("the tile has spatial loops");
     let column = moves.split_loop(column, &[None, Some(lanes)])?;
     let channel = &others[1];
     let order: Vec<Loop> = [&others[0]]
@@ -111,12 +112,12 @@ fn order_sums(moves: &Moves, anchor: &Block, (outer, spatial): (usize, usize), l
         .cloned()
         .collect();
     moves.reorder_loops(&order)?;
-    vector_of(moves, &[channel.clone(), column[0].clone(), column[1].clone()])?;
+    vectorize_last(moves, &[channel.clone(), column[0].clone(), column[1].clone()])?;
     Ok(reduction[0].clone())
 }
 
 /// Unrolls loops and vectorises the last one.
-fn vector_of(moves: &Moves, loops: &[Loop]) -> Result<()> {
+fn vectorize_last(moves: &Moves, loops: &[Loop]) -> Result<()> {
     let (last, others) = loops.split_last().expect("a tile has loops");
     moves.vectorize_loop(last)?;
     others.iter().try_for_each(|target| moves.unroll_loop(target))?;
@@ -124,11 +125,11 @@ fn vector_of(moves: &Moves, loops: &[Loop]) -> Result<()> {
 }
 
 /// Schedules the block that copies the valid columns of the padded result. Short rows are vectorised as a whole.
-fn plain_rows(moves: &Moves, cut: &Block, extents: &[i64], is_flat: bool) -> Result<()> {
+fn schedule_cut(moves: &Moves, cut: &Block, extents: &[i64], is_flat: bool) -> Result<()> {
     const AT_ONCE: i64 = 256;
     let mut row = extents[extents.len() - 1];
     if is_flat {
-        in_one_row(moves, cut, extents)?;
+        flatten_spatial(moves, cut, extents)?;
         row = extents[2..].iter().product();
     }
     let loops = moves.loops(cut)?;

@@ -24,7 +24,7 @@ use models::{Choice, Op};
 pub enum ApplyError {
     #[error("knob `{0}` is missing or has an unknown setting")]
     MissingKnob(&'static str),
-    #[error("a post-processor of TVM's space rejects this draw")]
+    #[error("a post-processor of TVM's schedule space rejects the sampled schedule")]
     Rejected,
     #[error(transparent)]
     Tvm(#[from] TvmError),
@@ -47,7 +47,7 @@ impl SpaceCache {
             let product = gpu::tensor_product(&lowered.task, target);
             self.0 = Some(meta_schedule::generate_spaces(&lowered.module, target, product)?);
         }
-        Ok(self.0.as_ref().expect("just made"))
+        Ok(self.0.as_ref().expect("the spaces were just generated"))
     }
 }
 
@@ -69,7 +69,7 @@ pub fn apply_schedule(
             if POOL.is_set_to(knobs, YesNo::No) {
                 moves.leave_pool();
             }
-            // A single number has no loops to move.
+            // A scalar has no loops.
             if task.steps[0].output.rank() == 0 {
                 return Ok(moves);
             }

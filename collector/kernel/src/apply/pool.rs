@@ -33,7 +33,8 @@ pub(super) fn schedule_pool(rank: usize, lowered: &Lowered, knobs: &Knobs, moves
         }
     };
     moves.vectorize_loop(vector)?;
-    // Where tiles reach past the end, too, TVM takes apart one or the other, now so and now so.
+    // TVM partitions a loop either at row ends or at partial tiles. With both, its choice is not reproducible, so the
+    // hint is given only if tiles are whole.
     let columns_of_result = lowered.task.steps[0].output.extents().and_then(|extents| extents.last().copied());
     let is_whole = columns_of_result.is_some_and(|columns| columns % width == 0);
     if has_ends(&lowered.task) && is_whole {
@@ -43,7 +44,7 @@ pub(super) fn schedule_pool(rank: usize, lowered: &Lowered, knobs: &Knobs, moves
     let fused = fuse_grains(moves, outer, parallel, knobs)?;
     let of_one_row = outer.last().filter(|_| parallel < outer.len()).unwrap_or(&fused);
     reduce_columns(moves, &columns, of_one_row, (rank, required_number(knobs, &ROW)?))?;
-    // Last, because loops around a decomposed reduction can no longer be marked.
+    // Last, because loops around a decomposed reduction can no longer be annotated.
     moves.unroll_loop(&window)?;
     moves.decompose_reduction(&anchor, &window)?;
     Ok(())

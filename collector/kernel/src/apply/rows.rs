@@ -13,7 +13,7 @@ pub(super) fn schedule_rows(task: &Task, lowered: &Lowered, knobs: &Knobs, moves
     let name = &lowered.blocks.iter().find(|block| block.part == Part::Anchor).expect("every task has an anchor").name;
     let anchor = moves.block(name)?;
     let rank = task.steps[0].output.rank();
-    // A reduction has loops beyond those of its result; it cannot be inlined and is one more helper.
+    // A reduction has loops beyond those of its result; it cannot be inlined and is scheduled as an additional helper.
     let is_reduction = moves.loops(&anchor)?.len() > rank;
     let has_epilogue = lowered.blocks.iter().any(|block| block.part == Part::Epilogue);
     if has_epilogue && !is_reduction {
@@ -52,7 +52,7 @@ pub(super) fn schedule_rows(task: &Task, lowered: &Lowered, knobs: &Knobs, moves
         }
     }
     vectorize_row(moves, &row, required_number(knobs, &VECTOR)?)?;
-    // Last, because loops around a decomposed reduction can no longer be marked.
+    // Last, because loops around a decomposed reduction can no longer be annotated.
     if let Some(reduction) = reduction {
         moves.decompose_reduction(&anchor, &reduction)?;
     }
@@ -62,7 +62,7 @@ pub(super) fn schedule_rows(task: &Task, lowered: &Lowered, knobs: &Knobs, moves
 /// Moves the reduction loops outside the last dimension of the result. Returns the outermost reduction loop.
 fn rows_inside(moves: &Moves, anchor: &Block, rank: usize) -> Result<Loop> {
     let loops = moves.loops(anchor)?;
-    // One fused loop, then the result's own dimensions, then what is summed.
+    // One fused loop, then the dimensions of the result, then the reduction loops.
     let (dimensions, reduced) = loops[1..].split_at(rank);
     let last = dimensions.last().expect("an output has at least one dimension").clone();
     moves.reorder_loops(&reduced.iter().chain([&last]).cloned().collect::<Vec<_>>())?;
@@ -91,8 +91,8 @@ pub(super) fn along_rows(moves: &Moves, partial: &Block, target: &Loop) -> Resul
         own.iter().zip(&is_summed).filter(move |(_, summed)| **summed == wanted).map(|(own, _)| own.clone())
     };
     let (kept, summed): (Vec<Loop>, Vec<Loop>) = (pick(false).collect(), pick(true).collect());
-    // TVM counts the dimension that partial results have of their own first.
-    let (lane, rows) = kept.split_first().expect("partial results have a dimension of their own");
+    // TVM places the extra dimension of partial results first.
+    let (lane, rows) = kept.split_first().expect("partial results have an extra dimension");
     moves.reorder_loops(&[rows, &summed, std::slice::from_ref(lane)].concat())?;
     moves.vectorize_loop(lane)?;
     Ok(())

@@ -19,7 +19,7 @@ pub(super) fn schedule_spatial(rank: usize, lowered: &Lowered, knobs: &Knobs, mo
     let is_reduction = moves.loops(&anchor)?.len() > rank;
     let result = result_block(lowered, moves, &anchor, is_reduction)?;
     let loops = moves.loops(&result)?;
-    // A single number has no loops, and nothing to choose.
+    // A scalar has no loops to schedule.
     let Some((last, outer)) = loops.split_last() else { return Ok(()) };
     let parts = moves.split_loop(last, &[None, Some(required_number(knobs, &VECTOR)?)])?;
     let inside = parts[0].clone();
@@ -54,12 +54,12 @@ pub(super) fn schedule_spatial(rank: usize, lowered: &Lowered, knobs: &Knobs, mo
     }
     for helper in lowered.blocks.iter().filter(|block| block.part == Part::Helper) {
         let helper = moves.block(&helper.name)?;
-        // Others are small.
+        // Helpers of lower rank are small and stay outside.
         if moves.loops(&helper)?.len() == rank && !outer.is_empty() {
             moves.compute_at(&helper, &fused)?;
         }
     }
-    // Last, because loops around a decomposed reduction can no longer be marked.
+    // Last, because loops around a decomposed reduction can no longer be annotated.
     if let Some(window) = window {
         moves.decompose_reduction(&anchor, &window)?;
     }

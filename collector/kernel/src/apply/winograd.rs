@@ -12,12 +12,12 @@ pub(super) fn schedule_winograd(tile: i64, lowered: &Lowered, knobs: &Knobs, mov
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a convolution has an anchor");
     let result = super::single_epilogue(lowered, moves, &anchor)?;
     let strip = STRIP.setting_in(knobs).unwrap_or(0);
-    // What a strip of the result needs is computed when it is its turn.
+    // All intermediate results of a strip are computed inside the loop over strips.
     let strip = schedule_results(moves, &result, (tile, strip), required_number(knobs, &BLOCK)?)?;
     let reduction = schedule_products(moves, &anchor, required_number(knobs, &TILE_P)?, strip.as_ref())?;
     schedule_windows(moves, strip.as_ref())?;
     schedule_padding(moves, &pad, strip.as_ref())?;
-    // Last, because loops around a decomposed reduction can no longer be marked.
+    // Last, because loops around a decomposed reduction can no longer be annotated.
     let start = moves.decompose_reduction(&anchor, &reduction)?;
     moves.vectorize_loop(moves.loops(&start)?.last().expect("a block has loops"))?;
     Ok(())
@@ -25,7 +25,7 @@ pub(super) fn schedule_winograd(tile: i64, lowered: &Lowered, knobs: &Knobs, mov
 
 /// Schedules the padding block, which also moves channels to the innermost dimension; vectors are along channels.
 fn schedule_padding(moves: &Moves, pad: &Block, strip: Option<&Loop>) -> Result<()> {
-    let [image, y, x, channel] = own_loops(moves, pad, strip)?;
+    let [image, y, x, channel] = enter_strip(moves, pad, strip)?;
     let channels = moves.split_loop(&channel, &[None, Some(LANES)])?;
     moves.reorder_loops(&[image.clone(), y.clone(), channels[0].clone(), x, channels[1].clone()])?;
     moves.vectorize_loop(&channels[1])?;
@@ -36,7 +36,7 @@ fn schedule_padding(moves: &Moves, pad: &Block, strip: Option<&Loop>) -> Result<
 /// Schedules the input transform: all windows of a row of tiles, for one vector of channels at a time.
 fn schedule_windows(moves: &Moves, strip: Option<&Loop>) -> Result<()> {
     let block = moves.block("winograd_windows")?;
-    let [e, f, image, y, x, channel] = own_loops(moves, &block, strip)?;
+    let [e, f, image, y, x, channel] = enter_strip(moves, &block, strip)?;
     let channels = moves.split_loop(&channel, &[None, Some(LANES)])?;
     let inner = [x, e.clone(), f.clone(), channels[1].clone()];
     moves.reorder_loops(&[&[image.clone(), y.clone(), channels[0].clone()], &inner[..]].concat())?;
@@ -46,7 +46,7 @@ fn schedule_windows(moves: &Moves, strip: Option<&Loop>) -> Result<()> {
     moves.vectorize_loop(&channels[1])?;
     let rows = moves.block("winograd_rows")?;
     moves.compute_at(&rows, &around)?;
-    let own: [Loop; 5] = last_of(moves, &rows)?;
+    let own: [Loop; 5] = innermost_loops(moves, &rows)?;
     moves.reorder_loops(&[own[1].clone(), own[2].clone(), own[3].clone(), own[0].clone(), own[4].clone()])?;
     moves.unroll_loop(&own[0])?;
     moves.vectorize_loop(&own[4])?;
@@ -55,7 +55,7 @@ fn schedule_windows(moves: &Moves, strip: Option<&Loop>) -> Result<()> {
 
 /// Schedules the matrix products with register tiles of positions and channels. Returns the reduction loop.
 fn schedule_products(moves: &Moves, anchor: &Block, places: i64, strip: Option<&Loop>) -> Result<Loop> {
-    let loops: [Loop; 8] = own_loops(moves, anchor, strip)?;
+    let loops: [Loop; 8] = enter_strip(moves, anchor, strip)?;
     let place = moves.fuse_loops(&loops[3..6])?;
     let tiles = moves.split_loop(&place, &[None, Some(places)])?;
     let (lane, depth) = (loops[6].clone(), loops[7].clone());
@@ -68,7 +68,7 @@ fn schedule_products(moves: &Moves, anchor: &Block, places: i64, strip: Option<&
 
 /// Schedules the output transform per row of tiles and channel block; returns the loop over strips, if any.
 fn schedule_results(moves: &Moves, result: &Block, (tile, strip): (i64, i64), block: i64) -> Result<Option<Loop>> {
-    let [image, channel, y, x] = last_of(moves, result)?;
+    let [image, channel, y, x] = innermost_loops(moves, result)?;
     let channels = moves.split_loop(&channel, &[None, Some(block)])?;
     let inner = |row: &Loop| [channels[1].clone(), row.clone(), x.clone()];
     let (strips, around) = if strip > 0 {
@@ -87,8 +87,8 @@ fn schedule_results(moves: &Moves, result: &Block, (tile, strip): (i64, i64), bl
     moves.vectorize_loop(&columns[1])?;
     let tiles = moves.block("winograd_tiles")?;
     moves.compute_at(&tiles, &around)?;
-    let own: [Loop; 7] = last_of(moves, &tiles)?;
-    // A place of the result after the other, of all channels.
+    let own: [Loop; 7] = innermost_loops(moves, &tiles)?;
+    // Loops from outside to inside: column of tiles, row and column within a tile, channels of a block.
     moves.reorder_loops(&[own[4].clone(), own[3].clone(), own[5].clone(), own[6].clone()])?;
     for at in [3, 5] {
         moves.unroll_loop(&own[at])?;
@@ -96,7 +96,7 @@ fn schedule_results(moves: &Moves, result: &Block, (tile, strip): (i64, i64), bl
     moves.vectorize_loop(&own[6])?;
     let back = moves.block("winograd_back")?;
     moves.compute_at(&back, &own[4])?;
-    let own: [Loop; 7] = last_of(moves, &back)?;
+    let own: [Loop; 7] = innermost_loops(moves, &back)?;
     moves.reorder_loops(&[own[1].clone(), own[0].clone(), own[6].clone()])?;
     for at in [0, 1] {
         moves.unroll_loop(&own[at])?;
@@ -105,17 +105,18 @@ fn schedule_results(moves: &Moves, result: &Block, (tile, strip): (i64, i64), bl
     Ok(strips)
 }
 
-fn last_of<const COUNT: usize>(moves: &Moves, block: &Block) -> Result<[Loop; COUNT]> {
+fn innermost_loops<const COUNT: usize>(moves: &Moves, block: &Block) -> Result<[Loop; COUNT]> {
     let loops = moves.loops(block)?;
     let before = loops.len() - COUNT;
     Ok(std::array::from_fn(|place| loops[before + place].clone()))
 }
 
-fn own_loops<const COUNT: usize>(moves: &Moves, block: &Block, strip: Option<&Loop>) -> Result<[Loop; COUNT]> {
+/// Moves a block into the loop over strips, if any, and returns the innermost loops of the block.
+fn enter_strip<const COUNT: usize>(moves: &Moves, block: &Block, strip: Option<&Loop>) -> Result<[Loop; COUNT]> {
     if let Some(strip) = strip {
         moves.compute_at(block, strip)?;
     }
-    last_of(moves, block)
+    innermost_loops(moves, block)
 }
 
 /// Runs loops on the thread pool, unless the loop over strips already runs there. Returns the innermost loop.

@@ -59,7 +59,9 @@ fn serve_role() -> anyhow::Result<()> {
 /// Calls the code in a file repeatedly, to be run in a simulator: `call SUPERVISOR FILE TIMES`.
 fn call_artifact() -> anyhow::Result<()> {
     let words: Vec<String> = std::env::args().skip(2).collect();
-    let [supervisor, file, times] = &words[..] else { anyhow::bail!("`call` takes a process, a file and a number") };
+    let [supervisor, file, times] = &words[..] else {
+        anyhow::bail!("`call` takes a process id, a file and a number of calls")
+    };
     let process = worker::enter_alone(supervisor.parse()?)?;
     library::open_libraries(NameRole::Runner)?;
     let job: RunJob = serde_json::from_slice(&std::fs::read(file)?)?;
@@ -95,7 +97,7 @@ fn serve_device<Job: DeserializeOwned>(answer: fn(&mut cuda::Runner, &Job) -> Ru
 fn serve_runtime<R: Runtime>() -> anyhow::Result<()> {
     let entry = worker::enter_worker()?;
     let mut runner = runtimes::Runner::<R>::open(entry.become_runner())?;
-    let versions = BTreeMap::from([(R::DESCRIBED.key.to_owned(), runner.version())]);
+    let versions = BTreeMap::from([(R::DESCRIPTION.key.to_owned(), runner.version())]);
     entry.serve_requests(versions, |job| runner.process_job(&job))?;
     Ok(())
 }

@@ -6,7 +6,7 @@ use job::listing::{Line, ListedFunction, ListedLoop};
 
 pub fn list_functions<'a>(functions: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<ListedFunction> {
     let mut listed: Vec<ListedFunction> = functions.into_iter().map(|(name, code)| list_function(name, code)).collect();
-    share_out(&mut listed);
+    normalise_shares(&mut listed);
     listed
 }
 
@@ -38,7 +38,7 @@ fn list_function(name: &str, code: &[u8]) -> ListedFunction {
     ListedFunction { name: name.to_owned(), lines, loops }
 }
 
-fn share_out(functions: &mut [ListedFunction]) {
+fn normalise_shares(functions: &mut [ListedFunction]) {
     let all: f64 = functions.iter().flat_map(|function| &function.loops).map(|one| one.estimated_share).sum();
     for one in functions.iter_mut().flat_map(|function| &mut function.loops).filter(|_| all > 0.0) {
         one.estimated_share /= all;

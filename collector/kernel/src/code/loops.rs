@@ -34,14 +34,14 @@ pub fn find_loops(steps: &[Step]) -> Vec<Loop> {
         let (before, rest) = found.split_at_mut(place);
         let this = &mut rest[0];
         this.around = before.iter().rposition(|outer| outer.last >= this.last);
-        this.turns = count_turns(steps, this);
+        this.turns = count_iterations(steps, this);
     }
     found
 }
 
-fn count_turns(steps: &[Step], this: &Loop) -> Option<f64> {
+fn count_iterations(steps: &[Step], this: &Loop) -> Option<f64> {
     /// Limit on iterations, larger than the number of elements of any operator.
-    const MOST: f64 = 1e9;
+    const ITERATIONS_MAX: f64 = 1e9;
     let body = &steps[this.first..=this.last];
     let jump = &body.last()?.instruction;
     let sets_flags = |step: &Step| step.kind == Kind::Integer && step.instruction.rflags_modified() != 0;
@@ -49,13 +49,13 @@ fn count_turns(steps: &[Step], this: &Loop) -> Option<f64> {
     let test = &body[test_at].instruction;
     let counter = register_operand(test, 0)?;
     let (growth, grows_at) = register_growth(body, counter)?;
-    let start = start_of(steps, this.first, counter);
+    let start = start_value(steps, this.first, counter);
     let turns = match test.mnemonic() {
         Mnemonic::Cmp => {
-            let bound_before = || start_of(steps, this.first, register_operand(test, 1)?);
+            let bound_before = || start_value(steps, this.first, register_operand(test, 1)?);
             let bound = constant_operand(test, 1).or_else(bound_before)?;
             let distance = (bound - start.unwrap_or(0)) as f64 / growth as f64;
-            // A test before the growth, or one that lets the bound itself pass, gives another turn.
+            // A comparison before the increment, or one that is true for the bound itself, adds an iteration.
             let tests_first = grows_at > test_at;
             let passes_bound = matches!(
                 jump.condition_code(),
@@ -63,11 +63,11 @@ fn count_turns(steps: &[Step], this: &Loop) -> Option<f64> {
             );
             distance.ceil() + f64::from(u8::from(tests_first)) + f64::from(u8::from(passes_bound))
         }
-        // The counter runs to zero.
+        // The counter counts down to zero.
         Mnemonic::Add | Mnemonic::Sub | Mnemonic::Inc | Mnemonic::Dec => (-start? as f64 / growth as f64).ceil(),
         _ => return None,
     };
-    (1.0..MOST).contains(&turns).then_some(turns)
+    (1.0..ITERATIONS_MAX).contains(&turns).then_some(turns)
 }
 
 /// Returns the increment of a register per iteration, and the index of the instruction that adds it.
@@ -86,17 +86,17 @@ fn register_growth(body: &[Step], counter: Register) -> Option<(i64, usize)> {
         Mnemonic::Add => constant_operand(step, 1)?,
         Mnemonic::Sub => -constant_operand(step, 1)?,
         Mnemonic::Lea => added(step)?,
-        // The sum was kept in another register meanwhile.
+        // The sum was copied from another register.
         Mnemonic::Mov => added(&body[last_write(&body[..place], register_operand(step, 1)?)?].instruction)?,
         _ => return None,
     };
     (growth != 0).then_some((growth, place))
 }
 
-fn start_of(steps: &[Step], first: usize, counter: Register) -> Option<i64> {
+fn start_value(steps: &[Step], first: usize, counter: Register) -> Option<i64> {
     /// Number of instructions before a loop that are searched for the counter's start value.
-    const NEAR: usize = 400;
-    let before = &steps[first.saturating_sub(NEAR)..first];
+    const SEARCHED_STEPS: usize = 400;
+    let before = &steps[first.saturating_sub(SEARCHED_STEPS)..first];
     let step = &before[last_write(before, counter)?].instruction;
     match step.mnemonic() {
         Mnemonic::Xor if register_operand(step, 1) == Some(counter) => Some(0),

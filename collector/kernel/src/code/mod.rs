@@ -22,9 +22,9 @@ use step::{Kind, Step};
 use sums::Sums;
 
 /// Assumed iterations of a loop whose count is unknown at compile time, mostly over window positions at the border.
-const TURNS_UNKNOWN: f64 = 3.0;
+const UNKNOWN_ITERATIONS: f64 = 3.0;
 /// Assumed iterations of an outermost loop whose count is unknown at compile time: a thread's share of the work.
-const TURNS_UNKNOWN_OUTSIDE: f64 = 8.0;
+const UNKNOWN_OUTER_ITERATIONS: f64 = 8.0;
 /// Latency in cycles between multiply-adds on the same accumulator.
 const FMA_LATENCY_CYCLES: f64 = 4.0;
 
@@ -105,7 +105,7 @@ impl Nest {
         self.loops += 1.0;
         self.uncounted += f64::from(u8::from(this.turns.is_none()));
         if self.hot.as_ref().is_none_or(|hot| hot.cycles < cycles) {
-            let turns = this.turns.unwrap_or(TURNS_UNKNOWN);
+            let turns = this.turns.unwrap_or(UNKNOWN_ITERATIONS);
             self.hot = Some(Hot { sums: body.sums, cycles, chain, turns });
         }
     }
@@ -121,7 +121,7 @@ fn find_nests(code: &[u8]) -> Vec<Nest> {
         if this.around.is_none() {
             nests.push(Nest::default());
         }
-        nests.last_mut().expect("there is one for what stands in no loop").add_loop(this, body, weight);
+        nests.last_mut().expect("the first nest holds the code outside of loops").add_loop(this, body, weight);
     }
     nests
 }
@@ -147,8 +147,8 @@ fn loop_weights(loops: &[Loop]) -> Vec<f64> {
     let mut weights: Vec<f64> = Vec::with_capacity(loops.len());
     for this in loops {
         let (around, unknown) = match this.around {
-            Some(outer) => (weights[outer], TURNS_UNKNOWN),
-            None => (1.0, TURNS_UNKNOWN_OUTSIDE),
+            Some(outer) => (weights[outer], UNKNOWN_ITERATIONS),
+            None => (1.0, UNKNOWN_OUTER_ITERATIONS),
         };
         weights.push(around * this.turns.unwrap_or(unknown));
     }

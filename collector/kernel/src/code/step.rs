@@ -34,7 +34,7 @@ pub struct Step {
     pub instruction: Instruction,
 }
 
-/// Decodes a function up to the first bytes that are no valid instruction.
+/// Decodes a function up to the first invalid instruction.
 pub fn decode_steps(code: &[u8]) -> Vec<Step> {
     let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
     std::iter::from_fn(|| decoder.can_decode().then(|| decoder.decode()))

@@ -9,10 +9,11 @@
 
 use super::movement::{padded_at, padded_extents};
 use super::products::{
-    ConvShape, Element, NO_ZEROS, Zeros, multiply_elements, source_channel, split_digits, unblock_result, with_leading,
+    ConvShape, NO_ZEROS, Zeros, multiply_elements, source_channel, split_digits, unblock_result, with_leading,
 };
-use super::{LowerError, Output, Part, ReachedInput, Result, Sums, Writer, dots, known_sizes, transposed};
-use crate::tvm::TvmError;
+use super::{
+    Element, Indices, LowerError, Output, Part, ReachedInput, Result, Sums, Writer, dots, known_sizes, transposed,
+};
 use crate::tvm::expression::{
     Axis, Expression, Extent, Reduction, Tensor, constant, index_constant, loop_axis, reduce_axes,
 };
@@ -112,14 +113,14 @@ fn convolve_input(
         None => (pads.to_vec(), vec![0; spatial]),
     };
     let order = if is_depthwise && block.is_none() && strides[spatial - 1] == 2 && writer.has_vectors {
-        // Vectors of every second column are read from two rows, of those with even and of those with odd numbers.
+        // Even and odd columns are stored in separate rows, so that vectors of every second column are contiguous.
         SumOrder::Apart
     } else if is_by_taps && is_padded {
         SumOrder::Rows
     } else {
         SumOrder::Own
     };
-    // The plain form always has a padding block, as the definitions have that it shares names with.
+    // The plain form always has a padding block, like TVM's definitions, whose block names it shares.
     let data = if block.is_none() || is_padded {
         pad_input(writer, &output.block_name(names.0), data, &pads, shape.zeros[0], order)?
     } else {
@@ -150,7 +151,7 @@ fn convolve_input(
             if order == SumOrder::Rows {
                 at[1..=spatial].rotate_left(1);
             }
-            // A weight that is not packed is read as it is.
+            // An unpacked weight has no lane dimension.
             let lane = lane.filter(|_| is_packed);
             let mut weight_at = vec![if is_packed { channel.clone() } else { whole.clone() }];
             weight_at.push(match &channel_axis {
@@ -252,7 +253,7 @@ fn conv_of_columns(
     output: &Output,
 ) -> Result<Tensor> {
     if shape.window.groups != 1 || shape.zeros != NO_ZEROS {
-        let why = "only one group of plain numbers is a product of matrices".to_owned();
+        let why = "only a convolution of one group without zero points can be computed as a matrix product".to_owned();
         return Err(LowerError::Unsupported { operator: "conv".to_owned(), why });
     }
     let kernel = writer.kernel.clone();
@@ -308,7 +309,7 @@ fn conv_of_columns(
 }
 
 /// Returns the row (channel) and the column (flattened position) of a result element of a convolution in matrix form.
-pub(crate) fn column_of(at: &[Expression], places: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
+pub(crate) fn column_of(at: &[Expression], places: &[i64]) -> Indices {
     let mut column = at[0].clone();
     for (place, &extent) in at[2..].iter().zip(places) {
         column = column.mul(&index_constant(extent)?)?.add(place)?;
@@ -356,7 +357,7 @@ fn pad_input(
         SumOrder::Own => {}
         SumOrder::Apart => {
             let columns = writer.known_extent(&extents[last])?;
-            // An odd number of columns has one beyond them.
+            // An odd number of columns is padded by one column.
             tails[last] += columns % 2;
             extents[last] = Extent::Known(2);
             extents.push(Extent::Known((columns + 1) / 2));
@@ -386,7 +387,7 @@ fn multiply_dense(
 ) -> Result<Tensor> {
     let rank = output.extents.len();
     let block = block_of(writer, &output.extents[rank - 1], false)?;
-    // An unpacked weight cannot be read as a vector of columns, only a packed one can.
+    // Only a packed weight can be read as vectors of columns.
     let copy = match block.filter(|_| writer.copies && weight.extents.len() == 2) {
         Some(block) => Some(copy_panels(writer, weight, true, block, output)?),
         None => None,
@@ -468,7 +469,7 @@ fn multiply_matrices(
 }
 
 /// Returns the indices of an operand's batch dimensions, with broadcasting.
-fn batch_indices(tensor: &Tensor, place: &[Expression]) -> std::result::Result<Vec<Expression>, TvmError> {
+fn batch_indices(tensor: &Tensor, place: &[Expression]) -> Indices {
     let batch = tensor.extents.len() - 2;
     let skipped = place.len() - batch;
     tensor.extents[..batch]
@@ -511,7 +512,7 @@ fn sum_einsum(writer: &mut Writer, equation: &str, inputs: &[Tensor], output: &O
     let unsupported = |why: String| LowerError::Unsupported { operator: "einsum".to_owned(), why };
     let equation = Equation::read_equation(equation, &types.iter().collect::<Vec<_>>()).map_err(unsupported)?;
     let extents = TensorType { dtype: output.dtype, shape: equation.extents.clone() }.extents();
-    let extents = known_sizes(&extents.expect("letters stand for numbers when all operands have them"));
+    let extents = known_sizes(&extents.expect("all extents are constant"));
     let axes = equation
         .summed
         .iter()
@@ -561,6 +562,6 @@ fn block_of(writer: &Writer, extent: &Extent, must_divide: bool) -> Result<Optio
     }
     Err(LowerError::Unsupported {
         operator: "contraction".to_owned(),
-        why: format!("a block of {block} does not divide the extent {extent}"),
+        why: format!("the block size {block} does not divide the extent {extent}"),
     })
 }

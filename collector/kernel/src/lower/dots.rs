@@ -5,8 +5,8 @@
 //! sum of each row, from which the contribution of the data's zero point is computed. Columns may be padded to whole
 //! register tiles; the epilogue is then computed for all of them, and a last block selects the valid ones.
 
-use super::products::{ConvShape, Element, split_digits};
-use super::{Output, Part, Result, Writer, known_sizes};
+use super::products::{ConvShape, split_digits};
+use super::{Element, Indices, Output, Part, Result, Writer, known_sizes};
 use crate::tvm::TvmError;
 use crate::tvm::dots::{Pair, sum_pairs};
 use crate::tvm::expression::{
@@ -35,7 +35,7 @@ pub(super) fn convolve_bytes(
     output: &Output,
 ) -> Result<Tensor> {
     let kernel = writer.kernel.clone();
-    let extents = places_of(writer, &output.extents)?;
+    let extents = spatial_extents(writer, &output.extents)?;
     let depth = writer.known_extent(&data.extents[1])? / convolution.window.groups;
     let is_flat = is_flat(op, &kernel);
     let mut places = extents.clone();
@@ -66,7 +66,7 @@ pub(super) fn convolve_bytes(
     };
     if padded == columns {
         return writer.add_block(&output.block_name("less_zero"), Part::Epilogue, output.element_type(), |i| {
-            less_zero(sums.element_at(&place_in(&wide, i, &extents)?)?, &i[1])
+            less_zero(sums.element_at(&index_in_sums(&wide, i, &extents)?)?, &i[1])
         });
     }
     let result = writer.add_block(&output.block_name("less_zero"), Part::Epilogue, (output.dtype, &whole), |i| {
@@ -77,11 +77,13 @@ pub(super) fn convolve_bytes(
 }
 
 pub(super) fn cut_columns(writer: &mut Writer, padded: &Tensor, extents: &[Extent]) -> Result<Tensor> {
-    let (numbers, wide) = (places_of(writer, extents)?, places_of(writer, &padded.extents)?);
-    writer.add_block("cut", Part::Cut, (padded.dtype, extents), |i| padded.element_at(&place_in(&wide, i, &numbers)?))
+    let (numbers, wide) = (spatial_extents(writer, extents)?, spatial_extents(writer, &padded.extents)?);
+    writer.add_block("cut", Part::Cut, (padded.dtype, extents), |i| {
+        padded.element_at(&index_in_sums(&wide, i, &numbers)?)
+    })
 }
 
-fn places_of(writer: &Writer, extents: &[Extent]) -> Result<Vec<i64>> {
+fn spatial_extents(writer: &Writer, extents: &[Extent]) -> Result<Vec<i64>> {
     writer.known_extents(&extents[2..])
 }
 
@@ -90,7 +92,7 @@ fn with_channels(images: &Extent, channels: Extent, rest: &[i64]) -> Vec<Extent>
 }
 
 /// Returns the index of a result element within the sums, whose spatial dimensions may be flattened into one row.
-fn place_in(wide: &[i64], at: &[Expression], extents: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
+fn index_in_sums(wide: &[i64], at: &[Expression], extents: &[i64]) -> Indices {
     let last = wide.len() - 1;
     if wide[..last] == extents[..last] {
         return Ok(at.to_vec());
@@ -141,7 +143,7 @@ pub(super) fn multiply_bytes(
         sum_pairs(&pair, &weight.element_at(&row)?, std::slice::from_ref(&step))
     })?;
     let number = |number: i64| constant(DType::I32, number as f64);
-    // What a zero point of the weight takes depends on the sum of a row.
+    // The correction for the weight's zero point depends on the sum of each data row.
     let step = loop_axis("b", &data.extents[last], true)?;
     let rows = (w_zero != 0).then(|| {
         writer.add_block(&output.block_name("rows"), Part::Helper, (DType::I32, &data.extents[..last]), |i| {
@@ -256,7 +258,7 @@ impl DotShape<'_> {
         row.mul(&index_constant(self.quad_count())?)?.add(&axes[axes.len() - 1].variable)?.add(&index_constant(1)?)
     }
 
-    fn all_groups(&self) -> Extent {
+    fn depth_quads(&self) -> Extent {
         Extent::Known(self.convolution.window.groups * self.quad_count())
     }
 
@@ -271,7 +273,7 @@ impl DotShape<'_> {
     }
 
     /// Returns the input index read at a kernel position, for all spatial dimensions except the last.
-    fn rows_at(&self, i: &[Expression], taps: &[Axis]) -> std::result::Result<Vec<Expression>, TvmError> {
+    fn rows_at(&self, i: &[Expression], taps: &[Axis]) -> Indices {
         (0..self.last_dimension())
             .map(|d| {
                 let tap = taps[d].variable.mul(&index_constant(self.convolution.window.dilations[d])?)?;
@@ -286,12 +288,7 @@ impl DotShape<'_> {
     }
 
     /// Returns the index of the quad that a product reads.
-    fn quad_index(
-        &self,
-        i: &[Expression],
-        axes: &[Axis],
-        channels: i64,
-    ) -> std::result::Result<Vec<Expression>, TvmError> {
+    fn quad_index(&self, i: &[Expression], axes: &[Axis], channels: i64) -> Indices {
         let (group, last) = (&axes[axes.len() - 1].variable, self.last_dimension());
         let per_group = channels / self.convolution.window.groups;
         let source = match (self.convolution.window.groups, per_group) {
@@ -335,10 +332,10 @@ impl DotShape<'_> {
 
     /// Packs quads along the depth, with positions flattened into one row: `[n, depth / 4, 1…, column]`.
     fn flat_quads(&self, writer: &mut Writer, data: &Tensor, name: &str) -> Result<Tensor> {
-        let read = places_of(writer, &data.extents)?;
+        let read = spatial_extents(writer, &data.extents)?;
         let whole = self.places[self.last_dimension()];
         let rest = [&self.places[..self.last_dimension()], &[1, self.padded]].concat();
-        let extents = with_channels(&data.extents[0], self.all_groups(), &rest);
+        let extents = with_channels(&data.extents[0], self.depth_quads(), &rest);
         writer.add_block(name, Part::Quads, (DType::I32, &extents), |i| {
             let column = &i[extents.len() - 1];
             let place = split_digits(column, &read)?;
@@ -355,7 +352,7 @@ impl DotShape<'_> {
     fn quads_of_depth(&self, writer: &mut Writer, data: &Tensor, output: &Output) -> Result<Tensor> {
         let bytes = self.padded_bytes(writer, data, output)?;
         let mut extents = bytes.extents.clone();
-        extents[1] = self.all_groups();
+        extents[1] = self.depth_quads();
         writer.add_block(&output.block_name("quads"), Part::Quads, (DType::I32, &extents), |i| {
             let quad = pack_quad(|byte| self.byte_of_depth(&bytes, (&i[0], &i[1]), byte, &i[2..]))?;
             convert_sign(quad, data.dtype, self.is_signed)
@@ -417,7 +414,7 @@ impl DotShape<'_> {
         extents: &[Extent],
         place: impl Fn(&[Expression]) -> Vec<Expression>,
     ) -> Result<Tensor> {
-        let (read, padded) = (places_of(writer, &data.extents)?, places_of(writer, extents)?);
+        let (read, padded) = (spatial_extents(writer, &data.extents)?, spatial_extents(writer, extents)?);
         let zero = constant(data.dtype, self.convolution.zeros[0] as f64)?;
         writer.add_block(name, Part::Pad, (data.dtype, extents), |i| {
             let mut at = place(i);

@@ -5,7 +5,7 @@
 //! defined.
 
 use super::pointwise::axis_of;
-use super::{Output, Part, Result, Writer};
+use super::{Element, Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{
     Axis, Expression, Extent, PLACE, Reduction, Tensor, constant, highest_number, index_constant, index_type,
@@ -13,8 +13,6 @@ use crate::tvm::expression::{
 };
 use models::operators::{Gather, GatherElements, GatherNd, OneHot, ScatterElements, ScatterNd};
 use models::{Op, ScatterOp};
-
-type Element = std::result::Result<Expression, TvmError>;
 
 pub(super) fn lower_indexing(
     writer: &mut Writer,
@@ -193,7 +191,7 @@ fn scatter_updates(
     let [data, indices, updates] = inputs else { unreachable!("a scatter has three inputs") };
     let loops = target.update_loops()?;
     let variables: Vec<Expression> = loops.iter().map(|axis| axis.variable.clone()).collect();
-    // A term of the reduction, or what changes nothing where there is no update.
+    // The term of the reduction: an update, or the neutral element if there is none.
     let term = |i: &[Expression], value: &dyn Fn(&[Expression]) -> Element, none: Expression| -> Element {
         let (at, meant) = target.find_update(indices, i, &variables)?;
         meant.if_then_else(&value(&at)?, &none)

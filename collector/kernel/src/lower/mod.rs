@@ -40,7 +40,7 @@ pub struct Form {
     pub sums: Sums,
     /// Whether the spatial dimensions are flattened wherever no operator needs rows.
     pub is_flat: bool,
-    /// The columns of a convolution are padded to a multiple of this number.
+    /// Multiple to which the columns of a convolution are padded.
     pub columns: i64,
     /// Whether depthwise convolutions of stride 2 store even and odd columns apart, so that vectors are contiguous.
     pub has_vectors: bool,
@@ -54,8 +54,8 @@ pub struct Form {
 }
 
 impl Form {
-    /// Returns the form that a schedule expects. This program's CPU templates are declared for flattened tasks, TVM's
-    /// schedules for tasks as its operators define them.
+    /// Returns the form that a schedule expects. CPU templates expect flattened tasks; schedules of TVM's own space
+    /// expect tasks as TVM's operators define them.
     pub fn for_schedule(schedule: &Schedule, target: &CompileTarget) -> Form {
         let is_cpu = !target.is_device();
         Form {
@@ -67,7 +67,8 @@ impl Form {
             by_taps: schedule.by_taps().filter(|_| is_cpu),
             columns_first: is_cpu && schedule.columns_first(),
             copies: is_cpu && schedule.copies_inputs(),
-            // Addresses have 64 bits: if a narrower index might overflow, LLVM does not recognise adjacent elements.
+            // Indices have 64 bits, like addresses: if a narrower index might overflow, LLVM does not recognise
+            // adjacent elements.
             indices: if is_cpu { DType::I64 } else { DType::I32 },
         }
     }
@@ -134,15 +135,21 @@ pub enum Sums {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum LowerError {
-    #[error("`{operator}` has no lowering: {why}")]
+    #[error("cannot generate code for `{operator}`: {why}")]
     Unsupported { operator: String, why: String },
-    #[error("`{operator}` needs a number for a dimension that is a symbol; bind it first")]
+    #[error("`{operator}` needs a constant size for a symbolic dimension; bind the symbol first")]
     Symbolic { operator: String },
     #[error(transparent)]
     Tvm(#[from] TvmError),
 }
 
 type Result<T> = std::result::Result<T, LowerError>;
+
+/// Expression of one tensor element, or TVM's error.
+type Element = std::result::Result<Expression, TvmError>;
+
+/// Expressions of the indices of a tensor element, or TVM's error.
+type Indices = std::result::Result<Vec<Expression>, TvmError>;
 
 /// Collects blocks while a task is lowered.
 pub(crate) struct Writer {
@@ -152,7 +159,7 @@ pub(crate) struct Writer {
     /// Symbolic sizes, which are known only at the call, by name.
     symbols: HashMap<String, Extent>,
     operator: &'static str,
-    /// Extents of a convolution's window, which the shape of a weight stored as a matrix no longer shows.
+    /// Kernel extents of a convolution, because a weight stored as a matrix does not contain them.
     kernel: Vec<i64>,
     /// Padded extents for which later steps are computed, until the result is cut or restored to the task's order.
     padded: Option<Vec<Extent>>,
@@ -207,7 +214,8 @@ impl Writer {
 pub fn lower_task(task: &Task, form: Form) -> Result<Lowered> {
     let flat = if form.is_flat { flatten_task(task) } else { None };
     let own = flat.as_ref().map_or(task, |flat| &flat.task);
-    // TVM takes the ends of rows, where windows reach into the padding, and last tiles apart by 32-bit indices only.
+    // TVM's loop partitioning at row ends (where windows reach into the padding) and at last tiles needs 32-bit
+    // indices.
     let has_ends = form.columns_first && has_ends(own);
     let indices = if has_ends || has_tail(own, form) { DType::I32 } else { form.indices };
     expression::with_indices(indices, || match &flat {
@@ -216,7 +224,7 @@ pub fn lower_task(task: &Task, form: Form) -> Result<Lowered> {
     })
 }
 
-/// Whether the last tile of a product's rows is partial and can be computed separately.
+/// Returns whether the last tile of a product's rows is partial and can be computed separately.
 pub fn has_tail(task: &Task, form: Form) -> bool {
     let anchor = &task.steps[0];
     let is_product = matches!(anchor.op, Op::Dense(_) | Op::MatMul(_) | Op::QDense(_) | Op::QMatMul(_));
@@ -235,7 +243,7 @@ pub fn has_tail(task: &Task, form: Form) -> bool {
 fn write_flat(task: &Task, flat: &Flat, form: Form) -> Result<Lowered> {
     let Flat { task: flat, packing: seen } = flat;
     let mut lowered = write_task(flat, form)?;
-    // The same bytes; the code knows them by other extents.
+    // The bytes stay the same; the flattened task only has other extents.
     let types = |task: &Task| {
         let result = task.steps.last().map(|step| step.output.clone());
         let parameters = task.parameters.iter().map(|parameter| parameter.ty.clone());
@@ -333,7 +341,7 @@ fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor])
     }
     Err(LowerError::Unsupported {
         operator: step.op.name().to_owned(),
-        why: "this version generates no code for it".to_owned(),
+        why: "this version does not support the operator".to_owned(),
     })
 }
 

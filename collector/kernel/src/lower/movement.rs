@@ -1,13 +1,10 @@
 //! Lowers operators that only move elements.
 
-use super::{Output, Part, Result, Writer};
+use super::{Element, Indices, Output, Part, Result, Writer};
 use crate::lower::pointwise::axis_of;
-use crate::tvm::TvmError;
 use crate::tvm::expression::{Expression, Extent, Tensor, constant, index_constant};
 use models::operators::{BorderPad, Concat, Pad, Slice, Tile, Transpose, Trilu};
 use models::{Border, Op};
-
-type Element = std::result::Result<Expression, TvmError>;
 
 pub(super) fn lower_movement(
     writer: &mut Writer,
@@ -79,7 +76,7 @@ pub(super) fn lower_movement(
             })
         }
         Op::Trilu(Trilu { upper, diagonal }) => {
-            // A diagonal outside of the matrix is as good as the last one just outside.
+            // Diagonals outside of the matrix are equivalent, so the index is clamped to the first one outside.
             let matrix = writer.known_extents(&output.extents[output.extents.len() - 2..])?;
             let bound = matrix[0].max(matrix[1]);
             let diagonal = index_constant((*diagonal).clamp(-bound, bound))?;
@@ -188,7 +185,7 @@ fn ravel_index(place: &[Expression], extents: &[Extent]) -> Element {
     Ok(position)
 }
 
-fn unravel_index(position: &Expression, extents: &[Extent]) -> std::result::Result<Vec<Expression>, TvmError> {
+fn unravel_index(position: &Expression, extents: &[Extent]) -> Indices {
     let mut indices = Vec::with_capacity(extents.len());
     let mut rest = position.clone();
     for extent in extents.iter().rev() {

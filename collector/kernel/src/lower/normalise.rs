@@ -2,7 +2,7 @@
 
 use super::pointwise::{apply_unary, axis_of, wide_type};
 use super::reduce::ReducedRows;
-use super::{Output, Part, Result, Writer};
+use super::{Indices, Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{
     Axis, Expression, Extent, Reduction, Tensor, constant, index_constant, loop_axis, reduce_axes,
@@ -65,11 +65,10 @@ fn layer_norm(writer: &mut Writer, first: usize, epsilon: f64, inputs: &[Tensor]
     let along = |i: &[Expression], axes: &[Axis]| -> Vec<Expression> {
         i.iter().cloned().chain(axes.iter().map(|axis| axis.variable.clone())).collect()
     };
-    // A function of a whole tensor still has one row.
+    // A normalisation over the whole tensor has one row.
     let (rows, is_whole) = if rows.is_empty() { (vec![Extent::Known(1)], true) } else { (rows.to_vec(), false) };
-    let row_of = |i: &[Expression]| -> std::result::Result<Vec<Expression>, TvmError> {
-        if is_whole { Ok(vec![index_constant(0)?]) } else { Ok(i[..first].to_vec()) }
-    };
+    let row_of =
+        |i: &[Expression]| -> Indices { if is_whole { Ok(vec![index_constant(0)?]) } else { Ok(i[..first].to_vec()) } };
     let own = |i: &[Expression]| if is_whole { Vec::new() } else { i.to_vec() };
     let sum_axes = axes()?;
     let sum = writer.add_block(&output.block_name("norm_sum"), Part::Helper, (dtype, &rows), |i| {

@@ -1,12 +1,9 @@
 //! Lowers element-wise operators, with operands broadcast to the output.
 
-use super::{Output, Result, Writer};
-use crate::tvm::TvmError;
+use super::{Element, Output, Result, Writer};
 use crate::tvm::expression::{Expression, Tensor, constant, index_constant};
 use models::operators::{BiasAdd, Binary, Cast, Clip, Compare, ScaleShift, Unary};
 use models::{BinaryOp, CompareOp, DType, Op, UnaryOp};
-
-type Element = std::result::Result<Expression, TvmError>;
 
 type PointwiseRule<'a> = Box<dyn Fn(&[Expression]) -> Element + 'a>;
 
@@ -132,7 +129,7 @@ fn unary_in(function: UnaryOp, x: &Expression, dtype: DType) -> Element {
     };
     let is_negative = || x.less(&number(0.0)?);
     let sigmoid = |x: &Expression| x.call_unary("tirx.sigmoid", dtype);
-    // `exp` of no more than zero, so that the side not taken does not overflow.
+    // `exp` gets only arguments up to zero, so that the branch that is not selected does not overflow.
     let elu = |x: &Expression, alpha: f64| {
         let grown = x.min(&number(0.0)?)?.call_unary("tirx.exp", dtype)?.sub(&number(1.0)?)?.mul(&number(alpha)?)?;
         x.less(&number(0.0)?)?.select(&grown, x)
@@ -163,7 +160,7 @@ fn unary_in(function: UnaryOp, x: &Expression, dtype: DType) -> Element {
         }
         UnaryOp::Exp => x.call_unary("tirx.exp", dtype),
         UnaryOp::Exp2 => x.call_unary("tirx.exp2", dtype),
-        // Near zero `exp(x) - 1` loses all digits; `2 sinh(x / 2) exp(x / 2)` is the same and keeps them.
+        // Near zero, `exp(x) - 1` cancels; `2 sinh(x / 2) exp(x / 2)` is equal and stays precise.
         UnaryOp::Expm1 => {
             let half = x.mul(&number(0.5)?)?;
             vector_sinh(&half, dtype)?.mul(&half.call_unary("tirx.exp", dtype)?)?.mul(&number(2.0)?)
@@ -244,7 +241,7 @@ fn vector_sinh(x: &Expression, dtype: DType) -> Element {
 }
 
 fn apply_binary(function: BinaryOp, left: &Expression, right: &Expression, dtype: DType) -> Element {
-    // In 64 bits the quotient and its product with the divisor are exact for narrower floats, so the remainder is.
+    // For narrower floats, the quotient and its product with the divisor are exact in `f64`, and so is the remainder.
     let remainder = |round: fn(&Expression) -> Element| {
         let (left, right) = (left.cast(DType::F64)?, right.cast(DType::F64)?);
         left.sub(&round(&left.div(&right)?)?.mul(&right)?)?.cast(dtype)
@@ -283,7 +280,7 @@ fn apply_binary(function: BinaryOp, left: &Expression, right: &Expression, dtype
 fn compare_elements(function: CompareOp, left: &Expression, right: &Expression, dtype: DType) -> Element {
     let narrow = |x: &Expression| if dtype == DType::Bool { x.cast(DType::U8) } else { Ok(x.clone()) };
     match function {
-        // TVM's code generator takes truth values for floats when it compares them.
+        // TVM's code generator treats booleans as floats when it compares them.
         CompareOp::Equal => narrow(left)?.equal(&narrow(right)?),
         CompareOp::NotEqual => narrow(left)?.differs(&narrow(right)?),
         CompareOp::Less => left.less(right),

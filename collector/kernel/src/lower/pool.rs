@@ -3,7 +3,7 @@
 use super::movement::{join_conditions, pad_tensor, padded_at};
 use super::pointwise::apply_unary;
 use super::products::with_leading;
-use super::{Output, Part, Result, Writer};
+use super::{Element, Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{
     Axis, Expression, Extent, Reduction, Tensor, constant, index_constant, loop_axis, lowest_number, reduce_axes,
@@ -11,8 +11,6 @@ use crate::tvm::expression::{
 use models::operators::{AdaptivePool, GlobalPool};
 use models::{Op, PoolMode, UnaryOp};
 use schedules::pools::PoolWindow;
-
-type Element = std::result::Result<Expression, TvmError>;
 
 pub(super) fn lower_pool(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
     let data = &inputs[0];
@@ -68,7 +66,7 @@ fn pool_windows(
             let mut at = i.to_vec();
             at[last + 2] = tap_position(window, last, &i[last + 2], &taps[last])?;
             let sum = padded_at(&columns, (&heads, &tails), &at, &outside)?;
-            // A product and a sum are one instruction.
+            // A multiplication and an addition are fused into one instruction.
             let part = share.as_ref().map_or(Ok(sum.clone()), |share| sum.mul(share))?;
             reduce_axes(how, output.dtype, &part, &taps[last..])
         })?

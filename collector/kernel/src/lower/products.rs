@@ -1,12 +1,9 @@
 //! Parts that all contractions share: products of elements, channels of groups, and blocks that restore the result's
 //! order.
 
-use super::{Output, Part, Result, Writer};
-use crate::tvm::TvmError;
+use super::{Element, Indices, Output, Part, Result, Writer};
 use crate::tvm::expression::{Axis, Expression, Extent, Tensor, constant, index_constant};
 use models::{ConvWindow, DType};
-
-pub(super) type Element = std::result::Result<Expression, TvmError>;
 
 pub(super) struct ConvShape<'a> {
     pub(super) window: ConvWindow<'a>,
@@ -43,7 +40,7 @@ pub(super) fn multiply_elements(
 ) -> Element {
     let read = |(tensor, at): (&Tensor, &[Expression]), zero: i64| {
         let element = tensor.element_at(at)?;
-        // Equal types stay plain reads.
+        // A cast to the same type is omitted.
         let wide = if tensor.dtype == dtype { element } else { element.cast(dtype)? };
         if zero == 0 { Ok(wide) } else { wide.sub(&constant(dtype, zero as f64)?) }
     };
@@ -72,7 +69,7 @@ pub(super) fn unblock_result(
 }
 
 /// Splits a number into digits of a mixed-radix system, most significant first.
-pub(super) fn split_digits(number: &Expression, extents: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
+pub(super) fn split_digits(number: &Expression, extents: &[i64]) -> Indices {
     let mut rest = number.clone();
     let mut digits = Vec::with_capacity(extents.len());
     for (place, &extent) in extents.iter().enumerate().rev() {

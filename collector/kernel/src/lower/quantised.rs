@@ -2,13 +2,11 @@
 //! wider.
 
 use super::pointwise::axis_of;
-use super::{Output, Result, Writer};
+use super::{Element, Output, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Expression, Tensor, constant};
 use models::operators::{Dequantize, Quantize, Requantize};
 use models::{DType, Op};
-
-type Element = std::result::Result<Expression, TvmError>;
 
 pub(super) fn lower_quantised(
     writer: &mut Writer,
@@ -37,7 +35,7 @@ pub(super) fn lower_quantised(
         }
         Op::Dequantize(Dequantize { axis }) => {
             writer.add_block(&output.block_name("dequantize"), output.block_part(), output.element_type(), |i| {
-                // Sums of 32 bits are moved before they lose digits.
+                // The zero point is subtracted as integer, because the conversion to float may round 32-bit sums.
                 let stored = inputs[0].element_at(i)?.cast(DType::I32)?;
                 let moved = match inputs.get(2) {
                     Some(zero) => stored.sub(&per_channel(zero, i, *axis)?.cast(DType::I32)?)?,

@@ -1,16 +1,12 @@
 //! Lowers reductions of whole dimensions, indices of extreme values, and cumulative sums.
 
 use super::pointwise::{apply_unary, axis_of};
-use super::{Output, Part, Result, Writer};
-use crate::tvm::TvmError;
+use super::{Element, Indices, Output, Part, Result, Writer};
 use crate::tvm::expression::{
     Axis, Expression, Extent, PLACE, Reduction, Tensor, constant, index_constant, loop_axis, reduce_axes,
 };
 use models::operators::{ArgReduce, ArgTop, CumSum, Reduce};
 use models::{DType, Op, ReduceOp, UnaryOp};
-
-type Element = std::result::Result<Expression, TvmError>;
-type ReducedPlaces = std::result::Result<Vec<Expression>, TvmError>;
 
 pub(super) fn lower_reduce(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
     let data = &inputs[0];
@@ -67,7 +63,7 @@ impl ReducedRows {
         at
     }
 
-    pub(super) fn result_index(&self, at: &[Expression]) -> ReducedPlaces {
+    pub(super) fn result_index(&self, at: &[Expression]) -> Indices {
         let places = at.iter().enumerate().filter_map(|(dimension, own)| match self.axes.contains(&dimension) {
             true if self.keep => Some(index_constant(0)),
             true => None,
@@ -195,7 +191,8 @@ fn arg_top(writer: &mut Writer, along: usize, largest: bool, data: &Tensor, outp
         reduce_axes(Reduction::Sum, PLACE, &term.cast(PLACE)?, std::slice::from_ref(&other))
     })?;
     let other = loop_axis("k", &data.extents[along], true)?;
-    // The largest place instead of the sum: what is no number has no rank, and must not lead outside.
+    // Takes the maximum position instead of the sum, because NaN may give elements the same rank, and a sum of
+    // positions could be out of bounds.
     let place = writer.add_block(&output.block_name("top_place"), Part::Anchor, (PLACE, &output.extents), |i| {
         let mut at = i.to_vec();
         at[along] = other.variable.clone();

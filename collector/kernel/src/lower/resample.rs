@@ -1,12 +1,10 @@
 //! Lowers resampling, which changes the extents of spatial dimensions.
 
-use super::{Output, Part, Result, Sums, Writer};
+use super::{Element, Output, Part, Result, Sums, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Expression, Tensor, constant, index_constant};
 use models::operators::Resize;
 use models::{DType, Op, ResizeMode};
-
-type Element = std::result::Result<Expression, TvmError>;
 
 pub(super) fn lower_resample(
     writer: &mut Writer,
@@ -75,7 +73,7 @@ fn sample_sources(
     if mode == ResizeMode::Nearest {
         return Ok(vec![(place.mul(&index_constant(old)?)?.floor_div(&index_constant(new)?)?, None)]);
     }
-    // Whole numbers know exactly between which two elements a place lies; rounded ones err by more than elements do.
+    // Integer arithmetic selects the two neighbouring elements exactly; rounded positions could select wrong ones.
     let (part_of, whole) = match mode {
         ResizeMode::LinearAligned => (place.mul(&index_constant(old - 1)?)?, (new - 1).max(1)),
         ResizeMode::Linear | ResizeMode::Nearest => {

@@ -21,7 +21,7 @@ pub(super) fn convolve_transposed(
     (data, weight): (&Tensor, &Tensor),
     output: &Output,
 ) -> Result<Tensor> {
-    // A packed weight has its blocks and its phases, too.
+    // A packed weight has additional dimensions for blocks.
     match writer.layout {
         Layout::Blocked { block } if weight.extents.len() > shape.window.strides.len() + 2 => {
             by_phases(writer, shape, block, (data, weight), output)
@@ -30,7 +30,8 @@ pub(super) fn convolve_transposed(
     }
 }
 
-/// Output `stride * j + g` reads input `j + (g + head) / stride - t` via tap `(g + head) % stride + stride * t`.
+/// Convolves phase by phase: output `stride * j + g` reads input `j + (g + head) / stride - t` via tap `(g + head) %
+/// stride + stride * t`.
 fn by_phases(
     writer: &mut Writer,
     shape: &ConvShape,

@@ -6,14 +6,11 @@
 
 use super::movement::padded_at;
 use super::products::with_leading;
-use super::{LowerError, Output, Part, Result, Writer, known_sizes};
-use crate::tvm::TvmError;
+use super::{Element, LowerError, Output, Part, Result, Writer, known_sizes};
 use crate::tvm::expression::{Axis, Expression, Reduction, Tensor, constant, index_constant, loop_axis, reduce_axes};
 use models::DType;
 use schedules::tiles::tile_count;
 use schedules::transforms::{KERNEL, reached_positions, tile_transforms};
-
-type Element = std::result::Result<Expression, TvmError>;
 
 /// Lowers convolutions of stride 1 and one group. `pads` holds the leading padding of all spatial dimensions, then the
 /// trailing padding.
@@ -31,7 +28,7 @@ pub(super) fn convolve_winograd(
     let [images, sources] = [writer.known_extent(&data.extents[0])?, writer.known_extent(&data.extents[1])?];
     let extents = writer.known_extents(&output.extents)?;
     let blocks = tile_count(extents[1], block);
-    let tiles = [extents[2], extents[3]].map(|places| (places + tile - 1) / tile);
+    let tiles = [extents[2], extents[3]].map(|places| tile_count(places, tile));
     let reached = tiles.map(|tiles| reached_positions(tiles * tile));
 
     let padded = form.pad_channels_last(writer, data, pads, &[images, reached[0], reached[1], sources])?;
@@ -85,7 +82,7 @@ pub(super) fn convolve_winograd(
 }
 
 pub(super) fn unsupported_error() -> LowerError {
-    let why = "Winograd's products are for filters of 3 x 3 in steps of one, of one group of 32-bit floats".to_owned();
+    let why = "Winograd's algorithm supports only 3 x 3 filters of stride 1, one group and 32-bit floats".to_owned();
     LowerError::Unsupported { operator: "conv".to_owned(), why }
 }
 

@@ -35,7 +35,7 @@ pub(super) fn operator_writer(operator: &str) -> Option<Function> {
         let failed = |error: TvmError| Error::new(tvm_ffi::RUNTIME_ERROR, &error.to_string(), "");
         let arguments = arguments.first().map_or_else(Value::none, |view| Value(Any::from(*view)));
         let call = arguments.items().and_then(|arguments| write(&arguments)).map_err(failed)?;
-        // With the call come the parts of the header that it needs.
+        // TVM expects the call and the header features that the call needs.
         Ok(Value::array([call, Value::array([])]).0)
     }))
 }
@@ -43,9 +43,11 @@ pub(super) fn operator_writer(operator: &str) -> Option<Function> {
 /// Emits a copy between two addresses with offsets in elements. Only the source determines the element size, because
 /// generated code keeps all shared memory in one byte array.
 fn write_copy(arguments: &[Value]) -> Result<Value> {
-    let [places @ .., bytes] = arguments else { return Err(TvmError::new("copy", "it has no arguments")) };
+    let [places @ .., bytes] = arguments else {
+        return Err(TvmError::new("copy", "an asynchronous copy has no arguments"));
+    };
     if places.len() != 4 {
-        return Err(TvmError::new("copy", "a copy that depends on a condition cannot be in the background"));
+        return Err(TvmError::new("copy", "a conditional copy cannot be asynchronous"));
     }
     let bytes = bytes.as_integer().or_else(|_| bytes.field("value")?.as_integer())?;
     let name = format!("copy_async_{bytes}");

@@ -48,8 +48,8 @@ impl CompileTarget {
         // names.
         let fields = targets::parse_checked(json).map_err(refused_error)?;
         let text = fields.to_string();
-        let kind =
-            targets::find_kind(&text).ok_or_else(|| refused_error(format!("`{text:.200}` is of no known kind")))?;
+        let kind = targets::find_kind(&text)
+            .ok_or_else(|| refused_error(format!("the kind of the target `{text:.200}` is unknown")))?;
         match kind.code_generator() {
             Some(Generator::Llvm) => CompileTarget::of_cpu(&fields),
             Some(Generator::CudaC) => CompileTarget::of_cuda(fields),
@@ -73,12 +73,13 @@ impl CompileTarget {
             with_host(&fields.to_string())
         };
         let value = with_arch(&first.to_string())?;
-        // From sm_80 on, TVM's rules make asynchronous copies, which only its Python package can write down.
+        // TVM's space is sampled for sm_75: from sm_80 on, its rules use asynchronous copies, which only TVM's Python
+        // package can emit.
         Ok(CompileTarget { value, sampled: with_arch("sm_75")?, device: Device::Cuda(architectures) })
     }
 
     fn of_opencl(target: &Target) -> Result<CompileTarget> {
-        let Machine::Gpu(gpu) = target.machine else { return Err(refused_error("it is no GPU".to_owned())) };
+        let Machine::Gpu(gpu) = target.machine else { return Err(refused_error("the target is not a GPU".to_owned())) };
         let value = with_host(&target.text)?;
         let device = Device::Opencl { group_items: gpu.block_threads };
         Ok(CompileTarget { sampled: value.clone(), value, device })
@@ -108,7 +109,7 @@ fn check_cpu(fields: &serde_json::Value) -> Result<()> {
     if call!(names::IS_VALID_CPU, cpu, triple.as_str())?.as_boolean()? {
         return Ok(());
     }
-    Err(TvmError::new(names::TARGET.text, format!("LLVM knows no CPU `{cpu}` for `{triple}`")))
+    Err(TvmError::new(names::TARGET.text, format!("LLVM does not know the CPU `{cpu}` for `{triple}`")))
 }
 
 pub fn system_cpu() -> Result<String> {

@@ -115,7 +115,7 @@ enum FunctionSide {
 fn side_filter(side: FunctionSide) -> Result<Value> {
     let keep = Function::from_packed(move |arguments: &[AnyView]| {
         let function = arguments.first().map(|view| Value(Any::from(*view)));
-        let function = function.ok_or_else(|| runtime_error("a filter gets a function"))?;
+        let function = function.ok_or_else(|| runtime_error("the filter was called without a function"))?;
         let is_kernel = is_kernel(&function).map_err(runtime_error)?;
         Ok(Any::from(is_kernel == (side == FunctionSide::Device)))
     });
@@ -155,12 +155,12 @@ fn provide_headers() -> Result<()> {
     };
     let intrinsic = |arguments: &[AnyView]| {
         let name = arguments.first().and_then(|view| view.try_as::<TvmString>());
-        let name = name.ok_or_else(|| runtime_error("an operator has a name"))?;
+        let name = name.ok_or_else(|| runtime_error("the operator has no name"))?;
         Ok(async_copy::operator_writer(name.as_str()).map_or_else(Any::new, Any::from))
     };
     let header = |arguments: &[AnyView]| {
         let tags = arguments.first().and_then(|view| view.try_as::<Array<TvmString>>());
-        let tags = tags.ok_or_else(|| runtime_error("a header needs a list of strings"))?;
+        let tags = tags.ok_or_else(|| runtime_error("the header generator was called without a list of strings"))?;
         let tags = (0..tags.len()).map(|place| tags.get(place)).collect::<std::result::Result<Vec<_>, _>>()?;
         let text = cuda::write_header(tags.iter().map(|tag| tag.as_str())).map_err(runtime_error)?;
         Ok(Any::from(TvmString::from(text.as_str())))

@@ -76,7 +76,7 @@ pub(super) fn forget_calls() {
 /// Returns the LLVM definitions of the functions called since [`forget_calls`].
 pub(super) fn called_definitions(instruction: Instruction) -> String {
     let mut called = CALLED.take();
-    // Halves come with their wholes; a half of a power of two ends at the widest instruction.
+    // A function that is split into halves needs the function for half as many lanes, down to the widest instruction.
     let mut halved: Vec<(bool, u16)> = called.iter().copied().collect();
     while let Some((is_signed, lanes)) = halved.pop() {
         if is_halved(instruction, is_signed, lanes) && called.insert((is_signed, lanes / 2)) {
@@ -109,8 +109,8 @@ fn register_operators() -> Result<()> {
             }
             let rule = |arguments: &[AnyView]| {
                 let failed = |error: TvmError| Error::new(tvm_ffi::RUNTIME_ERROR, &error.to_string(), "");
-                let asked = arguments.first().map_or_else(Value::none, |view| Value(Any::from(*view)));
-                write_call(&asked).map(|answer| answer.0).map_err(failed)
+                let call = arguments.first().map_or_else(Value::none, |view| Value(Any::from(*view)));
+                write_call(&call).map(|answer| answer.0).map_err(failed)
             };
             call!(names::SET_ATTRIBUTE, ADD, RULE, Value(Any::from(Function::from_packed(rule))), LEVEL)?;
             Ok(())
@@ -119,13 +119,13 @@ fn register_operators() -> Result<()> {
 }
 
 /// Lowers the addition of a pair of quads to a function call.
-fn write_call(asked: &Value) -> Result<Value> {
-    let kind: DLDataType = asked.field("ty")?.field("dtype")?.convert_to("element type")?;
-    let [sum, pair] = two_arguments(asked)?;
+fn write_call(call: &Value) -> Result<Value> {
+    let kind: DLDataType = call.field("ty")?.field("dtype")?.convert_to("element type")?;
+    let [sum, pair] = two_arguments(call)?;
     let operator = pair.field("op")?.field("name")?.as_text()?;
     let is_signed = operator == SIGNED;
     if !is_signed && operator != UNSIGNED {
-        return Err(TvmError::new(ADD, format!("`{operator}` is no pair")));
+        return Err(TvmError::new(ADD, format!("`{operator}` is not a pair of quads")));
     }
     let [data, weight] = two_arguments(&pair)?;
     CALLED.with_borrow_mut(|called| called.insert((is_signed, kind.lanes)));
@@ -138,7 +138,7 @@ fn write_call(asked: &Value) -> Result<Value> {
 
 fn two_arguments(call: &Value) -> Result<[Value; 2]> {
     let arguments = call.field("args")?.items()?;
-    arguments.try_into().map_err(|_| TvmError::new(RULE, "a product of bytes has two arguments"))
+    arguments.try_into().map_err(|_| TvmError::new(RULE, "a product of bytes must have two arguments"))
 }
 
 fn function_name(is_signed: bool, lanes: u16) -> String {
@@ -167,7 +167,7 @@ fn is_halved(instruction: Instruction, is_signed: bool, lanes: u16) -> bool {
 fn llvm_intrinsic(instruction: Instruction, lanes: u16) -> (String, String) {
     match instruction {
         Instruction::NeonDot => ("llvm.aarch64.neon.sdot.v4i32.v16i8".to_owned(), "<16 x i8>".to_owned()),
-        // LLVM reads the older form, whose quads are numbers of 32 bits, in every version.
+        // All versions of LLVM accept the older form of the intrinsic, whose quads are 32-bit integers.
         _ => (format!("llvm.x86.avx512.vpdpbusd.{}", 32 * lanes), format!("<{lanes} x i32>")),
     }
 }
@@ -198,7 +198,7 @@ fn by_instruction(instruction: Instruction, lanes: u16, width: u16) -> String {
         let places = (0..count).map(|lane| if lane < used { format!("i32 {lane}") } else { "i32 poison".to_owned() });
         places.collect::<Vec<_>>().join(", ")
     };
-    let mut line = |line: String| writeln!(text, "  {line}").expect("text takes what is written");
+    let mut line = |line: String| writeln!(text, "  {line}").expect("writing to a string succeeds");
     for value in ["s", "a", "b"] {
         let places = list(width, lanes);
         line(format!(
@@ -221,7 +221,7 @@ fn by_instruction(instruction: Instruction, lanes: u16, width: u16) -> String {
 /// Defines the function by two calls of the function with half as many lanes.
 fn by_halves(is_signed: bool, lanes: u16) -> String {
     let mut text = String::new();
-    let mut line = |line: String| writeln!(text, "  {line}").expect("text takes what is written");
+    let mut line = |line: String| writeln!(text, "  {line}").expect("writing to a string succeeds");
     let places = |places: std::ops::Range<u16>| places.map(|lane| format!("i32 {lane}")).collect::<Vec<_>>().join(", ");
     let (half, name) = (lanes / 2, function_name(is_signed, lanes / 2));
     for (part, from) in [0, half].into_iter().enumerate() {
@@ -244,11 +244,11 @@ fn by_halves(is_signed: bool, lanes: u16) -> String {
 fn by_products(is_signed: bool, lanes: u16, kind: &str) -> String {
     let mut text = String::new();
     let splat = |number: u16| if lanes == 1 { number.to_string() } else { format!("splat (i32 {number})") };
-    let mut line = |line: String| writeln!(text, "  {line}").expect("text takes what is written");
+    let mut line = |line: String| writeln!(text, "  {line}").expect("writing to a string succeeds");
     let mut sum = "%s".to_owned();
     for byte in 0..4_u16 {
         for (value, has_sign) in [("a", is_signed), ("b", true)] {
-            // Up to the highest bits, and down again with the sign or without.
+            // Shifts the byte to the highest bits, then down with or without sign extension.
             line(format!("%{value}{byte}u = shl {kind} %{value}, {}", splat(24 - 8 * byte)));
             let down = if has_sign { "ashr" } else { "lshr" };
             line(format!("%{value}{byte} = {down} {kind} %{value}{byte}u, {}", splat(24)));

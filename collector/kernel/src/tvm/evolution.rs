@@ -32,7 +32,7 @@ pub struct Breeding {
 /// mutations, share of random picks.
 const POPULATION: i64 = 512;
 const MEASURED: f64 = 0.2;
-const LEAST_DRAWN: i64 = 50;
+const RANDOM_MIN: i64 = 50;
 const FAILURES: i64 = 5;
 const GENERATIONS: i64 = 4;
 const MUTATED: f64 = 0.85;
@@ -53,7 +53,7 @@ pub fn breed_schedules(
         names::META_EVOLUTION,
         POPULATION,
         MEASURED,
-        LEAST_DRAWN,
+        RANDOM_MIN,
         FAILURES,
         GENERATIONS,
         MUTATED,
@@ -63,18 +63,18 @@ pub fn breed_schedules(
     let context = context_of(module, &target.sampled, [&generator, &strategy], breeding.threads, breeding.seed)?;
     call!(names::META_INITIALIZE, &context)?;
     let spaces = call!(names::META_DESIGN_SPACE, &generator, &module.0)?;
-    let database = of_ancestors(module, target, ancestors)?;
+    let database = ancestor_database(module, target, ancestors)?;
     let judge = call!(names::META_COST_MODEL, Value::none(), Value::none(), Value::none(), wrap_judge(judge))?;
     call!(names::META_PRE_TUNING, &strategy, breeding.count, breeding.count, spaces, database, judge)?;
     let bred = call!(names::META_CANDIDATES, &strategy)?;
     if bred.is_none() {
         return Ok(Vec::new());
     }
-    bred.items()?.iter().map(|candidate| trace::of_schedule(&Schedule::of_value(candidate.field("sch")?))).collect()
+    bred.items()?.iter().map(|candidate| trace::schedule_moves(&Schedule::of_value(candidate.field("sch")?))).collect()
 }
 
 /// Adds the measured schedules to a TVM database.
-fn of_ancestors(module: &Module, target: &CompileTarget, ancestors: &[Ancestor]) -> Result<Value> {
+fn ancestor_database(module: &Module, target: &CompileTarget, ancestors: &[Ancestor]) -> Result<Value> {
     const SAME: &str = "structural";
     const NANOSECONDS: f64 = 1e-9;
     let database = call!(names::META_DATABASE, SAME)?;
@@ -92,17 +92,21 @@ fn of_ancestors(module: &Module, target: &CompileTarget, ancestors: &[Ancestor])
 fn wrap_judge(judge: impl Fn(&[Features]) -> Vec<f64> + 'static) -> Value {
     let answer = move |arguments: &[AnyView<'_>]| {
         let failed = |why: &str| Error::new(RUNTIME_ERROR, why, "");
-        let [context, candidates, place] = arguments else { return Err(failed("a judge is given three things")) };
-        let place = place.try_as::<*mut c_void>().ok_or_else(|| failed("a cost model lacks an output buffer"))?;
+        let [context, candidates, place] = arguments else {
+            return Err(failed("the cost model must be called with three arguments"));
+        };
+        let place = place
+            .try_as::<*mut c_void>()
+            .ok_or_else(|| failed("the cost model was called without an output buffer"))?;
         let [context, candidates] = [context, candidates].map(|view| Value(Any::from(*view)));
-        let found = features::of_candidates(&context, &candidates).map_err(|error| failed(&error.to_string()))?;
-        let found: Vec<Features> = found.iter().map(|stores| features::of_stores(stores)).collect();
+        let found = features::candidate_features(&context, &candidates).map_err(|error| failed(&error.to_string()))?;
+        let found: Vec<Features> = found.iter().map(|stores| features::merge_stores(stores)).collect();
         let scores = judge(&found);
         if scores.len() != found.len() {
-            return Err(failed("a cost model returns one number per candidate"));
+            return Err(failed("the cost model must return one score per candidate"));
         }
-        // SAFETY: TVM gives the place of one number for each of the candidates, of which `scores` has as many, and
-        // reads it when this has returned.
+        // SAFETY: TVM passes a buffer with one element per candidate, `scores` has the same length, and TVM reads the
+        // buffer only after this function has returned.
         unsafe { std::ptr::copy_nonoverlapping(scores.as_ptr(), place.cast::<f64>(), scores.len()) };
         Ok(Any::new())
     };

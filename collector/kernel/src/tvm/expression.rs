@@ -47,8 +47,8 @@ pub fn index_type() -> DType {
     INDEX.get()
 }
 
-pub fn with_indices<T>(of: DType, work: impl FnOnce() -> T) -> T {
-    let before = INDEX.replace(of);
+pub fn with_indices<T>(dtype: DType, work: impl FnOnce() -> T) -> T {
+    let before = INDEX.replace(dtype);
     let done = work();
     INDEX.set(before);
     done
@@ -102,7 +102,7 @@ impl Extent {
     }
 }
 
-fn two(name: &Name, left: &Expression, right: &Expression) -> Result<Expression> {
+fn binary_expression(name: &Name, left: &Expression, right: &Expression) -> Result<Expression> {
     super::call::call_named(name, &[left.0.clone(), right.0.clone(), Value::none()]).map(Expression)
 }
 
@@ -110,7 +110,7 @@ macro_rules! two_operands {
     ($($(#[$doc:meta])* $method:ident = $name:ident;)*) => {
         impl Expression {
             $($(#[$doc])* pub fn $method(&self, right: &Expression) -> Result<Expression> {
-                two(&names::$name, self, right)
+                binary_expression(&names::$name, self, right)
             })*
         }
     };
@@ -309,7 +309,7 @@ pub fn highest_number(dtype: DType) -> Result<Expression> {
         DType::U8 => f64::from(u8::MAX),
         DType::U16 => f64::from(u16::MAX),
         DType::U32 => f64::from(u32::MAX),
-        // The conversion from a float stops at the largest number.
+        // The conversion from a float saturates at the largest integer.
         DType::I64 | DType::U64 => i64::MAX as f64,
         DType::Bool => 1.0,
     };
@@ -341,7 +341,7 @@ pub fn compute_tensor(
 pub fn build_module(inputs: &[Tensor], output: &Tensor) -> Result<Module> {
     let arguments: Vec<Value> = inputs.iter().chain([output]).map(|tensor| tensor.value.clone()).collect();
     let function = call!(names::CREATE_PRIM_FUNC, arguments, Value::none())?;
-    // The entry's symbol; without it a module of one function has no name to be found by.
+    // Symbol of the entry, by which the function is found in the module.
     call!(names::MODULE_FROM_FUNCTION, function, Value::empty_map()).map(Module)
 }
 

@@ -54,18 +54,18 @@ const LOOPS: [&str; 3] = ["vectorized", "unrolled", "parallel"];
 const TRAFFIC: [(&str, usize); 4] = [("bytes", 3), ("unique_bytes", 4), ("lines", 5), ("unique_lines", 6)];
 const REUSE: [(&str, usize); 4] = [("reuse_steps", 10), ("reuse_bytes", 11), ("reuses", 12), ("stride", 17)];
 /// Number of described buffers of the innermost block.
-const BUFFERS_TOLD: usize = 3;
+const BUFFERS_OF_BLOCK: usize = 3;
 
 /// Returns one feature vector for each store, in program order.
-pub fn per_store(schedule: &Schedule, target: &CompileTarget) -> Result<Vec<Vec<f64>>> {
+pub fn store_features(schedule: &Schedule, target: &CompileTarget) -> Result<Vec<Vec<f64>>> {
     let context = meta_schedule::tuning_context(&schedule.current_module()?, &target.value, &Value::none())?;
     let candidate = call!(names::META_CANDIDATE, &schedule.0, Value::array([]))?;
-    let found = of_candidates(&context, &Value::array([candidate]))?;
-    found.into_iter().next().ok_or_else(|| TvmError::new(names::META_EXTRACT_FROM.text, "no features came back"))
+    let found = candidate_features(&context, &Value::array([candidate]))?;
+    found.into_iter().next().ok_or_else(|| TvmError::new(names::META_EXTRACT_FROM.text, "TVM returned no features"))
 }
 
 /// Returns the feature vectors of the candidates that TVM's search passes, one per store.
-pub(in crate::tvm) fn of_candidates(context: &Value, candidates: &Value) -> Result<Vec<Vec<Vec<f64>>>> {
+pub(in crate::tvm) fn candidate_features(context: &Value, candidates: &Value) -> Result<Vec<Vec<Vec<f64>>>> {
     const CACHE_LINE_BYTES: i64 = 64;
     const WITHOUT_WORKLOAD: bool = false;
     let (buffers, curve) = (BUFFERS as i64, CURVE as i64);
@@ -76,14 +76,14 @@ pub(in crate::tvm) fn of_candidates(context: &Value, candidates: &Value) -> Resu
         let numbers: Vec<f64> = memory::read_values(&tensor).map_err(|error| wrong(error.to_string()))?;
         match numbers.len() % WIDTH {
             0 => Ok(numbers.chunks(WIDTH).map(<[f64]>::to_vec).collect()),
-            _ => Err(wrong(format!("{} numbers are no rows of {WIDTH}", numbers.len()))),
+            _ => Err(wrong(format!("{} values are not a multiple of {WIDTH} features", numbers.len()))),
         }
     };
     call!(names::META_EXTRACT_FROM, extractor, context, candidates)?.items()?.iter().map(stores).collect()
 }
 
 /// Merges stores' feature vectors into named features; TVM's `log2(1 + count)` values become counts.
-pub fn of_stores(stores: &[Vec<f64>]) -> Features {
+pub fn merge_stores(stores: &[Vec<f64>]) -> Features {
     let count = |value: f64| (value.exp2() - 1.0).round();
     let of_buffers = |store: &[f64], place: usize| -> f64 {
         (0..BUFFERS).map(|buffer| count(store[BUFFERS_AT + BUFFER_WIDTH * buffer + place])).sum()
@@ -108,7 +108,7 @@ pub fn of_stores(stores: &[Vec<f64>]) -> Features {
             set(format!("main_{name}"), count(most[at + 1]));
             set(format!("main_{name}_innermost"), count(most[at + 2]));
         }
-        for buffer in 0..BUFFERS_TOLD {
+        for buffer in 0..BUFFERS_OF_BLOCK {
             let at = BUFFERS_AT + BUFFER_WIDTH * buffer;
             for (name, place) in TRAFFIC.iter().chain(&REUSE) {
                 set(format!("main_buffer_{buffer}_{name}"), count(most[at + place]));

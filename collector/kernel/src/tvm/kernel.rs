@@ -64,13 +64,12 @@ impl Kernel {
     pub fn load_object(_: RunnerProcess, bytes: &[u8]) -> Result<Kernel, LoadError> {
         let loaded = match object::load_object(bytes) {
             Err(error) if error.linker_may_help() => {
-                // SAFETY: the caller shows that this process is a runner, which may be lost.
+                // SAFETY: `RunnerProcess` proves that this process is a runner, which may crash.
                 unsafe { object::load_through_linker(bytes, &std::env::temp_dir()) }?
             }
             other => other?,
         };
-        // SAFETY: as above; the builder that made the object guarantees that the entry has the signature and checks
-        // its arguments.
+        // SAFETY: as above; the builder guarantees that the entry has this signature and checks its arguments.
         Ok(Kernel { function: unsafe { loaded.packed_function(ENTRY) }?, base: loaded.base_address() })
     }
 
@@ -89,7 +88,7 @@ impl Kernel {
 
     /// Measures with TVM's own time evaluator; returns seconds per run, one value per repeat.
     pub fn evaluate_with_tvm(&self, buffers: &[&KernelBuffer], rule: &Evaluator) -> Result<Vec<f64>, TvmError> {
-        // The evaluator finds a function by its name, and a name is taken for ever.
+        // The evaluator finds a function by its name. Names are never released, so each call uses a new one.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("opcollect.kernel.{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let failed = |error: tvm_ffi::Error| TvmError::new(names::TIME_EVALUATOR.text, error.message());

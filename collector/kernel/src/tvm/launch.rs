@@ -23,10 +23,10 @@ pub const NAME: &str = "TVMBackendParallelLaunch";
 pub(super) type Launch = unsafe extern "C" fn(Lambda, *mut c_void, c_int) -> c_int;
 
 /// Maximum number of recorded tasks per run.
-const PLACES: usize = 1 << 15;
+const TASKS_MAX: usize = 1 << 15;
 
 static HOOK: OnceLock<Hook> = OnceLock::new();
-static IS_LOOKING: AtomicBool = AtomicBool::new(false);
+static IS_RECORDING: AtomicBool = AtomicBool::new(false);
 static CALL: AtomicU32 = AtomicU32::new(0);
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 /// System thread ids, by the number that this module assigned to the thread.
@@ -39,13 +39,13 @@ thread_local! {
 struct Hook {
     original: Launch,
     origin: Instant,
-    places: Box<[LaunchPlace]>,
+    records: Box<[TaskRecord]>,
 }
 
 #[derive(Default)]
-struct LaunchPlace {
+struct TaskRecord {
     /// Index of the call in the upper half, number of the thread in the lower half.
-    what: AtomicU64,
+    call_and_thread: AtomicU64,
     start_ns: AtomicU64,
     end_ns: AtomicU64,
 }
@@ -60,8 +60,8 @@ struct LaunchRegion {
 pub fn install_hook() -> Option<HostClock> {
     if HOOK.get().is_none() {
         let original = original_launch()?;
-        let places = std::iter::repeat_with(LaunchPlace::default).take(PLACES).collect();
-        let _ = HOOK.set(Hook { original, origin: Instant::now(), places });
+        let records = std::iter::repeat_with(TaskRecord::default).take(TASKS_MAX).collect();
+        let _ = HOOK.set(Hook { original, origin: Instant::now(), records });
     }
     HOOK.get().map(|hook| HostClock::with_origin(hook.origin))
 }
@@ -78,29 +78,29 @@ pub(super) fn hook_address() -> Option<usize> {
 /// Starts recording tasks and discards earlier records.
 pub fn start_recording() {
     TAKEN.store(0, Ordering::Relaxed);
-    IS_LOOKING.store(true, Ordering::Relaxed);
+    IS_RECORDING.store(true, Ordering::Relaxed);
 }
 
 pub fn begin_call(call: usize) {
     CALL.store(u32::try_from(call).unwrap_or(u32::MAX), Ordering::Relaxed);
 }
 
-/// Stops recording; returns the recorded tasks and the number of those beyond the capacity.
+/// Stops recording; returns the recorded tasks and the number of tasks beyond the capacity.
 pub fn stop_recording() -> (Vec<Task>, usize) {
-    IS_LOOKING.store(false, Ordering::Relaxed);
+    IS_RECORDING.store(false, Ordering::Relaxed);
     let taken = TAKEN.load(Ordering::Relaxed);
     let Some(hook) = HOOK.get() else { return (Vec::new(), 0) };
-    let task = |place: &LaunchPlace| {
-        let what = place.what.load(Ordering::Relaxed);
+    let task = |record: &TaskRecord| {
+        let call_and_thread = record.call_and_thread.load(Ordering::Relaxed);
         Task {
-            call: (what >> 32) as usize,
-            thread: what as u32,
-            start_ns: place.start_ns.load(Ordering::Relaxed),
-            end_ns: place.end_ns.load(Ordering::Relaxed),
+            call: (call_and_thread >> 32) as usize,
+            thread: call_and_thread as u32,
+            start_ns: record.start_ns.load(Ordering::Relaxed),
+            end_ns: record.end_ns.load(Ordering::Relaxed),
         }
     };
-    let tasks = hook.places[..taken.min(PLACES)].iter().map(task).collect();
-    (tasks, taken.saturating_sub(PLACES))
+    let tasks = hook.records[..taken.min(TASKS_MAX)].iter().map(task).collect();
+    (tasks, taken.saturating_sub(TASKS_MAX))
 }
 
 /// Returns the system thread ids of the threads that ran tasks, by assigned thread number.
@@ -125,13 +125,13 @@ pub fn threads_cpu_ns() -> Vec<u64> {
 ///
 /// Called only by compiled code, with a lambda that may run with this data on any thread.
 unsafe extern "C" fn launch_tasks(lambda: Lambda, data: *mut c_void, tasks: c_int) -> c_int {
-    // SAFETY: the caller's own arguments.
+    // SAFETY: the caller's arguments are passed on unchanged.
     if let Some(code) = unsafe { team::launch_on_crew(lambda, data, tasks) } {
         return code;
     }
     let Some(hook) = HOOK.get() else { return -1 };
-    if !IS_LOOKING.load(Ordering::Relaxed) && !thread_counts::is_counting() {
-        // SAFETY: the caller's own arguments go to the function that it meant.
+    if !IS_RECORDING.load(Ordering::Relaxed) && !thread_counts::is_counting() {
+        // SAFETY: the caller's arguments are passed on to the function that the caller expects.
         return unsafe { (hook.original)(lambda, data, tasks) };
     }
     let region = LaunchRegion { lambda, data };
@@ -146,9 +146,9 @@ unsafe extern "C" fn launch_tasks(lambda: Lambda, data: *mut c_void, tasks: c_in
 ///
 /// Called only by TVM's pool, with the region that `launch_tasks` passed.
 unsafe extern "C" fn record_task(number: c_int, environment: *mut c_void, region: *mut c_void) -> c_int {
-    // SAFETY: `launch_tasks` gave its region, which lives until this task has ended, and nobody writes to it.
+    // SAFETY: the region is that of `launch_tasks`, lives until this task has ended and is never written to.
     let region = unsafe { &*region.cast::<LaunchRegion>() };
-    // SAFETY: these are the lambda, its number and its data as the code that was launched gave them.
+    // SAFETY: lambda, task number and data are those that the launched code passed.
     let lambda = || unsafe { (region.lambda)(number, environment, region.data) };
     if thread_counts::is_counting() {
         return thread_counts::count_task(CALL.load(Ordering::Relaxed), own_number(), lambda);
@@ -156,11 +156,11 @@ unsafe extern "C" fn record_task(number: c_int, environment: *mut c_void, region
     let start_ns = now_ns();
     let code = lambda();
     let end_ns = now_ns();
-    if let Some(place) = HOOK.get().and_then(|hook| hook.places.get(TAKEN.fetch_add(1, Ordering::Relaxed))) {
-        let what = u64::from(CALL.load(Ordering::Relaxed)) << 32 | u64::from(own_number());
-        place.what.store(what, Ordering::Relaxed);
-        place.start_ns.store(start_ns, Ordering::Relaxed);
-        place.end_ns.store(end_ns, Ordering::Relaxed);
+    if let Some(record) = HOOK.get().and_then(|hook| hook.records.get(TAKEN.fetch_add(1, Ordering::Relaxed))) {
+        let call_and_thread = u64::from(CALL.load(Ordering::Relaxed)) << 32 | u64::from(own_number());
+        record.call_and_thread.store(call_and_thread, Ordering::Relaxed);
+        record.start_ns.store(start_ns, Ordering::Relaxed);
+        record.end_ns.store(end_ns, Ordering::Relaxed);
     }
     code
 }

@@ -20,9 +20,9 @@ pub enum LibraryError {
     NotFound { tried: Vec<PathBuf> },
     #[error("cannot open `{}`: {why}", path.display())]
     CannotOpen { path: PathBuf, why: String },
-    #[error("TVM in `{}` is {found}, this program needs {TVM_VERSION}", path.display())]
+    #[error("TVM in `{}` has version {found}, but this program needs {TVM_VERSION}", path.display())]
     WrongVersion { path: PathBuf, found: String },
-    #[error("TVM in `{}` lacks the function `{name}`: not version {TVM_VERSION}?", path.display())]
+    #[error("TVM in `{}` lacks the function `{name}`; is its version {TVM_VERSION}?", path.display())]
     MissingFunction { path: PathBuf, name: &'static str },
 }
 
@@ -64,7 +64,7 @@ pub fn open_libraries(role: NameRole) -> Result<Versions, LibraryError> {
 }
 
 /// Returns the version of the libraries in a folder according to their wheel. Without a wheel, returns a hash of their
-/// content, so that times of two such installations are not taken for those of one.
+/// content, so that times of different installations are not mixed.
 fn library_version(folder: &Path) -> Result<String, LibraryError> {
     match wheel_version(folder) {
         Some(found) if found != TVM_VERSION => Err(LibraryError::WrongVersion { path: folder.to_owned(), found }),
@@ -136,6 +136,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("apache_tvm-0.1.dist-info")).unwrap();
         let refused = library_version(&folder.path().join("tvm/lib")).unwrap_err().to_string();
-        assert!(refused.contains("is 0.1, this program needs 0.27"), "{refused}");
+        assert!(refused.contains("has version 0.1, but this program needs 0.27"), "{refused}");
     }
 }

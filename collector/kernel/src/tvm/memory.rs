@@ -46,13 +46,13 @@ pub enum Bounds {
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// A negative dimension, or a size beyond the address space.
-    #[error("a tensor of shape {shape:?} and type {dtype} has no size that fits this machine")]
+    #[error("the size of a tensor of shape {shape:?} and type {dtype} is invalid or exceeds the address space")]
     Size { shape: Vec<i64>, dtype: String },
     #[error("cannot map {size_bytes} bytes for a tensor: {source}")]
     Map { size_bytes: usize, source: io::Error },
-    #[error("the tensor holds {tensor}, not {values}")]
+    #[error("the tensor contains {tensor}, not {values}")]
     Type { tensor: String, values: String },
-    #[error("the tensor holds {tensor} {unit}, but {values} were given")]
+    #[error("the tensor contains {tensor} {unit}, but gets {values}")]
     Length { unit: &'static str, tensor: usize, values: usize },
     /// The memory is not contiguous, or belongs to another device.
     #[error("the tensor {what}, so its values cannot be accessed from here")]
@@ -121,7 +121,7 @@ struct MemoryPart {
 unsafe impl NDAllocator for MemoryPart {
     const MIN_ALIGN: usize = ALIGNMENT_BYTES;
 
-    // SAFETY: asks nothing of its caller; the binding declares it so.
+    // SAFETY: the function has no requirements; the trait declares it unsafe.
     unsafe fn alloc_data(&mut self, _prototype: &DLTensor) -> *mut c_void {
         // SAFETY: the offset lies in the mapping, or is its end.
         unsafe { self.mapping.start.byte_add(self.offset) }.as_ptr()
@@ -129,7 +129,7 @@ unsafe impl NDAllocator for MemoryPart {
 
     // SAFETY: as above.
     unsafe fn free_data(&mut self, _tensor: &DLTensor) {
-        // The mapping goes with the last of its parts.
+        // The mapping is freed with the last of its parts.
     }
 }
 
@@ -205,7 +205,7 @@ impl TensorRow {
         if raw.data.is_null() && size_bytes > 0 {
             return inaccessible("has no memory");
         }
-        // A tensor without values may have no memory; any aligned address serves an empty copy.
+        // An empty tensor may have no memory; any aligned address is valid for an empty copy.
         let data = if size_bytes == 0 { std::ptr::dangling_mut() } else { raw.data.cast::<u8>() };
         let start = if size_bytes == 0 { data } else { data.wrapping_add(offset) };
         Ok(Self { start, count: view.numel(), size_bytes })
@@ -226,10 +226,10 @@ impl TensorRow {
 fn size_bytes(shape: &[i64], dtype: DLDataType) -> Option<usize> {
     let bits_per_value = usize::from(dtype.bits).checked_mul(usize::from(dtype.lanes))?;
     let bits = shape.iter().try_fold(bits_per_value, |bits, extent| {
-        // An extent of zero must not hide that the strides of the others overflow.
+        // An extent of zero must not hide an overflow of the other extents, which determine strides.
         bits.checked_mul(usize::try_from(*extent).ok()?.max(1))
     })?;
-    // Rust and TVM both count in signed numbers.
+    // Rust and TVM both require sizes that fit a signed integer.
     let size = bits.checked_add(7).filter(|bits| isize::try_from(*bits).is_ok())? / 8;
     Some(if shape.contains(&0) { 0 } else { size })
 }
@@ -241,9 +241,9 @@ struct PageMapping {
     start: NonNull<c_void>,
 }
 
-// SAFETY: a mapping is memory without ties to a thread, and nothing of this value changes after it was made.
+// SAFETY: a mapping does not belong to a thread, and this value never changes after its creation.
 unsafe impl Send for PageMapping {}
-// SAFETY: as above; what lies in the memory is for the tensors in it to answer for.
+// SAFETY: as above; access to the content is synchronised by the tensors.
 unsafe impl Sync for PageMapping {}
 
 impl PageMapping {
@@ -253,13 +253,13 @@ impl PageMapping {
         let moved_bytes = if let Bounds::Moved(bytes) = bounds { bytes } else { 0 };
         let aligned = size_bytes.checked_next_multiple_of(ALIGNMENT_BYTES).ok_or_else(too_large)?;
         let aligned = aligned.checked_add(moved_bytes).ok_or_else(too_large)?;
-        // An empty tensor has a place too.
+        // An empty tensor gets an address, too.
         let body = aligned.max(ALIGNMENT_BYTES).checked_next_multiple_of(page_bytes).ok_or_else(too_large)?;
-        // Room to move the end of large bodies to where a huge page ends.
+        // Extra space to move the end of a large tensor to a huge-page boundary.
         let room = if body >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 0 };
         let pages_bytes = body.checked_add(2 * page_bytes + room).ok_or_else(too_large)?;
         let length = NonZeroUsize::new(pages_bytes).ok_or_else(too_large)?;
-        // SAFETY: a new private mapping at an address of the kernel's choice touches no memory in use.
+        // SAFETY: a new private mapping at an address that the kernel chooses does not overlap memory in use.
         let pages = unsafe { mmap_anonymous(None, length, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE) }?;
         let end = pages.addr().get() + page_bytes + body;
         let moved = if room > 0 { end.next_multiple_of(HUGE_PAGE_BYTES) - end } else { 0 };
@@ -271,11 +271,10 @@ impl PageMapping {
         // SAFETY: the body lies between the mapping's first and last page, and the tensor lies in the body.
         let (body_start, start) = unsafe { (pages.byte_add(body_offset), pages.byte_add(offset)) };
         let mapping = Self { pages, pages_bytes, start };
-        // SAFETY: these pages are ours and nothing refers to them yet.
+        // SAFETY: these pages were just mapped, and nothing refers to them yet.
         unsafe { mprotect(body_start, body, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE) }?;
         if room > 0 {
-            // SAFETY: as above; advice changes no content. If the kernel cannot follow it, the call fails without
-            // effect.
+            // SAFETY: as above; advice never changes the content, and has no effect if the kernel rejects it.
             let _ = unsafe { madvise(body_start, body, MmapAdvise::MADV_HUGEPAGE) };
         }
         Ok(mapping)
@@ -284,9 +283,9 @@ impl PageMapping {
 
 impl Drop for PageMapping {
     fn drop(&mut self) {
-        // SAFETY: the pages are ours, and the tensor that used them is gone.
+        // SAFETY: this value owns the pages, and no tensor uses them any more.
         let unmapped = unsafe { munmap(self.pages, self.pages_bytes) };
-        debug_assert_eq!(unmapped, Ok(()), "a mapping of ours can be unmapped");
+        debug_assert_eq!(unmapped, Ok(()), "an owned mapping can be unmapped");
     }
 }
 
@@ -355,14 +354,17 @@ mod tests {
     fn access_is_checked() {
         let made = allocate_tensor(&[2, 3], F32, Bounds::Plain).expect("memory for the test");
         let text = |error: MemoryError| error.to_string();
-        assert_eq!(text(read_values::<i32>(&made).expect_err("another type")), "the tensor holds float32, not int32");
+        assert_eq!(
+            text(read_values::<i32>(&made).expect_err("another type")),
+            "the tensor contains float32, not int32"
+        );
         assert_eq!(
             text(write_values(&made, &[1.0f32; 5]).expect_err("too few")),
-            "the tensor holds 6 values, but 5 were given"
+            "the tensor contains 6 values, but gets 5"
         );
         assert_eq!(
             text(write_bytes(&made, &[0; 25]).expect_err("too many")),
-            "the tensor holds 24 bytes, but 25 were given"
+            "the tensor contains 24 bytes, but gets 25"
         );
     }
 

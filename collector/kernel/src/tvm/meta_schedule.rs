@@ -58,7 +58,7 @@ pub fn generate_spaces(module: &Module, target: &CompileTarget, product: Option<
         spaces.add_spaces(target, &generator, &postprocs)?;
     }
     if spaces.schedules.is_empty() {
-        return Err(TvmError::new(names::META_DESIGN_SPACE.text, "the module has no design space"));
+        return Err(TvmError::new(names::META_DESIGN_SPACE.text, "TVM generated no schedule space for the module"));
     }
     Ok(spaces)
 }
@@ -138,7 +138,7 @@ impl Spaces {
 
     /// Returns the schedule of a seed, or None if every draw is rejected.
     pub fn sample_schedule(&self, space: usize, seed: i64) -> Result<Option<Schedule>> {
-        // The generator of Park and Miller, whose states are the seeds that TVM takes.
+        // The Park-Miller generator, whose states are valid seeds of TVM.
         let series = std::iter::successors(Some(seed), |seed| {
             Some(seed.rem_euclid(i64::from(i32::MAX)) * 48_271 % i64::from(i32::MAX))
         });

@@ -1,8 +1,8 @@
 //! The fence around TVM: the only folder that names `tvm_ffi` and touches native memory.
 //!
-//! Inside: libraries opened at run time, calls with counted arguments, objects behind small types. Outside: no raw
-//! pointer, handle or dtype code. Two roles: a runner maps the small runtime, a builder the compiler too; the
-//! orchestrator maps neither.
+//! Inside the fence are libraries that are opened at run time, calls with checked argument counts, and wrapper types
+//! of TVM objects. Outside, there are no raw pointers, handles or dtype codes. A runner loads only TVM's runtime
+//! library, a builder also its compiler library, and the orchestrator neither.
 
 mod aligned_stack;
 mod async_copy;

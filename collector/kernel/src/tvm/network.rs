@@ -27,7 +27,7 @@ pub enum NetworkError {
     Code { code: usize, source: LoadError },
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    #[error("{what} have {wanted} bytes, {found} were given")]
+    #[error("{what} have {wanted} bytes, but the data has {found}")]
     Length { what: &'static str, wanted: usize, found: usize },
 }
 
@@ -207,7 +207,7 @@ impl Calls<'_> {
         for _ in 0..runs {
             let beginning = Instant::now();
             staging.run_stages(&|call| calls.run_one(call), Some(beginning))?;
-            seen.push((beginning.elapsed(), staging.seen_ns()));
+            seen.push((beginning.elapsed(), staging.measured_ns()));
         }
         seen.sort_by_key(|(elapsed, _)| *elapsed);
         Ok(if seen.is_empty() { Vec::new() } else { seen.swap_remove(seen.len() / 2).1 })
@@ -298,7 +298,7 @@ struct NetworkMemory<'a> {
 
 impl NetworkMemory<'_> {
     fn new(content: &Content, placement: Placement) -> Result<NetworkMemory<'_>> {
-        let size = |bytes: u64| usize::try_from(bytes).expect("what was read fits this machine");
+        let size = |bytes: u64| usize::try_from(bytes).expect("sizes were checked on reading");
         let mut number = 0;
         let mut shared = |bytes: usize| {
             number += 1;
@@ -327,7 +327,7 @@ impl NetworkMemory<'_> {
             Place::Output(index) => (&self.outputs[index], 0),
             Place::Constant(index) => (&self.constants, self.content.offsets[index]),
         };
-        let offset = usize::try_from(offset).expect("what was read fits this machine");
+        let offset = usize::try_from(offset).expect("sizes were checked on reading");
         Ok(KernelBuffer::within_shared(memory, offset, argument.dtype, &argument.extents)?)
     }
 }

@@ -28,7 +28,7 @@ pub struct PoolThreads {
 
 impl PoolThreads {
     pub fn new(cpus: &[usize]) -> Result<PoolThreads> {
-        let missing = || TvmError::new(launch::NAME, "the runtime has no such function");
+        let missing = || TvmError::new(launch::NAME, "TVM's runtime lacks the function");
         Ok(PoolThreads { launch: launch::original_launch().ok_or_else(missing)?, cpus: cpus.to_vec() })
     }
 }
@@ -38,8 +38,8 @@ impl RunThreads for PoolThreads {
         &self.cpus
     }
 
-    fn on_each(&mut self, work: &(dyn Fn(usize) + Sync)) {
-        // SAFETY: only `on_each` names it, and gives it the address of its work.
+    fn run_on_each(&mut self, work: &(dyn Fn(usize) + Sync)) {
+        // SAFETY: only `run_on_each` uses this function, and passes the address of its work.
         unsafe extern "C" fn one(place: c_int, _: *mut c_void, data: *mut c_void) -> c_int {
             // SAFETY: the work lives until all tasks have ended, and may be called by several threads at once.
             let work = unsafe { *data.cast::<&(dyn Fn(usize) + Sync)>() };
@@ -73,7 +73,7 @@ mod tests {
                 affinity::pin_thread(&cpus[..1]).expect("it runs there");
                 let mut threads = PoolThreads::new(&cpus).expect("TVM's function");
                 for _ in 0..3 {
-                    threads.on_each(&|place| {
+                    threads.run_on_each(&|place| {
                         let own = affinity::allowed_cpus().expect("readable");
                         seen[place].lock().expect("a place").push(own);
                     });

@@ -4,7 +4,7 @@ use super::call::{TvmError, Value, call};
 use super::expression::{Expression, Module, index_variable};
 use super::guard::{self, Guard, with_guards};
 use super::names;
-use super::tensor_core::{Step, step_name};
+use super::tensor_core::{Step, register_step};
 use job::device::Product;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -223,7 +223,7 @@ impl Schedule {
     }
 
     pub fn tensorize_loop(&self, target: &Loop, product: Product, step: Step) -> Result<()> {
-        call!(names::TENSORIZE, &self.0, &target.0, step_name(product, step)?.as_str(), true).map(drop)
+        call!(names::TENSORIZE, &self.0, &target.0, register_step(product, step)?.as_str(), true).map(drop)
     }
 
     pub fn annotate_block(&self, block: &Block, key: &str, number: i64) -> Result<()> {

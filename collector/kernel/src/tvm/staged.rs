@@ -13,7 +13,7 @@ use std::time::Instant;
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum StagingError {
-    #[error("the plan needs {wanted} cores, and {found} are given")]
+    #[error("the plan needs {wanted} cores, but the run has {found}")]
     Cores { wanted: usize, found: usize },
     #[error("cannot start the threads of a plan: {0}")]
     Threads(#[from] std::io::Error),
@@ -29,7 +29,7 @@ struct ReadyStage {
     calls: Vec<Vec<usize>>,
     failures: Vec<Mutex<Option<TvmError>>>,
     /// Start and end of each group in the last profiled run, in nanoseconds.
-    seen_ns: Vec<(AtomicU64, AtomicU64)>,
+    measured_ns: Vec<(AtomicU64, AtomicU64)>,
 }
 
 impl Staging {
@@ -42,7 +42,7 @@ impl Staging {
         }
         let mut layers = 1;
         let ready = |stage: &Stage| {
-            // Groups that share a core have seats in layers of their own.
+            // Groups that share a core get seats in different layers.
             let mut taken = vec![0; cpus.len()];
             let crew = |group: &models::stages::Group| {
                 let layer = group.cores.iter().map(|&core| taken[core]).max().unwrap_or(0);
@@ -54,7 +54,7 @@ impl Staging {
                 crews: stage.groups.iter().map(crew).collect(),
                 calls: stage.groups.iter().map(|group| group.calls.clone()).collect(),
                 failures: stage.groups.iter().map(|_| Mutex::new(None)).collect(),
-                seen_ns: stage.groups.iter().map(|_| <(AtomicU64, AtomicU64)>::default()).collect(),
+                measured_ns: stage.groups.iter().map(|_| <(AtomicU64, AtomicU64)>::default()).collect(),
             }
         };
         let stages: Vec<ReadyStage> = stages.iter().map(ready).collect();
@@ -70,13 +70,13 @@ impl Staging {
         for stage in &self.stages {
             self.team.side_by_side(&stage.crews, &|group| {
                 if let Some(since) = beginning {
-                    stage.seen_ns[group].0.store(now_ns(since), Ordering::Relaxed);
+                    stage.measured_ns[group].0.store(now_ns(since), Ordering::Relaxed);
                 }
                 if let Some(error) = stage.calls[group].iter().find_map(|&call| run_one(call).err()) {
                     *stage.failures[group].lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error);
                 }
                 if let Some(since) = beginning {
-                    stage.seen_ns[group].1.store(now_ns(since), Ordering::Relaxed);
+                    stage.measured_ns[group].1.store(now_ns(since), Ordering::Relaxed);
                 }
             });
             let failure = |slot: &Mutex<Option<TvmError>>| slot.lock().ok()?.take();
@@ -87,10 +87,10 @@ impl Staging {
         Ok(())
     }
 
-    pub(super) fn seen_ns(&self) -> Vec<Vec<(f64, f64)>> {
+    pub(super) fn measured_ns(&self) -> Vec<Vec<(f64, f64)>> {
         let of = |(begin, end): &(AtomicU64, AtomicU64)| {
             (begin.load(Ordering::Relaxed) as f64, end.load(Ordering::Relaxed) as f64)
         };
-        self.stages.iter().map(|stage| stage.seen_ns.iter().map(of).collect()).collect()
+        self.stages.iter().map(|stage| stage.measured_ns.iter().map(of).collect()).collect()
     }
 }

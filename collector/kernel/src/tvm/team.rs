@@ -100,7 +100,7 @@ thread_local! {
     static STARTING: Cell<Starting> = const { Cell::new(Starting::Pool) };
 }
 
-// SAFETY: it reads nothing.
+// SAFETY: the function does not use its arguments.
 unsafe fn do_nothing(_: *const c_void, _: usize) {}
 
 impl TeamSeat {
@@ -180,7 +180,7 @@ impl Team {
         for (number, seat) in team.seats.iter().enumerate().skip(1) {
             let (cpu, own) = (cpus[number % cpus.len()], Arc::clone(seat));
             let thread = std::thread::Builder::new().name(format!("seat {number}")).spawn(move || {
-                // A seat elsewhere is slower, not wrong; the processes' CPUs were checked before.
+                // A thread that cannot be pinned is slower, but correct; the CPUs of the process were checked before.
                 let _ = affinity::pin_thread(&[cpu]);
                 STARTING.set(Starting::Alone);
                 own.serve_orders(patience);
@@ -198,9 +198,9 @@ impl Team {
             crews: &'a [Crew],
             work: &'a W,
         }
-        // SAFETY: only `side_by_side` names it, and gives it its own job.
+        // SAFETY: only `side_by_side` uses this function, and passes its own job.
         unsafe fn lead_group<W: Fn(usize) + Sync>(data: *const c_void, group: usize) {
-            // SAFETY: `side_by_side` gave its job, of this very type, and waits until all orders are done.
+            // SAFETY: `side_by_side` passes a job of this type, and waits until all orders are done.
             let job = unsafe { &*data.cast::<TeamJob<'_, W>>() };
             let before = STARTING.replace(Starting::Crew(job.team, &raw const job.crews[group]));
             (job.work)(group);
@@ -246,7 +246,7 @@ impl Drop for Team {
             }
         }
         for thread in self.threads.drain(..) {
-            // A seat that panicked is gone already.
+            // The thread of a seat that panicked has already ended.
             let _ = thread.join();
         }
     }
@@ -298,8 +298,8 @@ unsafe fn run_share(data: *const c_void, number: usize) {
     let mut environment = Environment { sync, tasks };
     for task in (number..region.tasks).step_by(region.crew.seats.len()) {
         let task = c_int::try_from(task).unwrap_or(c_int::MAX);
-        // SAFETY: these are the lambda and the data as built code gave them, which may run on any thread; the
-        // environment is laid out as its header says.
+        // SAFETY: lambda and data are those that generated code passed, and may be used on any thread; the environment
+        // has the layout of TVM's header.
         let code = unsafe { (region.lambda)(task, (&raw mut environment).cast(), region.data) };
         if code != 0 {
             region.crew.has_failed.store(true, Ordering::Relaxed);
@@ -316,7 +316,7 @@ pub(super) unsafe fn launch_on_crew(lambda: Lambda, data: *mut c_void, tasks: c_
     let tasks = usize::try_from(tasks).ok()?;
     match STARTING.get() {
         Starting::Pool => None,
-        // SAFETY: both live while the thread leads, as `side_by_side` sees to.
+        // SAFETY: both live while the thread leads a crew, which `side_by_side` ensures.
         Starting::Crew(team, crew) => Some(unsafe { (*crew).launch_tasks(&*team, lambda, data, tasks) }),
         Starting::Alone => {
             let count = c_int::try_from(tasks.max(1)).ok()?;
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn without_a_crew_tvm_starts_tasks() {
-        // SAFETY: it reads nothing.
+        // SAFETY: the function does not use its arguments.
         unsafe extern "C" fn never(_: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
             panic!("TVM's pool was meant")
         }

@@ -46,17 +46,17 @@ impl TensorProduct {
     pub fn register_steps(self) -> Result<[String; 5]> {
         let TensorProduct { product, is_left_transposed, is_right_transposed } = self;
         Ok([
-            step_name(product, Step::Fill)?,
-            step_name(product, Step::LoadLeft { is_transposed: is_left_transposed })?,
-            step_name(product, Step::LoadRight { is_transposed: is_right_transposed })?,
-            step_name(product, Step::Multiply { is_left_transposed, is_right_transposed })?,
-            step_name(product, Step::Store)?,
+            register_step(product, Step::Fill)?,
+            register_step(product, Step::LoadLeft { is_transposed: is_left_transposed })?,
+            register_step(product, Step::LoadRight { is_transposed: is_right_transposed })?,
+            register_step(product, Step::Multiply { is_left_transposed, is_right_transposed })?,
+            register_step(product, Step::Store)?,
         ])
     }
 }
 
 /// Returns the name of a step's intrinsic for `tensorize`, and registers it on first use.
-pub fn step_name(product: Product, step: Step) -> Result<String> {
+pub fn register_step(product: Product, step: Step) -> Result<String> {
     static KNOWN: Mutex<BTreeSet<(Product, Step)>> = Mutex::new(BTreeSet::new());
     let name = format!("opcollect.{product:?}.{step:?}");
     let mut known = KNOWN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

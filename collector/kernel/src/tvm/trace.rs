@@ -11,7 +11,7 @@ use tvm_ffi::{String as TvmString, TypeIndex};
 type Result<T> = std::result::Result<T, TvmError>;
 
 /// Returns the moves of a schedule, without those that have no effect.
-pub fn of_schedule(schedule: &Schedule) -> Result<Moves> {
+pub fn schedule_moves(schedule: &Schedule) -> Result<Moves> {
     let trace = call!(names::SCHEDULE_TRACE, &schedule.0)?;
     let simplified = call!(names::TRACE_SIMPLIFIED, trace, false)?;
     let json = json_of(&call!(names::TRACE_AS_JSON, simplified, false)?)?;
@@ -59,7 +59,7 @@ fn value_of(json: &Json) -> Result<Value> {
         Json::Bool(flag) => Value::from(*flag),
         Json::Number(number) => match number.as_i64() {
             Some(integer) => Value::from(integer),
-            None => Value::from(number.as_f64().ok_or_else(|| TvmError::new("trace", "a number out of range"))?),
+            None => Value::from(number.as_f64().ok_or_else(|| TvmError::new("trace", "a number is out of range"))?),
         },
         // An index map as text. Serialised again, so that TVM reads exactly the fields that were checked, even if the
         // text has duplicate names.
@@ -70,9 +70,9 @@ fn value_of(json: &Json) -> Result<Value> {
         Json::String(text) => Value::from(text.as_str()),
         Json::Array(items) => Value::array(items.iter().map(value_of).collect::<Result<Vec<_>>>()?),
         Json::Object(fields) => match fields.get(OBJECT) {
-            // Moves are given the text of an object and read it themselves.
+            // Schedule instructions get the text of an object and parse it themselves.
             Some(graph) => Value::from(graph.to_string().as_str()),
-            None => return Err(TvmError::new("trace", "an object where a list was expected")),
+            None => return Err(TvmError::new("trace", "expected a list, found an object")),
         },
     })
 }

@@ -49,6 +49,6 @@ unsafe extern "C" fn allocate_workspace(
 ) -> *mut c_void {
     BYTES.fetch_add(bytes, Ordering::Relaxed);
     let Some(original) = ORIGINAL.get() else { return std::ptr::null_mut() };
-    // SAFETY: the caller's own arguments go to the function that it meant.
+    // SAFETY: the caller's arguments are passed on to the function that the caller expects.
     unsafe { original(kind, device, bytes, code, bits) }
 }

@@ -40,7 +40,12 @@ pub const ENERGY: &str = "gpu_energy_millijoules";
 
 pub const GPU_NAMES: &[GpuCounter] = &[
     default_counter("gpu_sm_clock_mhz", "MHz", Step::Nvml, "clock of the multiprocessors: the median over the batches"),
-    default_counter("gpu_sm_clock_min_mhz", "MHz", Step::Nvml, "minimum of that clock over the batches"),
+    default_counter(
+        "gpu_sm_clock_min_mhz",
+        "MHz",
+        Step::Nvml,
+        "clock of the multiprocessors: the minimum over the batches",
+    ),
     default_counter("gpu_memory_clock_mhz", "MHz", Step::Nvml, "clock of the memory: the median over the batches"),
     default_counter("gpu_power_watts", "W", Step::Nvml, "power of the board: the median over the batches"),
     default_counter(
@@ -53,12 +58,17 @@ pub const GPU_NAMES: &[GpuCounter] = &[
         "gpu_throttle_reasons",
         "bits",
         Step::Nvml,
-        "throttle reasons of any batch, with NVML's numbers, without idle",
+        "throttle reasons of all batches as NVML's bit mask, without the idle bit",
     ),
-    default_counter("gpu_launch_ns", "ns", Step::Device, "the device's time from one empty kernel to the next"),
-    default_counter("gpu_launch_host_ns", "ns", Step::Device, "the host's time to ask for an empty kernel"),
-    default_counter("gpu_graph_launch_ns", "ns", Step::Device, "from one empty kernel to the next in a CUDA graph"),
-    default_counter("gpu_graph_ns", "ns", Step::Device, "time of a short run in a CUDA graph"),
+    default_counter("gpu_launch_ns", "ns", Step::Device, "device time from one empty kernel to the next"),
+    default_counter("gpu_launch_host_ns", "ns", Step::Device, "host time to launch an empty kernel"),
+    default_counter(
+        "gpu_graph_launch_ns",
+        "ns",
+        Step::Device,
+        "device time from one empty kernel to the next in a CUDA graph",
+    ),
+    default_counter("gpu_graph_ns", "ns", Step::Device, "time of a run in a CUDA graph, for short runs"),
     default_counter(
         "gpu_rotated_ns",
         "ns",
@@ -116,7 +126,7 @@ pub const GPU_NAMES: &[GpuCounter] = &[
     profiler_metric(
         "gpu_occupancy_percent",
         "%",
-        "share of resident warps of the maximum, while a multiprocessor is active",
+        "resident warps as a share of the maximum, while a multiprocessor is active",
         &["sm__warps_active.avg.pct_of_peak_sustained_active"],
     ),
     profiler_metric("gpu_instructions", "count", "instructions of warps", &["sm__inst_executed.sum"]),
@@ -156,8 +166,8 @@ pub fn find_counter(name: &str) -> Option<&'static GpuCounter> {
     GPU_NAMES.iter().find(|counter| counter.name == name)
 }
 
-/// Returns whether a name is that of a GPU counter, known or unknown.
-pub fn is_of_gpu(name: &str) -> bool {
+/// Returns whether the prefix of a name is that of GPU counters; the counter itself may not exist.
+pub fn has_gpu_prefix(name: &str) -> bool {
     name.starts_with("gpu_") || name.starts_with(METRIC_PREFIX)
 }
 
@@ -215,7 +225,7 @@ mod tests {
     #[test]
     fn names_are_unique_and_say_that_they_are_of_a_gpu() {
         for (place, counter) in GPU_NAMES.iter().enumerate() {
-            assert!(is_of_gpu(counter.name), "{}", counter.name);
+            assert!(has_gpu_prefix(counter.name), "{}", counter.name);
             assert!(GPU_NAMES[..place].iter().all(|other| other.name != counter.name), "{} twice", counter.name);
             assert!(super::super::names::find_counter(counter.name).is_none(), "{}", counter.name);
             let is_part = counter.name.ends_with("_percent");

@@ -43,7 +43,7 @@ impl PerfEvent {
     }
 
     /// Returns whether the event occurs in kernel mode, where a user-mode counter misses it.
-    pub fn is_of_kernel(self) -> bool {
+    pub fn occurs_in_kernel(self) -> bool {
         let of_kernel = [sys::PERF_COUNT_SW_CONTEXT_SWITCHES, sys::PERF_COUNT_SW_CPU_MIGRATIONS];
         self.is_software() && of_kernel.iter().any(|&config| u64::from(config) == self.config)
     }
@@ -78,7 +78,7 @@ const fn papi_counter(
     CounterName { name, unit: "count", description, papi, perf, usage: None, powercap: None }
 }
 
-const fn usage_figure(
+const fn usage_counter(
     name: &'static str,
     unit: &'static str,
     description: &'static str,
@@ -89,7 +89,7 @@ const fn usage_figure(
     CounterName { name, unit, description, papi: &[], perf: None, usage, powercap: None }
 }
 
-const fn energy_zone(name: &'static str, description: &'static str, zone: &'static str) -> CounterName {
+const fn energy_counter(name: &'static str, description: &'static str, zone: &'static str) -> CounterName {
     let unit = "microjoule";
     CounterName { name, unit, description, papi: &[], perf: None, usage: None, powercap: Some(zone) }
 }
@@ -114,13 +114,13 @@ pub const NAMES: &[CounterName] = &[
     ),
     papi_counter(
         "branch_misses",
-        "branches predicted wrongly",
+        "mispredicted branches",
         &["PAPI_BR_MSP", "perf::BRANCH-MISSES"],
         hardware_event(sys::PERF_COUNT_HW_BRANCH_MISSES),
     ),
     papi_counter(
         "cache_misses",
-        "misses of the last-level cache, as the kernel chooses the event for this processor",
+        "last-level cache misses, by the event that the kernel selects for this processor",
         &["perf::CACHE-MISSES", "PAPI_L3_TCM"],
         hardware_event(sys::PERF_COUNT_HW_CACHE_MISSES),
     ),
@@ -150,7 +150,7 @@ pub const NAMES: &[CounterName] = &[
     ),
     papi_counter(
         "stalled_cycles_frontend",
-        "cycles in which no instruction was delivered",
+        "cycles in which the front end delivered no instruction",
         &["perf::STALLED-CYCLES-FRONTEND"],
         hardware_event(sys::PERF_COUNT_HW_STALLED_CYCLES_FRONTEND),
     ),
@@ -174,7 +174,7 @@ pub const NAMES: &[CounterName] = &[
     ),
     papi_counter(
         "cache_references",
-        "accesses to the last-level cache, as the kernel chooses the event for this processor",
+        "last-level cache accesses, by the event that the kernel selects for this processor",
         &["perf::CACHE-REFERENCES"],
         hardware_event(sys::PERF_COUNT_HW_CACHE_REFERENCES),
     ),
@@ -190,7 +190,7 @@ pub const NAMES: &[CounterName] = &[
     papi_counter("vector_instructions", "vector instructions", &["PAPI_VEC_INS"], None),
     papi_counter(
         "cpu_migrations",
-        "moves of the thread to another processor",
+        "migrations of the thread to another processor",
         &[],
         software_event(sys::PERF_COUNT_SW_CPU_MIGRATIONS),
     ),
@@ -208,15 +208,15 @@ pub const NAMES: &[CounterName] = &[
         }),
         powercap: None,
     },
-    usage_figure("process_cpu_ns", "ns", "processor time of all threads", CLOCK, |usage| usage.process_cpu_ns),
-    usage_figure("minor_faults", "count", "page faults served from memory", EVENTS, |usage| usage.minor_faults),
-    usage_figure("major_faults", "count", "page faults that read from a disk", EVENTS, |usage| usage.major_faults),
-    usage_figure("voluntary_switches", "count", "times a thread waited", EVENTS, |usage| usage.voluntary_switches),
-    usage_figure("involuntary_switches", "count", "involuntary context switches", EVENTS, |usage| {
+    usage_counter("process_cpu_ns", "ns", "processor time of all threads", CLOCK, |usage| usage.process_cpu_ns),
+    usage_counter("minor_faults", "count", "page faults served from memory", EVENTS, |usage| usage.minor_faults),
+    usage_counter("major_faults", "count", "page faults that read from a disk", EVENTS, |usage| usage.major_faults),
+    usage_counter("voluntary_switches", "count", "times a thread waited", EVENTS, |usage| usage.voluntary_switches),
+    usage_counter("involuntary_switches", "count", "involuntary context switches", EVENTS, |usage| {
         usage.involuntary_switches
     }),
-    energy_zone(PACKAGE_ENERGY, "energy of the processor's packages, of all processes", "package"),
-    energy_zone(DRAM_ENERGY, "energy of the memory, of all processes", "dram"),
+    energy_counter(PACKAGE_ENERGY, "energy of the processor's packages, of all processes", "package"),
+    energy_counter(DRAM_ENERGY, "energy of the memory, of all processes", "dram"),
 ];
 
 pub const PACKAGE_ENERGY: &str = "package_energy_microjoules";
@@ -249,17 +249,17 @@ pub fn check_events(events: &[String]) -> Result<(), String> {
     match events.iter().find(|name| !is_known(name)) {
         None => Ok(()),
         Some(name) if name.starts_with("PAPI_") || name.contains("::") => {
-            Err(format!("there is no counter `{name}`; an event of PAPI's is written `papi:{name}`"))
+            Err(format!("there is no counter `{name}`; write a PAPI event as `papi:{name}`"))
         }
         Some(name) if name.starts_with("perf:") => {
-            Err(format!("`{name}`: a raw event is written `perf:r` and hexadecimal digits"))
+            Err(format!("`{name}` is not a raw perf event; write `perf:r` followed by hexadecimal digits"))
         }
         Some(name) => {
             let known = NAMES.iter().map(|counter| counter.name);
             let of_gpu = gpu::GPU_NAMES.iter().map(|counter| counter.name);
             let hint = models::names::name_hint(name, known.chain(of_gpu));
-            let own = "a source's own are written `papi:NAME`, `perf:rHEX` or `cupti:METRIC`";
-            Err(format!("there is no counter `{name}` ({own}); {hint}"))
+            let native = "write a native event as `papi:NAME`, `perf:rHEX` or `cupti:METRIC`";
+            Err(format!("there is no counter `{name}` ({native}); {hint}"))
         }
     }
 }
@@ -286,7 +286,7 @@ mod tests {
         assert!(told("gpu_power_watt").contains("did you mean `gpu_power_watts`"), "{}", told("gpu_power_watt"));
         assert!(told("PAPI_TOT_CYC").ends_with("`papi:PAPI_TOT_CYC`"), "{}", told("PAPI_TOT_CYC"));
         assert!(told("perf::CYCLES").ends_with("`papi:perf::CYCLES`"), "{}", told("perf::CYCLES"));
-        assert!(told("perf:x1").contains("`perf:r` and hexadecimal digits"), "{}", told("perf:x1"));
+        assert!(told("perf:x1").contains("`perf:r` followed by hexadecimal digits"), "{}", told("perf:x1"));
         assert!(told("papi:").starts_with("there is no counter `papi:`"), "{}", told("papi:"));
         let known = ["papi:PAPI_TOT_CYC", "perf:r1a8", "cupti:sm__cycles_active.avg", "gpu_kernel_ns"];
         check_events(&known.map(str::to_owned)).expect("each is well written");

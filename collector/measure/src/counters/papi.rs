@@ -39,7 +39,7 @@ const ENUMERATE_NEXT: c_int = 0;
 const NATIVE_MASK: c_int = 0x4000_0000;
 
 /// Maximum number of event names that are compared to suggest a spelling.
-const MOST_NAMES: usize = 10_000;
+const NAMES_MAX: usize = 10_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
@@ -136,8 +136,8 @@ extern "C" fn thread_number() -> c_ulong {
 
 impl Papi {
     fn open_file(file: Option<&Path>) -> Result<Self, PapiError> {
-        // SAFETY: opening runs the libraries' own initialisers, which are those of an installed PAPI; the file is one
-        // the user named or the loader's search path holds.
+        // SAFETY: opening runs the initialisers of an installed PAPI; the user named the file, or it is on the loader's
+        // search path.
         let (sde, opened) = unsafe {
             let sde = Library::open(Some(SDE_LIBRARY), RTLD_NOW | RTLD_GLOBAL).ok();
             let names: Vec<PathBuf> = match file {
@@ -149,7 +149,7 @@ impl Papi {
         };
         let (library, name) = opened.ok_or_else(|| {
             let looked = file.map_or_else(|| LIBRARIES.join(", "), |file| file.display().to_string());
-            plain_error(format!("no PAPI library (looked for {looked}); install it (Debian: libpapi7.0) or name its file in {FILE_VARIABLE}"))
+            plain_error(format!("no PAPI library (looked for {looked}); install it (Debian: libpapi7.0) or set {FILE_VARIABLE} to its path"))
         })?;
         let functions =
             PapiFunctions::load(&library).map_err(|error| plain_error(format!("`{}`: {error}", name.display())))?;
@@ -165,7 +165,7 @@ impl Papi {
         let mut last = 0;
         for &(major, minor) in VERSIONS {
             let version = major << 24 | minor << 16;
-            // SAFETY: any number may be passed; PAPI compares it with its own version first.
+            // SAFETY: any number may be passed, because PAPI first compares it with its own version.
             last = self.with_functions(|papi| unsafe { (papi.library_init)(version) });
             if last == version {
                 // SAFETY: the function lives as long as the program and may be called on any thread.
@@ -173,15 +173,15 @@ impl Papi {
                 return Ok((major, minor));
             }
         }
-        Err(PapiError { code: Some(last), why: format!("`{}` does not start as PAPI 6.0 to 7.3", self.file) })
+        Err(PapiError { code: Some(last), why: format!("`{}` cannot be initialised as PAPI 6.0 to 7.3", self.file) })
     }
 
     fn make_room(&self) -> Result<(), PapiError> {
         self.enter_thread()?;
         self.with_functions(|papi| {
             let mut sets = [NULL_SET; SETS];
-            // SAFETY: PAPI is started and knows this thread; each handle is a valid place, and what was not made is
-            // not destroyed.
+            // SAFETY: PAPI is initialised and this thread is registered; each handle is a valid pointer, and only sets
+            // that were created are destroyed.
             unsafe {
                 for set in &mut sets {
                     (papi.create_eventset)(set);
@@ -208,7 +208,7 @@ impl Papi {
         if IS_KNOWN.with(|known| known.0.get()) {
             return Ok(());
         }
-        // SAFETY: PAPI is started with a thread function.
+        // SAFETY: PAPI was initialised with a thread function.
         self.check_status(self.with_functions(|papi| unsafe { (papi.register_thread)() }))?;
         IS_KNOWN.with(|known| known.0.set(true));
         Ok(())
@@ -218,7 +218,7 @@ impl Papi {
         if code >= 0 {
             return Ok(code);
         }
-        // SAFETY: PAPI returns null or a text of its own that stays for ever.
+        // SAFETY: PAPI returns null or a static string.
         let why = unsafe {
             let text = (self.strerror)(code);
             if text.is_null() { String::new() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
@@ -227,7 +227,7 @@ impl Papi {
     }
 
     pub fn list_components(&self) -> Vec<Component> {
-        // SAFETY: PAPI is started.
+        // SAFETY: PAPI is initialised.
         let count = self.with_functions(|papi| unsafe { (papi.num_components)() });
         (0..count).filter_map(|index| self.describe_component(index)).collect()
     }
@@ -236,8 +236,8 @@ impl Papi {
         // Offsets of the reason and of the flag after it; version 7 enlarged the reason.
         const REASON: usize = 512;
         let flag = if self.version.0 == 6 { 640 } else { 1536 };
-        // SAFETY: PAPI returns null or a structure of its own, more than 1.5 KiB (0.6 KiB in version 6) long, that
-        // stays while the library does; only bytes up to and including the flag are read.
+        // SAFETY: PAPI returns null or a structure of more than 1.5 KiB (0.6 KiB in version 6) that lives as long as
+        // the library; only bytes up to and including the flag are read.
         let bytes = unsafe {
             let info = self.with_functions(|papi| (papi.get_component_info)(index)).cast::<u8>();
             if info.is_null() {
@@ -266,7 +266,7 @@ impl Papi {
         let mut names = Vec::new();
         let mut code = NATIVE_MASK;
         let mut modifier = ENUMERATE_FIRST;
-        // SAFETY: `code` is a valid place; the name buffer is PAPI's own maximum (1024) and holds the closing zero.
+        // SAFETY: `code` is a valid pointer; the name buffer has PAPI's maximum length (1024), with the final zero.
         self.with_functions(|papi| unsafe {
             while names.len() < limit && (papi.enum_cmp_event)(&mut code, modifier, index) == 0 {
                 modifier = ENUMERATE_NEXT;
@@ -282,9 +282,9 @@ impl Papi {
     pub fn component_of(&self, event: &str) -> Result<c_int, PapiError> {
         let name = event_name(event)?;
         self.enter_thread()?;
-        self.is_offered(event)?;
+        self.check_sde_event(event)?;
         let mut code = 0;
-        // SAFETY: the name ends with a zero, the code is a valid place.
+        // SAFETY: the name ends with a zero, and `code` is a valid pointer.
         let found = self.with_functions(|papi| unsafe { (papi.event_name_to_code)(name.as_ptr(), &mut code) });
         self.check_status(found).map_err(|error| self.with_reason(event, error))?;
         // SAFETY: the code comes from PAPI.
@@ -293,16 +293,16 @@ impl Papi {
 
     /// Rejects software-defined events that do not exist. PAPI itself accepts any name, because an event may be
     /// registered later.
-    fn is_offered(&self, event: &str) -> Result<(), PapiError> {
+    fn check_sde_event(&self, event: &str) -> Result<(), PapiError> {
         if !event.starts_with("sde:::") || missing_component(event, &self.list_components()).is_some() {
             return Ok(());
         }
-        let events = self.native_events("sde", MOST_NAMES);
+        let events = self.native_events("sde", NAMES_MAX);
         if events.iter().any(|offered| offered == event) {
             return Ok(());
         }
         let hint = models::names::name_hint(event, events.iter().map(String::as_str));
-        Err(plain_error(format!("no library in this process provides it; {hint}")))
+        Err(plain_error(format!("no library in this process provides the software-defined event; {hint}")))
     }
 
     /// Returns whether events of the component need counter registers.
@@ -323,7 +323,7 @@ impl Papi {
 
     fn nearest_event(&self, event: &str) -> Option<String> {
         let component = event.split_once(":::").map_or("perf_event", |(component, _)| component);
-        let events = self.native_events(component, MOST_NAMES);
+        let events = self.native_events(component, NAMES_MAX);
         let presets = NAMES.iter().flat_map(|counter| counter.papi.iter().copied());
         models::names::suggest_nearest(
             event,
@@ -339,9 +339,9 @@ fn missing_component(event: &str, components: &[Component]) -> Option<String> {
     match components.iter().find(|component| component.name == name) {
         Some(component) => {
             let reason = component.disabled.as_ref()?;
-            Some(format!("PAPI's component {name} is off: {reason}"))
+            Some(format!("PAPI's component {name} is disabled: {reason}"))
         }
-        None => is_named.then(|| format!("this PAPI was built without the component {name}")),
+        None => is_named.then(|| format!("the PAPI library was built without the component {name}")),
     }
 }
 
@@ -358,7 +358,7 @@ impl Drop for IsKnown {
         if self.0.get()
             && let Ok(papi) = open_library()
         {
-            // SAFETY: this thread is known, and its sets ended before, since they cannot leave it.
+            // SAFETY: this thread is registered, and its sets were dropped before, since they cannot leave the thread.
             papi.with_functions(|papi| unsafe { (papi.unregister_thread)() });
         }
     }
@@ -370,7 +370,7 @@ fn text_of(bytes: &[u8]) -> String {
 }
 
 fn event_name(event: &str) -> Result<CString, PapiError> {
-    CString::new(event).map_err(|_| plain_error(format!("`{}` is no event name", event.escape_default())))
+    CString::new(event).map_err(|_| plain_error(format!("`{}` is not a valid event name", event.escape_default())))
 }
 
 /// Events of one PAPI component, counted for the thread that created the set.
@@ -388,7 +388,7 @@ impl EventSet {
     pub fn new(papi: &'static Papi, component: c_int, with_descendants: bool) -> Result<Self, PapiError> {
         let mut handle = NULL_SET;
         papi.enter_thread()?;
-        // SAFETY: the handle is a valid place.
+        // SAFETY: the handle is a valid pointer.
         papi.check_status(papi.with_functions(|papi| unsafe { (papi.create_eventset)(&mut handle) }))?;
         let set = Self { papi, handle, count: 0, is_running: false, values: Vec::new(), not_send: PhantomData };
         set.configure_set(component, with_descendants)?;
@@ -439,14 +439,14 @@ impl EventSet {
         if !self.is_running {
             return None;
         }
-        // SAFETY: there is one place per event of the set.
+        // SAFETY: the buffer has one element per event of the set.
         let code = unsafe { (self.papi.read)(self.handle, self.values.as_mut_ptr()) };
         (code == 0).then_some(&self.values)
     }
 
     pub fn stop_counting(&mut self) {
         if std::mem::take(&mut self.is_running) {
-            // SAFETY: the set runs, and there is one place per event.
+            // SAFETY: the set runs, and the buffer has one element per event.
             self.papi.with_functions(|papi| unsafe { (papi.stop)(self.handle, self.values.as_mut_ptr()) });
         }
     }
@@ -474,14 +474,18 @@ pub fn export_number(name: &str) -> Result<&'static AtomicI64, PapiError> {
     let name = event_name(name)?;
     let number: &'static AtomicI64 = Box::leak(Box::default());
     // SAFETY: the types are those of the library's header; mode 0 is read-only and difference, type 0 a 64-bit
-    // integer; the number is never freed, and an aligned 64-bit integer is read in one piece.
+    // integer; the number is never freed, and an aligned 64-bit integer is read atomically.
     let code = unsafe {
         let missing = |error: libloading::Error| plain_error(format!("`{SDE_LIBRARY}`: {error}"));
         let init = sde.get::<Init>(b"papi_sde_init\0").map_err(missing)?;
         let register = sde.get::<Register>(b"papi_sde_register_counter\0").map_err(missing)?;
         register(init(c"opcollect".as_ptr()), name.as_ptr(), 0, 0, number.as_ptr().cast())
     };
-    if code == 0 { Ok(number) } else { Err(plain_error(format!("`{SDE_LIBRARY}` does not register {name:?}: {code}"))) }
+    if code == 0 {
+        Ok(number)
+    } else {
+        Err(plain_error(format!("`{SDE_LIBRARY}` cannot register {name:?}: error {code}")))
+    }
 }
 
 #[cfg(test)]
@@ -534,8 +538,11 @@ mod tests {
         };
         let here = [component("perf_event", Some("no counters")), component("cuda", Some("libcupti.so not found"))];
         let lack = |event: &str| missing_component(event, &here).unwrap_or_default();
-        assert_eq!(lack("cuda:::dram__bytes_read:stat=sum"), "PAPI's component cuda is off: libcupti.so not found");
-        assert_eq!(lack("nvml:::power"), "this PAPI was built without the component nvml");
-        assert_eq!(lack("PAPI_TOT_CYC"), "PAPI's component perf_event is off: no counters");
+        assert_eq!(
+            lack("cuda:::dram__bytes_read:stat=sum"),
+            "PAPI's component cuda is disabled: libcupti.so not found"
+        );
+        assert_eq!(lack("nvml:::power"), "the PAPI library was built without the component nvml");
+        assert_eq!(lack("PAPI_TOT_CYC"), "PAPI's component perf_event is disabled: no counters");
     }
 }

@@ -40,26 +40,26 @@ impl PerfCounter {
         attributes.set_exclude_kernel(u64::from(mode.is_user_only));
         attributes.set_exclude_hv(1);
         let group = leader.map_or(-1, |leader| leader.0.as_raw_fd());
-        // SAFETY: `attributes` is a valid structure that says its own size and outlives the call; the group is -1 or
+        // SAFETY: `attributes` is a valid structure that contains its size and outlives the call; the group is -1 or
         // the descriptor of an open event, kept open by the borrow of its leader.
         let descriptor =
             unsafe { perf::perf_event_open(&mut attributes, 0, -1, group, u64::from(sys::PERF_FLAG_FD_CLOEXEC)) };
         if descriptor < 0 {
             return Err(Errno::last());
         }
-        // SAFETY: the kernel has just given us this descriptor, and nothing else knows it.
+        // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
         Ok(Self(unsafe { File::from_raw_fd(descriptor) }))
     }
 
     /// Opens a sampling event on one CPU, for the calling thread and the threads that it starts later.
     pub(super) fn open_sampling(mut attributes: sys::perf_event_attr, cpu: i32) -> Result<Self, Errno> {
-        // SAFETY: `attributes` is a valid structure that says its own size and outlives the call.
+        // SAFETY: `attributes` is a valid structure that contains its size and outlives the call.
         let descriptor =
             unsafe { perf::perf_event_open(&mut attributes, 0, cpu, -1, u64::from(sys::PERF_FLAG_FD_CLOEXEC)) };
         if descriptor < 0 {
             return Err(Errno::last());
         }
-        // SAFETY: the kernel has just given us this descriptor, and nothing else knows it.
+        // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
         Ok(Self(unsafe { File::from_raw_fd(descriptor) }))
     }
 
@@ -102,7 +102,7 @@ pub fn probe_event(event: PerfEvent, with_descendants: bool) -> Result<Mode, Err
 pub fn explain_errno(errno: Errno) -> String {
     match errno {
         Errno::ENOENT | Errno::ENODEV | Errno::EOPNOTSUPP => {
-            "this machine has no such counter; virtual machines often have none".into()
+            "this machine lacks the counter; virtual machines often have no hardware counters".into()
         }
         Errno::EACCES | Errno::EPERM => {
             let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
@@ -113,8 +113,10 @@ pub fn explain_errno(errno: Errno) -> String {
         }
         Errno::ENOSYS => "this kernel has no perf events, or a sandbox hides them".into(),
         Errno::EBUSY => "another process uses the counter; stop other profilers".into(),
-        Errno::EMFILE | Errno::ENFILE => "too many open files; raise the limit".into(),
-        Errno::EINVAL => "this kernel or processor does not support it, or not together with the others".into(),
+        Errno::EMFILE | Errno::ENFILE => "too many open files; raise the limit (`ulimit -n`)".into(),
+        Errno::EINVAL => {
+            "this kernel or processor does not support the event, or not in one group with the others".into()
+        }
         other => other.desc().into(),
     }
 }

@@ -35,5 +35,5 @@ pub fn probe_event(_: PerfEvent, _: bool) -> Result<Mode, Errno> {
 }
 
 pub fn explain_errno(_: Errno) -> String {
-    "perf events are not read on 32-bit ARM".to_owned()
+    "perf events are not supported on 32-bit ARM".to_owned()
 }

@@ -46,19 +46,20 @@ impl RequestedCounter {
             wanted.papi.push(native.into());
         } else if let Some(raw) = name.strip_prefix("perf:") {
             let config = raw.strip_prefix('r').and_then(|digits| u64::from_str_radix(digits, 16).ok());
-            let config =
-                config.ok_or_else(|| refuse(Step::Perf, "a raw event is written `perf:r` and hexadecimal digits"))?;
+            let config = config.ok_or_else(|| {
+                refuse(Step::Perf, "not a raw perf event; write `perf:r` followed by hexadecimal digits")
+            })?;
             wanted.perf = Some(PerfEvent::raw_event(config));
         } else if let Some(&CounterName { unit, papi, perf, usage, powercap, .. }) = names::find_counter(name) {
             let papi = papi.iter().map(ToString::to_string).collect();
             wanted = Self { unit, papi, perf, usage, powercap, ..wanted };
-        } else if gpu::is_of_gpu(name) {
+        } else if gpu::has_gpu_prefix(name) {
             let step = gpu::find_counter(name).map_or(Step::Cupti, |counter| counter.step);
-            return Err(refuse(step, "it is a counter of GPUs, and this runs on a CPU"));
+            return Err(refuse(step, "a GPU counter cannot be read for code that runs on a CPU"));
         } else {
             return Err(refuse(
                 Step::Usage,
-                "no counter has this name; see the list of counters, or use `papi:` or `perf:r`",
+                "no counter has this name; `opcollect doctor` lists all, and `papi:` or `perf:r` select native events",
             ));
         }
         Ok(wanted)

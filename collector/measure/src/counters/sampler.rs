@@ -14,8 +14,8 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Data pages of a ring buffer, a power of two, after one control page. Unprivileged processes may map 516 KiB per
-/// CPU.
+/// Number of data pages of a ring buffer, a power of two, after one control page. Unprivileged processes may map 516
+/// KiB per CPU.
 const RING_PAGES: usize = 64;
 const PAGE_BYTES: usize = 4096;
 /// Upper bound of a record's size with the requested sample fields.
@@ -95,21 +95,21 @@ impl Ring {
         let event = PerfCounter::open_sampling(sampling_attributes(event, hertz), cpu)?;
         let length = NonZeroUsize::new((1 + RING_PAGES) * PAGE_BYTES).expect("more than nothing");
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping of an event of ours at an address of the kernel's choice touches no memory in use.
+        // SAFETY: a new mapping at an address that the kernel chooses does not overlap memory in use.
         let base = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, event.sample_file(), 0) }?;
         Ok(Ring { event, base })
     }
 
     fn control_word(&self, place: usize) -> &AtomicU64 {
-        // SAFETY: both places are aligned words of the first page, which is mapped as long as `self` lives; the kernel
-        // and we write one of them each, atomically.
+        // SAFETY: both words are aligned and in the first page, which is mapped as long as `self` lives; the kernel
+        // writes one of them and this process the other, atomically.
         unsafe { &*self.base.as_ptr().cast::<u8>().add(place).cast::<AtomicU64>() }
     }
 
     fn copy_bytes(&self, place: u64, length: usize) -> [u8; RECORD_BYTES] {
         let size = RING_PAGES * PAGE_BYTES;
-        // SAFETY: the pages behind the first are mapped as long as `self` lives, and places are taken modulo their
-        // size.
+        // SAFETY: the data pages after the first page are mapped as long as `self` lives, and offsets are taken modulo
+        // their size.
         let at = |place: usize| unsafe { *self.base.as_ptr().cast::<u8>().add(PAGE_BYTES + place % size) };
         let start = (place % size as u64) as usize;
         let mut bytes = [0; RECORD_BYTES];
@@ -146,8 +146,8 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, of this length, and no reference to it is left.
+        // SAFETY: this value owns the mapping of this length, and no reference to it is left.
         let unmapped = unsafe { munmap(self.base, (1 + RING_PAGES) * PAGE_BYTES) };
-        debug_assert_eq!(unmapped, Ok(()), "a mapping of ours can be unmapped");
+        debug_assert_eq!(unmapped, Ok(()), "an owned mapping can be unmapped");
     }
 }

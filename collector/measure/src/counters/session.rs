@@ -94,7 +94,7 @@ impl CounterSession {
         let (asked, mut below): (Vec<_>, Vec<_>) = all.into_iter().partition(|wanted| !wanted.papi.is_empty());
         let mut refused = Refused::new();
         for planned in sets::start_sets(asked, request, &mut refused) {
-            self.keep_papi(planned, request.with_descendants);
+            self.add_papi_set(planned, request.with_descendants);
         }
         for (wanted, error) in refused {
             self.add_refusal(&wanted.name, Step::Papi, error.code, error.why);
@@ -105,7 +105,7 @@ impl CounterSession {
         below
     }
 
-    fn keep_papi(&mut self, planned: Planned, with_descendants: bool) {
+    fn add_papi_set(&mut self, planned: Planned, with_descendants: bool) {
         let coverage = match (planned.is_hardware, with_descendants) {
             (false, _) => Coverage::External,
             (true, false) => Coverage::ThreadUser,
@@ -150,7 +150,7 @@ impl CounterSession {
         }
         if self.refusals.iter().all(|refusal| refusal.event != name) {
             let step = if request.backend == Backend::Usage { Step::Usage } else { wanted.highest_step() };
-            self.add_refusal(name, step, None, "the permitted steps lack this counter".into());
+            self.add_refusal(name, step, None, "no permitted source provides this counter".into());
         }
     }
 
@@ -287,8 +287,11 @@ impl CounterReader for CounterSession {
 fn probe_event(event: PerfEvent, with_descendants: bool) -> Result<Mode, (Option<i32>, String)> {
     let mode =
         perf::probe_event(event, with_descendants).map_err(|errno| (Some(errno as i32), perf::explain_errno(errno)))?;
-    if mode.is_user_only && event.is_of_kernel() {
-        return Err((None, "it counts kernel events, and only user mode is permitted: it would be 0".into()));
+    if mode.is_user_only && event.occurs_in_kernel() {
+        return Err((
+            None,
+            "the event occurs in kernel mode, but only user mode may be counted, so the count would be 0".into(),
+        ));
     }
     Ok(mode)
 }

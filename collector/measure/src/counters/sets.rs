@@ -42,7 +42,7 @@ fn add_first(
     sets: &mut Vec<Planned>,
 ) -> Result<(usize, String), PapiError> {
     let papi = papi::open_library()?;
-    let mut refusal = PapiError { code: None, why: "PAPI has no name for it".into() };
+    let mut refusal = PapiError { code: None, why: "PAPI has no event for this counter".into() };
     for native in &wanted.papi {
         match add_event(papi, native, request.with_descendants, sets) {
             Ok(place) => return Ok((place, native.clone())),
@@ -74,7 +74,7 @@ fn add_event(
 }
 
 impl Planned {
-    fn of_members(
+    fn create_set(
         papi: &'static Papi,
         component: c_int,
         with_descendants: bool,
@@ -93,15 +93,15 @@ impl Planned {
                 }
                 vec![self]
             }
-            Err(error) => self.take_apart(&error, with_descendants, refused),
+            Err(error) => self.split_set(&error, with_descendants, refused),
         }
     }
 
     /// Splits a set that does not start, until its parts start.
-    fn take_apart(self, error: &PapiError, with_descendants: bool, refused: &mut Refused) -> Vec<Self> {
+    fn split_set(self, error: &PapiError, with_descendants: bool, refused: &mut Refused) -> Vec<Self> {
         let (papi, component, is_hardware) = (self.set.papi_library(), self.component, self.is_hardware);
         drop(self.set);
-        let of = |members: &[Member]| Self::of_members(papi, component, with_descendants, members);
+        let of = |members: &[Member]| Self::create_set(papi, component, with_descendants, members);
         let (parts, unable) = match is_hardware {
             true => halve_members(self.members),
             false => split_startable(self.members, |member| {
@@ -140,5 +140,5 @@ fn split_startable(members: Vec<Member>, start: impl Fn(&Member) -> Result<(), P
 }
 
 fn does_not_start(error: &PapiError) -> PapiError {
-    PapiError { why: format!("its set does not start: {error}"), ..error.clone() }
+    PapiError { why: format!("cannot start its event set: {error}"), ..error.clone() }
 }

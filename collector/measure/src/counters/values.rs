@@ -154,10 +154,10 @@ impl CounterValue {
             |why: &str| Refusal { event: channel.name.clone(), step: channel.step, errno: None, why: why.into() };
         let CountedEvents { sum, runs, has_failed } = *counted;
         match runs {
-            0 if has_failed => return Err(refuse("its source gave no count or a decreasing one")),
-            0 => return Err(refuse("fewer samples than groups of counters: its group was never active")),
+            0 if has_failed => return Err(refuse("the source returned no count or a decreasing one")),
+            0 => return Err(refuse("fewer samples than counter groups, so its group was never active")),
             _ if sum.enabled_ns > 0 && sum.running_ns == 0 => {
-                return Err(refuse("it never had a register: other counters use all of them"));
+                return Err(refuse("no free counter register: other counters use all of them"));
             }
             _ => {}
         }

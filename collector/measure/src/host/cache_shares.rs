@@ -17,17 +17,19 @@ pub struct CacheShares {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum CacheShareError {
-    #[error("`{0}` shows no last cache that can be parted; mount resctrl, as root, on a processor that has it")]
+    #[error(
+        "`{0}` shows no last-level cache that can be partitioned; mount resctrl as root, on a processor with cache allocation"
+    )]
     Missing(PathBuf),
-    #[error("`{path}` has {found:?}, which is no mask of ways", path = path.display())]
+    #[error("`{path}` has {found:?}, which is not a bit mask of cache ways", path = path.display())]
     Mask { path: PathBuf, found: String },
-    #[error("the cache has {ways} ways, too few for {members} shares of {share}")]
+    #[error("the last-level cache has {ways} ways, too few for {members} shares of {share}")]
     Ways { ways: u32, members: usize, share: String },
     #[error("cannot write `{path}`: {why}", path = path.display())]
     Refused { path: PathBuf, why: String },
 }
 
-pub fn can_be_parted(root: &Path) -> Result<(), CacheShareError> {
+pub fn check_partitioning(root: &Path) -> Result<(), CacheShareError> {
     count_ways(root).map(drop)
 }
 
@@ -109,14 +111,14 @@ mod tests {
     #[test]
     fn what_cannot_be_parted_is_said() {
         let nothing = tempfile::tempdir().expect("a folder");
-        assert_eq!(can_be_parted(nothing.path()), Err(CacheShareError::Missing(nothing.path().to_owned())));
+        assert_eq!(check_partitioning(nothing.path()), Err(CacheShareError::Missing(nothing.path().to_owned())));
         for mask in ["", "0", "f0f", "10", "zz"] {
-            let found = can_be_parted(kernel(mask).path());
+            let found = check_partitioning(kernel(mask).path());
             assert!(matches!(found, Err(CacheShareError::Mask { .. })), "{mask}: {found:?}");
         }
         let root = kernel("f");
         let refused =
             CacheShares::take_shares(root.path(), &[&[0], &[1], &[2]], 0.5).expect_err("too many").to_string();
-        assert_eq!(refused, "the cache has 4 ways, too few for 3 shares of 0.5");
+        assert_eq!(refused, "the last-level cache has 4 ways, too few for 3 shares of 0.5");
     }
 }

@@ -23,9 +23,9 @@ pub struct Exclusive {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ExclusiveError {
-    #[error("CPU {cpu} is measured on by another process: {holder}")]
+    #[error("another process measures on CPU {cpu}: {holder}")]
     Busy { cpu: usize, holder: String },
-    #[error("another night is under way on this machine: {holder}")]
+    #[error("another nightly run is in progress on this machine: {holder}")]
     Night { holder: String },
     #[error(
         "cannot keep locks in `{}`: {why}; set `{FOLDER_VARIABLE}` to another folder, the same for all processes that measure here",
@@ -65,7 +65,7 @@ impl Exclusive {
         };
         Exclusive::wait_for_lock(folder, patience, waits, || {
             let mut file = try_one(folder, "night").map_err(night)?;
-            tell_owner(&mut file);
+            write_owner(&mut file);
             Ok(Exclusive { _files: vec![file] })
         })
     }
@@ -79,15 +79,15 @@ impl Exclusive {
         const PAUSE: Duration = Duration::from_millis(200);
         prepare_folder(folder).map_err(|why| ExclusiveError::Folder { folder: folder.to_owned(), why })?;
         let start = Instant::now();
-        let mut has_told = false;
+        let mut has_reported = false;
         loop {
             match take() {
                 Err(busy @ (ExclusiveError::Busy { .. } | ExclusiveError::Night { .. }))
                     if start.elapsed() < patience =>
                 {
-                    if !has_told {
+                    if !has_reported {
                         waits(&busy);
-                        has_told = true;
+                        has_reported = true;
                     }
                     std::thread::sleep(PAUSE.min(patience - start.elapsed().min(patience)));
                 }
@@ -105,9 +105,9 @@ fn prepare_folder(folder: &Path) -> Result<(), String> {
     }
     let found = std::fs::symlink_metadata(folder).map_err(|error| error.to_string())?;
     match (found.is_dir(), found.uid() == Uid::current().as_raw(), found.mode() & 0o022 == 0) {
-        (false, ..) => Err("it is not a folder".to_owned()),
-        (true, false, _) => Err("it belongs to another user".to_owned()),
-        (true, true, false) => Err("other users can write to it".to_owned()),
+        (false, ..) => Err("the path is not a folder".to_owned()),
+        (true, false, _) => Err("the folder belongs to another user".to_owned()),
+        (true, true, false) => Err("other users can write to the folder".to_owned()),
         (true, true, true) => Ok(()),
     }
 }
@@ -121,12 +121,12 @@ fn try_all(folder: &Path, cpus: &[usize]) -> Result<Exclusive, ExclusiveError> {
             HeldLock::Failed(error) => error,
         })?);
     }
-    files.iter_mut().for_each(tell_owner);
+    files.iter_mut().for_each(write_owner);
     Ok(Exclusive { _files: files })
 }
 
 /// Writes process id and command into the lock file. Ignores errors, because the lock is held anyway.
-fn tell_owner(file: &mut File) {
+fn write_owner(file: &mut File) {
     let own = format!("{} ({})", std::process::id(), own_command());
     let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(own.as_bytes()));
 }
@@ -153,7 +153,7 @@ fn read_holder(file: &mut File) -> String {
     let mut text = String::new();
     match file.take(400).read_to_string(&mut text) {
         Ok(_) if !text.is_empty() => text.replace(char::is_control, " "),
-        _ => "its process and command are unknown".to_owned(),
+        _ => "process and command are unknown".to_owned(),
     }
 }
 
@@ -176,14 +176,14 @@ mod tests {
         let held = take(folder.path(), &[0, 1]).unwrap();
         let busy = take(folder.path(), &[1, 2]).unwrap_err().to_string();
         let pid = std::process::id().to_string();
-        assert!(busy.starts_with("CPU 1 is measured on by another process: ") && busy.contains(&pid), "{busy}");
+        assert!(busy.starts_with("another process measures on CPU 1: ") && busy.contains(&pid), "{busy}");
         let beside = take(folder.path(), &[2, 3]).unwrap();
         drop(held);
         take(folder.path(), &[0, 1]).unwrap();
         drop(beside);
         let night = || Exclusive::lock_night(folder.path(), Duration::ZERO, &mut |_| ());
         let _first = night().unwrap();
-        assert!(night().unwrap_err().to_string().starts_with("another night is under way on this machine: "));
+        assert!(night().unwrap_err().to_string().starts_with("another nightly run is in progress on this machine: "));
         take(folder.path(), &[0, 1]).unwrap();
     }
 
@@ -213,10 +213,10 @@ mod tests {
         let open = parent.path().join("open");
         std::fs::create_dir(&open).unwrap();
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
-        check(&open, "other users can write to it");
+        check(&open, "other users can write to the folder");
         let link = parent.path().join("link");
         std::os::unix::fs::symlink(parent.path(), &link).unwrap();
-        check(&link, "it is not a folder");
+        check(&link, "the path is not a folder");
         check(&parent.path().join("absent/deeper"), "No such file");
     }
 }

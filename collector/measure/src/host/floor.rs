@@ -21,12 +21,12 @@ pub struct FloorVisits {
 }
 
 /// Measures arithmetic, cache and memory workloads, on one CPU and on all of `cpus`, for about `duration`. Calls
-/// `told` after each round. Fails if a thread cannot be pinned.
+/// `report_round` after each round. Fails if a thread cannot be pinned.
 pub fn floor_visits(
     duration: Duration,
     facts: &Facts,
     cpus: &[usize],
-    told: &mut dyn FnMut(u32),
+    report_round: &mut dyn FnMut(u32),
 ) -> Result<Vec<FloorVisits>, affinity::AffinityError> {
     let cache = Synthetic::Cache {
         bytes: facts.caches.iter().find(|one| one.level == 2).map_or(256 << 10, |one| one.size_bytes / 2),
@@ -44,7 +44,7 @@ pub fn floor_visits(
         for one in &mut found {
             one.visits.push(measure_visit(one.load, cache_bytes, &cpus[..one.threads])?);
         }
-        told(round + 1);
+        report_round(round + 1);
         let due = duration * (round + 1) / FLOOR_ROUNDS;
         thread::sleep(due.saturating_sub(began.elapsed()));
     }

@@ -67,10 +67,10 @@ impl Load {
             parts.push(format!("other processes use {:.1} of {} CPUs", self.others_cpus, self.cpus));
         }
         if self.stolen_share > STOLEN_SHARE {
-            parts.push(format!("the host steals {:.0} % of the time", 100.0 * self.stolen_share));
+            parts.push(format!("the hypervisor takes {:.0} % of the CPU time (steal time)", 100.0 * self.stolen_share));
         }
         if self.throttled > 0 {
-            parts.push(format!("cores were throttled by heat {} times", self.throttled));
+            parts.push(format!("{} thermal throttling events", self.throttled));
         }
         (!parts.is_empty()).then(|| parts.join(", "))
     }
@@ -119,7 +119,7 @@ mod tests {
         let told = load.describe_disturbance().unwrap();
         assert_eq!(
             told,
-            "other processes use 0.2 of 2 CPUs, the host steals 5 % of the time, cores were throttled by heat 3 times"
+            "other processes use 0.2 of 2 CPUs, the hypervisor takes 5 % of the CPU time (steal time), 3 thermal throttling events"
         );
         assert_eq!(before.load_since(&before).describe_disturbance(), None);
     }

@@ -26,7 +26,7 @@ fn find_limit() -> Option<(u64, String)> {
             [_, "memory", group] => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", group),
             _ => continue,
         };
-        // Limits of all ancestor groups hold, too. The group may be named as seen from outside of our mount.
+        // Limits of all ancestor groups apply, too. The group's path may be relative to a root outside of this mount.
         let groups = Path::new(group.trim_start_matches('/')).ancestors();
         let files = groups.map(|group| Path::new(folder).join(group).join(file));
         let bytes = files.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
@@ -36,7 +36,7 @@ fn find_limit() -> Option<(u64, String)> {
         if let Ok((soft, _)) = getrlimit(resource)
             && soft != RLIM_INFINITY
         {
-            limits.push((u64::from(soft), format!("the process's limit of {name}")));
+            limits.push((u64::from(soft), format!("the process's limit {name}")));
         }
     }
     limits.into_iter().min()
@@ -44,7 +44,7 @@ fn find_limit() -> Option<(u64, String)> {
 
 /// Limits the private memory of this process, and of its later children, to that of the machine or its control group.
 /// An allocation beyond the limit fails, before the kernel kills another process.
-pub fn bound_process() {
+pub fn limit_private_memory() {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_DATA) else { return };
     let limit = memory_limit().map_or(u64::MAX, |(bytes, _)| bytes);
     let most = Files { root: Path::new("/") }.memory_bytes().unwrap_or(u64::MAX).min(limit);
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn the_bound_is_the_memory_of_the_machine_and_no_limit_of_others() {
         let before = memory_limit();
-        bound_process();
+        limit_private_memory();
         assert_eq!(memory_limit(), before);
         let (soft, _) = getrlimit(Resource::RLIMIT_DATA).unwrap();
         assert!((64 << 20..1 << 50).contains(&soft), "{soft}");

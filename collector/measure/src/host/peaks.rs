@@ -35,9 +35,9 @@ pub struct StreamRate {
 pub enum StreamingError {
     #[error(transparent)]
     Affinity(#[from] affinity::AffinityError),
-    #[error("cannot stream on no processor")]
+    #[error("there is no processor to measure memory bandwidth on")]
     NoProcessor,
-    #[error("cannot start a streaming thread or get its memory")]
+    #[error("cannot start a thread that measures memory bandwidth, or allocate its memory")]
     Thread,
 }
 
@@ -61,10 +61,10 @@ fn working_sets(levels: &[(u32, u64)], memory_bytes: u64) -> Vec<u64> {
     /// Default size of the first cache level, if sysfs lists no caches.
     const FIRST_BYTES: u64 = 32 << 10;
     const LAST_BYTES: u64 = 32 << 20;
-    const MOST_BYTES: u64 = 4 << 30;
+    const BYTES_MAX: u64 = 4 << 30;
     let first = levels.first().map_or(FIRST_BYTES, |(_, bytes)| *bytes);
     let last = levels.last().map_or(LAST_BYTES, |(_, bytes)| *bytes);
-    let most = last.saturating_mul(4).min(memory_bytes / 4).min(MOST_BYTES);
+    let most = last.saturating_mul(4).min(memory_bytes / 4).min(BYTES_MAX);
     let (least, most) = ((first / 2).max(1 << 12).ilog2(), most.max(1).ilog2());
     (least..=most).map(|power| 1 << power).collect()
 }
@@ -169,7 +169,7 @@ impl SpinBarrier {
 }
 
 fn run_passes(cpu: usize, plans: &[PassPlan], barrier: &SpinBarrier) -> Result<Passes, StreamingError> {
-    // A failure is kept until all passes are done, so that the other threads do not block at the barrier.
+    // A failure is returned after all passes, so that the other threads do not block at the barrier.
     let pinned = affinity::pin_thread(&[cpu]);
     let most = plans.iter().map(|plan| plan.elements).max().unwrap_or(0);
     let mut memory: Vec<f64> = Vec::new();

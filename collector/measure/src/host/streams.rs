@@ -35,37 +35,38 @@ impl Kind {
     }
 }
 
-/// Runs one pass over memory, as equal arrays of whole cache lines; returns a value that depends on all reads.
+/// Runs one pass over memory that is divided into equal arrays of whole cache lines. Returns a value that depends on
+/// all reads, so that the compiler keeps them.
 pub fn run_pass(kind: Kind, memory: &mut [f64]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         if std::arch::is_x86_feature_detected!("avx512f") {
             // SAFETY: the processor has the function's instruction set, which was just detected.
-            return unsafe { by_512_bits(kind, memory) };
+            return unsafe { run_512_bits(kind, memory) };
         }
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has the function's instruction set, which was just detected.
-            return unsafe { by_256_bits(kind, memory) };
+            return unsafe { run_256_bits(kind, memory) };
         }
     }
-    by_any(kind, memory)
+    run_portable(kind, memory)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn by_512_bits(kind: Kind, memory: &mut [f64]) -> u64 {
-    by_any(kind, memory)
+fn run_512_bits(kind: Kind, memory: &mut [f64]) -> u64 {
+    run_portable(kind, memory)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn by_256_bits(kind: Kind, memory: &mut [f64]) -> u64 {
-    by_any(kind, memory)
+fn run_256_bits(kind: Kind, memory: &mut [f64]) -> u64 {
+    run_portable(kind, memory)
 }
 
 /// Runs one pass. Inlined into its callers, and so compiled for their instruction sets.
 #[inline(always)]
-fn by_any(kind: Kind, memory: &mut [f64]) -> u64 {
+fn run_portable(kind: Kind, memory: &mut [f64]) -> u64 {
     let count = elements_per_array(kind, memory.len());
     let (result, rest) = memory.split_at_mut(count);
     match kind {
@@ -100,7 +101,7 @@ mod tests {
     #[test]
     fn passes_move_what_they_say() {
         for count in [0, 1, 7, 8, 9, 24, 100, 800] {
-            for by in [run_pass, by_any] {
+            for by in [run_pass, run_portable] {
                 let before: Vec<f64> = (0..count).map(f64::from).collect();
                 let after = |kind| {
                     let mut memory = before.clone();

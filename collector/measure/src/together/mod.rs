@@ -66,7 +66,8 @@ impl Together {
     }
 }
 
-pub struct Meeting {
+/// Synchronises the members of a concurrent run, so that they go through rounds and phases together.
+pub struct CoRunRounds {
     members: usize,
     barrier: Barrier,
     arrived: AtomicUsize,
@@ -94,10 +95,10 @@ impl Shared {
 
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[allow(missing_docs)]
-pub enum Missed<E> {
-    #[error("it failed: {0}")]
+pub enum MemberError<E> {
+    #[error("failed: {0}")]
     Failed(E),
-    #[error("the time limit ended the first round")]
+    #[error("the time limit was reached in the first round, so there is no sample")]
     TimeLimit,
 }
 
@@ -106,9 +107,9 @@ struct Phase {
     times: u32,
 }
 
-impl Meeting {
-    pub fn new(members: usize, rule: &Together) -> Meeting {
-        Meeting {
+impl CoRunRounds {
+    pub fn new(members: usize, rule: &Together) -> CoRunRounds {
+        CoRunRounds {
             members,
             barrier: Barrier::new(members),
             arrived: AtomicUsize::new(0),
@@ -118,16 +119,16 @@ impl Meeting {
     }
 
     /// Measures a member on the calling thread; `run` runs it the given number of times.
-    pub fn take_part<E>(
+    pub fn measure_member<E>(
         &self,
         member: usize,
         run: &mut dyn FnMut(u32) -> Result<(), E>,
         rule: &Together,
         (clock, alone_clock): (&mut dyn Clock, &mut dyn Clock),
         counters: &mut dyn CounterReader,
-    ) -> Result<Shared, Missed<E>> {
+    ) -> Result<Shared, MemberError<E>> {
         let mut nothing = NoCounters;
-        let mut books = Recorder::new(clock, counters);
+        let mut recorder = Recorder::new(clock, counters);
         let mut alone = Recorder::new(alone_clock, &mut nothing);
         let (mut beside_ns, mut alone_ns) = (Vec::new(), Vec::new());
         let mut failure = None;
@@ -135,7 +136,7 @@ impl Meeting {
         let mut times = 1;
         let speed_before_ns = alone.clock.speed_probe_ns();
         // The first run is cold; the second one gives the batch size.
-        self.in_turns(|turn| {
+        self.run_sequentially(|turn| {
             if turn == member {
                 match alone.time_runs(run, 1).and_then(|first| Ok((first, alone.time_runs(run, 1)?))) {
                     Ok((first, next)) => (first_run_ns, times) = (first, runs_per_sample(rule, next)),
@@ -144,7 +145,7 @@ impl Meeting {
             }
         });
         for round in 0..rule.rounds as usize {
-            if member == 0 && books.elapsed_ns() > rule.time_limit_ns {
+            if member == 0 && recorder.elapsed_ns() > rule.time_limit_ns {
                 self.rounds.store(round, Ordering::Relaxed);
             }
             self.barrier.wait();
@@ -152,7 +153,7 @@ impl Meeting {
                 break;
             }
             let mut own = None;
-            self.in_turns(|turn| {
+            self.run_sequentially(|turn| {
                 if turn == member && failure.is_none() {
                     let mut phase = Phase { samples: Vec::new(), times };
                     let start_ns = alone.elapsed_ns();
@@ -166,21 +167,21 @@ impl Meeting {
                     own = phase.median_ns();
                 }
             });
-            let beside = self.measure_together(run, (rule, times), &mut books, &mut failure);
+            let beside = self.measure_together(run, (rule, times), &mut recorder, &mut failure);
             if let (Some(alone), Some(beside), None) = (own, beside, &failure) {
                 alone_ns.push(alone);
                 beside_ns.push(beside);
             }
         }
         if let Some(error) = failure {
-            return Err(Missed::Failed(error));
+            return Err(MemberError::Failed(error));
         }
-        if books.sorted_samples().is_empty() {
-            return Err(Missed::TimeLimit);
+        if recorder.sorted_samples().is_empty() {
+            return Err(MemberError::TimeLimit);
         }
         let is_whole = beside_ns.len() == rule.rounds as usize;
         let speed_after_ns = alone.clock.speed_probe_ns();
-        let beside = books.finish_measurement(Closing {
+        let beside = recorder.finish_measurement(Closing {
             first_run_ns,
             warm_up_runs: 1,
             batch_size: times,
@@ -195,10 +196,11 @@ impl Meeting {
         Ok(Shared { beside, beside_ns, alone_ns })
     }
 
-    fn in_turns(&self, mut of: impl FnMut(usize)) {
-        for turn in 0..self.members {
+    /// Calls `run_member` with each member in order, separated by barriers. Every thread must call this function.
+    fn run_sequentially(&self, mut run_member: impl FnMut(usize)) {
+        for member in 0..self.members {
             self.barrier.wait();
-            of(turn);
+            run_member(member);
         }
         self.barrier.wait();
     }
@@ -208,7 +210,7 @@ impl Meeting {
         &self,
         run: &mut dyn FnMut(u32) -> Result<(), E>,
         (rule, times): (&Together, u32),
-        books: &mut Recorder<'_>,
+        recorder: &mut Recorder<'_>,
         failure: &mut Option<E>,
     ) -> Option<f64> {
         self.barrier.wait();
@@ -219,15 +221,15 @@ impl Meeting {
             std::hint::spin_loop();
         }
         let mut phase = Phase { samples: Vec::new(), times };
-        let start_ns = books.elapsed_ns();
+        let start_ns = recorder.elapsed_ns();
         let mut is_satisfied = false;
         // Other members were still waking up during the first sample.
         let mut is_first = true;
         loop {
             if failure.is_none() {
-                match books.time_batch(run, times) {
+                match recorder.time_batch(run, times) {
                     Ok(batch) if !is_first && self.satisfied.load(Ordering::Acquire) < all => {
-                        books.keep_batch();
+                        recorder.keep_batch();
                         phase.add_sample(batch.elapsed_ns);
                     }
                     Ok(_) => {}
@@ -235,7 +237,7 @@ impl Meeting {
                 }
                 is_first = false;
             }
-            let is_enough = failure.is_some() || phase.is_enough(rule, books.elapsed_ns() - start_ns);
+            let is_enough = failure.is_some() || phase.is_enough(rule, recorder.elapsed_ns() - start_ns);
             if is_enough && !is_satisfied {
                 is_satisfied = true;
                 self.satisfied.fetch_add(1, Ordering::AcqRel);
@@ -271,8 +273,8 @@ impl Phase {
 }
 
 fn runs_per_sample(rule: &Together, run_ns: u64) -> u32 {
-    const MOST: u64 = 1 << 20;
-    u32::try_from(rule.sample_ns.div_ceil(run_ns.max(1)).clamp(1, MOST)).unwrap_or(1)
+    const RUNS_MAX: u64 = 1 << 20;
+    u32::try_from(rule.sample_ns.div_ceil(run_ns.max(1)).clamp(1, RUNS_MAX)).unwrap_or(1)
 }
 
 #[cfg(test)]

@@ -10,14 +10,14 @@ fn rule() -> Together {
 
 type Run = Box<dyn FnMut(u32) -> Result<(), &'static str> + Send>;
 
-fn all(runs: Vec<Run>, rule: &Together) -> Vec<Result<Shared, Missed<&'static str>>> {
-    let meeting = Meeting::new(runs.len(), rule);
+fn all(runs: Vec<Run>, rule: &Together) -> Vec<Result<Shared, MemberError<&'static str>>> {
+    let rounds = CoRunRounds::new(runs.len(), rule);
     std::thread::scope(|scope| {
         let member = |(place, mut run): (usize, Run)| {
-            let meeting = &meeting;
+            let rounds = &rounds;
             scope.spawn(move || {
                 let (mut clock, mut other) = (HostClock::new(), HostClock::new());
-                meeting.take_part(place, &mut run, rule, (&mut clock, &mut other), &mut NoCounters)
+                rounds.measure_member(place, &mut run, rule, (&mut clock, &mut other), &mut NoCounters)
             })
         };
         let members: Vec<_> = runs.into_iter().enumerate().map(member).collect();
@@ -48,16 +48,16 @@ fn who_fails_is_told_and_the_others_end() {
         if left < 0 { Err("broken") } else { Ok(()) }
     });
     let seen = all(vec![Box::new(|_| Ok(())), failing], &rule());
-    assert!(seen[0].is_ok() || seen[0] == Err(Missed::TimeLimit), "{:?}", seen[0]);
-    assert_eq!(seen[1], Err(Missed::Failed("broken")));
-    assert_eq!(all(vec![Box::new(|_| Err("cold"))], &rule())[0], Err(Missed::Failed("cold")));
+    assert!(seen[0].is_ok() || seen[0] == Err(MemberError::TimeLimit), "{:?}", seen[0]);
+    assert_eq!(seen[1], Err(MemberError::Failed("broken")));
+    assert_eq!(all(vec![Box::new(|_| Err("cold"))], &rule())[0], Err(MemberError::Failed("cold")));
 }
 
 #[test]
 fn a_time_limit_ends_the_rounds() {
     let rule = Together { rounds: 1000, time_limit_ns: 1, ..rule() };
     let seen = all(vec![Box::new(|_| Ok(())), Box::new(|_| Ok(()))], &rule);
-    assert!(seen.iter().all(|one| *one == Err(Missed::TimeLimit)), "{seen:?}");
+    assert!(seen.iter().all(|one| *one == Err(MemberError::TimeLimit)), "{seen:?}");
 }
 
 #[test]

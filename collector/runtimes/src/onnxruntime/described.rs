@@ -1,8 +1,8 @@
 //! Static description of ONNX Runtime.
 
-use crate::runtime::Described;
+use crate::runtime::RuntimeDescription;
 
-pub const DESCRIBED: Described = Described {
+pub const DESCRIPTION: RuntimeDescription = RuntimeDescription {
     name: "ONNX Runtime",
     key: "onnxruntime",
     folder: "onnxruntime/capi",

@@ -2,7 +2,7 @@
 //!
 //! The table only grows at its end, so an index refers to the same function in all versions from the requested one on.
 
-use super::described::DESCRIBED;
+use super::described::DESCRIPTION;
 use crate::error::{Result, RuntimeError};
 use crate::handles::{Handle, text_of};
 use std::ffi::{c_char, c_int, c_void};
@@ -87,6 +87,6 @@ impl OnnxRuntimeFunctions {
             why
         };
         let why = why.lines().next().unwrap_or_default().to_owned();
-        Err(RuntimeError::Refused { runtime: DESCRIBED.name, doing, why })
+        Err(RuntimeError::Refused { runtime: DESCRIPTION.name, doing, why })
     }
 }

@@ -8,13 +8,13 @@ mod described;
 mod functions;
 mod opened;
 
-pub use described::DESCRIBED;
+pub use described::DESCRIPTION;
 pub use opened::OnnxRuntime;
 
 use crate::error::{Result, RuntimeError};
 use crate::ports::{Port, Ports};
-use crate::runtime::{self, Described, Runtime};
-use borders::{Border, Tensor};
+use crate::runtime::{self, Runtime, RuntimeDescription};
+use borders::{PortFunctions, Tensor};
 use opened::Owned;
 use std::ffi::{CString, OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -34,14 +34,14 @@ pub struct Session {
 impl Runtime for OnnxRuntime {
     type Session = Session;
 
-    const DESCRIBED: &'static Described = &DESCRIBED;
+    const DESCRIPTION: &'static RuntimeDescription = &DESCRIPTION;
 
     fn open() -> Result<OnnxRuntime> {
         opened::open_library()
     }
 
     fn version(&self) -> String {
-        self.told_version().to_owned()
+        self.version_text().to_owned()
     }
 
     fn load(&self, _: RunnerProcess, model: &Path, cpus: &[usize]) -> Result<Session> {
@@ -55,8 +55,8 @@ impl Runtime for OnnxRuntime {
             unsafe { (functions.make_session)(self.environment_handle(), path.as_ptr(), options.handle, &mut handle) };
         functions.check_status(status, "load the model")?;
         let session = Owned::new(self, handle, self.functions().release_session);
-        let inputs = borders::read_ports(self, &session, &Border::inputs(functions))?;
-        let outputs = borders::read_ports(self, &session, &Border::outputs(functions))?;
+        let inputs = borders::read_ports(self, &session, &PortFunctions::inputs(functions))?;
+        let outputs = borders::read_ports(self, &session, &PortFunctions::outputs(functions))?;
         Ok(Session { ports: Ports { inputs, outputs }, session, runtime: self.clone() })
     }
 
@@ -102,9 +102,9 @@ impl runtime::Session for Session {
 
 fn to_c_string(text: &OsStr) -> Result<CString> {
     let refused = |_| RuntimeError::Refused {
-        runtime: DESCRIBED.name,
-        doing: "take a path",
-        why: "it has a zero byte".to_owned(),
+        runtime: DESCRIPTION.name,
+        doing: "open the model's path",
+        why: "the path contains a zero byte".to_owned(),
     };
     CString::new(text.as_bytes()).map_err(refused)
 }
@@ -115,7 +115,7 @@ fn session_options(runtime: &OnnxRuntime, cpus: &[usize]) -> Result<Owned> {
     let mut handle = null_mut();
     // SAFETY: the pointer refers to a local variable.
     let status = unsafe { (functions.make_options)(&mut handle) };
-    functions.check_status(status, "take options")?;
+    functions.check_status(status, "set session options")?;
     let options = Owned::new(runtime, handle, runtime.functions().release_options);
     let threads = c_int::try_from(cpus.len()).unwrap_or(c_int::MAX);
     for (set, value) in [
@@ -125,7 +125,7 @@ fn session_options(runtime: &OnnxRuntime, cpus: &[usize]) -> Result<Owned> {
     ] {
         // SAFETY: the options are alive; each function takes them and an integer.
         let status = unsafe { set(options.handle, value) };
-        functions.check_status(status, "take options")?;
+        functions.check_status(status, "set session options")?;
     }
     if let [_, others @ ..] = cpus
         && !others.is_empty()

@@ -1,6 +1,6 @@
 //! Loading of ONNX Runtime's library.
 
-use super::described::DESCRIBED;
+use super::described::DESCRIPTION;
 use super::functions::{Base, OnnxRuntimeFunctions, VERSION};
 use crate::error::{Result, RuntimeError};
 use crate::handles::{self, Handle, text_of};
@@ -25,32 +25,32 @@ struct OpenedOnnx {
 }
 
 pub fn open_library() -> Result<OnnxRuntime> {
-    let file = library::library_file(&DESCRIBED)?;
+    let file = library::library_file(&DESCRIPTION)?;
     let unusable =
-        |why: String| RuntimeError::Unusable { runtime: DESCRIBED.name, file: file.display().to_string(), why };
+        |why: String| RuntimeError::Unusable { runtime: DESCRIPTION.name, file: file.display().to_string(), why };
     // SAFETY: the file is the pinned wheel's library, whose initialisers are trusted like the program itself.
     let library = unsafe { Library::new(&file) }.map_err(|error| unusable(error.to_string()))?;
     // SAFETY: name and type match the interface's header.
     let base = unsafe { library.get::<unsafe extern "C" fn() -> *const Base>(b"OrtGetApiBase\0") };
     let base = base.map_err(|error| unusable(error.to_string()))?;
     // SAFETY: the function has no arguments and returns null or a constant of the library.
-    let base = unsafe { base().as_ref() }.ok_or_else(|| unusable("it has no interface".to_owned()))?;
+    let base = unsafe { base().as_ref() }.ok_or_else(|| unusable("the library exports no interface".to_owned()))?;
     // SAFETY: both functions belong to a constant of the library; the text ends with a zero byte and is copied.
     let (table, version) = unsafe { ((base.table)(VERSION), text_of((base.version)())) };
     if table.is_null() {
-        return Err(unusable(format!("its version {version} has no interface of version {VERSION}")));
+        return Err(unusable(format!("version {version} of the library lacks version {VERSION} of the interface")));
     }
     // SAFETY: the library returned the table for this version.
     let functions = unsafe { OnnxRuntimeFunctions::from_table(table) };
     let mut environment = null_mut();
     // SAFETY: the text is constant and ends with a zero byte, and the pointer refers to a local variable.
     let status = unsafe { (functions.make_environment)(LOG_ERRORS, c"opcollect".as_ptr(), &mut environment) };
-    functions.check_status(status, "begin")?;
+    functions.check_status(status, "be initialised")?;
     Ok(OnnxRuntime(Rc::new(OpenedOnnx { functions, environment, version, _library: library })))
 }
 
 impl OnnxRuntime {
-    pub fn told_version(&self) -> &str {
+    pub fn version_text(&self) -> &str {
         &self.0.version
     }
 

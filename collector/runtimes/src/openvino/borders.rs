@@ -9,22 +9,22 @@ use std::ptr::null_mut;
 
 /// Maximum rank, above that of any tensor of a model.
 const RANK_MAX: usize = 64;
-const ASKING: &str = "describe the inputs of the model";
+const STEP: &str = "describe the inputs or outputs of the model";
 
 /// Library functions that query either the inputs or the outputs of a model.
-pub struct OpenVinoBorder {
+pub struct OpenVinoPortFunctions {
     count: unsafe extern "C" fn(Handle, *mut usize) -> Status,
     port: unsafe extern "C" fn(Handle, usize, *mut Handle) -> Status,
     set: unsafe extern "C" fn(Handle, usize, Handle) -> Status,
 }
 
-impl OpenVinoBorder {
-    pub fn inputs(functions: &OpenVinoFunctions) -> OpenVinoBorder {
-        OpenVinoBorder { count: functions.input_count, port: functions.input, set: functions.set_input }
+impl OpenVinoPortFunctions {
+    pub fn inputs(functions: &OpenVinoFunctions) -> OpenVinoPortFunctions {
+        OpenVinoPortFunctions { count: functions.input_count, port: functions.input, set: functions.set_input }
     }
 
-    pub fn outputs(functions: &OpenVinoFunctions) -> OpenVinoBorder {
-        OpenVinoBorder { count: functions.output_count, port: functions.output, set: functions.set_output }
+    pub fn outputs(functions: &OpenVinoFunctions) -> OpenVinoPortFunctions {
+        OpenVinoPortFunctions { count: functions.output_count, port: functions.output, set: functions.set_output }
     }
 }
 
@@ -33,24 +33,24 @@ pub fn bind_ports(
     runtime: &OpenVino,
     compiled: &Owned,
     request: &Owned,
-    border: &OpenVinoBorder,
+    port_functions: &OpenVinoPortFunctions,
 ) -> Result<Vec<Port<Owned>>> {
     let functions = runtime.functions();
     let mut count = 0;
     // SAFETY: the model is alive; the pointer refers to a local variable.
-    let status = unsafe { (border.count)(compiled.handle, &mut count) };
-    functions.check_status(status, ASKING)?;
+    let status = unsafe { (port_functions.count)(compiled.handle, &mut count) };
+    functions.check_status(status, STEP)?;
     let mut ports = Vec::new();
     for index in 0..count {
         let mut found = null_mut();
         // SAFETY: as above, and `index` is below the count.
-        let status = unsafe { (border.port)(compiled.handle, index, &mut found) };
-        functions.check_status(status, ASKING)?;
+        let status = unsafe { (port_functions.port)(compiled.handle, index, &mut found) };
+        functions.check_status(status, STEP)?;
         let found = Owned::new(runtime, found, runtime.functions().release_port);
         let (tensor, memory) = create_tensor(runtime, &found)?;
         // SAFETY: both are alive; the request uses the tensor's memory until it is released, before the port is.
-        let status = unsafe { (border.set)(request.handle, index, tensor.handle) };
-        functions.check_status(status, "take a tensor")?;
+        let status = unsafe { (port_functions.set)(request.handle, index, tensor.handle) };
+        functions.check_status(status, "use a tensor")?;
         ports.push(Port::new(tensor, memory));
     }
     Ok(ports)
@@ -61,7 +61,7 @@ fn create_tensor(runtime: &OpenVino, port: &Owned) -> Result<(Owned, Memory)> {
     let mut element = 0;
     // SAFETY: the port is alive; the pointer refers to a local variable.
     let status = unsafe { (functions.element)(port.handle, &mut element) };
-    functions.check_status(status, ASKING)?;
+    functions.check_status(status, STEP)?;
     let mut extents = port_extents(functions, port)?;
     let sized = element_bytes(element).ok_or_else(|| format!("has elements of the unknown type {element}"));
     let bytes = sized.and_then(|size| bytes_of(&extents, size));
@@ -72,7 +72,7 @@ fn create_tensor(runtime: &OpenVino, port: &Owned) -> Result<(Owned, Memory)> {
     // SAFETY: the memory has the size of type and extents and outlives the tensor, which precedes it in the port's
     // drop order; the extents match the rank and are copied.
     let status = unsafe { (functions.make_tensor)(element, shape, memory.address(), &mut tensor) };
-    functions.check_status(status, "take a tensor")?;
+    functions.check_status(status, "use a tensor")?;
     Ok((Owned::new(runtime, tensor, runtime.functions().release_tensor), memory))
 }
 
@@ -80,7 +80,7 @@ fn port_extents(functions: &OpenVinoFunctions, port: &Owned) -> Result<Vec<i64>>
     let mut shape = OpenVinoShape { rank: 0, extents: null_mut() };
     // SAFETY: the port is alive; the pointer refers to a local variable.
     let status = unsafe { (functions.shape)(port.handle, &mut shape) };
-    functions.check_status(status, ASKING)?;
+    functions.check_status(status, STEP)?;
     let rank = usize::try_from(shape.rank).unwrap_or(usize::MAX);
     let extents = match rank {
         0 => Some(Vec::new()),
@@ -92,8 +92,11 @@ fn port_extents(functions: &OpenVinoFunctions, port: &Owned) -> Result<Vec<i64>>
     };
     // SAFETY: the library filled the shape in; it has been copied and is released once.
     let status = unsafe { (functions.release_shape)(&mut shape) };
-    functions.check_status(status, ASKING)?;
-    let refused = || RuntimeError::Port { name: port_name(functions, port), why: format!("has {rank} dimensions") };
+    functions.check_status(status, STEP)?;
+    let refused = || RuntimeError::Port {
+        name: port_name(functions, port),
+        why: format!("has {rank} dimensions, more than the limit of {RANK_MAX}"),
+    };
     extents.ok_or_else(refused)
 }
 
@@ -102,7 +105,7 @@ fn port_name(functions: &OpenVinoFunctions, port: &Owned) -> String {
     let mut name = null_mut();
     // SAFETY: the port is alive; the pointer refers to a local variable.
     let status = unsafe { (functions.name)(port.handle, &mut name) };
-    match functions.check_status(status, ASKING) {
+    match functions.check_status(status, STEP) {
         // SAFETY: the library allocated the text for the caller.
         Ok(()) => unsafe { functions.owned_text(name) },
         Err(_) => "?".to_owned(),

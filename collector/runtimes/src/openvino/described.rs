@@ -1,8 +1,8 @@
 //! Static description of OpenVINO.
 
-use crate::runtime::Described;
+use crate::runtime::RuntimeDescription;
 
-pub const DESCRIBED: Described = Described {
+pub const DESCRIPTION: RuntimeDescription = RuntimeDescription {
     name: "OpenVINO",
     key: "openvino",
     folder: "openvino/libs",

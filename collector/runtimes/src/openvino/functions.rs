@@ -1,6 +1,6 @@
 //! Functions of the library's interface, by their symbol names.
 
-use super::described::DESCRIBED;
+use super::described::DESCRIPTION;
 use crate::error::{Result, RuntimeError};
 use crate::handles::{Handle, text_of};
 use libloading::Library;
@@ -84,7 +84,7 @@ impl OpenVinoFunctions {
         // SAFETY: the first text is constant; the second is owned by the caller until it is freed.
         let (kind, message) = unsafe { (text_of((self.status_text)(status)), self.owned_text((self.last_message)())) };
         let why = last_line(&message).map_or(kind, str::to_owned);
-        Err(RuntimeError::Refused { runtime: DESCRIBED.name, doing, why })
+        Err(RuntimeError::Refused { runtime: DESCRIPTION.name, doing, why })
     }
 
     /// Copies and frees a text that the library allocated for the caller.

@@ -8,13 +8,13 @@ mod described;
 mod functions;
 mod opened;
 
-pub use described::DESCRIBED;
+pub use described::DESCRIPTION;
 pub use opened::OpenVino;
 
 use crate::error::{Result, RuntimeError};
 use crate::ports::Ports;
-use crate::runtime::{self, Described, Runtime};
-use borders::{OpenVinoBorder, bind_ports};
+use crate::runtime::{self, Runtime, RuntimeDescription};
+use borders::{OpenVinoPortFunctions, bind_ports};
 use opened::Owned;
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -36,28 +36,28 @@ pub struct Session {
 impl Runtime for OpenVino {
     type Session = Session;
 
-    const DESCRIBED: &'static Described = &DESCRIBED;
+    const DESCRIPTION: &'static RuntimeDescription = &DESCRIPTION;
 
     fn open() -> Result<OpenVino> {
         opened::open_library()
     }
 
     fn version(&self) -> String {
-        self.told_version().to_owned()
+        self.version_text().to_owned()
     }
 
     fn load(&self, _: RunnerProcess, model: &Path, cpus: &[usize]) -> Result<Session> {
-        self.stay_on(cpus)?;
+        self.check_cpus(cpus)?;
         let compiled = compile_model(self, &read_model(self, model)?, cpus.len())?;
         check_threads(self, &compiled, cpus.len())?;
         let functions = self.functions();
         let mut request = null_mut();
         // SAFETY: the model is alive; the pointer refers to a local variable.
         let status = unsafe { (functions.make_request)(compiled.handle, &mut request) };
-        functions.check_status(status, "take a request")?;
+        functions.check_status(status, "create an inference request")?;
         let request = Owned::new(self, request, self.functions().release_request);
-        let inputs = bind_ports(self, &compiled, &request, &OpenVinoBorder::inputs(functions))?;
-        let outputs = bind_ports(self, &compiled, &request, &OpenVinoBorder::outputs(functions))?;
+        let inputs = bind_ports(self, &compiled, &request, &OpenVinoPortFunctions::inputs(functions))?;
+        let outputs = bind_ports(self, &compiled, &request, &OpenVinoPortFunctions::outputs(functions))?;
         Ok(Session { request, ports: Ports { inputs, outputs }, _compiled: compiled, runtime: self.clone() })
     }
 
@@ -90,9 +90,9 @@ impl runtime::Session for Session {
 fn read_model(runtime: &OpenVino, model: &Path) -> Result<Owned> {
     let functions = runtime.functions();
     let path = CString::new(model.as_os_str().as_bytes()).map_err(|_| RuntimeError::Refused {
-        runtime: DESCRIBED.name,
-        doing: "take a path",
-        why: "it has a zero byte".to_owned(),
+        runtime: DESCRIPTION.name,
+        doing: "open the model's path",
+        why: "the path contains a zero byte".to_owned(),
     })?;
     let mut handle = null_mut();
     // SAFETY: the core is alive, the path ends with a zero byte, there is no second file, and the last pointer refers
@@ -106,7 +106,7 @@ fn read_model(runtime: &OpenVino, model: &Path) -> Result<Owned> {
 /// computes in reduced precision where the processor supports it, which would make a comparison with f32 code unfair.
 fn compile_model(runtime: &OpenVino, model: &Owned, threads: usize) -> Result<Owned> {
     let functions = runtime.functions();
-    let threads = CString::new(threads.to_string()).expect("digits are no zero bytes");
+    let threads = CString::new(threads.to_string()).expect("digits contain no zero byte");
     let properties: [(&CStr, &CStr); 6] = [
         (THREADS, &threads),
         (c"NUM_STREAMS", c"1"),
@@ -152,12 +152,12 @@ fn check_threads(runtime: &OpenVino, compiled: &Owned, threads: usize) -> Result
     let mut found = null_mut();
     // SAFETY: the model is alive, the name ends with a zero byte, and the last pointer refers to a local variable.
     let status = unsafe { (functions.property)(compiled.handle, THREADS.as_ptr(), &mut found) };
-    functions.check_status(status, "say its threads")?;
+    functions.check_status(status, "report its number of threads")?;
     // SAFETY: the library allocated the text for the caller.
     let found = unsafe { functions.owned_text(found) };
     if found == threads.to_string() {
         return Ok(());
     }
-    let why = format!("{threads} were asked for, and it takes {found}");
-    Err(RuntimeError::Refused { runtime: DESCRIBED.name, doing: "take that many threads", why })
+    let why = format!("{threads} were requested, but it uses {found}");
+    Err(RuntimeError::Refused { runtime: DESCRIPTION.name, doing: "use the requested number of threads", why })
 }

@@ -1,6 +1,6 @@
 //! Loading of OpenVINO's library.
 
-use super::described::DESCRIBED;
+use super::described::DESCRIPTION;
 use super::functions::{OpenVinoFunctions, OpenVinoVersion};
 use crate::error::{Result, RuntimeError};
 use crate::handles::{self, Handle, text_of};
@@ -25,9 +25,9 @@ struct OpenedOpenVino {
 }
 
 pub fn open_library() -> Result<OpenVino> {
-    let file = library::library_file(&DESCRIBED)?;
+    let file = library::library_file(&DESCRIPTION)?;
     let unusable =
-        |why: String| RuntimeError::Unusable { runtime: DESCRIBED.name, file: file.display().to_string(), why };
+        |why: String| RuntimeError::Unusable { runtime: DESCRIPTION.name, file: file.display().to_string(), why };
     // SAFETY: the file is the pinned wheel's library, whose initialisers are trusted like the program itself.
     let library = unsafe { Library::new(&file) }.map_err(|error| unusable(error.to_string()))?;
     let functions = OpenVinoFunctions::load_from(&library).map_err(|error| unusable(error.to_string()))?;
@@ -35,7 +35,7 @@ pub fn open_library() -> Result<OpenVino> {
     let mut core = null_mut();
     // SAFETY: the pointer refers to a local variable.
     let status = unsafe { (functions.make_core)(&mut core) };
-    functions.check_status(status, "begin")?;
+    functions.check_status(status, "be initialised")?;
     Ok(OpenVino(Rc::new(OpenedOpenVino { functions, core, version, cpus: OnceCell::new(), _library: library })))
 }
 
@@ -44,7 +44,7 @@ fn parse_version(functions: &OpenVinoFunctions) -> Result<String> {
     let mut version = OpenVinoVersion { build: null(), description: null() };
     // SAFETY: the pointer refers to a local variable.
     let status = unsafe { (functions.version)(&mut version) };
-    functions.check_status(status, "say its version")?;
+    functions.check_status(status, "report its version")?;
     // SAFETY: the library filled the version in; it is copied before it is released once.
     let text = unsafe {
         let text = text_of(version.build);
@@ -55,7 +55,7 @@ fn parse_version(functions: &OpenVinoFunctions) -> Result<String> {
 }
 
 impl OpenVino {
-    pub fn told_version(&self) -> &str {
+    pub fn version_text(&self) -> &str {
         &self.0.version
     }
 
@@ -68,13 +68,13 @@ impl OpenVino {
     }
 
     /// Rejects CPUs other than those of the first model, since the library reads the process's affinity only once.
-    pub fn stay_on(&self, cpus: &[usize]) -> Result<()> {
+    pub fn check_cpus(&self, cpus: &[usize]) -> Result<()> {
         let first = self.0.cpus.get_or_init(|| cpus.to_vec());
         if first == cpus {
             return Ok(());
         }
-        let why = format!("this process computes on CPUs {first:?} already, and {cpus:?} are asked for");
-        Err(RuntimeError::Refused { runtime: DESCRIBED.name, doing: "change CPUs", why })
+        let why = format!("the process already uses CPUs {first:?}, but {cpus:?} are requested");
+        Err(RuntimeError::Refused { runtime: DESCRIPTION.name, doing: "change CPUs", why })
     }
 }
 

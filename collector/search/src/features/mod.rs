@@ -60,7 +60,7 @@ pub fn point_features(problem: &Problem, knobs: &Knobs, view: View) -> VisibleFe
 }
 
 /// Returns features that distinguish problems in common training data.
-pub fn of_problem(problem: &Problem) -> Features {
+pub fn problem_features(problem: &Problem) -> Features {
     let Some(work) = &problem.work else { return Features::new() };
     let sizes = [
         ("rows", work.rows),
@@ -80,7 +80,7 @@ pub fn of_problem(problem: &Problem) -> Features {
 /// Returns whether two problems differ only in their epilogue.
 pub fn differ_in_epilogue_only(one: &Problem, other: &Problem) -> bool {
     let sums = |problem: &Problem| {
-        let mut sizes = of_problem(problem);
+        let mut sizes = problem_features(problem);
         sizes.retain(|name, _| name != "size.bytes" && name != "size.flops");
         sizes
     };

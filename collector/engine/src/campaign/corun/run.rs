@@ -9,7 +9,7 @@ use crate::campaign::planned::PlannedTask;
 use crate::campaign::record::{self, describe_check, describe_measurement, fault_outcome, mark_failed};
 use bench::{Bench, Build, Ran};
 use datasets::{Json, Outcome, Record, RowError};
-use job::{Artifact, BuildJob, CoRunJob, Member, MemberReply, RunReply, TogetherJob, TogetherReply, What};
+use job::{Artifact, BuildJob, CoRunJob, Member, MemberReply, MemberWork, RunReply, TogetherJob, TogetherReply};
 use measure::Shared;
 use measure::host::cache_shares::{CacheShares, RESCTRL};
 use serde_json::json;
@@ -128,14 +128,15 @@ fn run_combination(
     for ((part, cpus), record) in combination.members.iter().zip(&mut records) {
         record.started_at_us = record::now_us();
         match part {
-            Part::Synthetic(what) => members.push(Member { what: What::Synthetic(*what), cpus: cpus.clone() }),
+            Part::Synthetic(what) => members.push(Member { what: MemberWork::Synthetic(*what), cpus: cpus.clone() }),
             Part::Operator(one) => {
                 let planned = &runs.tasks[runs.operators[*one].task];
                 match &built[one] {
                     Ok(artifact) => {
                         record::describe_artifact(record, &runs.operators[*one].schedule, artifact)
                             .map_err(|error| error.to_string())?;
-                        members.push(Member { what: What::built_code(&planned.json, artifact), cpus: cpus.clone() });
+                        members
+                            .push(Member { what: MemberWork::built_code(&planned.json, artifact), cpus: cpus.clone() });
                         flops += planned.task.work().map_or(0, |work| work.flops);
                     }
                     Err(Failed(outcome, why)) => {

@@ -109,5 +109,5 @@ fn teach_search(search: &mut Search, problems: &[(&LessonGroup, Problem)]) -> us
 
 /// Returns the size features of a task, whose squared distance measures the similarity of tasks.
 fn size_features(problem: &Problem) -> BTreeMap<String, f64> {
-    features::of_problem(problem)
+    features::problem_features(problem)
 }

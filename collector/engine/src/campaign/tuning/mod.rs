@@ -155,7 +155,7 @@ impl Tuning {
             let is_own = record.config_hash == hash;
             if record.outcome == Outcome::PassedOver {
                 if is_own {
-                    self.searches[place].observe_result(&schedule, None, TrialResult::PassedOver);
+                    self.searches[place].observe_result(&schedule, None, TrialResult::RejectedByModel);
                 }
                 continue;
             }
@@ -309,7 +309,7 @@ impl Source for Tuning {
             return None;
         };
         let began = Instant::now();
-        let is_worth = self.searches[place].is_worth_a_run(schedule, &code_features(built)?);
+        let is_worth = self.searches[place].should_run(schedule, &code_features(built)?);
         self.busy += began.elapsed();
         match is_worth {
             Ok(is_worth) => (!is_worth).then(|| {

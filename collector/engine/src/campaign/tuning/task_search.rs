@@ -200,7 +200,7 @@ impl Search {
     }
 
     fn update_hint(&mut self) {
-        self.standing.hinted = self.tuner.hinted().zip(self.default_ns).map(|(over_default, ns)| over_default * ns);
+        self.standing.hinted = self.tuner.best_hint().zip(self.default_ns).map(|(over_default, ns)| over_default * ns);
     }
 
     /// Returns the attempt that measures a schedule.
@@ -244,14 +244,14 @@ impl Search {
         );
     }
 
-    pub(super) fn is_worth_a_run(&mut self, schedule: &Schedule, figures: &Features) -> search::Result<bool> {
-        self.tuner.is_worth_a_run(schedule, figures)
+    pub(super) fn should_run(&mut self, schedule: &Schedule, figures: &Features) -> search::Result<bool> {
+        self.tuner.should_run(schedule, figures)
     }
 
     /// Records a candidate that was rejected after its build and does not count as a trial.
     pub(super) fn reject_trial(&mut self, schedule: &Schedule) {
         self.standing.begun = self.standing.begun.saturating_sub(1);
-        self.observe_result(schedule, None, TrialResult::PassedOver);
+        self.observe_result(schedule, None, TrialResult::RejectedByModel);
     }
 
     pub(super) fn observe_result(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: TrialResult) {

@@ -12,7 +12,7 @@ use schedules::tiles::filled_extent;
 pub(super) fn schedule_contraction(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a contraction has an anchor");
     let is_staged = required_choice(knobs, &STAGE)? == StagedIn::Shared;
-    // The padded input is the staged one, where it is staged.
+    // If the input is staged in shared memory, the padding block is the staging copy.
     let pad = block_of_part(lowered, moves, Part::Pad)?;
     if let Some(pad) = pad.as_ref().filter(|_| !is_staged) {
         moves.compute_inline(pad)?;

@@ -56,12 +56,12 @@ fn bind_alone(moves: &Moves, block: &Block, threads: i64) -> Result<()> {
 
 /// Distributes all loops of a block without reduction over blocks of threads; returns the loop bound to threads.
 fn bind_elements(moves: &Moves, block: &Block, threads: i64) -> Result<Loop> {
-    bind_loop(moves, &all_loops(moves, block)?, threads)
+    bind_loop(moves, &fuse_all_loops(moves, block)?, threads)
 }
 
-fn all_loops(moves: &Moves, block: &Block) -> Result<Loop> {
+fn fuse_all_loops(moves: &Moves, block: &Block) -> Result<Loop> {
     Ok(match moves.loops(block)?.as_slice() {
-        // A single number has no loops.
+        // A scalar has no loops.
         [] => moves.unit_loop(block)?,
         [only] => only.clone(),
         several => moves.fuse_loops(several)?,

@@ -17,7 +17,7 @@ pub(super) fn schedule_rows(task: &Task, lowered: &Lowered, knobs: &Knobs, moves
         moves.compute_inline(&pad)?;
     }
     if required_choice(knobs, &KERNELS)? == Kernels::One {
-        return one_kernel(task, lowered, moves, threads);
+        return schedule_one_kernel(task, lowered, moves, threads);
     }
     for block in lowered.blocks.iter().filter(|block| block.part != Part::Pad) {
         bind_alone(moves, &moves.block(&block.name)?, threads)?;
@@ -26,7 +26,7 @@ pub(super) fn schedule_rows(task: &Task, lowered: &Lowered, knobs: &Knobs, moves
 }
 
 /// Schedules one kernel, a block of threads per row; intermediate steps are recomputed where they are read.
-fn one_kernel(task: &Task, lowered: &Lowered, moves: &Moves, threads: i64) -> Result<()> {
+fn schedule_one_kernel(task: &Task, lowered: &Lowered, moves: &Moves, threads: i64) -> Result<()> {
     let mut names: Vec<&str> =
         lowered.blocks.iter().filter(|block| block.part != Part::Pad).map(|block| block.name.as_str()).collect();
     let last = names.pop().expect("every task has an anchor");

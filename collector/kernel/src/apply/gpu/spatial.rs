@@ -2,7 +2,7 @@
 //! in registers, or one block of threads per element for long sums.
 
 use super::super::spatial::result_block;
-use super::{Knobs, Result, all_loops, bind_alone, bind_elements, block_of_part, required_number};
+use super::{Knobs, Result, bind_alone, bind_elements, block_of_part, fuse_all_loops, required_number};
 use super::{reduce_across_threads, reduce_in_thread};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Memory, Schedule as Moves, ThreadAxis};
@@ -24,7 +24,7 @@ pub(super) fn schedule_spatial(lowered: &Lowered, knobs: &Knobs, moves: &Moves) 
     if is_reduction {
         moves.set_memory(&anchor, Memory::Local)?;
         if SUM.is_set_to(knobs, SummedBy::Block) {
-            let block = all_loops(moves, &result)?;
+            let block = fuse_all_loops(moves, &result)?;
             moves.bind_axis(&block, ThreadAxis::BlockX)?;
             return reduce_across_threads(moves, &anchor, &block, threads, 1).map(drop);
         }

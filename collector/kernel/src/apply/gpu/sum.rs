@@ -1,7 +1,7 @@
 //! Schedules contractions with few result elements on GPUs: a group of threads computes the sum of each element
 //! together.
 
-use super::{Knobs, Result, all_loops, block_of_part, reduce_across_threads, required_number, single_epilogue};
+use super::{Knobs, Result, block_of_part, fuse_all_loops, reduce_across_threads, required_number, single_epilogue};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Memory, Schedule as Moves, ThreadAxis};
 use job::space::gpu::sum::{SUM_ELEMENTS, SUM_FETCH, SUM_THREADS};
@@ -12,7 +12,8 @@ pub(super) fn schedule_sum(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> R
         moves.compute_inline(&pad)?;
     }
     let result = single_epilogue(lowered, moves, &anchor)?;
-    let parts = moves.split_loop(&all_loops(moves, &result)?, &[None, Some(required_number(knobs, &SUM_ELEMENTS)?)])?;
+    let parts =
+        moves.split_loop(&fuse_all_loops(moves, &result)?, &[None, Some(required_number(knobs, &SUM_ELEMENTS)?)])?;
     moves.bind_axis(&parts[0], ThreadAxis::BlockX)?;
     moves.bind_axis(&parts[1], ThreadAxis::ThreadY)?;
     let fetched = SUM_FETCH.or_one(knobs);

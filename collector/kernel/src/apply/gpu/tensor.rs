@@ -15,7 +15,7 @@ use job::space::gpu::tensor::{
 use models::Task;
 
 pub(super) fn schedule_tensor(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
-    let operands = tensor_operands(task, u32::MAX).expect("only products that tensor cores make have this choice");
+    let operands = tensor_operands(task, u32::MAX).expect("only tensor-core products have this setting");
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a contraction has an anchor");
     if let Some(pad) = block_of_part(lowered, moves, Part::Pad)? {
         moves.compute_inline(&pad)?;
@@ -24,10 +24,10 @@ pub(super) fn schedule_tensor(task: &Task, lowered: &Lowered, knobs: &Knobs, mov
     let Summed { anchor, result, is_partial } = split_sum(moves, anchor, result, knobs)?;
     let is_scattered = operands.is_conv && !is_partial;
     if is_scattered {
-        let extents = task.steps[0].output.extents().expect("a product has numbers for extents");
+        let extents = task.steps[0].output.extents().expect("a product has constant extents");
         moves.remap_loops(&result, |at| column_of(at, &extents[2..]))?;
     }
-    // Sums leave their fragments by way of shared memory, where every thread can read them.
+    // Accumulator fragments are stored to shared memory, which every thread can read.
     let sums = moves.cache_write(&anchor, fragment_memory(operands.product, OperandSide::Sum))?;
     moves.set_memory(&sums, Memory::SharedAtLaunch)?;
 
@@ -51,7 +51,7 @@ pub(super) fn schedule_tensor(task: &Task, lowered: &Lowered, knobs: &Knobs, mov
     }
     moves.tensorize_loop(&anchored.fragment, product, Step::Multiply { is_left_transposed, is_right_transposed })?;
     moves.tensorize_loop(&store, product, Step::Store)?;
-    // The pieces of both operands are fetched while tensor cores work on those before.
+    // The next part of both operands is loaded while tensor cores work on the current one.
     if let late @ 1.. = required_number(knobs, &AHEAD)? {
         moves.overlap_iterations(&anchored.rounds, &[0, 0, late], COPY.is_set_to(knobs, CopyThrough::Async))?;
     }
@@ -185,7 +185,7 @@ fn stage_operands(
         bind_lanes(moves, &moves.fuse_loops(&own[own.len() - 2..])?, warps[0] * warps[1], operands.vectors[place])?;
         if PAD_ROWS.setting_in(knobs) == Some(1) {
             let row = i64::try_from(own.len()).unwrap_or(i64::MAX) - 2;
-            // Rows begin in other banks, and stay aligned for vectors and for fragments.
+            // Pads rows so that they start in different banks and stay aligned for vectors and fragments.
             moves.align_storage(&shared, row, 2 * FRAGMENT, operands.vectors[0])?;
         }
     }

@@ -47,17 +47,17 @@ pub(super) fn define_function(name: &str, lanes: u16, formula: fn(Number<'_>) ->
 }
 
 impl Body {
-    fn vector_type(&self, of: &str) -> String {
-        if self.lanes == 1 { of.to_owned() } else { format!("<{} x {of}>", self.lanes) }
+    fn vector_type(&self, element: &str) -> String {
+        if self.lanes == 1 { element.to_owned() } else { format!("<{} x {element}>", self.lanes) }
     }
 
     fn add_instruction(&self, text: &str) -> BodyOperand<'_> {
         let number = self.count.replace(self.count.get() + 1);
-        writeln!(self.text.borrow_mut(), "  %v{number} = {text}").expect("text takes what is written");
+        writeln!(self.text.borrow_mut(), "  %v{number} = {text}").expect("writing to a string succeeds");
         BodyOperand { body: self, source: BodySource::Instruction(number) }
     }
 
-    fn of_all(&self, kind: &str, number: &str) -> String {
+    fn splat_constant(&self, kind: &str, number: &str) -> String {
         if self.lanes == 1 { number.to_owned() } else { format!("splat ({kind} {number})") }
     }
 }
@@ -67,9 +67,11 @@ impl<'a> BodyOperand<'a> {
         match self.source {
             BodySource::Given => "%x".to_owned(),
             BodySource::Instruction(number) => format!("%v{number}"),
-            // LLVM writes floats by the bits of the wide number that they are.
-            BodySource::Float(number) => self.body.of_all("float", &format!("{:#018x}", f64::from(number).to_bits())),
-            BodySource::Integer(number) => self.body.of_all("i32", &number.to_string()),
+            // LLVM IR contains a float constant as the bits of the equal 64-bit float.
+            BodySource::Float(number) => {
+                self.body.splat_constant("float", &format!("{:#018x}", f64::from(number).to_bits()))
+            }
+            BodySource::Integer(number) => self.body.splat_constant("i32", &number.to_string()),
         }
     }
 
@@ -102,11 +104,11 @@ impl<'a> Number<'a> {
         Whole(self.0.convert_type("bitcast", "float", "i32"))
     }
 
-    pub(super) fn is_less(self, than: Number<'a>) -> Condition<'a> {
+    pub(super) fn less_than(self, than: Number<'a>) -> Condition<'a> {
         Condition(self.0.with("fcmp olt", "float", than.0))
     }
 
-    pub(super) fn is_equal(self, other: Number<'a>) -> Condition<'a> {
+    pub(super) fn equal_to(self, other: Number<'a>) -> Condition<'a> {
         Condition(self.0.with("fcmp oeq", "float", other.0))
     }
 
@@ -119,8 +121,8 @@ impl<'a> Number<'a> {
     /// Clamps to two bounds; NaN stays NaN.
     pub(super) fn clamp_between(self, low: f64, high: f64) -> Number<'a> {
         let (low, high) = (self.with_constant(low), self.with_constant(high));
-        let held = self.is_less(low).choose_lanes(low, self);
-        high.is_less(held).choose_lanes(high, held)
+        let held = self.less_than(low).choose_lanes(low, self);
+        high.less_than(held).choose_lanes(high, held)
     }
 }
 

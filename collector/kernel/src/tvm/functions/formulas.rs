@@ -10,10 +10,10 @@ use super::body::Number;
 const FRACTION: i32 = 23;
 const BIAS: i32 = 127;
 /// Number that, added to a float below 2^22, rounds it to an integer and moves this integer into the last bits.
-const ROUNDER: f64 = 12_582_912.0;
-const ROUNDER_BITS: i32 = 0x4b40_0000;
+const ROUNDING_TERM: f64 = 12_582_912.0;
+const ROUNDING_TERM_BITS: i32 = 0x4b40_0000;
 const INFINITY: u32 = 0x7f80_0000;
-const NO_NUMBER: u32 = 0x7fc0_0000;
+const NAN_BITS: u32 = 0x7fc0_0000;
 
 /// ln 2 in two parts; products of the first with integers below 2^9 are exact.
 const LN_2: [f64; 2] = [0.693_145_751_953_125, 1.428_606_820_309_417_2e-6];
@@ -40,23 +40,23 @@ const EXP_2_BOUNDS: [f64; 2] = [-151.0, 129.0];
 pub(super) fn exp_formula(x: Number<'_>) -> Number<'_> {
     let [low, high] = EXP_BOUNDS;
     let x = x.clamp_between(low, high);
-    let turned = x * std::f64::consts::LOG2_E + ROUNDER;
-    let whole = turned - ROUNDER;
+    let rounded = x * std::f64::consts::LOG2_E + ROUNDING_TERM;
+    let whole = rounded - ROUNDING_TERM;
     let rest = x - whole * LN_2[0] - whole * LN_2[1];
-    times_power(rest.polynomial(&EXP), turned)
+    times_power(rest.polynomial(&EXP), rounded)
 }
 
 pub(super) fn exp2_formula(x: Number<'_>) -> Number<'_> {
     let [low, high] = EXP_2_BOUNDS;
     let x = x.clamp_between(low, high);
-    let turned = x + ROUNDER;
-    let rest = x - (turned - ROUNDER);
-    times_power(rest.polynomial(&EXP_2), turned)
+    let rounded = x + ROUNDING_TERM;
+    let rest = x - (rounded - ROUNDING_TERM);
+    times_power(rest.polynomial(&EXP_2), rounded)
 }
 
-/// Multiplies by two to the power of the integer in the last bits of `turned`, in two steps to avoid overflow.
-fn times_power<'a>(number: Number<'a>, turned: Number<'a>) -> Number<'a> {
-    let whole = turned.as_integer() - ROUNDER_BITS;
+/// Multiplies by two to the power of the integer in the last bits of `rounded`, in two steps to avoid overflow.
+fn times_power<'a>(number: Number<'a>, rounded: Number<'a>) -> Number<'a> {
+    let whole = rounded.as_integer() - ROUNDING_TERM_BITS;
     let half = whole.shift_down(1);
     let [first, second] = [half, whole - half].map(|power| (power + BIAS).shift_up(FRACTION).as_bits());
     number * first * second
@@ -65,14 +65,14 @@ fn times_power<'a>(number: Number<'a>, turned: Number<'a>) -> Number<'a> {
 /// Bits of the smallest float not below the square root of 1/2.
 const ROOT_OF_HALF: i32 = 0x3f35_04f3;
 /// The smallest normal float; smaller ones are scaled by `2^LIFT`.
-const LEAST_NORMAL: f64 = 1.175_494_350_822_287_5e-38;
+const NORMAL_MIN: f64 = 1.175_494_350_822_287_5e-38;
 const LIFT: i32 = 25;
 
 /// Polynomial in `s²` that, times `s²`, approximates `log((1 + s) / (1 - s)) / s - 2` for `s` up to 0.1716.
 const LOG: [f64; 4] = [0.666_666_656_455, 0.400_003_351_909, 0.285_373_085_430, 0.235_821_512_845];
 
 pub(super) fn log_formula(x: Number<'_>) -> Number<'_> {
-    let is_small = x.is_less(x.with_constant(LEAST_NORMAL));
+    let is_small = x.less_than(x.with_constant(NORMAL_MIN));
     let bits = is_small.choose_lanes(x * f64::from(LIFT).exp2(), x).as_integer();
     let above = (bits - ROOT_OF_HALF).shift_down(FRACTION);
     let fraction = (bits - above.shift_up(FRACTION)).as_bits();
@@ -80,9 +80,9 @@ pub(super) fn log_formula(x: Number<'_>) -> Number<'_> {
     let finite = near_one(fraction - 1.0, above.to_number() - lift);
     let zero = x.with_constant(0.0);
     let infinity = x.of_bits(INFINITY);
-    let outside = x.is_equal(zero).choose_lanes(x.of_bits(INFINITY | 1 << 31), x.of_bits(NO_NUMBER));
-    let below = zero.is_less(x).choose_lanes(finite, outside);
-    x.is_less(infinity).choose_lanes(below, x)
+    let outside = x.equal_to(zero).choose_lanes(x.of_bits(INFINITY | 1 << 31), x.of_bits(NAN_BITS));
+    let below = zero.less_than(x).choose_lanes(finite, outside);
+    x.less_than(infinity).choose_lanes(below, x)
 }
 
 /// Computes `log(1 + rest) + power · log 2`, for `1 + rest` between the square roots of 1/2 and 2.
@@ -100,10 +100,10 @@ pub(super) fn log1p_formula(x: Number<'_>) -> Number<'_> {
     let sum = x + 1.0;
     let logarithm = log_formula(sum);
     let corrected = logarithm * (x / (sum - 1.0));
-    // Of zero, infinities and what is no number there is nothing to correct.
-    let inside = x.with_constant(0.0).is_less(sum).choose_lanes(corrected, logarithm);
-    let whole = sum.is_less(x.of_bits(INFINITY)).choose_lanes(inside, logarithm);
-    sum.is_equal(x.with_constant(1.0)).choose_lanes(x, whole)
+    // Zero, infinities and NaN need no correction.
+    let inside = x.with_constant(0.0).less_than(sum).choose_lanes(corrected, logarithm);
+    let whole = sum.less_than(x.of_bits(INFINITY)).choose_lanes(inside, logarithm);
+    sum.equal_to(x.with_constant(1.0)).choose_lanes(x, whole)
 }
 
 /// An odd function that saturates at one: `x` times a quotient of polynomials of `x²`, fitted for the least relative

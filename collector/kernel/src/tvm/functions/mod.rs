@@ -101,13 +101,13 @@ const LEVEL: i64 = 11;
 
 fn register_rule(place: usize) -> Result<()> {
     let operator = FORMULAS[place].0;
-    let usual = usual_rule(operator)?;
+    let default = default_rule(operator)?;
     let is_of_vectors =
         call!(names::HAS_ATTRIBUTE, call!(names::GET_OPERATOR, operator)?, IS_OF_VECTORS)?.as_boolean()?;
     let rule = move |arguments: &[AnyView]| {
         let failed = |error: TvmError| Error::new(tvm_ffi::RUNTIME_ERROR, &error.to_string(), "");
-        let asked = arguments.first().map_or_else(Value::none, |view| Value(Any::from(*view)));
-        write_call(&asked, place, &usual, is_of_vectors).map(|answer| answer.0).map_err(failed)
+        let call = arguments.first().map_or_else(Value::none, |view| Value(Any::from(*view)));
+        write_call(&call, place, &default, is_of_vectors).map(|answer| answer.0).map_err(failed)
     };
     call!(names::SET_ATTRIBUTE, operator, RULE, Value(Any::from(Function::from_packed(rule))), LEVEL)?;
     if !is_of_vectors {
@@ -116,7 +116,7 @@ fn register_rule(place: usize) -> Result<()> {
     Ok(())
 }
 
-fn usual_rule(operator: &'static str) -> Result<Function> {
+fn default_rule(operator: &'static str) -> Result<Function> {
     let found = call!(names::GET_OPERATOR, operator)?;
     for rule in [RULE, RULE_OF_ALL] {
         let attribute = call!(names::GET_ATTRIBUTE, &found, rule)?;
@@ -124,47 +124,47 @@ fn usual_rule(operator: &'static str) -> Result<Function> {
             return Ok(function);
         }
     }
-    Err(TvmError::new(names::GET_ATTRIBUTE.text, format!("TVM cannot write `{operator}`")))
+    Err(TvmError::new(names::GET_ATTRIBUTE.text, format!("TVM has no lowering rule for `{operator}`")))
 }
 
-fn write_call(asked: &Value, place: usize, usual: &Function, is_of_vectors: bool) -> Result<Value> {
-    let kind: DLDataType = asked.field("ty")?.field("dtype")?.convert_to("element type")?;
+fn write_call(call: &Value, place: usize, default: &Function, is_of_vectors: bool) -> Result<Value> {
+    let kind: DLDataType = call.field("ty")?.field("dtype")?.convert_to("element type")?;
     if (kind.code, kind.bits) == (FLOAT, 32) && CHOSEN.get() == Functions::Vector {
         CALLED.with_borrow_mut(|called| called.insert((place, kind.lanes)));
         let name = call!(names::STRING_IMMEDIATE, function_name(place, kind.lanes).as_str(), Value::none())?;
         return call_operator(
             kind,
             &call!(names::GET_OPERATOR, "tirx.call_pure_extern")?,
-            vec![name, first_argument(asked)?],
+            vec![name, first_argument(call)?],
         );
     }
     if kind.lanes == 1 || is_of_vectors {
-        return call_function(usual, RULE, std::slice::from_ref(asked));
+        return call_function(default, RULE, std::slice::from_ref(call));
     }
-    one_by_one(asked, kind, |one| call_function(usual, RULE, &[one]))
+    call_per_lane(call, kind, |one| call_function(default, RULE, &[one]))
 }
 
-fn first_argument(asked: &Value) -> Result<Value> {
-    let argument = asked.field("args")?.items()?.into_iter().next();
-    argument.ok_or_else(|| TvmError::new(RULE, "a function has an argument"))
+fn first_argument(call: &Value) -> Result<Value> {
+    let argument = call.field("args")?.items()?.into_iter().next();
+    argument.ok_or_else(|| TvmError::new(RULE, "the call has no argument"))
 }
 
 /// Replaces a call on a vector by one call for each lane.
-fn one_by_one(asked: &Value, of: DLDataType, write: impl Fn(Value) -> Result<Value>) -> Result<Value> {
-    let (argument, operator) = (first_argument(asked)?, asked.field("op")?);
+fn call_per_lane(call: &Value, dtype: DLDataType, write: impl Fn(Value) -> Result<Value>) -> Result<Value> {
+    let (argument, operator) = (first_argument(call)?, call.field("op")?);
     let place = |lane: u16| call!(names::INT_IMMEDIATE, models::DType::I32, i64::from(lane), Value::none());
     let mut elements = Vec::new();
     let mut places = Vec::new();
-    for lane in 0..of.lanes {
+    for lane in 0..dtype.lanes {
         let element = call!(names::SHUFFLE, vec![argument.clone()], vec![place(lane)?], Value::none())?;
-        elements.push(write(call_operator(DLDataType { lanes: 1, ..of }, &operator, vec![element])?)?);
+        elements.push(write(call_operator(DLDataType { lanes: 1, ..dtype }, &operator, vec![element])?)?);
         places.push(place(lane)?);
     }
     call!(names::SHUFFLE, elements, places, Value::none())
 }
 
-fn call_operator(of: DLDataType, operator: &Value, arguments: Vec<Value>) -> Result<Value> {
-    let kind = call!(names::PRIM_TYPE, Value(Any::from(of)))?;
+fn call_operator(dtype: DLDataType, operator: &Value, arguments: Vec<Value>) -> Result<Value> {
+    let kind = call!(names::PRIM_TYPE, Value(Any::from(dtype)))?;
     call!(names::CALL_OPERATOR, kind, operator, arguments, Value::none(), Vec::new(), Value::none())
 }
 

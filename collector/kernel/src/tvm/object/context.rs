@@ -66,7 +66,7 @@ pub fn fill_variables(exports: &HashMap<String, Export>, layout: &Layout, image:
     for_each_variable(|variable, address| {
         let Some(export) = exports.get(variable) else { return Ok(()) };
         let end = export.offset.saturating_add(size_of::<usize>());
-        // Data is what follows the constants; a variable anywhere else could not be one.
+        // The data part, which follows the constants, contains all variables.
         let target = image.get_mut(export.offset..end).filter(|_| export.offset >= layout.constants.end);
         let Some(target) = target else {
             return Err(LoadError::malformed_file(format!("`{variable}` is outside the object's data")));

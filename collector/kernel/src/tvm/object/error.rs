@@ -13,23 +13,23 @@ pub enum LoadError {
     Malformed { what: String },
     #[error(
         "object files for {machine} are not supported by the in-memory loader on this machine; \
-         use the shared-library route"
+         the system's linker may load them"
     )]
     UnsupportedMachine { machine: String },
-    #[error("{what} is not supported by the in-memory loader; use the shared-library route")]
+    #[error("{what} is not supported by the in-memory loader; the system's linker may load it")]
     Unsupported {
         /// The unsupported part, with its section or symbol.
         what: String,
     },
     /// The object contains code that would run on loading, which generated code never does; no loader accepts it.
-    #[error("the object has code that runs on loading ({what}), which no generated code has; it is not loaded")]
+    #[error("the object would run code when it is loaded ({what}), which generated code never does; it is rejected")]
     RunsOnLoading {
         /// The section or symbol that contains this code.
         what: String,
     },
     #[error(
         "relocation type {kind} in section `{section}` at offset {offset:#x} is not supported by the in-memory \
-         loader; use the shared-library route"
+         loader; the system's linker may load it"
     )]
     UnsupportedRelocation {
         section: String,
@@ -40,7 +40,7 @@ pub enum LoadError {
     /// A value does not fit the field that a relocation patches.
     #[error(
         "symbol `{symbol}` is out of reach of the 32-bit field in section `{section}` at offset {offset:#x}; compile \
-         position-independent code, or use the shared-library route"
+         position-independent code, or load it through the system's linker"
     )]
     OutOfReach { section: String, offset: u64, symbol: String },
     /// No library in this process defines the symbol.

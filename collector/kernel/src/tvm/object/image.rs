@@ -29,7 +29,7 @@ struct ImageMapping {
     size: usize,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread; what is shared of it (`Image`) offers addresses only.
+// SAFETY: the mapping belongs to the process, not to a thread, and a shared `Image` only returns addresses.
 unsafe impl Send for ImageMapping {}
 // SAFETY: as above.
 unsafe impl Sync for ImageMapping {}
@@ -37,10 +37,10 @@ unsafe impl Sync for ImageMapping {}
 impl Draft {
     /// Maps `size` zeroed bytes, readable and writable.
     pub fn map_zeros(size: usize) -> io::Result<Self> {
-        // An object without loaded sections is an empty image; a mapping needs a byte all the same.
+        // The image of an object without loaded sections is empty, but a mapping needs at least one byte.
         let length = NonZeroUsize::new(size).unwrap_or(NonZeroUsize::MIN);
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new private mapping at an address of the kernel's choice touches no memory in use.
+        // SAFETY: a new private mapping at an address that the kernel chooses does not overlap memory in use.
         let base = unsafe { mmap_anonymous(None, length, access, MapFlags::MAP_PRIVATE) }?;
         Ok(Self { mapping: ImageMapping { base, size } })
     }
@@ -51,7 +51,8 @@ impl Draft {
 
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let start = self.mapping.base.as_ptr().cast::<u8>();
-        // SAFETY: the mapping is ours alone, readable and writable for `size` bytes, and borrowed as `self` is.
+        // SAFETY: this value owns the mapping, which is readable and writable for `size` bytes, and borrows it
+        // exclusively.
         unsafe { std::slice::from_raw_parts_mut(start, self.mapping.size) }
     }
 
@@ -66,7 +67,7 @@ impl Draft {
         if range.is_empty() {
             return Ok(());
         }
-        // SAFETY: the range is inside of our mapping, and no reference to its bytes outlives this call.
+        // SAFETY: the range is inside of the mapping, and no reference to its bytes outlives this call.
         unsafe { mprotect(self.mapping.base.byte_add(range.start), range.len(), access) }?;
         Ok(())
     }
@@ -84,6 +85,6 @@ impl Drop for ImageMapping {
     fn drop(&mut self) {
         // SAFETY: the mapping belongs to this value, and its addresses must not be used after the value is dropped.
         let unmapped = unsafe { munmap(self.base, self.size.max(1)) };
-        debug_assert_eq!(unmapped, Ok(()), "a mapping of ours can be unmapped");
+        debug_assert_eq!(unmapped, Ok(()), "an owned mapping can be unmapped");
     }
 }

@@ -86,7 +86,7 @@ pub fn object_functions(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, LoadErro
     let code = |(name, section, range): (&str, usize, Range<usize>)| {
         (name.to_owned(), object.sections[section].bytes.get(range).unwrap_or_default().to_vec())
     };
-    Ok(of_code(&object).into_iter().map(code).collect())
+    Ok(code_functions(&object).into_iter().map(code).collect())
 }
 
 /// Returns the names of functions, and their ranges in the loaded image.
@@ -97,11 +97,11 @@ pub fn function_ranges(bytes: &[u8]) -> Result<Vec<(String, Range<usize>)>, Load
         let start = layout.sections[section].start;
         (name.to_owned(), start + range.start..start + range.end)
     };
-    Ok(of_code(&object).into_iter().map(place).collect())
+    Ok(code_functions(&object).into_iter().map(place).collect())
 }
 
 /// Returns the functions of an object in code order: name, section index, and range within the section.
-fn of_code<'a>(object: &read::Object<'a>) -> Vec<(&'a str, usize, Range<usize>)> {
+fn code_functions<'a>(object: &read::Object<'a>) -> Vec<(&'a str, usize, Range<usize>)> {
     let mut begins: Vec<(usize, usize, &'a str)> = Vec::new();
     for symbol in &object.symbols {
         if let read::Place::Section { section, offset } = symbol.place
@@ -168,7 +168,7 @@ impl LoadedObject {
     }
 }
 
-/// Drops the strong count that a function held.
+/// Releases the reference that a function holds on its loaded object.
 ///
 /// # Safety
 ///

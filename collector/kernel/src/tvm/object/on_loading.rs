@@ -39,7 +39,7 @@ fn refuse_in<Header: FileHeader<Endian = LittleEndian>>(bytes: &[u8]) -> Result<
     let header = Header::parse(bytes)?;
     let endian = header.endian()?;
     if header.e_type(endian) != ET_REL {
-        return Err(LoadError::malformed_file("only an object file that is not linked yet is given to a linker"));
+        return Err(LoadError::malformed_file("only an unlinked object file can be linked"));
     }
     let sections = header.sections(endian, bytes)?;
     for section in sections.iter() {

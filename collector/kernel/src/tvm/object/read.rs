@@ -105,7 +105,7 @@ impl Kind {
             elf::R_X86_64_32S => Self::Absolute32Signed,
             elf::R_X86_64_PC32 => Self::Relative32,
             elf::R_X86_64_PLT32 => Self::Call32,
-            // The last two may be turned into direct accesses by a linker; reading the slot is always right.
+            // A linker may replace the last two by direct accesses; reading the slot is always correct.
             elf::R_X86_64_GOTPCREL | elf::R_X86_64_GOTPCRELX | elf::R_X86_64_REX_GOTPCRELX => Self::Slot32,
             _ => return None,
         })
@@ -147,7 +147,7 @@ fn check_header(bytes: &[u8]) -> Result<&Header, LoadError> {
         return Err(LoadError::UnsupportedMachine { machine: machine_name(machine) });
     }
     if header.e_type(LittleEndian) != elf::ET_REL {
-        return Err(LoadError::malformed_file("it is already linked; give an unlinked object file"));
+        return Err(LoadError::malformed_file("the file is already linked; an unlinked object file is required"));
     }
     Ok(header)
 }
@@ -192,10 +192,10 @@ fn read_section<'a>(
     };
     let alignment = header.sh_addralign(LittleEndian).max(1);
     if !alignment.is_power_of_two() || alignment > ALIGNMENT_LIMIT {
-        return Err(LoadError::malformed_file(format!("alignment {alignment} of section `{name}`")));
+        return Err(LoadError::malformed_file(format!("invalid alignment {alignment} of section `{name}`")));
     }
     let size = usize::try_from(header.sh_size(LittleEndian))
-        .map_err(|_| LoadError::malformed_file(format!("size of section `{name}`")))?;
+        .map_err(|_| LoadError::malformed_file(format!("invalid size of section `{name}`")))?;
     // `data` is empty for sections without bytes in the file (bss).
     Ok(Section { name, access, alignment: alignment as usize, size, bytes: header.data(LittleEndian, bytes)? })
 }
@@ -205,7 +205,7 @@ fn read_symbols<'a>(
     sections: &[Section<'a>],
     loaded_as: &[Option<usize>],
 ) -> Result<Vec<Symbol<'a>>, LoadError> {
-    // The table's own entry number 0 says nothing; relocations without a symbol refer to it.
+    // Entry 0 of the table is empty; relocations without a symbol refer to it.
     let mut symbols = vec![Symbol { name: "", place: Place::Absolute(0), is_global: false }];
     for (index, symbol) in table.enumerate().skip(1) {
         let name = utf8_text(table.symbol_name(LittleEndian, symbol)?)?;
@@ -220,7 +220,7 @@ fn read_symbols<'a>(
             None => Place::Unreachable,
         };
         let place = match symbol.st_type() {
-            // Their address is the answer of a function, or an offset per thread.
+            // Indirect symbols get their address from a function, and thread-local ones are offsets.
             elf::STT_GNU_IFUNC | elf::STT_TLS => Place::Unreachable,
             _ => place,
         };
@@ -276,7 +276,7 @@ fn read_relocations(
 }
 
 fn utf8_text(bytes: &[u8]) -> Result<&str, LoadError> {
-    std::str::from_utf8(bytes).map_err(|_| LoadError::malformed_file("a name that is not UTF-8"))
+    std::str::from_utf8(bytes).map_err(|_| LoadError::malformed_file("a name is not UTF-8"))
 }
 
 fn too_large(what: &'static str, size: u64, limit: u64) -> LoadError {

@@ -25,7 +25,7 @@ fn thread_local_storage() {
     check(
         &compile("__thread int x = 5; int f(void) { return ++x; }"),
         expect![
-            "thread-local storage (section `.tdata`) is not supported by the in-memory loader; use the shared-library route [linker may help: true]"
+            "thread-local storage (section `.tdata`) is not supported by the in-memory loader; the system's linker may load it [linker may help: true]"
         ],
     );
 }
@@ -66,7 +66,7 @@ fn an_unknown_relocation() {
     check(
         &compile("__asm__(\".data\\nd: .quad 0, 0\\n.reloc d + 8, R_X86_64_GOT64, d\\n.text\");"),
         expect![
-            "relocation type 27 in section `.data` at offset 0x8 is not supported by the in-memory loader; use the shared-library route [linker may help: true]"
+            "relocation type 27 in section `.data` at offset 0x8 is not supported by the in-memory loader; the system's linker may load it [linker may help: true]"
         ],
     );
 }
@@ -90,7 +90,7 @@ fn another_machine() {
     check(
         &object,
         expect![
-            "object files for AArch64 are not supported by the in-memory loader on this machine; use the shared-library route [linker may help: true]"
+            "object files for AArch64 are not supported by the in-memory loader on this machine; the system's linker may load them [linker may help: true]"
         ],
     );
 }
@@ -107,7 +107,9 @@ fn a_linked_library() {
     object[16] = 3;
     check(
         &object,
-        expect!["malformed object file: it is already linked; give an unlinked object file [linker may help: false]"],
+        expect![
+            "malformed object file: the file is already linked; an unlinked object file is required [linker may help: false]"
+        ],
     );
 }
 
