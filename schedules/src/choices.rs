@@ -3,7 +3,7 @@
 use models::choice;
 
 choice! {
-    /// How weights and sums are stored.
+    /// Storage format of weights and sums.
     pub enum LayoutKind {
         /// Blocks of output channels.
         Blocked = "blocked",
@@ -15,11 +15,11 @@ choice! {
 }
 
 choice! {
-    /// The order of the loops of a sum.
+    /// Order of the loops of a sum.
     pub enum SumOrder {
         /// Depth as the outermost loop.
         DepthFirst = "depth_first",
-        /// Window as the outermost loop; skips taps that are padding for a whole tile.
+        /// Window as the outermost loop; skips taps that read only padding for a whole tile.
         KernelFirst = "kernel_first",
         /// Depth, columns, rows.
         Cxy = "cxy",
@@ -33,7 +33,7 @@ choice! {
 }
 
 choice! {
-    /// The order of the loops over tiles.
+    /// Order of the loops over tiles.
     pub enum TileOrder {
         /// Channels as the outermost loop.
         Channels = "channels",
@@ -51,7 +51,7 @@ choice! {
 }
 
 choice! {
-    /// When sums are finished.
+    /// Time at which sums are finished.
     pub enum SumAt {
         /// Each tile, before the next tile starts.
         Tile = "tile",
@@ -61,7 +61,7 @@ choice! {
 }
 
 choice! {
-    /// Where padded input is computed.
+    /// Compute location of padded input.
     pub enum PadAt {
         /// Inline, where the input is read.
         Inline = "inline",
@@ -75,7 +75,7 @@ choice! {
 }
 
 choice! {
-    /// Where what tiles read is copied.
+    /// Location of a copy of the data that tiles read.
     pub enum CopyAt {
         /// No copy.
         No = "no",
@@ -87,7 +87,7 @@ choice! {
 }
 
 choice! {
-    /// Where what follows the sums is computed.
+    /// Compute location of the epilogue.
     pub enum WriteAt {
         /// In each tile.
         Tile = "tile",
@@ -97,7 +97,7 @@ choice! {
 }
 
 choice! {
-    /// Whether something is done.
+    /// Whether the feature of the axis is used.
     pub enum YesNo {
         /// Yes.
         Yes = "yes",
@@ -107,7 +107,7 @@ choice! {
 }
 
 choice! {
-    /// How a convolution is computed.
+    /// Algorithm of a convolution.
     pub enum Algorithm {
         /// Direct convolution.
         Direct = "direct",
@@ -119,7 +119,7 @@ choice! {
 }
 
 choice! {
-    /// How exponentials and their kin are computed on CPUs.
+    /// Implementation of exponentials and similar functions on CPUs.
     pub enum Functions {
         /// Vectorised approximations, with errors of a few units in the last place.
         Vector = "vector",
@@ -129,7 +129,7 @@ choice! {
 }
 
 choice! {
-    /// How windows of pools are reduced.
+    /// Order of reduction of pooling windows.
     pub enum Windows {
         /// All window positions in one reduction.
         Whole = "whole",
@@ -139,7 +139,7 @@ choice! {
 }
 
 choice! {
-    /// For how much of the result helpers of rows are computed at once.
+    /// Compute location of intermediate results of row operators.
     pub enum HelpersAt {
         /// For each row.
         Row = "row",
@@ -151,7 +151,7 @@ choice! {
 }
 
 choice! {
-    /// What becomes of places that no query of a register tile sees.
+    /// Treatment of key positions that no query of a register tile attends to.
     pub enum Unseen {
         /// Skipped, in blocks of positions that no query of the tile attends to.
         Skipped = "skipped",
@@ -161,7 +161,7 @@ choice! {
 }
 
 choice! {
-    /// Whether data enters products of bytes with a sign.
+    /// Signedness of data in 8-bit dot products.
     pub enum Bytes {
         /// Data as signed bytes.
         Signed = "signed",
@@ -171,7 +171,7 @@ choice! {
 }
 
 choice! {
-    /// Where quads of bytes are put together.
+    /// Location at which groups of four bytes are packed.
     pub enum QuadsAt {
         /// Once, before all tiles.
         Root = "root",
@@ -183,7 +183,7 @@ choice! {
 }
 
 choice! {
-    /// Who sums an element of the result.
+    /// Threads that sum an element of the result.
     pub enum SummedBy {
         /// One thread.
         Thread = "thread",
@@ -193,7 +193,7 @@ choice! {
 }
 
 choice! {
-    /// Whether even parts of a thread's tile lie apart.
+    /// Arrangement of the parts of a thread's tile.
     pub enum Spread {
         /// Interleaved with the parts of other threads.
         Apart = "apart",
@@ -203,7 +203,7 @@ choice! {
 }
 
 choice! {
-    /// Where the threads of a GPU read operands from.
+    /// Memory from which the threads of a GPU read operands.
     pub enum StagedIn {
         /// Shared memory.
         Shared = "shared",
@@ -213,7 +213,7 @@ choice! {
 }
 
 choice! {
-    /// What multiplies.
+    /// Arithmetic unit of products.
     pub enum Unit {
         /// Regular arithmetic units.
         Threads = "threads",
@@ -223,7 +223,7 @@ choice! {
 }
 
 choice! {
-    /// What pieces go through on their way to shared memory.
+    /// Path of data to shared memory.
     pub enum CopyThrough {
         /// Registers of the threads.
         Registers = "registers",
@@ -233,7 +233,7 @@ choice! {
 }
 
 choice! {
-    /// To what operands are rounded.
+    /// Type to which operands are rounded.
     pub enum Precision {
         /// 32-bit floats with a 10-bit fraction.
         Tf32 = "tf32",
@@ -241,7 +241,7 @@ choice! {
 }
 
 choice! {
-    /// How many kernels compute the steps of a row.
+    /// Number of kernels for the steps of a row operator.
     pub enum Kernels {
         /// One kernel for all steps.
         One = "one",
