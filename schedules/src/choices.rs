@@ -5,9 +5,9 @@ use models::choice;
 choice! {
     /// Storage format of weights and sums.
     pub enum LayoutKind {
-        /// Blocks of output channels.
+        /// Weights and sums in blocks of output channels.
         Blocked = "blocked",
-        /// Same layout as in the task.
+        /// Weights and sums in the layout of the task.
         Plain = "plain",
         /// Groups of 4 bytes along the depth, for 8-bit dot-product instructions.
         Dots = "dots",
@@ -17,17 +17,17 @@ choice! {
 choice! {
     /// Order of the loops of a sum.
     pub enum SumOrder {
-        /// Depth as the outermost loop.
+        /// Depth in the outermost loop.
         DepthFirst = "depth_first",
-        /// Window as the outermost loop; skips taps that read only padding for a whole tile.
+        /// Window in the outermost loop; skips taps that read only padding for a whole tile.
         KernelFirst = "kernel_first",
-        /// Depth, columns, rows.
+        /// Loops over depth, columns, rows, outermost first.
         Cxy = "cxy",
-        /// Rows, depth, columns.
+        /// Loops over rows, depth, columns, outermost first.
         Ycx = "ycx",
-        /// Columns, depth, rows.
+        /// Loops over columns, depth, rows, outermost first.
         Xcy = "xcy",
-        /// Columns, rows, depth.
+        /// Loops over columns, rows, depth, outermost first.
         Xyc = "xyc",
     }
 }
@@ -35,17 +35,17 @@ choice! {
 choice! {
     /// Order of the loops over tiles.
     pub enum TileOrder {
-        /// Channels as the outermost loop.
+        /// Channels in the outermost loop over tiles.
         Channels = "channels",
-        /// Channels as the innermost loop.
+        /// Channels in the innermost loop over tiles.
         Space = "space",
-        /// Channels, columns, rows.
+        /// Loops over channels, columns, rows, outermost first.
         Cxy = "cxy",
-        /// Rows, channels, columns.
+        /// Loops over rows, channels, columns, outermost first.
         Ycx = "ycx",
-        /// Columns, channels, rows.
+        /// Loops over columns, channels, rows, outermost first.
         Xcy = "xcy",
-        /// Columns, rows, channels.
+        /// Loops over columns, rows, channels, outermost first.
         Xyc = "xyc",
     }
 }
@@ -53,9 +53,9 @@ choice! {
 choice! {
     /// Time at which sums are finished.
     pub enum SumAt {
-        /// Each tile, before the next tile starts.
+        /// Sums of a tile are finished before the next tile starts.
         Tile = "tile",
-        /// All tiles of a group together.
+        /// Sums of all tiles of a group are finished together.
         Cache = "cache",
     }
 }
@@ -63,13 +63,13 @@ choice! {
 choice! {
     /// Compute location of padded input.
     pub enum PadAt {
-        /// Inline, where the input is read.
+        /// Padding is applied inline, where the input is read.
         Inline = "inline",
-        /// Once, before all tiles.
+        /// The whole input is padded once, before all tiles.
         Root = "root",
-        /// For each step of the parallel loop.
+        /// The input of each step of the parallel loop is padded.
         Outer = "outer",
-        /// For each vector.
+        /// The input of each vector is padded.
         Tile = "tile",
     }
 }
@@ -77,11 +77,11 @@ choice! {
 choice! {
     /// Location of a copy of the data that tiles read.
     pub enum CopyAt {
-        /// No copy.
+        /// Tiles read the operand without a copy.
         No = "no",
-        /// For each step of the parallel loop.
+        /// The operand is copied for each step of the parallel loop.
         Outer = "outer",
-        /// For each part of the depth (`cache_r`).
+        /// The operand is copied for each part of the depth (`cache_r`).
         Part = "part",
     }
 }
@@ -89,9 +89,9 @@ choice! {
 choice! {
     /// Compute location of the epilogue.
     pub enum WriteAt {
-        /// In each tile.
+        /// The epilogue is computed in each tile.
         Tile = "tile",
-        /// Once, after all tiles.
+        /// The epilogue is computed once, after all tiles.
         Root = "root",
     }
 }
@@ -99,9 +99,9 @@ choice! {
 choice! {
     /// Whether the feature of the axis is used.
     pub enum YesNo {
-        /// Yes.
+        /// The feature is used.
         Yes = "yes",
-        /// No.
+        /// The feature is not used.
         No = "no",
     }
 }
@@ -131,9 +131,9 @@ choice! {
 choice! {
     /// Order of reduction of pooling windows.
     pub enum Windows {
-        /// All window positions in one reduction.
+        /// All positions of a window in one reduction.
         Whole = "whole",
-        /// Columns first, then rows.
+        /// Columns of a window first, then its rows.
         ColumnsFirst = "columns_first",
     }
 }
@@ -141,11 +141,11 @@ choice! {
 choice! {
     /// Compute location of intermediate results of row operators.
     pub enum HelpersAt {
-        /// For each row.
+        /// Intermediate results are computed for each row.
         Row = "row",
-        /// Computed once per head, for all of its rows.
+        /// Intermediate results are computed once per head, for all of its rows.
         Head = "head",
-        /// Once, for all rows.
+        /// Intermediate results are computed once, for all rows.
         Root = "root",
     }
 }
@@ -153,9 +153,9 @@ choice! {
 choice! {
     /// Treatment of key positions that no query of a register tile attends to.
     pub enum Unseen {
-        /// Skipped, in blocks of positions that no query of the tile attends to.
+        /// Masked positions are skipped in blocks.
         Skipped = "skipped",
-        /// Computed, then masked.
+        /// Masked positions are computed, then masked.
         Computed = "computed",
     }
 }
@@ -173,11 +173,11 @@ choice! {
 choice! {
     /// Location at which groups of four bytes are packed.
     pub enum QuadsAt {
-        /// Once, before all tiles.
+        /// Bytes are grouped once, before all tiles.
         Root = "root",
-        /// For each tile of columns.
+        /// Bytes are grouped for each tile of columns.
         Outer = "outer",
-        /// For each channel.
+        /// Bytes are grouped for each channel.
         Channel = "channel",
     }
 }
@@ -185,9 +185,9 @@ choice! {
 choice! {
     /// Threads that sum an element of the result.
     pub enum SummedBy {
-        /// One thread.
+        /// One thread sums an element.
         Thread = "thread",
-        /// All threads of a block.
+        /// All threads of a block sum an element.
         Block = "block",
     }
 }
@@ -195,9 +195,9 @@ choice! {
 choice! {
     /// Arrangement of the parts of a thread's tile.
     pub enum Spread {
-        /// Interleaved with the parts of other threads.
+        /// Parts are interleaved with those of other threads.
         Apart = "apart",
-        /// Adjacent elements for each thread.
+        /// Each thread computes adjacent elements.
         Together = "together",
     }
 }
