@@ -1,4 +1,4 @@
-//! Damage to bytes, for the tests of all readers of files that anybody may have written.
+//! Damage to bytes, for the tests of readers of untrusted files.
 #![allow(dead_code, reason = "every test does some of it")]
 
 use proptest::prelude::*;
@@ -7,22 +7,22 @@ use proptest::sample::Index;
 /// One damage to bytes.
 #[derive(Clone, Debug)]
 pub enum Damage {
-    /// What follows is lost.
+    /// Drops all bytes from an offset on.
     Truncate(Index),
-    /// One bit is another.
+    /// Flips one bit.
     Flip(Index, u8),
-    /// Other bytes stand there.
+    /// Overwrites bytes with other ones.
     Overwrite(Index, Vec<u8>),
-    /// A part stands in the place of another, too.
+    /// Overwrites a part with a copy of another part.
     Copy { from: Index, to: Index, count: usize },
-    /// Bytes stand between.
+    /// Inserts bytes.
     Insert(Index, Vec<u8>),
-    /// A part stands between others, too.
+    /// Inserts a copy of a part.
     Repeat { from: Index, to: Index, count: usize },
 }
 
 impl Damage {
-    /// Does it.
+    /// Applies the damage.
     pub fn apply(&self, bytes: &mut Vec<u8>) {
         let length = bytes.len();
         if length == 0 {
@@ -53,7 +53,7 @@ impl Damage {
     }
 }
 
-/// Damages of which some put one of these words somewhere.
+/// Generates damages, some of which insert one of these words.
 pub fn with_words<Word: AsRef<[u8]>>(words: &[Word]) -> impl Strategy<Value = Damage> + use<Word> {
     let index = any::<Index>;
     let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_ref().to_vec()).collect();

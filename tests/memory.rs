@@ -3,12 +3,12 @@
 
 use std::process::Command;
 
-/// Runs the body of the calling test in a process of its own, because tests beside it allocate, too.
+/// Runs the body of the calling test in a process of its own, because concurrent tests allocate, too.
 pub fn alone(body: impl FnOnce()) {
     let is_alone = std::env::args().any(|argument| argument == "--exact");
     let thread = std::thread::current();
     let Some(test) = thread.name().filter(|name| !is_alone && *name != "main") else {
-        // Earlier tests of this process may have had a higher peak; 5 resets it.
+        // Earlier tests of this process may have had a higher peak; writing 5 resets it.
         std::fs::write("/proc/self/clear_refs", "5").expect("the kernel resets the peak");
         return body();
     };

@@ -10,7 +10,7 @@ pub fn library_folder() -> Result<String, String> {
         .map_err(|error| format!("cannot run `tvm-ffi-config`: {error}"))?;
     let folder = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if !output.status.success() || folder.is_empty() {
-        return Err(format!("`tvm-ffi-config --libdir` ended with {} and named no folder", output.status));
+        return Err(format!("`tvm-ffi-config --libdir` exited with {} and printed no folder", output.status));
     }
     Ok(folder)
 }

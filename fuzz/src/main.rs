@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 static RUN: LazyLock<fn(&[u8])> = LazyLock::new(|| {
     let name = std::env::var("OPCOLLECT_FUZZ_TARGET").expect("OPCOLLECT_FUZZ_TARGET names a target");
-    find_target(&name).unwrap_or_else(|| panic!("there is no target `{name}`")).run
+    find_target(&name).unwrap_or_else(|| panic!("unknown target `{name}`")).run
 });
 
 fuzz_target!(|bytes: &[u8]| RUN(bytes));

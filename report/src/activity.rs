@@ -19,7 +19,7 @@ struct Activity {
     /// Time of the last output to standard error.
     written: Instant,
     /// Whether a line about the current work was written.
-    is_told: bool,
+    is_reported: bool,
     /// Whether the terminal shows a line that will be rewritten.
     has_line: bool,
     /// Whether other output shows the progress.
@@ -39,10 +39,10 @@ pub fn begin_activity(what: impl Into<String>) {
     clear_line();
     let now = Instant::now();
     let next =
-        Activity { what: what.into(), began: now, written: now, is_told: false, has_line: false, is_paused: false };
+        Activity { what: what.into(), began: now, written: now, is_reported: false, has_line: false, is_paused: false };
     *lock_activity() = Some(next);
     WATCH.call_once(|| {
-        // Without the thread there is no more than silence.
+        // Without the thread, no notes are printed.
         let _ = std::thread::Builder::new().name("activity".to_owned()).spawn(watch_activity);
     });
 }
@@ -81,7 +81,7 @@ fn watch_activity() {
         let Some(line) = activity.due_line(now, is_terminal) else { continue };
         let written = match is_terminal {
             true => {
-                // A wrapped line would leave a copy behind.
+                // A wrapped line could not be rewritten.
                 let width = Paper::for_stream(&io::stderr(), ColorChoice::Never, |name| std::env::var_os(name)).width;
                 let shown: String = line.chars().take(width.saturating_sub(1)).collect();
                 write!(io::stderr(), "\r\x1b[K{shown}")
@@ -97,7 +97,7 @@ fn watch_activity() {
 
 impl Activity {
     fn due_line(&mut self, now: Instant, is_terminal: bool) -> Option<String> {
-        let pause = match (is_terminal, self.is_told) {
+        let pause = match (is_terminal, self.is_reported) {
             (true, true) => Duration::from_secs(1),
             (false, true) => INTERVAL,
             (_, false) => SILENCE,
@@ -105,7 +105,7 @@ impl Activity {
         if self.is_paused || now.duration_since(self.written) < pause {
             return None;
         }
-        (self.written, self.is_told) = (now, true);
+        (self.written, self.is_reported) = (now, true);
         let seconds = now.duration_since(self.began).as_secs();
         Some(format!("note: {}, {seconds} s so far", crate::escape_all_controls(&self.what)))
     }
@@ -116,13 +116,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_due_after_two_seconds_and_then_now_and_then() {
+    fn a_line_is_due_after_two_seconds_and_then_at_intervals() {
         let began = Instant::now();
         let new = || Activity {
             what: "reading".to_owned(),
             began,
             written: began,
-            is_told: false,
+            is_reported: false,
             has_line: false,
             is_paused: false,
         };

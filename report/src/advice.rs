@@ -7,13 +7,13 @@ const FILES: [Advice; 12] = [
     (&["cannot read `", "(os error 2)"], "check the path; relative paths start in the working folder"),
     (&["cannot read the trace `", "(os error 2)"], "check the path; relative paths start in the working folder"),
     (&["cannot open `", "(os error 2)"], "check the path; relative paths start in the working folder"),
-    (&["cannot write `", "(os error 2)"], "make the folder first; relative paths start in the working folder"),
-    (&["creating `", "(os error 2)"], "choose another folder, or make the one above it first"),
-    (&["(os error 13)"], "choose another path, or ask for the permission to use this one"),
+    (&["cannot write `", "(os error 2)"], "create the folder first; relative paths start in the working folder"),
+    (&["creating `", "(os error 2)"], "choose another folder, or create its parent first"),
+    (&["(os error 13)"], "choose another path, or check the permissions of this one"),
     (&["(os error 20)"], "give the path of a folder, not of a file"),
     (&["(os error 21)"], "give the path of a file, not of a folder"),
     (&["is not a configuration"], "compare it with the examples in `configs/`"),
-    (&["is no Perfetto trace"], "make one of another trace with `opcollect trace convert`"),
+    (&["is not a Perfetto trace"], "convert other traces with `opcollect trace convert`"),
     (&["cannot use the predictor", "is not a file of this program"], "give a file that `oppredict train` wrote"),
     (&["cannot listen on `"], "give an address and a port, such as `--address 127.0.0.1:8177`"),
 ];
@@ -23,32 +23,35 @@ const USAGE: [Advice; 5] = [
     (&["number too large"], "give a smaller whole number"),
     (&["invalid float literal"], "give a number, such as 0.5"),
     (&["a value is required for"], "write the value after the flag"),
-    (&["unexpected value '", "no more were expected"], "leave the value out: the flag alone is enough"),
+    (&["unexpected value '", "no more were expected"], "remove the value: this flag takes none"),
 ];
 
 const NEGATIVE: &str = "numbers below zero are not accepted here; give a whole number";
 
 /// Returns a hint for an error that has none.
-pub fn of_error(text: &str) -> Option<String> {
-    if ["hint:", "did you mean", "for example", "known: ", "`opcollect list`"].iter().any(|sign| text.contains(sign)) {
+pub fn error_hint(text: &str) -> Option<String> {
+    if ["hint:", "did you mean", "for example", "known: ", "`opcollect list`"]
+        .iter()
+        .any(|character| text.contains(character))
+    {
         return None;
     }
-    find_hint(&FILES, text).map(str::to_owned).or_else(|| of_model(text))
+    find_hint(&FILES, text).map(str::to_owned).or_else(|| model_hint(text))
 }
 
-fn of_model(text: &str) -> Option<String> {
+fn model_hint(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("cannot use model `")?;
     let name = rest.split('`').next()?;
     let is_file = [".onnx", ".pt2", ".pt", ".tflite"].iter().any(|ending| name.ends_with(ending));
     match name.split_once(':') {
-        _ if is_file => Some("export the model again, or say what the file is with `--modelsource`".to_owned()),
+        _ if is_file => Some("export the model again, or specify its format with `--modelsource`".to_owned()),
         Some((kind, _)) => Some(format!("change the sizes; `opcollect list` shows an example of `{kind}`")),
         None => None,
     }
 }
 
 /// Returns a hint for a printed command-line error, unless the error already has one.
-pub fn of_usage(text: &str) -> Option<String> {
+pub fn usage_hint(text: &str) -> Option<String> {
     if text.contains("similar") || text.contains("possible values") {
         return None;
     }
@@ -60,7 +63,7 @@ pub fn of_usage(text: &str) -> Option<String> {
     }
     let of_value = find_hint(&USAGE, text).map(str::to_owned);
     let is_unknown = text.contains("unexpected argument") || text.contains("unrecognized subcommand");
-    of_value.or_else(|| is_unknown.then(|| format!("`{} --help` lists what it takes", usage_command(text))))
+    of_value.or_else(|| is_unknown.then(|| format!("`{} --help` lists its commands and options", usage_command(text))))
 }
 
 /// Returns the words before the first flag or value of a usage line.
@@ -80,10 +83,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_files_and_models_get_a_next_step() {
+    fn errors_of_files_and_models_get_a_hint() {
         for (error, hint) in [
             ("error: cannot read `x`: No such file or directory (os error 2)", "check the path"),
-            ("error: cannot write `a/x`: No such file or directory (os error 2)", "make the folder first"),
+            ("error: cannot write `a/x`: No such file or directory (os error 2)", "create the folder first"),
             ("error: cannot read `x`: Is a directory (os error 21)", "give the path of a file"),
             ("error: failed while listing `x`: Not a directory (os error 20)", "give the path of a folder"),
             ("error: cannot use model `x.onnx`: it holds no graph", "export the model again"),
@@ -92,21 +95,21 @@ mod tests {
                 "change the sizes; `opcollect list` shows an example of `conv2d`",
             ),
         ] {
-            let found = of_error(error).unwrap_or_else(|| panic!("no hint for {error}"));
+            let found = error_hint(error).unwrap_or_else(|| panic!("no hint for {error}"));
             assert!(found.starts_with(hint), "{found}");
-            assert_eq!(of_error(&format!("{error}\nhint: other")), None);
+            assert_eq!(error_hint(&format!("{error}\nhint: other")), None);
         }
-        assert_eq!(of_error("error: cannot start `cc`: (os error 2)"), None);
-        assert_eq!(of_error("error: cannot use model `relu:x=3`: there is no `x`; known: `dtype`, `shape`"), None);
+        assert_eq!(error_hint("error: cannot start `cc`: (os error 2)"), None);
+        assert_eq!(error_hint("error: cannot use model `relu:x=3`: there is no `x`; known: `dtype`, `shape`"), None);
     }
 
     #[test]
-    fn errors_of_the_command_line_get_a_next_step() {
+    fn errors_of_the_command_line_get_a_hint() {
         let usage = "\n\nUsage: opcollect dataset [OPTIONS] <COMMAND>\n\nFor more information, try '--help'.\n";
-        let of = |text: &str| of_usage(&format!("error: {text}{usage}"));
+        let of = |text: &str| usage_hint(&format!("error: {text}{usage}"));
         assert_eq!(
             of("unrecognized subcommand 'x'").as_deref(),
-            Some("`opcollect dataset --help` lists what it takes")
+            Some("`opcollect dataset --help` lists its commands and options")
         );
         assert_eq!(of("unexpected argument '-1' found\n\n  tip: to pass '-1'").as_deref(), Some(NEGATIVE));
         assert_eq!(

@@ -87,14 +87,14 @@ mod tests {
     }
 
     #[test]
-    fn a_time_has_the_unit_that_reads_best() {
+    fn times_have_a_suitable_unit() {
         let texts = [0.0, 12.0, 999.6, 1.5e3, 999_600.0, 2.25e6, 3e9, -1.5e3, f64::INFINITY].map(format_duration);
         let wanted = ["0 ns", "12.0 ns", "1.00 µs", "1.50 µs", "1.00 ms", "2.25 ms", "3.00 s", "-1.50 µs", "–"];
         assert_eq!(texts, wanted);
     }
 
     #[test]
-    fn what_is_not_known_is_a_dash() {
+    fn unknown_values_are_a_dash() {
         assert_eq!(
             (format_percent(f64::NAN), format_range(f64::NAN, f64::INFINITY)),
             (UNKNOWN.to_owned(), UNKNOWN.to_owned())

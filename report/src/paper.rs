@@ -87,23 +87,23 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_says_its_width_and_takes_colours() {
+    fn a_terminal_has_a_width_and_colours() {
         assert_eq!(paper(true, Some(80), &[]), Paper { width: 80, has_colours: true });
         assert_eq!(paper(true, Some(0), &[]), Paper { width: 180, has_colours: true });
         assert_eq!(paper(false, None, &[]), Paper::without_colours(180));
     }
 
     #[test]
-    fn variables_say_width_and_refuse_colours() {
+    fn variables_set_the_width_and_disable_colours() {
         assert_eq!(paper(false, None, &[("COLUMNS", "60")]), Paper::without_colours(60));
         assert_eq!(paper(true, Some(80), &[("COLUMNS", "60"), ("NO_COLOR", "1")]), Paper::without_colours(60));
         assert_eq!(paper(true, Some(80), &[("COLUMNS", "-3"), ("TERM", "dumb")]), Paper::without_colours(80));
         assert_eq!(paper(true, Some(80), &[("COLUMNS", "3"), ("NO_COLOR", "")]).width, 80);
-        assert!(paper(true, Some(80), &[("NO_COLOR", "")]).has_colours, "an empty variable asks for nothing");
+        assert!(paper(true, Some(80), &[("NO_COLOR", "")]).has_colours, "an empty variable has no effect");
     }
 
     #[test]
-    fn a_file_is_no_terminal() {
+    fn a_file_is_not_a_terminal() {
         let file = std::fs::File::open("/dev/null").expect("there is a null device");
         assert_eq!(Paper::for_stream(&file, ColorChoice::Auto, |_| None), Paper::without_colours(180));
         assert!(Paper::for_stream(&file, ColorChoice::Always, |_| None).has_colours);

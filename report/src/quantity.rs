@@ -61,7 +61,7 @@ pub fn parse_mebibytes(text: &str) -> Result<f64, String> {
 /// Parses a non-negative number and multiplies it by its unit, or by `usual` if it has none.
 fn parse_quantity(text: &str, usual: f64, units: &[(&str, f64)]) -> Option<f64> {
     let text = text.trim();
-    let end = text.find(|sign: char| !sign.is_ascii_digit() && sign != '.').unwrap_or(text.len());
+    let end = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let unit = unit.trim().to_ascii_lowercase();
     let factor = match unit.as_str() {
@@ -93,9 +93,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_says_how_one_is_written() {
+    fn invalid_quantities_are_rejected_with_an_example() {
         for text in ["", "h", "-1", "2 weeks", "1e999", "nan", "1.2.3"] {
-            let refused = parse_seconds(text).expect_err("it is none");
+            let refused = parse_seconds(text).expect_err("the text is not a quantity");
             assert!(refused.contains("write it as `90`, `30m` or `2h`"), "{refused}");
         }
         assert!(parse_mebibytes("2h").is_err() && parse_minutes("2GiB").is_err());

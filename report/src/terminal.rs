@@ -76,12 +76,12 @@ pub fn print_error(text: &str) {
 }
 
 fn with_advice(text: &str) -> String {
-    advice::of_error(text).map_or_else(|| text.to_owned(), |hint| format!("{text}\nhint: {hint}"))
+    advice::error_hint(text).map_or_else(|| text.to_owned(), |hint| format!("{text}\nhint: {hint}"))
 }
 
 /// Prints a hint for a printed command-line error, unless the error already has one.
 pub fn print_usage_advice(text: &str) {
-    advice::of_usage(text).iter().for_each(|hint| print_errors(&format!("hint: {hint}\n")));
+    advice::usage_hint(text).iter().for_each(|hint| print_errors(&format!("hint: {hint}\n")));
 }
 
 /// Prints a line of progress on standard error.
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flag_of_colours_is_taken_out_wherever_it_stands() {
+    fn the_color_flag_is_removed_at_any_position() {
         let take = |words: &[&str]| take_color_flag(words.iter().map(OsString::from));
         let others = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         assert_eq!(
@@ -148,13 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_line_is_has_its_colour() {
+    fn leading_words_are_coloured() {
         assert_eq!(colour_line("error: a\n"), "\x1b[1m\x1b[31merror:\x1b[0m a\n");
         assert_eq!(colour_line("  at b\n"), "  at b\n");
     }
 
     #[test]
-    fn only_a_closed_pipe_is_an_ordinary_end() {
+    fn only_a_closed_pipe_is_ignored() {
         let mut written = Vec::new();
         write_line(&mut written, "a\x07").expect("memory takes it");
         assert_eq!(written, b"a\x07\n");

@@ -15,18 +15,18 @@ pub fn escape_all_controls(text: &str) -> Cow<'_, str> {
 
 /// Escapes control characters, except where `stays` returns a number of bytes to keep.
 fn escape_unless(text: &str, stays: impl Fn(&str) -> Option<usize>) -> Cow<'_, str> {
-    if !text.chars().any(is_command) {
+    if !text.chars().any(is_control) {
         return Cow::Borrowed(text);
     }
     let mut tamed = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(sign) = rest.chars().next() {
+    while let Some(character) = rest.chars().next() {
         let bytes = stays(rest);
         match bytes {
-            None if is_command(sign) => tamed.extend(sign.escape_unicode()),
-            _ => tamed.push_str(&rest[..bytes.unwrap_or(sign.len_utf8())]),
+            None if is_control(character) => tamed.extend(character.escape_unicode()),
+            _ => tamed.push_str(&rest[..bytes.unwrap_or(character.len_utf8())]),
         }
-        rest = &rest[bytes.unwrap_or(sign.len_utf8())..];
+        rest = &rest[bytes.unwrap_or(character.len_utf8())..];
     }
     Cow::Owned(tamed)
 }
@@ -61,15 +61,15 @@ pub fn error_text(text: &str) -> String {
 }
 
 /// Returns whether a character controls the terminal or the text direction.
-fn is_command(sign: char) -> bool {
-    (sign.is_control() && sign != '\n' && sign != '\t')
-        || matches!(sign, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+fn is_control(character: char) -> bool {
+    (character.is_control() && character != '\n' && character != '\t')
+        || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
 /// Returns the length of a colour escape sequence at the start of a text.
 fn colour_length(text: &str) -> Option<usize> {
     let numbers = text.strip_prefix("\x1b[")?;
-    let end = numbers.find(|sign: char| !sign.is_ascii_digit() && sign != ';')?;
+    let end = numbers.find(|character: char| !character.is_ascii_digit() && character != ';')?;
     numbers[end..].starts_with('m').then_some("\x1b[".len() + end + 1)
 }
 

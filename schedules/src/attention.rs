@@ -31,7 +31,7 @@ impl Sight {
         let Op::Attention(Attention { causal: true, window, .. }) = &task.steps[0].op else { return None };
         let [_, _, queries, _] = parameter_extents(task, 0)[..] else { return None };
         let [_, _, places, _] = parameter_extents(task, 1)[..] else { return None };
-        // A window beyond all places is none; differences must fit an index.
+        // A window of at least all positions has no effect; differences of positions must fit an index.
         let window = window.filter(|&window| window < queries.max(places));
         Some(Sight { earlier: places - queries, window, places })
     }
@@ -57,10 +57,12 @@ pub(crate) fn add_query_tiles(space: &mut Space, task: &Task, machine: &Cpu) {
     let (block, tile) = best_tile(machine, [queries, places], &blocks, &tiles);
     space.axes.insert(
         0,
-        LAYOUT
-            .to_axis("whether keys are turned, and scores computed in tiles", [LayoutKind::Blocked, LayoutKind::Plain]),
+        LAYOUT.to_axis(
+            "whether keys are transposed and scores computed in tiles",
+            [LayoutKind::Blocked, LayoutKind::Plain],
+        ),
     );
-    space.axes.insert(1, BLOCK.to_axis("positions in one register tile (blocked)", blocks));
+    space.axes.insert(1, BLOCK.to_axis("key positions in one register tile (blocked)", blocks));
     space.axes.insert(2, TILE_Y.to_axis("queries in one register tile (blocked)", tiles));
     let helpers_at = if batch * heads >= 2 * machine.cores { HelpersAt::Head } else { HelpersAt::Root };
     let knobs = &mut space.default;
@@ -69,7 +71,7 @@ pub(crate) fn add_query_tiles(space: &mut Space, task: &Task, machine: &Cpu) {
     TILE_Y.set(knobs, tile);
     HELPERS_AT.set(knobs, helpers_at);
     if Sight::from_task(task).is_some() {
-        let meaning = "whether positions that no query of a register tile sees are skipped (blocked)";
+        let meaning = "whether key positions that no query of a register tile attends to are skipped (blocked)";
         space.axes.push(UNSEEN.to_axis(meaning, [Unseen::Skipped, Unseen::Computed]));
         UNSEEN.set(knobs, Unseen::Skipped);
     }

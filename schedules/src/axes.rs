@@ -213,8 +213,8 @@ pub fn winograd_tile(knobs: &impl Settings) -> Option<i64> {
     }
 }
 
-pub(crate) fn wished_divisors(extent: i64, wished: &[i64]) -> impl Iterator<Item = i64> {
-    wished.iter().copied().filter(move |&number| number <= extent && extent % number == 0)
+pub(crate) fn candidate_divisors(extent: i64, candidates: &[i64]) -> impl Iterator<Item = i64> {
+    candidates.iter().copied().filter(move |&number| number <= extent && extent % number == 0)
 }
 
 pub(crate) fn divisors(extent: i64) -> impl Iterator<Item = i64> {

@@ -32,7 +32,7 @@ pub fn find_declaration(name: &str) -> Option<&'static Declaration> {
 fn computing_way(knobs: &Knobs) -> Ways {
     if winograd_tile(knobs).is_some() {
         Ways::WINOGRAD
-    } else if dots::is_of_places(knobs) {
+    } else if dots::are_lanes_positions(knobs) {
         Ways::DOTS
     } else if UNIT.is_set_to(knobs, Unit::Tensor) {
         Ways::TENSOR
@@ -46,7 +46,7 @@ fn computing_way(knobs: &Knobs) -> Ways {
 /// Removes knobs without effect, so that equal schedules are equal points of the space.
 pub fn canonical_knobs(mut knobs: Knobs) -> Knobs {
     let way = computing_way(&knobs);
-    // Both are in the order of names.
+    // Both lists are sorted by name.
     let mut declared = DECLARED.iter().peekable();
     let decides = |(name, setting): (&String, &Setting)| {
         while declared.next_if(|axis| axis.name < name.as_str()).is_some() {}

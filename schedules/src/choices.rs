@@ -3,11 +3,11 @@
 use models::choice;
 
 choice! {
-    /// How weights and sums are stored.
+    /// Storage format of weights and sums.
     pub enum LayoutKind {
-        /// Blocks of output channels.
+        /// Weights and sums in blocks of output channels.
         Blocked = "blocked",
-        /// Same layout as in the task.
+        /// Weights and sums in the layout of the task.
         Plain = "plain",
         /// Groups of 4 bytes along the depth, for 8-bit dot-product instructions.
         Dots = "dots",
@@ -15,99 +15,99 @@ choice! {
 }
 
 choice! {
-    /// The order of the loops of a sum.
+    /// Order of the loops of a sum.
     pub enum SumOrder {
-        /// Depth as the outermost loop.
+        /// Depth in the outermost loop.
         DepthFirst = "depth_first",
-        /// Window as the outermost loop; skips taps that are padding for a whole tile.
+        /// Window in the outermost loop; skips taps that read only padding for a whole tile.
         KernelFirst = "kernel_first",
-        /// Depth, columns, rows.
+        /// Loops over depth, columns, rows, outermost first.
         Cxy = "cxy",
-        /// Rows, depth, columns.
+        /// Loops over rows, depth, columns, outermost first.
         Ycx = "ycx",
-        /// Columns, depth, rows.
+        /// Loops over columns, depth, rows, outermost first.
         Xcy = "xcy",
-        /// Columns, rows, depth.
+        /// Loops over columns, rows, depth, outermost first.
         Xyc = "xyc",
     }
 }
 
 choice! {
-    /// The order of the loops over tiles.
+    /// Order of the loops over tiles.
     pub enum TileOrder {
-        /// Channels as the outermost loop.
+        /// Channels in the outermost loop over tiles.
         Channels = "channels",
-        /// Channels as the innermost loop.
+        /// Channels in the innermost loop over tiles.
         Space = "space",
-        /// Channels, columns, rows.
+        /// Loops over channels, columns, rows, outermost first.
         Cxy = "cxy",
-        /// Rows, channels, columns.
+        /// Loops over rows, channels, columns, outermost first.
         Ycx = "ycx",
-        /// Columns, channels, rows.
+        /// Loops over columns, channels, rows, outermost first.
         Xcy = "xcy",
-        /// Columns, rows, channels.
+        /// Loops over columns, rows, channels, outermost first.
         Xyc = "xyc",
     }
 }
 
 choice! {
-    /// When sums are finished.
+    /// Time at which sums are finished.
     pub enum SumAt {
-        /// Each tile, before the next tile starts.
+        /// Sums of a tile are finished before the next tile starts.
         Tile = "tile",
-        /// All tiles of a group together.
+        /// Sums of all tiles of a group are finished together.
         Cache = "cache",
     }
 }
 
 choice! {
-    /// Where padded input is computed.
+    /// Compute location of padded input.
     pub enum PadAt {
-        /// Inline, where the input is read.
+        /// Padding is applied inline, where the input is read.
         Inline = "inline",
-        /// Once, before all tiles.
+        /// The whole input is padded once, before all tiles.
         Root = "root",
-        /// For each step of the parallel loop.
+        /// The input of each step of the parallel loop is padded.
         Outer = "outer",
-        /// For each vector.
+        /// The input of each vector is padded.
         Tile = "tile",
     }
 }
 
 choice! {
-    /// Where what tiles read is copied.
+    /// Location of a copy of the data that tiles read.
     pub enum CopyAt {
-        /// No copy.
+        /// Tiles read the operand without a copy.
         No = "no",
-        /// For each step of the parallel loop.
+        /// The operand is copied for each step of the parallel loop.
         Outer = "outer",
-        /// For each part of the depth (`cache_r`).
+        /// The operand is copied for each part of the depth (`cache_r`).
         Part = "part",
     }
 }
 
 choice! {
-    /// Where what follows the sums is computed.
+    /// Compute location of the epilogue.
     pub enum WriteAt {
-        /// In each tile.
+        /// The epilogue is computed in each tile.
         Tile = "tile",
-        /// Once, after all tiles.
+        /// The epilogue is computed once, after all tiles.
         Root = "root",
     }
 }
 
 choice! {
-    /// Whether something is done.
+    /// Whether the feature of the axis is used.
     pub enum YesNo {
-        /// Yes.
+        /// The feature is used.
         Yes = "yes",
-        /// No.
+        /// The feature is not used.
         No = "no",
     }
 }
 
 choice! {
-    /// How a convolution is computed.
+    /// Algorithm of a convolution.
     pub enum Algorithm {
         /// Direct convolution.
         Direct = "direct",
@@ -119,7 +119,7 @@ choice! {
 }
 
 choice! {
-    /// How exponentials and their kin are computed on CPUs.
+    /// Implementation of exponentials and similar functions on CPUs.
     pub enum Functions {
         /// Vectorised approximations, with errors of a few units in the last place.
         Vector = "vector",
@@ -129,39 +129,39 @@ choice! {
 }
 
 choice! {
-    /// How windows of pools are reduced.
+    /// Order of reduction of pooling windows.
     pub enum Windows {
-        /// All window positions in one reduction.
+        /// All positions of a window in one reduction.
         Whole = "whole",
-        /// Columns first, then rows.
+        /// Columns of a window first, then its rows.
         ColumnsFirst = "columns_first",
     }
 }
 
 choice! {
-    /// For how much of the result helpers of rows are computed at once.
+    /// Compute location of intermediate results of row operators.
     pub enum HelpersAt {
-        /// For each row.
+        /// Intermediate results are computed for each row.
         Row = "row",
-        /// Computed once per head, for all of its rows.
+        /// Intermediate results are computed once per head, for all of its rows.
         Head = "head",
-        /// Once, for all rows.
+        /// Intermediate results are computed once, for all rows.
         Root = "root",
     }
 }
 
 choice! {
-    /// What becomes of places that no query of a register tile sees.
+    /// Treatment of key positions that no query of a register tile attends to.
     pub enum Unseen {
-        /// Skipped, in blocks of positions that no query of the tile attends to.
+        /// Masked positions are skipped in blocks.
         Skipped = "skipped",
-        /// Computed, then masked.
+        /// Masked positions are computed, then masked.
         Computed = "computed",
     }
 }
 
 choice! {
-    /// Whether data enters products of bytes with a sign.
+    /// Signedness of data in 8-bit dot products.
     pub enum Bytes {
         /// Data as signed bytes.
         Signed = "signed",
@@ -171,39 +171,39 @@ choice! {
 }
 
 choice! {
-    /// Where quads of bytes are put together.
+    /// Location at which groups of four bytes are packed.
     pub enum QuadsAt {
-        /// Once, before all tiles.
+        /// Bytes are grouped once, before all tiles.
         Root = "root",
-        /// For each tile of columns.
+        /// Bytes are grouped for each tile of columns.
         Outer = "outer",
-        /// For each channel.
+        /// Bytes are grouped for each channel.
         Channel = "channel",
     }
 }
 
 choice! {
-    /// Who sums an element of the result.
+    /// Threads that sum an element of the result.
     pub enum SummedBy {
-        /// One thread.
+        /// One thread sums an element.
         Thread = "thread",
-        /// All threads of a block.
+        /// All threads of a block sum an element.
         Block = "block",
     }
 }
 
 choice! {
-    /// Whether even parts of a thread's tile lie apart.
+    /// Arrangement of the parts of a thread's tile.
     pub enum Spread {
-        /// Interleaved with the parts of other threads.
+        /// Parts are interleaved with those of other threads.
         Apart = "apart",
-        /// Adjacent elements for each thread.
+        /// Each thread computes adjacent elements.
         Together = "together",
     }
 }
 
 choice! {
-    /// Where the threads of a GPU read operands from.
+    /// Memory from which the threads of a GPU read operands.
     pub enum StagedIn {
         /// Shared memory.
         Shared = "shared",
@@ -213,7 +213,7 @@ choice! {
 }
 
 choice! {
-    /// What multiplies.
+    /// Arithmetic unit of products.
     pub enum Unit {
         /// Regular arithmetic units.
         Threads = "threads",
@@ -223,7 +223,7 @@ choice! {
 }
 
 choice! {
-    /// What pieces go through on their way to shared memory.
+    /// Path of data to shared memory.
     pub enum CopyThrough {
         /// Registers of the threads.
         Registers = "registers",
@@ -233,7 +233,7 @@ choice! {
 }
 
 choice! {
-    /// To what operands are rounded.
+    /// Type to which operands are rounded.
     pub enum Precision {
         /// 32-bit floats with a 10-bit fraction.
         Tf32 = "tf32",
@@ -241,7 +241,7 @@ choice! {
 }
 
 choice! {
-    /// How many kernels compute the steps of a row.
+    /// Number of kernels for the steps of a row operator.
     pub enum Kernels {
         /// One kernel for all steps.
         One = "one",

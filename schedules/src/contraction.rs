@@ -2,13 +2,13 @@
 
 use super::axes::{
     BLOCK, ChoiceAxis, Declaration, GRAIN, LAYOUT, NumberAxis, OUTER, PAD_AT, PARALLEL, SPLIT_R, TILE_C, TILE_X,
-    TILE_Y, UNROLL, divisors, wished_divisors,
+    TILE_Y, UNROLL, candidate_divisors, divisors,
 };
 use super::choices::{CopyAt, LayoutKind, PadAt, SumAt, SumOrder, TileOrder, WriteAt, YesNo};
 use super::dots;
 use super::extents::{Blocking, Extents, is_depthwise};
 use super::register_tile::{
-    DEEP_ROWS, Tile, Together, best_tile, deep_grouping, depthwise_tile, group_tile, has_few_registers, is_deep,
+    DEEP_ROWS, Tile, TileGroup, best_tile, deep_grouping, depthwise_tile, group_tile, has_few_registers, is_deep,
     row_tile, thread_imbalance, used_registers,
 };
 use super::taps::is_worth_it;
@@ -24,9 +24,9 @@ pub static CACHE_C: NumberAxis = NumberAxis::new("cache_c").with_neutral(1);
 pub static CACHE_Y: NumberAxis = NumberAxis::new("cache_y").with_neutral(1);
 pub static CACHE_X: NumberAxis = NumberAxis::new("cache_x").with_neutral(1);
 /// When sums are finished: per tile, or for all tiles of a group. Without groups there is no choice.
-pub static SUM_AT: ChoiceAxis<SumAt> = ChoiceAxis::new("sum_at").with_neutral("tile").only_when(takes_together);
+pub static SUM_AT: ChoiceAxis<SumAt> = ChoiceAxis::new("sum_at").with_neutral("tile").only_when(groups_tiles);
 /// Depth steps that a group of tiles sums before the next group; the depth is split into such parts.
-pub static CACHE_R: NumberAxis = NumberAxis::new("cache_r").with_neutral(1).only_when(sums_together);
+pub static CACHE_R: NumberAxis = NumberAxis::new("cache_r").with_neutral(1).only_when(finishes_groups);
 pub static ORDER: ChoiceAxis<SumOrder> = ChoiceAxis::new("order");
 /// Compute location of a copy of the operand that tiles read; none by default.
 pub static COPY_AT: ChoiceAxis<CopyAt> = ChoiceAxis::new("copy_at").with_neutral("no");
@@ -37,12 +37,12 @@ pub static VECTORIZE: ChoiceAxis<YesNo> = ChoiceAxis::new("vectorize");
 pub(crate) static AXES: &[&Declaration] =
     &[&CACHE_C.0, &CACHE_Y.0, &CACHE_X.0, &SUM_AT.0, &CACHE_R.0, &ORDER.0, &COPY_AT.0, &WRITE_AT.0, &VECTORIZE.0];
 
-fn takes_together(knobs: &Knobs) -> bool {
+fn groups_tiles(knobs: &Knobs) -> bool {
     [&CACHE_C, &CACHE_Y, &CACHE_X].into_iter().any(|axis| axis.setting_in(knobs).is_some_and(|together| together != 1))
 }
 
-fn sums_together(knobs: &Knobs) -> bool {
-    takes_together(knobs) && SUM_AT.is_set_to(knobs, SumAt::Cache)
+fn finishes_groups(knobs: &Knobs) -> bool {
+    groups_tiles(knobs) && SUM_AT.is_set_to(knobs, SumAt::Cache)
 }
 
 /// Adjusts a dependent setting: if the depth has no parts, the copy is made once per parallel step, not per part.
@@ -65,11 +65,11 @@ pub(crate) fn contraction_space(machine: &Cpu, extents: &Extents, domain: Domain
     let lanes = machine.vector_lanes;
     let (blocks, widths) = (block_sizes(machine, extents), tile_widths(machine, extents));
     let may_block = !blocks.is_empty();
-    let may_be_plain = extents.is_conv || read_as_they_are(extents, &blocks).is_empty();
+    let may_be_plain = extents.is_conv || uncopied_blocks(extents, &blocks).is_empty();
     let mut axes = Vec::new();
     let layouts = [(LayoutKind::Blocked, may_block), (LayoutKind::Plain, may_be_plain)];
     axes.push(
-        LAYOUT.to_axis("how weights and the accumulator are stored", layouts.iter().filter(|l| l.1).map(|l| l.0)),
+        LAYOUT.to_axis("storage format of weights and accumulators", layouts.iter().filter(|l| l.1).map(|l| l.0)),
     );
     if may_block {
         axes.push(BLOCK.to_axis("channels in one vector block", blocks.iter().copied()));
@@ -79,52 +79,54 @@ pub(crate) fn contraction_space(machine: &Cpu, extents: &Extents, domain: Domain
         ANY_CHANNELS.into_iter().filter(|&channels| channels <= extents.channels),
     ));
     axes.push(TILE_Y.to_axis("rows in one register tile", 1..=extents.rows.min(8)));
-    axes.push(TILE_X.to_axis("columns in one register tile", any_widths(extents, &widths, may_block)));
-    axes.push(SPLIT_R.to_axis("inner part of the split reduction", wished_divisors(extents.depth, &[1, 4, 8, 16, 32])));
+    axes.push(TILE_X.to_axis("columns in one register tile", overhanging_widths(extents, &widths, may_block)));
+    axes.push(
+        SPLIT_R.to_axis("inner part of the split reduction", candidate_divisors(extents.depth, &[1, 4, 8, 16, 32])),
+    );
     if extents.is_conv {
         let orders = if extents.is_single { &SumOrder::ALL[..2] } else { SumOrder::ALL };
         axes.push(ORDER.to_axis("order of the reduction loops", orders.iter().copied()));
     }
-    axes.push(UNROLL.to_axis("innermost reduction loops written out", [0, 1]));
+    axes.push(UNROLL.to_axis("number of innermost reduction steps that are unrolled", [0, 1]));
     let orders = if extents.is_conv { TileOrder::ALL } else { &TileOrder::ALL[..2] };
-    axes.push(OUTER.to_axis("order of the loops over tiles, or which is outside", orders.iter().copied()));
+    axes.push(OUTER.to_axis("order of the loops over tiles, or the outermost loop", orders.iter().copied()));
     for (axis, meaning, tiles) in [
-        (&CACHE_C, "tiles along channels per block", extents.channels),
-        (&CACHE_Y, "tiles along rows per block", extents.rows),
-        (&CACHE_X, "tiles along columns per block", extents.columns),
+        (&CACHE_C, "tiles along channels per group", extents.channels),
+        (&CACHE_Y, "tiles along rows per group", extents.rows),
+        (&CACHE_X, "tiles along columns per group", extents.columns),
     ] {
         if tiles > 1 {
             axes.push(axis.to_axis(meaning, TOGETHER.into_iter().filter(|&together| together <= tiles)));
         }
     }
     axes.push(SUM_AT.to_axis(
-        "whether the sums of a tile, or of a block of tiles, are finished first",
+        "whether sums are finished per tile, or for all tiles of a group together",
         [SumAt::Tile, SumAt::Cache],
     ));
     let parts: Vec<i64> = PARTS.into_iter().filter(|part| *part < extents.depth && extents.depth % part == 0).collect();
     if !parts.is_empty() {
-        let text = "steps of the depth that a block of tiles sums at once";
+        let text = "depth steps that a group of tiles sums before the next group";
         axes.push(CACHE_R.to_axis(text, std::iter::once(1).chain(parts)));
     }
-    axes.push(PARALLEL.to_axis("outer loops fused and run on the pool", [1, 2, 3]));
-    axes.push(GRAIN.to_axis("steps of those loops that a thread takes at once", [1, 2, 4, 8]));
+    axes.push(PARALLEL.to_axis("number of outer loops that are fused and run on the thread pool", [1, 2, 3]));
+    axes.push(GRAIN.to_axis("steps of the fused loop that a thread takes at a time", [1, 2, 4, 8]));
     if extents.is_padded {
-        axes.push(PAD_AT.to_axis("where the padded input is computed", [PadAt::Inline, PadAt::Root, PadAt::Outer]));
+        axes.push(PAD_AT.to_axis("compute location of the padded input", [PadAt::Inline, PadAt::Root, PadAt::Outer]));
     }
     if may_copy(extents) {
         axes.push(COPY_AT.to_axis(
-            "where the data that tiles read is copied into contiguous memory",
+            "compute location of a contiguous copy of the data that tiles read",
             [CopyAt::No, CopyAt::Outer, CopyAt::Part],
         ));
     }
     if has_epilogue {
-        axes.push(WRITE_AT.to_axis("where what follows the sums is computed", [WriteAt::Tile, WriteAt::Root]));
+        axes.push(WRITE_AT.to_axis("compute location of the epilogue", [WriteAt::Tile, WriteAt::Root]));
     }
-    axes.push(VECTORIZE.to_axis("whether the innermost loop is one vector", [YesNo::Yes, YesNo::No]));
+    axes.push(VECTORIZE.to_axis("whether the innermost loop is vectorised explicitly", [YesNo::Yes, YesNo::No]));
     let default = contraction_default(machine, extents, &blocks, &widths);
     let limits = SpaceLimits::Registers {
         tile_elements: 2 * machine.vector_registers * lanes,
-        unrolled_elements: written_out(machine),
+        unrolled_elements: unrolled_limit(machine),
         window: extents.window,
         tiles: None,
         sums: dots::sum_registers(machine),
@@ -139,7 +141,7 @@ fn tile_widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     const MOST: i64 = 32;
     let (columns, is_depthwise) = (extents.columns, is_depthwise(extents));
     let mut widths: Vec<i64> = divisors(columns).filter(|&width| width <= MOST).collect();
-    // The compiler cuts odd vectors into many.
+    // The compiler splits vectors of odd width into several short ones.
     let is_enough =
         |width: &i64| ENOUGH.contains(width) && (width == ENOUGH.start() || !is_depthwise || width % 2 == 0);
     let has_enough = !extents.may_fill || columns < *ENOUGH.start() || widths.iter().any(is_enough);
@@ -177,9 +179,9 @@ fn needs_narrow(machine: &Cpu, extents: &Extents, widths: &[i64]) -> bool {
 }
 
 /// Adds widths whose last tile overhangs. A convolution computes columns past the end and discards them.
-fn any_widths(extents: &Extents, widths: &[i64], may_block: bool) -> Vec<i64> {
+fn overhanging_widths(extents: &Extents, widths: &[i64], may_block: bool) -> Vec<i64> {
     let is_any = may_block && !extents.is_conv;
-    let others = (1..=extents.columns.min(MOST_PAST))
+    let others = (1..=extents.columns.min(OVERHANG_MAX))
         .filter(|&width| is_any || (extents.may_fill && may_be_columns(extents.columns, width)));
     let mut all: Vec<i64> = widths.iter().copied().chain(others).collect();
     all.sort_unstable();
@@ -187,34 +189,36 @@ fn any_widths(extents: &Extents, widths: &[i64], may_block: bool) -> Vec<i64> {
     all
 }
 
-const MOST_PAST: i64 = 16;
+const OVERHANG_MAX: i64 = 16;
 
 /// Returns whether a tile may have this width: divisors, and widths up to 16 with little overhang.
 pub fn may_be_columns(columns: i64, width: i64) -> bool {
-    columns % width == 0 || (width <= MOST_PAST && reach_little_past(columns, width))
+    columns % width == 0 || (width <= OVERHANG_MAX && reach_little_past(columns, width))
 }
 
 /// Returns whether a tile may have this height: divisors, and all heights up to 16.
 pub fn may_be_rows(rows: i64, height: i64) -> bool {
-    rows % height == 0 || height <= MOST_PAST.min(rows)
+    rows % height == 0 || height <= OVERHANG_MAX.min(rows)
 }
 
 /// Returns candidates for channels per block: powers of two, as compilers handle vectors of other widths poorly.
 fn block_sizes(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     let lanes = machine.vector_lanes;
-    let wished = [lanes / 2, lanes, 2 * lanes, 4 * lanes].into_iter().filter(|&block| block > 1);
+    let candidates = [lanes / 2, lanes, 2 * lanes, 4 * lanes].into_iter().filter(|&block| block > 1);
     match extents.blocking {
         Blocking::None => Vec::new(),
-        Blocking::Dividing(extent) => wished.filter(|block| extent % block == 0).collect(),
-        // Columns whose number stays open are one.
-        Blocking::Padded if extents.whole.is_some() => wished.filter(|&block| block <= 2 * extents.channels).collect(),
-        // A block may reach past the end, but not by a whole block.
-        Blocking::Padded => wished.filter(|&block| block < 2 * extents.channels.max(lanes / 2)).collect(),
+        Blocking::Dividing(extent) => candidates.filter(|block| extent % block == 0).collect(),
+        // A symbolic number of columns counts as 1.
+        Blocking::Padded if extents.whole.is_some() => {
+            candidates.filter(|&block| block <= 2 * extents.channels).collect()
+        }
+        // The last block may overhang, but not by a whole block.
+        Blocking::Padded => candidates.filter(|&block| block < 2 * extents.channels.max(lanes / 2)).collect(),
     }
 }
 
 /// Returns the block sizes for which the operand can be read without a copy.
-fn read_as_they_are(extents: &Extents, blocks: &[i64]) -> Vec<i64> {
+fn uncopied_blocks(extents: &Extents, blocks: &[i64]) -> Vec<i64> {
     blocks.iter().copied().filter(|block| extents.whole.is_none_or(|whole| whole % block == 0)).collect()
 }
 
@@ -225,7 +229,7 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     let panels = panel_tile(machine, extents, blocks);
     let has_panels = panels.is_some();
     let is_copied = has_panels || is_copied(extents);
-    let blocks = &read_as_they_are(extents, blocks)[..];
+    let blocks = &uncopied_blocks(extents, blocks)[..];
     let may_block = has_panels || !blocks.is_empty() && row_tile.is_none();
     let tile = if is_depthwise {
         depthwise_tile(machine, extents, widths)
@@ -234,7 +238,7 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     } else if let Some(tile) = row_tile {
         tile
     } else {
-        // Without blocks the rows of a product are a vector, which none reach past.
+        // Without blocks, vectors are along the rows of a product and must not overhang.
         let is_whole = |width: &&i64| may_block || extents.is_conv || extents.columns % **width == 0;
         let widths: Vec<i64> = widths.iter().filter(is_whole).copied().collect();
         best_tile(machine, extents, if may_block { blocks } else { &[] }, &widths)
@@ -247,7 +251,7 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     TILE_C.set(&mut knobs, tile.channels);
     TILE_Y.set(&mut knobs, tile.rows);
     TILE_X.set(&mut knobs, tile.columns);
-    SPLIT_R.set(&mut knobs, steps_written_out(machine, extents, &tile));
+    SPLIT_R.set(&mut knobs, unrolled_steps(machine, extents, &tile));
     if extents.is_conv {
         // A depthwise convolution sums only taps. If a row of taps is unrolled, the compiler spills sums.
         let is_by_taps = is_depthwise || is_worth_it(&extents.reaches, tile.rows, tile.columns);
@@ -265,7 +269,7 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     if is_copied {
         COPY_AT.set(&mut knobs, CopyAt::Outer);
     }
-    if let Some(Together { channels, rows, part }) = deep_grouping(machine, extents, &tile).filter(|_| !has_panels) {
+    if let Some(TileGroup { channels, rows, part }) = deep_grouping(machine, extents, &tile).filter(|_| !has_panels) {
         SUM_AT.set(&mut knobs, SumAt::Cache);
         for (axis, together) in [(&CACHE_C, channels), (&CACHE_X, rows), (&CACHE_R, part)] {
             axis.set(&mut knobs, together);
@@ -289,7 +293,7 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     if extents.is_padded {
         PAD_AT.set(&mut knobs, padded_at(extents, &tile));
     }
-    // The compiler's own vectors read elements far from each other better.
+    // If adjacent results read elements that are far apart, the compiler's own vectorisation is better.
     VECTORIZE.set(&mut knobs, if is_depthwise && extents.step > 2 { YesNo::No } else { YesNo::Yes });
     knobs
 }
@@ -436,20 +440,21 @@ fn padded_at(extents: &Extents, tile: &Tile) -> PadAt {
 
 /// Returns the number of unrolled steps over channels. Window steps are always unrolled; channel steps only on Intel
 /// CPUs, for products, pointwise and dilated convolutions.
-fn steps_written_out(machine: &Cpu, extents: &Extents, tile: &Tile) -> i64 {
+fn unrolled_steps(machine: &Cpu, extents: &Extents, tile: &Tile) -> i64 {
     // Measured on one core with the instructions of Sapphire Rapids: products take from 1 % more to 23 % less time,
     // most of them 4 to 10 % less, and dilated windows 9 to 52 % less.
     let most = if machine.is_intel { 8 } else { 1 };
     let is_single = extents.is_single && !is_depthwise(extents);
-    let is_product = !extents.is_conv || is_single || extents.is_apart();
+    let is_product = !extents.is_conv || is_single || extents.is_dilated();
     let elements = tile.block.max(1) * tile.channels * tile.rows * tile.columns;
-    // With more accumulators LLVM spills some of them once several steps are unrolled.
+    // With more accumulators, LLVM spills some of them if several steps are unrolled.
     let is_full = elements > dots::sum_registers(machine) * machine.vector_lanes;
-    let fits = |&steps: &i64| extents.depth % steps == 0 && steps <= most && steps * elements <= written_out(machine);
+    let fits =
+        |&steps: &i64| extents.depth % steps == 0 && steps <= most && steps * elements <= unrolled_limit(machine);
     [8, 4].into_iter().filter(|_| is_product && !is_full).find(fits).unwrap_or(1)
 }
 
 /// Returns the limit on tile elements times unrolled steps, which bounds build time.
-fn written_out(machine: &Cpu) -> i64 {
+fn unrolled_limit(machine: &Cpu) -> i64 {
     8 * machine.vector_registers * machine.vector_lanes
 }

@@ -8,10 +8,10 @@ const MEANINGS: [&str; 7] = [
     "batch elements per pass of the accelerator",
     "result rows per pass of the accelerator",
     "result columns per pass of the accelerator",
-    "blocks of channels of the data that are loaded together",
-    "blocks of result channels per pass of the accelerator",
-    "virtual threads over result channels, which alternate",
-    "virtual threads over result rows, which alternate",
+    "input channel blocks that are loaded together",
+    "result channel blocks per pass of the accelerator",
+    "virtual threads over result channels, which alternate between loading and computing",
+    "virtual threads over result rows, which alternate between loading and computing",
 ];
 
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +36,7 @@ pub fn core_space(task: &Task, core: &Core) -> Space {
         }
     };
     let limits = SpaceLimits::Core(CoreLimits { core: *core, layer });
-    // Of a core all tasks are cut by the template of products, which no compiler applies there.
+    // The template has no effect, since no compiler generates code for accelerator cores.
     Space { template: Template::Contraction, axes, default, limits }
 }
 

@@ -1,14 +1,15 @@
 //! Declares the schedule space of each family of operators on CPUs.
 
 use super::axes::{
-    Declaration, FUNCTIONS, GRAIN, HELPERS_AT, NumberAxis, PAD_AT, PARALLEL, SPLIT_R, VECTOR, WINDOWS, wished_divisors,
+    Declaration, FUNCTIONS, GRAIN, HELPERS_AT, NumberAxis, PAD_AT, PARALLEL, SPLIT_R, VECTOR, WINDOWS,
+    candidate_divisors,
 };
 use super::choices::{Functions, HelpersAt, PadAt, Windows};
 use super::contraction::contraction_space;
 use super::extents::{by_phases, contraction_extents, input_extent};
 use super::template::{has_functions, parameter_extents};
 use super::{Domain, Knobs, Setting, Space, SpaceLimits, Template, attention, dots, pool, task_template, winograd};
-use crate::flat::{flatten_task, of_elements};
+use crate::flat::{flatten_task, is_pointwise};
 use crate::machine::Cpu;
 use models::operators::{LpNorm, MeanVarianceNorm, Pool, Reduce, Softmax};
 use models::{Op, PoolMode, Task};
@@ -43,7 +44,7 @@ pub fn cpu_space(task: &Task, machine: &Cpu) -> Space {
             let domain = Domain::of_contraction(task, &extents, &output);
             let mut space = contraction_space(machine, &extents, domain, task.steps.len() > 1);
             winograd::add_winograd(&mut space, task, machine);
-            if let Some(dots) = dots::as_dots(task) {
+            if let Some(dots) = dots::find_dots(task) {
                 dots::add_to(&mut space, machine, &dots);
             } else if dots::is_product(task) {
                 dots::add_to_product(&mut space, machine);
@@ -61,7 +62,7 @@ pub fn cpu_space(task: &Task, machine: &Cpu) -> Space {
                 if sums_neighbours(&anchor.op, output.len()) {
                     let row = input_extent(task, -1);
                     add_partial_sums(&mut space, machine, row);
-                    // Two sums at a time hide what an addition takes.
+                    // Two vectors of sums hide the latency of additions.
                     let two = 2 * machine.vector_lanes;
                     if matches!(anchor.op, Op::LayerNorm(_) | Op::RmsNorm(_)) && row % two == 0 && row >= 4 * two {
                         SPLIT_R.set(&mut space.default, two);
@@ -79,15 +80,16 @@ pub fn cpu_space(task: &Task, machine: &Cpu) -> Space {
             };
             let (columns, row) = (output.last().copied().unwrap_or(1), reduced_row(task));
             let vector = match &anchor.op {
-                // A vector of strided reads is slower than what the compiler makes of single ones.
+                // The compiler's own vectorisation of strided reads is faster than explicit vectors.
                 _ if row.is_some() || is_strided => 1,
-                // Reads that depend on the place are vectors when the compiler makes them, and else a test for each element.
+                // The compiler vectorises reads whose address depends on the position, while explicit vectors test each
+                // element.
                 Op::Resize(_) | Op::OneHot(_) => 1,
                 Op::BorderPad(_) if columns >= 4 * machine.vector_lanes => 2 * machine.vector_lanes,
                 Op::Tile(_) => whole_vector(machine, input_extent(task, -1)),
-                // So are bytes: as many as fit a register.
-                op if of_elements(op) && anchor.output.dtype.size_bytes() == 1 => 1,
-                op if of_elements(op) => element_vector(machine, columns),
+                // For bytes, too, the compiler's own vectors are better: they fill a register.
+                op if is_pointwise(op) && anchor.output.dtype.size_bytes() == 1 => 1,
+                op if is_pointwise(op) => element_vector(machine, columns),
                 _ => whole_vector(machine, columns),
             };
             let mut space = spatial_space(machine, &output, vector, is_padded);
@@ -106,7 +108,10 @@ pub fn cpu_space(task: &Task, machine: &Cpu) -> Space {
     };
     if has_functions(task) {
         space.axes.push(
-            FUNCTIONS.to_axis("how exponentials and their kin are computed", [Functions::Vector, Functions::Library]),
+            FUNCTIONS.to_axis(
+                "implementation of exponentials and similar functions",
+                [Functions::Vector, Functions::Library],
+            ),
         );
         FUNCTIONS.set(&mut space.default, Functions::Vector);
     }
@@ -117,25 +122,27 @@ pub fn cpu_space(task: &Task, machine: &Cpu) -> Space {
 fn spatial_space(machine: &Cpu, output: &[i64], vector: i64, is_padded: bool) -> Space {
     let columns = output.last().copied().unwrap_or(1);
     let outer = i64::try_from(output.len().saturating_sub(1)).unwrap_or(0).max(1);
-    // Rows of a plane share their padded input, so planes are the grain where there are enough of them.
+    // Rows of a plane share their padded input, so threads take whole planes if there are enough of them.
     let planes: i64 = output.iter().take(2).product();
     let parallel = if output.len() > 3 && planes >= 8 * machine.cores { 2 } else { outer };
     let mut axes = vec![
         VECTOR.to_axis("columns in one vector", VECTORS.into_iter().filter(|&vector| vector <= columns)),
-        PARALLEL.to_axis("outer loops fused and run on the pool", 1..=outer),
+        PARALLEL.to_axis("number of outer loops that are fused and run on the thread pool", 1..=outer),
     ];
     let steps: i64 = output.iter().rev().skip(1).product();
     if steps > 1 {
         let grains = [1, 2, 4, 8].into_iter().filter(|grain| 2 * grain <= steps);
-        axes.push(GRAIN.to_axis("steps of those loops that a thread takes at once", grains));
+        axes.push(GRAIN.to_axis("steps of the fused loop that a thread takes at a time", grains));
     }
     let mut default = Knobs::default();
     VECTOR.set(&mut default, vector);
     PARALLEL.set(&mut default, parallel);
     if is_padded {
         axes.push(
-            PAD_AT
-                .to_axis("where the padded input is computed", [PadAt::Inline, PadAt::Root, PadAt::Outer, PadAt::Tile]),
+            PAD_AT.to_axis(
+                "compute location of the padded input",
+                [PadAt::Inline, PadAt::Root, PadAt::Outer, PadAt::Tile],
+            ),
         );
         PAD_AT.set(&mut default, PadAt::Outer);
     }
@@ -148,7 +155,7 @@ fn set_strided(default: &mut Knobs, machine: &Cpu, output: &[i64], padded: Optio
     const LONG: i64 = 16;
     const SMALL: i64 = 3;
     /// Maximum length of rows that are fully unrolled.
-    const WRITTEN_OUT: i64 = 10;
+    const UNROLLED_MAX: i64 = 10;
     let (columns, lanes) = (output.last().copied().unwrap_or(1), machine.vector_lanes);
     let all = i64::try_from(output.len().saturating_sub(1)).unwrap_or(0).max(1);
     let steps: i64 = output.iter().rev().skip(1).product();
@@ -159,10 +166,10 @@ fn set_strided(default: &mut Knobs, machine: &Cpu, output: &[i64], padded: Optio
         PAD_AT.set(default, PadAt::Inline);
     };
     match padded {
-        // Limit of the number of tests of a window, one per element.
+        // Seven columns at most, because each element of a window is tested.
         Some(window) if window > SMALL && columns < LONG => VECTOR.set(default, part(columns.min(7))),
         Some(window) if window > SMALL => {}
-        Some(_) if columns <= WRITTEN_OUT => PARALLEL.set(default, all),
+        Some(_) if columns <= UNROLLED_MAX => PARALLEL.set(default, all),
         Some(_) if columns < LONG => inline(part(columns)),
         Some(_) if columns == LONG => {}
         Some(_) => {
@@ -175,7 +182,7 @@ fn set_strided(default: &mut Knobs, machine: &Cpu, output: &[i64], padded: Optio
             PARALLEL.set(default, all - 1);
         }
         None if columns < LONG && steps >= 4 => {
-            // The remainder of a row after whole vectors, if it is one element or nearly a vector, costs more than
+            // If the remainder of a row after whole vectors is one element or nearly a vector, it costs more than
             // vectors save.
             let (vector, rest) = (part(columns), columns % part(columns));
             let is_vector = columns % 2 == 1 && (columns < 8 || (2..=5).contains(&rest));
@@ -194,22 +201,22 @@ fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
     let (data, lanes) = (parameter_extents(task, 0), machine.vector_lanes);
     let output = anchor.output.extents().unwrap_or_default();
     let ([above @ .., last], [.., columns], [.., row]) = (&kernel[..], &output[..], &data[..]) else { return };
-    // Positions fit into 32 bits if rows have ends.
+    // Reducing columns first needs positions of 32 bits.
     let is_small = data.iter().try_fold(1i32, |all, &extent| all.checked_mul(i32::try_from(extent).ok()?)).is_some();
     if *last == 1 || above.iter().all(|&extent| extent == 1) || !is_small {
         return;
     }
-    // A row whose numbers fit half of the registers is one vector.
+    // A row that fits half of the registers is one vector.
     let whole = if *row <= 16 * lanes { *row } else { 4 * lanes };
     let settings = [1, 8, 16, 32].into_iter().filter(|&width| width < whole).chain([whole]);
-    let text = "whether windows are reduced as a whole or their columns first";
+    let text = "whether windows are reduced as a whole or columns first";
     space.axes.push(WINDOWS.to_axis(text, [Windows::Whole, Windows::ColumnsFirst]));
-    space.axes.push(ROW.to_axis("columns of windows reduced as one vector, where they are first", settings));
+    space.axes.push(ROW.to_axis("columns of windows that are reduced as one vector (columns_first)", settings));
     let is_padded = pads.iter().any(|&pad| pad > 0);
     let is_strided = strides.last().is_some_and(|&stride| stride > 1);
     let largest = |most: i64, of: i64| [16, 8, 4].into_iter().find(|vector| *vector <= of.min(most)).unwrap_or(1);
     let (row, vector) = match (mode, is_padded, is_strided) {
-        // The compiler makes vectors of the results, except for short rows of which padding takes the ends.
+        // The compiler vectorises over results, except for short rows whose ends are padding.
         (PoolMode::Max, true, true) if *columns < lanes => (whole, largest(8, *columns)),
         (PoolMode::Max, true, false) if *columns % lanes == 0 => (whole, lanes),
         (PoolMode::Max, _, _) => (whole, 1),
@@ -225,7 +232,7 @@ fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
     WINDOWS.set(&mut space.default, Windows::ColumnsFirst);
     ROW.set(&mut space.default, row);
     VECTOR.set(&mut space.default, vector);
-    // Short rows are too little to walk plane by plane.
+    // Short rows are distributed over threads in pairs instead of plane by plane.
     let steps: i64 = output.iter().rev().skip(1).product();
     if !is_padded && is_strided && *columns < lanes && steps >= 4 {
         let all = i64::try_from(output.len()).unwrap_or(1) - 1;
@@ -300,9 +307,9 @@ fn reduced_row(task: &Task) -> Option<i64> {
 fn add_partial_sums(space: &mut Space, machine: &Cpu, columns: i64) {
     let lanes = machine.vector_lanes;
     let settings: Vec<i64> =
-        wished_divisors(columns, &[1, 4, 7, 8, 14, 16, 28, 32]).filter(|&width| width <= 2 * lanes).collect();
+        candidate_divisors(columns, &[1, 4, 7, 8, 14, 16, 28, 32]).filter(|&width| width <= 2 * lanes).collect();
     let width = settings.iter().copied().filter(|&width| width <= lanes).max().unwrap_or(1);
-    space.axes.push(SPLIT_R.to_axis("partial results of each row's reductions", settings));
+    space.axes.push(SPLIT_R.to_axis("number of partial results of each row's reductions", settings));
     SPLIT_R.set(&mut space.default, width);
 }
 
@@ -310,7 +317,8 @@ fn rows_space(machine: &Cpu, output: &[i64], has_heads: bool) -> Space {
     let columns = output.last().copied().unwrap_or(1);
     let vectors: Vec<i64> = [1, 4, 8, 16, 32].into_iter().filter(|&v| v <= columns).collect();
     let vector = vectors.iter().copied().filter(|&v| v <= machine.vector_lanes).max().unwrap_or(1);
-    // A vector past the end has a test for each element; of single ones the compiler makes vectors and a rest.
+    // An overhanging vector tests each element; without explicit vectors, the compiler generates vectors and a
+    // remainder loop.
     let vector = if columns % vector == 0 || has_heads { vector } else { 1 };
     let places: &[HelpersAt] = if has_heads {
         &[HelpersAt::Row, HelpersAt::Head, HelpersAt::Root]
@@ -319,7 +327,7 @@ fn rows_space(machine: &Cpu, output: &[i64], has_heads: bool) -> Space {
     };
     let axes = vec![
         VECTOR.to_axis("elements in one vector", vectors),
-        HELPERS_AT.to_axis("for how much of the result helpers are computed at once", places.iter().copied()),
+        HELPERS_AT.to_axis("compute location of intermediate results", places.iter().copied()),
     ];
     let mut default = Knobs::default();
     VECTOR.set(&mut default, vector);

@@ -105,7 +105,7 @@ impl Domain {
                 let depth = weight.get(1).copied().unwrap_or(1);
                 (kernel.to_vec(), depth, *groups > 1 && depth == 1)
             }
-            // Each phase of the result is reached through some of the taps.
+            // Each phase of the result reads only some of the taps.
             Op::ConvTranspose(ConvTranspose { strides, .. }) => {
                 let taps = kernel.iter().zip(strides).map(|(&taps, &stride)| tile_count(taps, stride));
                 (taps.collect(), extents.depth, false)

@@ -47,7 +47,7 @@ pub fn is_flat(op: &Op, kernel: &[i64]) -> bool {
 }
 
 /// Returns the dot products; None unless weights are packed without zero point and the epilogue is by channel.
-pub(crate) fn as_dots(task: &Task) -> Option<Dots> {
+pub(crate) fn find_dots(task: &Task) -> Option<Dots> {
     let anchor = &task.steps[0];
     let Op::QConv(QConv { groups, w_zero: 0, .. }) = &anchor.op else { return None };
     let [Operand::Parameter(data), Operand::Parameter(weight)] = anchor.inputs[..] else { return None };
@@ -66,7 +66,7 @@ pub(crate) fn as_dots(task: &Task) -> Option<Dots> {
     let quads = |depth: i64| tile_count(depth, QUAD);
     let is_of_columns = weight[1] == 1 && !is_flat;
     let steps = if is_of_columns { height * quads(*width) } else { height * width * quads(weight[1]) };
-    // Channels of other groups read other data.
+    // Channels of other groups read different data.
     let together = if is_of_columns { 1 } else { output[1] / groups };
     Some(Dots { together, rows: output[0] * rows, columns, steps, is_flat, is_of_columns })
 }
@@ -105,11 +105,9 @@ pub(crate) fn add_to(space: &mut Space, machine: &Cpu, dots: &Dots) {
     space.axes.push(DOTS_X.to_axis("columns in one register tile (dots)", columns));
     space.axes.push(VECTOR.to_axis("columns in one vector (dots)", [lanes]));
     let place = if dots.is_of_columns { QuadsAt::Channel } else { QuadsAt::Outer };
-    space
-        .axes
-        .push(QUADS_AT.to_axis("where neighbours along the depth are put together (dots)", [QuadsAt::Root, place]));
-    // A row is put together in its tile where there are tiles for everyone, because then it stays in a near cache. Rows of
-    // windows share what they read.
+    space.axes.push(QUADS_AT.to_axis("compute location of the groups of four bytes (dots)", [QuadsAt::Root, place]));
+    // With enough tiles for all cores, the bytes of a row are grouped in its tile and stay in a near cache. Rows of
+    // windows share their input.
     let width = best.vectors * lanes;
     let tiles = dots.rows * tile_count(dots.columns, width);
     let quads_at = if dots.is_of_columns || dots.is_flat && tiles >= 8 * machine.cores { place } else { QuadsAt::Root };
@@ -126,7 +124,7 @@ pub(crate) fn add_to(space: &mut Space, machine: &Cpu, dots: &Dots) {
 }
 
 /// Returns whether vector lanes of 8-bit dot products are positions, as in a convolution, not columns of a product.
-pub(crate) fn is_of_places(knobs: &impl Settings) -> bool {
+pub(crate) fn are_lanes_positions(knobs: &impl Settings) -> bool {
     LAYOUT.is_set_to(knobs, LayoutKind::Dots) && DOTS_X.setting_in(knobs).is_some()
 }
 
@@ -145,7 +143,7 @@ pub(crate) fn add_to_product(space: &mut Space, machine: &Cpu) {
     layout.settings.push(Setting::Choice(LayoutKind::Dots.name().to_owned()));
     space.axes.push(bytes_axis(machine));
     LAYOUT.set(&mut space.default, LayoutKind::Dots);
-    // Quads are four steps each.
+    // A group of bytes covers four steps.
     SPLIT_R.set(&mut space.default, 1);
     BYTES.set(&mut space.default, data_signedness(machine));
 }
@@ -156,7 +154,7 @@ fn data_signedness(machine: &Cpu) -> Bytes {
 }
 
 fn bytes_axis(machine: &Cpu) -> Axis {
-    BYTES.to_axis("whether data enters products of bytes with a sign (dots)", [data_signedness(machine)])
+    BYTES.to_axis("whether 8-bit data are signed (dots)", [data_signedness(machine)])
 }
 
 /// Adjusts dependent settings: only two orders of tiles exist here, data packed per tile (`outer`) serves all its

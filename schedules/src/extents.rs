@@ -72,7 +72,7 @@ pub(crate) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
             has_functions: has_functions(task),
             batch: output[..rank.saturating_sub(2)].iter().product(),
             outside: i64::try_from(rank).unwrap_or(2) - 1,
-            // Columns of a transposed operand cannot be read as a vector.
+            // The columns of a transposed operand are not contiguous and cannot be read as a vector.
             whole: match op {
                 Op::Dense(_) if !is_constant => Some(1),
                 Op::MatMul(MatMul { transpose_b, .. }) => Some(if *transpose_b { 1 } else { last }),
@@ -164,7 +164,7 @@ pub(crate) struct Extents {
 
 impl Extents {
     /// Returns whether a convolution is dilated, so that adjacent columns share no inputs.
-    pub(crate) fn is_apart(&self) -> bool {
+    pub(crate) fn is_dilated(&self) -> bool {
         self.is_conv && !self.is_single && !self.is_close && self.may_fill && !is_depthwise(self)
     }
 }

@@ -12,9 +12,9 @@ pub struct Filter(pub BTreeMap<String, Vec<Setting>>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum FilterError {
-    #[error("none of the settings of `{axis}` that are asked for is in the space, which has {settings}")]
+    #[error("the space has no requested setting of `{axis}`; its settings are {settings}")]
     NoSetting { axis: String, settings: String },
-    #[error("rules of the space forbid all that is asked for, such as `{rule}`")]
+    #[error("rules of the space reject all requested schedules, for example the rule `{rule}`")]
     Forbidden { rule: &'static str },
 }
 
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_has_a_default_of_its_own() {
+    fn a_filtered_space_has_its_own_default() {
         let all = product();
         let left = only("tile_x=4,1 vectorize=no unknown=3").expect("points");
         assert!(left.point_count() < all.point_count() && left.default != all.default);
@@ -107,11 +107,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_left_says_why() {
+    fn an_empty_space_is_reported() {
         let text = |error: FilterError| error.to_string();
         let none = text(only("vectorize=perhaps").expect_err("nothing"));
-        assert_eq!(none, "none of the settings of `vectorize` that are asked for is in the space, which has yes, no");
-        let forbidden = only("tile_x=32 tile_c=4 block=32").expect_err("too large a tile");
+        assert_eq!(none, "the space has no requested setting of `vectorize`; its settings are yes, no");
+        let forbidden = only("tile_x=32 tile_c=4 block=32").expect_err("the tile is too large");
         assert_eq!(forbidden, FilterError::Forbidden { rule: "registers" });
         for wrong in ["tile_x", "=3", "tile_x="] {
             assert_eq!(Filter::parse_texts(&[wrong.to_owned()]), Err(wrong.to_owned()));

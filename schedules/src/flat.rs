@@ -23,7 +23,7 @@ pub struct Flat {
 /// into one row, or product rows into one dimension. None unless all operators treat all positions, or rows, alike.
 pub fn flatten_task(task: &Task) -> Option<Flat> {
     let (anchor, followers) = task.steps.split_first()?;
-    let is_of_elements = of_elements(&anchor.op);
+    let is_of_elements = is_pointwise(&anchor.op);
     let is_product = matches!(anchor.op, Op::Dense(_) | Op::QDense(_));
     let rank = anchor.output.rank();
     let spatial = match &anchor.op {
@@ -34,14 +34,14 @@ pub fn flatten_task(task: &Task) -> Option<Flat> {
             Some(strides.len()).filter(|_| is_single && is_dense)?
         }
         Op::Concat(Concat { axis }) => rank.checked_sub(1 + usize::try_from(*axis).ok()?)?,
-        // Images and channels stay: they are what threads share.
+        // Images and channels stay separate, since threads are distributed over them.
         _ if is_of_elements => rank.checked_sub(2)?,
         _ if is_product => rank.checked_sub(1)?,
         _ => return None,
     };
     let behind = usize::from(is_product);
     let image = FlatImage { shape: &anchor.output.shape, together: rank - behind - spatial..rank - behind };
-    // Rows of an extent that a call decides, or one row already.
+    // A symbolic number of rows, or a single row, cannot be merged.
     let Dim::Known(columns) = image.shape.get(image.together.clone())?.last()? else { return None };
     let places = image.place_count()?;
     let is_odd = is_odd(places, *columns);
@@ -56,7 +56,7 @@ pub fn flatten_task(task: &Task) -> Option<Flat> {
     for (place, parameter) in flat.parameters.iter_mut().enumerate() {
         let used = Operand::Parameter(place);
         let mut users = alike.iter().zip(&ways).filter(|(step, _)| step.inputs.contains(&used));
-        // The weight of a product has none of its rows.
+        // The weight of a product has no rows of the result.
         if is_product && anchor.inputs[1..].contains(&used) && users.clone().next().is_none() {
             continue;
         }
@@ -76,7 +76,7 @@ pub(crate) fn is_odd(places: i64, columns: i64) -> bool {
     !ENOUGH.clone().any(|width| places % width == 0) && columns > *ENOUGH.end()
 }
 
-pub(crate) fn of_elements(op: &Op) -> bool {
+pub(crate) fn is_pointwise(op: &Op) -> bool {
     broadcast_way(op, &(0..2)).is_some()
 }
 
@@ -127,7 +127,7 @@ impl FlatImage<'_> {
 
     /// Returns the flattened type. None unless the tensor spans the whole image or is constant over the image.
     fn flatten_type(&self, ty: &TensorType) -> Option<TensorType> {
-        // Dimensions that a tensor lacks are the first ones.
+        // Missing dimensions of a tensor are the outermost ones.
         let lacking = self.shape.len().checked_sub(ty.shape.len())?;
         let own = |place: usize| place.saturating_sub(lacking);
         let range = own(self.together.start)..own(self.together.end);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_one_row_where_nothing_looks_at_rows() {
+    fn positions_are_merged_unless_rows_matter() {
         check(
             "conv(f32[1,8,5,7], const f32[4,8,1,1]) ATTRIBUTES",
             Some("conv(f32[1,8,1,35], const f32[4,8,1,1]) ATTRIBUTES"),
@@ -174,7 +174,7 @@ mod tests {
                  | binary(_, f32[n,4,1,35]) function=\"add\" | unary(_) function=\"relu\"",
             ),
         );
-        // Broadcast from the last dimension on: a number for each place, for each channel, and for all.
+        // Broadcasts from the last dimension: one number per position, per channel, and for all.
         check(
             "conv(f32[1,8,5,7], const f32[4,8,1,1]) ATTRIBUTES | binary(_, f32[5,7]) function=\"add\" \
              | binary(_, f32[4,1,1]) function=\"mul\" | binary(f32[1], _) function=\"mul\"",
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn work_on_elements_sees_rows() {
+    fn pointwise_operators_are_flattened() {
         check(
             "binary(f32[1,8,5,7], f32[1,8,1,1]) function=\"mul\" | unary(_) function=\"relu\"",
             Some("binary(f32[1,8,1,35], f32[1,8,1,1]) function=\"mul\" | unary(_) function=\"relu\""),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_one_behind_the_other_is_one_row() {
+    fn concatenations_are_flattened() {
         check(
             "concat(f32[1,3,5,7], f32[1,8,5,7]) axis=1 | unary(_) function=\"relu\"",
             Some("concat(f32[1,3,1,35], f32[1,8,1,35]) axis=1 | unary(_) function=\"relu\""),
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn rows_of_a_product_are_in_one_dimension() {
-        // Sequences first, as PyTorch's attention has them.
+        // The sequence dimension comes first, as in PyTorch's attention.
         check(
             "dense(f32[197,1,64], const f32[96,64]) | bias_add(_, const f32[96]) axis=2 | binary(_, f32[197,1,96]) \
              function=\"add\"",
@@ -229,7 +229,7 @@ mod tests {
                  function=\"add\"",
             ),
         );
-        // Broadcast: a number for each column, and one for all.
+        // Broadcasts: one number per column, and one for all.
         check(
             "dense(f32[2,3,5,64], const f32[96,64]) | binary(_, f32[96]) function=\"mul\" | binary(f32[1,1], _) \
              function=\"mul\"",
@@ -242,7 +242,7 @@ mod tests {
             "q_dense(u8[4,7,64], const i8[32,64]) x_zero=3 w_zero=0",
             Some("q_dense(u8[1,28,64], const i8[32,64]) w_zero=0 x_zero=3"),
         );
-        // One dimension already, an extent that a call decides, and something for each row.
+        // A single row dimension, a symbolic extent, and an operand with one number per row.
         check("dense(f32[1,128,64], const f32[96,64])", None);
         check("dense(f32[n,7,64], const f32[96,64])", None);
         check("dense(f32[2,7,64], const f32[96,64]) | binary(_, f32[7,96]) function=\"add\"", None);
@@ -250,14 +250,14 @@ mod tests {
     }
 
     #[test]
-    fn rows_stay_where_something_looks_at_them() {
+    fn rows_stay_if_an_operator_distinguishes_them() {
         check("conv(f32[1,8,5,7], const f32[4,8,3,3]) ATTRIBUTES", None);
         check("conv(f32[1,8,5,7], const f32[4,8,1,1]) dilations=[1,1] groups=1 pads=[0,0,0,0] strides=[2,2]", None);
         check("conv(f32[1,8,5,7], const f32[4,8,1,1]) dilations=[1,1] groups=1 pads=[0,0,1,0] strides=[1,1]", None);
         check("conv(f32[1,8,1,35], const f32[4,8,1,1]) ATTRIBUTES", None);
         check("conv(f32[1,8,35], const f32[4,8,1]) dilations=[1] groups=1 pads=[0,0] strides=[1]", None);
         let with = |follower: &str| format!("conv(f32[1,8,5,7], const f32[4,8,1,1]) ATTRIBUTES | {follower}");
-        // A number for each column, or for each row.
+        // One number per column, or per row.
         check(&with("binary(_, f32[7]) function=\"add\""), None);
         check(&with("binary(_, f32[5,1]) function=\"add\""), None);
         check(&with("bias_add(_, const f32[5]) axis=2"), None);

@@ -11,7 +11,7 @@ use crate::axes::{
 use crate::choices::{LayoutKind, QuadsAt, SumAt, SumOrder, TileOrder, YesNo};
 use crate::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, ORDER, SUM_AT, VECTORIZE};
 use crate::domain::{Domain, Form, Walk};
-use crate::dots::{DOTS_C, DOTS_X, QUAD, QUADS_AT, is_of_places};
+use crate::dots::{DOTS_C, DOTS_X, QUAD, QUADS_AT, are_lanes_positions};
 use crate::gpu::{THREADS_C, THREADS_X, THREADS_Y};
 use crate::knobs::Settings;
 use crate::tiles::{filled_extent, tile_count};
@@ -91,7 +91,7 @@ impl LoopNest {
             Form::Elements => LoopNest::of_elements(domain, knobs),
             Form::Convolution | Form::Product => match winograd_tile(knobs) {
                 Some(tile) if domain.extents.len() == 4 => LoopNest::of_winograd(domain, tile, knobs),
-                _ if is_of_places(knobs) => LoopNest::of_dots(domain, knobs),
+                _ if are_lanes_positions(knobs) => LoopNest::of_dots(domain, knobs),
                 _ if THREADS_C.setting_in(knobs).is_some() => LoopNest::of_threads(domain, knobs),
                 _ => LoopNest::of_tiles(domain, knobs),
             },
@@ -183,7 +183,9 @@ impl LoopNest {
     fn of_winograd(domain: &Domain, tile: i64, knobs: &impl Settings) -> LoopNest {
         let (block, places) = (BLOCK.or_one(knobs).max(1), TILE_P.or_one(knobs).max(1));
         let strip = STRIP.setting_in(knobs).unwrap_or(0);
-        let [images, channels, rows, columns] = domain.extents[..] else { unreachable!("it has four dimensions") };
+        let [images, channels, rows, columns] = domain.extents[..] else {
+            unreachable!("Winograd's algorithm applies to results with four dimensions")
+        };
         let (rows, columns) = (tile_count(rows, tile), tile_count(columns, tile));
         let window = tile_transforms(tile).map_or(1, |transforms| transforms.window_extent());
         let mark = |walk, extent, mark| NestLoop { walk, extent, mark };
@@ -337,7 +339,7 @@ impl LoopNest {
         for dimension in &self.dimensions {
             let blocks = if dimension.walk == Walk::Channels { self.block } else { 1 };
             let tile = dimension.tile / blocks;
-            // A tile larger than all there is has no more, unless it is filled, or one of several that are finished together.
+            // The tile loop is cut to the extent, unless tiles are filled or the sums of a group are finished together.
             let extent =
                 if self.is_cached || self.lanes > 0 { tile } else { tile.min(tile_count(dimension.extent, blocks)) };
             own.push(NestLoop { walk: dimension.walk, extent, mark: Mark::Unrolled });
@@ -392,7 +394,7 @@ mod tests {
     use crate::{Knobs, Setting};
 
     #[test]
-    fn what_does_not_divide_is_walked_past_the_end() {
+    fn overhang_is_counted() {
         let elements = Domain::without_sums(vec![1, 64, 14, 14]);
         let domain = Domain { form: Form::Convolution, may_fill: true, depth: 8, window: vec![3, 3], ..elements };
         let walked = |text: &str| {
@@ -404,13 +406,17 @@ mod tests {
             LoopNest::of_point(&domain, &Knobs(knobs.collect())).walked_ratio()
         };
         assert_eq!(walked("tile_c=8 tile_y=2 tile_x=14 outer=space parallel=2"), 1.0);
-        assert_eq!(walked("tile_c=8 tile_y=2 tile_x=14 outer=space parallel=1 grain=4"), 4.0, "there is one image");
+        assert_eq!(
+            walked("tile_c=8 tile_y=2 tile_x=14 outer=space parallel=1 grain=4"),
+            4.0,
+            "a single image cannot be split"
+        );
         assert_eq!(
             walked("tile_c=8 tile_y=2 tile_x=14 outer=channels parallel=2 grain=4"),
             1.0,
-            "eight tiles of channels"
+            "eight tiles along channels"
         );
-        assert_eq!(walked("tile_c=16 cache_c=3 tile_y=2 tile_x=14 outer=space"), 1.5, "six for four");
+        assert_eq!(walked("tile_c=16 cache_c=3 tile_y=2 tile_x=14 outer=space"), 1.5, "six tiles instead of four");
         assert_eq!(walked("layout=blocked block=32 tile_c=2 cache_c=8 tile_x=14 outer=space"), 8.0);
     }
 }

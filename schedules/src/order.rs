@@ -18,7 +18,7 @@ use Letter::{C, X, Y};
 fn order_dimensions(letters: [Letter; 3], channel: usize, rank: usize) -> Vec<usize> {
     let mut others: Vec<usize> = (0..rank).filter(|place| *place != channel).collect();
     let columns = others.pop();
-    // Of the dimensions before the channels none is one of rows.
+    // Dimensions before the channels are not rows.
     let rows = if others.last().is_some_and(|place| *place > channel) { others.pop() } else { None };
     let of = |letter: Letter| match letter {
         C => Some(channel),
@@ -64,11 +64,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dimensions_stand_where_their_letters_do() {
+    fn dimensions_follow_the_letters() {
         assert_eq!(order_dimensions([X, C, Y], 1, 4), [0, 3, 1, 2]);
-        assert_eq!(order_dimensions([Y, C, X], 1, 5), [0, 2, 3, 1, 4], "the first of three dimensions stays outside");
-        assert_eq!(order_dimensions([X, Y, C], 1, 3), [0, 2, 1], "there are no rows");
-        assert_eq!(order_dimensions([Y, X, C], 0, 3), [1, 2, 0], "a sum's depth comes first");
+        assert_eq!(order_dimensions([Y, C, X], 1, 5), [0, 2, 3, 1, 4], "the outermost dimension is not reordered");
+        assert_eq!(order_dimensions([X, Y, C], 1, 3), [0, 2, 1], "there are no rows to reorder");
+        assert_eq!(order_dimensions([Y, X, C], 0, 3), [1, 2, 0], "the depth of a sum is its first dimension");
         assert_eq!(order_dimensions([X, Y, C], 0, 2), [1, 0]);
     }
 }

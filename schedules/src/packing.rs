@@ -114,7 +114,7 @@ impl Packing {
 
     pub fn pack(self, extents: &[i64], element_bytes: usize, bytes: &[u8]) -> Vec<u8> {
         if bytes.is_empty() {
-            // Sums before quads are stored although there is nothing to sum.
+            // The row sums of quads are stored even for empty rows.
             let stored: i64 = self.stored_extents(extents).iter().product();
             let sums = if matches!(self, Packing::Quads { .. }) { size_of::<i32>() } else { element_bytes };
             return vec![0; usize::try_from(stored).unwrap_or(0) * sums];
@@ -152,7 +152,7 @@ impl Packing {
 
 /// Transforms filters for Winograd's algorithm, in 64-bit floats that are rounded once.
 fn transform_filters(tile: i64, block: i64, extents: &[i64], bytes: &[u8]) -> Vec<u8> {
-    let transforms = tile_transforms(tile).expect("a packing is of a tile that there is");
+    let transforms = tile_transforms(tile).expect("the tile size was checked");
     let count = |extent: i64| usize::try_from(extent).expect("an extent is positive");
     let (outer, inner, block) = (count(extents[0]), count(extents[1]), count(block));
     let places = count(transforms.window_extent()).pow(2);
@@ -191,7 +191,7 @@ fn pack_quads(extents: &[i64], block: i64, bytes: &[u8]) -> Vec<u8> {
     let size = |extent: i64| usize::try_from(extent).expect("an extent is positive");
     let ([is_along, taps, depth], block) = (taps_and_depth(extents).map(size), size(block));
     let row = depth * taps;
-    // From tap to tap, and from neighbour to neighbour.
+    // Distances between taps and between adjacent bytes of a group.
     let [next_tap, next] = if is_along == 1 { [depth, 1] } else { [1, taps] };
     let mut packed = Vec::with_capacity(bytes.len() + bytes.len() / 2);
     for group in bytes.chunks((block * row).max(1)) {
@@ -223,21 +223,21 @@ mod tests {
 
     #[test]
     fn filters_are_transformed_once() {
-        // Three filters of one channel, all zeros but the middle.
+        // Three filters of one channel, all zero except for the center.
         let plain: Vec<f32> = (0..27).map(|tap| if tap % 9 == 4 { (1 + tap / 9) as f32 } else { 0.0 }).collect();
         let bytes: Vec<u8> = plain.iter().flat_map(|number| number.to_ne_bytes()).collect();
         let packing = Packing::Winograd { tile: 2, block: 2 };
         assert_eq!(packing.stored_extents(&[3, 1, 3, 3]), [4, 4, 2, 1, 2]);
         let packed = packing.pack(&[3, 1, 3, 3], 4, &bytes);
         let numbers: Vec<f32> = packed.chunks(4).map(|one| f32::from_ne_bytes(one.try_into().unwrap())).collect();
-        // The middle tap counts for a quarter in the four middle places, with a sign where it was taken off once.
+        // The center tap contributes a quarter to each of the four central elements, up to the sign.
         assert_eq!(numbers.len(), 64);
         assert_eq!(numbers[5 * 4..7 * 4], [0.25, 0.5, 0.75, 0.0, -0.25, -0.5, -0.75, 0.0]);
         assert_eq!(numbers[..5 * 4], [0.0; 20]);
     }
 
     #[test]
-    fn nothing_is_packed_as_nothing() {
+    fn empty_data_are_packed_as_zeros() {
         for packing in [Packing::Blocked { block: 8 }, Packing::Taps { block: 8 }, Packing::Quads { block: 8 }] {
             for extents in [[0, 3], [3, 0]] {
                 let stored: i64 = packing.stored_extents(&extents).iter().product();
@@ -248,20 +248,20 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_seen_in_one_dimension() {
+    fn rows_are_merged_into_one_dimension() {
         let rows = |dimensions| Packing::OneRow { dimensions, behind: 1 };
         assert_eq!(rows(3).stored_extents(&[2, 3, 4, 5]), [1, 1, 24, 5]);
         assert_eq!(rows(1).stored_extents(&[4, 5]), [4, 5]);
         assert_eq!(rows(1).stored_extents(&[5]), [5]);
         assert_eq!(rows(1).stored_extents(&[]), [0; 0]);
         assert_eq!(rows(2).pack(&[2, 1, 3], 1, &[1, 2, 3, 4, 5, 6]), [1, 2, 3, 4, 5, 6]);
-        // What was built before there was anything behind says nothing of it.
+        // Descriptions written before the field `behind` existed lack it.
         let read: Packing = serde_json::from_str(r#"{"OneRow":{"dimensions":2}}"#).expect("a packing");
         assert_eq!(read, Packing::OneRow { dimensions: 2, behind: 0 });
     }
 
     #[test]
-    fn a_row_is_seen_and_not_made() {
+    fn merging_rows_moves_no_data() {
         let row = Packing::OneRow { dimensions: 2, behind: 0 };
         assert_eq!(row.stored_extents(&[2, 3, 4, 5]), [2, 3, 1, 20]);
         assert_eq!(row.stored_extents(&[4, 5]), [1, 20]);
@@ -283,7 +283,7 @@ mod tests {
             past_the_end.pack(&[4, 3], 1, &plain),
             [0, 10, 20, 1, 11, 21, 2, 12, 22, 30, 0, 0, 31, 0, 0, 32, 0, 0]
         );
-        // The same as two inputs at three places, and then with one output only.
+        // Two inputs at three taps, then a single output.
         let taps = Packing::Taps { block: 2 };
         assert_eq!(taps.stored_extents(&[2, 2, 3]), [1, 3, 2, 2]);
         assert_eq!(taps.pack(&[2, 2, 3], 1, &plain), [0, 20, 10, 30, 1, 21, 11, 31, 2, 22, 12, 32]);
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn quads_come_after_the_sum_of_their_row() {
-        // Three outputs of five inputs at two places; the second output is negative.
+        // Three outputs of five inputs at two taps; the second output is negative.
         let plain: Vec<u8> =
             (0..10).chain((1..=10).map(|number| (-number as i8).cast_unsigned())).chain([100; 10]).collect();
         let single = Packing::Quads { block: 1 };
@@ -311,12 +311,12 @@ mod tests {
         assert_eq!(packed[..4], 45i32.to_le_bytes());
         assert_eq!(packed[4..8], (-55i32).to_le_bytes());
         assert_eq!(packed[8..16], [0, 2, 4, 6, 255, 253, 251, 249]);
-        assert_eq!(packed[40..48], [232, 3, 0, 0, 0, 0, 0, 0], "there is no fourth output");
-        // Windows of one channel have their quads along a row.
+        assert_eq!(packed[40..48], [232, 3, 0, 0, 0, 0, 0, 0], "the fourth output does not exist");
+        // For windows of one channel, groups of four bytes are along a row.
         let window = Packing::Quads { block: 1 };
         assert_eq!(window.stored_extents(&[1, 1, 2, 3]), [1, 3, 1]);
         assert_eq!(window.pack(&[1, 1, 2, 3], 1, &[1, 2, 3, 4, 5, 6]), [21, 0, 0, 0, 1, 2, 3, 0, 4, 5, 6, 0]);
-        // A weight of a dense layer has no places.
+        // The weight of a dense layer has no taps.
         assert_eq!(Packing::Quads { block: 1 }.pack(&[1, 2], 1, &[3, 4]), [7, 0, 0, 0, 3, 4, 0, 0]);
     }
 }

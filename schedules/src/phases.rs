@@ -54,7 +54,7 @@ pub(crate) fn pack_phases(
             Some(element) => packed.extend_from_slice(element),
             None => packed.resize(packed.len() + element_bytes, 0),
         }
-        // The next place, the last dimension first.
+        // Advances to the next position, the last dimension first.
         for d in (0..place.len()).rev() {
             place[d] += 1;
             if place[d] < stored[d] {
@@ -85,20 +85,20 @@ mod tests {
 
     #[test]
     fn each_phase_has_its_taps() {
-        // One input, three outputs, three taps each: steps of two have phases of one tap and of two.
+        // One input, three outputs and three taps: with stride 2, the phases have one and two taps.
         let plain: Vec<u8> = vec![1, 2, 3, 11, 12, 13, 21, 22, 23];
         let stored = phase_packing(&transposed(&[2], &[0, 0], 1), 2).expect("plain");
         assert_eq!(stored.stored_extents(&[1, 3, 3]), [2, 2, 1, 2, 2]);
         let first = [1, 11, 3, 13, 2, 12, 0, 0];
         let second = [21, 0, 23, 0, 22, 0, 0, 0];
         assert_eq!(stored.pack(&[1, 3, 3], 1, &plain), [first, second].concat());
-        // A place less in front, and the phases change sides.
+        // With one position less of leading padding, the phases change places.
         let stored = phase_packing(&transposed(&[2], &[1, 1], 1), 2).expect("plain");
         assert_eq!(stored.pack(&[1, 3, 3], 1, &plain)[..8], [2, 12, 0, 0, 1, 11, 3, 13]);
     }
 
     #[test]
-    fn only_plain_ones_have_phases() {
+    fn only_plain_convolutions_have_phases() {
         assert_eq!(phase_packing(&transposed(&[2, 2], &[0, 0, 0, 0], 2), 2), None);
         assert_eq!(phase_packing(&Op::Dense(Dense {}), 2), None);
     }

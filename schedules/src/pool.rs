@@ -18,8 +18,8 @@ pub(crate) fn add_pool_axis(space: &mut Space, task: &Task, machine: &Cpu) {
     if machine.cores < 2 || alone > QUESTIONABLE * LAUNCH {
         return;
     }
-    space.axes.push(POOL.to_axis("whether loops run on the pool of threads", [YesNo::Yes, YesNo::No]));
-    // Two threads save half of the time, and lose a launch.
+    space.axes.push(POOL.to_axis("whether loops run on the thread pool", [YesNo::Yes, YesNo::No]));
+    // Two threads save half of the time, but starting the pool costs a launch.
     let answer = if alone > 2 * LAUNCH { YesNo::Yes } else { YesNo::No };
     POOL.set(&mut space.default, answer);
 }
@@ -60,7 +60,7 @@ mod tests {
         let transposed = |rows: i64| format!("transpose(f32[1,12,{rows},64]) permutation=[0,2,1,3]");
         assert_eq!(answer(&transposed(1), 2).as_deref(), Some("no"));
         assert_eq!(answer(&transposed(64), 2).as_deref(), Some("yes"));
-        assert_eq!(answer(&transposed(4096), 2), None, "nobody asks");
-        assert_eq!(answer(&transposed(1), 1), None, "there is no pool");
+        assert_eq!(answer(&transposed(4096), 2), None, "large work has no axis `pool`");
+        assert_eq!(answer(&transposed(1), 1), None, "a single core has no pool");
     }
 }

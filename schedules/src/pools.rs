@@ -62,7 +62,7 @@ mod tests {
     use super::PoolWindow;
 
     #[test]
-    fn means_of_windows_that_are_all_alike_are_divided_by_one_number() {
+    fn equal_windows_have_one_divisor() {
         let of = |pad: i64, count_pad: bool| PoolWindow {
             kernel: vec![3],
             strides: vec![2],
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(of(0, false).window_divisor(&[9], &[4]), Some(3));
         assert_eq!(of(1, false).window_divisor(&[9], &[5]), None);
         assert_eq!(of(1, true).window_divisor(&[9], &[5]), Some(3));
-        // The last window reaches past the padding.
+        // The last window overhangs the padding.
         assert_eq!(of(0, false).window_divisor(&[10], &[5]), None);
         assert_eq!(of(1, true).window_divisor(&[10], &[6]), None);
     }

@@ -1,6 +1,6 @@
 //! Register tiles of default schedules.
 
-use super::axes::wished_divisors;
+use super::axes::candidate_divisors;
 use super::dots;
 use super::extents::{Blocking, Extents};
 use super::is_vector;
@@ -29,12 +29,13 @@ pub(crate) fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths
     for &block in blocks {
         let vectors = (block + lanes - 1) / lanes;
         for columns in widths.iter().copied().filter(|&columns| may_block || is_vector(columns)) {
-            for rows in wished_divisors(extents.rows, &[1, 2, 4]) {
-                // A vector of rows of a product that is not blocked is gathered from memory; up to a vector of channels reuses it.
+            for rows in candidate_divisors(extents.rows, &[1, 2, 4]) {
+                // Without blocks, the vector of a product's rows is gathered from memory and reused by up to a vector
+                // of channels.
                 let is_gathered = !may_block && !extents.is_conv && columns > 1;
                 let candidates: &[i64] = if is_gathered { &[1, 2, 4, 8, 16] } else { &[1, 2, 3, 4] };
-                for channels in wished_divisors(tile_count(extents.channels, block), candidates) {
-                    // Without blocks the columns are the vector and the channels are broadcast.
+                for channels in candidate_divisors(tile_count(extents.channels, block), candidates) {
+                    // Without blocks, columns are the vector and channels are broadcast.
                     let (vectors, broadcasts) = if may_block {
                         (vectors * channels, columns * rows)
                     } else {
@@ -78,9 +79,9 @@ fn spill_slowdown(machine: &Cpu, extents: &Extents, vectors: i64, broadcasts: i6
     const OTHERS: i64 = 4;
     let accumulators = vectors * broadcasts;
     if used_registers(extents, vectors, broadcasts) <= machine.vector_registers {
-        // With dilation the reduction is left and entered at each tap, and LLVM unrolls loops over short vectors by itself: both
-        // need more registers.
-        let is_tight = extents.is_apart() || machine.vector_lanes <= 4;
+        // Dilated windows and short vectors need more registers: with dilation the reduction is restarted at each tap,
+        // and LLVM unrolls loops over short vectors.
+        let is_tight = extents.is_dilated() || machine.vector_lanes <= 4;
         (!is_tight || accumulators <= dots::sum_registers(machine)).then_some(1.0)
     } else if !extents.is_conv || !extents.is_close || accumulators + OTHERS > machine.vector_registers {
         None
@@ -143,7 +144,7 @@ pub(crate) fn used_registers(extents: &Extents, vectors: i64, broadcasts: i64) -
         false => (tile_count(extents.window, extents.step), 1),
     };
     let shared = if extents.is_conv && extents.is_close { step.min(window - step).max(0) } else { 0 };
-    // LLVM keeps another input of a strided window of one position.
+    // LLVM keeps one more input in a register for pointwise windows with a stride.
     let is_strided = extents.is_conv && extents.is_single && extents.step > 1;
     match shared {
         0 => product_registers(vectors, broadcasts) + i64::from(is_strided),
@@ -172,7 +173,7 @@ fn panel_bytes(extents: &Extents, channels: i64) -> i64 {
 }
 
 /// Groups of tiles of a deep product, which is summed part by part of the depth.
-pub(crate) struct Together {
+pub(crate) struct TileGroup {
     pub(crate) channels: i64,
     pub(crate) rows: i64,
     pub(crate) part: i64,
@@ -180,7 +181,7 @@ pub(crate) struct Together {
 
 /// Returns groups of tiles for a deep product. None unless even the weights of a narrow tile are evicted from the
 /// cache, or there are too few rows to amortise loading the weights.
-pub(crate) fn deep_grouping(machine: &Cpu, extents: &Extents, tile: &Tile) -> Option<Together> {
+pub(crate) fn deep_grouping(machine: &Cpu, extents: &Extents, tile: &Tile) -> Option<TileGroup> {
     const KEPT: i64 = 5 << 18;
     const ROWS: i64 = 32;
     const CHANNELS: i64 = 4;
@@ -193,7 +194,7 @@ pub(crate) fn deep_grouping(machine: &Cpu, extents: &Extents, tile: &Tile) -> Op
     let tiles = extents.columns / tile.columns;
     let rows = [16, 8, 4].into_iter().find(|rows| tiles % rows == 0)?;
     let part = [256, 128].into_iter().find(|part| extents.depth % part == 0)?;
-    Some(Together { channels: CHANNELS, rows, part })
+    Some(TileGroup { channels: CHANNELS, rows, part })
 }
 
 /// Returns the cost of a convolution, in steps per vector of the result: the sum, slowed down by loads that are not
@@ -222,14 +223,14 @@ pub(crate) fn row_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Opti
     const BUSY: i64 = 8;
     let lanes = machine.vector_lanes;
     let is_short = extents.summed <= 4 * lanes;
-    // Blocks of channels would add a sixth or more.
+    // Blocks of channels would add at least a sixth of empty channels.
     let is_odd = 6 * (filled_extent(extents.channels, lanes) - extents.channels) >= extents.channels;
     let vectors = [2, 1].into_iter().find(|vectors| widths.contains(&(vectors * lanes)))?;
     if !extents.is_single || !extents.is_dense {
         return None;
     }
     let fits = |channels: &i64| channels * vectors + OTHERS <= machine.vector_registers && channels * vectors <= 16;
-    let dividing = wished_divisors(extents.channels, &TILE_CHANNELS).filter(fits).max()?;
+    let dividing = candidate_divisors(extents.channels, &TILE_CHANNELS).filter(fits).max()?;
     let channels =
         if has_few_registers(machine) && vectors == 2 { channels_of_rows(extents, dividing) } else { dividing };
     if vectors == 1 && !is_short && !(is_odd && channels >= BUSY) {
@@ -245,7 +246,7 @@ fn channels_of_rows(extents: &Extents, dividing: i64) -> i64 {
     const VECTORS: i64 = 2;
     let cost =
         |tile: i64| filled_extent(extents.channels, tile) as f64 * (tile + VECTORS) as f64 / (tile * VECTORS) as f64;
-    // LLVM stores the sums in each step where the last tile has four of six or three of five channels.
+    // LLVM stores the sums in each step if the last tile has four of six or three of five channels.
     let is_stored = |tile: i64| extents.channels % tile != 0 && extents.channels % tile == tile / 2 + 1;
     let beyond = CANDIDATES.into_iter().filter(|&tile| tile < extents.channels && !is_stored(tile));
     beyond.chain([dividing]).min_by(|one, other| cost(*one).total_cmp(&cost(*other))).unwrap_or(dividing)
@@ -264,9 +265,9 @@ pub(crate) fn group_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Op
         return None;
     }
     let fits = |sums: i64| 4 * sums <= 3 * machine.vector_registers;
-    let mut channels = wished_divisors(group, &[1, 2, 3, 4, 6, 8]).max()?;
-    let rows = wished_divisors(extents.rows, &[1, 2, 4]).filter(|rows| fits(rows * channels)).max()?;
-    // The padding of a whole row is tested column by column, which leaves no vectors.
+    let mut channels = candidate_divisors(group, &[1, 2, 3, 4, 6, 8]).max()?;
+    let rows = candidate_divisors(extents.rows, &[1, 2, 4]).filter(|rows| fits(rows * channels)).max()?;
+    // In a whole row, padding is tested column by column, which prevents vectors.
     if rows == 1 && columns == extents.columns {
         return None;
     }
@@ -284,7 +285,7 @@ const SMALL_IMAGE_ON_INTEL: i64 = 784;
 
 /// Returns the tile: columns and a few rows, because only adjacent windows share inputs, channels do not.
 pub(crate) fn depthwise_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Tile {
-    const MOST_ROWS: i64 = 8;
+    const ROWS_MAX: i64 = 8;
     if extents.step > 2 {
         return Tile { block: 1, channels: 1, rows: 1, columns: 1 };
     }
@@ -299,10 +300,10 @@ pub(crate) fn depthwise_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -
     // With a stride, explicit vectors read more than they share: on Intel CPUs, two channels take 4 to 12 % more time.
     let is_shared = !machine.is_intel || extents.step == 1 || is_left;
     let columns = widths.iter().copied().filter(|&columns| columns <= machine.vector_lanes);
-    let columns = columns.min_by_key(|&width| (column_steps(extents, width, MOST_ROWS), -width)).unwrap_or(1);
+    let columns = columns.min_by_key(|&width| (column_steps(extents, width, ROWS_MAX), -width)).unwrap_or(1);
     // Each channel needs its accumulators, an input vector and the weights of a window row.
     let fits = |rows: i64, channels: i64| channels * (rows + 1 + extents.window) <= machine.vector_registers;
-    let heights = (1..=MOST_ROWS.min(extents.rows)).filter(|&rows| fits(rows, 1));
+    let heights = (1..=ROWS_MAX.min(extents.rows)).filter(|&rows| fits(rows, 1));
     let rows = heights.min_by_key(|&rows| input_rows(extents, rows)).unwrap_or(1);
     let is_twofold = is_small && is_shared && extents.channels % 2 == 0 && fits(rows, 2);
     let channels = if is_twofold { 2 } else { 1 };

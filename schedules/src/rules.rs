@@ -30,7 +30,7 @@ const BEYOND: &str = "beyond";
 const CORE: &str = "core";
 
 /// Maximum ratio of executed to necessary steps, counted in tiles.
-const MOST_WALKED: f64 = 1.25;
+const WALKED_RATIO_MAX: f64 = 1.25;
 
 /// Maximum number of elements whose sums are finished together, so that they stay in the nearest cache.
 const CACHED_ELEMENTS: i64 = 4096;
@@ -44,7 +44,7 @@ fn walked_ratio(domain: &Domain, knobs: &Knobs) -> f64 {
 }
 
 fn core_rule() -> Rule {
-    let text = "data, weights, sums and programs of a tile fit the accelerator's memories, once per virtual thread";
+    let text = "data, weights, sums and programs of a tile fit the accelerator's buffers, once per virtual thread";
     Rule { name: CORE, text: text.to_owned() }
 }
 
@@ -52,7 +52,7 @@ impl Space {
     pub fn rules(&self) -> Vec<Rule> {
         let mut rules = self.rules_of_limits();
         if self.has_axis(PAD_AT.0.name) && self.has_axis(GRAIN.0.name) {
-            let text = "padding in the loops of the pool, pad_at=outer, is that of one step: grain is 1".to_owned();
+            let text = "padding in the parallel loop (pad_at=outer) requires grain=1".to_owned();
             rules.push(Rule { name: PADDED, text });
         }
         rules
@@ -77,43 +77,47 @@ impl Space {
             Rule {
                 name: REGISTERS,
                 text: format!(
-                    "a register tile, tile_c × tile_y × tile_x and the block of `blocked`, has at most {tile_elements} elements"
+                    "a register tile has at most {tile_elements} elements: tile_c × tile_y × tile_x, times the block \
+                     with layout=blocked"
                 ),
             },
             Rule {
                 name: CODE,
                 text: format!(
-                    "its elements, times split_r where that is written out, are at most {unrolled_elements}; elements without \
-                     vectors count {SCALAR_COST} times, those of vectors of two or three {SCALAR_COST} times over that, those of odd vectors {ODD_COST} times for each column of a window"
+                    "a register tile times its unrolled steps (split_r) has at most {unrolled_elements} elements; \
+                     elements without vectors count {SCALAR_COST} times, those of vectors of width two or three \
+                     {SCALAR_COST} times more, and those of other odd vectors {ODD_COST} times per column of a window"
                 ),
             },
             Rule {
                 name: VECTOR,
-                text: "a vector, the block or tile_x of `plain`, is at most 16 wide or a power of two".to_owned(),
+                text: "a vector (the block, or tile_x with layout=plain) has a width of at most 16 or a power of two"
+                    .to_owned(),
             },
         ];
         if self.has_axis(TILE_X.0.name) {
-            let text = "what is walked of tiles that are taken together (cache_c, cache_y, cache_x), and of steps that a thread takes \
-                        at once (grain), is at most a quarter more than there is";
+            let text = "overhanging groups of tiles (cache_c, cache_y, cache_x) and chunks of steps (grain) add at most a \
+                 quarter of the steps";
             rules.push(Rule { name: BEYOND, text: text.to_owned() });
         }
         if self.has_axis(SUM_AT.0.name) {
             let text = format!(
-                "blocks of tiles whose sums are finished first have at most {CACHED_ELEMENTS} elements, with cache_r {PART_ELEMENTS}, and \
-                 tiles that are taken together leave out no padding: order is not kernel_first"
+                "groups of tiles whose sums are finished together have at most {CACHED_ELEMENTS} elements, \
+                 {PART_ELEMENTS} with cache_r, and cannot skip padding: order is not kernel_first"
             );
             rules.push(Rule { name: CACHED, text });
         }
         if let SpaceLimits::Registers { whole: Some(whole), .. } = &self.limits {
             let text = format!(
-                "blocks that do not divide {whole} are of an operand that is copied, and without blocks none is"
+                "blocks that do not divide {whole} require a copy of the operand, and without blocks the operand is \
+                 not copied"
             );
             rules.push(Rule { name: COPIED, text });
         }
         if let Some([two, four]) = tiles.filter(|_| self.has_axis(TILE_P.0.name)) {
             let text = format!(
-                "tile_p divides the {} tiles of winograd2 or the {} of winograd4, or those of a strip, which divides their \
-                 {} or {} rows, and times the block is at most {tile_elements}",
+                "tile_p divides the {} tiles of winograd2 or the {} tiles of winograd4, or the tiles of a strip, \
+                 which divides their {} or {} rows, and tile_p times the block is at most {tile_elements}",
                 two.tile_count(),
                 four.tile_count(),
                 two.rows,
@@ -122,7 +126,7 @@ impl Space {
             rules.push(Rule { name: TRANSFORMED, text });
         }
         if self.has_axis(dots::DOTS_X.0.name) {
-            rules.push(Rule { name: SUMS, text: format!("dots_c × dots_x fills at most {sums} registers with sums") });
+            rules.push(Rule { name: SUMS, text: format!("dots_c × dots_x uses at most {sums} registers for sums") });
         }
         rules
     }
@@ -136,10 +140,10 @@ impl Space {
                 (*tile_elements, *unrolled_elements, *window, *tiles, *sums, domain, *whole)
             }
         };
-        if dots::is_of_places(knobs) {
+        if dots::are_lanes_positions(knobs) {
             return (!dots::fits_registers(knobs, sums)).then_some(SUMS);
         }
-        // TVM gives the padding of several steps too little room where tiles are taken together.
+        // For grouped tiles, TVM allocates too little memory for the padding of several steps.
         if PAD_AT.is_set_to(knobs, PadAt::Outer) && GRAIN.or_one(knobs) > 1 {
             return Some(PADDED);
         }
@@ -163,31 +167,31 @@ impl Space {
         if tile * vector > tile_elements {
             return Some(REGISTERS);
         }
-        if walked_ratio(domain, knobs) > MOST_WALKED {
+        if walked_ratio(domain, knobs) > WALKED_RATIO_MAX {
             return Some(BEYOND);
         }
         let together = CACHE_C.or_one(knobs) * CACHE_Y.or_one(knobs) * CACHE_X.or_one(knobs);
         let are_cached = SUM_AT.is_set_to(knobs, SumAt::Cache);
         let most = if CACHE_R.or_one(knobs) > 1 { PART_ELEMENTS } else { CACHED_ELEMENTS };
         let fits = !are_cached || (tile * vector).saturating_mul(together) <= most;
-        // Padding is detected for each tile separately.
+        // Padding is skipped for each tile separately.
         if !fits || (are_cached || together > 1) && ORDER.is_set_to(knobs, SumOrder::KernelFirst) {
             return Some(CACHED);
         }
         let steps = if UNROLL.setting_in(knobs) == Some(1) { SPLIT_R.or_one(knobs) } else { 1 };
-        let written_out = tile * vector * steps;
-        // Single elements take the compiler far longer than vectors of them.
+        let unrolled_limit = tile * vector * steps;
+        // The compiler takes far longer for scalar elements than for vectors.
         let is_scalar = VECTORIZE.is_set_to(knobs, YesNo::No);
-        let written_out = match innermost {
-            _ if is_scalar => written_out.saturating_mul(SCALAR_COST),
-            1..=3 => written_out.saturating_mul(SCALAR_COST / innermost),
-            _ => written_out,
+        let unrolled_limit = match innermost {
+            _ if is_scalar => unrolled_limit.saturating_mul(SCALAR_COST),
+            1..=3 => unrolled_limit.saturating_mul(SCALAR_COST / innermost),
+            _ => unrolled_limit,
         };
-        // Odd vectors are cut into many, and those of neighbouring columns of a window do not share their parts.
+        // The compiler splits odd vectors into short ones, which adjacent columns of a window do not share.
         let is_window = window > 1 && !matches!(ORDER.setting_in(knobs), Some(SumOrder::KernelFirst | SumOrder::Xyc));
         let is_odd = is_window && !is_scalar && !is_blocked && innermost.count_ones() > 1 && UNROLL.or_one(knobs) == 1;
-        let written_out = if is_odd { written_out.saturating_mul(ODD_COST * window) } else { written_out };
-        (written_out > unrolled_elements).then_some(CODE)
+        let unrolled_limit = if is_odd { unrolled_limit.saturating_mul(ODD_COST * window) } else { unrolled_limit };
+        (unrolled_limit > unrolled_elements).then_some(CODE)
     }
 
     /// Removes groups and chunks until the overhang is allowed, because few random schedules satisfy this rule.
@@ -219,7 +223,7 @@ mod tests {
     use models::Fuse;
 
     #[test]
-    fn padding_in_the_loops_of_the_pool_is_that_of_one_step() {
+    fn padding_in_the_parallel_loop_requires_single_steps() {
         let machine = Cpu::test(16, 2);
         for text in ["conv2d:ci=24,hw=13,co=48,k=3,p=1", "max_pool2d:c=24,hw=13,k=3,p=1"] {
             let graph = zoo::simple::build_operator(text).unwrap();

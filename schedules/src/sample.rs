@@ -53,7 +53,8 @@ fn draw_point(space: &Space, random: &mut ChaCha8Rng) -> Knobs {
 pub fn nth_point(space: &Space, mut position: u64) -> Knobs {
     let knobs = space.axes.iter().map(|axis| {
         let count = axis.settings.len() as u64;
-        let place = usize::try_from(position % count).expect("fewer settings than memory");
+        let place =
+            usize::try_from(position % count).expect("an axis has fewer settings than the address space has bytes");
         position /= count;
         (axis.name.to_owned(), axis.settings[place].clone())
     });

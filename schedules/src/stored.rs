@@ -1,4 +1,4 @@
-//! How operands are stored for a schedule, and as which computation the task is lowered.
+//! Storage formats of operands for a schedule, and the computation that the task is lowered to.
 
 use crate::axes::{BLOCK, FUNCTIONS, LAYOUT, PAD_AT, TILE_X, TILE_Y, WINDOWS, winograd_tile};
 use crate::choices::{Bytes, CopyAt, Functions, LayoutKind, PadAt, SumOrder, Unit, Windows, YesNo};

@@ -67,27 +67,27 @@ fn kept_share(reach: &Reach, tile: i64) -> f64 {
 mod tests {
     use super::{Reach, is_worth_it, kept_share};
 
-    /// A dimension of a window of three places around each place.
+    /// A dimension of a window of three taps, centered at each position.
     fn around(extent: i64, dilation: i64) -> Reach {
         Reach { extent, result: extent, taps: 3, stride: 1, dilation, head: dilation }
     }
 
     #[test]
-    fn tiles_that_see_only_padding_are_counted() {
+    fn tiles_with_only_padding_are_counted() {
         let close = |part: f64, expected: f64| (part - expected).abs() < 1e-12;
-        // Of three rows one has nothing above it, and one nothing below.
+        // Of three rows, the first has no upper neighbour and the last no lower one.
         assert!(close(kept_share(&around(3, 1), 1), 7.0 / 9.0));
         assert!(close(kept_share(&around(33, 12), 1), 75.0 / 99.0));
-        // The first of three tiles lies before what the first tap reads, the last one behind what the last reads.
+        // The first of three tiles reads nothing at the first tap, the last tile nothing at the last tap.
         assert!(close(kept_share(&around(33, 12), 11), 7.0 / 9.0));
         assert!(close(kept_share(&around(33, 12), 33), 1.0));
-        // In steps of two a tile reaches further.
+        // With stride 2, a tile covers more of the input.
         let steps = Reach { stride: 2, result: 17, ..around(33, 12) };
         assert!(close(kept_share(&steps, 7), 8.0 / 9.0) && close(kept_share(&steps, 5), 10.0 / 12.0));
     }
 
     #[test]
-    fn only_far_reaching_windows_leave_enough_out() {
+    fn only_dilated_windows_skip_enough_padding() {
         let square = |extent, dilation| [around(extent, dilation), around(extent, dilation)];
         assert!(is_worth_it(&square(33, 12), 1, 11) && is_worth_it(&square(33, 24), 1, 11));
         assert!(!is_worth_it(&square(33, 2), 1, 11) && !is_worth_it(&square(56, 1), 2, 14));

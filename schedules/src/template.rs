@@ -11,7 +11,7 @@ use models::{Class, DType, Op, ReduceOp, ScatterOp, Task, TensorType, UnaryOp};
 pub fn task_template(task: &Task) -> Template {
     let anchor = &task.steps[0];
     match &anchor.op {
-        // A register tile needs two dimensions and something to sum.
+        // A register tile needs a result with two dimensions, and a sum.
         Op::Einsum(_) if anchor.output.rank() < 2 || summed_extent(task).is_none() => Template::Spatial,
         Op::Attention(_)
         | Op::ArgReduce(_)
@@ -87,7 +87,7 @@ pub fn rows_of(task: &Task, helpers_at: HelpersAt) -> Vec<usize> {
         Op::LayerNorm(LayerNorm { axis, .. }) | Op::RmsNorm(RmsNorm { axis, .. }) => from(*axis).collect(),
         Op::MeanVarianceNorm(MeanVarianceNorm { axes, .. }) => axes.iter().flat_map(|&axis| one(axis)).collect(),
         Op::GroupNorm(_) => (1..rank).collect(),
-        // All queries of a head share its keys.
+        // All queries of a head share their keys.
         Op::Attention(_) if helpers_at == HelpersAt::Head => vec![2, 3],
         Op::ScatterNd(_) => {
             let looked_up = anchor.inputs.get(1).and_then(|at| task.operand_type(*at).ok());

@@ -98,7 +98,7 @@ impl Transforms {
 mod tests {
     use super::{KERNEL, tile_transforms};
 
-    /// Small whole numbers, so that nothing is rounded much.
+    /// Small integers, so that rounding errors are small.
     fn number(place: usize) -> f64 {
         (place * 7 % 11) as f64 - 5.0
     }

@@ -10,7 +10,7 @@ use models::operators::Conv;
 use models::{Choice, DType, Op, Task};
 
 /// Maximum number of tiles in a register tile, so that they fit the registers with a block of channels.
-const MOST_TILES: i64 = 28;
+const TILES_MAX: i64 = 28;
 
 pub static TILE_P: NumberAxis = NumberAxis::new("tile_p").with_ways(Ways::WINOGRAD);
 /// Rows of tiles per strip, which passes through all steps of the algorithm before the next strip; 0 for all rows.
@@ -69,9 +69,9 @@ pub(crate) fn add_winograd(space: &mut Space, task: &Task, machine: &Cpu) {
     );
     space.axes.insert(0, algorithms);
     let fits = |places: &i64| tiles.iter().any(|tiles| STRIPS.iter().any(|&strip| tiles.allows_strip(strip, *places)));
-    space.axes.push(TILE_P.to_axis("tiles in one register tile (winograd)", (1..=MOST_TILES).filter(fits)));
+    space.axes.push(TILE_P.to_axis("tiles in one register tile (winograd)", (1..=TILES_MAX).filter(fits)));
     let divides = |strip: &i64| tiles.iter().any(|tiles| tiles.allows_strip(*strip, 1));
-    let text = "rows of tiles per pass through all steps, 0 for all (winograd)";
+    let text = "rows of tiles per strip, which passes through all steps at once; 0 for all rows (winograd)";
     space.axes.push(STRIP.to_axis(text, STRIPS.into_iter().filter(divides)));
     let knobs = &mut space.default;
     let best = [2, 4].into_iter().flat_map(|tile| shape.best_tile(tile, machine, &blocks));
@@ -185,8 +185,8 @@ impl WinogradShape {
             let vectors = (block + machine.vector_lanes - 1) / machine.vector_lanes;
             let stored = filled_extent(self.channels, block);
             let products = 2.0 * (window * window * tiles * self.sources * stored) as f64;
-            let fits = divisors(all.strip_tiles(strip))
-                .filter(move |&places| places <= MOST_TILES && places * vectors <= room);
+            let fits =
+                divisors(all.strip_tiles(strip)).filter(move |&places| places <= TILES_MAX && places * vectors <= room);
             fits.map(move |places| {
                 let loads = (vectors + places) as f64 / (vectors * places) as f64;
                 let crowded = if vectors * places > cost::EASY_ACCUMULATORS { 1.1 } else { 1.0 };
@@ -194,7 +194,7 @@ impl WinogradShape {
                 BestTile { tile, block, places, strip, cost: fixed + products * slower }
             })
         };
-        // Wider blocks leave the nearest cache no room for the windows.
+        // With wider blocks, the windows do not fit the nearest cache.
         let blocks = blocks.iter().filter(|&&block| block >= machine.vector_lanes && block <= 2 * machine.vector_lanes);
         let cheaper = |best: Option<BestTile>, one: BestTile| match best {
             Some(best) if best.cost < one.cost => Some(best),
@@ -220,22 +220,27 @@ mod tests {
     }
 
     #[test]
-    fn strips_leave_room_for_a_tile_that_hides_its_loads() {
+    fn strips_allow_tiles_that_hide_their_loads() {
         let of = |lanes: i64, cores: i64, text: &str| {
             let default = default(&Cpu::test(lanes, cores), text);
             ["block", "tile_p", "strip"].map(|name| default.number(name).unwrap_or(0))
         };
         let knobs = |lanes: i64, cores: i64| of(lanes, cores, SMALL);
-        // A row of 14 tiles has no part of four for sixteen registers; two rows have, and are even on one core, nearly so on two.
+        // A row of 14 tiles has no divisor of four for sixteen registers; two rows have one, with an equal load on one
+        // core and a nearly equal one on two.
         assert_eq!(knobs(8, 1), [16, 4, 2]);
         assert_eq!(knobs(8, 2), [16, 4, 2]);
-        assert_eq!(knobs(16, 2)[2], 1, "a row does for more registers, and is even");
+        assert_eq!(knobs(16, 2)[2], 1, "with more registers, one row has an equal load");
         let deep = "conv2d:ci=128,hw=28,co=128,k=3,p=1";
-        assert_eq!((of(8, 1, deep), of(16, 1, deep)[2]), ([8, 7, 1], 0), "seven tiles are enough for some");
+        assert_eq!(
+            (of(8, 1, deep), of(16, 1, deep)[2]),
+            ([8, 7, 1], 0),
+            "seven tiles amortise the filters on some machines"
+        );
     }
 
     #[test]
-    fn filters_from_far_away_are_worth_their_products_where_those_are_slow() {
+    fn large_filters_pay_if_products_are_slow() {
         let algorithm =
             |machine: &Cpu, text: &str| default(machine, text).choice("algorithm").expect("an algorithm").to_owned();
         let (whole, narrow) = (Cpu::test(16, 2), Cpu::test(8, 2));

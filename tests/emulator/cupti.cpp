@@ -1,9 +1,9 @@
-// CUPTI as far as the runner asks it, for the driver beside it: what a profiler of kernels that run on this CPU would say,
-// through NVIDIA's own declarations of every structure.
+// The subset of CUPTI that the runner uses, for the emulated driver: a profiler of kernels that run on this CPU, with
+// NVIDIA's own declarations of every structure.
 //
-// It counts the driver's kernels. A file in the test's folder changes what it does: `no-permission` lets it refuse
-// counters, `fault-in-range` lets the first kernel of a range fail, `cupti-13.0` lets it know no field of later releases,
-// `passes-disagree` gives a share above 100 %.
+// It counts the driver's kernels. Files in the test's folder change its behaviour: `no-permission` rejects counters,
+// `fault-in-range` makes the first kernel of a range fail, `cupti-13.0` rejects fields of later releases, and
+// `passes-disagree` returns a share above 100 %.
 #include <cupti.h>
 #include <cupti_profiler_host.h>
 #include <cupti_profiler_target.h>
@@ -22,11 +22,11 @@ namespace {
 const char *chip = "GH100";
 const uint64_t availability_mark = 0x61766169, config_mark = 0x636f6e66, data_mark = 0x64617461;
 const size_t passes = 3;
-// So large that what is freed is unmapped: to look at an image that is gone ends the process.
+// Large enough that freed memory is unmapped: access to a freed image crashes.
 const size_t image_bytes = 40 << 20;
 const uint64_t kernel_ns = 1000;
 
-// What is known of the chip: another name for reads, none for the throughput of memory.
+// Metrics of the chip: another name for reads, and no memory throughput.
 const char *counters[] = {"dram__bytes_op_read", "dram__bytes_write", "sm__inst_executed", "sm__warps_active"};
 const char *ratios[] = {"lts__t_sector_hit_rate"};
 const char *throughputs[] = {"sm__throughput"};
@@ -62,7 +62,7 @@ template <class T>
 T *of_driver(const char *name) {
   return (T *)dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), name);
 }
-// Kernels that ran, once all that was asked for has happened.
+// Number of kernels that ran, after all queued work is done.
 uint64_t launches() {
   of_driver<int()>("cuCtxSynchronize")();
   return *of_driver<uint64_t>("emulated_launches");
@@ -164,7 +164,7 @@ CUptiResult cuptiProfilerHostGetBaseMetrics(CUpti_Profiler_Host_GetBaseMetrics_P
 CUptiResult cuptiProfilerHostConfigAddMetrics(CUpti_Profiler_Host_ConfigAddMetrics_Params *p) {
   EXPECT(ENDS(p, numMetrics) && p->pHostObject && p->numMetrics > 0);
   for (size_t i = 0; i < p->numMetrics; i++) {
-    // Listed, and not to be had all the same.
+    // Listed, but not available.
     if (!strncmp(p->ppMetricNames[i], "sm__warps_active.", 17)) return CUPTI_ERROR_INVALID_METRIC_NAME;
     ((Host *)p->pHostObject)->metrics.push_back(p->ppMetricNames[i]);
   }
@@ -197,7 +197,7 @@ CUptiResult cuptiProfilerHostEvaluateToGpuValues(CUpti_Profiler_Host_EvaluateToG
     if (name == "dram__bytes_write.sum") value = 1024.0 * data->launches;
     if (name == "sm__inst_executed.sum") value = 100.0 * data->launches;
     if (name == "sm__throughput.avg.pct_of_peak_sustained_elapsed") value = is_set("passes-disagree") ? 198.4 : 62.5;
-    // Nothing was looked up.
+    // No metric was looked up.
     if (name == "lts__t_sector_hit_rate.pct") value = NAN;
     p->pMetricValues[i] = value;
   }
@@ -268,7 +268,7 @@ CUptiResult cuptiRangeProfilerStop(CUpti_RangeProfiler_Stop_Params *p) {
 CUptiResult cuptiRangeProfilerDecodeData(CUpti_RangeProfiler_DecodeData_Params *p) {
   Profiler *profiler = (Profiler *)p->pRangeProfilerObject;
   EXPECT(ENDS(p, numOfRangeDropped) && profiler->pass == passes);
-  // Passes that did other work cannot be put together.
+  // Passes with different work cannot be combined.
   for (uint64_t launches : profiler->launches) p->numOfRangeDropped += launches != profiler->launches[0];
   *profiler->data = {data_mark, profiler->launches[0], true};
   return CUPTI_SUCCESS;

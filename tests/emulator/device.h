@@ -1,8 +1,8 @@
-// CUDA C on a CPU: what generated kernels use of the language and of NVIDIA's headers, written again in plain C++.
+// CUDA C on a CPU: the parts of the language and of NVIDIA's headers that generated kernels use, in plain C++.
 //
-// A thread of a block is a fiber; fibers take turns, and change only where CUDA's threads wait for each other. Blocks run
-// one after the other. Results are those of the kernel's arithmetic and addresses; nothing is said of speed, of machine
-// code, or of races between barriers. Fragments of tensor cores are whole in each lane, which every lane computes alike.
+// A thread of a block is a fiber. Fibers switch only where CUDA's threads wait for each other. Blocks run sequentially.
+// Results are those of the kernel's arithmetic and addresses; speed, machine code and races between barriers are not
+// emulated. Each lane holds whole fragments of tensor cores, and all lanes compute the same.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -29,7 +29,7 @@ struct Fiber {
   State state;
   Place place;
   std::vector<char> stack;
-  // Copies in the background: groups that may be waited for, the last one still open.
+  // Asynchronous copies by group; the last group is still open.
   std::vector<std::vector<Copy>> copies;
 };
 constexpr unsigned WARP = 32;
@@ -50,7 +50,7 @@ static void enter() {
   fibers[current].state = ENDED;
   swapcontext(&fibers[current].context, &scheduler);
 }
-// Lets those run again whose partners have all arrived.
+// Resumes fibers whose partners have all arrived.
 static bool release(unsigned first, unsigned last, State state) {
   bool waits = false;
   for (unsigned i = first; i < last; i++) {
@@ -92,13 +92,13 @@ static void run_block(unsigned x, unsigned y) {
     if (!ran) break;
   }
   for (unsigned i = 0; i < count; i++)
-    if (fibers[i].state != ENDED) abort();  // Threads wait for each other for ever.
+    if (fibers[i].state != ENDED) abort();  // Deadlock.
 }
 }  // namespace emulator
 
 extern "C" void emulate(void *function, void **arguments, const unsigned *grid, const unsigned *block) {
   using Any = void (*)(void *, void *, void *, void *, void *, void *, void *, void *, void *, void *, void *, void *);
-  // A function takes as many of these addresses as it has parameters, and leaves the others alone.
+  // A function uses as many of these addresses as it has parameters.
   void *a[12] = {};
   for (int i = 0; i < 12 && arguments[i]; i++) a[i] = *(void **)arguments[i];
   emulator::kernel = [=] {
@@ -121,7 +121,7 @@ extern "C" void emulate(void *function, void **arguments, const unsigned *grid, 
 #define __syncthreads() emulator::wait_as(emulator::WAITS_FOR_BLOCK)
 #define __syncwarp(...) emulator::wait_as(emulator::WAITS_FOR_WARP)
 
-// A copy in the background is done as late as it may be: when its group is waited for.
+// An asynchronous copy is executed as late as allowed: when its group is awaited.
 inline void __pipeline_memcpy_async(void *to, const void *from, size_t bytes) {
   if ((uintptr_t)to % bytes || (uintptr_t)from % bytes || (bytes != 4 && bytes != 8 && bytes != 16)) abort();
   emulator::fibers[emulator::current].copies.back().push_back({to, from, bytes});
@@ -237,7 +237,7 @@ template <class Use, int m, int n, int k, class T, class Layout = row_major> str
     typename Stored<T>::type x[num_elements];
   };
 };
-// To the nearest of ten bits of fraction; halves away from zero.
+// Rounds to ten fraction bits; halves away from zero.
 inline float __float_to_tf32(float f) {
   unsigned bits;
   memcpy(&bits, &f, 4);

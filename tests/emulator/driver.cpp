@@ -1,14 +1,14 @@
-// A CUDA driver whose device is this CPU: enough of one for the runner, checked against NVIDIA's own declarations.
+// A CUDA driver whose device is this CPU: the subset that the runner uses, checked against NVIDIA's own declarations.
 //
-// Machine code is an ELF file whose first section is the path of a library made of `device.h` and a kernel; like a real
-// driver, it is told no length, and reads as far as the headers say. Kernels run when somebody waits for them, in the worst
-// order that streams, events and graphs allow (`streams.h`), and time lines are those of the host. It has little memory; and
-// a kernel whose name begins with `fault` fails, and, as on a real device, so does everything after it. A file in the test's
-// folder changes that: `old-driver` makes it a driver for CUDA 12, which refuses the code, with `fixed-clock` 50 µs pass
-// between any two marks, with `slow-launches` or `slow-graphs` each kernel outside or inside of a graph takes 1 ms more, and
-// with `drawn-order` or `ahead-order` the order is another one.
+// Machine code is an ELF file whose first section is the path of a library compiled from `device.h` and a kernel. Like a
+// real driver, this one does not know its length and reads as far as the headers say. Kernels run when the host waits for
+// them, in the worst order that streams, events and graphs allow (`streams.h`); times are those of the host. The device has
+// little memory. A kernel whose name starts with `fault` fails, and, as on a real device, so does everything after it.
+// Files in the test's folder change the behaviour: `old-driver` emulates a driver for CUDA 12, which rejects the code;
+// `fixed-clock` makes 50 us pass between any two events; `slow-launches` and `slow-graphs` add 1 ms to each kernel outside
+// and inside of a graph; `drawn-order` and `ahead-order` select another order.
 #include <cuda.h>
-// Drivers have both; a newer one differs in its errors alone.
+// Drivers have both versions of a function; the newer ones differ only in their errors.
 #undef cuEventElapsedTime
 
 #include "streams.h"
@@ -21,7 +21,7 @@
 #include <unistd.h>
 #include <vector>
 
-// For the profiler beside it: kernels that ran, and whether the next one fails.
+// For the emulated profiler: number of kernels that ran, and whether the next one fails.
 extern "C" {
 unsigned long long emulated_launches;
 bool emulated_fault;
@@ -45,9 +45,9 @@ bool is_broken;
 constexpr size_t MOST_BYTES = 64 << 20;
 
 CUresult status() { return is_broken ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS; }
-// What may not be asked for while a stream is being captured.
+// Rejects calls that are not allowed while a stream is captured.
 CUresult refuse() { return streams::captured ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS; }
-// What the host waits for comes after all that the null stream was asked for.
+// Work that the host waits for follows all work of the null stream.
 CUresult copy(void *to, const void *from, size_t bytes) {
   if (refuse()) return refuse();
   streams::wait_for({streams::ask(&streams::null_stream, [=] { memcpy(to, from, bytes); })});
@@ -99,7 +99,7 @@ CUresult cuMemGetInfo(size_t *free, size_t *total) { *free = size_t(1) << 29; *t
 CUresult cuModuleLoadData(CUmodule *module, const void *image) {
   const char *path = (const char *)image;
   Dl_info here;
-  // The only code in the driver's own language is a kernel that does nothing.
+  // The only PTX code is an empty kernel.
   if (!strncmp(path, ".version", 8)) dladdr((void *)&cuInit, &here), path = here.dli_fname;
   else if (is_set("old-driver") || memcmp(path, ELFMAG, SELFMAG)) return CUDA_ERROR_INVALID_IMAGE;
   else path += ((const Elf64_Shdr *)(path + ((const Elf64_Ehdr *)path)->e_shoff))[1].sh_offset;

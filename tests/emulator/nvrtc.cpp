@@ -1,8 +1,8 @@
-// An NVRTC whose machine code is for the emulated device: CUDA C of single precision becomes a library for this CPU, by the
-// C++ compiler over `device.h`, which lies beside this library. What was compiled before is not compiled again.
+// An NVRTC for the emulated device: the C++ compiler translates CUDA C with `device.h`, from the folder of this library, to
+// a library for this CPU. Compiled code is cached.
 //
-// The file of machine code has the sections that are looked at: the path of the library, which the emulated driver reads, and
-// one for each kernel. What the log says of registers is made up.
+// The file of machine code has the sections that the runner reads: the path of the library, for the emulated driver, and
+// one per kernel. The register counts in the log are invented.
 #include <nvrtc.h>
 
 #include <cstring>
@@ -37,7 +37,7 @@ std::map<std::string, size_t> kernels(const std::string &source) {
   }
   return found;
 }
-// The same for the CPU. The one buffer whose size a launch asks for is the header's own.
+// Converts the source for the CPU. The only buffer whose size a launch determines is declared in the header.
 std::string emulated(const std::string &source) {
   std::string text;
   std::istringstream lines(source);
@@ -55,18 +55,18 @@ std::string read(const std::string &path) {
   all << std::ifstream(path).rdbuf();
   return all.str();
 }
-// The path of the library; nothing where the compiler refuses the source.
+// Returns the path of the library; empty if the compiler rejects the source.
 std::string library(const std::string &source, std::string &log) {
   std::string text = emulated(source), stem = folder() + "/kernels-" + std::to_string(std::hash<std::string>()(text));
   std::string path = stem + ".so", own = stem + "-" + std::to_string(getpid());
   if (!access(path.c_str(), F_OK)) return path;
   std::ofstream(own + ".cpp") << text;
   std::string flags = "g++ -O1 -shared -fPIC -w -fno-strict-aliasing -std=c++20 -fpermissive "
-                      // A GPU has no access to a vector at an address that is not a multiple of its size.
+                      // A GPU faults on vector accesses that are not aligned to their size.
                       "-fsanitize=alignment -fsanitize-undefined-trap-on-error ";
   bool is_made = !system((flags + own + ".cpp -o " + own + ".so </dev/null >" + own + ".log 2>&1").c_str());
   log = read(own + ".log");
-  // Whole or not at all, since others may look for it.
+  // Renamed at the end, since other processes may look for the file.
   return is_made && !rename((own + ".so").c_str(), path.c_str()) ? path : "";
 }
 // An ELF file with the path, a section for each kernel, and the sections' names.

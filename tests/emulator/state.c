@@ -1,4 +1,4 @@
-// NVML as far as the runner asks it, of a device whose power is capped now and then.
+// The subset of NVML that the runner uses, for a device whose power is capped at times.
 typedef void *Device;
 int nvmlInit_v2(void) { return 0; }
 int nvmlShutdown(void) { return 0; }

@@ -1,10 +1,9 @@
-// Work of the emulated device that was asked for and has not happened yet.
+// Pending work of the emulated device.
 //
-// Work comes after what its stream was asked for before, and after the marks that its stream was told to wait for; after
-// nothing else. It happens when somebody waits for it. Of all that may happen next the last that was asked for goes first, or
-// one that is drawn, or one that comes after what just happened, so that a stream runs ahead of others: whoever forgets to let
-// one stream wait for another finds that what it needs has not happened. On the null stream work comes after that of streams
-// that block, and theirs after it.
+// Work follows earlier work of its stream and the events that its stream waits for, and nothing else. It is executed when
+// the host waits for it. Of all ready work, the latest is executed first, or a random one, or one that follows the work just
+// executed, so that a stream runs ahead of others. If a stream does not wait for another one as it should, its input is
+// therefore missing. Work of the null stream follows that of blocking streams, and vice versa.
 #pragma once
 #include <cuda.h>
 
@@ -26,26 +25,26 @@ struct Work {
   std::chrono::steady_clock::time_point when;
 };
 using Shared = std::shared_ptr<Work>;
-// Work in the order in which it was asked for.
+// Work in the order of submission.
 struct Graph {
   std::vector<Shared> works;
   unsigned number;
 };
 struct Stream {
   bool is_blocking;
-  // What the next work comes after.
+  // Work that the next work follows.
   std::vector<Shared> last;
-  // Where it is being captured, the graph, and what `last` was before.
+  // During capture: the graph, and the previous value of `last`.
   Graph *captured;
   std::vector<Shared> outside;
 };
 struct Event {
   Shared work;
-  // The number of the graph that it was captured for.
+  // Number of the graph of the capture.
   unsigned of;
 };
 
-// More than this waits for nobody to ask, as on a real device.
+// Maximum amount of pending work; more is executed at once, as on a real device.
 constexpr size_t MOST_WAITING = 512;
 inline std::vector<Shared> waiting;
 inline Stream null_stream{true};
@@ -63,7 +62,7 @@ inline bool is_set(const char *word) {
 inline Stream *of(CUstream stream) { return stream ? (Stream *)stream : &null_stream; }
 inline void append(std::vector<Shared> &to, const std::vector<Shared> &from) { to.insert(to.end(), from.begin(), from.end()); }
 
-// All that these come after, and they themselves.
+// Returns these and all of their predecessors.
 inline std::set<const Work *> before(const std::vector<Shared> &last) {
   std::set<const Work *> found;
   std::vector<const Work *> left;
@@ -79,7 +78,7 @@ inline std::set<const Work *> before(const std::vector<Shared> &last) {
 inline bool is_ready(const Shared &work) {
   return std::all_of(work->after.begin(), work->after.end(), [](auto &other) { return other->is_done; });
 }
-// Which of these happens next, after this one.
+// Selects the next work among the ready ones.
 inline size_t choose(const std::vector<Shared> &left, const Shared &done) {
   bool is_drawn = is_set("drawn-order"), is_ahead = is_set("ahead-order");
   std::vector<size_t> ready;
@@ -91,7 +90,7 @@ inline size_t choose(const std::vector<Shared> &left, const Shared &done) {
     if (is_ahead && std::count(left[i]->after.begin(), left[i]->after.end(), done)) return i;
   return is_ahead ? ready.back() : ready.at(0);
 }
-// Lets these happen, and nothing that they do not come after.
+// Executes these and their predecessors only.
 inline void wait_for(const std::vector<Shared> &last) {
   std::set<const Work *> wanted = before(last);
   std::vector<Shared> left, kept;
@@ -112,7 +111,7 @@ inline void wait_for_no_more_than_fit() {
   if (waiting.size() > MOST_WAITING) wait_for_all();
 }
 
-// Asks a stream for work.
+// Submits work to a stream.
 inline Shared ask(Stream *stream, std::function<void()> happen) {
   Shared work(new Work{happen, stream->last});
   if (stream->captured) {
@@ -154,7 +153,7 @@ inline CUresult wait_event(Stream *stream, const Event &event) {
   stream->last.push_back(event.work);
   return CUDA_SUCCESS;
 }
-// The stream where a capture began has to come after all that was captured.
+// The stream that started a capture must follow all captured work.
 inline CUresult end_capture(Stream *stream, Graph *&graph) {
   graph = captured;
   std::set<const Work *> joined = before(stream->last);

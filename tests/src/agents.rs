@@ -23,8 +23,8 @@ impl Server {
         killpg(Pid::from_raw(self.child.id() as i32), signal)
     }
 
-    /// Returns whether the process ends within a time. The process is not reaped, so that its number stays reserved for
-    /// its group until this value is dropped.
+    /// Returns whether the process ends within a time limit. The process is not reaped, so that its number stays
+    /// reserved for its group until this value is dropped.
     pub fn ends(&self, within: Duration) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         let process = Pid::from_raw(self.child.id() as i32);
@@ -61,7 +61,7 @@ pub fn agent(path: &Path, before: &[&str], options: &str) -> Server {
     listening(command.stdout(Stdio::piped()))
 }
 
-/// A server that prints where it listens, once it does.
+/// Starts a server and waits until it prints its port.
 pub fn listening(command: &mut Command) -> Server {
     let mut child = command.process_group(0).spawn().expect("the agent was built");
     let mut line = String::new();

@@ -29,7 +29,7 @@ pub fn visit(address: &str) -> Option<Page> {
 /// their container in wide windows. Returns None without Chromium.
 pub fn overflow(path: &Path, place: &str) -> Option<Vec<String>> {
     // Elements that scroll may be wider than a narrow window, and so may their content.
-    const LOOK: &str = "<script>addEventListener('load', () => setTimeout(() => {
+    const OVERFLOW_SCRIPT: &str = "<script>addEventListener('load', () => setTimeout(() => {
         const scrolls = (part) => part && (getComputedStyle(part).overflowX !== 'visible' || scrolls(part.parentElement));
         const found = [...document.body.querySelectorAll('*')].filter((part) => part.offsetParent && !scrolls(part.parentElement)
             && (part.getBoundingClientRect().right > innerWidth + 1
@@ -39,13 +39,13 @@ pub fn overflow(path: &Path, place: &str) -> Option<Vec<String>> {
     }, 500));</script>";
     let text = std::fs::read_to_string(path).expect("a page is text");
     let copy = path.with_file_name("overflow.html");
-    std::fs::write(&copy, text + LOOK).expect("the folder is writable");
+    std::fs::write(&copy, text + OVERFLOW_SCRIPT).expect("the folder is writable");
     let mut found = Vec::new();
     for width in WIDTHS {
         let page = open_at(&format!("file://{}{place}", copy.display()), width)?.text;
-        let told = page.split_once("data-overflow=\"[[").and_then(|(_, rest)| rest.split_once("]]"));
-        let (told, _) = told.unwrap_or_else(|| panic!("the page did not tell: {page}"));
-        found.extend((!told.is_empty()).then(|| format!("at {width}: {told}")));
+        let listed = page.split_once("data-overflow=\"[[").and_then(|(_, rest)| rest.split_once("]]"));
+        let (listed, _) = listed.unwrap_or_else(|| panic!("the page has no overflow list: {page}"));
+        found.extend((!listed.is_empty()).then(|| format!("at {width}: {listed}")));
     }
     Some(found)
 }

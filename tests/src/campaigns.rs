@@ -65,7 +65,7 @@ pub fn run(config: &Config, target: &Target, bench: &mut dyn Bench) -> (Outcomes
 }
 
 /// Formats each record's outcome and the first line of its reason.
-pub fn told(records: &[Record]) -> String {
+pub fn format_outcomes(records: &[Record]) -> String {
     let line = |record: &Record| {
         let reason = record.reason.as_deref().unwrap_or("-").lines().next().unwrap_or_default();
         format!("{}: {reason}\n", record.outcome.name())

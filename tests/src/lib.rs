@@ -177,7 +177,7 @@ pub fn run(command: Command) -> Ran {
     start(command).finish()
 }
 
-/// Removes the lines that a slow machine adds: that a program is still at work.
+/// Removes the progress notes that a slow machine adds.
 fn without_progress(stderr: &str) -> String {
     let is_progress = |line: &&str| line.starts_with("note: ") && line.ends_with(" s so far\n");
     stderr.split_inclusive('\n').filter(|line| !is_progress(line)).collect()

@@ -175,17 +175,17 @@ impl Case {
     }
 }
 
-/// How far results are from what must come out.
+/// Distance of results from the expected ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Distance {
-    /// Of integers: the largest difference.
+    /// Largest difference of integers.
     pub steps: f64,
-    /// Of floats: the root mean square of differences over that of the expected elements.
+    /// Root mean square of the differences of floats, divided by that of the expected elements.
     pub share: f64,
 }
 
 impl Case {
-    /// How far the results of the graph are, as read and after all passes.
+    /// Returns the distance of the graph's results, as read and after all passes.
     pub fn distance(&self) -> Result<Distance, Verdict> {
         let failed = |error: Error| Verdict::Failed(chain(&error));
         let prepared = self.prepare()?;
@@ -240,7 +240,7 @@ fn agrees(actual: &Tensor, expected: &Tensor, case: &Case) -> Result<(), String>
         DType::F16 => f64::from(-9).exp2(),
         _ => 1e-3,
     };
-    // A spectrum is of sums over the whole signal.
+    // Each element of a spectrum is a sum over the whole signal.
     let is_sum = case.is_network || case.operators.iter().any(|operator| operator == "DFT" || operator == "STFT");
     let absolute = if is_sum { relative * root_mean_square(&expected.to_numbers()) } else { 1e-7 };
     let tolerance = reference::Tolerance { absolute, relative };

@@ -1,4 +1,4 @@
-//! One question has one answer: tables, JSON documents, pages and the server are compared field by field.
+//! Checks that tables, JSON documents, pages and the server give the same numbers, field by field.
 #![allow(missing_docs)]
 
 use predictor::serve::{Service, answer_query};
@@ -19,7 +19,7 @@ fn number(value: &Value, field: &str) -> f64 {
     value[field].as_f64().unwrap_or_else(|| panic!("no number `{field}`: {value}"))
 }
 
-/// Numbers that were written and read again may differ in their last digit.
+/// Compares numbers, whose last digit may change when they are written and read.
 #[track_caller]
 fn check_same(one: &Value, other: &Value, field: &str) {
     let are_near = |(one, other): (f64, f64)| (one - other).abs() <= 1e-12 * one.abs();
@@ -32,7 +32,7 @@ fn has(text: &str, wanted: &str) {
     assert!(text.contains(wanted), "no `{wanted}` in {text}");
 }
 
-/// What the server answers, without a server.
+/// Returns the server's response without starting a server.
 fn served(question: &Value) -> Value {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/published").join(published::CPU);
     let predictor = bundle::read_bundle(&path).expect("the predictor ships");
@@ -107,7 +107,7 @@ fn a_plan_is_the_prediction_and_its_page_shows_it() {
 }
 
 #[test]
-fn a_curve_goes_through_the_predictions() {
+fn a_curve_passes_through_the_predictions() {
     let bench = Bench::new();
     let operator = "conv2d:ci=64,hw=56,co=64,k=3,p=1";
     let knee = oppredict(&bench, &format!("knee --op {operator} --over threads --json --html knee.html")).json();
@@ -159,7 +159,7 @@ fn a_profile_is_the_same_in_document_file_and_page() {
             assert!((number(shown, of_page) - wanted).abs() <= 1e-9 * wanted.abs(), "{field}: {shown} and {row}");
             assert!((cell(place, field) - wanted).abs() <= 1e-9 * wanted.abs(), "{field} of {row}");
         }
-        // The boxes of the flame view have the shares of the table, in whole nanoseconds.
+        // The boxes of the flame graph have the shares of the table, in whole nanoseconds.
         let name = row["name"].as_str().expect("a name");
         let of_name = |value: &Value| value["name"] == name;
         let share: f64 = rows.iter().filter(|row| of_name(row)).map(|row| number(row, "share")).sum();
@@ -167,14 +167,14 @@ fn a_profile_is_the_same_in_document_file_and_page() {
         let found = boxes(&data["flame"], name) / whole;
         assert!(
             (found - share).abs() < 1e-2,
-            "{name}: {} in the flame view, {} in the table",
+            "{name}: {} in the flame graph, {} in the table",
             format_percent(found),
             format_percent(share)
         );
     }
 }
 
-/// The time of all boxes with a name, those inside of one included once.
+/// Returns the time of all boxes with a name; nested ones count once.
 fn boxes(node: &Value, name: &str) -> f64 {
     if node["n"] == name {
         return number(node, "v");

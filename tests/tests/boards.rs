@@ -1,5 +1,5 @@
-//! Campaigns on boards: this machine served by our agent and by TVM's own server, directly and through TVM's tracker, and
-//! emulated boards. What is killed, missing or of the wrong kind costs what it must and no more.
+//! Campaigns on boards: this machine served by this project's agent and by TVM's own server, directly and through TVM's
+//! tracker, and emulated boards. Killed, missing and wrong devices cost only the affected runs.
 #![allow(missing_docs)]
 
 use serde_json::Value as Json;
@@ -20,7 +20,7 @@ fn collect(bench: &Bench, options: &str) -> Ran {
     run(command)
 }
 
-/// The rows of the store.
+/// Returns the records of the store.
 fn rows(bench: &Bench) -> Vec<Json> {
     run(bench.opcollect("dataset export --store st --format jsonl --out rows.jsonl")).expect(0);
     let text = std::fs::read_to_string(bench.path("rows.jsonl")).expect("it was just written");
@@ -37,7 +37,7 @@ fn outcomes(rows: &[Json]) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn a_campaign_on_our_agent_is_like_one_at_home_and_resumes() {
+fn a_campaign_on_an_agent_equals_a_local_one_and_resumes() {
     let (bench, agent) = (Bench::new(), own_agent(""));
     let on = format!("--target llvm --host 127.0.0.1 --port {}", agent.port);
     collect(&bench, &format!("{on} --schedules 3")).expect(0);
@@ -56,7 +56,7 @@ fn a_campaign_on_our_agent_is_like_one_at_home_and_resumes() {
 }
 
 #[test]
-fn an_emulated_agent_of_another_architecture_stands_in_for_a_board() {
+fn an_emulated_agent_may_replace_a_board() {
     let bench = Bench::new();
     let mut command = bench.opcollect("board serve --port 0 --emulated");
     let agent = tests::agents::listening(command.stdout(std::process::Stdio::piped()));
@@ -71,13 +71,13 @@ fn an_emulated_agent_of_another_architecture_stands_in_for_a_board() {
 }
 
 #[test]
-fn wrong_keys_architectures_and_places_are_one_clear_error() {
+fn wrong_keys_architectures_and_addresses_give_one_error() {
     let (bench, agent) = (Bench::new(), own_agent("--key board"));
     let at = |port: u16| format!("--host 127.0.0.1 --port {port} --board-wait 2");
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let silent = silent.local_addr().expect("it is bound").port();
     for (options, code, words) in [
-        (format!("--target llvm {}", at(agent.port)), 2, "refuses the key"),
+        (format!("--target llvm {}", at(agent.port)), 2, "rejects the key"),
         (format!("--target pynq --key board {}", at(agent.port)), 2, "wrong architecture"),
         (format!("--target llvm --key board --threads 1000 {}", at(agent.port)), 2, "`threads` is 1000"),
         (format!("--target llvm {}", at(1)), 3, "cannot reach 127.0.0.1:1"),
@@ -90,7 +90,7 @@ fn wrong_keys_architectures_and_places_are_one_clear_error() {
         ("--target llvm --tracker nowhere".to_owned(), 2, "HOST:PORT"),
         (format!("--target llvm --key board --cross-cc no-such-linker {}", at(agent.port)), 3, "no-such-linker"),
     ] {
-        // Where a flag is given twice, the later one counts.
+        // If a flag is given twice, the later one counts.
         let command = bench.opcollect(&format!(
             "--config quick.toml --modelsource simple --modelname relu:shape=8 --counters none --store st {options}"
         ));
@@ -113,7 +113,7 @@ fn a_campaign_on_tvms_own_server() {
     assert!(said.contains("recorded as emulated"), "{said}");
     let found = rows(&bench);
     assert_eq!(outcomes(&found), BTreeMap::from([("ok".to_owned(), 2)]));
-    // What the server cannot tell is not there.
+    // Values that the server cannot provide are absent.
     assert!(found.iter().all(|row| row["source"] == "emulated" && row["first_run_ns"].is_null()), "{found:?}");
     assert!(found.iter().all(|row| row["agent_version"].is_null()), "{found:?}");
     collect(&bench, &format!("{on} --on-hardware")).expect(0);
@@ -125,7 +125,7 @@ fn a_campaign_on_tvms_own_server() {
     );
 }
 
-/// A server of TVM empties the caches of the CPU that it runs on, and no agent is there that empties those of others.
+/// TVM's server empties the caches of its own CPU only, and without an agent the caches of other CPUs stay warm.
 #[test]
 fn tvms_own_server_has_cold_caches_on_one_thread_only() {
     let Some(server) = of_tvm("tvm.exec.rpc_server", "") else { return };
@@ -134,7 +134,7 @@ fn tvms_own_server_has_cold_caches_on_one_thread_only() {
     collect(&bench, &on).expect(0);
     let found = rows(&bench);
     assert!(found.iter().all(|row| row["outcome"] == "ok" && row["cache_state"] == "cold"), "{found:?}");
-    // Such a server takes half of the CPUs.
+    // TVM's server uses half of the CPUs.
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() >= 4) {
         let said = collect(&bench, &format!("{on} --threads 2")).expect(2).stderr;
         assert!(said.contains("TVM's server flushes the caches of one CPU"), "{said}");
@@ -183,7 +183,7 @@ print('done')
 }
 
 #[test]
-fn all_devices_of_a_key_work_and_one_that_goes_is_no_end() {
+fn a_campaign_continues_on_the_remaining_devices() {
     let Some(tracker) = of_tvm("tvm.exec.rpc_tracker", "") else { return };
     let register = || own_agent(&format!("--key twin --tracker 127.0.0.1:{}", tracker.port));
     let (one, two) = (register(), register());
@@ -199,7 +199,7 @@ fn all_devices_of_a_key_work_and_one_that_goes_is_no_end() {
     assert!(run(bench.opcollect(&format!("fleet status {at}"))).expect(0).stdout.contains("twin"));
     let mut command =
         bench.opcollect(&format!("{MODEL} --store st --json --target llvm {at} --key twin --schedules 12"));
-    // The environment says the same as the flag.
+    // The environment variables have the same effect as the flag.
     command.env("TVM_TRACKER_HOST", "127.0.0.1").env("TVM_TRACKER_PORT", tracker.port.to_string());
     let killer = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(700));
@@ -236,7 +236,7 @@ fn emulated_devices_do_not_join_a_campaign_on_hardware() {
 }
 
 #[test]
-fn a_server_that_is_killed_again_and_again_loses_and_doubles_nothing() {
+fn repeated_kills_of_a_server_lose_and_duplicate_nothing() {
     let bench = Bench::new();
     let port = free_port();
     let start = move || own_agent(&format!("--port {port}"));
@@ -249,7 +249,7 @@ fn a_server_that_is_killed_again_and_again_loses_and_doubles_nothing() {
             while !is_over.load(Ordering::Acquire) && kills < 3 {
                 std::thread::sleep(Duration::from_millis(600));
                 let mut server = server.lock().expect("no thread panics with the lock");
-                // The whole group: front and session.
+                // Ends the whole process group: listening process and session.
                 *server = None;
                 kills += 1;
                 *server = Some(start());
@@ -269,7 +269,7 @@ fn a_server_that_is_killed_again_and_again_loses_and_doubles_nothing() {
 }
 
 #[test]
-fn emulated_boards_are_boards_whose_times_are_emulated() {
+fn times_of_emulated_boards_are_marked() {
     for (board, server) in emulated_boards() {
         let bench = Bench::new();
         let on =

@@ -1,4 +1,5 @@
-//! A bucket of a real server that speaks S3 and checks signatures: parts are brought once, come back, and go on after a kill.
+//! Sharing through a real S3 server that checks signatures: parts are copied once, restored, and continued after a
+//! kill.
 #![allow(clippy::print_stderr, missing_docs)]
 
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +11,8 @@ use tests::{Bench, Ran, run, skip, stores};
 const FEW: &str = "--modelsource simple --modelname relu:shape=1x64 --modelname softmax:shape=3x17 \
                    --schedules 5 --config quick.toml";
 
-/// Makes a bucket, somebody who may use it and somebody who may not; so many requests are answered before keys are checked.
+/// Creates a bucket, an authorised and an unauthorised user. The server answers this many requests before it checks
+/// keys.
 const PREPARE: &str = r#"
 import boto3, json, sys
 talk = lambda name: boto3.client(name, endpoint_url=sys.argv[1], region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
@@ -54,8 +56,8 @@ impl Server {
         command.env("INITIAL_NO_AUTH_ACTION_COUNT", REQUESTS).stdout(Stdio::null()).stderr(Stdio::null());
         let process = command.spawn().expect("the server starts");
         let address = format!("http://127.0.0.1:{port}");
-        let nobody = (String::new(), String::new());
-        let mut server = Server { process, address, may: nobody.clone(), may_not: nobody };
+        let unknown = (String::new(), String::new());
+        let mut server = Server { process, address, may: unknown.clone(), may_not: unknown };
         let end = Instant::now() + Duration::from_secs(60);
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(Instant::now() < end, "the server does not listen");
@@ -81,12 +83,12 @@ impl Server {
 }
 
 #[test]
-fn a_bucket_takes_parts_once_and_gives_them_back() {
+fn a_bucket_stores_parts_once_and_returns_them() {
     let Some(server) = Server::begin() else { return };
     let bench = Bench::new();
     run(bench.opcollect(&format!("{FEW} --store store --json"))).expect(0);
     let place = "s3://lab-data/nights/first%20team";
-    // Whoever pushes is killed in the middle, again and again, a little later each time.
+    // The pushing process is killed repeatedly, each time a little later.
     let mut kills = 0;
     for milliseconds in [5, 20, 40, 80] {
         let mut pushing = server

@@ -1,5 +1,5 @@
-//! Whole campaigns with the real program: what is known is not measured again, whatever ends a run leaves a sound
-//! store, and the same request proposes the same attempts wherever it is made.
+//! Whole campaigns with the real program: known experiments are not measured again, an interrupted run leaves a valid
+//! store, and equal requests propose equal attempts on every host.
 #![allow(missing_docs, clippy::print_stderr)]
 
 use datasets::{Choose, Key, Outcome, Record, ScheduleSource};
@@ -24,12 +24,12 @@ fn count(ran: &Ran, field: &str) -> u64 {
     document[field].as_u64().unwrap_or_else(|| panic!("`{field}` is no count in {document}"))
 }
 
-/// How many attempts ended well in this run.
+/// Returns the number of successful attempts of this run.
 fn made(ran: &Ran) -> u64 {
     ran.json()["outcomes"]["counts"]["ok"].as_u64().unwrap_or(0)
 }
 
-/// Key sets do not depend on the order of shards or runs.
+/// Checks that key sets do not depend on the order of shards or runs.
 fn key_set(path: &Path) -> BTreeSet<Key> {
     stores::keys(&stores::records(path)).into_iter().collect()
 }
@@ -42,7 +42,7 @@ fn check_sound(bench: &Bench, store: &str) -> serde_json::Value {
 }
 
 #[test]
-fn what_is_known_is_not_measured_again() {
+fn known_experiments_are_not_measured_again() {
     let bench = Bench::new();
     let arguments = format!("{FEW} --store store");
     let first = run(collect(&bench, &arguments)).expect(0);
@@ -72,12 +72,12 @@ fn what_is_known_is_not_measured_again() {
     check_sound(&bench, "store");
 }
 
-/// Every experiment is visited three times, with others between, elsewhere in memory and in another process; a killed campaign goes
-/// on with the visits that are missing.
+/// Every experiment is visited three times, in different processes and memory locations, with other experiments in
+/// between. A killed campaign continues with the missing visits.
 #[test]
 fn experiments_are_visited_again_later_and_elsewhere() {
     let bench = Bench::new();
-    // Batches that are far smaller than a quarter of the campaign, as in a real one.
+    // Batches are far smaller than a quarter of the campaign, as in real ones.
     let quick = tests::QUICK.replace("visits = 1", "visits = 3").replace("build_batch = 4", "build_batch = 1");
     bench.write("visits.toml", &quick);
     let arguments = "--modelsource simple --modelname relu:shape=1x64 --modelname softmax:shape=3x17 --schedules 5 \
@@ -111,7 +111,7 @@ fn experiments_are_visited_again_later_and_elsewhere() {
         assert_eq!((visits.len(), record.interval_covers), (3, Some(datasets::Covers::Visits)), "{record:?}");
     }
 
-    // What a killed campaign left: one experiment lacks a visit, another one two.
+    // In the killed campaign's store, one experiment lacks a visit, another one two.
     let (one, other) =
         (all[0].key, all.iter().map(|record| record.key).find(|key| *key != all[0].key).expect("others"));
     let lacking =
@@ -127,9 +127,9 @@ fn experiments_are_visited_again_later_and_elsewhere() {
     assert_eq!((count(&again, "known_before"), made(&again)), (10, 0), "{again}");
 }
 
-/// Stores that agree about an experiment spare a third measurement of it.
+/// If two stores agree about an experiment, a third store need not measure it.
 #[test]
-fn what_stores_disagree_about_is_measured_once_more() {
+fn experiments_with_disagreeing_times_are_measured_again() {
     let bench = Bench::new();
     for store in ["first", "second"] {
         run(collect(&bench, &format!("{FEW} --store {store}"))).expect(0);
@@ -149,7 +149,7 @@ fn what_stores_disagree_about_is_measured_once_more() {
     let third = run(collect(&bench, &format!("{FEW} --store third --unless-agree first second"))).expect(0);
     assert_eq!(made(&third), apart.len() as u64);
     assert_eq!(key_set(&bench.path("third")), apart);
-    // A store agrees with itself about all it has, and with one that lacks them about nothing.
+    // A store agrees with itself about all of its experiments, and with an empty one about none.
     let same = run(collect(&bench, &format!("{FEW} --store fourth --unless-agree first first"))).expect(0);
     assert_eq!((count(&same, "attempts"), made(&same)), (0, 0));
     let lacking = run(collect(&bench, &format!("{FEW} --store fifth --unless-agree first fourth"))).expect(0);
@@ -162,9 +162,9 @@ fn what_stores_disagree_about_is_measured_once_more() {
     }
 }
 
-/// Variations are measured like other tasks, and count for no model.
+/// Variations are measured like other tasks, but do not belong to the model.
 #[test]
-fn variations_are_measured_beside_a_model() {
+fn variations_are_measured_with_a_model() {
     let bench = Bench::new();
     let model = "--modelsource local --modelname mlp --config quick.toml --schedules 1 --threads 1 --store store";
     let plain = run(collect(&bench, model)).expect(0);
@@ -176,7 +176,7 @@ fn variations_are_measured_beside_a_model() {
     assert!(of("simple") as u64 == made(&varied) && of("simple") >= 6, "{varied}");
 }
 
-/// A transformer at two lengths: what is compiled once is measured, and right, at both.
+/// A transformer with two lengths: code that is compiled once is measured at both, with correct results.
 #[test]
 fn several_sizes_are_compiled_once() {
     let bench = Bench::new();
@@ -199,7 +199,7 @@ fn several_sizes_are_compiled_once() {
         sizes.dedup();
         assert_eq!(sizes.len(), 2, "{task}: {sizes:?}");
     }
-    // The same tasks for one size each are other experiments.
+    // Tasks with fixed sizes are different experiments.
     let one = model.replace(" --executor vm", "");
     let default = run(collect(&bench, &format!("{one} {sweep}"))).expect(0);
     assert!(made(&default) > 0, "{default}");
@@ -230,8 +230,8 @@ fn the_report_has_its_fields() {
     let rows = report["models"][0]["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 4, "one row per task of the model");
     let total: f64 = rows.iter().map(|row| row["median_ns"].as_f64().expect("a time")).sum();
-    let told = report["models"][0]["total_ns"].as_f64().expect("a time");
-    assert!((total - told).abs() <= 1e-9 * told, "{total} {told}");
+    let reported = report["models"][0]["total_ns"].as_f64().expect("a time");
+    assert!((total - reported).abs() <= 1e-9 * reported, "{total} {reported}");
     for record in stores::records(&bench.path("store")) {
         assert_eq!(
             (record.model_name.as_deref(), record.host_class.as_str()),
@@ -241,8 +241,7 @@ fn the_report_has_its_fields() {
     }
 }
 
-/// What a host can do at best is a fact of the host and not of a call: the same record has the same roofline whenever a table
-/// shows it, in a merged store, too.
+/// Peak rates belong to the host: the same record has the same roofline in every table, also in a merged store.
 #[test]
 fn peaks_stay_with_the_store() {
     let bench = Bench::new();
@@ -255,7 +254,7 @@ fn peaks_stay_with_the_store() {
     for (store, other) in [("store", again), ("merged", merged)] {
         match stores::files(&bench.path(store).join("hosts")).len() {
             1 => assert_eq!((&other["peaks"], &other["models"]), (peaks, &first["models"]), "{store}"),
-            // Minutes have passed, so the peaks were measured once more.
+            // After some minutes, the peaks are measured again.
             count => assert!(count == 2 && other["peaks"]["compute"][0]["measurements"] == 2, "{other}"),
         }
     }
@@ -289,9 +288,9 @@ fn the_same_seed_proposes_the_same_schedules() {
     assert_eq!(key_set(&bench.path("again")), key_set(&bench.path("first")));
 }
 
-/// Shards that run on different CPUs are a partition of the campaign.
+/// Shards that run on different CPUs partition the campaign.
 #[test]
-fn shards_on_different_cpus_make_a_whole() {
+fn shards_on_different_cpus_are_a_partition() {
     let cpus = measure::affinity::allowed_cpus().expect("CPUs of this process");
     let [first, .., last] = cpus.as_slice() else { return eprintln!("skipped: there is one CPU") };
     let bench = Bench::new();
@@ -330,8 +329,8 @@ fn experiments_without_a_requested_counter_are_measured_again() {
     let has = |name: &str| {
         let all = stores::chosen(&bench.path("store"), Choose::All).into_iter();
         all.filter(|record| {
-            let told = [&record.counters, &record.counters_refused];
-            told.into_iter().flatten().any(|json| json.as_text().contains(name))
+            let output = [&record.counters, &record.counters_refused];
+            output.into_iter().flatten().any(|json| json.as_text().contains(name))
         })
         .count()
     };
@@ -339,7 +338,7 @@ fn experiments_without_a_requested_counter_are_measured_again() {
 }
 
 #[test]
-fn shards_make_a_whole() {
+fn shards_are_a_partition() {
     let bench = Bench::new();
     let shard =
         |store: &str, shard: &str| run(collect(&bench, &format!("{FEW} --store {store} --shard {shard}"))).expect(0);
@@ -347,7 +346,7 @@ fn shards_make_a_whole() {
     assert_eq!(count(&one, "attempts") + count(&two, "attempts"), 10);
     assert!(key_set(&bench.path("one")).is_disjoint(&key_set(&bench.path("two"))));
 
-    // A job array says the same as the flag.
+    // The environment of a job array has the same effect as the flag.
     let mut array = collect(&bench, &format!("{FEW} --store two"));
     array.env("SLURM_ARRAY_TASK_ID", "8").env("SLURM_ARRAY_TASK_MIN", "7").env("SLURM_ARRAY_TASK_COUNT", "2");
     let array = run(array).expect(0);
@@ -371,16 +370,16 @@ fn shards_make_a_whole() {
 }
 
 #[test]
-fn exports_come_back_as_they_went() {
+fn exports_survive_a_round_trip() {
     let bench = Bench::new();
     run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
     let records = stores::records(&bench.path("store"));
     for format in ["csv", "parquet", "jsonl"] {
-        let told = run(bench.opcollect(&format!("dataset export --store store --out rows.{format}"))).expect(0);
-        assert!(told.stdout.starts_with("10 records"), "{told}");
+        let output = run(bench.opcollect(&format!("dataset export --store store --out rows.{format}"))).expect(0);
+        assert!(output.stdout.starts_with("10 records"), "{output}");
         run(bench.opcollect(&format!("dataset import --store {format} rows.{format}"))).expect(0);
         assert_eq!(stores::records(&bench.path(format)), records, "by {format}");
-        // Without a journal, all of them are one part whatever way they took.
+        // Without a journal, all records are in one part.
         run(bench.opcollect(&format!("dataset compact --store {format}"))).expect(0);
         check_sound(&bench, format);
     }
@@ -391,7 +390,7 @@ fn exports_come_back_as_they_went() {
 }
 
 #[test]
-fn built_here_and_run_there_is_the_same_experiment() {
+fn prebuilt_artifacts_give_the_same_experiments() {
     let bench = Bench::new();
     let models = FEW.replace("--config quick.toml", "");
     run(bench.opcollect(&format!("build {models} --config quick.toml --out artifacts"))).expect(0);
@@ -411,7 +410,7 @@ fn an_operator_too_large_for_its_worker_is_an_outcome() {
     let ran = run(collect(&bench, arguments)).expect(1);
     assert_eq!(made(&ran), 1);
     let records = stores::records(&bench.path("store"));
-    // What ends first is written first: a crash may take longer than a small operator.
+    // Records are written in the order in which attempts end: a crash may take longer than a small operator.
     let (failed, others): (Vec<_>, Vec<_>) = records.iter().partition(|record| record.outcome.name() != "ok");
     assert_eq!((failed.len(), others.len()), (1, 1));
     assert!(["crashed", "run_failed"].contains(&failed[0].outcome.name()), "{}", failed[0].outcome.name());
@@ -420,7 +419,7 @@ fn an_operator_too_large_for_its_worker_is_an_outcome() {
     assert_eq!((count(&again, "known_before"), made(&again)), (2, 0), "losses are known too");
 }
 
-/// Starts a campaign and waits for some records of its own in its journal.
+/// Starts a campaign and waits for new records in its journal.
 #[track_caller]
 fn start_and_wait(command: Command, store: &Path, lines: usize) -> Running {
     let mut running = start(command);
@@ -431,17 +430,17 @@ fn start_and_wait(command: Command, store: &Path, lines: usize) -> Running {
     running
 }
 
-/// Twenty attempts or so, some seconds of work.
+/// Returns a command of about twenty attempts, which takes some seconds.
 const MANY: &str = "--modelsource local --modelname mlp --schedules 16 --config quick.toml";
 
 #[test]
-fn an_interrupted_campaign_keeps_what_it_has() {
+fn an_interrupted_campaign_keeps_its_records() {
     for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
         let bench = Bench::new();
         let running = start_and_wait(collect(&bench, &format!("{MANY} --store store")), &bench.path("store"), 1);
         let workers = processes::children(running.pid());
         assert!(!workers.is_empty(), "builders and runner");
-        // Some schedulers ask every process of a job to end.
+        // Some schedulers send a termination signal to every process of a job.
         [workers.as_slice(), &[running.pid()]].concat().into_iter().for_each(|pid| processes::send(pid, signal));
         let ran = running.finish().expect(code);
         let report = ran.json();
@@ -459,11 +458,11 @@ fn an_interrupted_campaign_keeps_what_it_has() {
 #[test]
 fn a_campaign_interrupted_while_it_builds_ends_soon() {
     let bench = Bench::new();
-    // All in one batch, so that nothing is measured before everything is built.
+    // A single batch, so that nothing is measured before everything is built.
     let one_batch = tests::QUICK.replace("build_batch = 4", "build_batch = 1024\nbuilders = 2");
     bench.write("quick.toml", &one_batch);
     let mut running = start(collect(&bench, &format!("{MANY} --store store")));
-    // The first one is asked for its versions before; the second has nothing but building to do.
+    // The first worker reports versions earlier; the second one only builds.
     let has_begun = |pid: i32| Some(processes::children(pid)).filter(|workers| workers.len() == 2);
     let workers = running.until(has_begun).expect("the campaign builds");
     processes::send(running.pid(), Signal::SIGTERM);
@@ -474,7 +473,7 @@ fn a_campaign_interrupted_while_it_builds_ends_soon() {
 }
 
 #[test]
-fn a_budget_ends_a_campaign_in_good_order() {
+fn a_budget_ends_a_campaign_cleanly() {
     let bench = Bench::new();
     let ran = run(collect(&bench, &format!("{MANY} --store store --budget 0.001"))).expect(0);
     let left = ran.json()["outcomes"]["left"].as_u64().expect("a count");
@@ -483,7 +482,7 @@ fn a_budget_ends_a_campaign_in_good_order() {
     check_sound(&bench, "store");
 }
 
-/// Small numbers that look random and are the same every time.
+/// Deterministic pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -493,10 +492,10 @@ impl Dice {
     }
 }
 
-/// Enough for many kills.
+/// Number of attempts that suffices for many kills.
 const MORE: &str = "--modelsource local --modelname mlp --schedules 28 --config quick.toml";
 
-/// What is in the journals as soon as there is something that was not known.
+/// Waits for journal lines that were not known before, and returns them.
 fn first_records(running: &mut Running, store: &Path, known: &HashSet<Key>) -> HashSet<Key> {
     let news = running.until(|_| {
         let journaled: HashSet<Key> = stores::journal_lines(store).iter().map(|line| key_of(line)).collect();
@@ -505,14 +504,14 @@ fn first_records(running: &mut Running, store: &Path, known: &HashSet<Key>) -> H
     news.expect("the campaign goes on: more attempts are needed")
 }
 
-/// Waits until any file comes or goes. Nothing is journaled then.
+/// Waits until a file is created or removed, while nothing is journaled.
 fn first_change(running: &mut Running, store: &Path) -> HashSet<Key> {
     let before = stores::files(store);
     running.until(|_| (stores::files(store) != before).then_some(()));
     HashSet::new()
 }
 
-/// Kills the orchestrator alone, or everything in some order.
+/// Kills the orchestrator alone, or all processes in a random order.
 fn kill_all(running: &mut Running, dice: &mut Dice) {
     let pid = running.pid();
     let workers = processes::children(pid);
@@ -526,7 +525,7 @@ fn kill_all(running: &mut Running, dice: &mut Dice) {
 }
 
 #[test]
-fn a_campaign_killed_at_any_moment_goes_on_where_it_was() {
+fn a_campaign_killed_at_any_time_continues() {
     const KILLS: usize = 24;
     let bench = Bench::new();
     let store = bench.path("store");
@@ -539,14 +538,14 @@ fn a_campaign_killed_at_any_moment_goes_on_where_it_was() {
         let mut running = start(collect(&bench, &format!("{MORE} --store store")));
         let moment = dice.roll(4);
         let journaled = match moment {
-            // Somewhere while it starts, or builds.
+            // During start-up or building.
             0 => HashSet::new(),
-            // When it begins to seal what the last one left.
+            // At the start of sealing what the previous run left.
             1 => first_change(&mut running, &store),
-            // After a record of its own, where most of its life is.
+            // After a new record, the most frequent state.
             _ => first_records(&mut running, &store, &known),
         };
-        // Where exactly the program is then nobody knows, which is the point; so this waits by the clock.
+        // An arbitrary state, so the pause is a fixed time.
         std::thread::sleep(Duration::from_micros(dice.roll([400_000, 5_000, 60_000, 60_000][moment as usize])));
         assert!(running.is_alive(), "the campaign ended before kill {kill}: more attempts are needed");
         kill_all(&mut running, &mut dice);
@@ -576,16 +575,16 @@ fn a_campaign_killed_at_any_moment_goes_on_where_it_was() {
     assert_eq!((&swept["leftovers"], &swept["journals"]), (&serde_json::json!([]), &serde_json::json!(0)), "{swept}");
 }
 
-/// The key in a line of a journal.
+/// Returns the key of a journal line.
 fn key_of(line: &str) -> Key {
     let record: serde_json::Value = serde_json::from_str(line).expect("a complete line is JSON");
     record["key"].as_str().and_then(|key| key.parse().ok()).expect("a record has a key")
 }
 
 #[test]
-fn a_full_disk_ends_a_campaign_between_two_records() {
+fn a_full_disk_loses_no_complete_record() {
     let bench = Bench::new();
-    // The limit is for the orchestrator's files; its workers write objects, which are not what this is about.
+    // The limit applies to the orchestrator's files only; its workers write objects.
     let program = install_with_worker(&bench, "ulimit -S -f unlimited; exec REAL $@");
     let script = format!("trap '' XFSZ; ulimit -S -f 24; exec {} {FEW} --store store --json", program.display());
     let mut command = bench.command(Path::new("sh"), "-c");
@@ -615,7 +614,7 @@ fn a_record_can_be_measured_again() {
 }
 
 #[test]
-fn a_damaged_part_is_named() {
+fn a_damaged_part_is_reported() {
     let bench = Bench::new();
     run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
     let (part, mut content) = stores::parts(&bench.path("store")).remove(0);
@@ -625,7 +624,7 @@ fn a_damaged_part_is_named() {
     std::fs::write(&path, content).expect("a part can be damaged");
     let verified = run(bench.opcollect("dataset verify --store store")).expect(1);
     assert!(verified.stdout.contains(&part.display().to_string()), "{verified}");
-    // Nothing of it is read, and the rest goes on and says so.
+    // A damaged part is skipped, and the other parts are processed.
     for command in ["stats", "export --out rows.csv", "compact", "seal"] {
         let ran = run(bench.opcollect(&format!("dataset {command} --store store")));
         let is_seal = command == "seal";

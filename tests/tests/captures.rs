@@ -1,4 +1,4 @@
-//! Captures of TPU cards and their traces, by the commands a person gives.
+//! Captures of TPU cards and their traces, through the command line.
 #![allow(missing_docs)]
 
 #[allow(dead_code, reason = "the tests of the reader use all of it")]
@@ -8,7 +8,7 @@ mod card;
 use card::{File, small_core};
 use tests::{Bench, run};
 
-/// Two captures, `before` and `after`, each with the cores given.
+/// Writes two captures, `before` and `after`, with the given cores.
 fn captures(bench: &Bench, cores: [File; 2]) {
     for (name, core) in ["before", "after"].into_iter().zip(cores) {
         let written = card::write(&bench.path(name), &[(0, core)]);
@@ -16,7 +16,7 @@ fn captures(bench: &Bench, cores: [File; 2]) {
     }
 }
 
-/// A core whose matrix product takes some cycles, three times.
+/// Returns a core with three matrix products of the given cycles.
 fn product_of(cycles: [u32; 3]) -> File {
     let (mut tiu, gdma, mut nodes) = card::preamble();
     nodes.extend(card::kernel("mm"));
@@ -25,14 +25,14 @@ fn product_of(cycles: [u32; 3]) -> File {
         tiu.push([at, at + cycles - 1, tiu.len() as u32 - 2, 0]);
         nodes.push(card::node(0, 2, 4, 1));
     }
-    // A record at the end that is equal in all, so that the captures take the same time.
+    // An equal last record, so that all captures have the same duration.
     tiu.push([40_000, 40_499, 3, 0]);
     nodes.push(card::node(0, 3, 14, 1));
     File::default().tiu(&tiu).gdma(&gdma).nodes(&nodes)
 }
 
 #[test]
-fn equal_captures_say_so() {
+fn equal_captures_are_reported() {
     let bench = Bench::new();
     captures(&bench, [small_core(0), small_core(0)]);
     let ran = run(bench.opcollect("tpu compare before-0 after-0 --fail-on slower")).expect(0);
@@ -47,7 +47,7 @@ fn equal_captures_say_so() {
 }
 
 #[test]
-fn a_slower_capture_fails_when_asked_to() {
+fn a_slower_capture_fails_on_request() {
     let bench = Bench::new();
     captures(&bench, [product_of([1000, 1010, 990]), product_of([1200, 1210, 1190])]);
     let ran = run(bench.opcollect("tpu compare before-0 after-0")).expect(0);
@@ -59,14 +59,14 @@ fn a_slower_capture_fails_when_asked_to() {
     run(bench.opcollect("tpu compare before-0 after-0 --fail-on slower --threshold 30")).expect(0);
     run(bench.opcollect("tpu compare after-0 before-0 --fail-on slower")).expect(0);
     run(bench.opcollect("tpu compare before-0 after-0 --fail-on slower --threshold=-1")).expect(2);
-    // The same growth of the mean between runs that differ as much says nothing.
+    // The same growth of the mean is not significant if runs differ by as much.
     let bench = Bench::new();
     captures(&bench, [product_of([500, 1000, 1500]), product_of([700, 1200, 1700])]);
     run(bench.opcollect("tpu compare before-0 after-0 --fail-on slower")).expect(0);
 }
 
 #[test]
-fn an_import_tells_a_person_and_a_script() {
+fn an_import_reports_as_text_and_json() {
     let bench = Bench::new();
     captures(&bench, [small_core(0), small_core(5)]);
     let ran = run(bench.opcollect("tpu import before-0 --store store")).expect(0);
@@ -74,7 +74,7 @@ fn an_import_tells_a_person_and_a_script() {
     let ran = run(bench.opcollect("tpu import before-0 --store store --commands --json")).expect(0);
     let json: serde_json::Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
     assert_eq!(json["rows"], 4, "{ran}");
-    // Work that nothing but messages is left of.
+    // A core with nothing but messages.
     let (tiu, _, nodes) = card::preamble();
     let sends = [0, 1, 2, 3, 4, 5].map(|id| [900 + 150 * id, 911 + 150 * id, id, 0, 0, 0]);
     let idle = File::default().tiu(&tiu).gdma(&sends).nodes(&nodes);
@@ -85,7 +85,7 @@ fn an_import_tells_a_person_and_a_script() {
 }
 
 #[test]
-fn a_view_says_what_it_wrote_and_what_is_missing() {
+fn a_view_reports_outputs_and_losses() {
     let bench = Bench::new();
     captures(&bench, [small_core(0), small_core(5)]);
     let ran = run(bench.opcollect("tpu view before-0 out")).expect(0);
@@ -102,7 +102,7 @@ fn a_view_says_what_it_wrote_and_what_is_missing() {
     }
     let nothing = "tpu view before-0 none --disable_summary --disable_perfetto --disable_doc --disable_web";
     assert_eq!(run(bench.opcollect(nothing)).expect(0).stdout, "wrote nothing: all outputs are disabled\n");
-    // Every command that reads it tells a core whose file was emptied beside one that was not.
+    // Every command reports a core whose file is empty while another core's is not.
     let both = card::write(&bench.path(""), &[(0, small_core(0)), (1, small_core(5))]);
     std::fs::write(both.join("cdmlib0_1.profile"), "").expect("writable");
     let name = both.file_name().expect("a name").to_string_lossy();
@@ -118,7 +118,7 @@ fn a_view_says_what_it_wrote_and_what_is_missing() {
 }
 
 #[test]
-fn questions_end_in_time_and_memory() {
+fn queries_are_bounded_in_time_and_memory() {
     let bench = Bench::new();
     captures(&bench, [small_core(0), small_core(5)]);
     run(bench.opcollect("tpu view before-0 out --disable_doc --disable_web")).expect(0);
@@ -130,16 +130,16 @@ fn questions_end_in_time_and_memory() {
     ask("select count(*) from slice", &[]).expect(0);
     let endless = "with recursive t(x) as (select 1 union all select x + 1 from t) select max(x) from t";
     let ran = ask(endless, &["--seconds", "0.2"]).expect(2);
-    assert!(ran.stderr.starts_with("error: no answer after 0.2 s\nhint: "), "{ran}");
-    // One step of SQLite that would take hours.
+    assert!(ran.stderr.starts_with("error: the query did not finish within 0.2 s\nhint: "), "{ran}");
+    // A single step of SQLite that would take hours.
     let search = "select instr(hex(zeroblob(20000000)), hex(zeroblob(5000000)) || '1')";
     let ran = ask(search, &["--seconds", "0.2"]).expect(2);
-    assert!(ran.stderr.starts_with("error: no answer after 0.2 s"), "{ran}");
+    assert!(ran.stderr.starts_with("error: the query did not finish within 0.2 s"), "{ran}");
     let growing = "with recursive t(x) as (select 1 union select x + 1 from t) select max(x) from t";
     let ran = ask(growing, &["--memory-mib", "16"]).expect(2);
-    assert!(ran.stderr.starts_with("error: tables and answer need more than 16 MiB of memory"), "{ran}");
+    assert!(ran.stderr.starts_with("error: tables and result of the query need more than 16 MiB of memory"), "{ran}");
     let ran = ask("attach 'other.db' as other", &[]).expect(2);
-    assert!(ran.stderr.starts_with("error: a question can only read: no other database"), "{ran}");
+    assert!(ran.stderr.starts_with("error: query rejected: attaching another database"), "{ran}");
     assert!(!bench.path("other.db").exists());
     for seconds in ["0", "-1", "nan", "1e300"] {
         ask("select 1", &["--seconds", seconds]).expect(2);

@@ -1,5 +1,5 @@
-//! Operators beside each other, from end to end: records through real workers, what is refused, what a kill leaves, and both ways of
-//! a choice in turns.
+//! Co-runs of operators from end to end: records through real workers, rejected requests, continuation after a kill,
+//! and both parts of a race.
 #![allow(missing_docs)]
 
 use datasets::{Choose, Outcome, Record};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use tests::{Bench, Ran, processes, program, run, skip, start, stores};
 
-/// Two operators of one task each, and partners; short phases, for slowdowns are not judged here.
+/// Two operators of one task each, and partners, with short phases, since no slowdowns are evaluated.
 const CONFIG: &str = r#"
 models = [
     { source = "simple", name = "matmul:m=64,n=64,k=64" },
@@ -23,7 +23,7 @@ phase_ns = 200_000
 samples_min = 2
 "#;
 
-/// Pairs on cores of their own where there are two, on the same ones otherwise.
+/// Uses separate cores for the members if there are two, and the same core otherwise.
 fn config(more: &str) -> String {
     let cpus = measure::affinity::allowed_cpus().expect("this process runs somewhere").len();
     let parallel = if cpus > 1 { "" } else { "parallel = [\"full\"]" };
@@ -41,11 +41,11 @@ fn refused(ran: Ran, wanted: &str) {
 }
 
 #[test]
-fn members_have_records_with_slowdowns_and_nothing_is_made_twice() {
+fn members_have_records_with_slowdowns_without_repetition() {
     let bench = Bench::new();
     bench.write("corun.toml", &config("cache_share = 0.25"));
     let report = run(bench.opcollect("corun --config corun.toml --store store --json")).expect(0).json();
-    // Three pairs of operators, and each operator beside each partner: two records of each.
+    // Three pairs of operators, and each operator with each partner: two records each.
     assert_eq!((report["combinations"].as_u64(), report["known_before"].as_u64()), (Some(7), Some(0)), "{report}");
     let records = stores::records(&bench.path("store"));
     assert_eq!(records.len(), 14);
@@ -67,17 +67,17 @@ fn members_have_records_with_slowdowns_and_nothing_is_made_twice() {
     let again = run(bench.opcollect("corun --config corun.toml --store store --json")).expect(0).json();
     assert_eq!(again["known_before"].as_u64(), Some(7), "{again}");
     assert_eq!(stores::records(&bench.path("store")).len(), 14);
-    // Times beside others are no times of operators alone.
+    // Times of co-runs are not used as times of single operators.
     let learned = run(bench.command(&program("oppredict"), "train --data store --out none.opp"));
     assert_ne!(learned.code(), 0, "{learned}");
     let table = run(bench.opcollect("corun --config corun.toml --store store")).expect(0).stdout;
     for wanted in ["with arithmetic", "slows cache=1MiB", "matmul", "7 combinations"] {
-        assert!(table.contains(wanted), "`{wanted}` is told\n{table}");
+        assert!(table.contains(wanted), "`{wanted}` is missing\n{table}");
     }
 }
 
 #[test]
-fn a_kill_loses_what_is_in_flight_alone() {
+fn a_kill_loses_only_work_in_flight() {
     let bench = Bench::new();
     bench.write("corun.toml", &config("").replace("200_000", "20_000_000"));
     let mut running = start(bench.opcollect("corun --config corun.toml --store store"));
@@ -96,7 +96,7 @@ fn a_kill_loses_what_is_in_flight_alone() {
     assert_eq!(records.len(), 14, "what was known is not made again");
     assert!(records.iter().all(|record| record.attempt == 1));
     assert!(before.iter().all(|key| records.iter().any(|record| record.key == *key)));
-    // More passes add what is missing, one pass after the other.
+    // Further passes add only what is missing.
     bench.write("corun.toml", &config("").replace("200_000", "20_000_000").replace("passes = 1", "passes = 3"));
     let report = run(bench.opcollect("corun --config corun.toml --store store --json")).expect(0).json();
     assert_eq!((report["known_before"].as_u64(), report["outcomes"]["counts"]["ok"].as_u64()), (Some(0), Some(28)));
@@ -105,13 +105,13 @@ fn a_kill_loses_what_is_in_flight_alone() {
     records.sort_by_key(|record| record.started_at_us);
     let attempts: Vec<i64> = records.iter().map(|record| record.attempt).collect();
     assert_eq!(attempts, [[1; 14], [2; 14], [3; 14]].concat());
-    // Once more is once more.
+    // `--again` measures everything once more.
     run(bench.opcollect("corun --config corun.toml --store store --again")).expect(0);
     assert_eq!(stores::chosen(&store, Choose::All).len(), 56);
 }
 
 #[test]
-fn what_cannot_run_together_is_refused() {
+fn impossible_coruns_are_rejected() {
     let bench = Bench::new();
     let cases = [
         ("threads = 4096", "`corun.threads` is 4096; allowed are 1 to"),
@@ -140,7 +140,7 @@ fn what_cannot_run_together_is_refused() {
 }
 
 #[test]
-fn both_ways_of_a_choice_run_in_turns() {
+fn both_sides_of_a_race_run_interleaved() {
     let bench = Bench::new();
     let cpus = measure::affinity::allowed_cpus().expect("this process runs somewhere").len();
     if cpus < 2 {

@@ -1,4 +1,4 @@
-//! Compiling for a GPU on a machine without one: the folder is complete, and running it says clearly what is missing.
+//! Compiling for a GPU on a machine without one: the folder is complete, and running it reports what is missing.
 #![allow(missing_docs)]
 
 use cuda::driver::Device;
@@ -52,7 +52,7 @@ fn a_folder_is_complete_and_waits_for_a_gpu() {
 }
 
 #[test]
-fn architectures_that_no_compiler_knows_are_refused() {
+fn unknown_architectures_are_rejected() {
     if !has_compiler() {
         return;
     }
@@ -61,7 +61,7 @@ fn architectures_that_no_compiler_knows_are_refused() {
     let unknown = run(build("--target cuda --arch sm_50")).expect(2);
     assert!(unknown.stderr.contains("does not support the architecture `sm_50`, only sm_"), "{unknown}");
     let misspelt = run(build("--target cuda --arch volta")).expect(2);
-    assert!(misspelt.stderr.contains("they are written like `sm_90`"), "{misspelt}");
+    assert!(misspelt.stderr.contains("write architectures like `sm_90`"), "{misspelt}");
     let misplaced = run(build("--arch sm_90")).expect(2);
     assert!(misplaced.stderr.contains("only the target `cuda` takes it"), "{misplaced}");
     let mut without = build("--target cuda --arch sm_90");
@@ -88,7 +88,7 @@ fn altered_machine_code_is_not_loaded() {
     assert!(refused.stderr.contains("the content of the file changed after the build"), "{refused}");
 }
 
-/// Kernels for a Mali GPU are written down; what would run them is not here, and says so.
+/// Kernels for a Mali GPU are compiled; running them is rejected.
 #[test]
 fn kernels_for_mali_are_compiled_only() {
     let bench = Bench::new();

@@ -1,14 +1,15 @@
-//! Every operator is declared once: no second list of all operators, and few files that a new one has to touch.
+//! Every operator is declared once: there is no second list of operators, and a new operator touches few files.
 #![allow(missing_docs)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use tests::workspace::{files, product_code, text};
 
-/// The one list of all operators.
+/// The only list of all operators.
 const LIST: &str = "models/src/operators/mod.rs";
-/// The short forms, which build operators from sizes by name.
+/// File of the short forms, which build operators from sizes by name.
 const SHORT_FORMS: &str = "models/zoo/src/simple/forms.rs";
-/// Where every operator has a place: its declaration, and the layers that compute, lower and write it, a file per family in each.
+/// Folders with one part per operator: its declaration, and the layers that compute, lower and write it, one file per
+/// family in each.
 const LAYERS: &[&str] = &[
     "collector/kernel/src/lower/",
     "collector/torch/src/",
@@ -16,12 +17,14 @@ const LAYERS: &[&str] = &[
     "models/reference/src/",
     "models/src/operators/",
 ];
-/// Files of an operator that no layer treats specially: the list, its own file, one in each layer, its short form.
+/// Number of files of an operator without special cases: the list, its own file, one file per layer, and its short
+/// form.
 const FILES_OF_PLAIN_OPERATOR: usize = 7;
-/// Files of any operator. Layers look at some operators in several files, such as at the bias that joins a contraction.
+/// Maximum number of files of any operator. Some layers handle some operators in several files, such as the bias of a
+/// contraction.
 const MAX_FILES: usize = 11;
 
-/// Sources of the product without their tests and comments.
+/// Returns the product's sources without tests and comments.
 fn sources() -> Vec<(String, String)> {
     let is_product = |path: &String| {
         let is_apart = path.starts_with("tests/") || path.starts_with("fuzz/");
@@ -39,7 +42,7 @@ fn sources() -> Vec<(String, String)> {
     files(".rs").into_iter().filter(is_product).map(with_code).collect()
 }
 
-/// The words right behind a text that is no part of a longer word.
+/// Returns the words that follow a text which is not part of a longer word.
 fn words_after(code: &str, start: &str) -> BTreeSet<String> {
     let word = |rest: &str| rest.chars().take_while(|letter| letter.is_alphanumeric()).collect::<String>();
     let is_apart = |place: usize| !code[..place].ends_with(|letter: char| letter.is_alphanumeric() || letter == '_');
@@ -49,7 +52,7 @@ fn words_after(code: &str, start: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The files of layers that name the variant of each operator; its own file and the list count, too.
+/// Returns the files that name the variant of each operator, including its own file and the list.
 fn files_of_operators(sources: &[(String, String)]) -> BTreeMap<&'static str, BTreeSet<&str>> {
     let is_layer = |path: &str| path == SHORT_FORMS || LAYERS.iter().any(|layer| path.starts_with(layer));
     let layers = sources.iter().filter(|(path, _)| is_layer(path));

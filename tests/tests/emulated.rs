@@ -1,12 +1,12 @@
-//! Kernels give the right results, and the runner for GPUs works, on a machine without one.
+//! Correctness of GPU kernels and of the GPU runner on a machine without a GPU.
 //!
-//! The generated CUDA C is compiled for the CPU over a small header that stands for CUDA's language
-//! (`emulator/device.h`), and the real runner gets a driver whose device that is (`emulator/driver.cpp`), so that inputs,
-//! launches, timing and the comparison with the reference are those of a GPU. Beside it lie an NVML (`emulator/state.c`)
-//! and a CUPTI (`emulator/cupti.cpp`). What is not tried here is NVIDIA's machine code, its driver, and anything about
-//! speed; `scripts/test-gpu` does that where there is a GPU.
+//! The generated CUDA C is compiled for the CPU with a small header that replaces CUDA's language
+//! (`emulator/device.h`). The real runner uses a driver with an emulated device (`emulator/driver.cpp`), so that
+//! inputs, launches, timing and the comparison with the reference are tested. NVML (`emulator/state.c`) and CUPTI
+//! (`emulator/cupti.cpp`) are emulated, too. NVIDIA's machine code, driver and speed are not tested here;
+//! `scripts/test-gpu` does that on a machine with a GPU.
 
-// A test that is skipped says so aloud.
+// Skipped tests print a message.
 #![allow(clippy::print_stderr)]
 
 #[path = "../../collector/kernel/tests/common/mod.rs"]
@@ -36,19 +36,19 @@ use tests::campaigns::{self, given};
 use tests::emulator::{self, Behaviour, FOLDER_VARIABLE, SOURCES, compile};
 use zoo::transformers;
 
-/// The place of a kernel that fails.
+/// Index of a kernel that fails.
 const FAULT: &str = "fault";
-/// What it is to run.
+/// Inputs of a run.
 const JOBS: &str = "jobs.json";
-/// A whole model, its graph and the folder of its program.
+/// A whole model: its graph and the folder of its program.
 const MODEL: &str = "gpt2:n_layer=2,n_embd=32,n_head=4,vocab_size=50";
 const GRAPH: &str = "graph.json";
 const PROGRAM: &str = "program";
-/// The emulated CUPTI, where there are headers to compile it with, and its name while there is to be none.
+/// Path of the emulated CUPTI, if there are headers to compile it; the file is renamed for tests without CUPTI.
 const PROFILER: &str = "libcupti.so";
 const HIDDEN: &str = "libcupti.hidden";
 
-/// Tasks with how many points of their spaces are tried, the default first.
+/// Tasks with the number of points of their spaces that are tested, the default first.
 const TASKS: &[(&str, usize)] = &[
     ("matmul:m=64,n=96,k=32", 3),
     ("matmul:m=17,n=31,k=7", 2),
@@ -80,14 +80,14 @@ const TASKS: &[(&str, usize)] = &[
 
 const CONV_F16: &str = r#"conv(f16[1,32,9,9], const f16[32,32,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 | bias_add(_, const f16[32]) axis=1 | unary(_) function="relu""#;
 
-/// A product on tensor cores, where that is not the default.
+/// A product on tensor cores, which is not the default.
 const TF32: &str = "unit=tensor precision=tf32 warps_y=1 warps_x=1 fragments_y=2 fragments_x=1 fragments_r=2 ahead=1 \
                     copy=registers";
 
 const TF32_CONV: &str =
     "unit=tensor precision=tf32 warps_y=1 warps_x=1 fragments_y=2 fragments_x=1 fragments_r=2 ahead=1";
 
-/// Tasks with what is to differ from the default point: moves that few points make.
+/// Tasks with changes of the default point, which produce moves that few points have.
 const POINTS: &[(&str, &str)] = &[
     ("dense:m=4,n=24,k=256,bias=1,act=relu", "split_k=4"),
     ("dense:m=4,n=24,k=256", "split_k=16 stage=global"),
@@ -126,7 +126,7 @@ const POINTS: &[(&str, &str)] = &[
     ("conv2d:ci=16,hw=9,co=32,k=3,p=1,bias=1", TF32_CONV),
 ];
 
-/// Tasks with the number of TVM's own space that a schedule is drawn from; the second is for tensor cores.
+/// Tasks with the index in TVM's own space at which a schedule is sampled; the second one uses tensor cores.
 const DRAWN: &[(&str, usize)] = &[
     ("matmul:m=64,n=96,k=32", 0),
     ("mat_mul(f16[64,96], f16[96,64]) transpose_a=false transpose_b=false", 1),
@@ -134,7 +134,7 @@ const DRAWN: &[(&str, usize)] = &[
     ("q_mat_mul(i8[64,64], i8[64,64]) a_zero=0 b_zero=0", 1),
 ];
 
-/// The default point of a space but for these settings.
+/// Returns the default point of a space with these settings changed.
 fn point(space: &Space, differences: &str) -> Knobs {
     let mut knobs = space.default.clone();
     for difference in differences.split(' ') {
@@ -148,7 +148,7 @@ fn point(space: &Space, differences: &str) -> Knobs {
     knobs
 }
 
-/// The driver lies in a folder that the loader must know when a process starts, so the test starts itself once more.
+/// The loader must know the driver's folder when a process starts, so the test starts itself again.
 #[test]
 fn kernels_give_the_right_results_on_an_emulated_device() {
     if let Some(folder) = std::env::var_os(FOLDER_VARIABLE) {
@@ -172,7 +172,7 @@ fn kernels_give_the_right_results_on_an_emulated_device() {
     fs::write(folder.path().join(JOBS), text).expect("the jobs can be written");
     let mut again = Command::new(std::env::current_exe().expect("the test program has a path"));
     again.args(["--exact", "kernels_give_the_right_results_on_an_emulated_device", "--nocapture"]);
-    // NVIDIA's profiler has no business with a driver like this one.
+    // NVIDIA's profiler does not support the emulated driver.
     again.env(cupti::FILE_VARIABLE, folder.path().join(PROFILER));
     let done = again.env("LD_LIBRARY_PATH", folder.path()).env(FOLDER_VARIABLE, folder.path()).output();
     let done = done.expect("it ran once");
@@ -180,7 +180,7 @@ fn kernels_give_the_right_results_on_an_emulated_device() {
     assert!(done.status.success(), "{}\n{}", said[0], said[1]);
 }
 
-/// Builds the kernels, once for NVIDIA's devices and once for the emulated one.
+/// Builds the kernels, for NVIDIA's devices and for the emulated one.
 fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
     let target = targets::parse_cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
     let mut tried = Vec::new();
@@ -199,14 +199,14 @@ fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
     }
     tried.push(tried[0].clone());
     let codes = build(&mut common::workers(), &target, &tried);
-    // Two libraries are compiled in half the time.
+    // Two libraries are compiled concurrently.
     let libraries = ["kernels.so", "more-kernels.so"].map(|name| folder.join(name));
     let mut sources = [(); 2].map(|()| "#include \"device.h\"\n".to_owned());
     let mut jobs = Vec::new();
     for (place, ((text, schedule), code)) in tried.iter().zip(codes).enumerate() {
         let label = format!("{text} {}", schedule.describe_knobs());
         let mut code = code.unwrap_or_else(|why| panic!("{label}: {why}"));
-        // The driver lets kernels of this name fail.
+        // The driver makes kernels of this name fail.
         let name = if place + 1 == tried.len() { FAULT.to_owned() } else { format!("task{place}") };
         sources[place % 2].push_str(&take(&name, &libraries[place % 2], &mut code));
         for task in open::at_sizes(&common::task(text)) {
@@ -226,7 +226,7 @@ fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
     jobs
 }
 
-/// Makes code for the emulated device of code for NVIDIA's; what has to be compiled for it.
+/// Converts code for NVIDIA's devices to code for the emulated device. Returns the source to compile.
 fn take(place: &str, library: &Path, code: &mut DeviceCode) -> String {
     let mut source = emulated(place, &code.source);
     for launch in &code.launches {
@@ -241,7 +241,7 @@ fn take(place: &str, library: &Path, code: &mut DeviceCode) -> String {
     source
 }
 
-/// Builds a whole model into a folder, its kernels for the emulated device; what has to be compiled for that.
+/// Builds a whole model into a folder, with kernels for the emulated device. Returns the source to compile.
 fn model(folder: &Path, target: &Target, library: &Path) -> String {
     let options = transformers::Options { batch: 2, sequence: 5, ..transformers::Options::default() };
     let graph = transformers::load_model(MODEL, &options).expect("a known family").graph;
@@ -276,7 +276,7 @@ fn model(folder: &Path, target: &Target, library: &Path) -> String {
     source
 }
 
-/// The launches of a whole model give what the reference does, and what does not fit is refused.
+/// The launches of a whole model compute the reference's results, and invalid programs are rejected.
 fn expect_model_runs(workers: &mut Workers, folder: &Path) {
     let graph: models::Graph =
         serde_json::from_slice(&fs::read(folder.join(GRAPH)).expect("it was written")).expect("plain data");
@@ -321,7 +321,7 @@ fn expect_model_runs(workers: &mut Workers, folder: &Path) {
     }
 }
 
-/// Calls on the device stand in the same tables, traces and pages as those on a processor.
+/// Calls on the device appear in the same tables, traces and pages as those on a processor.
 fn expect_model_is_profiled(workers: &mut Workers, job: &NetworkJob, inputs: &[u8], graph: &models::Graph) {
     let schedule = profile::ProfileSchedule { warmup: 1, active: 3, repeat: 1, ..profile::ProfileSchedule::default() };
     let events = ["cycles", "gpu_energy_millijoules"].map(str::to_owned).into();
@@ -360,7 +360,7 @@ fn expect_model_is_profiled(workers: &mut Workers, job: &NetworkJob, inputs: &[u
     assert!(page::render_page(&seen, GroupBy::InputShape).contains("layer_norm"));
 }
 
-/// What the emulated driver takes for machine code: an ELF file whose only section is the path of a library.
+/// Returns the emulated driver's machine code: an ELF file whose only section is the path of a library.
 fn machine_code(library: &Path) -> Vec<u8> {
     const HEAD: usize = 64;
     let path = [library.as_os_str().as_encoded_bytes(), b"\0"].concat();
@@ -368,10 +368,10 @@ fn machine_code(library: &Path) -> Vec<u8> {
     let mut put = |place: usize, value: &[u8]| bytes[place..place + value.len()].copy_from_slice(value);
     put(0, b"\x7fELF\x02\x01\x01");
     put(16, &[2, 0, 190, 0, 1]);
-    // Where the heads of sections are, then sizes and counts.
+    // Offset of the section headers, then sizes and counts.
     put(40, &[HEAD as u8]);
     put(52, &[HEAD as u8, 0, 56, 0, 0, 0, HEAD as u8, 0, 2]);
-    // The second section: its kind, where it is, and how long.
+    // The second section: its type, offset and length.
     put(2 * HEAD + 4, &[1]);
     put(2 * HEAD + 24, &[3 * HEAD as u8]);
     put(2 * HEAD + 32, &[u8::try_from(path.len()).expect("a short path")]);
@@ -379,8 +379,8 @@ fn machine_code(library: &Path) -> Vec<u8> {
     bytes
 }
 
-/// The driver is told no length, so that code that ends too early must never reach it; nor a launch with other arguments
-/// than the kernel takes, as many of which the driver reads.
+/// The driver does not know the length of code and reads as many arguments as the kernel takes. Truncated code and
+/// launches with other arguments must therefore never reach it.
 fn expect_false_code_refused(workers: &mut Workers, job: &RunJob) {
     let whole = &job.device.as_ref().expect("device code").cubins[0].bytes;
     let mut failure = |change: &dyn Fn(&mut DeviceCode)| {
@@ -411,7 +411,7 @@ fn on_emulated_device(folder: &Path) {
             Ok(RunReply::Failed(why)) => assert!(why.contains(what), "{why}"),
             other => panic!("{other:?}"),
         }
-        // As a campaign does: nothing on a device can be trusted after a failure.
+        // As in a campaign, the runner is replaced after a failure, since the device can no longer be trusted.
         workers.recycle_runners();
     };
     expect_failure(&mut workers, &faulty, "CUDA_ERROR_ILLEGAL_ADDRESS");
@@ -448,7 +448,7 @@ fn on_emulated_device(folder: &Path) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// One run with other data in the caches.
+/// A single run with cold caches.
 fn cold(flush_bytes: u64) -> Method {
     match common::one_run() {
         Method::Sample(plan) => Method::Sample(Plan { cache: Cache::Cold { flush_bytes }, ..plan }),
@@ -456,7 +456,7 @@ fn cold(flush_bytes: u64) -> Method {
     }
 }
 
-/// What is told beside the times, and why not where it is not.
+/// Checks the reported clocks and energy, and the reasons of missing ones.
 fn expect_told(workers: &mut Workers, job: &RunJob) {
     let measured = measured(workers, job);
     let measurement = &measured.measurement;
@@ -493,13 +493,13 @@ fn refusal<'a>(measured: &'a Measured, name: &str) -> &'a Refusal {
     found.unwrap_or_else(|| panic!("`{name}` is not among {refusals:?}"))
 }
 
-/// The same job with these counters.
+/// Returns the same job with these counters.
 fn with_counters(job: &RunJob, names: &[&str]) -> RunJob {
     let events = names.iter().map(ToString::to_string).collect();
     RunJob { counters: CounterRequest { backend: Backend::Auto, events, ..job.counters.clone() }, ..job.clone() }
 }
 
-/// What the hardware counts is under the right names and for one run, and what cannot be had says why.
+/// Hardware counts are per run and have the right names; missing ones have a reason.
 fn expect_counted(workers: &mut Workers, job: &RunJob) {
     let names = [
         "gpu_kernel_ns",
@@ -536,14 +536,14 @@ fn expect_counted(workers: &mut Workers, job: &RunJob) {
     }
 }
 
-/// Releases of CUPTI before 13.1 refuse structures with fields that came later.
+/// Releases of CUPTI before 13.1 reject structures with later fields.
 fn expect_counted_by_an_older_cupti(workers: &mut Workers, job: &RunJob, folder: &Path) {
     let _older = Behaviour::new(folder, "cupti-13.0");
     let measured = measured(workers, &with_counters(job, &["gpu_sm_percent"]));
     assert_eq!(value(&measured, "gpu_sm_percent"), Some(62.5), "{measured:?}");
 }
 
-/// A share far above 100 % is no share.
+/// A share far above 100 % is discarded.
 fn expect_no_impossible_share(workers: &mut Workers, job: &RunJob, folder: &Path) {
     let _disagreeing = Behaviour::new(folder, "passes-disagree");
     let measured = measured(workers, &with_counters(job, &["gpu_sm_percent"]));
@@ -551,7 +551,7 @@ fn expect_no_impossible_share(workers: &mut Workers, job: &RunJob, folder: &Path
     assert!(refusal.why.contains("is 198 %: values of different passes are inconsistent"), "{refusal:?}");
 }
 
-/// Short runs are counted many at once; sums are those of one all the same.
+/// Short runs are counted in groups; counts are still per run.
 fn expect_counted_over_many_runs(workers: &mut Workers, job: &RunJob, folder: &Path) {
     let _fixed = Behaviour::new(folder, "fixed-clock");
     let measured = measured(workers, &with_counters(job, &["gpu_dram_read_bytes", "gpu_sm_percent"]));
@@ -560,7 +560,7 @@ fn expect_counted_over_many_runs(workers: &mut Workers, job: &RunJob, folder: &P
     assert_eq!(value(&measured, "gpu_sm_percent"), Some(62.5));
 }
 
-/// Counters that the user may not read cost nothing but themselves.
+/// Counters that the user may not read do not affect the measurement.
 fn expect_counters_refused(workers: &mut Workers, job: &RunJob, folder: &Path) {
     let _refusing = Behaviour::new(folder, "no-permission");
     let names = ["gpu_sm_percent", "gpu_dram_read_bytes", "gpu_kernel_ns", "gpu_energy_millijoules"];
@@ -574,13 +574,13 @@ fn expect_counters_refused(workers: &mut Workers, job: &RunJob, folder: &Path) {
     assert!(!measured.is_runner_spent);
 }
 
-/// A kernel that fails while it is looked at leaves the times, and a runner that must be replaced.
+/// A kernel that fails while it is counted keeps its times, and the runner must be replaced.
 fn expect_fault_costs_no_record(workers: &mut Workers, job: &RunJob, folder: &Path) {
     let behaviour = Behaviour::new(folder, "fault-in-range");
     let names = ["gpu_kernel_ns", "gpu_sm_percent", "gpu_energy_millijoules"];
     let measured = measured(workers, &with_counters(job, &names));
     assert!(measured.check.is_some_and(|check| check.is_right) && measured.measurement.median_ns > 0.0);
-    assert!(value(&measured, "gpu_kernel_ns").is_some(), "it was told before the failure");
+    assert!(value(&measured, "gpu_kernel_ns").is_some(), "the time was reported before the failure");
     assert!(refusal(&measured, "gpu_sm_percent").why.contains("CUDA_ERROR_ILLEGAL_ADDRESS"));
     assert!(refusal(&measured, "gpu_energy_millijoules").why.starts_with("not tried"));
     assert!(measured.is_runner_spent);
@@ -588,14 +588,14 @@ fn expect_fault_costs_no_record(workers: &mut Workers, job: &RunJob, folder: &Pa
     workers.recycle_runners();
 }
 
-/// The driver's own word for code it does not know is no help.
+/// The driver's own message for unknown code is not helpful.
 fn expect_old_driver_told(workers: &mut Workers, job: &RunJob, folder: &Path) {
     let behaviour = Behaviour::new(folder, "old-driver");
     workers.recycle_runners();
     match workers.run_job(job, common::PATIENCE) {
         Ok(RunReply::Failed(why)) => {
-            let told = "the driver is too old: it knows CUDA 12.4, and the code was compiled by CUDA 13.";
-            assert!(why.starts_with(told) && why.contains("CUDA_ERROR_INVALID_IMAGE"), "{why}");
+            let reason = "the driver is too old: it knows CUDA 12.4, and the code was compiled by CUDA 13.";
+            assert!(why.starts_with(reason) && why.contains("CUDA_ERROR_INVALID_IMAGE"), "{why}");
         }
         other => panic!("{other:?}"),
     }
@@ -603,7 +603,7 @@ fn expect_old_driver_told(workers: &mut Workers, job: &RunJob, folder: &Path) {
     workers.recycle_runners();
 }
 
-/// A failed launch breaks the device for its process: it costs one record, and the next is measured by another process.
+/// A failed launch breaks the device for its process: it costs one record, and the next job uses a new process.
 fn expect_campaign_goes_on(workers: &mut Workers, task: &str, jobs: [&RunJob; 3]) {
     let built = |job: &RunJob| {
         Build::Built(Box::new(Artifact {
@@ -623,14 +623,14 @@ fn expect_campaign_goes_on(workers: &mut Workers, task: &str, jobs: [&RunJob; 3]
     let target = targets::parse_cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
     let config = campaigns::config(task, "metaschedule", jobs.len(), common::PATIENCE.as_secs_f64());
     let (outcomes, records) = campaigns::run(&config, &target, &mut Prebuilt::new(workers, given(jobs.map(built))));
-    let told = campaigns::told(&records);
-    let lines: Vec<&str> = told.lines().collect();
-    assert!(matches!(lines[..], ["ok: -", failed, "ok: -"] if failed.starts_with("run_failed: ")), "{told}");
-    assert!(told.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{told}");
+    let text = campaigns::format_outcomes(&records);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(matches!(lines[..], ["ok: -", failed, "ok: -"] if failed.starts_with("run_failed: ")), "{text}");
+    assert!(text.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{text}");
     assert_eq!((outcomes.left, outcomes.broken), (0, None));
 }
 
-/// Before an hour is spent, `doctor` says whether counters can be read.
+/// `doctor` reports whether counters can be read before any measurement starts.
 fn expect_doctor_sees_counters(folder: &Path) {
     let counters = || {
         let findings = check_machine(&DoctorRequest::default());
@@ -654,16 +654,16 @@ fn build(workers: &mut Workers, target: &Target, tried: &[(&str, Schedule)]) -> 
     workers.build_jobs(&jobs, &mut || {}).into_iter().map(code).collect()
 }
 
-/// A kernel's name among those of all tasks.
+/// Returns a kernel's name that is unique among all tasks.
 fn in_place(place: &str, text: &str) -> String {
     text.replace("main_kernel", &format!("{place}_kernel"))
 }
 
-/// The kernels of one task for the CPU.
+/// Returns the kernels of one task for the CPU.
 fn emulated(place: &str, source: &str) -> String {
     let is_own = |line: &&str| !line.starts_with("typedef ") && !line.starts_with('#');
     let text: Vec<&str> = source.lines().filter(is_own).collect();
-    // The one buffer whose size a launch asks for is the header's own.
+    // The only buffer whose size a launch determines is declared in the header.
     let text =
         text.join("\n").replace("extern __shared__", "// ").replace("__shared__ alignas(64)", "alignas(64) static");
     in_place(place, &format!("namespace {place} {{\nusing ::max, ::min;\n{text}\n}}\n"))

@@ -1,15 +1,15 @@
-//! Whatever the programs and scripts read from their environment stands in `docs/reference/environment.md`.
+//! Checks that `docs/reference/environment.md` lists all environment variables that programs and scripts read.
 #![allow(missing_docs)]
 
 use std::collections::BTreeSet;
 use tests::workspace::{files, members, root, text};
 
-/// The part of a source that is no test of its own.
+/// Returns a source without its unit tests.
 fn without_tests(text: &str) -> &str {
     text.split("#[cfg(test)]").next().unwrap_or_default()
 }
 
-/// Names in quotes that could be variables: capitals, digits and `_`.
+/// Returns quoted names that could be variables: capitals, digits and `_`.
 fn names(line: &str) -> impl Iterator<Item = &str> {
     let is_name = |text: &&str| {
         text.len() > 3
@@ -19,7 +19,7 @@ fn names(line: &str) -> impl Iterator<Item = &str> {
     line.split('"').skip(1).step_by(2).filter(is_name)
 }
 
-/// What the sources read, by literal or by a constant whose name ends in `VARIABLE`.
+/// Returns the variables that sources read, as a literal or as a constant whose name ends in `VARIABLE`.
 fn read_by_sources() -> BTreeSet<String> {
     const CALLS: [&str; 5] = ["env::var(", "env::var_os(", "option_env!(", "env!(\"", "variable(\""];
     let rooms: Vec<String> =
@@ -51,7 +51,7 @@ fn read_by_sources() -> BTreeSet<String> {
     read
 }
 
-/// What shell scripts take with a default: `${NAME:-…}`.
+/// Returns the variables that shell scripts read with a default: `${NAME:-…}`.
 fn read_by_scripts() -> BTreeSet<String> {
     let scripts = files("").into_iter().filter(|path| path.starts_with("scripts/"));
     let texts = scripts.filter_map(|path| std::fs::read_to_string(root().join(path)).ok());

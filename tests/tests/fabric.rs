@@ -1,4 +1,5 @@
-//! A core on a board's fabric, simulated, from the command line to records: they say so everywhere, and mix with nothing.
+//! Simulated accelerator cores from the command line to records: all outputs are marked as simulated and never mixed
+//! with measurements.
 #![allow(missing_docs)]
 
 use serde_json::Value;
@@ -11,16 +12,16 @@ fn document(stdout: &str) -> Value {
 }
 
 #[test]
-fn a_sweep_makes_simulated_records_and_knows_them_again() {
+fn a_sweep_records_simulated_times_and_resumes() {
     let bench = Bench::new();
     let command = format!("{CONV} --target pynq --unit fpga --schedules 4 --store s --json");
     let first = run(bench.opcollect(&command)).expect(0);
     assert!(first.stderr.contains("note: simulated: core 1x16 of pynq-z1 at 100 MHz"), "{first}");
     assert!(first.stderr.contains("its times are not measured"), "{first}");
-    let told = document(&first.stdout);
-    assert_eq!(told["outcomes"]["counts"]["ok"], 4, "{first}");
-    assert!(told["models"][0]["simulated"].as_str().expect("a text").starts_with("simulated"), "{first}");
-    assert!(told["peaks"]["compute"].as_array().is_none_or(Vec::is_empty), "no peak of this host: {first}");
+    let report = document(&first.stdout);
+    assert_eq!(report["outcomes"]["counts"]["ok"], 4, "{first}");
+    assert!(report["models"][0]["simulated"].as_str().expect("a text").starts_with("simulated"), "{first}");
+    assert!(report["peaks"]["compute"].as_array().is_none_or(Vec::is_empty), "no peak of this host: {first}");
     let again = run(bench.opcollect(&command)).expect(0);
     assert_eq!(document(&again.stdout)["known_before"], 4, "{again}");
     run(bench.opcollect("dataset export --store s --format jsonl --out rows.jsonl")).expect(0);
@@ -42,7 +43,7 @@ fn a_sweep_makes_simulated_records_and_knows_them_again() {
 }
 
 #[test]
-fn a_table_says_simulated_and_the_cpu_s_layers_are_named() {
+fn a_table_marks_simulated_times_and_lists_cpu_layers() {
     let bench = Bench::new();
     let ran = run(bench.opcollect(
         "--modelsource local --modelname resnet-18:hw=32 --target pynq --unit fpga --schedules 1 --store s",
@@ -55,20 +56,20 @@ fn a_table_says_simulated_and_the_cpu_s_layers_are_named() {
 }
 
 #[test]
-fn a_search_works_on_the_simulator_and_what_does_not_fit_is_never_tried() {
+fn a_search_on_the_simulator_tries_only_fitting_schedules() {
     let bench = Bench::new();
     let ran = run(bench
         .opcollect(&format!("{CONV} --target pynq --unit fpga --iftune true --tuner ga --trials 12 --store s --json")))
     .expect(0);
-    let told = document(&ran.stdout);
-    assert!(told["outcomes"]["counts"]["ok"].as_u64().expect("a count") >= 12, "{ran}");
-    assert_eq!(told["searches"].as_array().map(Vec::len), Some(1), "{ran}");
+    let report = document(&ran.stdout);
+    assert!(report["outcomes"]["counts"]["ok"].as_u64().expect("a count") >= 12, "{ran}");
+    assert_eq!(report["searches"].as_array().map(Vec::len), Some(1), "{ran}");
     let stats = run(bench.opcollect("dataset stats --store s --json")).expect(0);
     assert!(stats.stdout.contains("simulated") && !stats.stdout.contains("\"measured\":"), "{stats}");
 }
 
 #[test]
-fn a_predictor_does_not_take_simulated_times_for_measured_ones() {
+fn predictors_exclude_simulated_times() {
     let bench = Bench::new();
     run(bench.opcollect(&format!("{CONV} --target pynq --unit fpga --schedules 3 --store s"))).expect(0);
     let refused = run(bench.command(&program("oppredict"), "train --data s --out p.opp"));
@@ -81,9 +82,9 @@ fn a_predictor_does_not_take_simulated_times_for_measured_ones() {
 fn a_trace_has_a_lane_for_each_module() {
     let bench = Bench::new();
     let ran = run(bench.opcollect(&format!("board trace {CONV} --out t.pftrace --json"))).expect(0);
-    let told = document(&ran.stdout);
-    assert_eq!(told["source"], "simulated");
-    assert!(told["cycles"].as_u64().expect("cycles") > 576, "32 x 8 x 8 x 144 products need so many: {ran}");
+    let report = document(&ran.stdout);
+    assert_eq!(report["source"], "simulated");
+    assert!(report["cycles"].as_u64().expect("cycles") > 576, "32 x 8 x 8 x 144 products need more: {ran}");
     let asked = "select t.name as lane, count(*) as slices from slice s join track t on s.track_id = t.id group by 1";
     let mut question = bench.opcollect("trace query t.pftrace");
     question.arg(asked);
@@ -99,16 +100,16 @@ fn a_trace_has_a_lane_for_each_module() {
 }
 
 #[test]
-fn what_a_core_has_no_meaning_for_is_refused() {
+fn settings_without_meaning_for_a_core_are_rejected() {
     let bench = Bench::new();
     for (flags, says) in [
-        ("--target pynq --unit fpga --board kv260", "no core is known for the board `kv260`"),
-        ("--target pynq --unit fpga --fpga-config 2x2", "`2x2` is no core"),
-        ("--target pynq --unit fpga --sim-params fast", "no parameters are called `fast`"),
-        ("--target pynq --unit fpga --threads 2", "the threads of a core on a board's fabric are knobs"),
-        ("--target pynq --unit fpga --cache cold", "there is no cache"),
-        ("--target llvm --fpga-config 1x16", "only the target `pynq` takes it"),
-        ("--target pynq --unit fpga --iftune true --tuner xgb", "a core on a board's fabric runs our own"),
+        ("--target pynq --unit fpga --board kv260", "no accelerator core is known for the board `kv260`"),
+        ("--target pynq --unit fpga --fpga-config 2x2", "`2x2` is not a valid core"),
+        ("--target pynq --unit fpga --sim-params fast", "unknown parameter set `fast`"),
+        ("--target pynq --unit fpga --threads 2", "threads of an accelerator core are part of its schedules"),
+        ("--target pynq --unit fpga --cache cold", "an accelerator core has no cache"),
+        ("--target llvm --fpga-config 1x16", "only the target `pynq` supports it"),
+        ("--target pynq --unit fpga --iftune true --tuner xgb", "are not generated by TVM"),
     ] {
         let ran = run(bench.opcollect(&format!("{CONV} {flags} --store s"))).expect(2);
         assert!(ran.stderr.contains(says), "{flags}: {ran}");

@@ -1,9 +1,9 @@
-//! A core on a board's fabric over RPC, from the command line to records: right results before times, and nothing measured that
-//! was not. Agents serve simulated cores; no board was ever seen.
+//! Accelerator cores over RPC, from the command line to records: results are checked before times are accepted, and
+//! nothing simulated counts as measured. Agents serve simulated cores; no board was available.
 #![allow(missing_docs)]
 
 use accelerator::{BusBlock, Core, HookedBus, Hooks, SimulatedBus, registers};
-use agent::session::{OnFabric, serve_session};
+use agent::session::{FabricSession, serve_session};
 use remote::Waiting;
 use remote::fabric::FabricKind;
 use remote::handshake::{self, HandshakeVerdict};
@@ -16,19 +16,19 @@ use tests::{Bench, Ran, run, workspace};
 const LAYERS: [&str; 2] = ["conv2d:ci=16,hw=8,co=32,k=3,p=1", "dense:m=8,k=64,n=32"];
 const MEMORY_BYTES: usize = 16 << 20;
 
-/// What is wrong with an agent's core.
+/// Fault of an agent's core.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,
-    /// A bit of the first result is another one.
+    /// Flips a bit of the first result.
     Flips,
-    /// The session ends while the first program runs.
+    /// Ends the session while the first program runs.
     Leaves,
-    /// It never says that it is done.
+    /// Never reports completion.
     Hangs,
 }
 
-/// The fault of a simulated core.
+/// Injects a fault into a simulated core.
 struct Faulty {
     fault: Fault,
     has_run: bool,
@@ -38,7 +38,7 @@ impl Hooks for Faulty {
     fn on_write(&mut self, block: BusBlock, register: u32, _: u32) -> bool {
         if (block, register) == (BusBlock::Store, registers::CONTROL) {
             match self.fault {
-                // Without the hook that would say so on the test's own output.
+                // Without a panic hook, which would print to the test's own output.
                 Fault::Leaves => std::panic::resume_unwind(Box::new("it leaves")),
                 Fault::Hangs => return false,
                 Fault::None | Fault::Flips => self.has_run = true,
@@ -54,7 +54,7 @@ impl Hooks for Faulty {
     }
 }
 
-/// The sessions of the agent in a thread of this test, with a core of this kind; the first session has the fault.
+/// Serves the agent's sessions with this kind of core on a thread of this test; the first session has the fault.
 fn agent_of(kind: FabricKind, fault: Fault) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("it is bound").port();
@@ -70,12 +70,12 @@ fn agent_of(kind: FabricKind, fault: Fault) -> u16 {
 fn session(stream: TcpStream, kind: FabricKind, fault: Fault) {
     let mut waiting = Waiting::new(stream.try_clone().expect("a copy"), Duration::from_secs(60));
     handshake::receive_key(&mut waiting).expect("a client says who it is");
-    handshake::send_verdict(HandshakeVerdict::Taken, "", &mut waiting).expect("it hears");
+    handshake::send_verdict(HandshakeVerdict::Taken, "", &mut waiting).expect("the client is connected");
     let bus = SimulatedBus::new(Core::find_published("1x16").expect("a core"), 0x1000_0000, MEMORY_BYTES);
     let bus = HookedBus { bus, hooks: Faulty { fault, has_run: false } };
-    let fabric = OnFabric::new(kind, Box::new(bus));
+    let fabric = FabricSession::new(kind, Box::new(bus));
     let folder = tempfile::tempdir().expect("a folder");
-    // Whatever the copy of its connection: who is gone is gone.
+    // Closes all copies of the connection.
     drop(waiting);
     let _ = serve_session(stream, folder.path(), MEMORY_BYTES, Some(fabric));
 }
@@ -97,7 +97,7 @@ fn rows(bench: &Bench) -> Vec<Json> {
 }
 
 #[test]
-fn a_simulated_core_over_rpc_gives_checked_records_of_simulated_times() {
+fn a_simulated_core_over_rpc_gives_simulated_records() {
     let (bench, agent) = (Bench::new(), own_agent("--fpga simulated"));
     for model in LAYERS {
         let ran = collect(&bench, model, agent.port, "--schedules 3").expect(0);
@@ -105,8 +105,8 @@ fn a_simulated_core_over_rpc_gives_checked_records_of_simulated_times() {
             ran.stderr.contains("its times are not measured") && ran.stderr.contains("compared with the reference"),
             "{ran}"
         );
-        let told = ran.json();
-        assert_eq!((&told["source"], &told["outcomes"]["counts"]["ok"]), (&"simulated".into(), &3.into()), "{ran}");
+        let report = ran.json();
+        assert_eq!((&report["source"], &report["outcomes"]["counts"]["ok"]), (&"simulated".into(), &3.into()), "{ran}");
         let again = collect(&bench, model, agent.port, "--schedules 3").expect(0).json();
         assert_eq!(again["known_before"], 3, "{again}");
     }
@@ -122,23 +122,23 @@ fn a_simulated_core_over_rpc_gives_checked_records_of_simulated_times() {
         let cycles = row["counters"]["cycles"].as_f64().expect("cycles");
         assert_eq!(row["median_ns"].as_f64(), Some(10.0 * cycles), "the model's, 10 ns each, and no agent's: {row}");
     }
-    // What is simulated here is another experiment: it was not computed there.
+    // A core simulated on this machine is another experiment.
     let here = format!("--modelsource simple --modelname {} --target pynq --unit fpga --schedules 3", LAYERS[0]);
     let here = run(bench.opcollect(&format!("--config quick.toml {here} --counters none --store st --json"))).expect(0);
     assert_eq!(here.json()["known_before"], 0, "{here}");
 }
 
 #[test]
-fn a_search_runs_on_the_agent_and_so_does_another_core() {
+fn searches_and_other_cores_run_on_the_agent() {
     let (bench, agent) = (Bench::new(), own_agent("--fpga simulated"));
     let options = "--fpga-config 4x8 --bitstream 4x8_i8w8a32_15_16_16_18.bin --iftune true --tuner ga --trials 8";
-    let told = collect(&bench, LAYERS[0], agent.port, options).expect(0).json();
-    assert!(told["outcomes"]["counts"]["ok"].as_u64() >= Some(8), "{told}");
+    let report = collect(&bench, LAYERS[0], agent.port, options).expect(0).json();
+    assert!(report["outcomes"]["counts"]["ok"].as_u64() >= Some(8), "{report}");
     assert!(rows(&bench).iter().all(|row| row["device"] == "pynq-z1 4x8, simulated by an agent"));
 }
 
 #[test]
-fn a_wrong_result_is_a_failed_record_and_never_a_time() {
+fn a_wrong_result_is_a_failed_record() {
     for kind in [FabricKind::Simulated, FabricKind::Devmem] {
         let bench = Bench::new();
         let port = agent_of(kind, Fault::Flips);
@@ -152,7 +152,7 @@ fn a_wrong_result_is_a_failed_record_and_never_a_time() {
 }
 
 #[test]
-fn a_session_that_ends_in_the_middle_costs_the_attempt_that_it_was_at() {
+fn a_lost_session_costs_one_attempt() {
     let bench = Bench::new();
     let port = agent_of(FabricKind::Simulated, Fault::Leaves);
     let options = "--schedules 3 --retry-faults 0 --board-wait 20";
@@ -162,7 +162,7 @@ fn a_session_that_ends_in_the_middle_costs_the_attempt_that_it_was_at() {
 }
 
 #[test]
-fn a_core_that_hangs_is_a_failure_with_what_to_do() {
+fn a_hanging_core_is_a_failure_with_advice() {
     let bench = Bench::new();
     let port = agent_of(FabricKind::Devmem, Fault::Hangs);
     collect(&bench, LAYERS[0], port, "--schedules 1").expect(1);
@@ -173,26 +173,26 @@ fn a_core_that_hangs_is_a_failure_with_what_to_do() {
 }
 
 #[test]
-fn what_registers_and_memory_gave_is_measured_by_our_rule() {
+fn hardware_cores_are_measured_by_the_stopping_rule() {
     let bench = Bench::new();
-    // Not by a board: the code behind the agent's functions is all that knows.
+    // This is not a board, but only the code behind the agent's functions knows that.
     let port = agent_of(FabricKind::Devmem, Fault::None);
     let ran = collect(&bench, LAYERS[1], port, "--schedules 2").expect(0);
     assert!(ran.stderr.contains("check the first results"), "{ran}");
     assert!(!ran.stderr.contains("simulated"), "{ran}");
-    let told = ran.json();
-    assert_eq!((&told["source"], &told["models"][0]["simulated"]), (&"measured".into(), &Json::Null), "{told}");
+    let report = ran.json();
+    assert_eq!((&report["source"], &report["models"][0]["simulated"]), (&"measured".into(), &Json::Null), "{report}");
     for row in rows(&bench) {
         assert_eq!((&row["source"], &row["unit"]), (&"measured".into(), &"fpga".into()), "{row}");
         assert_eq!((&row["transport"], &row["device"]), (&"rpc".into(), &"pynq-z1 1x16".into()), "{row}");
         assert!(row["host_class"] != "simulated" && row["cpu_arch"].is_string(), "{row}");
         assert!(row["median_ns"].as_f64() > Some(0.0) && row["max_abs_error"].as_f64() == Some(0.0), "{row}");
-        assert!(row["counters"]["cycles"].is_null(), "nothing of a model stands beside it: {row}");
+        assert!(row["counters"]["cycles"].is_null(), "no modelled time is added: {row}");
     }
 }
 
 #[test]
-fn what_does_not_fit_or_is_not_there_is_said_with_the_next_step() {
+fn missing_cores_and_memory_are_reported_with_advice() {
     let bench = Bench::new();
     let small = own_agent("--fpga simulated --memory-mib 1");
     collect(&bench, "conv2d:ci=512,hw=7,co=512,k=3,p=1", small.port, "--schedules 1").expect(1);
@@ -200,7 +200,7 @@ fn what_does_not_fit_or_is_not_there_is_said_with_the_next_step() {
     assert!(found[0]["reason"].as_str().expect("a reason").contains("out of memory"), "{found:?}");
     let (other, none) = (Bench::new(), own_agent(""));
     for (options, says) in [
-        ("", "serves no core on a fabric"),
+        ("", "does not serve an accelerator core"),
         ("--cross-cc cc", "does not apply to `--unit fpga`"),
         ("--on-hardware", "does not apply to `--unit fpga`"),
     ] {
@@ -221,7 +221,7 @@ fn what_does_not_fit_or_is_not_there_is_said_with_the_next_step() {
 
 #[test]
 fn tvms_own_client_has_the_functions_too() {
-    // Its package is there where its tracker is.
+    // TVM's Python package is available if its tracker is.
     let Some(_tracker) = of_tvm("tvm.exec.rpc_tracker", "") else { return };
     const CLIENT: &str = r#"
 import json, sys, tvm

@@ -1,7 +1,6 @@
-//! Kernels that do what generated code must not, in real workers: each ends in an outcome of its own, and the next
-//! job is done as if nothing had been.
+//! Misbehaving kernels in real workers: each fault has its own outcome, and the next job is unaffected.
 //!
-//! The kernels are C, compiled here, with the entry that TVM gives its own.
+//! The kernels are C sources, compiled here, with TVM's entry point.
 #![allow(missing_docs)]
 
 #[path = "../../collector/kernel/tests/common/mod.rs"]
@@ -20,13 +19,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use targets::Target;
-use tests::campaigns::{self, given, run as run_campaign, told};
+use tests::campaigns::{self, format_outcomes, given, run as run_campaign};
 use worker::Fault;
 
-/// 256 bytes, so that the guard page begins where the output ends.
+/// Size of 256 bytes, so that the guard page starts where the output ends.
 const TASK: &str = r#"unary(f32[64]) function="relu""#;
 
-/// The right computation, then whatever a test adds.
+/// The correct computation, followed by a test's deed.
 const KERNEL: &str = r#"
 #include <signal.h>
 #include <stdlib.h>
@@ -46,7 +45,7 @@ int __tvm_ffi_main(void *self, const Any *arguments, int count, Any *result) {
 }
 "#;
 
-/// An object whose kernel is right and then does this.
+/// Returns an object whose kernel is correct and then runs `deed`.
 fn kernel(deed: &str) -> Vec<u8> {
     compile(&KERNEL.replace("DEED", deed))
 }
@@ -61,7 +60,7 @@ fn compile(source: &str) -> Vec<u8> {
     std::fs::read(&output).expect("the compiler wrote an object")
 }
 
-/// What became of a run, in one line.
+/// Formats the result of a run in one line.
 fn ending(result: Result<RunReply, Fault>) -> String {
     let text = match result {
         Ok(RunReply::Measured(measured)) => {
@@ -73,10 +72,10 @@ fn ending(result: Result<RunReply, Fault>) -> String {
         Ok(RunReply::Simulated(_)) => unreachable!("workers measure"),
         Err(fault) => fault.to_string(),
     };
-    text.lines().next().unwrap_or_default().trim_end_matches("; its last words:").to_owned()
+    text.lines().next().unwrap_or_default().trim_end_matches("; end of its standard error:").to_owned()
 }
 
-/// A runner that is asked for one bad thing after the other.
+/// A runner that receives one misbehaving job after the other.
 struct Trial {
     workers: Workers,
     task: Task,
@@ -95,13 +94,13 @@ impl Trial {
         ending(self.workers.run_job(&job, deadline))
     }
 
-    /// The deed ends like this, and then a good kernel is measured.
+    /// Checks the outcome of a misbehaving kernel, and that a correct kernel is measured afterwards.
     #[track_caller]
     fn check(&mut self, object: Vec<u8>, deadline: Duration, expected: Expect) {
         let ending = self.run(object, deadline);
         expected.assert_eq(&ending);
         if ending.starts_with("wrong") {
-            // As a campaign does: the kernel may have written elsewhere too.
+            // As in a campaign, the runner is replaced, since the kernel may have corrupted its memory.
             self.workers.recycle_runners();
         }
         assert_eq!(self.run(self.good.clone(), PATIENCE), "measured, off by 0", "after `{ending}`");
@@ -114,7 +113,7 @@ impl Trial {
 }
 
 #[test]
-fn a_kernel_that_ends_its_process_is_a_crash() {
+fn a_kernel_that_exits_is_a_crash() {
     let mut trial = Trial::new();
     trial.check_deed("*(volatile int *)8 = 1;", expect!["worker crashed with SIGSEGV (11)"]);
     trial.check_deed("zero = 1; deep((volatile char *)y);", expect!["worker crashed with SIGSEGV (11)"]);
@@ -127,7 +126,7 @@ fn a_kernel_that_ends_its_process_is_a_crash() {
 }
 
 #[test]
-fn a_kernel_that_leaves_its_buffers_is_a_crash() {
+fn a_kernel_that_overruns_its_buffers_is_a_crash() {
     let mut trial = Trial::new();
     trial.check_deed("for (int i = 64; i < 68; i++) y[i] = 1;", expect!["worker crashed with SIGSEGV (11)"]);
     trial.check_deed("y[64 - 1024 - 64] = 1;", expect!["worker crashed with SIGSEGV (11)"]);
@@ -135,7 +134,7 @@ fn a_kernel_that_leaves_its_buffers_is_a_crash() {
 }
 
 #[test]
-fn a_kernel_that_never_returns_is_ended_at_its_deadline() {
+fn an_endless_kernel_ends_at_its_deadline() {
     let mut trial = Trial::new();
     let short = Duration::from_millis(300);
     for deed in ["for (;;) zero = 0;", "for (;;) pause();", "kill(getpid(), SIGSTOP);"] {
@@ -144,11 +143,11 @@ fn a_kernel_that_never_returns_is_ended_at_its_deadline() {
 }
 
 #[test]
-fn wrong_results_are_seen() {
+fn wrong_results_are_detected() {
     let mut trial = Trial::new();
     trial.check_deed("y[17] += 0.5f;", expect!["wrong by 0.5"]);
     trial.check_deed("y[63] = -y[63] - 1;", expect!["wrong by 1"]);
-    // The runner fills the output with a pattern before the first run; the right value never was there.
+    // The runner fills the output with a pattern before the first run, so that an unwritten value is detected.
     let unwritten = KERNEL.replace("i < 64", "i < 63").replace("DEED", "");
     trial.check(compile(&unwritten), PATIENCE, expect!["wrong by inf"]);
     trial.check_deed("y[3] = 0.0f / 0.0f;", expect!["wrong by inf"]);
@@ -156,7 +155,7 @@ fn wrong_results_are_seen() {
 }
 
 #[test]
-fn errors_of_a_kernel_are_told() {
+fn errors_of_a_kernel_are_reported() {
     let mut trial = Trial::new();
     let raise = r#"TVMFFIErrorSetRaisedFromCStr("ValueError", "the shapes do not agree"); return -1;"#;
     trial.check_deed(raise, expect!["failed: `main` failed: the shapes do not agree"]);
@@ -164,15 +163,15 @@ fn errors_of_a_kernel_are_told() {
 }
 
 #[test]
-fn a_kernel_cannot_speak_for_its_worker() {
+fn a_kernel_cannot_reply_for_its_worker() {
     let mut trial = Trial::new();
     trial.check_deed("write(1, y, 256); write(0, y, 256);", expect!["measured, off by 0"]);
     let flood = "for (int file = 3; file < 100; file++) write(file, \"nonsense nonsense nonsense nonsense\", 32);";
-    trial.check_deed(flood, expect!["the worker's answer is damaged: frame of 1936617326 bytes is above the cap of 67108864 bytes; it was killed"]);
+    trial.check_deed(flood, expect!["the worker sent an invalid reply: frame of 1936617326 bytes exceeds the limit of 67108864 bytes; the worker was killed"]);
 }
 
 #[test]
-fn objects_that_are_none_are_refused() {
+fn invalid_objects_are_rejected() {
     let mut trial = Trial::new();
     let good = kernel("");
     trial.check(
@@ -205,7 +204,7 @@ fn objects_that_are_none_are_refused() {
     );
 }
 
-/// One attempt per schedule of the task, ended soon.
+/// A campaign with one attempt per schedule of the task and a short deadline.
 fn config(task: &str, sampler: &str, schedules: usize) -> Config {
     campaigns::config(task, sampler, schedules, 2.0)
 }
@@ -261,10 +260,10 @@ fn every_attempt_of_a_campaign_ends_in_a_record() {
         skipped: no such draw
         timed_out: build: no reply within 60000 ms; the worker was killed
         crashed: build: worker crashed with SIGSEGV (11)
-        build_failed: build: the worker's answer is damaged: a frame of 4 GB; it was killed
+        build_failed: build: the worker sent an invalid reply: a frame of 4 GB; the worker was killed
         ok: -
     "#]]
-    .assert_eq(&told(&records));
+    .assert_eq(&format_outcomes(&records));
     assert_eq!((outcomes.left, outcomes.broken), (0, None));
     let times: Vec<bool> = records.iter().map(|record| record.median_ns.is_some()).collect();
     assert_eq!(times.iter().filter(|has_time| **has_time).count(), 2, "only right results have times");
@@ -272,18 +271,18 @@ fn every_attempt_of_a_campaign_ends_in_a_record() {
 }
 
 #[test]
-fn a_campaign_whose_builders_lack_memory_goes_on() {
+fn a_campaign_continues_if_builders_lack_memory() {
     let config = config("conv2d:ci=64,hw=28,co=64,k=3,p=1", "template", 2);
     let mut starving = workers_with_least_memory();
     let (outcomes, records) = run_campaign(&config, &cpu(), &mut starving);
     let is_named = |record: &Record| matches!(record.outcome, Outcome::Crashed | Outcome::BuildFailed);
-    assert!(records.iter().all(is_named), "{}", told(&records));
+    assert!(records.iter().all(is_named), "{}", format_outcomes(&records));
     assert_eq!((records.len(), outcomes.loss_count(), outcomes.broken), (2, 2, None));
     let (outcomes, records) = run_campaign(&config, &cpu(), &mut common::workers());
-    assert_eq!(outcomes.loss_count(), 0, "{}", told(&records));
+    assert_eq!(outcomes.loss_count(), 0, "{}", format_outcomes(&records));
 }
 
-/// Builders with just enough memory to start: some megabytes, where compiling a convolution takes twenty.
+/// Builders with just enough memory to start: compiling a convolution takes twenty megabytes, starting only some.
 fn workers_with_least_memory() -> Workers {
     let mut memory_bytes = 4 << 20;
     while memory_bytes < 1 << 30 {
@@ -298,7 +297,7 @@ fn workers_with_least_memory() -> Workers {
 }
 
 #[test]
-fn a_campaign_without_workers_ends_and_says_why() {
+fn a_campaign_without_workers_ends_with_the_reason() {
     let mut workers = Workers::new(Path::new("/nonexistent/opcollect-worker"), &common::limits());
     let mut given = Prebuilt::new(&mut workers, given([built(""), built("")]));
     let (outcomes, records) = run_campaign(&config(TASK, "metaschedule", 2), &cpu(), &mut given);

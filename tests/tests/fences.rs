@@ -1,14 +1,14 @@
-//! Every `unsafe` of the workspace has its reason, and none stands outside of the fences that `ARCHITECTURE.md` names.
+//! Checks that every `unsafe` has a reason, and that none is outside of the fences named in `ARCHITECTURE.md`.
 #![allow(missing_docs)]
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::BTreeMap;
 use tests::workspace::{files, text};
 
-/// Where `unsafe` promises something: lines, each with whether its reason stands there.
+/// Lines with an `unsafe` block, function or implementation, and whether a reason precedes each.
 type Promises = Vec<(usize, bool)>;
 
-/// All promises of a source file.
+/// Returns all uses of `unsafe` in a source file.
 fn promises(text: &str) -> Promises {
     let tokens: TokenStream = text.parse().expect("a source file is made of tokens");
     let mut lines = Vec::new();
@@ -30,7 +30,7 @@ fn collect(tokens: TokenStream, lines: &mut Vec<usize>) {
     }
 }
 
-/// Whether these tokens make an `unsafe` before them part of a pointer's type, which promises nothing by itself.
+/// Returns whether these tokens make a preceding `unsafe` part of a function pointer's type, which needs no reason.
 fn is_type(next: &[TokenTree]) -> bool {
     let mut next = next.iter().filter(|token| !matches!(token, TokenTree::Literal(_)));
     let mut word = || next.next().map(ToString::to_string);
@@ -42,7 +42,7 @@ fn is_type(next: &[TokenTree]) -> bool {
     is_function && matches!(next.next(), Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis)
 }
 
-/// Whether a comment right above the statement, or the item, that a line belongs to gives a reason.
+/// Returns whether the comment above the statement or item of a line gives a reason.
 fn has_reason(text: &[&str], line: usize) -> bool {
     let is_part =
         |line: &&&str| line.starts_with("//") || line.starts_with("#[") || !line.ends_with([';', '{', '}', ',']);
@@ -51,12 +51,12 @@ fn has_reason(text: &[&str], line: usize) -> bool {
     above.copied().any(|line| is_reason(&line))
 }
 
-/// All promises of the workspace, by path.
+/// Returns all uses of `unsafe` in the workspace, by path.
 fn all() -> BTreeMap<String, Promises> {
     files(".rs").into_iter().map(|path| (path.clone(), promises(&text(&path)))).collect()
 }
 
-/// The folders and files that the invariant about `unsafe` names.
+/// Returns the folders and files that the invariant about `unsafe` names.
 fn fences() -> Vec<String> {
     let architecture = text("ARCHITECTURE.md");
     let invariant = architecture.split_once("`unsafe` stands in").expect("an invariant speaks of it").1;
@@ -78,7 +78,7 @@ fn is_in(fence: &str, path: &str) -> bool {
 }
 
 #[test]
-fn every_unsafe_has_its_reason_and_stands_in_a_fence() {
+fn every_unsafe_has_a_reason_and_is_in_a_fence() {
     let (all, fences) = (all(), fences());
     let mut wrong = Vec::new();
     for (path, promises) in &all {
@@ -98,14 +98,14 @@ fn every_unsafe_has_its_reason_and_stands_in_a_fence() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Lines of a text that lack a reason, of all that promise something.
+/// Returns the lines of a text that need a reason and lack one.
 fn lacking(text: &str) -> (Vec<usize>, usize) {
     let promises = promises(text);
     (promises.iter().filter(|(_, has_reason)| !has_reason).map(|(line, _)| *line).collect(), promises.len())
 }
 
 #[test]
-fn what_counts_as_a_reason() {
+fn safety_comments_are_found() {
     let lacks = |text: &str| lacking(text);
     assert_eq!(lacks("fn f() { unsafe { g() } }"), (vec![1], 1));
     assert_eq!(lacks("// SAFETY: known.\nlet x =\n    unsafe { g() };"), (vec![], 1));
@@ -120,7 +120,7 @@ fn what_counts_as_a_reason() {
 }
 
 #[test]
-fn what_promises_nothing() {
+fn function_pointer_types_need_no_reason() {
     for text in [
         "type F = unsafe extern \"C\" fn(*mut u8) -> i32;",
         "struct S { f: Option<unsafe fn()> }",

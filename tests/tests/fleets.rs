@@ -1,4 +1,4 @@
-//! A night, what it says of the one before, who is at work, the best that is known, and records in other places.
+//! Nightly runs, comparison with the preceding one, status of a fleet, best known schedules, and sharing of records.
 #![allow(missing_docs)]
 
 use datasets::{Origin, Outcome, Record, Store};
@@ -9,7 +9,7 @@ use tests::{Bench, QUICK, processes, run, skip, start, stores};
 const FEW: &str = "--modelsource simple --modelname relu:shape=1x64 --modelname softmax:shape=3x17 \
                    --schedules 5 --config quick.toml";
 
-/// Two small models, measured hardly at all; two minutes are far more than it takes.
+/// Two small models with minimal measurements. A run takes far less than two minutes.
 fn night_config(bench: &Bench, more: &str) {
     let models = "models = [{ source = 'simple', name = 'relu:shape=1x64' }, { source = 'simple', name = 'softmax:shape=3x17' }]\n\
                   schedules = 3\n";
@@ -25,7 +25,7 @@ fn copied(bench: &Bench, name: &str, records: &[Record]) {
 }
 
 #[test]
-fn two_nights_and_what_changed_between_them() {
+fn two_nights_are_compared() {
     let bench = Bench::new();
     night_config(&bench, "again_share = 0.5\n");
     let night = "night --config night.toml --store store --json --minutes 3";
@@ -46,10 +46,10 @@ fn two_nights_and_what_changed_between_them() {
     let second = run(bench.opcollect(night)).json();
     let nights = second["drift"]["nights"].as_array().expect("nights");
     assert_eq!(nights.len(), 2, "{second}");
-    // The default schedules were measured again, two tasks on one thread; and what is not known well, which may be all.
+    // The default schedules are measured again, two tasks on one thread, and all uncertain lines, possibly all of them.
     assert!(second["drift"]["changes"].as_array().is_some_and(|changes| changes.len() >= 2), "{second}");
-    let told = run(bench.opcollect("drift store --html drift.html --json")).expect(0);
-    assert_eq!(told.json()["nights"].as_array().map(Vec::len), Some(2));
+    let output = run(bench.opcollect("drift store --html drift.html --json")).expect(0);
+    assert_eq!(output.json()["nights"].as_array().map(Vec::len), Some(2));
     assert!(std::fs::read_to_string(bench.path("drift.html")).is_ok_and(|page| page.contains("Nights and operators")));
     let store = Store::open(&bench.path("store")).expect("a store");
     assert!(store.verify().expect("readable").problems.is_empty());
@@ -63,7 +63,7 @@ fn a_night_keeps_its_deadline_and_seals() {
     let start = std::time::Instant::now();
     let ran = run(bench.opcollect("night --config night.toml --store store --json"));
     assert!([0, 1].contains(&ran.code()), "{ran}");
-    // Planning and the last report are outside of the budget; a machine may be slow.
+    // Planning and the final report are not part of the budget, and the machine may be slow.
     assert!(start.elapsed().as_secs() < 120, "{ran}");
     assert!(stores::journal_lines(&bench.path("store")).is_empty(), "all is sealed");
 }
@@ -71,7 +71,7 @@ fn a_night_keeps_its_deadline_and_seals() {
 /// Children of a killed nightly run end with it. The next run goes on under the same name with the work left, within the original
 /// time. Sentinels that were changed in between are not run.
 #[test]
-fn a_killed_night_goes_on_where_it_stopped() {
+fn a_killed_night_continues() {
     let bench = Bench::new();
     let big = "models = [{ source = 'local', name = 'squeezenet-1.1' }]\nschedules = 40\n";
     bench.write(
@@ -103,7 +103,7 @@ fn a_killed_night_goes_on_where_it_stopped() {
     let names: std::collections::BTreeSet<&str> = records.iter().map(|record| record.run_id.as_str()).collect();
     assert_eq!(names.len(), 1, "one night: {names:?}");
     let looks = records.iter().filter(|record| drift::aspect_of(record).is_some()).count();
-    // Once at first, and once after each slice that came to its end; not at each start.
+    // Noise is checked once at the start and after each completed slice, not at each start.
     assert!(looks <= 8, "{looks}");
 
     let is_set_aside = || {
@@ -114,7 +114,7 @@ fn a_killed_night_goes_on_where_it_stopped() {
     };
     assert!(is_set_aside().is_none(), "sentinels that this machine built are kept");
 
-    // Another night finds machine code that this machine did not make.
+    // Another nightly run finds machine code that was not built on this machine.
     std::fs::remove_dir_all(bench.locks().join("state/nights")).expect("a killed night's state");
     let entries = std::fs::read_dir(bench.path("store/sentinels")).expect("sentinels").flatten();
     let mut folders = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
@@ -128,7 +128,7 @@ fn a_killed_night_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn a_night_that_cannot_be_is_refused() {
+fn invalid_nights_are_rejected() {
     let bench = Bench::new();
     let refused = |arguments: &str, code: i32, why: &str| {
         let ran = run(bench.opcollect(arguments)).expect(code);
@@ -148,7 +148,7 @@ fn a_night_that_cannot_be_is_refused() {
     assert!(!bench.path("opcollect-data").exists(), "a refusal leaves no store behind");
 }
 
-/// What another process is to blame for must not cost the series of the sentinels' times.
+/// A disturbance by another process must not remove the series of sentinel times.
 #[test]
 fn a_night_on_a_busy_cpu_does_not_advise_to_remove_its_sentinels() {
     let bench = Bench::new();
@@ -164,14 +164,14 @@ fn a_night_on_a_busy_cpu_does_not_advise_to_remove_its_sentinels() {
     );
 }
 
-/// Stores whose difference is known: all of one copied, one of its lines slower.
+/// Two stores with a known difference: a copy in which one line is slower.
 #[test]
-fn drift_tells_what_was_made_slower() {
+fn drift_reports_slower_lines() {
     let bench = Bench::new();
     run(bench.opcollect(&format!("{FEW} --store store --json"))).expect(0);
     let certain = |record: Record| Record { median_interval_ns: record.median_ns.map(|ns| 0.005 * ns), ..record };
     let records: Vec<Record> = stores::records(&bench.path("store")).into_iter().map(certain).collect();
-    // One of ten: without sentinels most are taken as unchanged.
+    // One of ten lines: without sentinels, most lines are assumed to be unchanged.
     let slow = records.iter().find(|record| record.op_kind == "softmax").map(|record| record.key);
     let slower = |record: &Record| {
         let factor = if Some(record.key) == slow { 1.5 } else { 1.0 };
@@ -216,7 +216,7 @@ fn drift_tells_what_was_made_slower() {
 }
 
 #[test]
-fn only_named_experiments_are_made() {
+fn only_named_experiments_are_measured() {
     let bench = Bench::new();
     run(bench.opcollect(&format!("{FEW} --store store --json"))).expect(0);
     let keys = stores::keys(&stores::records(&bench.path("store")));
@@ -229,9 +229,9 @@ fn only_named_experiments_are_made() {
 }
 
 #[test]
-fn who_is_at_work_is_seen_from_another_terminal() {
+fn status_shows_running_processes() {
     let bench = Bench::new();
-    let nobody = |bench: &Bench| run(bench.opcollect("status store")).expect(0);
+    let status = |bench: &Bench| run(bench.opcollect("status store")).expect(0);
     let mut running = start(
         bench.opcollect(&format!("{FEW} --schedules 40 --store store --progress json").replace("--schedules 5 ", "")),
     );
@@ -249,11 +249,11 @@ fn who_is_at_work_is_seen_from_another_terminal() {
     let documents: Vec<Value> = ran.stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let last = documents.last().unwrap_or_else(|| panic!("there are documents\n{ran}"));
     assert_eq!(last["done"], last["total"], "{ran}");
-    assert!(nobody(&bench).stdout.starts_with("no process is working on `store`"));
+    assert!(status(&bench).stdout.starts_with("no process is working on `store`"));
 }
 
 #[test]
-fn the_best_that_is_known_and_questions_in_sql() {
+fn best_schedules_and_sql_queries() {
     let bench = Bench::new();
     run(bench.opcollect(&format!("{FEW} --store store --json"))).expect(0);
     let records = stores::records(&bench.path("store"));
@@ -291,7 +291,7 @@ fn the_best_that_is_known_and_questions_in_sql() {
 }
 
 #[test]
-fn a_folder_takes_parts_once_and_gives_them_back() {
+fn a_folder_stores_parts_once_and_returns_them() {
     let bench = Bench::new();
     run(bench.opcollect(&format!("{FEW} --store store --json"))).expect(0);
     let address = format!("file://{}", bench.path("shared").display());
@@ -299,7 +299,7 @@ fn a_folder_takes_parts_once_and_gives_them_back() {
     let first = push(&address).expect(0).json();
     assert!(first["parts"].as_u64() > Some(0) && first["known"] == 0, "{first}");
     assert_eq!(push(&address).expect(0).json()["parts"], 0, "what is there is not brought again");
-    // A part that was cut off on the way is brought anew.
+    // A part that was truncated during the transfer is copied again.
     let (part, content) = stores::parts(&bench.path("shared")).remove(0);
     std::fs::write(bench.path("shared").join(&part), &content[..content.len() / 2]).expect("a part can be damaged");
     assert_eq!(push(&address).expect(0).json()["parts"], 1);
@@ -315,9 +315,9 @@ fn a_folder_takes_parts_once_and_gives_them_back() {
     push(&format!("file://{}", bench.path("file").display())).expect(2);
 }
 
-/// A database that is away delays records and loses none.
+/// An unavailable database delays records and loses none.
 #[test]
-fn a_sink_that_is_away_is_told() {
+fn an_unavailable_sink_is_reported() {
     if Command::new("psql").arg("--version").output().is_err() {
         return skip("there is no `psql`");
     }

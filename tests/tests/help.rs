@@ -1,6 +1,6 @@
-//! The help of every command, which `docs/reference/` keeps word for word, and the completions of shells.
+//! The help of every command, which must equal `docs/reference/`, and shell completions.
 //!
-//! Commands are found by walking through the help itself, so that none is forgotten.
+//! Commands are found by following the help itself, so that all of them are checked.
 #![allow(missing_docs)]
 
 use std::collections::BTreeSet;
@@ -61,7 +61,7 @@ fn help_of_every_command() {
 }
 
 #[test]
-fn nothing_asked_is_help_and_a_mistake() {
+fn no_arguments_print_help_and_fail() {
     let bench = Bench::new();
     let ran = run(bench.opcollect("")).expect(2);
     assert!(ran.stdout.contains("Usage: opcollect"), "{ran}");
@@ -81,7 +81,7 @@ fn completions_for_shells() {
                 assert!(script.contains(word), "{shell} does not complete `{word}` of {name}\n{script}");
             }
             let path = bench.write(&format!("{name}.{shell}"), &script);
-            // The shell itself says whether the script parses, where it is installed.
+            // If the shell is installed, it checks the script's syntax.
             let mut check = std::process::Command::new(shell);
             match check.arg("-n").arg(path).output() {
                 Ok(output) => assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr)),
@@ -92,7 +92,7 @@ fn completions_for_shells() {
 }
 
 #[test]
-fn a_closed_standard_output_is_an_ordinary_end() {
+fn a_closed_standard_output_is_not_an_error() {
     let bench = Bench::new();
     let commands =
         ["opcollect completions bash", "opcollect list --json", "oppredict completions bash", "oppredict features"];

@@ -1,4 +1,4 @@
-//! Untrusted stores, traces and configurations never become code: every command refuses them with an error.
+//! Untrusted stores, traces and configurations never become code: every command rejects them with an error.
 #![allow(missing_docs)]
 
 #[path = "../damage.rs"]
@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tests::{Bench, Ran, run, stores, workspace};
 
-/// A command in the shape of code that a library runs when it is loaded, as TVM takes it from an annotation: on x86-64 it made a
-/// file while nothing checked moves.
+/// A shell command embedded in code that runs when a library is loaded, as TVM takes it from an annotation. Without the
+/// check of moves, it created a file on x86-64.
 fn assembly(mark: &Path) -> String {
     let lines = [
         ".text".to_owned(),
@@ -30,7 +30,7 @@ fn assembly(mark: &Path) -> String {
     lines.map(|line| format!("module asm \"{line}\"\n")).concat()
 }
 
-/// Moves that would bring it into a product.
+/// Moves that would insert the code into a product.
 fn moves(mark: &Path) -> Value {
     json!([
         [
@@ -44,7 +44,7 @@ fn moves(mark: &Path) -> Value {
 
 const MODEL: &str = "--modelsource simple --modelname matmul:m=32,n=32,k=32";
 
-/// A store in which an untrusted schedule is by far the fastest of a product; all else in it is sound.
+/// Creates a store in which an untrusted schedule is by far the fastest of a product; all other content is valid.
 fn stranger(bench: &Bench, name: &str, schedule: &Value) -> Record {
     run(bench.opcollect(&format!("{MODEL} --schedules 2 --threads 1 --config quick.toml --store sound"))).expect(0);
     let mut records = stores::records(&bench.path("sound"));
@@ -68,7 +68,7 @@ fn nothing_ran(mark: &Path, ran: &Ran) {
 }
 
 #[test]
-fn moves_that_bring_in_code_are_refused_by_every_door() {
+fn moves_with_code_are_rejected_by_every_command() {
     let bench = Bench::new();
     let mark = bench.path("ran");
     let trace = moves(&mark);
@@ -116,7 +116,7 @@ fn moves_that_bring_in_code_are_refused_by_every_door() {
 }
 
 #[test]
-fn a_target_of_a_stranger_sets_no_option() {
+fn an_untrusted_target_sets_no_option() {
     let bench = Bench::new();
     let written = bench.path("written");
     let option = format!("-info-output-file:string={}", written.display());
@@ -126,7 +126,7 @@ fn a_target_of_a_stranger_sets_no_option() {
         &format!("target = '{target}'\nmodels = [{{ source = \"simple\", name = \"relu:shape=8x8\" }}]\n"),
     );
     let ran = run(bench.opcollect("--config hostile.toml --store store"));
-    assert!(ran.code() == 2 && ran.stderr.contains("the target has a field `cl-opt`"), "{ran}");
+    assert!(ran.code() == 2 && ran.stderr.contains("unknown target field `cl-opt`"), "{ran}");
 
     let fast = stranger(&bench, "sound-schedule", &json!({"from": "template", "knobs": {}}));
     let mut record = Record { target_text: Some(target), ..fast };
@@ -138,7 +138,7 @@ fn a_target_of_a_stranger_sets_no_option() {
 }
 
 #[test]
-fn a_configuration_names_no_library() {
+fn a_configuration_cannot_load_a_library() {
     let bench = Bench::new();
     let text =
         "models = [{ source = \"simple\", name = \"relu:shape=8x8\" }]\n[counters]\npapi_library = \"./evil.so\"\n";
@@ -147,9 +147,9 @@ fn a_configuration_names_no_library() {
     assert!(ran.code() == 2 && ran.stderr.contains("papi_library"), "{ran}");
 }
 
-/// Control characters in names of files are shown as a replacement character.
+/// Control characters in file names are displayed as a replacement character.
 #[test]
-fn names_of_strangers_do_not_command_the_terminal() {
+fn untrusted_names_do_not_control_the_terminal() {
     let bench = Bench::new();
     let name = "x\u{1b}]0;owned\u{7}\u{1b}[2J.onnx";
     std::fs::write(bench.path(name), "nothing").expect("a file");
@@ -159,15 +159,16 @@ fn names_of_strangers_do_not_command_the_terminal() {
     assert!(ran.code() != 0 && !ran.stderr.contains('\u{1b}') && ran.stderr.contains("]0;owned"), "{ran}");
 }
 
-/// The most memory that a command may take for a store of these tests: one has some 60 MiB of long texts, the others are small. Workers
-/// are not counted: they compile and read no store.
+/// Maximum memory of a command that reads a store of these tests: one store has about 60 MiB of long texts, the others
+/// are small. Workers are not counted, since they read no store.
 const STRINGS_BYTES: u64 = 768 << 20;
 const FILES_BYTES: u64 = 256 << 20;
-/// What a page must not contain, because it would run.
+/// Texts that a page must not contain, because they would run.
 const SCRIPT: &str = "<script>document.title=";
 const PRODUCT: &str = "--modelsource simple --modelname matmul:m=16,n=16,k=32";
 
-/// A folder in which commands open a hostile store. It lies so deep that `../../../..` from any file in it stays on the bench.
+/// A folder in which commands open a hostile store. It is nested deeply, so that `../../../..` from any of its files
+/// stays in the test's folder.
 struct HostileBench {
     bench: Bench,
     folder: PathBuf,
@@ -207,7 +208,7 @@ impl HostileBench {
     }
 }
 
-/// Texts that do something where they are taken for code, a path, or a sequence of a terminal; the last one is only long.
+/// Texts with an effect if they are interpreted as code, a path or a terminal sequence; the last one is only long.
 fn texts(mark: &Path) -> Vec<String> {
     vec![
         format!("$(touch {})", mark.display()),
@@ -222,7 +223,8 @@ fn texts(mark: &Path) -> Vec<String> {
     ]
 }
 
-/// Returns the copies of a record in which one column of texts is another text. In JSON, each text and each name is replaced in turn.
+/// Returns copies of a record, in each of which one text column is replaced. In JSON, each text and each name is
+/// replaced in turn.
 fn with_texts(record: &Value, texts: &[String]) -> Vec<String> {
     let mut next = texts.iter().cycle();
     let mut copies = Vec::new();
@@ -237,7 +239,7 @@ fn with_texts(record: &Value, texts: &[String]) -> Vec<String> {
                     let text = json!(next.next()).to_string();
                     [&pieces[..place], &[text.trim_matches('"')], &pieces[place + 1..]].concat().join("\"")
                 };
-                // The long text stands once in each column.
+                // The long text occurs once per column.
                 let places = if texts.len() == 1 { 1 } else { pieces.len() };
                 (1..pieces.len()).step_by(2).take(places).map(replace).collect()
             }
@@ -251,7 +253,7 @@ fn with_texts(record: &Value, texts: &[String]) -> Vec<String> {
     copies
 }
 
-/// Returns the record of an attempt that failed.
+/// Returns the record of a failed attempt.
 fn failed(mut record: Value) -> Value {
     let fields = record.as_object_mut().expect("a record is an object");
     COLUMNS.iter().filter(|column| column.known == KnownWhen::After).for_each(|column| {
@@ -262,8 +264,8 @@ fn failed(mut record: Value) -> Value {
     record
 }
 
-/// Writes a store in which every text of some records is replaced by hostile ones, among records that are sound. Returns the class
-/// of this host, and what says in the store that processes are at work.
+/// Writes a store in which every text of some records is replaced by hostile ones; other records are valid. Returns
+/// this host's class, and the texts that appear as running processes.
 fn write_strings(bench: &HostileBench) -> (String, Vec<Telling>) {
     let sizes = ["16,n=16", "24,n=32", "32,n=64", "48,n=48", "64,n=64"];
     let models: String = sizes.iter().map(|sizes| format!(" --modelname matmul:m={sizes},k=32")).collect();
@@ -283,7 +285,7 @@ fn write_strings(bench: &HostileBench) -> (String, Vec<Telling>) {
     let (long, short) = texts.split_last().expect("texts");
     let mut copies = with_texts(&changed[0], std::slice::from_ref(long));
     copies.extend(changed.iter().flat_map(|record| with_texts(record, short)));
-    // What groups of records are named after, in all records of a group.
+    // Columns that name groups of records are replaced in all records of a group.
     for column in ["op_kind", "op_text", "model_name", "host", "host_class", "tvm_version"] {
         for (text, record) in short[..3].iter().flat_map(|text| sound.iter().map(move |record| (text, record))) {
             let mut copy = record.clone();
@@ -318,7 +320,7 @@ fn write_strings(bench: &HostileBench) -> (String, Vec<Telling>) {
     (sound[0]["host_class"].as_str().expect("a text").to_owned(), tellings)
 }
 
-/// Commands that read the store `strings`, in the order in which they are run: later ones read files that earlier ones write.
+/// Commands that read the store `strings`, in order: later ones read files that earlier ones write.
 const READERS: &str = "
     opcollect dataset stats --store strings
     opcollect dataset stats --store strings --choose all --json
@@ -390,7 +392,7 @@ fn no_text_of_a_store_becomes_a_command_a_path_or_a_script() {
     assert!(done > 35 && with_title.len() > 4, "{done} commands did their work; texts are in {with_title:?}");
 }
 
-/// Writes a store with a file of every kind, and a copy without the checksums that tell whether its files are what was written.
+/// Writes a store with a file of every kind, and a copy without checksums.
 fn write_files(bench: &HostileBench) -> [PathBuf; 2] {
     bench.open(&format!("opcollect {PRODUCT} --schedules 3 --config quick.toml --store made"), FILES_BYTES);
     bench.open("opcollect dataset compact --store made", FILES_BYTES);
@@ -416,7 +418,7 @@ fn write_files(bench: &HostileBench) -> [PathBuf; 2] {
     copies
 }
 
-/// Renames a file that is named after the hash of its content after what it has now.
+/// Renames a file that is named after the hash of its content, according to its current content.
 fn rename_after_content(file: &Path) {
     let name = file.file_name().expect("a file has a name").to_string_lossy().into_owned();
     let mut parts = name.split(['-', '.']);
@@ -427,7 +429,7 @@ fn rename_after_content(file: &Path) {
 }
 
 #[test]
-fn damaged_files_of_a_store_are_answered() {
+fn damaged_files_of_a_store_are_handled() {
     let bench = HostileBench::new();
     let mut runner = TestRunner::deterministic();
     let words = ["\u{0}", "\n", "{\"", "[[[[[[[[", "-1", "99999999999", "../../../../ran", SCRIPT];
@@ -436,7 +438,7 @@ fn damaged_files_of_a_store_are_answered() {
     for (is_unchecked, sound) in [false, true].into_iter().zip(write_files(&bench)) {
         let files =
             stores::files(&sound).into_iter().map(|file| file.strip_prefix(&sound).expect("it is there").to_owned());
-        // Six of each file with its checksums, and six without.
+        // Six damages per file with checksums, and six without.
         for (name, _) in files.flat_map(|name| (0..6).map(move |number| (name.clone(), number))) {
             let store = bench.path("damaged");
             let _ = std::fs::remove_dir_all(&store);

@@ -1,5 +1,5 @@
-//! The workspace keeps its own rules: arrows between crates, reasons of dependencies, what files begin with, circles
-//! between files, and documents that name only what exists.
+//! Checks the workspace's own rules: crate arrows, reasons of dependencies, module comments, cycles between files, and
+//! documents that name only existing things.
 #![allow(missing_docs)]
 
 mod circles;
@@ -7,7 +7,7 @@ mod circles;
 use std::collections::{BTreeMap, BTreeSet};
 use tests::workspace::{Member, files, members, product_code, root, text};
 
-/// The lines of crates in ARCHITECTURE.md, the highest first.
+/// Returns the lines of crates in ARCHITECTURE.md, the highest layer first.
 fn layers() -> Vec<Vec<String>> {
     let architecture = text("ARCHITECTURE.md");
     let rest = architecture.split_once("Crate arrows").expect("the arrows are described").1;
@@ -61,13 +61,13 @@ fn every_dependency_has_its_reason() {
 }
 
 #[test]
-fn every_file_says_first_what_it_is_for() {
+fn every_file_starts_with_a_module_comment() {
     let is_silent = |path: &String| !text(path).starts_with("//! ");
     no_faults(files(".rs").into_iter().filter(is_silent).map(|path| format!("{path}: no line `//! …`")).collect());
 }
 
 #[test]
-fn modules_with_files_below_them_lie_in_their_folder() {
+fn modules_with_submodules_are_mod_rs_files() {
     let is_beside = |path: &String| {
         let stem = path.trim_end_matches(".rs");
         !path.contains("/tests/") && root().join(stem).is_dir() && !stem.ends_with("/lib") && !stem.ends_with("/main")
@@ -77,7 +77,7 @@ fn modules_with_files_below_them_lie_in_their_folder() {
 }
 
 #[test]
-fn no_files_of_a_crate_need_each_other() {
+fn no_files_of_a_crate_depend_on_each_other() {
     let mut wrong = Vec::new();
     for Member { name, folder, .. } in members() {
         let start = format!("{folder}/src/");
@@ -92,8 +92,8 @@ fn no_files_of_a_crate_need_each_other() {
     no_faults(wrong);
 }
 
-/// `engine` and `predictor` serve programs, Python and tests: they do not print, and neither end the process nor read its environment.
-/// The settings of `engine` are flags, too, where a program asks for that by the feature `clap`.
+/// `engine` and `predictor` are libraries for programs, Python and tests: they do not print, end the process or read
+/// its environment. With the feature `clap`, the settings of `engine` are also flags.
 #[test]
 fn the_engine_and_the_predictor_are_libraries() {
     let mut wrong: Vec<String> = Vec::new();
@@ -108,7 +108,7 @@ fn the_engine_and_the_predictor_are_libraries() {
         wrong.extend(used.map(|used| format!("{name} depends on `{used}`")));
         for path in files(".rs").into_iter().filter(|path| path.starts_with(&format!("{folder}/src/"))) {
             let source = text(&path);
-            // Lints of the workspace deny printing, unless a source allows it or `report` does it.
+            // Lints of the workspace deny printing, unless a source allows it or uses `report`.
             let of_program =
                 ["clippy::print_", "report::terminal", "process::exit", "env::var", "env::args", "env::current_exe"];
             let found = of_program.iter().filter(|part| source.contains(**part));
@@ -118,9 +118,9 @@ fn the_engine_and_the_predictor_are_libraries() {
     no_faults(wrong);
 }
 
-/// Whether a line of code asks which kind of target something is, instead of asking the kind for what it needs to know.
+/// Returns whether a line of code compares kinds of targets, instead of calling a method of the kind.
 fn compares_kinds(line: &str) -> bool {
-    // PyTorch is a source of models, too.
+    // PyTorch is also a source of models.
     let names =
         || targets::KINDS.iter().flat_map(|kind| [kind.name(), kind.code_name()]).filter(|name| *name != "torch");
     let is_predicate = names().chain(["fabric"]).any(|name| line.contains(&format!("is_{name}(")));
@@ -134,10 +134,10 @@ fn compares_kinds(line: &str) -> bool {
     is_predicate || is_word || is_column || is_handle || is_match
 }
 
-/// Kinds of targets are declared in `collector/targets`. The column `target` belongs to `datasets`, and imported traces and captures
-/// fill it by what they say.
+/// Kinds of targets are declared in `collector/targets`. The column `target` belongs to `datasets` and is also filled
+/// by imported traces and captures.
 #[test]
-fn kinds_of_targets_are_asked_and_not_compared() {
+fn kinds_of_targets_are_not_compared() {
     const DECLARED: [&str; 4] = [
         "collector/targets/src/",
         "datasets/src/record/",
@@ -155,8 +155,7 @@ fn kinds_of_targets_are_asked_and_not_compared() {
     let mut found: Vec<String> = Vec::new();
     for path in others {
         let source = text(&path);
-        let code = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
-        let lines = (1..).zip(code.lines()).filter(|(_, line)| compares_kinds(line));
+        let lines = (1..).zip(product_code(&source).lines()).filter(|(_, line)| compares_kinds(line));
         found
             .extend(lines.map(|(number, line)| format!("{path}:{number}: asks for a kind of target: {}", line.trim())));
     }
@@ -164,7 +163,7 @@ fn kinds_of_targets_are_asked_and_not_compared() {
 }
 
 #[test]
-fn questions_for_kinds_of_targets_are_found() {
+fn comparisons_of_target_kinds_are_found() {
     let asks = [
         "if is_cuda(&config.target) {",
         "let is_off = config.target != \"llvm\";",
@@ -182,7 +181,7 @@ fn questions_for_kinds_of_targets_are_found() {
     }
 }
 
-/// A command line holds arguments and tables, and no file holds two subjects.
+/// Limits the size of command lines, which contain only arguments and tables, and of files, which have one subject.
 #[test]
 fn command_lines_and_files_stay_small() {
     const LARGEST_CLI_LINES: usize = 5500;
@@ -225,7 +224,7 @@ fn commands() -> BTreeMap<String, BTreeSet<String>> {
     commands
 }
 
-/// What a document shows in code: spans, and lines of blocks.
+/// Returns the code of a document, spans and lines of blocks, with line numbers.
 fn code(document: &str) -> Vec<(usize, String)> {
     let (mut found, mut is_block) = (Vec::new(), false);
     for (number, line) in (1..).zip(document.lines()) {
@@ -240,9 +239,9 @@ fn code(document: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Limits of the pages that a newcomer reads first, in lines.
+/// Maximum number of lines of the first pages for newcomers.
 const LINES_MAX: [(&str, usize); 2] = [("README.md", 120), ("ARCHITECTURE.md", 250)];
-/// Words that the pages avoid because a reader must guess what they stand for, as whole words.
+/// Words that pages avoid because their meaning is unclear, as whole words.
 const BANNED: [&str; 17] = [
     "in turns",
     "beside",
@@ -271,7 +270,7 @@ fn banned_in(text: &str) -> Vec<&'static str> {
     BANNED.into_iter().filter(|word| words.contains(&format!(" {word} "))).collect()
 }
 
-/// Lines of a page with a banned word, outside of code.
+/// Reports the lines of a page that contain a banned word, outside of code.
 fn banned_words(path: &str, document: &str) -> Vec<String> {
     let mut is_block = false;
     let mut found = Vec::new();
@@ -283,7 +282,8 @@ fn banned_words(path: &str, document: &str) -> Vec<String> {
     found
 }
 
-/// Links of a page to files and headings of this repository, each as the path of a file and an anchor, which may be empty.
+/// Returns a page's links to files and headings of this repository, each as the path of a file and an anchor, which may
+/// be empty.
 fn links(path: &str, document: &str) -> Vec<(std::path::PathBuf, String)> {
     let folder = root().join(path).parent().expect("a document lies in a folder").to_owned();
     let targets = document.split("](").skip(1).filter_map(|rest| rest.split(')').next());
@@ -293,7 +293,7 @@ fn links(path: &str, document: &str) -> Vec<(std::path::PathBuf, String)> {
     parts.map(|(page, anchor)| (file(page), anchor.to_owned())).collect()
 }
 
-/// The anchors of a page's headings, as GitHub makes them.
+/// Returns the anchors of a page's headings, in GitHub's form.
 fn anchors(document: &str) -> BTreeSet<String> {
     let headings = document.lines().filter(|line| line.starts_with('#'));
     headings
@@ -305,7 +305,7 @@ fn anchors(document: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn documents_have_the_shape_that_readers_expect() {
+fn documents_have_limited_length_and_valid_links() {
     let mut wrong = Vec::new();
     for (path, most) in LINES_MAX {
         let lines = text(path).lines().count();
@@ -338,7 +338,7 @@ fn documents_have_the_shape_that_readers_expect() {
     no_faults(wrong);
 }
 
-/// What is wrong with a command line that begins with one of our programs.
+/// Returns the error in a command line that starts with one of the programs.
 fn wrong_command(line: &str, commands: &BTreeMap<String, BTreeSet<String>>) -> Option<String> {
     let mut words =
         line.split_whitespace().take_while(|word| !word.starts_with(['#', '|', '&', '>', ';']) && *word != "--");
@@ -372,7 +372,7 @@ fn wrong_command(line: &str, commands: &BTreeMap<String, BTreeSet<String>>) -> O
 
 #[test]
 fn documents_name_commands_options_scripts_and_files_that_exist() {
-    // CONTRIBUTING.md describes how such a file is added. Decisions name files as they were.
+    // CONTRIBUTING.md describes how such a file is added. Decisions use the file names of their time.
     const EXAMPLE_SOURCES: [&str; 1] = ["models/src/operators/roll.rs"];
     let (commands, sources, mut wrong) = (commands(), files(".rs"), Vec::new());
     assert!(commands.len() > 20, "the command references name the commands");
@@ -398,7 +398,7 @@ fn documents_name_commands_options_scripts_and_files_that_exist() {
 }
 
 #[test]
-fn what_counts_as_a_wrong_command() {
+fn wrong_commands_are_found() {
     let options = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<String>>();
     let commands = BTreeMap::from([
         ("opcollect".to_owned(), options(&["--target"])),
@@ -417,10 +417,11 @@ fn what_counts_as_a_wrong_command() {
     assert_eq!(wrong("python --nonsense"), None);
 }
 
-/// Longest first paragraph of a help text, without the brackets of defaults and possible values.
+/// Maximum length of the first paragraph of a help text, without the brackets of defaults and possible values.
 const HELP_MAX: usize = 72;
 
-/// Returns the first paragraphs of all help texts of a command reference: those of commands, options and possible values.
+/// Returns the first paragraphs of all help texts of a command reference: those of commands, options and possible
+/// values.
 fn help_texts(page: &str) -> BTreeSet<String> {
     let (mut texts, mut current) = (BTreeSet::new(), None::<String>);
     for line in page.lines().chain([""]) {
@@ -503,11 +504,11 @@ fn banned_in_source(path: &str, source: &str) -> Vec<(usize, &'static str)> {
     for (number, line) in (1..).zip(source.lines()) {
         let code = line.trim_start();
         let comment = code.strip_prefix("//").filter(|_| !UNCHECKED_COMMENTS.iter().any(|part| path.starts_with(part)));
-        // A message that ends with a backslash goes on in the next line.
+        // A message that ends with a backslash continues in the next line.
         let literals = code.split('"').skip(usize::from(!is_continued)).step_by(2);
         let messages: Vec<&str> = if code.starts_with("//") { Vec::new() } else { literals.collect() };
         is_continued = !code.starts_with("//") && code.ends_with('\\');
-        // A message has several words; a single one may be the name of something.
+        // Only literals with several words are messages; a single word may be a name.
         let messages = messages.into_iter().filter(|message| message.trim().contains(' ')).map(without_arguments);
         let texts = comment.map(str::to_owned).into_iter().chain(messages);
         found.extend(texts.flat_map(|text| banned_in(&text)).map(|word| (number, word)));
@@ -547,13 +548,13 @@ fn defined_functions(source: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Names that say what was done with a value, not what it is.
+/// Names that describe what was done with a value instead of what it is.
 const PARTICIPLES: [&str; 10] =
     ["Told", "Asked", "Heard", "Given", "Wanted", "Shown", "Taken", "Held", "Drawn", "Said"];
 
 #[test]
 fn type_names_are_nouns_and_rarely_shared() {
-    /// Percent of all type definitions whose name has three definitions or more.
+    /// Maximum percentage of type definitions whose name has three definitions or more.
     const SHARED_MAX_PERCENT: usize = 12;
     let is_product = |path: &String| path.contains("/src/") && !path.starts_with("tests/") && !path.contains("/tests");
     let (mut counts, mut wrong) = (BTreeMap::<String, usize>::new(), Vec::new());
@@ -575,13 +576,13 @@ fn type_names_are_nouns_and_rarely_shared() {
     no_faults(wrong);
 }
 
-/// Names that say neither what a function does nor what it acts on.
+/// Names that state neither what a function does nor what it acts on.
 const VAGUE_FUNCTIONS: [&str; 12] =
     ["all", "and", "at", "each", "here", "made", "of", "on", "said", "those", "told", "together"];
 
 #[test]
-fn functions_name_what_they_act_on() {
-    /// Percent of all functions whose name is one word; `new`, `len` and `run` are among them.
+fn function_names_have_an_object() {
+    /// Maximum percentage of functions whose name is a single word; `new`, `len` and `run` are among them.
     const ONE_WORD_MAX_PERCENT: usize = 20;
     let is_product = |path: &String| path.contains("/src/") && !path.starts_with("tests/") && !path.contains("/tests");
     let (mut all, mut single, mut wrong) = (0, 0, Vec::new());

@@ -1,4 +1,4 @@
-//! The commands that show what would be done: complete, the same every time, and readable by programs.
+//! Commands that show what would be done: complete, deterministic and machine-readable.
 #![allow(missing_docs)]
 
 use models::Graph;
@@ -60,7 +60,7 @@ fn variations_have_the_operators_of_a_task_and_other_sizes() {
     assert_eq!(hashes.len(), array(&varied).len(), "none twice");
     for task in drawn {
         assert!(names.contains(&field(task, "name")), "{task}");
-        // Each is a single operator that can be asked for by its text.
+        // Each operator is accepted by its text.
         let bench = Bench::new();
         let mut again = bench.opcollect("tasks --modelsource simple --json --modelname");
         again.arg(field(task, "model"));
@@ -109,7 +109,7 @@ fn the_doctor_finds_this_build_s_libraries() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let bench = Bench::new();
     let mut command = bench.opcollect("list");
     let (reader, writer) = std::io::pipe().expect("a pipe can be made");
@@ -120,14 +120,14 @@ fn a_reader_that_leaves_early_is_no_error() {
 }
 
 #[test]
-fn the_version_is_told() {
+fn the_version_is_printed() {
     let bench = Bench::new();
     let running = start(bench.opcollect("--version"));
     let ran = running.finish().expect(0);
     assert_eq!(ran.stdout, format!("opcollect {}\n", env!("CARGO_PKG_VERSION")));
 }
 
-/// Files of the readers' own tests.
+/// Returns model files of the readers' own tests.
 fn tflite_case(name: &str) -> String {
     format!("{}/../models/readers/tests/tflite-cases/{name}", env!("CARGO_MANIFEST_DIR"))
 }
@@ -157,7 +157,7 @@ fn a_page_holds_the_drawing_of_a_graph() {
 }
 
 #[test]
-fn a_composite_target_says_who_computes_what() {
+fn a_composite_target_lists_operators_per_partner() {
     let document = |target: &str| {
         let bench = Bench::new();
         let mut command = bench.opcollect("tasks --modelsource local --modelname mobilenet-v3-small --json");
@@ -171,7 +171,7 @@ fn a_composite_target_says_who_computes_what() {
 }
 
 #[test]
-fn tasks_of_several_models_stand_under_their_names() {
+fn tasks_of_several_models_are_grouped() {
     let bench = Bench::new();
     let ran = run(bench.opcollect(
         "tasks --modelsource transformers --modelname gpt2:n_layer=1 --phase prefill,decode --sequence 8 --batchsize 1,2",

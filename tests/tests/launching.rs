@@ -1,4 +1,4 @@
-//! `scripts/opcollect` asks cargo only when something changed, and then always.
+//! `scripts/opcollect` calls cargo only if a source has changed, and then always.
 #![allow(missing_docs)]
 
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Command;
 use tests::program;
 use tests::workspace::{members, root};
 
-/// Says what it is asked, and builds a program that prints the sources it was built from.
+/// A cargo that logs its arguments and builds a program that prints the sources it was built from.
 const CARGO: &str = r#"#!/bin/sh
 [ "$1" != tree ] || { printf 'a\nb\n'; exit; }
 [ "$1" != --version ] || { [ -e ../toolchain ] || echo "error: no default toolchain" >&2; [ -e ../toolchain ]; exit; }
@@ -24,7 +24,7 @@ chmod +x "$2/release/opcollect.new"
 mv "$2/release/opcollect.new" "$2/release/opcollect"
 "#;
 
-/// The real scripts over sources and a cargo that are not.
+/// The real scripts with fake sources and a fake cargo.
 struct Checkout {
     folder: tempfile::TempDir,
 }
@@ -62,7 +62,7 @@ impl Checkout {
         fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).expect("it can be made a program");
     }
 
-    /// A PATH with this cargo.
+    /// Returns a PATH with the fake cargo.
     fn tools(&self) -> String {
         format!("{}:/usr/bin:/bin", self.path("bin").display())
     }
@@ -73,7 +73,7 @@ impl Checkout {
         command
     }
 
-    /// What the program says when it is started so, or the exit code; and whether cargo was asked.
+    /// Starts the script. Returns the program's output or the exit code, and whether cargo was called.
     fn start(&self, mut command: Command) -> (Result<String, Option<i32>>, bool) {
         let output = command.output().expect("the script can be started");
         let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
@@ -81,7 +81,7 @@ impl Checkout {
         (if output.status.success() { Ok(said) } else { Err(output.status.code()) }, was_asked)
     }
 
-    /// The program is built of these sources, and then started twice more without a question.
+    /// Checks that the program is built from these sources, and then started twice without a build.
     #[track_caller]
     fn expect_built(&self, sources: &str, when: &str) {
         assert_eq!(self.start(self.command()), (Ok(sources.to_owned()), true), "{when}");
@@ -121,7 +121,7 @@ fn a_change_of_sources_is_built_and_nothing_else() {
 }
 
 #[test]
-fn what_else_a_build_depends_on_is_seen() {
+fn other_build_inputs_are_detected() {
     let checkout = Checkout::new();
     checkout.expect_built("old config lock", "the first time");
     checkout.write("root/.venv-torch/stamp", "wheels");
@@ -131,7 +131,7 @@ fn what_else_a_build_depends_on_is_seen() {
     checkout.write("root/.cargo/config.toml", "");
     checkout.expect_built("old config lock", "settings of this checkout");
     checkout.write_program("root/target/release/opcollect", "#!/bin/sh\necho by hand\n");
-    checkout.expect_built("old config lock", "a program that somebody put there");
+    checkout.expect_built("old config lock", "a program of unknown origin");
     fs::remove_file(checkout.path("root/target/release/opcollect")).expect("it is there");
     checkout.expect_built("old config lock", "no program");
     let elsewhere = || {
@@ -150,7 +150,7 @@ fn what_else_a_build_depends_on_is_seen() {
     assert_eq!((asked.lines().count(), of_agent.count()), (2, 1), "{asked}");
 }
 
-/// A built program starts for each of these.
+/// A built program starts in each of these situations.
 #[test]
 fn a_built_program_needs_neither_a_toolchain_nor_an_environment() {
     let checkout = Checkout::new();
@@ -194,7 +194,7 @@ fn a_built_program_needs_neither_a_toolchain_nor_an_environment() {
     assert_eq!(checkout.start(nightly), (Ok("old config lock".to_owned()), false), "a night under cron");
 }
 
-/// A build that is impossible ends with what is missing and what to do, in a line or two.
+/// A failed build ends with what is missing and what to do, in one or two lines.
 #[test]
 fn a_build_without_a_toolchain_says_what_to_do() {
     let checkout = Checkout::new();
@@ -221,7 +221,7 @@ fn a_build_without_a_toolchain_says_what_to_do() {
 }
 
 #[test]
-fn neither_a_failure_nor_a_change_during_a_build_leaves_an_old_program() {
+fn failed_and_disturbed_builds_leave_no_outdated_program() {
     let checkout = Checkout::new();
     checkout.expect_built("old config lock", "the first time");
     checkout.write("root/models/src/lib.rs", "wrong");
@@ -244,13 +244,13 @@ fn a_first_build_shows_its_progress_and_all_messages() {
     let errors = "building opcollect for the first time: 2 crates, 4 to 8 minutes on two cores\nwarning: a is old\n";
     assert_eq!(String::from_utf8_lossy(&output.stderr), errors);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "old config lock \n");
-    // Later builds are short, and show what they compile.
+    // Later builds print less, and show what they compile.
     checkout.write("root/models/src/lib.rs", "new");
     let output = checkout.command().output().expect("the script can be started");
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("   Compiling a v1\nwarning"));
 }
 
-/// A path without steps up.
+/// Returns a path without `..`.
 fn plain(path: &str) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in Path::new(path).components() {
@@ -263,9 +263,9 @@ fn plain(path: &str) -> PathBuf {
     plain
 }
 
-/// What the script takes for the sources holds everything that the compiler read.
+/// The script's list of sources contains every file that the compiler reads.
 #[test]
-fn no_source_is_forgotten() {
+fn every_source_is_listed() {
     let root = root();
     let script = fs::read_to_string(root.join("scripts/build-and-run")).expect("the script is there");
     let listed = script.split_once("\nSOURCES=(").expect("it lists sources").1.split_once(')').expect("and ends").0;
@@ -277,7 +277,7 @@ fn no_source_is_forgotten() {
         let read = fs::read_to_string(program(name).with_extension("d")).expect("cargo lists sources");
         let sources: Vec<PathBuf> = read.split_whitespace().skip(1).map(plain).collect();
         assert!(sources.len() > 50, "{read}");
-        // What `scripts/setup` reads and what it finished are looked at apart.
+        // Files that `scripts/setup` reads or creates are checked separately.
         let apart = [root.join(".venv"), root.join("requirements.txt")];
         let is_apart = |source: &PathBuf| apart.iter().any(|path| source.starts_with(path));
         for source in sources.into_iter().filter(|source| !is_apart(source)) {

@@ -1,7 +1,8 @@
-//! Operators that transformers and exported programs are made of, built by TVM and compared with the reference.
+//! Operators of transformers and exported programs, built by TVM and compared with the reference.
 //!
-//! The models' own numbers are checked in the crates `zoo` and `readers`; here every distinct task of some of them, fused and split,
-//! is built with its default schedule by the workers a campaign uses. `OPCOLLECT_EVERY_FAMILY=1` takes all of them.
+//! The models' own numbers are checked in the crates `zoo` and `readers`. Here, every distinct task of some of them,
+//! fused and split, is built with its default schedule by the workers that a campaign uses. `OPCOLLECT_EVERY_FAMILY=1`
+//! selects all models.
 #![allow(missing_docs)]
 
 use models::Graph;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tests::{program, through_tvm::Tasks};
 use zoo::transformers::{self, Options, Phase};
 
-/// Between them these have every operator of the families.
+/// Models that together contain every operator of the families.
 const SOME: &[&str] = &["clip_text_model", "gemma", "gpt_neo", "llama3", "swin", "t5_gated", "whisper"];
 
 fn entries(folder: &str) -> Vec<PathBuf> {
@@ -36,7 +37,7 @@ fn graphs_of(folder: &Path) -> Vec<Graph> {
 }
 
 #[test]
-fn tasks_of_transformers_and_programs_are_right() {
+fn tasks_of_transformers_and_programs_are_correct() {
     let takes_all = std::env::var_os("OPCOLLECT_EVERY_FAMILY").is_some();
     let mut graphs: Vec<Graph> = Vec::new();
     for folder in entries("zoo/tests/transformers") {

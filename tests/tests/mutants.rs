@@ -1,4 +1,4 @@
-//! Damaged files of every kind that a stranger may send: each is answered by an error or by what is left of it, in bounded memory
+//! Damaged files of every kind that may come from others: each gives an error or a partial result, in bounded memory
 //! and time.
 #![allow(missing_docs)]
 
@@ -17,13 +17,13 @@ use std::io::{Read, Write};
 use tests::workspace::root;
 use tests::{Bench, run, stores};
 
-/// Files made from each sample.
+/// Number of damaged files per sample.
 const MUTANTS: usize = 60;
-/// What a reader may take: this many bytes for each byte of a file, and this much besides.
+/// Maximum memory of a reader: this many bytes per byte of the file, plus a constant.
 const BYTES_PER_BYTE: u64 = 64;
 const BYTES_BESIDES: u64 = 256 << 20;
 
-/// A kind of file, a sound one, and the command that opens it.
+/// A kind of file: a valid sample, and the command that opens it.
 struct Kind {
     name: &'static str,
     sample: Vec<u8>,
@@ -41,7 +41,7 @@ fn damages() -> impl Strategy<Value = Vec<Damage>> {
         b"-1",
         b"\n",
     ];
-    // Parts that are repeated often are what makes small files large in memory.
+    // Frequently repeated parts can make small files large in memory.
     let index = any::<prop::sample::Index>;
     let repeat = (index(), index(), 1..300usize).prop_map(|(from, to, count)| Damage::Repeat { from, to, count });
     prop::collection::vec(prop_oneof![3 => damage::with_words(&words), 1 => repeat], 1..6)
@@ -115,7 +115,7 @@ fn kinds(bench: &Bench) -> Vec<Kind> {
 }
 
 #[test]
-fn damaged_files_of_every_kind_are_answered_in_bounded_memory() {
+fn damaged_files_are_handled_in_bounded_memory() {
     let bench = Bench::new();
     let kinds = kinds(&bench);
     let mut runner = TestRunner::deterministic();
@@ -144,7 +144,7 @@ fn damaged_files_of_every_kind_are_answered_in_bounded_memory() {
         assert!(answers.keys().any(|code| *code != 0), "{}: answers by exit code {answers:?}", kind.name);
         assert!(peak_bytes > 1 << 20, "{}: procfs does not show the memory: {peak_bytes} bytes", kind.name);
     }
-    // The samples above miss the last millisecond of a process, and its workers.
+    // The sampled peak misses the last millisecond of a process, and its workers.
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the system counts");
     let peak_bytes = u64::try_from(usage.max_rss()).expect("a size") << 10;
     assert!(peak_bytes <= max_bytes, "a process or a worker took {peak_bytes} bytes");

@@ -1,4 +1,4 @@
-//! Whole models run: the executor gives what the reference does, for models of every source.
+//! Whole models from every source run, and compute the reference's results.
 #![allow(missing_docs)]
 
 use datasets::{Choose, NETWORK, Origin, Outcome, Record, ScheduleSource, Source, Store};
@@ -9,7 +9,7 @@ use std::process::Command;
 use tests::workspace::root;
 use tests::{Bench, program, run, skip, stores};
 
-/// Runs a model and expects it to be right.
+/// Runs a model and checks that the results are correct.
 fn right(bench: &Bench, arguments: &str) -> Value {
     let ran = run(bench.opcollect(&format!("model run --precision 0.5 --json --wait 300 {arguments}"))).expect(0);
     let report = ran.json();
@@ -21,7 +21,7 @@ fn right(bench: &Bench, arguments: &str) -> Value {
 }
 
 #[test]
-fn models_of_the_zoo_are_right_on_one_thread_and_on_all() {
+fn models_of_the_zoo_are_correct_on_one_and_all_threads() {
     let bench = Bench::new();
     for threads in ["", "--threads 1"] {
         right(&bench, &format!("--modelsource local --modelname mlp --batchsize 3 {threads}"));
@@ -32,7 +32,7 @@ fn models_of_the_zoo_are_right_on_one_thread_and_on_all() {
 }
 
 #[test]
-fn transformers_are_right_in_both_phases() {
+fn transformers_are_correct_in_both_phases() {
     let bench = Bench::new();
     let small = "--modelsource transformers --modelname gpt2:n_layer=2,n_embd=64,n_head=4,vocab_size=300 --sequence 9";
     right(&bench, small);
@@ -50,10 +50,11 @@ fn decoding_goes_in_steps_with_a_growing_cache() {
     assert_eq!(steps["calls"].as_u64(), single["calls"].as_u64().map(|calls| 4 * calls), "{steps}");
     let bytes = |report: &Value, name: &str| report[name].as_u64().unwrap_or_else(|| panic!("no `{name}`: {report}"));
     assert!(bytes(&steps, "constant_bytes") < 2 * bytes(&single, "constant_bytes"), "weights are there once: {steps}");
-    // What a step adds to is let go: of two layers' keys and values, 18 and 19 tokens long, never all are there.
+    // Inputs of a concatenation are freed: the keys and values of two layers, 18 and 19 tokens long, are never all in
+    // memory.
     let token_bytes = 4 * 64;
     assert!(bytes(&steps, "activation_bytes") < 2 * 2 * (18 + 19) * token_bytes, "{steps}");
-    // The answers of each step, then all keys and values.
+    // The results of each step, followed by all keys and values.
     assert_eq!(outputs(&bench, "out").len(), 4 + 4);
     for (arguments, wanted) in [
         ("--steps 0", "`steps` is 0; allowed are 1 to 1024"),
@@ -68,12 +69,12 @@ fn decoding_goes_in_steps_with_a_growing_cache() {
 }
 
 #[test]
-fn models_in_files_are_right() {
+fn models_in_files_are_correct() {
     let bench = Bench::new();
     let models = root().join("models/readers/tests");
     let quantised = models.join("tflite-cases/one_layer_int8/qdq.onnx");
     right(&bench, &format!("--modelsource onnx --modelname {}", quantised.display()));
-    // The second batch sees nothing, and answers with zeros.
+    // The second batch attends to nothing, so its result is zero.
     let attended = root().join("tests/onnx-attention/truths/model.onnx");
     right(&bench, &format!("--modelsource onnx --modelname {}", attended.display()));
     let exported = models.join("torch/small_image.pt2");
@@ -101,7 +102,7 @@ fn inputs_come_from_files_and_outputs_go_to_files() {
 }
 
 #[test]
-fn a_run_is_recorded_beside_those_of_operators() {
+fn a_model_run_is_recorded() {
     let bench = Bench::new();
     let mlp = "--modelsource local --modelname mlp --threads 1";
     let sweep = format!("{mlp} --config quick.toml --schedules 1 --wait 300 --store store");
@@ -127,7 +128,7 @@ fn a_run_is_recorded_beside_those_of_operators() {
         assert!(record.samples_ns.len() > 1 && record.op_text.contains("4 tasks"), "{}", record.op_text);
     }
     assert_eq!((networks[0].key, networks[0].attempt, networks[1].attempt), (networks[1].key, 1, 2));
-    // Nothing of it is an operator's.
+    // No operator is measured.
     let ran = run(bench.opcollect(&format!("{sweep} --json"))).expect(0).json();
     assert_eq!((ran["attempts"].as_u64(), ran["known_before"].as_u64()), (Some(4), Some(4)), "{ran}");
     let ran = run(bench.opcollect(&format!("{sweep} --again --json"))).expect(0).json();
@@ -161,12 +162,12 @@ fn a_run_that_fails_is_recorded_and_a_mistake_leaves_no_store() {
     assert!(record.reason.as_ref().is_some_and(|why| why.contains("cannot build")), "{:?}", record.reason);
 }
 
-/// Whether ONNX Runtime's library is among the wheels.
+/// Returns whether ONNX Runtime's wheel is installed.
 fn has_onnxruntime() -> bool {
     has_library("onnxruntime/capi")
 }
 
-/// Whether a library's folder is among the wheels.
+/// Returns whether the wheel with this library's folder is installed.
 fn has_library(folder: &str) -> bool {
     let site_packages = root().join(".venv/lib").read_dir().into_iter().flatten().flatten();
     site_packages.into_iter().any(|python| python.path().join("site-packages").join(folder).is_dir())
@@ -180,7 +181,7 @@ fn models_are_compared_with_onnx_runtime() {
     }
 }
 
-/// Writes a file with NumPy and `onnx`: a product, and a reshape to these extents, of an input of these dimensions.
+/// Writes a model with NumPy and `onnx`: a product and a reshape to these extents, of an input with these dimensions.
 fn write_reshaped(bench: &Bench, file: &str, dims: &str, shape: &str) -> bool {
     let script = format!(
         "import numpy as np, onnx\n\
@@ -198,7 +199,7 @@ fn write_reshaped(bench: &Bench, file: &str, dims: &str, shape: &str) -> bool {
 }
 
 #[test]
-fn a_file_gets_the_batch_and_the_sequence_that_are_asked_for() {
+fn a_file_gets_the_requested_batch_and_sequence() {
     let bench = Bench::new();
     let files = [
         ("open.onnx", "[1, 3, 8]", "[0, -1]"),
@@ -229,9 +230,9 @@ fn a_file_gets_the_batch_and_the_sequence_that_are_asked_for() {
     }
 }
 
-/// Sums and maxima of nothing are known before anything runs, and no call writes them.
+/// Sums and maxima of empty tensors are constant, and no call computes them.
 #[test]
-fn outputs_that_are_constants_are_right() {
+fn constant_outputs_are_correct() {
     let bench = Bench::new();
     let script = "import numpy as np, onnx\n\
          from onnx import helper, numpy_helper\n\
@@ -262,7 +263,7 @@ fn models_are_compared_with_openvino() {
     }
 }
 
-/// Compares two models by default schedules and by another runtime.
+/// Compares two models with default schedules and another runtime.
 fn compared_with(runtime: &str, variants: &str) {
     let bench = Bench::new();
     let gpt = "--modelsource transformers --modelname gpt2:n_layer=1,n_embd=32,n_head=4,vocab_size=50 --sequence 5";
@@ -275,7 +276,7 @@ fn compared_with(runtime: &str, variants: &str) {
         assert_eq!(names, ["default", runtime], "{ran}");
         for one in variants {
             assert_eq!(one["check"]["is_right"], true, "{ran}");
-            // A busy machine has more passes.
+            // More rounds are measured on a busy machine.
             let rounds = one["round_medians_ns"].as_array().map_or(0, Vec::len);
             assert!([6, 12, 18].contains(&rounds) && rounds as u64 == report["rounds"], "{ran}");
             assert_eq!(one["visit_ratios"].as_array().map(Vec::len), Some(5 * rounds / 6), "{ran}");
@@ -304,12 +305,12 @@ fn the_best_schedules_of_a_store_are_compared_with_the_default_ones() {
     let best = &ran.json()["variants"][0];
     assert_eq!((best["tasks"].as_u64(), best["tasks_found"].as_u64()), (Some(4), Some(4)), "{ran}");
     assert_eq!(best["check"]["is_right"], true, "{ran}");
-    // Other shapes are other tasks.
+    // Other shapes give other tasks.
     let ran = compare(&format!("{mlp} --batchsize 2"));
     assert_eq!(ran.json()["variants"][0]["tasks_found"].as_u64(), Some(0), "{ran}");
 }
 
-/// A store of changed records.
+/// Returns a store with changed records.
 fn changed(bench: &Bench, from: &str, to: &str, change: impl Fn(&mut Record)) {
     let store = Store::create(&bench.path(to)).expect("a store");
     let origin = Origin { host: "test".to_owned(), program: "test".to_owned(), command: "test".to_owned() };
@@ -323,7 +324,7 @@ fn changed(bench: &Bench, from: &str, to: &str, change: impl Fn(&mut Record)) {
 }
 
 #[test]
-fn the_best_schedules_are_of_this_host_and_of_today_s_code() {
+fn best_schedules_are_of_this_host_and_current_code() {
     let bench = Bench::new();
     let mlp = "--modelsource local --modelname mlp --threads 1 --wait 300";
     run(bench.opcollect(&format!("{mlp} --config quick.toml --schedules 2 --store store"))).expect(0);
@@ -377,14 +378,17 @@ fn a_campaign_may_end_in_a_comparison() {
             assert_eq!(variants[1]["tasks_found"].as_u64(), Some(4), "{ran}");
         }
     }
-    let told = run(bench.opcollect(&format!("{mlp} --ifcompare"))).expect(0).stdout;
-    assert!(told.contains("known before") && told.contains("mlp: 1 thread, ") && told.contains(" visits"), "{told}");
+    let output = run(bench.opcollect(&format!("{mlp} --ifcompare"))).expect(0).stdout;
+    assert!(
+        output.contains("known before") && output.contains("mlp: 1 thread, ") && output.contains(" visits"),
+        "{output}"
+    );
     let plain = run(bench.opcollect(&format!("{mlp} --json"))).expect(0).json();
     assert!(plain.get("comparisons").is_none(), "{plain}");
 }
 
 #[test]
-fn a_comparison_that_cannot_be_is_told() {
+fn an_impossible_comparison_is_reported() {
     let bench = Bench::new();
     let mlp = "--modelsource local --modelname mlp --threads 1 --ifcompare true --wait 300 --store store";
     for (arguments, wanted) in [
@@ -400,7 +404,7 @@ fn a_comparison_that_cannot_be_is_told() {
         assert!(errors == 1 && ran.stderr.contains(wanted) && ran.stderr.contains("hint: "), "{arguments}: {ran}");
     }
     assert_eq!(bench.entries(), ["quick.toml"]);
-    // Everything fails: the campaign is told as ever, and there is nothing to compare.
+    // All builds fail: the campaign still reports them, and there is nothing to compare.
     bench.write("hasty.toml", &format!("{}build_seconds = 0.001\n", tests::QUICK));
     let ran = run(bench.opcollect(&format!("{mlp} --config hasty.toml --schedules 1"))).expect(1);
     assert!(ran.stdout.contains("4 attempts: 4 timed_out"), "{ran}");
@@ -410,7 +414,7 @@ fn a_comparison_that_cannot_be_is_told() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_one_error() {
+fn invalid_comparisons_give_one_error() {
     let bench = Bench::new();
     let mlp = "--modelsource local --modelname mlp";
     let shift = "--modelsource simple --modelname shift_left:shape=1x64,dtype=i32";
@@ -459,7 +463,7 @@ fn what_cannot_be_compared_is_one_error() {
 }
 
 #[test]
-fn what_cannot_be_run_is_one_error() {
+fn invalid_model_runs_give_one_error() {
     let bench = Bench::new();
     bench.write("text.npy", "this is no array");
     let mlp = "--modelsource local --modelname mlp";
@@ -513,7 +517,7 @@ fn a_built_folder_runs_without_compiler_and_model() {
     let report = built(&bench, "--seed 3", "mlp");
     assert_eq!((report["tasks"].as_u64(), &report["is_checkable"]), (Some(4), &Value::Bool(true)), "{report}");
     assert_eq!(bench.entries(), ["mlp", "quick.toml"]);
-    // It stands on its own, wherever it is.
+    // The folder is self-contained and can be moved.
     fs::rename(bench.path("mlp"), bench.path("moved")).expect("it can be moved");
     let ran = run(bench.opcollect("run moved --precision 0.5 --wait 300 --json --output out")).expect(0);
     let report = ran.json();
@@ -521,21 +525,21 @@ fn a_built_folder_runs_without_compiler_and_model() {
     assert_eq!(report["check"]["is_right"], true, "{ran}");
     assert!(report["median_ns"].as_f64() > Some(0.0) && report["calls"].as_u64() > Some(2), "{ran}");
     let first = outputs(&bench, "out");
-    // Other numbers have other outputs, of which nothing is known.
+    // The expected outputs for other inputs are unknown.
     let ran = run(bench.opcollect("run moved --precision 0.5 --wait 300 --json --seed 4 --threads 1 --output other"))
         .expect(0);
     assert_eq!((&ran.json()["check"], ran.json()["threads"].as_u64()), (&Value::Null, Some(1)), "{ran}");
     assert!(ran.stderr.contains("outputs are not compared") && ran.stderr.contains("seed 3"), "{ran}");
     assert_ne!(outputs(&bench, "other"), first);
-    // The same seed draws what the model itself is given.
+    // The same seed gives the same inputs as for the model itself.
     let mlp = "--modelsource local --modelname mlp --batchsize 2 --precision 0.5 --wait 300 --seed 3";
     run(bench.opcollect(&format!("model run {mlp} --output whole"))).expect(0);
     assert_eq!(outputs(&bench, "whole"), first);
-    let told = run(bench.opcollect("run moved --precision 0.5 --wait 300")).expect(0).stdout;
-    assert!(told.contains("code        for ") && told.contains("check       right"), "{told}");
+    let output = run(bench.opcollect("run moved --precision 0.5 --wait 300")).expect(0).stdout;
+    assert!(output.contains("code        for ") && output.contains("check       right"), "{output}");
 }
 
-/// What files of outputs hold.
+/// Returns the contents of output files.
 fn outputs(bench: &Bench, folder: &str) -> Vec<Vec<u8>> {
     let mut files: Vec<_> =
         fs::read_dir(bench.path(folder)).expect("a folder").flatten().map(|file| file.path()).collect();
@@ -544,7 +548,7 @@ fn outputs(bench: &Bench, folder: &str) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_folder_built_without_a_check_or_by_the_best_schedules_says_so() {
+fn built_folders_state_missing_checks_and_schedules() {
     let bench = Bench::new();
     let report = built(&bench, "--no-check", "plain");
     assert_eq!(report["is_checkable"], false, "{report}");
@@ -559,10 +563,10 @@ fn a_folder_built_without_a_check_or_by_the_best_schedules_says_so() {
 }
 
 #[test]
-fn expected_outputs_tell_a_wrong_program() {
+fn expected_outputs_reveal_a_wrong_program() {
     let bench = Bench::new();
     built(&bench, "", "mlp");
-    // A program of other weights, whole by all hashes, answers something else.
+    // A program with other weights and valid hashes computes other results.
     let (about, expected) = (bench.path("mlp/model.json"), bench.path("mlp/expected.bin"));
     let mut bytes = fs::read(&expected).expect("outputs");
     bytes[..4].copy_from_slice(&1e3f32.to_le_bytes());
@@ -575,7 +579,7 @@ fn expected_outputs_tell_a_wrong_program() {
 }
 
 #[test]
-fn folders_that_cannot_be_run_are_one_error() {
+fn invalid_folders_give_one_error() {
     let bench = Bench::new();
     built(&bench, "", "mlp");
     let copy = |name: &str| {
@@ -631,7 +635,7 @@ fn folders_that_cannot_be_run_are_one_error() {
     refused("empty --threads 1", 2, "`--threads` applies only to a folder of `model build`");
 }
 
-/// A model of two inputs, and the script that writes both into files.
+/// A model with two inputs, and a script that writes both to files.
 #[test]
 fn inputs_come_from_archives_by_their_names() {
     let bench = Bench::new();

@@ -1,5 +1,5 @@
-//! What a night meets: workers that die, other processes on the same store or the same CPUs, another build of the program,
-//! and a morning on which somebody asks what was done.
+//! Nightly operation: dying workers, other processes on the same store or CPUs, another build of the program, and
+//! reports on the next morning.
 #![allow(missing_docs)]
 
 use datasets::{Key, Origin, Outcome, Record, Store};
@@ -33,9 +33,9 @@ fn elsewhere(ran: &Ran) -> u64 {
 }
 
 #[test]
-fn what_crashed_is_tried_again_a_set_number_of_times() {
+fn crashes_are_retried_a_fixed_number_of_times() {
     let bench = Bench::new();
-    // Runners of so little memory die of the tensors; the limit says nothing of the experiment.
+    // Runners with too little memory crash when tensors are allocated; the limit is not part of the experiment.
     bench.write("starved.toml", &format!("{}run_memory_mib = 64\n", tests::QUICK));
     let one = "--modelsource simple --modelname relu:shape=16x1024x1024 --schedules 1 --store store";
     let starved = format!("{one} --config starved.toml");
@@ -57,7 +57,7 @@ fn what_crashed_is_tried_again_a_set_number_of_times() {
 }
 
 #[test]
-fn a_runner_killed_while_it_starts_ends_no_campaign() {
+fn a_runner_killed_at_start_does_not_end_a_campaign() {
     let bench = Bench::new();
     let program =
         install_with_worker(&bench, "[ \"$1\" = run ] && mkdir killed 2>/dev/null && kill -9 $$; exec REAL $@");
@@ -71,7 +71,7 @@ fn two_do_not_measure_on_one_cpu() {
     let bench = Bench::new();
     let cpus = measure::affinity::allowed_cpus().expect("the system tells the CPUs");
     let take =
-        || Exclusive::lock_cpus(bench.locks(), &cpus[..1], Duration::ZERO, &mut |_| ()).expect("nobody measures");
+        || Exclusive::lock_cpus(bench.locks(), &cpus[..1], Duration::ZERO, &mut |_| ()).expect("the CPU is free");
     let held = take();
     let refused = run(bench.opcollect(&format!("{FEW} --store store"))).expect(3);
     let begins = format!("error: another process measures on CPU {}: {} (", cpus[0], std::process::id());
@@ -86,14 +86,14 @@ fn two_do_not_measure_on_one_cpu() {
     take();
 }
 
-/// Signals finish the attempt in flight only once there is one.
+/// Signals let the attempt in flight finish, if there is one.
 #[test]
 fn a_signal_ends_the_wait_for_another_process() {
     let bench = Bench::new();
     let cpus = measure::affinity::allowed_cpus().expect("the system tells the CPUs");
-    let _held = Exclusive::lock_cpus(bench.locks(), &cpus[..1], Duration::ZERO, &mut |_| ()).expect("nobody measures");
+    let _held = Exclusive::lock_cpus(bench.locks(), &cpus[..1], Duration::ZERO, &mut |_| ()).expect("the CPU is free");
     let mut waiting = start(collect(&bench, &format!("{FEW} --store store --wait 86400")));
-    // Workers are started before the CPUs are locked.
+    // Workers start before the CPUs are locked.
     waiting.until(|pid| Some(processes::children(pid)).filter(|workers| !workers.is_empty())).expect("it waits");
     processes::send(waiting.pid(), nix::sys::signal::Signal::SIGTERM);
     let ended = waiting.finish();
@@ -101,36 +101,37 @@ fn a_signal_ends_the_wait_for_another_process() {
     assert!(!bench.path("store").exists(), "nothing was begun");
 }
 
-/// The keys of the attempts of `FEW`.
+/// Returns the keys of the attempts of `FEW`.
 fn keys_of_few(bench: &Bench) -> Vec<Key> {
     run(collect(bench, &format!("{FEW} --store first"))).expect(0);
     stores::keys(&stores::records(&bench.path("first")))
 }
 
-/// A process waits for what other processes have claimed, and makes it if they end before it is made.
+/// A process waits for experiments that other processes have claimed, and measures them if those processes end before.
 #[test]
-fn what_another_process_is_at_is_waited_for() {
+fn claims_of_other_processes_are_awaited() {
     let bench = Bench::new();
     let keys = keys_of_few(&bench);
     let store = Store::create(&bench.path("store")).expect("a new store");
     let mut claims = store.create_claims().expect("a new store takes claims");
     claims.claim_free(&keys[..4]).expect("no other process claims");
-    // A campaign without time left tells what is undone, and which processes have claimed it.
+    // A campaign without remaining time reports what is missing, and which processes have claimed it.
     let ran = run(collect(&bench, &format!("{FEW} --store store --budget 3"))).expect(1);
     assert_eq!((ended(&ran, "ok"), elsewhere(&ran), ran.json()["outcomes"]["left"].as_u64()), (6, 0, Some(4)), "{ran}");
     assert!(ran.stderr.contains("the remaining work is claimed by other processes, which may have ended: `"), "{ran}");
     let mut waiting = start(bench.opcollect(&format!("{FEW} --store store --json")));
-    let told = || store.read_statuses().ok()?.into_iter().find_map(|seen| seen.status.standing);
-    let told = waiting.until(|_| told().filter(|words| words.contains("waiting"))).expect("it says that it waits");
-    assert_eq!(told, "waiting for 4 attempts of other processes");
+    let standing = || store.read_statuses().ok()?.into_iter().find_map(|seen| seen.status.standing);
+    let standing =
+        waiting.until(|_| standing().filter(|words| words.contains("waiting"))).expect("it says that it waits");
+    assert_eq!(standing, "waiting for 4 attempts of other processes");
     drop(claims);
     let ran = waiting.finish().expect(0);
     assert_eq!((ended(&ran, "ok"), elsewhere(&ran), count(&ran, "known_before")), (4, 0, 6), "{ran}");
 }
 
-/// The claims of a process that was killed on another machine hold until it has been silent for some minutes.
+/// The claims of a process that was killed on another machine stay valid until it has been silent for some minutes.
 #[test]
-fn what_a_dead_machine_has_claimed_is_made_once_it_was_silent_long_enough() {
+fn claims_of_a_dead_machine_expire() {
     let bench = Bench::new();
     let keys = keys_of_few(&bench);
     let store = Store::create(&bench.path("store")).expect("a new store");
@@ -146,11 +147,11 @@ fn what_a_dead_machine_has_claimed_is_made_once_it_was_silent_long_enough() {
     assert_eq!((ended(&ran, "ok"), elsewhere(&ran), count(&ran, "known_before")), (4, 0, 6), "{ran}");
 }
 
-/// Network file systems give exclusive locks only to files opened for writing, and some mounts give none. Work of a killed process
-/// is made again at once, without waiting for other processes.
+/// Network file systems lock only files that are opened for writing, and some do not lock at all. The work of a killed
+/// process is repeated at once, without waiting for other processes.
 #[test]
-fn killed_work_is_made_where_locks_work_badly_or_not_at_all() {
-    // Locks of CPUs lie elsewhere and work.
+fn killed_work_is_repeated_with_and_without_locks() {
+    // Locks of CPUs are on another file system and work.
     let source = "#define _GNU_SOURCE\n#include <errno.h>\n#include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
                   #include <string.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n\
                   int flock(int file, int what) {\n\
@@ -185,7 +186,7 @@ fn killed_work_is_made_where_locks_work_badly_or_not_at_all() {
         let ran = run(command()).expect(0);
         assert_eq!((ended(&ran, "ok") + count(&ran, "known_before"), elsewhere(&ran)), (10, 0), "{kind}: {ran}");
     }
-    // Where CPUs cannot be locked, two processes could measure on one.
+    // Without locks of CPUs, two processes could measure on the same CPU.
     let mut unlocked = collect(&bench, &format!("{FEW} --store new"));
     std::fs::create_dir(bench.path("store-locks")).expect("a new folder");
     unlocked.env("LD_PRELOAD", &library).env("BAD_LOCKS", "none").env("OPCOLLECT_LOCKS", bench.path("store-locks"));
@@ -200,7 +201,7 @@ fn processes_on_one_store_share_the_work() {
     let arguments = format!("{FEW} --schedules 8 --store store").replace("--schedules 5 ", "");
     let one = start(collect(&bench, &arguments));
     let mut other = collect(&bench, &arguments);
-    // As on another host: there, other locks hold.
+    // Simulates another host, which has other locks.
     other.env("OPCOLLECT_LOCKS", others.path());
     let other = run(other).expect(0);
     let one = one.finish().expect(0);
@@ -212,9 +213,9 @@ fn processes_on_one_store_share_the_work() {
     assert_eq!((ended(&rest, "ok"), count(&rest, "known_before")), (0, keys.len() as u64), "{rest}");
 }
 
-/// A store as another build of the program left it, and one as a build before there were revisions.
+/// A store that was written by another build of the program, and one by a build before revisions existed.
 #[test]
-fn times_of_other_code_are_not_known() {
+fn times_of_other_code_do_not_count() {
     let bench = Bench::new();
     run(collect(&bench, &format!("{FEW} --store now"))).expect(0);
     let records = stores::records(&bench.path("now"));
@@ -258,9 +259,9 @@ fn a_store_may_have_any_name() {
 }
 
 #[test]
-fn a_log_hears_how_far_the_work_is() {
+fn a_log_shows_the_progress() {
     let bench = Bench::new();
-    // The first run waits for its worker longer than a line takes to come.
+    // The first run waits for its worker for longer than until the first progress line.
     let program = install_with_worker(&bench, "[ \"$1\" = run ] && sleep 3; exec REAL $@");
     let ran = run(bench.command(&program, &format!("{FEW} --store store --progress 1"))).expect(0);
     let lines: Vec<&str> = ran.stderr.lines().filter(|line| line.starts_with("progress: ")).collect();
@@ -310,7 +311,7 @@ fn a_plan_is_checked_as_a_configuration_is() {
 }
 
 #[test]
-fn a_replay_names_what_it_cannot_read() {
+fn a_replay_reports_unreadable_lines() {
     let bench = Bench::new();
     run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
     let record = stores::records(&bench.path("store")).remove(9);
@@ -322,7 +323,7 @@ fn a_replay_names_what_it_cannot_read() {
     assert!(ran.stderr.contains("part-") && ran.stderr.contains("hint: part of the store is damaged"), "{ran}");
 }
 
-/// What was compiled for several sizes is so again, and run at the record's own.
+/// Code that was compiled for several sizes is compiled so again, and run at the record's size.
 #[test]
 fn a_replay_has_the_sizes_of_its_record() {
     let bench = Bench::new();

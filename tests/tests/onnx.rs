@@ -16,9 +16,9 @@ fn checked_in_cases_pass() {
     }
 }
 
-/// Files of `scripts/onnx_models.py`: attention as PyTorch's exporter and published networks spell it.
+/// Files of `scripts/onnx_models.py`: attention as exported by PyTorch and as in published networks.
 #[test]
-fn attention_is_one_operator_however_it_is_spelled() {
+fn all_forms_of_attention_become_one_operator() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("onnx-attention");
     let found = folders(&root).unwrap();
     assert!(found.len() >= 12, "only {} cases below {}", found.len(), root.display());
@@ -33,8 +33,8 @@ fn attention_is_one_operator_however_it_is_spelled() {
     }
 }
 
-/// What a case of `scripts/onnxruntime_cases.py` may differ by: steps of integers, and shares of floats. Rounding to few
-/// bits goes either way where a sum is near the middle, and what follows is computed from there.
+/// Tolerances of a case of `scripts/onnxruntime_cases.py`: steps of integers, and shares of floats. Rounding to few
+/// bits can go either way, and later operators amplify the difference.
 fn allowed(name: &str) -> Distance {
     let form = name.split('/').next().unwrap_or_default();
     let share = match form {
@@ -47,9 +47,9 @@ fn allowed(name: &str) -> Distance {
     Distance { steps: 1.0, share }
 }
 
-/// Networks as ONNX Runtime's optimiser and quantisers save them, and the operators of its own domain one by one.
+/// Networks as saved by ONNX Runtime's optimiser and quantisers, and single operators of its own domain.
 #[test]
-fn files_of_onnxruntime_answer_as_it_does() {
+fn files_of_onnxruntime_match_its_results() {
     let cases = tempfile::tempdir().expect("a folder");
     let root = workspace::root();
     let script = root.join("scripts/onnxruntime_cases.py");

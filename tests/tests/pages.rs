@@ -14,14 +14,14 @@ use std::time::Duration;
 use tests::{Bench, browser, run};
 
 #[test]
-fn a_tpu_capture_shows_itself() {
+fn the_page_of_a_tpu_capture_works() {
     let bench = Bench::new();
     let input = card::write(&bench.path(""), &[(0, card::small_core(0)), (1, card::small_core(5))]);
     let name = input.file_name().expect("the folder of the capture has a name").to_string_lossy();
     run(bench.opcollect(&format!("tpu view {name} out"))).expect(0);
     let Some(page) = browser::open(&bench.path("out/PerfWeb/result.html")) else { return };
     assert_eq!(page.complaints, Vec::<String>::new());
-    // The program filled them from the data; long words may be broken.
+    // The script filled the elements from the data; long words may be split.
     let text = page.text.replace("<wbr>", "");
     for part in
         ["<b>2</b><span>cores with records</span>", "<th>totalTiuCycle</th>", "from the first record to the last"]
@@ -52,12 +52,12 @@ fn a_graph_is_drawn() {
     let Some(page) = browser::open(&bench.path("graph.html")) else { return };
     assert_eq!(page.complaints, Vec::<String>::new());
     assert!(page.text.contains("dense"), "{}", page.text);
-    // The drawing has its place and scale only once the program ran.
+    // The script sets position and scale of the drawing.
     assert!(page.text.contains("<g id=\"all\" transform="), "{}", page.text);
 }
 
 #[test]
-fn a_graph_knows_what_was_measured() {
+fn a_graph_shows_measured_times() {
     let bench = Bench::new();
     run(bench.opcollect("--modelsource local --modelname mlp --schedules 1 --config quick.toml --store store"))
         .expect(0);
@@ -70,7 +70,7 @@ fn a_graph_knows_what_was_measured() {
 }
 
 #[test]
-fn the_page_of_the_server_asks_and_shows() {
+fn the_page_of_the_server_works() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
     let predictor = bundle::from_bytes(common::trained()).expect("a predictor");
@@ -90,10 +90,10 @@ fn the_page_of_the_server_asks_and_shows() {
     for part in ["<td class=\"\">product:b=3,m=200,n=300,k=100</td>", "<td class=\"\">total</td>", "µs</td>"] {
         assert!(answered.contains(part), "{part}\n{answered}");
     }
-    // Without a question the page begins with an answer.
+    // Without a query, the page starts with an example.
     let begun = browser::visit(&format!("http://{first_address}/")).expect("a browser").text;
     assert!(begun.contains("max_pool") && begun.contains("<td class=\"\">total</td>"), "{begun}");
-    // Of a network's operators some have only a bound, whose interval has no upper end.
+    // Some operators of the network have only a lower bound, so their interval has no upper end.
     let bounds = ask("model=mlp&device=middle").expect("a browser");
     for part in ["<td class=\"\">total</td>", ">≥ ", "the training data lacks"] {
         assert!(bounds.contains(part), "{part}\n{bounds}");

@@ -1,4 +1,4 @@
-//! Tables of both programs on narrow and wide paper, as a person at a terminal meets them.
+//! Tables of both programs on narrow and wide terminals.
 #![allow(missing_docs)]
 
 #[allow(dead_code, reason = "the tests of the reader use all of it")]
@@ -22,7 +22,7 @@ fn check(bench: &Bench, name: &str, arguments: &str, wanted: &str) {
     }
 }
 
-/// A table's rule is as wide as the table; where there is none, the rows are stacked.
+/// The rule of a table is as wide as the table; without a rule, the rows are stacked.
 fn fits(ran: &Ran, width: usize) -> bool {
     let rules = ran.stdout.lines().filter(|line| line.contains('─'));
     rules.map(|line| line.chars().count()).all(|length| length <= width)
@@ -73,14 +73,14 @@ fn tables_of_the_predictor_fit() {
     check(&bench, "oppredict", "features", "log2");
 }
 
-/// A reader that closes a pipe early, such as `head`, changes no exit code, whichever of both outputs it reads.
+/// If the reader of a pipe closes it early, as `head` does, the exit code stays the same, for both outputs.
 #[test]
-fn closed_outputs_are_an_ordinary_end() {
+fn closed_outputs_are_not_errors() {
     let bench = Bench::new();
     let end = |name: &str, words: &str, is_errors: bool| {
         let mut command = bench.command(&program(name), words);
         let (reader, writer) = std::io::pipe().expect("a pipe");
-        // Nobody reads from the beginning.
+        // The output is closed from the start.
         drop(reader);
         let (closed, other) = (std::process::Stdio::from(writer), std::process::Stdio::null());
         let (stdout, stderr) = if is_errors { (other, closed) } else { (closed, other) };

@@ -1,5 +1,5 @@
-//! Plans of stages from end to end: planned by `oppredict`, run by `opcollect`, with the numbers that one operator after the other
-//! gives, bit for bit.
+//! Stage plans from end to end: planned by `oppredict`, run by `opcollect`, with results that equal those of sequential
+//! execution bit for bit.
 #![allow(missing_docs)]
 
 use datasets::{CacheState, Choose, Json, Origin, Outcome, Record, ScheduleSource, Source, Store};
@@ -12,7 +12,7 @@ const SQUEEZENET: &str = "--modelsource local --modelname squeezenet-1.1:hw=32";
 const BERT: &str = "--modelsource transformers --sequence 8 --modelname \
     bert-base-uncased:num_hidden_layers=1,hidden_size=32,num_attention_heads=2,intermediate_size=64,vocab_size=50";
 
-/// All outputs that a run wrote, by their files.
+/// Returns the contents of all output files of a run.
 fn outputs(bench: &Bench, folder: &str) -> Vec<Vec<u8>> {
     let mut files = stores::files(&bench.path(folder));
     files.sort();
@@ -31,9 +31,9 @@ fn refused(ran: Ran, wanted: &str) {
 }
 
 #[test]
-fn side_by_side_gives_the_same_bits() {
+fn concurrent_stages_give_the_same_bits() {
     for (model, types) in [(SQUEEZENET, ["stream", "full"]), (BERT, ["sequential", "stream"])] {
-        // Files are named after a model's outputs, and stay.
+        // Output files are named after the model's outputs.
         let bench = Bench::new();
         let once = "--no-check --precision 0.5 --json";
         run(bench.opcollect(&format!("model run {model} {once} --output plain"))).expect(0);
@@ -50,7 +50,7 @@ fn side_by_side_gives_the_same_bits() {
     }
 }
 
-/// The squeezenet of these tests as it is cut.
+/// Returns the plan of the squeezenet model that these tests use.
 fn cut() -> (models::Graph, models::Plan) {
     let graph = zoo::build_model("squeezenet-1.1:hw=32", 1).expect("a network");
     let graph = passes::simplify_graph(&graph).expect("a simple network");
@@ -58,7 +58,7 @@ fn cut() -> (models::Graph, models::Plan) {
     (graph, cut)
 }
 
-/// A store that says how long each of its operators takes, on one thread and on two: those that gain nothing by the second.
+/// Writes a store with times of each operator on one and two threads, without any gain on two.
 fn store(path: &Path, host_class: &str, cores: usize) {
     let (_, cut) = cut();
     let origin = Origin { host: "bench-1".into(), program: "test 0".into(), command: "test".into() };
@@ -101,7 +101,7 @@ fn store(path: &Path, host_class: &str, cores: usize) {
 }
 
 #[test]
-fn what_is_planned_is_run_and_nothing_else() {
+fn only_valid_plans_are_run() {
     let bench = Bench::new();
     let cores = cpus().clamp(1, 2);
     store(&bench.path("times"), &Facts::read_facts().host_class(), cores);
@@ -159,13 +159,16 @@ fn what_is_planned_is_run_and_nothing_else() {
 }
 
 #[test]
-fn operators_are_placed_and_told_why() {
+fn operators_are_placed_with_reasons() {
     let bench = Bench::new();
     let oppredict = |arguments: &str| run(bench.command(&program("oppredict"), arguments));
     bench.write("times.csv", "operator,cpu,gpu\nconv,1000000,9000000\nsoftmax,9000000,1000000\n");
     let ran = oppredict("place --times times.csv --off 10 --html place.html --json").expect(0);
-    let told = oppredict("place --times times.csv --off 10").expect(0);
-    assert!(told.stdout.contains("no operator gains by a move of its own") && told.stdout.contains("1.222"), "{told}");
+    let output = oppredict("place --times times.csv --off 10").expect(0);
+    assert!(
+        output.stdout.contains("no operator gains by a move of its own") && output.stdout.contains("1.222"),
+        "{output}"
+    );
     let report = ran.json();
     assert_eq!(report["placement"]["makespan_ns"], 1e6);
     assert_eq!(report["is_equilibrium"], true);

@@ -1,10 +1,10 @@
-//! From measuring to predicting with both real programs: what was collected is learned from, what is built is ranked before it
-//! runs, and what is uncertain is measured.
+//! From measurement to prediction with both real programs: collected records are learned from, built candidates are
+//! ranked before they run, and uncertain ones are measured.
 #![allow(missing_docs)]
 
 use tests::{Bench, Ran, program, run, skip};
 
-/// A predictor of products, learned from what the collector measured just now.
+/// Trains a predictor of products from records that were just collected.
 fn trained(bench: &Bench) {
     let sizes: Vec<String> = [(16, 16), (24, 32), (32, 64), (48, 48), (64, 64), (64, 96), (96, 64), (96, 96)]
         .iter()
@@ -21,7 +21,7 @@ fn predict(bench: &Bench, arguments: &str) -> Ran {
 }
 
 #[test]
-fn what_is_collected_is_learned_and_what_is_built_is_ranked_before_it_runs() {
+fn collected_records_are_learned_and_candidates_ranked() {
     let bench = Bench::new();
     trained(&bench);
     let operator = "matmul:m=80,n=80,k=144";
@@ -50,7 +50,7 @@ fn what_is_collected_is_learned_and_what_is_built_is_ranked_before_it_runs() {
 }
 
 #[test]
-fn what_is_uncertain_is_measured() {
+fn uncertain_candidates_are_measured() {
     if std::thread::available_parallelism().is_ok_and(|count| count.get() < 2) {
         return skip("a curve over threads needs two CPUs");
     }
@@ -65,7 +65,7 @@ fn what_is_uncertain_is_measured() {
     let knee = &found.json()["knees"][0];
     let probes = knee["probes"].as_array().expect("a list");
     assert!((1..=2).contains(&probes.len()), "{found}");
-    // Where it was measured and the median is known, the curve goes through.
+    // At measured points with a certain median, the curve passes through the measurement.
     for probe in probes.iter().filter(|probe| probe["uncertainty"].as_f64().is_some_and(|half| half < 0.01)) {
         let curve = knee["curve"].as_array().expect("a list");
         let point = curve.iter().find(|point| point["at"] == probe["at"]).expect("a point of the curve");
@@ -75,7 +75,7 @@ fn what_is_uncertain_is_measured() {
 }
 
 #[test]
-fn a_knob_that_is_left_out_is_as_in_the_collectors_default_schedule() {
+fn omitted_knobs_have_default_values() {
     let bench = Bench::new();
     trained(&bench);
     let operator = "matmul:m=64,n=64,k=128";
@@ -113,7 +113,7 @@ fn a_knob_that_is_left_out_is_as_in_the_collectors_default_schedule() {
             "{at} {space}"
         );
     }
-    // What is not the default makes a difference, and all else stays as in the default.
+    // Changing one setting affects the result; all other settings stay at the default.
     let others =
         default.iter().filter(|(name, _)| name != "tile_x").map(|(name, value)| format!("--knob {name}={value}"));
     let others = others.collect::<Vec<_>>().join(" ");
@@ -137,16 +137,16 @@ fn a_knob_that_is_left_out_is_as_in_the_collectors_default_schedule() {
 }
 
 #[test]
-fn a_model_is_answered_as_far_as_it_was_learned() {
+fn models_are_predicted_as_far_as_learned() {
     let bench = Bench::new();
     trained(&bench);
     // Its dense layers were not learned.
     let ran = predict(&bench, "predict --predictor products.opp --model mlp --threads 1 --json").expect(1);
     let total = &ran.json()["models"][0]["total"];
     assert!(total["bounds_ns"].as_f64().expect("a time") > 0.0 && total["high_ns"].is_null(), "{ran}");
-    let told = predict(&bench, "predict --predictor products.opp mlp --threads 1").expect(1);
-    assert!(told.stdout.contains("the training data lacks") && told.stdout.contains("lower bound"), "{told}");
-    // So it is of one operator.
+    let output = predict(&bench, "predict --predictor products.opp mlp --threads 1").expect(1);
+    assert!(output.stdout.contains("the training data lacks") && output.stdout.contains("lower bound"), "{output}");
+    // The same applies to a single operator.
     let alone = predict(&bench, "predict --predictor products.opp softmax:shape=64x10 --threads 1 --json").expect(1);
     assert_eq!(alone.stdout.lines().count(), 1, "{alone}");
     assert_eq!(alone.json()["operators"][0]["basis"], "bound", "{alone}");
@@ -159,7 +159,7 @@ fn a_model_is_answered_as_far_as_it_was_learned() {
 }
 
 #[test]
-fn files_are_tried_before_the_work_that_fills_them() {
+fn output_files_are_checked_before_the_work() {
     let bench = Bench::new();
     bench.write("empty.jsonl", "");
     bench.write("no.opp", "no predictor");
@@ -176,16 +176,16 @@ fn files_are_tried_before_the_work_that_fills_them() {
         let ran = predict(&bench, arguments).expect(2);
         assert!(ran.stderr.contains("nowhere"), "{arguments}: {ran}");
     }
-    // What cannot be learned leaves what was there.
+    // A failed training does not change an existing file.
     bench.write("kept.opp", "as it was");
     let ran = predict(&bench, "train --data empty.jsonl --out kept.opp").expect(2);
     assert_eq!(std::fs::read_to_string(bench.path("kept.opp")).expect("the file"), "as it was", "{ran}");
     assert_eq!(bench.entries(), ["empty.jsonl", "kept.opp", "no.opp", "quick.toml"]);
 }
 
-/// The first minute: nothing was collected or trained, and the answer says from where it speaks; then ten measurements.
+/// First use: without records or training, the prediction states its source; then ten measurements are added.
 #[test]
-fn what_came_with_the_program_answers_and_learns_how_far_this_machine_is() {
+fn shipped_predictors_predict_and_adapt() {
     let bench = Bench::new();
     let ask = |arguments: &str| {
         let mut command = bench.command(&program("oppredict"), arguments);
@@ -217,7 +217,7 @@ fn what_came_with_the_program_answers_and_learns_how_far_this_machine_is() {
     let ratio = calibrated["models"][0]["total"]["time_ns"].as_f64().expect("a time") / time("time_ns");
     assert!(ratio / factor > 0.3 && ratio / factor < 3.0, "{ratio} and {factor}");
 
-    // Planners have the same times, and say whose they are.
+    // Planners use the same times, and state their source.
     let planned = ask("plan --model resnet-18 --threads 1 --json").expect(0).json();
     assert_eq!(planned["this_host"], calibrated["this_host"], "{planned}");
     let layers = calibrated["models"][0]["total"]["operators_ns"].as_f64().expect("a time");

@@ -1,4 +1,4 @@
-//! Models are looked at while they run, operator by operator, through the real worker.
+//! Models are profiled operator by operator, through the real worker.
 #![allow(missing_docs)]
 
 use datasets::{Choose, Outcome, Record, Store};
@@ -10,16 +10,16 @@ use std::fs;
 use tests::workspace::root;
 use tests::{Bench, run, skip};
 
-/// What one profile says, and the whole of it.
-struct Seen {
+/// Parsed parts of a profile, and the whole document.
+struct ProfileRun {
     report: Value,
     profile: Profile,
 }
 
-impl Seen {
-    /// Profiles a model and expects that everything adds up.
+impl ProfileRun {
+    /// Profiles a model and checks that all sums are consistent.
     #[track_caller]
-    fn of(bench: &Bench, arguments: &str) -> Seen {
+    fn of(bench: &Bench, arguments: &str) -> ProfileRun {
         let seconds = if arguments.contains("--seconds") { "" } else { "--seconds 0.05" };
         let options = format!("{seconds} --json --wait 300 --out profile.json --csv rows.csv");
         let ran = run(bench.opcollect(&format!("profile {options} {arguments}"))).expect(0);
@@ -27,7 +27,7 @@ impl Seen {
         let text = fs::read_to_string(bench.path("profile.json")).expect("the profile was written");
         let profile: Profile = serde_json::from_str(&text).expect("it is one");
         profile.check().expect("it fits together");
-        let seen = Seen { report, profile };
+        let seen = ProfileRun { report, profile };
         seen.adds_up();
         let lines = fs::read_to_string(bench.path("rows.csv")).expect("the rows were written");
         assert!(lines.lines().count() == 1 + seen.rows().len() && lines.starts_with("name,text,scope,"), "{lines}");
@@ -43,10 +43,10 @@ impl Seen {
         self.report[name].as_u64().unwrap_or_else(|| panic!("no `{name}`: {}", self.report))
     }
 
-    /// Sums, counts and memory.
+    /// Checks sums, counts and memory.
     #[track_caller]
     fn adds_up(&self) {
-        let Seen { report, profile } = self;
+        let ProfileRun { report, profile } = self;
         let of_rows = |name: &str| self.rows().iter().map(|row| row[name].as_u64().expect("a count")).sum::<u64>();
         let (steps, calls) = (self.number("steps"), self.number("calls"));
         assert_eq!(of_rows("self_total_ns"), self.number("sum_ns"), "{report}");
@@ -72,15 +72,15 @@ const GPT: &str =
 #[test]
 fn operators_add_up_to_the_model() {
     let bench = Bench::new();
-    let mlp = Seen::of(&bench, "--modelsource local --modelname mlp --threads 1 --group-by call --sort-by order");
+    let mlp = ProfileRun::of(&bench, "--modelsource local --modelname mlp --threads 1 --group-by call --sort-by order");
     let names: Vec<&str> = mlp.rows().iter().filter_map(|row| row["name"].as_str()).collect();
     assert_eq!(names, ["dense+bias+relu", "dense+bias+relu", "dense+bias", "softmax"]);
     assert_eq!(mlp.rows()[0]["flops"].as_f64(), Some(2.0 * 784.0 * 128.0 + 2.0 * 128.0), "{}", mlp.report);
     assert!(mlp.rows().iter().all(|row| row["roofline_share"].as_f64().is_some_and(|share| share > 0.0)));
-    let by_name = Seen::of(&bench, &format!("{GPT} --group-by name"));
+    let by_name = ProfileRun::of(&bench, &format!("{GPT} --group-by name"));
     let layers = by_name.rows().iter().find(|row| row["name"] == "layer_norm").expect("a transformer has some");
     assert_eq!(layers["calls_per_step"].as_f64(), Some(5.0));
-    let by_scope = Seen::of(&bench, &format!("{GPT} --phase decode --group-by scope --levels 1"));
+    let by_scope = ProfileRun::of(&bench, &format!("{GPT} --phase decode --group-by scope --levels 1"));
     assert!(by_scope.rows().len() < by_name.rows().len() && by_scope.report["group_by"] == "scope");
 }
 
@@ -88,26 +88,26 @@ fn operators_add_up_to_the_model() {
 fn quantised_models_and_joined_tensors_are_profiled() {
     let bench = Bench::new();
     let quantised = root().join("models/readers/tests/tflite-cases/one_layer_int8/qdq.onnx");
-    Seen::of(&bench, &format!("--modelsource onnx --modelname {}", quantised.display()));
-    // Its concatenations are no calls, and what they join lives on.
-    let fire = Seen::of(&bench, "--modelsource local --modelname squeezenet-1.1:hw=64 --threads 1");
+    ProfileRun::of(&bench, &format!("--modelsource onnx --modelname {}", quantised.display()));
+    // The concatenations need no calls, and their operands stay in memory.
+    let fire = ProfileRun::of(&bench, "--modelsource local --modelname squeezenet-1.1:hw=64 --threads 1");
     assert!(fire.rows().iter().all(|row| row["name"] != "concat"), "{}", fire.report);
 }
 
 #[test]
-fn the_steps_of_a_schedule_are_those_of_torch() {
+fn the_steps_of_a_schedule_match_torch() {
     let bench = Bench::new();
     let schedule = "--schedule skip_first=10,wait=5,warmup=1,active=3,repeat=2 --seconds 60";
-    let seen = Seen::of(&bench, &format!("--modelsource local --modelname mlp {schedule}"));
+    let seen = ProfileRun::of(&bench, &format!("--modelsource local --modelname mlp {schedule}"));
     let steps: Vec<(u64, u32)> = seen.profile.steps.iter().map(|step| (step.number, step.cycle)).collect();
     assert_eq!(steps, [(16, 0), (17, 0), (18, 0), (25, 1), (26, 1), (27, 1)]);
 }
 
 #[test]
-fn counters_count_around_each_operator_or_say_why_not() {
+fn counters_cover_each_operator_or_have_a_reason() {
     let bench = Bench::new();
     let counters = "papi:sde:::opcollect::calls,minor_faults,cycles,papi:no_such::EVENT";
-    let seen = Seen::of(&bench, &format!("{GPT} --threads 1 --group-by call --counters {counters}"));
+    let seen = ProfileRun::of(&bench, &format!("{GPT} --threads 1 --group-by call --counters {counters}"));
     let faults = |row: &Value| row["counters"]["minor_faults"].as_f64();
     assert!(seen.rows().iter().all(|row| faults(row).is_some_and(|mean| mean < 1.0)), "{}", seen.report);
     let given: Vec<&str> = seen.profile.counters.iter().map(|counter| counter.name.as_str()).collect();
@@ -124,17 +124,17 @@ fn counters_count_around_each_operator_or_say_why_not() {
     assert!(seen.rows().iter().all(once), "PAPI sees each call once: {}", seen.report);
     let misspelled =
         "--modelsource local --modelname mlp --seconds 0.05 --no-check --counters papi:sde:::opcollect::cals";
-    let told = run(bench.opcollect(&format!("profile --wait 300 {misspelled}"))).expect(0).stdout;
-    assert!(told.contains("not counted") && told.contains("did you mean `sde:::opcollect::calls`?"), "{told}");
+    let output = run(bench.opcollect(&format!("profile --wait 300 {misspelled}"))).expect(0).stdout;
+    assert!(output.contains("not counted") && output.contains("did you mean `sde:::opcollect::calls`?"), "{output}");
 }
 
 #[test]
-fn operators_in_their_places_are_recorded_beside_those_alone() {
+fn operators_in_the_network_are_recorded_separately() {
     let bench = Bench::new();
     let mlp = "--modelsource local --modelname mlp --threads 1";
     run(bench.opcollect(&format!("model run --precision 0.5 --wait 300 {mlp} --store store"))).expect(0);
     let counters = "--counters minor_faults,papi:no_such::EVENT";
-    let seen = Seen::of(&bench, &format!("{mlp} --store store {counters}"));
+    let seen = ProfileRun::of(&bench, &format!("{mlp} --store store {counters}"));
     let store = Store::open(&bench.path("store")).expect("a store");
     let records: Vec<Record> =
         store.select_records(Choose::All).expect("rows").collect::<Result<_, _>>().expect("all can be read");
@@ -158,12 +158,12 @@ fn operators_in_their_places_are_recorded_beside_those_alone() {
 }
 
 #[test]
-fn threads_of_the_pool_are_seen_inside_of_the_operators_they_work_for() {
+fn pool_threads_appear_within_their_operators() {
     if measure::affinity::allowed_cpus().expect("the system tells the CPUs").len() < 2 {
         return skip("one CPU has no pool of threads");
     }
     let bench = Bench::new();
-    let seen = Seen::of(&bench, "--modelsource local --modelname squeezenet-1.1:hw=64 --threads 2");
+    let seen = ProfileRun::of(&bench, "--modelsource local --modelname squeezenet-1.1:hw=64 --threads 2");
     let threads = seen.report["threads_of_pool"].as_array().expect("threads");
     let tasks: u64 = threads.iter().map(|thread| thread["tasks"].as_u64().expect("a count")).sum();
     assert!(threads.len() == 2 && tasks >= 2 * seen.number("steps"), "{}", seen.report);
@@ -178,7 +178,7 @@ fn threads_of_the_pool_are_seen_inside_of_the_operators_they_work_for() {
 fn a_model_written_as_an_onnx_file_is_profiled_like_itself() {
     let bench = Bench::new();
     run(bench.opcollect("graph --modelsource local --modelname mlp --onnx mlp.onnx")).expect(0);
-    let file = Seen::of(&bench, "--modelsource onnx --modelname mlp.onnx --threads 1");
+    let file = ProfileRun::of(&bench, "--modelsource onnx --modelname mlp.onnx --threads 1");
     assert_eq!((file.number("calls"), file.number("tasks")), (4, 4), "{}", file.report);
     let several =
         run(bench.opcollect("graph --modelsource local --modelname mlp --batchsize 1,2 --onnx x.onnx")).expect(2);
@@ -189,9 +189,9 @@ fn a_model_written_as_an_onnx_file_is_profiled_like_itself() {
 fn two_profiles_are_compared() {
     let bench = Bench::new();
     let mlp = "--modelsource local --modelname mlp --threads 1";
-    Seen::of(&bench, mlp);
+    ProfileRun::of(&bench, mlp);
     fs::rename(bench.path("profile.json"), bench.path("before.json")).expect("it was written");
-    Seen::of(&bench, &format!("{mlp} --batchsize 64"));
+    ProfileRun::of(&bench, &format!("{mlp} --batchsize 64"));
     let same = run(bench.opcollect("profile diff before.json before.json --json")).expect(0).json();
     let changes = same["changes"].as_array().expect("rows");
     assert!(changes.len() == 4 && changes.iter().all(|change| change["verdict"] == "same"), "{same}");
@@ -209,7 +209,7 @@ fn two_profiles_are_compared() {
 fn an_operator_is_shown_down_to_its_machine_code() {
     let bench = Bench::new();
     let mlp = "--modelsource local --modelname mlp --batchsize 16 --threads 1 --group-by call";
-    let seen = Seen::of(&bench, &format!("{mlp} --annotate fc1 --annotate-to code --perf-map"));
+    let seen = ProfileRun::of(&bench, &format!("{mlp} --annotate fc1 --annotate-to code --perf-map"));
     let shown = &seen.report["annotation"];
     assert_eq!((&shown["places"], &shown["is_code_that_ran"]), (&json!(["fc1"]), &json!(true)), "{shown}");
     let text = |name: &str| fs::read_to_string(bench.path(&format!("code/{name}"))).expect("the file was written");
@@ -233,7 +233,7 @@ fn an_operator_is_shown_down_to_its_machine_code() {
     if seen.report["annotation"]["samples"].is_null() {
         let refusal = seen.profile.refusals.iter().find(|refusal| refusal.counter == "cpu-clock");
         assert!(shown["basis"] == "estimated", "what was not sampled is not called so: {shown}");
-        return skip(&format!("the kernel samples nothing here: {:?}", refusal.expect("the reason is told").why));
+        return skip(&format!("the kernel samples nothing here: {:?}", refusal.expect("the reason is given").why));
     }
     let lines = || functions.iter().flat_map(|function| function["lines"].as_array().expect("lines"));
     let found: u64 = lines().map(|line| line["samples"].as_u64().expect("a count")).sum();
@@ -245,14 +245,14 @@ fn an_operator_is_shown_down_to_its_machine_code() {
 }
 
 #[test]
-fn counts_of_threads_are_of_their_parts_alone() {
+fn thread_counts_cover_their_tasks_only() {
     if measure::affinity::allowed_cpus().expect("the system tells the CPUs").len() < 2 {
         return skip("one CPU has no pool of threads");
     }
     let bench = Bench::new();
     let fire = "--modelsource local --modelname squeezenet-1.1:hw=64 --threads 2";
     let counters = "--counters thread_cpu_ns,minor_faults";
-    let seen = Seen::of(&bench, &format!("{fire} {counters} --store store"));
+    let seen = ProfileRun::of(&bench, &format!("{fire} {counters} --store store"));
     assert!(
         seen.profile.counters.iter().all(|counter| counter.name != "minor_faults_in_tasks"),
         "they are the process's"
@@ -273,7 +273,7 @@ fn counts_of_threads_are_of_their_parts_alone() {
 }
 
 #[test]
-fn tables_known_from_elsewhere_say_the_same() {
+fn tables_of_other_tools_agree() {
     let bench = Bench::new();
     let mlp = "profile --modelsource local --modelname mlp --threads 1 --seconds 0.05 --wait 300 --out profile.json --csv t.csv";
     let torch = run(bench.opcollect(&format!("{mlp} --style torch --group-by name --json"))).expect(0).json();
@@ -317,7 +317,7 @@ fn each_cycle_is_handed_over_when_its_trace_is_ready() {
 }
 
 #[test]
-fn what_cannot_be_profiled_is_said() {
+fn unprofilable_runs_are_reported() {
     let bench = Bench::new();
     for (arguments, code, wanted) in [
         ("--schedule wait=1", 2, "nothing would be recorded"),
@@ -334,7 +334,7 @@ fn what_cannot_be_profiled_is_said() {
 }
 
 #[test]
-fn a_simulator_counts_beside_what_is_measured() {
+fn simulated_counts_are_separate() {
     let bench = Bench::new();
     let mlp = "profile --modelsource local --modelname mlp --threads 1 --wait 300 --seconds 0.05";
     let mut lacking = bench.opcollect(&format!("{mlp} --counters cachegrind"));
@@ -344,13 +344,14 @@ fn a_simulator_counts_beside_what_is_measured() {
     if std::process::Command::new("valgrind").arg("--version").output().is_err() || cfg!(not(target_arch = "x86_64")) {
         return skip("there is no valgrind to simulate a processor");
     }
-    let seen = Seen::of(&bench, "--modelsource local --modelname mlp --threads 1 --counters cachegrind,minor_faults");
+    let seen =
+        ProfileRun::of(&bench, "--modelsource local --modelname mlp --threads 1 --counters cachegrind,minor_faults");
     let simulated = &seen.report["simulated"];
     let tasks = simulated["tasks"].as_array().unwrap_or_else(|| panic!("{}", seen.report));
     assert_eq!(tasks.len(), 4, "{}", seen.report["notes"]);
     let dense = tasks.iter().find(|task| task["flops"] == 2 * 784 * 128 + 2 * 128).expect("the first layer");
     let instructions = dense["counts"]["instructions"].as_f64().expect("a count");
-    // A multiply-add of eight numbers is one instruction; loads and loops are some more.
+    // A vector instruction computes eight multiply-adds; loads and loops add some more instructions.
     assert!((784.0 * 128.0 / 8.0..784.0 * 128.0 * 4.0).contains(&instructions), "{dense}");
     assert!(dense["counts"]["data_reads"].as_f64() > Some(0.0), "{dense}");
     assert!(

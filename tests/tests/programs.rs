@@ -1,4 +1,4 @@
-//! What the programs are linked with, and how much memory the orchestrator takes.
+//! Linked libraries of the programs, and memory of the orchestrator.
 #![allow(missing_docs)]
 
 use object::LittleEndian;
@@ -6,7 +6,7 @@ use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DynamicTag};
 use object::read::elf::{Dyn, ElfFile64, FileHeader};
 use tests::{Bench, processes, program, run, start};
 
-/// The texts of these entries of a program's dynamic section.
+/// Returns the texts of these entries of a program's dynamic section.
 fn dynamic(name: &str, tags: &[DynamicTag]) -> Vec<String> {
     let bytes = std::fs::read(program(name)).expect("a program can be read");
     let file = ElfFile64::<LittleEndian>::parse(&*bytes).expect("a program is an ELF file");
@@ -39,18 +39,18 @@ fn only_the_worker_is_linked_with_the_compiler_s_library() {
 }
 
 #[test]
-fn the_orchestrator_stays_small() {
+fn the_orchestrator_needs_little_memory() {
     const MOST_BYTES: u64 = 40 << 20;
     let bench = Bench::new();
     let arguments = |schedules: u32| {
         format!("--modelsource local --modelname mlp --schedules {schedules} --config quick.toml --store store")
     };
-    // The first campaign of a host also measures how fast memory is, with sets of several times the caches.
+    // The first campaign of a host also measures the memory bandwidth, with sets of several times the caches.
     run(bench.opcollect(&arguments(1))).expect(0);
     let mut collecting = start(bench.opcollect(&arguments(4)));
     let mut peak_bytes = 0;
     collecting.until(|pid| {
-        // Without the pages of files: those of the program come and go as the system likes.
+        // Without file pages, which the system loads and drops as it likes.
         peak_bytes = processes::status_bytes(pid, "RssAnon").unwrap_or(0).max(peak_bytes);
         None::<()>
     });

@@ -1,4 +1,4 @@
-//! What ships is made of records of the code that the programs make now, and says how far off its answers are.
+//! Shipped predictors come from records of the current code, and state their errors.
 #![allow(missing_docs)]
 
 use datasets::{Covers, Format, Record, Writer};
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fs::File;
 use tests::{Bench, Ran, program, run, stores, workspace};
 
-/// Runs the script that makes what ships.
+/// Runs the script that creates the shipped files.
 fn publish(bench: &Bench, store: &str) -> Ran {
     let programs = program("opcollect");
     let programs = programs.parent().expect("programs lie in a folder").display();
@@ -15,7 +15,7 @@ fn publish(bench: &Bench, store: &str) -> Ran {
     run(bench.command(&python, &arguments))
 }
 
-/// A store of some records, each with the key that its columns give it.
+/// Writes a store of records, each with the key that follows from its columns.
 fn import(bench: &Bench, store: &str, records: impl IntoIterator<Item = Record>) {
     let path = bench.path(&format!("{store}.jsonl"));
     let mut writer = Writer::new(&path, Format::JsonLines, File::create(&path).expect("a file")).expect("a writer");
@@ -28,13 +28,13 @@ fn import(bench: &Bench, store: &str, records: impl IntoIterator<Item = Record>)
 }
 
 #[test]
-fn records_of_older_code_are_refused_and_errors_are_told() {
+fn records_of_older_code_are_rejected() {
     let bench = Bench::new();
     let sizes: Vec<String> = (0..8).map(|step| format!("--modelname matmul:m=16,n={},k=24", 16 + 8 * step)).collect();
     let arguments =
         format!("--modelsource simple {} --schedules 3 --threads 1 --config quick.toml --store store", sizes.join(" "));
     run(bench.opcollect(&arguments)).expect(0);
-    // One visit of two samples has no interval; how well times are known is not what is tried here.
+    // One visit with two samples has no interval; the certainty of times is not tested here.
     let known = |record: Record| {
         let end = |share: f64| record.median_ns.map(|ns| ns * (1.0 + share));
         Record {
@@ -79,7 +79,7 @@ fn records_of_older_code_are_refused_and_errors_are_told() {
     import(&bench, "older", now.iter().map(older));
     let refused = publish(&bench, "older");
     assert!(refused.code() != 0 && refused.stderr.contains("collect again by these programs"), "{refused}");
-    // What was learned from such records says so.
+    // A predictor that was trained on such records reports this.
     run(bench.command(&program("oppredict"), "train --data older --out older.opp")).expect(0);
     let asked = run(bench.command(&program("oppredict"), &ask.replace("out/cpu.opp", "older.opp"))).expect(0);
     let note = format!("{0} of {0} records are of other code (matmul {0})", now.len());

@@ -1,4 +1,5 @@
-//! The statements of `docs/guide/queries.md`, each run by its engine where that is installed; and a real PostgreSQL, killed in the middle.
+//! Runs the statements of `docs/guide/queries.md` with each installed engine, and tests a real PostgreSQL that is
+//! killed during a push.
 #![allow(missing_docs)]
 
 use nix::unistd::Uid;
@@ -11,7 +12,7 @@ use tests::{Bench, Ran, run, skip};
 const FEW: &str = "--modelsource simple --modelname relu:shape=1x64 --modelname softmax:shape=3x17 \
                    --schedules 5 --config quick.toml --store store --json";
 
-/// Blocks of the document by what stands behind their fence.
+/// Returns the code blocks of the document, by the language of their fence.
 fn blocks(fence: &str) -> Vec<String> {
     let document = text("docs/guide/queries.md");
     let parts = document.split("```").skip(1).step_by(2);
@@ -25,7 +26,7 @@ fn python() -> PathBuf {
     root().join(".venv/bin/python")
 }
 
-/// Runs a program of Python that needs a module; nothing where that is not installed.
+/// Runs a Python program that needs a module; does nothing if the module is not installed.
 fn through_python(bench: &Bench, module: &str, program: &str) -> Option<Ran> {
     let has = Command::new(python()).args(["-c", &format!("import {module}")]).stderr(Stdio::null()).status();
     if !has.is_ok_and(|status| status.success()) {
@@ -36,9 +37,9 @@ fn through_python(bench: &Bench, module: &str, program: &str) -> Option<Ran> {
     Some(run(bench.command(&python(), "program.py")).expect(0))
 }
 
-/// What brings a module.
+/// Returns the command that installs a module.
 fn installs(module: &str) -> &'static str {
-    // Larger than all else there.
+    // `chdb` is larger than all other modules together.
     if module == "chdb" { ".venv/bin/pip install chdb" } else { "scripts/setup --test" }
 }
 
@@ -47,7 +48,7 @@ fn store(bench: &Bench) {
 }
 
 #[test]
-fn our_own_commands() {
+fn own_commands() {
     let bench = Bench::new();
     store(&bench);
     for line in blocks("sh").iter().flat_map(|block| block.lines()) {
@@ -106,11 +107,11 @@ fn a_delta_table_over_the_same_parts() {
         let Some(ran) = through_python(&bench, "deltalake", &program.replace("STORE", "copy")) else { return };
         assert!(ran.stdout.contains("softmax"), "{ran}");
     }
-    // The log beside the parts disturbs nobody.
+    // The query engine's log next to the parts is ignored.
     run(bench.opcollect("dataset verify --store copy")).expect(0);
 }
 
-/// A PostgreSQL of this test's own, in a folder; gone with the value.
+/// A PostgreSQL server in a folder of the test; stopped on drop.
 struct Server {
     process: std::process::Child,
     folder: tempfile::TempDir,
@@ -118,14 +119,14 @@ struct Server {
 }
 
 impl Server {
-    /// Nothing, said aloud, where there is none.
+    /// Starts the server; prints a message and returns None if PostgreSQL is not installed.
     fn begin() -> Option<Server> {
         let Some(programs) = programs() else {
             skip("there is no PostgreSQL; on Debian `apt install postgresql` brings one");
             return None;
         };
         let folder = tempfile::tempdir().expect("a temporary folder");
-        // It does not run as root.
+        // PostgreSQL does not run as root.
         let user = Uid::current().is_root().then_some("postgres");
         if let Some(user) = user {
             let given = Command::new("chown").arg(user).arg(folder.path()).status();
@@ -170,7 +171,7 @@ impl Server {
         format!("postgres://lab@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// What `psql` answers.
+    /// Returns the output of `psql`.
     fn ask(&self, sql: &str) -> Option<String> {
         let asked = Command::new("psql").args(["-qtAX", "-c", sql]).arg(self.address()).stderr(Stdio::null()).output();
         let asked = asked.ok().filter(|asked| asked.status.success())?;
@@ -182,7 +183,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        // Its children end by themselves when it is gone.
+        // Its child processes end by themselves after it.
         let _ = self.folder.path();
     }
 }
@@ -197,10 +198,10 @@ fn programs() -> Option<PathBuf> {
 }
 
 #[test]
-fn postgresql_takes_every_record_once_whatever_dies() {
+fn postgresql_stores_every_record_once() {
     let Some(server) = Server::begin() else { return };
     let bench = Bench::new();
-    // Stores are made to be shared, so a password is written nowhere.
+    // Stores are shared, so a password must not be stored.
     let with_password = server.address().replace("lab@", "lab:se%63ret@") + "?password=secret";
     let ran = run(bench.opcollect(&format!("{FEW} --sink {with_password}"))).expect(0);
     assert!(!ran.stdout.contains("secret") && !ran.stderr.contains("secret"), "{ran}");
@@ -217,7 +218,7 @@ fn postgresql_takes_every_record_once_whatever_dies() {
         let answer = server.ask(&sql).expect("the statement is sound");
         assert!(!answer.is_empty(), "{sql}");
     }
-    // The session is ended by the server while rows are merged: all or nothing is there, and the next push brings the rest.
+    // The server ends the session during the merge: all rows or none are stored, and the next push adds the others.
     server.ask("delete from records").expect("records can be deleted");
     let slow =
         "create function wait() returns trigger as $$ begin perform pg_sleep(0.5); return new; end $$ language plpgsql;

@@ -1,4 +1,4 @@
-//! Bad use, bad input and broken installations: the exit code, one clear error, and nothing written.
+//! Wrong usage, bad input and broken installations: the exit code, one clear error, and nothing written.
 #![allow(missing_docs)]
 
 use expect_test::{Expect, expect};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use tests::{Bench, Ran, install_with_worker, program, run, stores};
 
-/// A command that is refused with this code and this text, and leaves the folder as it was.
+/// Checks exit code and error text of a rejected command, and that the folder is unchanged.
 #[track_caller]
 fn check_command(bench: &Bench, command: Command, code: i32, expected: Expect) -> Ran {
     check_refused(bench, command, code, |said| {
@@ -16,7 +16,7 @@ fn check_command(bench: &Bench, command: Command, code: i32, expected: Expect) -
     })
 }
 
-/// The same, where only a part of the text is the point: the rest lists what grows with the program.
+/// Like `check`, but compares only a part of the text, because the rest lists what grows with the program.
 #[track_caller]
 fn check_refused(bench: &Bench, command: Command, code: i32, is_right: impl FnOnce(&str) -> bool) -> Ran {
     let before = listing(bench);
@@ -28,7 +28,8 @@ fn check_refused(bench: &Bench, command: Command, code: i32, is_right: impl FnOn
     ran
 }
 
-/// A text without what differs between machines: the test's folder, the programs' and the number of CPUs.
+/// Replaces the parts of a text that differ between machines: the test's folder, the programs' folder and the number of
+/// CPUs.
 fn anywhere(bench: &Bench, text: &str) -> String {
     let programs = program("opcollect").with_file_name("").display().to_string();
     let cpus = std::thread::available_parallelism().expect("the system tells the CPUs");
@@ -36,7 +37,7 @@ fn anywhere(bench: &Bench, text: &str) -> String {
     text.replace(&format!("1 to {cpus} on this machine"), "1 to N on this machine")
 }
 
-/// Every file below the folder with its content.
+/// Returns all files below the folder with their contents.
 fn listing(bench: &Bench) -> Vec<(String, Vec<u8>)> {
     let files = stores::files(&bench.path("")).into_iter();
     let mut files: Vec<_> =
@@ -58,7 +59,7 @@ fn check_says(arguments: &str, beginning: &str) {
     check_refused(&bench, bench.opcollect(arguments), 2, |said| said.starts_with(beginning));
 }
 
-/// The same for a campaign of the smallest model.
+/// Like `check`, for a campaign of the smallest model.
 #[track_caller]
 fn check_mlp(arguments: &str, expected: Expect) {
     check(&format!("--modelsource local --modelname mlp --store store {arguments}"), expected);
@@ -81,7 +82,7 @@ fn check_configuration_says(text: &str, beginning: &str) {
 }
 
 #[test]
-fn models_that_are_none() {
+fn invalid_models() {
     check(
         "--modelsource local --modelname resnet-19 --store store",
         expect![[r#"
@@ -233,7 +234,7 @@ fn settings_out_of_range() {
     check_mlp(
         "--target vax",
         expect![[r#"
-            error: `target` is "vax"; give `llvm`, `cuda`, `pynq`, `mali` (which `build` takes), or TVM's JSON of such a target
+            error: `target` is "vax"; give `llvm`, `cuda`, `pynq`, `mali` (only for `build`), or TVM's JSON description of such a target
         "#]],
     );
     check_mlp(
@@ -255,13 +256,13 @@ fn settings_out_of_range() {
         Usage: opcollect --modelsource <SOURCE> --modelname <NAME> --store <DIR> [MODEL]...
 
         For more information, try '--help'.
-        hint: `opcollect --help` lists what it takes
+        hint: `opcollect --help` lists its commands and options
     "#]],
     );
 }
 
 #[test]
-fn shards_that_are_none() {
+fn invalid_shards() {
     check_mlp(
         "--shard 3/2",
         expect![[r#"
@@ -298,7 +299,7 @@ fn shards_that_are_none() {
 }
 
 #[test]
-fn configurations_that_are_none() {
+fn invalid_configurations() {
     check_configuration(
         "threads = [1\nseed = 3\n",
         expect![[r#"
@@ -367,13 +368,13 @@ fn configurations_that_are_none() {
 }
 
 #[test]
-fn stores_that_are_none() {
-    // No one may write there, not even the one who may do everything elsewhere.
+fn invalid_stores() {
+    // Even root cannot write there.
     check(
         "--modelsource local --modelname mlp --store /proc/store",
         expect![[r#"
         error: failed while creating `/proc/store`: No such file or directory (os error 2)
-        hint: choose another folder, or make the one above it first
+        hint: choose another folder, or create its parent first
     "#]],
     );
     let bench = Bench::new();
@@ -449,7 +450,7 @@ fn stores_that_are_none() {
 }
 
 #[test]
-fn files_that_are_none() {
+fn invalid_files() {
     let bench = Bench::new();
     bench.write("rows.csv", "colour\nred\n");
     bench.write("rows.jsonl", "{\"colour\": \"red\"}\n");
@@ -502,7 +503,7 @@ fn files_that_are_none() {
         hint: create one with `opcollect build --out`
     "#]],
     );
-    // Of an earlier format, whose fields were others.
+    // An earlier format with other fields.
     std::fs::create_dir(bench.path("earlier")).expect("a folder can be made");
     std::fs::write(bench.path("earlier/plan.json"), r#"{"format": 1, "tasks": []}"#).expect("it can be written");
     check_command(
@@ -550,14 +551,14 @@ fn a_full_device_for_results_is_an_error() {
 /// A campaign of one small operator.
 const RELU: &str = "--modelsource simple --modelname relu:shape=64 --config quick.toml --store store";
 
-/// An environment that cannot do it: exit code 3, advice, no store.
+/// Checks a broken environment: exit code 3, a hint, and no store.
 #[track_caller]
 fn check_environment(bench: &Bench, command: Command, expected: Expect) {
     let ran = check_command(bench, command, 3, expected);
     assert!(ran.stderr.contains("\nhint: run `scripts/setup`"), "{ran}");
 }
 
-/// A wheel of TVM of some version with these files as its libraries.
+/// Creates a wheel of TVM with a version and these files as its libraries.
 fn wheel(bench: &Bench, version: &str, libraries: &[(&str, &str)]) -> std::path::PathBuf {
     let packages = bench.path("packages");
     for folder in ["tvm/lib".to_owned(), format!("apache_tvm-{version}.dist-info")] {
@@ -582,7 +583,7 @@ fn tvm_missing_or_another() {
         &bench,
         collect_with_tvm(&bench, &bench.path("packages/tvm/lib")),
         expect![[r#"
-        error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; its last words:
+        error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; end of its standard error:
         cannot find `libtvm_runtime.so`; looked in `DIR/packages/tvm/lib`
         hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
@@ -593,7 +594,7 @@ fn tvm_missing_or_another() {
         &bench,
         collect_with_tvm(&bench, &folder),
         expect![[r#"
-        error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; its last words:
+        error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; end of its standard error:
         TVM in `DIR/packages/tvm/lib` has version 0.26.1, but this program needs 0.27.0.post1
         hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
@@ -604,7 +605,7 @@ fn tvm_missing_or_another() {
         &bench,
         collect_with_tvm(&bench, &folder),
         expect![[r#"
-        error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; its last words:
+        error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; end of its standard error:
         cannot open `DIR/packages/tvm/lib/libtvm_runtime.so`: DIR/packages/tvm/lib/libtvm_runtime.so: file too short
         hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
@@ -619,7 +620,7 @@ fn check_worker(script: &str, expected: Expect) {
 }
 
 #[test]
-fn workers_that_are_none() {
+fn invalid_workers() {
     check_worker(
         "exit 7",
         expect![[r#"
@@ -630,7 +631,7 @@ fn workers_that_are_none() {
     check_worker(
         "echo 'cannot find my library' >&2; exit 1",
         expect![[r#"
-        error: cannot start a worker: `DIR/bin/opcollect-worker`: worker exited with code 1 instead of answering; its last words:
+        error: cannot start a worker: `DIR/bin/opcollect-worker`: worker exited with code 1 instead of answering; end of its standard error:
         cannot find my library
         hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
@@ -645,11 +646,11 @@ fn workers_that_are_none() {
     check_worker(
         "echo 'this is not a frame, but it is long enough' >&0; exec sleep 100",
         expect![[r#"
-        error: cannot start a worker: `DIR/bin/opcollect-worker`: the worker's answer is damaged: frame of 1936287860 bytes is above the cap of 67108864 bytes; it was killed
+        error: cannot start a worker: `DIR/bin/opcollect-worker`: the worker sent an invalid reply: frame of 1936287860 bytes exceeds the limit of 67108864 bytes; the worker was killed
         hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
     );
-    // A proper greeting, but of the next version.
+    // A valid greeting with the next protocol version.
     check_worker(
         r"printf '\004\000\000\000\003\002\000\000' >&0; exec sleep 100",
         expect![[r#"
@@ -660,7 +661,7 @@ fn workers_that_are_none() {
 }
 
 #[test]
-fn a_worker_whose_library_is_none() {
+fn a_worker_with_an_invalid_library() {
     let bench = Bench::new();
     let program = install_with_worker(&bench, "LD_LIBRARY_PATH=${0%/*}/lib exec REAL $@");
     std::fs::create_dir(bench.path("bin/lib")).expect("a folder can be made");
@@ -669,7 +670,7 @@ fn a_worker_whose_library_is_none() {
         &bench,
         bench.command(&program, RELU),
         expect![[r#"
-        error: cannot start a worker: `DIR/bin/opcollect-worker`: worker exited with code 127 instead of answering; its last words:
+        error: cannot start a worker: `DIR/bin/opcollect-worker`: worker exited with code 127 instead of answering; end of its standard error:
         PROGRAMS/opcollect-worker: error while loading shared libraries: DIR/bin/lib/libtvm_ffi.so: file too short
         hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
@@ -710,7 +711,7 @@ fn a_runner_that_never_starts_ends_the_campaign() {
     let error = ran.stderr.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
     assert!(error.starts_with("error: cannot start a worker") && error.contains("code 7"), "{ran}");
     assert_eq!(stores::records(&bench.path("store")).len(), 0, "no record of an attempt that was not made");
-    // With a worker that works, the same command goes on as if nothing had been.
+    // With a working worker, the same command succeeds.
     run(bench.opcollect(RELU)).expect(0);
     run(bench.opcollect("dataset verify --store store")).expect(0);
 }
@@ -718,7 +719,7 @@ fn a_runner_that_never_starts_ends_the_campaign() {
 #[test]
 fn a_partner_that_is_not_built() {
     let bench = Bench::new();
-    // An installation without the library's worker, whatever else was built here.
+    // An installation without the library's worker, regardless of what else was built.
     let program = install_with_worker(&bench, "exec REAL \"$@\"");
     let said = || {
         expect![[r#"
@@ -749,7 +750,7 @@ fn a_partner_that_is_not_built() {
         command,
         2,
         expect![[r#"
-        error: `bnns` in target `bnns, llvm` is no partner; the partners are cpu-vendor
+        error: `bnns` in target `bnns, llvm` is not a partner library; known partner libraries: cpu-vendor
     "#]],
     );
 }

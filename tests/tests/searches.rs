@@ -1,5 +1,5 @@
-//! Searches with the real programs: a tuner tries schedules through TVM's workers, is killed, goes on and repeats nothing; its
-//! best are measured again, and what cannot be searched is one clear error.
+//! Searches with the real programs: a tuner tries schedules through TVM's workers, is killed, and continues without
+//! repetition. Its best schedules are measured again, and unsupported searches give one clear error.
 #![allow(missing_docs)]
 
 use datasets::{Choose, Key, Record};
@@ -16,10 +16,10 @@ fn counted(ran: &Ran) -> u64 {
     ran.json()["outcomes"]["counts"].as_object().expect("counts").values().filter_map(Value::as_u64).sum()
 }
 
-/// Experiments with how often each was measured.
+/// Returns the experiments with the number of measurements of each.
 fn measured(bench: &Bench) -> BTreeMap<Key, usize> {
     let mut counts = BTreeMap::new();
-    // What was built and not run was not measured.
+    // Experiments that were built but not run are not measured.
     let all = stores::chosen(&bench.path("store"), Choose::All).into_iter();
     for record in all.filter(|record| record.outcome != datasets::Outcome::PassedOver) {
         *counts.entry(record.key).or_default() += 1;
@@ -28,10 +28,10 @@ fn measured(bench: &Bench) -> BTreeMap<Key, usize> {
 }
 
 #[test]
-fn a_search_that_was_killed_goes_on_and_repeats_nothing() {
+fn a_killed_search_continues_without_repetition() {
     let bench = Bench::new();
     let command = format!("{PRODUCT} --iftune true --trials 24 --patience 0 --json");
-    // How long it may take makes no other search of it.
+    // The time budget does not change the identity of the search.
     let mut running = start(bench.opcollect(&format!("{command} --budget 1000")));
     let store = bench.path("store");
     running.until(|_| (stores::journal_lines(&store).len() >= 6).then_some(())).expect("it goes on after six trials");
@@ -55,7 +55,7 @@ fn a_search_that_was_killed_goes_on_and_repeats_nothing() {
     let curve = search["curve"].as_array().expect("a curve");
     let bests: Vec<f64> = curve.iter().filter_map(|point| point["best_ns"].as_f64()).collect();
     assert!(!bests.is_empty() && bests.is_sorted_by(|one, other| one >= other), "{curve:?}");
-    // Who won is the same to the search, to the table and to the store.
+    // Search, table and store agree on the winner.
     let best = run(bench.opcollect("dataset best --store store --json")).expect(0);
     assert_eq!(best.json()["tasks"].as_array().map(Vec::len), Some(1), "{best}");
     assert_eq!(best.json()["tasks"][0]["schedule"], search["schedule"], "{best}\n{ended}");
@@ -93,7 +93,7 @@ fn of_older_version(record: Record) -> Record {
 }
 
 #[test]
-fn times_of_another_version_are_neither_trials_nor_answers() {
+fn times_of_another_version_do_not_count() {
     let bench = Bench::new();
     let command = format!("{PRODUCT} --iftune true --tuner random --trials 6 --patience 0 --json");
     run(bench.opcollect(&command)).expect(0);
@@ -124,7 +124,7 @@ fn times_of_another_version_are_neither_trials_nor_answers() {
 }
 
 #[test]
-fn what_built_code_says_decides_what_is_run_and_who_asks_for_it_gets_its_time() {
+fn built_code_decides_what_is_run() {
     let bench = Bench::new();
     let product = "--modelsource simple --modelname matmul:m=64,n=96,k=64 --config quick.toml --store store --json";
     let command = format!("{product} --iftune --trials 60 --patience 0");
@@ -135,8 +135,8 @@ fn what_built_code_says_decides_what_is_run_and_who_asks_for_it_gets_its_time() 
         records
     };
     let (search, before) = (&ran.json()["searches"][0], passed_over());
-    let told = |name: &str| search[name].as_u64().map(|count| count as usize);
-    assert_eq!((told("trials"), told("passed_over")), (Some(60), Some(before.len())), "{ran}");
+    let count = |name: &str| search[name].as_u64().map(|count| count as usize);
+    assert_eq!((count("trials"), count("passed_over")), (Some(60), Some(before.len())), "{ran}");
     assert!((1..=60).contains(&before.len()), "{}", before.len());
     assert_eq!(ran.json()["outcomes"]["passed_over"].as_u64(), Some(before.len() as u64), "{ran}");
     for record in &before {
@@ -148,7 +148,7 @@ fn what_built_code_says_decides_what_is_run_and_who_asks_for_it_gets_its_time() 
     assert_eq!(again.json()["searches"][0]["passed_over"], search["passed_over"], "{again}");
     let shown = run(bench.opcollect(&command.replace(" --json", ""))).expect(0);
     assert!(shown.stdout.contains("more were built but rejected by the cost model and not run"), "{shown}");
-    // Whoever wants the time of one gets it.
+    // A schedule that was only built can still be measured on request.
     let key = before[0].key;
     let settings = before[0].schedule.as_ref().expect("a schedule").parse_as::<Value>().expect("JSON");
     let knobs = settings["knobs"].as_object().expect("knobs").iter();
@@ -172,14 +172,14 @@ fn trials_of_a_model_are_shared_by_its_tasks_and_capped_for_each() {
     assert!(searches.iter().all(|search| search["stop"] == "trials_per_task"), "{ran}");
     let schedules: Vec<Record> = stores::records(&bench.path("store"));
     assert!(schedules.iter().any(|record| record.schedule_source == Some(datasets::ScheduleSource::Default)));
-    // A space that is small ends the search before its trials do.
+    // A small space ends the search before the number of trials is reached.
     let small = "--modelsource simple --modelname relu:shape=1x64 --config quick.toml --store whole --json";
     let ran = run(bench.opcollect(&format!("{small} --iftune --trials 20 --tuner random"))).expect(0);
     assert_eq!(ran.json()["searches"][0]["stop"], "exhausted", "{ran}");
 }
 
 #[test]
-fn winners_of_a_whole_model_are_timed_in_their_places() {
+fn winners_are_timed_in_the_whole_model() {
     let bench = Bench::new();
     let command = "--modelsource local --modelname mlp --config quick.toml --iftune --trials 60 --patience 0 --store store --json";
     let ran = run(bench.opcollect(command)).expect(0);
@@ -204,7 +204,7 @@ fn winners_of_a_whole_model_are_timed_in_their_places() {
     let runs: BTreeSet<String> =
         stores::chosen(&bench.path("store"), Choose::All).into_iter().map(|record| record.run_id).collect();
     assert_eq!(runs.len(), 1, "they are of the run that searched: {runs:?}");
-    // What was decided is not asked again, and is what `best` builds by.
+    // A decided contest is not repeated, and `best` uses its result.
     let again = run(bench.opcollect(command)).expect(0);
     assert_eq!((counted(&again), of_places("store").len()), (0, timed.len()), "{again}");
     let compared = "model compare --modelsource local --modelname mlp --threads 1 --variant default --variant best --store store --rounds 2";
@@ -221,7 +221,8 @@ fn a_signal_after_the_last_trial_loses_no_report() {
     let command =
         "--modelsource local --modelname mlp --config quick.toml --iftune --ifcompare --trials 30 --patience 0 --json";
     let mut interrupted = 0;
-    // The moment is not known at which models run as a whole: where nothing is left in journals, and at some later ones.
+    // The time at which whole models run is unknown, so the run is killed after several delays: when journals are
+    // empty, and later.
     for (number, pause) in [0, 300, 1_000, 2_000].map(Duration::from_millis).into_iter().enumerate() {
         let name = format!("store-{number}");
         let mut running = start(bench.opcollect(&format!("{command} --store {name}")));
@@ -244,7 +245,7 @@ fn a_signal_after_the_last_trial_loses_no_report() {
 }
 
 #[test]
-fn the_space_of_tvm_is_drawn_from_and_what_was_measured_has_children() {
+fn tvms_space_is_sampled_and_mutated() {
     let bench = Bench::new();
     let command = format!("{PRODUCT} --iftune true --tuner metaschedule --trials 72 --patience 0 --json");
     let ran = run(bench.opcollect(&command)).expect(0);
@@ -260,7 +261,7 @@ fn the_space_of_tvm_is_drawn_from_and_what_was_measured_has_children() {
 }
 
 #[test]
-fn what_cannot_be_searched_is_one_clear_error() {
+fn invalid_searches_give_one_error() {
     let bench = Bench::new();
     let refused = |arguments: &str, message: &str, hint: &str| {
         let ran = run(bench.opcollect(&format!("{PRODUCT} {arguments}"))).expect(2);
@@ -289,7 +290,7 @@ fn what_cannot_be_searched_is_one_clear_error() {
     );
     refused(
         "--iftune true --backend torch",
-        "`tuner` is draft; `draft` searches schedules, and a library has none",
+        "`tuner` is draft; `draft` searches schedules, but a library has none",
         "",
     );
     refused("--only tile_x=4", "`--only` needs a search, which `--iftune true` enables", "hint: add `--iftune true`");
@@ -304,7 +305,7 @@ fn what_cannot_be_searched_is_one_clear_error() {
 }
 
 #[test]
-fn an_empty_space_is_refused_with_what_there_is() {
+fn an_empty_space_is_rejected_with_its_settings() {
     let bench = Bench::new();
     let refused = |arguments: &str, message: &str, hint: &str| {
         for command in [format!("{PRODUCT} --iftune true {arguments}"), format!("space {SPACE} {arguments}")] {
@@ -323,13 +324,13 @@ fn an_empty_space_is_refused_with_what_there_is() {
     let shown = run(bench.opcollect(&format!("space {SPACE} --only tile_x=4 --sample 3"))).expect(0);
     assert!(shown.stdout.contains("rule `registers`: "), "{shown}");
     assert!(shown.stdout.lines().filter(|line| line.contains("tile_x=4 ")).count() == 3, "{shown}");
-    let told = run(bench.opcollect(&format!("space {SPACE} --json"))).expect(0).json();
-    assert_eq!(told[0]["version"], job::space::VERSION, "{told}");
-    assert!(told[0]["rules"].as_array().is_some_and(|rules| rules.len() >= 3), "{told}");
+    let spaces = run(bench.opcollect(&format!("space {SPACE} --json"))).expect(0).json();
+    assert_eq!(spaces[0]["version"], job::space::VERSION, "{spaces}");
+    assert!(spaces[0]["rules"].as_array().is_some_and(|rules| rules.len() >= 3), "{spaces}");
 }
 
 #[test]
-fn a_search_of_other_spaces_is_not_gone_on_with() {
+fn searches_of_other_spaces_are_not_continued() {
     let bench = Bench::new();
     let command = format!("{PRODUCT} --iftune true --trials 2");
     run(bench.opcollect(&command)).expect(0);

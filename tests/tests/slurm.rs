@@ -1,5 +1,5 @@
-//! The job array of `configs/slurm` on a real Slurm of one node: a shard is requeued in the middle, the node drained, and nothing is
-//! lost or doubled. And what is checked of manifests without a cluster.
+//! The job array of `configs/slurm` on a real Slurm of one node: a shard is requeued and the node drained, without lost
+//! or duplicated records. Also checks manifests without a cluster.
 #![allow(missing_docs)]
 
 use datasets::Key;
@@ -14,7 +14,7 @@ use tests::{Bench, program, run, skip, stores};
 const MODELS: &str = "--modelsource simple --modelname relu:shape=1x64 --modelname softmax:shape=3x17 \
                       --modelname matmul:m=16,n=16,k=16 --schedules 40 --config quick.toml";
 
-/// Daemons of this test's own; gone with the value.
+/// Daemons of this test; stopped on drop.
 struct Cluster {
     daemons: Vec<Child>,
     folder: tempfile::TempDir,
@@ -22,7 +22,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Nothing, said aloud, where there is no Slurm or the test may not start one.
+    /// Starts the daemons; prints a message and returns None if there is no Slurm or the test may not start one.
     fn begin() -> Option<Cluster> {
         let has = |name: &str| {
             let folders = std::env::var_os("PATH").unwrap_or_default();
@@ -166,16 +166,16 @@ fn an_array_whose_shard_is_requeued_and_whose_node_is_drained_loses_nothing() {
     assert_eq!((keys.len(), &keys), (all.len(), &wanted), "nothing is lost, and nothing measured twice");
 }
 
-/// The API's own schema, where a package of it is installed; what a cluster would do with it is not seen here.
+/// Validates the API's schema if its package is installed; the behaviour of a cluster is not tested.
 #[test]
-fn the_manifest_is_what_the_api_takes() {
+fn the_manifest_matches_the_api_schema() {
     let python = root().join(".venv/bin/python");
     let has = |module: &str| {
         let asked = Command::new(&python).args(["-c", &format!("import {module}")]).stderr(Stdio::null()).status();
         asked.is_ok_and(|status| status.success())
     };
     let text = tests::workspace::text("configs/kubernetes/job.yaml");
-    // Exit codes that would say the same again are those of bad use and of a machine that cannot do it.
+    // Exit codes for wrong usage and an unsuitable machine must not be retried.
     for part in
         ["completionMode: Indexed", "backoffLimitPerIndex", "values: [2, 3]", "restartPolicy: Never", "JOB_COMPLETIONS"]
     {

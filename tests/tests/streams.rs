@@ -1,9 +1,10 @@
-//! Calls of a model side by side on the streams of an emulated GPU, with the numbers that one after the other gives, bit for bit.
+//! Concurrent calls of a model on the streams of an emulated GPU, with results that equal those of sequential execution
+//! bit for bit.
 //!
-//! The emulated device does what it is asked for as late and in as bad an order as streams, events and graphs allow, so that
-//! a call which is not made to wait for what it reads gets something else.
+//! The emulated device executes commands as late and in as unusual an order as streams, events and graphs allow. A call
+//! that does not wait for its inputs therefore reads wrong data.
 
-// A test that is skipped says so aloud.
+// Skipped tests print a message.
 #![allow(clippy::print_stderr)]
 
 #[path = "../../collector/kernel/tests/common/mod.rs"]
@@ -37,7 +38,7 @@ fn emulator() -> Option<Emulator> {
     found
 }
 
-/// A convolution of so many channels, its result at least zero.
+/// Returns a convolution with this many channels, followed by a ReLU.
 fn conv(builder: &mut GraphBuilder, x: ValueId, out: i64, kernel: i64) -> ValueId {
     let channels = builder.value_type(x).expect("a value").extents().expect("numbers")[1];
     let weight = TensorType::f32(&[out, channels, kernel, kernel]);
@@ -49,7 +50,7 @@ fn conv(builder: &mut GraphBuilder, x: ValueId, out: i64, kernel: i64) -> ValueI
     builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[y]).expect("an activation")
 }
 
-/// Two blocks of four branches that differ in length, joined, as Inception has them.
+/// Returns two blocks of four branches with different lengths, concatenated as in Inception.
 fn inception() -> Graph {
     let mut builder = GraphBuilder::new("inception");
     let mut x = builder.add_input("x", TensorType::f32(&[1, 4, 6, 6])).expect("an input");
@@ -77,7 +78,7 @@ fn inception() -> Graph {
     builder.finish(&[x, mean]).expect("a graph")
 }
 
-/// Products that lie side by side, with sums of so many numbers that several blocks share them.
+/// Returns concurrent products whose sums are so long that several blocks share them.
 fn products() -> Graph {
     let mut builder = GraphBuilder::new("products");
     let x = builder.add_input("x", TensorType::f32(&[4, 256])).expect("an input");
@@ -90,7 +91,7 @@ fn products() -> Graph {
     builder.finish(&products).expect("a graph")
 }
 
-/// A model in a file, and as it is cut into calls when that is read.
+/// A model file and its partitioned graph.
 fn model(graph: &Graph, file: &Path) -> (Graph, Plan) {
     fs::write(file, onnx::write_graph(graph).expect("a file")).expect("it can be written");
     let graph = onnx::load_file(file, &Options::default()).expect("the file is read").graph;
@@ -99,7 +100,7 @@ fn model(graph: &Graph, file: &Path) -> (Graph, Plan) {
     (graph, plan)
 }
 
-/// All it takes to run programs on the emulated device.
+/// Everything needed to run programs on the emulated device.
 struct Rig {
     emulator: Emulator,
     workers: Workers,
@@ -121,20 +122,20 @@ impl Rig {
         Rig { emulator, workers, target, graph, plan, inputs }
     }
 
-    /// A plan by a rule, as a GPU runs it.
+    /// Returns a GPU plan by a rule.
     fn by_rule(&self, parallel: Parallel) -> StagePlan {
         let made = StagePlan::by_rule(&self.graph, &self.plan, 4, parallel);
         assert_eq!(made.check_matches(&self.graph, &self.plan, 4, "here"), Ok(()));
         made.on_streams(STREAMS_MOST)
     }
 
-    /// The folder of a program with these stages, by default schedules.
+    /// Builds the folder of a program with these stages, with default schedules.
     fn make(&mut self, name: &str, stages: Option<&StagePlan>) -> PathBuf {
         let target = self.target.clone();
         self.make_by(name, stages, &|task| network::default_schedule(task, &target)).0
     }
 
-    /// The same by these schedules, with what was made.
+    /// Like `folder`, with these schedules. Also returns the artifacts.
     fn make_by(
         &mut self,
         name: &str,
@@ -150,7 +151,7 @@ impl Rig {
         (folder, made.expect("a program"))
     }
 
-    /// How a program is run.
+    /// Options of a run.
     fn job(&self, program: &Path) -> NetworkJob {
         NetworkJob {
             engine: Engine::Cuda,
@@ -166,7 +167,7 @@ impl Rig {
         }
     }
 
-    /// What a program answers, and how it ran.
+    /// Outputs of a program, and its measurement.
     fn answer(&mut self, program: &Path) -> (Vec<u8>, Measured) {
         let job = self.job(program);
         match self.workers.run_network(&job, common::PATIENCE) {
@@ -175,7 +176,7 @@ impl Rig {
         }
     }
 
-    /// Whether bytes of outputs are those of the reference.
+    /// Returns whether output bytes equal those of the reference.
     fn is_right(&self, outputs: &[u8]) -> bool {
         let wanted = reference::evaluate_graph(&self.graph, &self.inputs).expect("the reference");
         let types = self.graph.outputs.iter().map(|id| &self.graph.values[id.0 as usize].ty);
@@ -185,14 +186,14 @@ impl Rig {
     }
 }
 
-/// What makes the device's launches, or its graphs, the slower way to run a model.
+/// Environment that makes the device's launches or its graphs the slower way to run a model.
 const WAYS: [&str; 2] = ["slow-launches", "slow-graphs"];
 
-/// The order in which the device does what may happen next: the last that was asked for first, or as these words say.
+/// Orders in which the device executes ready commands: latest first, or as these words specify.
 const ORDERS: [Option<&str>; 3] = [None, Some("ahead-order"), Some("drawn-order")];
 
 #[test]
-fn streams_give_the_same_bits() {
+fn concurrent_streams_give_the_same_bits() {
     let Some(emulator) = emulator() else { return };
     let mut rig = Rig::of(emulator, &inception());
     let folder = rig.make("plain", None);
@@ -203,7 +204,7 @@ fn streams_give_the_same_bits() {
         assert_eq!(stages.max_groups() > 1, parallel != Parallel::Sequential);
         let folder = rig.make(parallel.name(), Some(&stages));
         for way in WAYS {
-            // There is but one order of what runs one after the other.
+            // Sequential stages have only one order.
             let orders = if stages.max_groups() > 1 { &ORDERS[..] } else { &ORDERS[..1] };
             for &order in orders {
                 let path = rig.emulator.path().to_owned();
@@ -223,10 +224,10 @@ fn program(folder: &Path) -> executor::Program {
     executor::folder::read_program(folder).expect("a program").program
 }
 
-/// Where two stages are made one, what the second reads is not there: the device waits for no more than it is told to, so
-/// that every mark between stages is needed.
+/// If two stages are merged, the second one reads missing data: the device waits only when told to, so every barrier
+/// between stages is necessary.
 #[test]
-fn a_stage_that_waits_for_nothing_answers_something_else() {
+fn a_stage_without_waits_gives_other_results() {
     let Some(emulator) = emulator() else { return };
     let mut rig = Rig::of(emulator, &inception());
     let _slow = Behaviour::new(rig.emulator.path(), WAYS[1]);
@@ -242,7 +243,7 @@ fn a_stage_that_waits_for_nothing_answers_something_else() {
     }
 }
 
-/// Kernels of a call hand over what they made in memory that no other stream writes.
+/// Kernels of a call exchange data in memory that no other stream writes.
 #[test]
 fn workspaces_belong_to_a_stream() {
     let Some(emulator) = emulator() else { return };
@@ -264,7 +265,7 @@ fn workspaces_belong_to_a_stream() {
 }
 
 #[test]
-fn programs_for_cores_are_no_programs_for_streams() {
+fn programs_for_cores_do_not_run_on_streams() {
     let Some(emulator) = emulator() else { return };
     let mut rig = Rig::of(emulator, &products());
     for (name, cores) in [("two", vec![0, 1]), ("far", vec![STREAMS_MOST])] {
@@ -280,7 +281,7 @@ fn programs_for_cores_are_no_programs_for_streams() {
     }
 }
 
-/// All outputs that a run wrote, by their files.
+/// Returns the contents of all output files of a run.
 fn outputs(bench: &Bench, folder: &str) -> Vec<Vec<u8>> {
     let mut files = stores::files(&bench.path(folder));
     files.sort();

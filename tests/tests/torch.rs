@@ -1,4 +1,5 @@
-//! Campaigns through PyTorch's library, with the real programs. `scripts/test-torch` builds what they need and runs them.
+//! Campaigns through PyTorch's library, with the real programs. `scripts/test-torch` builds the required parts and runs
+//! these tests.
 #![allow(missing_docs)]
 
 use datasets::{Outcome, Record, Target};
@@ -7,7 +8,7 @@ use std::path::Path;
 use tests::workspace::root;
 use tests::{Bench, program, run, stores};
 
-/// Whether the library's worker belongs to this build; says so when it does not.
+/// Returns whether the library's worker belongs to this build; prints a message otherwise.
 fn is_built() -> bool {
     let is_built = std::env::var_os("OPCOLLECT_TEST_TORCH").is_some();
     if is_built {
@@ -42,7 +43,7 @@ fn the_library_computes_the_same_tasks() {
         assert!(record.target_text.as_ref().is_some_and(|text| text.contains(r#""version":"2."#)), "{record:?}");
         assert!(record.schedule.is_none() && record.tvm_version.is_none() && record.max_abs_error.is_some());
     }
-    // Nothing is measured twice, and TVM's times of the same tasks stand beside.
+    // Nothing is measured twice, and TVM's times of the same tasks are stored separately.
     let again = run(bench.opcollect(&format!("{common} --backend torch"))).expect(0).json();
     assert_eq!(again["known_before"], ran["attempts"]);
     run(bench.opcollect(&format!("{common} --schedules 1"))).expect(0);
@@ -54,7 +55,7 @@ fn the_library_computes_the_same_tasks() {
 }
 
 #[test]
-fn a_partner_takes_what_it_supports() {
+fn a_partner_computes_supported_operators() {
     if !is_built() {
         return;
     }
@@ -74,7 +75,7 @@ fn a_partner_takes_what_it_supports() {
 }
 
 #[test]
-fn what_the_library_lacks_is_a_record() {
+fn unsupported_operators_are_records() {
     if !is_built() {
         return;
     }
@@ -120,7 +121,7 @@ fn whole_models_are_compared_with_the_library() {
         assert_eq!(torch["round_medians_ns"].as_array().map(Vec::len), Some(6), "{ran}");
         assert!(torch["ratio"]["interval"].is_array() && torch["tasks"].is_null(), "{ran}");
     }
-    // What PyTorch has no form of is one error.
+    // An operator that PyTorch does not support gives one error.
     let quantised = models.join("tflite-cases/one_layer_int8/qdq.onnx").display().to_string();
     let ran = run(bench.opcollect(&format!(
         "model compare --modelsource onnx --modelname {quantised} --variant torch --rounds 1 --wait 300"
@@ -130,7 +131,7 @@ fn whole_models_are_compared_with_the_library() {
 }
 
 #[test]
-fn torchscript_as_a_whole() {
+fn torchscript_runs_as_a_whole() {
     if !is_built() {
         return;
     }
@@ -144,7 +145,7 @@ fn torchscript_as_a_whole() {
     let [record] = records.as_slice() else { panic!("{records:?}") };
     assert_eq!((record.outcome, record.target), (Outcome::Ok, Target::Torch));
     assert_eq!((record.op_kind.as_str(), record.max_abs_error), ("module", None));
-    // A wrong number of inputs is PyTorch's to refuse, and a record.
+    // A wrong number of inputs is rejected by PyTorch and becomes a record.
     let ran = run(bench.opcollect(&format!("{arguments} --backend torch --shape 0=5x4"))).expect(1);
     assert!(ran.stdout.contains("no time for torchscript f32[5,4]"), "{ran}");
     let ran = run(bench.opcollect(&format!("{arguments} --backend torch"))).expect(2);

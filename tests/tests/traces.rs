@@ -1,4 +1,4 @@
-//! Traces of other profilers and our own, by the commands a person gives.
+//! Traces of other profilers and of this project, through the command line.
 #![allow(missing_docs)]
 
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::process::Command;
 use tests::workspace::root;
 use tests::{Bench, browser, run, skip, stores};
 
-/// A trace that stands beside the tests of the readers.
+/// Returns a trace of the readers' tests.
 fn case(name: &str) -> PathBuf {
     root().join("collector/profile/tests/traces").join(name)
 }
@@ -17,13 +17,13 @@ fn venv() -> PathBuf {
     root().join(".venv/bin/python")
 }
 
-/// Whether a Python has a module.
+/// Returns whether a Python interpreter has a module.
 fn has(python: &Path, module: &str) -> bool {
     let asked = Command::new(python).args(["-c", &format!("import {module}")]).output();
     asked.is_ok_and(|asked| asked.status.success())
 }
 
-/// Rows of `trace top` by their names: calls, and the sums of `keys`.
+/// Returns the rows of `trace top` by name: calls, and the sums of `keys`.
 fn sums(rows: &Value, keys: [&str; 2]) -> BTreeSet<String> {
     let row = |row: &Value| {
         let shapes = row.get("input_shapes").unwrap_or(&Value::Null);
@@ -32,7 +32,7 @@ fn sums(rows: &Value, keys: [&str; 2]) -> BTreeSet<String> {
     rows.as_array().expect("rows").iter().map(row).collect()
 }
 
-/// Lets a profiler of others write a trace now, and gives what it says of it.
+/// Runs another profiler, and returns its trace and its own table.
 fn fresh(bench: &Bench, python: &Path, which: &str) -> Value {
     let mut command = Command::new(python);
     command.arg(root().join("scripts/trace_cases.py")).arg(which).arg(bench.path("."));
@@ -45,7 +45,7 @@ fn fresh(bench: &Bench, python: &Path, which: &str) -> Value {
 }
 
 #[test]
-fn a_trace_that_torch_writes_now_sums_up_as_torch_says() {
+fn a_fresh_torch_trace_matches_torch() {
     let python = Path::new("python3");
     if !has(python, "torch") {
         return skip("there is no Python with PyTorch to write a fresh trace; one that it wrote is read all the same");
@@ -65,7 +65,7 @@ fn a_trace_that_torch_writes_now_sums_up_as_torch_says() {
 }
 
 #[test]
-fn a_trace_that_onnxruntime_writes_now_sums_up_by_operator() {
+fn a_fresh_onnxruntime_trace_is_summed_by_operator() {
     if !has(&venv(), "onnxruntime") {
         return skip("there is no ONNX Runtime to write a fresh trace; one that it wrote is read all the same");
     }
@@ -103,7 +103,7 @@ fn tables_csv_and_limits() {
 }
 
 #[test]
-fn what_is_wrong_with_a_trace_is_counted() {
+fn faults_of_a_trace_are_counted() {
     let bench = Bench::new();
     bench.write(
         "broken.json",
@@ -148,14 +148,14 @@ fn what_is_wrong_with_a_trace_is_counted() {
             "steps 1",
         ]
     );
-    let told = run(bench.opcollect("trace check broken.json")).expect(1).stdout;
-    assert!(told.contains("work of a device begins before it was launched"), "{told}");
+    let shown = run(bench.opcollect("trace check broken.json")).expect(1).stdout;
+    assert!(shown.contains("device work starts before its launch"), "{shown}");
     run(bench.opcollect("trace top broken.json")).expect(1);
     bench.write("text.json", "not a trace");
     run(bench.opcollect("trace check text.json")).expect(2);
 }
 
-/// Decodes a trace with Perfetto's own classes, refuses what they do not know, and tells what is in it.
+/// A script that decodes a trace with Perfetto's own classes, rejects unknown fields, and prints a summary.
 const DECODE: &str = "
 import json, sys
 from google.protobuf import unknown_fields
@@ -198,7 +198,8 @@ threads = sum(track.HasField('thread') for track in tracks.values())
 print(json.dumps({'slices': slices, 'values': values, 'flows': len(flows), 'threads': threads, 'tracks': len(tracks)}))
 ";
 
-/// What Perfetto's own classes see in a trace; `None`, said aloud, where they are not installed.
+/// Returns the content of a trace according to Perfetto's own classes; prints a message and returns None if these are
+/// not installed.
 fn decoded(path: &Path) -> Option<Value> {
     if !has(&venv(), "perfetto") {
         skip("Perfetto's own classes are not installed; scripts/setup --test does that");
@@ -215,7 +216,7 @@ fn a_trace_in_another_format_is_the_same_trace() {
     let bench = Bench::new();
     let convert =
         |from: &str, to: &str| run(bench.opcollect(&format!("trace convert {from} {to} --json"))).expect(0).json();
-    let told = convert(&case("torch.json.gz").display().to_string(), "a.pftrace");
+    let shown = convert(&case("torch.json.gz").display().to_string(), "a.pftrace");
     convert("a.pftrace", "b.json.gz");
     convert("b.json.gz", "c.pftrace");
     let rows = |trace: &str| {
@@ -235,11 +236,14 @@ fn a_trace_in_another_format_is_the_same_trace() {
     let Some(seen) = decoded(&bench.path("a.pftrace")) else { return };
     let checked = run(bench.opcollect("trace check a.pftrace --json")).expect(0).json();
     assert_eq!((&seen["flows"], &seen["tracks"]), (&checked["flows"], &checked["tracks"]));
-    assert!(seen["slices"].as_u64() > Some(100) && told["events"].as_u64() > seen["slices"].as_u64(), "{seen} {told}");
+    assert!(
+        seen["slices"].as_u64() > Some(100) && shown["events"].as_u64() > seen["slices"].as_u64(),
+        "{seen} {shown}"
+    );
 }
 
 #[test]
-fn merged_traces_say_how_their_clocks_were_moved() {
+fn merged_traces_state_their_clock_offsets() {
     let bench = Bench::new();
     let slice = |name: &str, ts: u32| format!(r#"{{"ph":"X","name":"{name}","pid":1,"tid":1,"ts":{ts},"dur":10}}"#);
     bench.write("a.json", &format!(r#"{{"baseTimeNanoseconds": 1000000, "traceEvents": [{}]}}"#, slice("a", 5)));
@@ -259,8 +263,8 @@ fn merged_traces_say_how_their_clocks_were_moved() {
     assert_eq!(starts("a.json b.json all.pftrace"), ["a 5000", "b 2505000"]);
     assert_eq!(starts("a.json c.json all.pftrace --align start"), ["a 5000", "c 5000"]);
     assert_eq!(starts("a.json c.json all.pftrace --offset-ns 0,-90000"), ["a 5000", "c 10000"]);
-    let told = run(bench.opcollect("trace merge a.json b.json all.json")).expect(0).stdout;
-    assert!(told.contains("`b.json`: added 2500000 ns to its times"), "{told}");
+    let shown = run(bench.opcollect("trace merge a.json b.json all.json")).expect(0).stdout;
+    assert!(shown.contains("`b.json`: added 2500000 ns to its times"), "{shown}");
     let refused = run(bench.opcollect("trace merge a.json c.json none.pftrace")).expect(2);
     assert!(refused.stderr.contains("--align start") && !bench.path("none.pftrace").exists(), "{refused:?}");
     let refused = run(bench.opcollect("trace merge a.json c.json none.pftrace --offset-ns 1")).expect(2);
@@ -276,15 +280,15 @@ fn a_trace_becomes_rows_that_are_imported() {
     let records = stores::chosen(&bench.path("store"), datasets::Choose::All);
     assert!(records.iter().all(|record| record.source == datasets::Source::Imported && record.host == "elsewhere"));
     assert!(records.iter().any(|record| record.op_kind == "onnxruntime.Conv" && record.n == 3));
-    // The same trace again adds nothing new to choose from.
+    // Importing the same trace again adds no records.
     run(bench.opcollect(&import)).expect(0);
     let again = stores::chosen(&bench.path("store"), datasets::Choose::Latest);
     assert_eq!(again.len(), records.len());
     let report = r#"{"calls":[{"Name":{"string":"fused_dense"},"Duration (us)":{"microseconds":3},"Count":{"count":2},
         "Device":{"string":"cpu0"},"Argument Shapes":{"string":"float32[1, 64]"},"PAPI_TOT_INS":{"count":900}}]}"#;
     bench.write("report.json", report);
-    let told = run(bench.opcollect("trace import report.json --store former --host elsewhere")).expect(0);
-    assert!(told.stderr.contains("only sums"), "{told:?}");
+    let shown = run(bench.opcollect("trace import report.json --store former --host elsewhere")).expect(0);
+    assert!(shown.stderr.contains("only sums"), "{shown:?}");
     let former = stores::chosen(&bench.path("former"), datasets::Choose::All);
     let [row] = &former[..] else { panic!("{former:?}") };
     assert_eq!(
@@ -299,7 +303,7 @@ fn a_trace_becomes_rows_that_are_imported() {
 }
 
 #[test]
-fn a_profile_is_there_to_look_at() {
+fn the_page_of_a_profile_works() {
     let bench = Bench::new();
     let pictures = "--perfetto p.pftrace --chrome-trace c.json.gz --html page.html";
     let model = "--modelsource local --modelname mlp --threads 1 --seconds 0.05 --wait 300";
@@ -318,41 +322,41 @@ fn a_profile_is_there_to_look_at() {
 }
 
 #[test]
-fn a_trace_of_others_is_there_to_look_at() {
+fn the_page_of_an_imported_trace_works() {
     let bench = Bench::new();
     run(bench.opcollect(&format!("trace top {} --html page.html", case("torch.json.gz").display()))).expect(0);
     looks_right(&bench, "page.html", "aten::addmm");
 }
 
-/// Clicks through a page: sorts, looks for an operator, marks it, looks at one step and inside a call; nothing may complain,
-/// and nothing may reach beyond the window.
+/// Uses a page interactively: sorts, searches and marks an operator, selects a step and a call; nothing may fail or
+/// exceed the window.
 fn looks_right(bench: &Bench, page: &str, operator: &str) {
     let click = format!(
         "<script>addEventListener('load', () => {{
-            const told = [], rows = () => document.querySelectorAll('#rows tbody tr');
-            told.push(rows().length > 1);
+            const shown = [], rows = () => document.querySelectorAll('#rows tbody tr');
+            shown.push(rows().length > 1);
             document.querySelectorAll('#rows th button')[1].click();
-            told.push(document.querySelectorAll('#rows th')[1].getAttribute('aria-sort') === 'descending');
+            shown.push(document.querySelectorAll('#rows th')[1].getAttribute('aria-sort') === 'descending');
             const find = document.getElementById('find'); find.value = '{operator}'; find.oninput();
-            told.push(rows().length >= 1 && rows()[0].textContent.includes('{operator}'));
+            shown.push(rows().length >= 1 && rows()[0].textContent.includes('{operator}'));
             rows()[0].click();
-            told.push(rows()[0].classList.contains('kept'));
+            shown.push(rows()[0].classList.contains('kept'));
             const before = document.getElementById('window').textContent;
             document.getElementById('first-step').click();
-            told.push(document.getElementById('window').textContent !== before);
-            const boxes = document.querySelectorAll('#flame div'); told.push(boxes.length > 1);
+            shown.push(document.getElementById('window').textContent !== before);
+            const boxes = document.querySelectorAll('#flame div'); shown.push(boxes.length > 1);
             const name = boxes[1].textContent.replace(/ [0-9.]+ %$/, '');
-            boxes[1].click(); told.push(document.getElementById('path').textContent.includes(name));
+            boxes[1].click(); shown.push(document.getElementById('path').textContent.includes(name));
             const line = document.getElementById('line');
             const pixels = line.getContext('2d').getImageData(0, 0, line.width, line.height).data;
-            told.push(new Set(new Uint32Array(pixels.buffer)).size > 3);
-            document.documentElement.dataset.told = told.join(' ');
+            shown.push(new Set(new Uint32Array(pixels.buffer)).size > 3);
+            document.documentElement.dataset.shown = shown.join(' ');
         }});</script>"
     );
     let text = std::fs::read_to_string(bench.path(page)).expect("it was written");
     bench.write("clicked.html", &(text + &click));
     let Some(seen) = browser::open(&bench.path("clicked.html")) else { return };
     assert_eq!(seen.complaints, Vec::<String>::new());
-    assert!(seen.text.contains("data-told=\"true true true true true true true true\""), "{}", &seen.text[..2000]);
+    assert!(seen.text.contains("data-shown=\"true true true true true true true true\""), "{}", &seen.text[..2000]);
     assert_eq!(browser::overflow(&bench.path(page), ""), Some(Vec::new()));
 }

@@ -52,7 +52,7 @@ fn main() {
         speeds.sort_by(f64::total_cmp);
         let (least, median, most) = (speeds[0], speeds[speeds.len() / 2], speeds[speeds.len() - 1]);
         println!(
-            "{name}: {median:.0} M simulated cycles a second ({least:.0} to {most:.0}, {} rounds of {cycles})",
+            "{name}: {median:.0} M simulated cycles per second ({least:.0} to {most:.0}, {} rounds of {cycles})",
             speeds.len()
         );
     }

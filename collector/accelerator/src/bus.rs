@@ -58,9 +58,9 @@ pub trait Bus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum LaunchError {
-    #[error("the core says that it is done before it began; program its bitstream again")]
+    #[error("the core reports completion before the program was started; load its bitstream again")]
     StaleDone,
-    #[error("the core was not done within {0} ns; program its bitstream again")]
+    #[error("the core did not finish within {0} ns; load its bitstream again")]
     TimedOut(u64),
 }
 

@@ -34,7 +34,7 @@ pub enum Buffer {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no core: {1}")]
+#[error("`{0}` is not a valid core: {1}")]
 pub struct CoreError(pub String, pub String);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Core {
             ("sums", self.sums),
         ] {
             if !number.is_power_of_two() || number > 1 << 16 {
-                return refuse(format!("`{name}` is {number}, and has to be a power of two of at most 65536"));
+                return refuse(format!("`{name}` is {number}, but must be a power of two of at most 65536"));
             }
         }
         let [micro_op, sum, data, weight] = [self.micro_ops, self.sums, self.data, self.weights].map(index_width);
@@ -113,7 +113,7 @@ impl Core {
             (sum + data + weight, 32, "a micro-operation"),
         ];
         match words.into_iter().find(|(bits, room, _)| bits > room) {
-            Some((bits, room, what)) => refuse(format!("{what} would need {bits} bits, and there are {room}")),
+            Some((bits, room, what)) => refuse(format!("{what} would need {bits} bits, but the encoding has {room}")),
             None => Ok(()),
         }
     }
@@ -171,13 +171,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn published_cores_are_cores_and_others_say_why_not() {
+    fn published_cores_are_valid_and_others_are_rejected() {
         for name in Core::NAMES {
             let core = Core::find_published(name).unwrap();
             core.check_encodable().unwrap();
             assert_eq!(core.macs_per_cycle(), 256);
         }
-        assert_eq!(Core::find_published("2x2").unwrap_err().to_string(), "`2x2` is no core: known are `1x16`, `4x8`");
+        assert_eq!(
+            Core::find_published("2x2").unwrap_err().to_string(),
+            "`2x2` is not a valid core: known are `1x16`, `4x8`"
+        );
         let wide = Core { micro_ops: 1 << 16, ..Core::find_published("1x16").unwrap() };
         assert!(wide.check_encodable().unwrap_err().to_string().contains("would need 69 bits"));
         let odd = Core { data: 1000, ..Core::find_published("1x16").unwrap() };
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn boards_have_cores_that_exist() {
+    fn boards_have_published_cores() {
         for board in fabric_boards() {
             assert!(board.cores.iter().all(|name| Core::find_published(name).is_ok()), "{}", board.name);
         }

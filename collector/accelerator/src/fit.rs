@@ -6,27 +6,29 @@ use crate::layer::{Kind, Layer, Post};
 use crate::layout::{operand_bytes, result_bytes};
 
 /// Limit of instructions per program, due to the maximum size of a buffer.
-pub(crate) const MOST_INSTRUCTIONS: u64 = 1 << 21;
-const MOST_BYTES: u64 = 1 << 30;
+pub(crate) const INSTRUCTIONS_MAX: u64 = 1 << 21;
+const BYTES_MAX: u64 = 1 << 30;
 /// Limit of padding elements per side, due to the instruction format.
-const MOST_PADS: u32 = 15;
+const PADS_MAX: u32 = 15;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum Misfit {
     #[error("`{knob}` is {value}, which does not divide {extent}")]
     Divides { knob: &'static str, value: u32, extent: u32 },
-    #[error("{threads} threads would need {needed} elements of {buffer}, and the core has {room}")]
+    #[error("{threads} threads need {needed} elements of {buffer}, but the core has {room}")]
     Room { threads: u32, buffer: &'static str, needed: u64, room: u32 },
-    #[error("its pads are {0:?}, and an instruction puts at most 15 zeros on a side, fewer than the window")]
+    #[error(
+        "the padding is {0:?}, but an instruction supports at most 15 zeros per side, and fewer than the window size"
+    )]
     Pads([u32; 4]),
-    #[error("rows lie {0} elements apart, and an instruction can say at most 65535")]
+    #[error("the row stride is {0} elements, but an instruction supports at most 65535")]
     Stride(u64),
-    #[error("its program would have {0} instructions, and at most 2097152 fit into one buffer")]
+    #[error("the program would have {0} instructions, but one buffer holds at most 2097152")]
     Instructions(u64),
-    #[error("its operands would need {0} bytes of memory, and at most 1073741824 are asked of a board")]
+    #[error("the operands need {0} bytes of memory, more than the limit of 1073741824")]
     Memory(u64),
-    #[error("it has no elements, or a window larger than its image")]
+    #[error("the layer is empty, or the window is larger than the image")]
     Empty,
 }
 
@@ -114,14 +116,14 @@ pub(crate) fn plan_buffers(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<
     let operands = layer.layer_operands().into_iter();
     let bytes = operands
         .fold(result_bytes(core, layer), |sum, operand| sum.saturating_add(operand_bytes(core, layer, operand)));
-    if bytes > MOST_BYTES {
+    if bytes > BYTES_MAX {
         return Err(Misfit::Memory(bytes));
     }
     let instructions = instruction_bound(core, layer, knobs);
-    if instructions > MOST_INSTRUCTIONS {
+    if instructions > INSTRUCTIONS_MAX {
         return Err(Misfit::Instructions(instructions));
     }
-    let small = |number: u64| u32::try_from(number).expect("no more than a buffer has");
+    let small = |number: u64| u32::try_from(number).expect("plans that fit have sizes of 32 bits");
     Ok(Plan {
         under,
         data_blocks: depth,
@@ -148,7 +150,7 @@ fn check_shape(layer: &Layer) -> Result<(), Misfit> {
     {
         return Err(Misfit::Empty);
     }
-    let is_far = |pad: u32, kernel: u32| pad > MOST_PADS || pad >= kernel.max(1) && pad > 0;
+    let is_far = |pad: u32, kernel: u32| pad > PADS_MAX || pad >= kernel.max(1) && pad > 0;
     let [rows, columns] = layer.kernel;
     if is_far(top, rows) || is_far(bottom, rows) || is_far(left, columns) || is_far(right, columns) {
         return Err(Misfit::Pads(layer.pads));
@@ -158,7 +160,7 @@ fn check_shape(layer: &Layer) -> Result<(), Misfit> {
 
 /// Returns an upper bound of the number of instructions of a program.
 fn instruction_bound(core: &Core, layer: &Layer, knobs: &Knobs) -> u64 {
-    let Wide { tile_b, tile_h, tile_w, tile_ci, tile_co } = knobs.as_array().map(u64::from).into();
+    let WideKnobs { tile_b, tile_h, tile_w, tile_ci, tile_co } = knobs.as_array().map(u64::from).into();
     let ([height, width], [batches, _, blocks_out]) = (layer.output_extents(), layer.block_counts(core));
     let tiles = (u64::from(batches) / tile_b)
         .saturating_mul(u64::from(height) / tile_h)
@@ -172,7 +174,7 @@ fn instruction_bound(core: &Core, layer: &Layer, knobs: &Knobs) -> u64 {
     tiles.saturating_mul(of_tile)
 }
 
-struct Wide {
+struct WideKnobs {
     tile_b: u64,
     tile_h: u64,
     tile_w: u64,
@@ -180,8 +182,8 @@ struct Wide {
     tile_co: u64,
 }
 
-impl From<[u64; 7]> for Wide {
-    fn from([tile_b, tile_h, tile_w, tile_ci, tile_co, _, _]: [u64; 7]) -> Wide {
-        Wide { tile_b, tile_h, tile_w, tile_ci, tile_co }
+impl From<[u64; 7]> for WideKnobs {
+    fn from([tile_b, tile_h, tile_w, tile_ci, tile_co, _, _]: [u64; 7]) -> WideKnobs {
+        WideKnobs { tile_b, tile_h, tile_w, tile_ci, tile_co }
     }
 }

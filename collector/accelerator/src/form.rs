@@ -15,7 +15,7 @@ impl CpuReason {
     }
 }
 
-fn cpu_error<T>(why: impl Into<String>) -> Result<T, CpuReason> {
+pub(crate) fn cpu_error<T>(why: impl Into<String>) -> Result<T, CpuReason> {
     Err(CpuReason(why.into()))
 }
 
@@ -52,7 +52,7 @@ pub fn in_core_form(task: &Task) -> Result<Task, CpuReason> {
         match &step.op {
             Op::Requantize(Requantize { to, low, high, .. }) => {
                 if *to == DType::U8 {
-                    return cpu_error("its result is unsigned, but the accelerator's results are signed");
+                    return cpu_error("the result is unsigned, but the accelerator's results are signed");
                 }
                 form.append_shift(&step.output);
                 form.append_step(Op::Clip(Clip { low: *low as f64, high: *high as f64 }), &step.output);
@@ -124,7 +124,7 @@ impl LayerForm {
 fn operand_parameter(task: &Task, operand: Operand) -> Result<&Parameter, CpuReason> {
     match operand {
         Operand::Parameter(place) if place < task.parameters.len() => Ok(&task.parameters[place]),
-        Operand::Parameter(_) | Operand::Step(_) => cpu_error("it reads something that is no parameter"),
+        Operand::Parameter(_) | Operand::Step(_) => cpu_error("an operand is not a parameter of the task"),
     }
 }
 
@@ -132,9 +132,9 @@ pub fn layer_of(task: &Task) -> Result<Layer, CpuReason> {
     let anchor = &task.steps[0];
     let extents = |operand: usize| {
         let types = anchor.inputs.get(operand).and_then(|operand| task.operand_type(*operand).ok());
-        let extents = types.and_then(TensorType::extents).ok_or(CpuReason("its sizes are open".to_owned()))?;
+        let extents = types.and_then(TensorType::extents).ok_or(CpuReason("the shapes are symbolic".to_owned()))?;
         let small = extents.iter().map(|&extent| u32::try_from(extent).ok().filter(|&extent| extent < 1 << 20));
-        small.collect::<Option<Vec<u32>>>().ok_or(CpuReason("it is too large".to_owned()))
+        small.collect::<Option<Vec<u32>>>().ok_or(CpuReason("a dimension exceeds 32 bits".to_owned()))
     };
     let mut layer = match &anchor.op {
         Op::Conv(Conv { strides, pads, dilations, groups }) => {
@@ -159,7 +159,7 @@ pub fn layer_of(task: &Task) -> Result<Layer, CpuReason> {
         layer.post.extend(post_operations(task, step, &layer, &mut next)?);
     }
     if next != task.parameters.len() {
-        return cpu_error("it reads a parameter twice");
+        return cpu_error("a parameter is read twice");
     }
     Ok(layer)
 }
@@ -170,14 +170,14 @@ fn check_types(task: &Task, layer: &Layer) -> Result<(), CpuReason> {
         let wanted = if place < bytes { DType::I8 } else { DType::I32 };
         if parameter.ty.dtype != wanted {
             return cpu_error(format!(
-                "its parameter {place} is {}, but the accelerator needs {wanted}",
+                "parameter {place} is {}, but the accelerator needs {wanted}",
                 parameter.ty.dtype
             ));
         }
     }
-    let (last, before) = task.steps.split_last().expect("a task has a step");
+    let (last, before) = task.steps.split_last().expect("a task has at least one step");
     if last.op != (Op::Cast(Cast { to: DType::I8 })) || before.iter().any(|step| step.output.dtype != DType::I32) {
-        return cpu_error("its result does not have 8 bits, but the accelerator writes bytes");
+        return cpu_error("the result does not have 8 bits, but the accelerator writes bytes");
     }
     Ok(())
 }
@@ -190,19 +190,20 @@ fn convolution_layer(
 ) -> Result<Layer, CpuReason> {
     let (&[images, channels_in, height, width], &[channels_out, depth, rows, columns]) = (data, weights) else {
         return cpu_error(format!(
-            "it has {} spatial dimensions, but the accelerator supports 2",
+            "the convolution has {} spatial dimensions, but the accelerator supports 2",
             data.len().saturating_sub(2)
         ));
     };
     if dilations.iter().any(|&dilation| dilation != 1) {
-        return cpu_error(format!("its windows have gaps (dilations {dilations:?})"));
+        return cpu_error(format!("the accelerator does not support dilated windows (dilations {dilations:?})"));
     }
     let kind = match groups {
         1 => Kind::Convolution,
         _ if depth == 1 && channels_in == channels_out => Kind::Depthwise,
         _ => {
             return cpu_error(format!(
-                "it has {groups} groups of {depth} channels; the accelerator sums either all channels or one"
+                "the convolution has {groups} groups of {depth} channels, but the accelerator supports only one group \
+                 or groups of one channel"
             ));
         }
     };
@@ -210,7 +211,7 @@ fn convolution_layer(
     let strides: Option<Vec<u32>> = strides.iter().map(small).collect();
     let pads: Option<Vec<u32>> = pads.iter().map(small).collect();
     let (Some(&[down, along]), Some(&[top, left, bottom, right])) = (strides.as_deref(), pads.as_deref()) else {
-        return cpu_error("the accelerator does not support its strides or pads");
+        return cpu_error("the accelerator does not support these strides or pads");
     };
     let (kernel, strides, pads) = ([rows, columns], [down, along], [top, left, bottom, right]);
     let tensors = Tensors::Images;
@@ -249,10 +250,10 @@ fn elementwise_layer([images, channels, height, width]: [u32; 4]) -> Layer {
 fn matrix_layer(kind: Kind, data: &[u32], channels_out: u32) -> Result<Layer, CpuReason> {
     /// Rows per buffer element on the core with the largest batch.
     const BATCH: u32 = 4;
-    let Some((&channels_in, rows)) = data.split_last() else { return cpu_error("it has no dimensions") };
+    let Some((&channels_in, rows)) = data.split_last() else { return cpu_error("the data have no dimensions") };
     let rows = rows.iter().try_fold(1u32, |rows, &extent| rows.checked_mul(extent));
     let Some(rows) = rows.filter(|rows| (1..1 << 20).contains(rows)) else {
-        return cpu_error("it has no rows, or too many");
+        return cpu_error("the data have no rows, or too many");
     };
     let images = rows.min(BATCH);
     let width = rows.div_ceil(images);
@@ -281,9 +282,9 @@ fn post_operations(task: &Task, step: &Step, layer: &Layer, next: &mut usize) ->
             Operand::Step(_) => None,
         });
         let reads: Vec<usize> = reads.filter(|place| *place >= *next).collect();
-        let [place] = reads[..] else { return cpu_error("it reads a parameter twice") };
+        let [place] = reads[..] else { return cpu_error("a parameter is read twice") };
         if place != *next || step.inputs.last() != Some(&Operand::Parameter(place)) && op == AluOp::ShiftRight {
-            return cpu_error("its parameters have a different order");
+            return cpu_error("the parameters are not in the order of their steps");
         }
         *next += 1;
         let shape = task.parameters[place].ty.extents().unwrap_or_default();
@@ -302,13 +303,19 @@ fn post_operations(task: &Task, step: &Step, layer: &Layer, next: &mut usize) ->
         match () {
             () if shape == output => Ok(vec![Post::Tensor(op)]),
             () if is_channels => Ok(vec![Post::PerChannel(op)]),
-            () => cpu_error(format!("an operand of shape {shape:?} is neither of channels nor of elements")),
+            () => cpu_error(format!(
+                "an operand of shape {shape:?} has neither one value per channel nor one per element"
+            )),
         }
     };
     match &step.op {
         Op::BiasAdd(BiasAdd { axis }) => {
             let channel = if layer.tensors == Tensors::Images { 1 } else { step.output.rank() as i64 - 1 };
-            if *axis != channel { cpu_error("its bias is not one value per channel") } else { per(AluOp::Add, next) }
+            if *axis != channel {
+                cpu_error("the bias does not have one value per channel")
+            } else {
+                per(AluOp::Add, next)
+            }
         }
         Op::Binary(Binary { function: BinaryOp::Add }) => per(AluOp::Add, next),
         Op::Binary(Binary { function: BinaryOp::Max }) => per(AluOp::Max, next),
@@ -317,7 +324,9 @@ fn post_operations(task: &Task, step: &Step, layer: &Layer, next: &mut usize) ->
         Op::Unary(Unary { function: UnaryOp::Relu }) => Ok(vec![Post::Immediate(AluOp::Max, 0)]),
         Op::Clip(Clip { low, high }) => match (whole_i16(*low), whole_i16(*high)) {
             (Some(low), Some(high)) => Ok(vec![Post::Immediate(AluOp::Max, low), Post::Immediate(AluOp::Min, high)]),
-            _ => cpu_error(format!("it clips to {low} and {high}, but the accelerator has 16-bit numbers")),
+            _ => {
+                cpu_error(format!("the clip bounds {low} and {high} are not 16-bit integers, as the accelerator needs"))
+            }
         },
         op => cpu_error(format!("the accelerator does not support `{}`", op.name())),
     }

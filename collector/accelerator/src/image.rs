@@ -15,11 +15,11 @@ pub struct CoreImage {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ImageError {
-    #[error("the program's memory begins at {0:#x}, which is no multiple of 4096, or ends beyond 2^32")]
+    #[error("the program's memory starts at {0:#x}, but must start at a multiple of 4096 and end below 2^32")]
     Address(u64),
     #[error("instruction {place}: {why}")]
     Decode { place: usize, why: DecodeError },
-    #[error("it takes {wanted} operands, got {given}")]
+    #[error("the program takes {wanted} operands, got {given}")]
     Operands { wanted: usize, given: usize },
     #[error(transparent)]
     Layout(#[from] LayoutError),

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Tile sizes in elements, and numbers of virtual threads: of two, one loads while the other multiplies.
+/// Tile sizes in elements, and numbers of virtual threads. With two virtual threads, one loads while the other
+/// multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Knobs {
     /// Batch elements (groups of `Core::batch` images) per tile.

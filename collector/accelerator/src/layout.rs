@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::layer::{Kind, Layer, Operand, Tensors};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a tensor of {given} bytes is no {operand:?} of this layer, which has {wanted}")]
+#[error("the operand {operand:?} needs {wanted} bytes, got {given}")]
 pub struct LayoutError {
     operand: Option<Operand>,
     given: usize,

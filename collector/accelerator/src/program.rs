@@ -60,7 +60,6 @@ impl Regions {
         let end = self.0.last().map_or(0, |last| last.begin + last.bytes);
         let begin = end.next_multiple_of(ALIGNMENT);
         self.0.push(Region { role, buffer, begin, bytes });
-        u32::try_from(begin / core.element_bytes(buffer))
-            .expect("places of 32 bits, which layers that fit do not exceed")
+        u32::try_from(begin / core.element_bytes(buffer)).expect("layers that fit have 32-bit addresses")
     }
 }

@@ -5,7 +5,7 @@
 //! again is the only loss. Zero points are exact: the result's zero point is added before the shift. The data's zero
 //! point contributes the sum of the weights inside the image, since padding has no zero point.
 
-use crate::form::{CpuReason, layer_of};
+use crate::form::{CpuReason, cpu_error, layer_of};
 use models::operators::{Binary, Cast, Clip, Conv, Dense, QConv, QDense, Requantize};
 use models::{BinaryOp, DType, Op, Operand, Parameter, Step, Task, TensorType};
 
@@ -15,10 +15,6 @@ pub struct Folded {
     /// The task. Its first parameter is the data.
     pub task: Task,
     pub constants: Vec<Vec<u8>>,
-}
-
-fn cpu_error<T>(why: impl Into<String>) -> Result<T, CpuReason> {
-    Err(CpuReason::new(why))
 }
 
 /// Limit of the magnitude of intermediate sums, so that 32-bit additions do not overflow.
@@ -46,7 +42,9 @@ pub fn fold_scales(task: &Task, constants: &[Option<Vec<f64>>]) -> Result<Folded
     for (channel, own) in parts.weights.chunks(per_channel.max(1)).enumerate() {
         let multiplier = parts.multipliers[channel % parts.multipliers.len()];
         if !(multiplier > 0.0 && multiplier <= 1.0) {
-            return cpu_error(format!("one of its scales is {multiplier}; shifts can only reduce numbers"));
+            return cpu_error(format!(
+                "one of the scales is {multiplier}, but shifts can only represent factors of at most 1"
+            ));
         }
         let shift = (-multiplier.log2()).floor().min(SHIFT_MAX);
         let rest = multiplier * shift.exp2();
@@ -56,7 +54,7 @@ pub fn fold_scales(task: &Task, constants: &[Option<Vec<f64>>]) -> Result<Folded
         added.push(bias + parts.zero as f64 * shift.exp2() + half);
         shifts.push(shift);
     }
-    let output = task.steps[0].output.extents().ok_or_else(|| CpuReason::new("its sizes are open"))?;
+    let output = task.steps[0].output.extents().ok_or_else(|| CpuReason::new("the shapes are symbolic"))?;
     let vector = |task: &Task| match task.steps[0].output.rank() {
         0..=3 => vec![channels as i64],
         _ => vec![channels as i64, 1, 1],
@@ -73,7 +71,7 @@ pub fn fold_scales(task: &Task, constants: &[Option<Vec<f64>>]) -> Result<Folded
     };
     let most = 128.0 * 127.0 * per_channel as f64 + added.iter().fold(0.0, |most: f64, one| most.max(one.abs()));
     if most > SUM_MAX {
-        return cpu_error("its sums may be larger than 32 bits");
+        return cpu_error("the sums may exceed 32 bits");
     }
     let task = core_task(task, &parts, &shape, &vector(task));
     layer_of(&task)?;
@@ -91,7 +89,7 @@ fn add_vectors(left: &[f64], right: &[f64]) -> Vec<f64> {
 fn core_task(task: &Task, parts: &QuantisedParts<'_>, added: &[i64], shifts: &[i64]) -> Task {
     let own = |place: Operand| match place {
         Operand::Parameter(place) => task.parameters[place].ty.clone(),
-        Operand::Step(_) => unreachable!("the parts were looked at"),
+        Operand::Step(_) => unreachable!("the constants were split off"),
     };
     let constant = |ty: TensorType| Parameter { ty, is_constant: true };
     let (data, weights) = (own(task.steps[0].inputs[0]), own(task.steps[0].inputs[1]));
@@ -128,37 +126,37 @@ fn split_layer<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<Qua
             (Op::Conv(Conv { strides, pads, dilations, groups: *groups }), *x_zero, *w_zero)
         }
         Op::QDense(QDense { x_zero, w_zero }) => (Op::Dense(Dense {}), *x_zero, *w_zero),
-        op => return cpu_error(format!("`{}` is no quantised sum of products", op.name())),
+        op => return cpu_error(format!("`{}` is not a quantised convolution or matrix product", op.name())),
     };
     if w_zero != 0 {
-        return cpu_error(format!("the zero point of its weights is {w_zero}, but the accelerator needs 0"));
+        return cpu_error(format!("the zero point of the weights is {w_zero}, but the accelerator needs 0"));
     }
     for (operand, what) in anchor.inputs.iter().zip(["data", "weights"]) {
-        let Operand::Parameter(place) = operand else { return cpu_error("it reads something that is no parameter") };
+        let Operand::Parameter(place) = operand else { return cpu_error("an operand is not a parameter of the task") };
         let dtype = task.parameters[*place].ty.dtype;
         if dtype != DType::I8 {
-            return cpu_error(format!("its {what} are {dtype}, but the accelerator needs signed 8-bit numbers"));
+            return cpu_error(format!("the {what} are {dtype}, but the accelerator needs signed 8-bit numbers"));
         }
     }
     let Some(weights) = numbers(&anchor.inputs[1]).filter(|weights| !weights.is_empty()) else {
-        return cpu_error("its weights are no constants");
+        return cpu_error("the weights are not constant");
     };
     let (bias, last) = match &task.steps[1..] {
         [last] => (None, last),
         [Step { op: Op::BiasAdd(_), inputs, .. }, last] => match numbers(&inputs[1]) {
             Some(bias) if !bias.is_empty() => (Some(bias), last),
-            _ => return cpu_error("its bias is no constant"),
+            _ => return cpu_error("the bias is not constant"),
         },
-        _ => return cpu_error("more follows its sums than a bias and a change of scale"),
+        _ => return cpu_error("the sums are followed by more than a bias and a change of scale"),
     };
     let Op::Requantize(Requantize { to: DType::I8, zero, low, high, .. }) = last.op else {
-        return cpu_error(format!("`{}` follows its sums, but the accelerator writes signed bytes", last.op.name()));
+        return cpu_error(format!("`{}` follows the sums, but the accelerator writes signed bytes", last.op.name()));
     };
     match numbers(&last.inputs[1]) {
         Some(multipliers) if !multipliers.is_empty() => {
             Ok(QuantisedParts { x_zero: x_zero as f64, op, weights, bias, multipliers, zero, low, high })
         }
-        _ => cpu_error("its scales are no constants"),
+        _ => cpu_error("the scales are not constant"),
     }
 }
 
@@ -174,7 +172,7 @@ impl QuantisedParts<'_> {
         let place = if matches!(self.op, Op::Conv(_)) { 1 } else { extents.len().saturating_sub(1) };
         let channels = extents.get(place).and_then(|&channels| usize::try_from(channels).ok());
         let is_cut = |channels: &usize| *channels > 0 && self.weights.len().is_multiple_of(*channels);
-        channels.filter(is_cut).ok_or_else(|| CpuReason::new("its weights are not cut into channels"))
+        channels.filter(is_cut).ok_or_else(|| CpuReason::new("the weights do not divide into channels"))
     }
 
     fn zero_corrections(&self, task: &Task, weights: &[f64], channels: usize) -> Result<Option<Correction>, CpuReason> {
@@ -195,12 +193,12 @@ impl QuantisedParts<'_> {
         };
         let (data, windows, output) = (extents(0), extents(1), task.steps[0].output.extents().unwrap_or_default());
         let (&[_, _, height, width], &[_, _, rows, columns]) = (data.as_slice(), windows.as_slice()) else {
-            return cpu_error("it has no two spatial dimensions");
+            return cpu_error("the convolution does not have two spatial dimensions");
         };
         let (&[down, along], &[tall, wide], &[_, _, out_rows, out_columns]) =
             (strides.as_slice(), dilations.as_slice(), output.as_slice())
         else {
-            return cpu_error("it has no two spatial dimensions");
+            return cpu_error("the convolution does not have two spatial dimensions");
         };
         let (top, left) = (pads[0], pads[1]);
         let taps = usize::try_from(rows * columns).unwrap_or(0);

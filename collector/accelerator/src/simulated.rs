@@ -9,9 +9,9 @@ use crate::stream::{INSTRUCTION_BYTES, read_stream};
 use std::collections::BTreeMap;
 
 /// Step limit of a program. Programs with more steps never finish, as if they hang.
-const MOST_STEPS: u64 = 1 << 30;
+const STEPS_MAX: u64 = 1 << 30;
 /// Time in nanoseconds by which the clock advances per read.
-const LOOK_NS: u64 = 1000;
+const READ_NS: u64 = 1000;
 
 pub struct SimulatedBus {
     core: Core,
@@ -46,7 +46,7 @@ impl SimulatedBus {
         let instructions = read_stream(&self.core, bytes).ok()?;
         let memory = Place { bytes: &mut self.memory, origin: self.address };
         self.runs += 1;
-        execute_instructions(&self.core, &instructions, memory, self.runs, MOST_STEPS).ok().map(|_| ())
+        execute_instructions(&self.core, &instructions, memory, self.runs, STEPS_MAX).ok().map(|_| ())
     }
 }
 
@@ -79,17 +79,17 @@ impl Bus for SimulatedBus {
     }
 
     fn write_memory(&mut self, at: u64, bytes: &[u8]) {
-        let at = usize::try_from(at).expect("it is in memory");
+        let at = usize::try_from(at).expect("the address was checked to lie in memory");
         self.memory[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
     fn read_memory(&mut self, at: u64, count: u64) -> Vec<u8> {
-        let place = |number: u64| usize::try_from(number).expect("it is in memory");
+        let place = |number: u64| usize::try_from(number).expect("the address was checked to lie in memory");
         self.memory[place(at)..place(at + count)].to_vec()
     }
 
     fn now_ns(&mut self) -> u64 {
-        self.now_ns += LOOK_NS;
+        self.now_ns += READ_NS;
         self.now_ns
     }
 

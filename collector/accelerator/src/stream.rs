@@ -12,11 +12,13 @@ pub const INSTRUCTION_BYTES: u64 = 16;
 pub enum StreamError {
     #[error("instruction {place}: {why}")]
     Decode { place: usize, why: DecodeError },
-    #[error("instruction {place} moves {what} the wrong way")]
+    #[error("instruction {place} moves {what} in the wrong direction")]
     Direction { place: usize, what: &'static str },
-    #[error("instruction {place} goes to bytes {begin:#x} to {end:#x} of memory, which are not its own")]
+    #[error(
+        "instruction {place} accesses memory bytes {begin:#x} to {end:#x}, which are outside of the session's blocks"
+    )]
     Elsewhere { place: usize, begin: u64, end: u64 },
-    #[error("an end stands last and nowhere else")]
+    #[error("the instructions must end with the only `finish` instruction")]
     End,
 }
 

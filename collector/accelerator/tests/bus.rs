@@ -16,12 +16,12 @@ use reference::Tensor;
 const ADDRESS: u64 = 0x1000_0000;
 
 /// Hooks that record register writes and can simulate a core that never finishes.
-struct Noted {
+struct RegisterLog {
     written: Vec<(BusBlock, u32, u32)>,
     ends: bool,
 }
 
-impl Hooks for Noted {
+impl Hooks for RegisterLog {
     fn on_write(&mut self, block: BusBlock, register: u32, value: u32) -> bool {
         self.written.push((block, register, value));
         self.ends || block != BusBlock::Store
@@ -42,9 +42,9 @@ fn with_program(check: impl FnOnce(&Program, &[&[u8]], &[u8])) {
     check(&program, &operands, reference::evaluate_task(&task, &inputs).unwrap().as_bytes());
 }
 
-fn noted(program: &Program) -> HookedBus<Noted> {
+fn logged_bus(program: &Program) -> HookedBus<RegisterLog> {
     let bus = SimulatedBus::new(program.core, ADDRESS, 1 << 20);
-    HookedBus { bus, hooks: Noted { written: Vec::new(), ends: true } }
+    HookedBus { bus, hooks: RegisterLog { written: Vec::new(), ends: true } }
 }
 
 fn run(bus: &mut dyn Bus, program: &Program, image: &CoreImage) -> Result<(Vec<u8>, u64), LaunchError> {
@@ -59,10 +59,10 @@ fn run(bus: &mut dyn Bus, program: &Program, image: &CoreImage) -> Result<(Vec<u
 }
 
 #[test]
-fn registers_are_written_in_order_and_the_result_is_right_every_time() {
+fn registers_are_written_in_order_and_every_result_is_correct() {
     with_program(|program, operands, wanted| {
         let image = CoreImage::new(program, operands, ADDRESS).unwrap();
-        let mut bus = noted(program);
+        let mut bus = logged_bus(program);
         let (found, taken) = run(&mut bus, program, &image).unwrap();
         assert_eq!(found, wanted);
         assert!(taken > 0);
@@ -76,25 +76,33 @@ fn registers_are_written_in_order_and_the_result_is_right_every_time() {
         );
         let first = written.iter().position(|w| w.1 == registers::CONTROL).unwrap();
         let bases = written[1..first].iter().filter(|w| w.0 != BusBlock::Fetch);
-        assert_eq!(bases.map(|w| w.2).collect::<Vec<_>>(), [0; 5], "all bases are zero before anything begins");
+        assert_eq!(
+            bases.map(|w| w.2).collect::<Vec<_>>(),
+            [0; 5],
+            "all base registers are zero before the first start"
+        );
         assert_eq!(written[0], (BusBlock::Compute, registers::NOT_DONE, 0));
-        assert_eq!(run(&mut bus, program, &image).unwrap().0, wanted, "an end of before is none of the next");
+        assert_eq!(
+            run(&mut bus, program, &image).unwrap().0,
+            wanted,
+            "the result of an earlier run is not taken for that of the next one"
+        );
     });
 }
 
 #[test]
-fn a_core_that_hangs_or_lies_is_an_error() {
+fn hangs_and_stale_completion_are_errors() {
     with_program(|program, operands, _| {
         let image = CoreImage::new(program, operands, ADDRESS).unwrap();
-        let mut bus = noted(program);
+        let mut bus = logged_bus(program);
         bus.hooks.ends = false;
         assert_eq!(run(&mut bus, program, &image), Err(LaunchError::TimedOut(50_000)));
         let mut endless = image.clone();
         let last = endless.instructions.len() - 16;
         endless.instructions[last..].fill(0);
-        assert_eq!(run(&mut noted(program), program, &endless), Err(LaunchError::TimedOut(50_000)));
+        assert_eq!(run(&mut logged_bus(program), program, &endless), Err(LaunchError::TimedOut(50_000)));
         let elsewhere = CoreImage::new(program, operands, ADDRESS + 4096 * 1024).unwrap();
-        assert_eq!(run(&mut noted(program), program, &elsewhere), Err(LaunchError::TimedOut(50_000)));
+        assert_eq!(run(&mut logged_bus(program), program, &elsewhere), Err(LaunchError::TimedOut(50_000)));
         let error = CoreImage::new(program, &operands[1..], ADDRESS).unwrap_err();
         assert!(matches!(error, ImageError::Operands { wanted: 3, given: 2 }), "{error}");
         for address in [ADDRESS + 64, (1 << 32) - 4096, u64::MAX - 4095] {
@@ -104,7 +112,7 @@ fn a_core_that_hangs_or_lies_is_an_error() {
 }
 
 #[test]
-fn damaged_instructions_end_without_a_panic_and_leave_other_memory_alone() {
+fn damaged_instructions_neither_panic_nor_change_other_memory() {
     with_program(|program, operands, _| {
         let image = CoreImage::new(program, operands, ADDRESS).unwrap();
         let own = ADDRESS..ADDRESS + program.memory_bytes();
@@ -120,17 +128,17 @@ fn damaged_instructions_end_without_a_panic_and_leave_other_memory_alone() {
             let stream = read_stream(&program.core, &damaged.instructions);
             let is_own = |touched: std::ops::Range<u64>| own.start <= touched.start && touched.end <= own.end;
             let is_taken = stream.is_ok_and(|stream| check_places(&program.core, &stream, is_own).is_ok());
-            let mut bus = noted(program);
+            let mut bus = logged_bus(program);
             bus.write_memory((1 << 20) - 64, &[7; 64]);
             ended += usize::from(run(&mut bus, program, &damaged).is_ok());
             assert!(!is_taken || bus.read_memory((1 << 20) - 64, 64) == [7; 64]);
         }
-        assert!(ended > 0 && ended < 400, "some damage is computed, and some has no end: {ended}");
+        assert!(ended > 0 && ended < 400, "some damaged programs end and some do not: {ended}");
     });
 }
 
 #[test]
-fn instructions_go_to_no_memory_but_their_own() {
+fn instructions_cannot_access_foreign_memory() {
     with_program(|program, operands, _| {
         let core = &program.core;
         let image = CoreImage::new(program, operands, ADDRESS).unwrap();

@@ -78,7 +78,7 @@ fn layers(count: u64, seed: u64, draw: impl Fn(&mut ChaCha8Rng) -> String) {
         is_exact(&core, &task, &knobs, &inputs, 3);
         seen += 1;
     }
-    assert!(seen * 10 >= count * 9, "only {seen} of {count} layers had a cut that fits");
+    assert!(seen * 10 >= count * 9, "only {seen} of {count} layers had a tiling that fits");
 }
 
 #[test]
@@ -97,6 +97,6 @@ fn products_of_matrices_are_exact() {
 }
 
 #[test]
-fn walks_over_elements_are_exact() {
+fn elementwise_layers_are_exact() {
     layers(60, 4, elementwise);
 }

@@ -11,7 +11,7 @@ fn core() -> Core {
 }
 
 #[test]
-fn fields_lie_where_the_hardware_has_them() {
+fn fields_have_the_positions_of_the_hardware() {
     let tokens = Tokens { pop_next: true, push_next: true, ..Tokens::default() };
     let load = Instruction::Load(Memory {
         tokens,
@@ -42,7 +42,7 @@ fn fields_lie_where_the_hardware_has_them() {
 }
 
 #[test]
-fn what_is_no_instruction_is_refused() {
+fn invalid_instructions_are_rejected() {
     let refused = |low: u64, high: u64| decode_instruction(&core(), [low, high]).unwrap_err();
     assert_eq!(refused(7, 0), DecodeError::Operation(7));
     assert_eq!(refused(5 << 7, 0), DecodeError::Memory(5));
@@ -56,7 +56,7 @@ fn what_is_no_instruction_is_refused() {
 
 proptest! {
     #[test]
-    fn what_is_read_is_what_was_written(low: u64, high: u64, name in prop::sample::select(&Core::NAMES[..]), shallow: bool) {
+    fn instructions_survive_a_round_trip(low: u64, high: u64, name in prop::sample::select(&Core::NAMES[..]), shallow: bool) {
         let core = Core::find_published(name).unwrap();
         let core = if shallow { Core { micro_ops: 2048, ..core } } else { core };
         if let Ok(instruction) = decode_instruction(&core, [low, high]) {
@@ -67,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn loads_read_back(on_core: u16, in_memory: u32, rows: u16, columns: u16, pad in 0u8..16, buffer in 0usize..5, bits in 0u8..16) {
+    fn loads_survive_a_round_trip(on_core: u16, in_memory: u32, rows: u16, columns: u16, pad in 0u8..16, buffer in 0usize..5, bits in 0u8..16) {
         let tokens = Tokens {
             pop_previous: bits & 1 != 0,
             pop_next: bits & 2 != 0,

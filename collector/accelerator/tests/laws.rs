@@ -26,7 +26,7 @@ fn timing() -> Timing {
 }
 
 #[test]
-fn a_layer_is_never_faster_than_its_products_nor_than_any_module() {
+fn a_layer_is_never_faster_than_its_products_or_any_module() {
     let core = Core::find_published("1x16").unwrap();
     for (channels, size) in [(16, 8), (64, 14), (128, 7)] {
         let layer = layer(channels, size);
@@ -59,7 +59,7 @@ fn cheaper_parts_are_never_slower_and_two_threads_hide_loads() {
 }
 
 #[test]
-fn lanes_do_one_thing_at_a_time_and_what_waits_for_a_token_comes_later() {
+fn lanes_are_sequential_and_wait_for_tokens() {
     let core = Core::find_published("1x16").unwrap();
     let layer = layer(64, 14);
     let program = generate_program(&core, &layer, &default_knobs(&core, &layer).unwrap()).unwrap();
@@ -71,13 +71,13 @@ fn lanes_do_one_thing_at_a_time_and_what_waits_for_a_token_comes_later() {
         ends[span.lane as usize] = span.end;
         seen += 1;
     });
-    assert_eq!(seen, program.instructions.len() - 1, "all but the end");
+    assert_eq!(seen, program.instructions.len() - 1, "all instructions except `finish`");
     assert_eq!(timed.unwrap().cycles, ends.into_iter().max().unwrap());
 }
 
 /// A change of programs or cycles requires a new `REVISION`, since it invalidates earlier times.
 #[test]
-fn programs_and_cycles_are_those_of_this_revision() {
+fn programs_and_cycles_match_the_revision() {
     let mut digest = 0xcbf2_9ce4_8422_2325u64;
     let mut add = |number: u64| digest = (digest ^ number).wrapping_mul(0x0100_0000_01b3);
     for name in Core::NAMES {
@@ -98,9 +98,5 @@ fn programs_and_cycles_are_those_of_this_revision() {
             }
         }
     }
-    assert_eq!(
-        (accelerator::REVISION, digest),
-        (1, 0xbf05_780d_bde5_6903),
-        "raise the revision, and write down the digest"
-    );
+    assert_eq!((accelerator::REVISION, digest), (1, 0xbf05_780d_bde5_6903), "raise the revision and add its digest");
 }

@@ -50,7 +50,7 @@ fn every_layer_of_resnet_18_is_exact() {
 }
 
 #[test]
-fn layers_of_mobilenet_are_exact_depthwise_ones_too() {
+fn every_layer_of_mobilenet_is_exact() {
     // The largest layers resemble those of the previous network and would be slow.
     let (exact, left) = exact_layers("mobilenet-v2", 4_000_000);
     assert!(exact >= 8, "{exact} {left:?}");

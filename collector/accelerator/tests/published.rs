@@ -29,7 +29,7 @@ fn errors(rows: &[&Row], timing: &Timing) -> (f64, f64) {
 }
 
 #[test]
-fn times_are_those_of_boards() {
+fn simulated_times_match_published_times() {
     let Some(rows) = rows() else { return };
     let (c, ab): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.table == 'C');
     let fitted: Vec<&Row> = ab.iter().copied().step_by(2).collect();
@@ -82,7 +82,7 @@ fn occurrences(layer: &Layer, network: &str) -> f64 {
 }
 
 #[test]
-fn cycles_are_those_of_the_hardware_s_description() {
+fn cycles_match_the_published_rtl_simulation() {
     let (Some(rows), Some(cycles)) = (rows(), cycles()) else { return };
     let a: Vec<&Row> = rows.iter().filter(|row| row.table == 'A').collect();
     let rtl = set("rtl-64");
@@ -95,7 +95,7 @@ fn cycles_are_those_of_the_hardware_s_description() {
                 timed.cycles as f64 * occurrences(&row.layer, network)
             };
             let ratio = a.iter().map(of).sum::<f64>() / published;
-            println!("{network}, {step} cycles for each product: {ratio:.3} of what is published");
+            println!("{network}, {step} cycles per product: {ratio:.3} of the published cycles");
             assert!((0.9..=1.1).contains(&ratio), "{network} {step}: {ratio}");
         }
     }
@@ -109,7 +109,7 @@ fn cycles_are_those_of_the_hardware_s_description() {
     for (bits, published) in cycles.widths {
         let timed = simulate_program(&program, &Timing { beat_bytes: bits / 8, ..rtl }).unwrap();
         let ratio = RUNS * timed.cycles as f64 / published;
-        println!("a port of {bits} bits: {ratio:.3} of what is published");
+        println!("a port of {bits} bits: {ratio:.3} of the published cycles");
         assert!((0.9..=1.1).contains(&ratio), "{bits} bits: {ratio}");
     }
 }

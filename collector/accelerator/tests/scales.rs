@@ -30,7 +30,7 @@ fn drawn(task: &Task, seed: u64, scale: impl Fn(&mut ChaCha8Rng) -> f64) -> Vec<
                 _ => scale(&mut random),
             })
             .collect();
-        Tensor::from_numbers(parameter.ty.clone(), &numbers).expect("as many as it has")
+        Tensor::from_numbers(parameter.ty.clone(), &numbers).expect("the tensor has this many elements")
     });
     parameters.collect()
 }
@@ -42,20 +42,20 @@ fn computed(task: &Task, values: &[Tensor]) -> (Tensor, Vec<u8>) {
         .zip(&task.parameters)
         .map(|(value, parameter)| parameter.is_constant.then(|| value.to_numbers()))
         .collect();
-    let folded = fold_scales(task, &known).expect("a layer of the core");
+    let folded = fold_scales(task, &known).expect("the layer runs on the core");
     let types = folded.task.parameters.iter().map(|parameter| parameter.ty.clone());
     let operands: Vec<&[u8]> =
         std::iter::once(values[0].as_bytes()).chain(folded.constants.iter().map(Vec::as_slice)).collect();
     let tensors = types.zip(&operands).map(|(ty, bytes)| Tensor::from_bytes(ty, bytes.to_vec()).expect("its bytes"));
-    let wanted = reference::evaluate_task(&folded.task, &tensors.collect::<Vec<Tensor>>()).expect("it is a task");
+    let wanted = reference::evaluate_task(&folded.task, &tensors.collect::<Vec<Tensor>>()).expect("the task is valid");
     let (core, layer) = (Core::find_published("1x16").expect("a core"), layer_of(&folded.task).expect("a layer"));
     let program = generate_program(&core, &layer, &default_knobs(&core, &layer).expect("a cut")).expect("a program");
-    check_program(&program).expect("a right program");
-    (wanted, FunctionalMachine::compute_result(&program, &operands, 3).expect("it ends").0)
+    check_program(&program).expect("the program is correct");
+    (wanted, FunctionalMachine::compute_result(&program, &operands, 3).expect("the program ends").0)
 }
 
 #[test]
-fn layers_answer_as_their_files_say_but_for_the_rounding_of_weights() {
+fn folded_layers_differ_only_by_rounded_weights() {
     for (place, text) in LAYERS.iter().enumerate() {
         let task = Task::from_text(text).expect(text);
         let values = drawn(&task, place as u64, |random| random.random_range(0.0002..0.001));
@@ -67,12 +67,12 @@ fn layers_answer_as_their_files_say_but_for_the_rounding_of_weights() {
             errors.iter().fold(0.0, |most: f64, one| most.max(*one)),
             errors.iter().sum::<f64>() / errors.len() as f64,
         );
-        assert!(most <= 2.0 && mean <= 0.5, "{text}: off by up to {most}, {mean} in the mean");
+        assert!(most <= 2.0 && mean <= 0.5, "{text}: differs by up to {most}, {mean} on average");
     }
 }
 
 #[test]
-fn scales_that_are_powers_of_two_lose_nothing_but_ties() {
+fn power_of_two_scales_are_exact_up_to_ties() {
     for (place, text) in LAYERS.iter().enumerate() {
         let task = Task::from_text(text).expect(text);
         let values = drawn(&task, 90 + place as u64, |random| f64::from(-random.random_range(8i32..11)).exp2());
@@ -87,12 +87,12 @@ fn scales_that_are_powers_of_two_lose_nothing_but_ties() {
 }
 
 #[test]
-fn what_shifts_cannot_say_is_the_cpus() {
+fn unsupported_layers_stay_on_the_cpu() {
     for (from, to, why) in [
-        ("i8[1,8,6,6], const", "u8[1,8,6,6], const", "its data are u8"),
-        ("x_zero=0 w_zero=0", "x_zero=0 w_zero=3", "the zero point of its weights is 3"),
-        (r#"to="i8""#, r#"to="u8""#, "`requantize` follows its sums"),
-        ("dilations=[1,1]", "dilations=[2,2]", "its windows have gaps"),
+        ("i8[1,8,6,6], const", "u8[1,8,6,6], const", "the data are u8"),
+        ("x_zero=0 w_zero=0", "x_zero=0 w_zero=3", "the zero point of the weights is 3"),
+        (r#"to="i8""#, r#"to="u8""#, "`requantize` follows the sums"),
+        ("dilations=[1,1]", "dilations=[2,2]", "does not support dilated windows"),
     ] {
         let mut text = LAYERS[0].replace(from, to);
         if to.starts_with(r#"to="u8""#) {
@@ -110,6 +110,8 @@ fn what_shifts_cannot_say_is_the_cpus() {
     let task = Task::from_text(LAYERS[0]).expect("a task");
     let values = drawn(&task, 1, |_| 1.5);
     let known: Vec<Option<Vec<f64>>> = values.iter().map(|value| Some(value.to_numbers())).collect();
-    assert!(fold_scales(&task, &known).expect_err("too large").to_string().contains("shifts can only reduce numbers"));
+    assert!(
+        fold_scales(&task, &known).expect_err("too large").to_string().contains("shifts can only represent factors")
+    );
     assert!(fold_scales(&task, &[None, None, None, None]).is_err());
 }

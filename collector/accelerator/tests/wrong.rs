@@ -24,7 +24,7 @@ fn is_noticed(program: &Program, operands: &[&[u8]], wanted: &[u8]) -> bool {
 }
 
 #[test]
-fn every_damage_is_noticed() {
+fn every_damage_is_detected() {
     let core = Core::find_published("1x16").unwrap();
     let task = Task::from_text(&LAYER.replace('\n', " ")).unwrap();
     let layer = layer_of(&task).unwrap();

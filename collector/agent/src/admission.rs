@@ -30,7 +30,7 @@ pub struct Admission {
     /// Key that clients must send, together with `secret` if there is one.
     key: String,
     secret: Option<String>,
-    tell: fn(String),
+    log: fn(String),
     /// Registration at the tracker. Locked while waiting for the tracker, and always before `occupancy`.
     registration: Option<Mutex<Registration>>,
     /// Occupancy of the board. Never locked while waiting for a peer, since every greeting locks it.
@@ -46,9 +46,9 @@ struct Occupancy {
 }
 
 impl Admission {
-    pub fn new(key: &str, secret: Option<&str>, registration: Option<Registration>, tell: fn(String)) -> Admission {
+    pub fn new(key: &str, secret: Option<&str>, registration: Option<Registration>, log: fn(String)) -> Admission {
         let (registration, occupancy) = (registration.map(Mutex::new), Mutex::default());
-        Admission { key: key.to_owned(), secret: secret.map(str::to_owned), tell, registration, occupancy }
+        Admission { key: key.to_owned(), secret: secret.map(str::to_owned), log, registration, occupancy }
     }
 
     pub fn offer_session(&self) {
@@ -62,7 +62,7 @@ impl Admission {
             occupancy.match_key.clone()
         };
         if let Err(error) = registration.ensure_offer(offered.as_deref(), |key| self.set_match_key(key)) {
-            (self.tell)(format!("the tracker is not there: {error}; trying again"));
+            (self.log)(format!("cannot reach the tracker: {error}; trying again"));
         }
     }
 
@@ -97,7 +97,7 @@ impl Admission {
             // If the reply does not arrive, the session notices that its client has gone.
             HandshakeVerdict::Taken => Ok(Some(key)),
             HandshakeVerdict::Duplicate => answered.map(|()| None),
-            HandshakeVerdict::Mismatch => Err(RemoteError::Refused("its key is wrong".to_owned())),
+            HandshakeVerdict::Mismatch => Err(RemoteError::Refused("the key is wrong".to_owned())),
         }
     }
 
@@ -150,7 +150,7 @@ pub fn greet_all(listener: &TcpListener, admission: &Arc<Admission>, admitted: &
                 let _ = admitted.send((client, key));
             }
             Ok(None) => {}
-            Err(error) => (admission.tell)(format!("{} was sent away: {error}", client.address)),
+            Err(error) => (admission.log)(format!("rejected client {}: {error}", client.address)),
         });
         greetings.extend(greeting.map(|greeting| (greeting, known)));
     }

@@ -1,10 +1,10 @@
-//! Detection of emulators, because times measured on an emulator are not those of the board.
+//! Detection of emulators, because times measured on an emulator do not apply to the board.
 
 use std::fs;
 
 /// Returns a reason to assume that the machine is emulated, if any. Unreadable files count as a reason.
 pub fn emulator_evidence() -> Option<String> {
-    let unreadable = |what: &str| Some(format!("`{what}` cannot be read"));
+    let unreadable = |what: &str| Some(format!("cannot read `{what}`"));
     let Ok(maps) = fs::read_to_string("/proc/thread-self/maps") else { return unreadable("/proc/thread-self/maps") };
     let Ok(cpuinfo) = fs::read_to_string("/proc/cpuinfo") else { return unreadable("/proc/cpuinfo") };
     find_evidence(std::env::consts::ARCH, &maps, &cpuinfo)
@@ -13,7 +13,7 @@ pub fn emulator_evidence() -> Option<String> {
 fn find_evidence(architecture: &str, maps: &str, cpuinfo: &str) -> Option<String> {
     let is_emulator = |line: &&str| line.rsplit('/').next().is_some_and(|file| file.starts_with("qemu-"));
     if maps.lines().any(|line| is_emulator(&line)) {
-        return Some("an emulator is mapped into the process".to_owned());
+        return Some("the memory map of the process contains an emulator".to_owned());
     }
     let vendor = ["GenuineIntel", "AuthenticAMD"].into_iter().find(|vendor| cpuinfo.contains(vendor));
     let foreign = vendor.filter(|_| !architecture.starts_with("x86"));

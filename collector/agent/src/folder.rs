@@ -27,8 +27,8 @@ impl SessionFolder {
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
             let lock = File::create(folder.path().join(LOCK))?;
             // Until the lock is held, a starting agent may take the folder for a leftover and remove it.
-            let is_swept = matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) || lock.metadata()?.nlink() == 0;
-            if !is_swept {
+            let is_removed = matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) || lock.metadata()?.nlink() == 0;
+            if !is_removed {
                 return Ok(SessionFolder { folder, _lock: lock });
             }
         }
@@ -61,8 +61,8 @@ impl MarkedFolder {
     }
 }
 
-/// Removes left-over folders of this user. Folders that mark a running accelerator core are returned to an agent that
-/// accesses the core by `/dev/mem`, and kept otherwise.
+/// Removes left-over folders of this user. Folders with the mark of a running accelerator core are kept. They are also
+/// returned if `serves_devmem`, that is, if this agent accesses the core by `/dev/mem`.
 pub fn sweep_folders(parent: &Path, serves_devmem: bool) -> Vec<MarkedFolder> {
     let mut marked = Vec::new();
     for entry in parent.read_dir().into_iter().flatten().flatten() {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_of_a_core_at_work_stays_until_it_is_removed() {
+    fn the_mark_of_a_running_core_stays_until_it_is_removed() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("opcollect-board-ended");
         fs::create_dir(&path).unwrap();

@@ -62,7 +62,7 @@ pub enum ServeError {
     Open(IpAddr),
     #[error("cannot listen on {0}: {1}")]
     Listen(Address, std::io::Error),
-    #[error("cannot serve: the thread that greets clients has ended")]
+    #[error("the thread that greets clients has ended")]
     Greeting,
     #[error("cannot serve: {0}")]
     System(#[from] std::io::Error),
@@ -76,13 +76,13 @@ pub fn bind_listener(options: &Options) -> Result<TcpListener, ServeError> {
     TcpListener::bind((options.bind, options.port)).map_err(|error| ServeError::Listen(address(), error))
 }
 
-/// Serves clients sequentially until one stops the agent. Log messages go to `tell`.
-pub fn serve_clients(listener: TcpListener, options: &Options, tell: fn(String)) -> Result<(), ServeError> {
+/// Serves clients sequentially until one stops the agent. Log messages go to `log`.
+pub fn serve_clients(listener: TcpListener, options: &Options, log: fn(String)) -> Result<(), ServeError> {
     let port = listener.local_addr()?.port();
     let serves_devmem = options.fabric == Some(FabricKind::Devmem);
     let mut marked = folder::sweep_folders(&std::env::temp_dir(), serves_devmem);
     let registration = options.tracker.clone().map(|tracker| Registration::new(tracker, &options.key, port));
-    let admission = Arc::new(Admission::new(&options.key, options.secret.as_deref(), registration, tell));
+    let admission = Arc::new(Admission::new(&options.key, options.secret.as_deref(), registration, log));
     let (admit, admitted) = channel();
     std::thread::spawn({
         let admission = Arc::clone(&admission);
@@ -101,11 +101,11 @@ pub fn serve_clients(listener: TcpListener, options: &Options, tell: fn(String))
         match end {
             Ok(SessionEnd::Fine) => {}
             Ok(SessionEnd::Leaving) => {
-                tell(format!("{address} asked the agent to end"));
+                log(format!("{address} requested the agent to end"));
                 return Ok(());
             }
-            Ok(SessionEnd::Bad(end)) => tell(format!("session of {address}: {end}")),
-            Err(error) => tell(format!("session of {address} could not begin: {error}")),
+            Ok(SessionEnd::Bad(end)) => log(format!("session of {address} {end}")),
+            Err(error) => log(format!("cannot start a session for {address}: {error}")),
         }
     }
 }
@@ -145,11 +145,11 @@ fn supervise_session(stream: &TcpStream, options: &Options, key: &Key, folder: &
     };
     let limit = key.timeout.map_or(options.session, |wanted| wanted.min(options.session));
     let (said, end) = match wait_for_end(&mut child, stream, limit)? {
-        How::Left => return Ok(SessionEnd::Bad("ended, because its client disconnected".to_owned())),
-        How::By(status) => match status.signal() {
+        SessionExit::Left => return Ok(SessionEnd::Bad("ended because its client disconnected".to_owned())),
+        SessionExit::By(status) => match status.signal() {
             Some(number) if number == Signal::SIGALRM as i32 => {
-                let end = "a request took longer than its client's limit";
-                (format!("RPCSessionTimeoutError: {end}"), end.to_owned())
+                let why = "a request exceeded the client's time limit";
+                (format!("RPCSessionTimeoutError: {why}"), format!("ended because {why}"))
             }
             Some(number) => {
                 let name = Signal::try_from(number).map_or("an unknown signal", Signal::as_str);
@@ -159,10 +159,10 @@ fn supervise_session(stream: &TcpStream, options: &Options, key: &Key, folder: &
             None if status.code() == Some(LEAVING.into()) => return Ok(SessionEnd::Leaving),
             None => ("RPCError: the session ended with an error".to_owned(), format!("ended with {status}")),
         },
-        How::Late => {
+        SessionExit::Late => {
             let seconds = limit.as_secs_f64();
-            let said = format!("RPCSessionTimeoutError: the session took longer than its {seconds} s");
-            (said, format!("ended after its {seconds} s"))
+            let said = format!("RPCSessionTimeoutError: the session exceeded its limit of {seconds} s");
+            (said, format!("ended after its limit of {seconds} s"))
         }
     };
     // A client that waits for a reply receives the reason. A client that has gone receives nothing.
@@ -191,14 +191,14 @@ fn spawn_session(stream: &TcpStream, options: &Options, folder: &Path) -> std::i
     command.spawn()
 }
 
-enum How {
+enum SessionExit {
     By(ExitStatus),
     Late,
     Left,
 }
 
 /// Waits for the session. Kills it at the limit or once its client left: an endless kernel blocks the board.
-fn wait_for_end(child: &mut Child, stream: &TcpStream, limit: Duration) -> std::io::Result<How> {
+fn wait_for_end(child: &mut Child, stream: &TcpStream, limit: Duration) -> std::io::Result<SessionExit> {
     const LONGEST: Duration = Duration::from_millis(20);
     let process = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
     let until = Instant::now() + limit;
@@ -213,10 +213,10 @@ fn wait_for_end(child: &mut Child, stream: &TcpStream, limit: Duration) -> std::
             (leaving, leaving_since) = (current, Instant::now());
         }
         if leaving.is_some_and(|limit| leaving_since.elapsed() > limit) {
-            break Some(How::Left);
+            break Some(SessionExit::Left);
         }
         if Instant::now() >= until {
-            break Some(How::Late);
+            break Some(SessionExit::Late);
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(LONGEST);
@@ -224,7 +224,7 @@ fn wait_for_end(child: &mut Child, stream: &TcpStream, limit: Duration) -> std::
     // Kills the session's remaining process group. Its id cannot be reused before the child is reaped.
     let _ = killpg(process, Signal::SIGKILL);
     let status = child.wait()?;
-    Ok(how.unwrap_or(How::By(status)))
+    Ok(how.unwrap_or(SessionExit::By(status)))
 }
 
 /// Checks for the end of a child without reaping it.

@@ -2,7 +2,7 @@
 
 use agent::fabric;
 use agent::front::{self, Options};
-use agent::session::{self, End, OnFabric};
+use agent::session::{self, End, FabricSession};
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
@@ -12,26 +12,26 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const HELP: &str = "\
-Serve sessions of TVM's RPC on this machine: kernels are uploaded, run, and timed.
+Serve TVM RPC sessions that upload, run and time kernels on this machine.
 
-A session can run any code, so this listens on 127.0.0.1 unless it is told otherwise, and then wants a secret. It serves one
-client at a time, and tells others that it is busy: kernel libraries on the CPU, no whole models in TVM's own form. A client of
-TVM gives `KEY#SECRET` as key.
+Sessions can run any code. The agent therefore listens on 127.0.0.1 by default and requires a secret on other addresses. It
+serves one client at a time and reports to others that it is busy. It runs kernel libraries on the CPU, but no whole models in
+TVM's own form. Clients of TVM pass `KEY#SECRET` as the key.
 
 Usage: opcollect-board serve [OPTIONS]
 
 Options:
       --bind ADDRESS          Address to listen on [default: 127.0.0.1]
-      --port N                Port to listen on; 0 takes any [default: 9090]
-      --key KEY               What clients must call this agent, and what a tracker knows it by [default: any]
-      --secret-file FILE      A file with what every client must know, one line; needed beyond 127.0.0.1
+      --port N                Port to listen on; 0 selects a free one [default: 9090]
+      --key KEY               Key that clients must send, and name of the device at a tracker [default: any]
+      --secret-file FILE      File with the secret that clients must send, one line; required beyond 127.0.0.1
       --tracker HOST:PORT     Register with this tracker
-      --session-seconds N     End a session after so long [default: 3600]
-      --memory-mib N          Memory for the tensors of a session [default: half of what is free]
-      --fpga KIND             Serve a core on the fabric, too: `none`, `devmem` (its registers by /dev/mem and memory of
-                              u-dma-buf; not run on hardware), or `simulated`, which times nothing [default: none]
-      --emulated              Say that this machine is an emulator; signs of one are seen without it
-      --through COMMAND       Start sessions through this command, as where the system cannot start such programs itself
+      --session-seconds N     Time limit of a session [default: 3600]
+      --memory-mib N          Memory for the tensors of a session [default: half of the free memory]
+      --fpga KIND             Also serve an accelerator core: `none`, `devmem` (in the FPGA, by /dev/mem and u-dma-buf; not run
+                              on hardware), or `simulated` (computes results but has no times) [default: none]
+      --emulated              Mark times as emulated; known emulators are detected without this flag
+      --through COMMAND       Start sessions through this command, for example an emulator
       --help, --version
 
 Example: opcollect-board serve --key pynq-z2 --tracker 192.168.2.1:9190 --bind 192.168.2.99 --secret-file secret";
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
         },
         [other, ..] => {
             print_warning(&format!(
-                "error: there is no command `{other}`\nhint: `opcollect-board --help` lists the commands"
+                "error: unknown command `{other}`\nhint: `opcollect-board --help` lists the commands"
             ));
             return ExitCode::from(2);
         }
@@ -107,8 +107,10 @@ fn serve_board(options: &Options) -> Result<(), String> {
 fn serve_session(folder: &Path, memory: &str, fpga: &str) -> Result<End, String> {
     // Ends the session if its supervising process dies.
     let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
-    let memory = memory.parse().map_err(|_| "a session is started by `opcollect-board serve`".to_owned())?;
-    let open = |kind| fabric::open_fabric(kind, memory).map(|bus| OnFabric::new(kind, bus));
+    let memory = memory
+        .parse()
+        .map_err(|_| "`session` is an internal command, started by `opcollect-board serve`".to_owned())?;
+    let open = |kind| fabric::open_fabric(kind, memory).map(|bus| FabricSession::new(kind, bus));
     let fabric = fabric::kind_of(fpga)?.map(open).transpose()?;
     let connection = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
     session::serve_session(TcpStream::from(connection), folder, memory, fabric).map_err(|error| error.to_string())
@@ -133,21 +135,24 @@ fn parse_options(words: &[&str]) -> Result<Options, String> {
             options.is_emulated = true;
             continue;
         }
-        let mut value = || words.next().copied().ok_or_else(|| format!("`{word}` needs a value"));
+        let mut value = || words.next().copied().ok_or_else(|| format!("option `{word}` needs a value"));
         let wrong = |found: &str| format!("`{word}` is `{found}`");
         match word {
             "--bind" => {
                 let found = value()?;
-                options.bind = found.parse().map_err(|_| format!("{}, which is no address", wrong(found)))?;
+                options.bind = found.parse().map_err(|_| format!("{}, which is not an IP address", wrong(found)))?;
             }
             "--port" => {
                 let found = value()?;
-                options.port = found.parse().map_err(|_| format!("{}; a port is 0 to 65535", wrong(found)))?;
+                options.port = found.parse().map_err(|_| format!("{}, but a port is 0 to 65535", wrong(found)))?;
             }
             "--key" => {
                 let found = value()?;
                 if found.contains(['#', ' ']) || found.is_empty() {
-                    return Err(format!("{}; a key has neither blanks nor `#`", wrong(found)));
+                    return Err(format!(
+                        "{}, but a key must be non-empty and contain neither blanks nor `#`",
+                        wrong(found)
+                    ));
                 }
                 found.clone_into(&mut options.key);
             }
@@ -156,21 +161,22 @@ fn parse_options(words: &[&str]) -> Result<Options, String> {
             "--session-seconds" => {
                 let found = value()?;
                 let seconds = found.parse().ok().filter(|seconds| (1..=86_400).contains(seconds));
-                let seconds = seconds.ok_or_else(|| format!("{}; allowed are 1 to 86400", wrong(found)))?;
+                let seconds = seconds.ok_or_else(|| format!("{}, but the value must be 1 to 86400", wrong(found)))?;
                 options.session = Duration::from_secs(seconds);
             }
             "--memory-mib" => {
                 let found = value()?;
                 let mib = found.parse::<usize>().ok().and_then(|mib| mib.checked_mul(1 << 20)).filter(|mib| *mib > 0);
-                options.memory_bytes = mib.ok_or_else(|| format!("{}, which is no size", wrong(found)))?;
+                options.memory_bytes =
+                    mib.ok_or_else(|| format!("{}, which is not a positive whole number of MiB", wrong(found)))?;
             }
             "--fpga" => options.fabric = fabric::kind_of(value()?)?,
             "--through" => options.through = value()?.split_whitespace().map(OsString::from).collect(),
-            other => return Err(format!("there is no option `{other}`")),
+            other => return Err(format!("unknown option `{other}`")),
         }
     }
     if options.tracker.is_some() && options.key.is_empty() {
-        return Err("a tracker knows devices by their keys; give `--key`".to_owned());
+        return Err("`--tracker` needs `--key KEY`: trackers identify devices by their keys".to_owned());
     }
     Ok(options)
 }
@@ -180,7 +186,7 @@ fn read_secret(path: &str) -> Result<String, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read `{path}`: {error}"))?;
     let secret = text.trim();
     if secret.is_empty() || secret.contains([' ', '#', '\n']) {
-        return Err(format!("`{path}` has to hold one word without `#`"));
+        return Err(format!("`{path}` must contain one word without `#`"));
     }
     Ok(secret.to_owned())
 }

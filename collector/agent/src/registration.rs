@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Number of checks after which an assigned but unused session is offered again.
-const LOOKS: u32 = 3;
+const UNUSED_CHECKS_MAX: u32 = 3;
 /// Delay before an unavailable tracker is retried.
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -18,7 +18,7 @@ pub struct Registration {
     lent_for: u32,
     again_at: Instant,
     /// Whether the current outage of the tracker has been reported.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Registration {
@@ -31,7 +31,7 @@ impl Registration {
             tracker: None,
             lent_for: 0,
             again_at: Instant::now(),
-            is_told: false,
+            is_reported: false,
         }
     }
 
@@ -46,17 +46,17 @@ impl Registration {
         if Instant::now() < self.again_at {
             return Ok(());
         }
-        let looked = self.try_look(offered, &set_key);
-        if looked.is_err() {
+        let result = self.try_offer(offered, &set_key);
+        if result.is_err() {
             self.tracker = None;
             set_key(None);
             self.again_at = Instant::now() + PAUSE;
         }
-        let was_told = std::mem::replace(&mut self.is_told, looked.is_err());
-        if was_told { Ok(()) } else { looked }
+        let was_reported = std::mem::replace(&mut self.is_reported, result.is_err());
+        if was_reported { Ok(()) } else { result }
     }
 
-    fn try_look(
+    fn try_offer(
         &mut self,
         offered: Option<&str>,
         set_key: &impl Fn(Option<String>) -> bool,
@@ -66,11 +66,11 @@ impl Registration {
             tracker.register_server(&self.key, self.port, PATIENCE)?;
             self.tracker = Some(tracker);
         }
-        let tracker = self.tracker.as_mut().expect("just opened");
+        let tracker = self.tracker.as_mut().expect("the connection was just opened");
         if let Some(offered) = offered {
             let is_offered = tracker.pending_keys(PATIENCE)?.iter().any(|key| key == offered);
             self.lent_for = if is_offered { 0 } else { self.lent_for + 1 };
-            if self.lent_for < LOOKS {
+            if self.lent_for < UNUSED_CHECKS_MAX {
                 return Ok(());
             }
         }
@@ -89,6 +89,6 @@ fn random_suffix() -> String {
     let mut bytes = [0; 16];
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     // Without randomness the key could be guessed, so no client is admitted.
-    read.expect("every machine that runs this has /dev/urandom");
+    read.expect("`/dev/urandom` is readable");
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

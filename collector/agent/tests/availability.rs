@@ -81,7 +81,7 @@ fn silent_clients_delay_no_other() {
 }
 
 #[test]
-fn a_second_client_gets_the_answer_busy_at_once() {
+fn a_second_client_learns_at_once_that_the_board_is_busy() {
     let agent = Agent::start(&[]);
     let first = agent.session();
     let busy = |result: Result<(), RemoteError>| match result {
@@ -108,7 +108,7 @@ fn a_second_client_gets_the_answer_busy_at_once() {
 }
 
 #[test]
-fn a_wrong_key_is_refused_before_the_agent_says_whether_it_is_busy() {
+fn a_wrong_key_is_rejected_before_the_busy_check() {
     let agent = Agent::start(&["--key", "board"]);
     let key = Key { name: "board".to_owned(), ..Key::default() };
     let _first = Session::open(&agent.address, &key, LONG).expect("the key is right");
@@ -194,13 +194,13 @@ fn one_session_follows_another_without_a_pause() {
 }
 
 #[test]
-fn a_session_ends_near_the_limit_of_its_client_although_the_client_stays() {
+fn a_session_ends_near_its_time_limit_while_the_client_waits() {
     let Some(kernels) = kernels() else { return };
     let agent = Agent::start(&["--session-seconds", "3600"]);
     let (mut stays, function) = endless(&agent.address, &kernels);
     stays.set_deadline(Instant::now() + Duration::from_secs(1));
     let ended = stays.call(function, vec![]);
-    let is_limit = |why: &str| why.contains("RPCSessionTimeoutError: a request took longer");
+    let is_limit = |why: &str| why.contains("RPCSessionTimeoutError: a request exceeded");
     assert!(
         match &ended {
             Err(RemoteError::Refused(why)) => is_limit(why),
@@ -213,20 +213,23 @@ fn a_session_ends_near_the_limit_of_its_client_although_the_client_stays() {
 }
 
 #[test]
-fn a_limit_is_one_of_requests_and_not_of_the_time_between_them() {
+fn a_limit_applies_to_requests_and_not_between_them() {
     let Some(kernels) = kernels() else { return };
     let agent = Agent::start(&["--session-seconds", "3600"]);
     let (mut session, function) = endless(&agent.address, &kernels);
     for wrong in [0, -1, i64::MAX] {
         let refused = session.call_named(LIMIT, vec![Value::Int(wrong)]);
-        assert!(matches!(&refused, Err(RemoteError::Refused(why)) if why.contains("are no limit")), "{refused:?}");
+        assert!(
+            matches!(&refused, Err(RemoteError::Refused(why)) if why.contains("not a valid time limit")),
+            "{refused:?}"
+        );
     }
     session.call_named(LIMIT, vec![Value::Int(1)]).expect("a limit");
     std::thread::sleep(Duration::from_millis(1500));
     assert!(session.find_function(HOST).expect("the session goes on").is_some());
     let ended = session.call(function, vec![]);
     assert!(
-        matches!(&ended, Err(RemoteError::Refused(why)) if why.contains("RPCSessionTimeoutError: a request took longer")),
+        matches!(&ended, Err(RemoteError::Refused(why)) if why.contains("RPCSessionTimeoutError: a request exceeded")),
         "{ended:?}"
     );
 }
@@ -237,12 +240,12 @@ fn client_in_an_endless_kernel() {
     let Some(address) = std::env::var(CLIENT_VARIABLE).ok().and_then(|text| text.parse().ok()) else { return };
     let Some(kernels) = kernels() else { return };
     let (mut session, function) = endless(&address, &kernels);
-    std::io::stdout().write_all(b"\nruns\n").expect("somebody reads");
+    std::io::stdout().write_all(b"\nruns\n").expect("the parent reads");
     let _ = session.call(function, vec![]);
 }
 
 #[test]
-fn a_client_that_is_killed_leaves_the_board_free() {
+fn a_killed_client_frees_the_board() {
     if kernels().is_none() {
         return;
     }
@@ -260,16 +263,16 @@ fn a_client_that_is_killed_leaves_the_board_free() {
     client.kill().expect("it runs");
     client.wait().expect("it was killed");
     assert!(agent.session().find_function(HOST).expect("the agent is there").is_some());
-    assert!(kill(session, None).is_err(), "the session of the killed client is left");
+    assert!(kill(session, None).is_err(), "the session of the killed client still runs");
 }
 
 #[test]
-fn what_a_killed_agent_leaves_is_removed_by_the_next_one() {
+fn leftovers_of_a_killed_agent_are_removed_by_the_next_one() {
     let Some(kernels) = kernels() else { return };
     let parent = tempfile::tempdir().expect("a folder");
     let other = agent_in(parent.path(), &[]);
     let in_use = other.session();
-    wait("the session has no folder", || folders(parent.path()).len() == 1);
+    wait("no folder of the session", || folders(parent.path()).len() == 1);
     let kept = folders(parent.path()).remove(0);
     for signal in [Signal::SIGKILL, Signal::SIGTERM] {
         let mut agent = agent_in(parent.path(), &[]);
@@ -279,7 +282,7 @@ fn what_a_killed_agent_leaves_is_removed_by_the_next_one() {
         kill(agent.process(), signal).expect("it runs");
         agent.child.wait().expect("it was killed");
         assert!(client.join().expect("no panic").is_err(), "the session goes on");
-        wait("a session outlives its agent", || has_ended(process));
+        wait("the session outlives its agent", || has_ended(process));
         assert_eq!(folders(parent.path()).len(), 2, "{signal}: {:?}", folders(parent.path()));
         let next = agent_in(parent.path(), &[]);
         drop(next.session());
@@ -298,7 +301,7 @@ fn has_ended(process: Pid) -> bool {
 /// A script replaces the session process. It logs whether it finds the mark of a running core and leaves one, like a
 /// session that is killed during a run.
 #[test]
-fn a_core_that_is_at_work_is_known_to_the_next_session() {
+fn a_running_core_is_known_to_the_next_session() {
     let parent = tempfile::tempdir().expect("a folder");
     let path = |name: &str| parent.path().join(name);
     let script = "#!/bin/sh\n\
@@ -324,7 +327,7 @@ fn a_core_that_is_at_work_is_known_to_the_next_session() {
 
 /// Checks the keepalive timer of a session's connection.
 #[test]
-fn the_system_looks_for_clients_that_have_disappeared() {
+fn connections_have_a_keepalive_timer() {
     let agent = Agent::start(&[]);
     let stream = tcp(&agent.address);
     let own = stream.local_addr().expect("it is connected").port();

@@ -70,7 +70,7 @@ fn ran(session: &mut Session, instructions: i64, count: usize) -> Ran {
 fn made(text: &str, core: &str) -> (Program, Vec<Tensor>, Tensor) {
     let (core, task) = (Core::find_published(core).expect("a core"), Task::from_text(text).expect("a task"));
     let layer = layer_of(&task).expect("a layer");
-    let knobs: Knobs = default_knobs(&core, &layer).expect("a cut that fits");
+    let knobs: Knobs = default_knobs(&core, &layer).expect("a tiling that fits");
     let program = generate_program(&core, &layer, &knobs).expect("a program");
     let inputs = reference::random_inputs(&task, 3).expect("inputs");
     let wanted = reference::evaluate_task(&task, &inputs).expect("a result");
@@ -92,16 +92,16 @@ fn upload(session: &mut Session, program: &Program, inputs: &[Tensor]) -> (i64, 
 }
 
 #[test]
-fn layers_are_right_in_every_byte_and_again() {
+fn layers_are_exact_in_repeated_runs() {
     let agent = simulated();
     for (core, text) in [("1x16", CONVOLUTION), ("4x8", CONVOLUTION), ("1x16", DENSE), ("4x8", DENSE)] {
         let (layer, inputs, wanted) = made(text, core);
         let mut session = agent.session();
         program(&mut session, core);
-        let Ok(Value::Text(told)) = session.call_named(INFO, vec![]) else { panic!("nothing is said") };
-        let told: Fabric = serde_json::from_str(&told).expect("JSON");
+        let Ok(Value::Text(reply)) = session.call_named(INFO, vec![]) else { panic!("no information") };
+        let reply: Fabric = serde_json::from_str(&reply).expect("JSON");
         let fabric = Fabric { kind: FabricKind::Simulated, core: Some(core.to_owned()), memory_bytes: 16 << 20 };
-        assert_eq!(told, fabric);
+        assert_eq!(reply, fabric);
         // A preceding block makes relocation necessary.
         number(&mut session, ALLOCATE, &[4097]);
         let (memory, instructions) = upload(&mut session, &layer, &inputs);
@@ -117,37 +117,35 @@ fn layers_are_right_in_every_byte_and_again() {
 }
 
 #[test]
-fn wrong_requests_are_refused_and_the_session_goes_on() {
+fn invalid_requests_are_rejected_and_the_session_continues() {
     let agent = simulated();
     let mut session = agent.session();
     let (layer, inputs, _) = made(CONVOLUTION, "1x16");
     let (memory, instructions) = upload(&mut session, &layer, &inputs);
     let count = layer.instructions.len() as i64;
-    assert!(
-        refusal(&mut session, RUN, &[instructions, count, 1000]).contains("the accelerator in the FPGA is unknown")
-    );
+    assert!(refusal(&mut session, RUN, &[instructions, count, 1000]).contains("the core in the FPGA is unknown"));
     for name in ["2x2", "", "../1x16", "/dev/mem", "1x16_\n"] {
         assert!(!refused(session.call_named(PROGRAM, vec![Value::Text(name.to_owned())])).is_empty(), "{name}");
     }
     program(&mut session, "1x16_i8w8a32_15_15_18_17.bin");
     for (name, numbers, says) in [
-        (ADDRESS, vec![99], "no block 99"),
-        (FREE, vec![-1], "no block -1"),
-        (RUN, vec![99, 1, 1000], "no block 99"),
-        (READ, vec![99, 0, 1], "no block 99"),
-        (READ, vec![memory, 0, i64::MAX], "too many for a packet"),
-        (READ, vec![memory, i64::MAX, 1], "are not in a block"),
-        (READ, vec![memory, -1, 1], "-1 is no size"),
-        (READ, vec![instructions, 16 * count, 1], "are not in a block"),
+        (ADDRESS, vec![99], "no accelerator memory block 99"),
+        (FREE, vec![-1], "no accelerator memory block -1"),
+        (RUN, vec![99, 1, 1000], "no accelerator memory block 99"),
+        (READ, vec![99, 0, 1], "no accelerator memory block 99"),
+        (READ, vec![memory, 0, i64::MAX], "exceed the limit of a packet"),
+        (READ, vec![memory, i64::MAX, 1], "exceed the block"),
+        (READ, vec![memory, -1, 1], "-1 is not a valid size"),
+        (READ, vec![instructions, 16 * count, 1], "exceed the block"),
         (ALLOCATE, vec![1 << 40], "out of memory"),
         (ALLOCATE, vec![i64::MAX], "out of memory"),
-        (ALLOCATE, vec![-1], "-1 is no size"),
-        (RUN, vec![instructions, count + 1, 1000], "are not in a block"),
-        (RUN, vec![instructions, 0, 1000], "0 are asked for"),
-        (RUN, vec![instructions, i64::MAX, 1000], "are asked for"),
-        (RUN, vec![instructions, count, 0], "0 are asked for"),
+        (ALLOCATE, vec![-1], "-1 is not a valid size"),
+        (RUN, vec![instructions, count + 1, 1000], "exceed the block"),
+        (RUN, vec![instructions, 0, 1000], "got 0"),
+        (RUN, vec![instructions, i64::MAX, 1000], "must have 1 to"),
+        (RUN, vec![instructions, count, 0], "got 0"),
         (RUN, vec![instructions, count, 1 << 40], "microseconds"),
-        (RUN, vec![instructions, count - 1, 1000], "an end stands last"),
+        (RUN, vec![instructions, count - 1, 1000], "must end with the only `finish`"),
         (RUN, vec![instructions], "takes other arguments"),
         (INFO, vec![1], "takes other arguments"),
     ] {
@@ -155,12 +153,12 @@ fn wrong_requests_are_refused_and_the_session_goes_on() {
         assert!(why.contains(says), "{name} {numbers:?}: {why}");
     }
     let long = vec![Value::Int(memory), Value::Int(1), Value::Bytes(vec![0; layer.memory_bytes() as usize])];
-    assert!(refused(session.call_named(WRITE, long)).contains("are not in a block"));
+    assert!(refused(session.call_named(WRITE, long)).contains("exceed the block"));
     // A freed block becomes part of another block, so the program may no longer access it.
     number(&mut session, ALLOCATE, &[1]);
     session.call_named(FREE, vec![Value::Int(memory)]).expect("it was there");
-    assert!(refusal(&mut session, FREE, &[memory]).contains("no block"));
-    assert!(refusal(&mut session, RUN, &[instructions, count, 1000]).contains("which are not its own"));
+    assert!(refusal(&mut session, FREE, &[memory]).contains("no accelerator memory block"));
+    assert!(refusal(&mut session, RUN, &[instructions, count, 1000]).contains("outside of the session's blocks"));
     let again = upload(&mut session, &layer, &inputs);
     assert_eq!(ran(&mut session, again.1, layer.instructions.len()).0, FabricStatus::Done);
     for _ in 0..1023 {
@@ -181,7 +179,7 @@ fn slow(core: &Core) -> Vec<u8> {
 }
 
 #[test]
-fn a_core_without_an_end_takes_nothing_until_another_bitstream() {
+fn a_hanging_core_is_unusable_until_a_bitstream_is_loaded() {
     let agent = simulated();
     let mut session = agent.session();
     let core = Core::find_published("1x16").expect("a core");
@@ -226,7 +224,7 @@ fn a_session_that_is_killed_leaves_nothing_behind() {
     killer.join().expect("it only kills");
     assert!(why.contains("the session crashed with SIGKILL"), "{why}");
     let mut session = agent.session();
-    assert!(refusal(&mut session, FREE, &[handle]).contains("no block"));
+    assert!(refusal(&mut session, FREE, &[handle]).contains("no accelerator memory block"));
     number(&mut session, ALLOCATE, &[16 << 20]);
     // A client may also leave without freeing its blocks.
     drop(session);
@@ -234,7 +232,7 @@ fn a_session_that_is_killed_leaves_nothing_behind() {
 }
 
 #[test]
-fn an_agent_without_a_fabric_has_none_of_its_functions() {
+fn an_agent_without_a_core_has_no_accelerator_functions() {
     let agent = Agent::start(&[]);
     let mut session = agent.session();
     for name in [PROGRAM, INFO, ALLOCATE, ADDRESS, WRITE, READ, RUN, FREE] {
@@ -243,7 +241,7 @@ fn an_agent_without_a_fabric_has_none_of_its_functions() {
 }
 
 #[test]
-fn what_cannot_be_served_is_said_at_once() {
+fn unavailable_cores_are_reported_at_start() {
     let board = env!("CARGO_BIN_EXE_opcollect-board");
     let says = |kind: &str| {
         let ran = Command::new(board).args(["serve", "--port", "0", "--fpga", kind]).output().expect("it was built");

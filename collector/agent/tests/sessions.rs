@@ -76,7 +76,7 @@ fn a_kernel_is_uploaded_filled_run_and_measured() {
 }
 
 #[test]
-fn what_ends_a_session_does_not_end_the_agent() {
+fn the_agent_survives_a_crashed_session() {
     let Some(kernels) = kernels() else { return };
     let agent = Agent::start(&["--session-seconds", "30"]);
     for (name, sign) in [("crash", "SIGSEGV"), ("overrun", "SIGSEGV")] {
@@ -99,14 +99,14 @@ fn what_ends_a_session_does_not_end_the_agent() {
 
 /// An endless kernel blocks a board only while its client is connected.
 #[test]
-fn a_board_is_free_soon_after_its_client_has_gone() {
+fn a_board_is_free_soon_after_its_client_disconnects() {
     let Some(kernels) = kernels() else { return };
     let agent = Agent::start(&["--session-seconds", "600"]);
     let mut session =
         Session::open(&agent.address, &Key::default(), Duration::from_secs(2)).expect("the agent is there");
     let library = load(&mut session, &kernels);
     let function = kernel(&mut session, library, "endless");
-    assert!(session.call(function, vec![]).is_err(), "nobody waits for ever");
+    assert!(session.call(function, vec![]).is_err(), "the call ends at its deadline");
     drop(session);
     let gone = Instant::now();
     assert!(agent.session().find_function(HOST).expect("the agent is there").is_some());
@@ -114,23 +114,23 @@ fn a_board_is_free_soon_after_its_client_has_gone() {
 }
 
 #[test]
-fn bad_requests_are_refused_and_the_session_goes_on() {
+fn bad_requests_are_rejected_and_the_session_continues() {
     let agent = Agent::start(&["--memory-mib", "64"]);
     let mut session = agent.session();
     for name in ["../x", "/etc/x", ".", "a/b", ""] {
-        assert!(refusal(session.upload_file(name, vec![1])).contains("no plain name"), "{name}");
+        assert!(refusal(session.upload_file(name, vec![1])).contains("not a plain file name"), "{name}");
     }
     assert!(refusal(session.allocate_tensor(FLOAT, &[1 << 40])).contains("out of memory"));
-    assert!(refusal(session.allocate_tensor(FLOAT, &[i64::MAX, i64::MAX])).contains("no machine has memory"));
+    assert!(refusal(session.allocate_tensor(FLOAT, &[i64::MAX, i64::MAX])).contains("the tensor is too large"));
     let tensor = session.allocate_tensor(FLOAT, &[4]).expect("memory");
-    assert!(refusal(session.write_tensor(&tensor, &[0; 17])).contains("not in a block"));
+    assert!(refusal(session.write_tensor(&tensor, &[0; 17])).contains("exceed the block"));
     assert!(
         refusal(session.write_tensor(&Tensor { byte_offset: u64::MAX, ..tensor.clone() }, &[0]))
-            .contains("not in a block")
+            .contains("exceed the block")
     );
-    assert!(refusal(session.read_tensor(&Tensor { data: 99, ..tensor.clone() })).contains("no memory 99"));
+    assert!(refusal(session.read_tensor(&Tensor { data: 99, ..tensor.clone() })).contains("no memory block 99"));
     session.free_tensor(&tensor).expect("it was there");
-    assert!(refusal(session.free_tensor(&tensor)).contains("no memory"));
+    assert!(refusal(session.free_tensor(&tensor)).contains("no memory block"));
     session.upload_file("text.so", b"no library at all, but text".to_vec()).expect("a file");
     assert!(refusal(session.load_library("text.so")).contains("link the object"));
     let mut foreign = b"\x7fELF".to_vec();
@@ -140,9 +140,9 @@ fn bad_requests_are_refused_and_the_session_goes_on() {
     assert!(refusal(session.load_library("foreign.so")).contains("wrong architecture"));
     assert!(refusal(session.call(12345, vec![])).contains("no function"));
     assert_eq!(session.find_function("no such function"), Ok(None));
-    let Ok(Value::Text(told)) = session.call_named(HOST, vec![]) else { panic!("the agent says nothing of itself") };
-    let told: AgentDescription = serde_json::from_str(&told).expect("JSON");
-    assert_eq!((told.facts.architecture.as_str(), told.emulated), (std::env::consts::ARCH, None));
+    let Ok(Value::Text(reply)) = session.call_named(HOST, vec![]) else { panic!("no description of the agent") };
+    let reply: AgentDescription = serde_json::from_str(&reply).expect("JSON");
+    assert_eq!((reply.facts.architecture.as_str(), reply.emulated), (std::env::consts::ARCH, None));
 }
 
 #[test]
@@ -159,8 +159,8 @@ fn keys_secrets_and_versions_are_compared() {
         assert!(matches!(open(name, secret), Err(RemoteError::KeyRefused { .. })), "{name} {secret:?}");
     }
     let mut session = open("board", Some("sesame")).expect("both are right");
-    let Ok(Value::Text(told)) = session.call_named(HOST, vec![]) else { panic!("the agent says nothing of itself") };
-    assert!(serde_json::from_str::<AgentDescription>(&told).expect("JSON").emulated.is_some());
+    let Ok(Value::Text(reply)) = session.call_named(HOST, vec![]) else { panic!("no description of the agent") };
+    assert!(serde_json::from_str::<AgentDescription>(&reply).expect("JSON").emulated.is_some());
     drop(session);
 
     let mut waiting = connect_within(&agent.address, LONG).expect("it listens");
@@ -172,7 +172,7 @@ fn keys_secrets_and_versions_are_compared() {
 }
 
 #[test]
-fn beyond_loopback_a_secret_is_wanted() {
+fn public_addresses_require_a_secret() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_opcollect-board"));
     let refused = command.args(["serve", "--bind", "0.0.0.0", "--port", "0"]).output().expect("the program was built");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -194,7 +194,7 @@ fn stranger(does: impl Fn(&mut std::net::TcpStream) + Send + 'static) -> Address
 }
 
 #[test]
-fn strangers_and_the_frozen_cost_no_more_than_their_deadline() {
+fn other_servers_and_frozen_ones_cost_only_the_deadline() {
     let open = |address: &Address| Session::open(address, &Key::default(), Duration::from_millis(300)).map(drop);
     let speaks = stranger(|stream| stream.write_all(b"HTTP/1.1 400 Bad Request\r\n").expect("sent"));
     let Err(RemoteError::SpeaksOtherwise { got, .. }) = open(&speaks) else { panic!("a stranger was taken") };
@@ -223,6 +223,6 @@ fn strangers_and_the_frozen_cost_no_more_than_their_deadline() {
         stream.write_all(&u64::MAX.to_le_bytes()).expect("sent");
     });
     assert!(matches!(open(&announces), Err(RemoteError::Malformed(_))));
-    let nobody = Address { host: "127.0.0.1".to_owned(), port: 1 };
-    assert!(matches!(open(&nobody), Err(RemoteError::Unreachable { .. })));
+    let unreachable = Address { host: "127.0.0.1".to_owned(), port: 1 };
+    assert!(matches!(open(&unreachable), Err(RemoteError::Unreachable { .. })));
 }

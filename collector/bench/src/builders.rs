@@ -17,7 +17,7 @@ pub enum Build {
 
 /// Pool of builder processes. Results are returned in the order of the requests.
 pub struct Builders {
-    seats: Vec<BuilderSlot>,
+    slots: Vec<BuilderSlot>,
     deadline: Duration,
     queue: VecDeque<(u64, BuildJob)>,
     ended: BTreeMap<u64, Build>,
@@ -37,14 +37,14 @@ impl Builders {
     /// Creates `count` builders. If `cpus` are given, each builder is pinned to one of them, from the last to the
     /// first, because runners use the first CPUs.
     pub fn new(spec: &WorkerSpec, count: usize, cpus: &[usize], deadline: Duration) -> Builders {
-        let seats = (0..count.max(1)).map(|place| {
+        let slots = (0..count.max(1)).map(|place| {
             let cpu = (!cpus.is_empty()).then(|| cpus[cpus.len() - 1 - place % cpus.len()]);
             let mut spec = spec.clone();
             spec.limits.cpus = cpu.map(|cpu| vec![cpu]);
             BuilderSlot { supervisor: Supervisor::new(spec), cpu, number: None }
         });
         Builders {
-            seats: seats.collect(),
+            slots: slots.collect(),
             deadline,
             queue: VecDeque::new(),
             ended: BTreeMap::new(),
@@ -54,7 +54,7 @@ impl Builders {
     }
 
     pub fn versions(&mut self) -> Result<&Versions, Fault> {
-        Ok(&self.seats[0].supervisor.ensure_ready()?.versions)
+        Ok(&self.slots[0].supervisor.ensure_ready()?.versions)
     }
 
     pub fn request_build(&mut self, ticket: Ticket, job: BuildJob) {
@@ -65,7 +65,7 @@ impl Builders {
     pub fn take_result(&mut self) -> Option<(Ticket, Build)> {
         let build = self.ended.remove(&self.first)?;
         self.first += 1;
-        Some((self.tickets.pop_front().expect("what was requested has a ticket"), build))
+        Some((self.tickets.pop_front().expect("each result has a ticket"), build))
     }
 
     pub fn are_idle(&self) -> bool {
@@ -81,16 +81,16 @@ impl Builders {
     }
 
     /// Starts queued jobs on idle builders whose CPU is not used by a run.
-    pub fn feed_beside(&mut self, run_cpus: &[usize]) {
+    pub fn feed_idle_builders(&mut self, run_cpus: &[usize]) {
         self.feed_builders(&|cpu| cpu.is_some_and(|cpu| !run_cpus.contains(&cpu)));
     }
 
     /// Waits until no build occupies the CPUs of a run, without starting new builds.
     pub fn vacate_cpus(&mut self, run_cpus: &[usize]) {
         loop {
-            let in_the_way = |seat: &BuilderSlot| seat.cpu.is_none_or(|cpu| run_cpus.contains(&cpu));
+            let in_the_way = |slot: &BuilderSlot| slot.cpu.is_none_or(|cpu| run_cpus.contains(&cpu));
             let waiting: Vec<_> =
-                self.seats.iter().map(|seat| seat.supervisor.pending_request().filter(|_| in_the_way(seat))).collect();
+                self.slots.iter().map(|slot| slot.supervisor.pending_request().filter(|_| in_the_way(slot))).collect();
             let Some(place) = wait_any(&waiting) else { return };
             self.receive_build(place);
         }
@@ -103,13 +103,13 @@ impl Builders {
     }
 
     pub fn waiting_builders(&self) -> Vec<Option<Waiting<'_>>> {
-        self.seats.iter().map(|seat| seat.supervisor.pending_request()).collect()
+        self.slots.iter().map(|slot| slot.supervisor.pending_request()).collect()
     }
 
     pub fn receive_build(&mut self, place: usize) {
-        let seat = &mut self.seats[place];
-        let number = seat.number.take().expect("a builder that owes an answer has a job");
-        let build = match seat.supervisor.receive_reply() {
+        let slot = &mut self.slots[place];
+        let number = slot.number.take().expect("a builder with a pending reply has a job");
+        let build = match slot.supervisor.receive_reply() {
             Ok(BuildReply::Built(artifact)) => Build::Built(artifact),
             Ok(BuildReply::Failed(why)) => Build::Failed(why),
             Ok(BuildReply::Rejected(why)) => Build::Rejected(why),
@@ -123,19 +123,19 @@ impl Builders {
         self.ended.clear();
         self.first += self.tickets.len() as u64;
         self.tickets.clear();
-        for seat in self.seats.iter_mut().filter(|seat| seat.number.is_some()) {
-            seat.supervisor.recycle_worker();
-            seat.number = None;
+        for slot in self.slots.iter_mut().filter(|slot| slot.number.is_some()) {
+            slot.supervisor.recycle_worker();
+            slot.number = None;
         }
     }
 
     fn feed_builders(&mut self, may_work: &dyn Fn(Option<usize>) -> bool) {
-        for place in 0..self.seats.len() {
-            while self.seats[place].number.is_none() && may_work(self.seats[place].cpu) {
+        for place in 0..self.slots.len() {
+            while self.slots[place].number.is_none() && may_work(self.slots[place].cpu) {
                 let Some((number, job)) = self.queue.pop_front() else { return };
-                let seat = &mut self.seats[place];
-                match seat.supervisor.send_request(&job, self.deadline) {
-                    Ok(()) => seat.number = Some(number),
+                let slot = &mut self.slots[place];
+                match slot.supervisor.send_request(&job, self.deadline) {
+                    Ok(()) => slot.number = Some(number),
                     Err(fault) => drop(self.ended.insert(number, Build::Fault(fault))),
                 }
             }

@@ -13,7 +13,7 @@ mod remembering;
 mod simulator;
 mod workers;
 
-pub use boards::{Access, At, Boards, COLD_ON_ONE_THREAD, Device, Fleet, LinkError, Linker};
+pub use boards::{Access, Boards, COLD_ON_ONE_THREAD, Device, DeviceLocation, Fleet, LinkError, Linker};
 pub use breeder::Breeder;
 pub use builders::Build;
 pub use fabric::{FabricBoard, NoCore};
@@ -139,14 +139,14 @@ impl<B: Bench + ?Sized> Bench for &mut B {
     }
 }
 
-fn run_for_reply<At: Bench + ?Sized>(bench: &mut At, work: BenchWork) -> Result<RunReply, Fault> {
+fn run_for_reply<B: Bench + ?Sized>(bench: &mut B, work: BenchWork) -> Result<RunReply, Fault> {
     run_single(bench, work).reply
 }
 
-fn run_single<At: Bench + ?Sized>(bench: &mut At, work: BenchWork) -> Ran {
+fn run_single<B: Bench + ?Sized>(bench: &mut B, work: BenchWork) -> Ran {
     bench.submit(0, work);
     match bench.next_result(&mut || true) {
         Some((_, Done::Ran(ran))) => ran,
-        other => unreachable!("one run was in hand, and there is {other:?}"),
+        other => unreachable!("expected one run in progress, got {other:?}"),
     }
 }

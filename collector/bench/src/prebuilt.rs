@@ -1,4 +1,4 @@
-//! A bench that returns builds which are already known, and passes all other work to another bench.
+//! A bench that returns known builds, and passes all other work to another bench.
 
 use crate::{Ability, Bench, BenchWork, Build, Done, Ticket, Versions};
 use job::BuildJob;

@@ -1,5 +1,5 @@
-//! A bench that computes programs of an accelerator core bit by bit and times them by a model. Its replies are
-//! [`RunReply::Simulated`] and never count as measurements.
+//! A bench that executes programs of an accelerator core bit-exactly and takes their times from a timing model. Its
+//! replies are [`RunReply::Simulated`] and never count as measurements.
 
 use crate::{Ability, Bench, BenchWork, Build, Done, Ran, Ticket, Versions};
 use accelerator::{
@@ -65,7 +65,7 @@ impl Simulator {
     }
 
     pub(crate) fn prepare_layer(&mut self, job: &RunJob) -> Result<PreparedLayer<'_>, String> {
-        let program = postcard::from_bytes(&job.object).map_err(|error| format!("its code is invalid: {error}"))?;
+        let program = postcard::from_bytes(&job.object).map_err(|error| format!("the program is invalid: {error}"))?;
         let known = self.known_task(job)?;
         let operands = known.inputs.iter().map(Tensor::as_bytes).collect();
         Ok(PreparedLayer { program, operands, wanted: known.result.as_bytes() })
@@ -122,7 +122,7 @@ fn build_program(core: &Core, job: &BuildJob) -> Build {
     };
     let generated = begin.elapsed();
     if let Err(error) = check_program(&program) {
-        return Build::Failed(format!("the generated program is wrong: {error}"));
+        return Build::Failed(format!("the generated program is incorrect: {error}"));
     }
     let object = match postcard::to_stdvec(&program) {
         Ok(object) => object,
@@ -150,20 +150,24 @@ fn schedule_program(core: &Core, job: &BuildJob) -> Result<Program, Build> {
     let failed = |why: String| Build::Failed(why);
     let task: Task = serde_json::from_str(&job.task).map_err(|error| failed(error.to_string()))?;
     task.check().map_err(|error| failed(error.to_string()))?;
-    let layer = layer_of(&task).map_err(|why| Build::Rejected(format!("it is the CPU's: {why}")))?;
+    let layer = layer_of(&task).map_err(|why| Build::Rejected(format!("the operator must run on the CPU: {why}")))?;
     let schedule = Schedule::from_json(&job.schedule).map_err(|error| failed(error.to_string()))?;
     let Schedule::Template { knobs } = &schedule else {
-        return Err(Build::Rejected("the accelerator's schedules have knobs, not traces".to_owned()));
+        return Err(Build::Rejected("the accelerator supports schedules with knobs, not with traces".to_owned()));
     };
-    let knobs = core_knobs(knobs).ok_or_else(|| failed("the schedule is of another space".to_owned()))?;
-    generate_program(core, &layer, &knobs).map_err(|misfit| Build::Rejected(format!("it does not fit: {misfit}")))
+    let knobs =
+        core_knobs(knobs).ok_or_else(|| failed("the schedule does not have the accelerator's knobs".to_owned()))?;
+    generate_program(core, &layer, &knobs)
+        .map_err(|misfit| Build::Rejected(format!("the tiling does not fit on the core: {misfit}")))
 }
 
 impl Bench for Simulator {
     fn capability(&mut self, of: Ability) -> Result<Versions, Fault> {
         match of {
             Ability::Build => Ok(Versions::from([("device".to_owned(), self.fabric.describe())])),
-            _ => Err(Fault::CannotStart { why: "a simulated core runs operators of its own alone".to_owned() }),
+            _ => Err(Fault::CannotStart {
+                why: "the accelerator simulator runs only operators compiled by this project".to_owned(),
+            }),
         }
     }
 
@@ -181,7 +185,7 @@ impl Bench for Simulator {
             BenchWork::Build(job) => Done::Built(build_program(&self.fabric.core(), &job)),
             BenchWork::Run(job, _) => Done::Ran(Ran { began, reply: Ok(self.simulate_job(&job)) }),
             BenchWork::Library(..) | BenchWork::Network(..) | BenchWork::Together(..) => {
-                let why = "a simulated core runs operators of its own alone".to_owned();
+                let why = "the accelerator simulator runs only operators compiled by this project".to_owned();
                 Done::Ran(Ran { began, reply: Ok(RunReply::Unsupported(why)) })
             }
         };

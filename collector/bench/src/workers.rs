@@ -50,7 +50,7 @@ pub struct Workers {
     wide: VecDeque<(Ticket, WorkerRun)>,
     wide_runs: usize,
     /// Whether builders pause until no wide run is left.
-    are_resting: bool,
+    builders_pause: bool,
     /// Process number in the placement of the last job. A job with a greater number gets a new runner process.
     process: u32,
 }
@@ -110,7 +110,7 @@ impl Workers {
             narrow: VecDeque::new(),
             wide: VecDeque::new(),
             wide_runs: limits.wide_runs.max(1),
-            are_resting: false,
+            builders_pause: false,
             process: 0,
         }
     }
@@ -132,12 +132,12 @@ impl Workers {
         self.topology.with_siblings(run.cpus())
     }
 
-    fn can_build_beside(&self, busy_cpus: &[usize]) -> bool {
+    fn can_overlap_builds(&self, busy_cpus: &[usize]) -> bool {
         self.overlap && self.builder_cpus.iter().any(|cpu| !busy_cpus.contains(cpu))
     }
 
     fn queue_run(&mut self, ticket: Ticket, run: WorkerRun) {
-        match self.can_build_beside(&self.busy_cpus(&run)) {
+        match self.can_overlap_builds(&self.busy_cpus(&run)) {
             true => self.narrow.push_back((ticket, run)),
             false => self.wide.push_back((ticket, run)),
         }
@@ -147,16 +147,16 @@ impl Workers {
         if let Some(narrow) = self.narrow.pop_front() {
             return Some(narrow);
         }
-        self.are_resting |= self.wide.len() >= self.wide_runs || self.builders.are_idle();
-        let wide = if self.are_resting { self.wide.pop_front() } else { None };
-        self.are_resting &= !self.wide.is_empty();
+        self.builders_pause |= self.wide.len() >= self.wide_runs || self.builders.are_idle();
+        let wide = if self.builders_pause { self.wide.pop_front() } else { None };
+        self.builders_pause &= !self.wide.is_empty();
         wide
     }
 
     fn perform_run(&mut self, run: WorkerRun) -> Ran {
         let busy = self.busy_cpus(&run);
-        let beside = self.can_build_beside(&busy);
-        match beside {
+        let overlaps = self.can_overlap_builds(&busy);
+        match overlaps {
             true => self.builders.vacate_cpus(&busy),
             false => self.builders.leave_all(),
         }
@@ -167,7 +167,7 @@ impl Workers {
             }
             self.process = if process == 0 { 0 } else { self.process.max(process) };
         }
-        let (began, builders) = (SystemTime::now(), beside.then_some(&mut self.builders));
+        let (began, builders) = (SystemTime::now(), overlaps.then_some(&mut self.builders));
         let reply = match &run {
             WorkerRun::Code(job, deadline) => {
                 let runner = if job.device.is_some() { &mut self.runners.gpu } else { &mut self.runners.cpu };
@@ -274,7 +274,7 @@ impl Bench for Workers {
         self.builders.abandon_all();
         self.narrow.clear();
         self.wide.clear();
-        self.are_resting = false;
+        self.builders_pause = false;
     }
 }
 
@@ -356,7 +356,7 @@ fn call_runner<Job: Serialize>(
     let Some(builders) = builders else { return runner.call_worker(job, deadline) };
     runner.send_request(job, deadline)?;
     loop {
-        builders.feed_beside(busy_cpus);
+        builders.feed_idle_builders(busy_cpus);
         let mut waiting = builders.waiting_builders();
         let place = waiting.len();
         waiting.push(runner.pending_request());

@@ -27,7 +27,7 @@ mod tests {
     use datasets::Record;
 
     #[test]
-    fn a_row_has_what_samples_say_and_some_of_them() {
+    fn a_record_has_statistics_and_some_samples() {
         let mut record = Record::default();
         assert!(!fill_times(&mut record, &[], 2));
         assert_eq!(record, Record::default());

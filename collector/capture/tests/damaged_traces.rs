@@ -43,8 +43,8 @@ fn merge(host: &[u8], tail_offset_ns: i64) -> Option<usize> {
 }
 
 #[test]
-fn times_at_the_edges_of_what_a_number_holds_are_merged_or_left_out() {
-    assert_eq!(merge(HOST.as_bytes(), 1000), Some(3), "the sound one");
+fn extreme_times_are_merged_or_omitted() {
+    assert_eq!(merge(HOST.as_bytes(), 1000), Some(3), "the undamaged event is kept");
     for time in ["1e300", "-1e300", "9223372036854775807", "\"inf\"", "\"nan\"", "1e15", "-2.3e15", "2.3e15", "1e400"] {
         for (place, field) in [("12", "ts"), ("10", "dur"), ("30", "ts"), ("20", "ts"), ("-5", "ts")] {
             let text = HOST.replace(&format!("\"{field}\":{place}"), &format!("\"{field}\":{time}"));
@@ -59,7 +59,7 @@ fn times_at_the_edges_of_what_a_number_holds_are_merged_or_left_out() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn host_traces_are_merged_or_refused(
+    fn host_traces_are_merged_or_rejected(
         damages in prop::collection::vec(with_words(&[
             "1e300", "-1e18", "\"ts\":9e15", "\"dur\":-1", "null", "[", "]", "{", "}", "\"", "\"ph\":\"E\"", "\"ph\":\"B\"", "\u{0}",
         ]), 1..6),
@@ -71,7 +71,7 @@ proptest! {
     }
 
     #[test]
-    fn perfetto_traces_are_asked_or_refused(
+    fn perfetto_traces_are_queried_or_rejected(
         damages in prop::collection::vec(with_words(&[
             vec![0xff; 10], vec![0; 4], vec![0x0a, 0x00], vec![0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f], vec![0x5b, 0x5a, 0x5a],
             vec![0x8a, 0x01, 0x02], vec![0x80; 9],

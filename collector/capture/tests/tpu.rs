@@ -29,7 +29,7 @@ fn lines(timeline: &Timeline, core: usize, engine: Engine) -> Vec<String> {
 }
 
 #[test]
-fn a_small_capture_gives_the_figures_worked_out_by_hand() {
+fn a_small_capture_gives_the_expected_figures() {
     let timeline = view(&[(0, small_core(0))], &Reading::default());
     assert_eq!(timeline.losses.count, 0, "{:?}", timeline.losses);
     expect![[r#"
@@ -54,7 +54,7 @@ fn a_small_capture_gives_the_figures_worked_out_by_hand() {
 }
 
 #[test]
-fn registers_say_what_a_matrix_product_costs() {
+fn registers_determine_the_work_of_a_matrix_product() {
     // The preamble, in which each handshake has its own descriptor, then an fp32 product of 78 x 384 and 384 x 64.
     let send = card::descriptor(128, &[(3, 1, 1), (32, 5, 6), (37, 3, 3)]);
     let wait = card::descriptor(128, &[(41, 4, 15), (45, 5, 9)]);
@@ -149,7 +149,7 @@ fn records_without_commands_become_rows_without_type_and_direction() {
 }
 
 #[test]
-fn conflicts_are_a_part_of_the_cycles_as_the_vendors_tool_rounds_them() {
+fn conflict_ratios_are_rounded_like_the_vendors_tool() {
     let folder = tempfile::tempdir().unwrap();
     let ratios = |file: File| {
         let timeline = read_capture(&card::write_of("7", folder.path(), &[(0, file)]), &Reading::default()).unwrap();
@@ -256,7 +256,7 @@ fn markers_do_not_take_the_commands_of_a_compiled_model() {
 }
 
 #[test]
-fn a_counter_that_begins_again_keeps_order_and_commands() {
+fn a_wrapped_counter_keeps_order_and_commands() {
     let straight = view(&[(0, small_core(0))], &Reading::default());
     // The counter wraps around between the two matrix commands.
     let turned = view(&[(0, small_core(0u32.wrapping_sub(2550)))], &Reading::default());
@@ -275,13 +275,13 @@ fn a_core_keeps_its_number_when_another_is_missing() {
     assert_eq!(timeline.cores.len(), 3);
     assert!(lines(&timeline, 1, Engine::Tiu).is_empty());
     assert_eq!(lines(&timeline, 2, Engine::Tiu), lines(&timeline, 0, Engine::Tiu), "cores are put on one clock");
-    assert_eq!(timeline.losses.count, 1, "the missing file is told");
+    assert_eq!(timeline.losses.count, 1, "the missing file is reported");
     let compat = view(&cores, &Reading { compat: true, ..Reading::default() });
     assert_eq!(compat.cores.len(), 2);
 }
 
 #[test]
-fn damage_costs_the_smallest_unit_and_is_told() {
+fn damage_affects_the_smallest_unit_and_is_reported() {
     let whole = small_core(0);
     let mut unknown = whole.clone();
     unknown.0.splice(0..0, [200, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4]);
@@ -293,29 +293,29 @@ fn damage_costs_the_smallest_unit_and_is_told() {
     let nodes = File::default().tiu(&[[1, 2, 0, 0]]).nodes(&[77, card::node(7, 0, 0, 0), 9]);
     let cases = [
         (unknown, "unknown type 200", 4),
-        (cut, "are left", 4),
-        (record, "no whole record", 1),
+        (cut, "bytes are left", 4),
+        (record, "not a complete record", 1),
         (nodes, "unknown type 77", 1),
         (File(vec![3, 0, 0], Vec::new()), "inside a block header", 0),
-        (File::default().block(3, &[]).block(6, &[255; 12]), "is cut off", 0),
+        (File::default().block(3, &[]).block(6, &[255; 12]), "is truncated", 0),
     ];
-    for (file, told, records) in cases {
+    for (file, reported, records) in cases {
         let folder = tempfile::tempdir().unwrap();
         // A second, intact core shows that a broken file does not affect others.
         let capture = card::write(folder.path(), &[(0, file.clone()), (1, small_core(5))]);
         let timeline = read_capture(&capture, &Reading::default()).unwrap();
         let losses: Vec<String> = timeline.losses.described.iter().map(ToString::to_string).collect();
-        assert!(losses.iter().any(|loss| loss.contains(told)), "{told}: {losses:?}");
+        assert!(losses.iter().any(|loss| loss.contains(reported)), "{reported}: {losses:?}");
         assert!(timeline.losses.count >= 1);
-        assert_eq!(lines(&timeline, 1, Engine::Tiu).len(), 2, "{told}");
+        assert_eq!(lines(&timeline, 1, Engine::Tiu).len(), 2, "{reported}");
         let raw = &timeline.cores[0].streams[0].records;
-        assert!(raw.len() <= records, "{told}: {} records", raw.len());
+        assert!(raw.len() <= records, "{reported}: {} records", raw.len());
     }
 }
 
 #[test]
 fn records_that_are_declared_and_missing_are_losses() {
-    let told = |damage: &dyn Fn(&Path)| {
+    let reported = |damage: &dyn Fn(&Path)| {
         let folder = tempfile::tempdir().unwrap();
         let capture = card::write(folder.path(), &[(0, small_core(0)), (1, small_core(5))]);
         damage(&capture);
@@ -334,28 +334,28 @@ fn records_that_are_declared_and_missing_are_losses() {
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(path, format!("{text}{line}\n")).unwrap();
     };
-    assert_eq!(told(&|_| {}), "");
-    let none = "cdmlib0_1.profile: none of the 4";
+    assert_eq!(reported(&|_| {}), "");
+    let none = "cdmlib0_1.profile: contains none of the 4";
     let both =
         format!("{none} TIU records that global.profile declares\n{none} GDMA records that global.profile declares");
-    assert_eq!(told(&|capture| truncate(capture, 0)), both);
+    assert_eq!(reported(&|capture| truncate(capture, 0)), both);
     // Truncated at the end of the block of TIU records.
     assert_eq!(
-        told(&|capture| truncate(capture, 8 + 4 * 16)),
+        reported(&|capture| truncate(capture, 8 + 4 * 16)),
         format!("{none} GDMA records that global.profile declares")
     );
     // Truncated between two GDMA records, which both the block and the counts reveal.
-    let cut = told(&|capture| truncate(capture, 8 + 4 * 16 + 8 + 3 * 64));
-    assert!(cut.contains("only 3 of the 4 GDMA records") && cut.contains("where only 192 are left"), "{cut}");
+    let cut = reported(&|capture| truncate(capture, 8 + 4 * 16 + 8 + 3 * 64));
+    assert!(cut.contains("only 3 of the 4 GDMA records") && cut.contains("but only 192 bytes are left"), "{cut}");
     // Missing files.
     assert_eq!(
-        told(&|capture| add(capture, "core7_tiu_record=9\ncdma_port3_record=5")),
-        "cdmlib0_7.profile: none of the 9 TIU records that global.profile declares\n\
-         cdma_3.profile: none of the 5 CDMA records that global.profile declares"
+        reported(&|capture| add(capture, "core7_tiu_record=9\ncdma_port3_record=5")),
+        "cdmlib0_7.profile: contains none of the 9 TIU records that global.profile declares\ncdma_3.profile: contains \
+         none of the 5 CDMA records that global.profile declares"
     );
     // A full buffer contains fewer records than were counted.
-    assert_eq!(told(&|capture| add(capture, "core1_tiu_record=4096")), "");
-    assert_eq!(told(&|capture| add(capture, "core1_sdma_record=0\nunheard_of_record=7")), "");
+    assert_eq!(reported(&|capture| add(capture, "core1_tiu_record=4096")), "");
+    assert_eq!(reported(&|capture| add(capture, "core1_sdma_record=0\nunheard_of_record=7")), "");
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn a_core_whose_commands_are_cut_off_is_noted() {
         read_capture(&card::write(folder.path(), &[(0, small_core(0)), (1, cut)]), &Reading::default()).unwrap();
     assert_eq!(timeline.losses.count, 0, "commands are not declared");
     let notes = timeline.losses.notes.join("\n");
-    assert!(notes.contains("cdmlib0_1.profile: records without any command"), "{notes}");
+    assert!(notes.contains("cdmlib0_1.profile: the records have no commands"), "{notes}");
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn nothing_readable_is_an_error() {
 }
 
 #[test]
-fn paths_with_brackets_and_foreign_letters_are_read_as_they_stand() {
+fn paths_with_special_characters_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let odd = folder.path().join("性能 [x*]+(1).xlsx");
     let timeline = read_capture(&card::write(&odd, &[(0, small_core(0))]), &Reading::default()).unwrap();
@@ -400,7 +400,7 @@ fn write_all(timeline: &Timeline, out: &Path) {
 }
 
 #[test]
-fn the_same_capture_gives_the_same_bytes() {
+fn outputs_are_deterministic() {
     let folder = tempfile::tempdir().unwrap();
     let timeline = view(&[(0, small_core(0)), (1, small_core(999))], &Reading::default());
     let names = ["perfetto.pftrace", "PerfDoc/PerfAI_output.xlsx", "PerfDoc/PerfAI_output.csv", "PerfWeb/result.html"];
@@ -414,7 +414,7 @@ fn the_same_capture_gives_the_same_bytes() {
 }
 
 #[test]
-fn questions_about_the_trace_are_answered() {
+fn traces_can_be_queried() {
     let folder = tempfile::tempdir().unwrap();
     let timeline = view(&[(0, small_core(0))], &Reading::default());
     let path = folder.path().join("perfetto.pftrace");
@@ -444,7 +444,7 @@ fn small_trace(folder: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn questions_only_read_the_trace() {
+fn queries_only_read_the_trace() {
     let folder = tempfile::tempdir().unwrap();
     let path = small_trace(folder.path());
     let ask = |sql: &str| capture::trace::query_trace(&path, sql, &QueryBounds::default());
@@ -499,7 +499,7 @@ fn questions_only_read_the_trace() {
 }
 
 #[test]
-fn questions_end() {
+fn queries_have_limits() {
     let folder = tempfile::tempdir().unwrap();
     let path = small_trace(folder.path());
     let short = QueryBounds { time: std::time::Duration::from_millis(50), ..QueryBounds::default() };
@@ -516,7 +516,7 @@ fn questions_end() {
 }
 
 #[test]
-fn host_calls_stand_beside_the_records() {
+fn host_calls_are_merged_with_the_records() {
     let folder = tempfile::tempdir().unwrap();
     let mut timeline = view(&[(0, small_core(0))], &Reading::default());
     timeline.tail_offset_ns = Some(1000);
@@ -530,7 +530,7 @@ fn host_calls_stand_beside_the_records() {
     let mut losses = timeline.losses.clone();
     let tail = (timeline.tail_ns, timeline.tail_offset_ns);
     let host = trace::host::read_host_trace(&file, tail, &mut losses).unwrap();
-    assert_eq!(losses.count, 1, "the broken end is told");
+    assert_eq!(losses.count, 1, "the broken end event is reported");
     // disable_profile ends at 40 µs; the records end 1 µs earlier.
     assert_eq!(host.zero_ns, Some(40_000 - 1000 - timeline.tail_ns));
     let path = folder.path().join("perfetto.pftrace");
@@ -569,7 +569,7 @@ fn a_capture_becomes_rows_of_the_dataset() {
 }
 
 #[test]
-fn operators_that_got_slower_come_first() {
+fn slower_operators_come_first() {
     let before = view(&[(0, small_core(0))], &Reading::default());
     let (mut tiu, gdma, mut nodes) = card::preamble();
     tiu.extend([[2000, 2999, 0, 0], [3100, 3499, 1, 8]]);

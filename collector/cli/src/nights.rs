@@ -20,7 +20,7 @@ const STATE_VARIABLE: &str = "OPCOLLECT_STATE";
 /// Makes this process end when the nightly run that started it ends, so that it never measures during the next run.
 pub fn end_with_parent() -> Result<()> {
     let Some(parent) = std::env::var(PARENT_VARIABLE).ok().and_then(|text| text.parse().ok()) else { return Ok(()) };
-    worker::end_with(parent).map_err(Failure::environment)
+    worker::die_with_parent(parent).map_err(Failure::environment)
 }
 
 pub fn run(run: &NightRun) -> Result<u8> {

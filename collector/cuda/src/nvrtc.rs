@@ -90,7 +90,7 @@ pub fn candidate_paths() -> Vec<PathBuf> {
         return vec![PathBuf::from(file)];
     }
     let mut folders = Vec::new();
-    folders.extend(libraries::beside_program());
+    folders.extend(libraries::bundled_folder());
     for packages in libraries::wheel_folders() {
         folders.extend([packages.join("nvidia/cu13/lib"), packages.join("nvidia/cuda_nvrtc/lib")]);
     }

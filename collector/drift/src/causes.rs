@@ -43,11 +43,11 @@ pub struct Cause {
     pub after: BTreeSet<String>,
 }
 
-pub(super) fn of_night(record: &Record, facts: &mut LineFacts) {
+pub(super) fn note_night_facts(record: &Record, facts: &mut LineFacts) {
     note_columns(record, &OF_NIGHT, facts);
 }
 
-pub(super) fn of_line(record: &Record, facts: &mut LineFacts) {
+pub(super) fn note_line_facts(record: &Record, facts: &mut LineFacts) {
     note_columns(record, &OF_LINE, facts);
 }
 

@@ -14,7 +14,7 @@ pub(super) fn cell_text(cell: Cell<'_>) -> Option<String> {
     }
 }
 
-/// Returns the first characters of a hash. Does not slice by bytes, because a store may contain any text as a hash.
-pub(super) fn first_signs(hash: &str) -> String {
+/// Returns the first characters of a hash. Does not slice by bytes, since a store may contain any text as a hash.
+pub(super) fn shorten_hash(hash: &str) -> String {
     hash.chars().take(6).collect()
 }

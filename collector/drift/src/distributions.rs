@@ -1,4 +1,15 @@
-//! Student's t distribution, gamma functions and multiple-testing correction. Tests compare them with published tables.
+//! Moments, the t distribution of Student, gamma functions and multiple-testing correction, tested with published tables.
+
+/// Returns the mean, or 0 for an empty list.
+pub(super) fn mean_of(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Returns the sum of squared deviations from the mean.
+pub(super) fn sum_of_squares(values: &[f64]) -> f64 {
+    let mean = mean_of(values);
+    values.iter().map(|value| (value - mean).powi(2)).sum()
+}
 
 /// Returns the logarithm of the gamma function for positive numbers.
 pub(super) fn ln_gamma(x: f64) -> f64 {
@@ -36,7 +47,7 @@ pub(super) fn student_tails(t: f64, freedom: f64) -> f64 {
 }
 
 /// Returns the two-sided critical value of Student's t distribution.
-pub(super) fn student_reach(tails: f64, freedom: f64) -> f64 {
+pub(super) fn student_critical_value(tails: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1e4);
     for _ in 0..80 {
         let middle = f64::midpoint(low, high);
@@ -113,7 +124,7 @@ mod tests {
         near(trigamma(1.0), 1.644_934_1);
         // Quantiles from published tables of Student's t.
         for (freedom, reach) in [(1.0, 12.7062), (2.0, 4.3027), (5.0, 2.5706), (30.0, 2.0423), (1000.0, 1.9623)] {
-            near(student_reach(0.05, freedom), reach);
+            near(student_critical_value(0.05, freedom), reach);
             near(student_tails(reach, freedom), 0.05);
         }
         near(student_tails(-2.0, 1e6), 0.0455);

@@ -1,6 +1,6 @@
 //! Conversion of records to lines: the times of one task and schedule over several nightly runs.
 
-use super::causes::{of_line, of_night};
+use super::causes::{note_line_facts, note_night_facts};
 use super::cell::cell_text;
 use super::history::{DriftLine, History, LineFacts, LineIdentity, LinePoint, Night, Side};
 use super::sentinels::{Aspect, aspect_of};
@@ -15,7 +15,7 @@ const NIGHT: &str = "night-";
 #[derive(Debug, Default)]
 pub struct RecordGatherer {
     nights: BTreeMap<(Side, String), Night>,
-    lines: BTreeMap<LineIdentity, Gathered>,
+    lines: BTreeMap<LineIdentity, GatheredLine>,
     schemas: BTreeSet<i64>,
     left_out: BTreeMap<&'static str, usize>,
     /// Number of sentinel measurements that were skipped because they have no confidence interval.
@@ -27,7 +27,7 @@ pub struct RecordGatherer {
 }
 
 #[derive(Debug, Default)]
-struct Gathered {
+struct GatheredLine {
     aspect: Option<Aspect>,
     times: BTreeMap<(Side, String), Vec<MeasuredTime>>,
     facts: BTreeMap<Side, LineFacts>,
@@ -95,7 +95,7 @@ impl RecordGatherer {
         let doubt = doubt_of(record, median_ns);
         let time = MeasuredTime { log_ns: median_ns.ln(), doubt, at_us: record.started_at_us };
         line.times.entry(key.clone()).or_default().push(time);
-        of_line(record, line.facts.entry(side).or_default());
+        note_line_facts(record, line.facts.entry(side).or_default());
         let at_us = record.started_at_us;
         let night = self.nights.entry(key).or_insert_with_key(|(side, label)| Night {
             label: label.clone(),
@@ -107,7 +107,7 @@ impl RecordGatherer {
         });
         (night.first_us, night.last_us) = (night.first_us.min(at_us), night.last_us.max(at_us));
         night.records += 1;
-        of_night(record, &mut night.facts);
+        note_night_facts(record, &mut night.facts);
     }
 
     pub fn build_history(self) -> History {
@@ -125,7 +125,7 @@ impl RecordGatherer {
                 unrests.extend(gathered.times.values().filter_map(|times| step_variance(times)));
             }
             let looks = if by_task { (0.0, 0.0) } else { pooled_variance(gathered.times.values()) };
-            let Gathered { aspect, facts, losses, .. } = gathered;
+            let GatheredLine { aspect, facts, losses, .. } = gathered;
             lines.push(DriftLine { identity, aspect, points, looks, facts, losses });
         }
         unrests.sort_by(f64::total_cmp);
@@ -185,7 +185,10 @@ fn line_identity(record: &Record, by_task: bool, by_host: bool) -> LineIdentity 
 fn combine_night(night: usize, times: &[MeasuredTime], is_best: bool) -> LinePoint {
     if is_best {
         let upper = |time: &&MeasuredTime| time.log_ns + HALF * time.doubt;
-        let best = times.iter().min_by(|one, other| upper(one).total_cmp(&upper(other))).expect("a night has times");
+        let best = times
+            .iter()
+            .min_by(|one, other| upper(one).total_cmp(&upper(other)))
+            .expect("a night has at least one time");
         return LinePoint { night, log_ns: best.log_ns, doubt: best.doubt, count: times.len() };
     }
     let count = times.len() as f64;

@@ -73,7 +73,7 @@ pub struct DriftLine {
 }
 
 impl DriftLine {
-    pub fn of_side<'a>(&'a self, nights: &'a [Night], side: Side) -> impl Iterator<Item = &'a LinePoint> {
+    pub fn points_of_side<'a>(&'a self, nights: &'a [Night], side: Side) -> impl Iterator<Item = &'a LinePoint> {
         self.points.iter().filter(move |point| nights[point.night].side == side)
     }
 }

@@ -1,8 +1,8 @@
 //! Comparison of the two sides, first of each line, and then of all lines with a common false discovery rate.
 
 use super::causes::{Cause, differing_columns, night_causes};
-use super::cell::first_signs;
-use super::distributions::{adjust_p_values, student_reach, student_tails};
+use super::cell::shorten_hash;
+use super::distributions::{adjust_p_values, mean_of, student_critical_value, student_tails, sum_of_squares};
 use super::history::{DriftLine, History, LineFacts, LineIdentity, LinePoint, Night, Side};
 use super::machine::{MachineDrift, estimate_machine};
 use super::prior::Prior;
@@ -87,7 +87,7 @@ impl Drift {
 }
 
 /// Statistics of one line, before all lines are judged together.
-struct SeenChange<'a> {
+struct LineStatistics<'a> {
     line: &'a DriftLine,
     means: (f64, f64),
     nights: (usize, usize),
@@ -106,7 +106,8 @@ pub fn judge_lines(history: &History, bounds: Bounds) -> Drift {
     let (machine, of_machine) = estimate_machine(history);
     let mut notes = [history.notes.clone(), of_machine].concat();
     let lines = || history.lines.iter().filter(|line| line.aspect.is_none());
-    let seen: Vec<SeenChange> = lines().filter_map(|line| line_statistics(line, &history.nights, &machine)).collect();
+    let seen: Vec<LineStatistics> =
+        lines().filter_map(|line| line_statistics(line, &history.nights, &machine)).collect();
     let is_single = seen.iter().all(|one| one.spread.1 == 0.0);
     let prior = Prior::fit_prior(&seen.iter().map(|one| one.spread).collect::<Vec<_>>());
     // Single nights have no variance between nights. The variance between measurements of a night replaces it.
@@ -136,7 +137,7 @@ pub fn judge_lines(history: &History, bounds: Bounds) -> Drift {
         for (one, (variance, _)) in seen.iter().zip(&mut judged) {
             *variance += network_key(one).and_then(|around| shifts.get(&around)).map_or(0.0, |shift| shift.powi(2));
         }
-        notes.extend(told_of_networks(&shifts, bounds));
+        notes.extend(network_notes(&shifts, bounds));
     }
     let scores = standard_scores(&seen, &judged);
     let tails: Vec<f64> =
@@ -157,8 +158,10 @@ pub fn judge_lines(history: &History, bounds: Bounds) -> Drift {
         let size = |change: &Change| change.ratio.ln().abs();
         one.verdict.sort_rank().cmp(&other.verdict.sort_rank()).then(size(other).total_cmp(&size(one)))
     });
-    let mut reaches: Vec<f64> =
-        judged.iter().map(|(variance, freedom)| 2.0 * student_reach(0.05, *freedom) * variance.sqrt()).collect();
+    let mut reaches: Vec<f64> = judged
+        .iter()
+        .map(|(variance, freedom)| 2.0 * student_critical_value(0.05, *freedom) * variance.sqrt())
+        .collect();
     reaches.sort_by(f64::total_cmp);
     let of =
         |levels: &[f64]| (side_mean(levels, history, Side::After) - side_mean(levels, history, Side::Before)).exp();
@@ -192,8 +195,8 @@ impl Verdict {
     }
 }
 
-fn line_statistics<'a>(line: &'a DriftLine, nights: &[Night], machine: &MachineDrift) -> Option<SeenChange<'a>> {
-    let of = |side: Side| -> Vec<&LinePoint> { line.of_side(nights, side).collect() };
+fn line_statistics<'a>(line: &'a DriftLine, nights: &[Night], machine: &MachineDrift) -> Option<LineStatistics<'a>> {
+    let of = |side: Side| -> Vec<&LinePoint> { line.points_of_side(nights, side).collect() };
     let (before, after) = (of(Side::Before), of(Side::After));
     if before.is_empty() || after.is_empty() {
         return None;
@@ -213,7 +216,7 @@ fn line_statistics<'a>(line: &'a DriftLine, nights: &[Night], machine: &MachineD
     let squares = sum_of_squares(&ys) + sum_of_squares(&others);
     let facts = |side: Side| line.facts.get(&side).cloned().unwrap_or_else(LineFacts::new);
     let plain = |points: &[&LinePoint]| points.iter().map(|point| point.log_ns).sum::<f64>() / points.len() as f64;
-    Some(SeenChange {
+    Some(LineStatistics {
         line,
         means: (plain(&before), plain(&after)),
         nights: (before.len(), after.len()),
@@ -252,18 +255,18 @@ fn mirrored_discovery_rates(scores: &[f64], is_same_code: &[bool]) -> Vec<f64> {
     shares
 }
 
-type Around<'a> = (&'a str, Option<i64>, Option<&'a str>);
+type NetworkKey<'a> = (&'a str, Option<i64>, Option<&'a str>);
 
-fn network_key<'a>(one: &SeenChange<'a>) -> Option<Around<'a>> {
+fn network_key<'a>(one: &LineStatistics<'a>) -> Option<NetworkKey<'a>> {
     let LineIdentity { network, threads, host, .. } = &one.line.identity;
     Some((network.as_deref()?, *threads, host.as_deref()))
 }
 
 /// Returns the median shift per network, whose operators are timed together and share all disturbances.
-fn network_shifts<'a>(seen: &[SeenChange<'a>]) -> BTreeMap<Around<'a>, f64> {
+fn network_shifts<'a>(seen: &[LineStatistics<'a>]) -> BTreeMap<NetworkKey<'a>, f64> {
     /// Minimum number of operators. With fewer of them, one change would dominate the median.
     const LEAST: usize = 4;
-    let mut networks: BTreeMap<Around<'a>, Vec<f64>> = BTreeMap::new();
+    let mut networks: BTreeMap<NetworkKey<'a>, Vec<f64>> = BTreeMap::new();
     for (around, one) in seen.iter().filter_map(|one| Some((network_key(one)?, one))) {
         networks.entry(around).or_default().push(one.difference);
     }
@@ -277,18 +280,18 @@ fn network_shifts<'a>(seen: &[SeenChange<'a>]) -> BTreeMap<Around<'a>, f64> {
         .collect()
 }
 
-fn told_of_networks(shifts: &BTreeMap<Around<'_>, f64>, bounds: Bounds) -> Vec<String> {
+fn network_notes(shifts: &BTreeMap<NetworkKey<'_>, f64>, bounds: Bounds) -> Vec<String> {
     let moved = shifts.iter().filter(|(_, shift)| shift.abs() > bounds.threshold);
-    let told = moved.map(|((network, threads, _), shift)| {
-        let network = first_signs(network);
+    let texts = moved.map(|((network, threads, _), shift)| {
+        let network = shorten_hash(network);
         let threads = threads.map_or(String::new(), |threads| format!(", threads {threads}"));
         let (factor, why) = (shift.exp(), "it ran only once on each side, so the change may be random");
         format!("network {network}{threads}: its operators changed by × {factor:.3} (median) in the network; {why}")
     });
-    told.collect()
+    texts.collect()
 }
 
-fn difference_variance(one: &SeenChange<'_>, prior: Option<Prior>, look: f64, unrest: f64) -> f64 {
+fn difference_variance(one: &LineStatistics<'_>, prior: Option<Prior>, look: f64, unrest: f64) -> f64 {
     let nights = 1.0 / one.nights.0 as f64 + 1.0 / one.nights.1 as f64;
     let of_nights = match prior {
         Some(prior) => (prior.posterior_variance(one.spread.0, one.spread.1).0 * nights).max(one.own),
@@ -297,12 +300,12 @@ fn difference_variance(one: &SeenChange<'_>, prior: Option<Prior>, look: f64, un
     of_nights + one.of_machine
 }
 
-fn degrees_of_freedom(one: &SeenChange<'_>, prior: Option<Prior>, of_looks: f64) -> f64 {
+fn degrees_of_freedom(one: &LineStatistics<'_>, prior: Option<Prior>, of_looks: f64) -> f64 {
     prior.map_or(of_looks.min(SINGLE_FREEDOM), |prior| prior.freedom + one.spread.1)
 }
 
 /// Returns the ratio of actual to expected scatter, assuming that most lines are unchanged.
-fn spread_of_all(seen: &[SeenChange<'_>], judged: &[(f64, f64)]) -> f64 {
+fn spread_of_all(seen: &[LineStatistics<'_>], judged: &[(f64, f64)]) -> f64 {
     /// Ratio of standard deviation to median absolute deviation for a normal distribution.
     const NORMAL: f64 = 1.4826;
     let mut sizes: Vec<f64> = standard_scores(seen, judged).into_iter().map(f64::abs).collect();
@@ -310,12 +313,12 @@ fn spread_of_all(seen: &[SeenChange<'_>], judged: &[(f64, f64)]) -> f64 {
     NORMAL * median_of_sorted(&sizes)
 }
 
-fn standard_scores(seen: &[SeenChange<'_>], judged: &[(f64, f64)]) -> Vec<f64> {
+fn standard_scores(seen: &[LineStatistics<'_>], judged: &[(f64, f64)]) -> Vec<f64> {
     seen.iter().zip(judged).map(|(one, (variance, _))| one.difference / variance.sqrt()).collect()
 }
 
-fn build_change(one: &SeenChange<'_>, (variance, freedom): (f64, f64), q_value: f64, bounds: Bounds) -> Change {
-    let reach = student_reach(0.05, freedom) * variance.sqrt();
+fn build_change(one: &LineStatistics<'_>, (variance, freedom): (f64, f64), q_value: f64, bounds: Bounds) -> Change {
+    let reach = student_critical_value(0.05, freedom) * variance.sqrt();
     let (ratio, interval) = (one.difference.exp(), ((one.difference - reach).exp(), (one.difference + reach).exp()));
     let edge = 1.0 + bounds.threshold;
     let verdict = match q_value <= bounds.false_discoveries {
@@ -339,29 +342,21 @@ fn build_change(one: &SeenChange<'_>, (variance, freedom): (f64, f64), q_value: 
 }
 
 fn is_lost(line: &DriftLine, nights: &[Night]) -> bool {
-    line.of_side(nights, Side::Before).next().is_some()
-        && line.of_side(nights, Side::After).next().is_none()
+    line.points_of_side(nights, Side::Before).next().is_some()
+        && line.points_of_side(nights, Side::After).next().is_none()
         && line.losses.contains_key(&Side::After)
 }
 
 fn count_one_sided<'a>(lines: impl Iterator<Item = &'a DriftLine>, nights: &[Night]) -> (usize, usize) {
     lines.fold((0, 0), |(before, after), line| {
-        let has = |side: Side| line.of_side(nights, side).next().is_some();
+        let has = |side: Side| line.points_of_side(nights, side).next().is_some();
         let (is_before, is_after) = (has(Side::Before), has(Side::After));
         (before + usize::from(is_before && !is_after), after + usize::from(is_after && !is_before))
     })
 }
 
 fn side_mean(levels: &[f64], history: &History, side: Side) -> f64 {
-    let of_side = levels.iter().zip(&history.nights).filter(|(level, night)| night.side == side && level.is_finite());
-    mean_of(&of_side.map(|(level, _)| *level).collect::<Vec<f64>>())
-}
-
-fn mean_of(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
-fn sum_of_squares(values: &[f64]) -> f64 {
-    let mean = mean_of(values);
-    values.iter().map(|value| (value - mean).powi(2)).sum()
+    let side_levels =
+        levels.iter().zip(&history.nights).filter(|(level, night)| night.side == side && level.is_finite());
+    mean_of(&side_levels.map(|(level, _)| *level).collect::<Vec<f64>>())
 }

@@ -9,6 +9,7 @@
 
 mod causes;
 mod cell;
+mod change_points;
 mod distributions;
 mod gather;
 mod history;
@@ -18,9 +19,9 @@ mod page;
 mod prior;
 mod sentinels;
 mod text;
-mod turns;
 
 pub use causes::Cause;
+pub use change_points::{ChangePoint, find_change_points};
 pub use gather::{RecordGatherer, night_of};
 pub use history::{DriftLine, History, LineFacts, LineIdentity, LinePoint, Night, Side};
 pub use judge::{Bounds, Change, Drift, Verdict, judge_lines};
@@ -28,4 +29,3 @@ pub use machine::MachineDrift;
 pub use page::render_page;
 pub use sentinels::{ASPECTS, Aspect, SENTINELS, Sentinel, aspect_of};
 pub use text::{render_markdown, render_text};
-pub use turns::{Turn, find_turns};

@@ -1,5 +1,6 @@
 //! Speed of the machine in each night, estimated from sentinels or, if there are none, from the median of all lines.
 
+use super::distributions::mean_of;
 use super::history::{DriftLine, History};
 use super::sentinels::{ASPECTS, Aspect};
 use measure::statistics::median_of_sorted;
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 
 const LINES_MIN: usize = 10;
 /// Number of iterations of the alternating fit.
-const TURNS: usize = 20;
+const ITERATIONS: usize = 20;
 
 /// The machine factor of each night: the logarithm of times relative to a typical night, so a slower machine has a
 /// larger factor.
@@ -22,7 +23,7 @@ pub struct MachineDrift {
     pub sentinels: usize,
 }
 
-/// Estimates the machine factor of each night. Also returns notes.
+/// Estimates the machine factor of each night. Also returns notes about how.
 pub(super) fn estimate_machine(history: &History) -> (MachineDrift, Vec<String>) {
     let nights = history.nights.len();
     let has_two = |line: &&DriftLine| line.points.len() > 1;
@@ -31,7 +32,7 @@ pub(super) fn estimate_machine(history: &History) -> (MachineDrift, Vec<String>)
     if sentinels.is_empty() {
         let lines: Vec<&DriftLine> = history.lines.iter().filter(has_two).collect();
         let notes = if nights > 1 { vec![without_sentinels(lines.len())] } else { Vec::new() };
-        return (by_middle(&lines, nights), notes);
+        return (machine_by_median(&lines, nights), notes);
     }
     let of = |aspect: Aspect| -> Vec<&DriftLine> {
         sentinels.iter().copied().filter(|line| line.aspect == Some(aspect)).collect()
@@ -66,13 +67,14 @@ pub(super) fn estimate_machine(history: &History) -> (MachineDrift, Vec<String>)
 fn without_sentinels(lines: usize) -> String {
     match lines >= LINES_MIN {
         true => format!(
-            "no sentinel ran: the median of all {lines} lines represents the machine, so a change common to all lines is attributed to it"
+            "no sentinel ran: the median of all {lines} lines represents the machine, so a change of all lines is \
+             attributed to the machine"
         ),
         false => "no sentinel ran: changes of the machine and of the code cannot be separated".to_owned(),
     }
 }
 
-fn by_middle(lines: &[&DriftLine], nights: usize) -> MachineDrift {
+fn machine_by_median(lines: &[&DriftLine], nights: usize) -> MachineDrift {
     let log_factor: Vec<f64> = match lines.len() >= LINES_MIN {
         true => fit_levels(lines, nights, median_of).into_iter().map(Option::unwrap_or_default).collect(),
         false => vec![0.0; nights],
@@ -92,7 +94,7 @@ fn own_doubt(lines: &[&DriftLine], night: usize) -> f64 {
 fn fit_levels(lines: &[&DriftLine], nights: usize, centre: fn(&[f64]) -> f64) -> Vec<Option<f64>> {
     let mut of_nights = vec![0.0; nights];
     let mut is_seen = vec![false; nights];
-    for _ in 0..TURNS {
+    for _ in 0..ITERATIONS {
         let mut rests: Vec<Vec<f64>> = vec![Vec::new(); nights];
         for line in lines {
             let own: Vec<f64> = line.points.iter().map(|point| point.log_ns - of_nights[point.night]).collect();
@@ -108,10 +110,6 @@ fn fit_levels(lines: &[&DriftLine], nights: usize, centre: fn(&[f64]) -> f64) ->
         of_nights.iter_mut().zip(&is_seen).filter(|(_, seen)| **seen).for_each(|(level, _)| *level -= usual);
     }
     of_nights.into_iter().zip(is_seen).map(|(level, seen)| seen.then_some(level)).collect()
-}
-
-fn mean_of(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
 fn median_of(values: &[f64]) -> f64 {

@@ -1,10 +1,10 @@
 //! HTML report: changes, a heat map of operators by night, and a curve for each changed line.
 
+use super::change_points::ChangePoint;
 use super::history::{DriftLine, History, Side};
 use super::judge::{Drift, Verdict};
 use super::machine::MachineDrift;
-use super::text::{before_after, code_causes, describe_turn, line_title, verdict_sentence};
-use super::turns::Turn;
+use super::text::{before_after, code_causes, describe_change_point, line_title, verdict_sentence};
 use report::page::chart::{STYLE, Scale, round_ticks, svg_start};
 use report::page::{escape_html, whole_page as whole};
 use report::{format_duration, format_number, format_percent};
@@ -17,13 +17,16 @@ const CELL: (f64, f64) = (54.0, 22.0);
 const MARGIN: (f64, f64) = (190.0, 30.0);
 const CURVE: (f64, f64) = (520.0, 120.0);
 
-pub fn render_page(name: &str, history: &History, drift: &Drift, turns: &[Turn]) -> String {
+pub fn render_page(name: &str, history: &History, drift: &Drift, change_points: &[ChangePoint]) -> String {
     let mut body = format!("<main><h1>{}</h1>\n<p>{}</p>\n", escape_html(name), escape_html(&verdict_sentence(drift)));
     for note in &drift.notes {
         let _ = write!(body, "<p class=\"soft\">note: {}</p>", escape_html(note));
     }
     if !drift.causes.is_empty() {
-        body.push_str("<h2>What differs between the sides</h2>\n<div class=\"wide\"><table><tr><th>what</th><th>before → after</th></tr>");
+        body.push_str(
+            "<h2>What differs between the sides</h2>\n<div class=\"wide\"><table><tr><th>setting</th><th>before → \
+             after</th></tr>",
+        );
         for cause in &drift.causes {
             let _ = write!(body, "<tr><td>{}</td><td>{}</td></tr>", cause.name, escape_html(&before_after(cause)));
         }
@@ -32,10 +35,10 @@ pub fn render_page(name: &str, history: &History, drift: &Drift, turns: &[Turn])
     body.push_str("<h2>Nights and operators</h2>\n<p class=\"soft\">The median of all lines of an operator relative to their first night, \
         corrected for the machine; the last rows show the machine's own changes according to the sentinels.</p>\n");
     let _ = writeln!(body, "<figure>{}</figure>", heat_map(history, &drift.machine));
-    if !turns.is_empty() {
+    if !change_points.is_empty() {
         body.push_str("<h2>Change points</h2>\n<ul>");
-        turns.iter().take(CURVES).for_each(|turn| {
-            let _ = write!(body, "<li>{}</li>", escape_html(&describe_turn(turn)));
+        change_points.iter().take(CURVES).for_each(|change_point| {
+            let _ = write!(body, "<li>{}</li>", escape_html(&describe_change_point(change_point)));
         });
         body.push_str("</ul>\n");
     }
@@ -49,13 +52,14 @@ fn changes_section(history: &History, drift: &Drift) -> String {
     let mut body = "<h2>What changed</h2>\n".to_owned();
     let count = changed.clone().count();
     if count == 0 {
-        body.push_str("<p>Nothing, as far as can be seen.</p>\n");
+        body.push_str("<p>No change was detected.</p>\n");
     }
     for change in changed.take(CURVES) {
         let threads = change.identity.threads.map_or(String::new(), |threads| format!(", {threads} threads"));
         let _ = writeln!(
             body,
-            "<h3>{}{threads}</h3><p class=\"soft\">{} → {}: × {} ({} … {}), by chance {}; its code: {}</p><figure>{}</figure>",
+            "<h3>{}{threads}</h3><p class=\"soft\">{} → {}: × {} ({} … {}), q-value {}; code: \
+             {}</p><figure>{}</figure>",
             escape_html(&line_title(&change.identity)),
             format_duration(change.before_ns),
             format_duration(change.after_ns),
@@ -143,12 +147,12 @@ fn heat_map(history: &History, machine: &MachineDrift) -> String {
 
 /// Shortens the label of a night to its day and, if present, its time of day.
 fn shorten_label(label: &str) -> String {
-    let signs: Vec<char> = label.chars().collect();
-    let text = |from: usize, to: usize| signs[from..to].iter().collect::<String>();
-    match signs.iter().position(|sign| *sign == '-') {
+    let characters: Vec<char> = label.chars().collect();
+    let text = |from: usize, to: usize| characters[from..to].iter().collect::<String>();
+    match characters.iter().position(|sign| *sign == '-') {
         // Pattern `20261122-213000`, optionally followed by a host.
-        Some(8) if signs.len() >= 15 => format!("{} {}:{}", text(6, 8), text(9, 11), text(11, 13)),
-        _ => text(signs.len().saturating_sub(8), signs.len()),
+        Some(8) if characters.len() >= 15 => format!("{} {}:{}", text(6, 8), text(9, 11), text(11, 13)),
+        _ => text(characters.len().saturating_sub(8), characters.len()),
     }
 }
 

@@ -15,13 +15,13 @@ pub(super) struct Prior {
 
 const FREEDOM_MAX: f64 = 1000.0;
 /// Lower limit of a variance, because a coarse clock can make all repetitions equal.
-const VARIANCE_LEAST: f64 = 1e-10;
+const VARIANCE_MIN: f64 = 1e-10;
 
 impl Prior {
     /// Fits the prior to observed variances with their degrees of freedom; `None` if there are too few.
     pub fn fit_prior(found: &[(f64, f64)]) -> Option<Prior> {
         let known: Vec<(f64, f64)> =
-            found.iter().filter(|(_, freedom)| *freedom > 0.0).map(|(s, f)| (s.max(VARIANCE_LEAST), *f)).collect();
+            found.iter().filter(|(_, freedom)| *freedom > 0.0).map(|(s, f)| (s.max(VARIANCE_MIN), *f)).collect();
         if known.len() < 3 {
             return None;
         }
@@ -31,12 +31,12 @@ impl Prior {
         let mean = logs.iter().sum::<f64>() / count;
         let spread = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0);
         let own = known.iter().map(|(_, freedom)| trigamma(freedom / 2.0)).sum::<f64>() / count;
-        let freedom = freedom_of(spread - own);
+        let freedom = solve_freedom(spread - own);
         let variance = match freedom < FREEDOM_MAX {
             true => (mean + digamma(freedom / 2.0) - (freedom / 2.0).ln()).exp(),
             false => mean.exp(),
         };
-        Some(Prior { variance: variance.max(VARIANCE_LEAST), freedom })
+        Some(Prior { variance: variance.max(VARIANCE_MIN), freedom })
     }
 
     pub fn posterior_variance(self, variance: f64, freedom: f64) -> (f64, f64) {
@@ -46,7 +46,7 @@ impl Prior {
 }
 
 /// Returns the degrees of freedom for a given trigamma value of half of them, by bisection.
-fn freedom_of(trigamma_of_half: f64) -> f64 {
+fn solve_freedom(trigamma_of_half: f64) -> f64 {
     if trigamma_of_half <= trigamma(FREEDOM_MAX / 2.0) {
         return FREEDOM_MAX;
     }
@@ -65,7 +65,7 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     #[test]
-    fn lines_that_are_alike_teach_each_other_and_others_do_not() {
+    fn variances_are_shared_between_similar_lines_only() {
         let mut generator = ChaCha8Rng::seed_from_u64(5);
         // A chi-square variable with four degrees of freedom is the sum of two exponentials.
         let mut draw = |variance: f64| {

@@ -1,10 +1,10 @@
 //! Report of a comparison as terminal text and as GitHub-flavoured Markdown.
 
 use super::causes::Cause;
-use super::cell::first_signs;
+use super::cell::shorten_hash;
+use super::change_points::ChangePoint;
 use super::history::LineIdentity;
 use super::judge::{Change, Drift, Verdict};
-use super::turns::Turn;
 use report::{Paper, Table, format_duration, format_number, format_percent, number_column, text_column};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -12,10 +12,10 @@ use std::fmt::Write;
 /// Maximum number of rows of a table. The JSON document contains all rows.
 const ROWS: usize = 40;
 
-pub fn render_text(drift: &Drift, turns: &[Turn], paper: &Paper) -> String {
+pub fn render_text(drift: &Drift, change_points: &[ChangePoint], paper: &Paper) -> String {
     let mut parts = Vec::new();
-    let told: Vec<&Change> = changed_lines(drift).take(ROWS).collect();
-    if !told.is_empty() {
+    let texts: Vec<&Change> = changed_lines(drift).take(ROWS).collect();
+    if !texts.is_empty() {
         let mut table = Table::new([
             text_column("operator").min_width(24),
             number_column("threads"),
@@ -23,10 +23,10 @@ pub fn render_text(drift: &Drift, turns: &[Turn], paper: &Paper) -> String {
             number_column("after").drop_order(2),
             number_column("ratio"),
             number_column("95 % interval"),
-            number_column("by chance").drop_order(1),
-            text_column("its code").drop_order(3),
+            number_column("q-value").drop_order(1),
+            text_column("code").drop_order(3),
         ]);
-        for change in &told {
+        for change in &texts {
             table.add_row([
                 report::Cell::from(line_title(&change.identity)),
                 change.identity.threads.map_or(String::new(), |threads| threads.to_string()).into(),
@@ -40,24 +40,27 @@ pub fn render_text(drift: &Drift, turns: &[Turn], paper: &Paper) -> String {
         }
         parts.push(table.format_for(paper));
     }
-    let rest = changed_lines(drift).count() - told.len();
+    let rest = changed_lines(drift).count() - texts.len();
     if rest > 0 {
-        parts.push(format!("and {rest} more, in `--json` and `--html`"));
+        parts.push(format!("{rest} more lines in `--json` and `--html`"));
     }
-    parts.extend(drift.lost.iter().take(ROWS).map(|lost| format!("lost its time: {}", line_title(lost))));
-    parts.extend(turns.iter().take(ROWS).map(describe_turn));
+    parts.extend(drift.lost.iter().take(ROWS).map(|lost| format!("no longer has a time: {}", line_title(lost))));
+    parts.extend(change_points.iter().take(ROWS).map(describe_change_point));
     let differing = drift.causes.iter().map(|cause| format!("{}: {}", cause.name, before_after(cause)));
     parts.extend(differing);
     parts.push(verdict_sentence(drift));
     parts.join("\n")
 }
 
-pub fn render_markdown(drift: &Drift, turns: &[Turn]) -> String {
+pub fn render_markdown(drift: &Drift, change_points: &[ChangePoint]) -> String {
     let mut text = format!("{}\n", verdict_sentence(drift));
-    let told: Vec<&Change> = changed_lines(drift).take(ROWS).collect();
-    if !told.is_empty() {
-        text.push_str("\n| operator | threads | before | after | ratio | 95 % interval | its code |\n| --- | ---: | ---: | ---: | ---: | ---: | --- |\n");
-        for change in told {
+    let texts: Vec<&Change> = changed_lines(drift).take(ROWS).collect();
+    if !texts.is_empty() {
+        text.push_str(
+            "\n| operator | threads | before | after | ratio | 95 % interval | code |\n| --- | ---: | ---: | ---: | \
+             ---: | ---: | --- |\n",
+        );
+        for change in texts {
             let _ = writeln!(
                 text,
                 "| {} | {} | {} | {} | **{}** | {} … {} | {} |",
@@ -73,8 +76,8 @@ pub fn render_markdown(drift: &Drift, turns: &[Turn]) -> String {
         }
     }
     let lists = [
-        drift.lost.iter().map(|lost| format!("lost its time: {}", line_title(lost))).collect::<Vec<_>>(),
-        turns.iter().map(describe_turn).collect(),
+        drift.lost.iter().map(|lost| format!("no longer has a time: {}", line_title(lost))).collect::<Vec<_>>(),
+        change_points.iter().map(describe_change_point).collect(),
         drift.causes.iter().map(|cause| format!("`{}`: {}", cause.name, before_after(cause))).collect(),
         drift.notes.iter().map(|note| format!("note: {note}")).collect(),
     ];
@@ -103,15 +106,15 @@ fn ratio_cell(change: &Change) -> report::Cell {
 
 pub(super) fn line_title(identity: &LineIdentity) -> String {
     let cold = identity.cache_state.filter(|state| *state != "warm").map(|state| format!(" ({state} caches)"));
-    let schedule = identity.schedule_hash.as_deref().map(|hash| format!(" by {}", first_signs(hash)));
+    let schedule = identity.schedule_hash.as_deref().map(|hash| format!(" by {}", shorten_hash(hash)));
     let host = identity.host.as_deref().map(|host| format!(" on {host}"));
-    let network = identity.network.as_deref().map(|hash| format!(" in the network {}", first_signs(hash)));
+    let network = identity.network.as_deref().map(|hash| format!(" in the network {}", shorten_hash(hash)));
     [Some(identity.task.clone()), cold, schedule, network, host].into_iter().flatten().collect()
 }
 
 pub(super) fn code_causes(causes: &[Cause]) -> String {
     match causes {
-        [] => "the same".to_owned(),
+        [] => "unchanged".to_owned(),
         causes => {
             causes.iter().map(|cause| format!("{} {}", cause.name, before_after(cause))).collect::<Vec<_>>().join("; ")
         }
@@ -130,22 +133,27 @@ fn list_values(values: &BTreeSet<String>) -> String {
             text.clone()
         }
     };
-    let told: Vec<String> = values.iter().take(4).map(short).collect();
-    match (told.is_empty(), values.len() > 4) {
-        (true, _) => "not known".to_owned(),
-        (false, true) => format!("{} and {} more", told.join(", "), values.len() - 4),
-        (false, false) => told.join(", "),
+    let texts: Vec<String> = values.iter().take(4).map(short).collect();
+    match (texts.is_empty(), values.len() > 4) {
+        (true, _) => "unknown".to_owned(),
+        (false, true) => format!("{} and {} more", texts.join(", "), values.len() - 4),
+        (false, false) => texts.join(", "),
     }
 }
 
-pub(super) fn describe_turn(turn: &Turn) -> String {
-    let threads = turn.identity.threads.map_or(String::new(), |threads| format!(" on {threads} threads"));
-    format!("from {} on × {}: {}{threads}", turn.night, format_number(turn.ratio), line_title(&turn.identity))
+pub(super) fn describe_change_point(change_point: &ChangePoint) -> String {
+    let threads = change_point.identity.threads.map_or(String::new(), |threads| format!(" on {threads} threads"));
+    format!(
+        "since {}, × {}: {}{threads}",
+        change_point.night,
+        format_number(change_point.ratio),
+        line_title(&change_point.identity)
+    )
 }
 
 pub fn verdict_sentence(drift: &Drift) -> String {
     if drift.nights.len() < 2 {
-        return "there is only one nightly run: nothing to compare it with yet".to_owned();
+        return "there is only one nightly run, and none to compare it with".to_owned();
     }
     let count = |verdict: Verdict| drift.count_verdict(verdict);
     let (compared, slower, faster) = (drift.changes.len(), count(Verdict::Slower), count(Verdict::Faster));
@@ -159,14 +167,15 @@ pub fn verdict_sentence(drift: &Drift) -> String {
                 .map(|(aspect, ratio)| format!("{} × {}", aspect.name(), format_number(*ratio)))
                 .collect();
             format!(
-                "the machine × {} by {sentinels} sentinels ({})",
+                "machine × {} by {sentinels} sentinels ({})",
                 format_number(drift.machine_ratio),
                 aspects.join(", ")
             )
         }
     };
     let mut text = format!(
-        "{compared} lines on both sides: {slower} slower, {faster} faster, {} the same within {}, {} not known well enough; {machine}",
+        "{compared} lines on both sides: {slower} slower, {faster} faster, {} the same within {}, {} unclear; \
+         {machine}",
         count(Verdict::Same),
         format_percent(drift.bounds.threshold),
         count(Verdict::Unclear),
@@ -175,7 +184,7 @@ pub fn verdict_sentence(drift: &Drift) -> String {
         text.push_str(&format!("; a change of {} would be detected in half of the lines", format_percent(from)));
     }
     if drift.only != (0, 0) {
-        text.push_str(&format!("; {} only before, {} only after", drift.only.0, drift.only.1));
+        text.push_str(&format!("; {} lines only before, {} only after", drift.only.0, drift.only.1));
     }
     text
 }

@@ -3,8 +3,8 @@
 
 use datasets::{Outcome, Record, Source};
 use drift::{
-    Bounds, Drift, History, RecordGatherer, SENTINELS, Side, Turn, Verdict, find_turns, judge_lines, render_markdown,
-    render_page, render_text,
+    Bounds, ChangePoint, Drift, History, RecordGatherer, SENTINELS, Side, Verdict, find_change_points, judge_lines,
+    render_markdown, render_page, render_text,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -79,8 +79,8 @@ impl Truth {
         judge_lines(&history, Bounds::default())
     }
 
-    fn turns(&self) -> Vec<Turn> {
-        find_turns(&self.history(|_| Side::After), Bounds::default())
+    fn change_points(&self) -> Vec<ChangePoint> {
+        find_change_points(&self.history(|_| Side::After), Bounds::default())
     }
 }
 
@@ -128,7 +128,7 @@ fn slower(drift: &Drift) -> BTreeSet<usize> {
 
 /// Two nights with one measurement per task and side. A neighbour disturbs some measurements from start to end.
 #[test]
-fn looks_that_were_disturbed_are_no_changes() {
+fn disturbed_measurements_are_not_changes() {
     let truth = Truth { nights: 2, changed: 0, ..TRUTH };
     let disturbed = |changed: usize, factor: f64| {
         let mut generator = ChaCha8Rng::seed_from_u64(5);
@@ -144,7 +144,7 @@ fn looks_that_were_disturbed_are_no_changes() {
     };
     let drift = disturbed(0, 1.0);
     let found = drift.count_verdict(Verdict::Slower) + drift.count_verdict(Verdict::Faster);
-    assert!(found <= 10, "{found} of about 190 that were disturbed");
+    assert!(found <= 10, "{found} of about 190 disturbed lines were reported");
     // Changes larger than most disturbances are still detected.
     let (recall, wrong) = rates(&slower(&disturbed(60, 4.0)), 60);
     assert!(recall >= 0.95 && wrong <= 0.05, "{recall} {wrong}");
@@ -152,7 +152,7 @@ fn looks_that_were_disturbed_are_no_changes() {
 
 /// A few tasks become slightly slower. Single runs scatter more than the change.
 #[test]
-fn a_few_slow_tasks_among_many_are_found_and_hardly_others() {
+fn few_slow_tasks_among_many_are_found() {
     let (mut recall, mut wrong) = (Vec::new(), Vec::new());
     for seed in 1..=3 {
         let drift = Truth { seed, ..TRUTH }.halves();
@@ -167,15 +167,18 @@ fn a_few_slow_tasks_among_many_are_found_and_hardly_others() {
 }
 
 #[test]
-fn the_night_of_a_change_is_found_without_being_told() {
+fn the_night_of_a_change_is_found() {
     let (mut recall, mut wrong) = (Vec::new(), Vec::new());
     for seed in 1..=3 {
-        let turns = Truth { seed, ..TRUTH }.turns();
-        let rates = rates(&turns.iter().map(|turn| number(&turn.identity.task)).collect(), TRUTH.changed);
+        let change_points = Truth { seed, ..TRUTH }.change_points();
+        let rates = rates(
+            &change_points.iter().map(|change_point| number(&change_point.identity.task)).collect(),
+            TRUTH.changed,
+        );
         recall.push(rates.0);
         wrong.push(rates.1);
-        let right = turns.iter().filter(|turn| number(&turn.identity.task) < TRUTH.changed);
-        let nights: Vec<&str> = right.map(|turn| turn.night.as_str()).collect();
+        let right = change_points.iter().filter(|change_point| number(&change_point.identity.task) < TRUTH.changed);
+        let nights: Vec<&str> = right.map(|change_point| change_point.night.as_str()).collect();
         let at_the_night = nights.iter().filter(|night| **night == "2024-10-09").count();
         assert!(2 * at_the_night > nights.len(), "{nights:?}");
     }
@@ -184,13 +187,13 @@ fn the_night_of_a_change_is_found_without_being_told() {
 }
 
 #[test]
-fn a_machine_that_became_slower_raises_nothing() {
+fn a_slower_machine_causes_no_reports() {
     for seed in 1..=3 {
         let truth = Truth { changed: 0, machine: 1.08, seed, ..TRUTH };
         let drift = truth.halves();
         assert_eq!((drift.count_verdict(Verdict::Slower), drift.count_verdict(Verdict::Faster)), (0, 0));
         assert!((drift.machine_ratio - 1.08).abs() < 0.01, "{}", drift.machine_ratio);
-        assert_eq!(truth.turns(), []);
+        assert_eq!(truth.change_points(), []);
         let bare = Truth { sentinels: false, ..truth };
         let drift = bare.halves();
         assert_eq!(drift.count_verdict(Verdict::Slower), 0);
@@ -200,7 +203,7 @@ fn a_machine_that_became_slower_raises_nothing() {
 
 /// Sentinels with too few samples have no interval and must be ignored.
 #[test]
-fn sentinels_without_an_interval_do_not_tell_how_the_machine_fared() {
+fn sentinels_without_an_interval_are_ignored() {
     let truth = Truth { nights: 2, tasks: 20, changed: 0, ..TRUTH };
     let mut gather = RecordGatherer::new(false, false);
     for (night, record) in truth.draw() {
@@ -219,11 +222,15 @@ fn sentinels_without_an_interval_do_not_tell_how_the_machine_fared() {
 
 /// All code becomes slower while the sentinels show an unchanged machine.
 #[test]
-fn what_changes_all_alike_is_told_from_the_machine_by_sentinels() {
+fn sentinels_separate_common_changes_from_the_machine() {
     let truth = Truth { tasks: 200, changed: 200, factor: 1.05, ..TRUTH };
     assert!(truth.halves().count_verdict(Verdict::Slower) > 190);
     let bare = Truth { sentinels: false, ..truth };
-    assert_eq!(bare.halves().count_verdict(Verdict::Slower), 0, "without them nobody can tell");
+    assert_eq!(
+        bare.halves().count_verdict(Verdict::Slower),
+        0,
+        "without sentinels, changes of machine and code are indistinguishable"
+    );
 }
 
 /// With a single night per side, the variance of medians comes from sentinels.
@@ -239,7 +246,7 @@ fn two_nights_are_enough_for_large_changes() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_told_and_kept_apart() {
+fn incomparable_records_are_reported_and_separated() {
     let mut gather = RecordGatherer::new(false, false);
     let times = |at: i64| record(None, 1, 100.0, 0.01, at);
     gather.add_record(&times(100 * DAY_US), Side::Before);
@@ -251,11 +258,11 @@ fn what_cannot_be_compared_is_told_and_kept_apart() {
     gather.add_record(&crashed, Side::After);
     let drift = judge_lines(&gather.build_history(), Bounds::default());
     assert_eq!((drift.changes.len(), drift.lost.len(), drift.has_regressed()), (1, 1, true));
-    let told = drift.notes.join("\n");
+    let texts = drift.notes.join("\n");
     for part in
         ["schema versions 1 and", "1 records with the source `simulated`", "a clock was set back", "no sentinel ran"]
     {
-        assert!(told.contains(part), "{told}");
+        assert!(texts.contains(part), "{texts}");
     }
     let nothing = judge_lines(&RecordGatherer::new(false, false).build_history(), Bounds::default());
     assert_eq!((nothing.changes.len(), nothing.has_regressed(), nothing.seen_from), (0, false, None));
@@ -263,7 +270,7 @@ fn what_cannot_be_compared_is_told_and_kept_apart() {
 
 /// Operators timed in the network share one period of time and its disturbances.
 #[test]
-fn a_network_that_was_looked_at_once_is_one_look() {
+fn a_network_that_ran_once_counts_as_one_measurement() {
     let drift = |factor: &dyn Fn(usize) -> f64| {
         let mut gather = RecordGatherer::new(false, false);
         for task in 0..30 {
@@ -294,8 +301,8 @@ fn a_network_that_was_looked_at_once_is_one_look() {
     };
     let together = drift(&|task| 0.9 + 0.0005 * task as f64);
     assert_eq!(together.count_verdict(Verdict::Faster) + together.count_verdict(Verdict::Slower), 0, "{together:?}");
-    let told = together.notes.join("\n");
-    assert!(told.contains("network a netw") && told.contains("in the network; it ran only once"), "{told}");
+    let texts = together.notes.join("\n");
+    assert!(texts.contains("network a netw") && texts.contains("in the network; it ran only once"), "{texts}");
     let one = drift(&|task| if task == 7 { 1.3 } else { 1.0 + 0.0005 * (task as f64 - 15.0) });
     assert_eq!(one.count_verdict(Verdict::Slower), 1, "{one:?}");
     assert!(
@@ -306,7 +313,7 @@ fn a_network_that_was_looked_at_once_is_one_look() {
 
 /// The minimum of an uncertain measurement bounds the effect of a disturbance.
 #[test]
-fn a_disturbed_look_is_no_change() {
+fn a_disturbed_measurement_is_not_a_change() {
     let slower = |half: f64| {
         let mut gather = RecordGatherer::new(false, false);
         for task in 0..20 {
@@ -326,7 +333,7 @@ fn a_disturbed_look_is_no_change() {
 /// If measurements within a night fall into two clusters, a later measurement in the other cluster is no change. If
 /// they agree, it is.
 #[test]
-fn looks_of_one_night_tell_how_much_one_look_is_worth() {
+fn repetitions_within_a_night_determine_the_uncertainty() {
     let changed = |is_torn: bool| {
         let mut gather = RecordGatherer::new(false, false);
         for task in 0..40 {
@@ -365,15 +372,16 @@ fn the_best_schedule_may_be_another_one() {
 }
 
 #[test]
-fn every_form_tells_the_same() {
+fn all_report_formats_agree() {
     let truth = Truth { tasks: 60, changed: 3, factor: 1.2, ..TRUTH };
     let history = truth.history(|night| if night < 5 { Side::Before } else { Side::After });
-    let (drift, turns) = (judge_lines(&history, Bounds::default()), find_turns(&history, Bounds::default()));
-    let text = render_text(&drift, &turns, &Paper::without_colours(120));
-    let markdown = render_markdown(&drift, &turns);
-    let page = render_page("a <name>", &history, &drift, &turns);
-    for told in [&text, &markdown, &page] {
-        assert!(told.contains("3 slower, 0 faster") && told.contains("task 2"), "{told}");
+    let (drift, change_points) =
+        (judge_lines(&history, Bounds::default()), find_change_points(&history, Bounds::default()));
+    let text = render_text(&drift, &change_points, &Paper::without_colours(120));
+    let markdown = render_markdown(&drift, &change_points);
+    let page = render_page("a <name>", &history, &drift, &change_points);
+    for texts in [&text, &markdown, &page] {
+        assert!(texts.contains("3 slower, 0 faster") && texts.contains("task 2"), "{texts}");
     }
     assert!(page.contains("a &lt;name&gt;") && page.matches("<svg").count() == 4, "a map and three curves");
     let json = serde_json::to_value(&drift).unwrap();

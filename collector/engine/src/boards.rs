@@ -4,12 +4,12 @@ use crate::campaign::choices::{Backend, CacheChoice};
 use crate::campaign::{Config, record};
 use crate::failure::Failure;
 use crate::{Result, machine, trackers};
-use bench::{Access, At, Bench, COLD_ON_ONE_THREAD, Device, FabricBoard, Fleet, Linker, NoCore};
+use bench::{Access, Bench, COLD_ON_ONE_THREAD, Device, DeviceLocation, FabricBoard, Fleet, Linker, NoCore};
 use datasets::{Record, Source};
 use measure::host::Facts;
 use remote::Address;
 use remote::fabric::FabricKind;
-use remote::tracker::TrackerTurn;
+use remote::tracker::QueuePosition;
 use std::path::Path;
 use std::time::Duration;
 use targets::{Fabric, HOST, Kind, Machine, Target};
@@ -56,9 +56,9 @@ pub struct BoardAddress<'a> {
 pub fn resolve_access(address: BoardAddress<'_>) -> Result<Access> {
     let (at, default_key) = match address.server {
         BoardServer::Host(host, port) => {
-            (At::Server(Address { host: host.to_owned(), port: port.unwrap_or(SERVER_PORT) }), Some(""))
+            (DeviceLocation::Server(Address { host: host.to_owned(), port: port.unwrap_or(SERVER_PORT) }), Some(""))
         }
-        BoardServer::Tracker(tracker) => (At::Tracker(tracker), address.default_key),
+        BoardServer::Tracker(tracker) => (DeviceLocation::Tracker(tracker), address.default_key),
     };
     let key = address.key.or(default_key).ok_or_else(|| {
         Failure::usage("a tracker needs a key to select a device")
@@ -69,7 +69,7 @@ pub fn resolve_access(address: BoardAddress<'_>) -> Result<Access> {
         key: key.to_owned(),
         secret: address.secret_file.map(trackers::read_secret).transpose()?,
         patience: Duration::from_secs(address.wait_seconds),
-        turn: TrackerTurn::Own,
+        turn: QueuePosition::Own,
     })
 }
 
@@ -118,8 +118,8 @@ impl Board {
         record.source = self.source;
         record.board.clone_from(&self.name);
         let transport = match self.fleet.access.at {
-            At::Server(_) => "rpc",
-            At::Tracker(_) => "tracker",
+            DeviceLocation::Server(_) => "rpc",
+            DeviceLocation::Tracker(_) => "tracker",
         };
         record.transport = Some(transport.to_owned());
         record.agent_version.clone_from(&self.agent);
@@ -206,7 +206,7 @@ pub fn connect_board(
     };
     let facts = board_facts(&device, &own);
     check_architecture(&device, &own, &facts)?;
-    let cpus = match (&device.told, device.threads) {
+    let cpus = match (&device.description, device.threads) {
         (Some(told), _) => told.facts.allowed_cpus.clone(),
         (None, threads) => (0..threads.unwrap_or(1)).collect(),
     };
@@ -224,7 +224,7 @@ pub fn connect_board(
             "install it (on Debian `gcc-aarch64-linux-gnu` or `gcc-arm-linux-gnueabihf`), or name another one with `--cross-cc`",
         )
     })?;
-    let why_emulated = match &device.told {
+    let why_emulated = match &device.description {
         Some(told) => stand_in.or_else(|| told.emulated.clone()),
         None if wanted.on_hardware => None,
         None => {
@@ -242,7 +242,7 @@ pub fn connect_board(
         name: wanted.board.map(str::to_owned).or_else(|| Some(access.key.clone()).filter(|key| !key.is_empty())),
         source: if why_emulated.is_some() { Source::Emulated } else { Source::Measured },
         why_emulated,
-        agent: device.told.as_ref().map(|told| told.agent_version.clone()),
+        agent: device.description.as_ref().map(|told| told.agent_version.clone()),
         part: BoardPart::Processor(config.target_kind()),
     };
     Ok((own, MeasuredMachine { facts, cpus, board: Some(board) }))
@@ -251,7 +251,7 @@ pub fn connect_board(
 /// Rejects cold caches on several threads for RPC servers other than this project's agent, which do not support them.
 fn reject_cold_caches(config: &Config, device: &Device) -> Result<()> {
     let is_cold = config.cache.contains(&CacheChoice::Cold) && config.threads.iter().any(|threads| *threads > 1);
-    match device.told {
+    match device.description {
         None if is_cold => Err(Failure::usage(format!(
             "`cache` is cold with several threads, which {} does not support: {COLD_ON_ONE_THREAD}",
             device.address
@@ -279,7 +279,7 @@ pub fn connect_core(
         none @ NoCore::None(_) => Failure::environment(none).with_hint(SETUP),
     })?;
     let told = device
-        .told
+        .description
         .clone()
         .ok_or_else(|| Failure::environment(NoCore::None(device.address.clone())).with_hint(SETUP))?;
     let source = match (bench.fabric_kind(), &told.emulated) {
@@ -301,14 +301,14 @@ pub fn connect_core(
         agent: Some(told.agent_version),
         part: BoardPart::Fabric(Box::new(told.facts.clone())),
     };
-    bench.go_on(device);
+    bench.attach_device(device);
     Ok((bench, MeasuredMachine { facts: told.facts, cpus: vec![0], board: Some(board) }))
 }
 
 /// Returns why times are emulated; None if the agent is not an emulator or has the board's architecture. Only an agent
 /// that was started as an emulator may replace a board of another architecture; `check_architecture` rejects others.
 fn emulation_reason(board: &Target, name: &str, device: &Device) -> Option<String> {
-    let told = device.told.as_ref()?;
+    let told = device.description.as_ref()?;
     let (is, wanted) = (&told.facts.architecture, targets::target_architecture(&board.text));
     let why = told.emulated.as_ref().filter(|_| *is != wanted)?;
     Some(format!("{why}, with an {is} processor instead of the {wanted} cores of {name}"))
@@ -329,7 +329,7 @@ fn board_target(description: &str, device: &Device, bench: &mut dyn Bench) -> Re
             "give `--target` as TVM's JSON, such as '{\"kind\": \"llvm\", \"mtriple\": \"aarch64-linux-gnu\"}'",
         )
     };
-    match (&device.told, &device.llvm) {
+    match (&device.description, &device.llvm) {
         (Some(told), _) => {
             let facts = &told.facts;
             let is_like_this = facts.cpu_model == local.cpu_model && facts.vector_extensions == local.vector_extensions;
@@ -353,7 +353,7 @@ fn board_target(description: &str, device: &Device, bench: &mut dyn Bench) -> Re
 
 /// Returns the facts that the board's agent reports, or else the facts that follow from the target.
 fn board_facts(device: &Device, target: &Target) -> Facts {
-    match &device.told {
+    match &device.description {
         Some(told) => told.facts.clone(),
         None => {
             // A folder that does not exist yields empty facts.
@@ -373,7 +373,7 @@ fn board_facts(device: &Device, target: &Target) -> Facts {
 
 fn check_architecture(device: &Device, target: &Target, facts: &Facts) -> Result<()> {
     let wanted = targets::target_architecture(&target.text);
-    if device.told.is_none() || wanted == facts.architecture {
+    if device.description.is_none() || wanted == facts.architecture {
         return Ok(());
     }
     Err(Failure::usage(format!(

@@ -6,7 +6,8 @@ use crate::observer::Observer;
 use crate::stores::{note_damage, open_existing, store_failure};
 use datasets::{COLUMNS, Cell, Choose, ColumnId, Output, Record, Store};
 use drift::{
-    Bounds, Drift, History, RecordGatherer, Side, Turn, find_turns, judge_lines, night_of, render_markdown, render_page,
+    Bounds, ChangePoint, Drift, History, RecordGatherer, Side, find_change_points, judge_lines, night_of,
+    render_markdown, render_page,
 };
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -47,7 +48,7 @@ pub struct DriftReport {
     #[serde(flatten)]
     pub drift: Drift,
     /// Change points of each series over nightly runs.
-    pub turns: Vec<Turn>,
+    pub turns: Vec<ChangePoint>,
     /// Time series over nightly runs.
     #[serde(skip)]
     pub history: History,
@@ -55,7 +56,7 @@ pub struct DriftReport {
 
 impl DriftReport {
     fn new(history: History, bounds: Bounds) -> DriftReport {
-        DriftReport { drift: judge_lines(&history, bounds), turns: find_turns(&history, bounds), history }
+        DriftReport { drift: judge_lines(&history, bounds), turns: find_change_points(&history, bounds), history }
     }
 }
 

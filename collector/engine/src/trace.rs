@@ -10,8 +10,8 @@ use crate::report::styled::{Style, StyledTable};
 use crate::stores::{import_records, modified_us};
 use capture::events::check::{self, CheckReport};
 use capture::events::convert::{self, Align, Part};
-use capture::events::held::{self, Trace};
-use capture::events::{self, FoundEvent};
+use capture::events::in_memory::{self, Trace};
+use capture::events::{self, TraceContents};
 use capture::trace::{self, Answer, QueryBounds};
 use capture::writer::sink::{Format, Written};
 use datasets::output::Output;
@@ -48,7 +48,7 @@ pub struct OperatorSums {
     /// Table of the operators.
     pub table: StyledTable,
     /// Tracks and numbers of events that the reader found in the trace.
-    pub found: FoundEvent,
+    pub found: TraceContents,
     format: String,
 }
 
@@ -144,7 +144,7 @@ pub fn query_trace(file: &Path, sql: &str, bounds: &QueryBounds) -> Result<Answe
 
 /// Checks a trace for inconsistencies.
 pub fn check_trace(file: &Path, memory_mib: u32) -> Result<CheckReport> {
-    Ok(check::check_trace(&held::read_trace(file, memory_mib).map_err(read_failure)?))
+    Ok(check::check_trace(&in_memory::read_trace(file, memory_mib).map_err(read_failure)?))
 }
 
 /// Options of the import of a trace.
@@ -166,10 +166,10 @@ pub fn import_trace(
     file: &Path,
     options: &ImportOptions<'_>,
     observer: &dyn Observer,
-) -> Result<(ImportReport, FoundEvent)> {
+) -> Result<(ImportReport, TraceContents)> {
     let (records, found) = match import::tvm::read_report(file).map_err(read_failure)? {
         Some((report, found)) => {
-            let records = rows::of_report(&report, &trace_provenance(file, options, &file_name(file))?)
+            let records = rows::report_records(&report, &trace_provenance(file, options, &file_name(file))?)
                 .map_err(Failure::usage)?;
             if records.is_empty() {
                 return Err(Failure::usage(format!("the report `{}` has no call with a time", file.display())));
@@ -252,13 +252,13 @@ pub struct TraceInput {
 }
 
 /// Callback that receives what the reader found in each trace.
-pub type FoundSink<'a> = &'a mut dyn FnMut(&FoundEvent);
+pub type FoundSink<'a> = &'a mut dyn FnMut(&TraceContents);
 
 /// Converts a trace to the format implied by the output file's name.
 pub fn convert_trace(input: &Path, output: &Path, bounds: WriteBounds, report: FoundSink<'_>) -> Result<WrittenTrace> {
     let format = implied_format(output)?;
     let file = Output::create(output).map_err(Failure::environment)?;
-    let trace = held::read_trace(input, bounds.memory_mib).map_err(read_failure)?;
+    let trace = in_memory::read_trace(input, bounds.memory_mib).map_err(read_failure)?;
     report(&trace.found);
     let written = write_parts(vec![Part { name: String::new(), trace, offset_ns: 0 }], format, file, bounds)?;
     Ok(WrittenTrace { inputs: Vec::new(), ..written })
@@ -283,7 +283,7 @@ pub fn merge_traces(
     let file = Output::create(output).map_err(Failure::environment)?;
     let mut traces: Vec<Trace> = Vec::new();
     for input in inputs {
-        let trace = held::read_trace(input, bounds.memory_mib).map_err(read_failure)?;
+        let trace = in_memory::read_trace(input, bounds.memory_mib).map_err(read_failure)?;
         report(&trace.found);
         traces.push(trace);
     }

@@ -2,8 +2,8 @@
 
 use crate::Result;
 use crate::failure::Failure;
-use bench::{Access, At, Device};
-use remote::tracker::{TrackerSummary, TrackerTurn};
+use bench::{Access, Device, DeviceLocation};
+use remote::tracker::{QueuePosition, TrackerSummary};
 use remote::{Address, RemoteError, Tracker};
 use serde::Serialize;
 use std::path::Path;
@@ -16,7 +16,7 @@ const DEVICES_MAX: usize = 64;
 
 /// Returns the number of devices with the requested key that can be used concurrently.
 pub fn usable_devices(access: &Access) -> Result<usize> {
-    let At::Tracker(tracker) = &access.at else { return Ok(1) };
+    let DeviceLocation::Tracker(tracker) = &access.at else { return Ok(1) };
     Ok(count_devices(tracker, &access.key)?.clamp(1, DEVICES_MAX))
 }
 
@@ -96,8 +96,8 @@ pub fn drain_devices(options: &DrainOptions) -> Result<DrainReport> {
             break;
         }
         let patience = until.saturating_duration_since(Instant::now()).max(MIN_PATIENCE);
-        let at = At::Tracker(tracker.clone());
-        let access = Access { at, key: key.clone(), secret: secret.clone(), patience, turn: TrackerTurn::Next };
+        let at = DeviceLocation::Tracker(tracker.clone());
+        let access = Access { at, key: key.clone(), secret: secret.clone(), patience, turn: QueuePosition::Next };
         let device = match Device::open(&access) {
             Ok(device) => device,
             Err(error @ (RemoteError::KeyRefused { .. } | RemoteError::SpeaksOtherwise { .. })) => {

@@ -47,7 +47,7 @@ pub fn place_tensors(lifetimes: &[Lifetime]) -> MemoryLayout {
         by(|one| (u64::MAX - one.first as u64, one.stored_bytes())),
         by(|one| (one.last as u64, one.stored_bytes())),
     ];
-    let (bytes, offsets) = tried.into_iter().min_by_key(|(bytes, _)| *bytes).expect("some orders were tried");
+    let (bytes, offsets) = tried.into_iter().min_by_key(|(bytes, _)| *bytes).expect("several orders were tried");
     MemoryLayout { offsets, bytes, least_bytes }
 }
 
@@ -75,14 +75,14 @@ fn place_in_order(lifetimes: &[Lifetime], order: &[usize]) -> (u64, Vec<u64>) {
     let mut most = 0;
     for &place in order {
         let own = &lifetimes[place];
-        let mut beside: Vec<(u64, u64)> = done
+        let mut overlapping: Vec<(u64, u64)> = done
             .iter()
             .filter(|&&other| lifetimes[other].overlaps_with(own))
             .map(|&other| (offsets[other], offsets[other] + lifetimes[other].stored_bytes()))
             .collect();
-        beside.sort_unstable();
+        overlapping.sort_unstable();
         let mut offset = 0;
-        for (begins, ends) in beside {
+        for (begins, ends) in overlapping {
             if offset + own.stored_bytes() <= begins {
                 break;
             }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_long_is_not_in_the_way() {
+    fn long_lifetimes_do_not_waste_memory() {
         let lifetimes = [(64, 0, 5), (256, 0, 1), (256, 1, 2), (512, 2, 3), (64, 3, 5)];
         let lifetimes = lifetimes.map(|(bytes, first, last)| Lifetime { bytes, first, last });
         let layout = place_tensors(&lifetimes);
@@ -117,13 +117,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_needs_nothing() {
+    fn no_tensors_need_no_memory() {
         assert_eq!(place_tensors(&[]), MemoryLayout { offsets: vec![], bytes: 0, least_bytes: 0 });
     }
 
     proptest! {
         #[test]
-        fn two_at_one_time_never_share_a_byte(
+        fn overlapping_lifetimes_never_share_memory(
             raw in prop::collection::vec((0u64..5000, 0usize..40, 0usize..8), 0..60)
         ) {
             let lifetimes: Vec<Lifetime> =

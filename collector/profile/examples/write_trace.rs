@@ -8,7 +8,7 @@ use profile::export;
 use std::fs::File;
 use std::io::BufWriter;
 
-/// Operators per run. Each has one task on another thread.
+/// Operators per run. Each has one task on a second thread.
 const OPERATORS: u64 = 50;
 
 fn main() {

@@ -25,21 +25,21 @@ impl Profile {
             ("memory", first_beyond(self.memory.iter().map(|event| event.bytes.unsigned_abs()))),
         ];
         if let Some((list, index)) = sums.into_iter().find_map(|(list, index)| Some((list, index?))) {
-            return fail(list, index, "makes the sum of the list too large");
+            return fail(list, index, "exceeds the limit of the list's sum");
         }
         for (index, one) in self.operators.iter().enumerate() {
             if one.input_dtypes.len() != one.input_shapes.len() {
-                return fail("operator", index, "has another number of element types than of shapes");
+                return fail("operator", index, "has different numbers of element types and shapes");
             }
         }
         for (index, visit) in self.visits.iter().enumerate() {
             if visit.len() != self.operators.len() {
-                return fail("visit", index, "has another number of times than of operators");
+                return fail("visit", index, "has different numbers of times and operators");
             }
         }
         for (index, pair) in self.steps.windows(2).enumerate() {
             if pair[1].start_ns < pair[0].end_ns() {
-                return fail("step", index + 1, "begins before the one before it has ended");
+                return fail("step", index + 1, "starts before the end of the preceding step");
             }
         }
         for (index, span) in self.spans.iter().enumerate() {
@@ -49,15 +49,15 @@ impl Profile {
         }
         for (index, count) in self.counts.iter().enumerate() {
             if count.span as usize >= self.spans.len() || count.counter as usize >= self.counters.len() {
-                return fail("count", index, "has no span or no counter");
+                return fail("count", index, "refers to a span or counter that does not exist");
             }
             if !(count.running_ratio > 0.0 && count.running_ratio <= 1.0) {
-                return fail("count", index, "ran for a part of the time that is not in (0, 1]");
+                return fail("count", index, "has a running ratio outside of (0, 1]");
             }
         }
         for (index, event) in self.memory.iter().enumerate() {
             if event.span.is_some_and(|span| span as usize >= self.spans.len()) {
-                return fail("memory", index, "has no span");
+                return fail("memory", index, "refers to a span that does not exist");
             }
         }
         Ok(())
@@ -65,20 +65,20 @@ impl Profile {
 
     fn check_span(&self, index: usize, span: &Span) -> Result<(), &'static str> {
         if span.operator as usize >= self.operators.len() || span.track as usize >= self.tracks.len() {
-            return Err("has no operator or no track");
+            return Err("refers to an operator or track that does not exist");
         }
         if let Some(step) = span.step
             && step as usize >= self.steps.len()
         {
-            return Err("has no step");
+            return Err("refers to a step that does not exist");
         }
         let Some(parent) = span.parent else { return Ok(()) };
         let Some(parent) = self.spans.get(parent as usize).filter(|_| (parent as usize) < index) else {
-            return Err("belongs to an entry that does not precede it");
+            return Err("does not follow its parent in the list");
         };
         // Device work starts after the call that launched it, and may end after it.
         let is_inside = span.start_ns >= parent.start_ns && span.end_ns() <= parent.end_ns();
-        if span.track == parent.track && !is_inside { Err("is not inside of its parent") } else { Ok(()) }
+        if span.track == parent.track && !is_inside { Err("is not inside its parent") } else { Ok(()) }
     }
 
     /// Returns the kind that other profilers would assign: an operator on a device queue is a kernel.
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_together_passes_and_comes_back() {
+    fn consistent_profiles_survive_a_round_trip() {
         let profile = small();
         profile.check().expect("it fits");
         assert_eq!(profile.self_ns(), [50, 30]);
@@ -139,18 +139,21 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn inconsistencies_are_reported() {
         let refused = |change: fn(&mut Profile)| {
             let mut profile = small();
             change(&mut profile);
             profile.check().expect_err("it does not fit").to_string()
         };
-        assert_eq!(refused(|p| p.spans[1].operator = 7), "span 1: has no operator or no track");
-        assert_eq!(refused(|p| p.spans[1].start_ns = 90), "span 1: is not inside of its parent");
-        assert_eq!(refused(|p| p.spans[0].parent = Some(1)), "span 0: belongs to an entry that does not precede it");
-        assert_eq!(refused(|p| p.counts.push(Count::default())), "count 0: has no span or no counter");
-        assert_eq!(refused(|p| p.steps.push(Step::default())), "step 1: begins before the one before it has ended");
-        let too_large = |list: &str| format!("{list}: makes the sum of the list too large");
+        assert_eq!(refused(|p| p.spans[1].operator = 7), "span 1: refers to an operator or track that does not exist");
+        assert_eq!(refused(|p| p.spans[1].start_ns = 90), "span 1: is not inside its parent");
+        assert_eq!(refused(|p| p.spans[0].parent = Some(1)), "span 0: does not follow its parent in the list");
+        assert_eq!(
+            refused(|p| p.counts.push(Count::default())),
+            "count 0: refers to a span or counter that does not exist"
+        );
+        assert_eq!(refused(|p| p.steps.push(Step::default())), "step 1: starts before the end of the preceding step");
+        let too_large = |list: &str| format!("{list}: exceeds the limit of the list's sum");
         assert_eq!(refused(|p| p.spans[0].duration_ns = u64::MAX), too_large("span 0"));
         assert_eq!(
             refused(|p| p.steps.push(Step { start_ns: 100, duration_ns: SUM_MAX, ..Step::default() })),

@@ -16,10 +16,10 @@ use std::collections::BTreeMap;
 pub const SAME: f64 = 0.02;
 
 /// Minimum number of rows for an estimate of the common ratio.
-const LEAST_ROWS: usize = 5;
+const ROWS_MIN: usize = 5;
 
 /// Largest common ratio (or inverse ratio) that is attributed to the machine.
-const MACHINE_MOST: f64 = 1.25;
+const MACHINE_RATIO_MAX: f64 = 1.25;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -148,7 +148,7 @@ fn common_ratio(pairs: &[(&Row, &Row)]) -> Option<f64> {
     };
     let ratios: Vec<f64> =
         pairs.iter().filter(is_known).map(|(before, after)| call_ns(after) / call_ns(before)).collect();
-    if ratios.len() < LEAST_ROWS { None } else { sorted_median(ratios) }
+    if ratios.len() < ROWS_MIN { None } else { sorted_median(ratios) }
 }
 
 /// Creates the entry of a row without a counterpart, with the verdict `Gone` until a counterpart is found.
@@ -181,26 +181,26 @@ impl Noise {
     /// common ratio in the same direction.
     fn judge_row(&self, pair: &(&Row, &Row)) -> ProfileVerdict {
         let by_itself = self.compare_scaled(pair, 1.0);
-        let is_machine = |common: &f64| (1.0 / MACHINE_MOST..=MACHINE_MOST).contains(common);
+        let is_machine = |common: &f64| (1.0 / MACHINE_RATIO_MAX..=MACHINE_RATIO_MAX).contains(common);
         match self.common.filter(is_machine).map(|common| self.compare_scaled(pair, common)) {
-            Some(beside) if beside != by_itself && by_itself != ProfileVerdict::Unknown => ProfileVerdict::Same,
+            Some(relative) if relative != by_itself && by_itself != ProfileVerdict::Unknown => ProfileVerdict::Same,
             _ => by_itself,
         }
     }
 
-    fn has_moved(&self, pair: &(&Row, &Row), anyway: f64) -> bool {
-        matches!(self.compare_scaled(pair, anyway), ProfileVerdict::Faster | ProfileVerdict::Slower)
+    fn has_moved(&self, pair: &(&Row, &Row), expected_ratio: f64) -> bool {
+        matches!(self.compare_scaled(pair, expected_ratio), ProfileVerdict::Faster | ProfileVerdict::Slower)
     }
 
-    /// Compares two rows whose times are expected to differ by the ratio `anyway`, such as the common ratio.
-    fn compare_scaled(&self, pair: &(&Row, &Row), anyway: f64) -> ProfileVerdict {
+    /// Compares two rows whose times are expected to differ by the ratio `expected_ratio`, such as the common ratio.
+    fn compare_scaled(&self, pair: &(&Row, &Row), expected_ratio: f64) -> ProfileVerdict {
         let (before, after) = *pair;
-        let (before_ns, after_ns) = (anyway * call_ns(before), call_ns(after));
+        let (before_ns, after_ns) = (expected_ratio * call_ns(before), call_ns(after));
         let intervals = before.median_interval_ns.zip(after.median_interval_ns);
         let is_beyond = match (self.detectable_change(pair), intervals) {
             (Some(least), _) => (after_ns / before_ns).ln().abs() > least.ln_1p(),
             (None, Some((first, second))) => {
-                let is_apart = second.0 > anyway * first.1 || second.1 < anyway * first.0;
+                let is_apart = second.0 > expected_ratio * first.1 || second.1 < expected_ratio * first.0;
                 is_apart && (after_ns - before_ns).abs() > SAME * before_ns
             }
             (None, None) => return ProfileVerdict::Unknown,
@@ -264,20 +264,27 @@ mod tests {
         let typical = |profile: &Profile| -> f64 {
             summary_rows(profile, GroupBy::Name, SortBy::Order).iter().map(|row| row.typical_ns).sum()
         };
-        assert!((sum - (typical(&after) - typical(&before))).abs() < 1e-6, "differences of rows are that of the runs");
-        assert_eq!((compared.common, compared.beside_common), (None, 2), "three rows tell nothing common");
+        assert!(
+            (sum - (typical(&after) - typical(&before))).abs() < 1e-6,
+            "the differences of the rows add up to that of the runs"
+        );
+        assert_eq!((compared.common, compared.beside_common), (None, 2), "three rows give no common ratio");
         let names = ["a", "b", "c", "d", "e", "f"];
         let before_all = profile(&names.map(|name| (name, steady)));
         let moved = |name: &'static str| (name, steady.map(|ns| if name == "f" { 2 * ns } else { ns * 94 / 100 }));
         let drifted = compare_profiles(&before_all, &profile(&names.map(moved)), GroupBy::Name);
         assert!(drifted.common.is_some_and(|common| (common - 0.94).abs() < 0.01), "{:?}", drifted.common);
         let changed = drifted.changes.iter().filter(|change| change.verdict != ProfileVerdict::Same).count();
-        assert_eq!((drifted.beside_common, changed), (1, 1), "five moved alike, which may be the machine");
+        assert_eq!(
+            (drifted.beside_common, changed),
+            (1, 1),
+            "five rows changed alike, which may be due to the machine"
+        );
         let halved =
             compare_profiles(&before_all, &profile(&names.map(|name| (name, steady.map(|ns| ns / 2)))), GroupBy::Name);
         assert!(
             halved.changes.iter().all(|change| change.verdict == ProfileVerdict::Faster),
-            "no machine doubles its clock"
+            "a machine does not double its clock"
         );
         let same = compare_profiles(&before, &before, GroupBy::InputShape);
         assert!(same.changes.iter().all(|change| change.verdict == ProfileVerdict::Same && change.ratio == Some(1.0)));
@@ -291,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_differ_as_visits_do_are_the_same() {
+    fn differences_within_visit_scatter_are_the_same() {
         let steady = [100, 101, 99, 100, 102, 98, 100, 100];
         // Two runs of one program: steady within a process, apart between processes.
         let run = |ns: [u64; 8], visits: &[u64]| {
@@ -309,12 +316,16 @@ mod tests {
         assert_eq!(
             verdicts(&single(&before), &single(&after)),
             [ProfileVerdict::Faster; 3],
-            "one process knows no better"
+            "one process does not show the scatter between processes"
         );
         let compared = compare_profiles(&before, &after, GroupBy::Name);
         assert!(compared.detectable.is_some_and(|least| (0.1..0.5).contains(&least)), "{:?}", compared.detectable);
         assert_eq!(compared.visits, (3, 3));
         let halved = run(steady.map(|ns| ns / 2), &[52, 49]);
-        assert_eq!(verdicts(&before, &halved), [ProfileVerdict::Faster; 3], "what exceeds the scatter is told");
+        assert_eq!(
+            verdicts(&before, &halved),
+            [ProfileVerdict::Faster; 3],
+            "a difference that exceeds the scatter is reported"
+        );
     }
 }

@@ -69,7 +69,7 @@ mod tests {
     use crate::data::{Counter, Operator, Step, Track};
 
     #[test]
-    fn a_cycle_keeps_what_is_its_own() {
+    fn a_cycle_keeps_its_own_data() {
         let step = |number: u64, cycle| Step { number, cycle, start_ns: 100 * number, duration_ns: 90 };
         let span = |step: u32, parent| Span {
             step: Some(step),

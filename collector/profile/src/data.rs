@@ -130,8 +130,8 @@ pub struct Counter {
     pub native: String,
     /// Either `thread`, `thread_user`, `descendants`, `descendants_user`, `process`, `machine` or `external`.
     pub coverage: String,
-    /// Overhead: count between two consecutive readings, if it was measured. It is never subtracted: a count close to
-    /// it only shows that the true count is small.
+    /// Overhead of reading: count between two consecutive readings, if it was measured. It is never subtracted: a count
+    /// close to it only shows that the true count is small.
     #[serde(default)]
     pub alone: Option<f64>,
 }

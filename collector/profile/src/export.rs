@@ -1,5 +1,5 @@
-//! Export of a profile as a trace: operators on their threads inside steps, flow arrows to their parts on other
-//! threads and devices, and counter tracks for memory, speed and processor time.
+//! Export of a profile as a trace: operators on their threads inside steps, flow arrows to their tasks on other threads
+//! and devices, and counter tracks for memory, speed and processor time.
 
 use crate::data::{Kind, Operator, Pool, Profile, Span, Step};
 use capture::writer::sink::{Format, Heading, Role, ShownArgument, ShownSlice, Sink, Written};
@@ -118,11 +118,11 @@ impl ExportTracks {
 
 fn pool_label(pool: Pool) -> &'static str {
     match pool {
-        Pool::Activations => "memory of activations",
-        Pool::Weights => "memory of weights",
-        Pool::Border => "memory of inputs and outputs",
-        Pool::Workspace => "memory of workspaces",
-        Pool::Device => "memory of the device",
+        Pool::Activations => "activation memory",
+        Pool::Weights => "weight memory",
+        Pool::Border => "input and output memory",
+        Pool::Workspace => "workspace memory",
+        Pool::Device => "device memory",
     }
 }
 

@@ -18,7 +18,7 @@ pub struct ProfileSchedule {
     pub active: u64,
     /// Number of cycles; 0 for no limit.
     pub repeat: u64,
-    /// Whether the first cycle omits `wait`: any value but 0.
+    /// Whether the first cycle omits `wait`: true for any value other than 0.
     pub skip_first_wait: u64,
 }
 
@@ -33,11 +33,13 @@ pub enum Action {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    #[error("`{word}` is no part of a schedule; write such as `skip_first=10,wait=5,warmup=1,active=3,repeat=2`")]
+    #[error(
+        "`{word}` is not a schedule parameter; write for example `skip_first=10,wait=5,warmup=1,active=3,repeat=2`"
+    )]
     Word { word: String },
-    #[error("`{name}` is given twice")]
+    #[error("`{name}` occurs twice")]
     Twice { name: String },
-    #[error("a schedule needs `active` of at least 1: nothing would be recorded")]
+    #[error("`active` must be at least 1, since nothing would be recorded otherwise")]
     NothingActive,
     #[error("`{name}` is {found}, but must be at most {MOST}")]
     TooMany { name: String, found: u64 },
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_those_of_torch() {
+    fn steps_match_torch() {
         // Expected patterns come from `torch.profiler.schedule` of torch 2.13.
         let ten = schedule("skip_first=10,wait=5,warmup=1,active=3,repeat=2");
         assert_eq!(letters(ten, 32), "...............wrrS.....wrrS....");
@@ -164,13 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_named() {
+    fn invalid_schedules_are_rejected() {
         let refused = |text: &str| text.parse::<ProfileSchedule>().expect_err("nonsense").to_string();
-        assert_eq!(refused("wait=1"), "a schedule needs `active` of at least 1: nothing would be recorded");
-        assert_eq!(refused("active=3,active=4"), "`active` is given twice");
+        assert_eq!(refused("wait=1"), "`active` must be at least 1, since nothing would be recorded otherwise");
+        assert_eq!(refused("active=3,active=4"), "`active` occurs twice");
         assert_eq!(refused("active=2000000000"), "`active` is 2000000000, but must be at most 1000000000");
         for text in ["", "active", "active=-1", "active=1;wait=2", "actve=1", "active=99999999999999999999"] {
-            assert!(refused(text).contains("is no part of a schedule"), "{text}");
+            assert!(refused(text).contains("is not a schedule parameter"), "{text}");
         }
     }
 

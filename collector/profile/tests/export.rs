@@ -1,7 +1,7 @@
 //! Round trips of profiles through exported traces.
 #![allow(missing_docs)]
 
-use capture::events::{check, held};
+use capture::events::{check, in_memory};
 use capture::writer::sink::{Format, Written};
 use profile::data::{Count, Counter, Kind, MemoryEvent, Operator, Profile, Span, Step, Track};
 use profile::export;
@@ -64,10 +64,10 @@ fn a_trace_has_operators_parts_arrows_and_counters() {
     let folder = tempfile::tempdir().expect("a folder");
     for (format, name) in [(Format::Chrome, "a.json"), (Format::Perfetto, "a.pftrace")] {
         let path = folder.path().join(name);
-        let (told, bytes) = written(&small(), format, u64::MAX);
-        assert_eq!((told.left_out, told.bytes), (0, bytes.len() as u64), "{name}");
+        let (summary, bytes) = written(&small(), format, u64::MAX);
+        assert_eq!((summary.left_out, summary.bytes), (0, bytes.len() as u64), "{name}");
         std::fs::write(&path, bytes).expect("it can be written");
-        let trace = held::read_trace(&path, 16).expect("it is a trace");
+        let trace = in_memory::read_trace(&path, 16).expect("it is a trace");
         let report = check::check_trace(&trace);
         assert_eq!(report.faults, [], "{name}");
         // Five spans and two steps; counter tracks for memory, speed and share. A task on the calling thread needs no
@@ -88,15 +88,15 @@ fn a_trace_has_operators_parts_arrows_and_counters() {
 }
 
 #[test]
-fn a_trace_ends_where_it_is_long_enough_and_says_so() {
+fn a_trace_ends_at_its_limit_with_a_mark() {
     let mut profile = small();
     let last = profile.spans[3];
     for number in 0..1000 {
         profile.spans.push(Span { start_ns: 2000 + 1000 * number, step: None, ..last });
     }
     for format in [Format::Chrome, Format::Perfetto] {
-        let (told, bytes) = written(&profile, format, 10_000);
-        assert!(told.left_out > 100 && bytes.len() < 11_000, "{told:?}");
+        let (summary, bytes) = written(&profile, format, 10_000);
+        assert!(summary.left_out > 100 && bytes.len() < 11_000, "{summary:?}");
         assert!(String::from_utf8_lossy(&bytes).contains("truncated"), "{format:?}");
     }
 }

@@ -47,7 +47,7 @@ fn comparable(row: &AverageRow, with_shapes: bool) -> String {
 }
 
 #[test]
-fn a_torch_trace_sums_up_as_torch_sums_it_up() {
+fn averages_of_a_torch_trace_match_torch() {
     let Imported { profile, found } = read(&case("torch.json.gz"));
     assert_eq!((found.malformed, profile.format.as_str(), profile.source), (0, "torch.profiler", Source::Imported));
     assert_eq!(profile.steps.iter().map(|step| step.number).collect::<Vec<_>>(), [1, 2]);
@@ -70,7 +70,7 @@ fn a_torch_trace_sums_up_as_torch_sums_it_up() {
 }
 
 #[test]
-fn an_onnxruntime_profile_sums_up_by_operator() {
+fn an_onnxruntime_profile_is_summed_by_operator() {
     let Imported { profile, .. } = read(&case("onnxruntime.json.gz"));
     let ours = compute_averages(&profile, Grouping::default());
     let expected: Value = serde_json::from_slice(&unpacked("onnxruntime.averages.json.gz")).expect("rows");
@@ -90,7 +90,7 @@ fn an_onnxruntime_profile_sums_up_by_operator() {
 }
 
 #[test]
-fn what_a_device_does_belongs_to_the_call_that_asked_for_it() {
+fn device_work_belongs_to_its_launching_call() {
     let imported = read_text(
         r#"{"traceEvents": [
         {"ph":"M","name":"thread_name","pid":0,"tid":7,"args":{"name":"stream 7"}},
@@ -116,7 +116,7 @@ fn what_a_device_does_belongs_to_the_call_that_asked_for_it() {
 }
 
 #[test]
-fn memory_counts_for_every_call_that_was_open() {
+fn memory_counts_for_every_open_call() {
     let imported = read_text(
         r#"[{"ph":"X","cat":"cpu_op","name":"outer","pid":1,"tid":1,"ts":0,"dur":100},
         {"ph":"X","cat":"cpu_op","name":"inner","pid":1,"tid":1,"ts":10,"dur":10},
@@ -134,7 +134,7 @@ fn memory_counts_for_every_call_that_was_open() {
 }
 
 #[test]
-fn calls_of_one_name_inside_of_each_other_are_one_where_nothing_else_is_there() {
+fn only_children_of_the_same_name_are_merged() {
     let imported = read_text(
         r#"[{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":0,"dur":100},
         {"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":10,"dur":50},
@@ -147,7 +147,7 @@ fn calls_of_one_name_inside_of_each_other_are_one_where_nothing_else_is_there() 
 }
 
 #[test]
-fn what_cannot_be_read_is_counted_and_the_rest_is_there() {
+fn unreadable_events_are_counted_and_others_are_kept() {
     let imported = read_text(
         "[{\"ph\":\"X\",\"name\":\"good\",\"ts\":1,\"dur\":2},
         {\"ph\":\"X\",\"name\":\"no length\",\"ts\":1},
@@ -169,12 +169,12 @@ fn what_cannot_be_read_is_counted_and_the_rest_is_there() {
 }
 
 #[test]
-fn traces_without_slices_are_refused() {
+fn traces_without_slices_are_rejected() {
     let folder = tempfile::tempdir().expect("a folder");
     for (text, part) in [
-        ("", "it is empty"),
-        ("hello", "neither as JSON"),
-        ("[]", "0 events and none that begins and ends"),
+        ("", "the file is empty"),
+        ("hello", "neither like JSON"),
+        ("[]", "0 events, but none with a start and an end"),
         ("{\"traceEvents\":[{\"ph\":\"X\"}]}", "; at byte "),
     ] {
         let path = folder.path().join("trace");
@@ -245,16 +245,16 @@ fn operators_of_a_trace_are_rows_of_the_dataset() {
     let sums = compute_averages(&profile, Grouping::default());
     assert_eq!(total, row(&sums, "Softmax").cpu_time_total_ns as f64);
     let again = import::rows::to_records(&profile, &provenance).expect("they are rows");
-    assert_eq!(records, again, "the same trace makes the same rows");
+    assert_eq!(records, again, "the same trace gives the same records");
 }
 
 /// Two events of 146 years each exceed the limit of sums.
 #[test]
-fn times_beyond_all_sums_are_left_out() {
+fn times_beyond_the_limit_are_omitted() {
     let event =
         |name: &str| format!(r#"{{"ph":"X","name":"{name}","cat":"cpu_op","pid":1,"tid":1,"ts":0,"dur":4.5e15}}"#);
     let imported = read_text(&format!("[{},{}]", event("a"), event("b")));
     assert_eq!(imported.profile.spans.len(), 1);
-    assert_eq!(imported.profile.notes, ["skipped 1 times or sizes that are too large"]);
+    assert_eq!(imported.profile.notes, ["skipped 1 times or sizes that exceed the limit"]);
     compute_averages(&imported.profile, Grouping { by_input_shape: false, by_scope: None });
 }

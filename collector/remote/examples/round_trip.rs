@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address: Address = address.parse()?;
     let key = Key { name: name.clone(), ..Key::default() };
     let mut session = Session::open(&address, &key, Duration::from_secs(30))?;
-    let function = session.find_function(function)?.ok_or("there is no such function")?;
+    let function = session.find_function(function)?.ok_or("the server does not provide this function")?;
     let mut times = Vec::new();
     for _ in 0..count.parse::<u32>()? {
         let start = Instant::now();

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Selects the accelerator by name, such as `1x16`, or loads the bitstream file, whose name begins with that name.
+/// Selects the accelerator by name, such as `1x16`, or loads the bitstream file, whose name starts with that name.
 pub const PROGRAM: &str = "pynq.fpga.program";
 /// Returns the [`Fabric`], which describes the FPGA and its accelerator.
 pub const INFO: &str = "pynq.fpga.info";
@@ -65,7 +65,10 @@ impl TryFrom<u8> for FabricStatus {
 
     fn try_from(number: u8) -> Result<FabricStatus, String> {
         let known = [FabricStatus::Done, FabricStatus::TimedOut, FabricStatus::StaleDone].into_iter();
-        known.into_iter().find(|status| *status as u8 == number).ok_or_else(|| format!("no run ends with {number}"))
+        known
+            .into_iter()
+            .find(|status| *status as u8 == number)
+            .ok_or_else(|| format!("unknown status of a run: {number}"))
     }
 }
 

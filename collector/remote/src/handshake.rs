@@ -68,11 +68,9 @@ pub fn offer_key(key: &Key, address: &Address, to: &mut Waiting) -> Result<(), R
     match to.read_i32()?.wrapping_sub(MAGIC) {
         0 => take_key(to).map(drop),
         1 => Err(RemoteError::Busy { address: address.clone() }),
-        2 => Err(RemoteError::KeyRefused {
-            address: address.clone(),
-            key: key.name.clone(),
-            why: "it is not its key, or the secret is wrong",
-        }),
+        2 => {
+            Err(RemoteError::KeyRefused { address: address.clone(), key: key.name.clone(), why: "wrong key or secret" })
+        }
         other => Err(wrong_protocol(address, "RPC server", other.wrapping_add(MAGIC))),
     }
 }
@@ -81,11 +79,14 @@ pub fn offer_key(key: &Key, address: &Address, to: &mut Waiting) -> Result<(), R
 pub fn receive_key(from: &mut Waiting) -> Result<Key, RemoteError> {
     let magic = from.read_i32()?;
     if magic != MAGIC {
-        return Err(RemoteError::Malformed(format!("a client begins with {}", format_magic(magic))));
+        return Err(RemoteError::Malformed(format!(
+            "a client starts with {} instead of the protocol's magic number",
+            format_magic(magic)
+        )));
     }
     let text = take_key(from)?;
     Key::from_text(&text)
-        .ok_or_else(|| RemoteError::Malformed("a client's key does not begin with `client:`".to_owned()))
+        .ok_or_else(|| RemoteError::Malformed("the client's key does not start with `client:`".to_owned()))
 }
 
 /// Sends the verdict, followed by the server's key if the client was accepted.
@@ -126,6 +127,7 @@ fn put_key(text: &str, to: &mut Vec<u8>) {
 fn take_key(from: &mut Waiting) -> Result<String, RemoteError> {
     let length = from.read_i32()?;
     let length = usize::try_from(length).ok().filter(|length| *length <= KEY_BYTES_MAX);
-    let length = length.ok_or_else(|| RemoteError::Malformed("a key is too long".to_owned()))?;
-    String::from_utf8(from.read_bytes(length)?).map_err(|_| RemoteError::Malformed("a key is no text".to_owned()))
+    let length = length.ok_or_else(|| RemoteError::Malformed("the key is too long".to_owned()))?;
+    String::from_utf8(from.read_bytes(length)?)
+        .map_err(|_| RemoteError::Malformed("the key is not UTF-8 text".to_owned()))
 }

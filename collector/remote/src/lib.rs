@@ -39,7 +39,7 @@ impl std::str::FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Address, String> {
-        let wrong = || format!("`{text}` is no address; write it as HOST:PORT, such as 127.0.0.1:9190");
+        let wrong = || format!("`{text}` is not an address; write HOST:PORT, such as 127.0.0.1:9190");
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;

@@ -61,7 +61,7 @@ impl Code {
 
     fn from_number(number: i32) -> Result<Code, Malformed> {
         let known = Code::ALL.into_iter().find(|code| *code as i32 == number);
-        known.ok_or_else(|| Malformed(format!("a packet has the unknown code {number}")))
+        known.ok_or_else(|| Malformed(format!("the packet has the unknown code {number}")))
     }
 }
 
@@ -117,7 +117,7 @@ impl Packet {
         };
         match reader.rest().len() {
             0 => Ok(packet),
-            more => Err(Malformed(format!("a packet has {more} extra bytes"))),
+            more => Err(Malformed(format!("the packet has {more} extra bytes"))),
         }
     }
 
@@ -174,10 +174,10 @@ impl Packet {
             let length = u64::from_le_bytes(length);
             if length > PACKET_BYTES_MAX {
                 return Err(RemoteError::Malformed(format!(
-                    "a packet announces {length} bytes, which is above the limit"
+                    "the announced packet length of {length} bytes exceeds the limit"
                 )));
             }
-            let length = usize::try_from(length).expect("it is no longer than the longest");
+            let length = usize::try_from(length).expect("the length was checked against the limit");
             // Empty packets carry no information.
             if length > 0 {
                 return Packet::parse_body(&from.read_bytes(length)?).map_err(malformed);

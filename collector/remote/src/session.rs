@@ -97,13 +97,14 @@ impl Session {
                 Value::Pointer(handle) if kind == i64::from(Value::Module(0).type_code()) => Value::Module(handle),
                 other => other,
             }),
-            other => Err(self.fail_malformed(format!("a call was answered by {other:?}"))),
+            other => Err(self.fail_malformed(format!("expected the result of a call, got {other:?}"))),
         }
     }
 
     pub fn call_named(&mut self, name: &str, arguments: Vec<Value>) -> Result<Value, RemoteError> {
         let function = self.find_function(name)?;
-        let function = function.ok_or_else(|| RemoteError::Refused(format!("there is no function `{name}`")))?;
+        let function = function
+            .ok_or_else(|| RemoteError::Refused(format!("the server does not provide the function `{name}`")))?;
         self.call(function, arguments)
     }
 
@@ -115,14 +116,14 @@ impl Session {
     pub fn load_library(&mut self, name: &str) -> Result<u64, RemoteError> {
         match self.call_named("tvm.rpc.server.load_module", vec![Value::Text(name.to_owned())])? {
             Value::Module(handle) => Ok(handle),
-            other => Err(self.fail_malformed(format!("loading was answered by {other:?}"))),
+            other => Err(self.fail_malformed(format!("expected a library, got {other:?}"))),
         }
     }
 
     pub fn allocate_tensor(&mut self, dtype: DataType, shape: &[i64]) -> Result<Tensor, RemoteError> {
         let tensor = Tensor { data: 0, device: Device::CPU, dtype, shape: shape.to_vec(), byte_offset: 0 };
         let bytes = tensor.byte_count().and_then(|bytes| i64::try_from(bytes.max(1)).ok());
-        let bytes = bytes.ok_or_else(|| RemoteError::Refused("no machine has memory for such a tensor".to_owned()))?;
+        let bytes = bytes.ok_or_else(|| RemoteError::Refused("the tensor is too large".to_owned()))?;
         let arguments = vec![Value::Device(Device::CPU), Value::Int(bytes), Value::Int(ALIGNMENT), Value::Type(dtype)];
         let data =
             parse_pointer(self.send_request("allocating memory", &Packet::List(Code::AllocateData, arguments))?)?;
@@ -159,7 +160,7 @@ impl Session {
                 Packet::Copied(content) => {
                     return Err(self.fail_malformed(format!("received {} bytes instead of {bytes}", content.len())));
                 }
-                other => return Err(self.fail_malformed(format!("a copy was answered by {other:?}"))),
+                other => return Err(self.fail_malformed(format!("expected a copy of a tensor, got {other:?}"))),
             }
         }
         Ok(all)
@@ -169,7 +170,7 @@ impl Session {
         self.send(doing, packet)?;
         match self.receive()? {
             Packet::List(Code::Return, values) => Ok(values),
-            other => Err(self.fail_malformed(format!("a request was answered by {other:?}"))),
+            other => Err(self.fail_malformed(format!("expected a reply, got {other:?}"))),
         }
     }
 
@@ -189,7 +190,7 @@ impl Session {
         match self.end_on_error(received)? {
             Packet::List(Code::Exception, values) => match values.into_iter().next() {
                 Some(Value::Text(text)) => Err(RemoteError::Refused(text)),
-                other => Err(self.fail_malformed(format!("an error is {other:?}"))),
+                other => Err(self.fail_malformed(format!("expected an error message, got {other:?}"))),
             },
             other => Ok(other),
         }
@@ -241,6 +242,6 @@ fn parse_pointer(answer: Vec<Value>) -> Result<u64, RemoteError> {
     match answer.as_slice() {
         [Value::Pointer(handle)] => Ok(*handle),
         [Value::None] => Ok(0),
-        other => Err(RemoteError::Malformed(format!("a handle was expected, and {other:?} came"))),
+        other => Err(RemoteError::Malformed(format!("expected a handle, got {other:?}"))),
     }
 }

@@ -1,7 +1,7 @@
 //! Client of a tracker, which assigns devices to clients. Messages are JSON after a four-byte length; each request has
 //! one reply.
 
-use crate::error::{GREETING_TRACKER, LENDING};
+use crate::error::{ASSIGNMENT, GREETING_TRACKER};
 use crate::handshake::greet_tracker;
 use crate::{Address, RemoteError, Waiting, connect_within};
 use serde_json::{Value as Json, json};
@@ -22,14 +22,14 @@ mod code {
 
 /// A device assigned by a tracker, valid for one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lent {
+pub struct AssignedDevice {
     pub address: Address,
     /// Key that the client offers to the server.
     pub match_key: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TrackerTurn {
+pub enum QueuePosition {
     /// The request is served in order of arrival.
     Own = 1,
     /// The request is served before all waiting requests.
@@ -68,15 +68,15 @@ impl Tracker {
         mut self,
         key: &str,
         user: &str,
-        turn: TrackerTurn,
+        turn: QueuePosition,
         within: Duration,
-    ) -> Result<Lent, RemoteError> {
-        let answer = self.send_request(LENDING, json!([code::REQUEST, key, user, turn as i64]), within)?;
-        parse_lent(&answer).ok_or_else(|| refusal_error(&answer))
+    ) -> Result<AssignedDevice, RemoteError> {
+        let answer = self.send_request(ASSIGNMENT, json!([code::REQUEST, key, user, turn as i64]), within)?;
+        parse_assignment(&answer).ok_or_else(|| refusal_error(&answer))
     }
 
     pub fn request_summary(&mut self, within: Duration) -> Result<TrackerSummary, RemoteError> {
-        let answer = self.send_request("asking for a summary", json!([code::SUMMARY]), within)?;
+        let answer = self.send_request("requesting a summary", json!([code::SUMMARY]), within)?;
         parse_summary(&answer).ok_or_else(|| refusal_error(&answer))
     }
 
@@ -119,16 +119,17 @@ impl Tracker {
         self.waiting.send(&bytes)?;
         let length = self.waiting.read_i32()?;
         let length = usize::try_from(length).ok().filter(|length| *length <= MESSAGE_BYTES_MAX);
-        let length = length.ok_or_else(|| RemoteError::Malformed("a tracker's message is too long".to_owned()))?;
+        let length = length.ok_or_else(|| RemoteError::Malformed("the tracker's message is too long".to_owned()))?;
         parse_message(&self.waiting.read_bytes(length)?)
     }
 }
 
 pub fn parse_message(bytes: &[u8]) -> Result<Json, RemoteError> {
-    serde_json::from_slice(bytes).map_err(|error| RemoteError::Malformed(format!("a tracker's message: {error}")))
+    serde_json::from_slice(bytes)
+        .map_err(|error| RemoteError::Malformed(format!("the tracker's message is not JSON: {error}")))
 }
 
-pub fn parse_lent(answer: &Json) -> Option<Lent> {
+pub fn parse_assignment(answer: &Json) -> Option<AssignedDevice> {
     let [status, device] = answer.as_array()?.as_slice() else { return None };
     let [host, port, match_key] = device.as_array()?.as_slice() else { return None };
     if status.as_i64()? != code::SUCCESS {
@@ -136,19 +137,19 @@ pub fn parse_lent(answer: &Json) -> Option<Lent> {
     }
     let port = u16::try_from(port.as_u64()?).ok().filter(|port| *port > 0)?;
     let address = Address { host: host.as_str()?.to_owned(), port };
-    Some(Lent { address, match_key: match_key.as_str()?.to_owned() })
+    Some(AssignedDevice { address, match_key: match_key.as_str()?.to_owned() })
 }
 
 pub fn parse_summary(answer: &Json) -> Option<TrackerSummary> {
-    let [status, told] = answer.as_array()?.as_slice() else { return None };
+    let [status, summary] = answer.as_array()?.as_slice() else { return None };
     if status.as_i64()? != code::SUCCESS {
         return None;
     }
     let count = |queue: &Json, name: &str| queue.get(name).and_then(Json::as_u64).unwrap_or(0);
-    let queues = told.get("queue_info")?.as_object()?.iter();
+    let queues = summary.get("queue_info")?.as_object()?.iter();
     let queues = queues
         .map(|(key, queue)| (key.clone(), Queue { free: count(queue, "free"), pending: count(queue, "pending") }));
-    let servers = told.get("server_info")?.as_array()?.iter().filter_map(|server| {
+    let servers = summary.get("server_info")?.as_array()?.iter().filter_map(|server| {
         let [host, port] = server.get("addr")?.as_array()?.as_slice() else { return None };
         let host = host.as_str().unwrap_or("?");
         let key = server.get("key")?.as_str()?;
@@ -163,5 +164,5 @@ fn is_success(answer: &Json) -> bool {
 
 fn refusal_error(answer: &Json) -> RemoteError {
     let text: String = answer.to_string().chars().take(200).collect();
-    RemoteError::Refused(format!("the tracker says {text}"))
+    RemoteError::Refused(format!("the tracker reported: {text}"))
 }

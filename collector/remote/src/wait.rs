@@ -14,7 +14,7 @@ pub fn connect_within(address: &Address, within: Duration) -> Result<Waiting, Re
     let unreachable = |why: std::io::Error| RemoteError::Unreachable { address: address.clone(), why: why.to_string() };
     let until = Instant::now() + within;
     let found = (address.host.as_str(), address.port).to_socket_addrs().map_err(unreachable)?;
-    let mut last = std::io::Error::new(ErrorKind::NotFound, "the name has no address");
+    let mut last = std::io::Error::new(ErrorKind::NotFound, "the host name has no address");
     for address in found {
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         match TcpStream::connect_timeout(&address, left) {

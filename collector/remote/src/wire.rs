@@ -125,13 +125,13 @@ impl<'a> WireReader<'a> {
         let (taken, rest) = self
             .rest
             .split_at_checked(count)
-            .ok_or_else(|| Malformed(format!("{count} bytes are announced where {} are left", self.rest.len())))?;
+            .ok_or_else(|| Malformed(format!("{count} bytes are announced, but only {} are left", self.rest.len())))?;
         self.rest = rest;
         Ok(taken)
     }
 
     fn read_array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        Ok(self.take_bytes(N)?.try_into().expect("this many bytes were taken"))
+        Ok(self.take_bytes(N)?.try_into().expect("as many bytes were taken"))
     }
 
     pub fn read_i32(&mut self) -> Result<i32, Malformed> {
@@ -145,14 +145,15 @@ impl<'a> WireReader<'a> {
     /// Reads length-prefixed bytes.
     pub fn read_counted(&mut self) -> Result<&'a [u8], Malformed> {
         let count = self.read_u64()?;
-        let count = usize::try_from(count).map_err(|_| Malformed(format!("{count} bytes are announced")))?;
+        let count = usize::try_from(count)
+            .map_err(|_| Malformed(format!("the announced length of {count} bytes is too large")))?;
         self.take_bytes(count)
     }
 
     /// Reads length-prefixed UTF-8 text.
     pub fn read_text(&mut self) -> Result<String, Malformed> {
         let bytes = self.read_counted()?;
-        String::from_utf8(bytes.to_vec()).map_err(|_| Malformed("a text is no UTF-8".to_owned()))
+        String::from_utf8(bytes.to_vec()).map_err(|_| Malformed("the text is not UTF-8".to_owned()))
     }
 
     fn data_type(&mut self) -> Result<DataType, Malformed> {
@@ -200,11 +201,11 @@ impl<'a> WireReader<'a> {
             kind::SMALL_TEXT | kind::SMALL_BYTES | kind::TEXT_OBJECT | kind::BYTES_OBJECT => match self.read_i32()? {
                 kind::TEXT_OBJECT | kind::SMALL_TEXT => Value::Text(self.read_text()?),
                 kind::BYTES_OBJECT | kind::SMALL_BYTES => Value::Bytes(self.read_counted()?.to_vec()),
-                other => return Err(Malformed(format!("an object is of the type {other}"))),
+                other => return Err(Malformed(format!("unknown object type {other}"))),
             },
             kind::FUNCTION => Value::Function(self.read_u64()?),
             kind::MODULE => Value::Module(self.read_u64()?),
-            other => return Err(Malformed(format!("an element is of the type {other}"))),
+            other => return Err(Malformed(format!("unknown element type {other}"))),
         })
     }
 }

@@ -40,7 +40,7 @@ proptest! {
     }
 
     #[test]
-    fn damage_is_refused_or_read(arguments in prop::collection::vec(value(), 0..4), place in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
+    fn damaged_packets_are_rejected_or_read(arguments in prop::collection::vec(value(), 0..4), place in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
         let mut bytes = Packet::ok_reply(arguments).to_bytes().split_off(8);
         let at = place.index(bytes.len());
         bytes[at] = byte;
@@ -63,7 +63,7 @@ fn packets_have_the_bytes_that_tvm_writes() {
 }
 
 #[test]
-fn announced_lengths_are_compared_with_what_is_there() {
+fn announced_lengths_are_checked() {
     let list = |rest: &[u8]| [&[4, 0, 0, 0][..], rest].concat();
     let refused = |bytes: Vec<u8>| Packet::parse_body(&bytes).unwrap_err().to_string();
     assert!(refused(list(&i32::MAX.to_le_bytes())).contains("at most"));
@@ -77,21 +77,21 @@ fn announced_lengths_are_compared_with_what_is_there() {
 }
 
 #[test]
-fn trackers_answers_are_read_with_care() {
-    use remote::tracker::{parse_lent, parse_message, parse_summary};
+fn invalid_tracker_replies_are_rejected() {
+    use remote::tracker::{parse_assignment, parse_message, parse_summary};
     let json = |text: &str| parse_message(text.as_bytes()).unwrap();
-    let device = parse_lent(&json(r#"[0, ["127.0.0.1", 9091, "k:1"]]"#)).unwrap();
+    let device = parse_assignment(&json(r#"[0, ["127.0.0.1", 9091, "k:1"]]"#)).unwrap();
     assert_eq!((device.address.to_string().as_str(), device.match_key.as_str()), ("127.0.0.1:9091", "k:1"));
     for text in
         ["0", "[]", r#"[0, ["h", 99999, "k"]]"#, r#"[0, ["h", 0, "k"]]"#, r#"[-1, ["h", 9, "k"]]"#, "[0, [1, 2, 3]]"]
     {
-        assert_eq!(parse_lent(&json(text)), None, "{text}");
+        assert_eq!(parse_assignment(&json(text)), None, "{text}");
     }
-    let told = json(
+    let summary = json(
         r#"[0, {"queue_info": {"k": {"free": 1, "pending": 2}}, "server_info": [{"addr": ["h", 1], "key": "server:k"}]}]"#,
     );
-    let told = parse_summary(&told).unwrap();
-    assert_eq!((told.queues["k"].pending, told.servers), (2, vec![("h:1".to_owned(), "k".to_owned())]));
+    let summary = parse_summary(&summary).unwrap();
+    assert_eq!((summary.queues["k"].pending, summary.servers), (2, vec![("h:1".to_owned(), "k".to_owned())]));
     assert_eq!(parse_summary(&json("[0, 1]")), None);
     assert!(parse_message(b"{").is_err());
 }

@@ -24,7 +24,7 @@ enum Suffix {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a GPU architecture; they are written like `sm_90`")]
+#[error("`{0}` is not a GPU architecture; write it like `sm_90`")]
 pub struct UnknownArchitecture(String);
 
 /// Resources of one multiprocessor for the blocks that run on it.
@@ -122,7 +122,7 @@ mod tests {
     use super::Architecture;
 
     #[test]
-    fn names_are_read_and_written_alike() {
+    fn names_survive_a_round_trip() {
         for name in ["sm_75", "sm_80", "sm_90", "sm_90a", "sm_100f", "sm_121"] {
             assert_eq!(Architecture::parse_name(name).unwrap().to_string(), name);
         }

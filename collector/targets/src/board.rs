@@ -28,7 +28,7 @@ pub const BOARDS: &[Board] = &[
 pub fn find_board(name: &str) -> Result<&'static Board, String> {
     BOARDS.iter().find(|board| board.name == name).ok_or_else(|| {
         let known: Vec<&str> = BOARDS.iter().map(|board| board.name).collect();
-        format!("`{name}` is no board; {}", models::names::name_hint(name, known.into_iter()))
+        format!("`{name}` is not a known board; {}", models::names::name_hint(name, known.into_iter()))
     })
 }
 
@@ -94,7 +94,7 @@ mod tests {
     use super::{architecture_target, find_board, target_architecture};
 
     #[test]
-    fn boards_have_the_targets_that_were_seen_to_link() {
+    fn board_targets_match_linkable_ones() {
         let target = find_board("pynq-z1").unwrap().cpu_target();
         assert_eq!(
             target.text,
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_known_by_its_architecture() {
+    fn targets_follow_the_architecture() {
         let features: Vec<String> = ["avx2", "fma", "f16c"].map(str::to_owned).into();
         assert!(architecture_target("x86_64", &features, 2).unwrap().text.contains("x86-64-v3"));
         assert_eq!(target_architecture(&architecture_target("arm", &[], 2).unwrap().text), "arm");

@@ -17,7 +17,7 @@ pub fn parse_composite(text: &str) -> Result<Composite, String> {
         let Some(found) = find_partner(name.trim()) else {
             let names: Vec<&str> = PARTNERS.iter().map(|partner| partner.name).collect();
             return Err(format!(
-                "`{}` in target `{text}` is no partner; the partners are {}",
+                "`{}` in target `{text}` is not a partner library; known partner libraries: {}",
                 name.trim(),
                 names.join(", ")
             ));
@@ -27,7 +27,7 @@ pub fn parse_composite(text: &str) -> Result<Composite, String> {
     }
     if let Some(partner) = find_partner(rest) {
         return Err(format!(
-            "target `{text}` ends with the partner `{}`; add the target of the remaining operators",
+            "target `{text}` ends with the partner library `{}`; add the target of the remaining operators",
             partner.name
         ));
     }
@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(parts(&format!("cpu-vendor,{json}")), Ok((vec!["cpu-vendor"], json.to_owned())));
         assert_eq!(
             parts("bnns, llvm").unwrap_err(),
-            "`bnns` in target `bnns, llvm` is no partner; the partners are cpu-vendor"
+            "`bnns` in target `bnns, llvm` is not a partner library; known partner libraries: cpu-vendor"
         );
         assert!(parts("cpu-vendor").unwrap_err().contains("add the target of the remaining operators"));
     }

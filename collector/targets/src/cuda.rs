@@ -81,8 +81,8 @@ impl TargetKind for Cuda {
     fn refuse_tuner(&self, tuner: &TunerNeeds) -> Option<String> {
         tuner.learns_cpu_loops.then(|| {
             format!(
-                "`{}` learns from loops as templates for CPUs make them, and the target is `cuda`; `draft`, `xgb_knob`, \
-                 `ga`, `random`, `gridsearch` and `metaschedule` search there",
+                "`{}` learns from loops of CPU templates, so it does not support the target `cuda`; `draft`, \
+                 `xgb_knob`, `ga`, `random`, `gridsearch` and `metaschedule` do",
                 tuner.name
             )
         })
@@ -100,7 +100,7 @@ fn check_names(names: &[String]) -> Result<(), OptionError> {
     match names.iter().find(|name| Architecture::parse_name(name).is_err()) {
         _ if names.is_empty() => refuse("empty".to_owned(), "give at least one"),
         _ if names.len() > ARCHITECTURES_MAX => refuse(format!("a list of {}", names.len()), "give at most 1024"),
-        Some(name) => refuse(json!(name).to_string(), "they are written like `sm_90`"),
+        Some(name) => refuse(json!(name).to_string(), "write architectures like `sm_90`"),
         None => Ok(()),
     }
 }
@@ -112,9 +112,11 @@ pub fn cuda_text(architectures: &[String]) -> String {
 /// Parses a JSON description; limits that it lacks get values that are valid on all architectures.
 pub fn parse_cuda(text: &str) -> Result<Target, String> {
     if text == CUDA {
-        return Err("the target `cuda` needs to know an architecture where there is no GPU; give `--arch`, such as \
-                    `--arch sm_90`"
-            .to_owned());
+        return Err(
+            "without a GPU on this machine, the target `cuda` needs an architecture; give `--arch`, such as `--arch \
+             sm_90`"
+                .to_owned(),
+        );
     }
     let mut fields: Json = serde_json::from_str(text).map_err(|error| format!("target `{text}`: {error}"))?;
     let mut found = parse_architectures(&fields)?;
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_description_says_what_is_wrong() {
+    fn invalid_descriptions_are_reported() {
         let refused = |text: &str| parse_cuda(text).unwrap_err();
         assert!(refused(r#"{"kind": "cuda"}"#).contains("needs an architecture"));
         assert!(refused(r#"{"kind": "cuda", "arch": "volta"}"#).contains("`volta`"));

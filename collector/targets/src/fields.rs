@@ -27,16 +27,16 @@ pub fn parse_checked(text: &str) -> Result<Value, String> {
     let Some(known) = described.clone().find(|known| known.code_name() == kind).map(|known| known.description_fields())
     else {
         let kinds: Vec<&str> = described.map(|kind| kind.code_name()).collect();
-        return Err(format!("target `{text:.200}`: its `kind` is not one of {}", kinds.join(", ")));
+        return Err(format!("target `{text:.200}`: the field `kind` must be one of {}", kinds.join(", ")));
     };
     for (name, value) in fields.iter().filter(|(name, _)| *name != "kind") {
         let form = known.iter().find(|(known, _)| known == name).map(|(_, form)| *form);
         let Some(form) = form else {
             let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-            return Err(format!("the target has a field `{name:.60}`; those of `{kind}` are {}", names.join(", ")));
+            return Err(format!("unknown target field `{name:.60}`; fields of `{kind}`: {}", names.join(", ")));
         };
         if !fits_form(form, value) {
-            return Err(format!("the target's field `{name}` cannot be `{:.60}`", value.to_string()));
+            return Err(format!("the target field `{name}` has the invalid value `{:.60}`", value.to_string()));
         }
     }
     Ok(read)
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_those_of_a_list() {
+    fn only_listed_fields_are_accepted() {
         check(
             r#"{"kind": "llvm", "mcpu": "znver5", "mattr": ["-prefer-256-bit", "+avx2"], "num-cores": 2}"#,
             expect![[r#"{"kind":"llvm","mattr":["-prefer-256-bit","+avx2"],"mcpu":"znver5","num-cores":2}"#]],
@@ -84,22 +84,34 @@ mod tests {
         check(
             r#"{"kind": "llvm", "cl-opt": ["-info-output-file:string=/tmp/x"]}"#,
             expect![
-                "the target has a field `cl-opt`; those of `llvm` are mcpu, mtriple, mattr, mfloat-abi, mabi, num-cores, opt-level, vector-width, fast-math, fast-math-nnan, fast-math-ninf, fast-math-nsz, fast-math-arcp, fast-math-contract, fast-math-reassoc"
+                "unknown target field `cl-opt`; fields of `llvm`: mcpu, mtriple, mattr, mfloat-abi, mabi, num-cores, \
+                 opt-level, vector-width, fast-math, fast-math-nnan, fast-math-ninf, fast-math-nsz, fast-math-arcp, \
+                 fast-math-contract, fast-math-reassoc"
             ],
         );
         check(
             r#"{"kind": "llvm", "mattr": ["avx2"]}"#,
-            expect![[r#"the target's field `mattr` cannot be `["avx2"]`"#]],
+            expect![[r#"the target field `mattr` has the invalid value `["avx2"]`"#]],
         );
-        check(r#"{"kind": "llvm", "mcpu": "a b"}"#, expect![[r#"the target's field `mcpu` cannot be `"a b"`"#]]);
+        check(
+            r#"{"kind": "llvm", "mcpu": "a b"}"#,
+            expect![[r#"the target field `mcpu` has the invalid value `"a b"`"#]],
+        );
         check(
             r#"{"kind": "cuda", "arch": "sm_90", "host": {"kind": "llvm"}}"#,
             expect![
-                "the target has a field `host`; those of `cuda` are arch, max_threads_per_block, max_shared_memory_per_block, thread_warp_size, registers_per_block"
+                "unknown target field `host`; fields of `cuda`: arch, max_threads_per_block, \
+                 max_shared_memory_per_block, thread_warp_size, registers_per_block"
             ],
         );
-        check(r#"{"kind": "llvm", "num-cores": -1}"#, expect!["the target's field `num-cores` cannot be `-1`"]);
-        check(r#"{"kind": "c"}"#, expect![[r#"target `{"kind": "c"}`: its `kind` is not one of llvm, cuda, opencl"#]]);
+        check(
+            r#"{"kind": "llvm", "num-cores": -1}"#,
+            expect!["the target field `num-cores` has the invalid value `-1`"],
+        );
+        check(
+            r#"{"kind": "c"}"#,
+            expect![[r#"target `{"kind": "c"}`: the field `kind` must be one of llvm, cuda, opencl"#]],
+        );
         check("llvm", expect!["target `llvm`: expected value at line 1 column 1"]);
         check("[]", expect!["target `[]` is not a JSON object"]);
     }

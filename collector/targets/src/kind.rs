@@ -220,12 +220,12 @@ impl TargetOptions {
             ("fpga_config", &self.fpga_config),
             ("sim_params", &self.sim_params),
         ];
-        refuse_first(&options, "only the target `pynq` takes it")
+        refuse_first(&options, "only the target `pynq` supports it")
     }
 
     pub(crate) fn refuse_architectures(&self) -> Result<(), OptionError> {
         let names = self.arch.as_ref().map(|names| names.join(","));
-        refuse_first(&[("arch", &names)], "only the target `cuda` takes it; a JSON description names its own")
+        refuse_first(&[("arch", &names)], "only the target `cuda` supports it; a JSON description contains its own")
     }
 }
 

@@ -1,4 +1,4 @@
-//! Targets: the machines that code is generated for. Each kind of target is declared in a file of its own, and
+//! Targets: the machines for which code is generated. Each kind of target is declared in a file of its own, and
 //! [`KINDS`] lists them.
 
 mod architecture;
@@ -74,16 +74,16 @@ pub fn host_kind() -> Kind {
 }
 
 pub fn library_kind() -> Kind {
-    KINDS.iter().copied().find(|kind| kind.is_library()).expect("a kind is a library")
+    KINDS.iter().copied().find(|kind| kind.is_library()).expect("one kind is a library")
 }
 
 /// Returns a description of the values of `--target`.
 pub fn allowed_names() -> String {
     let words = KINDS.iter().filter(|kind| kind.has_word()).map(|kind| match kind.run_refusal() {
         None => format!("`{}`", kind.name()),
-        Some(_) => format!("`{}` (which `build` takes)", kind.name()),
+        Some(_) => format!("`{}` (only for `build`)", kind.name()),
     });
-    format!("give {}, or TVM's JSON of such a target", words.collect::<Vec<_>>().join(", "))
+    format!("give {}, or TVM's JSON description of such a target", words.collect::<Vec<_>>().join(", "))
 }
 
 /// A target with the machine facts that its schedule spaces depend on.
@@ -101,7 +101,7 @@ impl Target {
     pub fn check(&self) -> Result<(), String> {
         let Target { kind, text, machine } = self;
         if !kind.is_named_by(text) || !kind.has_artifacts_for(machine) {
-            return Err(format!("its target has the kind `{kind}` but different fields"));
+            return Err(format!("the target has the kind `{kind}`, but fields of another kind"));
         }
         machine.check_facts(kind.least_capability())
     }
@@ -177,7 +177,7 @@ mod tests {
     use expect_test::{Expect, expect};
 
     #[test]
-    fn records_tell_their_kind() {
+    fn records_identify_their_kind() {
         let kind = |target, unit: Option<&str>| {
             let record = Record { target, unit: unit.map(str::to_owned), ..Record::default() };
             kind_of_record(&record).map(|kind| (kind.name(), kind.code_name()))
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_and_units_name_kinds() {
+    fn kinds_are_found_by_target_and_unit() {
         let kind = |target: &str, unit| find_unit(target, unit).map(|kind| kind.name());
         assert_eq!(kind("pynq", None), Some("pynq"));
         assert_eq!(kind("pynq", Some("fpga")), Some("fpga"));
@@ -220,11 +220,11 @@ mod tests {
         check_read(&target("llvm", r#"{"kind": "llvm"}"#, cpu), expect!["sound"]);
         check_read(
             &target("cuda", r#"{"kind": "cuda"}"#, cpu),
-            expect!["its target has the kind `cuda` but different fields"],
+            expect!["the target has the kind `cuda`, but fields of another kind"],
         );
         check_read(
             &target("opencl", r#"{"kind": "llvm"}"#, cpu),
-            expect!["its target has the kind `opencl` but different fields"],
+            expect!["the target has the kind `opencl`, but fields of another kind"],
         );
         check_read(
             &target("llvm", "llvm", &cpu.replace("16", "0")),
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn allowed_names_are_those_of_the_kinds() {
-        expect!["give `llvm`, `cuda`, `pynq`, `mali` (which `build` takes), or TVM's JSON of such a target"]
+        expect!["give `llvm`, `cuda`, `pynq`, `mali` (only for `build`), or TVM's JSON description of such a target"]
             .assert_eq(&allowed_names());
     }
 }

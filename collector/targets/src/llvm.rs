@@ -49,7 +49,7 @@ impl TargetKind for Llvm {
 
     fn read_record(&self, text: &str, host: Machine) -> Option<Result<Target, String>> {
         if !self.is_named_by(text) {
-            return Some(Err("it is of another kind".to_owned()));
+            return Some(Err("the target is of another kind".to_owned()));
         }
         Some(crate::parse_checked(text).map(|_| Target { kind: &Llvm, text: text.to_owned(), machine: host }))
     }
@@ -86,13 +86,14 @@ pub fn llvm_target(cpu: &str, features: &[String], cores: usize) -> Target {
         (false, false) => (4, 16),
     };
     let cores = i64::try_from(cores).unwrap_or(1);
-    // Zen 4 has the instructions of 512 bits and units of 256.
+    // Zen 4 has 512-bit instructions, but 256-bit units.
     let is_halved = cpu == "znver4" && vector_lanes == 16;
     let is_intel = vector_lanes == 16 && !cpu.starts_with("znver");
     let mut text = serde_json::json!({ "kind": "llvm", "mcpu": cpu, "num-cores": cores });
     if is_intel {
-        // By itself LLVM makes vectors of half the width there, for the sake of the clock of early ones: with whole ones
-        // eight networks took 0.96 to 1.02 of that on cores with the instructions of Sapphire Rapids, 0.98 in the middle.
+        // By default, LLVM limits vectors to 256 bits there, because of the lower clock of early processors. With
+        // 512-bit vectors, eight networks took 0.96 to 1.02 of the time, median 0.98, on cores with the instructions of
+        // Sapphire Rapids.
         text["mattr"] = serde_json::json!(["-prefer-256-bit"]);
     }
     Target {
@@ -108,7 +109,7 @@ fn resolve_llvm(text: &str, host: Target) -> Result<Target, String> {
         return Ok(host);
     }
     let mut json = crate::parse_checked(text)?;
-    let fields = json.as_object_mut().expect("it was checked");
+    let fields = json.as_object_mut().expect("the description was checked");
     let Machine::Cpu(own) = &host.machine else { return Ok(Target { text: json.to_string(), ..host }) };
     let cores = fields.entry("num-cores").or_insert_with(|| own.cores.into()).as_i64().unwrap_or(own.cores);
     let word = |name: &str| fields.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();
@@ -140,7 +141,7 @@ mod tests {
     use crate::TargetKind;
 
     #[test]
-    fn vectors_are_whole_on_intels() {
+    fn vectors_have_full_width_on_intel() {
         let text = |cpu, feature: &str| llvm_target(cpu, &[feature.to_owned()], 2).text;
         assert_eq!(
             text("sapphirerapids", "avx512f"),
@@ -168,7 +169,7 @@ mod tests {
         );
         let arm = r#"{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"}"#;
         assert_eq!(machine(arm), llvm_target("cortex-a72", &["asimd".to_owned()], 2).machine);
-        // A processor that is not known here is taken for the host's.
+        // An unknown processor is assumed to equal the host's.
         assert_eq!(machine(r#"{"kind": "llvm", "mcpu": "znver99"}"#), host.machine);
         assert_eq!(machine(r#"{"kind": "llvm"}"#), host.machine);
         assert!(Llvm.is_named_by(&other.text));

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_description_says_what_is_wrong() {
+    fn invalid_descriptions_are_reported() {
         let refused = parse_mali(r#"{"kind": "opencl", "max_threads_per_block": -1}"#).unwrap_err();
         assert!(refused.contains("max_threads_per_block"), "{refused}");
     }

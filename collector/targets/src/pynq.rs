@@ -31,22 +31,25 @@ impl TargetKind for Pynq {
         }
         if let Some(found) = unit.filter(|unit| unit != ARM) {
             let allowed = format!(
-                "`{ARM}`, its cores, and `{FPGA}`, a core on its fabric; kernels for a Mali GPU are what `opcollect build --target \
-                 {MALI}` makes"
+                "allowed are `{ARM}` (its processor) and `{FPGA}` (an accelerator core in its FPGA); `opcollect build \
+                 --target {MALI}` compiles kernels for a Mali GPU"
             );
             return Err(OptionError::NotAllowed { field: "unit", found, allowed });
         }
-        refuse_first(&[("fpga_config", &fpga_config), ("sim_params", &sim_params)], "only the unit `fpga` takes it")?;
+        refuse_first(
+            &[("fpga_config", &fpga_config), ("sim_params", &sim_params)],
+            "only the unit `fpga` supports it",
+        )?;
         Ok(text)
     }
 
     fn parse(&self, text: &str) -> Result<Target, String> {
-        Err(format!("target `{text}`: the board determines the target"))
+        Err(format!("the board determines the target `{text}`"))
     }
 
     fn resolve(&self, _text: &str, _host: &mut dyn Host) -> Result<Resolved, Refusal> {
-        Err(Refusal::usage("a board reports its cores when operators are collected on it")
-            .with_hint("give TVM's JSON of its processor as `--target`"))
+        Err(Refusal::usage("the processor of a board is known only while the board is connected")
+            .with_hint("give TVM's JSON description of its processor as `--target`"))
     }
 
     fn guess_machine(&self, _text: &str, host: &HostCpu) -> Result<Machine, String> {
@@ -88,23 +91,24 @@ mod tests {
     }
 
     #[test]
-    fn units_decide_what_a_board_is() {
+    fn units_select_the_kind() {
         let some = |text: &str| Some(text.to_owned());
         check(TargetOptions::default(), expect!["pynq"]);
         check(TargetOptions { unit: some("arm"), board: some("ultra96"), ..TargetOptions::default() }, expect!["pynq"]);
         check(
             TargetOptions { sim_params: some("x"), ..TargetOptions::default() },
-            expect!["`sim_params` is x; only the unit `fpga` takes it"],
+            expect!["`sim_params` is x; only the unit `fpga` supports it"],
         );
         check(
             TargetOptions { unit: some("mali"), ..TargetOptions::default() },
             expect![
-                "`unit` is mali; `arm`, its cores, and `fpga`, a core on its fabric; kernels for a Mali GPU are what `opcollect build --target mali` makes"
+                "`unit` is mali; allowed are `arm` (its processor) and `fpga` (an accelerator core in its FPGA); \
+                 `opcollect build --target mali` compiles kernels for a Mali GPU"
             ],
         );
         check(
             TargetOptions { unit: some("fpga"), fpga_config: some("9x9"), ..TargetOptions::default() },
-            expect!["`9x9` is no core: known are `1x16`, `4x8`"],
+            expect!["`9x9` is not a valid core: known are `1x16`, `4x8`"],
         );
     }
 }

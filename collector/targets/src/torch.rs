@@ -17,7 +17,7 @@ impl TargetKind for Torch {
     }
 
     fn parse(&self, text: &str) -> Result<Target, String> {
-        Err(format!("target `{text}`: a library is no target of compiled code"))
+        Err(format!("target `{text}` is a library, for which no code is compiled"))
     }
 
     fn resolve(&self, text: &str, _host: &mut dyn Host) -> Result<Resolved, Refusal> {
@@ -41,7 +41,7 @@ impl TargetKind for Torch {
     }
 
     fn refuse_tuner(&self, tuner: &TunerNeeds) -> Option<String> {
-        Some(format!("`{}` searches schedules, and a library has none", tuner.name))
+        Some(format!("`{}` searches schedules, but a library has none", tuner.name))
     }
 
     fn record_word(&self) -> datasets::Target {

@@ -38,22 +38,22 @@ impl Moment {
 struct AwakeClock {
     begin: Instant,
     last: Instant,
-    stood_still: Duration,
+    stopped: Duration,
 }
 
 impl AwakeClock {
     fn starting_at(now: Instant) -> AwakeClock {
-        AwakeClock { begin: now, last: now, stood_still: Duration::ZERO }
+        AwakeClock { begin: now, last: now, stopped: Duration::ZERO }
     }
 
     /// Reads the clock. A long gap since the last reading counts only as much as a single wait can take.
     fn read_at(&mut self, now: Instant) -> Moment {
         let gap = now.saturating_duration_since(self.last);
         if gap > LONGEST_GAP {
-            self.stood_still += gap - LONGEST_WAIT;
+            self.stopped += gap - LONGEST_WAIT;
         }
         self.last = self.last.max(now);
-        Moment((self.last - self.begin).saturating_sub(self.stood_still))
+        Moment((self.last - self.begin).saturating_sub(self.stopped))
     }
 }
 
@@ -69,12 +69,12 @@ mod tests {
     }
 
     #[test]
-    fn time_counts_while_somebody_looks() {
+    fn time_counts_between_frequent_readings() {
         assert_eq!(awake_ms(&[0, 900, 1900, 3300]), [0, 900, 1900, 3300]);
     }
 
     #[test]
-    fn of_a_gap_only_a_wait_counts() {
+    fn a_long_gap_counts_as_one_wait() {
         assert_eq!(awake_ms(&[500, 3_600_500, 3_600_700]), [500, 1500, 1700]);
         assert_eq!(awake_ms(&[1500, 3001, 10_000]), [1500, 2500, 3500]);
     }

@@ -26,7 +26,7 @@ pub struct ProcessLimits {
 pub enum ConfineError {
     #[error("cannot set {what}: {errno}")]
     Refused { what: &'static str, errno: nix::errno::Errno },
-    #[error("cannot leave signals to the supervisor: {0}")]
+    #[error("cannot ignore termination signals: {0}")]
     Signals(std::io::Error),
     #[error(transparent)]
     Affinity(measure::affinity::AffinityError),
@@ -42,7 +42,7 @@ pub enum ConfineError {
 /// Makes the kernel kill the calling process when its parent ends.
 /// The parent-death signal is sent when the *thread* that started the worker ends, so workers must be started from
 /// a thread that lives as long as the process, as [`super::Supervisor`] does.
-pub fn end_with(supervisor_pid: i32) -> Result<(), ConfineError> {
+pub fn die_with_parent(supervisor_pid: i32) -> Result<(), ConfineError> {
     let refused = |errno| ConfineError::Refused { what: "the parent-death signal", errno };
     set_pdeathsig(Signal::SIGKILL).map_err(refused)?;
     // If the supervisor ended before the previous line, the signal will never arrive.
@@ -53,8 +53,8 @@ pub fn end_with(supervisor_pid: i32) -> Result<(), ConfineError> {
 /// Ties the process to its supervisor and sets its limits. Must be the first action of a worker.
 pub fn confine_process(limits: &ProcessLimits, supervisor_pid: i32) -> Result<(), ConfineError> {
     let refused = |what| move |errno| ConfineError::Refused { what, errno };
-    end_with(supervisor_pid)?;
-    outlast_requests().map_err(ConfineError::Signals)?;
+    die_with_parent(supervisor_pid)?;
+    ignore_termination_signals().map_err(ConfineError::Signals)?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(refused("the core file size"))?;
     if let Some(memory_bytes) = limits.memory_bytes {
         lower_limit(Resource::RLIMIT_DATA, memory_bytes).map_err(refused("the memory limit"))?;
@@ -70,7 +70,7 @@ pub fn confine_process(limits: &ProcessLimits, supervisor_pid: i32) -> Result<()
 
 /// Ignores termination signals, which schedulers and service managers send to every process of a job. The supervisor
 /// handles them and lets jobs in flight finish; a worker that died of one would look crashed.
-fn outlast_requests() -> std::io::Result<()> {
+fn ignore_termination_signals() -> std::io::Result<()> {
     let unread = Arc::new(AtomicBool::new(false));
     [SIGTERM, SIGINT, SIGHUP]
         .into_iter()

@@ -16,7 +16,7 @@ pub enum Fault {
     Lost { why: String },
     #[error("no reply within {limit_ms} ms; the worker was killed")]
     TimedOut { limit_ms: u64 },
-    #[error("the worker's answer is damaged: {why}; it was killed")]
+    #[error("the worker sent an invalid reply: {why}; the worker was killed")]
     Corrupt { why: String },
     /// The handler in the worker panicked or its reply cannot be sent. This is a fault of the program, not of the job.
     #[error("the worker could not finish the job: {why}")]
@@ -35,5 +35,5 @@ fn signal_name(signal: i32) -> String {
 }
 
 fn stderr_note(stderr: &str) -> String {
-    if stderr.trim().is_empty() { String::new() } else { format!("; its last words:\n{stderr}") }
+    if stderr.trim().is_empty() { String::new() } else { format!("; end of its standard error:\n{stderr}") }
 }

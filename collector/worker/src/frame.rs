@@ -24,7 +24,7 @@ pub enum FrameError {
         expected_bytes: usize,
         got_bytes: usize,
     },
-    #[error("frame of {length_bytes} bytes is above the cap of {FRAME_BYTES_MAX} bytes")]
+    #[error("frame of {length_bytes} bytes exceeds the limit of {FRAME_BYTES_MAX} bytes")]
     Oversized { length_bytes: usize },
     #[error("frame content cannot be decoded: {why}")]
     Malformed { why: String },
@@ -44,7 +44,7 @@ pub fn write_frame<T: Serialize>(writer: &mut impl Write, value: &T) -> Result<(
     if length_bytes > FRAME_BYTES_MAX {
         return Err(FrameError::Oversized { length_bytes });
     }
-    let length = u32::try_from(length_bytes).expect("the cap fits into 32 bits");
+    let length = u32::try_from(length_bytes).expect("the limit fits into 32 bits");
     bytes[..4].copy_from_slice(&length.to_le_bytes());
     writer.write_all(&bytes).and_then(|()| writer.flush()).map_err(from_io)
 }
@@ -69,7 +69,7 @@ pub fn read_frame<T: DeserializeOwned>(reader: &mut impl Read) -> Result<T, Fram
     }
     match postcard::take_from_bytes(&content) {
         Ok((value, [])) => Ok(value),
-        Ok((_, rest)) => Err(FrameError::Malformed { why: format!("{} bytes too many", rest.len()) }),
+        Ok((_, rest)) => Err(FrameError::Malformed { why: format!("{} extra bytes", rest.len()) }),
         Err(error) => Err(FrameError::Malformed { why: error.to_string() }),
     }
 }
@@ -99,15 +99,15 @@ mod tests {
     }
 
     #[test]
-    fn every_damage_has_its_name() {
+    fn every_damage_has_its_own_error() {
         check_refused(&[], expect!["the connection was closed"]);
         check_refused(&[3, 0], expect!["frame is cut off: 2 of 4 bytes arrived"]);
         check_refused(&[3, 0, 0, 0, 1], expect!["frame is cut off: 1 of 3 bytes arrived"]);
         check_refused(
             &[0xff, 0xff, 0xff, 0xff, 1],
-            expect!["frame of 4294967295 bytes is above the cap of 67108864 bytes"],
+            expect!["frame of 4294967295 bytes exceeds the limit of 67108864 bytes"],
         );
-        check_refused(&[3, 0, 0, 0, 1, 7, 9], expect!["frame content cannot be decoded: 1 bytes too many"]);
+        check_refused(&[3, 0, 0, 0, 1, 7, 9], expect!["frame content cannot be decoded: 1 extra bytes"]);
         check_refused(
             &[1, 0, 0, 0, 5],
             expect!["frame content cannot be decoded: Hit the end of buffer, expected more data"],
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_above_the_cap_is_not_sent() {
+    fn an_oversized_value_is_not_sent() {
         let mut sink = Vec::new();
         let error = write_frame(&mut sink, &vec![0_u8; FRAME_BYTES_MAX]).expect_err("length prefix makes it too long");
         assert!(matches!(error, FrameError::Oversized { .. }), "{error}");

@@ -18,8 +18,8 @@ type Order = (Command, SyncSender<Result<Child>>);
 /// Starts a command from the launcher thread and waits until it runs.
 pub fn launch_command(command: Command) -> Result<Child> {
     let (answer, child) = sync_channel(1);
-    launcher_sender()?.send((command, answer)).map_err(|_| Error::other("the launching thread has ended"))?;
-    child.recv().map_err(|_| Error::other("the launching thread has ended"))?
+    launcher_sender()?.send((command, answer)).map_err(|_| Error::other("the launcher thread has ended"))?;
+    child.recv().map_err(|_| Error::other("the launcher thread has ended"))?
 }
 
 fn launcher_sender() -> Result<Sender<Order>> {

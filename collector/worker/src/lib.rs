@@ -7,7 +7,7 @@
 //! orchestrator is stopped does not count.
 //!
 //! * [`frame`] defines the length-prefixed encoding.
-//! * [`Supervisor`] is the orchestrator's side, over the stream of any [`Place`].
+//! * [`Supervisor`] is the orchestrator's side, over the stream of any [`PeerSource`].
 //! * [`enter_worker`] and [`Entry::serve_requests`] are the worker's side.
 //! * [`confine_process`] sets the worker's limits and ties its life to the supervisor's.
 //! * [`RunnerProcess`] is a capability that running machine code requires. Only confined workers can create it.
@@ -27,9 +27,9 @@ mod serve;
 mod stderr;
 mod supervisor;
 
-pub use confine::{ConfineError, ProcessLimits, confine_process, end_with};
+pub use confine::{ConfineError, ProcessLimits, confine_process, die_with_parent};
 pub use fault::Fault;
-pub use peer::{Peer, PeerStream, Place};
+pub use peer::{Peer, PeerSource, PeerStream};
 pub use process::Worker;
 pub use serve::{Entry, RunnerProcess, ServeError, enter_alone, enter_worker, exit_code};
 pub use supervisor::{Recycle, Supervisor, SupervisorCounts, Waiting, WorkerSpec, wait_any};

@@ -30,8 +30,8 @@ pub fn tvm_folders() -> Vec<PathBuf> {
     if let Some(folder) = std::env::var_os(FOLDER_VARIABLE).filter(|folder| !folder.is_empty()) {
         return vec![PathBuf::from(folder)];
     }
-    let mut folders: Vec<PathBuf> = beside_program().into_iter().collect();
-    folders.extend(beside_package());
+    let mut folders: Vec<PathBuf> = bundled_folder().into_iter().collect();
+    folders.extend(package_folder());
     folders.extend(option_env!("OPCOLLECT_TVM_LIB").map(PathBuf::from));
     let program = base_program().unwrap_or_default();
     for root in program.ancestors().skip(1).take(4) {
@@ -81,14 +81,14 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// Returns TVM's folder if a wheel installed the program: `opcollect/bin` and `tvm/lib` share a folder.
-fn beside_package() -> Option<PathBuf> {
+fn package_folder() -> Option<PathBuf> {
     let program = base_program().ok()?;
     let folder = program.ancestors().nth(3)?.join("tvm/lib");
     folder.is_dir().then_some(folder)
 }
 
 /// Returns the folder `lib` next to the program's folder, for installations that bundle the libraries.
-pub fn beside_program() -> Option<PathBuf> {
+pub fn bundled_folder() -> Option<PathBuf> {
     let program = base_program().ok()?;
     Some(program.parent().and_then(Path::parent)?.join("lib"))
 }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_to_which_several_ways_lead_is_named_once() {
+    fn equal_folders_are_listed_once() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let (real, linked) = (root.path().join("real"), root.path().join("linked"));
         std::fs::create_dir(&real).expect("a folder");

@@ -45,7 +45,7 @@ pub trait Peer {
 }
 
 /// A source of peers.
-pub trait Place {
+pub trait PeerSource {
     type Peer: Peer;
     /// Starts a peer and receives its greeting, or returns why that failed.
     fn start_peer(&self) -> std::result::Result<Self::Peer, String>;
@@ -60,7 +60,7 @@ pub struct TimedReply<'a> {
 
 impl TimedReply<'_> {
     /// Repeats a transfer in short waits until it succeeds or the deadline expires.
-    fn in_time(&self, mut transfer: impl FnMut(Duration) -> Result<usize>) -> Result<usize> {
+    fn retry_until_deadline(&self, mut transfer: impl FnMut(Duration) -> Result<usize>) -> Result<usize> {
         loop {
             let rest = self.deadline.time_left();
             if rest.is_zero() {
@@ -76,13 +76,13 @@ impl TimedReply<'_> {
 
 impl Read for TimedReply<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        self.in_time(|limit| self.stream.read_within(limit, buffer))
+        self.retry_until_deadline(|limit| self.stream.read_within(limit, buffer))
     }
 }
 
 impl Write for TimedReply<'_> {
     fn write(&mut self, buffer: &[u8]) -> Result<usize> {
-        self.in_time(|limit| self.stream.write_within(limit, buffer))
+        self.retry_until_deadline(|limit| self.stream.write_within(limit, buffer))
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -52,7 +52,7 @@ impl StartError {
         Self { why, is_passing: false }
     }
 
-    fn of_launch(error: &std::io::Error) -> Self {
+    fn from_launch_error(error: &std::io::Error) -> Self {
         let passing = [ErrorKind::WouldBlock, ErrorKind::OutOfMemory, ErrorKind::ExecutableFileBusy];
         Self { why: error.to_string(), is_passing: passing.contains(&error.kind()) }
     }
@@ -71,7 +71,7 @@ impl Worker {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .process_group(0);
-        let mut child = launch_command(command).map_err(|error| StartError::of_launch(&error))?;
+        let mut child = launch_command(command).map_err(|error| StartError::from_launch_error(&error))?;
         let pipe = child.stderr.take().expect("standard error is piped above");
         let hello = Hello { protocol: 0, pid: 0, versions: Default::default(), rss_bytes: 0 };
         let stderr = match StderrTail::follow_pipe(pipe) {
@@ -90,7 +90,7 @@ impl Worker {
                 Ok(worker)
             }
             Ok(hello) => Err(StartError::lasting_error(format!(
-                "it speaks protocol {}, this program {PROTOCOL}; install both from one build",
+                "the worker uses protocol {}, this program {PROTOCOL}; install both from one build",
                 hello.protocol
             ))),
             Err(error) => {
@@ -167,7 +167,7 @@ fn describe_status(status: &WaitStatus) -> String {
     match status {
         WaitStatus::Stopped(_, signal) => format!("stopped by {signal}"),
         WaitStatus::Continued(_) => "continued".to_owned(),
-        _ => "in a way that the system does not name".to_owned(),
+        _ => "in an unknown way".to_owned(),
     }
 }
 

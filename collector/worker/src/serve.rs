@@ -35,7 +35,7 @@ pub enum ServeError {
     NotStartedBySupervisor,
     #[error("cannot take over standard input: {0}")]
     Input(#[source] std::io::Error),
-    #[error("the supervisor speaks protocol {theirs}, this worker {PROTOCOL}; install both from one build")]
+    #[error("the supervisor uses protocol {theirs}, this worker {PROTOCOL}; install both from one build")]
     Protocol { theirs: u32 },
     #[error(transparent)]
     Confine(#[from] ConfineError),
@@ -123,7 +123,7 @@ impl Entry {
             };
             arm_cpu_fuse(&self.limits)?;
             let result = catch_unwind(AssertUnwindSafe(|| handler(request.body)))
-                .map_err(|_| LAST_PANIC.take().unwrap_or_else(|| "it panicked without a message".into()));
+                .map_err(|_| LAST_PANIC.take().unwrap_or_else(|| "the handler panicked without a message".into()));
             self.send_reply(request.number, result)?;
         }
     }

@@ -13,7 +13,7 @@ use super::{
     Envelope, Fault, Hello, ProcessLimits, WorkerAnswer,
     awake::{LONGEST_WAIT, Moment},
     frame::{FrameError, read_frame, write_frame},
-    peer::{Peer, Place, TimedReply},
+    peer::{Peer, PeerSource, TimedReply},
     process::{StartError, Worker},
 };
 
@@ -73,18 +73,18 @@ impl SupervisorCounts {
     }
 }
 
-/// Keeps one worker of a [`Place`] available for jobs. A single thread can keep several supervisors busy:
+/// Keeps one worker of a [`PeerSource`] available for jobs. A single thread can keep several supervisors busy:
 /// [`send_request`](Self::send_request) to each, then [`wait_any`] and [`receive_reply`](Self::receive_reply).
-pub struct Supervisor<Request, Reply, At: Place = WorkerSpec> {
-    place: At,
-    worker: Option<SupervisorSeat<At::Peer>>,
+pub struct Supervisor<Request, Reply, Source: PeerSource = WorkerSpec> {
+    source: Source,
+    worker: Option<ActiveWorker<Source::Peer>>,
     pending: Option<Pending>,
     counts: SupervisorCounts,
     number: u64,
     kinds: PhantomData<fn(&Request) -> Reply>,
 }
 
-struct SupervisorSeat<Peer> {
+struct ActiveWorker<Peer> {
     peer: Peer,
     jobs: u32,
     rss_bytes: u64,
@@ -96,10 +96,10 @@ struct Pending {
     limit: Duration,
 }
 
-impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request, Reply, At> {
+impl<Request: Serialize, Reply: DeserializeOwned, Source: PeerSource> Supervisor<Request, Reply, Source> {
     /// Creates a supervisor without a worker. The first job starts one.
-    pub fn new(place: At) -> Self {
-        Self { place, worker: None, pending: None, counts: SupervisorCounts::default(), number: 0, kinds: PhantomData }
+    pub fn new(source: Source) -> Self {
+        Self { source, worker: None, pending: None, counts: SupervisorCounts::default(), number: 0, kinds: PhantomData }
     }
 
     pub fn call_worker(&mut self, request: &Request, deadline: Duration) -> Result<Reply, Fault> {
@@ -110,7 +110,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
     /// Sends a request, after starting a worker if necessary; the deadline excludes the start. Panics if the reply to
     /// the previous request has not been received: a worker processes one job at a time.
     pub fn send_request(&mut self, request: &Request, deadline: Duration) -> Result<(), Fault> {
-        assert!(self.pending.is_none(), "receive the answer before the next request");
+        assert!(self.pending.is_none(), "the reply to the previous request must be received first");
         self.ensure_ready()?;
         let worker = self.worker.as_mut().expect("`ensure_ready` leaves a worker or returns its fault");
         self.number += 1;
@@ -132,7 +132,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
 
     /// Waits for the reply until the deadline of the last request. Panics if no request is pending.
     pub fn receive_reply(&mut self) -> Result<Reply, Fault> {
-        let pending = self.pending.take().expect("send a request before waiting for its answer");
+        let pending = self.pending.take().expect("a reply is received only after a request");
         let worker = self.worker.as_mut().expect("a pending request has a worker");
         let mut timed = TimedReply { stream: worker.peer.frame_stream(), deadline: pending.deadline };
         let envelope: Envelope<WorkerAnswer<Reply>> = match read_frame(&mut timed) {
@@ -140,7 +140,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
             Err(error) => return Err(self.fail_job(error, pending.limit)),
         };
         if envelope.number != self.number {
-            let why = format!("answer {} to request {}", envelope.number, self.number);
+            let why = format!("reply {} to request {}", envelope.number, self.number);
             return Err(self.fail_job(FrameError::Malformed { why }, pending.limit));
         }
         worker.jobs += 1;
@@ -148,7 +148,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
         match envelope.body.result {
             Ok(reply) => {
                 self.counts.replies += 1;
-                if self.is_worn() {
+                if self.needs_replacement() {
                     self.recycle_worker();
                 }
                 Ok(reply)
@@ -168,10 +168,10 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
             self.counts.died_idle += 1;
         }
         if self.worker.is_none() {
-            match self.place.start_peer() {
+            match self.source.start_peer() {
                 Ok(peer) => {
                     let rss_bytes = peer.peer_hello().rss_bytes;
-                    self.worker = Some(SupervisorSeat { peer, jobs: 0, rss_bytes });
+                    self.worker = Some(ActiveWorker { peer, jobs: 0, rss_bytes });
                 }
                 Err(why) => {
                     self.counts.faults += 1;
@@ -180,7 +180,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
             }
             self.counts.started += 1;
         }
-        Ok(self.worker.as_ref().expect("started above").peer.peer_hello())
+        Ok(self.worker.as_ref().expect("the worker was just started").peer.peer_hello())
     }
 
     /// Ends the worker; the next job starts a new one. Intended for suspicious results.
@@ -204,10 +204,10 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
         Some(Waiting { socket: self.worker.as_ref()?.peer.frame_stream().as_fd(), deadline: pending.deadline })
     }
 
-    fn is_worn(&self) -> bool {
+    fn needs_replacement(&self) -> bool {
         let Some(worker) = &self.worker else { return false };
-        self.place.recycle_criteria().after_jobs.is_some_and(|most| worker.jobs >= most)
-            || self.place.recycle_criteria().above_rss_bytes.is_some_and(|most| worker.rss_bytes > most)
+        self.source.recycle_criteria().after_jobs.is_some_and(|most| worker.jobs >= most)
+            || self.source.recycle_criteria().above_rss_bytes.is_some_and(|most| worker.rss_bytes > most)
     }
 
     /// Ends the worker and returns the fault of its job.
@@ -218,7 +218,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
     }
 }
 
-impl Place for WorkerSpec {
+impl PeerSource for WorkerSpec {
     type Peer = Worker;
 
     /// Starts a worker. Retries if the failure may be temporary, such as a kill by the system's out-of-memory killer.

@@ -138,7 +138,7 @@ fn death_by_signal_is_a_crash() {
 }
 
 #[test]
-fn an_exit_is_not_an_answer() {
+fn an_exit_is_not_a_reply() {
     check_fault(spec(), &Deed::Exit(3), AMPLE, expect!["worker exited with code 3 instead of answering"]);
     check_fault(spec(), &Deed::Exit(0), AMPLE, expect!["worker exited with code 0 instead of answering"]);
 }
@@ -150,7 +150,7 @@ fn an_endless_job_is_killed_at_its_deadline() {
 }
 
 #[test]
-fn processor_time_has_a_fuse() {
+fn processor_time_has_a_limit() {
     let mut spec = spec();
     spec.limits.cpu_seconds_per_job = Some(0);
     check_fault(spec, &Deed::Endless, AMPLE, expect!["worker crashed with SIGXCPU (24)"]);
@@ -160,18 +160,20 @@ fn processor_time_has_a_fuse() {
 fn memory_has_a_limit() {
     let mut spec = spec();
     spec.limits.memory_bytes = Some(256 << 20);
-    let fault = check_fault(spec, &Deed::Grow, AMPLE, expect!["worker crashed with SIGABRT (6); its last words:"]);
+    let fault =
+        check_fault(spec, &Deed::Grow, AMPLE, expect!["worker crashed with SIGABRT (6); end of its standard error:"]);
     assert!(fault.to_string().contains("memory allocation of"), "{fault}");
 }
 
 #[test]
-fn damaged_answers_are_refused() {
+fn damaged_replies_are_rejected() {
     check_fault(
         spec(),
         &Deed::Garbage,
         AMPLE,
         expect![
-            "the worker's answer is damaged: frame of 4294967295 bytes is above the cap of 67108864 bytes; it was killed"
+            "the worker sent an invalid reply: frame of 4294967295 bytes exceeds the limit of 67108864 bytes; the \
+             worker was killed"
         ],
     );
     check_fault(
@@ -179,13 +181,14 @@ fn damaged_answers_are_refused() {
         &Deed::WrongNumber,
         AMPLE,
         expect![
-            "the worker's answer is damaged: frame content cannot be decoded: answer 4711 to request 2; it was killed"
+            "the worker sent an invalid reply: frame content cannot be decoded: reply 4711 to request 2; the worker \
+             was killed"
         ],
     );
 }
 
 #[test]
-fn a_panic_is_told_with_its_place() {
+fn a_panic_is_reported_with_its_location() {
     let mut boss = Boss::new(spec());
     let Err(Fault::HandlerFailed { why }) = boss.call_worker(&Deed::Panic, AMPLE) else {
         panic!("not a failed handler")
@@ -198,13 +201,13 @@ fn a_panic_is_told_with_its_place() {
 }
 
 #[test]
-fn a_reply_above_the_cap_is_told() {
+fn an_oversized_reply_is_reported() {
     check_fault(
         spec(),
         &Deed::LargeReply,
         AMPLE,
         expect![
-            "the worker could not finish the job: reply: frame of 67108874 bytes is above the cap of 67108864 bytes"
+            "the worker could not finish the job: reply: frame of 67108874 bytes exceeds the limit of 67108864 bytes"
         ],
     );
 }
@@ -219,7 +222,7 @@ fn only_the_end_of_standard_error_is_kept() {
 }
 
 #[test]
-fn a_program_that_cannot_start_is_told_with_its_last_words() {
+fn a_failed_start_is_reported_with_standard_error() {
     let check = |program: &str, arguments: &[&str], expected: Expect| {
         let fault = Boss::new(WorkerSpec::new(program, arguments)).ensure_ready().expect_err("no worker").to_string();
         expected.assert_eq(&fault);
@@ -233,7 +236,7 @@ fn a_program_that_cannot_start_is_told_with_its_last_words() {
         "/bin/sh",
         &["-c", "echo library missing >&2; exit 4"],
         expect![[r#"
-            cannot start a worker: `/bin/sh`: worker exited with code 4 instead of answering; its last words:
+            cannot start a worker: `/bin/sh`: worker exited with code 4 instead of answering; end of its standard error:
             library missing"#]],
     );
 }
@@ -257,7 +260,7 @@ fn a_worker_killed_while_it_starts_is_started_again() {
 }
 
 #[test]
-fn a_worker_that_is_always_killed_or_says_why_not_ends_the_tries() {
+fn repeated_kills_and_exits_end_the_retries() {
     let folder = tempfile::tempdir().unwrap();
     let count = "echo x >> FOLDER/starts";
     let starts = || std::fs::read_to_string(folder.path().join("starts")).unwrap().lines().count();
@@ -267,7 +270,7 @@ fn a_worker_that_is_always_killed_or_says_why_not_ends_the_tries() {
     assert_eq!(starts(), 4);
     let ended = Boss::new(spec_behind(&format!("{count}; exit 4"), folder.path())).ensure_ready().expect_err("ended");
     assert!(ended.to_string().contains("exited with code 4"), "{ended}");
-    assert_eq!(starts(), 5, "what ends by itself would do so again");
+    assert_eq!(starts(), 5, "a worker that exits by itself is not started again");
 }
 
 #[test]
@@ -277,16 +280,16 @@ fn stopped_role() {
         return;
     }
     let mut boss = Boss::new(spec());
-    for deed in [Deed::Echo("heard".into()), Deed::Endless] {
+    for deed in [Deed::Echo("echoed".into()), Deed::Endless] {
         boss.send_request(&deed, Duration::from_secs(2)).expect("sent");
         raise(Signal::SIGSTOP).unwrap();
-        let told = boss.receive_reply().unwrap_or_else(|fault| fault.to_string());
-        std::io::stderr().write_all(format!("told {told}\n").as_bytes()).expect("told");
+        let reply = boss.receive_reply().unwrap_or_else(|fault| fault.to_string());
+        std::io::stderr().write_all(format!("reply {reply}\n").as_bytes()).expect("standard error is open");
     }
 }
 
 #[test]
-fn a_supervisor_that_was_stopped_blames_no_worker() {
+fn time_while_the_supervisor_is_stopped_does_not_count() {
     let spec = role("tests::stopped_role");
     let mut command = Command::new(spec.program);
     command.args(spec.arguments).envs(spec.environment).stdin(Stdio::null()).stdout(Stdio::null());
@@ -300,13 +303,13 @@ fn a_supervisor_that_was_stopped_blames_no_worker() {
         kill(pid, Signal::SIGCONT).expect("it lives");
     }
     let lines = BufReader::new(supervisor.stderr.take().expect("piped")).lines().map_while(Result::ok);
-    let told: Vec<String> = lines.filter_map(|line| Some(line.strip_prefix("told ")?.to_owned())).collect();
+    let replies: Vec<String> = lines.filter_map(|line| Some(line.strip_prefix("reply ")?.to_owned())).collect();
     supervisor.wait().expect("our child");
-    assert_eq!(told, ["heard", "no reply within 2000 ms; the worker was killed"]);
+    assert_eq!(replies, ["echoed", "no reply within 2000 ms; the worker was killed"]);
 }
 
 #[test]
-fn workers_are_replaced_after_their_share_of_jobs() {
+fn workers_are_replaced_after_the_maximum_number_of_jobs() {
     let mut spec = spec();
     spec.recycle.after_jobs = Some(2);
     let mut boss = Boss::new(spec);
@@ -318,7 +321,7 @@ fn workers_are_replaced_after_their_share_of_jobs() {
 }
 
 #[test]
-fn a_worker_above_its_memory_is_replaced() {
+fn a_worker_above_its_memory_limit_is_replaced() {
     let mut spec = spec();
     spec.recycle.above_rss_bytes = Some(1);
     let mut boss = Boss::new(spec);
@@ -381,7 +384,7 @@ fn supervisor_role() {
     let mut boss = Boss::new(spec);
     let pid = boss.ensure_ready().expect("a worker").pid;
     boss.send_request(&Deed::Endless, AMPLE).expect("sent");
-    std::io::stderr().write_all(format!("worker {pid}\n").as_bytes()).expect("told");
+    std::io::stderr().write_all(format!("worker {pid}\n").as_bytes()).expect("standard error is open");
     let _ = boss.receive_reply();
 }
 
@@ -402,7 +405,7 @@ fn workers_die_with_their_supervisor() {
     let pid = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("worker ")?.parse().ok()).expect("its pid");
     supervisor.kill().expect("it lives");
     supervisor.wait().expect("our child");
-    let end = waitpid(Pid::from_raw(pid), None).expect("the orphan is ours now");
+    let end = waitpid(Pid::from_raw(pid), None).expect("the orphan is a child of this test");
     assert!(matches!(end, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "{end:?}");
 }
 
@@ -432,7 +435,7 @@ impl Peer for Line {
     }
 }
 
-impl Place for Remote {
+impl PeerSource for Remote {
     type Peer = Line;
 
     fn start_peer(&self) -> Result<Line, String> {

@@ -4,7 +4,7 @@
 //! A packet is two bytes of length and its content. All agent functions are looked up first, so that the input can call
 //! them by small handles. Inputs that load libraries are skipped, because their code would run.
 
-use agent::session::{OnFabric, serve_session};
+use agent::session::{FabricSession, serve_session};
 use remote::fabric::{ADDRESS, ALLOCATE, FREE, FabricKind, INFO, PROGRAM, READ, RUN, WRITE};
 use remote::packet::{Code, Packet, VERSION};
 use remote::wire::Value;
@@ -49,7 +49,7 @@ pub fn run(input: &[u8]) {
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let bus = agent::fabric::open_fabric(FabricKind::Simulated, MEMORY_BYTES).expect("a simulated core");
-    let fabric = OnFabric::new(FabricKind::Simulated, bus);
+    let fabric = FabricSession::new(FabricKind::Simulated, bus);
     let (mut near, far) = UnixStream::pair().expect("two sockets");
     let far = TcpStream::from(OwnedFd::from(far));
     std::thread::scope(|scope| {

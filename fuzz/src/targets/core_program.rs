@@ -15,7 +15,7 @@ fn program() -> &'static Program {
     PROGRAM.get_or_init(|| {
         let core = Core::find_published("1x16").expect("a published core");
         let layer = layer_of(&Task::from_text(LAYER).expect("a task")).expect("a layer of the core");
-        let knobs = default_knobs(&core, &layer).expect("a cut that fits");
+        let knobs = default_knobs(&core, &layer).expect("a tiling that fits");
         generate_program(&core, &layer, &knobs).expect("a program")
     })
 }

@@ -5,7 +5,7 @@ use super::valid_text;
 use targets::{Fabric, fabric_text, parse_fabric};
 
 fn check(text: &str) {
-    let target = parse_fabric(text).expect("a target that is read once is read again");
+    let target = parse_fabric(text).expect("an accepted target is accepted again");
     assert!(targets::find_kind(text) == Some(target.kind) && target.text == text);
     let read = Fabric::parse_text(text).expect("it was read");
     read.core().check_encodable().expect("a published core");

@@ -8,5 +8,5 @@ pub fn run(bytes: &[u8]) {
     let Ok(mut database) = load_tables(bytes, &bounds) else { return };
     let question = "select s.name, dur, depth, t.name, a.key, a.display_value from slice s left join track t \
                     on s.track_id = t.id left join args a on a.arg_set_id = s.arg_set_id order by ts, dur desc";
-    run_query(&mut database, question, &bounds).expect("the tables are ours");
+    run_query(&mut database, question, &bounds).expect("the tables exist");
 }

@@ -10,7 +10,7 @@ pub fn run(bytes: &[u8]) {
     std::fs::write(file.path(), bytes).expect("a temporary file can be written");
     if let Ok(records) = read_records(file.path(), format) {
         for record in records.map_while(Result::ok).take(10_000) {
-            record.check().expect("what was read keeps the rules");
+            record.check().expect("records that were read are valid");
         }
     }
 }

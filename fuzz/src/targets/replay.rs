@@ -8,5 +8,5 @@ pub fn run(bytes: &[u8]) {
     std::fs::write(file.path(), bytes).expect("a temporary file can be written");
     let Ok((task, candidates)) = read_moves(file.path()) else { return };
     task.check().expect("a task of the model");
-    candidates.iter().for_each(|moves| moves.check_again().expect("what is read is on the list"));
+    candidates.iter().for_each(|moves| moves.check_again().expect("accepted moves are on the list"));
 }

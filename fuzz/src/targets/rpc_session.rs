@@ -10,6 +10,6 @@ pub fn run(bytes: &[u8]) {
     let Ok(packet) = Packet::parse_body(bytes) else { return };
     let written = packet.to_bytes();
     // Bytes are compared, because NaN differs from itself.
-    let again = Packet::parse_body(&written[8..]).expect("what was written is read");
+    let again = Packet::parse_body(&written[8..]).expect("a written packet is readable");
     assert_eq!(again.to_bytes(), written);
 }

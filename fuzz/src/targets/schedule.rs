@@ -9,11 +9,11 @@ pub fn run(bytes: &[u8]) {
     let text = valid_text(bytes);
     let Ok(schedule) = Schedule::from_json(text) else { return };
     if let Schedule::MetaSchedule { trace: Some(moves), .. } | Schedule::Trace { trace: moves } = &schedule {
-        moves.check_again().expect("what is read is on the list");
+        moves.check_again().expect("accepted moves are on the list");
         assert!(has_only_words(moves.as_json()), "{text}");
     }
     let _ = (schedule.describe_knobs(), schedule.data_layout(), schedule.operand_rounding(), schedule.has_fragments());
-    let again = Schedule::from_json(&schedule.to_json()).expect("what we write we read");
+    let again = Schedule::from_json(&schedule.to_json()).expect("a written schedule is readable");
     assert_eq!(again.stable_hash(), schedule.stable_hash());
 }
 

@@ -17,7 +17,7 @@ pub fn run(bytes: &[u8]) {
         return;
     }
     let names: Vec<String> = (0..trees.features).map(|feature| format!("f{feature}")).collect();
-    let again = Trees::from_json(&trees.to_json(&names)).expect("what is written is read");
+    let again = Trees::from_json(&trees.to_json(&names)).expect("written trees are readable");
     assert_eq!(again, trees);
     if trees.features == 0 {
         return;

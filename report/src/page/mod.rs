@@ -35,13 +35,16 @@ mod tests {
     use super::{escape_json, page_head, whole_page};
 
     #[test]
-    fn names_of_strangers_stay_names() {
+    fn untrusted_names_are_escaped() {
         let whole = whole_page("</title><script>", "h1 { margin: 1rem; }", "<h1>x</h1>");
         assert!(
             whole.contains("<title>&lt;/title&gt;&lt;script&gt;</title>") && whole.ends_with("</html>\n"),
             "{whole}"
         );
-        assert!(whole.find("--ink").unwrap() < whole.find("margin: 1rem").unwrap(), "own rules win");
+        assert!(
+            whole.find("--ink").unwrap() < whole.find("margin: 1rem").unwrap(),
+            "the page's own rules take precedence"
+        );
         assert!(whole.starts_with(&page_head("</title><script>", "h1 { margin: 1rem; }")));
         assert_eq!(escape_json(r#"{"a":"</script>"}"#), r#"{"a":"\u003c/script>"}"#);
     }

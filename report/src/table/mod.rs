@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use textwrap::core::display_width;
 
 const GAP: usize = 2;
-const LEAST_WORDS: usize = 16;
+const WORDS_MIN: usize = 16;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Tone {
@@ -78,7 +78,7 @@ pub struct Column {
 
 /// Creates a text column, which wraps in narrow tables.
 pub fn text_column(heading: impl Into<String>) -> Column {
-    Column { heading: heading.into(), is_figures: false, least: LEAST_WORDS, drops: None }
+    Column { heading: heading.into(), is_figures: false, least: WORDS_MIN, drops: None }
 }
 
 /// Creates a column of numbers: right-aligned, never wrapped.
@@ -106,7 +106,7 @@ pub struct Table {
 }
 
 #[derive(Clone, Copy)]
-struct Room {
+struct ColumnWidths {
     least: usize,
     natural: usize,
 }
@@ -120,7 +120,7 @@ impl Table {
     /// Adds a row; missing cells at the end are empty.
     pub fn add_row<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
         let mut row: Vec<Cell> = cells.into_iter().map(Into::into).collect();
-        assert!(row.len() <= self.columns.len(), "a row has no more cells than there are headings");
+        assert!(row.len() <= self.columns.len(), "a row has at most one cell per heading");
         row.resize(self.columns.len(), Cell::default());
         self.rows.push(row);
     }
@@ -137,7 +137,7 @@ impl Table {
 
     /// Formats the table for an output medium, without a final line end.
     pub fn format_for(&self, paper: &Paper) -> String {
-        let room: Vec<Room> = (0..self.columns.len()).map(|at| self.column_room(at)).collect();
+        let room: Vec<ColumnWidths> = (0..self.columns.len()).map(|at| self.column_room(at)).collect();
         let kept = self.kept_columns(&room, paper.width);
         let least: usize = kept.iter().map(|at| room[*at].least).sum();
         if least + GAP * kept.len().saturating_sub(1) > paper.width {
@@ -147,17 +147,17 @@ impl Table {
         self.side_by_side(&kept, &widths, paper)
     }
 
-    fn column_room(&self, at: usize) -> Room {
+    fn column_room(&self, at: usize) -> ColumnWidths {
         let column = &self.columns[at];
         let widest = self.rows.iter().flat_map(|row| row[at].text.lines()).map(display_width).max().unwrap_or(0);
         let heading = display_width(&column.heading);
         let word = column.heading.split(' ').map(display_width).max().unwrap_or(0);
         let natural = widest.max(heading);
         let least = if column.is_figures { widest } else { widest.min(column.least) };
-        Room { least: least.max(word), natural }
+        ColumnWidths { least: least.max(word), natural }
     }
 
-    fn kept_columns(&self, room: &[Room], width: usize) -> Vec<usize> {
+    fn kept_columns(&self, room: &[ColumnWidths], width: usize) -> Vec<usize> {
         let mut kept: Vec<usize> = (0..self.columns.len()).collect();
         loop {
             let least: usize = kept.iter().map(|at| room[*at].least + GAP).sum();
@@ -233,7 +233,7 @@ fn side_by_side(cells: &[&Cell], layout: &[ColumnPlace], paper: &Paper) -> Vec<S
 }
 
 /// Distributes the width over the columns, between minimum and natural widths; the narrowest column grows first.
-fn spread_widths(room: &[Room], width: usize) -> Vec<usize> {
+fn spread_widths(room: &[ColumnWidths], width: usize) -> Vec<usize> {
     let mut widths: Vec<usize> = room.iter().map(|room| room.least).collect();
     let mut spare = width.saturating_sub(widths.iter().sum::<usize>() + GAP * room.len().saturating_sub(1));
     while spare > 0 {

@@ -33,7 +33,7 @@ fn check(width: usize, wanted: expect_test::Expect) {
 }
 
 #[test]
-fn at_180_columns_all_stands_side_by_side() {
+fn at_180_columns_nothing_is_dropped() {
     check(
         180,
         expect![[r#"
@@ -61,7 +61,7 @@ fn at_120_columns_words_wrap() {
 }
 
 #[test]
-fn at_80_columns_what_matters_least_drops() {
+fn at_80_columns_the_least_important_column_is_dropped() {
     check(
         80,
         expect![[r#"
@@ -140,7 +140,7 @@ fn at_40_columns_rows_stack() {
 }
 
 #[test]
-fn colours_say_what_matters_and_take_no_room() {
+fn colours_highlight_and_need_no_width() {
     let plain = operators().format_for(&Paper::without_colours(80));
     let coloured = operators().format_for(&Paper { width: 80, has_colours: true });
     assert!(coloured.contains("\u{1b}[32m1.24 ms\u{1b}[0m"), "{coloured:?}");
@@ -186,7 +186,7 @@ fn a_table_without_rows_shows_its_headings() {
 
 proptest! {
     #[test]
-    fn nothing_is_wider_than_its_paper_and_no_figure_is_cut(
+    fn tables_fit_their_width_and_numbers_are_never_cut(
         width in 24usize..200,
         texts in prop::collection::vec(("[a-z ]{0,60}", "[0-9]{1,9}", "[0-9]{1,9}", "[a-z]{0,40}"), 0..6),
     ) {

@@ -16,7 +16,7 @@ use super::choices::{HelpersAt, Kernels, Spread, StagedIn, SummedBy, Unit};
 use super::extents::contraction_extents;
 use super::template::{rows_of, task_template};
 use super::{Axis, Knobs, Rule, Space, Template};
-use crate::axes::{NumberAxis, SPLIT_R, SUM, TILE_C, TILE_X, TILE_Y, UNROLL, wished_divisors};
+use crate::axes::{NumberAxis, SPLIT_R, SUM, TILE_C, TILE_X, TILE_Y, UNROLL, candidate_divisors};
 use crate::machine::Gpu;
 use models::operators::{Conv, ConvTranspose, QConv};
 use models::{Dim, Op, Task};
@@ -28,28 +28,28 @@ pub fn assume_sizes(task: &Task) -> Task {
 }
 
 #[derive(Clone, Copy)]
-struct Open {
+struct SymbolicExtents {
     /// Whether any extent of the result is symbolic.
     anywhere: bool,
     /// Whether an extent along which tiles are formed is symbolic.
     tile: bool,
 }
 
-impl Open {
-    fn from_task(task: &Task) -> Open {
-        let is_open = |dim: &Dim| matches!(dim, Dim::Symbol(_));
+impl SymbolicExtents {
+    fn from_task(task: &Task) -> SymbolicExtents {
+        let symbolic = |dim: &Dim| matches!(dim, Dim::Symbol(_));
         let shape = &task.steps[0].output.shape;
-        Open { anywhere: shape.iter().any(is_open), tile: shape.iter().rev().take(2).any(is_open) }
+        SymbolicExtents { anywhere: shape.iter().any(symbolic), tile: shape.iter().rev().take(2).any(symbolic) }
     }
 }
 
 pub fn gpu_space(task: &Task, gpu: &Gpu) -> Space {
-    let is_open = Open::from_task(task);
+    let symbolic = SymbolicExtents::from_task(task);
     let task = &assume_sizes(task);
     let anchor = &task.steps[0];
     let output = anchor.output.extents().unwrap_or_default();
     match task_template(task) {
-        Template::Contraction if output.len() >= 2 => contraction_space(task, gpu, &output, is_open),
+        Template::Contraction if output.len() >= 2 => contraction_space(task, gpu, &output, symbolic),
         Template::Contraction | Template::Spatial => spatial_space(task, gpu),
         Template::Rows => rows_space(task, gpu),
     }
@@ -151,14 +151,19 @@ impl GpuLimits {
             rule(
                 TILE,
                 format!(
-                    "a thread's tile has at most {TILE_ELEMENTS} elements, and {UNROLLED_ELEMENTS} with its steps written out"
+                    "a thread's tile has at most {TILE_ELEMENTS} elements, and at most {UNROLLED_ELEMENTS} times its \
+                     unrolled steps"
                 ),
             ),
-            rule(EVEN, "tiles of more than one element, and parts of a sum, divide what they are tiles of".to_owned()),
+            rule(
+                EVEN,
+                "tiles of more than one element divide their extent, and parts of a sum divide its depth".to_owned(),
+            ),
             rule(
                 STAGED,
                 format!(
-                    "staged operands take at most {} bytes of shared memory, their rows padded only where they may be",
+                    "staged operands take at most {} bytes of shared memory; their rows are padded only where that is \
+                     possible",
                     self.shared_bytes
                 ),
             ),
@@ -170,7 +175,7 @@ impl GpuLimits {
             ));
         }
         if self.sums.is_some() {
-            rules.push(rule(SUMMED, "parts of a sum across threads divide it, and fit a block".to_owned()));
+            rules.push(rule(SUMMED, "parts of a sum across threads divide its depth and fit a block".to_owned()));
         }
         rules
     }
@@ -193,7 +198,7 @@ impl GpuLimits {
         let threads: i64 = shape.threads.iter().product();
         let tile: i64 = shape.tile.iter().product();
         let steps = if shape.is_unrolled { shape.depth } else { 1 };
-        // A tile that reaches past the end would need a test for each of its elements.
+        // An overhanging tile would test each of its elements.
         let divides = |dimension: usize| {
             shape.tile[dimension] == 1 || self.extents[dimension] % shape.extent_along(dimension) == 0
         };
@@ -227,17 +232,17 @@ impl GpuLimits {
     }
 }
 
-fn contraction_space(task: &Task, gpu: &Gpu, output: &[i64], is_open: Open) -> Space {
+fn contraction_space(task: &Task, gpu: &Gpu, output: &[i64], symbolic: SymbolicExtents) -> Space {
     let extents = contraction_extents(task, output);
-    // TVM gives a staged piece the remaining extent, which must be a number.
-    let stage = find_stage(task, output).filter(|_| !is_open.tile);
+    // TVM gives the remaining extent to the last staged part, so the extent must be known.
+    let stage = find_stage(task, output).filter(|_| !symbolic.tile);
     let can_stage = stage.is_some();
-    // The rows of a staged kernel are its windows, too short to be padded.
+    // The staged rows of a convolution are windows, which are too short to be padded.
     let can_pad = can_stage && !matches!(task.steps[0].op, Op::Conv(_) | Op::QConv(_));
     let sizes = [extents.channels, extents.rows, extents.columns];
-    // The windows of a convolution as columns, one for each place, are counted when it is lowered.
+    // Tensor cores treat the windows of a convolution as columns, whose number must be known at lowering.
     let tensor =
-        tensor::tensor_operands(task, gpu.capability).filter(|operands| !(operands.is_conv && is_open.anywhere));
+        tensor::tensor_operands(task, gpu.capability).filter(|operands| !(operands.is_conv && symbolic.anywhere));
     let depth = reduction_depth(task, extents.depth);
     let elements: i64 = output.iter().product();
     let places = elements / sizes.iter().product::<i64>().max(1);
@@ -252,12 +257,12 @@ fn contraction_space(task: &Task, gpu: &Gpu, output: &[i64], is_open: Open) -> S
         can_pad,
         tensor,
     };
-    let depths: Vec<i64> = wished_divisors(depth, &[1, 4, 8, 16, 32]).collect();
+    let depths: Vec<i64> = candidate_divisors(depth, &[1, 4, 8, 16, 32]).collect();
     let threads =
         [(extents.channels, 64), (extents.rows, 8), (extents.columns, 64)].map(|(e, most)| powers_up_to(e, most));
     let tiles = [
         small_tiles(extents.channels),
-        wished_divisors(extents.rows, &[1, 2, 4]).collect(),
+        candidate_divisors(extents.rows, &[1, 2, 4]).collect(),
         small_tiles(extents.columns),
     ];
     let has_padding = can_pad || tensor.is_some();
@@ -271,37 +276,42 @@ fn contraction_space(task: &Task, gpu: &Gpu, output: &[i64], is_open: Open) -> S
         TILE_C.to_axis("channels of one thread", tile_c),
         TILE_Y.to_axis("rows of one thread", tile_y),
         TILE_X.to_axis("columns of one thread", tile_x),
-        SPREAD.to_axis("whether equal parts of a thread's tile are strided", [Spread::Apart, Spread::Together]),
-        SPLIT_R.to_axis("depth staged at once", depths),
-        UNROLL.to_axis("whether the staged depth is written out", [0, 1]),
+        SPREAD.to_axis(
+            "whether the parts of a thread's tile are interleaved with those of other threads",
+            [Spread::Apart, Spread::Together],
+        ),
+        SPLIT_R.to_axis("depth steps that are staged at a time", depths),
+        UNROLL.to_axis("whether the staged depth steps are unrolled", [0, 1]),
     ];
     let from = [(StagedIn::Shared, can_stage), (StagedIn::Global, true)];
-    axes.push(STAGE.to_axis("where operands are read from", from.iter().filter(|place| place.1).map(|place| place.0)));
+    axes.push(
+        STAGE.to_axis("memory from which operands are read", from.iter().filter(|place| place.1).map(|place| place.0)),
+    );
     let parts = sum::part_counts(elements, depth);
     if parts.len() > 1 {
-        axes.push(SPLIT_K.to_axis("parts of the sum in blocks of their own", parts));
+        axes.push(SPLIT_K.to_axis("parts of the sum, each in blocks of its own", parts));
         SPLIT_K.set(&mut default, 1);
     }
     if can_stage {
-        axes.push(FETCH.to_axis("elements a thread fetches at once", [1, 2, 4]));
+        axes.push(FETCH.to_axis("elements that a thread fetches at a time", [1, 2, 4]));
     }
     if has_padding {
         axes.push(PAD_ROWS.to_axis("whether staged rows are padded against bank conflicts", [0, 1]));
     }
     if let Some(operands) = &limits.tensor {
-        axes.push(UNIT.to_axis("what multiplies", [Unit::Threads, Unit::Tensor]));
+        axes.push(UNIT.to_axis("arithmetic unit of the products", [Unit::Threads, Unit::Tensor]));
         axes.extend(operands.tensor_axes());
-        // A convolution's columns have all its places.
+        // The columns of a convolution include all of its positions.
         let places = if operands.is_conv { 1 } else { places };
         let on_tensor_cores = operands.default_knobs(places, limits.block_threads, limits.shared_bytes);
-        // What is less exact than its type must be asked for.
+        // Types with less precision than the task's are used only on request.
         let on_tensor_cores = on_tensor_cores.filter(|_| !operands.is_rounded());
         let unit = if on_tensor_cores.is_some() { Unit::Tensor } else { Unit::Threads };
         default = on_tensor_cores.unwrap_or(default);
         UNIT.set(&mut default, unit);
     }
     if let Some(sums) = limits.sums {
-        axes.push(SUM.to_axis("who sums an element of the result", [SummedBy::Thread, SummedBy::Block]));
+        axes.push(SUM.to_axis("threads that sum an element of the result", [SummedBy::Thread, SummedBy::Block]));
         axes.extend(sums.sum_axes(gpu.block_threads));
         match UNIT.setting_in(&default) {
             Some(Unit::Tensor) => {}
@@ -435,7 +445,7 @@ fn reduction_depth(task: &Task, declared: i64) -> i64 {
     let anchor = &task.steps[0];
     let weight = anchor.inputs.get(1).and_then(|at| task.operand_type(*at).ok()).and_then(|ty| ty.extents());
     match (&anchor.op, weight) {
-        // A depthwise convolution sums over its window alone.
+        // A depthwise convolution sums only over its window.
         (Op::Conv(_) | Op::QConv(_), Some(weight)) if weight[1] == 1 => 1,
         (Op::Conv(_) | Op::QConv(_), Some(weight)) => weight[1],
         (Op::ConvTranspose(ConvTranspose { groups, .. }), _) => declared / groups,
@@ -453,7 +463,7 @@ fn small_tiles(extent: i64) -> Vec<i64> {
 
 fn threads_axis(gpu: &Gpu) -> Axis {
     let settings = [32, 64, 128, 256, 512, 1024].into_iter().filter(|&threads| threads <= gpu.block_threads);
-    BLOCK_THREADS.to_axis("threads of a block", settings)
+    BLOCK_THREADS.to_axis("threads per block", settings)
 }
 
 /// Minimum number of summed elements for which a block of threads computes one sum.
@@ -469,15 +479,15 @@ fn spatial_space(task: &Task, gpu: &Gpu) -> Space {
     let mut default = Knobs::default();
     BLOCK_THREADS.set(&mut default, 256.min(gpu.block_threads));
     if is_long {
-        axes.push(SUM.to_axis("who sums an element of the result", [SummedBy::Block, SummedBy::Thread]));
+        axes.push(SUM.to_axis("threads that sum an element of the result", [SummedBy::Block, SummedBy::Thread]));
         SUM.set(&mut default, SummedBy::Block);
     }
-    by_threads(gpu, Template::Spatial, axes, default)
+    thread_space(gpu, Template::Spatial, axes, default)
 }
 
 fn rows_space(task: &Task, gpu: &Gpu) -> Space {
     let anchor = &task.steps[0];
-    // Elsewhere the steps have more dimensions than a row, or the result itself is a sum.
+    // Other row operators have steps with more dimensions than a row, or their result is a sum.
     let has_rows = matches!(
         anchor.op,
         Op::Softmax(_) | Op::LayerNorm(_) | Op::RmsNorm(_) | Op::GroupNorm(_) | Op::MeanVarianceNorm(_) | Op::LpNorm(_)
@@ -486,17 +496,20 @@ fn rows_space(task: &Task, gpu: &Gpu) -> Space {
     let row: i64 = rows_of(task, HelpersAt::Row).into_iter().filter_map(|place| output.get(place)).product();
     let kernels: &[Kernels] = if has_rows { &[Kernels::One, Kernels::Each] } else { &[Kernels::Each] };
     let is_one = has_rows && row >= BLOCK_SUM;
-    // A row of threads is as long as the row it works on, where that is short.
-    let wished = if is_one { row.clamp(32, 256) } else { 256 }.min(gpu.block_threads);
-    let count = [32, 64, 128, 256].into_iter().filter(|&count| count <= wished).max().unwrap_or(32);
+    // For short rows, one thread per element of the row suffices.
+    let target = if is_one { row.clamp(32, 256) } else { 256 }.min(gpu.block_threads);
+    let count = [32, 64, 128, 256].into_iter().filter(|&count| count <= target).max().unwrap_or(32);
     let mut default = Knobs::default();
     BLOCK_THREADS.set(&mut default, count);
     KERNELS.set(&mut default, if is_one { Kernels::One } else { Kernels::Each });
-    let axes = vec![threads_axis(gpu), KERNELS.to_axis("one for all steps, or one each", kernels.iter().copied())];
-    by_threads(gpu, Template::Rows, axes, default)
+    let axes = vec![
+        threads_axis(gpu),
+        KERNELS.to_axis("one kernel for all steps, or one kernel per step", kernels.iter().copied()),
+    ];
+    thread_space(gpu, Template::Rows, axes, default)
 }
 
-fn by_threads(gpu: &Gpu, template: Template, axes: Vec<Axis>, default: Knobs) -> Space {
+fn thread_space(gpu: &Gpu, template: Template, axes: Vec<Axis>, default: Knobs) -> Space {
     let extents = [1; 3];
     let limits = GpuLimits {
         block_threads: gpu.block_threads,

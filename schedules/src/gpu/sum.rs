@@ -1,6 +1,6 @@
 //! Long sums with few results: split over several blocks, or computed by all threads of a block.
 
-use super::super::axes::{Declaration, NumberAxis, SUM, Ways, wished_divisors};
+use super::super::axes::{Declaration, NumberAxis, SUM, Ways, candidate_divisors};
 use super::super::choices::SummedBy;
 use super::super::{Axis, Knobs};
 use super::{BLOCK_SUM, UNIT};
@@ -50,19 +50,19 @@ impl SumChoices {
     pub(super) fn sum_axes(self, block_threads: i64) -> [Axis; 3] {
         let few = [32, 64, 128, 256].into_iter().filter(|&threads| threads <= block_threads);
         [
-            SUM_THREADS.to_axis("threads that sum an element", few),
-            SUM_ELEMENTS.to_axis("elements of such a block", self.element_counts()),
-            SUM_FETCH.to_axis("neighbours that such a thread fetches at once", self.fetch_counts()),
+            SUM_THREADS.to_axis("threads that sum one element of the result", few),
+            SUM_ELEMENTS.to_axis("elements of the result per block", self.element_counts()),
+            SUM_FETCH.to_axis("adjacent elements that a thread fetches at a time", self.fetch_counts()),
         ]
     }
 
     /// Returns the candidates for elements per block: divisors, because all threads must reach the same barrier.
     fn element_counts(self) -> impl Iterator<Item = i64> {
-        wished_divisors(self.elements, &[1, 2, 4, 8])
+        candidate_divisors(self.elements, &[1, 2, 4, 8])
     }
 
     fn fetch_counts(self) -> impl Iterator<Item = i64> {
-        wished_divisors(self.depth, &[1, 2, 4, 8, 16]).filter(move |&count| count <= self.most_fetched)
+        candidate_divisors(self.depth, &[1, 2, 4, 8, 16]).filter(move |&count| count <= self.most_fetched)
     }
 
     /// Returns whether a block has few enough threads, and all threads load whole vectors.

@@ -52,7 +52,7 @@ pub fn tensor_operands(task: &Task, capability: u32) -> Option<Operands> {
                 product,
                 is_left_transposed: false,
                 is_right_transposed: false,
-                // Neighbours in a row of windows need not be neighbours in the image.
+                // Adjacent elements in a row of windows may be far apart in the image.
                 vectors: [vector, 1],
                 is_conv: true,
                 can_copy: false,
@@ -95,21 +95,18 @@ impl Operands {
     pub(super) fn tensor_axes(&self) -> Vec<Axis> {
         let few = [1, 2, 4];
         let mut axes = vec![
-            WARPS_Y.to_axis("warps of a block along rows", few),
-            WARPS_X.to_axis("warps of a block along columns", few),
-            FRAGMENTS_Y.to_axis("fragments of a warp along rows", few),
-            FRAGMENTS_X.to_axis("fragments of a warp along columns", few),
-            FRAGMENTS_R.to_axis("fragments along the depth staged at once", few),
-            AHEAD.to_axis("rounds that fetching is ahead of multiplying", [0, 1, 2]),
+            WARPS_Y.to_axis("warps per block along rows", few),
+            WARPS_X.to_axis("warps per block along columns", few),
+            FRAGMENTS_Y.to_axis("fragments per warp along rows", few),
+            FRAGMENTS_X.to_axis("fragments per warp along columns", few),
+            FRAGMENTS_R.to_axis("fragments along the depth that are staged at a time", few),
+            AHEAD.to_axis("iterations by which loads precede products", [0, 1, 2]),
         ];
         if self.can_copy {
-            axes.push(COPY.to_axis(
-                "what pieces go through on their way to shared memory",
-                [CopyThrough::Registers, CopyThrough::Async],
-            ));
+            axes.push(COPY.to_axis("path of data to shared memory", [CopyThrough::Registers, CopyThrough::Async]));
         }
         if self.is_rounded() {
-            axes.push(PRECISION.to_axis("to what operands are rounded", [Precision::Tf32]));
+            axes.push(PRECISION.to_axis("type to which operands are rounded", [Precision::Tf32]));
         }
         axes
     }
@@ -141,10 +138,10 @@ impl Operands {
             && self.extents[0] % tile[0] == 0
             && self.fits_columns(tile[1])
             && self.extents[2] % part == 0
-            // Every thread fetches whole vectors, the same number of each operand.
+            // Every thread fetches whole vectors, equally many of each operand.
             && staged.iter().zip(self.vectors).all(|((rows, row), vector)| rows * row % (threads * vector) == 0)
             && bytes.max(tile[0] * tile[1] * SUM_BYTES) <= shared_bytes
-            // There must be rounds to be ahead of.
+            // The loop needs more iterations than loads precede products.
             && AHEAD.or_one(knobs) < self.extents[2] / part
     }
 

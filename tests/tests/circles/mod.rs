@@ -1,14 +1,13 @@
-//! Which files of a crate use which others, and where that goes in circles.
+//! Dependencies between the files of a crate, and cycles among them.
 //!
-//! A file and those in its folder belong together: what lies between them is no arrow, and others use them as one. Tests are left
-//! out.
+//! A file and the folder of its submodules form one unit: dependencies inside of it do not count. Tests are excluded.
 
 use proc_macro2::{TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 
 type Path = Vec<String>;
 
-/// The module that a file is, by its path below `src/`.
+/// Returns the module of a file, by its path below `src/`.
 fn module(path: &str) -> Path {
     let mut names: Path = path.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
     if names.last().is_some_and(|name| ["mod", "lib", "main"].contains(&name.as_str())) {
@@ -17,8 +16,7 @@ fn module(path: &str) -> Path {
     names
 }
 
-/// Groups of modules of one folder of which each needs all others, by what is used in their sources. A module counts with all below
-/// it: what a file of a folder uses, the folder uses.
+/// Returns groups of sibling modules that depend on each other cyclically. A module includes all of its submodules.
 pub fn circles(start: &str, sources: &BTreeMap<String, String>) -> Vec<Vec<String>> {
     let is_test = |path: &&String| path.contains("/tests/") || path.ends_with("/tests.rs") || path.contains("/bin/");
     let kept = sources.keys().filter(|path| !is_test(path));
@@ -39,7 +37,7 @@ pub fn circles(start: &str, sources: &BTreeMap<String, String>) -> Vec<Vec<Strin
     folders.into_iter().flat_map(|folder| circles_within(folder, &arrows)).collect()
 }
 
-/// The circles among the modules right below a folder.
+/// Returns the cycles among the direct submodules of a module.
 fn circles_within(folder: &[String], arrows: &[(&Path, &Path)]) -> BTreeSet<Vec<String>> {
     let part =
         |path: &Path| path.starts_with(folder).then(|| path.get(..=folder.len()).map(<[String]>::to_vec)).flatten();
@@ -60,7 +58,7 @@ fn circles_within(folder: &[String], arrows: &[(&Path, &Path)]) -> BTreeSet<Vec<
     reach.iter().map(circle).filter(|circle| !circle.is_empty()).collect()
 }
 
-/// All modules that one leads to, itself only in a circle.
+/// Returns all modules reachable from a module; the module itself only if it is in a cycle.
 fn reached<'a>(from: &Path, arrows: &'a BTreeMap<Path, BTreeSet<Path>>) -> BTreeSet<&'a Path> {
     let mut found = BTreeSet::new();
     let mut open: Vec<&Path> = arrows[from].iter().collect();
@@ -72,14 +70,14 @@ fn reached<'a>(from: &Path, arrows: &'a BTreeMap<Path, BTreeSet<Path>>) -> BTree
     found
 }
 
-/// Every path from the crate's root that tokens name, those of test modules left out.
+/// Returns every path from the crate's root that tokens contain, without test modules.
 fn paths(tokens: TokenStream, own: &[String], found: &mut Vec<Path>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut at = 0;
     while at < tokens.len() {
         match &tokens[at] {
             TokenTree::Group(group) if group.stream().to_string() == "cfg (test)" => {
-                // The item that follows: up to its body or its semicolon.
+                // Skips the following item, up to its body or semicolon.
                 at += tokens[at..].iter().position(is_end).unwrap_or(0);
             }
             TokenTree::Group(group) => paths(group.stream(), own, found),
@@ -107,7 +105,7 @@ fn is_end(token: &TokenTree) -> bool {
     }
 }
 
-/// Whether braces hold only names, as those of a `use` do.
+/// Returns whether braces contain only names, as in a `use` declaration.
 fn is_names(tokens: TokenStream) -> bool {
     tokens.into_iter().all(|token| match token {
         TokenTree::Ident(_) => true,
@@ -117,7 +115,7 @@ fn is_names(tokens: TokenStream) -> bool {
     })
 }
 
-/// Names joined by `::` at the beginning of tokens, and how many tokens they are.
+/// Returns the names joined by `::` at the start of tokens, and the number of tokens.
 fn straight(tokens: &[TokenTree]) -> (Path, usize) {
     let (mut path, mut at) = (Vec::new(), 0);
     while let Some(TokenTree::Ident(word)) = tokens.get(at) {
@@ -133,7 +131,7 @@ fn straight(tokens: &[TokenTree]) -> (Path, usize) {
     (path, at.max(1))
 }
 
-/// The paths of a `use`.
+/// Returns the paths of a `use` declaration.
 fn tree(tokens: &[TokenTree], before: &[String], own: &[String], found: &mut Vec<Path>) {
     for part in tokens.split(|token| matches!(token, TokenTree::Punct(mark) if mark.as_char() == ',')) {
         let (path, _) = straight(part);
@@ -148,7 +146,7 @@ fn tree(tokens: &[TokenTree], before: &[String], own: &[String], found: &mut Vec
     }
 }
 
-/// A path from the crate's root; nothing where it leads to another crate, or to a module of the file's own.
+/// Returns the path from the crate's root; empty for other crates, and for modules of the file itself.
 fn absolute(path: &[String], own: &[String]) -> Option<Path> {
     let ups = path.iter().take_while(|name| *name == "super").count();
     let path: Path = path.iter().filter(|name| *name != "self").cloned().collect();
@@ -160,7 +158,7 @@ fn absolute(path: &[String], own: &[String]) -> Option<Path> {
 }
 
 #[test]
-fn circles_are_found_and_families_are_none() {
+fn cycles_are_found_and_submodules_are_not_cycles() {
     let sources = |texts: &[(&str, &str)]| -> BTreeMap<String, String> {
         texts.iter().map(|(path, text)| (format!("x/src/{path}"), (*text).to_owned())).collect()
     };

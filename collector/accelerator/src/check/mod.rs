@@ -38,12 +38,12 @@ pub fn check_program(program: &Program) -> Result<(), CheckError> {
     });
     let instructions = decoded.collect::<Result<Vec<Instruction>, CheckError>>()?;
     let Some((Instruction::Finish, body)) = instructions.split_last() else {
-        return Err(fail(instructions.len(), "the program does not end".to_owned()));
+        return Err(fail(instructions.len(), "the program does not end with a `finish` instruction".to_owned()));
     };
     let mut queues: [VecDeque<usize>; 3] = Default::default();
     for (place, instruction) in body.iter().enumerate() {
-        let module =
-            module_of_instruction(instruction).ok_or_else(|| fail(place, "it ends before its end".to_owned()))?;
+        let module = module_of_instruction(instruction)
+            .ok_or_else(|| fail(place, "a `finish` instruction occurs before the end of the program".to_owned()))?;
         check_alone(program, module, instruction).map_err(|why| fail(place, why))?;
         queues[module as usize].push_back(place);
     }
@@ -54,15 +54,18 @@ pub fn check_program(program: &Program) -> Result<(), CheckError> {
             next.is_some_and(|&place| run.is_ready(module, tokens_of_instruction(&body[place])))
         });
         let Some(module) = ready else { break };
-        let place = queues[module as usize].pop_front().expect("what is ready is there");
+        let place = queues[module as usize].pop_front().expect("a ready module has a queued instruction");
         run.step_module(module, &body[place]).map_err(|why| fail(place, why))?;
     }
     if let Some(&place) = queues.iter().filter_map(VecDeque::front).min() {
-        return Err(fail(place, "it waits for a token that no module sends".to_owned()));
+        return Err(fail(place, "the instruction waits for a token that no module sends".to_owned()));
     }
     match run.tokens.iter().map(VecDeque::len).sum::<usize>() {
         0 => Ok(()),
-        left => Err(fail(body.len(), format!("{left} tokens are left and would spoil the next program"))),
+        left => Err(fail(
+            body.len(),
+            format!("{left} tokens remain in the queues after the program and would break the next one"),
+        )),
     }
 }
 
@@ -108,7 +111,7 @@ fn check_alone(program: &Program, module: Module, instruction: &Instruction) -> 
         Module::Store => given.pop_next || given.push_next,
     };
     if is_wrong {
-        return Err("it waits for or signals a module that does not exist".to_owned());
+        return Err("the instruction waits for or signals a module that does not exist".to_owned());
     }
     match instruction {
         Instruction::Load(memory) => check_transfer(program, memory, true),
@@ -139,12 +142,12 @@ fn check_transfer(program: &Program, memory: &Memory, is_load: bool) -> Result<(
     }
     let can_pad = is_load && matches!(buffer, Buffer::Data | Buffer::Sums);
     if !can_pad && memory.pads != crate::instruction::Pads::default() {
-        return Err(format!("{} have no zeros around them", buffer.name()));
+        return Err(format!("only loads of data and sums can be padded, not transfers of {}", buffer.name()));
     }
     let end = u64::from(memory.on_core) + on_core(memory);
     if end > u64::from(core.buffer_capacity(buffer)) {
         return Err(format!(
-            "{} end at {end}, but the accelerator has {}",
+            "{} end at element {end}, but the buffer on the core has {} elements",
             buffer.name(),
             core.buffer_capacity(buffer)
         ));
@@ -160,7 +163,7 @@ fn check_transfer(program: &Program, memory: &Memory, is_load: bool) -> Result<(
     if is_inside {
         Ok(())
     } else {
-        Err(format!("bytes {first} to {} are no {} of the program", last * bytes, buffer.name()))
+        Err(format!("bytes {first} to {} of memory are not in the program's {} region", last * bytes, buffer.name()))
     }
 }
 

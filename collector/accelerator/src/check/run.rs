@@ -7,32 +7,32 @@ use crate::program::{Program, Role};
 use std::collections::VecDeque;
 
 /// Limit of tokens in a queue, because the hardware counts them in 8 bits.
-const MOST_TOKENS: usize = 254;
+const TOKENS_MAX: usize = 254;
 
 /// Number of instructions of each module that are guaranteed to have ended.
-type LoadedState = [usize; 3];
+type EndedCounts = [usize; 3];
 
 /// Last write and read of a buffer element, each as the number of instructions its module has ended after it.
 #[derive(Clone, Copy, Default)]
-struct Used {
+struct ElementAccess {
     written: usize,
     read: usize,
 }
 
 pub(super) struct Run<'a> {
     program: &'a Program,
-    pub(super) tokens: [VecDeque<LoadedState>; 4],
-    known: [LoadedState; 3],
-    data: Vec<Used>,
-    weights: Vec<Used>,
-    sums: Vec<Used>,
+    pub(super) tokens: [VecDeque<EndedCounts>; 4],
+    known: [EndedCounts; 3],
+    data: Vec<ElementAccess>,
+    weights: Vec<ElementAccess>,
+    sums: Vec<ElementAccess>,
     micro_ops: Vec<Option<MicroOp>>,
 }
 
 impl<'a> Run<'a> {
     pub(super) fn new(program: &'a Program) -> Run<'a> {
         let Core { data, weights, sums, micro_ops, .. } = program.core;
-        let of = |elements: u32| vec![Used::default(); elements as usize];
+        let of = |elements: u32| vec![ElementAccess::default(); elements as usize];
         Run {
             program,
             tokens: Default::default(),
@@ -51,7 +51,7 @@ impl<'a> Run<'a> {
     pub(super) fn step_module(&mut self, module: Module, instruction: &Instruction) -> Result<(), String> {
         let (takes, gives) = queues_of(module, tokens_of_instruction(instruction));
         for queue in takes {
-            let token = self.tokens[queue].pop_front().expect("it is ready");
+            let token = self.tokens[queue].pop_front().expect("a ready instruction has its tokens");
             let known = &mut self.known[module as usize];
             (0..3).for_each(|other| known[other] = known[other].max(token[other]));
         }
@@ -60,8 +60,8 @@ impl<'a> Run<'a> {
         self.known[module as usize][module as usize] = ended;
         for queue in gives {
             self.tokens[queue].push_back(self.known[module as usize]);
-            if self.tokens[queue].len() > MOST_TOKENS {
-                return Err(format!("more than {MOST_TOKENS} tokens wait for one module"));
+            if self.tokens[queue].len() > TOKENS_MAX {
+                return Err(format!("more than {TOKENS_MAX} tokens are queued for one module"));
             }
         }
         Ok(())
@@ -74,23 +74,30 @@ impl<'a> Run<'a> {
             Instruction::Load(memory) | Instruction::Store(memory) if is_empty(memory) => Ok(()),
             Instruction::Load(memory) => {
                 let first = usize::from(memory.on_core);
-                let range = first..first + usize::try_from(on_core(memory)).expect("it is on the core");
+                let range = first
+                    ..first + usize::try_from(on_core(memory)).expect("the transfer was checked to fit on the core");
                 let known = self.known[loads][computes];
                 match memory.buffer {
-                    Buffer::Data => record_write(&mut self.data[range], ended, known, "data that may be in use"),
-                    Buffer::Weights => {
-                        record_write(&mut self.weights[range], ended, known, "weights that may be in use")
+                    Buffer::Data => {
+                        record_write(&mut self.data[range], ended, known, "data that another instruction may still use")
                     }
+                    Buffer::Weights => record_write(
+                        &mut self.weights[range],
+                        ended,
+                        known,
+                        "weights that another instruction may still use",
+                    ),
                     Buffer::Sums | Buffer::Results => {
                         let known = self.known[computes][stores];
-                        record_write(&mut self.sums[range], ended, known, "sums that may still be stored")
+                        record_write(&mut self.sums[range], ended, known, "sums that a store may still read")
                     }
                     Buffer::MicroOps => self.load_micro_ops(memory, first),
                 }
             }
             Instruction::Store(memory) => {
                 let first = usize::from(memory.on_core);
-                let range = first..first + usize::try_from(on_core(memory)).expect("it is on the core");
+                let range = first
+                    ..first + usize::try_from(on_core(memory)).expect("the transfer was checked to fit on the core");
                 let known = self.known[stores][computes];
                 record_read(&mut self.sums[range], ended, known, "sums whose computation may not have finished")
             }
@@ -104,21 +111,22 @@ impl<'a> Run<'a> {
                 let mut wrong = None;
                 each_step(multiply.steps, &ops, factors, |sum, at, weight| {
                     let mut step = || {
-                        let sums = sums.get_mut(sum..=sum).ok_or("it leaves the sums")?;
-                        record_write(sums, ended, known_stores, "sums that may still be stored")?;
+                        let sums = sums.get_mut(sum..=sum).ok_or("the instruction exceeds the sum buffer")?;
+                        record_write(sums, ended, known_stores, "sums that a store may still read")?;
                         if is_reset {
                             return Ok(());
                         }
                         if recent.contains(&sum) {
-                            return Err(format!("sum {sum} comes again within {distance} steps"));
+                            return Err(format!("sum {sum} is updated again within {distance} steps"));
                         }
                         recent.push_back(sum);
                         if recent.len() >= distance {
                             recent.pop_front();
                         }
-                        let data = data.get_mut(at..=at).ok_or("it leaves the data")?;
+                        let data = data.get_mut(at..=at).ok_or("the instruction exceeds the data buffer")?;
                         record_read(data, ended, known_loads, "data whose load may not have finished")?;
-                        let weights = weights.get_mut(weight..=weight).ok_or("it leaves the weights")?;
+                        let weights =
+                            weights.get_mut(weight..=weight).ok_or("the instruction exceeds the weight buffer")?;
                         record_read(weights, ended, known_loads, "weights whose load may not have finished")
                     };
                     if wrong.is_none() {
@@ -135,8 +143,8 @@ impl<'a> Run<'a> {
                 each_step(alu.steps, &ops, [alu.sum, alu.other, [0, 0]], |sum, other, _| {
                     let is_inside = alu.immediate.is_some() || other < sums.len();
                     let result = match sums.get_mut(sum..=sum).filter(|_| is_inside) {
-                        Some(sums) => record_write(sums, ended, known, "sums that may still be stored"),
-                        None => Err("it leaves the sums".to_owned()),
+                        Some(sums) => record_write(sums, ended, known, "sums that a store may still read"),
+                        None => Err("the instruction exceeds the sum buffer".to_owned()),
                     };
                     wrong = wrong.take().or(result.err());
                 });
@@ -147,13 +155,14 @@ impl<'a> Run<'a> {
     }
 
     fn load_micro_ops(&mut self, memory: &Memory, first: usize) -> Result<(), String> {
-        let region = self.program.find_region(Role::MicroOps).ok_or("the program has no micro-operations")?;
+        let region =
+            self.program.find_region(Role::MicroOps).ok_or("the program has no memory region for micro-operations")?;
         let from =
             usize::try_from(u64::from(memory.in_memory) - region.begin / 4).map_err(|error| error.to_string())?;
         for row in 0..usize::from(memory.rows) {
             for column in 0..usize::from(memory.columns) {
                 let bits = self.program.micro_ops.get(from + row * usize::from(memory.stride) + column);
-                let bits = bits.ok_or("the program has fewer micro-operations")?;
+                let bits = bits.ok_or("the load exceeds the program's micro-operations")?;
                 self.micro_ops[first + row * usize::from(memory.columns) + column] =
                     Some(MicroOp::decode(&self.program.core, *bits));
             }
@@ -165,10 +174,10 @@ impl<'a> Run<'a> {
     fn loaded_sequence(&self, steps: Steps) -> Result<Vec<MicroOp>, String> {
         let range = self.micro_ops.get(usize::from(steps.begin)..usize::from(steps.end));
         let loaded = range.and_then(|ops| ops.iter().copied().collect::<Option<Vec<MicroOp>>>());
-        let loaded = loaded.ok_or("it uses micro-operations that were not loaded")?;
+        let loaded = loaded.ok_or("the instruction uses micro-operations that were not loaded")?;
         // A loop with more steps repeats indices, which no generator produces.
         if step_count(steps) > 1 << 24 {
-            return Err(format!("it has {} steps", step_count(steps)));
+            return Err(format!("the instruction has {} steps, more than 2^24", step_count(steps)));
         }
         Ok(loaded)
     }
@@ -176,17 +185,17 @@ impl<'a> Run<'a> {
 
 /// Records a write by the `ended`-th instruction of a module. Rejects the write if an element has a reader later than
 /// `known`, the last reader that is guaranteed to have ended.
-fn record_write(elements: &mut [Used], ended: usize, known: usize, what: &str) -> Result<(), String> {
+fn record_write(elements: &mut [ElementAccess], ended: usize, known: usize, what: &str) -> Result<(), String> {
     if elements.iter().any(|element| element.read > known) {
-        return Err(format!("it writes {what}"));
+        return Err(format!("the instruction overwrites {what}"));
     }
     elements.iter_mut().for_each(|element| element.written = ended);
     Ok(())
 }
 
-fn record_read(elements: &mut [Used], ended: usize, known: usize, what: &str) -> Result<(), String> {
+fn record_read(elements: &mut [ElementAccess], ended: usize, known: usize, what: &str) -> Result<(), String> {
     if elements.iter().any(|element| element.written > known) {
-        return Err(format!("it reads {what}"));
+        return Err(format!("the instruction reads {what}"));
     }
     elements.iter_mut().for_each(|element| element.read = ended);
     Ok(())

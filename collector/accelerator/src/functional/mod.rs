@@ -14,23 +14,23 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
 
-const MOST_STEPS: u64 = 1 << 33;
-const MOST_BYTES: u64 = 1 << 31;
+const STEPS_MAX: u64 = 1 << 33;
+const BYTES_MAX: u64 = 1 << 31;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum FunctionalError {
     #[error("instruction {place}: {why}")]
     Decode { place: usize, why: DecodeError },
-    #[error("instruction {place} leaves {what}")]
+    #[error("instruction {place} accesses {what} out of bounds")]
     Leaves { place: usize, what: &'static str },
-    #[error("the modules wait for each other, first at instruction {0}")]
+    #[error("deadlock: all modules wait for a token, the first one at instruction {0}")]
     Standstill(usize),
-    #[error("the program does not end")]
+    #[error("the program does not end with a `finish` instruction")]
     Endless,
-    #[error("it has more than {MOST_STEPS} steps or {MOST_BYTES} bytes of memory")]
+    #[error("the program has more than {STEPS_MAX} steps or {BYTES_MAX} bytes of memory")]
     Large,
-    #[error("it takes {wanted} operands, got {given}")]
+    #[error("the program takes {wanted} operands, got {given}")]
     Operands { wanted: usize, given: usize },
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -60,13 +60,13 @@ impl<'a> FunctionalMachine<'a> {
         let decoded = decoded
             .map(|(place, bits)| decode_instruction(core, *bits).map_err(|why| FunctionalError::Decode { place, why }));
         let bytes = program.memory_bytes();
-        if bytes > MOST_BYTES {
+        if bytes > BYTES_MAX {
             return Err(FunctionalError::Large);
         }
         let mut machine = FunctionalMachine {
             program,
             instructions: decoded.collect::<Result<_, FunctionalError>>()?,
-            memory: vec![0; usize::try_from(bytes).expect("within the bound")],
+            memory: vec![0; usize::try_from(bytes).expect("the size was checked against the limit")],
         };
         machine.write_region(Role::MicroOps, &program.micro_op_bytes());
         Ok(machine)
@@ -111,7 +111,7 @@ impl<'a> FunctionalMachine<'a> {
     /// Runs the program. `seed` selects which of the ready modules advances in each step.
     pub fn run(&mut self, seed: u64) -> Result<Totals, FunctionalError> {
         let memory = Place { bytes: &mut self.memory, origin: 0 };
-        execute_instructions(&self.program.core, &self.instructions, memory, seed, MOST_STEPS)
+        execute_instructions(&self.program.core, &self.instructions, memory, seed, STEPS_MAX)
     }
 }
 
@@ -163,8 +163,9 @@ pub(crate) fn execute_instructions(
         }
         let chosen = random.random_range(0..count);
         let ready = [Module::Load, Module::Compute, Module::Store].into_iter().zip(ready);
-        let module = ready.filter(|(_, is)| *is).nth(chosen).expect("one of those that are ready").0;
-        let place = queues[module as usize].pop_front().expect("what is ready is there");
+        let module =
+            ready.filter(|(_, is)| *is).nth(chosen).expect("the index is less than the number of ready modules").0;
+        let place = queues[module as usize].pop_front().expect("a ready module has a queued instruction");
         let instruction = instructions[place];
         let (takes, gives) = queues_of(module, tokens_of_instruction(&instruction));
         takes.into_iter().for_each(|queue| given[queue] -= 1);
@@ -196,7 +197,7 @@ impl<'m> Modules<'m> {
     fn new(core: &Core, memory: Place<'m>, most_steps: u64) -> Modules<'m> {
         let size = |buffer: Buffer, element: u64| {
             usize::try_from(u64::from(core.buffer_capacity(buffer)) * core.element_bytes(buffer) / element)
-                .expect("a core is small")
+                .expect("a core's buffers fit into memory")
         };
         Modules {
             core: *core,

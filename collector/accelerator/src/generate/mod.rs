@@ -95,7 +95,7 @@ struct ProgramWriter<'a> {
 }
 
 fn to_u16(number: u32) -> u16 {
-    u16::try_from(number).expect("what fits has small numbers")
+    u16::try_from(number).expect("layers that fit have 16-bit indices")
 }
 
 impl ProgramWriter<'_> {
@@ -185,8 +185,8 @@ impl ProgramWriter<'_> {
         if let Some(&range) = self.sequences.get(micro_ops) {
             return range;
         }
-        let first = u32::try_from(self.micro_ops.len()).expect("no more than fit on the core");
-        let count = u32::try_from(micro_ops.len()).expect("no more than fit on the core");
+        let first = u32::try_from(self.micro_ops.len()).expect("the micro-operations fit on the core");
+        let count = u32::try_from(micro_ops.len()).expect("the micro-operations fit on the core");
         self.micro_ops.extend(micro_ops);
         let place = (to_u16(first), self.micro_ops_at + first);
         self.push_instruction(Instruction::Load(memory_transfer(Buffer::MicroOps, place, [1, count, count])));
@@ -205,7 +205,7 @@ impl ProgramWriter<'_> {
             Instruction::Load(memory) | Instruction::Store(memory) => &mut memory.tokens,
             Instruction::Multiply(multiply) => &mut multiply.tokens,
             Instruction::Alu(alu) => &mut alu.tokens,
-            Instruction::Finish => unreachable!("no module waits for the end"),
+            Instruction::Finish => unreachable!("no module waits for `finish`"),
         }
     }
 

@@ -17,7 +17,7 @@ pub enum Instruction {
     Finish,
 }
 
-/// Synchronisation with the previous and the next module in the data flow: a pop waits, a push notifies.
+/// Synchronisation with the previous and the next module in the data flow: a pop waits for a token, a push sends one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
     pub pop_previous: bool,
@@ -120,12 +120,12 @@ pub struct MicroOp {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum DecodeError {
-    #[error("operation {0} does not exist")]
+    #[error("the operation code {0} does not exist")]
     Operation(u64),
-    #[error("memory {0} does not exist on this core")]
+    #[error("the buffer code {0} does not exist on this core")]
     Memory(u64),
-    #[error("operation {0} on sums does not exist on this core")]
+    #[error("the ALU operation code {0} does not exist on this core")]
     Alu(u64),
-    #[error("bits that mean nothing are set")]
+    #[error("unused bits are set")]
     Rest,
 }

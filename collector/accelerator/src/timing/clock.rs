@@ -26,7 +26,7 @@ struct ModuleWork {
     rows: u64,
     left: u64,
     /// Cycles that follow the last burst of the instruction.
-    beside: u64,
+    extra_cycles: u64,
     /// Latency in cycles before each row.
     row_start: u64,
 }
@@ -117,19 +117,21 @@ impl<'a> Clock<'a> {
     }
 
     fn begin_instruction(&mut self, lane: TimingLane, when: u64) {
-        let (place, _) = self.lanes[lane as usize].queue.pop_front().expect("a lane that can go on has an instruction");
+        let (place, _) =
+            self.lanes[lane as usize].queue.pop_front().expect("a lane that can advance has an instruction");
         let instruction = &self.instructions[place];
-        let module = module_of(lane).expect("a lane of a module");
+        let module = module_of(lane).expect("the lane executes instructions");
         for queue in queues_of(module, tokens_of_instruction(instruction)).0 {
             self.tokens[queue].pop_front();
         }
         let Timing { instruction: start, .. } = *self.timing;
-        let (rows, row, beside) = self.instruction_cost(instruction);
+        let (rows, row, extra_cycles) = self.instruction_cost(instruction);
         let row_start = if lane == TimingLane::Store { self.timing.store_row } else { self.timing.row };
         let now = when + start + if rows > 0 { row_start } else { 0 };
         let progress = &mut self.lanes[lane as usize];
         progress.now = now;
-        progress.work = Some(ModuleWork { place, begin: when, waited: 0, row, rows, left: row, beside, row_start });
+        progress.work =
+            Some(ModuleWork { place, begin: when, waited: 0, row, rows, left: row, extra_cycles, row_start });
     }
 
     /// Returns the number of rows, the bytes per row and the additional cycles of an instruction.
@@ -199,9 +201,9 @@ impl<'a> Clock<'a> {
 
     fn finish_instruction(&mut self, lane: TimingLane, work: &ModuleWork, seen: &mut dyn FnMut(ModuleSpan)) {
         let progress = &mut self.lanes[lane as usize];
-        progress.now += work.beside;
+        progress.now += work.extra_cycles;
         let end = progress.now;
-        let module = module_of(lane).expect("a lane of a module");
+        let module = module_of(lane).expect("the lane executes instructions");
         for queue in queues_of(module, tokens_of_instruction(&self.instructions[work.place])).1 {
             self.tokens[queue].push_back(end);
         }

@@ -14,7 +14,7 @@ use crate::instruction::{DecodeError, Instruction, decode_instruction};
 use crate::program::Program;
 use clock::Clock;
 
-const MOST_CYCLES: u64 = 1 << 50;
+const CYCLES_MAX: u64 = 1 << 50;
 
 /// A hardware unit that works concurrently with the other lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,9 +98,9 @@ impl Bound {
 pub enum TimingError {
     #[error("instruction {place}: {why}")]
     Decode { place: usize, why: DecodeError },
-    #[error("the modules wait for each other for ever")]
+    #[error("deadlock: all modules wait for tokens")]
     Standstill,
-    #[error("it takes more than {MOST_CYCLES} cycles")]
+    #[error("the program takes more than {CYCLES_MAX} cycles")]
     Endless,
 }
 
@@ -108,7 +108,7 @@ pub fn simulate_program(program: &Program, timing: &Timing) -> Result<TimedProgr
     simulate_with(program, timing, &mut |_| ())
 }
 
-/// Simulates a program. Calls `seen` at the end of each instruction.
+/// Simulates a program and passes the execution of each instruction to `seen` when it ends.
 pub fn simulate_with(
     program: &Program,
     timing: &Timing,
@@ -122,7 +122,7 @@ pub fn simulate_with(
     let mut clock = Clock::new(program, timing, &instructions);
     while let Some(lane) = clock.earliest_lane() {
         clock.advance_lane(lane, seen);
-        if clock.lanes[lane as usize].now > MOST_CYCLES {
+        if clock.lanes[lane as usize].now > CYCLES_MAX {
             return Err(TimingError::Endless);
         }
     }

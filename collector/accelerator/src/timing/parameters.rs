@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Parameters of the timing model, in core cycles unless noted otherwise.
+/// Parameters of the timing model, in core cycles unless logged_bus otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
     pub instruction: u64,
@@ -63,14 +63,15 @@ pub fn timing_sets() -> &'static [TimingSet] {
         TimingSet {
             name: "pynq-hls-100",
             version: 1,
-            provenance: "fitted to every other of 42 published times of convolutions on PYNQ boards, 2019",
+            provenance: "fitted to every second of 42 published times of convolutions on PYNQ boards, 2019",
             is_calibrated: true,
             timing: HLS,
         },
         TimingSet {
             name: "rtl-64",
             version: 1,
-            provenance: "the published description of the simulator of the hardware's description; costs of rows and instructions set by hand to its published cycles",
+            provenance: "published description of the RTL simulation; costs of rows and instructions set by hand to match its \
+                 published cycles",
             is_calibrated: true,
             timing: Timing {
                 instruction: 1,
@@ -91,7 +92,7 @@ pub fn timing_sets() -> &'static [TimingSet] {
         TimingSet {
             name: "ultra96-hls-333",
             version: 1,
-            provenance: "the numbers of `pynq-hls-100` with a port of 128 bits; no published time exists for comparison",
+            provenance: "the parameters of `pynq-hls-100` with a port of 128 bits; not compared with published times",
             is_calibrated: false,
             timing: Timing { beat_bytes: 16, ..HLS },
         },

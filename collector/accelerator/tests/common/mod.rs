@@ -64,6 +64,6 @@ pub fn is_exact(core: &Core, task: &Task, knobs: &Knobs, inputs: &[Tensor], orde
     for order in 0..orders {
         let (bytes, _) =
             FunctionalMachine::compute_result(&program, &operands, order).unwrap_or_else(|why| panic!("{what}: {why}"));
-        assert!(bytes == wanted.as_bytes(), "{what}: differs in order {order}");
+        assert!(bytes == wanted.as_bytes(), "{what}: differs for module order {order}");
     }
 }

@@ -36,7 +36,10 @@ pub fn cycles() -> Option<Cycles> {
         let numbers: Vec<f64> = cells[2].split('/').map(|n| n.trim().replace(',', "").parse().unwrap()).collect();
         (name, [numbers[0], numbers[1]])
     });
-    let line = text.lines().find(|line| line.starts_with("| layer C2")).expect("the layer that was tried by widths");
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("| layer C2"))
+        .expect("the line of the layer whose port width was varied");
     let cells: Vec<&str> = line.split('|').map(str::trim).collect();
     let millions = cells[2].trim_end_matches(" M").split('/').map(|n| n.trim().parse::<f64>().unwrap() * 1e6);
     let widths = [64, 128, 256, 512].into_iter().zip(millions).collect();
@@ -47,7 +50,7 @@ pub fn cycles() -> Option<Cycles> {
 pub fn rows() -> Option<Vec<Row>> {
     let text = text()?;
     let (_, tables) = text.split_once("### 4.3").expect("the section of published times");
-    let block = tables.split("```").nth(1).expect("its tables");
+    let block = tables.split("```").nth(1).expect("the tables of the section");
     let mut table = ' ';
     let mut rows = Vec::new();
     for line in block.lines() {
@@ -62,8 +65,8 @@ pub fn rows() -> Option<Vec<Row>> {
 }
 
 fn text() -> Option<String> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/specs/pynq.md");
-    let path = std::env::var_os("OPCOLLECT_PYNQ_TIMES").map_or(beside, PathBuf::from);
+    let default_path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/specs/pynq.md");
+    let path = std::env::var_os("OPCOLLECT_PYNQ_TIMES").map_or(default_path, PathBuf::from);
     let text = std::fs::read_to_string(&path).ok();
     if text.is_none() {
         eprintln!("skipped: published times are not at {}", path.display());

@@ -24,7 +24,7 @@ struct FabricAddresses {
     /// Device file of the contiguous memory.
     memory: PathBuf,
     /// Candidate folders with the attributes of the contiguous memory; the first existing one is used.
-    told: Vec<PathBuf>,
+    attributes: Vec<PathBuf>,
     manager: PathBuf,
 }
 
@@ -53,31 +53,35 @@ impl Devmem {
                 ));
             }
         };
-        let board = fabric_boards().iter().find(|board| board.name == name).ok_or("the board is not known")?;
+        let board =
+            fabric_boards().iter().find(|board| board.name == name).ok_or("the board has no published addresses")?;
         Devmem::open_at(&FabricAddresses {
             registers: "/dev/mem".into(),
             base: board.registers,
             memory: "/dev/udmabuf0".into(),
-            told: vec!["/sys/class/u-dma-buf/udmabuf0".into(), "/sys/class/udmabuf/udmabuf0".into()],
+            attributes: vec!["/sys/class/u-dma-buf/udmabuf0".into(), "/sys/class/udmabuf/udmabuf0".into()],
             manager: "/sys/class/fpga_manager/fpga0".into(),
         })
     }
 
     fn open_at(places: &FabricAddresses) -> Result<Devmem, String> {
-        const SETUP: &str = "load the kernel module u-dma-buf with memory for the core, as \
-                             `modprobe u-dma-buf udmabuf0=67108864` does";
+        const SETUP: &str = "load the kernel module u-dma-buf with memory for the core, for example with `modprobe u-dma-buf \
+             udmabuf0=67108864`";
         let registers = open_device(&places.registers, nix::libc::O_SYNC).map_err(|why| {
-            format!("{why}: a core's registers need it, and it needs a user who may read and write it")
+            format!(
+                "{why}: the agent accesses the core's registers through this file and needs read and write permission"
+            )
         })?;
         let memory = open_device(&places.memory, 0).map_err(|why| format!("{why}; {SETUP}"))?;
-        let told = places.told.iter().find(|folder| folder.is_dir());
-        let told = told.ok_or_else(|| format!("the address of `{}` is unknown; {SETUP}", places.memory.display()))?;
-        let (address, bytes) = (read_number(&told.join("phys_addr"))?, read_number(&told.join("size"))?);
+        let attributes = places.attributes.iter().find(|folder| folder.is_dir());
+        let attributes = attributes
+            .ok_or_else(|| format!("the physical address of `{}` is unknown; {SETUP}", places.memory.display()))?;
+        let (address, bytes) = (read_number(&attributes.join("phys_addr"))?, read_number(&attributes.join("size"))?);
         let is_reached = address.is_multiple_of(4096) && address.checked_add(bytes).is_some_and(|end| end <= 1 << 32);
         if bytes == 0 || !is_reached {
             return Err(format!(
-                "the core does not reach {bytes} bytes at {address:#x}: memory has to begin at a multiple of 4096 and to end \
-                 below 2^32"
+                "the core cannot access {bytes} bytes at {address:#x}: the memory must start at a multiple of 4096 \
+                 and end below 2^32"
             ));
         }
         let block_bytes = registers::BLOCK_BYTES * BusBlock::ALL.len() as u64;
@@ -92,16 +96,23 @@ impl Devmem {
 
     fn register_address(&self, block: BusBlock, register: u32) -> *mut u32 {
         let at = block as u64 * registers::BLOCK_BYTES + u64::from(register);
-        let at = usize::try_from(at).expect("four blocks are small");
-        assert!(register.is_multiple_of(4) && at + 4 <= self.registers.bytes, "there is no register {register:#x}");
+        let at = usize::try_from(at).expect("offsets of registers are small");
+        assert!(
+            register.is_multiple_of(4) && at + 4 <= self.registers.bytes,
+            "the register {register:#x} does not exist"
+        );
         self.registers.start.as_ptr().cast::<u8>().wrapping_add(at).cast()
     }
 
     /// Returns the address of `count` bytes at an offset. Panics if they exceed the mapped memory.
     fn mapped_address(&self, at: u64, count: u64) -> *mut u8 {
         let is_inside = at.checked_add(count).is_some_and(|end| end <= self.memory.bytes as u64);
-        assert!(is_inside, "{count} bytes from {at} on are not in memory");
-        self.memory.start.as_ptr().cast::<u8>().wrapping_add(usize::try_from(at).expect("it is in memory"))
+        assert!(is_inside, "{count} bytes at offset {at} exceed the memory");
+        self.memory
+            .start
+            .as_ptr()
+            .cast::<u8>()
+            .wrapping_add(usize::try_from(at).expect("the range was checked to lie in memory"))
     }
 }
 
@@ -136,7 +147,7 @@ impl Bus for Devmem {
 
     fn read_memory(&mut self, at: u64, count: u64) -> Vec<u8> {
         let from = self.mapped_address(at, count);
-        let mut bytes = vec![0; usize::try_from(count).expect("it is in memory")];
+        let mut bytes = vec![0; usize::try_from(count).expect("the range was checked to lie in memory")];
         // SAFETY: as in `write_memory`; the destination is a new vector of the same length.
         unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
         bytes
@@ -151,11 +162,14 @@ impl Bus for Devmem {
         let Some(file) = file else { return Ok(()) };
         let firmware = self.manager.join("firmware");
         std::fs::write(&firmware, file)
-            .map_err(|error| format!("cannot bring `{file}` onto the fabric by `{}`: {error}", firmware.display()))?;
+            .map_err(|error| format!("cannot load `{file}` into the FPGA by `{}`: {error}", firmware.display()))?;
         let state = read_to_string(self.manager.join("state")).unwrap_or_default();
         match state.trim() {
             "operating" => Ok(()),
-            other => Err(format!("the fabric is `{other}` after `{file}`; is the file in `/lib/firmware`, as `.bin`?")),
+            other => Err(format!(
+                "the FPGA manager reports `{other}` after loading `{file}`; is the file in `/lib/firmware`, in `.bin` \
+                 format?"
+            )),
         }
     }
 }
@@ -177,7 +191,7 @@ fn open_device(path: &Path, flags: i32) -> Result<File, String> {
 
 /// Reads a number from a file: decimal, or hexadecimal with the prefix `0x`.
 fn read_number(path: &Path) -> Result<u64, String> {
-    let wrong = |why: &dyn std::fmt::Display| format!("cannot read a number from `{}`: {why}", path.display());
+    let wrong = |why: &dyn std::fmt::Display| format!("`{}` does not contain a number: {why}", path.display());
     let text = read_to_string(path).map_err(|error| wrong(&error))?;
     let read = match text.trim().strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
@@ -189,8 +203,10 @@ fn read_number(path: &Path) -> Result<u64, String> {
 impl DeviceMapping {
     fn map_range(file: &File, at: u64, bytes: u64) -> Result<DeviceMapping, String> {
         let failed = |why: &dyn std::fmt::Display| format!("cannot map {bytes} bytes at {at:#x}: {why}");
-        let length =
-            usize::try_from(bytes).ok().and_then(NonZeroUsize::new).ok_or_else(|| failed(&"that is no size"))?;
+        let length = usize::try_from(bytes)
+            .ok()
+            .and_then(NonZeroUsize::new)
+            .ok_or_else(|| failed(&"the size is zero or too large"))?;
         let at = off_t::try_from(at).map_err(|error| failed(&error))?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping at an address chosen by the kernel affects no existing memory.
@@ -220,17 +236,19 @@ mod tests {
         for (name, bytes) in [("mem", BASE + 0x4000), ("memory", 0x8000)] {
             fs::File::create(path(name)).and_then(|file| file.set_len(bytes)).expect("a file");
         }
-        for (name, text) in [("told", "phys_addr"), ("manager", "state")].map(|(folder, name)| (path(folder), name)) {
+        for (name, text) in
+            [("attributes", "phys_addr"), ("manager", "state")].map(|(folder, name)| (path(folder), name))
+        {
             fs::create_dir(&name).expect("a folder");
             fs::write(name.join(text), if text == "state" { "operating\n" } else { "0x1f400000\n" }).expect("a file");
         }
-        fs::write(path("told/size"), "32768\n").expect("a file");
+        fs::write(path("attributes/size"), "32768\n").expect("a file");
         let (registers, memory, manager) = (path("mem"), path("memory"), path("manager"));
-        FabricAddresses { registers, base: BASE, memory, told: vec![path("gone"), path("told")], manager }
+        FabricAddresses { registers, base: BASE, memory, attributes: vec![path("gone"), path("attributes")], manager }
     }
 
     #[test]
-    fn registers_memory_and_bitstreams_go_where_they_belong() {
+    fn registers_memory_and_bitstreams_are_written() {
         let folder = tempfile::tempdir().expect("a folder");
         let places = board(&folder);
         let mut bus = Devmem::open_at(&places).expect("everything is there");
@@ -255,22 +273,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_what_to_do() {
+    fn missing_devices_are_reported_with_advice() {
         let refused = |spoil: &dyn Fn(&mut FabricAddresses)| {
             let folder = tempfile::tempdir().expect("a folder");
             let mut places = board(&folder);
             spoil(&mut places);
             Devmem::open_at(&places).map(drop).expect_err("something is missing")
         };
-        assert!(refused(&|places| places.registers = "/gone".into()).contains("a core's registers need it"));
+        assert!(refused(&|places| places.registers = "/gone".into()).contains("needs read and write permission"));
         assert!(refused(&|places| places.memory = "/gone".into()).contains("modprobe u-dma-buf"));
-        assert!(refused(&|places| places.told.clear()).contains("the address of"));
+        assert!(refused(&|places| places.attributes.clear()).contains("physical address of"));
         let write = |name: &'static str, text: &'static str| {
-            move |places: &mut FabricAddresses| fs::write(places.told[1].join(name), text).expect("a file")
+            move |places: &mut FabricAddresses| fs::write(places.attributes[1].join(name), text).expect("a file")
         };
-        assert!(refused(&write("phys_addr", "0x1f400001")).contains("does not reach"));
-        assert!(refused(&write("phys_addr", "0xffffffffffff0000")).contains("does not reach"));
-        assert!(refused(&write("phys_addr", "somewhere")).contains("cannot read a number"));
-        assert!(refused(&write("size", "0")).contains("does not reach"));
+        assert!(refused(&write("phys_addr", "0x1f400001")).contains("cannot access"));
+        assert!(refused(&write("phys_addr", "0xffffffffffff0000")).contains("cannot access"));
+        assert!(refused(&write("phys_addr", "somewhere")).contains("does not contain a number"));
+        assert!(refused(&write("size", "0")).contains("cannot access"));
     }
 }

@@ -69,7 +69,7 @@ unsafe extern "C" fn set_error(kind: *const c_char, message: *const c_char) {
 unsafe extern "C" fn alloc_workspace(_: c_int, _: c_int, bytes: u64, _: c_int, _: c_int) -> *mut c_void {
     let piece = usize::try_from(bytes).ok().and_then(workspace::lend_piece);
     if piece.is_none() {
-        record_error("MemoryError", &format!("no scratch memory of {bytes} bytes"));
+        record_error("MemoryError", &format!("cannot allocate a workspace of {bytes} bytes"));
     }
     piece.map_or(std::ptr::null_mut(), |piece| piece.cast())
 }
@@ -81,10 +81,7 @@ unsafe extern "C" fn free_workspace(_: c_int, _: c_int, piece: *mut c_void) -> c
 
 /// Returns an error. Replaces runtime functions that the agent does not provide.
 extern "C" fn refuse_call() -> c_int {
-    record_error(
-        "RuntimeError",
-        "the library calls other functions of TVM's runtime, which a board agent does not have",
-    );
+    record_error("RuntimeError", "the library calls a function of TVM's runtime that the board agent does not provide");
     -1
 }
 

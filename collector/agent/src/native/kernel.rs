@@ -60,10 +60,10 @@ impl Library {
         let library = unsafe { libloading::os::unix::Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
         let library = Library(Rc::new(library.map_err(|error| {
             let cause = std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
-            NativeError(format!("the library cannot be loaded: {cause}"))
+            NativeError(format!("cannot load the library: {cause}"))
         })?));
         if library.find_symbol(IMPORTS).is_some() {
-            let why = "the library has modules inside that need TVM's runtime; a board agent runs kernels alone";
+            let why = "the library embeds modules that need TVM's runtime, which the board agent does not have";
             return Err(NativeError(why.to_owned()));
         }
         for (slot, function) in exports::runtime_slots() {
@@ -111,8 +111,8 @@ impl Arguments {
                 Value::Int(number) => number.cast_unsigned(),
                 Value::Bool(claim) => u64::from(*claim),
                 Value::Float(number) => number.to_bits(),
-                Value::Tensor(_) => addresses.next().expect("each tensor has a place"),
-                other => return Err(NativeError(format!("a kernel takes no argument such as {other:?}"))),
+                Value::Tensor(_) => addresses.next().expect("each tensor has an address"),
+                other => return Err(NativeError(format!("kernels do not accept arguments such as {other:?}"))),
             };
             cells.push(ArgumentCell { kind: value.type_code(), zero: 0, value: bits });
         }
@@ -165,9 +165,9 @@ fn check_machine(path: &Path) -> Result<(), NativeError> {
     use std::io::Read;
     let mut header = [0; 20];
     let mut file = std::fs::File::open(path).map_err(NativeError::new)?;
-    file.read_exact(&mut header).map_err(|_| NativeError("the file is no library".to_owned()))?;
+    file.read_exact(&mut header).map_err(|_| NativeError("the file is not a library".to_owned()))?;
     if header[..4] != *b"\x7fELF" {
-        return Err(NativeError("the file is no library: link the object before it is uploaded".to_owned()));
+        return Err(NativeError("the file is not a library: link the object before the upload".to_owned()));
     }
     let machine = u16::from_le_bytes([header[18], header[19]]);
     let name = |machine: u16| match machine {

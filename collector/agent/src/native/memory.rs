@@ -35,17 +35,13 @@ impl Memory {
     }
 
     pub fn allocate_block(&mut self, bytes: u64) -> Result<u64, NativeError> {
-        let too_much = || {
-            NativeError(format!(
-                "out of memory: {bytes} bytes are wanted, and {} of {} are in use",
-                self.used, self.most
-            ))
-        };
+        let too_much =
+            || NativeError(format!("out of memory: {bytes} bytes requested, {} of {} in use", self.used, self.most));
         let left = self.most - self.used;
         let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes <= left).ok_or_else(too_much)?;
         let content = bytes.max(1).next_multiple_of(ALIGNMENT);
         let mapped = content.next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
-        let length = NonZeroUsize::new(mapped).expect("at least a page");
+        let length = NonZeroUsize::new(mapped).expect("a block has at least one page");
         let (access, kind) = (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE);
         // SAFETY: a new anonymous mapping affects no existing memory.
         let mapping = unsafe { mmap_anonymous(None, length, access, kind) }.map_err(|_| too_much())?;
@@ -72,7 +68,7 @@ impl Memory {
 
     /// Returns the address of a tensor's first element. Fails if an element lies outside the tensor's block.
     pub(super) fn tensor_address(&self, tensor: &Tensor) -> Result<NonNull<u8>, NativeError> {
-        let bytes = tensor.byte_count().ok_or_else(|| NativeError("a tensor is too large".to_owned()))?;
+        let bytes = tensor.byte_count().ok_or_else(|| NativeError("the tensor is too large".to_owned()))?;
         self.checked_range(tensor.data, tensor.byte_offset, bytes)
     }
 
@@ -80,9 +76,9 @@ impl Memory {
         let block = self.blocks.get(&handle).ok_or_else(|| unknown_handle(handle))?;
         let end = offset.checked_add(bytes).filter(|end| *end <= block.bytes as u64);
         end.ok_or_else(|| {
-            NativeError(format!("{bytes} bytes from {offset} on are not in a block of {} bytes", block.bytes))
+            NativeError(format!("{bytes} bytes at offset {offset} exceed the block of {} bytes", block.bytes))
         })?;
-        let offset = usize::try_from(offset).expect("it lies in a block");
+        let offset = usize::try_from(offset).expect("the range was checked to lie in the block");
         // SAFETY: the range was checked to lie in the block.
         Ok(unsafe { block.start.add(offset) })
     }
@@ -96,14 +92,14 @@ impl Memory {
 
     pub fn read_tensor(&self, tensor: &Tensor, bytes: u64) -> Result<Vec<u8>, NativeError> {
         let from = self.checked_range(tensor.data, tensor.byte_offset, bytes)?;
-        let count = usize::try_from(bytes).expect("it lies in a block");
+        let count = usize::try_from(bytes).expect("the range was checked to lie in the block");
         // SAFETY: the range lies in a block, which was initialised with zeros.
         Ok(unsafe { std::slice::from_raw_parts(from.as_ptr(), count) }.to_vec())
     }
 }
 
 fn unknown_handle(handle: u64) -> NativeError {
-    NativeError(format!("there is no memory {handle}"))
+    NativeError(format!("there is no memory block {handle}"))
 }
 
 impl Drop for MemoryBlock {

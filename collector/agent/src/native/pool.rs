@@ -16,12 +16,12 @@ type Task = unsafe extern "C" fn(c_int, *mut Environment, *mut c_void) -> c_int;
 /// Barrier of a launch and its number of tasks.
 #[repr(C)]
 pub struct Environment {
-    barrier: *const Meeting,
+    barrier: *const TaskBarrier,
     count: c_int,
 }
 
 #[derive(Default)]
-struct Meeting {
+struct TaskBarrier {
     arrived: AtomicUsize,
     round: AtomicUsize,
 }
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn launch(task: Task, data: *mut c_void, wanted: c_int) ->
     let pool = pool.as_ref().and_then(|pool| pool.as_ref());
     let threads = pool.as_ref().map_or(1, |pool| pool.workers.len() + 1);
     let count = usize::try_from(wanted).ok().filter(|count| *count > 0).unwrap_or(threads).min(threads);
-    let meeting = Meeting::default();
+    let meeting = TaskBarrier::default();
     let number = c_int::try_from(count).expect("threads are few");
     let mut environment = Environment { barrier: &raw const meeting, count: number };
     let job = PoolJob {

@@ -56,8 +56,8 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn threads_take_and_give_back_at_once() {
-        let (done, heard) = mpsc::channel();
+    fn threads_allocate_and_free_concurrently() {
+        let (done, received) = mpsc::channel();
         for thread in 1..=4 {
             let done = done.clone();
             std::thread::spawn(move || {
@@ -65,12 +65,12 @@ mod tests {
                     let piece = lend_piece(64 * (thread + round % 3)).expect("memory");
                     assert!(take_back(piece), "it was lent");
                 }
-                done.send(()).expect("somebody waits");
+                done.send(()).expect("the test waits");
             });
         }
         for _ in 0..4 {
-            heard.recv_timeout(Duration::from_secs(60)).expect("no thread waits for another for ever");
+            received.recv_timeout(Duration::from_secs(60)).expect("no thread waits for another one without limit");
         }
-        assert!(!take_back(std::ptr::without_provenance_mut(64)), "nobody lent that");
+        assert!(!take_back(std::ptr::without_provenance_mut(64)), "the address was not lent");
     }
 }

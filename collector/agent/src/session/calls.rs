@@ -18,24 +18,24 @@ impl CallList {
     pub fn push_call(&self, kernel: LibraryKernel, arguments: &[Value]) -> Result<(), RequestRefusal> {
         let mut calls = self.0.borrow_mut();
         if calls.len() >= CALLS_MAX {
-            return refuse_request(format!("a row has at most {CALLS_MAX} calls"));
+            return refuse_request(format!("a call sequence has at most {CALLS_MAX} calls"));
         }
         calls.push((kernel, arguments.to_vec()));
         Ok(())
     }
 
-    pub fn resolve_calls(&self, memory: &Memory) -> Result<Laid, NativeError> {
+    pub fn resolve_calls(&self, memory: &Memory) -> Result<ResolvedCalls, NativeError> {
         let calls = self.0.borrow();
         let laid = calls.iter().map(|(kernel, values)| Ok((kernel.clone(), Arguments::new(values, memory)?)));
-        Ok(Laid(laid.collect::<Result<_, NativeError>>()?))
+        Ok(ResolvedCalls(laid.collect::<Result<_, NativeError>>()?))
     }
 }
 
-pub struct Laid(Vec<(LibraryKernel, Arguments)>);
+pub struct ResolvedCalls(Vec<(LibraryKernel, Arguments)>);
 
-impl Laid {
-    pub fn single_call(kernel: LibraryKernel, arguments: Arguments) -> Laid {
-        Laid(vec![(kernel, arguments)])
+impl ResolvedCalls {
+    pub fn single_call(kernel: LibraryKernel, arguments: Arguments) -> ResolvedCalls {
+        ResolvedCalls(vec![(kernel, arguments)])
     }
 
     pub fn run_repeatedly(&self, times: u32) -> Result<(), NativeError> {

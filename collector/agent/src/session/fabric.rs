@@ -4,7 +4,7 @@
 //! All addresses in instructions are validated before a run, since nothing else prevents the core from accessing other
 //! memory. Blocks are freed when the session ends; there is only one session at a time.
 
-use super::{RequestRefusal, refuse_request};
+use super::{RequestRefusal, json_text, refuse_request};
 use crate::folder::CORE_AT_WORK;
 use accelerator::{Bus, Core, INSTRUCTION_BYTES, LaunchError, check_places, launch_program, read_stream};
 use remote::fabric::{self, Fabric, FabricKind, FabricStatus, RUN_US_MAX, Ran};
@@ -47,7 +47,7 @@ impl FabricRequest {
     }
 }
 
-pub struct OnFabric {
+pub struct FabricSession {
     kind: FabricKind,
     bus: Box<dyn Bus>,
     core: Option<(String, Core)>,
@@ -59,15 +59,15 @@ pub struct OnFabric {
     mark: Option<PathBuf>,
 }
 
-impl OnFabric {
-    pub fn new(kind: FabricKind, bus: Box<dyn Bus>) -> OnFabric {
-        OnFabric { kind, bus, core: None, blocks: BTreeMap::new(), next: 1, is_stuck: false, mark: None }
+impl FabricSession {
+    pub fn new(kind: FabricKind, bus: Box<dyn Bus>) -> FabricSession {
+        FabricSession { kind, bus, core: None, blocks: BTreeMap::new(), next: 1, is_stuck: false, mark: None }
     }
 
     /// Adds the path of the mark file. If the file exists, the core did not finish in an earlier session.
-    pub(super) fn in_folder(self, folder: &Path) -> OnFabric {
+    pub(super) fn with_mark_file(self, folder: &Path) -> FabricSession {
         let mark = Some(folder.join(CORE_AT_WORK)).filter(|_| self.kind == FabricKind::Devmem);
-        OnFabric { is_stuck: mark.as_ref().is_some_and(|mark| mark.exists()), mark, ..self }
+        FabricSession { is_stuck: mark.as_ref().is_some_and(|mark| mark.exists()), mark, ..self }
     }
 
     /// Records whether a run of the core did not finish, also for later sessions.
@@ -84,7 +84,7 @@ impl OnFabric {
     pub(super) fn call_function(&mut self, asked: FabricRequest, arguments: &[Value]) -> Result<Value, RequestRefusal> {
         match (asked, arguments) {
             (FabricRequest::Program, [Value::Text(name)]) => self.select_core(name).map(|()| Value::None),
-            (FabricRequest::Info, []) => to_json_value(&Fabric {
+            (FabricRequest::Info, []) => json_text(&Fabric {
                 kind: self.kind,
                 core: self.core.as_ref().map(|(name, _)| name.clone()),
                 memory_bytes: self.bus.memory_bytes(),
@@ -102,19 +102,19 @@ impl OnFabric {
             (FabricRequest::Read, [Value::Int(handle), Value::Int(at), Value::Int(count)]) => {
                 let count = parse_size(*count)?;
                 if count > PACKET_BYTES_MAX / 2 {
-                    return refuse_request(format!("{count} bytes are too many for a packet; read them in pieces"));
+                    return refuse_request(format!("{count} bytes exceed the limit of a packet; read them in pieces"));
                 }
                 let range = self.block_range(*handle, *at, count)?;
                 Ok(Value::Bytes(self.bus.read_memory(range.start, count)))
             }
             (FabricRequest::Run, [Value::Int(handle), Value::Int(count), Value::Int(timeout_us)]) => {
-                to_json_value(&self.run_program(*handle, *count, *timeout_us)?)
+                json_text(&self.run_program(*handle, *count, *timeout_us)?)
             }
             (FabricRequest::Free, [Value::Int(handle)]) => match self.blocks.remove(handle) {
                 Some(_) => Ok(Value::None),
                 None => unknown_handle(*handle),
             },
-            (asked, _) => refuse_request(format!("{asked:?} of a fabric takes other arguments")),
+            (asked, _) => refuse_request(format!("the accelerator function {asked:?} takes other arguments")),
         }
     }
 
@@ -122,12 +122,13 @@ impl OnFabric {
     fn select_core(&mut self, name: &str) -> Result<(), RequestRefusal> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || ['_', '.', '-'].contains(&c);
         if name.len() > 100 || !name.chars().all(is_plain) {
-            return refuse_request("a bitstream's name has letters, digits, `_`, `-` and `.`, at most 100");
+            return refuse_request("the name of a bitstream consists of at most 100 letters, digits, `_`, `-` and `.`");
         }
         let named = name.split(['_', '.']).next().unwrap_or_default();
         let core = Core::find_published(named).map_err(|error| {
             RequestRefusal(format!(
-                "`{name}` does not begin with the name of a core, as `1x16_i8w8a32_15_15_18_17.bin` does: {error}"
+                "the name of the bitstream `{name}` must begin with the name of a core, as in \
+                 `1x16_i8w8a32_15_15_18_17.bin`: {error}"
             ))
         })?;
         let file = Some(name).filter(|name| *name != named);
@@ -143,7 +144,7 @@ impl OnFabric {
     fn allocate_block(&mut self, bytes: i64) -> Result<i64, RequestRefusal> {
         let wanted = parse_size(bytes)?.max(1);
         if self.blocks.len() >= BLOCKS_MAX {
-            return refuse_request(format!("a session has at most {BLOCKS_MAX} blocks of the fabric's memory"));
+            return refuse_request(format!("a session has at most {BLOCKS_MAX} blocks of the accelerator's memory"));
         }
         let mut taken: Vec<&Range<u64>> = self.blocks.values().collect();
         taken.sort_by_key(|range| range.start);
@@ -158,7 +159,7 @@ impl OnFabric {
         let Some(end) = end else {
             let used: u64 = self.blocks.values().map(|range| range.end - range.start).sum();
             return refuse_request(format!(
-                "out of memory: {wanted} bytes are wanted in one piece, and {used} of the fabric's {} are in use",
+                "out of memory: {wanted} contiguous bytes requested, {used} of the accelerator's {} in use",
                 self.bus.memory_bytes()
             ));
         };
@@ -181,24 +182,19 @@ impl OnFabric {
 
     fn run_program(&mut self, handle: i64, count: i64, timeout_us: i64) -> Result<Ran, RequestRefusal> {
         let Some((_, core)) = &self.core else {
-            return refuse_request(format!(
-                "the accelerator in the FPGA is unknown; set it with `{}`",
-                fabric::PROGRAM
-            ));
+            return refuse_request(format!("the core in the FPGA is unknown; select it with `{}`", fabric::PROGRAM));
         };
         if self.is_stuck {
-            return refuse_request("the accelerator did not finish an earlier run; program a bitstream to reset it");
+            return refuse_request("the accelerator did not finish an earlier run; load a bitstream to reset it");
         }
         if !(1..=RUN_US_MAX).contains(&timeout_us) {
             return refuse_request(format!(
-                "a run takes 1 to {RUN_US_MAX} microseconds, and {timeout_us} are asked for"
+                "the time limit of a run must be 1 to {RUN_US_MAX} microseconds, got {timeout_us}"
             ));
         }
         let count = parse_size(count)?;
         if !(1..=INSTRUCTIONS_MAX).contains(&count) {
-            return refuse_request(format!(
-                "a run has 1 to {INSTRUCTIONS_MAX} instructions, and {count} are asked for"
-            ));
+            return refuse_request(format!("a program must have 1 to {INSTRUCTIONS_MAX} instructions, got {count}"));
         }
         let own = self.block_range(handle, 0, count * INSTRUCTION_BYTES)?;
         let stream = self.bus.read_memory(own.start, own.end - own.start);
@@ -235,21 +231,17 @@ impl OnFabric {
         let bytes = block.end - block.start;
         match at.checked_add(count).filter(|end| *end <= bytes) {
             Some(end) => Ok(block.start + at..block.start + end),
-            None => refuse_request(format!("{count} bytes from {at} on are not in a block of {bytes} bytes")),
+            None => refuse_request(format!("{count} bytes at offset {at} exceed the block of {bytes} bytes")),
         }
     }
 }
 
 fn unknown_handle<T>(handle: i64) -> Result<T, RequestRefusal> {
-    refuse_request(format!("the fabric has no block {handle}"))
+    refuse_request(format!("there is no accelerator memory block {handle}"))
 }
 
 fn parse_size(number: i64) -> Result<u64, RequestRefusal> {
-    u64::try_from(number).map_err(|_| RequestRefusal(format!("{number} is no size")))
-}
-
-fn to_json_value(value: &impl serde::Serialize) -> Result<Value, RequestRefusal> {
-    serde_json::to_string(value).map(Value::Text).map_err(|error| RequestRefusal(error.to_string()))
+    u64::try_from(number).map_err(|_| RequestRefusal(format!("{number} is not a valid size")))
 }
 
 #[cfg(test)]
@@ -266,24 +258,24 @@ mod tests {
     impl Hooks for Board {
         fn on_write(&mut self, _: BusBlock, register: u32, _: u32) -> bool {
             let is_start = register == registers::CONTROL;
-            assert!(!is_start || self.mark.exists(), "a session that is killed now leaves no word of the run");
+            assert!(!is_start || self.mark.exists(), "the mark must exist before the core starts");
             !is_start || !self.hangs
         }
     }
 
-    fn session(folder: &Path, kind: FabricKind) -> OnFabric {
+    fn session(folder: &Path, kind: FabricKind) -> FabricSession {
         let bus = SimulatedBus::new(Core::find_published("1x16").unwrap(), 0x1000_0000, 1 << 20);
-        let mut fabric = OnFabric::new(kind, Box::new(bus)).in_folder(folder);
+        let mut fabric = FabricSession::new(kind, Box::new(bus)).with_mark_file(folder);
         program(&mut fabric, "1x16");
         fabric
     }
 
-    fn program(fabric: &mut OnFabric, name: &str) {
+    fn program(fabric: &mut FabricSession, name: &str) {
         fabric.call_function(FabricRequest::Program, &[Value::Text(name.to_owned())]).unwrap();
     }
 
     /// Runs a program that consists of `Finish` only.
-    fn run(fabric: &mut OnFabric) -> Result<FabricStatus, String> {
+    fn run(fabric: &mut FabricSession) -> Result<FabricStatus, String> {
         let core = Core::find_published("1x16").unwrap();
         let bytes: Vec<u8> =
             encode_instruction(&core, &Instruction::Finish).into_iter().flat_map(u64::to_le_bytes).collect();
@@ -297,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_without_an_end_is_known_to_the_next_session() {
+    fn a_hanging_core_is_known_to_the_next_session() {
         let folder = tempfile::tempdir().unwrap();
         let mark = folder.path().join(CORE_AT_WORK);
         let mut first = session(folder.path(), FabricKind::Devmem);

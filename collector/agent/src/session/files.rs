@@ -23,11 +23,7 @@ impl SessionFiles {
             && name.len() <= NAME_BYTES_MAX
             && !name.starts_with('.')
             && !name.contains(['/', '\\', '\0']);
-        if is_plain {
-            Ok(self.folder.join(name))
-        } else {
-            refuse_request(format!("`{name}` is no plain name of a file"))
-        }
+        if is_plain { Ok(self.folder.join(name)) } else { refuse_request(format!("`{name}` is not a plain file name")) }
     }
 
     /// Writes a file. An existing file is removed first, so that a library loaded from it keeps its content.

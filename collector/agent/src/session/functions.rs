@@ -1,8 +1,8 @@
 //! Functions that a client calls by name.
 
-use super::calls::{CallList, Laid};
+use super::calls::{CallList, ResolvedCalls};
 use super::fabric::FabricRequest;
-use super::{End, RequestRefusal, Returned, Session, SessionFiles, SessionObject, refuse_request};
+use super::{End, RequestRefusal, Returned, Session, SessionFiles, SessionObject, json_text, refuse_request};
 use crate::emulation;
 use crate::native::{self, Arguments, Library, LibraryKernel};
 use measure::counters::{CounterReader, CounterRequest, CounterSession};
@@ -105,23 +105,25 @@ impl Session {
                 let kernel = self.find_kernel(library, name)?;
                 Ok(Returned::Object(SessionObject::Evaluator(Box::new(Evaluator { kernel, rule }))))
             }
-            (Builtin::Host, []) => value(Value::Text(to_json_text(&describe_agent(&self.cpus))?)),
+            (Builtin::Host, []) => value(json_text(&describe_agent(&self.cpus))?),
             (Builtin::Leave, []) => {
                 self.end = End::AgentToo;
                 value(Value::None)
             }
             (Builtin::Limit, [Value::Int(seconds)]) => {
                 let limit = u32::try_from(*seconds).ok().filter(|seconds| *seconds > 0);
-                self.limit_seconds = Some(limit.ok_or_else(|| RequestRefusal(format!("{seconds} s are no limit")))?);
+                self.limit_seconds =
+                    Some(limit.ok_or_else(|| RequestRefusal(format!("{seconds} s is not a valid time limit")))?);
                 value(Value::None)
             }
             (Builtin::Measure, [Value::Function(calls), Value::Text(order)]) => {
                 let calls = self.find_calls(*calls)?.resolve_calls(&self.memory)?;
-                value(Value::Text(measure_calls(&calls, &order_of(order)?, &self.cpus)?))
+                value(measure_calls(&calls, &order_of(order)?, &self.cpus)?)
             }
             (Builtin::Measure, [library, Value::Text(name), Value::Text(order), rest @ ..]) => {
-                let call = Laid::single_call(self.find_kernel(library, name)?, Arguments::new(rest, &self.memory)?);
-                value(Value::Text(measure_calls(&call, &order_of(order)?, &self.cpus)?))
+                let call =
+                    ResolvedCalls::single_call(self.find_kernel(library, name)?, Arguments::new(rest, &self.memory)?);
+                value(measure_calls(&call, &order_of(order)?, &self.cpus)?)
             }
             (Builtin::Calls, []) => Ok(Returned::Object(SessionObject::Calls(CallList::default()))),
             (Builtin::Calls, [Value::Function(calls), library, Value::Text(name), rest @ ..]) => {
@@ -131,24 +133,25 @@ impl Session {
             }
             (Builtin::Fabric(asked), arguments) => match &mut self.fabric {
                 Some(fabric) => value(fabric.call_function(asked, arguments)?),
-                None => refuse_request("this agent serves no core on a fabric"),
+                None => refuse_request("this agent does not serve an accelerator core"),
             },
-            (builtin, arguments) => {
-                refuse_request(format!("{builtin:?} takes no arguments such as {}", truncate_arguments(arguments)))
-            }
+            (builtin, arguments) => refuse_request(format!(
+                "{builtin:?} does not accept arguments such as {}",
+                truncate_arguments(arguments)
+            )),
         }
     }
 
     fn find_calls(&self, handle: u64) -> Result<CallList, RequestRefusal> {
         match self.objects.get(&handle) {
             Some(SessionObject::Calls(calls)) => Ok(calls.clone()),
-            _ => refuse_request(format!("there are no calls with the handle {handle}")),
+            _ => refuse_request(format!("there is no call sequence with the handle {handle}")),
         }
     }
 
     fn find_kernel(&self, library: &Value, name: &str) -> Result<LibraryKernel, RequestRefusal> {
         let Value::Module(library) = library else {
-            return refuse_request("a board agent times functions of libraries alone");
+            return refuse_request("the board agent times only functions of libraries");
         };
         let kernel = self.find_library(*library)?.find_kernel(name);
         kernel.ok_or_else(|| RequestRefusal(format!("the library has no function `{name}`")))
@@ -161,10 +164,10 @@ fn rule_of(arguments: &[Value]) -> Result<measure::Evaluator, RequestRefusal> {
     let number = |place: usize, other: i64| match arguments.get(place) {
         Some(Value::Int(number)) => Ok(*number),
         None => Ok(other),
-        Some(other) => refuse_request(format!("a rule of timing has no {other:?}")),
+        Some(other) => refuse_request(format!("a timing rule cannot contain {other:?}")),
     };
     if !matches!(arguments.get(7), None | Some(Value::None)) && arguments.get(7) != Some(&Value::Text(String::new())) {
-        return refuse_request("a board agent calls no function before it times");
+        return refuse_request("the board agent does not support preprocessing functions of timing rules");
     }
     let bounded = |place, other, most: i64| -> Result<u32, RequestRefusal> {
         let found = number(place, other)?;
@@ -188,25 +191,21 @@ fn rule_of(arguments: &[Value]) -> Result<measure::Evaluator, RequestRefusal> {
 }
 
 fn order_of(text: &str) -> Result<Order, RequestRefusal> {
-    serde_json::from_str(text).map_err(|error| RequestRefusal(format!("an order to measure: {error}")))
+    serde_json::from_str(text).map_err(|error| RequestRefusal(format!("invalid measurement order: {error}")))
 }
 
 /// Measures calls like the local runner: with pinned threads, and with counters around exactly the timed runs.
-fn measure_calls(calls: &Laid, order: &Order, cpus: &[usize]) -> Result<String, RequestRefusal> {
+fn measure_calls(calls: &ResolvedCalls, order: &Order, cpus: &[usize]) -> Result<Value, RequestRefusal> {
     order.method.check_settings().map_err(|error| RequestRefusal(error.to_string()))?;
     let Some(cpus) = cpus.get(..order.threads).filter(|cpus| !cpus.is_empty()) else {
-        return refuse_request(format!(
-            "{} threads are asked for, and this board has {} CPUs",
-            order.threads,
-            cpus.len()
-        ));
+        return refuse_request(format!("{} threads requested, but this board has {} CPUs", order.threads, cpus.len()));
     };
     let with_descendants = order.counters.with_descendants || cpus.len() > 1;
     // Opened before the threads are created, so that their counts are included.
     let mut counters = CounterSession::open_counters(&CounterRequest { with_descendants, ..order.counters.clone() });
     native::use_cpus(cpus).map_err(|error| RequestRefusal(error.to_string()))?;
     let mut run = |times| calls.run_repeatedly(times);
-    to_json_text(&measure_runs(&mut run, &order.method, &mut host_clock(), &mut counters)?)
+    json_text(&measure_runs(&mut run, &order.method, &mut host_clock(), &mut counters)?)
 }
 
 /// Returns a clock that also reads the CPU times of the pool's threads, if there is a pool.
@@ -221,10 +220,6 @@ fn describe_agent(cpus: &[usize]) -> AgentDescription {
         facts: Facts { allowed_cpus: cpus.to_vec(), ..Facts::read_facts() },
         emulated: said.or_else(emulation::emulator_evidence),
     }
-}
-
-fn to_json_text(value: &impl serde::Serialize) -> Result<String, RequestRefusal> {
-    serde_json::to_string(value).map_err(|error| RequestRefusal(error.to_string()))
 }
 
 fn truncate_arguments(arguments: &[Value]) -> String {

@@ -5,7 +5,7 @@ mod fabric;
 mod files;
 mod functions;
 
-pub use fabric::OnFabric;
+pub use fabric::FabricSession;
 pub use functions::EMULATED_VARIABLE;
 
 use crate::native::{Arguments, Library, LibraryKernel, Memory};
@@ -46,7 +46,7 @@ pub struct Session {
     next: u64,
     memory: Memory,
     files: SessionFiles,
-    fabric: Option<OnFabric>,
+    fabric: Option<FabricSession>,
     /// CPUs that the process was allowed to use before kernels were pinned.
     cpus: Vec<usize>,
     limit_seconds: Option<u32>,
@@ -68,13 +68,18 @@ fn refuse_request<T>(why: impl std::fmt::Display) -> Result<T, RequestRefusal> {
     Err(RequestRefusal(why.to_string()))
 }
 
+/// Encodes a value as JSON text for a client.
+fn json_text(value: &impl serde::Serialize) -> Result<Value, RequestRefusal> {
+    serde_json::to_string(value).map(Value::Text).map_err(|error| RequestRefusal(error.to_string()))
+}
+
 type Answer = Result<Packet, RequestRefusal>;
 
 pub fn serve_session(
     stream: TcpStream,
     folder: &Path,
     memory_bytes: usize,
-    fabric: Option<OnFabric>,
+    fabric: Option<FabricSession>,
 ) -> Result<End, RemoteError> {
     let mut waiting = Waiting::new(stream, IDLE);
     let mut session = Session {
@@ -82,7 +87,7 @@ pub fn serve_session(
         next: 1,
         memory: Memory::new(memory_bytes),
         files: SessionFiles::new(folder),
-        fabric: fabric.map(|fabric| fabric.in_folder(folder)),
+        fabric: fabric.map(|fabric| fabric.with_mark_file(folder)),
         cpus: host::allowed_cpus().unwrap_or_else(|_| vec![0]),
         limit_seconds: None,
         end: End::Session,
@@ -121,7 +126,7 @@ impl Session {
                 Ok(Packet::ok_reply(self.encode_result(result)))
             }
             Packet::CopyFromRemote { tensor, bytes } if bytes > PACKET_BYTES_MAX / 2 => {
-                refuse_request(format!("{bytes} bytes of {tensor:?} are too many for a packet; copy them in pieces"))
+                refuse_request(format!("{bytes} bytes of {tensor:?} exceed the limit of a packet; copy them in pieces"))
             }
             Packet::CopyFromRemote { tensor, bytes } => Ok(Packet::Copied(self.memory.read_tensor(&tensor, bytes)?)),
             Packet::CopyToRemote { tensor, bytes } => {
@@ -129,7 +134,7 @@ impl Session {
                 Ok(Packet::ok_reply(vec![Value::None]))
             }
             Packet::List(code, values) => Ok(Packet::ok_reply(vec![self.answer_list(code, &values)?])),
-            Packet::Shutdown | Packet::Copied(_) => refuse_request("that is no request"),
+            Packet::Shutdown | Packet::Copied(_) => refuse_request("the packet is not a request"),
         }
     }
 
@@ -155,12 +160,13 @@ impl Session {
             }
             (Code::AllocateData, [Value::Device(device), Value::Int(bytes), Value::Int(_), Value::Type(_)]) => {
                 require_cpu(*device)?;
-                let bytes = u64::try_from(*bytes).map_err(|_| RequestRefusal(format!("{bytes} bytes are no size")))?;
+                let bytes =
+                    u64::try_from(*bytes).map_err(|_| RequestRefusal(format!("{bytes} bytes is not a valid size")))?;
                 Ok(Value::Pointer(self.memory.allocate_block(bytes)?))
             }
             (Code::AllocateDataWithScope, [Value::Tensor(tensor), ..]) => {
                 require_cpu(tensor.device)?;
-                let bytes = tensor.byte_count().ok_or_else(|| RequestRefusal("a tensor is too large".to_owned()))?;
+                let bytes = tensor.byte_count().ok_or_else(|| RequestRefusal("the tensor is too large".to_owned()))?;
                 Ok(Value::Pointer(self.memory.allocate_block(bytes)?))
             }
             (Code::FreeData, [Value::Device(_), Value::Pointer(handle)]) => {
@@ -169,7 +175,7 @@ impl Session {
             }
             (Code::CopyAmongRemote, [Value::Tensor(from), Value::Tensor(to), ..]) => {
                 let bytes =
-                    Tensor::byte_count(from).ok_or_else(|| RequestRefusal("a tensor is too large".to_owned()))?;
+                    Tensor::byte_count(from).ok_or_else(|| RequestRefusal("the tensor is too large".to_owned()))?;
                 let content = self.memory.read_tensor(from, bytes)?;
                 self.memory.write_tensor(to, &content)?;
                 Ok(Value::None)
@@ -177,7 +183,9 @@ impl Session {
             // All requests are synchronous, so there is a single stream.
             (Code::StreamSync | Code::FreeStream | Code::SetStream, _) => Ok(Value::None),
             (Code::CreateStream | Code::GetStream, _) => Ok(Value::Pointer(0)),
-            (code, values) => refuse_request(format!("a request {code:?} of {values:?} cannot be answered here")),
+            (code, values) => {
+                refuse_request(format!("the board agent does not support the request {code:?} with {values:?}"))
+            }
         }
     }
 
@@ -219,7 +227,7 @@ impl Session {
                 calls.resolve_calls(&self.memory)?.run_repeatedly(1)?;
                 Ok(Returned::Value(Value::None))
             }
-            Some(SessionObject::Library(_)) => refuse_request("a library cannot be called"),
+            Some(SessionObject::Library(_)) => refuse_request("a library is not callable"),
             None => refuse_request(format!("there is no function with the handle {function}")),
         }
     }
@@ -240,12 +248,12 @@ enum Returned {
 fn begin_session(version: &str, arguments: &[Value]) -> Answer {
     if version != VERSION {
         return refuse_request(format!(
-            "version mismatch: the client speaks version {version} of the protocol, this agent {VERSION}"
+            "version mismatch: the client uses version {version} of the protocol, this agent version {VERSION}"
         ));
     }
     match arguments.first() {
         None | Some(Value::None) => Ok(Packet::ok_reply(vec![Value::None])),
-        Some(_) => refuse_request("a board agent makes no sessions behind its own"),
+        Some(_) => refuse_request("the board agent does not relay sessions to other servers"),
     }
 }
 
@@ -253,6 +261,6 @@ fn require_cpu(device: Device) -> Result<(), RequestRefusal> {
     if device == Device::CPU {
         Ok(())
     } else {
-        refuse_request(format!("a board agent has one CPU and no other device, such as {device:?}"))
+        refuse_request(format!("the board agent provides only its CPU, not the device {device:?}"))
     }
 }

@@ -2,24 +2,24 @@
 
 use remote::agent::{AgentDescription, HOST, LEAVE};
 use remote::handshake::Key;
-use remote::tracker::TrackerTurn;
+use remote::tracker::QueuePosition;
 use remote::wire::Value;
 use remote::{Address, RemoteError, Session, Tracker};
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    pub at: At,
+    pub at: DeviceLocation,
     /// Key that the server requires, or name of the devices at a tracker.
     pub key: String,
     pub secret: Option<String>,
     /// Timeout for a server's greeting and for the assignment of a device by a tracker.
     pub patience: Duration,
-    pub turn: TrackerTurn,
+    pub turn: QueuePosition,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum DeviceLocation {
     Server(Address),
     Tracker(Address),
 }
@@ -27,7 +27,7 @@ pub enum At {
 pub struct Device {
     pub session: Session,
     /// Facts reported by the agent; None for TVM's own server.
-    pub told: Option<AgentDescription>,
+    pub description: Option<AgentDescription>,
     pub address: Address,
     pub uploads: u64,
     /// Size of the thread pool of a server without our agent.
@@ -43,8 +43,8 @@ impl Device {
     /// Opens a session with the server, or with the next device that the tracker assigns.
     pub fn open(access: &Access) -> Result<Device, RemoteError> {
         let (address, name) = match &access.at {
-            At::Server(address) => (address.clone(), access.key.clone()),
-            At::Tracker(tracker) => {
+            DeviceLocation::Server(address) => (address.clone(), access.key.clone()),
+            DeviceLocation::Tracker(tracker) => {
                 let lent = Tracker::open(tracker, access.patience)?;
                 let lent = lent.request_device(&access.key, "opcollect", access.turn, access.patience)?;
                 (lent.address, lent.match_key)
@@ -52,14 +52,14 @@ impl Device {
         };
         let key = Key { name, secret: access.secret.clone(), timeout: Some(SESSION) };
         let mut session = Session::open(&address, &key, access.patience)?;
-        let told = read_description(&mut session)?;
+        let description = read_description(&mut session)?;
         let (mut threads, mut llvm) = (None, None);
-        if told.is_none() {
+        if description.is_none() {
             threads = call_number(&mut session, "runtime.NumThreads")?;
             llvm = call_text(&mut session, "target.llvm_get_system_cpu")?
                 .zip(call_text(&mut session, "target.llvm_get_system_triple")?);
         }
-        Ok(Device { session, told, address, uploads: 0, threads, llvm })
+        Ok(Device { session, description, address, uploads: 0, threads, llvm })
     }
 
     /// Asks the agent to stop. Returns false if the agent cannot stop after this session.
@@ -68,14 +68,14 @@ impl Device {
         self.session.call(function, Vec::new()).map(|_| true)
     }
 
-    /// Describes the processor and whether it is emulated. All devices of one set of records must agree in this.
+    /// Describes the processor and whether it is emulated. All devices of a campaign must have the same description.
     pub fn likeness(&self) -> String {
-        let unknown = "an unknown processor";
-        match (&self.told, &self.llvm) {
-            (Some(told), _) => {
-                let model = told.facts.cpu_model.as_deref().unwrap_or(unknown);
-                let how = if told.emulated.is_some() { "emulated" } else { "hardware" };
-                format!("{how} of {}, {model}", told.facts.architecture)
+        let unknown = "a processor of unknown type";
+        match (&self.description, &self.llvm) {
+            (Some(description), _) => {
+                let model = description.facts.cpu_model.as_deref().unwrap_or(unknown);
+                let how = if description.emulated.is_some() { "emulated" } else { "hardware" };
+                format!("{how} of {}, {model}", description.facts.architecture)
             }
             (None, Some((cpu, triple))) => format!("TVM's server on {cpu} of {triple}"),
             (None, None) => format!("TVM's server on {unknown}"),
@@ -93,7 +93,7 @@ impl Device {
                 Ok(device) => return Ok(device),
                 // A retry cannot fix a wrong key or a server of another protocol.
                 Err(error @ (RemoteError::KeyRefused { .. } | RemoteError::SpeaksOtherwise { .. }))
-                    if matches!(access.at, At::Server(_)) =>
+                    if matches!(access.at, DeviceLocation::Server(_)) =>
                 {
                     return Err(error);
                 }
@@ -108,10 +108,14 @@ impl Device {
 fn read_description(session: &mut Session) -> Result<Option<AgentDescription>, RemoteError> {
     let Some(function) = session.find_function(HOST)? else { return Ok(None) };
     let Value::Text(text) = session.call(function, Vec::new())? else {
-        return Err(RemoteError::Malformed("an agent does not describe itself".to_owned()));
+        return Err(RemoteError::Malformed("the agent sent no description of itself".to_owned()));
     };
-    let told = serde_json::from_str(&text);
-    told.map(Some).map_err(|error| RemoteError::Refused(format!("the agent is of another version: {error}")))
+    let description = serde_json::from_str(&text);
+    description.map(Some).map_err(|error| {
+        RemoteError::Refused(format!(
+            "the agent's description is invalid; agent and `opcollect` may have different versions: {error}"
+        ))
+    })
 }
 
 fn call_number(session: &mut Session, name: &str) -> Result<Option<usize>, RemoteError> {

@@ -18,11 +18,11 @@ pub struct Linker {
 pub enum LinkError {
     #[error("cannot start the linker `{0}`: {1}")]
     Missing(String, String),
-    #[error("the linker `{0}` says: {1}")]
+    #[error("the linker `{0}` failed: {1}")]
     Refused(String, String),
-    #[error("the linker `{0}` took longer than a minute")]
+    #[error("the linker `{0}` took longer than one minute")]
     TimedOut(String),
-    #[error("cannot keep what is linked: {0}")]
+    #[error("cannot write or read files of the linker: {0}")]
     Folder(String),
 }
 
@@ -88,7 +88,7 @@ impl Linker {
         let (program, rest) = self
             .words
             .split_first()
-            .ok_or_else(|| LinkError::Missing(String::new(), "no program is named".to_owned()))?;
+            .ok_or_else(|| LinkError::Missing(String::new(), "the command is empty".to_owned()))?;
         let mut command = Command::new(program);
         command.args(rest);
         Ok(command)

@@ -10,7 +10,7 @@ mod network;
 mod run;
 mod timing;
 
-pub use device::{Access, At, Device};
+pub use device::{Access, Device, DeviceLocation};
 pub use link::{LinkError, Linker};
 pub(crate) use run::{Stop, to_reply};
 pub use timing::COLD_ON_ONE_THREAD;
@@ -27,7 +27,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use worker::Fault;
 
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug)]
 pub struct Fleet {
@@ -40,9 +40,9 @@ pub struct Fleet {
     pub likeness: String,
 }
 
-type Run = (Ticket, Errand, Duration);
+type Run = (Ticket, DeviceJob, Duration);
 
-enum Errand {
+enum DeviceJob {
     Operator(Box<RunJob>),
     Network(Box<NetworkJob>),
 }
@@ -56,13 +56,13 @@ pub struct Boards {
     versions: Versions,
     /// Results of jobs that were rejected before they reached a device.
     answered: VecDeque<(Ticket, Done)>,
-    in_hand: usize,
+    in_progress: usize,
     round: u64,
 }
 
 struct SharedBoards {
     runs: Mutex<VecDeque<Run>>,
-    is_more: Condvar,
+    has_work: Condvar,
     /// Number of the current round. Abandoning work starts a new round, and results of older rounds are dropped.
     round: AtomicU64,
     is_over: AtomicBool,
@@ -73,25 +73,25 @@ struct SharedBoards {
 impl Boards {
     pub fn new(mut workers: Workers, fleet: &Fleet) -> Result<Boards, Fault> {
         let versions = workers.capability(Ability::Build)?;
-        let (tell, events) = channel();
+        let (replies, events) = channel();
         let (builds, asked) = channel();
         let devices = fleet.devices.max(1);
         let shared = Arc::new(SharedBoards {
             runs: Mutex::default(),
-            is_more: Condvar::new(),
+            has_work: Condvar::new(),
             round: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             alive: Mutex::new(devices),
             lost: Mutex::default(),
         });
         let builder = {
-            let (shared, tell) = (Arc::clone(&shared), tell.clone());
-            std::thread::spawn(move || build_jobs(workers, &asked, &shared, &tell))
+            let (shared, replies) = (Arc::clone(&shared), replies.clone());
+            std::thread::spawn(move || build_jobs(workers, &asked, &shared, &replies))
         };
         for _ in 0..devices {
-            let (shared, tell) = (Arc::clone(&shared), tell.clone());
+            let (shared, replies) = (Arc::clone(&shared), replies.clone());
             let fleet = fleet.clone();
-            std::thread::spawn(move || serve_device(&fleet, &shared, &tell));
+            std::thread::spawn(move || serve_device(&fleet, &shared, &replies));
         }
         Ok(Boards {
             builds: Some(builds),
@@ -100,14 +100,14 @@ impl Boards {
             builder: Some(builder),
             versions,
             answered: VecDeque::new(),
-            in_hand: 0,
+            in_progress: 0,
             round: 0,
         })
     }
 
     fn queue_run(&self, run: Run) {
         self.shared.runs.lock().expect("no thread panics with the lock").push_back(run);
-        self.shared.is_more.notify_one();
+        self.shared.has_work.notify_one();
     }
 
     /// Returns why all devices were lost. None while a device is left.
@@ -126,17 +126,18 @@ impl Bench for Boards {
     }
 
     fn submit(&mut self, ticket: Ticket, work: BenchWork) {
-        self.in_hand += 1;
+        self.in_progress += 1;
         match work {
             BenchWork::Build(job) => {
-                let builds = self.builds.as_ref().expect("builds are taken until the end");
+                let builds = self.builds.as_ref().expect("builds are accepted until the bench is dropped");
                 // If the receiver is gone, the bench is being dropped.
                 let _ = builds.send((ticket, job));
             }
-            BenchWork::Run(job, deadline) => self.queue_run((ticket, Errand::Operator(Box::new(job)), deadline)),
-            BenchWork::Network(job, deadline) => self.queue_run((ticket, Errand::Network(Box::new(job)), deadline)),
+            BenchWork::Run(job, deadline) => self.queue_run((ticket, DeviceJob::Operator(Box::new(job)), deadline)),
+            BenchWork::Network(job, deadline) => self.queue_run((ticket, DeviceJob::Network(Box::new(job)), deadline)),
             BenchWork::Library(..) | BenchWork::Together(..) => {
-                let why = "a board runs one compiled operator at a time; libraries and co-runs need this machine";
+                let why =
+                    "boards run only compiled operators, one at a time; library calls and co-runs need this machine";
                 let ran = Ran { began: SystemTime::now(), reply: Ok(RunReply::Unsupported(why.to_owned())) };
                 self.answered.push_back((ticket, Done::Ran(ran)));
             }
@@ -145,16 +146,16 @@ impl Bench for Boards {
 
     fn next_result(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
         loop {
-            if self.in_hand == 0 || !goes_on() {
+            if self.in_progress == 0 || !goes_on() {
                 return None;
             }
             if let Some(answered) = self.answered.pop_front() {
-                self.in_hand -= 1;
+                self.in_progress -= 1;
                 return Some(answered);
             }
-            match self.events.recv_timeout(LOOK) {
+            match self.events.recv_timeout(POLL_INTERVAL) {
                 Ok((round, ticket, done)) if round == self.round => {
-                    self.in_hand -= 1;
+                    self.in_progress -= 1;
                     return Some((ticket, done));
                 }
                 Ok(_) => {}
@@ -162,7 +163,7 @@ impl Bench for Boards {
                     let Some(why) = self.loss_reason() else { continue };
                     let waiting = self.shared.runs.lock().expect("no thread panics with the lock").pop_front();
                     if let Some((ticket, ..)) = waiting {
-                        self.in_hand -= 1;
+                        self.in_progress -= 1;
                         let ran = Ran { began: SystemTime::now(), reply: Err(Fault::CannotStart { why }) };
                         return Some((ticket, Done::Ran(ran)));
                     }
@@ -176,7 +177,7 @@ impl Bench for Boards {
         self.round = self.shared.round.fetch_add(1, Ordering::AcqRel) + 1;
         self.shared.runs.lock().expect("no thread panics with the lock").clear();
         self.answered.clear();
-        self.in_hand = 0;
+        self.in_progress = 0;
     }
 }
 
@@ -189,7 +190,7 @@ impl Drop for Boards {
             let _runs = self.shared.runs.lock().expect("no thread panics with the lock");
             self.shared.is_over.store(true, Ordering::Release);
         }
-        self.shared.is_more.notify_all();
+        self.shared.has_work.notify_all();
         // Dropping the sender has ended its thread.
         if let Some(builder) = self.builder.take() {
             let _ = builder.join();
@@ -201,7 +202,7 @@ fn build_jobs(
     mut workers: Workers,
     asked: &Receiver<(Ticket, job::BuildJob)>,
     shared: &SharedBoards,
-    tell: &Sender<(u64, Ticket, Done)>,
+    replies: &Sender<(u64, Ticket, Done)>,
 ) {
     let mut round = 0;
     while let Ok((ticket, job)) = asked.recv() {
@@ -219,14 +220,14 @@ fn build_jobs(
             }
             let mut is_wanted = || shared.round.load(Ordering::Acquire) == round;
             let Some((ticket, done)) = workers.next_result(&mut is_wanted) else { break };
-            if tell.send((round, ticket, done)).is_err() {
+            if replies.send((round, ticket, done)).is_err() {
                 return;
             }
         }
     }
 }
 
-fn serve_device(fleet: &Fleet, shared: &SharedBoards, tell: &Sender<(u64, Ticket, Done)>) {
+fn serve_device(fleet: &Fleet, shared: &SharedBoards, replies: &Sender<(u64, Ticket, Done)>) {
     let mut prepared = PreparedTasks::default();
     let mut device: Option<(Device, u32)> = None;
     let is_wanted = || !shared.is_over.load(Ordering::Acquire);
@@ -236,7 +237,7 @@ fn serve_device(fleet: &Fleet, shared: &SharedBoards, tell: &Sender<(u64, Ticket
                 Ok(opened) if opened.likeness() == fleet.likeness => device = Some((opened, 0)),
                 Ok(other) => {
                     let (address, is, wanted) = (&other.address, other.likeness(), &fleet.likeness);
-                    let why = format!("{address} is {is}, and this campaign is on {wanted}");
+                    let why = format!("{address} is {is}, but this campaign measures on {wanted}");
                     *shared.lost.lock().expect("no thread panics with the lock") = Some(why);
                     break;
                 }
@@ -252,21 +253,21 @@ fn serve_device(fleet: &Fleet, shared: &SharedBoards, tell: &Sender<(u64, Ticket
             let mut runs = shared.runs.lock().expect("no thread panics with the lock");
             (shared.round.load(Ordering::Acquire), runs.pop_front())
         };
-        let Some((ticket, errand, deadline)) = run else { continue };
+        let Some((ticket, job_kind, deadline)) = run else { continue };
         let began = SystemTime::now();
-        let reply = match &errand {
-            Errand::Operator(job) => run::run_job(open, &mut prepared, &fleet.linker, job, deadline),
-            Errand::Network(job) => network::run_network(open, &fleet.linker, job, deadline),
+        let reply = match &job_kind {
+            DeviceJob::Operator(job) => run::run_job(open, &mut prepared, &fleet.linker, job, deadline),
+            DeviceJob::Network(job) => network::run_network(open, &fleet.linker, job, deadline),
         };
         *done += 1;
         // A wrong or failed run may have left the device in a bad state.
         let is_clean = matches!(reply, Ok(RunReply::Measured(_) | RunReply::Unsupported(_)));
         // Models and their data stay in memory until the session ends, and they are large.
-        let is_full = matches!(errand, Errand::Network(_)) || *done >= fleet.jobs;
+        let is_full = matches!(job_kind, DeviceJob::Network(_)) || *done >= fleet.jobs;
         if !is_clean || !open.session.is_open() || is_full {
             device = None;
         }
-        if tell.send((round, ticket, Done::Ran(Ran { began, reply }))).is_err() {
+        if replies.send((round, ticket, Done::Ran(Ran { began, reply }))).is_err() {
             break;
         }
     }
@@ -277,6 +278,6 @@ fn serve_device(fleet: &Fleet, shared: &SharedBoards, tell: &Sender<(u64, Ticket
 fn wait_for_work(shared: &SharedBoards) -> bool {
     let runs = shared.runs.lock().expect("no thread panics with the lock");
     let nothing = |runs: &mut VecDeque<Run>| runs.is_empty() && !shared.is_over.load(Ordering::Acquire);
-    let _runs = shared.is_more.wait_while(runs, nothing).expect("no thread panics with the lock");
+    let _runs = shared.has_work.wait_while(runs, nothing).expect("no thread panics with the lock");
     !shared.is_over.load(Ordering::Acquire)
 }

@@ -2,7 +2,7 @@
 
 use super::device::Device;
 use super::link::Linker;
-use super::timing::{LoadedLibrary, by_agent, by_evaluator};
+use super::timing::{LoadedLibrary, measure_by_agent, measure_by_evaluator};
 use anyhow::Context;
 use job::prepared::{PreparedTask, PreparedTasks};
 use job::{Measured, RunJob, RunReply};
@@ -72,7 +72,9 @@ fn try_run(
     until: Instant,
 ) -> Result<RunReply, Stop> {
     if job.device.is_some() || job.tvm_evaluator.is_some() {
-        return Ok(RunReply::Unsupported("a board runs code for its CPU, and measures by our rule".to_owned()));
+        return Ok(RunReply::Unsupported(
+            "boards measure only CPU code, and only with this project's stopping rule".to_owned(),
+        ));
     }
     let prepared = prepared.get_task(&job.task, job.seed, job.is_checked)?;
     let library = linker.link_object(&job.object).map_err(|error| Stop::Here(error.into()))?;
@@ -82,11 +84,11 @@ fn try_run(
     let loaded = LoadedLibrary { library, name: ENTRY, tensors: &tensors };
     let order = Order { threads: job.cpus.len(), method: job.method.clone(), counters: job.counters.clone() };
     let session = &mut device.session;
-    let measurement = match device.told {
-        Some(_) => by_agent(session, &loaded, &order)?,
-        None => by_evaluator(session, &loaded, &order)?,
+    let measurement = match device.description {
+        Some(_) => measure_by_agent(session, &loaded, &order)?,
+        None => measure_by_evaluator(session, &loaded, &order)?,
     };
-    let output = tensors.last().context("an artifact has an output")?;
+    let output = tensors.last().context("the artifact has no output")?;
     let check = match job.is_checked {
         true => Some(prepared.check_result(session.read_tensor(output)?, Rounding::None)?),
         false => None,
@@ -113,26 +115,26 @@ pub fn load_library(device: &mut Device, library: Vec<u8>) -> Result<(String, u6
 
 /// Creates the inputs with their packed content, and an output with a pattern that no result equals.
 fn create_tensors(device: &mut Device, prepared: &PreparedTask, job: &RunJob) -> Result<Vec<Tensor>, Stop> {
-    let (result, packings) = job.packings.split_last().context("an artifact has an output")?;
+    let (result, packings) = job.packings.split_last().context("the artifact has no output")?;
     if packings.len() != prepared.inputs.len() {
-        return Err(anyhow::anyhow!("the artifact takes another number of parameters than the task").into());
+        return Err(anyhow::anyhow!("the artifact and the task have different numbers of parameters").into());
     }
     let mut tensors = Vec::with_capacity(packings.len() + 1);
     for (input, packing) in prepared.inputs.iter().zip(packings) {
-        let extents = input.tensor_type().extents().context("a dimension is a symbol")?;
+        let extents = input.tensor_type().extents().context("the task has a symbolic dimension")?;
         let dtype = input.tensor_type().dtype;
         let tensor = device
             .session
             .allocate_tensor(data_type(packing.stored_dtype(dtype)), &packing.stored_extents(&extents))?;
-        let element_bytes = usize::try_from(dtype.size_bytes()).context("an element has a size")?;
+        let element_bytes = usize::try_from(dtype.size_bytes()).context("an element type has no size")?;
         device.session.write_tensor(&tensor, &packing.pack(&extents, element_bytes, input.as_bytes()))?;
         tensors.push(tensor);
     }
     let ty = prepared.output_type();
-    let extents = ty.extents().context("a dimension is a symbol")?;
+    let extents = ty.extents().context("the task has a symbolic dimension")?;
     let output = device.session.allocate_tensor(data_type(ty.dtype), &result.stored_extents(&extents))?;
-    let bytes =
-        usize::try_from(ty.size_bytes().context("a dimension is a symbol")?).context("a tensor fits into memory")?;
+    let bytes = usize::try_from(ty.size_bytes().context("the task has a symbolic dimension")?)
+        .context("a tensor is too large for this machine")?;
     device.session.write_tensor(&output, &vec![0xff; bytes])?;
     tensors.push(output);
     Ok(tensors)

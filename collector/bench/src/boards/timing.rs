@@ -1,7 +1,7 @@
 //! Measures kernels on a board.
 //!
-//! Our agent measures like the local runner. TVM's own server has only a batch evaluator. With it, the stopping rule
-//! is evaluated on this machine, with a clock that advances only by the reported times.
+//! This project's agent measures like the local runner. TVM's own server has only a batch evaluator. With it, the
+//! stopping rule is evaluated on this machine, with a clock that advances only by the reported times.
 
 use measure::counters::{Backend, CounterReader, CounterRequest, CounterSession, Usage};
 use measure::{Cache, Clock, Measurement, Method, Plan};
@@ -30,14 +30,18 @@ impl LoadedLibrary<'_> {
     }
 }
 
-pub fn by_agent(session: &mut Session, loaded: &LoadedLibrary<'_>, order: &Order) -> Result<Measurement, RemoteError> {
+pub fn measure_by_agent(
+    session: &mut Session,
+    loaded: &LoadedLibrary<'_>,
+    order: &Order,
+) -> Result<Measurement, RemoteError> {
     let text = serde_json::to_string(order).expect("an order holds only JSON values");
     let mut arguments = vec![Value::Module(loaded.library), Value::Text(loaded.name.to_owned()), Value::Text(text)];
     arguments.extend(loaded.tensor_arguments());
     parse_measurement(session.call_named(MEASURE, arguments)?)
 }
 
-pub fn of_calls(session: &mut Session, calls: u64, order: &Order) -> Result<Measurement, RemoteError> {
+pub fn measure_calls(session: &mut Session, calls: u64, order: &Order) -> Result<Measurement, RemoteError> {
     let text = serde_json::to_string(order).expect("an order holds only JSON values");
     parse_measurement(session.call_named(MEASURE, vec![Value::Function(calls), Value::Text(text)])?)
 }
@@ -45,19 +49,19 @@ pub fn of_calls(session: &mut Session, calls: u64, order: &Order) -> Result<Meas
 fn parse_measurement(answer: Value) -> Result<Measurement, RemoteError> {
     match answer {
         Value::Text(text) => serde_json::from_str(&text)
-            .map_err(|error| RemoteError::Malformed(format!("a measurement cannot be read: {error}"))),
-        other => Err(RemoteError::Malformed(format!("a measurement was answered by {other:?}"))),
+            .map_err(|error| RemoteError::Malformed(format!("the measurement is invalid: {error}"))),
+        other => Err(RemoteError::Malformed(format!("expected a measurement, got {other:?}"))),
     }
 }
 
 /// Measures with the batch evaluator of TVM's server. First-run and CPU times are unknown and set to zero.
-pub fn by_evaluator(
+pub fn measure_by_evaluator(
     session: &mut Session,
     loaded: &LoadedLibrary<'_>,
     order: &Order,
 ) -> Result<Measurement, RemoteError> {
     let Method::Sample(plan) = &order.method else {
-        return Err(RemoteError::Refused("TVM's rule is not asked for over RPC".to_owned()));
+        return Err(RemoteError::Refused("TVM's stopping rule is not supported over RPC".to_owned()));
     };
     if plan.cache != Cache::Warm && order.threads > 1 {
         return Err(RemoteError::Refused(COLD_ON_ONE_THREAD.to_owned()));
@@ -105,7 +109,7 @@ fn time_batch(
     arguments.extend(rule);
     arguments.push(Value::Text(String::new()));
     let Value::Function(timed) = session.call(evaluator, arguments)? else {
-        return Err(RemoteError::Malformed("an evaluator made no function".to_owned()));
+        return Err(RemoteError::Malformed("the time evaluator did not return a function".to_owned()));
     };
     let answer = session.call(timed, loaded.tensor_arguments().collect())?;
     session.release_handle(timed)?;
@@ -113,9 +117,13 @@ fn time_batch(
         Value::Bytes(bytes) if bytes.len() == 8 => {
             let seconds = f64::from_le_bytes(bytes.try_into().expect("just counted"));
             let is_time = seconds.is_finite() && (0.0..1e6).contains(&seconds);
-            if is_time { Ok(seconds) } else { Err(RemoteError::Malformed(format!("a run took {seconds} s"))) }
+            if is_time {
+                Ok(seconds)
+            } else {
+                Err(RemoteError::Malformed(format!("the time evaluator returned {seconds} s")))
+            }
         }
-        other => Err(RemoteError::Malformed(format!("an evaluator answered {other:?}"))),
+        other => Err(RemoteError::Malformed(format!("expected times, got {other:?}"))),
     }
 }
 
@@ -128,7 +136,8 @@ fn take_threads(session: &mut Session, threads: usize) -> Result<(), RemoteError
     match session.call(count, Vec::new())? {
         Value::Int(found) if found == wanted => Ok(()),
         found => Err(RemoteError::Refused(format!(
-            "{threads} threads are required and the server's pool has {found:?}; start it with TVM_NUM_THREADS={threads}"
+            "the run needs {threads} threads, but the thread pool of the server has {found:?}; start the server with \
+             TVM_NUM_THREADS={threads}"
         ))),
     }
 }

@@ -58,9 +58,10 @@ impl<'a> LoadedProgram<'a> {
         let count = self.program.instructions.len() as i64;
         let arguments = [self.instructions, count, left.clamp(1, RUN_US_MAX)].map(Value::Int);
         let Value::Text(text) = session.call(self.run, arguments.to_vec())? else {
-            return Err(RemoteError::Malformed("a run was answered by no text".to_owned()).into());
+            return Err(RemoteError::Malformed("expected the state of a run as text".to_owned()).into());
         };
-        let malformed = |why: &dyn std::fmt::Display| RemoteError::Malformed(format!("a run was answered by {why}"));
+        let malformed =
+            |why: &dyn std::fmt::Display| RemoteError::Malformed(format!("the state of the run is invalid: {why}"));
         let Ran(status, microseconds) = serde_json::from_str(&text).map_err(|error| malformed(&error))?;
         match status {
             FabricStatus::Done => {
@@ -102,17 +103,17 @@ impl From<RunError> for Stop {
         match error {
             RunError::Remote(error) => Stop::Remote(error),
             RunError::TimedOut => Stop::Here(anyhow::anyhow!(
-                "the accelerator did not finish; program its bitstream again with `--bitstream` before another run"
+                "the accelerator did not finish; load its bitstream again with `--bitstream` before another run"
             )),
             RunError::StaleDone => Stop::Here(anyhow::anyhow!(
-                "the accelerator reports completion before its start; program its bitstream again with `--bitstream`"
+                "the accelerator reports completion before its start; load its bitstream again with `--bitstream`"
             )),
         }
     }
 }
 
 fn allocate_block(session: &mut Session, bytes: u64) -> Result<i64, Stop> {
-    let bytes = i64::try_from(bytes).context("no board has so much memory")?;
+    let bytes = i64::try_from(bytes).context("the block is too large")?;
     Ok(expect_number(session.call_named(ALLOCATE, vec![Value::Int(bytes)])?)?)
 }
 
@@ -132,7 +133,11 @@ fn read_block(session: &mut Session, handle: i64, at: u64, bytes: u64) -> Result
         let arguments = [handle, i64::try_from(at).unwrap_or(i64::MAX), count as i64].map(Value::Int);
         match session.call_named(READ, arguments.to_vec())? {
             Value::Bytes(bytes) if bytes.len() as u64 == count => all.extend(bytes),
-            _ => return Err(RemoteError::Malformed(format!("{count} bytes of memory were answered by others"))),
+            _ => {
+                return Err(RemoteError::Malformed(format!(
+                    "the agent did not return the requested {count} bytes of memory"
+                )));
+            }
         }
     }
     Ok(all)
@@ -141,6 +146,6 @@ fn read_block(session: &mut Session, handle: i64, at: u64, bytes: u64) -> Result
 fn expect_number(answer: Value) -> Result<i64, RemoteError> {
     match answer {
         Value::Int(number) if number >= 0 => Ok(number),
-        other => Err(RemoteError::Malformed(format!("a number was expected, and {other:?} came"))),
+        other => Err(RemoteError::Malformed(format!("expected a number, got {other:?}"))),
     }
 }

@@ -35,7 +35,7 @@ pub struct FabricBoard {
     /// Number of runs in the current session.
     done: u32,
     /// Core that each session must find.
-    told: FoundCore,
+    expected: FoundCore,
     queue: VecDeque<(Ticket, BenchWork)>,
 }
 
@@ -50,7 +50,7 @@ struct FoundCore {
 pub enum NoCore {
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    #[error("{0} serves no core on a fabric")]
+    #[error("{0} does not serve an accelerator core")]
     None(Address),
 }
 
@@ -63,28 +63,30 @@ impl FabricBoard {
     ) -> Result<(FabricBoard, Device), NoCore> {
         let bitstream = bitstream.unwrap_or_else(|| fabric.core.clone());
         let mut device = Device::open(&access)?;
-        let told = begin_session(&mut device, &bitstream)?;
+        let expected = begin_session(&mut device, &bitstream)?;
         let simulator = Simulator::new(fabric);
         let (queue, done) = (VecDeque::new(), 0);
-        Ok((FabricBoard { simulator, access, bitstream, device: None, jobs, done, told, queue }, device))
+        Ok((FabricBoard { simulator, access, bitstream, device: None, jobs, done, expected, queue }, device))
     }
 
-    pub fn go_on(&mut self, device: Device) {
+    pub fn attach_device(&mut self, device: Device) {
         self.device = Some(device);
     }
 
     pub fn fabric_kind(&self) -> FabricKind {
-        self.told.fabric.kind
+        self.expected.fabric.kind
     }
 
     fn run_on_core(&mut self, job: &RunJob, deadline: Duration) -> Result<RunReply, Fault> {
         if self.device.is_none() {
             (self.device, self.done) = (Some(self.open_again()?), 0);
         }
-        let device = self.device.as_mut().expect("it was just opened");
+        let device = self.device.as_mut().expect("the session was just opened");
         let until = Instant::now() + deadline;
-        let reply =
-            to_reply(try_run(&mut self.simulator, &mut device.session, self.told.fabric.kind, job, until), deadline);
+        let reply = to_reply(
+            try_run(&mut self.simulator, &mut device.session, self.expected.fabric.kind, job, until),
+            deadline,
+        );
         // A wrong or failed run may have left the device in a bad state.
         let is_clean = matches!(reply, Ok(RunReply::Measured(_) | RunReply::Simulated(_) | RunReply::Unsupported(_)));
         self.done += 1;
@@ -101,10 +103,10 @@ impl FabricBoard {
             cannot(format!("{error}{hint}"))
         })?;
         let found = begin_session(&mut device, &self.bitstream).map_err(|error| cannot(error.to_string()))?;
-        if found != self.told {
-            let (address, likeness) = (&device.address, &self.told.likeness);
+        if found != self.expected {
+            let (address, likeness) = (&device.address, &self.expected.likeness);
             return Err(cannot(format!(
-                "{address} serves another core than the one of {likeness} that this campaign is on"
+                "{address} serves another core than {likeness}, on which this campaign measures"
             )));
         }
         Ok(device)
@@ -118,9 +120,9 @@ fn begin_session(device: &mut Device, bitstream: &str) -> Result<FoundCore, NoCo
     };
     device.session.call(program, vec![Value::Text(bitstream.to_owned())])?;
     let Value::Text(text) = device.session.call(info, Vec::new())? else {
-        return Err(RemoteError::Malformed("an agent does not describe its FPGA".to_owned()).into());
+        return Err(RemoteError::Malformed("the agent sent no description of its FPGA".to_owned()).into());
     };
-    let malformed = |error| RemoteError::Malformed(format!("an agent's description of its FPGA is invalid: {error}"));
+    let malformed = |error| RemoteError::Malformed(format!("the agent's description of its FPGA is invalid: {error}"));
     let fabric = serde_json::from_str(&text).map_err(malformed)?;
     Ok(FoundCore { fabric, likeness: device.likeness() })
 }
@@ -170,7 +172,9 @@ fn measure_program(
     until: Instant,
 ) -> Result<Measurement, Stop> {
     let Method::Sample(plan) = method else {
-        return Err(Stop::Here(anyhow::anyhow!("a core on a fabric is measured by our rule alone")));
+        return Err(Stop::Here(anyhow::anyhow!(
+            "accelerator cores are measured only with this project's stopping rule"
+        )));
     };
     let now = Rc::new(Cell::new(0));
     let mut clock = ReportedClock(Rc::clone(&now));

@@ -1,6 +1,6 @@
 //! Consistency checks of a trace: readable records, nested slices, complete flow arrows, and the order of device work.
 
-use super::held::{Slice, Trace};
+use super::in_memory::{Slice, Trace};
 use crate::writer::sink::Role;
 use report::{Paper, Table, number_column, text_column};
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub struct Fault {
 impl CheckReport {
     pub fn format_text(&self, paper: &Paper) -> String {
         let CheckReport { slices, values, flows, tracks, faults } = self;
-        let looked = format!("{slices} slices, {values} values of counters and {flows} arrows on {tracks} tracks");
+        let looked = format!("{slices} slices, {values} counter values and {flows} flow arrows on {tracks} tracks");
         if faults.is_empty() {
             return format!("{looked}: no errors");
         }
@@ -35,7 +35,7 @@ impl CheckReport {
             text_column("fault"),
             number_column("count"),
             text_column("meaning"),
-            text_column("the first one"),
+            text_column("first example"),
         ]);
         for fault in faults {
             let example = fault.example.clone().unwrap_or_default();
@@ -68,17 +68,13 @@ pub fn check_trace(trace: &Trace) -> CheckReport {
     let malformed = found.malformed - u64::from(found.is_cut);
     faults.add_fault("malformed", "records cannot be read", malformed, found.examples.first().cloned());
     let losses = &trace.losses;
-    faults.add_fault("negative_duration", "slices end before they begin", losses.negative_durations, None);
-    faults.add_fault("end_without_begin", "ends without a begin", losses.ends_without_begin, None);
-    faults.add_fault("begin_without_end", "slices begin and never end", losses.begins_without_end, None);
-    faults.add_examples(
-        "not_nested",
-        "slices overlap another of their track without lying inside it",
-        find_overlaps(trace),
-    );
+    faults.add_fault("negative_duration", "slices end before they start", losses.negative_durations, None);
+    faults.add_fault("end_without_begin", "slice ends without a start", losses.ends_without_begin, None);
+    faults.add_fault("begin_without_end", "slices without an end", losses.begins_without_end, None);
+    faults.add_examples("not_nested", "slices partially overlap another slice of their track", find_overlaps(trace));
     check_flows(trace, &mut faults);
     check_devices(trace, &mut faults);
-    faults.add_examples("steps", "step annotations are not one after the other", find_step_faults(trace));
+    faults.add_examples("steps", "step annotations overlap or are out of order", find_step_faults(trace));
     let flows: HashSet<u64> = trace.points.iter().map(|point| point.flow).collect();
     CheckReport {
         slices: trace.slices.len() as u64,
@@ -123,13 +119,13 @@ fn check_flows(trace: &Trace, faults: &mut Faults) {
     let is_chrome = trace.points.iter().any(|point| point.role == Role::Start);
     let count = |is: fn(&(u64, bool, bool)) -> bool| ends.values().filter(|ends| is(ends)).count() as u64;
     if is_chrome {
-        faults.add_fault("flow_without_end", "arrows begin and never arrive", count(|ends| ends.1 && !ends.2), None);
-        faults.add_fault("flow_without_start", "arrows arrive and never begin", count(|ends| !ends.1 && ends.2), None);
+        faults.add_fault("flow_without_end", "flow arrows without an end", count(|ends| ends.1 && !ends.2), None);
+        faults.add_fault("flow_without_start", "flow arrows without a start", count(|ends| !ends.1 && ends.2), None);
     } else {
-        faults.add_fault("flow_without_end", "arrows have one point only", count(|ends| ends.0 == 1), None);
+        faults.add_fault("flow_without_end", "flow arrows with only one point", count(|ends| ends.0 == 1), None);
     }
     let (_, lost) = trace.assign_arrows();
-    faults.add_fault("flow_unbound", "arrow points are outside all slices", lost, None);
+    faults.add_fault("flow_unbound", "points of flow arrows outside of all slices", lost, None);
 }
 
 /// Checks that device work starts after its launch and does not overlap on a stream.
@@ -145,7 +141,7 @@ fn check_devices(trace: &Trace, faults: &mut Faults) {
     };
     let early =
         trace.slices.iter().filter(is_work).filter(is_early).map(|slice| describe_slice(trace, slice)).collect();
-    faults.add_examples("kernel_before_launch", "work of a device begins before it was launched", early);
+    faults.add_examples("kernel_before_launch", "device work starts before its launch", early);
     let mut ends: HashMap<u32, i64> = HashMap::new();
     let mut overlapping = Vec::new();
     for slice in trace.slices.iter().filter(is_work) {
@@ -155,7 +151,7 @@ fn check_devices(trace: &Trace, faults: &mut Faults) {
         }
         *end = slice.end_ns.max(*end);
     }
-    faults.add_examples("stream_overlap", "work of a device overlaps other work of its stream", overlapping);
+    faults.add_examples("stream_overlap", "device work overlaps other work of its stream", overlapping);
 }
 
 fn find_step_faults(trace: &Trace) -> Vec<String> {

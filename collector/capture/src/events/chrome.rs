@@ -2,7 +2,7 @@
 
 use super::frames::{Frame, Frames};
 use super::number::parse_nanoseconds;
-use super::{Arguments, Event, FoundEvent, Full, Kind, MAX_TRACKS, MEMBERS, Track, Value};
+use super::{Arguments, Event, Full, Kind, MAX_TRACKS, MEMBERS, TraceContents, Track, Value};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -103,23 +103,23 @@ impl ChromeTracks {
 pub fn read_events(
     input: impl Read,
     take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
-) -> Result<Result<FoundEvent, Full>, std::io::Error> {
+) -> Result<Result<TraceContents, Full>, std::io::Error> {
     let mut frames = Frames::new(input, LISTS);
-    let (mut found, mut tracks) = (FoundEvent::default(), ChromeTracks::default());
+    let (mut found, mut tracks) = (TraceContents::default(), ChromeTracks::default());
     loop {
         let offset = frames.offset();
         match frames.take_next()? {
             None => break,
             Some(Frame::Record(bytes)) => match read_record(bytes, &mut found, &mut tracks, take) {
                 Ok(()) => {}
-                Err(Trouble::Skip(why)) => found.skip_record(offset, why),
-                Err(Trouble::Full(full)) => return Ok(Err(full)),
+                Err(RecordError::Skip(why)) => found.skip_record(offset, why),
+                Err(RecordError::Full(full)) => return Ok(Err(full)),
             },
             Some(Frame::Member(name, value)) => keep_member(&mut found, name, value),
             Some(Frame::Long(length)) => found.skip_record(offset, format!("a record of more than {length} bytes")),
             Some(Frame::Cut) => {
                 found.is_cut = true;
-                found.skip_record(offset, "the text is not valid JSON: it ends too early or continues after its end");
+                found.skip_record(offset, "the text is not valid JSON: it is truncated or continues after its end");
             }
         }
     }
@@ -129,7 +129,7 @@ pub fn read_events(
     Ok(Ok(found))
 }
 
-fn keep_member(found: &mut FoundEvent, name: &[u8], value: &[u8]) {
+fn keep_member(found: &mut TraceContents, name: &[u8], value: &[u8]) {
     if let (Ok(name), Ok(value)) = (std::str::from_utf8(name), std::str::from_utf8(value))
         && value.len() <= MEMBER_BYTES
         && found.members.len() < MEMBERS
@@ -138,33 +138,33 @@ fn keep_member(found: &mut FoundEvent, name: &[u8], value: &[u8]) {
     }
 }
 
-enum Trouble {
+enum RecordError {
     Skip(String),
     Full(Full),
 }
 
-impl From<Full> for Trouble {
-    fn from(full: Full) -> Trouble {
-        Trouble::Full(full)
+impl From<Full> for RecordError {
+    fn from(full: Full) -> RecordError {
+        RecordError::Full(full)
     }
 }
 
 fn read_record(
     bytes: &[u8],
-    found: &mut FoundEvent,
+    found: &mut TraceContents,
     tracks: &mut ChromeTracks,
     take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
-) -> Result<(), Trouble> {
-    let skip = |why: &str| Trouble::Skip(why.to_owned());
-    let raw: Raw<'_> = serde_json::from_slice(bytes).map_err(|error| Trouble::Skip(error.to_string()))?;
+) -> Result<(), RecordError> {
+    let skip = |why: &str| RecordError::Skip(why.to_owned());
+    let raw: Raw<'_> = serde_json::from_slice(bytes).map_err(|error| RecordError::Skip(error.to_string()))?;
     let phase = raw.ph.0.as_ref();
     if phase == "M" {
-        return name_track(&raw, found, tracks).ok_or_else(|| skip("there are too many tracks"));
+        return name_track(&raw, found, tracks).ok_or_else(|| skip("too many tracks"));
     }
     let kind = match phase {
         "X" => {
             let length = raw.dur.and_then(|dur| parse_nanoseconds(dur.get()));
-            Kind::Slice(length.ok_or_else(|| skip("a slice without a length in microseconds"))?)
+            Kind::Slice(length.ok_or_else(|| skip("slice without a valid duration"))?)
         }
         "B" => Kind::Begin,
         "E" => Kind::End,
@@ -173,7 +173,7 @@ fn read_record(
         "s" => Kind::FlowStart(flow_id(&raw)),
         "t" => Kind::FlowStep(flow_id(&raw)),
         "f" => Kind::FlowEnd(flow_id(&raw)),
-        "" => return Err(skip("an event without a phase `ph`")),
+        "" => return Err(skip("event without a phase `ph`")),
         // Asynchronous slices, samples, objects and other kinds.
         _ => {
             found.ignored += 1;
@@ -181,11 +181,11 @@ fn read_record(
         }
     };
     let at_ns =
-        raw.ts.and_then(|ts| parse_nanoseconds(ts.get())).ok_or_else(|| skip("an event without a time `ts`"))?;
+        raw.ts.and_then(|ts| parse_nanoseconds(ts.get())).ok_or_else(|| skip("event without a valid time `ts`"))?;
     if let Kind::Slice(length) = kind
         && at_ns.checked_add(length).is_none()
     {
-        return Err(skip("a slice that ends beyond all times"));
+        return Err(skip("slice whose end time exceeds 64 bits"));
     }
     let arguments = raw.args.map_or(Arguments::None, |args| Arguments::Json(args.get()));
     let event = Event { kind, track: 0, name: raw.name.0, category: raw.cat.0, at_ns, arguments };
@@ -193,9 +193,9 @@ fn read_record(
         return take_counters(event, &raw.pid.0, found, tracks, take);
     }
     let place = tracks.intern_track([&raw.pid.0, &raw.tid.0, ""], &mut found.tracks);
-    let track = place.ok_or_else(|| skip("there are too many tracks"))?;
+    let track = place.ok_or_else(|| skip("too many tracks"))?;
     found.events += 1;
-    take(Event { track, ..event }).map_err(Trouble::Full)
+    take(Event { track, ..event }).map_err(RecordError::Full)
 }
 
 /// Returns the hash of a flow arrow's category, name and number, which identify the arrow.
@@ -211,10 +211,10 @@ fn flow_id(raw: &Raw<'_>) -> u64 {
 fn take_counters(
     event: Event<'_>,
     process: &str,
-    found: &mut FoundEvent,
+    found: &mut TraceContents,
     tracks: &mut ChromeTracks,
     take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
-) -> Result<(), Trouble> {
+) -> Result<(), RecordError> {
     let mut values = Vec::new();
     event.arguments.visit_arguments(&mut |series, value| match value {
         Value::Whole(value) => values.push((series.to_owned(), value as f64)),
@@ -222,13 +222,13 @@ fn take_counters(
         Value::Text(_) | Value::Json(_) => {}
     });
     if values.is_empty() {
-        return Err(Trouble::Skip("a counter without a number".to_owned()));
+        return Err(RecordError::Skip("counter without a number".to_owned()));
     }
     let is_alone = values.len() == 1;
     for (series, value) in values {
         let name = if is_alone { event.name.to_string() } else { format!("{} {series}", event.name) };
         let place = tracks.intern_track([process, "", &name], &mut found.tracks);
-        let track = place.ok_or_else(|| Trouble::Skip("there are too many tracks".to_owned()))?;
+        let track = place.ok_or_else(|| RecordError::Skip("too many tracks".to_owned()))?;
         found.events += 1;
         take(Event { kind: Kind::Counter(value), track, arguments: Arguments::None, ..event.clone() })?;
     }
@@ -236,7 +236,7 @@ fn take_counters(
 }
 
 /// Reads the names of processes and threads, and ignores other metadata. Returns `None` if there are too many tracks.
-fn name_track(raw: &Raw<'_>, found: &mut FoundEvent, tracks: &mut ChromeTracks) -> Option<()> {
+fn name_track(raw: &Raw<'_>, found: &mut TraceContents, tracks: &mut ChromeTracks) -> Option<()> {
     let name = || {
         let mut name = None;
         let args = raw.args.map_or(Arguments::None, |args| Arguments::Json(args.get()));

@@ -3,7 +3,7 @@
 //! Tracks are grouped by process. Viewers display only nested slices, so partially overlapping slices are moved to
 //! additional lanes. Merged traces keep their processes separate, and each clock is shifted by an offset.
 
-use super::held::{KeptEvents, Slice, Trace};
+use super::in_memory::{ArgumentValue, Slice, Trace};
 use crate::writer::sink::{Format, Heading, Role, ShownArgument, ShownSlice, Sink, Written};
 use crate::writer::{Sort, WrittenTrack};
 use std::collections::{BTreeMap, HashMap};
@@ -60,10 +60,10 @@ pub fn write_merged<W: Write>(parts: &[Part], format: Format, out: W, limit: u64
             arguments.clear();
             arguments.extend(trace.arguments(slice).iter().map(|(key, value)| {
                 let value = match value {
-                    KeptEvents::Whole(value) => ShownArgument::Whole(*value),
-                    KeptEvents::Real(value) => ShownArgument::Real(*value),
-                    KeptEvents::Text(text) => ShownArgument::Text(trace.text(*text)),
-                    KeptEvents::Json(text) => ShownArgument::Json(trace.text(*text)),
+                    ArgumentValue::Whole(value) => ShownArgument::Whole(*value),
+                    ArgumentValue::Real(value) => ShownArgument::Real(*value),
+                    ArgumentValue::Text(text) => ShownArgument::Text(trace.text(*text)),
+                    ArgumentValue::Json(text) => ShownArgument::Json(trace.text(*text)),
                 };
                 (numbers[trace.text(*key)], value)
             }));
@@ -106,10 +106,10 @@ fn merge_members(parts: &[Part]) -> Vec<(String, String)> {
 struct ConversionPlan<'a> {
     tracks: Vec<WrittenTrack>,
     keys: BTreeMap<&'a str, ()>,
-    parts: Vec<Own>,
+    parts: Vec<PartPlan>,
 }
 
-struct Own {
+struct PartPlan {
     tracks: Vec<usize>,
     /// Additional lanes, by track and lane number.
     lanes: HashMap<(u32, u16), usize>,
@@ -120,7 +120,7 @@ struct Own {
     salt: u64,
 }
 
-impl Own {
+impl PartPlan {
     fn track_of_slice(&self, track: u32, slice: usize) -> usize {
         match self.lane_of.get(&(slice as u32)) {
             Some(lane) => self.lanes[&(track, *lane)],
@@ -161,7 +161,13 @@ impl<'a> ConversionPlan<'a> {
         plan
     }
 
-    fn plan_part(&mut self, part: &Part, is_one_of_many: bool, processes: &HashMap<&str, usize>, number: u64) -> Own {
+    fn plan_part(
+        &mut self,
+        part: &Part,
+        is_one_of_many: bool,
+        processes: &HashMap<&str, usize>,
+        number: u64,
+    ) -> PartPlan {
         let trace = &part.trace;
         let mut groups: HashMap<&str, usize> = HashMap::new();
         let mut tracks = Vec::new();
@@ -205,7 +211,7 @@ impl<'a> ConversionPlan<'a> {
                 *ends = (ends.0.min(slice), ends.1.max(slice));
             }
         }
-        Own { tracks, lanes, lane_of, ends, salt: number.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
+        PartPlan { tracks, lanes, lane_of, ends, salt: number.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
     }
 
     fn add_track(&mut self, track: WrittenTrack) -> usize {

@@ -16,7 +16,7 @@ pub const MAX_RECORD: usize = 16 << 20;
 #[derive(Debug, PartialEq)]
 pub enum Frame<'a> {
     Record(&'a [u8]),
-    /// Name and value of a member of the outermost object that is not a list of records.
+    /// Name and value of a member of the outermost object, if the member is not a list of records.
     Member(&'a [u8], &'a [u8]),
     /// Length of a skipped record or member.
     Long(u64),
@@ -35,7 +35,7 @@ pub struct Frames<R> {
 }
 
 /// A record or member of the text, given by its range in the buffer.
-enum FoundFrame {
+enum FrameRange {
     Record(usize, usize),
     Member(usize, usize),
     Long(u64),
@@ -122,14 +122,14 @@ impl<R: Read> Frames<R> {
 
     pub fn take_next(&mut self) -> std::io::Result<Option<Frame<'_>>> {
         Ok(self.find_frame()?.map(|found| match found {
-            FoundFrame::Record(from, to) => Frame::Record(&self.buffer[from..to]),
-            FoundFrame::Member(from, to) => Frame::Member(&self.name, &self.buffer[from..to]),
-            FoundFrame::Long(length) => Frame::Long(length),
-            FoundFrame::Cut => Frame::Cut,
+            FrameRange::Record(from, to) => Frame::Record(&self.buffer[from..to]),
+            FrameRange::Member(from, to) => Frame::Member(&self.name, &self.buffer[from..to]),
+            FrameRange::Long(length) => Frame::Long(length),
+            FrameRange::Cut => Frame::Cut,
         }))
     }
 
-    fn find_frame(&mut self) -> std::io::Result<Option<FoundFrame>> {
+    fn find_frame(&mut self) -> std::io::Result<Option<FrameRange>> {
         loop {
             match (self.state, self.peek_byte()?) {
                 (State::After, _) | (State::Before, None) => return Ok(None),
@@ -158,9 +158,9 @@ impl<R: Read> Frames<R> {
         }
     }
 
-    fn end_early(&mut self) -> FoundFrame {
+    fn end_early(&mut self) -> FrameRange {
         self.state = State::After;
-        FoundFrame::Cut
+        FrameRange::Cut
     }
 
     fn enter_state(&mut self, state: State) {
@@ -218,7 +218,7 @@ impl<R: Read> Frames<R> {
                 Err(looked) => seen = looked,
             }
             if seen > MAX_RECORD {
-                return self.pass_over(scan);
+                return self.skip_value(scan);
             }
             if !self.fill_buffer()? {
                 return Ok(FrameValue::Cut);
@@ -226,7 +226,7 @@ impl<R: Read> Frames<R> {
         }
     }
 
-    fn pass_over(&mut self, mut scan: Scan) -> std::io::Result<FrameValue> {
+    fn skip_value(&mut self, mut scan: Scan) -> std::io::Result<FrameValue> {
         let before = self.offset;
         let mut seen = self.buffer.len() - self.start;
         // A backslash at the end is rescanned together with the byte it escapes.
@@ -246,7 +246,7 @@ impl<R: Read> Frames<R> {
         }
     }
 
-    fn scan_record(&mut self) -> std::io::Result<FoundFrame> {
+    fn scan_record(&mut self) -> std::io::Result<FrameRange> {
         let value = self.scan_value()?;
         let from = self.start;
         Ok(match value {
@@ -254,15 +254,15 @@ impl<R: Read> Frames<R> {
                 // A byte that neither starts a value nor ends one is returned alone.
                 let length = length.max(1);
                 self.consume_bytes(length);
-                FoundFrame::Record(from, from + length)
+                FrameRange::Record(from, from + length)
             }
-            FrameValue::Long(length) => FoundFrame::Long(length),
+            FrameValue::Long(length) => FrameRange::Long(length),
             FrameValue::Cut => self.end_early(),
         })
     }
 
     /// Parses a member of the outermost object. `None` without value, or for a list of records, which is entered.
-    fn scan_member(&mut self) -> std::io::Result<Option<FoundFrame>> {
+    fn scan_member(&mut self) -> std::io::Result<Option<FrameRange>> {
         let FrameValue::Whole(length) = self.scan_value()? else { return Ok(Some(self.end_early())) };
         self.name.clear();
         // Without quotes; a string closed by a line end has only one.
@@ -284,9 +284,9 @@ impl<R: Read> Frames<R> {
             FrameValue::Whole(0) => None,
             FrameValue::Whole(length) => {
                 self.consume_bytes(length);
-                Some(FoundFrame::Member(from, from + length))
+                Some(FrameRange::Member(from, from + length))
             }
-            FrameValue::Long(length) => Some(FoundFrame::Long(length)),
+            FrameValue::Long(length) => Some(FrameRange::Long(length)),
             FrameValue::Cut => Some(self.end_early()),
         })
     }
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_passed_over() {
+    fn oversized_records_are_skipped() {
         let text = format!("[{{\"a\":\"{}\"}},{{}}]", "\\\\".repeat(MAX_RECORD));
         let found = frames(text.as_bytes(), usize::MAX);
         assert_eq!((found.len(), found[1].as_str()), (2, "{}"));
@@ -363,7 +363,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         #[test]
-        fn pieces_make_no_difference(text in r#"([\[\]{},:"\\\n a1]|"events":|\{"ph":"X"\}){0,40}"#, piece in 1_usize..9) {
+        fn results_do_not_depend_on_read_sizes(text in r#"([\[\]{},:"\\\n a1]|"events":|\{"ph":"X"\}){0,40}"#, piece in 1_usize..9) {
             prop_assert_eq!(frames(text.as_bytes(), piece), frames(text.as_bytes(), usize::MAX));
         }
     }

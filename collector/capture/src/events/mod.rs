@@ -7,7 +7,7 @@ pub mod check;
 pub mod chrome;
 pub mod convert;
 pub mod frames;
-pub mod held;
+pub mod in_memory;
 pub mod number;
 pub mod open;
 pub mod perfetto;
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event<'a> {
     pub kind: Kind,
-    /// Index in [`FoundEvent::tracks`].
+    /// Index in [`TraceContents::tracks`].
     pub track: u32,
     pub name: Cow<'a, str>,
     /// Category; empty if there is none.
@@ -73,7 +73,7 @@ pub struct Track {
 
 /// Tracks, metadata and statistics of the trace, collected while its events are read.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct FoundEvent {
+pub struct TraceContents {
     /// Tracks, in the order of their first occurrence.
     pub tracks: Vec<Track>,
     /// Names and values of those members of the outermost object that are short.
@@ -92,7 +92,7 @@ const MEMBERS: usize = 100;
 /// Maximum number of tracks. A file with more tracks is probably not a trace.
 pub const MAX_TRACKS: usize = 100_000;
 
-impl FoundEvent {
+impl TraceContents {
     pub fn skip_record(&mut self, offset: u64, why: impl std::fmt::Display) {
         self.malformed += 1;
         if self.examples.len() < EXAMPLES {
@@ -110,7 +110,7 @@ impl FoundEvent {
 pub enum Error {
     #[error("cannot read the trace `{}`: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
-    #[error("`{}` is no trace: {why}", path.display())]
+    #[error("`{}` is not a trace: {why}", path.display())]
     Format { path: PathBuf, why: String },
     /// A limit of the consumer was exceeded.
     #[error("`{}` has more than {limit} {what}", path.display())]

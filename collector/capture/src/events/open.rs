@@ -1,6 +1,6 @@
 //! Opening of trace files, with detection of format and compression.
 
-use super::{Error, Event, FoundEvent, Full, chrome, perfetto};
+use super::{Error, Event, Full, TraceContents, chrome, perfetto};
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io::{Cursor, Read};
@@ -13,7 +13,7 @@ pub enum TraceFormat {
 }
 
 const MAX_BYTES: u64 = 1 << 40;
-const LOOK: u64 = 4096;
+const HEAD_BYTES: u64 = 4096;
 
 /// Opens a file and returns its format and its uncompressed content.
 pub fn open_trace(path: &Path) -> Result<(TraceFormat, Box<dyn Read>), Error> {
@@ -29,9 +29,9 @@ pub fn open_trace(path: &Path) -> Result<(TraceFormat, Box<dyn Read>), Error> {
     let format = match head.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{' | b'[') => TraceFormat::Chrome,
         Some(_) if head[0] == perfetto::FIRST_BYTE => TraceFormat::Perfetto,
-        None => return Err(Error::Format { path: path.to_owned(), why: "it is empty".to_owned() }),
+        None => return Err(Error::Format { path: path.to_owned(), why: "the file is empty".to_owned() }),
         Some(_) => {
-            let why = "it begins neither as JSON nor as one of Perfetto".to_owned();
+            let why = "the file starts neither like JSON nor like a Perfetto trace".to_owned();
             return Err(Error::Format { path: path.to_owned(), why });
         }
     };
@@ -40,7 +40,7 @@ pub fn open_trace(path: &Path) -> Result<(TraceFormat, Box<dyn Read>), Error> {
 
 fn peek_head(mut input: Box<dyn Read>) -> std::io::Result<(Vec<u8>, Box<dyn Read>)> {
     let mut head = Vec::new();
-    input.by_ref().take(LOOK).read_to_end(&mut head)?;
+    input.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
     Ok((head, input))
 }
 
@@ -49,7 +49,7 @@ pub fn read_from(
     format: TraceFormat,
     input: Box<dyn Read>,
     take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
-) -> Result<FoundEvent, Error> {
+) -> Result<TraceContents, Error> {
     let read = match format {
         TraceFormat::Chrome => chrome::read_events(input, take),
         TraceFormat::Perfetto => perfetto::read_events(input, take),

@@ -3,7 +3,7 @@
 //! Only track events are read, with the track descriptors and interned texts they need. Tracks without a descriptor are
 //! supported.
 
-use super::{Arguments, Event, FoundEvent, Full, Kind, MAX_TRACKS, Track, Value};
+use super::{Arguments, Event, Full, Kind, MAX_TRACKS, TraceContents, Track, Value};
 use crate::trace::message::{Annotation, Packet, STATE_CLEARED, Text, TrackDescriptor, TrackEvent, kind};
 use prost::Message;
 use std::borrow::Cow;
@@ -19,7 +19,7 @@ const MAX_TEXTS: usize = 10_000_000;
 /// Maximum nesting of dictionaries, the same as in the decoder.
 const MAX_DEPTH: usize = 16;
 /// Maximum size of the names and values of an event's arguments.
-const MOST_ARGUMENT_BYTES: usize = 16 << 20;
+const ARGUMENT_BYTES_MAX: usize = 16 << 20;
 const BUFFER: usize = 1 << 18;
 
 const CATEGORY: u8 = 0;
@@ -38,13 +38,13 @@ struct PacketReader {
     descriptors: HashMap<u32, TrackDescriptor>,
     /// Accumulated values of counters that record differences.
     sums: HashMap<u32, f64>,
-    found: FoundEvent,
+    found: TraceContents,
 }
 
 pub fn read_events(
     input: impl Read,
     take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
-) -> Result<Result<FoundEvent, Full>, std::io::Error> {
+) -> Result<Result<TraceContents, Full>, std::io::Error> {
     let mut input = BufReader::with_capacity(BUFFER, input);
     let (mut reader, mut bytes, mut offset) = (PacketReader::default(), Vec::new(), 0);
     loop {
@@ -53,10 +53,12 @@ pub fn read_events(
             PacketPiece::Over => break,
             PacketPiece::Cut => {
                 reader.found.is_cut = true;
-                reader.found.skip_record(begin, "the packet ends beyond the file, or is invalid");
+                reader.found.skip_record(begin, "packet that is truncated or invalid");
                 break;
             }
-            PacketPiece::Long(length) => reader.found.skip_record(begin, format!("a packet of {length} bytes")),
+            PacketPiece::Long(length) => {
+                reader.found.skip_record(begin, format!("packet of {length} bytes, more than the limit"))
+            }
             PacketPiece::Other => reader.found.ignored += 1,
             PacketPiece::Packet => match Packet::decode(bytes.as_slice()) {
                 Err(error) => reader.found.skip_record(begin, error),
@@ -162,7 +164,7 @@ impl PacketReader {
         match (packet.event, packet.timestamp) {
             (Some(event), Some(at)) => self.take_event(event, at, packet.sequence, offset, take),
             (Some(_), None) => {
-                self.found.skip_record(offset, "an event without a time");
+                self.found.skip_record(offset, "event without a time");
                 Ok(())
             }
             (None, _) => Ok(()),
@@ -192,7 +194,7 @@ impl PacketReader {
         take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
     ) -> Result<(), Full> {
         let (Some(track), Ok(at_ns)) = (self.track_index(event.track), i64::try_from(at)) else {
-            self.found.skip_record(offset, "an event on too many tracks, or beyond all times");
+            self.found.skip_record(offset, "event that exceeds the limit of tracks or the range of times");
             return Ok(());
         };
         let kind = match event.kind {
@@ -211,9 +213,9 @@ impl PacketReader {
         let category = event.categories.first().map(String::as_str);
         let category = category.or_else(|| text(CATEGORY, *event.category_iids.first()?)).unwrap_or_default();
         let mut list = Vec::new();
-        let mut left = MOST_ARGUMENT_BYTES;
+        let mut left = ARGUMENT_BYTES_MAX;
         if !collect_annotations(&mut list, texts, &mut left, ("", 0), &event.annotations) {
-            self.found.skip_record(offset, format!("arguments beyond {MOST_ARGUMENT_BYTES} bytes of one event"));
+            self.found.skip_record(offset, format!("arguments of one event exceed {ARGUMENT_BYTES_MAX} bytes"));
         }
         let arguments = if list.is_empty() { Arguments::None } else { Arguments::List(list) };
         self.found.events += 1;

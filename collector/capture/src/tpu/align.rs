@@ -67,7 +67,7 @@ pub fn trim_profiler_records(timeline: &mut Timeline) {
         let core = |record: &Record| record.core.map(|core| &timeline.cores[usize::from(core)]);
         let is_system = |record: &Record| is_system(&settings, Engine::Cdma, record, core(record));
         trim_ends(&mut port.stream.records, is_system);
-        drop_lonely(&mut port.stream.records, is_system);
+        drop_unpaired(&mut port.stream.records, is_system);
     }
     timeline.ports = ports;
     let no_ports = timeline.ports.iter().all(|port| port.stream.records.is_empty());
@@ -77,7 +77,7 @@ pub fn trim_profiler_records(timeline: &mut Timeline) {
             let is_system = |record: &Record| is_system(&settings, engine, record, Some(core));
             trim_ends(&mut stream.records, is_system);
             if no_ports {
-                drop_lonely(&mut stream.records, is_system);
+                drop_unpaired(&mut stream.records, is_system);
             }
         }
         core.streams = streams;
@@ -103,7 +103,7 @@ fn trim_ends(records: &mut Vec<Record>, is_system: impl Fn(&Record) -> bool) {
     records.drain(..begin);
 }
 
-fn drop_lonely(records: &mut Vec<Record>, is_system: impl Fn(&Record) -> bool) {
+fn drop_unpaired(records: &mut Vec<Record>, is_system: impl Fn(&Record) -> bool) {
     if records.len() <= 2 {
         records.retain(|record| !is_system(record));
     }

@@ -62,7 +62,7 @@ pub fn assemble_timeline(
             cdma::anchor_ports(&settings, &mut ports, core, &mut losses);
         }
         _ if !ports.is_empty() => {
-            losses.add_note(format!("without the file of core {last} the clock of the ports is unknown"));
+            losses.add_note(format!("the clock of the ports is unknown, because the file of core {last} is missing"));
         }
         _ => {}
     }

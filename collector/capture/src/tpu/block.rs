@@ -45,12 +45,12 @@ pub fn split_blocks(path: &Path, bytes: &[u8], losses: &mut Losses) -> Vec<Captu
         let left = bytes.len() - start;
         let body = start..start + length.min(left);
         if length > left {
-            losses.skip_part(path, Some(at as u64), format!("a block of {length} bytes where only {left} are left"));
+            losses.skip_part(path, Some(at as u64), format!("block of {length} bytes, but only {left} bytes are left"));
         }
         match (kind_of(kind), is_known(kind)) {
             (Some(kind), _) => blocks.push(CaptureBlock { kind, body: body.clone() }),
             (None, true) => {}
-            (None, false) => losses.skip_part(path, Some(at as u64), format!("a block of the unknown type {kind}")),
+            (None, false) => losses.skip_part(path, Some(at as u64), format!("block of the unknown type {kind}")),
         }
         at = body.end;
     }

@@ -40,7 +40,7 @@ pub fn record_command(request: &Request, directory: &Path, command: &[String]) -
         move |source| Error::Read { path, source }
     };
     let before = list_captures(directory).map_err(failed(directory))?;
-    let (program, arguments) = command.split_first().expect("the command line asks for one");
+    let (program, arguments) = command.split_first().expect("the command line requires a command");
     let mut child = Command::new(program);
     child.args(arguments).current_dir(directory).envs(profiling_environment(request));
     let status = child.status().map_err(failed(Path::new(program)))?;
@@ -50,7 +50,7 @@ pub fn record_command(request: &Request, directory: &Path, command: &[String]) -
     Ok(CommandRun { status, captures: new.into_iter().map(|(_, path)| path).collect() })
 }
 
-/// Returns the captures in a folder with their modification times, which tell overwritten ones from old ones.
+/// Returns the captures in a folder with their modification times, which distinguish new from old ones.
 fn list_captures(directory: &Path) -> std::io::Result<BTreeSet<(SystemTime, PathBuf)>> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(directory)? {

@@ -61,7 +61,10 @@ pub fn anchor_ports(settings: &Settings, ports: &mut [Port], core: &mut Core, lo
     for port in ports.iter_mut().filter(|port| port.stream.records.len() > 1) {
         repair_launches(&mut port.stream.records, preamble);
         let Some(send) = core.streams[2].records.get(sends) else {
-            losses.add_note(format!("core {} has no SDMA record with the clock of port {}", core.id, port.number));
+            losses.add_note(format!(
+                "core {} has no SDMA record that would align the clock of port {}",
+                core.id, port.number
+            ));
             continue;
         };
         let records = &mut port.stream.records;
@@ -147,7 +150,7 @@ pub fn pair_port(chip: Chip, port: &mut Port, cores: &mut [Core], losses: &mut L
         }
     }
     if contested > 0 {
-        losses.add_note(format!("port {}: {contested} records fit the commands of several cores", port.number));
+        losses.add_note(format!("port {}: {contested} records match commands of several cores", port.number));
     }
     if has_commands && unmatched * 2 >= records.len().max(1) {
         losses.add_note(format!("port {}: {unmatched} of {} records have no command", port.number, records.len()));

@@ -40,14 +40,15 @@ impl CaptureComparison {
         let (what, time) = if lost < 0.0 { ("gained", -lost) } else { ("lost", lost) };
         let slower = changed.iter().filter(|change| change.is_slower(share)).count();
         lines.push(format!(
-            "{} operators in both, {} of them equal, {slower} slower by more than {} % and chance; together they {what} {}",
+            "{} operators in both captures, {} of them equal, {slower} significantly slower by more than {} %; \
+             together they {what} {}",
             self.changes.len(),
             equal.len(),
             format_number(share * 100.0),
             format_duration(time)
         ));
         lines.push(format!(
-            "the captures took {} and {}, {:.3} times as long",
+            "the captures took {} and {}, a ratio of {:.3}",
             format_duration(before as f64),
             format_duration(after as f64),
             self.span_ratio()

@@ -118,7 +118,7 @@ fn span_ns(timeline: &Timeline) -> i64 {
 
 fn merge_cores(timeline: &Timeline) -> HashMap<Operator, Runs> {
     let mut merged: HashMap<Operator, Runs> = HashMap::new();
-    for (_, operator, runs) in operators::by_core(timeline) {
+    for (_, operator, runs) in operators::operators_by_core(timeline) {
         merged.entry(operator).or_default().times_ns.extend(runs.times_ns);
     }
     merged

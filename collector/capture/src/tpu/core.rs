@@ -42,7 +42,7 @@ impl Stream {
         let first = self.records.len() as u32;
         let rest = block.len() % self.stride;
         if rest != 0 {
-            let what = format!("{rest} bytes at the end of the {} records are no whole record", engine.name());
+            let what = format!("{rest} bytes at the end of the {} records are not a complete record", engine.name());
             losses.skip_part(source.path, Some((block.end - rest) as u64), what);
         }
         self.blocks.push((first, block.start));
@@ -91,7 +91,7 @@ impl Core {
     /// Returns the commands that this core issued to a port, divided into sections.
     pub fn port_commands(&mut self, chip: Chip, nodes: &[Node], losses: &mut Losses) -> Commands {
         let source = NodeSource { path: &self.path, bytes: &self.bytes };
-        pair::of_nodes(chip, Engine::Cdma, nodes, &mut self.nodes.commands, &self.keyed, source, losses)
+        pair::from_nodes(chip, Engine::Cdma, nodes, &mut self.nodes.commands, &self.keyed, source, losses)
     }
 }
 
@@ -131,7 +131,7 @@ fn take_records(settings: &Settings, core: &mut Core, blocks: &[CaptureBlock], l
         let mut stream = Stream::default();
         stream.add_block(settings.chip, ENGINES[slot], core.node_source(), &first.body, losses);
         for other in found {
-            let what = format!("a second block of {} records; only the first counts", ENGINES[slot].name());
+            let what = format!("second block of {} records; only the first block is used", ENGINES[slot].name());
             losses.skip_part(&core.path, Some(other.body.start as u64), what);
         }
         core.streams[slot] = stream;
@@ -148,7 +148,7 @@ fn take_commands(chip: Chip, core: &mut Core, blocks: &[CaptureBlock], losses: &
             Some(head) => {
                 core.keyed.insert((block::word_at(head, 0), block::word_at(head, 1)), body.start + 12..body.end);
             }
-            None => losses.skip_part(&core.path, Some(body.start as u64), "a block of descriptors without its key"),
+            None => losses.skip_part(&core.path, Some(body.start as u64), "block of descriptors without its key"),
         }
     }
     core.statics = [bodies(Kind::TiuCommands), bodies(Kind::GdmaCommands), bodies(Kind::SdmaCommands)];
@@ -163,7 +163,7 @@ fn clean_streams(settings: &Settings, core: &mut Core, losses: &mut Losses) {
         let records = &mut stream.records;
         if let Some(overrun) = clean::rotate_overrun(records, settings.compat) {
             losses.add_note(format!(
-                "{}: the ring buffer of {} was overrun: the last {} of {} records survive",
+                "{}: the ring buffer of {} was overrun: the last {} of {} records remain",
                 path.display(),
                 engine.name(),
                 overrun.kept,
@@ -229,7 +229,7 @@ pub fn pair_core(settings: &Settings, core: &mut Core) {
     let mut losses = std::mem::take(&mut core.losses);
     drop_strays(settings, core);
     if settings.chip == Chip::Cv84x6 && (settings.is_bmodel || !settings.compat) {
-        // After the removal, the second record is the one that all cores wait in.
+        // After the removal, all cores wait for each other in the second record.
         core.sync = sync_point(settings, &core.streams[0].records);
     }
     for engine in ENGINES {
@@ -280,7 +280,7 @@ fn drop_surplus(records: &mut Vec<Record>, numbers: &Numbers) {
         *counts.entry(record.id).or_insert(0usize) += 1;
     }
     while let Some(last) = records.last() {
-        let count = counts.get_mut(&last.id).expect("every record was counted");
+        let count = counts.get_mut(&last.id).expect("each record was counted");
         if *count <= numbers.count_of(last.id) {
             break;
         }
@@ -301,7 +301,7 @@ fn pair_nodes(settings: &Settings, core: &mut Core, engine: Engine, losses: &mut
     let source = NodeSource { path: &core.path, bytes: &core.bytes };
     let list: Vec<Node> = std::mem::take(&mut core.nodes.lists[engine_slot(engine)]);
     let pool = &mut core.nodes.commands;
-    let commands = pair::of_nodes(settings.chip, engine, &list, pool, &core.keyed, source, losses);
+    let commands = pair::from_nodes(settings.chip, engine, &list, pool, &core.keyed, source, losses);
     core.nodes.lists[engine_slot(engine)] = list;
     pair_stream(settings, core, engine, &commands, true, losses);
 }
@@ -310,7 +310,7 @@ fn pair_bmodel(settings: &Settings, core: &mut Core, engine: Engine, losses: &mu
     let slot = engine_slot(engine);
     let source = NodeSource { path: &core.path, bytes: &core.bytes };
     let pool = &mut core.nodes.commands;
-    let commands = pair::of_static(settings.chip, engine, &core.statics[slot], pool, source, losses);
+    let commands = pair::from_static(settings.chip, engine, &core.statics[slot], pool, source, losses);
     let has_nodes = !core.nodes.lists[slot].is_empty();
     let paired = pair_stream(settings, core, engine, &commands, !has_nodes, losses);
     let records = &mut core.streams[slot].records;

@@ -16,7 +16,7 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// Stores the count of a line like `core3_gdma_record = 17` or `cdma_port2_record = 17`; ignores other keys.
+    /// Stores the count of a line such as `core3_gdma_record = 17` or `cdma_port2_record = 17`; ignores other keys.
     pub fn add_count(&mut self, key: &str, count: u64) {
         if let Some(stream) = parse_stream(key) {
             self.counts.insert(stream, count);
@@ -82,8 +82,8 @@ impl Declared {
 fn missing_text(engine: Engine, read: u64, count: u64) -> String {
     let name = engine.name();
     match read {
-        0 => format!("none of the {count} {name} records that global.profile declares"),
-        _ => format!("only {read} of the {count} {name} records that global.profile declares"),
+        0 => format!("contains none of the {count} {name} records that global.profile declares"),
+        _ => format!("contains only {read} of the {count} {name} records that global.profile declares"),
     }
 }
 
@@ -105,7 +105,7 @@ fn note_cores_without_commands(cores: &[(u32, &Core)], losses: &mut Losses) {
     }
     for (_, core) in cores.iter().filter(|(_, core)| !core.has_commands() && has_records(core)) {
         losses.add_note(format!(
-            "{}: records without any command, while other cores have theirs; the file may be cut",
+            "{}: the records have no commands, but records of other cores do; the file may be truncated",
             core.path.display()
         ));
     }

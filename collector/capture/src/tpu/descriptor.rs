@@ -34,7 +34,7 @@ pub struct DescriptorLayout {
 /// Fields whose positions are resolved once per layout, because they are accessed for every record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Hot {
+pub enum HotField {
     Type,
     SubType,
     CommandType,
@@ -78,7 +78,7 @@ impl DescriptorLayout {
         self.find_field(name).map(|place| extract_bits(bytes, place))
     }
 
-    pub fn hot_value(&self, bytes: &[u8], field: Hot) -> Option<u64> {
+    pub fn hot_value(&self, bytes: &[u8], field: HotField) -> Option<u64> {
         self.hot[field as usize].map(|place| extract_bits(bytes, place))
     }
 }
@@ -103,7 +103,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    pub fn of_engine(engine: Engine) -> Stream {
+    pub fn engine_stream(engine: Engine) -> Stream {
         match engine {
             Engine::Tiu => Stream::Tiu,
             Engine::Gdma | Engine::Sdma => Stream::Dma,
@@ -153,7 +153,7 @@ impl Decoder {
     }
 
     pub fn printed_name(&self, layout: &DescriptorLayout, bytes: &[u8]) -> &str {
-        let (kind, sub) = (layout.hot_value(bytes, Hot::Type), layout.hot_value(bytes, Hot::SubType));
+        let (kind, sub) = (layout.hot_value(bytes, HotField::Type), layout.hot_value(bytes, HotField::SubType));
         let short = layout.class.starts_with('s');
         match (kind, sub) {
             (Some(kind), Some(sub)) => {
@@ -189,13 +189,13 @@ const TRAILING_ZERO_BYTES: usize = 128;
 
 /// Offset and layout of a command in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FoundField {
+pub struct LocatedCommand {
     pub at: usize,
     pub layout: u16,
 }
 
 /// Decodes up to `limit` commands. Also returns the offset of the first command that cannot be decoded, if any.
-pub fn decode_stream(chip: Chip, stream: Stream, bytes: &[u8], limit: usize) -> (Vec<FoundField>, Option<usize>) {
+pub fn decode_stream(chip: Chip, stream: Stream, bytes: &[u8], limit: usize) -> (Vec<LocatedCommand>, Option<usize>) {
     let decoder = Decoder::for_chip(chip);
     let (mut found, mut at) = (Vec::new(), 0);
     while at < bytes.len() && found.len() < limit {
@@ -205,14 +205,14 @@ pub fn decode_stream(chip: Chip, stream: Stream, bytes: &[u8], limit: usize) -> 
         };
         let layout = decoded.layout;
         let body = &bytes[at..at + layout.bytes];
-        let sub = layout.hot_value(body, Hot::SpecialFunction);
+        let sub = layout.hot_value(body, HotField::SpecialFunction);
         let is_system = matches!(layout.class.as_str(), "SYS" | "sDMA_sys" | "sCDMA_sys");
         let ends = match (chip, stream) {
             (_, Stream::Cdma) => sub == Some(0) && is_system,
             (Chip::Cv84x6, Stream::Dma) => sub == Some(0) && is_system,
             (Chip::Bm1688 | Chip::Cv84x6, Stream::Tiu) => {
                 is_system
-                    && layout.hot_value(body, Hot::SubType) == Some(31)
+                    && layout.hot_value(body, HotField::SubType) == Some(31)
                     && layout.field_value(body, "rsvd1").is_some_and(|v| v == 1)
             }
             _ => false,
@@ -220,7 +220,7 @@ pub fn decode_stream(chip: Chip, stream: Stream, bytes: &[u8], limit: usize) -> 
         let chain_end = chip == Chip::Bm1688 && stream == Stream::Dma && is_system && sub == Some(0);
         let next = at + layout.bytes;
         if !(chain_end && next >= bytes.len()) {
-            found.push(FoundField { at, layout: decoded.number });
+            found.push(LocatedCommand { at, layout: decoded.number });
         }
         at = next;
         let rest = &bytes[at..];
@@ -247,10 +247,10 @@ fn build_decoder(chip: Chip) -> Decoder {
 }
 
 fn read_descriptor(line: &str, classes: &HashMap<String, u16>, decoder: &mut Decoder) {
-    let (head, subs) = line.split_once(" = ").expect("the table is ours");
+    let (head, subs) = line.split_once(" = ").expect("the built-in table is valid");
     let mut words = head.split(' ');
-    let stream = words.next().expect("the table is ours");
-    let kind: u32 = words.next().and_then(|word| word.parse().ok()).expect("the table is ours");
+    let stream = words.next().expect("the built-in table is valid");
+    let kind: u32 = words.next().and_then(|word| word.parse().ok()).expect("the built-in table is valid");
     for class in words {
         let either = class.ends_with('*');
         let class = class.trim_end_matches('*');
@@ -261,15 +261,15 @@ fn read_descriptor(line: &str, classes: &HashMap<String, u16>, decoder: &mut Dec
         let short = class.starts_with('s');
         if stream == "tiu" {
             for item in subs.split("; ") {
-                let (sub, name) = item.split_once(' ').expect("the table is ours");
-                let sub = sub.parse().expect("the table is ours");
+                let (sub, name) = item.split_once(' ').expect("the built-in table is valid");
+                let sub = sub.parse().expect("the built-in table is valid");
                 add(&mut decoder.tiu, short, sub, name);
                 if either {
                     add(&mut decoder.tiu, !short, sub, name);
                 }
             }
         } else {
-            for sub in subs.split(' ').map(|sub| sub.parse().expect("the table is ours")) {
+            for sub in subs.split(' ').map(|sub| sub.parse().expect("the built-in table is valid")) {
                 match stream {
                     "dma" => add(&mut decoder.dma, short, sub, ""),
                     _ => add(&mut decoder.cdma, false, sub, ""),
@@ -283,16 +283,16 @@ fn read_layouts(letter: char, decoder: &mut Decoder) -> HashMap<String, u16> {
     let (mut parts, mut classes) = (HashMap::new(), HashMap::new());
     for line in include_str!("tables/layouts.txt").lines() {
         if let Some(part) = line.strip_prefix('@') {
-            let (name, fields) = part.split_once(" = ").expect("the table is ours");
+            let (name, fields) = part.split_once(" = ").expect("the built-in table is valid");
             parts.insert(name, fields);
             continue;
         }
         let Some((heads, rest)) = line.split_once(" : ").filter(|_| !line.starts_with('#')) else { continue };
-        let (bits, fields) = rest.split_once(" : ").expect("the table is ours");
+        let (bits, fields) = rest.split_once(" : ").expect("the built-in table is valid");
         for head in heads.split(' ') {
-            let (class, chips) = head.rsplit_once('/').expect("the table is ours");
+            let (class, chips) = head.rsplit_once('/').expect("the built-in table is valid");
             if chips.contains(letter) {
-                let layout = read_layout(class, bits.parse().expect("the table is ours"), fields, &parts);
+                let layout = read_layout(class, bits.parse().expect("the built-in table is valid"), fields, &parts);
                 classes.insert(class.to_owned(), decoder.layouts.len() as u16);
                 decoder.layouts.push(layout);
             }
@@ -323,8 +323,8 @@ fn read_fields(text: &str, parts: &HashMap<&str, &str>, add: &mut impl FnMut(Str
             read_fields(parts[part], parts, add);
             continue;
         }
-        let (name, width) = token.rsplit_once(':').expect("the table is ours");
-        let (name, width) = (name.replace('~', " "), width.parse().expect("the table is ours"));
+        let (name, width) = token.rsplit_once(':').expect("the built-in table is valid");
+        let (name, width) = (name.replace('~', " "), width.parse().expect("the built-in table is valid"));
         match name.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
             Some((before, (letters, after))) => {
                 letters.chars().for_each(|letter| add(format!("{before}{letter}{after}"), width));

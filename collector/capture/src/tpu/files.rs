@@ -38,7 +38,7 @@ pub fn find_files(directory: &Path, ports: u32, losses: &mut Losses) -> Result<C
             Some(number) if number < limit => {
                 let list = if is_core { &mut files.cores } else { &mut files.ports };
                 if list.iter().any(|(known, _)| *known == number) {
-                    losses.skip_part(&path, None, format!("a second file with the number {number}"));
+                    losses.skip_part(&path, None, format!("second file with the number {number}"));
                 } else {
                     list.push((number, path.clone()));
                 }

@@ -46,11 +46,7 @@ fn parse_metadata(path: &Path, text: &str, losses: &mut Losses) -> Result<Global
         let (key, value) = (key.trim(), value.trim());
         let number = value.parse::<i64>();
         let refuse = |losses: &mut Losses| {
-            losses.skip_part(
-                path,
-                None,
-                format!("`{key}` is `{value}`, which is no number of its kind; it is ignored"),
-            );
+            losses.skip_part(path, None, format!("ignored `{key}`: `{value}` is not a valid number"));
         };
         match key {
             "arch" => arch = Some(value.to_owned()),

@@ -43,9 +43,10 @@ pub fn to_records(timeline: &Timeline, provenance: &CaptureProvenance, per: Per)
         operator_record(timeline, provenance, core, operator, runs, number)
     };
     match per {
-        Per::Operator => {
-            operators::by_core(timeline).iter().map(|(core, operator, runs)| row(*core, operator, runs, None)).collect()
-        }
+        Per::Operator => operators::operators_by_core(timeline)
+            .iter()
+            .map(|(core, operator, runs)| row(*core, operator, runs, None))
+            .collect(),
         Per::Command => {
             let mut records = Vec::new();
             operators::visit_operators(timeline, &mut |event, operator| {

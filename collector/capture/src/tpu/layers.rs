@@ -114,11 +114,11 @@ pub fn read_layers(directory: &Path, losses: &mut Losses) -> Option<Layers> {
         (true, true) => {}
         (false, false) => return None,
         (true, false) => {
-            losses.add_note(format!("`{TENSORS}` is there but `{NETWORK}` is not: layers are left out"));
+            losses.add_note(format!("layers are omitted: the folder contains `{TENSORS}` but not `{NETWORK}`"));
             return None;
         }
         (false, true) => {
-            losses.add_note(format!("`{NETWORK}` is there but `{TENSORS}` is not: layers are left out"));
+            losses.add_note(format!("layers are omitted: the folder contains `{NETWORK}` but not `{TENSORS}`"));
             return None;
         }
     }
@@ -127,7 +127,7 @@ pub fn read_layers(directory: &Path, losses: &mut Losses) -> Option<Layers> {
     let head = read_start(&network, HEAD_BYTES, losses)?;
     layers.network = Network::parse_module(&String::from_utf8_lossy(&head));
     if layers.network.is_none() {
-        losses.skip_part(&network, None, "no line `module @name attributes {… module.FLOPs … module.mode …}`");
+        losses.skip_part(&network, None, "has no line `module @name attributes {… module.FLOPs … module.mode …}`");
     }
     Some(layers)
 }
@@ -148,7 +148,7 @@ fn parse_layers(path: &Path, bytes: &[u8], losses: &mut Losses) -> Option<Layers
     let entries: Vec<&RawValue> = match serde_json::from_slice(bytes) {
         Ok(entries) => entries,
         Err(error) => {
-            losses.skip_part(path, None, format!("is no list of layers: {error}"));
+            losses.skip_part(path, None, format!("is not a list of layers: {error}"));
             return None;
         }
     };
@@ -169,7 +169,7 @@ fn parse_layers(path: &Path, bytes: &[u8], losses: &mut Losses) -> Option<Layers
                 end = *last;
             } else {
                 let (id, engine) = (layers.all[*layer].id, engine.name());
-                let what = format!("layer {id}: its {engine} commands of core {core} are another layer's");
+                let what = format!("layer {id}: its {engine} commands of core {core} belong to another layer");
                 losses.skip_part(path, None, what);
             }
             is_free
@@ -184,7 +184,7 @@ impl Layers {
             return losses.skip_part(
                 path,
                 None,
-                format!("layer {id}: `{}` is no operation such as `tpu.Conv2D`", entry.opcode),
+                format!("layer {id}: `{}` is not an operation such as `tpu.Conv2D`", entry.opcode),
             );
         };
         let is_far = |place: &LayerPlace| place.layout.as_deref() == Some("continuous");
@@ -196,7 +196,7 @@ impl Layers {
                     losses.skip_part(
                         path,
                         None,
-                        format!("layer {id}: `{text}` is no shape such as `<1x64x28x28xf16>`"),
+                        format!("layer {id}: `{text}` is not a shape such as `<1x64x28x28xf16>`"),
                     );
                 }
                 tensor
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn broken_entries_are_skipped_and_told() {
+    fn broken_entries_are_skipped_and_reported() {
         let text = r#"[
             {"opcode": "tpu.Conv2D", "core_id": 0, "tiu_dma_id(before)": [0, 0], "tiu_dma_id(after)": [7, 5],
              "operands": [{"memory_type": "<1x64x28x28xf16>", "layout": "continuous"}, {}, {"memory_type": "oops"}]},

@@ -24,8 +24,8 @@ impl fmt::Display for Loss {
         write!(f, ": {}", self.what)?;
         match self.followed {
             None => Ok(()),
-            Some((count, None)) => write!(f, ", and {count} more like it"),
-            Some((count, Some(offset))) => write!(f, ", and {count} more like it up to byte {offset}"),
+            Some((count, None)) => write!(f, ", and {count} more of this kind"),
+            Some((count, Some(offset))) => write!(f, ", and {count} more of this kind up to byte {offset}"),
         }
     }
 }

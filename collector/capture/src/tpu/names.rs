@@ -27,11 +27,12 @@ impl NameTable {
     ) -> NameTable {
         let mut kinds: HashMap<u32, (&str, HashMap<u32, String>)> = HashMap::new();
         for line in lines {
-            let (head, subs) = line.split_once(':').expect("the table is ours");
-            let (op, kind) = head.split_once(' ').expect("the table is ours");
+            let (head, subs) = line.split_once(':').expect("the built-in table is valid");
+            let (op, kind) = head.split_once(' ').expect("the built-in table is valid");
             let names = subs.split("; ").map(|item| item.trim_start()).filter_map(|item| item.split_once(' '));
-            let names = names.map(|(sub, name)| (sub.parse().expect("the table is ours"), name.replace('~', " ")));
-            kinds.insert(op.parse().expect("the table is ours"), (kind, names.collect()));
+            let names =
+                names.map(|(sub, name)| (sub.parse().expect("the built-in table is valid"), name.replace('~', " ")));
+            kinds.insert(op.parse().expect("the built-in table is valid"), (kind, names.collect()));
         }
         let mut table = Vec::with_capacity(CODES * CODES);
         for op in 0..CODES as u32 {
@@ -92,8 +93,8 @@ pub fn rvt_names(function: u32, sub: u32, extra: u32) -> Names {
     static TABLE: LazyLock<Vec<(&str, Vec<String>)>> = LazyLock::new(|| {
         let rows = table_lines(include_str!("tables/rvt_names.txt"));
         rows.map(|line| {
-            let (head, variants) = line.split_once(": ").expect("the table is ours");
-            let (_, label) = head.split_once(' ').expect("the table is ours");
+            let (head, variants) = line.split_once(": ").expect("the built-in table is valid");
+            let (_, label) = head.split_once(' ').expect("the built-in table is valid");
             (label, variants.split(' ').map(|variant| format!("rvt_{variant}")).collect())
         })
         .collect()

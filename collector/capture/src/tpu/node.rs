@@ -72,7 +72,7 @@ pub fn read_nodes(
         losses.skip_part(
             source.path,
             None,
-            format!("{missing} commands have no stored descriptor; their nodes are shown"),
+            format!("{missing} commands have no stored descriptor; only their nodes are shown"),
         );
     }
     reader.nodes
@@ -108,7 +108,7 @@ impl NodeReader<'_> {
                 0 => {
                     let words = (packed as usize).div_ceil(4);
                     if words > count - index {
-                        losses.skip_part(path, at, "the name of a kernel exceeds the rest of the nodes");
+                        losses.skip_part(path, at, "the name of a kernel exceeds the remaining words");
                         return;
                     }
                     let name = String::from_utf8_lossy(&bytes[index * 4..index * 4 + packed as usize]).into_owned();
@@ -119,7 +119,7 @@ impl NodeReader<'_> {
                 13 => self.add_command(value, Origin::Rvt, at, losses),
                 8..=11 => {
                     if index == count {
-                        losses.skip_part(path, at, "a reference to descriptors without its count");
+                        losses.skip_part(path, at, "reference to descriptors without their count");
                         return;
                     }
                     self.add_descriptors(value, word_at(bytes, index));
@@ -129,7 +129,7 @@ impl NodeReader<'_> {
                 14 => self.place.2 = packed,
                 15 => (self.place.0, self.place.1) = (NONE, NONE),
                 2..=7 | 100 | 127 => {}
-                other => losses.skip_part(path, at, format!("a node of the unknown type {other}")),
+                other => losses.skip_part(path, at, format!("node of the unknown type {other}")),
             }
         }
     }
@@ -167,7 +167,7 @@ impl NodeReader<'_> {
         });
         let Some(engine) = self.chip.engine_of_code(code) else {
             if !self.chip.knows_engine(code) {
-                losses.skip_part(self.source.path, at, format!("a command of the unknown engine {code}"));
+                losses.skip_part(self.source.path, at, format!("command of the unknown engine {code}"));
             }
             return;
         };
@@ -191,17 +191,12 @@ impl NodeReader<'_> {
 
     fn decode_range(&self, engine: Engine, range: Range<usize>, command: &mut RecordedCommand, losses: &mut Losses) {
         let bytes = &self.source.bytes[range.clone()];
-        match Decoder::for_chip(self.chip).decode(Stream::of_engine(engine), bytes) {
+        match Decoder::for_chip(self.chip).decode(Stream::engine_stream(engine), bytes) {
             Some(decoded) => (command.layout, command.at) = (decoded.number, range.start as u64),
             None => losses.skip_part(
                 self.source.path,
                 Some(range.start as u64),
-                format!(
-                    "a {} descriptor of {} bytes that {} does not have",
-                    engine.name(),
-                    bytes.len(),
-                    self.chip_name()
-                ),
+                format!("unknown {} descriptor of {} bytes for {}", engine.name(), bytes.len(), self.chip_name()),
             ),
         }
     }
@@ -248,7 +243,7 @@ impl NodeReader<'_> {
             }
             Some(engine) => self.counters[engine_slot(engine)] = 0,
             None if self.chip.knows_engine(code) => {}
-            None => losses.skip_part(self.source.path, at, format!("a reset of the unknown engine {code}")),
+            None => losses.skip_part(self.source.path, at, format!("reset of the unknown engine {code}")),
         }
     }
 }
@@ -276,7 +271,7 @@ pub fn extra_ranges(source: NodeSource<'_>, blocks: &[Range<usize>], losses: &mu
                 losses.skip_part(
                     source.path,
                     Some(at as u64),
-                    format!("a stored descriptor of {length} bytes is cut off"),
+                    format!("stored descriptor of {length} bytes is truncated"),
                 );
                 break;
             }

@@ -157,7 +157,7 @@ pub fn visit_operators(timeline: &Timeline, take: &mut impl FnMut(&Event<'_>, Op
 
 /// Groups records by core and operator, in the order of first occurrence. Records of a port belong to the core under
 /// which they are displayed.
-pub fn by_core(timeline: &Timeline) -> Vec<(Option<u32>, Operator, Runs)> {
+pub fn operators_by_core(timeline: &Timeline) -> Vec<(Option<u32>, Operator, Runs)> {
     let mut groups: Vec<(Option<u32>, Operator, Runs)> = Vec::new();
     let mut places: HashMap<(Option<u32>, Operator), usize> = HashMap::new();
     visit_operators(timeline, &mut |event, operator| {

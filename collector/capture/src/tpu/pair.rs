@@ -48,7 +48,7 @@ impl Commands {
     }
 
     fn push_command(&mut self, index: u32, number: u64) {
-        let section = self.sections.last_mut().expect("a section was begun");
+        let section = self.sections.last_mut().expect("a section was started");
         self.list.push(index);
         section.count += 1;
         section.span = number;
@@ -59,7 +59,7 @@ impl Commands {
 pub type Keyed = HashMap<(u32, u32), Range<usize>>;
 
 /// Returns the commands of nodes. Decodes descriptors that nodes refer to, whose commands it adds to `pool`.
-pub fn of_nodes(
+pub fn from_nodes(
     chip: Chip,
     engine: Engine,
     nodes: &[Node],
@@ -91,10 +91,13 @@ pub fn of_nodes(
                     let limit = count as usize;
                     add_stream(chip, engine, source, place.clone(), limit, tags, pool, &mut commands, losses);
                 } else {
-                    let what = format!("a node refers to {count} {} descriptors at {key}, not stored", engine.name());
+                    let what = format!(
+                        "a node refers to {count} {} descriptors with the key {key}, which are not stored",
+                        engine.name()
+                    );
                     losses.skip_part(source.path, None, what);
                 }
-                commands.sections.last_mut().expect("just begun").span = u64::from(count);
+                commands.sections.last_mut().expect("a section was just started").span = u64::from(count);
             }
         }
     }
@@ -102,7 +105,7 @@ pub fn of_nodes(
 }
 
 /// Returns the static commands, with one section per block.
-pub fn of_static(
+pub fn from_static(
     chip: Chip,
     engine: Engine,
     blocks: &[Range<usize>],
@@ -134,9 +137,10 @@ fn add_stream(
     losses: &mut Losses,
 ) {
     let (found, broken) =
-        descriptor::decode_stream(chip, Stream::of_engine(engine), &source.bytes[place.clone()], limit);
+        descriptor::decode_stream(chip, Stream::engine_stream(engine), &source.bytes[place.clone()], limit);
     if let Some(at) = broken {
-        let what = format!("a {} descriptor that {} does not have ends its block", engine.name(), chip.facts().name);
+        let what =
+            format!("unknown {} descriptor for {}; the rest of its block is skipped", engine.name(), chip.facts().name);
         losses.skip_part(source.path, Some((place.start + at) as u64), what);
     }
     let origin = if tags == NONE { Origin::Static } else { Origin::Des };

@@ -130,7 +130,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn the_band_gives_what_the_whole_table_gives(
+        fn the_band_matches_the_full_table(
             records in prop::collection::vec(0u64..4, 0..40),
             commands in prop::collection::vec(0u64..4, 0..40),
         ) {
@@ -138,7 +138,7 @@ mod tests {
         }
 
         #[test]
-        fn lists_that_share_most_give_the_same_too(
+        fn similar_lists_match_the_full_table(
             mut records in prop::collection::vec(0u64..3, 0..80),
             cuts in prop::collection::vec((any::<prop::sample::Index>(), 0u64..5), 0..6),
         ) {

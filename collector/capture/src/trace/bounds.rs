@@ -69,12 +69,12 @@ pub fn confine_queries(
         database.set_limit(limit, value)?;
     }
     let refused = Refused::default();
-    let told = Arc::clone(&refused);
+    let reason = Arc::clone(&refused);
     database.authorizer(Some(move |context: AuthContext<'_>| match find_refusal(context.action, &tables) {
         None => Authorization::Allow,
         Some(what) => {
-            if let Ok(mut told) = told.lock() {
-                told.get_or_insert(what);
+            if let Ok(mut reason) = reason.lock() {
+                reason.get_or_insert(what);
             }
             Authorization::Deny
         }
@@ -98,9 +98,9 @@ fn find_refusal(action: AuthAction<'_>, tables: &[String]) -> Option<String> {
             let is_known = FUNCTIONS.split(' ').any(|known| known.eq_ignore_ascii_case(function_name));
             (!is_known).then(|| format!("the function `{function_name}` is not allowed"))
         }
-        AuthAction::Attach { .. } => Some("no other database can be attached".to_owned()),
+        AuthAction::Attach { .. } => Some("attaching another database is not allowed".to_owned()),
         AuthAction::Pragma { pragma_name, .. } => Some(format!("`pragma {pragma_name}` is not allowed")),
-        _ => Some("it can only read".to_owned()),
+        _ => Some("only reading is allowed".to_owned()),
     }
 }
 

@@ -27,24 +27,24 @@ const GRACE: Duration = Duration::from_secs(2);
 pub enum Error {
     #[error("cannot read the trace `{}`: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
-    #[error("`{}` is no Perfetto trace: {source}", path.display())]
+    #[error("`{}` is not a Perfetto trace: {source}", path.display())]
     Decode { path: PathBuf, source: prost::DecodeError },
-    #[error("`{}` has more than {} MiB; questions are answered about smaller traces", path.display(), MAX_BYTES >> 20)]
+    #[error("`{}` exceeds the limit of {} MiB for queries", path.display(), MAX_BYTES >> 20)]
     Large { path: PathBuf },
     /// The decoded trace would be disproportionately large.
-    #[error("the trace is not read: {0}")]
+    #[error("cannot load the trace: {0}")]
     TooLarge(String),
     #[error("{0}")]
     Query(#[from] rusqlite::Error),
-    #[error("a question is one statement, such as \"select count(*) from slice\"")]
+    #[error("the query must be one SQL statement, such as \"select count(*) from slice\"")]
     Statements,
-    #[error("a question can only read: {what}")]
+    #[error("query rejected: {what}")]
     Refused { what: String },
-    #[error("no answer after {seconds} s")]
+    #[error("the query did not finish within {seconds} s")]
     Late { seconds: f64 },
-    #[error("tables and answer need more than {mib} MiB of memory")]
+    #[error("tables and result of the query need more than {mib} MiB of memory")]
     Memory { mib: u32 },
-    #[error("the answer has more than {rows} rows or {} MiB", bytes >> 20)]
+    #[error("the result of the query has more than {rows} rows or {} MiB", bytes >> 20)]
     Long { rows: usize, bytes: usize },
 }
 
@@ -125,7 +125,7 @@ pub fn ask_in_time(mut database: Connection, sql: String, bounds: QueryBounds) -
         Err(RecvTimeoutError::Timeout) => Err(Error::Late { seconds: bounds.time.as_secs_f64() }),
         Err(RecvTimeoutError::Disconnected) => match asking.join() {
             Err(panic) => std::panic::resume_unwind(panic),
-            Ok(()) => unreachable!("an answer is sent before the thread ends"),
+            Ok(()) => unreachable!("the result is sent before the thread ends"),
         },
     }
 }

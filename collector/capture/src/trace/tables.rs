@@ -65,7 +65,7 @@ pub enum Error {
     Decode(#[from] prost::DecodeError),
     #[error(transparent)]
     Fill(#[from] rusqlite::Error),
-    #[error("its texts would fill more than {most} bytes of tables; it is larger than it seems")]
+    #[error("its texts would need more than {most} bytes in tables, far more than in the file")]
     TooLarge {
         /// Limit of the texts' size in bytes, for a file of this size.
         most: u64,
@@ -261,7 +261,7 @@ mod tests {
 
     /// A long name that is stored once and applies to many arguments or events.
     #[test]
-    fn names_that_stand_for_much_more_are_refused() {
+    fn expanding_names_are_rejected() {
         let leaf = Annotation { int_value: Some(1), ..Annotation::default() };
         let above = Annotation { name: Some("a".repeat(50_000)), entries: vec![leaf; 20_000], ..Annotation::default() };
         let event = TrackEvent { kind: kind::BEGIN, annotations: vec![above], ..TrackEvent::default() };

@@ -7,7 +7,7 @@ use crate::pace::Pace;
 use crate::progress::terminal_observer;
 pub use arguments::TraceCommand;
 use arguments::{Check, Convert, Import, Merge, Query, Top};
-use capture::events::FoundEvent;
+use capture::events::TraceContents;
 use capture::trace::QueryBounds;
 use engine::trace::{self, Clocks, ImportOptions, TopOptions, WrittenTrace};
 use profile::averages::Grouping;
@@ -56,7 +56,7 @@ fn check_trace(check: &Check) -> Result<u8> {
 
 fn convert_trace(convert: &Convert) -> Result<u8> {
     let mut code = DONE;
-    let mut report_events = |found: &FoundEvent| code = report_found(found);
+    let mut report_events = |found: &TraceContents| code = report_found(found);
     let written = trace::convert_trace(&convert.input, &convert.output, convert.bounds.into(), &mut report_events)?;
     Ok(code.max(report_written(&written, &convert.output, convert.json)?))
 }
@@ -68,7 +68,7 @@ fn merge_traces(merge: &Merge) -> Result<u8> {
         offsets => Clocks::Offsets(offsets),
     };
     let mut code = DONE;
-    let mut report_events = |found: &FoundEvent| code = code.max(report_found(found));
+    let mut report_events = |found: &TraceContents| code = code.max(report_found(found));
     let written = trace::merge_traces(inputs, place, &clocks, merge.bounds.into(), &mut report_events)?;
     Ok(code.max(report_written(&written, place, merge.json)?))
 }
@@ -123,7 +123,7 @@ fn report_written(written: &WrittenTrace, place: &Path, as_json: bool) -> Result
     Ok(DONE_WITH_LOSSES)
 }
 
-fn report_found(found: &FoundEvent) -> u8 {
+fn report_found(found: &TraceContents) -> u8 {
     report_skipped(&found.examples, found.malformed, "records of the trace cannot be read and were skipped")
 }
 

@@ -1,6 +1,6 @@
 //! The report of a nightly run.
 
-use drift::{Drift, Turn};
+use drift::{ChangePoint, Drift};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -55,7 +55,7 @@ pub struct NightReport {
     /// Changes compared with earlier nightly runs.
     pub drift: Drift,
     /// Change points of each series over nightly runs.
-    pub turns: Vec<Turn>,
+    pub turns: Vec<ChangePoint>,
     /// Whether an attempt ended without a time, or a slice without a report.
     #[serde(skip)]
     pub has_losses: bool,

@@ -50,9 +50,9 @@ pub enum FolderError {
     Unwritable { path: PathBuf, source: io::Error },
     #[error("cannot read `{}`: {source}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error("`{}` is no program of this version: {why}", path.display())]
+    #[error("`{}` is not a compiled program of this version: {why}", path.display())]
     NotAProgram { path: PathBuf, why: String },
-    #[error("`{}` is not what was written: its hash is another", path.display())]
+    #[error("`{}` was modified: its hash differs from the recorded one", path.display())]
     Damaged { path: PathBuf },
 }
 
@@ -105,7 +105,7 @@ pub fn read_program(folder: &Path) -> Result<Content> {
     let description: Description = serde_json::from_slice(&text).map_err(|error| refused(error.to_string()))?;
     let Description { format, program, codes: hashes, offsets, constants: hash, constant_bytes } = description;
     if format != FORMAT {
-        return Err(refused(format!("its format is {format}, not {FORMAT}")));
+        return Err(refused(format!("the format is {format}, expected {FORMAT}")));
     }
     check_program(&program, &offsets, constant_bytes, hashes.len()).map_err(refused)?;
     let mut codes = Vec::with_capacity(hashes.len());
@@ -132,7 +132,7 @@ fn read_file(path: &Path, most: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path).map_err(unreadable)?.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > most {
-        let why = format!("it is larger than {most} bytes");
+        let why = format!("the file is larger than {most} bytes");
         return Err(FolderError::NotAProgram { path: path.to_owned(), why });
     }
     Ok(bytes)
@@ -147,7 +147,7 @@ fn read_intact(path: &Path, most: u64, hash: &str) -> Result<Vec<u8>> {
 }
 
 /// Limit on core indices, larger than the number of cores of any machine.
-const CORES_MOST: usize = 1 << 16;
+const CORES_MAX: usize = 1 << 16;
 
 const BYTES_MAX: u64 = 1 << 46;
 
@@ -159,14 +159,14 @@ fn check_program(
     codes: usize,
 ) -> std::result::Result<(), String> {
     if program.codes != codes || program.constants.len() != offsets.len() {
-        return Err("it names other codes or constants than it has".to_owned());
+        return Err("the description lists other codes or constants than the folder contains".to_owned());
     }
     if program.activation_bytes > BYTES_MAX || constant_bytes > BYTES_MAX {
-        return Err("it takes more memory than there is".to_owned());
+        return Err("the program needs more memory than the limit".to_owned());
     }
     let ports = program.inputs.iter().chain(&program.outputs);
     if let Some(port) = ports.clone().find(|port| bytes_of(&port.ty).is_none()) {
-        return Err(format!("`{}` has no size", port.name));
+        return Err(format!("the size of `{}` is unknown or too large", port.name));
     }
     for output in &program.outputs {
         if let Some(place) = output.same_as {
@@ -203,16 +203,16 @@ fn check_stages(program: &Program) -> std::result::Result<(), String> {
     let is_wrong = |cores: &[usize]| {
         let mut cores = cores.to_vec();
         cores.sort_unstable();
-        cores.last().is_none_or(|last| *last >= CORES_MOST) || cores.windows(2).any(|pair| pair[0] == pair[1])
+        cores.last().is_none_or(|last| *last >= CORES_MAX) || cores.windows(2).any(|pair| pair[0] == pair[1])
     };
     if groups().any(|group| is_wrong(&group.cores)) {
-        return Err(format!("a group has no core, one core twice, or one above {CORES_MOST}"));
+        return Err(format!("a group has no core, a core twice, or a core above {CORES_MAX}"));
     }
     let mut calls: Vec<usize> = groups().flat_map(|group| &group.calls).copied().collect();
     calls.sort_unstable();
     match calls.into_iter().eq(0..program.calls.len()) {
         true => Ok(()),
-        false => Err("its stages do not run each call once".to_owned()),
+        false => Err("the stages do not run each call exactly once".to_owned()),
     }
 }
 
@@ -223,7 +223,7 @@ fn check_tensor_fits(
     argument: &CallArgument,
 ) -> std::result::Result<(), String> {
     let wanted = bytes_of(&TensorType::new(argument.dtype, &argument.extents));
-    let wanted = wanted.ok_or_else(|| format!("a tensor has the extents {:?}", argument.extents))?;
+    let wanted = wanted.ok_or_else(|| format!("a tensor has the invalid extents {:?}", argument.extents))?;
     let port =
         |ports: &[crate::program::ProgramPort], index: usize| ports.get(index).and_then(|port| bytes_of(&port.ty));
     let (begins, room) = match argument.place {

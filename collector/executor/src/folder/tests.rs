@@ -28,7 +28,7 @@ fn written(folder: &Path) -> Program {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn folders_survive_a_round_trip() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = written(folder.path());
     let content = read_program(folder.path()).expect("it is whole");
@@ -40,7 +40,7 @@ fn what_was_written_is_read() {
 }
 
 #[test]
-fn changed_files_are_refused() {
+fn changed_files_are_rejected() {
     for name in ["code-0.o", CONSTANTS, PROGRAM] {
         let folder = tempfile::tempdir().expect("a temporary folder");
         written(folder.path());
@@ -56,7 +56,7 @@ fn changed_files_are_refused() {
 
 /// A modified program with valid hashes is rejected by validation.
 #[test]
-fn places_outside_of_what_is_there_are_refused() {
+fn invalid_indices_are_rejected() {
     let refused = |change: &dyn Fn(&mut Description)| {
         let folder = tempfile::tempdir().expect("a temporary folder");
         written(folder.path());
@@ -82,7 +82,7 @@ fn places_outside_of_what_is_there_are_refused() {
         (Place::Input(0), vec![785, 2]),
     ] {
         let why = refused(&|description| argument(description, place, &extents));
-        assert!(why.contains("no program"), "{place:?} {extents:?}: {why}");
+        assert!(why.contains("not a compiled program"), "{place:?} {extents:?}: {why}");
     }
     assert!(refused(&|d| d.program.calls[0].code = 99).contains("has no code"));
     assert!(refused(&|d| d.program.calls[0].arguments.clear()).contains("no result"));
@@ -95,7 +95,7 @@ fn places_outside_of_what_is_there_are_refused() {
         let group = models::stages::Group { cores: cores.to_vec(), calls };
         description.program.stages = vec![models::stages::Stage { groups: vec![group], time_ns: None }];
     };
-    for cores in [&[][..], &[0, 1, 0], &[CORES_MOST]] {
-        assert!(refused(&|d| on_cores(d, cores)).contains("one core twice"), "{cores:?}");
+    for cores in [&[][..], &[0, 1, 0], &[CORES_MAX]] {
+        assert!(refused(&|d| on_cores(d, cores)).contains("a core twice"), "{cores:?}");
     }
 }

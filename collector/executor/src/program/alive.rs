@@ -1,7 +1,7 @@
 //! Lifetimes of intermediate tensors: from the call that writes them to the last call that reads them.
 
 use super::parts::{ResultParts, Writing};
-use super::staged::{StageSpan, in_turns};
+use super::staged::{StageSpan, sequential_spans};
 use super::{ProgramValues, Result};
 use crate::memory::Lifetime;
 use models::{Graph, Plan, ValueId};
@@ -26,7 +26,7 @@ pub(super) fn live_ranges(
         }
         let (made, _) = parts.outermost_tensor(values.root_value(call.result));
         if !is_output.contains(&made) && !index_of.contains_key(&made) {
-            let bytes = values.type_of(made).size_bytes().expect("all sizes are numbers");
+            let bytes = values.type_of(made).size_bytes().expect("all dimensions are known");
             index_of.insert(made, lifetimes.len());
             lifetimes.push((made, Lifetime { bytes, first: spans[place].first, last: spans[place].last }));
         }
@@ -38,7 +38,7 @@ pub(super) fn live_ranges(
 /// need no work are not calls of the program.
 pub fn program_lifetimes(graph: &Graph, plan: &Plan, writing: Writing) -> Result<Vec<Lifetime>> {
     let values = ProgramValues::from_graph(graph)?;
-    let spans = in_turns(plan);
+    let spans = sequential_spans(plan);
     let parts = ResultParts::find_nesting(&values, plan, &spans, writing);
     // A call without work writes nothing, and its operands live at least until the preceding call.
     let mut number = 0usize;

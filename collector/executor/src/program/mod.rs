@@ -20,7 +20,7 @@ use models::{DType, Graph, Plan, StagePlan, TensorType, ValueId};
 use parts::ResultParts;
 use reference::Tensor;
 use serde::{Deserialize, Serialize};
-use staged::{StageSpan, Staged, in_turns};
+use staged::{StageSpan, Staged, sequential_spans};
 use std::collections::HashMap;
 
 /// Everything needed to run a model except constants and code.
@@ -95,9 +95,9 @@ pub struct Constant {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ProgramError {
-    #[error("`{name}` is {ty}: a model runs when all its sizes are numbers; give them with `--shape` or `--tokens`")]
+    #[error("the dimensions of `{name}` ({ty}) must be known to run a model; set them with `--shape` or `--tokens`")]
     Symbolic { name: String, ty: String },
-    #[error("the code of task {task} takes {found} operands, the task has {wanted}")]
+    #[error("the code of task {task} takes {found} operands, but the task has {wanted}")]
     Operands { task: usize, found: usize, wanted: usize },
     #[error(transparent)]
     Model(#[from] models::Error),
@@ -108,7 +108,7 @@ type Result<T> = std::result::Result<T, ProgramError>;
 /// Lowers a partitioned graph to calls in sequence. `packings` are the layouts that each task's code expects for its
 /// operands and its result.
 pub fn lower_sequential(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>], writing: Writing) -> Result<Program> {
-    Ok(lower_with_spans(graph, plan, packings, &in_turns(plan), writing)?.0)
+    Ok(lower_with_spans(graph, plan, packings, &sequential_spans(plan), writing)?.0)
 }
 
 /// Lowers a partitioned graph to concurrent calls, according to a validated stage plan.
@@ -225,7 +225,7 @@ impl<'a> ProgramValues<'a> {
     }
 
     fn extents_of(&self, id: ValueId) -> Vec<i64> {
-        self.type_of(id).extents().expect("all sizes are numbers")
+        self.type_of(id).extents().expect("all dimensions are known")
     }
 }
 
@@ -288,7 +288,7 @@ impl<'a> Numbers<'a> {
     }
 
     pub fn stored_bytes(&mut self, constant: &Constant) -> Result<Vec<u8>> {
-        let extents = constant.ty.extents().expect("all sizes are numbers");
+        let extents = constant.ty.extents().expect("all dimensions are known");
         let element_bytes = usize::try_from(constant.ty.dtype.size_bytes()).expect("an element is small");
         if constant.ty.element_count() == Some(0) {
             return Ok(Vec::new());
@@ -308,14 +308,17 @@ impl<'a> Numbers<'a> {
             let missing: Vec<ValueId> =
                 node.inputs.iter().copied().filter(|&id| self.known_tensor(id).is_none()).collect();
             if missing.is_empty() {
-                let inputs: Vec<Tensor> =
-                    node.inputs.iter().map(|&id| self.known_tensor(id).expect("just looked for").clone()).collect();
+                let inputs: Vec<Tensor> = node
+                    .inputs
+                    .iter()
+                    .map(|&id| self.known_tensor(id).expect("all inputs were computed").clone())
+                    .collect();
                 self.computed.insert(next, reference::evaluate_operator(&node.op, &inputs)?);
             } else {
                 wanted.extend(missing);
             }
         }
-        Ok(self.known_tensor(id).expect("just computed"))
+        Ok(self.known_tensor(id).expect("the tensor was just computed"))
     }
 
     fn known_tensor(&self, id: ValueId) -> Option<&Tensor> {

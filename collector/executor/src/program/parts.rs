@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writing {
-    /// Results never overwrite operands, because GPU code may compute an element more than once.
+    /// Results never overwrite operands, because GPU code may compute an element repeatedly.
     Apart,
     /// Element-wise results overwrite an operand that is read for the last time.
     InPlace,

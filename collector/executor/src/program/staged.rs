@@ -9,7 +9,7 @@ pub(super) struct StageSpan {
     pub last: usize,
 }
 
-pub(super) fn in_turns(plan: &Plan) -> Vec<StageSpan> {
+pub(super) fn sequential_spans(plan: &Plan) -> Vec<StageSpan> {
     (0..plan.calls.len()).map(|place| StageSpan { first: place, last: place }).collect()
 }
 

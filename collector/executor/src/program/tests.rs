@@ -6,7 +6,7 @@ use models::operators::{Binary, Concat, Reshape, Slice, Softmax, Unary};
 use models::{BinaryOp, GraphBuilder, Op, Parallel, UnaryOp};
 
 /// Returns programs with concurrent calls, one for each rule.
-fn side_by_side(graph: &Graph, plan: &Plan) -> Vec<Program> {
+fn concurrent_programs(graph: &Graph, plan: &Plan) -> Vec<Program> {
     let packings: Vec<Vec<Packing>> =
         plan.tasks.iter().map(|one| vec![Packing::Plain; one.task.parameters.len() + 1]).collect();
     let of = |parallel| {
@@ -18,7 +18,7 @@ fn side_by_side(graph: &Graph, plan: &Plan) -> Vec<Program> {
 }
 
 /// Checks that no call accesses memory that a concurrent group writes.
-fn lie_apart(program: &Program) {
+fn check_disjoint_memory(program: &Program) {
     let stretch = |argument: &CallArgument| {
         let Place::Activation(begins) = argument.place else { return None };
         let bytes = TensorType::new(argument.dtype, &argument.extents).size_bytes().expect("a size");
@@ -110,8 +110,8 @@ fn check(graph: &Graph) -> Program {
     for ((found, wanted), port) in run(graph, &plan, &program, &inputs).iter().zip(&wanted).zip(&program.outputs) {
         assert_eq!(found, wanted, "{}", port.name);
     }
-    for staged in side_by_side(graph, &plan) {
-        lie_apart(&staged);
+    for staged in concurrent_programs(graph, &plan) {
+        check_disjoint_memory(&staged);
         // The worst order that the stages allow: last group first.
         let order = staged.stages.iter().flat_map(|stage| stage.groups.iter().rev().flat_map(|group| &group.calls));
         let calls: Vec<Call> = order.map(|&call| staged.calls[call].clone()).collect();
@@ -151,12 +151,14 @@ fn large_networks_take_little_more_memory_than_they_must() {
         let (all, least) = (program.activation_bytes as f64, program.least_activation_bytes as f64);
         assert!(all <= 1.1 * least, "{name}: {all} bytes, {least} at least");
         let graph = passes::simplify_graph(&graph).expect("a simple model");
-        side_by_side(&graph, &plan_calls(&graph, Fuse::Epilogue).expect("calls")).iter().for_each(lie_apart);
+        concurrent_programs(&graph, &plan_calls(&graph, Fuse::Epilogue).expect("calls"))
+            .iter()
+            .for_each(check_disjoint_memory);
     }
 }
 
 #[test]
-fn what_is_answered_twice_or_without_a_call_has_a_place() {
+fn duplicate_and_constant_outputs_have_locations() {
     let mut builder = GraphBuilder::new("odd");
     let x = builder.add_input("x", TensorType::f32(&[2, 6])).expect("an input");
     let flat = builder.push(Op::Reshape(Reshape { shape: vec![12] }), &[x]).expect("a view");
@@ -172,7 +174,7 @@ fn what_is_answered_twice_or_without_a_call_has_a_place() {
 }
 
 #[test]
-fn open_sizes_are_refused() {
+fn symbolic_sizes_are_rejected() {
     let mut builder = GraphBuilder::new("open");
     let x = builder.add_input("tokens", "f32[n,4]".parse().expect("a type")).expect("an input");
     let y = builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[x]).expect("a call");
@@ -181,7 +183,7 @@ fn open_sizes_are_refused() {
     let refused = lower_sequential(&graph, &cut, &[vec![Packing::Plain; 2]], Writing::InPlace)
         .expect_err("a size is open")
         .to_string();
-    assert!(refused.contains("`tokens` is f32[n,4]"), "{refused}");
+    assert!(refused.contains("`tokens` (f32[n,4])"), "{refused}");
 }
 
 /// Returns the number of calls of a model with one input of two rows, whose values `make` adds and whose outputs it
@@ -194,7 +196,7 @@ fn calls_of(make: impl FnOnce(&mut GraphBuilder, ValueId) -> Vec<ValueId>) -> us
 }
 
 #[test]
-fn what_is_joined_lies_together() {
+fn operands_of_concatenations_are_contiguous() {
     let softmax =
         |builder: &mut GraphBuilder, x| builder.push(Op::Softmax(Softmax { axis: 2, log: false }), &[x]).unwrap();
     let join =
@@ -228,18 +230,18 @@ fn what_is_joined_lies_together() {
     let apart = calls_of(|builder, x| {
         let one = softmax(builder, x);
         let two = softmax(builder, one);
-        let beside = builder.push(Op::Concat(Concat { axis: 2 }), &[one, two]).unwrap();
+        let adjacent = builder.push(Op::Concat(Concat { axis: 2 }), &[one, two]).unwrap();
         let cut = Op::Slice(Slice { axes: vec![2], starts: vec![0], stops: vec![5], steps: vec![1] });
         let short = builder.push(cut, &[two]).unwrap();
         let short = softmax(builder, short);
         let odd = join(builder, &[short, short]);
-        vec![softmax(builder, beside), softmax(builder, odd)]
+        vec![softmax(builder, adjacent), softmax(builder, odd)]
     });
     assert_eq!(apart, 8);
 }
 
 #[test]
-fn results_are_written_over_what_is_read_for_the_last_time() {
+fn results_overwrite_operands_without_later_readers() {
     // Returns how many calls overwrite one of their operands.
     let over = |make: &dyn Fn(&mut GraphBuilder, ValueId) -> Vec<ValueId>| {
         let mut builder = GraphBuilder::new("over");

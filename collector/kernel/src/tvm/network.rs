@@ -257,7 +257,7 @@ impl Subject for Calls<'_> {
         self.all.iter().map(of_call).collect::<std::result::Result<Vec<u64>, TvmError>>().map(Some)
     }
 
-    fn look_at_threads(&mut self) {
+    fn record_threads(&mut self) {
         if self.has_threads {
             launch::start_recording();
         }

@@ -106,7 +106,7 @@ mod tests {
     use super::{format_bytes, format_share, format_time, truncate_text};
 
     #[test]
-    fn numbers_look_as_they_do_in_torch() {
+    fn numbers_are_formatted_like_torch() {
         assert_eq!(
             [0.0, 999.0, 999_999.0, 1e6, 33_477_000.0, 1.5e9].map(format_time),
             ["0.000us", "0.999us", "999.999us", "1.000ms", "33.477ms", "1.500s"]

@@ -5,7 +5,7 @@ use super::nest::{self, Raw};
 use super::shapes::{self, OnnxArguments, TorchArguments};
 use crate::check::SUM_MAX;
 use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile, Source, Step, Track};
-use capture::events::{Arguments, Event, FoundEvent, Full, Kind as Sort};
+use capture::events::{Arguments, Event, Full, Kind as Sort, TraceContents};
 use std::collections::{HashMap, HashSet};
 
 /// Maximum number of operators; more indicate that the names are not operator names.
@@ -40,8 +40,8 @@ pub struct Gather {
     operators: Vec<Operator>,
     by_key: HashMap<Box<[u8]>, u32>,
     key: Vec<u8>,
-    /// Begun slices whose end is not known yet, with their start times.
-    open: HashMap<u32, Vec<(Option<Called>, i64)>>,
+    /// Open slices by track: the call, and its start time.
+    open: HashMap<u32, Vec<(Option<RawCall>, i64)>>,
     device_tracks: HashSet<u32>,
     memory: Vec<(i64, i64, Option<i64>, bool)>,
     steps: Vec<(u64, i64, i64)>,
@@ -52,7 +52,7 @@ pub struct Gather {
     too_large: u64,
 }
 
-struct Called {
+struct RawCall {
     kind: Kind,
     operator: u32,
     /// Correlation number that the launched device work refers to.
@@ -83,22 +83,22 @@ impl Gather {
     pub fn add_event(&mut self, event: &Event<'_>) -> Result<(), Full> {
         match event.kind {
             Sort::Slice(length) => match self.classify_slice(event)? {
-                Some(called) => self.push_span(called, event.track, (event.at_ns, event.at_ns + length.max(0))),
+                Some(raw_call) => self.push_span(raw_call, event.track, (event.at_ns, event.at_ns + length.max(0))),
                 None => Ok(()),
             },
             Sort::Begin => {
-                let called = self.classify_slice(event)?;
+                let raw_call = self.classify_slice(event)?;
                 let open = self.open.entry(event.track).or_default();
                 if open.len() >= MAX_OPEN {
                     self.unended += 1;
                 } else {
-                    open.push((called, event.at_ns));
+                    open.push((raw_call, event.at_ns));
                 }
                 Ok(())
             }
             Sort::End => match self.open.get_mut(&event.track).and_then(Vec::pop) {
-                Some((Some(called), start_ns)) => {
-                    self.push_span(called, event.track, (start_ns, event.at_ns.max(start_ns)))
+                Some((Some(raw_call), start_ns)) => {
+                    self.push_span(raw_call, event.track, (start_ns, event.at_ns.max(start_ns)))
                 }
                 _ => Ok(()),
             },
@@ -107,7 +107,7 @@ impl Gather {
         }
     }
 
-    fn push_span(&mut self, called: Called, track: u32, (start_ns, end_ns): (i64, i64)) -> Result<(), Full> {
+    fn push_span(&mut self, raw_call: RawCall, track: u32, (start_ns, end_ns): (i64, i64)) -> Result<(), Full> {
         if self.spans.len() >= self.bounds.spans {
             return Err(Full(self.bounds.spans, "spans"));
         }
@@ -117,7 +117,7 @@ impl Gather {
             return Ok(());
         }
         self.total_ns = total_ns;
-        let Called { kind, operator, external, step } = called;
+        let RawCall { kind, operator, external, step } = raw_call;
         if matches!(kind, Kind::Kernel | Kind::Copy) {
             self.device_tracks.insert(track);
         }
@@ -127,7 +127,7 @@ impl Gather {
     }
 
     /// Converts a slice to a call; `None` for slices that a profile does not contain.
-    fn classify_slice(&mut self, event: &Event<'_>) -> Result<Option<Called>, Full> {
+    fn classify_slice(&mut self, event: &Event<'_>) -> Result<Option<RawCall>, Full> {
         let kind = match event.category.as_ref() {
             "python_function" | "Trace" => return Ok(None),
             "cpu_op" | "user_annotation" => {
@@ -151,7 +151,7 @@ impl Gather {
         let step = event.name.strip_prefix(STEP).map(|number| number.parse().ok());
         let name = if step.is_some() { "ProfilerStep*" } else { &event.name };
         let (operator, external) = self.operator_index(kind, name, &event.arguments)?;
-        Ok(Some(Called { kind, operator, external, step: step.flatten() }))
+        Ok(Some(RawCall { kind, operator, external, step: step.flatten() }))
     }
 
     fn operator_index(
@@ -178,7 +178,7 @@ impl Gather {
             return Ok((*known, external));
         }
         if self.operators.len() >= MAX_OPERATORS {
-            return Err(Full(MAX_OPERATORS, "operators with different shapes"));
+            return Err(Full(MAX_OPERATORS, "different operators or shapes"));
         }
         let [dims, types, inputs, outputs] = own;
         let inputs = match self.writer {
@@ -216,7 +216,7 @@ impl Gather {
         Ok(())
     }
 
-    pub fn build_profile(mut self, model: String, found: &FoundEvent) -> Profile {
+    pub fn build_profile(mut self, model: String, found: &TraceContents) -> Profile {
         let starts = self.spans.iter().map(|span| span.start_ns).chain(self.memory.iter().map(|event| event.0));
         let zero = starts.min().unwrap_or(0);
         let mut tracks: Vec<Track> = found.tracks.iter().map(convert_track).collect();
@@ -230,7 +230,7 @@ impl Gather {
         let unended = self.unended + self.open.values().map(|open| open.len() as u64).sum::<u64>();
         let unended = (unended > 0).then(|| format!("skipped {unended} slices without an end"));
         let too_large = self.too_large;
-        let too_large = (too_large > 0).then(|| format!("skipped {too_large} times or sizes that are too large"));
+        let too_large = (too_large > 0).then(|| format!("skipped {too_large} times or sizes that exceed the limit"));
         Profile {
             model,
             source: Source::Imported,

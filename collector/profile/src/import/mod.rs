@@ -11,7 +11,7 @@ pub mod shapes;
 pub mod tvm;
 
 use crate::data::Profile;
-use capture::events::{self, FoundEvent, open};
+use capture::events::{self, TraceContents, open};
 use gather::Gather;
 use std::io::Read;
 use std::path::Path;
@@ -36,14 +36,14 @@ impl ImportBounds {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Imported {
     pub profile: Profile,
-    pub found: FoundEvent,
+    pub found: TraceContents,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
     Trace(#[from] events::Error),
-    #[error("`{path}` has {events} events and none that begins and ends{why}")]
+    #[error("`{path}` has {events} events, but none with a start and an end{why}")]
     Empty {
         path: String,
         events: u64,

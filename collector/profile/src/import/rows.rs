@@ -49,12 +49,12 @@ pub fn to_records(profile: &Profile, provenance: &Provenance) -> Result<Vec<Reco
 }
 
 /// Converts a report to records. Only mean times of calls are known, because a report contains totals and call counts.
-pub fn of_report(report: &TvmReport, provenance: &Provenance) -> Result<Vec<Record>, RowError> {
-    report.grouped_rows().iter().filter_map(|row| of_report_row(row, provenance).transpose()).collect()
+pub fn report_records(report: &TvmReport, provenance: &Provenance) -> Result<Vec<Record>, RowError> {
+    report.grouped_rows().iter().filter_map(|row| report_row_record(row, provenance).transpose()).collect()
 }
 
 /// Converts a row of a report to a record; `None` for operators without time or calls.
-fn of_report_row(row: &Metrics, provenance: &Provenance) -> Result<Option<Record>, RowError> {
+fn report_row_record(row: &Metrics, provenance: &Provenance) -> Result<Option<Record>, RowError> {
     const FORMAT: &str = "tvm";
     let number =
         |name: &str| row.get(name).and_then(Metric::as_number).filter(|number| *number > 0.0 && number.is_finite());
@@ -98,7 +98,7 @@ fn of_report_row(row: &Metrics, provenance: &Provenance) -> Result<Option<Record
         ..Record::default()
     };
     // The mean is the only known value, so it is the single sample.
-    assert!(capture::times::fill_times(&mut record, &[mean_ns], 1), "a row has a call");
+    assert!(capture::times::fill_times(&mut record, &[mean_ns], 1), "a row has at least one call");
     record.key = record.experiment_key();
     record.check()?;
     Ok(Some(record))
@@ -182,5 +182,5 @@ fn counter_json(calls: &OperatorCalls, is_device: bool) -> Result<Json, RowError
 fn set_times(record: &mut Record, times: &[u64]) {
     let samples: Vec<f64> = times.iter().map(|time| *time as f64).collect();
     record.first_run_ns = samples.first().copied();
-    assert!(capture::times::fill_times(record, &samples, MAX_SAMPLES), "a row has a call");
+    assert!(capture::times::fill_times(record, &samples, MAX_SAMPLES), "a row has at least one call");
 }

@@ -116,7 +116,7 @@ mod tests {
     use super::{parse_onnx, parse_torch};
 
     #[test]
-    fn shapes_are_read_as_their_profilers_show_them() {
+    fn shapes_match_those_of_other_profilers() {
         let (shapes, types) =
             parse_torch("[[2, 3], [], [[2, 2], [4]]]", Some(r#"["float", "Scalar", "TensorList"]"#)).unwrap();
         assert_eq!((shapes, types.join(" ")), (vec![vec![2, 3], vec![], vec![]], "f32 Scalar TensorList".to_owned()));

@@ -2,14 +2,14 @@
 
 use crate::averages::tvm::{CALLS, Metrics, TvmReport};
 use capture::events::frames::{Frame, Frames};
-use capture::events::{FoundEvent, open};
+use capture::events::{TraceContents, open};
 use std::io::Read;
 use std::path::Path;
 
 /// Maximum number of calls; more indicate another format, since a report has one row per operator.
 const MAX_CALLS: usize = 1_000_000;
 
-/// Returns whether a file begins as a report: an object whose first member is one of a report's three members.
+/// Returns whether a file starts like a report: an object whose first member is one of a report's three members.
 pub fn is_report(head: &[u8]) -> bool {
     let text = String::from_utf8_lossy(head);
     let Some(rest) = text.trim_start().strip_prefix('{') else { return false };
@@ -18,7 +18,7 @@ pub fn is_report(head: &[u8]) -> bool {
 }
 
 /// Reads a report; returns `None` if the file has another format.
-pub fn read_report(path: &Path) -> Result<Option<(TvmReport, FoundEvent)>, capture::events::Error> {
+pub fn read_report(path: &Path) -> Result<Option<(TvmReport, TraceContents)>, capture::events::Error> {
     let (format, mut input) = open::open_trace(path)?;
     let failed = |source| capture::events::Error::Read { path: path.to_owned(), source };
     let mut head = Vec::new();
@@ -32,15 +32,15 @@ pub fn read_report(path: &Path) -> Result<Option<(TvmReport, FoundEvent)>, captu
     parse_report(std::io::Cursor::new(head).chain(input)).map(Some).map_err(failed)
 }
 
-pub fn parse_report(input: impl Read) -> std::io::Result<(TvmReport, FoundEvent)> {
+pub fn parse_report(input: impl Read) -> std::io::Result<(TvmReport, TraceContents)> {
     let mut frames = Frames::new(input, &[CALLS]);
-    let (mut report, mut found) = (TvmReport::default(), FoundEvent::default());
+    let (mut report, mut found) = (TvmReport::default(), TraceContents::default());
     loop {
         let offset = frames.offset();
         match frames.take_next()? {
             None => break,
             Some(Frame::Record(bytes)) => match serde_json::from_slice::<Metrics>(bytes) {
-                Ok(_) if report.calls.len() >= MAX_CALLS => found.skip_record(offset, "there are too many calls"),
+                Ok(_) if report.calls.len() >= MAX_CALLS => found.skip_record(offset, "too many calls"),
                 Ok(call) => {
                     found.events += 1;
                     report.calls.push(call);
@@ -60,7 +60,7 @@ pub fn parse_report(input: impl Read) -> std::io::Result<(TvmReport, FoundEvent)
             Some(Frame::Long(length)) => found.skip_record(offset, format!("a record of more than {length} bytes")),
             Some(Frame::Cut) => {
                 found.is_cut = true;
-                found.skip_record(offset, "the text is not valid JSON: it ends too early or continues after its end");
+                found.skip_record(offset, "the text is not valid JSON: it is truncated or continues after its end");
             }
         }
     }

@@ -1,5 +1,6 @@
-//! Flame graph: calls merged by their path of names. In measured profiles, an operator's box is as wide as its typical
-//! time, of which the table shows the share; in imported profiles, as its total time, as in the terminal's table.
+//! Flame graph: calls merged by their path of names. In measured profiles, a box is as wide as the operator's typical
+//! time, which is also the basis of the table's shares; in imported profiles, as its total time, as in the terminal's
+//! table.
 
 use crate::data::{Kind, Profile, Source};
 use crate::summary::visits::medians_ns;

@@ -52,23 +52,23 @@ fn page_facts(profile: &Profile) -> Vec<[String; 2]> {
         Source::Emulated => "emulated".to_owned(),
         Source::Imported => format!("imported from {}", profile.format),
     };
-    let mut facts = vec![("times", source), ("calls of operators", calls.to_string())];
+    let mut facts = vec![("times", source), ("operator calls", calls.to_string())];
     if !profile.target.is_empty() {
         facts.push(("target", profile.target.clone()));
     }
-    facts.push(("sum of operators", format_duration(totals.sum_ns as f64)));
+    facts.push(("sum of all operators", format_duration(totals.sum_ns as f64)));
     if totals.steps > 0 {
         facts.push(("steps", totals.steps.to_string()));
-        facts.push(("total of steps", format_duration(totals.total_ns as f64)));
+        facts.push(("duration of all steps", format_duration(totals.total_ns as f64)));
         facts.push(("not attributed", format_duration(totals.not_attributed_ns as f64)));
         facts.push(("median step", format_duration(totals.step_median_ns)));
     }
     if let Some(slowdown) = totals.profiler_slowdown {
-        facts.push(("profiled over unprofiled runs", format!("{:.3}", slowdown.median)));
+        facts.push(("profiled run time over unprofiled run time", format!("{:.3}", slowdown.median)));
     }
     for energy in &profile.energy {
         facts.push((
-            "energy of a run",
+            "energy per run",
             format!("{} mJ by {} ({})", report::format_number(energy.millijoules), energy.domain, energy.source),
         ));
     }

@@ -64,7 +64,7 @@ pub fn memory_chart(profile: &Profile) -> Value {
         let most = points.iter().map(|point| point.1).max();
         let shown: Vec<(u64, u64)> = points
             .chunks(points.len().div_ceil(POINTS))
-            .map(|part| *part.iter().max_by_key(|point| point.1).expect("a part has points"))
+            .map(|part| *part.iter().max_by_key(|point| point.1).expect("each part has points"))
             .collect();
         json!({ "pool": name(*pool), "most": most, "points": shown })
     };

@@ -80,7 +80,7 @@ impl Session {
 
     /// Returns the counter of a thread channel. It has a name of its own, because it excludes polling between tasks.
     /// Its overhead per reading is that of the calling thread's channel.
-    fn in_tasks(&self, channel: &Channel) -> Counter {
+    fn task_counter(&self, channel: &Channel) -> Counter {
         let same = self.channels.iter().zip(&self.alone).find(|(own, _)| own.name == channel.name);
         let one = to_counter(channel, same.and_then(|(_, alone)| *alone));
         Counter { name: format!("{}_in_tasks", one.name), coverage: "task".to_owned(), ..one }
@@ -89,12 +89,12 @@ impl Session {
     /// Adds the counts of pool threads to the first task of each thread and call.
     fn add_thread_counts(&self, profile: &mut Profile) {
         let first = profile.counters.len();
-        profile.counters.extend(self.thread_channels.iter().map(|channel| self.in_tasks(channel)));
+        profile.counters.extend(self.thread_channels.iter().map(|channel| self.task_counter(channel)));
         let mut places: BTreeMap<(u32, u32, u32), usize> = BTreeMap::new();
         for (place, span) in profile.spans.iter().enumerate().filter(|(_, span)| span.kind == Kind::Task) {
             places.entry((span.step.unwrap_or(0), span.operator, span.track)).or_insert(place);
         }
-        let index = |place: usize| u32::try_from(place).expect("what is kept is bounded");
+        let index = |place: usize| u32::try_from(place).expect("the recorded data is bounded");
         for (step, counts) in self.kept_thread_counts.iter().enumerate() {
             for count in counts.iter().filter(|count| count.channel < self.thread_channels.len()) {
                 let place = places.get(&(index(step), index(count.call), count.thread + 1));
@@ -133,7 +133,7 @@ impl Session {
             let (span, channel) = (place / channels, place % channels);
             let Some((value, running_ratio)) = passed.and_then(extrapolate_count) else { continue };
             seen[channel] = true;
-            let index = |place: usize| u32::try_from(place).expect("what is kept is bounded");
+            let index = |place: usize| u32::try_from(place).expect("the recorded data is bounded");
             profile.counts.push(Count { span: index(span), counter: index(channel), value, running_ratio });
         }
         for (counter, _) in self.channels.iter().zip(seen).filter(|(_, seen)| !seen && !self.steps.is_empty()) {

@@ -1,6 +1,6 @@
 //! Recorded data of a session, buffers of a run, and the measurements of one step.
 
-use super::watchers::{WatcherCounts, WatcherTimes};
+use super::watchers::{CountWatcher, TimeWatcher};
 use super::{Plan, Subject, Task, ThreadCount};
 use crate::data::Step;
 use measure::Clock;
@@ -67,7 +67,7 @@ impl Session {
     }
 
     /// Measures an unprofiled and a profiled run in alternating order, so that disturbances affect both equally.
-    pub(super) fn in_turns<S: Subject>(
+    pub(super) fn measure_pair<S: Subject>(
         &mut self,
         subject: &mut S,
         clock: &mut impl Clock,
@@ -83,9 +83,9 @@ impl Session {
 
     pub(super) fn time_run<S: Subject>(&mut self, subject: &mut S, clock: &mut impl Clock) -> Result<Step, S::Error> {
         let before = subject.threads_cpu_ns();
-        subject.look_at_threads();
+        subject.record_threads();
         let start_ns = clock.now_ns();
-        subject.run_watched(&mut WatcherTimes { clock, stamps: &mut self.stamps })?;
+        subject.run_watched(&mut TimeWatcher { clock, stamps: &mut self.stamps })?;
         let duration_ns = clock.now_ns().saturating_sub(start_ns);
         let after = subject.threads_cpu_ns();
         // A thread that ran its first task in this run has no earlier reading.
@@ -109,7 +109,7 @@ impl Session {
         for (group, readings) in self.readings.chunks_exact_mut((calls + 1) * channels).enumerate() {
             counters.select_group(group);
             subject.count_on_threads(Some(group));
-            let ran = subject.run_watched(&mut WatcherCounts { counters, channels, calls, readings });
+            let ran = subject.run_watched(&mut CountWatcher { counters, channels, calls, readings });
             subject.count_on_threads(None);
             ran?;
             self.thread_counts.extend(subject.thread_counts());

@@ -33,7 +33,7 @@ pub trait Subject {
         Ok(None)
     }
     /// Enables the recording of pool threads, if there are any, for the next run.
-    fn look_at_threads(&mut self) {}
+    fn record_threads(&mut self) {}
     /// Returns the tasks of pool threads in that run, in any order.
     fn tasks(&mut self) -> Vec<Task> {
         Vec::new()
@@ -118,7 +118,7 @@ pub fn profile_model<S: Subject>(
                 session.count_run(subject, counters)?;
             }
             Action::Record | Action::RecordAndSave => {
-                let (bare_ns, mut step) = session.in_turns(subject, clock)?;
+                let (bare_ns, mut step) = session.measure_pair(subject, clock)?;
                 session.count_run(subject, counters)?;
                 step.number = number;
                 step.cycle = u32::try_from(plan.schedule.cycle_of_step(number)).unwrap_or(u32::MAX);

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 /// A clock that is shared with the subject.
 #[derive(Clone, Default)]
-struct Told(std::rc::Rc<std::cell::Cell<u64>>);
+struct SharedClock(std::rc::Rc<std::cell::Cell<u64>>);
 
-impl Told {
+impl SharedClock {
     fn pass(&self, ns: u64) {
         self.0.set(self.0.get() + ns);
     }
 }
 
-impl Clock for Told {
+impl Clock for SharedClock {
     fn now_ns(&mut self) -> u64 {
         self.0.get()
     }
@@ -41,7 +41,7 @@ impl Clock for Told {
 
 /// A model whose calls take 10, 20, 30 … ns, with 1 ns before each.
 struct Model {
-    clock: Told,
+    clock: SharedClock,
     calls: usize,
     bare_runs: u64,
     watched_runs: u64,
@@ -50,7 +50,7 @@ struct Model {
 }
 
 impl Model {
-    fn new(clock: &Told, calls: usize) -> Model {
+    fn new(clock: &SharedClock, calls: usize) -> Model {
         Model { clock: clock.clone(), calls, bare_runs: 0, watched_runs: 0, tasks: Vec::new() }
     }
 
@@ -151,14 +151,18 @@ fn plan(schedule: &str) -> Plan {
 }
 
 #[test]
-fn only_active_steps_are_kept_each_beside_a_run_nobody_looked_at() {
-    let mut clock = Told::default();
+fn only_active_steps_are_kept_each_with_an_unprofiled_run() {
+    let mut clock = SharedClock::default();
     let mut model = Model::new(&clock, 3);
     let plan = plan("skip_first=2,wait=1,warmup=1,active=2,repeat=2");
     let profile = profile_model(&mut model, &plan, &mut clock, &mut NoCounters).expect("it runs");
     let numbers: Vec<(u64, u32)> = profile.steps.iter().map(|step| (step.number, step.cycle)).collect();
     assert_eq!(numbers, [(4, 0), (5, 0), (8, 1), (9, 1)]);
-    assert_eq!((model.bare_runs, model.watched_runs), (4 + 2 + 4, 6), "skipped and waiting, warm-up, beside each step");
+    assert_eq!(
+        (model.bare_runs, model.watched_runs),
+        (4 + 2 + 4, 6),
+        "skipped, waiting and warm-up steps, and one per recorded step"
+    );
     assert_eq!(profile.bare_ns, [60; 4]);
     let durations: Vec<u64> = profile.spans.iter().map(|span| span.duration_ns).collect();
     assert_eq!(durations, [10, 20, 30].repeat(4));
@@ -167,8 +171,8 @@ fn only_active_steps_are_kept_each_beside_a_run_nobody_looked_at() {
 }
 
 #[test]
-fn groups_of_counters_have_runs_of_their_own_and_all_stand_at_the_same_spans() {
-    let mut clock = Told::default();
+fn counter_groups_have_separate_runs_and_the_same_spans() {
+    let mut clock = SharedClock::default();
     let mut model = Model::new(&clock, 2);
     let mut counters = Fake::new(&[None, Some(0), Some(1)]);
     let profile = profile_model(&mut model, &plan("active=2,repeat=1"), &mut clock, &mut counters).expect("it runs");
@@ -178,12 +182,12 @@ fn groups_of_counters_have_runs_of_their_own_and_all_stand_at_the_same_spans() {
     assert_eq!(counts, wanted.collect::<Vec<_>>());
     assert_eq!(profile.refusals, []);
     let alone: Vec<Option<f64>> = profile.counters.iter().map(|counter| counter.alone).collect();
-    assert_eq!(alone, [Some(1.0), Some(2.0), Some(3.0)], "what reading alone counts");
+    assert_eq!(alone, [Some(1.0), Some(2.0), Some(3.0)], "counts of reading alone");
 }
 
 #[test]
-fn what_threads_did_stands_behind_its_operators_and_inside_of_them() {
-    let mut clock = Told::default();
+fn thread_tasks_are_children_of_their_operators() {
+    let mut clock = SharedClock::default();
     let mut model = Model::new(&clock, 2);
     let task = |call, thread, start_ns, end_ns| Task { call, thread, start_ns, end_ns };
     // The second call of the first step lasts from 32 to 52, after an unprofiled run of 30.
@@ -202,7 +206,7 @@ fn what_threads_did_stands_behind_its_operators_and_inside_of_them() {
 
 #[test]
 fn a_long_session_keeps_little() {
-    let mut clock = Told::default();
+    let mut clock = SharedClock::default();
     let mut model = Model::new(&clock, 4);
     let plan = Plan { cells_max: 64, ..plan("active=900,repeat=1") };
     let profile = profile_model(&mut model, &plan, &mut clock, &mut NoCounters).expect("it runs");
@@ -214,8 +218,8 @@ fn a_long_session_keeps_little() {
 }
 
 #[test]
-fn a_session_ends_with_its_time_and_says_so() {
-    let mut clock = Told::default();
+fn a_session_ends_at_its_time_limit_with_a_note() {
+    let mut clock = SharedClock::default();
     let mut model = Model::new(&clock, 1);
     let plan = Plan { budget_ns: 100, limit_ns: 200, ..plan("active=50,repeat=1") };
     let profile = profile_model(&mut model, &plan, &mut clock, &mut NoCounters).expect("it runs");
@@ -224,8 +228,8 @@ fn a_session_ends_with_its_time_and_says_so() {
 }
 
 #[test]
-fn what_cannot_run_is_said_and_nothing_is_kept_of_nothing() {
-    let mut clock = Told::default();
+fn failed_and_empty_models_give_no_steps() {
+    let mut clock = SharedClock::default();
     let mut model = Model::new(&clock, 1);
     let failed = profile_model(&mut model, &plan("active=2000,repeat=1"), &mut clock, &mut NoCounters);
     assert_eq!(failed.map(drop), Err("worn out".to_owned()));
@@ -236,7 +240,7 @@ fn what_cannot_run_is_said_and_nothing_is_kept_of_nothing() {
 }
 
 #[test]
-fn a_counter_that_never_got_a_register_is_no_zero() {
+fn a_counter_without_a_register_is_not_zero() {
     let waiting = Reading { value: 0, enabled_ns: 50, running_ns: 0 };
     assert_eq!(extrapolate_count(waiting), None);
     assert_eq!(extrapolate_count(Reading { value: 10, enabled_ns: 100, running_ns: 50 }), Some((20, 0.5)));

@@ -4,12 +4,12 @@ use super::Watch;
 use measure::Clock;
 use measure::counters::{CounterReader, Reading};
 
-pub(super) struct WatcherTimes<'a, C> {
+pub(super) struct TimeWatcher<'a, C> {
     pub clock: &'a mut C,
     pub stamps: &'a mut [u64],
 }
 
-impl<C: Clock> Watch for WatcherTimes<'_, C> {
+impl<C: Clock> Watch for TimeWatcher<'_, C> {
     #[inline]
     fn begin_call(&mut self, call: usize) {
         self.stamps[2 * call] = self.clock.now_ns();
@@ -22,20 +22,20 @@ impl<C: Clock> Watch for WatcherTimes<'_, C> {
 }
 
 /// Reads all counters between calls into one row per reading.
-pub(super) struct WatcherCounts<'a> {
+pub(super) struct CountWatcher<'a> {
     pub counters: &'a mut dyn CounterReader,
     pub channels: usize,
     pub calls: usize,
     pub readings: &'a mut [Option<Reading>],
 }
 
-impl WatcherCounts<'_> {
+impl CountWatcher<'_> {
     fn read_counters(&mut self, row: usize) {
         self.counters.read_channels(&mut self.readings[row * self.channels..][..self.channels]);
     }
 }
 
-impl Watch for WatcherCounts<'_> {
+impl Watch for CountWatcher<'_> {
     fn begin_call(&mut self, call: usize) {
         self.read_counters(call);
     }

@@ -62,7 +62,7 @@ impl SpanGroup {
         let first = members[0];
         let scope = members.iter().skip(1).fold(first.scope.as_str(), |all, one| common_scope(all, &one.scope));
         let times = sorted_copy(&self.operators.values().flatten().copied().collect::<Vec<f64>>());
-        let numbers = summarise_samples(&times).expect("a group has spans");
+        let numbers = summarise_samples(&times).expect("a group has at least one span");
         let calls = times.len() as u64;
         let typical_ns = self.typical_ns(profile);
         let (share, total_share) = sums.row_shares(typical_ns, self.self_total_ns);

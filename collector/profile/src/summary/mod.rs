@@ -30,7 +30,7 @@ pub enum GroupBy {
 }
 
 models::choice! {
-    /// What is one row, by name.
+    /// Grouping key of table rows
     pub enum GroupName {
         /// Operators with the same name
         Name = "name",

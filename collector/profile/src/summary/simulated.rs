@@ -33,7 +33,8 @@ pub fn simulated_figures(task: &SimulatedTask) -> [Option<f64>; FIGURES.len()] {
 
 pub fn describe_simulation(simulation: &Simulation) -> String {
     format!(
-        "SIMULATED, not measured: one call of each, alone, on one thread of a processor that {} makes up, by code for {}",
+        "SIMULATED, not measured: one call per task, alone, on one thread of a processor simulated by {}, with code \
+         for {}",
         simulation.simulator, simulation.target
     )
 }

@@ -53,7 +53,7 @@ fn small() -> Profile {
 }
 
 #[test]
-fn rows_are_what_is_asked_for() {
+fn rows_follow_the_grouping() {
     let profile = small();
     let of = |group_by| -> Vec<(String, u64, u64)> {
         let rows = summary_rows(&profile, group_by, SortBy::SelfCpuTimeTotal);
@@ -68,7 +68,7 @@ fn rows_are_what_is_asked_for() {
 }
 
 #[test]
-fn a_row_has_rates_where_all_of_it_is_known() {
+fn a_row_has_rates_if_all_work_is_known() {
     let all = summary_rows(&small(), GroupBy::Name, SortBy::Order);
     let (dense, relu) = (&all[0], &all[1]);
     // (400 + 800) operations in typical times of 50 + 40 ns.
@@ -76,12 +76,12 @@ fn a_row_has_rates_where_all_of_it_is_known() {
     assert_eq!(dense.roofline_share, Some(120.0 / 90.0));
     assert_eq!((dense.scope.as_str(), dense.text.as_str(), dense.input_shapes.len()), ("net", "", 0));
     assert_eq!((relu.gflops_per_second, relu.text.as_str()), (None, "relu f32[8]"));
-    assert_eq!(dense.counters, BTreeMap::from([("faults".to_owned(), 3.5)]), "of the spans that were counted");
-    assert_eq!(relu.counters, BTreeMap::new(), "what was not counted is not zero");
+    assert_eq!(dense.counters, BTreeMap::from([("faults".to_owned(), 3.5)]), "mean over the spans that were counted");
+    assert_eq!(relu.counters, BTreeMap::new(), "a missing count is not zero");
 }
 
 #[test]
-fn what_follows_from_counts_needs_all_of_them() {
+fn derived_metrics_need_all_counters() {
     let mut profile = small();
     let counter = |name: &str| Counter { name: name.to_owned(), ..Counter::default() };
     profile.counters = ["instructions", "cycles", "llc_load_misses"].map(counter).to_vec();
@@ -98,7 +98,7 @@ fn what_follows_from_counts_needs_all_of_them() {
 }
 
 #[test]
-fn memory_is_that_of_the_step_that_has_it() {
+fn memory_comes_from_the_step_with_events() {
     let mut profile = small();
     let event = |span, at_ns, bytes, live_bytes| MemoryEvent {
         at_ns,
@@ -122,7 +122,7 @@ fn memory_is_that_of_the_step_that_has_it() {
 }
 
 #[test]
-fn parts_are_spread_and_what_threads_do_beside_is_told() {
+fn thread_statistics_cover_tasks_and_polling() {
     let mut profile = small();
     let track = |name: &str, cpu_ns| Track { name: name.to_owned(), cpu_ns, ..Track::default() };
     profile.tracks = vec![track("caller", None), track("thread 0", Some(120)), track("thread 1", Some(90))];
@@ -141,7 +141,7 @@ fn parts_are_spread_and_what_threads_do_beside_is_told() {
     let all = summary_rows(&profile, GroupBy::Call, SortBy::Order);
     let spread = Spread { tasks_per_call: Some(1.0), imbalance: Some(1.5), wake_ns: Some(8.0) };
     assert_eq!((all[0].spread, all[1].spread), (spread, Spread::default()));
-    assert_eq!(all[0].self_total_ns, 100, "parts on other tracks leave an operator its time");
+    assert_eq!(all[0].self_total_ns, 100, "parts on other tracks do not reduce an operator's self time");
     let of: Vec<_> = threads::thread_statistics(&profile)
         .into_iter()
         .map(|one| (one.tasks, one.busy_ns, one.idle_ns, one.polling_ns))
@@ -150,7 +150,7 @@ fn parts_are_spread_and_what_threads_do_beside_is_told() {
 }
 
 #[test]
-fn commas_in_names_stay_where_they_are() {
+fn commas_in_names_are_quoted() {
     let mut profile = small();
     profile.operators[2].scope = "net, \"quoted\"".to_owned();
     let mut bytes = Vec::new();
@@ -166,7 +166,7 @@ fn commas_in_names_stay_where_they_are() {
 }
 
 #[test]
-fn sum_total_and_what_is_not_attributed() {
+fn totals_include_unattributed_time() {
     let totals = compute_totals(&small());
     assert_eq!((totals.sum_ns, totals.total_ns, totals.not_attributed_ns), (220, 240, 20));
     assert_eq!(totals.profiler_slowdown, Some(Ratio { median: 1.2, interval: None }));
@@ -174,7 +174,7 @@ fn sum_total_and_what_is_not_attributed() {
 }
 
 #[test]
-fn rows_come_in_the_order_that_is_asked_for() {
+fn rows_follow_the_sort_key() {
     let first = |sort_by| summary_rows(&small(), GroupBy::Call, sort_by)[0].text.clone();
     assert_eq!(first(SortBy::Order), "dense f32[4]");
     assert_eq!(first(SortBy::CpuTime), "dense f32[4]");
@@ -231,12 +231,12 @@ fn one_preempted_call_changes_no_share() {
     let (quiet, preempted) = (run([20; 5]), run([20, 20, 9000, 20, 20]));
     assert_eq!(shares(&quiet), shares(&preempted));
     assert_eq!(shares(&quiet), [("conv2d".to_owned(), 0.98), ("max_pool".to_owned(), 0.02)]);
-    assert!(preempted[1].total_share > 0.6, "totals stay beside: {}", preempted[1].total_share);
+    assert!(preempted[1].total_share > 0.6, "total times are affected: {}", preempted[1].total_share);
 }
 
 proptest! {
     #[test]
-    fn own_times_add_up_to_the_whole(profile in nested()) {
+    fn self_times_add_up_to_the_total(profile in nested()) {
         profile.check().unwrap();
         let totals = compute_totals(&profile);
         prop_assert_eq!(totals.sum_ns, totals.total_ns);

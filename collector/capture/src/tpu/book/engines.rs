@@ -44,12 +44,16 @@ const COLUMNS: [&str; 23] = [
 const BANDS: [(&str, usize); 5] = [("", 5), ("TIU", 5), ("GDMA", 5), ("SDMA", 3), ("CDMA", 5)];
 
 const NOTES: [[&str; 2]; 7] = [
-    ["Tiu Working Ratio", "totalTiuCycle / totalTime: the part of the time in which the tensor unit worked."],
-    ["Parallelism(%)", "(TIU time + GDMA time + SDMA time) / totalTime: how much the engines worked side by side."],
-    ["Concurrency(%)", "(TIU time + GDMA time - totalTime) / the smaller of the two: how much they surely overlapped."],
-    ["Total Alg Cycle", "The cycles the algorithm's operations would take at full rate."],
-    ["Total Alg Ops", "The operations the algorithm asks for."],
-    ["Total uArch Ops", "The operations the array did, its padding included."],
+    ["Tiu Working Ratio", "totalTiuCycle / totalTime: share of the time in which the tensor unit was busy."],
+    ["Parallelism(%)", "(TIU time + GDMA time + SDMA time) / totalTime: average number of busy engines."],
+    [
+        "Concurrency(%)",
+        "(TIU time + GDMA time - totalTime) / the smaller of TIU time and GDMA time: minimum overlap of the two \
+         engines.",
+    ],
+    ["Total Alg Cycle", "Cycles that the algorithm's operations need at the full rate."],
+    ["Total Alg Ops", "Number of operations of the algorithm."],
+    ["Total uArch Ops", "Number of operations that the hardware executes, including padding."],
     ["uArch URate", "Total Alg Ops / Total uArch Ops."],
 ];
 

@@ -126,7 +126,7 @@ enum Limit {
 }
 
 impl Limit {
-    fn of_category(category: &str) -> Limit {
+    fn from_category(category: &str) -> Limit {
         match category {
             "Conv" | "MatMul" | "Attention" => Limit::Cube,
             "LayerNorm" | "Pool" | "Reduce" | "FC" => Limit::Fused,
@@ -536,29 +536,23 @@ fn estimate_cases(
     };
     let tiu_us = per_core(categories.iter().map(|(_, own)| own.cycles).sum());
     let mut cases = vec![
-        case(
-            "origin".into(),
-            0.0,
-            overall.total_us,
-            overall.concurrency,
-            "without the host's time and its copies".into(),
-        ),
+        case("origin".into(), 0.0, overall.total_us, overall.concurrency, "excluding host time and host copies".into()),
         case(
             "100% Concurrency".into(),
             overall.total_us - tiu_us,
             tiu_us,
             100.0,
-            "all data moves while the tensor unit works".into(),
+            "all data transfers overlap with computation".into(),
         ),
     ];
     for own_units in [false, true] {
         let mut time = tiu_us;
         for (name, own) in categories {
-            let limit = if own_units { Limit::of_category(name) } else { Limit::Cube };
+            let limit = if own_units { Limit::from_category(name) } else { Limit::Cube };
             let (took, least) = (per_core(own.cycles), own.asked as f64 / shown.peak_tops(limit, width) / 1e6);
             time -= took - least;
             let units = if own_units { "of the units it uses" } else { "of the cube" };
-            let remark = format!("{name} in the time its operations take at the peak {units}");
+            let remark = format!("{name}, if all its operations ran at the peak rate {units}");
             cases.push(case(
                 format!("{name} tiuTime: {took:.2} us -> {least:.2} us"),
                 took - least,

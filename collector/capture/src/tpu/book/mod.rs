@@ -178,12 +178,14 @@ const SPECIFICATION: [&str; 11] = [
 const FIELDS: [[&str; 2]; 3] = [
     [
         "uArch Rate",
-        "Alg Ops / uArch Ops: the array works on aligned shapes, so it does more than the algorithm asks for. Closer to 100% is better.",
+        "Alg Ops / uArch Ops: the hardware works on aligned shapes, so it executes more operations than the algorithm \
+         needs. Closer to 100% is better.",
     ],
-    ["Data Type", "Element type of the first operand -> that of the result."],
+    ["Data Type", "Element types of the first operand and of the result."],
     [
         "Avg Cycle Last 200",
-        "Mean time from one command to the next over the last 200. Many short commands in a row burden the PMU and cost speed.",
+        "Mean time from one command to the next over the last 200 commands. Many short commands in a row overload the \
+         PMU and reduce performance.",
     ],
 ];
 

@@ -28,12 +28,12 @@ impl ZipMember {
 
     pub fn add(&mut self, bytes: &[u8]) {
         self.crc.update(bytes);
-        self.out.write_all(bytes).expect("memory takes every byte");
+        self.out.write_all(bytes).expect("writing to memory succeeds");
     }
 
     pub fn finish(self) -> Packed {
         let size = self.out.total_in();
-        let bytes = self.out.finish().expect("memory takes every byte");
+        let bytes = self.out.finish().expect("writing to memory succeeds");
         Packed { name: self.name, crc: self.crc.sum(), bytes, size }
     }
 }
@@ -46,7 +46,7 @@ pub fn write_archive(members: &[Packed], out: &mut impl Write) -> std::io::Resul
     for member in members {
         let too_large = member.size > LIMIT || offset + member.bytes.len() as u64 > LIMIT;
         if too_large {
-            return Err(std::io::Error::other(format!("`{}` makes the workbook larger than 4 GiB", member.name)));
+            return Err(std::io::Error::other(format!("`{}` would make the workbook larger than 4 GiB", member.name)));
         }
         let head = shared_head(member);
         directory.extend_from_slice(b"PK\x01\x02\x14\x00");

@@ -4,7 +4,7 @@ use super::value::round4;
 use super::{Descriptor, Event, Value};
 use crate::tpu::block::word_at;
 use crate::tpu::chip::{Chip, Engine};
-use crate::tpu::descriptor::{Hot, extract_bits};
+use crate::tpu::descriptor::{HotField, extract_bits};
 use crate::tpu::names::{self, Names, UNKNOWN};
 use crate::tpu::pmu::sum_counters;
 
@@ -29,7 +29,7 @@ impl Memory {
         }
     }
 
-    fn of_code(code: u32) -> Memory {
+    fn from_code(code: u32) -> Memory {
         [Memory::Ddr, Memory::L2, Memory::Local, Memory::Unknown][(code & 3) as usize]
     }
 }
@@ -112,8 +112,8 @@ pub fn transfer_ends(event: &Event<'_>) -> (Memory, Memory) {
             },
         };
         return (
-            kind(Hot::SourceHigh, Hot::SourceLow, Hot::SourceHigh8),
-            kind(Hot::DestinationHigh, Hot::DestinationLow, Hot::DestinationHigh8),
+            kind(HotField::SourceHigh, HotField::SourceLow, HotField::SourceHigh8),
+            kind(HotField::DestinationHigh, HotField::DestinationLow, HotField::DestinationHigh8),
         );
     }
     let extra = memory_codes(event);
@@ -123,7 +123,7 @@ pub fn transfer_ends(event: &Event<'_>) -> (Memory, Memory) {
     if event.is_generated() {
         return rvt_ends(event).unwrap_or((Memory::Ddr, Memory::Ddr));
     }
-    (Memory::of_code(extra >> 4), Memory::of_code(extra >> 6))
+    (Memory::from_code(extra >> 4), Memory::from_code(extra >> 6))
 }
 
 /// Returns the memory that a CV84X6 address refers to, according to its tag and the window of the shared memory.
@@ -250,7 +250,7 @@ pub fn known_dtype(event: &Event<'_>) -> &'static str {
 /// generators and for command classes without a type.
 pub fn report_dtype(event: &Event<'_>) -> &'static str {
     match event.descriptor {
-        Some(Descriptor { layout, bytes }) => layout.hot_value(bytes, Hot::Format).map_or("", names::dtype_name),
+        Some(Descriptor { layout, bytes }) => layout.hot_value(bytes, HotField::Format).map_or("", names::dtype_name),
         None if event.is_generated() => "",
         None => names::dtype_name(u64::from(memory_codes(event) & 15)),
     }
@@ -402,10 +402,10 @@ pub fn transfer_addresses(event: &Event<'_>) -> (u64, u64) {
     let Some(Descriptor { layout, bytes }) = event.descriptor else { return (0, 0) };
     let value = |field| layout.hot_value(bytes, field).unwrap_or(0);
     let (source, destination) = match event.chip() {
-        Chip::Bm1688 => (Hot::SourceHigh8, Hot::DestinationHigh8),
-        _ => (Hot::SourceHigh, Hot::DestinationHigh),
+        Chip::Bm1688 => (HotField::SourceHigh8, HotField::DestinationHigh8),
+        _ => (HotField::SourceHigh, HotField::DestinationHigh),
     };
-    (value(source) << 32 | value(Hot::SourceLow), value(destination) << 32 | value(Hot::DestinationLow))
+    (value(source) << 32 | value(HotField::SourceLow), value(destination) << 32 | value(HotField::DestinationLow))
 }
 
 fn add_decoded(

@@ -8,7 +8,7 @@ pub mod value;
 
 use super::chip::{Chip, Engine};
 use super::core::Core;
-use super::descriptor::{Decoder, DescriptorLayout, Hot};
+use super::descriptor::{Decoder, DescriptorLayout, HotField};
 use super::names::Names;
 use super::record::{Label, NONE, Origin, Record, RecordedCommand};
 use super::settings::Settings;
@@ -51,8 +51,8 @@ pub fn operation_codes(chip: Chip, engine: Engine, command: &RecordedCommand, fi
         None => (Some(command.op_code()), command.sub_code()),
         Some(Descriptor { layout, bytes }) => {
             let (op, sub) = match engine {
-                Engine::Tiu => (Hot::Type, Hot::SubType),
-                _ => (Hot::CommandType, Hot::SpecialFunction),
+                Engine::Tiu => (HotField::Type, HotField::SubType),
+                _ => (HotField::CommandType, HotField::SpecialFunction),
             };
             let value = |field| layout.hot_value(bytes, field).unwrap_or(0) as u32;
             (Some(value(op)), value(sub))

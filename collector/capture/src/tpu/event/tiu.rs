@@ -3,7 +3,7 @@
 use super::{Descriptor, Event, Value};
 use crate::tpu::block::word_at;
 use crate::tpu::chip::Chip;
-use crate::tpu::descriptor::{Decoder, Hot, extract_bits};
+use crate::tpu::descriptor::{Decoder, HotField, extract_bits};
 use crate::tpu::names::{self, Names, UNKNOWN};
 use crate::tpu::operations::{self, OperationWork};
 
@@ -140,8 +140,8 @@ pub fn list_registers(event: &Event<'_>, add: &mut impl FnMut(&str, &str, Value<
             add("des_", &field.name, Value::Big(u128::from(extract_bits(bytes, field.place))));
         }
         if matches!(event.chip(), Chip::Bm1688 | Chip::Cv84x6) {
-            let message = layout.class == "SYS" && matches!(layout.hot_value(bytes, Hot::SubType), Some(8 | 9));
-            let immediate = layout.hot_value(bytes, Hot::Immediate).filter(|_| message).unwrap_or(0);
+            let message = layout.class == "SYS" && matches!(layout.hot_value(bytes, HotField::SubType), Some(8 | 9));
+            let immediate = layout.hot_value(bytes, HotField::Immediate).filter(|_| message).unwrap_or(0);
             add("", "Msg Id", Value::Int((immediate & 0x7f) as i64));
             add("", "Sd\\Wt Count", Value::Int((immediate >> 16 & 7) as i64));
         }

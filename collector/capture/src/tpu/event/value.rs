@@ -93,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rounding_is_that_of_decimals(bytes in 0u64..1 << 40, duration in 1u64..1 << 32) {
+        fn rounding_matches_decimal_rounding(bytes in 0u64..1 << 40, duration in 1u64..1 << 32) {
             let value = bytes as f64 / duration as f64;
             prop_assert_eq!(round4(value), slow(value));
         }

@@ -119,9 +119,9 @@ fn summary_cards(timeline: &Timeline, summary: Option<&CaptureSummary>) -> Vec<[
         card(format!("{} µs", overall(2)), "from the first record to the last"),
         card(timeline.record_count().to_string(), "records"),
         card(timeline.cores.iter().filter(|core| !core.bytes.is_empty()).count().to_string(), "cores with records"),
-        card(overall(3), "of the time the tensor units worked"),
+        card(overall(3), "share of time in which tensor units were busy"),
         card(overall(1), "parallelism of the engines"),
-        card(format!("{} GB/s", overall(7)), "GDMA from and to DDR, while it moved"),
+        card(format!("{} GB/s", overall(7)), "mean GDMA bandwidth from and to DDR"),
     ]
 }
 

@@ -5,7 +5,7 @@
 
 use super::key;
 use super::track::Lanes;
-use crate::events::{self, Event, FoundEvent, Full, Kind, chrome, open};
+use crate::events::{self, Event, Full, Kind, TraceContents, chrome, open};
 use crate::tpu::loss::Losses;
 use crate::tpu::{Error, Result};
 use crate::writer::Packets;
@@ -38,7 +38,7 @@ const SWITCHES: [&str; 5] =
 const FARTHEST_NS: i64 = 2_300_000_000_000_000_000;
 const MAX_CALLS: usize = 20_000_000;
 
-struct SeenEvents {
+struct HostEvent {
     kind: Kind,
     track: u32,
     name: String,
@@ -75,7 +75,7 @@ fn gather_slices(
     path: &Path,
     tail: (i64, Option<i64>),
     losses: &mut Losses,
-    read: impl FnOnce(&mut Take<'_>) -> std::result::Result<FoundEvent, events::Error>,
+    read: impl FnOnce(&mut Take<'_>) -> std::result::Result<TraceContents, events::Error>,
 ) -> Result<HostTrace> {
     let mut seen = Vec::new();
     let mut far = 0_u64;
@@ -91,7 +91,7 @@ fn gather_slices(
             return Err(Full(MAX_CALLS, "calls"));
         }
         let (name, category) = (event.name.into_owned(), event.category.into_owned());
-        seen.push(SeenEvents { kind: event.kind, track: event.track, name, category, at_ns: event.at_ns });
+        seen.push(HostEvent { kind: event.kind, track: event.track, name, category, at_ns: event.at_ns });
         Ok(())
     });
     let found = found.map_err(|error| convert_error(path, error))?;
@@ -101,13 +101,13 @@ fn gather_slices(
     for example in &found.examples {
         losses.skip_part(path, None, example.clone());
     }
-    (0..far).for_each(|_| losses.skip_part(path, None, "an event at a time that cannot be shown".to_owned()));
+    (0..far).for_each(|_| losses.skip_part(path, None, "event time outside of the supported range".to_owned()));
     let slices = join_slices(path, seen, &found, losses);
     let zero_ns = zero_time(&slices, tail);
     let mut slices: Vec<HostSlice> =
         slices.into_iter().filter(|slice| !SWITCHES.contains(&slice.name.as_str())).collect();
     if zero_ns.is_none() && !slices.is_empty() {
-        losses.add_note("the host trace has no call of category `tpudnn`; records begin at its time zero");
+        losses.add_note("the host trace has no call of category `tpudnn`; the capture starts at its time zero");
     }
     slices.sort_by_key(|slice| (slice.start, std::cmp::Reverse(slice.end)));
     Ok(HostTrace { slices, zero_ns })
@@ -119,7 +119,7 @@ fn end_of(at_ns: i64, length_ns: i64) -> i64 {
 }
 
 /// Joins start and end events to calls, in the order of the trace.
-fn join_slices(path: &Path, seen: Vec<SeenEvents>, found: &FoundEvent, losses: &mut Losses) -> Vec<HostSlice> {
+fn join_slices(path: &Path, seen: Vec<HostEvent>, found: &TraceContents, losses: &mut Losses) -> Vec<HostSlice> {
     let ends =
         seen.iter().map(|one| if let Kind::Slice(length) = one.kind { end_of(one.at_ns, length) } else { one.at_ns });
     let latest = ends.fold(0, i64::max);
@@ -135,7 +135,7 @@ fn join_slices(path: &Path, seen: Vec<SeenEvents>, found: &FoundEvent, losses: &
                     }
                     None => {
                         let thread = found.tracks.get(one.track as usize).map_or("", |track| &track.thread);
-                        losses.skip_part(path, None, format!("an end without a begin on thread {thread}"));
+                        losses.skip_part(path, None, format!("end event without a start event on thread {thread}"));
                     }
                 }
                 continue;

@@ -28,10 +28,10 @@ const HELD: usize = 16;
 
 pub fn write_trace(timeline: &Timeline, host: Option<&HostTrace>, path: &Path) -> Result<()> {
     let plan = TracePlan::plan_trace(timeline, host);
-    output::write_file(path, |file| in_order(plan.pieces.len(), |index| plan.encode_piece(index), file))
+    output::write_file(path, |file| write_in_order(plan.pieces.len(), |index| plan.encode_piece(index), file))
 }
 
-fn in_order(count: usize, make: impl Fn(usize) -> Vec<u8> + Sync, out: &mut impl Write) -> std::io::Result<()> {
+fn write_in_order(count: usize, make: impl Fn(usize) -> Vec<u8> + Sync, out: &mut impl Write) -> std::io::Result<()> {
     for start in (0..count).step_by(HELD) {
         let made: Vec<Vec<u8>> = (start..count.min(start + HELD)).into_par_iter().map(&make).collect();
         made.iter().try_for_each(|piece| out.write_all(piece))?;
@@ -47,7 +47,7 @@ struct TraceOrder {
 }
 
 impl TraceOrder {
-    fn of_stream(stream: &Stream) -> TraceOrder {
+    fn for_stream(stream: &Stream) -> TraceOrder {
         let records = &stream.records;
         let order = track::sort_records(records);
         let place = |index: usize| order.as_ref().map_or(index, |order| order[index] as usize);
@@ -95,7 +95,7 @@ impl<'a> TracePlan<'a> {
         let mut tracks = track::capture_tracks(timeline);
         let cores = &timeline.cores;
         let orders: Vec<[TraceOrder; 3]> =
-            cores.par_iter().map(|core| core.streams.each_ref().map(TraceOrder::of_stream)).collect();
+            cores.par_iter().map(|core| core.streams.each_ref().map(TraceOrder::for_stream)).collect();
         let calls =
             |core| kernel::collect_calls(ENGINES.into_iter().flat_map(|engine| timeline.core_events(core, engine)));
         let kernels: Vec<Vec<Call<'_>>> = cores.par_iter().map(calls).collect();
@@ -176,7 +176,7 @@ impl<'a> TracePlan<'a> {
         let port = &self.timeline.ports[port];
         let calls = kernel::collect_calls(self.timeline.port_events(port));
         kernel::write_calls(packets, &tracks.kernels, &calls, self.offset_ns);
-        for way in [TraceWay::Other, TraceWay::Sends, TraceWay::Receives] {
+        for way in [PortDirection::Other, PortDirection::Sends, PortDirection::Receives] {
             let events = way.sorted_events(self.timeline, port);
             let lanes = track::first_free_lanes(events.iter().map(|event| (event.record.start, event.record.end)));
             for (place, event) in events.iter().enumerate() {
@@ -234,7 +234,7 @@ fn widen_ports(tracks: &mut Tracks, timeline: &Timeline) {
     for (own, port) in all.iter_mut().zip(&timeline.ports) {
         let Some(own) = own else { continue };
         widen_for_calls(tracks, &mut own.kernels, &kernel::collect_calls(timeline.port_events(port)));
-        for way in [TraceWay::Other, TraceWay::Sends, TraceWay::Receives] {
+        for way in [PortDirection::Other, PortDirection::Sends, PortDirection::Receives] {
             let events = way.sorted_events(timeline, port);
             if let Some(lanes) =
                 track::first_free_lanes(events.iter().map(|event| (event.record.start, event.record.end)))
@@ -247,23 +247,24 @@ fn widen_ports(tracks: &mut Tracks, timeline: &Timeline) {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TraceWay {
+enum PortDirection {
     Other,
     Sends,
     Receives,
 }
 
-impl TraceWay {
-    fn of_name(name: &str) -> TraceWay {
+impl PortDirection {
+    fn from_name(name: &str) -> PortDirection {
         match name {
-            "send" | "sys_msg_tx_send" | "sys_msg_tx_wait" | "tcp_send" => TraceWay::Sends,
-            "receive" | "sys_msg_rx_send" | "sys_msg_rx_wait" | "tcp_receive" | "read" => TraceWay::Receives,
-            _ => TraceWay::Other,
+            "send" | "sys_msg_tx_send" | "sys_msg_tx_wait" | "tcp_send" => PortDirection::Sends,
+            "receive" | "sys_msg_rx_send" | "sys_msg_rx_wait" | "tcp_receive" | "read" => PortDirection::Receives,
+            _ => PortDirection::Other,
         }
     }
 
     fn sorted_events<'a>(self, timeline: &'a Timeline, port: &'a super::cdma::Port) -> Vec<Event<'a>> {
-        let own = timeline.port_events(port).filter(|event| TraceWay::of_name(event.operation_names().name) == self);
+        let own =
+            timeline.port_events(port).filter(|event| PortDirection::from_name(event.operation_names().name) == self);
         let mut events: Vec<Event<'a>> = own.collect();
         events.sort_by_key(|event| (event.record.start, event.record.end));
         events
@@ -271,17 +272,17 @@ impl TraceWay {
 
     fn lanes_of(self, tracks: &track::PortTracks) -> &Lanes {
         match self {
-            TraceWay::Other => &tracks.other,
-            TraceWay::Sends => &tracks.sends,
-            TraceWay::Receives => &tracks.receives,
+            PortDirection::Other => &tracks.other,
+            PortDirection::Sends => &tracks.sends,
+            PortDirection::Receives => &tracks.receives,
         }
     }
 
     fn tracks_mut(self, tracks: &mut track::PortTracks) -> &mut Lanes {
         match self {
-            TraceWay::Other => &mut tracks.other,
-            TraceWay::Sends => &mut tracks.sends,
-            TraceWay::Receives => &mut tracks.receives,
+            PortDirection::Other => &mut tracks.other,
+            PortDirection::Sends => &mut tracks.sends,
+            PortDirection::Receives => &mut tracks.receives,
         }
     }
 }

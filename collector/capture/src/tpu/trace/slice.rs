@@ -2,7 +2,7 @@
 
 use super::key::{self, KEYS};
 use crate::tpu::chip::Engine;
-use crate::tpu::descriptor::Hot;
+use crate::tpu::descriptor::HotField;
 use crate::tpu::event::value::write_percent;
 use crate::tpu::event::{Event, dma, tiu};
 use crate::writer::{Annotations, Packets};
@@ -56,7 +56,7 @@ fn annotate_compute(event: &Event<'_>, is_system: bool, annotations: &mut Annota
         annotations.add_plain_text(key::RATE, std::str::from_utf8(&text).expect("digits are ASCII"));
     }
     if let Some(descriptor) = event.descriptor {
-        for (key, field) in [(key::TIU_SHORT, Hot::Short), (key::TIU_DEPENDENCY, Hot::Dependency)] {
+        for (key, field) in [(key::TIU_SHORT, HotField::Short), (key::TIU_DEPENDENCY, HotField::Dependency)] {
             if let Some(value) = descriptor.layout.hot_value(descriptor.bytes, field) {
                 annotations.add_int(key, value);
             }
@@ -77,7 +77,7 @@ fn annotate_transfer(event: &Event<'_>, is_system: bool, annotations: &mut Annot
         annotations.add_text(key::DATA_TYPE, dma::report_dtype(event));
     }
     if let Some(descriptor) = event.descriptor
-        && let Some(value) = descriptor.layout.hot_value(descriptor.bytes, Hot::Dependency)
+        && let Some(value) = descriptor.layout.hot_value(descriptor.bytes, HotField::Dependency)
     {
         annotations.add_int(key::DEPENDENCY, value);
     }

@@ -149,12 +149,12 @@ fn unsupported_searches_are_refused() {
     );
     check_tune(
         "backend = 'torch'\n[tune]",
-        expect_test::expect!["`tuner` is draft; `draft` searches schedules, and a library has none"],
+        expect_test::expect!["`tuner` is draft; `draft` searches schedules, but a library has none"],
     );
     check_tune(
         "target = 'cuda'\narch = ['sm_90']\n[tune]\ntuner = 'xgb_curve'",
         expect_test::expect![
-            "`tuner` is xgb_curve; `xgb_curve` learns from loops as templates for CPUs make them, and the target is `cuda`; `draft`, `xgb_knob`, `ga`, `random`, `gridsearch` and `metaschedule` search there"
+            "`tuner` is xgb_curve; `xgb_curve` learns from loops of CPU templates, so it does not support the target `cuda`; `draft`, `xgb_knob`, `ga`, `random`, `gridsearch` and `metaschedule` do"
         ],
     );
 }

@@ -4,7 +4,7 @@
 //! splits, and all lines are judged together. A line with a change point is split there, and both periods are searched
 //! again.
 
-use super::distributions::{adjust_p_values, student_tails};
+use super::distributions::{adjust_p_values, mean_of, student_tails, sum_of_squares};
 use super::history::{DriftLine, History, LineIdentity};
 use super::judge::Bounds;
 use super::machine::{MachineDrift, estimate_machine};
@@ -15,7 +15,7 @@ const NIGHTS_MIN: usize = 4;
 
 /// A change point of a line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Turn {
+pub struct ChangePoint {
     #[serde(flatten)]
     pub identity: LineIdentity,
     /// First night after the change.
@@ -28,7 +28,7 @@ pub struct Turn {
 
 /// The best split of a line; `place` is the index of the first point after it.
 #[derive(Clone, Copy, Debug)]
-struct TurnSplit {
+struct LineSplit {
     place: usize,
     difference: f64,
     variance: f64,
@@ -37,13 +37,13 @@ struct TurnSplit {
     weight: f64,
 }
 
-pub fn find_turns(history: &History, bounds: Bounds) -> Vec<Turn> {
+pub fn find_change_points(history: &History, bounds: Bounds) -> Vec<ChangePoint> {
     let (machine, _) = estimate_machine(history);
     let lines: Vec<&DriftLine> = history.lines.iter().filter(|line| line.aspect.is_none()).collect();
     let mut open: Vec<(&DriftLine, usize, usize)> = lines.iter().map(|line| (*line, 0, line.points.len())).collect();
     let mut found = Vec::new();
     while !open.is_empty() {
-        let splits: Vec<(&DriftLine, usize, usize, TurnSplit)> = open
+        let splits: Vec<(&DriftLine, usize, usize, LineSplit)> = open
             .iter()
             .filter_map(|&(line, from, to)| Some((line, from, to, best_split(line, from, to, &machine)?)))
             .collect();
@@ -60,7 +60,12 @@ pub fn find_turns(history: &History, bounds: Bounds) -> Vec<Turn> {
             open.extend([(line, from, split.place), (line, split.place, to)]);
             if split.difference.abs() > bounds.threshold.ln_1p() {
                 let night = history.nights[line.points[split.place].night].label.clone();
-                found.push(Turn { identity: line.identity.clone(), night, ratio: split.difference.exp(), q_value });
+                found.push(ChangePoint {
+                    identity: line.identity.clone(),
+                    night,
+                    ratio: split.difference.exp(),
+                    q_value,
+                });
             }
         }
     }
@@ -68,7 +73,7 @@ pub fn find_turns(history: &History, bounds: Bounds) -> Vec<Turn> {
     found
 }
 
-fn best_split(line: &DriftLine, from: usize, to: usize, machine: &MachineDrift) -> Option<TurnSplit> {
+fn best_split(line: &DriftLine, from: usize, to: usize, machine: &MachineDrift) -> Option<LineSplit> {
     let points = &line.points[from..to];
     if points.len() < NIGHTS_MIN {
         return None;
@@ -84,29 +89,20 @@ fn best_split(line: &DriftLine, from: usize, to: usize, machine: &MachineDrift) 
         let of = |doubts: &[f64]| doubts.iter().sum::<f64>() / (doubts.len() as f64).powi(2);
         let of_machine = of(&doubts[..place]) + of(&doubts[place..]);
         let difference = mean_of(late) - mean_of(early);
-        TurnSplit { place: from + place, difference, variance, freedom, of_machine, weight: 1.0 / one + 1.0 / other }
+        LineSplit { place: from + place, difference, variance, freedom, of_machine, weight: 1.0 / one + 1.0 / other }
     });
     splits.max_by(|one, other| {
-        let score = |split: &TurnSplit| split.difference.powi(2) / split.weight;
+        let score = |split: &LineSplit| split.difference.powi(2) / split.weight;
         score(one).total_cmp(&score(other))
     })
 }
 
 /// Returns the p-value of a split, corrected for the number of possible splits.
-fn split_p_value(split: &TurnSplit, prior: Option<Prior>, nights: usize) -> f64 {
+fn split_p_value(split: &LineSplit, prior: Option<Prior>, nights: usize) -> f64 {
     let (variance, freedom) = match prior {
         Some(prior) => prior.posterior_variance(split.variance, split.freedom),
         None => (split.variance, split.freedom),
     };
     let t = split.difference / (variance * split.weight + split.of_machine).sqrt();
     (student_tails(t, freedom) * (nights - 1) as f64).min(1.0)
-}
-
-fn mean_of(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-fn sum_of_squares(values: &[f64]) -> f64 {
-    let mean = mean_of(values);
-    values.iter().map(|value| (value - mean).powi(2)).sum()
 }

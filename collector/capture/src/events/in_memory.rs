@@ -1,7 +1,7 @@
 //! A whole trace in memory, with a size limit, for checks, conversion and merging.
 
 use super::open;
-use super::{Error, Event, FoundEvent, Full, Kind, Track, Value};
+use super::{Error, Event, Full, Kind, TraceContents, Track, Value};
 use crate::writer::sink::Role;
 use std::collections::HashMap;
 use std::io::Read;
@@ -22,7 +22,7 @@ pub struct Slice {
 
 /// Value of an event's argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum KeptEvents {
+pub enum ArgumentValue {
     Whole(i64),
     Real(f64),
     Text(u32),
@@ -30,7 +30,7 @@ pub enum KeptEvents {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeldPoint {
+pub struct FlowPoint {
     pub flow: u64,
     pub track: u32,
     pub at_ns: i64,
@@ -48,13 +48,13 @@ pub struct Losses {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
-    pub found: FoundEvent,
+    pub found: TraceContents,
     /// Slices sorted by start, longer ones first.
     pub slices: Vec<Slice>,
     /// Counter values, as track, time in nanoseconds, and value.
     pub values: Vec<(u32, i64, f64)>,
-    pub points: Vec<HeldPoint>,
-    pub arguments: Vec<(u32, KeptEvents)>,
+    pub points: Vec<FlowPoint>,
+    pub arguments: Vec<(u32, ArgumentValue)>,
     pub texts: Vec<Box<str>>,
     pub losses: Losses,
 }
@@ -131,9 +131,9 @@ impl Keeper {
                 self.trace.values.push((track, at_ns, value));
                 self.bytes += size_of::<(u32, i64, f64)>();
             }
-            Kind::FlowStart(flow) => self.add_point(HeldPoint { flow, track, at_ns, role: Role::Start }),
-            Kind::FlowStep(flow) => self.add_point(HeldPoint { flow, track, at_ns, role: Role::Step }),
-            Kind::FlowEnd(flow) => self.add_point(HeldPoint { flow, track, at_ns, role: Role::End }),
+            Kind::FlowStart(flow) => self.add_point(FlowPoint { flow, track, at_ns, role: Role::Start }),
+            Kind::FlowStep(flow) => self.add_point(FlowPoint { flow, track, at_ns, role: Role::Step }),
+            Kind::FlowEnd(flow) => self.add_point(FlowPoint { flow, track, at_ns, role: Role::End }),
         }
         // Indices are 32-bit.
         let is_full =
@@ -141,9 +141,9 @@ impl Keeper {
         if is_full { Err(Full(self.limit_mib as usize, "MiB of events")) } else { Ok(()) }
     }
 
-    fn add_point(&mut self, point: HeldPoint) {
+    fn add_point(&mut self, point: FlowPoint) {
         self.trace.points.push(point);
-        self.bytes += size_of::<HeldPoint>();
+        self.bytes += size_of::<FlowPoint>();
     }
 
     fn add_slice(&mut self, event: &Event<'_>, end_ns: i64, is_instant: bool) -> u32 {
@@ -152,15 +152,15 @@ impl Keeper {
         event.arguments.visit_arguments(&mut |key, value| {
             let key = self.intern_text(key);
             let value = match value {
-                Value::Whole(value) => KeptEvents::Whole(value),
-                Value::Real(value) => KeptEvents::Real(value),
-                Value::Text(text) => KeptEvents::Text(self.intern_text(&text)),
-                Value::Json(text) => KeptEvents::Json(self.intern_text(&text)),
+                Value::Whole(value) => ArgumentValue::Whole(value),
+                Value::Real(value) => ArgumentValue::Real(value),
+                Value::Text(text) => ArgumentValue::Text(self.intern_text(&text)),
+                Value::Json(text) => ArgumentValue::Json(self.intern_text(&text)),
             };
             self.trace.arguments.push((key, value));
         });
         let count = self.trace.arguments.len() as u32 - first;
-        self.bytes += size_of::<Slice>() + count as usize * size_of::<(u32, KeptEvents)>();
+        self.bytes += size_of::<Slice>() + count as usize * size_of::<(u32, ArgumentValue)>();
         let (track, start_ns) = (event.track, event.at_ns);
         self.trace.slices.push(Slice {
             track,
@@ -174,7 +174,7 @@ impl Keeper {
         self.trace.slices.len() as u32 - 1
     }
 
-    fn finish(mut self, found: FoundEvent) -> Trace {
+    fn finish(mut self, found: TraceContents) -> Trace {
         let trace = &mut self.trace;
         trace.losses.begins_without_end = self.open.values().map(|open| open.len() as u64).sum();
         let ends = trace.slices.iter().filter(|slice| slice.end_ns != i64::MAX);
@@ -199,14 +199,14 @@ impl Trace {
         &self.found.tracks[place as usize]
     }
 
-    pub fn arguments(&self, slice: &Slice) -> &[(u32, KeptEvents)] {
+    pub fn arguments(&self, slice: &Slice) -> &[(u32, ArgumentValue)] {
         let (first, count) = slice.arguments;
         &self.arguments[first as usize..(first + count) as usize]
     }
 
     pub fn integer_argument(&self, slice: &Slice, name: &str) -> Option<i64> {
         let found = self.arguments(slice).iter().find(|(key, _)| self.text(*key) == name)?;
-        if let KeptEvents::Whole(value) = found.1 { Some(value) } else { None }
+        if let ArgumentValue::Whole(value) = found.1 { Some(value) } else { None }
     }
 
     pub fn time_span(&self) -> Option<(i64, i64)> {
@@ -219,7 +219,7 @@ impl Trace {
     /// Assigns each flow point to the innermost open slice, and an arrow's end outside of all slices to the next
     /// slice. Also returns the number of points without a slice.
     pub fn assign_arrows(&self) -> (HashMap<u32, Vec<(u64, Role)>>, u64) {
-        let mut by_track: HashMap<u32, Vec<&HeldPoint>> = HashMap::new();
+        let mut by_track: HashMap<u32, Vec<&FlowPoint>> = HashMap::new();
         self.points.iter().for_each(|point| by_track.entry(point.track).or_default().push(point));
         let mut slices: HashMap<u32, Vec<u32>> = HashMap::new();
         for (place, slice) in self.slices.iter().enumerate() {
