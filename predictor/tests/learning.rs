@@ -633,5 +633,5 @@ fn operators_of_fewer_shapes_than_can_be_held_out_are_not_learned() {
     let error = train::train_predictor(&of(4).select_rows(&alone), &TrainOptions::default())
         .expect_err("nothing is left")
         .to_string();
-    assert!(error.contains("5 are needed, there are of soft 4") && error.contains("hint: "), "{error}");
+    assert!(error.contains("5 are required; available: soft 4") && error.contains("hint: "), "{error}");
 }

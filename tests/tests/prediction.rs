@@ -211,7 +211,7 @@ fn what_came_with_the_program_answers_and_learns_how_far_this_machine_is() {
         "{report}"
     );
     let second = ask("predict --model resnet-18 --threads 1 --json");
-    assert!(second.stderr.contains("times are those of this machine"), "{second}");
+    assert!(second.stderr.contains("times are translated to this machine"), "{second}");
     let calibrated = second.json();
     assert_eq!(calibrated["this_host"]["distance"]["factor"].as_f64(), Some(factor), "{second}");
     let ratio = calibrated["models"][0]["total"]["time_ns"].as_f64().expect("a time") / time("time_ns");

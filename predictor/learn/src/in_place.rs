@@ -1,4 +1,4 @@
-//! Predicts an operator's time in the network from its isolated time, learned from operators measured both ways.
+//! Predicts an operator's time in the network from its isolated time, learned from operators with both times.
 //!
 //! The log ratio of both times is linear in the logarithm of the isolated time, with an offset per operator kind that
 //! shrinks towards the common offset if there is little data. The model is used only if it has smaller errors on
