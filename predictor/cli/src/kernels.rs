@@ -2,12 +2,13 @@
 
 use crate::installation::shipped_predictors;
 use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
+use learn::levels::LEVELS;
 use predictor::kernels::{self, KernelAnswer};
 use predictor::{Error, Result, bundle, published};
 use report::terminal::print_notes;
 use report::{Table, activity, format_duration, number_column, text_column};
 use serde_json::json;
-use serving::calibration::LEVELS;
+use serving::calibration::level_share;
 use serving::evaluate::{Evaluation, Plan, Scores, evaluate_plan};
 use serving::learned::{Distance, Learned};
 use serving::train::{TrainOptions, train_kernels};
@@ -180,7 +181,9 @@ pub fn run_predict(question: &KernelQuestion<'_>, as_json: bool) -> Result<u8> {
         print_text(as_json, &format!("learned from public tables: {}, {}", first.source, first.licence))?;
     }
     if as_json {
-        print_json(&json!({ "kernels": answers, "levels": LEVELS, "provenance": learned.provenance }))?;
+        print_json(
+            &json!({ "kernels": answers, "levels": LEVELS.map(level_share), "provenance": learned.provenance }),
+        )?;
     }
     let has_bounds = answers.iter().any(|answer| answer.answer.distance == Distance::Bound);
     Ok(if has_bounds { DONE_WITH_LOSSES } else { DONE })

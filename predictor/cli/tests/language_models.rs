@@ -62,7 +62,7 @@ fn wrong_questions_are_refused_with_a_way_out() {
         ),
         ("predict --model llama-3.1-70b --device mi300x --dtype fp8", "unknown device `mi300x`"),
         ("predict --model llama-3.1-70b --dtype fp8", "name one with --device"),
-        ("predict --model llama-3.1-70b --device a100_sxm --dtype fp8", "no peak rate for fp8"),
+        ("predict --model llama-3.1-70b --device a100_sxm --dtype fp8", "does not support fp8 products"),
         ("predict --model llama-3.1-70b --device h100_sxm --dtype fp9", "did you mean `fp8`"),
         (
             "predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --kv-dtype int8",

@@ -19,12 +19,12 @@ pub struct Features {
     pub values: Vec<f32>,
     /// Roofline bound plus launch overhead. The model predicts the log ratio of the time to this value.
     pub reference_seconds: f64,
-    /// As `reference_seconds`, but with data that fits the shared cache read from it, as in replayed kernels.
+    /// Like `reference_seconds`, but data that fits in the shared cache is read from the cache, as in replayed kernels.
     pub warm_seconds: f64,
     pub compute_seconds: f64,
 }
 
-/// Number of features that all operators have; those of the operator's sizes follow.
+/// Number of leading features that all operators share; features of the operator's sizes follow.
 const COMMON: usize = 13;
 /// Indices of the features that describe only the device.
 const OF_DEVICE: std::ops::Range<usize> = 7..COMMON;
@@ -55,11 +55,12 @@ impl Features {
 
 /// Bytes per second that one unit reads from the shared cache.
 const CACHE_BYTES_PER_UNIT: f64 = 40e9;
-/// Ratio of bytes to shared-cache size up to which all data is read from the cache; from `COLD_FROM` on, none is.
+/// Ratio of bytes to shared-cache size up to which all data is read from the cache; from `COLD_FROM` on, all data is
+/// read from memory.
 const WARM_UP_TO: f64 = 0.6;
 const COLD_FROM: f64 = 2.0;
 
-/// Returns the seconds of memory traffic if data that fits the shared cache is read from it.
+/// Returns the time of memory traffic in seconds, if data that fits in the shared cache is read from the cache.
 fn warm_memory_seconds(bytes: f64, device: &GpuFacts) -> f64 {
     let fill = bytes / device.l2_bytes;
     let warm = ((COLD_FROM / fill).ln() / (COLD_FROM / WARM_UP_TO).ln()).clamp(0.0, 1.0);
@@ -86,7 +87,7 @@ impl Row {
         sizes.iter().for_each(|size| self.push_log((*size).max(1) as f64));
     }
 
-    /// Appends the logarithm of the ratio of some bytes to the size of the shared cache.
+    /// Appends the log ratio of `bytes` to the size of the shared cache.
     fn push_residency(&mut self, bytes: f64) {
         self.push_log(bytes / self.l2);
     }
@@ -146,7 +147,7 @@ fn gemm_features(gemm: &Gemm, row: &mut Row) {
     row.push_value(m / (128.0 * (m / 128.0).ceil()));
     // Libraries choose kernels by alignment: the power of two that divides a size.
     [gemm.m, gemm.n, gemm.k].iter().for_each(|size| row.push_value(f64::from(size.trailing_zeros().min(8))));
-    // Steps that each unit takes when the reduction is split until all units work.
+    // Steps of each unit when the reduction is split until all units are busy.
     let tiles = (m / 128.0).ceil() * (n / 128.0).ceil();
     row.push_log(k / STEP / (row.units / tiles).max(1.0));
     row.push_log(k / STEP * (tiles / row.units).max(1.0));
@@ -173,7 +174,7 @@ fn prefill_features(of: &Prefill, row: &mut Row) {
         let group = heads / of.kv_heads as f64;
         row.push_waves(batch * of.kv_heads as f64 * (new * group / rows).ceil(), batch * heads * new / rows);
     }
-    // The longest row of tiles bounds a kernel that has few of them.
+    // The longest row of tiles limits kernels with few tiles.
     row.push_log((of.attended_pairs() / new).max(1.0) / 128.0 * of.head_dim as f64);
 }
 
@@ -188,7 +189,7 @@ fn decode_features(of: &Decode, row: &mut Row) {
     for keys in [64.0, 256.0] {
         row.push_waves(batch * kv_heads * (of.keys_read() / keys).ceil(), batch * kv_heads * of.keys_read() / keys);
     }
-    // Keys of one unit when the context is split until all units work.
+    // Keys per unit when the context is split until all units are busy.
     row.push_log(of.keys_read() / (row.units / (batch * kv_heads)).max(1.0));
 }
 

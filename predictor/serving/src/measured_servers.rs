@@ -46,7 +46,7 @@ impl MeasuredServer {
         hasher.finish()
     }
 
-    /// Hashes a server without its framework version, as prediction between versions would be too easy a test.
+    /// Hashes a server without its framework version: predicting one version from another is too easy a test.
     fn hash_server(&self, hasher: &mut DefaultHasher) {
         let Deployment { model, device, formats, framework, mode, prefill, decode, .. } = &self.deployment;
         (&model.name, &device.system, formats.weights, framework, mode).hash(hasher);
@@ -85,13 +85,13 @@ impl MeasuredServers {
                     let bits = server.seconds.map(|seconds| (seconds * 1e7).round() as u64);
                     match seen.insert((server.configuration_key(), bits)) {
                         true => found.servers.push(server),
-                        false => *found.left_out.entry("the same measurement again".to_owned()).or_default() += 1,
+                        false => *found.left_out.entry("duplicate measurement".to_owned()).or_default() += 1,
                     }
                 }
             }
         }
         match found.servers.is_empty() {
-            true => Err(format!("none of its {} rows is a server that can be used: {:?}", table.rows, found.left_out)),
+            true => Err(format!("none of the {} rows describes a usable server: {:?}", table.rows, found.left_out)),
             false => Ok(found),
         }
     }
@@ -133,7 +133,7 @@ type Read<T> = std::result::Result<T, String>;
 impl<'a> ServerRows<'a> {
     fn new(table: &'a Table) -> Read<ServerRows<'a>> {
         match NEEDED.iter().find(|name| table.find_column(name).is_none()) {
-            Some(name) => Err(format!("it has no column `{name}`")),
+            Some(name) => Err(format!("the table has no column `{name}`")),
             None => Ok(ServerRows { table }),
         }
     }
@@ -211,7 +211,7 @@ impl<'a> ServerRows<'a> {
             self.positive_number(row, name).map(|tokens| tokens as u64).ok_or(format!("`{name}` is empty"))
         };
         Ok(ServerLoad {
-            concurrency: concurrency.ok_or("the number of requests at once is not known")?,
+            concurrency: concurrency.ok_or("the number of concurrent requests is unknown")?,
             input_tokens: tokens("isl")?,
             output_tokens: tokens("osl")?,
         })
@@ -246,7 +246,8 @@ struct Stated {
 }
 
 impl Stated {
-    /// Infers the division: rows may multiply the parallelism of the same GPUs, or count the GPUs of all replicas.
+    /// Infers parallelism and replicas. Some rows state the product of the degrees of parallelism as a degree, or count
+    /// the GPUs of all replicas.
     fn to_pool(self, model: &Architecture, mode: ServingMode) -> ReplicaPool {
         let Stated { tensor, expert_tensor, expert, data } = self;
         let is_product = tensor == expert_tensor * expert;
@@ -269,7 +270,7 @@ impl Stated {
     }
 }
 
-/// Returns the number formats of a server. If the device does not support the stated type, only the weights have it.
+/// Returns the number formats of a server. A type that the device does not support applies only to the weights.
 fn server_formats(model: &Architecture, device: &GpuFacts, stated: &str) -> Read<Formats> {
     let weights = match stated {
         "" => Scheme::Bf16,
@@ -325,6 +326,6 @@ mod tests {
         assert_eq!(read.left_out.values().sum::<u64>(), 2);
         std::fs::write(&path, "model_path\nx\n").expect("a file");
         let error = MeasuredServers::read_table(&path).expect_err("columns lack").to_string();
-        assert!(error.contains("it has no column `system`"), "{error}");
+        assert!(error.contains("the table has no column `system`"), "{error}");
     }
 }

@@ -29,7 +29,7 @@ pub const STRANGER_WEIGHTS: [f64; VOTES] = [1.0, 1.0, 1.0];
 pub struct Transfer {
     #[serde(skip)]
     pub trees: PackedTrees,
-    /// Overhead by number format; the empty name is for formats without an entry. Empty for power, which has no bound.
+    /// Overhead by number format; the empty key is for formats without an entry. No entries for power, which has no bound.
     pub overheads: BTreeMap<String, Overhead>,
     /// Blend for devices with a trained sibling.
     pub sibling: Blend,
@@ -91,7 +91,7 @@ pub fn collect_votes<'a>(
     });
     if let Some((similar, group)) = nearest {
         let lent = groups.predict_log(group, kernel, similar, None)?;
-        // Power, which has no overheads, has no bound to scale by: the share of the power limit is taken over.
+        // Power has no bound to scale by, so the similar device's share of the power limit is used.
         votes[1] = Some(if overheads.is_empty() { lent } else { scaled_log(lent, &own, kernel, device, similar)? });
     }
     Ok(Ballot { votes, similar: nearest, class })
@@ -105,8 +105,8 @@ fn scaled_log(lent: f64, own: &Features, kernel: &Kernel, device: &GpuFacts, sim
     Ok((scaled / own.reference_seconds).ln())
 }
 
-/// Returns the bound of a device for scaling a similar device's time. Nominal peaks of siblings differ in clocks, and
-/// power limits reduce that difference in practice, so half of it (in log space) is used.
+/// Returns the bound of a device for scaling a similar device's time. Siblings differ in nominal clocks, but power limits
+/// reduce this difference in practice, so half of it (in log space) is used.
 fn lent_bound(own: &Features, theirs: &Features, device: &GpuFacts, similar: &GpuFacts) -> f64 {
     if !device.is_sibling(similar) || own.compute_seconds + LAUNCH_SECONDS < own.warm_seconds {
         return own.warm_seconds;
@@ -161,7 +161,7 @@ impl Transfer {
         if is_sibling { &self.sibling } else { &self.stranger }
     }
 
-    /// Returns the predicted log ratio on a new device, a weighted mean of the estimates that it also returns.
+    /// Returns the predicted log ratio on a new device, and the estimates of which it is the weighted mean.
     pub fn blended_log<'a>(&self, groups: &'a Groups, kernel: &Kernel, device: &GpuFacts) -> Result<(f64, Ballot<'a>)> {
         let ballot = collect_votes(groups, &self.trees, &self.overheads, kernel, device)?;
         Ok((blend_votes(&self.blend_for(ballot.is_sibling(device)).weights, &ballot.votes), ballot))
@@ -179,7 +179,7 @@ pub struct Trial {
 }
 
 impl Blend {
-    /// Creates a blend with given weights, whose intervals are fitted to its errors on held-out devices.
+    /// Creates a blend with the given weights and fits its intervals to its errors on held-out devices.
     pub fn collect_errors(trials: &[Trial], weights: [f64; VOTES]) -> Blend {
         let error = |trial: &Trial| {
             let &Trial { device, generation, class, .. } = trial;

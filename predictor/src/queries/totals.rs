@@ -55,7 +55,7 @@ pub fn held_out_errors(operators: &[Operator], predictions: &[OperatorPrediction
 }
 
 /// Largest share of lower bounds in a total's time for which the total still has an upper end.
-const BOUNDS_MOST: f64 = 0.1;
+const MAX_BOUND_SHARE: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Total {
@@ -108,7 +108,7 @@ pub fn total_time(operators: &[Operator], predictions: &[OperatorPrediction], ru
     Total {
         time_ns,
         low_ns: (time_ns - off(|half| half.0)).max(0.0),
-        high_ns: if bounds_ns > BOUNDS_MOST * time_ns { f64::NAN } else { time_ns + off(|half| half.1) },
+        high_ns: if bounds_ns > MAX_BOUND_SHARE * time_ns { f64::NAN } else { time_ns + off(|half| half.1) },
         operators_ns: starting + running - calls as f64 * run.dispatch_ns,
         dispatch_ns: starting,
         hidden_ns,

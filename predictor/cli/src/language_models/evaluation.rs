@@ -63,8 +63,8 @@ fn describe_errors(errors: &[ServerErrors]) -> String {
         number_column("50, 80, 95 % hold").drop_order(4),
     ]);
     for one in errors {
-        let held = |promised: u32| one.intervals.iter().find(|interval| interval.promised == promised);
-        let text = |promised: u32| held(promised).map_or_else(String::new, |interval| format!("{:.0}", interval.held));
+        let held = |promised: u8| one.intervals.iter().find(|interval| interval.promised == promised);
+        let text = |promised: u8| held(promised).map_or_else(String::new, |interval| format!("{:.0}", interval.held));
         let others = [50, 80, 95].map(text);
         table.add_row([
             one.held_out.name().to_owned(),
