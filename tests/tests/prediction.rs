@@ -128,8 +128,8 @@ fn a_knob_that_is_left_out_is_as_in_the_collectors_default_schedule() {
         ("tile_x=24", "known for these sizes: "),
         ("tile_x=wide", "known for these sizes: "),
         ("vectorize=maybe", "yes"),
-        ("tile_q=4", "its knobs are block, "),
-        ("from=default", "its knobs are block, "),
+        ("tile_q=4", "the knobs of this operator are block, "),
+        ("from=default", "the knobs of this operator are block, "),
     ] {
         let refused = ask(&format!("--knob {knob}")).expect(2);
         assert!(refused.stderr.contains(part), "{knob}: {refused}");

@@ -1,8 +1,8 @@
 //! Chooses schedules and core counts for a few operators, and whether they run concurrently or one after the other.
 //!
-//! The fastest schedule alone is not always the best one concurrently, because a schedule that moves less data leaves
-//! more bandwidth to its partners. Small spaces are searched exhaustively. Otherwise, local search starts from the
-//! fastest schedules and from the frugal ones (nearly as fast, least memory traffic), with equal core counts.
+//! The schedule that is fastest in isolation is not always the best in concurrent execution: a schedule that moves less
+//! data leaves more bandwidth to its partners. Small spaces are searched exhaustively. Otherwise, local search starts
+//! from the fastest and from the frugal schedules (nearly as fast, least memory traffic), with equal core counts.
 
 use crate::interference::{Demand, Lane, Machine, simulate_lanes};
 use crate::stages::all_splits;
@@ -75,7 +75,7 @@ fn fastest_schedule(schedules: &[Demand], cores: usize) -> usize {
     (0..schedules.len()).min_by(least).expect("there is a schedule")
 }
 
-/// Returns the schedule with the least memory traffic among those nearly as fast as the fastest.
+/// Returns the schedule with the least memory traffic among schedules nearly as fast as the fastest.
 fn frugal_schedule(schedules: &[Demand], cores: usize) -> usize {
     let most_ns = FRUGAL * schedules[fastest_schedule(schedules, cores)].time_alone(cores);
     let demand = |&one: &usize| schedules[one].bytes + schedules[one].reused_bytes;
@@ -236,7 +236,7 @@ mod tests {
     fn nonsense_is_refused() {
         let one = || vec![Demand::roofline_demand(1.0, 1.0, &machine(1))];
         let refused = cotune(&machine(1), &[one(), one()]).expect_err("nonsense").to_string();
-        assert_eq!(refused, "2 operators on 1 core: each needs one of its own");
+        assert_eq!(refused, "2 operators on 1 core: each operator needs a core of its own");
         assert_eq!(cotune(&machine(1), &[]).expect_err("nonsense"), Error::Nothing("operator"));
         assert_eq!(cotune(&machine(1), &[vec![]]).expect_err("nonsense"), Error::Nothing("schedule"));
     }

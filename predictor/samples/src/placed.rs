@@ -8,7 +8,7 @@ pub struct Placed {
     pub text: String,
     pub task: String,
     pub count: f64,
-    /// Whether the default schedule was used; sums over a network include only such rows.
+    /// Whether the default schedule was used; sums over a network include only default schedules.
     pub is_default: bool,
     /// Time per call in the network.
     pub in_place_ns: f64,

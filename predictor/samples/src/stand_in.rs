@@ -1,5 +1,5 @@
-//! Operators of foreign tables that replace those of neural networks in queries. They have other names, and only the
-//! sizes that a table contains.
+//! Operators of foreign tables that replace operators of neural networks in queries. Their names differ, and they have
+//! only the sizes that the table contains.
 
 use crate::features::{Form, Work};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,8 @@ pub struct StandIn {
     pub flops_per_element: Option<f64>,
 }
 
-/// Returns the table operator closest to a network operator in bytes, with its sizes; None if none can express it.
+/// Returns the table operator with the most similar number of bytes, with its sizes; None if no table operator can
+/// express the network operator.
 pub fn best_stand_in<'a>(stand_ins: &'a [StandIn], work: &Work) -> Option<(&'a StandIn, Work)> {
     let told = stand_ins.iter().filter_map(|one| Some((one, one.table_work(work)?)));
     told.min_by(|(_, one), (_, other)| {
@@ -27,7 +28,7 @@ pub fn best_stand_in<'a>(stand_ins: &'a [StandIn], work: &Work) -> Option<(&'a S
 }
 
 impl StandIn {
-    /// Describes a network's operator, without its epilogue, with the sizes of the foreign table; None if impossible.
+    /// Describes a network operator without its epilogue by the sizes of the foreign table; None if impossible.
     fn table_work(&self, work: &Work) -> Option<Work> {
         if work.form != self.form {
             return None;

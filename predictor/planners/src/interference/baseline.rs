@@ -11,7 +11,7 @@ pub enum Baseline {
     Sum,
     /// The slowdown is 1 plus the largest bandwidth share of a partner.
     Maximum,
-    /// Operators are classified as memory-bound or not; memory-bound operators share the bandwidth evenly.
+    /// Operators are classified as memory-bound or not. Memory-bound operators share the bandwidth evenly.
     Class,
 }
 

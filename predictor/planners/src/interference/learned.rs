@@ -10,7 +10,7 @@
 use super::{Demand, Machine, physical_speeds};
 use serde::{Deserialize, Serialize};
 
-/// Losses (slowdowns minus 1) of an operator next to synthetic partners, and those that it causes in them.
+/// Losses (slowdowns minus 1) of an operator next to synthetic partners, and the losses of the partners.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// Loss of the operator next to each synthetic partner.
@@ -48,7 +48,7 @@ impl Learned {
         };
         let plain = fit_weights(&rows(|machine, seen| Some(plain_terms(machine, seen))));
         let with_profile = rows(profiled_terms);
-        // If fewer than half of the pairs have profiles, they do not represent the others.
+        // If fewer than half of the pairs have profiles, pairs with profiles do not represent the others.
         let profiled = if 2 * with_profile.len() >= seen.len() { fit_weights(&with_profile) } else { Vec::new() };
         if plain.is_empty() { Learned::default() } else { Learned { profiled, plain } }
     }

@@ -70,7 +70,7 @@ impl<'a> Part<'a> {
         let mut levels: Vec<BTreeMap<Set, Reached>> = (0..=count).map(|_| BTreeMap::new()).collect();
         levels[0].insert(Set::default(), Reached { time_ns: 0.0, last: None });
         for size in 0..count {
-            // Budget that earlier levels did not use goes to later ones.
+            // Budget that earlier levels did not use goes to later levels.
             let allowed = self.limits.tries.saturating_sub(self.known.len()) / (count - size);
             self.narrow_level(
                 &mut levels[size],
@@ -97,14 +97,14 @@ impl<'a> Part<'a> {
         let mut set = (0..count).fold(Set::default(), Set::with_place);
         let mut stages = Vec::new();
         while let Some((before, ending)) = levels[set.len()][&set].last {
-            stages.push(self.cached_stage(ending).clone().expect("it was a stage before"));
+            stages.push(self.cached_stage(ending).clone().expect("the stage was cached"));
             set = before;
         }
         stages.reverse();
         Found { stages, states, is_exact: self.is_exact }
     }
 
-    /// Keeps the sets that save most time compared with sequential execution of their operators.
+    /// Keeps the sets that save the most time compared with sequential execution of their operators.
     fn narrow_level(&mut self, level: &mut BTreeMap<Set, Reached>, most: usize, sequential: &[f64]) {
         if level.len() <= most {
             return;
@@ -120,7 +120,8 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Returns candidates for the next stage: single operators and disconnected sets; small ones if too many.
+    /// Returns candidates for the next stage: single operators and disconnected sets. If there are too many, only small
+    /// sets are returned.
     fn stage_candidates(&mut self, done: Set, most: usize) -> Vec<Set> {
         let is_ready = |&place: &usize| !done.has_place(place) && self.before[place].is_in(done);
         let ready: Vec<usize> = (0..self.operators.len()).filter(is_ready).collect();
@@ -129,17 +130,18 @@ impl<'a> Part<'a> {
             return found;
         }
         self.is_exact = false;
-        // This many ready operators have about as many pairs as the limit.
+        // `first` ready operators have about `most` pairs.
         let first = (2 * most).isqrt().saturating_sub(1).max(2);
         if ready.len() <= first { found } else { self.endings_of(done, &ready[..first], most).0 }
     }
 
-    /// Returns the candidates that start at the given ready operators, smallest first, and whether these are all.
+    /// Returns the candidates that start at the given ready operators, smallest first, and whether the list is
+    /// complete.
     fn endings_of(&self, done: Set, ready: &[usize], most: usize) -> (Vec<Set>, bool) {
         let mut grown: VecDeque<(Set, usize)> =
             ready.iter().map(|&place| (Set::default().with_place(place), place + 1)).collect();
         let mut found: Vec<Set> = Vec::new();
-        // A connected set is no candidate, but it may grow into one.
+        // Connected sets are not candidates, but may grow into candidates.
         let mut visits = most.saturating_mul(VISITS);
         while let Some((set, from)) = grown.pop_front() {
             if found.len() == most || visits == 0 {

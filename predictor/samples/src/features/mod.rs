@@ -40,7 +40,7 @@ pub struct Derived {
     pub estimated_ns: Option<f64>,
 }
 
-/// Adds features of the schedule to `extras`, and relates the figures of the generated code to the operator's size.
+/// Adds schedule features to `extras`, and divides the counts of the generated code by the operator's size.
 pub fn derive_features(
     work: &Work,
     device: &Device,

@@ -17,7 +17,7 @@ use std::ops::Bound;
 /// Number of vector registers in large vector extensions, such as AVX-512.
 const REGISTERS: f64 = 32.0;
 
-/// Revision of schedule features. A predictor keeps the revision of its training.
+/// Revision of the schedule features. A predictor uses the revision that it was trained with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
     /// Features of tiles, blocks and two loop orders only, as in older predictor files (format 6).
@@ -65,7 +65,7 @@ pub fn add_features(
     extras.extend(found.into_iter().map(|(name, value)| (named(name), value)));
 }
 
-/// Returns the schedule features of a given loop nest and its knobs, instead of knobs in `extras`.
+/// Returns the schedule features of a given loop nest and its knobs.
 pub fn of_loops(
     work: &Work,
     device: &Device,
@@ -81,7 +81,7 @@ pub fn busy_threads(threads: f64, revision: Revision, extras: &BTreeMap<String, 
     chunks.map_or(threads, |chunks| threads.min(chunks.exp2().round().max(1.0)))
 }
 
-/// Returns whether a knob can have this setting at these sizes, in the template with or without tiles.
+/// Returns whether a knob can have this setting for these sizes, in the template with or without tiles.
 pub fn fits_sizes(work: &Work, knob: &str, setting: f64, has_tiles: bool) -> bool {
     fits_by(work, knob, setting, has_tiles, false)
 }
@@ -208,7 +208,7 @@ fn contraction_features(seen: &Seen<'_>, knobs: &impl Settings) -> Found {
         (tile(Walk::Channels), tile(Walk::Columns), rows.map_or(1.0, |dimension| dimension.tile as f64));
     let block = nest.block as f64;
     let in_tile = channels / block;
-    // Vectors go over channels, except for plain convolutions, where they go over columns.
+    // Channels are vectorised, except in plain convolutions, where columns are.
     let is_of_places = nest.block == 1 && is_conv;
     let (vectors, positions, own) = match (nest.block > 1 || knobs.choice("layout") == Some("blocked"), is_of_places) {
         (true, _) => (in_tile * (block / lanes).ceil(), across * down, block),

@@ -25,11 +25,12 @@ use zoo::transformers;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     pub source: Source,
-    /// Maximum half-width of the median's 95 % interval relative to it; if infinite, medians without one pass, too.
+    /// Maximum half-width of the median's 95 % interval, relative to the median. If infinite, medians without an
+    /// interval are accepted.
     pub max_uncertainty: f64,
     /// Maximum coefficient of variation of the samples of a measurement; None for no limit.
     pub max_cv: Option<f64>,
-    /// Whether to accept TVM versions other than the most frequent one, and older code.
+    /// Whether to accept all TVM versions and older code, not only the most frequent version and the newest code.
     pub all_versions: bool,
     pub default_only: bool,
     /// Requested values of setting columns; for other columns, each device's most frequent value is used.
@@ -80,7 +81,7 @@ fn read_records(path: &Path, damage: &mut Vec<Damage>) -> Result<Vec<Record>> {
         return Ok(records.collect::<datasets::Result<_>>()?);
     }
     let format = Format::of_path(path).ok_or_else(|| {
-        let problem = "its ending is not .csv, .parquet or .jsonl; a foreign table needs --mapping";
+        let problem = "the file name does not end in .csv, .parquet or .jsonl; a foreign table needs --mapping";
         Error::table_error(path, problem)
     })?;
     Ok(datasets::read_records(path, format)?.collect::<datasets::Result<_>>()?)
@@ -96,7 +97,7 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
     let mut taken = Vec::new();
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
     for damage in damage {
-        let (what, count) = damage.lines.map_or(("part, with all its rows", 1), |lines| ("line", lines));
+        let (what, count) = damage.lines.map_or(("part with all its rows", 1), |lines| ("line", lines));
         *left_out.entry(format!("damaged {what}")).or_default() += count;
     }
     for record in records {
@@ -112,7 +113,7 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
         policy.has_reached_peaks,
     );
     builder.set_networks(networks_of(records));
-    // These rows are counted already, as rows that were not measured in isolation.
+    // These rows are already counted as not measured in isolation.
     builder.set_placed(in_place::placed_in_records(records, policy).0);
     for (reason, count) in left_out {
         (0..count).for_each(|_| builder.leave_out(&reason));
@@ -219,7 +220,7 @@ fn filter_hints(records: &[Record], filter: &RecordFilter<'_>) -> Option<FilterH
     for (flag, other) in others {
         let other = RecordFilter::from_records(records, &other);
         let brings = left_out.iter().filter(|record| other.refusal_reason(record).is_none()).count();
-        // Among limits that accept equally many records, takes the tightest.
+        // If several limits accept equally many records, the tightest is suggested.
         if brings > 0 && !found.iter().any(|(known, rows)| *rows == brings && known.starts_with("--max-uncertainty")) {
             found.push((flag, brings));
         }
@@ -259,7 +260,7 @@ fn group_experiments<'a>(records: &[&'a Record]) -> Vec<Vec<&'a Record>> {
     experiments
 }
 
-/// Merges repeats: the time is that of the record which the store would choose, and all medians are kept.
+/// Merges repeats: the time is that of the record that the store would choose, and all medians are kept.
 fn merge_timing(records: &[&Record]) -> Timing {
     let of = |record: &Record| Timing::single_timing(record.median_ns.unwrap_or(f64::NAN), record.cv);
     if let [only] = records {
@@ -271,7 +272,8 @@ fn merge_timing(records: &[&Record]) -> Timing {
     Timing { measured_ns, ..chosen.first().map_or_else(Timing::default, of) }
 }
 
-/// Returns each network's tasks; known networks are rebuilt, as shared tasks are recorded for one of them only.
+/// Returns the tasks of each network. Known networks are rebuilt, because a task that several networks share is
+/// recorded for only one of them.
 fn networks_of(records: &[Record]) -> Vec<Network> {
     let mut recorded: BTreeMap<(&str, i64, &str), BTreeMap<&str, &Record>> = BTreeMap::new();
     for record in records.iter().filter(|record| !record.is_network() && record.co_run.is_none()) {
@@ -281,7 +283,7 @@ fn networks_of(records: &[Record]) -> Vec<Network> {
         let tasks = recorded.entry((name, record.batch.unwrap_or(1), source)).or_default();
         tasks.entry(&record.task_hash).or_insert(record);
     }
-    // A single operator is no network.
+    // A single operator does not count as a network.
     recorded.retain(|(_, _, source), _| *source != "simple");
     let network = |((name, batch, source), tasks): ((&str, i64, &str), BTreeMap<&str, &Record>)| Network {
         name: name.to_owned(),
@@ -291,14 +293,14 @@ fn networks_of(records: &[Record]) -> Vec<Network> {
     recorded.into_iter().map(network).collect()
 }
 
-/// Rebuilds the graph of a recorded network; None if this needs a file.
+/// Rebuilds the graph of a recorded network; None if the network was read from a file.
 fn rebuild_graph(source: &str, name: &str, batch: i64) -> Option<Graph> {
     match source {
         "local" => zoo::build_model(name, batch).ok(),
         "transformers" => {
             let (name, phase, sequence) = transformers::of_label(name)?;
             let options = transformers::Options { batch, sequence, phase };
-            // A name with a slash is a folder.
+            // A name with a slash is a folder, not a known network.
             (!name.contains('/')).then(|| transformers::load_model(name, &options).ok())?.map(|loaded| loaded.graph)
         }
         _ => None,
@@ -337,13 +339,13 @@ fn usual_version(records: &[Record]) -> Option<&str> {
 
 fn refuse_record(record: &Record, policy: &Policy, usual: Option<&str>, uncertainty: Option<f64>) -> Option<String> {
     if record.is_network() {
-        return Some("a whole network, not an operator".to_owned());
+        return Some("whole network, not an operator".to_owned());
     }
     if record.co_run.is_some() {
         return Some("other operators ran concurrently".to_owned());
     }
     if !record.is_alone() {
-        return Some("timed in a network, not in isolation".to_owned());
+        return Some("measured in a network, not in isolation".to_owned());
     }
     if record.outcome != Outcome::Ok {
         return Some(format!("outcome `{}`", record.outcome));
@@ -361,10 +363,10 @@ fn refuse_record(record: &Record, policy: &Policy, usual: Option<&str>, uncertai
         return Some(format!("spread (CV) above {}", format_percent(most)));
     }
     if !policy.all_versions && record.tvm_version.as_deref() != usual {
-        return Some(format!("another TVM version than the most frequent, {}", usual.unwrap_or("none")));
+        return Some(format!("not the most frequent TVM version, {}", usual.unwrap_or("none")));
     }
     if policy.default_only && record.schedule_source != Some(ScheduleSource::Default) {
-        return Some("schedule is not the default one".to_owned());
+        return Some("not the default schedule".to_owned());
     }
     None
 }
@@ -375,7 +377,8 @@ fn format_percent(share: f64) -> String {
 
 const SCHEMA_OF_VISITS: i64 = 6;
 
-/// Returns half of the median's relative 95 % interval, over visits; older and in-network records: one visit.
+/// Returns half of the median's relative 95 % interval over visits (processes); within one visit for older and
+/// in-network records.
 pub fn uncertainty(record: &Record) -> Option<f64> {
     let knows_one_visit = record.schema_version < SCHEMA_OF_VISITS || !record.is_alone();
     if knows_one_visit { record.uncertainty_within_visit() } else { record.uncertainty() }
@@ -396,7 +399,7 @@ fn question_of(record: &Record, device: u32) -> std::result::Result<RawSample, S
         .as_ref()
         .ok_or("the record has no task")?
         .parse_as()
-        .map_err(|_| "its task cannot be read".to_owned())?;
+        .map_err(|_| "the task cannot be read".to_owned())?;
     let work = work_of(&task)?;
     Ok(RawSample {
         operator: record.op_kind.clone(),
@@ -413,10 +416,10 @@ fn question_of(record: &Record, device: u32) -> std::result::Result<RawSample, S
 }
 
 pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
-    task.check().map_err(|error| format!("its task is invalid: {error}"))?;
-    let counted = task.work().map_err(|error| format!("its work cannot be counted: {error}"))?;
-    let anchor = task.steps.first().ok_or("its task has no steps")?;
-    let extents = anchor.output.extents().ok_or("its task has symbolic sizes")?;
+    task.check().map_err(|error| format!("the task is invalid: {error}"))?;
+    let counted = task.work().map_err(|error| format!("the work cannot be counted: {error}"))?;
+    let anchor = task.steps.first().ok_or("the task has no steps")?;
+    let extents = anchor.output.extents().ok_or("the task has symbolic sizes")?;
     let elements: f64 = extents.iter().map(|extent| *extent as f64).product();
     let last = extents.last().copied().unwrap_or(1) as f64;
     let mut work = Work {
@@ -478,7 +481,7 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
     }
     match work.is_sound() {
         true => Ok(work),
-        false => Err("its sizes are empty".to_owned()),
+        false => Err("the sizes are not positive".to_owned()),
     }
 }
 
@@ -496,7 +499,7 @@ fn set_convolution(work: &mut Work, windows: &ConvWindow<'_>, task: &Task, exten
 }
 
 fn set_windows(work: &mut Work, windows: &ConvWindow<'_>) {
-    // Windows of a transposed convolution advance by less than one input; its depth has correspondingly fewer inputs.
+    // Windows of a transposed convolution advance by less than one input, so fewer inputs contribute to an output.
     work.stride = if windows.is_transposed { 1.0 } else { windows.strides.first().copied().unwrap_or(1) as f64 };
     work.pad = last_head(windows.pads);
     work.taps = windows.kernel.iter().map(|extent| *extent as f64).product();
@@ -530,7 +533,7 @@ pub fn of_knobs(knobs: &Map<String, Value>) -> BTreeMap<String, f64> {
     of_named(Some(ScheduleSource::Template.name()), Some(knobs))
 }
 
-/// Returns the features of a schedule in the JSON form of plans: its source, and its knobs if it has any.
+/// Returns the features of a schedule in the JSON form of plans: source and knobs.
 pub fn of_schedule(schedule: &Value) -> BTreeMap<String, f64> {
     of_named(schedule.get("from").and_then(Value::as_str), knobs_of(schedule))
 }
@@ -550,7 +553,7 @@ fn of_named(source: Option<&str>, knobs: Option<&Map<String, Value>>) -> BTreeMa
 
 pub fn add_figures(figures: &Value, extras: &mut BTreeMap<String, f64>) {
     for (name, value) in figures.as_object().into_iter().flatten() {
-        // The duration of a build depends more on the building host than on the code.
+        // Build times depend more on the host than on the code.
         if !name.ends_with("_ms") {
             number_feature(format!("code.{name}"), value, extras);
         }
@@ -575,7 +578,7 @@ fn schedule_features(record: &Record) -> BTreeMap<String, f64> {
 
 /// Adds a number under its name, or a word as a feature `name=word` with the value 1.
 fn number_feature(name: String, value: &Value, extras: &mut BTreeMap<String, f64>) {
-    /// Maximum number of features of a row; names come from files, and further ones are dropped.
+    /// Maximum number of features of a row; further features are dropped. Names come from untrusted files.
     const MOST_NAMES: usize = 512;
     if extras.len() >= MOST_NAMES {
         return;

@@ -1,7 +1,7 @@
 //! The mapping of a foreign table: a TOML file that names the columns of operator, device, time and sizes.
 //!
-//! Every column must be mentioned, as a size, as a key or under `after_run`. An unknown column is an error, because
-//! columns that are ignored silently can hide confused units.
+//! Every column must be mentioned as a size, as a key or under `after_run`. An unknown column is an error, because
+//! silently ignoring a column could hide a wrong mapping.
 
 use super::{Cells, Table, TableColumn};
 use crate::error::{Error, Result};
@@ -133,7 +133,7 @@ impl Mapping {
         }
         match mapping.devices.iter().find(|(_, device)| !device.is_sound()) {
             Some((name, _)) => {
-                Err(Error::table_error(path, format!("the device `{name}` has a number that is not positive")))
+                Err(Error::table_error(path, format!("a figure of the device `{name}` is not a positive number")))
             }
             None => Ok(mapping),
         }
@@ -221,7 +221,7 @@ impl Shape {
         self.size_columns().into_iter().map(|(word, name)| (word.to_owned(), format!("`{name}`"))).collect()
     }
 
-    /// Returns every size that is given, with its key in the mapping.
+    /// Returns the given sizes, with their keys in the mapping.
     fn named_sizes(&self) -> impl Iterator<Item = (&'static str, &Size)> {
         let all = [
             ("batch", &self.batch),
@@ -353,7 +353,7 @@ pub(super) fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<
         let device = &devices.0[devices.1[row] as usize];
         let Some(place) = mapping.devices.keys().position(|known| known == device) else {
             let problem = format!(
-                "row {} is of the device `{device}`, which the mapping does not describe; add a table `[devices.\"{device}\"]`",
+                "row {}: the mapping does not describe the device `{device}`; add a table `[devices.\"{device}\"]`",
                 row + 1
             );
             return Err(Error::table_error(path, problem));
@@ -399,9 +399,9 @@ fn bind_columns<'a>(
 }
 
 fn find_column<'a>(path: &Path, table: &'a Table, name: &str) -> Result<&'a TableColumn> {
-    table
-        .find_column(name)
-        .ok_or_else(|| Error::table_error(path, format!("it has no column `{name}`, which the mapping names")))
+    table.find_column(name).ok_or_else(|| {
+        Error::table_error(path, format!("the table lacks the column `{name}`, which the mapping names"))
+    })
 }
 
 pub(super) fn number_column<'a>(path: &Path, table: &'a Table, name: &str) -> Result<&'a [f64]> {
@@ -409,7 +409,7 @@ pub(super) fn number_column<'a>(path: &Path, table: &'a Table, name: &str) -> Re
         Cells::Numbers(numbers) => Ok(numbers),
         Cells::Words { words, .. } => {
             let wrong = words.iter().find(|word| word.parse::<f64>().is_err()).map_or("", String::as_str);
-            Err(Error::table_error(path, format!("the column `{name}` should hold numbers, but has `{wrong}`")))
+            Err(Error::table_error(path, format!("the column `{name}` must contain numbers, but contains `{wrong}`")))
         }
     }
 }
@@ -419,7 +419,7 @@ fn word_column<'a>(path: &Path, table: &'a Table, name: &str) -> Result<(&'a [St
         Cells::Words { words, codes } => Ok((words, codes)),
         Cells::Numbers(_) if table.rows == 0 => Ok((&[], &[])),
         Cells::Numbers(_) => {
-            Err(Error::table_error(path, format!("the column `{name}` should hold names, but has numbers")))
+            Err(Error::table_error(path, format!("the column `{name}` must contain names, but contains numbers")))
         }
     }
 }
