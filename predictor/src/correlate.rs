@@ -91,7 +91,7 @@ struct FeatureGroup {
     rows: Vec<usize>,
 }
 
-/// Splits rows at their shape's knee: the smallest thread count whose time is within 5 % of the fastest. Rows of
+/// Splits rows at the knee of their shape, the smallest thread count whose time is within 5 % of the fastest. Rows of
 /// shapes with a single thread count are in neither part.
 fn split_at_knees(samples: &Samples, rows: &[usize]) -> (Vec<usize>, Vec<usize>) {
     const NEAR: f64 = 1.05;

@@ -1,7 +1,7 @@
 //! Measures operators with the program `opcollect` in a child process.
 //!
-//! The child writes records to a temporary folder, from which they are read. It has a deadline. Its output is only
-//! used to explain a failure.
+//! The child process has a deadline and writes its records to a temporary folder. Its output is only used to explain a
+//! failure.
 
 use crate::error::{Error, Result};
 use datasets::{Choose, Outcome, Record, Source, Store};
@@ -34,13 +34,12 @@ pub struct Timed {
     pub uncertainty: Option<f64>,
 }
 
-/// Measures an operator, given in short form such as `dense:m=1,n=1000,k=1024`, at its default schedule.
+/// Measures an operator in short form, such as `dense:m=1,n=1000,k=1024`, with its default schedule.
 pub fn measure_operator(program: &Path, operator: &str, threads: u32, deadline: Duration) -> Result<Measured> {
     let (records, said) = collect_records(program, &[operator], &[threads], deadline)?;
-    let record = records
-        .iter()
-        .find(is_measured)
-        .ok_or_else(|| Error::Probe(format!("`{operator}` gave no time on {threads} threads: {}", last_line(&said))))?;
+    let record = records.iter().find(is_measured).ok_or_else(|| {
+        Error::Probe(format!("`{operator}` was not measured with {threads} threads: {}", last_line(&said)))
+    })?;
     let time_ns = record.median_ns.filter(|time| *time > 0.0);
     Ok(Measured {
         time_ns: time_ns.ok_or_else(|| Error::Probe(format!("the record of `{operator}` has no time")))?,
@@ -83,10 +82,10 @@ pub fn race_choices(program: &Path, choice: &Value, rounds: u32, deadline: Durat
     wait_for_output(child, deadline).map_err(failed)?;
     let text = std::fs::read_to_string(&answer).map_err(|error| Error::io_error("read", &answer, error))?;
     serde_json::from_str(text.lines().last().unwrap_or_default())
-        .map_err(|error| failed(format!("its output is invalid JSON: {error}")))
+        .map_err(|error| failed(format!("the output is invalid JSON: {error}")))
 }
 
-/// Measures operators at their default schedules, on each number of threads; leaves out failed measurements.
+/// Measures operators with their default schedules on each number of threads; failed measurements are left out.
 pub fn measure_all(program: &Path, operators: &[&str], threads: &[u32], deadline: Duration) -> Result<Vec<Timed>> {
     let (records, _) = collect_records(program, operators, threads, deadline)?;
     let timed = |record: &Record| {
@@ -138,7 +137,7 @@ fn wait_for_output(mut child: Child, deadline: Duration) -> std::result::Result<
     let reader = std::thread::spawn(move || {
         let mut said = Vec::new();
         let _ = pipe.by_ref().take(MOST_BYTES).read_to_end(&mut said);
-        // The rest of the output is read and discarded, so that the child does not block.
+        // The rest of the output is read and discarded, because a full pipe would block the child.
         let _ = std::io::copy(&mut pipe, &mut std::io::sink());
         String::from_utf8_lossy(&said).into_owned()
     });
@@ -148,21 +147,21 @@ fn wait_for_output(mut child: Child, deadline: Duration) -> std::result::Result<
             Ok(None) if Instant::now() > end => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("it exceeded the limit of {} s", deadline.as_secs_f64()));
+                return Err(format!("the process exceeded the limit of {} s", deadline.as_secs_f64()));
             }
             Ok(None) => std::thread::sleep(Duration::from_millis(20)),
-            Err(error) => return Err(format!("it cannot be waited for: {error}")),
+            Err(error) => return Err(format!("cannot wait for the process: {error}")),
         }
     };
     let said = reader.join().unwrap_or_default();
     match status.code() {
         // Exit code 1 means partial success; the store shows whether there is a time.
         Some(0 | 1) => Ok(said),
-        _ => Err(format!("it ended with {status}: {}", last_line(&said))),
+        _ => Err(format!("the process ended with {status}: {}", last_line(&said))),
     }
 }
 
 fn last_line(said: &str) -> &str {
     let is_error = |line: &&str| line.starts_with("error");
-    said.lines().find(is_error).or_else(|| said.lines().last()).unwrap_or("it said nothing")
+    said.lines().find(is_error).or_else(|| said.lines().last()).unwrap_or("no output")
 }

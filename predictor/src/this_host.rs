@@ -2,8 +2,8 @@
 //!
 //! Each round measures all sentinels in one process. The ratio of a sentinel's median over the rounds to its
 //! prediction gives a factor for each kind of operator, else for each bottleneck (arithmetic, memory, overhead),
-//! shrunk towards the common factor. Predicting each sentinel from the others gives the error. If it exceeds the
-//! predictor's intervals, all intervals are widened.
+//! shrunk towards the common factor. The error is estimated by predicting each sentinel from the others. If this error
+//! exceeds the predictor's intervals, all intervals are widened.
 
 use crate::error::{Error, Result};
 use crate::probe::{self, Timed};
@@ -31,12 +31,12 @@ pub const SENTINELS: [&str; 7] = [
 const TOWARDS_COMMON: f64 = 1.0;
 /// Minimum number of sentinels with a usable time.
 const FEWEST: usize = 4;
-/// Largest relative half-width of the interval of a usable median.
+/// Maximum relative half-width of the interval of a usable median.
 const UNCERTAINTY_MOST: f64 = 0.1;
 /// Regular number of rounds. Extra rounds, up to `MOST_ROUNDS`, run while the factors of the rounds disagree.
 const ROUNDS: usize = 3;
 const MOST_ROUNDS: usize = 7;
-/// Largest relative spread between the factors of rounds that agree.
+/// Maximum relative spread between the factors of rounds that agree.
 const AGREEMENT: f64 = 0.03;
 /// Limit for outliers, as a multiple of the median absolute deviation: three standard deviations.
 const OUTLIER: f64 = 3.0 * 1.4826;
@@ -116,7 +116,7 @@ impl Calibration {
             }
             match probe::measure_all(program, &SENTINELS, threads, left) {
                 Ok(timed) => rounds.push(timed),
-                // The earlier rounds suffice for a calibration.
+                // A failed extra round is ignored, because the earlier rounds suffice.
                 Err(_) if !rounds.is_empty() => break,
                 Err(error) => return Err(error),
             }
@@ -129,7 +129,7 @@ impl Calibration {
         let count = known.usable_sentinels().count();
         if count < FEWEST {
             return Err(Error::Probe(format!(
-                "only {count} of {} sentinels have an uncertainty below {:.0} %, and {FEWEST} are needed: the machine is busy; try again when it is quieter",
+                "only {count} of {} sentinel operators have an uncertainty below {:.0} %, and {FEWEST} are required: the machine is busy; try again when it is idle",
                 SENTINELS.len() * threads.len(),
                 100.0 * UNCERTAINTY_MOST
             )));
@@ -151,7 +151,8 @@ impl Calibration {
         (factors.len() > 1).then(|| (most - least).exp() - 1.0)
     }
 
-    /// Returns whether another calibration of the same predictor has disagreeing rounds, and this one's agree better.
+    /// Returns whether the rounds of another calibration of the same predictor disagree and those of this one agree
+    /// better.
     pub fn is_better_than(&self, other: &Calibration) -> bool {
         let range = |one: &Calibration| one.repeats_within().unwrap_or(f64::INFINITY);
         self.data_hash == other.data_hash && range(self) < range(other) && range(other) > AGREEMENT
@@ -182,7 +183,7 @@ impl Calibration {
         };
         match known.usable_sentinels().count() >= FEWEST && known.sentinels.iter().all(is_sound) {
             true => Ok(known),
-            false => Err(refuse("its numbers are out of range".to_owned())),
+            false => Err(refuse("a value is out of range".to_owned())),
         }
     }
 
@@ -214,7 +215,8 @@ impl Calibration {
         }
     }
 
-    /// Returns the log factor of sentinels of this kind or bottleneck but `without`, shrunk towards the common factor.
+    /// Returns the log factor of sentinels with this kind or bottleneck, shrunk towards the common factor; the operator
+    /// `without` is ignored.
     fn log_factor(&self, word: &str, of: fn(&Sentinel) -> &str, without: Option<&str>) -> f64 {
         let others = || self.usable_sentinels().filter(|one| Some(one.operator.as_str()) != without);
         let common = mean_of(others().map(Sentinel::log_ratio));
@@ -254,7 +256,7 @@ pub fn learned_on(predictor: &Predictor) -> Result<String> {
     queries::find_device(predictor, &Setting::default()).map(str::to_owned)
 }
 
-/// Returns the sentinels that the predictor knows, with their times over all rounds.
+/// Returns the sentinels that the predictor was trained on, with their times over all rounds.
 fn over_rounds(predictor: &Predictor, rounds: &[Vec<Timed>]) -> Result<Vec<Sentinel>> {
     let mut times: BTreeMap<(&str, u32), Vec<Option<&Timed>>> = BTreeMap::new();
     for (round, timed) in rounds.iter().enumerate() {
@@ -297,7 +299,7 @@ fn build_sentinel(
     }))
 }
 
-/// Returns the median over rounds, its uncertainty, and the usable rounds: of known uncertainty, and no outliers.
+/// Returns the median over rounds, its uncertainty, and the usable rounds (known uncertainty, not an outlier).
 fn robust_time(times: &[Option<&Timed>]) -> (f64, Option<f64>, Vec<Option<f64>>) {
     let is_known = |one: &&Timed| one.uncertainty.is_some_and(|share| share <= UNCERTAINTY_MOST);
     let known: Vec<Option<&Timed>> = times.iter().map(|one| one.filter(is_known)).collect();

@@ -1,5 +1,5 @@
-//! Plans of stages from end to end: planned by `oppredict`, run by `opcollect`, with the numbers that one operator after the other
-//! gives, bit for bit.
+//! Plans of stages from end to end: planned by `oppredict`, run by `opcollect`, with the numbers that one operator
+//! after the other gives, bit for bit.
 #![allow(missing_docs)]
 
 use datasets::{CacheState, Choose, Json, Origin, Outcome, Record, ScheduleSource, Source, Store};
@@ -58,7 +58,8 @@ fn cut() -> (models::Graph, models::Plan) {
     (graph, cut)
 }
 
-/// A store that says how long each of its operators takes, on one thread and on two: those that gain nothing by the second.
+/// A store that says how long each of its operators takes, on one thread and on two: those that gain nothing by the
+/// second.
 fn store(path: &Path, host_class: &str, cores: usize) {
     let (_, cut) = cut();
     let origin = Origin { host: "bench-1".into(), program: "test 0".into(), command: "test".into() };
@@ -174,5 +175,5 @@ fn operators_are_placed_and_told_why() {
     refused(oppredict("place"), "nothing to place");
     refused(oppredict("cotune --op relu:shape=8x8 --data times --threads 2"), "two to four run together");
     bench.write("bad.csv", "operator,cpu\nconv,fast\n");
-    refused(oppredict("place --times bad.csv"), "line 2: `fast` is not a time of `conv`");
+    refused(oppredict("place --times bad.csv"), "line 2: `fast` is not a valid time of `conv`");
 }

@@ -1,9 +1,9 @@
 //! Protocol P1m: holds out shapes that occur in neural networks.
 //!
-//! Errors on randomly drawn shapes only show how well other drawn shapes are predicted. Users query shapes of
+//! Errors on randomly sampled shapes only show how well other random shapes are predicted. Users query shapes of
 //! networks, whose sizes are round and far apart. If the data names networks, all of their shapes are held out, and
-//! all other shapes are training data. Otherwise the built-in models are used: the tenth of each operator's shapes
-//! that is nearest to shapes of these models is held out, so that the region around them has no training data.
+//! all other shapes are training data. Otherwise, the tenth of each operator's shapes that is nearest to shapes of the
+//! built-in models is held out, so that the neighbourhood of model shapes has no training data.
 
 use learn::applicability::coordinate_columns;
 use learn::by_operator;

@@ -24,7 +24,7 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
     if !evaluation.scatter_points.is_empty() {
         let _ = write!(
             text,
-            "<h2>Predicted against measured</h2><p class=\"soft\">{} rows that were held out; on the line both are equal.</p><figure>{}</figure>",
+            "<h2>Predicted against measured</h2><p class=\"soft\">{} held-out rows; on the line, predicted and measured times are equal.</p><figure>{}</figure>",
             evaluation.scatter_points.len(),
             draw_scatter(&evaluation.scatter_points)
         );
@@ -70,7 +70,7 @@ impl Bar {
 
     fn of_coverage(name: &str, one: &Metrics) -> Option<Bar> {
         let interval = one.interval.as_ref()?;
-        let says = format!("{:.1}, ± {:.1} wide", interval.coverage, interval.half_width);
+        let says = format!("{:.1}, half-width {:.1}", interval.coverage, interval.half_width);
         let is_bad = interval.coverage < super::KEPT;
         Some(Bar { name: name.to_owned(), value: interval.coverage, range: None, says, is_bad })
     }
@@ -129,7 +129,7 @@ fn draw_bars(bars: &[Bar], promise: Option<f64>) -> String {
     let across = Scale { range: (0.0, most), places: (left, left + BARS), is_log: false };
     let says = label_width(bars.iter().map(|bar| bar.says.as_str()));
     let floor = MARGIN + LANE * bars.len() as f64;
-    let mut svg = svg_start(left + BARS + says + 28.0, floor + 28.0, "one bar per operator");
+    let mut svg = svg_start(left + BARS + says + 28.0, floor + 28.0, "bar chart by operator");
     for tick in round_ticks(0.0, most, 5) {
         let x = across.coordinate_of(tick);
         let _ = write!(

@@ -15,9 +15,10 @@ use std::path::Path;
 
 /// The `op_kind` of synthetic co-run partners.
 const SYNTHETIC: &str = "synthetic";
-/// Minimum number of measured co-runs. With fewer, the model uses bandwidth and cache only.
+/// Minimum number of measured co-runs. With fewer, the model uses only bandwidth and cache.
 const LEAST_PAIRS: usize = 20;
-/// Largest relative half-width of a slowdown's confidence interval; wider ones were disturbed and are left out.
+/// Maximum relative half-width of a slowdown's confidence interval; slowdowns with wider intervals were disturbed and
+/// are left out.
 const KNOWN: f64 = 0.05;
 /// Number of folds of the cross-validation; all co-runs of an operator are in one fold.
 const FOLDS: usize = 5;
@@ -39,7 +40,7 @@ pub struct Beside {
     /// Indices of the operators that run concurrently.
     pub others: Vec<usize>,
     pub cores: usize,
-    /// Ratio of the time next to the other operators to the time alone.
+    /// Ratio of the time with the other operators to the isolated time.
     pub slowdown: f64,
     /// Lower end of the slowdown's confidence interval.
     pub low: Option<f64>,
@@ -75,7 +76,7 @@ pub struct Scores {
     /// Number of predicted slowdowns.
     pub asked: usize,
     pub operators: usize,
-    /// Median relative half-width of the measured slowdowns' intervals, in percent: no rule can have a smaller error.
+    /// Median relative half-width of the measured slowdowns' intervals, in percent; a lower bound of a rule's error.
     pub noise: f64,
     /// Median measured slowdown.
     pub middle: f64,
@@ -110,7 +111,8 @@ impl CoRuns {
         record.co_run.is_some() && record.outcome == Outcome::Ok && record.source == Source::Measured
     }
 
-    /// Reads the co-runs of the given or the only host class, with the records and the number of outdated ones.
+    /// Reads the co-runs of the given or the only host class. Also returns the records and the number of outdated
+    /// records.
     pub fn read_coruns(path: &Path, class: Option<&str>, all_versions: bool) -> Result<(CoRuns, Vec<Record>, usize)> {
         let mut by_class: BTreeMap<String, Vec<Record>> = BTreeMap::new();
         for record in Store::open(path)?.select_records(datasets::Choose::Middle)? {
@@ -125,7 +127,7 @@ impl CoRuns {
             (Some(class), _) => return Err(Error::unknown_name("hardware", class, known.iter().map(String::as_str))),
             (None, [only]) => only.clone(),
             (None, []) => {
-                let problem = "has no records of operators that ran together; make some with `opcollect corun --config configs/corun.toml`";
+                let problem = "has no co-run records; measure some with `opcollect corun --config configs/corun.toml`";
                 return Err(Error::Query(format!("`{}` {problem}", path.display())));
             }
             (None, several) => {
@@ -188,7 +190,7 @@ impl CoRuns {
             let others: Option<Vec<usize>> = row.others.iter().map(|hash| places.get(hash.as_str()).copied()).collect();
             let (Some(&operator), Some(others)) = (places.get(record.task_hash.as_str()), others) else { continue };
             let half = row.low.zip(row.high).map(|(low, high)| (high - low) / 2.0 / row.slowdown);
-            // Without an interval, because of too few rounds, the uncertainty of a slowdown is unknown.
+            // With too few rounds for an interval, the uncertainty of a slowdown is unknown.
             if half.is_none_or(|half| half > KNOWN) {
                 found.left_out += 1;
                 continue;
@@ -229,7 +231,7 @@ impl CoRuns {
     pub fn score_rules(&self, machine: &Machine, seed: u64) -> Result<Scores> {
         if self.beside.len() < LEAST_PAIRS || self.operators.len() < FOLDS {
             return Err(Error::Query(format!(
-                "{} slowdowns of {} operators; an evaluation needs at least {LEAST_PAIRS} slowdowns of {FOLDS} operators",
+                "{} slowdowns of {} operators are too few for an evaluation; at least {LEAST_PAIRS} slowdowns of {FOLDS} operators are required",
                 self.beside.len(),
                 self.operators.len()
             )));
@@ -249,7 +251,7 @@ impl CoRuns {
             let learned =
                 Machine { learned: Learned::fit_model(machine, &self.observed_coruns(&train)), ..machine.clone() };
             for (seen, &place) in self.observed_coruns(&test).iter().zip(&test) {
-                // A pair from two folds is scored once, where its first operator is held out.
+                // A pair from two folds is scored once, in the fold that holds out its first operator.
                 if !held.contains(&self.beside[place].operator) {
                     continue;
                 }

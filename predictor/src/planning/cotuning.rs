@@ -32,7 +32,7 @@ pub struct Cotuning {
 impl CotuningQuestion {
     pub fn new(operators: &[String], cores: usize, most_schedules: usize) -> Result<CotuningQuestion> {
         if !(2..=4).contains(&operators.len()) {
-            let problem = format!("{} operators; two to four run together, each as --op", operators.len());
+            let problem = format!("{} operators; give two to four, each with --op", operators.len());
             return Err(Error::Query(problem));
         }
         let read = |text: &String| Ok((text.clone(), parse_single_task(text)?));
@@ -42,7 +42,7 @@ impl CotuningQuestion {
     pub fn choose_schedules(self, known: &KnownTimes) -> Result<Cotuning> {
         let CotuningQuestion { operators, cores, most_schedules } = self;
         let Some(host) = known.measured_host() else {
-            return Err(Error::Query("schedules come from records: give --data STORE".to_owned()));
+            return Err(Error::Query("schedules are read from records: give --data STORE".to_owned()));
         };
         let (machine, crowding) = (known.shared_machine(cores)?, host.crowding_factors(cores));
         let mut schedules: Vec<Vec<(String, Vec<Time>)>> = Vec::new();
@@ -78,7 +78,7 @@ fn parse_single_task(text: &str) -> Result<Task> {
     let mut tasks = models::distinct_tasks(&graph, Fuse::Epilogue).map_err(refused)?;
     match tasks.len() {
         1 => Ok(tasks.remove(0).task),
-        count => Err(Error::Query(format!("`{text}` makes {count} tasks, not one"))),
+        count => Err(Error::Query(format!("`{text}` describes {count} tasks, expected one"))),
     }
 }
 
@@ -101,7 +101,7 @@ impl Cotuning {
     }
 }
 
-/// The faster of the concurrent and the sequential choice, with its predicted time and cores.
+/// Predicted time and cores of the faster of the concurrent and the sequential choice.
 #[derive(Serialize)]
 pub struct Promised {
     pub time_ns: f64,
@@ -114,9 +114,9 @@ pub struct Promised {
 }
 
 impl Promised {
-    /// Creates the promise of the faster choice. Errors of sequential operators are independent, so the squares of the
-    /// half-widths add up. For concurrent operators the largest half-width is used, because the last one to end
-    /// determines the time.
+    /// Predicts the faster choice with its interval. Errors of sequential operators are independent, so the squares of
+    /// the half-widths add up. For concurrent operators the largest half-width is used, because the last operator to
+    /// end determines the time.
     fn from_cotuned(found: &Cotuned, schedules: &[Vec<(String, Vec<Time>)>], cores: usize) -> Promised {
         let off = |of: fn(&Time) -> f64| -> f64 {
             let operators = schedules.iter().enumerate();

@@ -62,7 +62,7 @@ impl Alternative {
     }
 }
 
-/// Smallest predicted gain, as a share, for concurrent groups; on shared hosts, plans are off by nearly as much.
+/// Minimum predicted gain of concurrent groups, as a share; on shared hosts, errors of plans are nearly as large.
 const LEAST_GAIN: f64 = 0.10;
 
 pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64) -> Result<Planned> {
@@ -95,8 +95,8 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// Returns the half-width of the sum of all calls, relative to the sum. Errors are equal for calls of one key, and
-    /// independent otherwise.
+    /// Returns the half-width of the sum of all calls, relative to the sum. Errors are assumed to be equal for calls
+    /// with the same key and independent otherwise.
     fn relative_half_width<K: Ord>(
         &self,
         cut: &Plan,
@@ -125,13 +125,13 @@ impl Known<'_> {
 fn assemble_plan(graph: &Graph, cut: &Plan, known: &Known<'_>, cores: usize, found: &Stages) -> Planned {
     let gain = 1.0 - found.time_ns / found.sequential_ns;
     let above: fn(&Time) -> f64 = |time| time.high_ns - time.time_ns;
-    // The gain must exceed the error of plans, and the uncertainty of the tasks' times.
+    // The gain must exceed the error of plans and the uncertainty of the tasks' times.
     let is_known = gain >= LEAST_GAIN.max(known.relative_half_width(cut, cores, |task| task, above));
     let is_sequential = |stage: &planners::stages::Stage| matches!(&stage.groups[..], [one] if one.cores == cores);
     let is_staged = is_known && !found.stages.iter().all(is_sequential);
     let parallel = if is_staged { Parallel::Stream } else { Parallel::Sequential };
     let time_ns = if is_staged { found.time_ns } else { found.sequential_ns };
-    // The total of a prediction has the same interval: errors of one kind of operator are the same.
+    // As in the total of a prediction, errors are assumed to be equal within an operator kind.
     let of_kinds =
         |of: fn(&Time) -> f64| known.relative_half_width(cut, cores, |task| cut.tasks[task].task.anchor_kind(), of);
     let promise = Promise {
@@ -188,7 +188,8 @@ fn call_alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Ve
     of_tasks.iter().enumerate().map(of).collect()
 }
 
-/// Explains the choice; the tuple is the number of operators that all cores slow down, of operators, and of cores.
+/// Explains the choice. The tuple contains the numbers of operators that are slower on all cores, of operators, and of
+/// cores.
 fn explain_choice(
     found: &Stages,
     gain: f64,
@@ -199,20 +200,20 @@ fn explain_choice(
     let less = format!("{:.1} % less time", 100.0 * gain);
     let on_all = format!("{slower} of {operators} operators take longer on {cores} cores than on fewer");
     match (is_staged, beside) {
-        (true, 0) => format!("{on_all}: with its best number of cores for each, {less}"),
+        (true, 0) => format!("{on_all}; with the best core count for each operator, {less}"),
         (true, _) => {
-            format!("{beside} stages run groups concurrently, because their operators scale badly to all cores: {less}")
+            format!("{beside} stages run groups concurrently, because their operators scale badly to all cores; {less}")
         }
         (false, 0) if slower > 0 && gain <= 0.0 => format!(
-            "no groups are worth running concurrently; {on_all}, but a plan with fewer cores for them would not be faster"
+            "no groups gain from concurrent execution; {on_all}, but a plan with fewer cores for these operators would not be faster"
         ),
         (false, 0) if slower > 0 => format!(
-            "no groups are worth running concurrently; {on_all}, but with its best number of cores for each the plan would take {} \
-             ({less}), which is within the error of plans",
+            "no groups gain from concurrent execution; {on_all}, but the plan with the best core count for each operator would \
+             take {} ({less}), which is within the error of plans",
             format_duration(found.time_ns)
         ),
         (false, 0) if found.critical_ns >= found.sequential_ns * 0.999 => {
-            "every operator depends on the one before, so none can run concurrently".to_owned()
+            "every operator depends on the previous one, so no operators can run concurrently".to_owned()
         }
         (false, 0) => {
             format!(
@@ -220,7 +221,7 @@ fn explain_choice(
             )
         }
         (false, _) => format!(
-            "concurrent execution would take {} ({less}) by these times, which is within the error of plans",
+            "concurrent execution is predicted to take {} ({less}), which is within the error of plans",
             format_duration(found.time_ns)
         ),
     }
@@ -254,6 +255,6 @@ mod tests {
         let told = explain_choice(&found(646.0, 2), 0.0, false, (0, 17, 2));
         assert!(told.starts_with("each operator takes less time on 2 cores"), "{told}");
         let told = explain_choice(&found(323.0, 1), 0.5, true, (9, 17, 2));
-        assert!(told.ends_with("with its best number of cores for each, 50.0 % less time"), "{told}");
+        assert!(told.ends_with("with the best core count for each operator, 50.0 % less time"), "{told}");
     }
 }

@@ -35,7 +35,7 @@ pub struct Host {
 pub struct RecordChoice<'a> {
     pub class: Option<&'a str>,
     pub any_schedule: bool,
-    /// Whether to use records of all versions, and not only of the newest.
+    /// Whether to use records of all versions, not only of the newest version.
     pub all_versions: bool,
 }
 
@@ -78,7 +78,7 @@ impl Host {
             (None, [only]) => only.clone(),
             (None, []) => {
                 return Err(Error::Query(format!(
-                    "`{}` has no times of operators with warm caches; measure some with `opcollect --modelname M --threads 1,2`",
+                    "`{}` has no operator times with warm caches; measure some with `opcollect --modelname M --threads 1,2`",
                     path.display()
                 )));
             }
@@ -114,9 +114,9 @@ impl Host {
         Machine { learned: self.coruns.learn_weights(&machine), ..machine }
     }
 
-    /// Returns, by number of cores, how much slower these cores are while all others are busy: their peak rate per
-    /// core, relative to the rate per core with all cores busy. It is 1 if the weights are fitted, because measured
-    /// slowdowns already include this.
+    /// Returns the slowdown by core count while all other cores are busy: the peak rate per core, relative to the rate
+    /// per core with all cores busy. The factors are 1 if weights are fitted, because measured slowdowns include this
+    /// effect.
     pub fn crowding_factors(&self, cores: usize) -> Vec<f64> {
         if !self.shared_machine(cores).learned.is_physical() {
             return vec![1.0; cores];
@@ -134,7 +134,7 @@ impl Host {
         self.profiles.get(&task.hash()).cloned()
     }
 
-    /// Returns the number of measured slowdowns; the interference weights are fitted to them if they are enough.
+    /// Returns the number of measured slowdowns. The interference weights are fitted to them if there are enough.
     pub fn slowdown_count(&self) -> usize {
         self.coruns.beside.len()
     }

@@ -3,7 +3,7 @@
 use datasets::Record;
 use datasets::record::standing::keep_newest_conditions;
 
-/// Keeps the records of the newest versions, and returns the number of the others.
+/// Keeps the records of the newest versions and returns the number of removed records.
 pub fn of_versions(records: Vec<Record>, all_versions: bool) -> (Vec<Record>, usize) {
     match all_versions {
         true => (records, 0),

@@ -30,7 +30,7 @@ impl ModelSource {
     }
 }
 
-/// Reports whether a text names one operator with its sizes, not a network.
+/// Returns whether a text names one operator with its sizes, not a network.
 pub fn is_operator(text: &str) -> bool {
     zoo::source_of(text) == Some("simple")
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 pub struct Known(Vec<Record>);
 
 impl Known {
-    /// Reads all records of a store. Records that are added later are not seen.
+    /// Reads all records of a store; records that are added later are ignored.
     pub fn read_store(path: &Path) -> Result<Known> {
         let failed = |error: datasets::Error| Error::Data(error.to_string());
         let records = Store::open(path).and_then(|store| store.select_records(Choose::All)).map_err(failed)?;
@@ -23,7 +23,7 @@ impl Known {
         ))
     }
 
-    /// Returns the best schedule of each task on the named or nearest host, from records of its newest versions.
+    /// Returns the best schedule of each task on the named or the nearest host, from records of the newest versions.
     pub(super) fn best_schedules(&self, body: &[u8]) -> Result<Value> {
         let question: Question = serde_json::from_slice(body).map_err(|error| {
             Error::Query(format!(
@@ -38,12 +38,12 @@ impl Known {
                 let is_it = |record: &&Record| record.host == *host || record.host_class == *host;
                 let unknown = || {
                     let hint = models::names::name_hint(host, host_names(&self.0));
-                    Error::Query(format!("there is no record of the host `{host}`: {hint}"))
+                    Error::Query(format!("the store has no record of the host `{host}`: {hint}"))
                 };
                 self.0.iter().find(is_it).cloned().ok_or_else(unknown)?
             }
         };
-        // A task that was not measured there is answered by the nearest host that has it.
+        // For a task that the host did not measure, the nearest host with records is used.
         let question = Question { host: None, ..question };
         Ok(json!(best_records(&self.0, &question, &here)))
     }
