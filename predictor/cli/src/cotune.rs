@@ -120,7 +120,7 @@ fn describe_cotuning(cotuning: &Cotuning) -> String {
             promised.affinity[place].iter().map(usize::to_string).collect::<Vec<_>>().join(","),
             format_duration(found.together.ends_ns[place]),
             knobs(&schedules[place][beside].0),
-            if alone == beside { "the same".to_owned() } else { knobs(&schedules[place][alone].0) },
+            if alone == beside { "same".to_owned() } else { knobs(&schedules[place][alone].0) },
         ]);
     }
     let (better, gain) = match found.is_together {
@@ -135,6 +135,6 @@ fn describe_cotuning(cotuning: &Cotuning) -> String {
         format_duration(promised.time_ns),
         format_range(promised.low_ns, promised.high_ns),
         found.tried,
-        if found.is_exact { ", which are all" } else { ", by local search from three starting points" }
+        if found.is_exact { " (all)" } else { ", by local search from three starting points" }
     )
 }

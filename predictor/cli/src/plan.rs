@@ -51,7 +51,7 @@ pub struct PlanArguments {
     pub html: Option<PathBuf>,
     /// Also draw the measured times of `opcollect model run --plan FILE --json`
     ///
-    /// FILE of this option contains the output of that command.
+    /// The file contains the output of that command.
     #[arg(long, value_name = "FILE", requires = "html")]
     pub measured: Option<PathBuf>,
     /// Print one JSON document and nothing else
@@ -95,7 +95,7 @@ fn write_plan(
 struct PlanOfTimes {
     found: Planned,
     versions: Vec<String>,
-    /// Translation of predicted times to this machine, if they are not those of the training device.
+    /// Translation of predicted times from the training device to this machine, if any.
     this_host: Option<HostTranslation>,
 }
 
@@ -119,7 +119,7 @@ fn describe_plan(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> St
         "{model}: {} on {cores} core{}, {} expected ({})",
         match (parallel, found.stages_side_by_side) {
             (models::Parallel::Sequential, _) => "one operator after the other",
-            (_, 0) => "one operator after the other, each on its best number of cores,",
+            (_, 0) => "one operator after the other, each with its best core count,",
             (models::Parallel::Stream | models::Parallel::Full, _) => "groups side by side",
         },
         if *cores == 1 { "" } else { "s" },
@@ -128,7 +128,7 @@ fn describe_plan(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> St
     )];
     lines.push(format!("  why         {}", found.why));
     lines.push(format!(
-        "  others      one operator after the other on all cores {}, the best stages {}, the longest chain {}",
+        "  others      one operator after the other on all cores {}, the best stages {}, critical path {}",
         format_duration(promise.sequential_ns),
         format_duration(found.best_ns),
         format_duration(found.critical_ns)
@@ -138,7 +138,7 @@ fn describe_plan(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> St
         found.stages_count,
         found.stages_side_by_side,
         found.states,
-        if found.is_exact { ", nothing left out" } else { ", along a beam" }
+        if found.is_exact { ", exhaustive search" } else { ", beam search" }
     ));
     let by = if versions.is_empty() { String::new() } else { format!(" with {}", versions.join("; ")) };
     let of_host = this_host.as_ref().map_or(String::new(), |host| format!(" for this machine, `{}`", host.host_class));

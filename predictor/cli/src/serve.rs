@@ -18,10 +18,10 @@ pub struct Serve {
     /// TOML mapping of a foreign table, with its operators and devices
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
-    /// Store for answers of `/tasks` and `/best`, read once
+    /// Store for `/tasks` and `/best`, read once at the start
     #[arg(long, value_name = "DIR")]
     pub store: Option<PathBuf>,
-    /// Address to listen on; any other than the default is reachable by others
+    /// Address to listen on; other machines can reach any but the default
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
     pub bind: String,
     /// Port to listen on; 0 chooses a free port
