@@ -1,4 +1,4 @@
-//! Benchmarks one step of the store in a process of its own, so that its peak memory can be measured.
+//! Benchmarks one step of the store in a separate process, so that the peak memory of the step can be measured.
 //!
 //! `store_bench STEP FOLDER ROWS` prints the step, its seconds and its peak resident memory. `scripts/bench/store` runs
 //! the steps in order.
@@ -16,7 +16,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::time::Instant;
 
-/// Rows of one synthetic journal, as many as a process writes before sealing.
+/// Rows of one synthetic journal, the number that a process writes before sealing.
 const JOURNAL_ROWS: u64 = 50_000;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -43,7 +43,7 @@ fn main() -> Result<()> {
 #[derive(Default)]
 struct Told {
     rows: u64,
-    /// Own time of the step, if it also did work that should not count.
+    /// Measured time, if the step also did work that should not count.
     seconds: Option<f64>,
     note: String,
 }
@@ -119,8 +119,8 @@ fn make(store: &Store, rows: u64) -> Result<Told> {
     Ok(Told { rows, note: format!("{} bytes per row", bytes / rows.max(1)), seconds: None })
 }
 
-/// Grows a store journal by journal, as a fleet does over weeks; sealed journals free space for the next ones. Samples
-/// are left out, because they are most of the bytes and counting or resuming does not read them.
+/// Grows a store journal by journal, as a fleet does over weeks; sealed journals free space for the next journals.
+/// Samples are left out, because they are most of the bytes and are not read when counting or resuming.
 fn grow(store: &Store, rows: u64) -> Result<Told> {
     let mut sealed = 0;
     for first in (0..rows).step_by(usize::try_from(JOURNAL_ROWS)?) {
@@ -138,12 +138,12 @@ fn grow(store: &Store, rows: u64) -> Result<Told> {
         sealed += store.seal_journals(SealOptions::default())?.rows;
     }
     if sealed != rows {
-        return Err(format!("of {rows} records {sealed} were sealed").into());
+        return Err(format!("only {sealed} of {rows} records were sealed").into());
     }
     Ok(Told { rows, ..Told::default() })
 }
 
-/// Permutes the numbers below `rows` so that neighbours are far apart and journals overlap, as those of many hosts do.
+/// Permutes the numbers below `rows`, so that neighbours are far apart and journals overlap, like journals of many hosts.
 fn shuffled(number: u64, rows: u64) -> u64 {
     let step = (rows * 618 / 1000..).find(|step| greatest_divisor(*step, rows) == 1).unwrap_or(1);
     (number as u128 * u128::from(step) % u128::from(rows)) as u64
@@ -323,7 +323,7 @@ fn add_result(record: &mut Record, numbers: &mut Numbers) {
     record.warnings = json(&json!([]));
 }
 
-/// Returns the CPU time of this process, which other load on the machine affects less than elapsed time.
+/// Returns the CPU time of this process. Other load on the machine affects it less than the elapsed time.
 fn cpu_seconds() -> Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;

@@ -1,7 +1,7 @@
 //! The best known schedule and time of each task, on a given host or the most similar one.
 //!
 //! [`crate::fastest`] ranks the attempts. Times of several hosts are never mixed: each task uses the records of the
-//! most similar host that has any. Only the newest versions of a host count, unless all are requested.
+//! most similar host that has any. Only records of a host's newest versions count, unless all versions are requested.
 
 use crate::fastest::{Fastest, find_fastest};
 use crate::record::json::Json;
@@ -26,7 +26,7 @@ pub struct Question {
     pub threads: Option<i64>,
     /// Name or class of the host.
     pub host: Option<String>,
-    /// Whether times of all versions count, and not only of the newest ones of each host.
+    /// Whether times of all versions count, not only of each host's newest versions.
     pub all_versions: bool,
 }
 
@@ -92,11 +92,10 @@ pub struct Best {
     pub distance: f64,
 }
 
-/// The group of comparable records: task, target, device, board, threads and cache state.
+/// Key of comparable records: task, target, device, board, threads and cache state.
 type TaskPlace<'a> = (&'a str, Target, Option<&'a str>, Option<&'a str>, Option<i64>, Option<CacheState>);
 
-/// Returns the best schedule of every task that matches a query. `here` describes the host to which the results should
-/// be closest.
+/// Returns the best schedule of every task that matches a query. Records of hosts similar to `here` are preferred.
 pub fn best_records(records: &[Record], question: &Question, here: &Record) -> Answer {
     let asked: Vec<&Record> = records.iter().filter(|record| question.is_about(record)).collect();
     let (asked, left_out) = match question.all_versions {
@@ -143,7 +142,7 @@ impl Question {
     }
 }
 
-/// Returns whether a record is of a model, given by its name, an alias or another spelling of a zoo model.
+/// Returns whether a record belongs to a model, given by name, alias or another spelling.
 fn is_of_model(record: &Record, name: &str) -> bool {
     let is_of_zoo = || record.model_source.as_deref() == Some("local");
     record.model_name.as_deref() == Some(name) || (is_of_zoo() && record.model_name == zoo::canonical_name(name))

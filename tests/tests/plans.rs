@@ -170,10 +170,10 @@ fn operators_are_placed_and_told_why() {
     assert!(std::fs::read_to_string(bench.path("place.html")).expect("a page").contains("softmax"));
     let frugal = oppredict("place --times times.csv --watts cpu=1 --watts gpu=1000 --price-us-per-j 1e6 --json");
     assert_eq!(frugal.expect(0).json()["placement"]["devices"], serde_json::json!([0, 0]));
-    refused(oppredict("place --times times.csv --watts cpu=1"), "--watts of `gpu` is missing");
+    refused(oppredict("place --times times.csv --watts cpu=1"), "--watts for `gpu` is missing");
     refused(oppredict("place --times times.csv --off 100"), "is out of range");
     refused(oppredict("place"), "nothing to place");
-    refused(oppredict("cotune --op relu:shape=8x8 --data times --threads 2"), "two to four run together");
+    refused(oppredict("cotune --op relu:shape=8x8 --data times --threads 2"), "give two to four");
     bench.write("bad.csv", "operator,cpu\nconv,fast\n");
     refused(oppredict("place --times bad.csv"), "line 2: `fast` is not a valid time of `conv`");
 }

@@ -89,14 +89,14 @@ pub(crate) struct Lines {
     line: Vec<u8>,
     number: u64,
     is_done: bool,
-    /// Whether the source is inside a line that exceeded the limit, whose rest is skipped next.
+    /// Whether the position is inside a line that exceeds the limit; the rest of the line is skipped next.
     is_inside: bool,
 }
 
 pub(crate) struct Line<'a> {
     pub text: &'a [u8],
     pub number: u64,
-    /// Whether the line ends with a newline; after an interrupted write it does not.
+    /// Whether the line ends with a newline; false after an interrupted write.
     pub is_finished: bool,
     pub is_too_long: bool,
 }

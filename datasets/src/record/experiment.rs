@@ -43,8 +43,8 @@ impl Record {
         self.key_of(EXPERIMENT.iter().copied())
     }
 
-    /// Returns the key of the experiment without the schedule. All schedules of a task share it if they were measured
-    /// under equal conditions.
+    /// Returns the key of the experiment without the schedule, which is equal for all schedules of a task that were
+    /// measured under equal conditions.
     pub fn ground_key(&self) -> Key {
         self.key_of(EXPERIMENT.iter().copied().filter(|id| *id != ColumnId::schedule_hash))
     }
@@ -59,7 +59,7 @@ impl Record {
     }
 }
 
-/// Reformats a JSON cell, so that a key does not depend on another library's spacing and number format.
+/// Reformats a JSON cell, so that the key does not depend on a writer's spacing and number format.
 fn canonical_value(cell: Cell<'_>) -> Option<Value> {
     let Cell::Text(text) = cell else { return cell_value(cell) };
     let parsed = serde_json::from_str::<Value>(text).ok();

@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 
 const ROWS: usize = 8192;
 
-/// The experiments that a store already holds and that need not be repeated.
+/// The experiments in a store, which need not be repeated.
 #[derive(Debug, Default)]
 pub struct Keys {
     tried: HashMap<Key, Tried, BuildHasherDefault<KeyHasher>>,
@@ -50,7 +50,7 @@ impl Store {
     pub fn read_keys(&self) -> Result<Keys> {
         let columns = [ColumnId::key, ColumnId::outcome, ColumnId::attempt];
         let (tried, damage) = retry_if_missing(|| {
-            // One shared table, because a table per file would double the memory.
+            // The table is shared, because a table per file would double the memory.
             let keys = Mutex::new(Keys::default());
             let note = |batch: &Batch, (): &mut ()| {
                 let mut keys = keys.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +73,7 @@ impl Store {
     ) -> Result<(Vec<T>, Vec<Damage>)> {
         let mut damage = Vec::new();
         let mut all = Vec::new();
-        // Reading one journal uses all cores already.
+        // Journals are read one after the other, because reading one journal already uses all cores.
         for path in self.list_journals()? {
             let mut gathered = begin();
             damage.extend(scan_journal(&path, |batch| gather(batch, &mut gathered))?);
@@ -140,7 +140,7 @@ impl Keys {
         self.tried.contains_key(&key)
     }
 
-    /// Returns the outcome of an experiment, or None if not attempted; `ok` if any attempt succeeded.
+    /// Returns the outcome of an experiment: `ok` if any attempt succeeded; None without attempts.
     pub fn known_outcome(&self, key: Key) -> Option<Outcome> {
         self.tried.get(&key).map(|tried| tried.outcome)
     }

@@ -33,7 +33,7 @@ pub struct JournalHeader {
     /// Start time, in microseconds since 1970-01-01 UTC.
     pub started_at_us: i64,
     pub(super) process: Identity,
-    /// Longest time between two modifications of the file while the process lives; None if the writer promised none.
+    /// Maximum time between two modifications of the file while the process lives; None if the writer gave no limit.
     #[serde(default)]
     pub(super) lease_seconds: Option<u64>,
 }
@@ -68,7 +68,7 @@ enum JournalForm {
     Zeros,
     Whole,
     TooLong,
-    /// Incomplete, or contains zeros: the torn last line if no line follows, otherwise damage.
+    /// An incomplete line, or a line with zeros: a torn last line if no line follows, else damage.
     Broken,
 }
 
@@ -213,7 +213,7 @@ impl JournalReader {
                     continue;
                 }
             }
-            // A line with successors was finished once, so it is damaged and not torn.
+            // A line with successors was once complete, so it is damaged, not torn.
             let broken = self.broken.take();
             self.leave_out_broken(broken);
         }
@@ -222,7 +222,7 @@ impl JournalReader {
 
     fn leave_out_broken(&mut self, broken: Option<(u64, u64)>) {
         if let Some((number, _)) = broken {
-            self.leave_out(number, &RowError::new("part of it was lost"));
+            self.leave_out(number, &RowError::new("part of the line was lost"));
         }
     }
 

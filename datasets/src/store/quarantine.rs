@@ -47,7 +47,7 @@ impl Store {
         self.quarantine_with(&|_| None)
     }
 
-    /// Quarantines as [`Store::quarantine`] does, and also rows that the check of the caller rejects.
+    /// Like [`Store::quarantine`], and also quarantines rows that the caller's check rejects.
     pub fn quarantine_with(&self, look: &Look) -> Result<QuarantineReport> {
         let _lock = self.lock_compaction()?;
         let mut report =
@@ -76,7 +76,8 @@ impl Store {
         Ok(report)
     }
 
-    /// Copies a damaged part's valid rows to a new one; returns the problem and the lost rows, None if intact.
+    /// Copies the valid rows of a damaged part to a new part. Returns the problem and the number of lost rows; None for
+    /// an intact part.
     fn take_apart(&self, part: &Path, look: &Look, manifest: &Manifest) -> Result<Option<(String, Option<u64>)>> {
         if let Some(damage) = part_damage(part)? {
             let listed = manifest.parts.get(&self.name_of(part)).map(|part| part.rows);

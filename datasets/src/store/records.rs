@@ -38,7 +38,7 @@ impl Records {
     }
 }
 
-/// Replaces an older alias of a model by its current name in the zoo.
+/// Replaces an older alias of a zoo model by its current name.
 fn fold_name(record: &mut Record) {
     if record.model_source.as_deref() == Some("local") {
         let name = record.model_name.as_deref().and_then(zoo::canonical_name);

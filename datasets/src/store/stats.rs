@@ -220,10 +220,10 @@ fn files_of(paths: &[PathBuf]) -> Result<Files> {
     let mut files = Files::default();
     for path in paths {
         match std::fs::metadata(path) {
-            // The file was sealed or compacted away.
+            // Another process has sealed or compacted the file.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             metadata => {
-                files.bytes += metadata.context("looking at", path)?.len();
+                files.bytes += metadata.context("reading the metadata of", path)?.len();
                 files.count += 1;
             }
         }

@@ -4,7 +4,7 @@
 //! store/status/<start>-<pid>-<boot>.json    one per process, rewritten about every second, removed at its end
 //! ```
 //!
-//! The file's lock shows whether its process lives; for a process on another machine, the age of the file does.
+//! The file's lock shows whether its process lives. For a process on another machine, the age of the file decides.
 
 use super::Store;
 use super::identity::{Identity, create_own};
@@ -29,7 +29,7 @@ const MOST_BYTES: u64 = 1 << 20;
 pub struct Status {
     /// Host name.
     pub host: String,
-    /// Process number.
+    /// Process ID.
     pub pid: u32,
     /// Command line.
     pub command: String,
@@ -37,7 +37,7 @@ pub struct Status {
     pub began_us: i64,
     /// Finished attempts, including those without a time.
     pub done: u64,
-    /// Total number of attempts, as far as known.
+    /// Number of attempts that are planned so far.
     pub total: u64,
     /// Attempts without a time.
     pub losses: u64,
@@ -129,7 +129,7 @@ impl Telling {
 
 impl Drop for Telling {
     fn drop(&mut self) {
-        // The missing file shows that the process has ended.
+        // Removes the file, which shows that the process has ended.
         let _ = remove_if_exists(&self.path);
     }
 }
