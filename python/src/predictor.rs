@@ -1,4 +1,4 @@
-//! The native half of the package `oppredict`: predicts the times of rows, and returns them as
+//! The native part of the package `oppredict`: predicts the times of rows, and returns them as
 //! columns.
 //!
 //! `oppredict/__init__.py` converts tables to rows. An invalid row raises an exception that
@@ -50,7 +50,7 @@ impl Predictor {
         self.predictor.about.devices.keys().cloned().collect()
     }
 
-    /// Class of the host to which predictions without a device are calibrated; None without a calibration.
+    /// Host class for which predictions without a device are calibrated; None without a calibration.
     #[getter]
     fn this_host(&self) -> Option<String> {
         self.predictor.this_host.as_ref().map(|host| host.host_class.clone())
@@ -104,7 +104,7 @@ impl Predictor {
     }
 
     /// Returns the layers of a neural network and their total as JSON.
-    #[expect(clippy::too_many_arguments, reason = "Python's half names them")]
+    #[expect(clippy::too_many_arguments, reason = "Python passes them by name")]
     fn model(
         &self,
         py: Python<'_>,
@@ -145,7 +145,7 @@ pub fn shipped_predictor(package: PathBuf, device: Option<String>, is_described:
     published::find_predictor(&package.join("bin/oppredict"), device.as_deref(), is_described).map_err(refusal_error)
 }
 
-/// Converts a cell of a row. The values by which data frames mark missing cells count as absent.
+/// Converts a cell of a row. The markers of data frames for missing cells count as absent.
 fn read_cell(value: &Bound<'_, PyAny>) -> PyResult<Cell> {
     if value.is_none() {
         return Ok(Cell::Absent);
