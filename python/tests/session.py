@@ -89,10 +89,10 @@ def alone():
     assert "give a device" in predictor.predict(TEXT)["reasons"][0]
     assert "unknown device `other`" in predictor.predict(TEXT, device="other")["reasons"][0]
 
-    # What is no question raises, and says where and why.
+    # Invalid queries raise an error that names the row and the reason.
     assert refusal([TEXT, "product:b=x"]).startswith("row 1: cannot read the operator `product:b=x`: `x` is not a number")
-    assert "there is no `op`" in refusal({"b": 3})
-    assert "the column `colour` is unknown" in refusal({**GIVEN, "colour": 1})
+    assert "the row has no `op`" in refusal({"b": 3})
+    assert "unknown column `colour`" in refusal({**GIVEN, "colour": 1})
     assert "is neither a number nor a text" in refusal({**GIVEN, "b": [1]})
     for strange in [3, None, 2.5, [3], [TEXT, b"product"], object()]:
         assert "row" in refusal(strange) or "is not a query" in refusal(strange), strange

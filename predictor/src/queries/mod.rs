@@ -315,7 +315,7 @@ fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)
                 at_level(predictor, &setting, &operator, prediction)
             }
             Some(_) => Err(Error::Query(format!(
-                "`{}` is outside of the training range ({}); measure similar operators, or use --extrapolate",
+                "`{}` is outside of the training range ({}); measure similar operators, or extrapolate",
                 operator.text,
                 prediction.outside.join("; ")
             ))),
@@ -378,7 +378,7 @@ pub fn find_device<'a>(predictor: &'a Predictor, setting: &Setting) -> Result<&'
     match known[..] {
         [one] => Ok(one),
         _ => Err(Error::Query(format!(
-            "give a device (--device); the training data has {}",
+            "give a device; the training data has {}",
             known.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ")
         ))),
     }
