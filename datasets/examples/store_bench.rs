@@ -41,15 +41,15 @@ fn main() -> Result<()> {
 
 /// The result of a step, in addition to its time.
 #[derive(Default)]
-struct Told {
+struct StepResult {
     rows: u64,
     /// Measured time, if the step also did work that should not count.
     seconds: Option<f64>,
     note: String,
 }
 
-fn run(step: &str, store: &Store, folder: &Path, rows: u64) -> Result<Told> {
-    let told = |rows| Told { rows, ..Told::default() };
+fn run(step: &str, store: &Store, folder: &Path, rows: u64) -> Result<StepResult> {
+    let told = |rows| StepResult { rows, ..StepResult::default() };
     Ok(match step {
         "append" => append(folder, rows)?,
         "sync" => sync(folder, rows)?,
@@ -59,7 +59,10 @@ fn run(step: &str, store: &Store, folder: &Path, rows: u64) -> Result<Told> {
         "compact" => told(store.compact()?.rows),
         "stats" => {
             let stats = store.stats(Choose::Middle)?;
-            Told { note: format!("{} bytes in {} parts", stats.parts.bytes, stats.parts.count), ..told(stats.rows) }
+            StepResult {
+                note: format!("{} bytes in {} parts", stats.parts.bytes, stats.parts.count),
+                ..told(stats.rows)
+            }
         }
         "keys" => told(store.read_keys()?.len() as u64),
         "export" => told(store.export(&folder.join("export.csv"), Format::Csv, Choose::All)?.rows),
@@ -72,7 +75,7 @@ fn origin() -> Origin {
 }
 
 /// Appends records one by one, each with a sync. Creating the records does not count.
-fn append(folder: &Path, rows: u64) -> Result<Told> {
+fn append(folder: &Path, rows: u64) -> Result<StepResult> {
     let store = Store::create(&folder.join("append"))?;
     let records: Vec<Record> = (0..rows).map(record).collect();
     let mut journal = store.start_journal(origin())?;
@@ -81,11 +84,11 @@ fn append(folder: &Path, rows: u64) -> Result<Told> {
         journal.append(record)?;
     }
     let seconds = begin.elapsed().as_secs_f64();
-    Ok(Told { rows, seconds: Some(seconds), note: String::new() })
+    Ok(StepResult { rows, seconds: Some(seconds), note: String::new() })
 }
 
 /// Writes and syncs the same bytes line by line without the store, as a baseline.
-fn sync(folder: &Path, rows: u64) -> Result<Told> {
+fn sync(folder: &Path, rows: u64) -> Result<StepResult> {
     let lines = (0..rows).map(|number| serde_json::to_vec(&record(number)).map(|line| [line, b"\n".to_vec()].concat()));
     let lines = lines.collect::<std::result::Result<Vec<_>, _>>()?;
     let path = folder.join("sync");
@@ -97,11 +100,11 @@ fn sync(folder: &Path, rows: u64) -> Result<Told> {
     }
     let seconds = begin.elapsed().as_secs_f64();
     std::fs::remove_file(path)?;
-    Ok(Told { rows, seconds: Some(seconds), note: String::new() })
+    Ok(StepResult { rows, seconds: Some(seconds), note: String::new() })
 }
 
 /// Writes journals of ended processes, without a sync per record.
-fn make(store: &Store, rows: u64) -> Result<Told> {
+fn make(store: &Store, rows: u64) -> Result<StepResult> {
     let mut bytes = 0;
     for first in (0..rows).step_by(usize::try_from(JOURNAL_ROWS)?) {
         let path = store.start_journal(origin())?.path().to_owned();
@@ -116,12 +119,12 @@ fn make(store: &Store, rows: u64) -> Result<Told> {
         }
         file.flush()?;
     }
-    Ok(Told { rows, note: format!("{} bytes per row", bytes / rows.max(1)), seconds: None })
+    Ok(StepResult { rows, note: format!("{} bytes per row", bytes / rows.max(1)), seconds: None })
 }
 
 /// Grows a store journal by journal, as a fleet does over weeks; sealed journals free space for the next journals.
 /// Samples are left out, because they are most of the bytes and are not read when counting or resuming.
-fn grow(store: &Store, rows: u64) -> Result<Told> {
+fn grow(store: &Store, rows: u64) -> Result<StepResult> {
     let mut sealed = 0;
     for first in (0..rows).step_by(usize::try_from(JOURNAL_ROWS)?) {
         let path = store.start_journal(origin())?.path().to_owned();
@@ -140,7 +143,7 @@ fn grow(store: &Store, rows: u64) -> Result<Told> {
     if sealed != rows {
         return Err(format!("only {sealed} of {rows} records were sealed").into());
     }
-    Ok(Told { rows, ..Told::default() })
+    Ok(StepResult { rows, ..StepResult::default() })
 }
 
 /// Permutes the numbers below `rows`, so that neighbours are far apart and journals overlap, like journals of many hosts.

@@ -29,7 +29,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 
 /// Event counts of all hosts.
 #[derive(Default)]
-struct Seen {
+struct EventCounts {
     written: AtomicU64,
     killed: AtomicU64,
     left_out: AtomicU64,
@@ -80,8 +80,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn simulate(store: &Store, hosts: u64, ticks: u64) -> Result<Seen> {
-    let seen = Seen::default();
+fn simulate(store: &Store, hosts: u64, ticks: u64) -> Result<EventCounts> {
+    let seen = EventCounts::default();
     let mut all: Vec<Host> = (0..hosts).map(|number| Host { number, campaign: None, resumes: false }).collect();
     let share = all.len().div_ceil(THREADS).max(1);
     let threads = all.len().div_ceil(share);
@@ -105,7 +105,7 @@ fn simulate(store: &Store, hosts: u64, ticks: u64) -> Result<Seen> {
 }
 
 impl Host {
-    fn step(&mut self, store: &Store, tick: u64, is_last: bool, seen: &Seen) -> Result<()> {
+    fn step(&mut self, store: &Store, tick: u64, is_last: bool, seen: &EventCounts) -> Result<()> {
         // Both hosts of a pair start a campaign at the same time, different pairs at different times.
         let of_hour = tick + self.number / 2 * 7 % RECORDS;
         if self.campaign.is_none() && !is_last {
@@ -134,7 +134,7 @@ impl Host {
     }
 
     /// Claims the work, reads the keys and starts a journal, as every campaign does before it measures.
-    fn begin(&self, store: &Store, number: u64, seen: &Seen) -> Result<Campaign> {
+    fn begin(&self, store: &Store, number: u64, seen: &EventCounts) -> Result<Campaign> {
         store.seal_journals(SealOptions::default())?;
         let pair = self.number / 2 * 2;
         let is_shared = chance(pair, number, 2);

@@ -101,7 +101,7 @@ fn tree_path(folder: &Path, operator: &str, kind: &str, place: usize) -> Result<
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct NamedModel {
     learner: NamedLearner,
 }
 
@@ -119,7 +119,7 @@ fn read_one(path: &Path, names: &[String]) -> Result<Trees> {
         return Err(Error::table_error(path, format!("the file has more than {MAX_BYTES} bytes")));
     }
     let trees = Trees::from_json(&text).map_err(|error| Error::table_error(path, error.to_string()))?;
-    let named: Named = serde_json::from_str(&text).map_err(|error| Error::table_error(path, error.to_string()))?;
+    let named: NamedModel = serde_json::from_str(&text).map_err(|error| Error::table_error(path, error.to_string()))?;
     if trees.features != names.len() {
         let problem = format!("the trees have {} features, but the predictor has {}", trees.features, names.len());
         return Err(Error::table_error(path, problem));

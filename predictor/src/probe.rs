@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Measured {
+pub struct OperatorMeasurement {
     pub time_ns: f64,
     /// Coefficient of variation: standard deviation over mean, if known.
     pub cv: Option<f64>,
@@ -26,7 +26,7 @@ pub struct Measured {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Timed {
+pub struct TimedOperator {
     pub operator: String,
     pub threads: u32,
     pub time_ns: f64,
@@ -35,13 +35,18 @@ pub struct Timed {
 }
 
 /// Measures an operator in short form, such as `dense:m=1,n=1000,k=1024`, with its default schedule.
-pub fn measure_operator(program: &Path, operator: &str, threads: u32, deadline: Duration) -> Result<Measured> {
+pub fn measure_operator(
+    program: &Path,
+    operator: &str,
+    threads: u32,
+    deadline: Duration,
+) -> Result<OperatorMeasurement> {
     let (records, said) = collect_records(program, &[operator], &[threads], deadline)?;
     let record = records.iter().find(is_measured).ok_or_else(|| {
         Error::Probe(format!("`{operator}` was not measured with {threads} threads: {}", last_line(&said)))
     })?;
     let time_ns = record.median_ns.filter(|time| *time > 0.0);
-    Ok(Measured {
+    Ok(OperatorMeasurement {
         time_ns: time_ns.ok_or_else(|| Error::Probe(format!("the record of `{operator}` has no time")))?,
         cv: record.cv,
         uncertainty: uncertainty(record),
@@ -51,7 +56,7 @@ pub fn measure_operator(program: &Path, operator: &str, threads: u32, deadline: 
 
 /// Result of an interleaved measurement of concurrent and sequential execution.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-pub struct Raced {
+pub struct RaceResult {
     /// Median time of concurrent execution.
     pub together_ns: f64,
     /// Median time of sequential execution.
@@ -68,7 +73,7 @@ pub struct Ratio {
 }
 
 /// Measures the concurrent and the sequential choice in interleaved rounds, with `opcollect race`.
-pub fn race_choices(program: &Path, choice: &Value, rounds: u32, deadline: Duration) -> Result<Raced> {
+pub fn race_choices(program: &Path, choice: &Value, rounds: u32, deadline: Duration) -> Result<RaceResult> {
     let folder = tempfile::tempdir().map_err(|error| Error::io_error("make", &std::env::temp_dir(), error))?;
     let (file, answer) = (folder.path().join("choice.json"), folder.path().join("answer.json"));
     std::fs::write(&file, choice.to_string()).map_err(|error| Error::io_error("write", &file, error))?;
@@ -86,18 +91,23 @@ pub fn race_choices(program: &Path, choice: &Value, rounds: u32, deadline: Durat
 }
 
 /// Measures operators with their default schedules on each number of threads; failed measurements are left out.
-pub fn measure_all(program: &Path, operators: &[&str], threads: &[u32], deadline: Duration) -> Result<Vec<Timed>> {
+pub fn measure_all(
+    program: &Path,
+    operators: &[&str],
+    threads: &[u32],
+    deadline: Duration,
+) -> Result<Vec<TimedOperator>> {
     let (records, _) = collect_records(program, operators, threads, deadline)?;
     let timed = |record: &Record| {
         let threads = record.threads.and_then(|threads| u32::try_from(threads).ok())?;
         let time_ns = record.median_ns.filter(|time| *time > 0.0)?;
-        Some(Timed { operator: record.model_name.clone()?, threads, time_ns, uncertainty: uncertainty(record) })
+        Some(TimedOperator { operator: record.model_name.clone()?, threads, time_ns, uncertainty: uncertainty(record) })
     };
     Ok(records.iter().filter(is_measured).filter_map(timed).collect())
 }
 
 fn is_measured(record: &&Record) -> bool {
-    record.outcome == Outcome::Ok && record.source == Source::Measured
+    record.outcome == Outcome::Ok && record.source == Source::OperatorMeasurement
 }
 
 fn collect_records(

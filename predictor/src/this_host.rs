@@ -6,7 +6,7 @@
 //! exceeds the predictor's intervals, all intervals are widened.
 
 use crate::error::{Error, Result};
-use crate::probe::{self, Timed};
+use crate::probe::{self, TimedOperator};
 use crate::queries::{self, Setting};
 use learn::host_translation::{Distance, HostTranslation};
 use learn::predictor::Predictor;
@@ -257,8 +257,8 @@ pub fn learned_on(predictor: &Predictor) -> Result<String> {
 }
 
 /// Returns the sentinels that the predictor was trained on, with their times over all rounds.
-fn over_rounds(predictor: &Predictor, rounds: &[Vec<Timed>]) -> Result<Vec<Sentinel>> {
-    let mut times: BTreeMap<(&str, u32), Vec<Option<&Timed>>> = BTreeMap::new();
+fn over_rounds(predictor: &Predictor, rounds: &[Vec<TimedOperator>]) -> Result<Vec<Sentinel>> {
+    let mut times: BTreeMap<(&str, u32), Vec<Option<&TimedOperator>>> = BTreeMap::new();
     for (round, timed) in rounds.iter().enumerate() {
         for one in timed {
             let of_operator = times.entry((&one.operator, one.threads)).or_default();
@@ -276,7 +276,7 @@ fn build_sentinel(
     predictor: &Predictor,
     text: &str,
     threads: u32,
-    times: &[Option<&Timed>],
+    times: &[Option<&TimedOperator>],
 ) -> Result<Option<Sentinel>> {
     let operator = queries::parse_operator(text, None)?;
     if !predictor.learned.operators.contains_key(&operator.name) {
@@ -300,9 +300,9 @@ fn build_sentinel(
 }
 
 /// Returns the median over rounds, its uncertainty, and the usable rounds (known uncertainty, not an outlier).
-fn robust_time(times: &[Option<&Timed>]) -> (f64, Option<f64>, Vec<Option<f64>>) {
-    let is_known = |one: &&Timed| one.uncertainty.is_some_and(|share| share <= UNCERTAINTY_MOST);
-    let known: Vec<Option<&Timed>> = times.iter().map(|one| one.filter(is_known)).collect();
+fn robust_time(times: &[Option<&TimedOperator>]) -> (f64, Option<f64>, Vec<Option<f64>>) {
+    let is_known = |one: &&TimedOperator| one.uncertainty.is_some_and(|share| share <= UNCERTAINTY_MOST);
+    let known: Vec<Option<&TimedOperator>> = times.iter().map(|one| one.filter(is_known)).collect();
     let mut logs: Vec<f64> = known.iter().flatten().map(|one| one.time_ns.ln()).collect();
     if logs.is_empty() {
         let best = times.iter().flatten().min_by(|one, two| one.time_ns.total_cmp(&two.time_ns));
@@ -311,7 +311,7 @@ fn robust_time(times: &[Option<&Timed>]) -> (f64, Option<f64>, Vec<Option<f64>>)
     let middle = median(&mut logs);
     let mut deviations: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
     let most = OUTLIER * median(&mut deviations).max(LEAST_DEVIATION);
-    let kept: Vec<Option<&Timed>> =
+    let kept: Vec<Option<&TimedOperator>> =
         known.iter().map(|one| one.filter(|one| (one.time_ns.ln() - middle).abs() <= most)).collect();
     let mut logs: Vec<f64> = kept.iter().flatten().map(|one| one.time_ns.ln()).collect();
     let mut own: Vec<f64> = kept.iter().flatten().filter_map(|one| one.uncertainty).collect();
@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_disturbed_round_is_no_part_of_the_median() {
-        let timed = |time_ns: f64, uncertainty: f64| Timed {
+        let timed = |time_ns: f64, uncertainty: f64| TimedOperator {
             operator: "relu:shape=1".to_owned(),
             threads: 1,
             time_ns,

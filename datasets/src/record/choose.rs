@@ -4,7 +4,7 @@
 //! have used the same number. Therefore, comparisons of rows ignore `attempt`.
 
 use super::table::{COLUMNS, ColumnId, Record};
-use super::visits::{Tried, median_index, median_record};
+use super::visits::{AttemptTime, median_index, median_record};
 use crate::record::batch::Row;
 use models::names;
 use std::cmp::Ordering;
@@ -49,7 +49,7 @@ impl Choose {
 
     /// Returns the indices of the selected attempts, which are in time order. If no attempt has a time, the last
     /// attempt is selected, because its reason is the newest.
-    pub(crate) fn selected_range(self, attempts: &[Tried]) -> Range<usize> {
+    pub(crate) fn selected_range(self, attempts: &[AttemptTime]) -> Range<usize> {
         let one = |place: Option<usize>| {
             let place = place.unwrap_or(attempts.len().saturating_sub(1));
             place..attempts.len().min(place + 1)
@@ -73,7 +73,7 @@ pub fn choose_records(mut records: Vec<Record>, how: Choose) -> Vec<Record> {
         match median_record(&all).filter(|_| how == Choose::Middle) {
             Some(measured) => chosen.push(measured),
             None => {
-                let tried: Vec<Tried> = attempts.iter().map(Tried::from_row).collect();
+                let tried: Vec<AttemptTime> = attempts.iter().map(AttemptTime::from_row).collect();
                 chosen.extend_from_slice(&attempts[how.selected_range(&tried)]);
             }
         }
@@ -102,7 +102,7 @@ mod tests {
     use crate::record::words::{Covers, Outcome};
 
     fn check(how: Choose, medians: &[Option<f64>], expected: Range<usize>) {
-        let attempts: Vec<Tried> = medians.iter().map(|&median_ns| Tried { median_ns }).collect();
+        let attempts: Vec<AttemptTime> = medians.iter().map(|&median_ns| AttemptTime { median_ns }).collect();
         assert_eq!(how.selected_range(&attempts), expected, "{how:?} of {medians:?}");
     }
 

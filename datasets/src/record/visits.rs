@@ -32,20 +32,20 @@ const STUDENT: [f64; 20] = [
 
 /// Median time of an attempt, for the selection among several attempts; None if the attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Tried {
+pub(crate) struct AttemptTime {
     pub median_ns: Option<f64>,
 }
 
-impl Tried {
-    pub fn from_row(row: &impl Row) -> Tried {
+impl AttemptTime {
+    pub fn from_row(row: &impl Row) -> AttemptTime {
         let is_ok = row.cell(ColumnId::outcome) == Cell::Text(Outcome::Ok.name());
         let median_ns = if let Cell::Float(value) = row.cell(ColumnId::median_ns) { Some(value) } else { None };
-        Tried { median_ns: median_ns.filter(|_| is_ok) }
+        AttemptTime { median_ns: median_ns.filter(|_| is_ok) }
     }
 }
 
 /// Returns the index of the attempt with the median time; of two central attempts, the earlier.
-pub(crate) fn median_index(attempts: &[Tried]) -> Option<usize> {
+pub(crate) fn median_index(attempts: &[AttemptTime]) -> Option<usize> {
     let times = attempts.iter().enumerate().filter_map(|(place, tried)| Some((tried.median_ns?, place)));
     let mut times: Vec<(f64, usize)> = times.collect();
     times.sort_by(|left, right| left.0.total_cmp(&right.0));
@@ -55,7 +55,7 @@ pub(crate) fn median_index(attempts: &[Tried]) -> Option<usize> {
 
 /// Returns the record with the median time among successful attempts; of two central attempts, the earlier.
 pub fn middle_of<'a>(attempts: &[&'a Record]) -> Option<&'a Record> {
-    let tried: Vec<Tried> = attempts.iter().map(|record| Tried { median_ns: record.median_ns }).collect();
+    let tried: Vec<AttemptTime> = attempts.iter().map(|record| AttemptTime { median_ns: record.median_ns }).collect();
     median_index(&tried).map(|place| attempts[place])
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct Visit {
 impl Visit {
     pub fn from_row(row: &impl Row) -> Option<Visit> {
         let float = |id| if let Cell::Float(value) = row.cell(id) { Some(value) } else { None };
-        let median_ns = Tried::from_row(row).median_ns?;
+        let median_ns = AttemptTime::from_row(row).median_ns?;
         let half = float(ColumnId::median_interval_ns);
         let ends = float(ColumnId::median_low_ns).zip(float(ColumnId::median_high_ns));
         let stored = ends.or(half.map(|half| (median_ns - half, median_ns + half)));
@@ -289,8 +289,8 @@ impl Record {
 /// Returns the record with the median time among an experiment's attempts, with an interval from all attempts.
 pub fn median_record(attempts: &[&Record]) -> Option<Record> {
     let timed: Vec<&Record> =
-        attempts.iter().copied().filter(|record| Tried::from_row(*record).median_ns.is_some()).collect();
-    let tried: Vec<Tried> = timed.iter().map(|record| Tried::from_row(*record)).collect();
+        attempts.iter().copied().filter(|record| AttemptTime::from_row(*record).median_ns.is_some()).collect();
+    let tried: Vec<AttemptTime> = timed.iter().map(|record| AttemptTime::from_row(*record)).collect();
     let mut shown = timed[median_index(&tried)?].clone();
     let visits: Vec<Visit> = timed.iter().filter_map(|record| Visit::from_row(*record)).collect();
     let known = statistics_over_visits(shown.median_ns?, &visits);

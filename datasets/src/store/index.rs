@@ -21,27 +21,27 @@ const ROWS: usize = 8192;
 /// The experiments in a store, which need not be repeated.
 #[derive(Debug, Default)]
 pub struct Keys {
-    tried: HashMap<Key, Tried, BuildHasherDefault<KeyHasher>>,
+    tried: HashMap<Key, ExperimentState, BuildHasherDefault<KeyHasher>>,
     damage: Vec<Damage>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Tried {
+struct ExperimentState {
     outcome: Outcome,
     /// Highest attempt number; 32 bits, because an index may hold millions of entries.
     attempts: u32,
 }
 
-impl Tried {
-    fn new(outcome: Outcome, attempts: i64) -> Tried {
-        Tried { outcome, attempts: u32::try_from(attempts.max(0)).unwrap_or(u32::MAX) }
+impl ExperimentState {
+    fn new(outcome: Outcome, attempts: i64) -> ExperimentState {
+        ExperimentState { outcome, attempts: u32::try_from(attempts.max(0)).unwrap_or(u32::MAX) }
     }
 
     /// Combines two results of one experiment, in any order: `ok` wins, otherwise the later outcome.
-    fn merge_with(self, other: Tried) -> Tried {
-        let rank = |tried: &Tried| (tried.outcome == Outcome::Ok, tried.attempts, tried.outcome);
+    fn merge_with(self, other: ExperimentState) -> ExperimentState {
+        let rank = |tried: &ExperimentState| (tried.outcome == Outcome::Ok, tried.attempts, tried.outcome);
         let outcome = if rank(&self) >= rank(&other) { self.outcome } else { other.outcome };
-        Tried { outcome, attempts: self.attempts.max(other.attempts) }
+        ExperimentState { outcome, attempts: self.attempts.max(other.attempts) }
     }
 }
 
@@ -55,7 +55,10 @@ impl Store {
             let note = |batch: &Batch, (): &mut ()| {
                 let mut keys = keys.lock().unwrap_or_else(PoisonError::into_inner);
                 for (index, row) in batch.rows().enumerate() {
-                    keys.merge_result(row_key(&row), Tried::new(row_outcome(&row), batch.attempt_number(index)));
+                    keys.merge_result(
+                        row_key(&row),
+                        ExperimentState::new(row_outcome(&row), batch.attempt_number(index)),
+                    );
                 }
             };
             let (_, damage) = self.scan_batches(&columns, || (), note)?;
@@ -158,10 +161,10 @@ impl Keys {
     /// Adds an attempt, for example one that this process has just recorded.
     pub fn insert(&mut self, key: Key, outcome: Outcome) {
         let attempts = self.attempts(key) + 1;
-        self.merge_result(key, Tried::new(outcome, attempts));
+        self.merge_result(key, ExperimentState::new(outcome, attempts));
     }
 
-    fn merge_result(&mut self, key: Key, tried: Tried) {
+    fn merge_result(&mut self, key: Key, tried: ExperimentState) {
         self.tried.entry(key).and_modify(|known| *known = known.merge_with(tried)).or_insert(tried);
     }
 }

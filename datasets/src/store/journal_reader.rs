@@ -3,7 +3,7 @@
 use super::checksum;
 use super::damage::Damage;
 use super::identity::Identity;
-use crate::codec::json_lines::{Line, Lines, parse_line, too_long};
+use crate::codec::json_lines::{Line, LineReader, parse_line, too_long};
 use crate::error::{Error, IoContext, Result, RowError};
 use crate::record::SCHEMA_VERSION;
 use crate::record::table::Record;
@@ -86,7 +86,7 @@ impl JournalForm {
 pub(super) struct JournalReader {
     path: PathBuf,
     file: File,
-    lines: Lines,
+    lines: LineReader,
     /// Header; None if the process died before writing it or if it is damaged.
     pub header: Option<JournalHeader>,
     /// Whether a first line has been read.
@@ -108,7 +108,7 @@ impl JournalReader {
         let read = file.try_clone().context("opening", path)?;
         let mut reader = JournalReader {
             path: path.to_owned(),
-            lines: Lines::new(BufReader::with_capacity(1 << 16, read)),
+            lines: LineReader::new(BufReader::with_capacity(1 << 16, read)),
             before: length_and_time(&file),
             file,
             header: None,

@@ -228,7 +228,7 @@ impl Scratch {
     }
 }
 
-pub(super) struct Merged {
+pub(super) struct MergedRows {
     pub merge: Merge,
     pub torn: Vec<TornTail>,
     pub damage: Vec<Damage>,
@@ -236,7 +236,7 @@ pub(super) struct Merged {
 
 impl Store {
     /// Returns all rows without duplicates, sorted by operator kind, task, key and time.
-    pub(super) fn merged_rows(&self) -> Result<Merged> {
+    pub(super) fn merged_rows(&self) -> Result<MergedRows> {
         let mut scratch = Scratch::default();
         let (mut paths, mut torn, mut damage) = (Vec::new(), Vec::new(), Vec::new());
         for path in self.list_journals()? {
@@ -256,6 +256,6 @@ impl Store {
         let (parts, of_parts) = self.sound_parts()?;
         paths.extend(parts);
         damage.extend(of_parts);
-        Ok(Merged { merge: Merge::with_scratch(paths, scratch)?, torn, damage })
+        Ok(MergedRows { merge: Merge::with_scratch(paths, scratch)?, torn, damage })
     }
 }

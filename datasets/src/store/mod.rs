@@ -58,10 +58,10 @@ pub use quarantine::{QuarantineReport, SetAside};
 pub use records::Records;
 pub use seal::{JournalLeft, SealOptions, SealReport};
 pub use stats::{Files, Stats};
-pub use status::{ProcessView, Status, Telling};
+pub use status::{ProcessView, Status, StatusFile};
 pub use tidy::SMALL_PARTS;
 pub use transfer::{ExportReport, ImportReport, MergeReport};
-pub use verify::{Look, Problem, VerifyReport};
+pub use verify::{Problem, RowCheck, VerifyReport};
 
 use crate::error::{Error, Result};
 use crate::files::{self, make_folder};

@@ -64,7 +64,7 @@ pub struct ProcessView {
 
 /// The status file of this process, removed on drop.
 #[derive(Debug)]
-pub struct Telling {
+pub struct StatusFile {
     path: PathBuf,
     file: File,
 }
@@ -78,13 +78,13 @@ struct WrittenStatus {
 
 impl Store {
     /// Creates the status file of this process.
-    pub fn create_status_file(&self) -> Result<Telling> {
+    pub fn create_status_file(&self) -> Result<StatusFile> {
         let folder = self.root().join("status");
         make_folder(&folder)?;
         let (path, file) = create_own(&folder, "json", OpenOptions::new().write(true))?;
         // Without file locks, the age of the file decides.
         let _ = file.lock();
-        Ok(Telling { path, file })
+        Ok(StatusFile { path, file })
     }
 
     /// Returns the status of all running and all killed processes, the longest-running first.
@@ -115,7 +115,7 @@ impl Store {
     }
 }
 
-impl Telling {
+impl StatusFile {
     /// Writes the current status.
     pub fn write_status(&self, status: &Status) -> Result<()> {
         let written = WrittenStatus { boot: Identity::current().boot, status: status.clone() };
@@ -127,7 +127,7 @@ impl Telling {
     }
 }
 
-impl Drop for Telling {
+impl Drop for StatusFile {
     fn drop(&mut self) {
         // Removes the file, which shows that the process has ended.
         let _ = remove_if_exists(&self.path);

@@ -1,9 +1,9 @@
 //! Merges stores, exports to files and imports from files.
 
-use super::chosen::Chosen;
+use super::chosen::SelectedRows;
 use super::damage::{Damage, part_damage};
 use super::journal_reader::{JournalReader, TornTail};
-use super::merge::Merged;
+use super::merge::MergedRows;
 use super::names::part_name;
 use super::seal::SEAL_AT_ROWS;
 use super::seal::seal_rows;
@@ -114,8 +114,8 @@ impl Store {
     pub fn export(&self, path: &Path, format: Format, choose: Choose) -> Result<ExportReport> {
         retry_if_missing(|| {
             let mut writer = Writer::new(path, format, Output::create(path)?)?;
-            let Merged { merge, damage, .. } = self.merged_rows()?;
-            let mut chosen = Chosen::new(merge, choose);
+            let MergedRows { merge, damage, .. } = self.merged_rows()?;
+            let mut chosen = SelectedRows::new(merge, choose);
             let mut rows = 0;
             // Reads ahead in a separate thread, because a pool thread would block on the queue.
             std::thread::scope(|scope| {

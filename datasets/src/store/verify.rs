@@ -48,7 +48,7 @@ pub struct Problem {
 }
 
 /// An additional check of rows by the caller. Returns the problem of a row, or None.
-pub type Look = dyn Fn(&Record) -> Option<String> + Sync;
+pub type RowCheck = dyn Fn(&Record) -> Option<String> + Sync;
 
 impl Store {
     /// Reads every file and checks every row.
@@ -57,7 +57,7 @@ impl Store {
     }
 
     /// Reads every file and checks every row, also with the caller's check.
-    pub fn verify_with(&self, look: &Look) -> Result<VerifyReport> {
+    pub fn verify_with(&self, look: &RowCheck) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         let journals = self.list_journals()?;
         report.journals = journals.len() as u64;
@@ -86,13 +86,13 @@ impl Store {
         Ok(report)
     }
 
-    pub(super) fn verify_part(&self, path: &Path, look: &Look) -> (u64, Result<Option<String>>) {
+    pub(super) fn verify_part(&self, path: &Path, look: &RowCheck) -> (u64, Result<Option<String>>) {
         let mut rows = 0;
         let result = self.read_part(path, look, &mut rows);
         (rows, result)
     }
 
-    fn read_part(&self, path: &Path, look: &Look, rows: &mut u64) -> Result<Option<String>> {
+    fn read_part(&self, path: &Path, look: &RowCheck, rows: &mut u64) -> Result<Option<String>> {
         if let Some(damage) = part_damage(path)? {
             return Ok(Some(damage.problem));
         }
@@ -171,7 +171,7 @@ impl Store {
     }
 }
 
-fn verify_journal(path: &Path, look: &Look, report: &mut VerifyReport) -> Result<Option<String>> {
+fn verify_journal(path: &Path, look: &RowCheck, report: &mut VerifyReport) -> Result<Option<String>> {
     let mut reader = JournalReader::open(path)?;
     let mut problem = None;
     loop {
@@ -191,7 +191,7 @@ fn verify_journal(path: &Path, look: &Look, report: &mut VerifyReport) -> Result
 }
 
 /// Returns the problem of a record: a wrong key, or what the caller's check reports.
-pub(super) fn find_problem(record: &Record, look: &Look) -> Option<String> {
+pub(super) fn find_problem(record: &Record, look: &RowCheck) -> Option<String> {
     let key = record.experiment_key();
     if key == record.key {
         look(record)

@@ -7,7 +7,7 @@ use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_out
 use clap::Args;
 use predictor::Result;
 use predictor::planning::cotuning::{Cotuning, CotuningQuestion, IN_TURNS, MeasuredChoice, TOGETHER};
-use predictor::probe::{self, Raced};
+use predictor::probe::{self, RaceResult};
 use report::quantity::whole_seconds;
 use report::{Table, format_duration, format_range, number_column, text_column};
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use clap::Args;
 use datasets::output::Output;
 use learn::host_translation::HostTranslation;
 use predictor::pages::MeasuredLanes;
-use predictor::planning::Planned;
+use predictor::planning::NetworkPlan;
 use predictor::planning::network::BARRIER_NS;
 use predictor::queries::{ModelSource, NetworkQuestion};
 use predictor::{Result, pages};

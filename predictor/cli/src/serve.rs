@@ -4,7 +4,7 @@ use crate::loading::read_predictor;
 use crate::options::PredictorFlags;
 use crate::{DONE, print_line};
 use clap::Args;
-use predictor::serve::{Known, PATIENCE, Service, serve_requests};
+use predictor::serve::{PATIENCE, Service, StoredRecords, serve_requests};
 use predictor::{Error, Result};
 use report::activity;
 use report::terminal::print_notes;
@@ -34,7 +34,7 @@ pub struct Serve {
 
 pub fn run(arguments: &Serve) -> Result<u8> {
     let (predictor, mapping) = read_predictor(&arguments.asked, None, arguments.mapping.as_deref())?;
-    let known = arguments.store.as_deref().map(Known::read_store).transpose()?;
+    let known = arguments.store.as_deref().map(StoredRecords::read_store).transpose()?;
     let host = if arguments.bind.contains(':') { format!("[{}]", arguments.bind) } else { arguments.bind.clone() };
     let asked = arguments.address.clone().unwrap_or_else(|| format!("{host}:{}", arguments.port));
     let failed = |error| Error::io_error("listen on", Path::new(&asked), error);

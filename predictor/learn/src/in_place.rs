@@ -146,13 +146,13 @@ fn held_out(known: &[Known<'_>]) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use samples::placed::Placed;
+    use samples::placed::OperatorInNetwork;
 
     fn network(ratio: impl Fn(&str, f64) -> f64) -> PlacedNetwork {
         let operators = (0..24).map(|place| {
             let kind = ["dense", "softmax", "conv2d"][place % 3];
             let alone_ns = 1000.0 * 1.5_f64.powi(place as i32 / 3);
-            Placed {
+            OperatorInNetwork {
                 operator: kind.to_owned(),
                 text: String::new(),
                 task: format!("{place:02}"),

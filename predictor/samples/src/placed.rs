@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Placed {
+pub struct OperatorInNetwork {
     pub operator: String,
     pub text: String,
     pub task: String,
@@ -21,13 +21,13 @@ pub struct PlacedNetwork {
     pub name: String,
     pub device: String,
     pub threads: i64,
-    pub operators: Vec<Placed>,
+    pub operators: Vec<OperatorInNetwork>,
     /// Time of one run of the whole network with default schedules, if known.
     pub whole_ns: Option<f64>,
 }
 
 impl PlacedNetwork {
-    pub fn by_default(&self) -> impl Iterator<Item = &Placed> {
+    pub fn by_default(&self) -> impl Iterator<Item = &OperatorInNetwork> {
         self.operators.iter().filter(|one| one.is_default)
     }
 

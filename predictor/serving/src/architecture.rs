@@ -133,7 +133,7 @@ struct Quantization {
     modules_to_not_convert: Vec<String>,
 }
 
-struct Shipped {
+struct ShippedModel {
     name: &'static str,
     /// Other spellings of the name. Comparisons ignore case, `-`, `_`, `.` and any prefix up to `/`.
     aliases: &'static [&'static str],
@@ -142,7 +142,7 @@ struct Shipped {
 
 macro_rules! shipped {
     ($name:literal $(, $alias:literal)*) => {
-        Shipped {
+        ShippedModel {
             name: $name,
             aliases: &[$($alias),*],
             text: include_str!(concat!("../../../configs/transformers/", $name, ".json")),
@@ -150,7 +150,7 @@ macro_rules! shipped {
     };
 }
 
-const SHIPPED: &[Shipped] = &[
+const SHIPPED: &[ShippedModel] = &[
     shipped!("deepseek-v3", "deepseek-r1", "deepseek-v3.1", "deepseek-v3.1-nvfp4", "deepseek-v3-0324"),
     shipped!("gemma-3-27b", "gemma-3-27b-it"),
     shipped!("glm-5", "glm-5-fp8"),

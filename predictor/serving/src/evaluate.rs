@@ -192,7 +192,7 @@ fn hold_out_devices(all: &Measurements, plan: &Plan, options: &TrainOptions) -> 
     // A group's model does not depend on other devices, so each model is fitted once.
     let times = fit_groups(all, Target::Time, options)?;
     let power = fit_groups(all, Target::Power, options)?;
-    let measured = Measured::new(all);
+    let measured = MeasuredTimes::new(all);
     let mut scored = Vec::new();
     let mut done = BTreeSet::new();
     for device in &all.devices {
@@ -410,10 +410,10 @@ impl PlainTrees {
 }
 
 /// Measured times by shape and format, for the baseline that scales the time of the nearest device.
-struct Measured(HashMap<(u64, &'static str), Vec<(u16, f64)>>);
+struct MeasuredTimes(HashMap<(u64, &'static str), Vec<(u16, f64)>>);
 
-impl Measured {
-    fn new(all: &Measurements) -> Measured {
+impl MeasuredTimes {
+    fn new(all: &Measurements) -> MeasuredTimes {
         let mut times: HashMap<(u64, &'static str), Vec<(u16, f64)>> = HashMap::new();
         for row in all.rows.iter().filter(|row| row.power.is_none()) {
             times
@@ -421,7 +421,7 @@ impl Measured {
                 .or_default()
                 .push((row.device, row.seconds));
         }
-        Measured(times)
+        MeasuredTimes(times)
     }
 
     /// Returns the time of the same shape on the nearest other device, scaled by the ratio of reference times.

@@ -5,7 +5,7 @@
 
 use super::{escape, styled_page};
 use crate::error::{Error, Result};
-use crate::planning::Planned;
+use crate::planning::NetworkPlan;
 use crate::planning::network::Alternative;
 use models::Choice;
 use models::stages::Group;
@@ -78,8 +78,8 @@ struct ShownLanes {
     title: String,
 }
 
-pub fn plan_page(planned: &Planned, measured: Option<&MeasuredLanes>) -> String {
-    let Planned { promise, why, model, cores, .. } = planned;
+pub fn plan_page(planned: &NetworkPlan, measured: Option<&MeasuredLanes>) -> String {
+    let NetworkPlan { promise, why, model, cores, .. } = planned;
     let mut body = format!(
         "<p>{}: {} on {cores} cores, predicted {} ({}); sequential execution {}.</p><p class=\"soft\">{}</p>",
         escape(model),

@@ -7,7 +7,9 @@ use crate::error::{Error, Result};
 use datasets::{Json, Outcome, Record, Source, Store};
 use learn::split;
 use models::Task;
-use planners::interference::{Baseline, Demand, Learned, Machine, Profile, Seen, rule_slowdowns, steady_slowdowns};
+use planners::interference::{
+    Baseline, CoRunMeasurement, Demand, Learned, Machine, Profile, rule_slowdowns, steady_slowdowns,
+};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -34,7 +36,7 @@ pub struct Operator {
 
 /// A measured slowdown of one operator while others run concurrently.
 #[derive(Clone, Debug, Serialize)]
-pub struct Beside {
+pub struct CoRunSlowdown {
     /// Index of the operator that is slowed down.
     pub operator: usize,
     /// Indices of the operators that run concurrently.
@@ -51,7 +53,7 @@ pub struct Beside {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CoRuns {
     pub operators: Vec<Operator>,
-    pub beside: Vec<Beside>,
+    pub beside: Vec<CoRunSlowdown>,
     /// Synthetic partners, in the order of profiles.
     pub partners: Vec<String>,
     /// Number of slowdowns that were left out because they were disturbed.
@@ -196,7 +198,14 @@ impl CoRuns {
                 continue;
             }
             let cores = record.threads.and_then(|threads| usize::try_from(threads).ok()).unwrap_or(1);
-            found.beside.push(Beside { operator, others, cores, slowdown: row.slowdown, low: row.low, high: row.high });
+            found.beside.push(CoRunSlowdown {
+                operator,
+                others,
+                cores,
+                slowdown: row.slowdown,
+                low: row.low,
+                high: row.high,
+            });
         }
         found
     }
@@ -206,10 +215,10 @@ impl CoRuns {
         self.operators.iter().filter_map(of).collect()
     }
 
-    fn observed_coruns<'a>(&'a self, of: &[usize]) -> Vec<Seen<'a>> {
+    fn observed_coruns<'a>(&'a self, of: &[usize]) -> Vec<CoRunMeasurement<'a>> {
         let one = |&place: &usize| {
-            let Beside { operator, others, cores, slowdown, .. } = &self.beside[place];
-            Seen {
+            let CoRunSlowdown { operator, others, cores, slowdown, .. } = &self.beside[place];
+            CoRunMeasurement {
                 own: (*cores, &self.operators[*operator].demand),
                 others: others.iter().map(|&other| (*cores, &self.operators[other].demand)).collect(),
                 slowdown: *slowdown,
@@ -244,8 +253,9 @@ impl CoRuns {
         let mut asked = 0;
         for fold in split::by_group(&groups, FOLDS, seed) {
             let held: BTreeSet<usize> = fold.test.iter().copied().collect();
-            let is_held =
-                |one: &Beside| held.contains(&one.operator) || one.others.iter().any(|other| held.contains(other));
+            let is_held = |one: &CoRunSlowdown| {
+                held.contains(&one.operator) || one.others.iter().any(|other| held.contains(other))
+            };
             let (test, train): (Vec<usize>, Vec<usize>) =
                 (0..self.beside.len()).partition(|&place| is_held(&self.beside[place]));
             let learned =
@@ -275,7 +285,7 @@ impl CoRuns {
             let mape = errors.iter().sum::<f64>() / errors.len() as f64;
             Score { rule: name(rule), mape, median: median_of(&errors), p90: errors[errors.len() * 9 / 10] }
         };
-        let half = |one: &Beside| Some(100.0 * (one.high? - one.low?) / 2.0 / one.slowdown);
+        let half = |one: &CoRunSlowdown| Some(100.0 * (one.high? - one.low?) / 2.0 / one.slowdown);
         let halves: Vec<f64> = self.beside.iter().filter_map(half).collect();
         let all: Vec<f64> = self.beside.iter().map(|one| one.slowdown).collect();
         Ok(Scores {

@@ -3,7 +3,7 @@
 use super::demand::{Time, task_demand};
 use super::known_times::KnownTimes;
 use crate::error::{Error, Result};
-use crate::probe::Raced;
+use crate::probe::RaceResult;
 use models::{Fuse, Task};
 use planners::cotune::{Cotuned, cotune};
 use planners::interference::Demand;
@@ -25,7 +25,7 @@ pub struct Cotuning {
     pub schedules: Vec<Vec<(String, Vec<Time>)>>,
     /// The chosen schedules, as indices into `schedules`.
     pub cotuned: Cotuned,
-    pub promised: Promised,
+    pub promised: PredictedChoice,
     cores: usize,
 }
 
@@ -103,7 +103,7 @@ impl Cotuning {
 
 /// Predicted time and cores of the faster of the concurrent and the sequential choice.
 #[derive(Serialize)]
-pub struct Promised {
+pub struct PredictedChoice {
     pub time_ns: f64,
     /// Lower end of the 90 % interval.
     pub low_ns: f64,
@@ -113,11 +113,11 @@ pub struct Promised {
     pub affinity: Vec<Vec<usize>>,
 }
 
-impl Promised {
+impl PredictedChoice {
     /// Predicts the faster choice with its interval. Errors of sequential operators are independent, so the squares of
     /// the half-widths add up. For concurrent operators the largest half-width is used, because the last operator to
     /// end determines the time.
-    fn from_cotuned(found: &Cotuned, schedules: &[Vec<(String, Vec<Time>)>], cores: usize) -> Promised {
+    fn from_cotuned(found: &Cotuned, schedules: &[Vec<(String, Vec<Time>)>], cores: usize) -> PredictedChoice {
         let off = |of: fn(&Time) -> f64| -> f64 {
             let operators = schedules.iter().enumerate();
             match found.is_together {
@@ -137,21 +137,26 @@ impl Promised {
             next += cores;
             (next - cores..next).collect()
         });
-        Promised { time_ns, low_ns: (time_ns - below).max(0.0), high_ns: time_ns + above, affinity: own.collect() }
+        PredictedChoice {
+            time_ns,
+            low_ns: (time_ns - below).max(0.0),
+            high_ns: time_ns + above,
+            affinity: own.collect(),
+        }
     }
 }
 
 #[derive(Serialize)]
 pub struct MeasuredChoice {
     #[serde(flatten)]
-    pub raced: Raced,
+    pub raced: RaceResult,
     pub kept: &'static str,
     /// Excess time of the choice over the faster alternative, as a share; 0 if the choice is the faster one.
     pub regret: f64,
 }
 
 impl MeasuredChoice {
-    pub fn new(cotuned: &Cotuned, raced: Raced) -> MeasuredChoice {
+    pub fn new(cotuned: &Cotuned, raced: RaceResult) -> MeasuredChoice {
         let is_together = raced.ratio.median < 1.0;
         let regret = match (cotuned.is_together, is_together) {
             (true, false) => raced.ratio.median - 1.0,

@@ -1,6 +1,6 @@
 //! Times of operators for planning: from records of a host, from a predictor, or from both.
 
-use super::network::{Planned, plan};
+use super::network::{NetworkPlan, plan};
 use super::times::{Host, Times};
 use crate::error::{Error, Result};
 use crate::queries::{self, NetworkQuestion, Setting};
@@ -36,7 +36,7 @@ impl KnownTimes {
     }
 
     /// Plans a network on `cores` cores; each stage adds a barrier of `barrier_ns`.
-    pub fn plan_network(&self, question: &NetworkQuestion<'_>, cores: usize, barrier_ns: f64) -> Result<Planned> {
+    pub fn plan_network(&self, question: &NetworkQuestion<'_>, cores: usize, barrier_ns: f64) -> Result<NetworkPlan> {
         let machine = self.shared_machine(cores)?;
         plan(&question.build_graph()?, &self.time_sources(), &machine, barrier_ns)
     }

@@ -17,5 +17,5 @@ pub mod times;
 mod versions;
 
 pub use known_times::KnownTimes;
-pub use network::{Planned, plan};
+pub use network::{NetworkPlan, plan};
 pub use times::{Host, RecordChoice, Time, Times};

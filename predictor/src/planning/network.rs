@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub const BARRIER_NS: f64 = 1_000.0;
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Planned {
+pub struct NetworkPlan {
     /// Stages of the chosen plan, in the format of the executor.
     #[serde(skip)]
     pub stages: StagePlan,
@@ -65,7 +65,7 @@ impl Alternative {
 /// Minimum predicted gain of concurrent groups, as a share; on shared hosts, errors of plans are nearly as large.
 const LEAST_GAIN: f64 = 0.10;
 
-pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64) -> Result<Planned> {
+pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64) -> Result<NetworkPlan> {
     let refused = |error: models::Error| Error::Query(error.to_string());
     let graph = passes::simplify_graph(graph).map_err(refused)?;
     let cut = models::plan_calls(&graph, Fuse::Epilogue).map_err(refused)?;
@@ -84,17 +84,17 @@ pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64
         &SearchLimits::default(),
     )
     .map_err(|error| Error::Query(error.to_string()))?;
-    let known = Known { of_tasks: &of_tasks, host: times.host.map(|host| host.class.clone()) };
+    let known = TaskTimes { of_tasks: &of_tasks, host: times.host.map(|host| host.class.clone()) };
     Ok(assemble_plan(&graph, &cut, &known, machine.cores, &found))
 }
 
 /// Times of tasks, and the host whose records they come from.
-struct Known<'a> {
+struct TaskTimes<'a> {
     of_tasks: &'a [Vec<Time>],
     host: Option<String>,
 }
 
-impl Known<'_> {
+impl TaskTimes<'_> {
     /// Returns the half-width of the sum of all calls, relative to the sum. Errors are assumed to be equal for calls
     /// with the same key and independent otherwise.
     fn relative_half_width<K: Ord>(
@@ -122,7 +122,7 @@ impl Known<'_> {
     }
 }
 
-fn assemble_plan(graph: &Graph, cut: &Plan, known: &Known<'_>, cores: usize, found: &Stages) -> Planned {
+fn assemble_plan(graph: &Graph, cut: &Plan, known: &TaskTimes<'_>, cores: usize, found: &Stages) -> NetworkPlan {
     let gain = 1.0 - found.time_ns / found.sequential_ns;
     let above: fn(&Time) -> f64 = |time| time.high_ns - time.time_ns;
     // The gain must exceed the error of plans and the uncertainty of the tasks' times.
@@ -146,7 +146,7 @@ fn assemble_plan(graph: &Graph, cut: &Plan, known: &Known<'_>, cores: usize, fou
         if is_staged { found.stages.iter().map(assign_cores).collect() } else { in_sequence().collect() };
     let alternatives = call_alternatives(cut, known.of_tasks, &stages);
     let slower_on_all = alternatives.iter().filter(|one| one.is_slower_on_all()).count();
-    Planned {
+    NetworkPlan {
         model: graph.name.clone(),
         parallel,
         cores,

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 #[derive(Default)]
-pub struct Known(Vec<Record>);
+pub struct StoredRecords(Vec<Record>);
 
-impl Known {
+impl StoredRecords {
     /// Reads all records of a store; records that are added later are ignored.
-    pub fn read_store(path: &Path) -> Result<Known> {
+    pub fn read_store(path: &Path) -> Result<StoredRecords> {
         let failed = |error: datasets::Error| Error::Data(error.to_string());
         let records = Store::open(path).and_then(|store| store.select_records(Choose::All)).map_err(failed)?;
-        Ok(Known(
+        Ok(StoredRecords(
             records
                 .map(|record| record.map(Record::without_long_columns))
                 .collect::<datasets::Result<_>>()

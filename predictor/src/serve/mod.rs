@@ -7,7 +7,7 @@ mod http;
 mod known;
 
 pub use http::serve_requests;
-pub use known::Known;
+pub use known::StoredRecords;
 
 use crate::error::{Error, Result};
 use crate::queries::{self, Cell, ModelSource, NetworkQuestion, Operator, Run, Setting};
@@ -30,7 +30,7 @@ pub struct Service {
     pub predictor: Predictor,
     pub mapping: Option<Mapping>,
     pub patience: Duration,
-    pub known: Option<Known>,
+    pub known: Option<StoredRecords>,
 }
 
 #[derive(Deserialize)]
@@ -80,7 +80,7 @@ fn route_request(method: &str, path: &str, body: &[u8], service: &Service) -> Re
 }
 
 /// Replies to a query on the store; refuses it if the server has no store.
-fn of_store(service: &Service, answer: impl FnOnce(&Known) -> Result<Value>) -> Reply {
+fn of_store(service: &Service, answer: impl FnOnce(&StoredRecords) -> Result<Value>) -> Reply {
     match service.known.as_ref().map(answer) {
         None => refusal_reply(404, "this server has no store; start it with `--store`"),
         Some(Ok(document)) => of_json(200, &document),

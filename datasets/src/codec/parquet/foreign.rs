@@ -61,7 +61,7 @@ pub fn read_columns(path: &Path) -> Result<Vec<ForeignColumn>> {
                 format!("the column `{name}` is nested; only columns of numbers and texts are supported"),
             ));
         }
-        let mut column = Growing::Unknown;
+        let mut column = GrowingColumn::Unknown;
         for group in 0..reader.num_row_groups() {
             catch_panics(path, || {
                 let group = reader.get_row_group(group)?;
@@ -74,13 +74,13 @@ pub fn read_columns(path: &Path) -> Result<Vec<ForeignColumn>> {
     Ok(columns)
 }
 
-enum Growing {
+enum GrowingColumn {
     Unknown,
     Numbers(Vec<f64>),
     Words { codes: Vec<u32>, places: HashMap<Vec<u8>, u32>, words: Vec<String> },
 }
 
-impl Growing {
+impl GrowingColumn {
     fn read_group(&mut self, group: &dyn RowGroupReader, index: usize, leaf: &ColumnDescriptor) -> Parquet<()> {
         let rows = usize::try_from(group.metadata().num_rows())?;
         let level = leaf.max_def_level();
@@ -110,10 +110,10 @@ impl Growing {
         level: i16,
         number: impl Fn(&T::T) -> f64,
     ) -> Parquet<()> {
-        if matches!(self, Growing::Unknown) {
-            *self = Growing::Numbers(Vec::new());
+        if matches!(self, GrowingColumn::Unknown) {
+            *self = GrowingColumn::Numbers(Vec::new());
         }
-        let Growing::Numbers(all) = self else { return Err(type_change_error()) };
+        let GrowingColumn::Numbers(all) = self else { return Err(type_change_error()) };
         let (values, levels) = read_present(reader, rows)?;
         let mut values = values.iter().map(number);
         match level {
@@ -131,10 +131,10 @@ impl Growing {
         rows: usize,
         level: i16,
     ) -> Parquet<()> {
-        if matches!(self, Growing::Unknown) {
-            *self = Growing::Words { codes: Vec::new(), places: HashMap::new(), words: Vec::new() };
+        if matches!(self, GrowingColumn::Unknown) {
+            *self = GrowingColumn::Words { codes: Vec::new(), places: HashMap::new(), words: Vec::new() };
         }
-        let Growing::Words { codes, places, words } = self else { return Err(type_change_error()) };
+        let GrowingColumn::Words { codes, places, words } = self else { return Err(type_change_error()) };
         let (values, levels) = read_present(reader, rows)?;
         let mut code = |bytes: &[u8]| -> Parquet<u32> {
             if let Some(code) = places.get(bytes) {
@@ -158,9 +158,9 @@ impl Growing {
 
     fn finish(self) -> ForeignValues {
         match self {
-            Growing::Unknown => ForeignValues::Numbers(Vec::new()),
-            Growing::Numbers(numbers) => ForeignValues::Numbers(numbers),
-            Growing::Words { codes, words, .. } => ForeignValues::Words { words, codes },
+            GrowingColumn::Unknown => ForeignValues::Numbers(Vec::new()),
+            GrowingColumn::Numbers(numbers) => ForeignValues::Numbers(numbers),
+            GrowingColumn::Words { codes, words, .. } => ForeignValues::Words { words, codes },
         }
     }
 }

@@ -27,7 +27,7 @@ pub struct Learned {
 
 /// A measurement of concurrent operators, with the slowdown of one of them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen<'a> {
+pub struct CoRunMeasurement<'a> {
     /// Number of cores and demand of the measured operator.
     pub own: (usize, &'a Demand),
     pub others: Vec<(usize, &'a Demand)>,
@@ -41,9 +41,9 @@ impl Default for Learned {
 }
 
 impl Learned {
-    pub fn fit_model(machine: &Machine, seen: &[Seen<'_>]) -> Learned {
+    pub fn fit_model(machine: &Machine, seen: &[CoRunMeasurement<'_>]) -> Learned {
         let physical = Machine { learned: Learned::default(), ..machine.clone() };
-        let rows = |terms: fn(&Machine, &Seen<'_>) -> Option<Vec<f64>>| {
+        let rows = |terms: fn(&Machine, &CoRunMeasurement<'_>) -> Option<Vec<f64>>| {
             seen.iter().filter_map(|one| Some((terms(&physical, one)?, one.slowdown))).collect::<Vec<_>>()
         };
         let plain = fit_weights(&rows(|machine, seen| Some(plain_terms(machine, seen))));
@@ -53,7 +53,7 @@ impl Learned {
         if plain.is_empty() { Learned::default() } else { Learned { profiled, plain } }
     }
 
-    pub(super) fn predict_slowdown(&self, machine: &Machine, seen: &Seen<'_>) -> f64 {
+    pub(super) fn predict_slowdown(&self, machine: &Machine, seen: &CoRunMeasurement<'_>) -> f64 {
         let terms = match profiled_terms(machine, seen) {
             Some(terms) if terms.len() == self.profiled.len() => return 1.0 + weighted_sum(&terms, &self.profiled),
             _ => plain_terms(machine, seen),
@@ -71,7 +71,7 @@ fn weighted_sum(terms: &[f64], weights: &[f64]) -> f64 {
 }
 
 /// Returns the slowdown from bandwidth and cache minus 1, then terms of the partners' bandwidth and cache use.
-fn plain_terms(machine: &Machine, Seen { own, others, .. }: &Seen<'_>) -> Vec<f64> {
+fn plain_terms(machine: &Machine, CoRunMeasurement { own, others, .. }: &CoRunMeasurement<'_>) -> Vec<f64> {
     let (cores, demand) = *own;
     let mut running = vec![*own];
     running.extend(others);
@@ -93,7 +93,7 @@ fn plain_terms(machine: &Machine, Seen { own, others, .. }: &Seen<'_>) -> Vec<f6
 }
 
 /// Returns the plain terms, then per partner: sensitivity times the others' pressure, pressure, and sensitivity.
-fn profiled_terms(machine: &Machine, seen: &Seen<'_>) -> Option<Vec<f64>> {
+fn profiled_terms(machine: &Machine, seen: &CoRunMeasurement<'_>) -> Option<Vec<f64>> {
     let own = seen.own.1.profile.as_ref()?;
     let others = seen.others.iter().map(|(_, one)| one.profile.as_ref()).collect::<Option<Vec<_>>>()?;
     let count = own.sensitivity.len();

@@ -12,8 +12,8 @@ mod phases;
 
 pub use baseline::{Baseline, rule_slowdowns};
 pub use fair::max_min;
-pub use learned::{Learned, Profile, Seen};
-pub use phases::{Course, Lane, simulate_lanes};
+pub use learned::{CoRunMeasurement, Learned, Profile};
+pub use phases::{Lane, LaneEnds, simulate_lanes};
 
 use crate::{Result, check_positive, not_negative};
 use serde::{Deserialize, Serialize};
@@ -87,7 +87,7 @@ pub fn relative_speeds(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f
     }
     let of = |own: usize| {
         let others = running.iter().enumerate().filter(|(place, _)| *place != own).map(|(_, one)| *one).collect();
-        1.0 / machine.learned.predict_slowdown(machine, &Seen { own: running[own], others, slowdown: 1.0 })
+        1.0 / machine.learned.predict_slowdown(machine, &CoRunMeasurement { own: running[own], others, slowdown: 1.0 })
     };
     (0..running.len()).map(of).collect()
 }

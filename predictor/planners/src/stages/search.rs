@@ -22,13 +22,13 @@ pub(super) struct Part<'a> {
     is_exact: bool,
 }
 
-pub(super) struct Found {
+pub(super) struct SearchResult {
     pub stages: Vec<Stage>,
     pub states: usize,
     pub is_exact: bool,
 }
 
-struct Reached {
+struct SearchState {
     time_ns: f64,
     /// Previous down-set and the stage between it and this one; None for the empty set.
     last: Option<(Set, Set)>,
@@ -62,13 +62,13 @@ impl<'a> Part<'a> {
         }
     }
 
-    pub fn search_sets(mut self) -> Found {
+    pub fn search_sets(mut self) -> SearchResult {
         let count = self.operators.len();
         let sequential: Vec<f64> =
             self.operators.iter().map(|&one| self.demands[one].time_alone(self.costs.machine.cores)).collect();
         // Sets by size; a stage always leads to a larger set.
-        let mut levels: Vec<BTreeMap<Set, Reached>> = (0..=count).map(|_| BTreeMap::new()).collect();
-        levels[0].insert(Set::default(), Reached { time_ns: 0.0, last: None });
+        let mut levels: Vec<BTreeMap<Set, SearchState>> = (0..=count).map(|_| BTreeMap::new()).collect();
+        levels[0].insert(Set::default(), SearchState { time_ns: 0.0, last: None });
         for size in 0..count {
             // Budget that earlier levels did not use goes to later levels.
             let allowed = self.limits.tries.saturating_sub(self.known.len()) / (count - size);
@@ -86,9 +86,9 @@ impl<'a> Part<'a> {
                     };
                     let (next, time_ns) = (set.union_with(ending), time_ns + stage_ns);
                     let entry = levels[next.len()].entry(next);
-                    let reached = entry.or_insert(Reached { time_ns: f64::INFINITY, last: None });
+                    let reached = entry.or_insert(SearchState { time_ns: f64::INFINITY, last: None });
                     if time_ns < reached.time_ns {
-                        *reached = Reached { time_ns, last: Some((set, ending)) };
+                        *reached = SearchState { time_ns, last: Some((set, ending)) };
                     }
                 }
             }
@@ -101,16 +101,16 @@ impl<'a> Part<'a> {
             set = before;
         }
         stages.reverse();
-        Found { stages, states, is_exact: self.is_exact }
+        SearchResult { stages, states, is_exact: self.is_exact }
     }
 
     /// Keeps the sets that save the most time compared with sequential execution of their operators.
-    fn narrow_level(&mut self, level: &mut BTreeMap<Set, Reached>, most: usize, sequential: &[f64]) {
+    fn narrow_level(&mut self, level: &mut BTreeMap<Set, SearchState>, most: usize, sequential: &[f64]) {
         if level.len() <= most {
             return;
         }
         self.is_exact = false;
-        let score = |(set, reached): (&Set, &Reached)| {
+        let score = |(set, reached): (&Set, &SearchState)| {
             (reached.time_ns - set.iter_places().map(|place| sequential[place]).sum::<f64>(), *set)
         };
         let mut scores: Vec<(f64, Set)> = level.iter().map(score).collect();
