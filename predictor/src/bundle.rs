@@ -72,7 +72,7 @@ fn read_content(path: &Path) -> Result<Vec<u8>> {
 
 /// Reads the names of the devices that a predictor was trained on, without reading its trees or checking the hash.
 pub fn read_devices(path: &Path) -> Result<Vec<String>> {
-    let of = |bytes: &[u8]| -> std::result::Result<Vec<String>, String> {
+    let devices = |bytes: &[u8]| -> std::result::Result<Vec<String>, String> {
         let mut body = match split_sections(bytes)?.packed {
             [] => return Ok(Vec::new()),
             packed => decompress_predictor(packed)?,
@@ -85,7 +85,7 @@ pub fn read_devices(path: &Path) -> Result<Vec<String>> {
         body.take(length as u64).read_to_end(&mut header).map_err(damaged)?;
         Ok(read_header(&header)?.about.devices.into_keys().collect())
     };
-    of(&read_content(path)?).map_err(|problem| Error::bundle_error(path, problem))
+    devices(&read_content(path)?).map_err(|problem| Error::bundle_error(path, problem))
 }
 
 pub fn to_bytes(predictor: &Predictor) -> Vec<u8> {
@@ -97,13 +97,13 @@ pub fn to_bytes(predictor: &Predictor) -> Vec<u8> {
 
 /// Encodes the length of the header, the header and the trees.
 fn encode_body(predictor: &Predictor) -> Vec<u8> {
-    let operator = |of: &OperatorEnsemble| Operator {
-        statistics: of.statistics.clone(),
-        known: of.known.len(),
-        transfer: of.transfer.len(),
-        per_device: of.per_device.len(),
-        corrections: of.corrections.clone(),
-        choice_classifiers: of
+    let operator = |ensemble: &OperatorEnsemble| Operator {
+        statistics: ensemble.statistics.clone(),
+        known: ensemble.known.len(),
+        transfer: ensemble.transfer.len(),
+        per_device: ensemble.per_device.len(),
+        corrections: ensemble.corrections.clone(),
+        choice_classifiers: ensemble
             .choice_classifiers
             .iter()
             .map(|(device, classifier)| (device.clone(), classifier.choice_values().collect()))

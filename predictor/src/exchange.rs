@@ -74,19 +74,21 @@ pub fn import_trees(predictor: &mut Predictor, folder: &Path) -> Result<Vec<Stri
     }
 }
 
-fn replace_trees(of: &mut OperatorEnsemble, [known, transfer, per_device]: [Vec<Trees>; 3]) {
+fn replace_trees(ensemble: &mut OperatorEnsemble, [known, transfer, per_device]: [Vec<Trees>; 3]) {
     // Corrections belong to the replaced trees.
     if !transfer.is_empty() || !per_device.is_empty() {
-        of.corrections.clear();
+        ensemble.corrections.clear();
     }
-    for (place, sets) in [(&mut of.known, known), (&mut of.transfer, transfer), (&mut of.per_device, per_device)] {
+    for (place, sets) in
+        [(&mut ensemble.known, known), (&mut ensemble.transfer, transfer), (&mut ensemble.per_device, per_device)]
+    {
         if !sets.is_empty() {
             *place = sets;
         }
     }
-    of.statistics.half_widths.clear();
-    of.statistics.half_widths_by_view.clear();
-    of.statistics.held_out_mape = None;
+    ensemble.statistics.half_widths.clear();
+    ensemble.statistics.half_widths_by_view.clear();
+    ensemble.statistics.held_out_mape = None;
 }
 
 fn feature_names(predictor: &Predictor) -> Vec<String> {

@@ -200,7 +200,8 @@ impl Calibration {
 
     pub fn host_translation(&self, cpus: usize) -> HostTranslation {
         let words = |word: fn(&Sentinel) -> &str| self.usable_sentinels().map(word).collect::<BTreeSet<&str>>();
-        let factor = |word: &str, of: fn(&Sentinel) -> &str| (word.to_owned(), self.log_factor(word, of, None).exp());
+        let factor =
+            |word: &str, word_of: fn(&Sentinel) -> &str| (word.to_owned(), self.log_factor(word, word_of, None).exp());
         let kinds = words(|one| &one.kind).into_iter().filter(|kind| !kind.is_empty());
         HostTranslation {
             host_class: self.host_class.clone(),
@@ -217,10 +218,10 @@ impl Calibration {
 
     /// Returns the log factor of sentinels with this kind or bottleneck, shrunk towards the common factor; the operator
     /// `without` is ignored.
-    fn log_factor(&self, word: &str, of: fn(&Sentinel) -> &str, without: Option<&str>) -> f64 {
+    fn log_factor(&self, word: &str, word_of: fn(&Sentinel) -> &str, without: Option<&str>) -> f64 {
         let others = || self.usable_sentinels().filter(|one| Some(one.operator.as_str()) != without);
         let common = mean_of(others().map(Sentinel::log_ratio));
-        let alike: Vec<f64> = others().filter(|one| of(one) == word).map(Sentinel::log_ratio).collect();
+        let alike: Vec<f64> = others().filter(|one| word_of(one) == word).map(Sentinel::log_ratio).collect();
         (alike.iter().sum::<f64>() + TOWARDS_COMMON * common) / (alike.len() as f64 + TOWARDS_COMMON)
     }
 

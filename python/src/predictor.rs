@@ -72,16 +72,16 @@ impl Predictor {
     ) -> PyResult<Bound<'py, PyDict>> {
         let usual = Setting { device, threads, extrapolate, ..Setting::default() };
         let question = |(place, row): (usize, &Bound<'py, PyDict>)| {
-            let told = |problem: String| Error::new_err(format!("row {place}: {problem}"));
+            let row_error = |problem: String| Error::new_err(format!("row {place}: {problem}"));
             let cells =
                 row.iter().map(|(name, value)| Ok((name.extract()?, read_cell(&value)?))).collect::<PyResult<_>>();
-            let cells: Vec<(String, Cell)> = cells.map_err(|error| told(error.value(py).to_string()))?;
-            queries::parse_row(&cells, &usual, self.mapping.as_ref()).map_err(|error| told(error.to_string()))
+            let cells: Vec<(String, Cell)> = cells.map_err(|error| row_error(error.value(py).to_string()))?;
+            queries::parse_row(&cells, &usual, self.mapping.as_ref()).map_err(|error| row_error(error.to_string()))
         };
         let questions: Vec<(Operator, Setting)> = rows.iter().enumerate().map(question).collect::<PyResult<_>>()?;
         let answers = py.detach(|| queries::predict_each(&self.predictor, &questions));
-        let number = |of: fn(&learn::predictor::Prediction) -> f64| -> Vec<f64> {
-            answers.iter().map(|answer| answer.as_ref().map_or(f64::NAN, of)).collect()
+        let number = |value: fn(&learn::predictor::Prediction) -> f64| -> Vec<f64> {
+            answers.iter().map(|answer| answer.as_ref().map_or(f64::NAN, value)).collect()
         };
         let columns = PyDict::new(py);
         columns.set_item("time_ns", number(|answer| answer.time_ns))?;

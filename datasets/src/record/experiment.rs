@@ -50,11 +50,11 @@ impl Record {
     }
 
     fn key_of(&self, columns: impl Iterator<Item = ColumnId>) -> Key {
-        let of = |id: ColumnId| match id.column_metadata().kind {
+        let value = |id: ColumnId| match id.column_metadata().kind {
             Kind::Json => canonical_value(self.cell(id)),
             _ => cell_value(self.cell(id)),
         };
-        let named = columns.filter_map(|id| Some((id.name().to_owned(), of(id)?)));
+        let named = columns.filter_map(|id| Some((id.name().to_owned(), value(id)?)));
         Key::of_bytes(Json::from(Value::Object(named.collect::<Map<_, _>>())).as_text().as_bytes())
     }
 }

@@ -88,7 +88,7 @@ pub fn run(arguments: &CotuneArguments) -> Result<u8> {
 }
 
 fn describe_measurement(measured: &MeasuredChoice) -> String {
-    let Raced { together_ns, in_turns_ns, ratio, rounds } = &measured.raced;
+    let RaceResult { together_ns, in_turns_ns, ratio, rounds } = &measured.raced;
     let interval = ratio.interval.map_or_else(String::new, |(low, high)| format!(" ({low:.3} … {high:.3})"));
     format!(
         "measured in {rounds} rounds: {TOGETHER} {}, {IN_TURNS} {}, ratio {:.3}{interval}; kept: {}; regret of the choice {:.1} %",

@@ -301,9 +301,10 @@ fn error_table(evaluation: &Evaluation) -> String {
             cells.extend(match &one.interval {
                 None => [UNKNOWN.into(), UNKNOWN.into(), UNKNOWN.into()],
                 Some(interval) => {
-                    let of = if interval.rows < one.rows { format!(" of {}", interval.rows) } else { String::new() };
+                    let suffix =
+                        if interval.rows < one.rows { format!(" of {}", interval.rows) } else { String::new() };
                     [
-                        coverage_cell(interval.coverage, &of),
+                        coverage_cell(interval.coverage, &suffix),
                         format!("± {:.1} %", interval.half_width).into(),
                         other_coverage_cell(interval),
                     ]
@@ -316,8 +317,8 @@ fn error_table(evaluation: &Evaluation) -> String {
 }
 
 /// Formats the coverage of 90 % intervals, marked if it is too low.
-fn coverage_cell(coverage: f64, of: &str) -> Cell {
-    let cell = Cell::from(format!("{coverage:.1} %{of}"));
+fn coverage_cell(coverage: f64, suffix: &str) -> Cell {
+    let cell = Cell::from(format!("{coverage:.1} %{suffix}"));
     if coverage < pages::KEPT { cell.mark_bad() } else { cell }
 }
 

@@ -227,7 +227,7 @@ fn print_summaries(samples: &Samples, page: Option<Output>, arguments: &Explain)
     let (predictor, _) = read_predictor(&arguments.asked, arguments.device.as_deref(), None)?;
     let found = explain::summarise_operators(&predictor, samples)?;
     let mut table =
-        Table::new([text_column("operator"), number_column("rows"), text_column("feature"), number_column("median ×")]);
+        Table::new([text_column("operator"), number_column("rows"), text_column("feature"), number_column("mean ×")]);
     for summary in &found {
         for feature in summary.features.iter().take(SHOWN) {
             let typical = format!("{:.3}", feature.typical);

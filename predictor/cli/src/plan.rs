@@ -93,7 +93,7 @@ fn write_plan(
 }
 
 struct PlanOfTimes {
-    found: Planned,
+    found: NetworkPlan,
     versions: Vec<String>,
     /// Translation of predicted times from the training device to this machine, if any.
     this_host: Option<HostTranslation>,
@@ -114,7 +114,7 @@ fn plan_model(arguments: &PlanArguments) -> Result<PlanOfTimes> {
 }
 
 fn describe_plan(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> String {
-    let Planned { promise, model, parallel, cores, .. } = found;
+    let NetworkPlan { promise, model, parallel, cores, .. } = found;
     let mut lines = vec![format!(
         "{model}: {} on {cores} core{}, {} expected ({})",
         match (parallel, found.stages_side_by_side) {

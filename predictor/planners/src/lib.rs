@@ -20,8 +20,8 @@ pub enum Error {
     Negative { what: String, value: f64 },
     #[error("no {0}s to plan for")]
     Nothing(&'static str),
-    #[error("operator {operator} has {found} values for {wanted} {of}")]
-    Ragged { operator: usize, found: usize, wanted: usize, of: &'static str },
+    #[error("operator {operator} has {found} values for {wanted} {kind}")]
+    Ragged { operator: usize, found: usize, wanted: usize, kind: &'static str },
     #[error("operators {from} and {to} are part of a dependency cycle")]
     Circle { from: usize, to: usize },
     #[error("operator {operator} depends on operator {missing}, which does not exist")]

@@ -196,9 +196,9 @@ fn find_column<'a>(table: &'a Table, name: &str) -> Parsed<&'a table::TableColum
     })
 }
 
-fn decode_column<'a, T>(table: &'a Table, name: &str, of: impl Fn(&str) -> Parsed<T>) -> Parsed<Coded<'a, T>> {
+fn decode_column<'a, T>(table: &'a Table, name: &str, parse: impl Fn(&str) -> Parsed<T>) -> Parsed<Coded<'a, T>> {
     let (words, codes) = word_column(table, name)?;
-    let values = words.iter().map(|word| of(word).map_err(|problem| format!("column `{name}`: {problem}")));
+    let values = words.iter().map(|word| parse(word).map_err(|problem| format!("column `{name}`: {problem}")));
     Ok(Coded { values: values.collect::<Parsed<_>>()?, codes: codes.into() })
 }
 

@@ -275,11 +275,11 @@ fn fit_ranges(mut errors: Vec<HeldOut>) -> Vec<[Range; TARGETS]> {
         let range = |target: usize| {
             let mut sorted: Vec<f64> = part.iter().map(|error| error.1[target]).collect();
             sorted.sort_by(f64::total_cmp);
-            let of = |(place, level): (usize, u8)| {
+            let half_width = |(place, level): (usize, u8)| {
                 let own = conformal_quantile(&sorted, level_share(level));
                 found.last().map_or(own, |nearer: &[Range; TARGETS]| own.max(nearer[target].half_widths[place]))
             };
-            Range { least_similarity, half_widths: LEVELS.into_iter().enumerate().map(of).collect() }
+            Range { least_similarity, half_widths: LEVELS.into_iter().enumerate().map(half_width).collect() }
         };
         let both = [range(0), range(1)];
         found.push(both);

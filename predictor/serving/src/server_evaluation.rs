@@ -133,11 +133,15 @@ fn predict_division<'a>(
     let outcome = |(sample, server): (&OverheadSample, &'a MeasuredServer)| {
         let ratios = learned.predict_ratios(&sample.features);
         let factor = |target: usize| factors.get(&sample.features.names[DEVICE]).map_or(0.0, |factors| factors[target]);
-        let of = |target: usize| {
+        let errors_of = |target: usize| {
             let measured = sample.ratios[target];
             [ratios[target].log - measured, factor(target) - measured, -measured]
         };
-        Outcome { server, errors: [of(0), of(1)], half_widths: [ratios[0].half_widths, ratios[1].half_widths] }
+        Outcome {
+            server,
+            errors: [errors_of(0), errors_of(1)],
+            half_widths: [ratios[0].half_widths, ratios[1].half_widths],
+        }
     };
     Ok(part(false).map(|(both, _)| outcome(both)).collect())
 }

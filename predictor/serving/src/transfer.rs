@@ -84,7 +84,7 @@ pub fn collect_votes<'a>(
     let by_trees = predict_trees(trees, &own.shared_values())?;
     let overhead = overheads.get(kernel.format_key()).or_else(|| overheads.get(""));
     let bound = own.warm_seconds - LAUNCH_SECONDS;
-    let by_bound = overhead.map(|of| ((of.slope * bound + of.seconds) / own.reference_seconds).ln());
+    let by_bound = overhead.map(|overhead| ((overhead.slope * bound + overhead.seconds) / own.reference_seconds).ln());
     let mut votes = [Some(by_trees), None, by_bound];
     let nearest = groups.other_groups(kernel, device).into_iter().min_by(|(one, _), (two, _)| {
         device_distance(one, device, kernel).total_cmp(&device_distance(two, device, kernel))
@@ -131,11 +131,11 @@ impl Overhead {
         let slopes = [1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0];
         let constants = [2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0, 40.0, 80.0, 150.0];
         let all = slopes.iter().flat_map(|slope| constants.map(|us| Overhead { slope: *slope, seconds: 1e-6 * us }));
-        let error = |of: &Overhead| -> f64 {
-            times.iter().map(|(bound, time)| ((of.slope * bound + of.seconds) / time).ln().abs()).sum()
+        let error = |overhead: &Overhead| -> f64 {
+            times.iter().map(|(bound, time)| ((overhead.slope * bound + overhead.seconds) / time).ln().abs()).sum()
         };
-        let best = all.map(|of| (error(&of), of)).min_by(|one, two| one.0.total_cmp(&two.0));
-        best.map_or(Overhead { slope: 1.0, seconds: LAUNCH_SECONDS }, |(_, of)| of)
+        let best = all.map(|overhead| (error(&overhead), overhead)).min_by(|one, two| one.0.total_cmp(&two.0));
+        best.map_or(Overhead { slope: 1.0, seconds: LAUNCH_SECONDS }, |(_, overhead)| overhead)
     }
 }
 

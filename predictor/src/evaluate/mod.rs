@@ -298,9 +298,9 @@ fn compile_evaluation(
     };
     let scores = |part: &dyn Fn(&HeldOutPredictions, usize) -> bool| -> BTreeMap<String, Metrics> {
         let tells = |learner: &&String| Learner::from_name(learner).is_none_or(Learner::predicts_times);
-        let of = answers.iter().filter(|(learner, _)| tells(learner));
-        let of = of.map(|(learner, known)| (learner.clone(), known.filter_rows(part)));
-        of.filter(|(_, part)| !part.rows.is_empty()).map(|(learner, part)| (learner, score(&part))).collect()
+        let scored = answers.iter().filter(|(learner, _)| tells(learner));
+        let scored = scored.map(|(learner, known)| (learner.clone(), known.filter_rows(part)));
+        scored.filter(|(_, part)| !part.rows.is_empty()).map(|(learner, part)| (learner, score(&part))).collect()
     };
     let learners = scores(&|_, _| true);
     let operators = samples.operators.iter().enumerate().map(|(operator, name)| {

@@ -96,7 +96,7 @@ pub struct Summary {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FeatureSummary {
     pub feature: String,
-    /// Median of the feature's time factor, or of its reciprocal for factors below 1.
+    /// Geometric mean of the feature's time factors, with factors below 1 inverted.
     pub typical: f64,
     pub points: Vec<(f32, f64)>,
 }
@@ -108,13 +108,13 @@ pub fn summarise_operator(predictor: &Predictor, samples: &Samples, operator: &s
     let rows: Vec<usize> = (0..matrix.row_count()).collect();
     let values =
         rows.par_iter().map(|row| feature_contributions(known, matrix.row(*row), true)).collect::<Result<Vec<_>>>()?;
-    let of = |(column, feature): (usize, &str)| {
+    let summary = |(column, feature): (usize, &str)| {
         let points: Vec<(f32, f64)> =
             rows.iter().map(|row| (matrix.row(*row)[column], values[*row][column].exp())).collect();
         let typical = points.iter().map(|(_, factor)| factor.ln().abs()).sum::<f64>() / points.len() as f64;
         FeatureSummary { feature: feature.to_owned(), typical: typical.exp(), points }
     };
-    let mut features: Vec<FeatureSummary> = feature_names(predictor).enumerate().map(of).collect();
+    let mut features: Vec<FeatureSummary> = feature_names(predictor).enumerate().map(summary).collect();
     features.sort_by(|one, two| two.typical.total_cmp(&one.typical));
     Ok(Summary { operator: operator.to_owned(), features, rows: rows.len() })
 }

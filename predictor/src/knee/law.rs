@@ -107,9 +107,11 @@ struct Fit {
 }
 
 fn fit_segments(curve: &[Point], starts: &[usize]) -> Fit {
-    let at = |contention: f64, coherence: f64| {
-        let logs: Vec<f64> =
-            curve.iter().map(|point| (point.time_ns / relative_time(point.at, contention, coherence)).ln()).collect();
+    let fit_at = |contention: f64, coherence: f64| {
+        let logs: Vec<f64> = curve
+            .iter()
+            .map(|point| (point.time_ns / relative_time(point.fit_at, contention, coherence)).ln())
+            .collect();
         // The best-fitting time of one thread is the mean of the logarithms in each segment.
         let (mut levels, mut squares) = (Vec::new(), 0.0);
         for (piece, start) in starts.iter().enumerate() {
@@ -120,13 +122,13 @@ fn fit_segments(curve: &[Point], starts: &[usize]) -> Fit {
         }
         Fit { contention, coherence, levels, squares }
     };
-    let mut best = at(0.0, 0.0);
+    let mut best = fit_at(0.0, 0.0);
     let (mut center, mut step) = ((0.5, 0.1), (0.1, 0.02));
     for _ in 0..8 {
         for across in -5..=5 {
             for up in -5..=5 {
                 let contention = (center.0 + f64::from(across) * step.0).clamp(0.0, 1.0);
-                let tried = at(contention, (center.1 + f64::from(up) * step.1).clamp(0.0, 1.0));
+                let tried = fit_at(contention, (center.1 + f64::from(up) * step.1).clamp(0.0, 1.0));
                 if tried.squares < best.squares {
                     best = tried;
                 }

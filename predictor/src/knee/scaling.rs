@@ -160,8 +160,8 @@ impl ScalingPosterior {
     /// Returns the expected curve with intervals; before the first measurement, only ratios of times are meaningful.
     pub fn expected_curve(&self) -> Vec<Point> {
         let weights = self.law_weights();
-        let average = |of: &dyn Fn(&Vec<f64>) -> f64| -> f64 {
-            self.means.iter().zip(&weights).map(|(means, weight)| weight * of(means)).sum()
+        let average = |value: &dyn Fn(&Vec<f64>) -> f64| -> f64 {
+            self.means.iter().zip(&weights).map(|(means, weight)| weight * value(means)).sum()
         };
         let point = |(place, at): (usize, &f64)| {
             let mean = average(&|means| means[place]);

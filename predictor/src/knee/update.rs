@@ -61,8 +61,8 @@ impl Posterior {
             SHARED_VARIANCE + (1.0 - SHARED_VARIANCE) * (-doublings * doublings / 2.0).exp()
         };
         let row = |one: usize| {
-            let of = |two: usize| spreads[one] * spreads[two] * correlation(curve[one].at, curve[two].at);
-            (0..curve.len()).map(of).collect()
+            let covariance = |two: usize| spreads[one] * spreads[two] * correlation(curve[one].at, curve[two].at);
+            (0..curve.len()).map(covariance).collect()
         };
         Posterior {
             at: curve.iter().map(|point| point.at).collect(),

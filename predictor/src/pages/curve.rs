@@ -144,9 +144,9 @@ fn draw_curve(knee: &Knee) -> String {
         escape(&knee.over),
         TOP - 14.0
     );
-    let line = |of: &dyn Fn(usize) -> f64| {
+    let line = |time_ns: &dyn Fn(usize) -> f64| {
         let points = knee.curve.iter().enumerate();
-        points.map(|(place, point)| format!("{:.1},{:.1}", x(point.at), y(of(place)))).collect::<Vec<_>>()
+        points.map(|(place, point)| format!("{:.1},{:.1}", x(point.at), y(time_ns(place)))).collect::<Vec<_>>()
     };
     if knee.curve.iter().all(|point| point.high_ns.is_finite()) {
         let mut band = line(&|place| knee.curve[place].high_ns);

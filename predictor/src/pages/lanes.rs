@@ -119,7 +119,7 @@ pub fn plan_page(planned: &NetworkPlan, measured: Option<&MeasuredLanes>) -> Str
     styled_page("Execution plan", &body)
 }
 
-fn planned_lanes(planned: &Planned) -> Vec<ShownLanes> {
+fn planned_lanes(planned: &NetworkPlan) -> Vec<ShownLanes> {
     let (mut shown, mut begin_ns) = (Vec::new(), 0.0);
     let alone_ns = alone_times(&planned.alternatives, planned.calls.len());
     for (number, stage) in planned.stages.stages.iter().enumerate() {
@@ -165,7 +165,7 @@ fn alone_times(alternatives: &[Alternative], calls: usize) -> impl Fn(usize, usi
 }
 
 fn measured_lanes(lanes: &[Lane]) -> Vec<ShownLanes> {
-    let of = |(place, lane): (usize, &Lane)| {
+    let shown = |(place, lane): (usize, &Lane)| {
         let beside = lanes.iter().filter(|other| other.stage == lane.stage).count();
         let before = lanes[..place].iter().filter(|other| other.stage == lane.stage).count();
         let took = format_duration(lane.end_ns - lane.begin_ns);
@@ -183,7 +183,7 @@ fn measured_lanes(lanes: &[Lane]) -> Vec<ShownLanes> {
             ),
         }
     };
-    lanes.iter().enumerate().map(of).collect()
+    lanes.iter().enumerate().map(shown).collect()
 }
 
 fn draw_lanes(all: &[ShownLanes], cores: usize, total_ns: f64, name: &str) -> String {
@@ -256,8 +256,8 @@ fn alternatives_table(all: &[Alternative], cores: usize) -> String {
         all.iter().map(|one| one.calls.len()).sum::<usize>()
     );
     for place in 0..cores {
-        let of = |one: &Alternative| one.calls.len() as f64 * one.alone_ns.get(place).copied().unwrap_or(0.0);
-        let _ = write!(text, "<th>{}</th>", format_duration(all.iter().map(of).sum()));
+        let time_ns = |one: &Alternative| one.calls.len() as f64 * one.alone_ns.get(place).copied().unwrap_or(0.0);
+        let _ = write!(text, "<th>{}</th>", format_duration(all.iter().map(time_ns).sum()));
     }
     text.push_str("<th></th></tr>");
     text + "</table></div><p class=\"soft\">Isolated times by number of cores; bold: used by the plan. Concurrent execution is faster if operators scale badly.</p>"

@@ -22,7 +22,7 @@ pub fn swarm_page(summaries: &[Summary]) -> String {
     for summary in summaries {
         let _ = write!(
             body,
-            "<h2>{}</h2><p class=\"soft\">{} rows; the {} features with the largest effect, with the median effect</p><figure>{}</figure>",
+            "<h2>{}</h2><p class=\"soft\">{} rows; the {} features with the largest effect, with the mean effect</p><figure>{}</figure>",
             escape(&summary.operator),
             summary.rows,
             MOST.min(summary.features.len()),
@@ -52,7 +52,7 @@ fn draw_swarms(features: &[FeatureSummary]) -> String {
     }
     let _ = write!(
         svg,
-        "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">factor on the time</text><text class=\"soft\" x=\"{}\" y=\"{}\">median ×</text>",
+        "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">factor on the time</text><text class=\"soft\" x=\"{}\" y=\"{}\">mean ×</text>",
         across.coordinate_of(1.0),
         bottom + 38.0,
         width - RIGHT + 20.0,

@@ -169,10 +169,10 @@ impl CoRuns {
             let machine =
                 Machine { cores: 1, bytes_per_ns: 1.0, cache_bytes: cache_bytes(records), learned: Learned::default() };
             let pair = |own: &str, other: &str| {
-                let of = |(record, row): &(&Record, CoRunRow)| {
+                let loss = |(record, row): &(&Record, CoRunRow)| {
                     (record.task_hash == own && row.others == [other]).then_some(row.slowdown - 1.0)
                 };
-                let losses: Vec<f64> = rows.iter().filter_map(of).collect();
+                let losses: Vec<f64> = rows.iter().filter_map(loss).collect();
                 (!losses.is_empty()).then(|| median_of(&losses))
             };
             let hash = record.task_hash.as_str();
@@ -211,11 +211,11 @@ impl CoRuns {
     }
 
     pub fn task_profiles(&self) -> HashMap<String, Profile> {
-        let of = |one: &Operator| Some((one.task_hash.clone(), one.demand.profile.clone()?));
-        self.operators.iter().filter_map(of).collect()
+        let profile = |one: &Operator| Some((one.task_hash.clone(), one.demand.profile.clone()?));
+        self.operators.iter().filter_map(profile).collect()
     }
 
-    fn observed_coruns<'a>(&'a self, of: &[usize]) -> Vec<CoRunMeasurement<'a>> {
+    fn observed_coruns<'a>(&'a self, places: &[usize]) -> Vec<CoRunMeasurement<'a>> {
         let one = |&place: &usize| {
             let CoRunSlowdown { operator, others, cores, slowdown, .. } = &self.beside[place];
             CoRunMeasurement {
@@ -224,7 +224,7 @@ impl CoRuns {
                 slowdown: *slowdown,
             }
         };
-        of.iter().map(one).collect()
+        places.iter().map(one).collect()
     }
 
     pub fn learn_weights(&self, machine: &Machine) -> Learned {

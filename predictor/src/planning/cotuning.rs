@@ -57,15 +57,15 @@ impl CotuningQuestion {
                 )));
             }
             let profile = host.task_profile(task);
-            let of = |(_, times): &(String, Vec<Time>)| Demand {
+            let demand = |(_, times): &(String, Vec<Time>)| Demand {
                 profile: profile.clone(),
                 ..task_demand(task, times, &machine, &crowding)
             };
-            demands.push(found.iter().map(of).collect());
+            demands.push(found.iter().map(demand).collect());
             schedules.push(found);
         }
         let cotuned = cotune(&machine, &demands).map_err(|error| Error::Query(error.to_string()))?;
-        let promised = Promised::from_cotuned(&cotuned, &schedules, cores);
+        let promised = PredictedChoice::from_cotuned(&cotuned, &schedules, cores);
         let operators = operators.into_iter().map(|(text, _)| text).collect();
         Ok(Cotuning { operators, schedules, cotuned, promised, cores })
     }
@@ -118,14 +118,16 @@ impl PredictedChoice {
     /// the half-widths add up. For concurrent operators the largest half-width is used, because the last operator to
     /// end determines the time.
     fn from_cotuned(found: &Cotuned, schedules: &[Vec<(String, Vec<Time>)>], cores: usize) -> PredictedChoice {
-        let off = |of: fn(&Time) -> f64| -> f64 {
+        let off = |half_width: fn(&Time) -> f64| -> f64 {
             let operators = schedules.iter().enumerate();
             match found.is_together {
                 true => operators
-                    .map(|(place, all)| of(&all[found.together.schedules[place]].1[found.together.cores[place] - 1]))
+                    .map(|(place, all)| {
+                        half_width(&all[found.together.schedules[place]].1[found.together.cores[place] - 1])
+                    })
                     .fold(0.0, f64::max),
                 false => operators
-                    .map(|(place, all)| of(&all[found.in_turns[place]].1[cores - 1]).powi(2))
+                    .map(|(place, all)| half_width(&all[found.in_turns[place]].1[cores - 1]).powi(2))
                     .sum::<f64>()
                     .sqrt(),
             }

@@ -102,23 +102,23 @@ impl TaskTimes<'_> {
         cut: &Plan,
         cores: usize,
         key: impl Fn(usize) -> K,
-        of: fn(&Time) -> f64,
+        half_width: fn(&Time) -> f64,
     ) -> f64 {
         let (mut halves, mut sum_ns): (BTreeMap<K, f64>, f64) = (BTreeMap::new(), 0.0);
         for call in &cut.calls {
             let time = &self.of_tasks[call.task][cores - 1];
-            *halves.entry(key(call.task)).or_default() += of(time);
+            *halves.entry(key(call.task)).or_default() += half_width(time);
             sum_ns += time.time_ns;
         }
         halves.values().map(|half| half.powi(2)).sum::<f64>().sqrt() / sum_ns
     }
 
     fn measured_share(&self, cut: &Plan, cores: usize) -> f64 {
-        let of = |is_wanted: fn(&Time) -> bool| {
+        let total_ns = |is_wanted: fn(&Time) -> bool| {
             let times = cut.calls.iter().map(|call| &self.of_tasks[call.task][cores - 1]);
             times.filter(|time| is_wanted(time)).fold(0.0, |sum, time| sum + time.time_ns)
         };
-        of(|time| time.is_measured) / of(|_| true)
+        total_ns(|time| time.is_measured) / total_ns(|_| true)
     }
 }
 
@@ -132,8 +132,9 @@ fn assemble_plan(graph: &Graph, cut: &Plan, known: &TaskTimes<'_>, cores: usize,
     let parallel = if is_staged { Parallel::Stream } else { Parallel::Sequential };
     let time_ns = if is_staged { found.time_ns } else { found.sequential_ns };
     // As in the total of a prediction, errors are assumed to be equal within an operator kind.
-    let of_kinds =
-        |of: fn(&Time) -> f64| known.relative_half_width(cut, cores, |task| cut.tasks[task].task.anchor_kind(), of);
+    let of_kinds = |half_width: fn(&Time) -> f64| {
+        known.relative_half_width(cut, cores, |task| cut.tasks[task].task.anchor_kind(), half_width)
+    };
     let promise = Promise {
         time_ns,
         low_ns: time_ns * (1.0 - of_kinds(|time| time.time_ns - time.low_ns).min(1.0)),
@@ -171,7 +172,7 @@ fn call_alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Ve
     for group in stages.iter().flat_map(|stage| &stage.groups) {
         group.calls.iter().for_each(|&call| cores_of[call] = group.cores.len());
     }
-    let of = |(task, times): (usize, &Vec<Time>)| {
+    let alternative = |(task, times): (usize, &Vec<Time>)| {
         let calls: Vec<usize> = (0..cut.calls.len()).filter(|&call| cut.calls[call].task == task).collect();
         let mut cores: Vec<usize> = calls.iter().map(|&call| cores_of[call]).collect();
         cores.sort_unstable();
@@ -185,7 +186,7 @@ fn call_alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Ve
             bytes: one.work().map_or(0.0, |work| work.total_bytes() as f64),
         }
     };
-    of_tasks.iter().enumerate().map(of).collect()
+    of_tasks.iter().enumerate().map(alternative).collect()
 }
 
 /// Explains the choice. The tuple contains the numbers of operators that are slower on all cores, of operators, and of

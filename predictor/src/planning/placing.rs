@@ -86,9 +86,9 @@ fn planner_instance(options: &PlacementOptions, table: &TimesTable, edges: Vec<E
         if let Some(device) = lacking {
             return Err(Error::Query(format!("--watts for `{}` is missing", table.devices[device])));
         }
-        let of =
+        let energies =
             |times: &Vec<f64>| times.iter().zip(&watts).map(|(ns, watts)| ns * 1e-9 * watts.unwrap_or(0.0)).collect();
-        energies_j = table.times_ns.iter().map(of).collect();
+        energies_j = table.times_ns.iter().map(energies).collect();
     }
     Ok(Instance {
         times_ns: table.times_ns.clone(),

@@ -144,8 +144,8 @@ impl Host {
         let hash = task.hash();
         let on = |threads: usize| self.times.get(&(hash.clone(), threads)).map_or(&[][..], Vec::as_slice);
         let whole = |(schedule, _): &(String, Time)| {
-            let of = |threads| on(threads).iter().find(|(known, _)| known == schedule).map(|(_, time)| *time);
-            Some((schedule.clone(), (1..=cores).map(of).collect::<Option<Vec<Time>>>()?))
+            let time_on = |threads| on(threads).iter().find(|(known, _)| known == schedule).map(|(_, time)| *time);
+            Some((schedule.clone(), (1..=cores).map(time_on).collect::<Option<Vec<Time>>>()?))
         };
         on(cores).iter().filter_map(whole).take(most).collect()
     }

@@ -56,12 +56,12 @@ impl StoredRecords {
             task.1.insert(record.key);
             task.2.insert(&record.host);
         }
-        let told = tasks.into_values().map(|(record, experiments, hosts)| {
+        let entries = tasks.into_values().map(|(record, experiments, hosts)| {
             json!({
                 "task_hash": record.task_hash, "op_kind": record.op_kind, "task": record.op_text,
                 "experiments": experiments.len(), "hosts": hosts,
             })
         });
-        json!({ "tasks": told.collect::<Vec<Value>>() })
+        json!({ "tasks": entries.collect::<Vec<Value>>() })
     }
 }

@@ -26,12 +26,12 @@ pub(super) fn catch_panics<T>(path: &Path, read: impl FnOnce() -> parquet::error
 }
 
 fn catch_silently<T>(read: impl FnOnce() -> T) -> std::thread::Result<T> {
-    static HUSHED: Once = Once::new();
-    HUSHED.call_once(|| {
-        let told = take_hook();
+    static HOOKED: Once = Once::new();
+    HOOKED.call_once(|| {
+        let previous_hook = take_hook();
         set_hook(Box::new(move |info| {
             if !IS_GUARDED.get() {
-                told(info);
+                previous_hook(info);
             }
         }));
     });

@@ -78,7 +78,8 @@ fn plain_terms(machine: &Machine, CoRunMeasurement { own, others, .. }: &CoRunMe
     let physical = 1.0 / physical_speeds(machine, &running)[0] - 1.0;
     let rate = |cores: usize, demand: &Demand| demand.bandwidth_use(cores, machine) / machine.bytes_per_ns;
     let cached = |cores: usize, demand: &Demand| demand.reused_bytes / demand.time_alone(cores) / machine.bytes_per_ns;
-    let of_others = |of: &dyn Fn(usize, &Demand) -> f64| others.iter().map(|(cores, one)| of(*cores, one)).sum::<f64>();
+    let of_others =
+        |term: &dyn Fn(usize, &Demand) -> f64| others.iter().map(|(cores, one)| term(*cores, one)).sum::<f64>();
     let crowd = of_others(&|_, one| (one.footprint_bytes / machine.cache_bytes).min(1.0));
     let (moved, kept) = (rate(cores, demand), cached(cores, demand).min(4.0));
     vec![

@@ -67,7 +67,7 @@ impl Demand {
 
     pub fn check_demand(&self, operator: usize) -> Result<()> {
         if self.alone_ns.is_empty() {
-            return Err(crate::Error::Ragged { operator, found: 0, wanted: 1, of: "core counts" });
+            return Err(crate::Error::Ragged { operator, found: 0, wanted: 1, kind: "core counts" });
         }
         for (place, time_ns) in self.alone_ns.iter().enumerate() {
             check_positive(|| format!("the time of operator {operator} on {} cores", place + 1), *time_ns)?;
@@ -85,11 +85,11 @@ pub fn relative_speeds(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f
     if machine.learned.is_physical() {
         return physical_speeds(machine, running);
     }
-    let of = |own: usize| {
+    let speed = |own: usize| {
         let others = running.iter().enumerate().filter(|(place, _)| *place != own).map(|(_, one)| *one).collect();
         1.0 / machine.learned.predict_slowdown(machine, &CoRunMeasurement { own: running[own], others, slowdown: 1.0 })
     };
-    (0..running.len()).map(of).collect()
+    (0..running.len()).map(speed).collect()
 }
 
 fn physical_speeds(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {

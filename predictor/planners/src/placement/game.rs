@@ -86,7 +86,7 @@ impl<'a> Game<'a> {
     pub fn unilateral_costs(&self, devices: &[usize]) -> Vec<Vec<f64>> {
         let loads = self.device_loads(devices);
         let mut moved = devices.to_vec();
-        let mut of = |operator: usize| {
+        let mut costs = |operator: usize| {
             let own = devices[operator];
             let mut pay = |device: usize| {
                 if self.is_graph() {
@@ -100,7 +100,7 @@ impl<'a> Game<'a> {
             };
             (0..loads.len()).map(&mut pay).collect()
         };
-        (0..devices.len()).map(&mut of).collect()
+        (0..devices.len()).map(&mut costs).collect()
     }
 
     /// Returns the largest gain of a unilateral move, with its operator and device.

@@ -107,7 +107,7 @@ impl Instance {
         }
         for (operator, times) in self.times_ns.iter().enumerate() {
             if times.len() != devices {
-                return Err(Error::Ragged { operator, found: times.len(), wanted: devices, of: "devices" });
+                return Err(Error::Ragged { operator, found: times.len(), wanted: devices, kind: "devices" });
             }
             for (device, time_ns) in times.iter().enumerate() {
                 check_positive(|| format!("the time of operator {operator} on device {device}"), *time_ns)?;
@@ -115,11 +115,11 @@ impl Instance {
         }
         if !self.energies_j.is_empty() && self.energies_j.len() != operators {
             let found = self.energies_j.len();
-            return Err(Error::Ragged { operator: found, found: 0, wanted: devices, of: "devices" });
+            return Err(Error::Ragged { operator: found, found: 0, wanted: devices, kind: "devices" });
         }
         for (operator, energies) in self.energies_j.iter().enumerate() {
             if energies.len() != devices {
-                return Err(Error::Ragged { operator, found: energies.len(), wanted: devices, of: "devices" });
+                return Err(Error::Ragged { operator, found: energies.len(), wanted: devices, kind: "devices" });
             }
             for energy in energies {
                 not_negative(|| format!("the energy of operator {operator}"), *energy)?;
@@ -136,7 +136,7 @@ impl Instance {
                 operator: 0,
                 found: self.links.len(),
                 wanted: devices,
-                of: "links of devices",
+                kind: "links of devices",
             });
         }
         let mut before = vec![Vec::new(); operators];

@@ -97,7 +97,7 @@ fn check_graph(graph: &Graph, costs: &Costs) -> Result<Vec<usize>> {
     }
     if graph.before.len() != graph.demands.len() {
         let (operator, wanted) = (graph.before.len(), graph.demands.len());
-        return Err(Error::Ragged { operator, found: graph.before.len(), wanted, of: "dependency lists" });
+        return Err(Error::Ragged { operator, found: graph.before.len(), wanted, kind: "dependency lists" });
     }
     graph.demands.iter().enumerate().try_for_each(|(operator, demand)| demand.check_demand(operator))?;
     topological_order(&graph.before)

@@ -48,12 +48,12 @@ pub struct Feature {
     pub name: &'static str,
     pub unit: &'static str,
     pub origin: Origin,
-    pub of: fn(&Situation<'_>) -> f64,
+    pub compute: fn(&Situation<'_>) -> f64,
 }
 
 macro_rules! features {
-    ($( $origin:ident { $( $name:literal, $unit:literal, $of:expr; )* } )*) => {
-        &[ $( $( Feature { name: $name, unit: $unit, origin: Origin::$origin, of: $of }, )* )* ]
+    ($( $origin:ident { $( $name:literal, $unit:literal, $compute:expr; )* } )*) => {
+        &[ $( $( Feature { name: $name, unit: $unit, origin: Origin::$origin, compute: $compute }, )* )* ]
     };
 }
 

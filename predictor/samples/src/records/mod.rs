@@ -183,8 +183,8 @@ fn devices_of(records: &[&Record], hosts: &[PeaksMeasured], policy: &Policy) -> 
             None => of_device.push((name, vec![record])),
         }
     }
-    let of = |records: &[&Record]| device::device_of_records(records, hosts, policy.has_reached_peaks);
-    of_device.into_iter().map(|(name, records)| (name, of(&records))).collect()
+    let describe = |records: &[&Record]| device::device_of_records(records, hosts, policy.has_reached_peaks);
+    of_device.into_iter().map(|(name, records)| (name, describe(&records))).collect()
 }
 
 /// Suggests options that would accept more records, if more than half of the measurements were rejected.
@@ -262,14 +262,14 @@ fn group_experiments<'a>(records: &[&'a Record]) -> Vec<Vec<&'a Record>> {
 
 /// Merges repeats: the time is that of the record that the store would choose, and all medians are kept.
 fn merge_timing(records: &[&Record]) -> Timing {
-    let of = |record: &Record| Timing::single_timing(record.median_ns.unwrap_or(f64::NAN), record.cv);
+    let timing = |record: &Record| Timing::single_timing(record.median_ns.unwrap_or(f64::NAN), record.cv);
     if let [only] = records {
-        return of(only);
+        return timing(only);
     }
     let chosen = datasets::choose_records(records.iter().copied().cloned().collect(), Choose::Middle);
     let mut measured_ns: Vec<f64> = records.iter().filter_map(|record| record.median_ns).collect();
     measured_ns.sort_unstable_by(f64::total_cmp);
-    Timing { measured_ns, ..chosen.first().map_or_else(Timing::default, of) }
+    Timing { measured_ns, ..chosen.first().map_or_else(Timing::default, timing) }
 }
 
 /// Returns the tasks of each network. Known networks are rebuilt, because a task that several networks share is

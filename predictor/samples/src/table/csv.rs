@@ -184,12 +184,12 @@ impl<'a> CellsOfLine<'a> {
 }
 
 struct Piece {
-    columns: Vec<Growing>,
+    columns: Vec<GrowingColumn>,
     rows: usize,
     problem: Option<String>,
 }
 
-enum Growing {
+enum GrowingColumn {
     Numbers(Vec<f64>),
     Words(Words),
 }
@@ -225,7 +225,7 @@ impl Words {
 fn parse_piece(piece: &[u8], width: usize) -> Piece {
     // Estimates the number of rows from the length of the first line.
     let lines = (piece.len() / (split_line(piece).0.len() + 1)).min(piece.len() / (2 * width).max(1));
-    let numbers = || Growing::Numbers(Vec::with_capacity(lines + lines / 8));
+    let numbers = || GrowingColumn::Numbers(Vec::with_capacity(lines + lines / 8));
     let mut parsed = Piece { columns: (0..width).map(|_| numbers()).collect(), rows: 0, problem: None };
     let mut rest = piece;
     while !rest.is_empty() {
@@ -247,7 +247,7 @@ fn parse_line(line: &[u8], piece: &[u8], parsed: &mut Piece) -> std::result::Res
     let mut cells = CellsOfLine { rest: Some(line) };
     let width = parsed.columns.len();
     for index in 0..width {
-        if let Growing::Numbers(numbers) = &mut parsed.columns[index]
+        if let GrowingColumn::Numbers(numbers) = &mut parsed.columns[index]
             && let Some(number) = cells.plain_number()
         {
             numbers.push(number);
@@ -257,14 +257,14 @@ fn parse_line(line: &[u8], piece: &[u8], parsed: &mut Piece) -> std::result::Res
             return Err(format!("the row has {index} cells, but the header has {width}"));
         };
         let column = &mut parsed.columns[index];
-        if let Growing::Numbers(numbers) = column {
+        if let GrowingColumn::Numbers(numbers) = column {
             if let Some(number) = parse_cell(cell.bytes) {
                 numbers.push(number);
                 continue;
             }
-            *column = Growing::Words(words_again(piece, index, parsed.rows)?);
+            *column = GrowingColumn::Words(words_again(piece, index, parsed.rows)?);
         }
-        if let Growing::Words(words) = column {
+        if let GrowingColumn::Words(words) = column {
             push_word(words, &cell)?;
         }
     }
@@ -360,17 +360,17 @@ fn join_pieces(names: Vec<String>, pieces: Vec<Piece>) -> std::result::Result<Ta
     }
     let mut sources: Vec<_> = pieces.into_iter().map(|piece| piece.columns.into_iter()).collect();
     let columns = names.into_iter().map(|name| {
-        let parts: Vec<Growing> = sources.iter_mut().filter_map(Iterator::next).collect();
+        let parts: Vec<GrowingColumn> = sources.iter_mut().filter_map(Iterator::next).collect();
         join_column(parts, rows).map(|cells| TableColumn { name, cells })
     });
     Ok(Table { columns: columns.collect::<std::result::Result<_, String>>()?, rows })
 }
 
-fn join_column(parts: Vec<Growing>, rows: usize) -> std::result::Result<Cells, String> {
-    if parts.iter().all(|part| matches!(part, Growing::Numbers(_))) {
+fn join_column(parts: Vec<GrowingColumn>, rows: usize) -> std::result::Result<Cells, String> {
+    if parts.iter().all(|part| matches!(part, GrowingColumn::Numbers(_))) {
         let mut all = Vec::new();
         for part in parts {
-            if let Growing::Numbers(numbers) = part {
+            if let GrowingColumn::Numbers(numbers) = part {
                 if all.is_empty() {
                     all = numbers;
                     all.reserve_exact(rows - all.len());
@@ -385,12 +385,12 @@ fn join_column(parts: Vec<Growing>, rows: usize) -> std::result::Result<Cells, S
     for part in parts {
         match part {
             // Text begins only in a later piece: the numbers of this piece are converted to words.
-            Growing::Numbers(numbers) => {
+            GrowingColumn::Numbers(numbers) => {
                 for number in numbers {
                     all.append_word(&if number.is_nan() { String::new() } else { number.to_string() })?;
                 }
             }
-            Growing::Words(part) => {
+            GrowingColumn::Words(part) => {
                 let mut map = Vec::with_capacity(part.words.len());
                 for word in part.words {
                     let next = all.words.len() as u32;

@@ -288,23 +288,27 @@ impl Shape {
         })
     }
 
-    fn work_from_sizes(&self, of: &impl Fn(&Option<Size>) -> f64) -> Work {
+    fn work_from_sizes(&self, size: &impl Fn(&Option<Size>) -> f64) -> Work {
         match self.form {
-            Form::Contraction => {
-                Work::contraction_work(of(&self.batch), of(&self.rows), of(&self.columns), of(&self.depth), self.shared)
-            }
-            Form::Convolution => Work::convolution_work(
-                of(&self.batch),
-                of(&self.inputs),
-                of(&self.outputs),
-                of(&self.kernel),
-                of(&self.size),
-                of(&self.stride),
-                of(&self.pad),
+            Form::Contraction => Work::contraction_work(
+                size(&self.batch),
+                size(&self.rows),
+                size(&self.columns),
+                size(&self.depth),
+                self.shared,
             ),
-            Form::Rows => Work::rows_work(of(&self.rows), of(&self.columns), of(&self.flops_per_element)),
+            Form::Convolution => Work::convolution_work(
+                size(&self.batch),
+                size(&self.inputs),
+                size(&self.outputs),
+                size(&self.kernel),
+                size(&self.size),
+                size(&self.stride),
+                size(&self.pad),
+            ),
+            Form::Rows => Work::rows_work(size(&self.rows), size(&self.columns), size(&self.flops_per_element)),
             Form::Pointwise | Form::Other => {
-                Work::pointwise_work(of(&self.rows), of(&self.columns), of(&self.operands))
+                Work::pointwise_work(size(&self.rows), size(&self.columns), size(&self.operands))
             }
         }
     }

@@ -40,14 +40,18 @@ impl PlausibleRows<'_> {
         let mut warnings = Vec::new();
         for (operator, rows) in self.by_operator() {
             let Some(shape) = self.mapping.shape_of(operator) else { continue };
-            let of = OperatorRows { table: self, operator, shape, rows };
-            warnings.extend(of.check_launches(launched.as_deref())?);
-            warnings
-                .extend(of.check_rows("are faster than the peak of their device allows", |row| self.is_too_fast(row))?);
+            let operator_rows = OperatorRows { table: self, operator, shape, rows };
+            warnings.extend(operator_rows.check_launches(launched.as_deref())?);
             warnings.extend(
-                of.check_rows("have operands larger than the memory of their device", |row| self.is_too_large(row))?,
+                operator_rows
+                    .check_rows("are faster than the peak of their device allows", |row| self.is_too_fast(row))?,
             );
-            warnings.extend(of.check_rows("have sizes that are not whole numbers", |row| self.is_broken(row))?);
+            warnings
+                .extend(operator_rows.check_rows("have operands larger than the memory of their device", |row| {
+                    self.is_too_large(row)
+                })?);
+            warnings
+                .extend(operator_rows.check_rows("have sizes that are not whole numbers", |row| self.is_broken(row))?);
         }
         Ok(warnings)
     }
@@ -64,11 +68,11 @@ impl PlausibleRows<'_> {
             return Ok(());
         }
         let (column, unit) = self.mapping.time_column();
-        let of = known.len();
+        let usable = known.len();
         Err(Error::table_error(
             self.path,
             format!(
-                "{too_fast} of {of} times are below a twentieth of the lower bound of their devices; the unit of `{column}` is probably not `{unit}`"
+                "{too_fast} of {usable} times are below a twentieth of the lower bound of their devices; the unit of `{column}` is probably not `{unit}`"
             ),
         ))
     }
@@ -144,9 +148,10 @@ impl OperatorRows<'_> {
         let bad: Vec<usize> = self.rows.iter().copied().filter(|row| is_bad(*row)).collect();
         let share = bad.len() as f64 / self.rows.len() as f64;
         let Some(first) = bad.first().filter(|_| share > DOUBTFUL) else { return Ok(None) };
-        let (row, of, operator, time) = (first + 1, self.rows.len(), self.operator, self.table.mapping.time_column().0);
+        let (row, all, operator, time) =
+            (first + 1, self.rows.len(), self.operator, self.table.mapping.time_column().0);
         let problem = format!(
-            "{} of {of} rows of `{operator}` {what}, first row {row}; check the mapping of `{operator}` ({}), the time `{time}` and the device `{}`",
+            "{} of {all} rows of `{operator}` {what}, first row {row}; check the mapping of `{operator}` ({}), the time `{time}` and the device `{}`",
             bad.len(),
             self.describe_shape(self.shape),
             self.device_name(*first),
