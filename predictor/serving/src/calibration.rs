@@ -43,8 +43,8 @@ pub fn level_share(level: u8) -> f64 {
 
 impl Reaches {
     /// Fits half-widths to held-out log errors, each with its size class.
-    pub fn fit_reaches(errors: &[(usize, f64)]) -> Option<Reaches> {
-        Reaches::collect_classes(|class| {
+    pub fn fit(errors: &[(usize, f64)]) -> Option<Reaches> {
+        Reaches::from_classes(|class| {
             let own = errors.iter().filter(|(one, _)| class.is_none_or(|class| class == *one));
             let mut sizes: Vec<f64> = own.map(|(_, error)| error.abs()).collect();
             sizes.sort_by(f64::total_cmp);
@@ -57,8 +57,8 @@ impl Reaches {
     ///
     /// Errors of devices of one generation are correlated, so the independent observations are the g generations. The
     /// half-widths are multiplied by √(1 + 1/g), the factor of a prediction interval for one more observation.
-    pub fn fit_device_reaches(errors: &[DeviceError]) -> Option<Reaches> {
-        Reaches::collect_classes(|class| {
+    pub fn fit_devices(errors: &[DeviceError]) -> Option<Reaches> {
+        Reaches::from_classes(|class| {
             let own = || errors.iter().filter(|one| class.is_none_or(|class| class == one.class));
             let mut rows = BTreeMap::<usize, usize>::new();
             own().for_each(|one| *rows.entry(one.device).or_default() += 1);
@@ -74,7 +74,7 @@ impl Reaches {
 
     /// Combines the half-widths of the classes. `fit_class` fits one class, or all classes together for None, and returns
     /// the number of errors with the half-widths.
-    fn collect_classes(fit_class: impl Fn(Option<usize>) -> Option<(usize, [f64; LEVELS.len()])>) -> Option<Reaches> {
+    fn from_classes(fit_class: impl Fn(Option<usize>) -> Option<(usize, [f64; LEVELS.len()])>) -> Option<Reaches> {
         let (rows, all) = fit_class(None)?;
         let by_class = (0..CLASS_COUNT).map(|class| match fit_class(Some(class)) {
             Some((count, own)) if count >= FEWEST => own,
@@ -83,7 +83,7 @@ impl Reaches {
         Some(Reaches { by_class: by_class.collect(), rows })
     }
 
-    pub fn get_reach(&self, class: usize, level: usize) -> f64 {
+    pub fn half_width(&self, class: usize, level: usize) -> f64 {
         self.by_class[class][level]
     }
 
@@ -119,17 +119,17 @@ mod tests {
     #[test]
     fn reaches_hold_the_share_that_they_promise() {
         let errors: Vec<(usize, f64)> = (0..1000).map(|place| (place % 2, f64::from(place as u32) / 1000.0)).collect();
-        let reaches = Reaches::fit_reaches(&errors).expect("errors");
+        let reaches = Reaches::fit(&errors).expect("errors");
         for (level, promised) in LEVELS.map(level_share).into_iter().enumerate() {
             for class in 0..2 {
                 let own = errors.iter().filter(|(one, _)| *one == class);
-                let held = own.filter(|(_, error)| *error <= reaches.get_reach(class, level)).count() as f64 / 500.0;
+                let held = own.filter(|(_, error)| *error <= reaches.half_width(class, level)).count() as f64 / 500.0;
                 assert!((held - promised).abs() < 0.01, "{promised}: {held}");
             }
         }
-        assert_eq!(Reaches::fit_reaches(&[]), None);
+        assert_eq!(Reaches::fit(&[]), None);
         // A class without errors of its own has the half-widths of all classes.
-        assert_eq!(reaches.get_reach(3, DEFAULT_LEVEL), reaches.get_reach(2, DEFAULT_LEVEL));
+        assert_eq!(reaches.half_width(3, DEFAULT_LEVEL), reaches.half_width(2, DEFAULT_LEVEL));
     }
 
     /// Errors of devices: each generation has an offset of its own, each device a smaller one, and rows scatter.
@@ -157,10 +157,12 @@ mod tests {
         for (generations, least) in [(2, 0.85), (4, 0.88), (12, 0.88)] {
             let (mut held, mut of) = (0usize, 0usize);
             for _ in 0..300 {
-                let reaches = Reaches::fit_device_reaches(&drawn_errors(generations, &mut random)).expect("errors");
+                let reaches = Reaches::fit_devices(&drawn_errors(generations, &mut random)).expect("errors");
                 let strange = drawn_errors(1, &mut random);
-                held +=
-                    strange.iter().filter(|one| one.error.abs() <= reaches.get_reach(one.class, DEFAULT_LEVEL)).count();
+                held += strange
+                    .iter()
+                    .filter(|one| one.error.abs() <= reaches.half_width(one.class, DEFAULT_LEVEL))
+                    .count();
                 of += strange.len();
             }
             let held = held as f64 / of as f64;

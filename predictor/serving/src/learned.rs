@@ -138,7 +138,7 @@ impl Learned {
         let seconds = (reference_seconds * predicted.log.exp()).max(fastest);
         let class = size_class(reference_seconds);
         let interval = |level| {
-            let reach = predicted.reaches.map_or(1.0, |reaches| reaches.get_reach(class, level));
+            let reach = predicted.reaches.map_or(1.0, |reaches| reaches.half_width(class, level));
             (seconds * (-reach).exp(), seconds * reach.exp())
         };
         let intervals: Vec<(f64, f64)> = (0..LEVELS.len()).map(interval).collect();
@@ -162,7 +162,7 @@ impl Learned {
         let limit = device.power_limit_w;
         let watts = limit * predicted.log.exp().min(1.0);
         let intervals = std::array::from_fn(|level| {
-            let reach = predicted.reaches.map_or(0.5, |reaches| reaches.get_reach(class, level));
+            let reach = predicted.reaches.map_or(0.5, |reaches| reaches.half_width(class, level));
             (watts * (-reach).exp(), watts * reach.exp())
         });
         let (low, high) = intervals[DEFAULT_LEVEL];

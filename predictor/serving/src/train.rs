@@ -172,9 +172,9 @@ fn fit_group(all: &Measurements, rows: &[usize], target: Target, options: &Train
         if learned.len() >= FEWEST_ROWS {
             let (matrix, labels) = examples.select_rows(&learned);
             let trial = grow_trees(&matrix, &labels, options, options.rounds)?;
-            at_known_sites = Reaches::fit_reaches(&examples.tree_errors(&trial, &known));
+            at_known_sites = Reaches::fit(&examples.tree_errors(&trial, &known));
             let errors = examples.tree_errors(&trial, &new);
-            at_new_sites = Reaches::fit_reaches(&errors);
+            at_new_sites = Reaches::fit(&errors);
             held_out = HeldOut::from_log_errors(errors.iter().map(|(_, error)| *error));
         }
     }
@@ -294,7 +294,7 @@ fn fit_transfer(
         }
     }
     let (trees, overheads) = shared_trees(all, target, parts, &[], options)?;
-    let stranger = Blend::collect_errors(&strangers, STRANGER_WEIGHTS);
-    let sibling = Blend::collect_errors(&siblings, SIBLING_WEIGHTS);
+    let stranger = Blend::from_trials(&strangers, STRANGER_WEIGHTS);
+    let sibling = Blend::from_trials(&siblings, SIBLING_WEIGHTS);
     Ok(Transfer { trees, overheads, sibling, stranger })
 }

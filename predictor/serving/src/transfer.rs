@@ -180,14 +180,14 @@ pub struct Trial {
 
 impl Blend {
     /// Creates a blend with the given weights and fits its intervals to its errors on held-out devices.
-    pub fn collect_errors(trials: &[Trial], weights: [f64; VOTES]) -> Blend {
+    pub fn from_trials(trials: &[Trial], weights: [f64; VOTES]) -> Blend {
         let error = |trial: &Trial| {
             let &Trial { device, generation, class, .. } = trial;
             DeviceError { device, generation, class, error: blend_votes(&weights, &trial.votes) - trial.measured }
         };
         let errors: Vec<DeviceError> = trials.iter().map(error).collect();
         let held_out = HeldOut::from_log_errors(errors.iter().map(|one| one.error));
-        Blend { weights, reaches: Reaches::fit_device_reaches(&errors), held_out }
+        Blend { weights, reaches: Reaches::fit_devices(&errors), held_out }
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(blend_votes(&SIBLING_WEIGHTS, &all), 3.0);
         assert_eq!(blend_votes(&SIBLING_WEIGHTS, &[Some(2.0), Some(5.0), Some(4.0)]), 5.0);
         let trial = |device: usize| Trial { device, generation: device, votes: all, class: 0, measured: 3.0 };
-        let blend = Blend::collect_errors(&[trial(0), trial(1)], STRANGER_WEIGHTS);
+        let blend = Blend::from_trials(&[trial(0), trial(1)], STRANGER_WEIGHTS);
         assert_eq!(blend.held_out.map(|held_out| held_out.mape), Some(0.0));
     }
 }
