@@ -148,7 +148,7 @@ fn is_of_model(record: &Record, name: &str) -> bool {
     record.model_name.as_deref() == Some(name) || (is_of_zoo() && record.model_name == zoo::canonical_name(name))
 }
 
-fn of_fastest(fastest: Fastest<'_>, schedules: usize, here: &Record) -> Option<Best> {
+fn from_fastest(fastest: Fastest<'_>, schedules: usize, here: &Record) -> Option<Best> {
     let record = fastest.record;
     let median_ns = record.median_ns?;
     Some(Best {
@@ -187,7 +187,7 @@ fn best_on_nearest_host(attempts: &[&Record], here: &Record) -> Option<Best> {
     let is_there = |record: &&Record| record.host == host.host && record.host_class == host.host_class;
     let there: Vec<&Record> = attempts.iter().copied().filter(is_there).collect();
     let schedules = there.iter().map(|record| &record.schedule_hash).collect::<BTreeSet<_>>().len();
-    of_fastest(find_fastest(there)?, schedules, here)
+    from_fastest(find_fastest(there)?, schedules, here)
 }
 
 /// Returns the dissimilarity of two hosts: 0 for the same host, below 1 for hosts of the same class.

@@ -248,7 +248,7 @@ fn decode_predictor(header: Header, reader: &mut Reader<'_>) -> std::result::Res
     for (name, operator) in header.operators {
         operator.statistics.check_values(width).map_err(|problem| format!("operator `{name}`: {problem}"))?;
         let mut read = |count: usize| {
-            let trees = (0..count).map(|_| reader.read_trees().and_then(|trees| of_width(trees, width)));
+            let trees = (0..count).map(|_| reader.read_trees().and_then(|trees| check_width(trees, width)));
             trees.collect::<std::result::Result<Vec<Trees>, String>>()
         };
         let known = read(operator.known)?;
@@ -275,7 +275,7 @@ fn decode_predictor(header: Header, reader: &mut Reader<'_>) -> std::result::Res
     Ok(Predictor { about, learned: Ensemble { operators }, this_host: None })
 }
 
-fn of_width(trees: Trees, width: usize) -> std::result::Result<Trees, String> {
+fn check_width(trees: Trees, width: usize) -> std::result::Result<Trees, String> {
     match trees.features == width {
         true => Ok(trees),
         false => Err(format!("the trees have {} features, expected {width}", trees.features)),

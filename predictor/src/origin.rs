@@ -31,7 +31,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    pub fn of_predictor(about: &About) -> Origin {
+    pub fn from_predictor(about: &About) -> Origin {
         // Only devices of records have peaks.
         let is_of_records = about.provenance.is_some() || about.devices.values().any(|device| device.peaks.is_some());
         let own = Revisions::embedded_table();
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn other_code_and_another_tvm_are_told_and_the_same_is_not() {
-        let note = |provenance| Origin::of_predictor(&about(provenance)).mismatch_note();
+        let note = |provenance| Origin::from_predictor(&about(provenance)).mismatch_note();
         let steps = ["dense", "bias_add"].map(str::to_owned);
         let now = Revisions::embedded_table().of_operators("llvm", &steps, false).to_string();
         assert_eq!(note(learned_from(Some(now.clone()), tvm_version())), None);

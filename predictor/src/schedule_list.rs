@@ -4,7 +4,7 @@
 //! A schedule stays JSON text until it is read, because a parsed JSON tree takes many times the memory of its text.
 
 use models::Task;
-use samples::records::{add_figures, of_knobs, of_schedule};
+use samples::records::{add_figures, features_of_schedule, knob_features};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -145,7 +145,7 @@ impl ListedSchedule<'_> {
             ListSource::Knobs(text) => {
                 check_length(text)?;
                 let knobs = serde_json::from_str(text).map_err(|error| error.to_string())?;
-                let extras = of_knobs(&knobs);
+                let extras = knob_features(&knobs);
                 Ok(Some((knobs.into(), extras)))
             }
             ListSource::Build(build) => build.read_schedule(),
@@ -157,7 +157,7 @@ impl Build<'_> {
     fn read_schedule(&self) -> Result<Option<NamedSchedule>, String> {
         check_length(&self.schedule)?;
         let Ok(schedule) = serde_json::from_str::<Value>(&self.schedule) else { return Ok(None) };
-        let mut extras = of_schedule(&schedule);
+        let mut extras = features_of_schedule(&schedule);
         if let Some(features) = self.features {
             check_length(features.get())?;
             add_figures(&serde_json::from_str(features.get()).map_err(|error| error.to_string())?, &mut extras);

@@ -67,7 +67,7 @@ pub fn read_predictor(
 ) -> Result<(Predictor, Option<Mapping>)> {
     let file = predictor_file(flags.predictor.as_deref(), device, mapping.is_some())?;
     let mut predictor = bundle::read_bundle(&file)?;
-    print_notes("note", Origin::of_predictor(&predictor.about).mismatch_note());
+    print_notes("note", Origin::from_predictor(&predictor.about).mismatch_note());
     let mapping = mapping.map(Mapping::read_file).transpose()?;
     if let Some(mapping) = &mapping {
         queries::describe_devices(&mut predictor, mapping);

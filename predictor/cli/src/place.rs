@@ -104,7 +104,7 @@ fn load_times(arguments: &PlaceArguments) -> Result<(TimesTable, Vec<Edge>)> {
     };
     let file = predictor_file(arguments.predictor.as_deref(), None, true)?;
     let predictor = bundle::read_bundle(&file)?;
-    print_notes("note", Origin::of_predictor(&predictor.about).mismatch_note());
+    print_notes("note", Origin::from_predictor(&predictor.about).mismatch_note());
     let question = NetworkQuestion {
         source: ModelSource::infer_source(arguments.modelsource, model),
         name: model,

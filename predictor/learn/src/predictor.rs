@@ -323,7 +323,7 @@ impl Predictor {
                 features::derive_features(query.work, device, threads, self.about.feature_revision(), extras.to_mut())
             }
         };
-        let view = View::of_extras(query.extras);
+        let view = View::from_extras(query.extras);
         let usual_ns = || operator.statistics.overhead_ns(query.device, busy_threads);
         let overhead_ns = correction.map_or_else(usual_ns, |correction| correction.overhead_ns);
         let (arithmetic_ns, memory_ns) = features::roofline_ns(query.work, device, threads);

@@ -164,7 +164,7 @@ impl Samples {
     }
 
     pub fn row_view(&self, row: usize) -> View {
-        self.known_column().map_or(View::Sizes, |column| View::of_number(self.features.row(row)[column]))
+        self.known_column().map_or(View::Sizes, |column| View::from_number(self.features.row(row)[column]))
     }
 
     /// Restricts samples to what a view may use. Features hidden from the view become missing; the view of sizes keeps
@@ -183,7 +183,7 @@ impl Samples {
         let hides = |(column, name): &(usize, &String)| *column >= FEATURES.len() && view.hides_feature(*column, name);
         let hidden: Vec<usize> = self.names.iter().enumerate().filter(hides).map(|(column, _)| column).collect();
         for row in 0..self.rows.len() {
-            let number = View::of_number(self.features.row(row)[known]).min(view).number();
+            let number = View::from_number(self.features.row(row)[known]).min(view).number();
             hidden.iter().for_each(|column| self.features.set(row, *column, f32::NAN));
             self.features.set(row, known, number);
         }
@@ -366,7 +366,7 @@ impl SamplesBuilder {
         samples.names.extend(extra_names.iter().map(|name| (*name).clone()));
         let has_choices = !samples.choices.is_empty();
         samples.names.extend(has_choices.then(|| CHOICE.to_owned()));
-        let has_schedules = self.extras.iter().any(|extras| View::of_extras(extras) != View::Sizes);
+        let has_schedules = self.extras.iter().any(|extras| View::from_extras(extras) != View::Sizes);
         samples.names.extend(has_schedules.then(|| KNOWN.to_owned()));
         samples.views = if has_schedules { View::ALL.to_vec() } else { vec![View::Sizes] };
         if samples.names.len() == FEATURES.len() {
@@ -380,7 +380,7 @@ impl SamplesBuilder {
             row.extend_from_slice(described);
             row.extend(extra_names.iter().map(|name| extras.get(*name).map_or(f32::NAN, |value| *value as f32)));
             row.extend(has_choices.then_some(0.0));
-            row.extend(has_schedules.then(|| View::of_extras(extras).number()));
+            row.extend(has_schedules.then(|| View::from_extras(extras).number()));
             matrix.push_row(&row);
         }
         samples.features = matrix;

@@ -70,11 +70,11 @@ impl MeasuredServer {
 impl MeasuredServers {
     pub fn read_table(path: &Path) -> Result<MeasuredServers> {
         let table = table::read_table(path).map_err(|error| Error::Data(error.to_string()))?;
-        MeasuredServers::of_table(&table)
+        MeasuredServers::from_table(&table)
             .map_err(|problem| Error::Data(format!("cannot use the table `{}`: {problem}", path.display())))
     }
 
-    fn of_table(table: &Table) -> std::result::Result<MeasuredServers, String> {
+    fn from_table(table: &Table) -> std::result::Result<MeasuredServers, String> {
         let rows = ServerRows::new(table)?;
         let mut found = MeasuredServers::default();
         let mut seen = HashSet::new();

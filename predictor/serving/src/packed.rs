@@ -25,7 +25,7 @@ impl PackedTrees {
         PackedTrees { trees: Arc::new(cell), ..PackedTrees::default() }
     }
 
-    pub fn of_bytes(bytes: Vec<u8>, hash: String) -> PackedTrees {
+    pub fn from_bytes(bytes: Vec<u8>, hash: String) -> PackedTrees {
         PackedTrees { bytes: Arc::new(bytes), hash: hash.into(), trees: Arc::default() }
     }
 

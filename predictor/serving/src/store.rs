@@ -65,7 +65,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Learned, String> {
     for (place, (length, hash)) in places.into_iter().zip(index) {
         let length = usize::try_from(length).map_err(|_| "the trees are longer than the file")?;
         let (own, others) = rest.split_at_checked(length).ok_or("the trees are longer than the file")?;
-        *place = PackedTrees::of_bytes(own.to_vec(), hash);
+        *place = PackedTrees::from_bytes(own.to_vec(), hash);
         rest = others;
     }
     check_figures(&learned)?;

@@ -75,7 +75,7 @@ fn operator_kind(samples: &Samples, row: usize) -> Kind {
 /// Collects the distinct feature vectors of the operators in the built-in models.
 fn model_points(device: &Device, columns: &[usize]) -> BTreeMap<Kind, Vec<Vec<f32>>> {
     let mut places: BTreeMap<Kind, BTreeSet<Vec<u32>>> = BTreeMap::new();
-    for work in build_zoo_graphs().iter().flat_map(works_of) {
+    for work in build_zoo_graphs().iter().flat_map(graph_works) {
         let mut row = Vec::new();
         features::push_features(&work, device, device.units, &mut row);
         // Positive floats sort like their bits.
@@ -100,7 +100,7 @@ fn build_zoo_graphs() -> Vec<Graph> {
     graphs
 }
 
-fn works_of(graph: &Graph) -> Vec<Work> {
+fn graph_works(graph: &Graph) -> Vec<Work> {
     let tasks = passes::simplify_graph(graph).and_then(|graph| models::distinct_tasks(&graph, Fuse::Epilogue));
     tasks.unwrap_or_default().iter().flat_map(|found| task_works(&found.task)).collect()
 }

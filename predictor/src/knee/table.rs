@@ -27,7 +27,7 @@ pub fn find_table_knee(
     most_probes: Option<usize>,
     most_threads: Option<u32>,
 ) -> Result<TableKnee> {
-    let mut rows = rows_of(curves, operator, device)?;
+    let mut rows = median_times(curves, operator, device)?;
     let mut threads: Vec<f64> = rows.keys().map(|count| f64::from(*count)).collect();
     if let Some(most) = most_threads {
         rows.retain(|count, _| *count <= most);
@@ -86,7 +86,7 @@ fn thread_counts_up_to(most: u32) -> Vec<u32> {
 }
 
 /// Returns the median time of an operator on a device, for each thread count.
-fn rows_of(curves: &[ThreadCurve], operator: &str, device: &str) -> Result<BTreeMap<u32, f64>> {
+fn median_times(curves: &[ThreadCurve], operator: &str, device: &str) -> Result<BTreeMap<u32, f64>> {
     if !curves.iter().any(|curve| curve.operator == operator) {
         return Err(Error::unknown_name("operator", operator, curves.iter().map(|curve| curve.operator.as_str())));
     }

@@ -38,10 +38,10 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
         })
         .collect();
     if !ours.is_empty() {
-        let bars: Vec<Bar> = ours.iter().map(|(name, one)| Bar::of_error(name, one)).collect();
+        let bars: Vec<Bar> = ours.iter().map(|(name, one)| Bar::error_bar(name, one)).collect();
         let _ = write!(text, "<h2>Our error by operator, %</h2><figure>{}</figure>", draw_bars(&bars, None));
     }
-    let bars: Vec<Bar> = ours.iter().filter_map(|(name, one)| Bar::of_coverage(name, one)).collect();
+    let bars: Vec<Bar> = ours.iter().filter_map(|(name, one)| Bar::coverage_bar(name, one)).collect();
     if !bars.is_empty() {
         let _ = write!(
             text,
@@ -62,13 +62,13 @@ struct Bar {
 }
 
 impl Bar {
-    fn of_error(name: &str, one: &Metrics) -> Bar {
+    fn error_bar(name: &str, one: &Metrics) -> Bar {
         let (low, high) = one.mape_interval;
         let says = format!("{:.1}", one.mape);
         Bar { name: name.to_owned(), value: one.mape, range: Some((low, high)), says, is_bad: false }
     }
 
-    fn of_coverage(name: &str, one: &Metrics) -> Option<Bar> {
+    fn coverage_bar(name: &str, one: &Metrics) -> Option<Bar> {
         let interval = one.interval.as_ref()?;
         let says = format!("{:.1}, half-width {:.1}", interval.coverage, interval.half_width);
         let is_bad = interval.coverage < super::KEPT;

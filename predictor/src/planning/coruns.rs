@@ -2,7 +2,7 @@
 //! slowdowns, and evaluates it on held-out operators.
 
 use super::demand::{Time, cache_bytes, task_demand};
-use super::versions::of_versions;
+use super::versions::select_versions;
 use crate::error::{Error, Result};
 use datasets::{Json, Outcome, Record, Source, Store};
 use learn::split;
@@ -136,7 +136,7 @@ impl CoRuns {
                 return Err(Error::Query(format!("give --hardware; the store has {}", several.join(", "))));
             }
         };
-        let (records, left_out) = of_versions(by_class.remove(&class).unwrap_or_default(), all_versions);
+        let (records, left_out) = select_versions(by_class.remove(&class).unwrap_or_default(), all_versions);
         Ok((CoRuns::from_records(&records), records, left_out))
     }
 

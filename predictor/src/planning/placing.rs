@@ -46,7 +46,7 @@ pub fn times_of_network(
     let graph = question.build_graph()?;
     let graph = passes::simplify_graph(&graph).map_err(refused)?;
     let cut = models::plan_calls(&graph, Fuse::Epilogue).map_err(refused)?;
-    let operators: Vec<_> = cut.tasks.iter().map(queries::of_task).collect::<Result<_>>()?;
+    let operators: Vec<_> = cut.tasks.iter().map(queries::task_operator).collect::<Result<_>>()?;
     let mut times_ns = vec![Vec::with_capacity(devices.len()); cut.calls.len()];
     for device in &devices {
         let setting = Setting { device: Some(device.clone()), ..Setting::default() };

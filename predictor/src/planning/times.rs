@@ -4,7 +4,7 @@
 use super::coruns::CoRuns;
 pub use super::demand::{Time, task_demand};
 use super::demand::{bytes_per_ns, cache_bytes};
-use super::versions::of_versions;
+use super::versions::select_versions;
 use crate::error::{Error, Result};
 use crate::queries::{self, Operator, Setting};
 use datasets::{
@@ -88,9 +88,9 @@ impl Host {
         };
         let peaks = Peaks::from_measurements(store.peaks()?.iter().filter(|measured| measured.host_class == class));
         together.retain(|record| record.host_class == class);
-        let (together, _) = of_versions(together, all_versions);
+        let (together, _) = select_versions(together, all_versions);
         let coruns = CoRuns::from_records(&choose_records(together, Choose::Middle));
-        let (records, left_out) = of_versions(by_class.remove(&class).unwrap_or_default(), all_versions);
+        let (records, left_out) = select_versions(by_class.remove(&class).unwrap_or_default(), all_versions);
         Ok(Host { profiles: coruns.task_profiles(), coruns, left_out, ..Host::from_records(class, &records, peaks) })
     }
 
@@ -189,7 +189,7 @@ impl Times<'_> {
             for threads in 1..=cores {
                 let missing: Vec<usize> = (0..tasks.len()).filter(|&task| found[task][threads - 1].is_none()).collect();
                 let operators: Vec<Operator> =
-                    missing.iter().map(|&task| queries::of_task(&tasks[task])).collect::<Result<_>>()?;
+                    missing.iter().map(|&task| queries::task_operator(&tasks[task])).collect::<Result<_>>()?;
                 let setting = Setting { threads: Some(threads as f64), ..setting.clone() };
                 let predictions = queries::predict_model(predictor, &operators, &setting)?;
                 for (task, answered) in missing.into_iter().zip(predictions) {

@@ -177,20 +177,20 @@ pub fn parse_operator(text: &str, mapping: Option<&Mapping>) -> Result<Operator>
         return Ok(Operator { name: name.to_owned(), text: text.to_owned(), work, count: 1 });
     }
     let graph = zoo::simple::build_operator(text).map_err(|error| wrong(error.to_string()))?;
-    let mut operators = of_graph(&graph)?;
+    let mut operators = graph_operators(&graph)?;
     match operators.len() {
         1 => Ok(operators.remove(0)),
         count => Err(wrong(format!("the text describes {count} tasks, expected one"))),
     }
 }
 
-fn of_graph(graph: &models::Graph) -> Result<Vec<Operator>> {
+fn graph_operators(graph: &models::Graph) -> Result<Vec<Operator>> {
     let refused = |error: models::Error| Error::Query(error.to_string());
     let graph = passes::simplify_graph(graph).map_err(refused)?;
-    models::distinct_tasks(&graph, Fuse::Epilogue).map_err(refused)?.iter().map(of_task).collect()
+    models::distinct_tasks(&graph, Fuse::Epilogue).map_err(refused)?.iter().map(task_operator).collect()
 }
 
-pub fn of_task(found: &models::TaskUse) -> Result<Operator> {
+pub fn task_operator(found: &models::TaskUse) -> Result<Operator> {
     let work = work_of(&found.task).map_err(Error::Query)?;
     Ok(Operator {
         name: found.task.anchor_kind().to_owned(),

@@ -1,6 +1,6 @@
 //! Networks from any supported source.
 
-use super::{Operator, of_graph};
+use super::{Operator, graph_operators};
 use crate::error::{Error, Result};
 use models::Choice;
 use std::path::Path;
@@ -47,7 +47,7 @@ pub struct NetworkQuestion<'a> {
 
 impl NetworkQuestion<'_> {
     pub fn distinct_operators(&self) -> Result<Vec<Operator>> {
-        of_graph(&self.build_graph()?)
+        graph_operators(&self.build_graph()?)
     }
 
     pub fn build_graph(&self) -> Result<models::Graph> {

@@ -182,7 +182,7 @@ mod tests {
     fn asked(times: &[(f64, u64)]) -> (Vec<Operator>, Vec<OperatorPrediction>) {
         let one = |(place, (time_ns, count)): (usize, &(f64, u64))| {
             let name = format!("kind {}", place % 2);
-            let work = Work::of_form(Form::Other);
+            let work = Work::with_unit_sizes(Form::Other);
             let prediction = Prediction {
                 time_ns: *time_ns,
                 low_ns: time_ns * 0.9,

@@ -62,13 +62,13 @@ fn route_request(method: &str, path: &str, body: &[u8], service: &Service) -> Re
             body: report::page::whole_page("oppredict", STYLE, BODY),
         },
         ("GET", "/openapi.json") => Reply { status: 200, kind: "application/json", body: OPENAPI.to_owned() },
-        ("GET", "/about") => of_json(200, &describe_service(service)),
+        ("GET", "/about") => json_reply(200, &describe_service(service)),
         ("POST", "/predict") => {
             let (status, document) = answer_query(body, service);
-            of_json(status, &document)
+            json_reply(status, &document)
         }
-        ("GET", "/tasks") => of_store(service, |known| Ok(known.list_tasks())),
-        ("POST", "/best") => of_store(service, |known| known.best_schedules(body)),
+        ("GET", "/tasks") => answer_from_store(service, |known| Ok(known.list_tasks())),
+        ("POST", "/best") => answer_from_store(service, |known| known.best_schedules(body)),
         (_, "/" | "/openapi.json" | "/about" | "/predict" | "/tasks" | "/best") => {
             refusal_reply(405, "this path does not support the method")
         }
@@ -80,10 +80,10 @@ fn route_request(method: &str, path: &str, body: &[u8], service: &Service) -> Re
 }
 
 /// Replies to a query on the store; refuses it if the server has no store.
-fn of_store(service: &Service, answer: impl FnOnce(&StoredRecords) -> Result<Value>) -> Reply {
+fn answer_from_store(service: &Service, answer: impl FnOnce(&StoredRecords) -> Result<Value>) -> Reply {
     match service.known.as_ref().map(answer) {
         None => refusal_reply(404, "this server has no store; start it with `--store`"),
-        Some(Ok(document)) => of_json(200, &document),
+        Some(Ok(document)) => json_reply(200, &document),
         Some(Err(error)) => refusal_reply(422, &error.to_string()),
     }
 }
@@ -156,9 +156,9 @@ fn predict_request(request: Request, service: &Service) -> Result<Value> {
 }
 
 fn refusal_reply(status: u16, problem: &str) -> Reply {
-    of_json(status, &json!({ "error": problem }))
+    json_reply(status, &json!({ "error": problem }))
 }
 
-fn of_json(status: u16, document: &Value) -> Reply {
+fn json_reply(status: u16, document: &Value) -> Reply {
     Reply { status, kind: "application/json", body: document.to_string() }
 }

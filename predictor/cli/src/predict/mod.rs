@@ -192,7 +192,7 @@ fn answer_query(predict: &Predict) -> Result<u8> {
     if predict.json {
         let mut document = json!({
             "operators": predictions, "refused": refused, "models": networks, "threads": conditions.threads,
-            "learned_from": Origin::of_predictor(&predictor.about),
+            "learned_from": Origin::from_predictor(&predictor.about),
         });
         if let Some(host) = &predictor.this_host {
             document["this_host"] = json!(host);

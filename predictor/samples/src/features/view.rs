@@ -43,7 +43,7 @@ impl View {
     }
 
     /// Returns the view with the most information among the present features.
-    pub fn of_extras(extras: &BTreeMap<String, f64>) -> View {
+    pub fn from_extras(extras: &BTreeMap<String, f64>) -> View {
         let has =
             |prefix: &str| extras.range(prefix.to_owned()..).next().is_some_and(|(name, _)| name.starts_with(prefix));
         match (has("knob."), has("code.")) {
@@ -54,7 +54,7 @@ impl View {
     }
 
     /// Returns the view for a value of the feature `KNOWN`; `Sizes` for a missing value.
-    pub fn of_number(number: f32) -> View {
+    pub fn from_number(number: f32) -> View {
         match number {
             number if number >= 1.5 => View::Code,
             number if number >= 0.5 => View::Knobs,
@@ -90,11 +90,11 @@ mod tests {
     #[test]
     fn what_is_given_says_what_is_known() {
         let extras = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1.0)).collect::<BTreeMap<_, _>>();
-        assert_eq!(View::of_extras(&extras(&[])), View::Sizes);
-        assert_eq!(View::of_extras(&extras(&["knob.tile_x", "nest.chunks"])), View::Knobs);
-        assert_eq!(View::of_extras(&extras(&["code.cycles", "knob.tile_x"])), View::Code);
+        assert_eq!(View::from_extras(&extras(&[])), View::Sizes);
+        assert_eq!(View::from_extras(&extras(&["knob.tile_x", "nest.chunks"])), View::Knobs);
+        assert_eq!(View::from_extras(&extras(&["code.cycles", "knob.tile_x"])), View::Code);
         for view in View::ALL {
-            assert_eq!(View::of_number(view.number()), view);
+            assert_eq!(View::from_number(view.number()), view);
             assert_eq!(View::from_name(view.name()), Some(view));
         }
     }

@@ -83,7 +83,7 @@ fn one() -> f64 {
 
 impl Work {
     /// Returns a description of an operator of this form with all sizes 1, to be filled in.
-    pub fn of_form(form: Form) -> Work {
+    pub fn with_unit_sizes(form: Form) -> Work {
         Work {
             form,
             batch: 1.0,
@@ -125,7 +125,7 @@ impl Work {
             bytes_in: 4.0 * batch * rows * depth + if shared { 0.0 } else { bytes_right },
             bytes_weights: if shared { bytes_right } else { 0.0 },
             bytes_out: 4.0 * batch * rows * columns,
-            ..Work::of_form(Form::Contraction)
+            ..Work::with_unit_sizes(Form::Contraction)
         }
         .with_input(&[batch, rows, depth])
         .with_output(&[batch, rows, columns])
@@ -155,7 +155,7 @@ impl Work {
             bytes_in: 4.0 * batch * inputs * size * size,
             bytes_weights: 4.0 * outputs * depth,
             bytes_out: 4.0 * rows * outputs,
-            ..Work::of_form(Form::Convolution)
+            ..Work::with_unit_sizes(Form::Convolution)
         }
         .with_input(&[batch, inputs, size, size])
         .with_output(&[batch, outputs, out, out])
@@ -171,7 +171,7 @@ impl Work {
             flops: flops_per_element * rows * columns,
             bytes_in: bytes,
             bytes_out: bytes,
-            ..Work::of_form(Form::Rows)
+            ..Work::with_unit_sizes(Form::Rows)
         }
         .with_input(&[rows, columns])
         .with_output(&[rows, columns])
@@ -185,7 +185,7 @@ impl Work {
             flops: rows * columns,
             bytes_in: operands * bytes,
             bytes_out: bytes,
-            ..Work::of_form(Form::Pointwise)
+            ..Work::with_unit_sizes(Form::Pointwise)
         }
         .with_input(&[rows, columns])
         .with_output(&[rows, columns])

@@ -105,7 +105,7 @@ pub(super) struct Comparable<'a> {
 impl<'a> Comparable<'a> {
     pub fn from_records(records: &[&'a Record], policy: &'a Policy, scope: Scope) -> Comparable<'a> {
         let mut counts: BTreeMap<String, Counts> = BTreeMap::new();
-        for record in records.iter().filter(|record| not_asked_for(record, policy, scope).is_none()) {
+        for record in records.iter().filter(|record| request_mismatch(record, policy, scope).is_none()) {
             let of_device = counts.entry(device_name(record)).or_default();
             let (count, newest) = of_device.entry(scope.setting_values(record)).or_insert((0, i64::MIN));
             (*count, *newest) = (*count + 1, (*newest).max(record.started_at_us));
@@ -134,7 +134,7 @@ impl<'a> Comparable<'a> {
     }
 
     pub fn other_setting(&self, record: &Record) -> Option<String> {
-        let not_asked_for = not_asked_for(record, self.policy, self.scope);
+        let request_mismatch = request_mismatch(record, self.policy, self.scope);
         let others = || {
             let device = device_name(record);
             let group = self.groups.get(&device)?;
@@ -147,7 +147,7 @@ impl<'a> Comparable<'a> {
             let (value, usual) = (or_none(value.as_deref()), or_none(usual.as_deref()));
             Some(format!("`{}` is {value}, but {usual} in most records of `{device}`", setting.column))
         };
-        not_asked_for.or_else(others)
+        request_mismatch.or_else(others)
     }
 
     pub fn recorded_settings(&self) -> BTreeMap<String, BTreeMap<String, String>> {
@@ -175,7 +175,7 @@ pub(super) fn differing_settings<'r>(
     found
 }
 
-fn not_asked_for(record: &Record, policy: &Policy, scope: Scope) -> Option<String> {
+fn request_mismatch(record: &Record, policy: &Policy, scope: Scope) -> Option<String> {
     let mut asked =
         scope.compared_settings().filter_map(|setting| Some((setting, policy.settings.get(setting.column)?)));
     asked.find_map(|(setting, asked)| {

@@ -61,7 +61,7 @@ pub fn read_samples(paths: &[PathBuf], policy: &Policy) -> Result<Samples> {
         }
         records.extend(read_records(path, &mut damage)?);
     }
-    gather_beside(&records, &hosts, &damage, policy)
+    gather_with_damage(&records, &hosts, &damage, policy)
 }
 
 /// Returns the networks whose operators were timed in the network, and the counts of rejected rows by reason.
@@ -88,11 +88,16 @@ fn read_records(path: &Path, damage: &mut Vec<Damage>) -> Result<Vec<Record>> {
 }
 
 pub fn gather_samples(records: &[Record], hosts: &[PeaksMeasured], policy: &Policy) -> Result<Samples> {
-    gather_beside(records, hosts, &[], policy)
+    gather_with_damage(records, hosts, &[], policy)
 }
 
 /// Converts records to samples; damaged parts of a store are counted as rejected rows.
-fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage], policy: &Policy) -> Result<Samples> {
+fn gather_with_damage(
+    records: &[Record],
+    hosts: &[PeaksMeasured],
+    damage: &[Damage],
+    policy: &Policy,
+) -> Result<Samples> {
     let filter = RecordFilter::from_records(records, policy);
     let mut taken = Vec::new();
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
@@ -106,13 +111,13 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
             None => taken.push(record),
         }
     }
-    let devices = devices_of(&taken, hosts, policy);
+    let devices = describe_devices(&taken, hosts, policy);
     let mut builder = SamplesBuilder::new(devices.clone());
     builder.set_provenance(
         Provenance::from_records(&taken, filter.comparable.recorded_settings()),
         policy.has_reached_peaks,
     );
-    builder.set_networks(networks_of(records));
+    builder.set_networks(recorded_networks(records));
     // These rows are already counted as not measured in isolation.
     builder.set_placed(in_place::placed_in_records(records, policy).0);
     for (reason, count) in left_out {
@@ -123,7 +128,7 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
         let record = records[0];
         let name = device_name(record);
         let place = devices.iter().position(|(known, _)| *known == name).unwrap_or(0);
-        match question_of(record, place as u32) {
+        match raw_sample(record, place as u32) {
             Ok(question) => builder.push_sample(question, merge_timing(&records)),
             Err(reason) => records.iter().for_each(|_| builder.leave_out(&reason)),
         }
@@ -143,14 +148,15 @@ struct RecordFilter<'a> {
 impl<'a> RecordFilter<'a> {
     fn from_records(records: &'a [Record], policy: &'a Policy) -> RecordFilter<'a> {
         let (usual, uncertainties) = (usual_version(records), repeat_uncertainties(records));
-        let refused = |record: &&Record| refuse_record(record, policy, usual, of_experiment(&uncertainties, record));
+        let refused =
+            |record: &&Record| refuse_record(record, policy, usual, experiment_uncertainty(&uncertainties, record));
         let could_be: Vec<&Record> = records.iter().filter(|record| refused(record).is_none()).collect();
         let comparable = Comparable::from_records(&could_be, policy, Scope::Operators);
         RecordFilter { policy, uncertainties, usual, comparable }
     }
 
     fn refusal_reason(&self, record: &Record) -> Option<String> {
-        let uncertainty = of_experiment(&self.uncertainties, record);
+        let uncertainty = experiment_uncertainty(&self.uncertainties, record);
         refuse_record(record, self.policy, self.usual, uncertainty).or_else(|| self.comparable.refusal_reason(record))
     }
 }
@@ -169,12 +175,12 @@ fn repeat_uncertainties(records: &[Record]) -> HashMap<Key, Option<f64>> {
         .collect()
 }
 
-fn of_experiment(uncertainties: &HashMap<Key, Option<f64>>, record: &Record) -> Option<f64> {
+fn experiment_uncertainty(uncertainties: &HashMap<Key, Option<f64>>, record: &Record) -> Option<f64> {
     uncertainties.get(&record.key).copied().unwrap_or_else(|| uncertainty(record))
 }
 
 /// Returns the devices by name, in order of first appearance.
-fn devices_of(records: &[&Record], hosts: &[PeaksMeasured], policy: &Policy) -> Vec<(String, Device)> {
+fn describe_devices(records: &[&Record], hosts: &[PeaksMeasured], policy: &Policy) -> Vec<(String, Device)> {
     let mut of_device: Vec<(String, Vec<&Record>)> = Vec::new();
     for record in records {
         let name = device_name(record);
@@ -240,7 +246,7 @@ fn default_schedules(records: &[Record], filter: &RecordFilter<'_>, devices: &[(
         let name = device_name(record);
         let Some(place) = devices.iter().position(|(known, _)| *known == name) else { continue };
         if seen.insert((place, record.task_hash.as_str())) {
-            found.extend(question_of(record, place as u32));
+            found.extend(raw_sample(record, place as u32));
         }
     }
     found
@@ -274,7 +280,7 @@ fn merge_timing(records: &[&Record]) -> Timing {
 
 /// Returns the tasks of each network. Known networks are rebuilt, because a task that several networks share is
 /// recorded for only one of them.
-fn networks_of(records: &[Record]) -> Vec<Network> {
+fn recorded_networks(records: &[Record]) -> Vec<Network> {
     let mut recorded: BTreeMap<(&str, i64, &str), BTreeMap<&str, &Record>> = BTreeMap::new();
     for record in records.iter().filter(|record| !record.is_network() && record.co_run.is_none()) {
         let (Some(name), Some(source)) = (record.model_name.as_deref(), record.model_source.as_deref()) else {
@@ -393,7 +399,7 @@ pub fn device_name(record: &Record) -> String {
     }
 }
 
-fn question_of(record: &Record, device: u32) -> std::result::Result<RawSample, String> {
+fn raw_sample(record: &Record, device: u32) -> std::result::Result<RawSample, String> {
     let task: Task = record
         .task
         .as_ref()
@@ -432,7 +438,7 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
         bytes_out: counted.bytes_out as f64,
         element_bytes: anchor.output.dtype.size_bytes() as f64,
         input_element_bytes: task.parameters.first().map_or(4.0, |parameter| parameter.ty.dtype.size_bytes() as f64),
-        ..Work::of_form(form_of(&anchor.op))
+        ..Work::with_unit_sizes(operator_form(&anchor.op))
     }
     .with_output(&extents.iter().map(|extent| *extent as f64).collect::<Vec<f64>>());
     if counted.macs > 0 && elements > 0.0 {
@@ -509,7 +515,7 @@ fn share_of_input(input: &[i64], elements: f64) -> f64 {
     (input.iter().map(|extent| *extent as f64).product::<f64>() / elements.max(1.0)).max(1.0)
 }
 
-fn form_of(op: &Op) -> Form {
+fn operator_form(op: &Op) -> Form {
     match op.class() {
         Class::Contraction if op.window().is_some() => Form::Convolution,
         Class::Contraction => Form::Contraction,
@@ -529,20 +535,20 @@ fn kernel_taps(weight: Option<&TensorType>) -> f64 {
     extents.iter().skip(2).map(|extent| *extent as f64).product::<f64>().max(1.0)
 }
 
-pub fn of_knobs(knobs: &Map<String, Value>) -> BTreeMap<String, f64> {
-    of_named(Some(ScheduleSource::Template.name()), Some(knobs))
+pub fn knob_features(knobs: &Map<String, Value>) -> BTreeMap<String, f64> {
+    named_features(Some(ScheduleSource::Template.name()), Some(knobs))
 }
 
 /// Returns the features of a schedule in the JSON form of plans: source and knobs.
-pub fn of_schedule(schedule: &Value) -> BTreeMap<String, f64> {
-    of_named(schedule.get("from").and_then(Value::as_str), knobs_of(schedule))
+pub fn features_of_schedule(schedule: &Value) -> BTreeMap<String, f64> {
+    named_features(schedule.get("from").and_then(Value::as_str), knobs_of(schedule))
 }
 
 fn knobs_of(schedule: &Value) -> Option<&Map<String, Value>> {
     schedule.get("knobs").and_then(Value::as_object)
 }
 
-fn of_named(source: Option<&str>, knobs: Option<&Map<String, Value>>) -> BTreeMap<String, f64> {
+fn named_features(source: Option<&str>, knobs: Option<&Map<String, Value>>) -> BTreeMap<String, f64> {
     let mut extras: BTreeMap<String, f64> =
         source.map(|source| (format!("knob.from={source}"), 1.0)).into_iter().collect();
     for (name, value) in knobs.into_iter().flatten() {
@@ -564,7 +570,7 @@ pub fn add_figures(figures: &Value, extras: &mut BTreeMap<String, f64>) {
 fn schedule_features(record: &Record) -> BTreeMap<String, f64> {
     let schedule: Value = record.schedule.as_ref().and_then(|json| json.parse_as().ok()).unwrap_or_default();
     // A record states whether its schedule is the default one of the template.
-    let mut extras = of_named(record.schedule_source.map(ScheduleSource::name), knobs_of(&schedule));
+    let mut extras = named_features(record.schedule_source.map(ScheduleSource::name), knobs_of(&schedule));
     if let Some(bytes) = record.code_bytes {
         extras.insert("code.bytes".to_owned(), bytes as f64);
     }

@@ -39,7 +39,7 @@ pub(super) struct Time {
 
 impl Time {
     pub(super) fn unit_contradiction(&self) -> Option<String> {
-        let other = Unit::of_column(&self.column).filter(|unit| *unit != self.unit)?;
+        let other = Unit::from_column_name(&self.column).filter(|unit| *unit != self.unit)?;
         let (column, unit) = (&self.column, self.unit.name());
         Some(format!("the column `{column}` ends in `{}`, but its unit is given as `{unit}`", other.name()))
     }
@@ -73,7 +73,7 @@ impl Unit {
         }
     }
 
-    fn of_column(name: &str) -> Option<Unit> {
+    fn from_column_name(name: &str) -> Option<Unit> {
         let (_, end) = name.rsplit_once('_')?;
         [Unit::Ns, Unit::Us, Unit::Ms, Unit::S].into_iter().find(|unit| unit.name() == end)
     }
