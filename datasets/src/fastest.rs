@@ -7,7 +7,7 @@
 use crate::record::certainty::DOUBTED;
 use crate::record::key::Key;
 use crate::record::table::Record;
-use crate::record::visits::{OverVisits, Tried, median_index, median_record, middle_of};
+use crate::record::visits::{AttemptTime, OverVisits, median_index, median_record, middle_of};
 use crate::record::words::{CacheState, Outcome, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,7 @@ impl Times {
     /// Returns the time of the median attempt, which is reported.
     pub fn middle_ns(&self) -> f64 {
         let all: Vec<f64> = [self.median_ns].into_iter().chain(self.rounds.values().copied()).collect();
-        let tried: Vec<Tried> = all.iter().map(|ns| Tried { median_ns: Some(*ns) }).collect();
+        let tried: Vec<AttemptTime> = all.iter().map(|ns| AttemptTime { median_ns: Some(*ns) }).collect();
         median_index(&tried).map_or(self.median_ns, |place| all[place])
     }
 

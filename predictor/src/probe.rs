@@ -107,7 +107,7 @@ pub fn measure_all(
 }
 
 fn is_measured(record: &&Record) -> bool {
-    record.outcome == Outcome::Ok && record.source == Source::OperatorMeasurement
+    record.outcome == Outcome::Ok && record.source == Source::Measured
 }
 
 fn collect_records(

@@ -156,7 +156,7 @@ fn stage_table(planned: &PlanOfTimes) -> String {
         number_column("time"),
         number_column("cores"),
         number_column("calls"),
-        text_column("of them"),
+        text_column("names"),
     ]);
     for (number, stage) in found.stages.stages.iter().enumerate() {
         for (place, group) in stage.groups.iter().enumerate() {

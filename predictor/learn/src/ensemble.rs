@@ -423,7 +423,7 @@ impl Ensemble {
         found
     }
 
-    /// Predicts log ratios for one operator, without corrections. `view` limits what the trees know of the schedule.
+    /// Predicts log ratios for one operator, without corrections. `view` limits the schedule data passed to the trees.
     fn log_ratios(&self, samples: &Samples, rows: &[usize], operator: &str, view: Option<View>) -> Vec<f64> {
         let Some(known) = self.operators.get(operator) else { return vec![0.0; rows.len()] };
         let is_known = |row: &usize| known.statistics.has_seen(samples.device_name(*row));

@@ -179,7 +179,7 @@ pub fn shipped_names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Architecture {
-    /// Loads a configuration: a shipped one by name, a `config.json`, or one in a folder.
+    /// Loads a shipped configuration by its name, or a `config.json` by the path of the file or its folder.
     pub fn load_architecture(model: &str) -> Result<Architecture> {
         let path = Path::new(model);
         let file = if path.is_dir() { path.join("config.json") } else { path.to_owned() };

@@ -108,10 +108,8 @@ struct Fit {
 
 fn fit_segments(curve: &[Point], starts: &[usize]) -> Fit {
     let fit_at = |contention: f64, coherence: f64| {
-        let logs: Vec<f64> = curve
-            .iter()
-            .map(|point| (point.time_ns / relative_time(point.fit_at, contention, coherence)).ln())
-            .collect();
+        let logs: Vec<f64> =
+            curve.iter().map(|point| (point.time_ns / relative_time(point.at, contention, coherence)).ln()).collect();
         // The best-fitting time of one thread is the mean of the logarithms in each segment.
         let (mut levels, mut squares) = (Vec::new(), 0.0);
         for (piece, start) in starts.iter().enumerate() {

@@ -78,7 +78,7 @@ type RecordGroup = Vec<Option<String>>;
 
 type Counts = BTreeMap<RecordGroup, (usize, i64)>;
 
-/// Device, target, task, schedule and thread count. None means the default schedule of any version.
+/// Device, target, task, schedule and thread count. A schedule of None means the default schedule of any version.
 type Candidate<'a> = (String, &'static str, &'a str, Option<&'a str>, i64);
 
 /// TVM version, code revision of this project, and default schedule.
