@@ -4,7 +4,7 @@
 #[path = "../damage.rs"]
 mod damage;
 
-use datasets::store::{Status, Telling};
+use datasets::store::{Status, StatusFile};
 use datasets::{COLUMNS, Choose, Json, Key, Kind, KnownWhen, Origin, Outcome, PeaksMeasured, Record, Store};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -264,7 +264,7 @@ fn failed(mut record: Value) -> Value {
 
 /// Writes a store in which every text of some records is replaced by hostile ones, among records that are sound. Returns the class
 /// of this host, and what says in the store that processes are at work.
-fn write_strings(bench: &HostileBench) -> (String, Vec<Telling>) {
+fn write_strings(bench: &HostileBench) -> (String, Vec<StatusFile>) {
     let sizes = ["16,n=16", "24,n=32", "32,n=64", "48,n=48", "64,n=64"];
     let models: String = sizes.iter().map(|sizes| format!(" --modelname matmul:m={sizes},k=32")).collect();
     let models = format!("--modelsource simple{models} --store sound");
