@@ -1,4 +1,4 @@
-//! Benchmarks one step of the store in a process of its own, so that its peak memory can be measured.
+//! Benchmarks one step of the store in a separate process, so that the peak memory of the step can be measured.
 //!
 //! `store_bench STEP FOLDER ROWS` prints the step, its seconds and its peak resident memory. `scripts/bench/store` runs
 //! the steps in order.
@@ -16,7 +16,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::time::Instant;
 
-/// Rows of one synthetic journal, as many as a process writes before sealing.
+/// Rows of one synthetic journal, the number that a process writes before sealing.
 const JOURNAL_ROWS: u64 = 50_000;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -41,15 +41,15 @@ fn main() -> Result<()> {
 
 /// The result of a step, in addition to its time.
 #[derive(Default)]
-struct Told {
+struct StepResult {
     rows: u64,
-    /// Own time of the step, if it also did work that should not count.
+    /// Measured time, if the step also did work that should not count.
     seconds: Option<f64>,
     note: String,
 }
 
-fn run(step: &str, store: &Store, folder: &Path, rows: u64) -> Result<Told> {
-    let told = |rows| Told { rows, ..Told::default() };
+fn run(step: &str, store: &Store, folder: &Path, rows: u64) -> Result<StepResult> {
+    let told = |rows| StepResult { rows, ..StepResult::default() };
     Ok(match step {
         "append" => append(folder, rows)?,
         "sync" => sync(folder, rows)?,
@@ -59,7 +59,10 @@ fn run(step: &str, store: &Store, folder: &Path, rows: u64) -> Result<Told> {
         "compact" => told(store.compact()?.rows),
         "stats" => {
             let stats = store.stats(Choose::Middle)?;
-            Told { note: format!("{} bytes in {} parts", stats.parts.bytes, stats.parts.count), ..told(stats.rows) }
+            StepResult {
+                note: format!("{} bytes in {} parts", stats.parts.bytes, stats.parts.count),
+                ..told(stats.rows)
+            }
         }
         "keys" => told(store.read_keys()?.len() as u64),
         "export" => told(store.export(&folder.join("export.csv"), Format::Csv, Choose::All)?.rows),
@@ -72,7 +75,7 @@ fn origin() -> Origin {
 }
 
 /// Appends records one by one, each with a sync. Creating the records does not count.
-fn append(folder: &Path, rows: u64) -> Result<Told> {
+fn append(folder: &Path, rows: u64) -> Result<StepResult> {
     let store = Store::create(&folder.join("append"))?;
     let records: Vec<Record> = (0..rows).map(record).collect();
     let mut journal = store.start_journal(origin())?;
@@ -81,11 +84,11 @@ fn append(folder: &Path, rows: u64) -> Result<Told> {
         journal.append(record)?;
     }
     let seconds = begin.elapsed().as_secs_f64();
-    Ok(Told { rows, seconds: Some(seconds), note: String::new() })
+    Ok(StepResult { rows, seconds: Some(seconds), note: String::new() })
 }
 
 /// Writes and syncs the same bytes line by line without the store, as a baseline.
-fn sync(folder: &Path, rows: u64) -> Result<Told> {
+fn sync(folder: &Path, rows: u64) -> Result<StepResult> {
     let lines = (0..rows).map(|number| serde_json::to_vec(&record(number)).map(|line| [line, b"\n".to_vec()].concat()));
     let lines = lines.collect::<std::result::Result<Vec<_>, _>>()?;
     let path = folder.join("sync");
@@ -97,11 +100,11 @@ fn sync(folder: &Path, rows: u64) -> Result<Told> {
     }
     let seconds = begin.elapsed().as_secs_f64();
     std::fs::remove_file(path)?;
-    Ok(Told { rows, seconds: Some(seconds), note: String::new() })
+    Ok(StepResult { rows, seconds: Some(seconds), note: String::new() })
 }
 
 /// Writes journals of ended processes, without a sync per record.
-fn make(store: &Store, rows: u64) -> Result<Told> {
+fn make(store: &Store, rows: u64) -> Result<StepResult> {
     let mut bytes = 0;
     for first in (0..rows).step_by(usize::try_from(JOURNAL_ROWS)?) {
         let path = store.start_journal(origin())?.path().to_owned();
@@ -116,12 +119,12 @@ fn make(store: &Store, rows: u64) -> Result<Told> {
         }
         file.flush()?;
     }
-    Ok(Told { rows, note: format!("{} bytes per row", bytes / rows.max(1)), seconds: None })
+    Ok(StepResult { rows, note: format!("{} bytes per row", bytes / rows.max(1)), seconds: None })
 }
 
-/// Grows a store journal by journal, as a fleet does over weeks; sealed journals free space for the next ones. Samples
-/// are left out, because they are most of the bytes and counting or resuming does not read them.
-fn grow(store: &Store, rows: u64) -> Result<Told> {
+/// Grows a store journal by journal, as a fleet does over weeks; sealed journals free space for the next journals.
+/// Samples are left out, because they are most of the bytes and are not read when counting or resuming.
+fn grow(store: &Store, rows: u64) -> Result<StepResult> {
     let mut sealed = 0;
     for first in (0..rows).step_by(usize::try_from(JOURNAL_ROWS)?) {
         let path = store.start_journal(origin())?.path().to_owned();
@@ -138,12 +141,12 @@ fn grow(store: &Store, rows: u64) -> Result<Told> {
         sealed += store.seal_journals(SealOptions::default())?.rows;
     }
     if sealed != rows {
-        return Err(format!("of {rows} records {sealed} were sealed").into());
+        return Err(format!("only {sealed} of {rows} records were sealed").into());
     }
-    Ok(Told { rows, ..Told::default() })
+    Ok(StepResult { rows, ..StepResult::default() })
 }
 
-/// Permutes the numbers below `rows` so that neighbours are far apart and journals overlap, as those of many hosts do.
+/// Permutes the numbers below `rows`, so that neighbours are far apart and journals overlap, like journals of many hosts.
 fn shuffled(number: u64, rows: u64) -> u64 {
     let step = (rows * 618 / 1000..).find(|step| greatest_divisor(*step, rows) == 1).unwrap_or(1);
     (number as u128 * u128::from(step) % u128::from(rows)) as u64
@@ -323,7 +326,7 @@ fn add_result(record: &mut Record, numbers: &mut Numbers) {
     record.warnings = json(&json!([]));
 }
 
-/// Returns the CPU time of this process, which other load on the machine affects less than elapsed time.
+/// Returns the CPU time of this process. Other load on the machine affects it less than the elapsed time.
 fn cpu_seconds() -> Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;

@@ -2,8 +2,8 @@
 //!
 //! `store_fleet FOLDER HOSTS MINUTES` runs ten-minute campaigns on every host. Only one record in `THINNED` is written,
 //! but the numbers of claims, journals, seals and merges are those of a fleet. One campaign in `RARE` is killed, and
-//! one is requested by two hosts at once. Hosts are spread over a few threads, so that they access the store
-//! concurrently. The last line reports what was written and what the store contains.
+//! one is requested by two hosts at once. Hosts are distributed over a few threads, so that they access the store
+//! concurrently. The last line reports the written records and the content of the store.
 #![allow(clippy::print_stdout)]
 
 use datasets::{Choose, Claims, Journal, Key, Origin, Outcome, Record, SMALL_PARTS, SealOptions, Source, Store};
@@ -29,7 +29,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 
 /// Event counts of all hosts.
 #[derive(Default)]
-struct Seen {
+struct EventCounts {
     written: AtomicU64,
     killed: AtomicU64,
     left_out: AtomicU64,
@@ -48,7 +48,7 @@ struct Campaign {
 struct Host {
     number: u64,
     campaign: Option<Campaign>,
-    /// Whether the previous campaign was killed, so that part of the next one is done.
+    /// Whether the previous campaign was killed, so that part of the next campaign is already done.
     resumes: bool,
 }
 
@@ -80,8 +80,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn simulate(store: &Store, hosts: u64, ticks: u64) -> Result<Seen> {
-    let seen = Seen::default();
+fn simulate(store: &Store, hosts: u64, ticks: u64) -> Result<EventCounts> {
+    let seen = EventCounts::default();
     let mut all: Vec<Host> = (0..hosts).map(|number| Host { number, campaign: None, resumes: false }).collect();
     let share = all.len().div_ceil(THREADS).max(1);
     let threads = all.len().div_ceil(share);
@@ -105,8 +105,8 @@ fn simulate(store: &Store, hosts: u64, ticks: u64) -> Result<Seen> {
 }
 
 impl Host {
-    fn step(&mut self, store: &Store, tick: u64, is_last: bool, seen: &Seen) -> Result<()> {
-        // Campaigns of different pairs of hosts begin at different times, those of a pair at once.
+    fn step(&mut self, store: &Store, tick: u64, is_last: bool, seen: &EventCounts) -> Result<()> {
+        // Both hosts of a pair start a campaign at the same time, different pairs at different times.
         let of_hour = tick + self.number / 2 * 7 % RECORDS;
         if self.campaign.is_none() && !is_last {
             let number = of_hour / RECORDS;
@@ -133,8 +133,8 @@ impl Host {
         Ok(())
     }
 
-    /// Does what every campaign does before it measures.
-    fn begin(&self, store: &Store, number: u64, seen: &Seen) -> Result<Campaign> {
+    /// Claims the work, reads the keys and starts a journal, as every campaign does before it measures.
+    fn begin(&self, store: &Store, number: u64, seen: &EventCounts) -> Result<Campaign> {
         store.seal_journals(SealOptions::default())?;
         let pair = self.number / 2 * 2;
         let is_shared = chance(pair, number, 2);
@@ -144,8 +144,8 @@ impl Host {
         let keys: Vec<Key> = wanted.iter().map(|&work| record(self.number, work, 0).key).collect();
         let mut claims = store.create_claims()?;
         let taken = claims.claim_free(&keys)?;
-        // Reads the keys after claiming: whatever other hosts finish from now on, they had claimed before. Keys are
-        // needed only if the work is shared or resumed.
+        // Reads the keys after claiming, because other hosts claim experiments before they finish them. Keys are needed
+        // only if the work is shared or resumed.
         let known = if is_shared || self.resumes { Some(store.read_keys()?) } else { None };
         let is_left =
             |key: &Key| taken.held.contains(key) || known.as_ref().is_some_and(|known| known.attempts(*key) > 0);

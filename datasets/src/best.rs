@@ -1,7 +1,7 @@
 //! The best known schedule and time of each task, on a given host or the most similar one.
 //!
 //! [`crate::fastest`] ranks the attempts. Times of several hosts are never mixed: each task uses the records of the
-//! most similar host that has any. Only the newest versions of a host count, unless all are requested.
+//! most similar host that has any. Only records of a host's newest versions count, unless all versions are requested.
 
 use crate::fastest::{Fastest, find_fastest};
 use crate::record::json::Json;
@@ -26,7 +26,7 @@ pub struct Question {
     pub threads: Option<i64>,
     /// Name or class of the host.
     pub host: Option<String>,
-    /// Whether times of all versions count, and not only of the newest ones of each host.
+    /// Whether times of all versions count, not only of each host's newest versions.
     pub all_versions: bool,
 }
 
@@ -92,11 +92,10 @@ pub struct Best {
     pub distance: f64,
 }
 
-/// The group of comparable records: task, target, device, board, threads and cache state.
+/// Key of comparable records: task, target, device, board, threads and cache state.
 type TaskPlace<'a> = (&'a str, Target, Option<&'a str>, Option<&'a str>, Option<i64>, Option<CacheState>);
 
-/// Returns the best schedule of every task that matches a query. `here` describes the host to which the results should
-/// be closest.
+/// Returns the best schedule of every task that matches a query. Records of hosts similar to `here` are preferred.
 pub fn best_records(records: &[Record], question: &Question, here: &Record) -> Answer {
     let asked: Vec<&Record> = records.iter().filter(|record| question.is_about(record)).collect();
     let (asked, left_out) = match question.all_versions {
@@ -143,13 +142,13 @@ impl Question {
     }
 }
 
-/// Returns whether a record is of a model, given by its name, an alias or another spelling of a zoo model.
+/// Returns whether a record belongs to a model, given by name, alias or another spelling.
 fn is_of_model(record: &Record, name: &str) -> bool {
     let is_of_zoo = || record.model_source.as_deref() == Some("local");
     record.model_name.as_deref() == Some(name) || (is_of_zoo() && record.model_name == zoo::canonical_name(name))
 }
 
-fn of_fastest(fastest: Fastest<'_>, schedules: usize, here: &Record) -> Option<Best> {
+fn from_fastest(fastest: Fastest<'_>, schedules: usize, here: &Record) -> Option<Best> {
     let record = fastest.record;
     let median_ns = record.median_ns?;
     Some(Best {
@@ -188,7 +187,7 @@ fn best_on_nearest_host(attempts: &[&Record], here: &Record) -> Option<Best> {
     let is_there = |record: &&Record| record.host == host.host && record.host_class == host.host_class;
     let there: Vec<&Record> = attempts.iter().copied().filter(is_there).collect();
     let schedules = there.iter().map(|record| &record.schedule_hash).collect::<BTreeSet<_>>().len();
-    of_fastest(find_fastest(there)?, schedules, here)
+    from_fastest(find_fastest(there)?, schedules, here)
 }
 
 /// Returns the dissimilarity of two hosts: 0 for the same host, below 1 for hosts of the same class.

@@ -1,4 +1,4 @@
-//! Generates `docs/reference/dataset-format.md` from the table of columns. The surrounding text is part of this module,
+//! Generates `docs/reference/dataset-format.md` from the table of columns. The surrounding text is included here,
 //! because a test compares the whole file.
 
 use crate::record::SCHEMA_VERSION;

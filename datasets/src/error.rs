@@ -81,7 +81,7 @@ pub enum Error {
         problem: String,
     },
     /// A newer program wrote the store or file.
-    #[error("`{}` has schema version {found}, this program reads up to {known}\nhint: update the program; nothing was changed", path.display())]
+    #[error("`{}` has schema version {found}, but this program supports only versions up to {known}\nhint: update the program; nothing was changed", path.display())]
     Newer {
         /// The store or file.
         path: PathBuf,
@@ -120,7 +120,7 @@ pub enum Error {
     },
 }
 
-/// What a position in a file counts.
+/// Unit of a position in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowUnit {
     /// Lines of a text file.
@@ -143,7 +143,7 @@ impl RowUnit {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Returns whether the cause is the machine's state or permissions, and not an invalid name or file.
+    /// Returns whether the error is caused by the state or permissions of the machine, not by an invalid name or file.
     pub fn is_of_machine(&self) -> bool {
         use std::io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory, NotFound};
         match self {
@@ -159,7 +159,7 @@ impl Error {
         }
     }
 
-    /// Wraps a system error; exhausted space has a variant of its own.
+    /// Wraps a system error; exhausted space has a separate variant.
     pub(crate) fn io(doing: &'static str, path: &Path, source: std::io::Error) -> Error {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         let path = path.to_owned();

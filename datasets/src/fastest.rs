@@ -7,7 +7,7 @@
 use crate::record::certainty::DOUBTED;
 use crate::record::key::Key;
 use crate::record::table::Record;
-use crate::record::visits::{OverVisits, Tried, median_index, median_record, middle_of};
+use crate::record::visits::{AttemptTime, OverVisits, median_index, median_record, middle_of};
 use crate::record::words::{CacheState, Outcome, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,11 +45,11 @@ impl Times {
     /// Returns the time of the median attempt, which is reported.
     pub fn middle_ns(&self) -> f64 {
         let all: Vec<f64> = [self.median_ns].into_iter().chain(self.rounds.values().copied()).collect();
-        let tried: Vec<Tried> = all.iter().map(|ns| Tried { median_ns: Some(*ns) }).collect();
+        let tried: Vec<AttemptTime> = all.iter().map(|ns| AttemptTime { median_ns: Some(*ns) }).collect();
         median_index(&tried).map_or(self.median_ns, |place| all[place])
     }
 
-    /// Returns the time for ranking: the upper end of a single measurement, or the median of repeated ones.
+    /// Returns the time for ranking: the upper end of a single measurement's interval, or the median of repeats.
     pub fn known_ns(&self) -> f64 {
         if self.rounds.is_empty() { self.upper_end_ns } else { self.middle_ns() }
     }
@@ -96,7 +96,8 @@ pub fn find_leader(times: &[&Times]) -> Option<usize> {
     }
 }
 
-/// Returns the leader, unless a single measurement beats it by more than the selection bias of first measurements.
+/// Returns the leader, unless a candidate with one measurement is faster by more than the selection bias of first
+/// measurements.
 fn find_winner(times: &[&Times]) -> Option<usize> {
     let leader = find_leader(times);
     let again = times.iter().filter(|one| one.round_count() > 0);
@@ -108,8 +109,8 @@ fn find_winner(times: &[&Times]) -> Option<usize> {
     once.min_by(|one, other| times[*one].upper_end_ns.total_cmp(&times[*other].upper_end_ns)).or(leader)
 }
 
-/// Numbers the rounds of measurements in time order. A new round begins with another program run, with a repeated
-/// candidate, or a long time after the round's first measurement.
+/// Numbers the rounds of measurements in time order. A new round begins with a new program run, with a repeated
+/// candidate, or when the round has lasted for its maximum duration.
 pub fn number_rounds<K: Ord>(measured: impl IntoIterator<Item = (K, String, i64)>) -> Vec<usize> {
     let mut numbers = Vec::new();
     let mut current: Option<(usize, BTreeSet<K>, String, i64)> = None;
@@ -129,7 +130,7 @@ pub fn number_rounds<K: Ord>(measured: impl IntoIterator<Item = (K, String, i64)
     numbers
 }
 
-/// The group of comparable candidates: task, target, threads and cache state.
+/// Key of comparable candidates: task, target, threads and cache state.
 type Ground<'a> = (&'a str, Target, Option<i64>, Option<CacheState>);
 
 /// The fastest candidate.
@@ -145,8 +146,8 @@ pub struct Fastest<'a> {
     pub attempts: usize,
 }
 
-/// Returns the fastest candidate; each experiment is one candidate. Medians without an interval are ignored if any
-/// candidate has a narrow enough interval.
+/// Returns the fastest candidate; each experiment is one candidate. Candidates without an interval are ignored if any
+/// candidate has a narrow interval.
 pub fn find_fastest<'a>(attempts: impl IntoIterator<Item = &'a Record>) -> Option<Fastest<'a>> {
     let is_timed = |record: &&Record| record.outcome == Outcome::Ok && record.median_ns.is_some();
     let mut attempts: Vec<&Record> = attempts.into_iter().filter(is_timed).collect();
@@ -162,8 +163,8 @@ pub fn find_fastest<'a>(attempts: impl IntoIterator<Item = &'a Record>) -> Optio
     of_each.min_by(|one, other| one.known_ns.total_cmp(&other.known_ns))
 }
 
-/// Returns the time ratio of two candidates by key: within common rounds, or of their medians if there are too few
-/// rounds.
+/// Returns the time ratio of two candidates, given by key: within common rounds, or the ratio of their medians if there
+/// are too few rounds.
 pub fn time_over<'a>(attempts: impl IntoIterator<Item = &'a Record>, (one, other): (Key, Key)) -> Option<f64> {
     let are_both = |record: &&Record| record.outcome == Outcome::Ok && (record.key == one || record.key == other);
     let candidates = group_candidates(attempts.into_iter().filter(are_both).collect());

@@ -25,16 +25,16 @@ pub(super) struct HashedScratch {
 }
 
 impl Scratch {
-    /// Creates a temporary file. The file is locked, so that cleanup can distinguish it from a file of a dead writer.
+    /// Creates a temporary file. The file is locked, so that cleanup can recognise files of dead writers.
     pub fn new(folder: &Path) -> Result<Scratch> {
         loop {
             let mut builder = tempfile::Builder::new();
             // The umask decides the permissions, as for any new file.
             let builder = builder.prefix(TEMPORARY).permissions(Permissions::from_mode(0o666));
             let file = builder.tempfile_in(folder).context("creating a file in", folder)?;
-            // Without file locks, only cleanup cannot recognise leftovers.
+            // Without file locks, cleanup cannot recognise leftovers; everything else works.
             let _ = file.as_file().lock();
-            let is_there = file.as_file().metadata().context("looking at", file.path())?.nlink() > 0;
+            let is_there = file.as_file().metadata().context("reading the metadata of", file.path())?.nlink() > 0;
             if is_there {
                 return Ok(Scratch { file, folder: folder.to_owned() });
             }
@@ -53,7 +53,7 @@ impl Scratch {
     pub fn keep(self, name: impl AsRef<OsStr>) -> Result<PathBuf> {
         let path = self.folder.join(name.as_ref());
         self.file.as_file().sync_all().context("writing", &path)?;
-        self.file.persist(&path).map_err(|error| error.error).context("naming", &path)?;
+        self.file.persist(&path).map_err(|error| error.error).context("renaming", &path)?;
         sync_folder(&self.folder)?;
         Ok(path)
     }
@@ -68,7 +68,7 @@ impl Scratch {
             Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {
                 Ok(KeptFile::NameTaken(Scratch { file: error.file, folder }))
             }
-            Err(error) => Err(Error::io("naming", &path, error.error)),
+            Err(error) => Err(Error::io("renaming", &path, error.error)),
         }
     }
 }
@@ -162,8 +162,8 @@ pub(super) fn list_all(folder: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Lists the files and folders with wanted names, sorted; none if the folder does not exist. Skips links, and pipes,
-/// because opening a pipe blocks.
+/// Lists the files and folders with wanted names, sorted; none if the folder does not exist. Skips links and pipes;
+/// opening a pipe would block.
 pub(super) fn list_matching(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub(super) enum Holder {
     /// Another process holds the lock.
     Alive,
-    /// No process held the lock; this process now does.
+    /// No process held the lock; now this process holds it.
     Gone,
     /// File locks do not work on this file system.
     Unknown,
@@ -36,8 +36,8 @@ impl Holder {
     }
 }
 
-/// Returns whether the process that wrote something at `wrote_at_us` (microseconds since 1970) still runs. A process
-/// that began later only reuses the process id.
+/// Returns whether the process that wrote a file at `wrote_at_us` (microseconds since 1970) still runs. A process that
+/// started later only reuses the process ID.
 pub(super) fn is_running(pid: u32, wrote_at_us: Option<u64>) -> bool {
     /// Tolerance for the resolution of the boot time.
     const SLACK: Duration = Duration::from_secs(2);

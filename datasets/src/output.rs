@@ -1,7 +1,8 @@
-//! Output files that are checked before the work, written to a temporary file and renamed when complete.
+//! Output files. The path is checked before the work; the content is written to a temporary file, which is renamed when
+//! it is complete.
 //!
-//! An unwritable path is an error before any time is spent, and a full disk or a kill leaves the old file unchanged.
-//! Pipes and devices are written directly.
+//! An unwritable path fails before any time is spent, and a full disk or a killed process leaves the old file
+//! unchanged. Pipes and devices are written directly.
 
 use crate::error::{Error, IoContext, Result};
 use crate::files::Scratch;
@@ -27,7 +28,7 @@ impl Output {
         let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let before = place.metadata().ok();
         let sink = match &before {
-            Some(found) if found.is_dir() => return Err(no_file(path, "it is a folder")),
+            Some(found) if found.is_dir() => return Err(no_file(path, "the path is a folder")),
             Some(found) if !found.is_file() => {
                 OutputSink::Through(File::options().write(true).open(&place).context("opening", path)?)
             }
@@ -57,9 +58,9 @@ impl Output {
 
 impl OutputSink {
     fn create_alongside(place: &Path, path: &Path, before: Option<Permissions>) -> Result<OutputSink> {
-        let name = place.file_name().ok_or_else(|| no_file(path, "it ends in no name"))?.to_owned();
+        let name = place.file_name().ok_or_else(|| no_file(path, "the path has no file name"))?.to_owned();
         if place.as_os_str().as_encoded_bytes().ends_with(b"/") {
-            return Err(no_file(path, "it ends in a slash"));
+            return Err(no_file(path, "the path ends in a slash"));
         }
         // A read-only file must not be replaced.
         if before.as_ref().is_some_and(Permissions::readonly) {

@@ -2,8 +2,8 @@
 //!
 //! The first bytes of a key determine its shard; keys are hashes, so shards have similar sizes. The number of shards
 //! may change between nightly runs, because recorded work is skipped in any shard. Shards may run on different
-//! machines, so the key must not depend on the machine. An experiment key depends on it and must not be used here:
-//! different shards would repeat the same work.
+//! machines, so the key must not depend on the machine. Experiment keys depend on the machine and must not be used
+//! here, because different shards would repeat the same work.
 
 use crate::record::key::Key;
 use std::fmt;
@@ -30,7 +30,7 @@ pub enum ShardError {
         name: &'static str,
         /// Value of the variable.
         value: String,
-        /// What is wrong with the value.
+        /// Problem of the value.
         problem: &'static str,
     },
     /// A job scheduler sets the index but not the number of shards.
@@ -71,7 +71,8 @@ impl Shard {
         u64::from_be_bytes(first) % u64::from(self.count) == u64::from(self.index)
     }
 
-    /// Returns the shard assigned by a job scheduler, or None without one; `lookup` reads an environment variable.
+    /// Returns the shard assigned by a job scheduler; None without a scheduler. `lookup` reads an environment variable.
+    ///
     /// Slurm: `SLURM_ARRAY_TASK_ID`, `_COUNT` and `_MIN`, numbered without gaps. Kubernetes indexed job:
     /// `JOB_COMPLETION_INDEX`, and `JOB_COMPLETIONS`, to which the manifest must copy the number of completions.
     pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, ShardError> {
@@ -114,7 +115,7 @@ impl Scheduler {
         shard.map(Some).ok_or_else(|| ShardError::Variable {
             name: self.index,
             value: index.to_string(),
-            problem: "it is beyond the number of shards; number them without gaps",
+            problem: "the index exceeds the number of shards; number the shards without gaps",
         })
     }
 }
@@ -123,7 +124,7 @@ fn read_number(name: &'static str, lookup: &impl Fn(&str) -> Option<String>) -> 
     let Some(value) = lookup(name) else { return Ok(None) };
     match value.trim().parse() {
         Ok(number) => Ok(Some(number)),
-        Err(_) => Err(ShardError::Variable { name, value, problem: "it is not a number" }),
+        Err(_) => Err(ShardError::Variable { name, value, problem: "not a number" }),
     }
 }
 

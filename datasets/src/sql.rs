@@ -83,8 +83,8 @@ impl Dialect {
     }
 }
 
-/// Returns the statement that creates the record table, with key and attempt as primary key. ClickHouse enforces no
-/// primary key: load compacted parts, which have no duplicates.
+/// Returns the statement that creates the record table, with key and attempt as primary key. ClickHouse does not
+/// enforce primary keys, so only compacted parts, which have no duplicates, should be loaded.
 pub fn create_statement(dialect: Dialect) -> String {
     let mut text = "CREATE TABLE records (\n".to_owned();
     for (index, column) in COLUMNS.iter().enumerate() {

@@ -276,7 +276,7 @@ fn what_is_wrong_among_measurements_is_named() {
         std::fs::write(&path, content).expect("written");
         let [(file, problem)] = named().try_into().expect("one problem");
         assert_eq!(file, path);
-        assert!(problem.contains("does not match the hash in its name"), "{problem}");
+        assert!(problem.contains("does not match the hash in the file name"), "{problem}");
         assert_eq!(store.peaks().expect("the rest goes on"), []);
     }
     // A store with an intact copy repairs this one.
@@ -307,7 +307,7 @@ fn what_is_wrong_among_measurements_is_named() {
     std::fs::write(&unusable, wrong).expect("written");
     let says = [
         (&stray_folder, "does not match the hash"),
-        (&copy, "it must be in"),
+        (&copy, "the file must be in"),
         (&unusable, "not a usable measurement"),
         (&strays[0], "is ignored"),
         (&strays[1], "is ignored"),

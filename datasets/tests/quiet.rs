@@ -36,7 +36,7 @@ fn panics_of_the_library_are_errors() {
             Ok(records) => records.map_while(Result::err).next(),
             Err(error) => Some(error),
         };
-        panics += usize::from(problem.is_some_and(|error| error.to_string().contains("contradicts itself")));
+        panics += usize::from(problem.is_some_and(|error| error.to_string().contains("is inconsistent")));
     }
     assert!(panics > 0, "the library panics no more: the guard may go");
     assert_eq!(TOLD.load(Ordering::Relaxed), 0, "an error is told once");

@@ -815,7 +815,7 @@ fn pipes_are_passed_over_and_links_are_refused() {
         let _ = std::fs::remove_dir(&path);
         std::os::unix::fs::symlink(&precious, &path).unwrap();
         let refused = Store::open(&copy).unwrap_err().to_string();
-        assert!(refused.contains(&format!("`{name}` in it is a link")), "{refused}");
+        assert!(refused.contains(&format!("`{name}` is a link")), "{refused}");
         std::fs::remove_dir_all(&copy).unwrap();
     }
 }

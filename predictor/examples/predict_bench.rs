@@ -1,4 +1,4 @@
-//! The speed figures of `scripts/bench/predict`: each experiment by its name, one JSON line of what it took.
+//! Benchmarks of `scripts/bench/predict`: runs the named experiment and prints one JSON line with its times.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use learn::boosted::{self, BoostingParameters};
@@ -35,11 +35,11 @@ fn load(path: &Path) -> Result<serde_json::Value, Box<dyn std::error::Error>> {
     Ok(json!({ "rows": rows, "seconds": seconds }))
 }
 
-/// Questions of many sizes, one by one and together.
+/// Times predictions for many sizes, one by one and batched.
 fn query(predictor: &Predictor) -> Result<serde_json::Value, Box<dyn std::error::Error>> {
-    let operator = predictor.learned.operators.keys().next().ok_or("it learned no operator")?;
+    let operator = predictor.learned.operators.keys().next().ok_or("the predictor has no operators")?;
     let statistics = &predictor.learned.operators[operator].statistics;
-    let device = statistics.overheads_ns.keys().next().ok_or("it learned from no device")?;
+    let device = statistics.overheads_ns.keys().next().ok_or("the predictor has no devices")?;
     let works: Vec<Work> = (0..20_000u64)
         .map(|step| {
             let size = |salt: u64| (16 + (step * 7919 + salt * 104_729) % 1000) as f64;
@@ -61,9 +61,9 @@ fn query(predictor: &Predictor) -> Result<serde_json::Value, Box<dyn std::error:
     }
     single_us.sort_by(f64::total_cmp);
     let first: f64 = together.iter().take(2000).flatten().map(|answer| answer.time_ns).sum();
-    // The work cannot vanish, and both ways must say the same.
+    // Uses all results, so that no work is optimised away; both ways must agree.
     if (first - sum).abs() > 1e-6 * sum {
-        return Err("answers together and one by one differ".into());
+        return Err("batched and single predictions differ".into());
     }
     let trees: usize = predictor.learned.operators[operator].known.iter().map(learn::trees::Trees::len).sum();
     Ok(

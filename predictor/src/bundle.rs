@@ -5,8 +5,7 @@
 //! those of this program, is rejected.
 //!
 //! A file of format 7 has two sections: the predictor, preceded by its length and followed by a hash, and the trained
-//! models of language-model kernels (`serving::store`). Either section may suffice for a query; the predictor may be
-//! empty.
+//! models of language-model kernels (`serving::store`). The predictor section may be empty.
 
 use crate::error::{Error, Result};
 use learn::choice_classifier::ChoiceClassifier;
@@ -29,7 +28,7 @@ const MAGIC: &[u8; 8] = b"oppred\r\n";
 const FORMAT: u32 = 6;
 /// Version of the file format with a section for language-model kernels.
 const FORMAT_WITH_KERNELS: u32 = 7;
-const DAMAGED: &str = "it is damaged: its content does not match its hash";
+const DAMAGED: &str = "the file is damaged: its content does not match its hash";
 const MAX_BYTES: u64 = 1 << 29;
 const MAX_HEADER_BYTES: usize = 64 << 20;
 const HASH_BYTES: usize = 32;
@@ -51,7 +50,7 @@ struct Operator {
     transfer: usize,
     per_device: usize,
     corrections: BTreeMap<String, Correction>,
-    /// Classes of the classifiers that predict a library's choice, by device.
+    /// Classes of the classifier that predicts a library's choice, by device.
     choice_classifiers: BTreeMap<String, Vec<u32>>,
 }
 
@@ -73,24 +72,24 @@ fn read_content(path: &Path) -> Result<Vec<u8>> {
 
 /// Reads the names of the devices that a predictor was trained on, without reading its trees or checking the hash.
 pub fn read_devices(path: &Path) -> Result<Vec<String>> {
-    let of = |bytes: &[u8]| -> std::result::Result<Vec<String>, String> {
+    let devices = |bytes: &[u8]| -> std::result::Result<Vec<String>, String> {
         let mut body = match split_sections(bytes)?.packed {
             [] => return Ok(Vec::new()),
             packed => decompress_predictor(packed)?,
         };
         let mut length = [0; 4];
-        let damaged = |error: std::io::Error| format!("it is damaged: {error}");
+        let damaged = |error: std::io::Error| format!("the file is damaged: {error}");
         body.read_exact(&mut length).map_err(damaged)?;
         let length = header_bytes(length)?;
         let mut header = Vec::new();
         body.take(length as u64).read_to_end(&mut header).map_err(damaged)?;
         Ok(read_header(&header)?.about.devices.into_keys().collect())
     };
-    of(&read_content(path)?).map_err(|problem| Error::bundle_error(path, problem))
+    devices(&read_content(path)?).map_err(|problem| Error::bundle_error(path, problem))
 }
 
 pub fn to_bytes(predictor: &Predictor) -> Vec<u8> {
-    let packed = zstd::bulk::compress(&encode_body(predictor), LEVEL).expect("there is memory for a copy of it");
+    let packed = zstd::bulk::compress(&encode_body(predictor), LEVEL).expect("compression into memory");
     let mut bytes = [&MAGIC[..], &FORMAT.to_le_bytes(), &packed].concat();
     bytes.extend_from_slice(blake3::hash(&bytes).as_bytes());
     bytes
@@ -98,13 +97,13 @@ pub fn to_bytes(predictor: &Predictor) -> Vec<u8> {
 
 /// Encodes the length of the header, the header and the trees.
 fn encode_body(predictor: &Predictor) -> Vec<u8> {
-    let operator = |of: &OperatorEnsemble| Operator {
-        statistics: of.statistics.clone(),
-        known: of.known.len(),
-        transfer: of.transfer.len(),
-        per_device: of.per_device.len(),
-        corrections: of.corrections.clone(),
-        choice_classifiers: of
+    let operator = |ensemble: &OperatorEnsemble| Operator {
+        statistics: ensemble.statistics.clone(),
+        known: ensemble.known.len(),
+        transfer: ensemble.transfer.len(),
+        per_device: ensemble.per_device.len(),
+        corrections: ensemble.corrections.clone(),
+        choice_classifiers: ensemble
             .choice_classifiers
             .iter()
             .map(|(device, classifier)| (device.clone(), classifier.choice_values().collect()))
@@ -132,18 +131,18 @@ pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
         return Err(DAMAGED.to_owned());
     }
     if packed.is_empty() {
-        return Err("it knows kernels of language models alone; ask it with `--op gemm:m=16,n=64,k=64`".to_owned());
+        return Err("it contains only models of language-model kernels; query it with a kernel, such as `--op gemm:m=16,n=64,k=64`".to_owned());
     }
     let mut body = Vec::new();
     decompress_predictor(packed)?
         .take(MAX_BYTES + 1)
         .read_to_end(&mut body)
-        .map_err(|error| format!("it is damaged: {error}"))?;
+        .map_err(|error| format!("the file is damaged: {error}"))?;
     if body.len() as u64 > MAX_BYTES {
-        return Err(format!("it decompresses to more than {MAX_BYTES} bytes"));
+        return Err(format!("the file decompresses to more than {MAX_BYTES} bytes"));
     }
-    let (length, rest) = body.split_first_chunk::<4>().ok_or("it ends early")?;
-    let (header, rest) = rest.split_at_checked(header_bytes(*length)?).ok_or("its header is longer than the file")?;
+    let (length, rest) = body.split_first_chunk::<4>().ok_or("the file ends early")?;
+    let (header, rest) = rest.split_at_checked(header_bytes(*length)?).ok_or("the header is longer than the file")?;
     let header = read_header(header)?;
     let mut trees = Reader::new(rest)?;
     let predictor = decode_predictor(header, &mut trees)?;
@@ -190,28 +189,28 @@ struct Sections<'a> {
 
 fn split_sections(bytes: &[u8]) -> std::result::Result<Sections<'_>, String> {
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(format!("it has more than {MAX_BYTES} bytes"));
+        return Err(format!("the file has more than {MAX_BYTES} bytes"));
     }
-    let rest = bytes.strip_prefix(MAGIC).ok_or("it is not a file of this program")?;
-    let (format, rest) = rest.split_first_chunk::<4>().ok_or("it ends early")?;
+    let rest = bytes.strip_prefix(MAGIC).ok_or("not a predictor file of this program")?;
+    let (format, rest) = rest.split_first_chunk::<4>().ok_or("the file ends early")?;
     let format = u32::from_le_bytes(*format);
     if format == FORMAT_WITH_KERNELS {
-        let (length, rest) = rest.split_first_chunk::<8>().ok_or("it ends early")?;
-        let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| "it ends early")?;
-        let (packed, rest) = rest.split_at_checked(length).ok_or("it ends early")?;
-        let (hash, kernels) = rest.split_at_checked(HASH_BYTES).ok_or("it ends early")?;
+        let (length, rest) = rest.split_first_chunk::<8>().ok_or("the file ends early")?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| "the file ends early")?;
+        let (packed, rest) = rest.split_at_checked(length).ok_or("the file ends early")?;
+        let (hash, kernels) = rest.split_at_checked(HASH_BYTES).ok_or("the file ends early")?;
         let hashed = &bytes[..bytes.len() - rest.len()];
         return Ok(Sections { hashed, hash, packed, kernels: Some(kernels) });
     }
     if format != FORMAT {
         return Err(match format > FORMAT {
             true => format!(
-                "its format {format} is newer than what this program reads, {FORMAT_WITH_KERNELS}; update the program"
+                "its format {format} is newer than the format {FORMAT_WITH_KERNELS} of this program; update the program"
             ),
-            false => format!("its format {format} is older than what this program reads, {FORMAT}; train it again"),
+            false => format!("its format {format} is older than the supported format {FORMAT}; train it again"),
         });
     }
-    let (packed, hash) = rest.split_last_chunk::<HASH_BYTES>().ok_or("it ends early")?;
+    let (packed, hash) = rest.split_last_chunk::<HASH_BYTES>().ok_or("the file ends early")?;
     Ok(Sections { hashed: &bytes[..bytes.len() - HASH_BYTES], hash, packed, kernels: None })
 }
 
@@ -221,35 +220,35 @@ fn decompress_predictor(packed: &[u8]) -> std::result::Result<impl Read, String>
 
 fn header_bytes(length: [u8; 4]) -> std::result::Result<usize, String> {
     let length = u32::from_le_bytes(length) as usize;
-    if length > MAX_HEADER_BYTES { Err("its header is too long".to_owned()) } else { Ok(length) }
+    if length > MAX_HEADER_BYTES { Err("the header exceeds the size limit".to_owned()) } else { Ok(length) }
 }
 
 fn read_header(bytes: &[u8]) -> std::result::Result<Header, String> {
-    serde_json::from_slice(bytes).map_err(|error| format!("its header is wrong: {error}"))
+    serde_json::from_slice(bytes).map_err(|error| format!("invalid header: {error}"))
 }
 
 fn decode_predictor(header: Header, reader: &mut Reader<'_>) -> std::result::Result<Predictor, String> {
     let about = header.about;
     let ours = FEATURES.iter().map(|feature| feature.name);
     if about.names.len() < FEATURES.len() || !ours.zip(&about.names).all(|(ours, theirs)| ours == theirs) {
-        return Err("it has other features than this program computes; train it again".to_owned());
+        return Err("its features differ from those of this program; train it again".to_owned());
     }
     if about.devices.values().any(|device| !device.is_sound()) {
-        return Err("it describes a device by numbers that are not positive".to_owned());
+        return Err("a device property is not a positive number".to_owned());
     }
     if about.in_place.values().any(|learned| !learned.is_sound()) {
-        return Err("its values for operators in the network are not numbers".to_owned());
+        return Err("a parameter of the model of in-network times is not a number".to_owned());
     }
     let errors = about.held_out.values().flat_map(BTreeMap::values);
     if errors.into_iter().any(|error| !(error.median_percent.is_finite() && error.median_percent >= 0.0)) {
-        return Err("an error of it is not a number".to_owned());
+        return Err("a held-out error is not a non-negative number".to_owned());
     }
     let width = about.names.len() + 1;
     let mut operators = BTreeMap::new();
     for (name, operator) in header.operators {
         operator.statistics.check_values(width).map_err(|problem| format!("operator `{name}`: {problem}"))?;
         let mut read = |count: usize| {
-            let trees = (0..count).map(|_| reader.read_trees().and_then(|trees| of_width(trees, width)));
+            let trees = (0..count).map(|_| reader.read_trees().and_then(|trees| check_width(trees, width)));
             trees.collect::<std::result::Result<Vec<Trees>, String>>()
         };
         let known = read(operator.known)?;
@@ -265,7 +264,7 @@ fn decode_predictor(header: Header, reader: &mut Reader<'_>) -> std::result::Res
             choice_classifiers.insert(device, ChoiceClassifier { classes: choices.into_iter().zip(trees).collect() });
         }
         if operator.corrections.values().any(|correction| !correction.is_sound()) {
-            return Err(format!("operator `{name}`: its corrections are inconsistent"));
+            return Err(format!("operator `{name}`: the corrections are inconsistent"));
         }
         let (statistics, corrections) = (operator.statistics, operator.corrections);
         operators.insert(
@@ -276,9 +275,9 @@ fn decode_predictor(header: Header, reader: &mut Reader<'_>) -> std::result::Res
     Ok(Predictor { about, learned: Ensemble { operators }, this_host: None })
 }
 
-fn of_width(trees: Trees, width: usize) -> std::result::Result<Trees, String> {
+fn check_width(trees: Trees, width: usize) -> std::result::Result<Trees, String> {
     match trees.features == width {
         true => Ok(trees),
-        false => Err(format!("its trees have {} features, not {width}", trees.features)),
+        false => Err(format!("the trees have {} features, expected {width}", trees.features)),
     }
 }

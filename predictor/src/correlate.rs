@@ -79,7 +79,8 @@ pub fn correlate_features(samples: &Samples) -> Vec<Correlation> {
             }
         }
     }
-    let mut found: Vec<Correlation> = groups.par_iter().flat_map_iter(|group| of_group(samples, group)).collect();
+    let mut found: Vec<Correlation> =
+        groups.par_iter().flat_map_iter(|group| correlate_group(samples, group)).collect();
     adjust_p_values(&mut found);
     found
 }
@@ -91,7 +92,7 @@ struct FeatureGroup {
     rows: Vec<usize>,
 }
 
-/// Splits rows at their shape's knee: the smallest thread count whose time is within 5 % of the fastest. Rows of
+/// Splits rows at the knee of their shape, the smallest thread count whose time is within 5 % of the fastest. Rows of
 /// shapes with a single thread count are in neither part.
 fn split_at_knees(samples: &Samples, rows: &[usize]) -> (Vec<usize>, Vec<usize>) {
     const NEAR: f64 = 1.05;
@@ -113,7 +114,7 @@ fn split_at_knees(samples: &Samples, rows: &[usize]) -> (Vec<usize>, Vec<usize>)
     with_knee.partition(|row| threads(*row) <= knees[&samples.rows[*row].shape])
 }
 
-fn of_group(samples: &Samples, group: &FeatureGroup) -> Vec<Correlation> {
+fn correlate_group(samples: &Samples, group: &FeatureGroup) -> Vec<Correlation> {
     let rows = &group.rows;
     let mut drawn = rows.to_vec();
     drawn.shuffle(&mut ChaCha8Rng::seed_from_u64(0));

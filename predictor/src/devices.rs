@@ -20,7 +20,7 @@ pub struct KnownDevice {
     pub cache_bytes: f64,
 }
 
-/// Returns the device with this name in any spelling, or whose name alone contains these words, such as `T4`.
+/// Returns the device with this name in any spelling, or the only device whose name contains these words, such as `T4`.
 pub fn resolve_device<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) -> Result<&'a str> {
     names::resolve_device(known, name).map_err(Error::Query)
 }
@@ -33,7 +33,7 @@ pub fn known_devices(predictor: &Predictor) -> Vec<KnownDevice> {
     let learned = |name: &str| predictor.learned.operators.values().filter(|of| of.statistics.has_seen(name)).count();
     let known = |(name, device): (&String, &samples::features::Device)| KnownDevice {
         device: name.clone(),
-        // Words of a host class, such as `c4`, are not distinctive.
+        // Words of a host class, such as `c4`, do not identify a device.
         aliases: names::name_words(name)
             .into_iter()
             .filter(|word| word.len() > 1 && is_alias(word, name))

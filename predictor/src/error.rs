@@ -1,4 +1,4 @@
-//! Errors of reading files and of answering queries, with texts that state how to resolve them.
+//! Errors of reading files and of queries, with messages that state the remedy.
 
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ impl Error {
         Error::Bundle { path: path.to_owned(), problem: problem.into() }
     }
 
-    /// Returns whether the installation, not the input, causes the error.
+    /// Returns whether the error is caused by the installation, not by the input.
     pub fn is_of_environment(&self) -> bool {
         matches!(self, Error::Learn(learn::Error::XgBoost(_)) | Error::Probe(_))
     }

@@ -3,9 +3,8 @@
 //!
 //! A folder has one file per set of trees: `conv2d.known.0.json` contains the first set for devices with training
 //! data, `conv2d.transfer.1.json` the second set for other devices, and `conv2d.alone.0.json` the set of the first
-//! known device alone. Trees predict the logarithm of the ratio of time to roofline bound. Files may come from
-//! untrusted sources: their size is limited, their features must be those of the predictor, and their trees are
-//! checked.
+//! known device. Trees predict the log ratio of time to roofline bound. Files may come from untrusted sources: their
+//! size is limited, their features must be those of the predictor, and their trees are checked.
 
 use crate::error::{Error, Result};
 use learn::operator::OperatorEnsemble;
@@ -25,7 +24,7 @@ pub const LAST_FEATURE: &str = "bound_of_overhead";
 
 /// Writes all trees of a predictor into a folder, which is created if missing. Returns the paths of the files.
 pub fn export_trees(predictor: &Predictor, folder: &Path) -> Result<Vec<PathBuf>> {
-    std::fs::create_dir_all(folder).map_err(|error| Error::io_error("make", folder, error))?;
+    std::fs::create_dir_all(folder).map_err(|error| Error::io_error("create", folder, error))?;
     let names = feature_names(predictor);
     let mut written = Vec::new();
     for (operator, of) in &predictor.learned.operators {
@@ -40,8 +39,8 @@ pub fn export_trees(predictor: &Predictor, folder: &Path) -> Result<Vec<PathBuf>
     Ok(written)
 }
 
-/// Replaces the trees of every operator that has files in the folder, and returns the names of these operators. They
-/// lose their intervals, because the errors of the new trees are unknown.
+/// Replaces the trees of every operator that has files in the folder, and returns the names of these operators. Their
+/// intervals are removed, because the errors of the new trees are unknown.
 pub fn import_trees(predictor: &mut Predictor, folder: &Path) -> Result<Vec<String>> {
     let names = feature_names(predictor);
     let mut replaced = Vec::new();
@@ -67,7 +66,7 @@ pub fn import_trees(predictor: &mut Predictor, folder: &Path) -> Result<Vec<Stri
     }
     match replaced.is_empty() {
         true => Err(Error::Data(format!(
-            "`{}` has no file of any operator of the predictor, such as `{}`",
+            "`{}` has no file for any operator of the predictor, such as `{}`",
             folder.display(),
             predictor.learned.operators.keys().next().map_or(String::new(), |name| format!("{name}.known.0.json"))
         ))),
@@ -75,19 +74,21 @@ pub fn import_trees(predictor: &mut Predictor, folder: &Path) -> Result<Vec<Stri
     }
 }
 
-fn replace_trees(of: &mut OperatorEnsemble, [known, transfer, per_device]: [Vec<Trees>; 3]) {
+fn replace_trees(ensemble: &mut OperatorEnsemble, [known, transfer, per_device]: [Vec<Trees>; 3]) {
     // Corrections belong to the replaced trees.
     if !transfer.is_empty() || !per_device.is_empty() {
-        of.corrections.clear();
+        ensemble.corrections.clear();
     }
-    for (place, sets) in [(&mut of.known, known), (&mut of.transfer, transfer), (&mut of.per_device, per_device)] {
+    for (place, sets) in
+        [(&mut ensemble.known, known), (&mut ensemble.transfer, transfer), (&mut ensemble.per_device, per_device)]
+    {
         if !sets.is_empty() {
             *place = sets;
         }
     }
-    of.statistics.half_widths.clear();
-    of.statistics.half_widths_by_view.clear();
-    of.statistics.held_out_mape = None;
+    ensemble.statistics.half_widths.clear();
+    ensemble.statistics.half_widths_by_view.clear();
+    ensemble.statistics.held_out_mape = None;
 }
 
 fn feature_names(predictor: &Predictor) -> Vec<String> {
@@ -96,13 +97,13 @@ fn feature_names(predictor: &Predictor) -> Vec<String> {
 
 fn tree_path(folder: &Path, operator: &str, kind: &str, place: usize) -> Result<PathBuf> {
     match operator.contains(['/', '\0']) {
-        true => Err(Error::Data(format!("the operator `{operator}` cannot be the name of a file"))),
+        true => Err(Error::Data(format!("the operator name `{operator}` cannot be a file name"))),
         false => Ok(folder.join(format!("{operator}.{kind}.{place}.json"))),
     }
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct NamedModel {
     learner: NamedLearner,
 }
 
@@ -117,21 +118,21 @@ fn read_one(path: &Path, names: &[String]) -> Result<Trees> {
     let mut text = String::new();
     opened.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| Error::io_error("read", path, error))?;
     if text.len() as u64 > MAX_BYTES {
-        return Err(Error::table_error(path, format!("it has more than {MAX_BYTES} bytes")));
+        return Err(Error::table_error(path, format!("the file has more than {MAX_BYTES} bytes")));
     }
     let trees = Trees::from_json(&text).map_err(|error| Error::table_error(path, error.to_string()))?;
-    let named: Named = serde_json::from_str(&text).map_err(|error| Error::table_error(path, error.to_string()))?;
+    let named: NamedModel = serde_json::from_str(&text).map_err(|error| Error::table_error(path, error.to_string()))?;
     if trees.features != names.len() {
-        let problem = format!("its trees have {} features, the predictor has {}", trees.features, names.len());
+        let problem = format!("the trees have {} features, but the predictor has {}", trees.features, names.len());
         return Err(Error::table_error(path, problem));
     }
-    // XGBoost's files need not have names; if they do, the names must be those of the features.
+    // Feature names are optional in XGBoost's files; if present, they must match.
     let theirs = named.learner.feature_names;
     let other = theirs.iter().zip(names).position(|(theirs, ours)| theirs != ours);
     match other {
         Some(place) => Err(Error::table_error(
             path,
-            format!("its feature {place} is `{}`, the predictor's is `{}`", theirs[place], names[place]),
+            format!("feature {place} is `{}`, but in the predictor it is `{}`", theirs[place], names[place]),
         )),
         None => Ok(trees),
     }

@@ -1,4 +1,4 @@
-//! Networks whose operators were timed in the network, and the model of the difference to separate measurements.
+//! Networks whose operators were timed in the network, and the model of the difference from isolated measurements.
 
 use crate::error::Result;
 use learn::in_place::InPlace;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Networks with their operators' records in the network, and the models learned from them.
+/// Networks with the in-network times of their operators, and the models fitted to these times.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlacedNetworks {
     pub networks: Vec<PlacedNetwork>,

@@ -42,11 +42,11 @@ pub fn read_mapping(path: &Path) -> Result<Option<Mapping>> {
 pub fn read_tables(folders: &[std::path::PathBuf], mapping: &Mapping) -> Result<Measurements> {
     match folders {
         [folder] => Ok(Measurements::read_tables(folder, mapping)?),
-        _ => Err(Error::Query("give the one folder of the mapping's tables as --data".to_owned())),
+        _ => Err(Error::Query("give exactly one --data, the folder with the tables of the mapping".to_owned())),
     }
 }
 
-/// Reads the models of language-model kernels from a file. If it has none, predictions are roofline bounds.
+/// Reads the models of language-model kernels from a file. Without such models, predictions are roofline bounds.
 pub fn read_learned(path: &Path) -> Result<Learned> {
     Ok(bundle::read_kernels(path)?.unwrap_or_default())
 }
@@ -72,12 +72,12 @@ pub fn predict_kernel(
         if !(limit > idle && limit <= most) {
             let (name, usual) = (&device.name, device.power_limit_w);
             return Err(Error::Query(format!(
-                "{name} has a power limit of {usual} W and takes about {idle:.0} W idle; give --power-limit above {idle:.0} W and up to {most:.0} W"
+                "{name} has a power limit of {usual} W and needs about {idle:.0} W when idle; give --power-limit above {idle:.0} W and up to {most:.0} W"
             )));
         }
         let Some(watts) = power.as_mut() else {
             return Err(Error::Query(format!(
-                "power of `{}` was not learned, so a power limit says nothing of its time",
+                "the predictor has no power model of `{}`, so it cannot predict the time under a power limit",
                 kernel.operator_name()
             )));
         };

@@ -1,9 +1,10 @@
-//! Answers how fast an operator, a schedule or a model will be, and says how sure it is.
+//! Predicts the times of operators, schedules and models, with intervals.
 //!
-//! What is learned from lies in the crate `samples`, how that is learned in `learn`; here is what is done with both:
-//! `evaluate` says under which protocol a learner is worth anything, `bundle` keeps a predictor in a file, `queries`, `answers`
-//! and `serve` ask it, `origin` says whether it learned from code that is still made, the others look into it. Splits are by group,
-//! never by row. This crate does not print; its command line is `predictor/cli`. May use `datasets` and `models`, and of `job` the revisions of code; never TVM.
+//! The crate `samples` contains the training data and `learn` the learners. Here, `evaluate` measures errors under
+//! held-out protocols, `bundle` stores a predictor in a file, `queries`, `answers` and `serve` predict, `origin` checks
+//! whether the training data is up to date, `explain`, `correlate` and `knee` analyse predictions, and `planning` uses
+//! predicted times. Data is split by group, never by row. This crate does not print; its command line is
+//! `predictor/cli`. It does not depend on TVM.
 
 pub mod answers;
 pub mod bundle;

@@ -19,19 +19,19 @@ pub struct Origin {
     pub program_version: String,
     /// Provenance that all records have in common; None if not recorded.
     pub provenance: Option<Provenance>,
-    /// Number of records whose generated code differs from that of the current programs, by operator.
+    /// Number of records whose generated code differs from the code of the current programs, by operator.
     pub other_code: BTreeMap<String, usize>,
     /// Number of records with generated code.
     pub compiled: usize,
     /// TVM versions of records that differ from the current version.
     pub other_tvm: Vec<String>,
-    /// Whether the training data are records of this project, rather than foreign tables, which have no provenance.
+    /// Whether the training data are records of this project and not foreign tables, which have no provenance.
     #[serde(skip)]
     is_of_records: bool,
 }
 
 impl Origin {
-    pub fn of_predictor(about: &About) -> Origin {
+    pub fn from_predictor(about: &About) -> Origin {
         // Only devices of records have peaks.
         let is_of_records = about.provenance.is_some() || about.devices.values().any(|device| device.peaks.is_some());
         let own = Revisions::embedded_table();
@@ -62,14 +62,18 @@ impl Origin {
             return None;
         }
         if self.provenance.is_none() {
-            let problem = "the predictor's file lacks the code and the TVM version of its training data";
-            return Some(format!("{problem}; `oppredict train` of this version records it"));
+            let problem = "the predictor file does not record code revision and TVM version of its training data";
+            return Some(format!("{problem}; train it again with this version"));
         }
         let mut differs = Vec::new();
         if !self.other_code.is_empty() {
             let rows: usize = self.other_code.values().sum();
             let kinds: Vec<String> = self.other_code.iter().map(|(kind, rows)| format!("{kind} {rows}")).collect();
-            differs.push(format!("{rows} of {} records are of other code ({})", self.compiled, kinds.join(", ")));
+            differs.push(format!(
+                "{rows} of {} records have another code revision ({})",
+                self.compiled,
+                kinds.join(", ")
+            ));
         }
         if !self.other_tvm.is_empty() {
             differs.push(format!("compiled by TVM {}, not {}", self.other_tvm.join(" and "), tvm_version()));
@@ -121,13 +125,16 @@ mod tests {
 
     #[test]
     fn other_code_and_another_tvm_are_told_and_the_same_is_not() {
-        let note = |provenance| Origin::of_predictor(&about(provenance)).mismatch_note();
+        let note = |provenance| Origin::from_predictor(&about(provenance)).mismatch_note();
         let steps = ["dense", "bias_add"].map(str::to_owned);
         let now = Revisions::embedded_table().combined_revision("llvm", &steps, false).to_string();
         assert_eq!(note(learned_from(Some(now.clone()), tvm_version())), None);
         for revision in [Some("0123456789abcdef".to_owned()), None] {
             let other = note(learned_from(revision, tvm_version())).expect("other code");
-            assert!(other.contains("7 of 7 records are of other code (dense 7)") && !other.contains("TVM"), "{other}");
+            assert!(
+                other.contains("7 of 7 records have another code revision (dense 7)") && !other.contains("TVM"),
+                "{other}"
+            );
         }
         let other = note(learned_from(Some(now), "0.1")).expect("another TVM");
         assert!(other.contains(&format!("TVM 0.1, not {}", tvm_version())) && !other.contains("other code"), "{other}");

@@ -1,7 +1,7 @@
 //! Measures operators with the program `opcollect` in a child process.
 //!
-//! The child writes records to a temporary folder, from which they are read. It has a deadline. Its output is only
-//! used to explain a failure.
+//! The child process has a deadline and writes its records to a temporary folder. Its output is only used to explain a
+//! failure.
 
 use crate::error::{Error, Result};
 use datasets::{Choose, Outcome, Record, Source, Store};
@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Measured {
+pub struct OperatorMeasurement {
     pub time_ns: f64,
     /// Coefficient of variation: standard deviation over mean, if known.
     pub cv: Option<f64>,
@@ -26,7 +26,7 @@ pub struct Measured {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Timed {
+pub struct TimedOperator {
     pub operator: String,
     pub threads: u32,
     pub time_ns: f64,
@@ -34,15 +34,19 @@ pub struct Timed {
     pub uncertainty: Option<f64>,
 }
 
-/// Measures an operator, given in short form such as `dense:m=1,n=1000,k=1024`, at its default schedule.
-pub fn measure_operator(program: &Path, operator: &str, threads: u32, deadline: Duration) -> Result<Measured> {
+/// Measures an operator in short form, such as `dense:m=1,n=1000,k=1024`, with its default schedule.
+pub fn measure_operator(
+    program: &Path,
+    operator: &str,
+    threads: u32,
+    deadline: Duration,
+) -> Result<OperatorMeasurement> {
     let (records, said) = collect_records(program, &[operator], &[threads], deadline)?;
-    let record = records
-        .iter()
-        .find(is_measured)
-        .ok_or_else(|| Error::Probe(format!("`{operator}` gave no time on {threads} threads: {}", last_line(&said))))?;
+    let record = records.iter().find(is_measured).ok_or_else(|| {
+        Error::Probe(format!("`{operator}` was not measured with {threads} threads: {}", last_line(&said)))
+    })?;
     let time_ns = record.median_ns.filter(|time| *time > 0.0);
-    Ok(Measured {
+    Ok(OperatorMeasurement {
         time_ns: time_ns.ok_or_else(|| Error::Probe(format!("the record of `{operator}` has no time")))?,
         cv: record.cv,
         uncertainty: uncertainty(record),
@@ -52,7 +56,7 @@ pub fn measure_operator(program: &Path, operator: &str, threads: u32, deadline: 
 
 /// Result of an interleaved measurement of concurrent and sequential execution.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-pub struct Raced {
+pub struct RaceResult {
     /// Median time of concurrent execution.
     pub together_ns: f64,
     /// Median time of sequential execution.
@@ -69,7 +73,7 @@ pub struct Ratio {
 }
 
 /// Measures the concurrent and the sequential choice in interleaved rounds, with `opcollect race`.
-pub fn race_choices(program: &Path, choice: &Value, rounds: u32, deadline: Duration) -> Result<Raced> {
+pub fn race_choices(program: &Path, choice: &Value, rounds: u32, deadline: Duration) -> Result<RaceResult> {
     let folder = tempfile::tempdir().map_err(|error| Error::io_error("make", &std::env::temp_dir(), error))?;
     let (file, answer) = (folder.path().join("choice.json"), folder.path().join("answer.json"));
     std::fs::write(&file, choice.to_string()).map_err(|error| Error::io_error("write", &file, error))?;
@@ -83,16 +87,21 @@ pub fn race_choices(program: &Path, choice: &Value, rounds: u32, deadline: Durat
     wait_for_output(child, deadline).map_err(failed)?;
     let text = std::fs::read_to_string(&answer).map_err(|error| Error::io_error("read", &answer, error))?;
     serde_json::from_str(text.lines().last().unwrap_or_default())
-        .map_err(|error| failed(format!("its output is invalid JSON: {error}")))
+        .map_err(|error| failed(format!("the output is invalid JSON: {error}")))
 }
 
-/// Measures operators at their default schedules, on each number of threads; leaves out failed measurements.
-pub fn measure_all(program: &Path, operators: &[&str], threads: &[u32], deadline: Duration) -> Result<Vec<Timed>> {
+/// Measures operators with their default schedules on each number of threads; failed measurements are left out.
+pub fn measure_all(
+    program: &Path,
+    operators: &[&str],
+    threads: &[u32],
+    deadline: Duration,
+) -> Result<Vec<TimedOperator>> {
     let (records, _) = collect_records(program, operators, threads, deadline)?;
     let timed = |record: &Record| {
         let threads = record.threads.and_then(|threads| u32::try_from(threads).ok())?;
         let time_ns = record.median_ns.filter(|time| *time > 0.0)?;
-        Some(Timed { operator: record.model_name.clone()?, threads, time_ns, uncertainty: uncertainty(record) })
+        Some(TimedOperator { operator: record.model_name.clone()?, threads, time_ns, uncertainty: uncertainty(record) })
     };
     Ok(records.iter().filter(is_measured).filter_map(timed).collect())
 }
@@ -138,7 +147,7 @@ fn wait_for_output(mut child: Child, deadline: Duration) -> std::result::Result<
     let reader = std::thread::spawn(move || {
         let mut said = Vec::new();
         let _ = pipe.by_ref().take(MOST_BYTES).read_to_end(&mut said);
-        // The rest of the output is read and discarded, so that the child does not block.
+        // The rest of the output is read and discarded, because a full pipe would block the child.
         let _ = std::io::copy(&mut pipe, &mut std::io::sink());
         String::from_utf8_lossy(&said).into_owned()
     });
@@ -148,21 +157,21 @@ fn wait_for_output(mut child: Child, deadline: Duration) -> std::result::Result<
             Ok(None) if Instant::now() > end => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("it exceeded the limit of {} s", deadline.as_secs_f64()));
+                return Err(format!("the process exceeded the limit of {} s", deadline.as_secs_f64()));
             }
             Ok(None) => std::thread::sleep(Duration::from_millis(20)),
-            Err(error) => return Err(format!("it cannot be waited for: {error}")),
+            Err(error) => return Err(format!("cannot wait for the process: {error}")),
         }
     };
     let said = reader.join().unwrap_or_default();
     match status.code() {
         // Exit code 1 means partial success; the store shows whether there is a time.
         Some(0 | 1) => Ok(said),
-        _ => Err(format!("it ended with {status}: {}", last_line(&said))),
+        _ => Err(format!("the process ended with {status}: {}", last_line(&said))),
     }
 }
 
 fn last_line(said: &str) -> &str {
     let is_error = |line: &&str| line.starts_with("error");
-    said.lines().find(is_error).or_else(|| said.lines().last()).unwrap_or("it said nothing")
+    said.lines().find(is_error).or_else(|| said.lines().last()).unwrap_or("no output")
 }

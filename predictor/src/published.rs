@@ -28,7 +28,7 @@ fn predictor_paths(program: &Path) -> Result<[PathBuf; 2]> {
         .find(|folder| folder.join(CPU).is_file())
         .ok_or_else(|| {
             Error::Query(format!(
-                "`{}` has no built-in predictor: give one with --predictor FILE, which `oppredict train` writes",
+                "no predictor is installed with `{}`; give --predictor FILE, as written by `oppredict train`",
                 program.display()
             ))
         })?;
@@ -39,7 +39,8 @@ pub fn list_predictors(program: &Path) -> Result<Vec<PathBuf>> {
     Ok(predictor_paths(program)?.into_iter().filter(|file| file.is_file()).collect())
 }
 
-/// Returns the GPU predictor's path if it knows the device or a mapping describes the query; otherwise the CPU's.
+/// Returns the path of the GPU predictor if it was trained on the device or a mapping describes the query; otherwise
+/// the path of the CPU predictor.
 pub fn find_predictor(program: &Path, device: Option<&str>, is_described: bool) -> Result<PathBuf> {
     let [cpu, gpu] = predictor_paths(program)?;
     let Some(device) = device.filter(|_| gpu.is_file()) else {
@@ -50,7 +51,7 @@ pub fn find_predictor(program: &Path, device: Option<&str>, is_described: bool) 
     match (knows(&of_gpu), knows(&of_cpu)) {
         (true, _) => Ok(gpu),
         (false, true) => Ok(cpu),
-        // The mapping may describe it.
+        // The mapping may describe the device.
         (false, false) if is_described => Ok(gpu),
         (false, false) => resolve_device(of_gpu.iter().chain(&of_cpu).map(String::as_str), device).map(|_| gpu),
     }
@@ -60,7 +61,7 @@ pub fn calibration_file(cache: &Path, host_class: &str) -> PathBuf {
     cache.join("opcollect/calibrations").join(format!("{host_class}.json"))
 }
 
-/// Returns the user's cache folder from environment variables; None if they state neither cache nor home.
+/// Returns the user's cache folder from environment variables; None if neither cache nor home folder is set.
 pub fn cache_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))

@@ -4,7 +4,7 @@
 //! A schedule stays JSON text until it is read, because a parsed JSON tree takes many times the memory of its text.
 
 use models::Task;
-use samples::records::{add_figures, of_knobs, of_schedule};
+use samples::records::{add_figures, features_of_schedule, knob_features};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -22,7 +22,7 @@ pub fn read_text(source: impl Read) -> std::io::Result<String> {
     if text.len() as u64 > MAX_BYTES {
         let most = MAX_BYTES >> 20;
         let fewer = "`opcollect space --sample` and `opcollect build --schedules`";
-        let problem = format!("it has more than {most} MiB; list fewer schedules by {fewer}");
+        let problem = format!("the list has more than {most} MiB; list fewer schedules with {fewer}");
         return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, problem));
     }
     Ok(text)
@@ -86,7 +86,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for ListedKnobs<'a> {
         let text = <&RawValue>::deserialize(deserializer)?.get();
         match text.starts_with('{') {
             true => Ok(ListedKnobs(text)),
-            false => Err(de::Error::custom("knobs are fields of an object")),
+            false => Err(de::Error::custom("knobs must be a JSON object")),
         }
     }
 }
@@ -97,14 +97,14 @@ fn check_length(text: &str) -> Result<(), String> {
     }
     let start: String = text.chars().take(40).collect();
     let most = MAX_ENTRY_BYTES >> 20;
-    Err(format!("the entry `{start}…` has {} bytes; an entry has at most {most} MiB", text.len()))
+    Err(format!("the entry `{start}…` has {} bytes; the limit is {most} MiB", text.len()))
 }
 
 impl<'a> ScheduleList<'a> {
     /// Parses a plan, which is one JSON document, or a list of schedule spaces, which is the last line of the output.
     pub fn parse_list(text: &'a str) -> Result<ScheduleList<'a>, String> {
         let is_neither =
-            "it is neither output of `opcollect space --sample N --json` nor the plan of `opcollect build`";
+            "the file is neither the output of `opcollect space --sample N --json` nor a plan of `opcollect build`";
         let last = text.lines().last().unwrap_or_default();
         for document in [text, last] {
             if let Ok(spaces) = serde_json::from_str(document) {
@@ -145,7 +145,7 @@ impl ListedSchedule<'_> {
             ListSource::Knobs(text) => {
                 check_length(text)?;
                 let knobs = serde_json::from_str(text).map_err(|error| error.to_string())?;
-                let extras = of_knobs(&knobs);
+                let extras = knob_features(&knobs);
                 Ok(Some((knobs.into(), extras)))
             }
             ListSource::Build(build) => build.read_schedule(),
@@ -157,7 +157,7 @@ impl Build<'_> {
     fn read_schedule(&self) -> Result<Option<NamedSchedule>, String> {
         check_length(&self.schedule)?;
         let Ok(schedule) = serde_json::from_str::<Value>(&self.schedule) else { return Ok(None) };
-        let mut extras = of_schedule(&schedule);
+        let mut extras = features_of_schedule(&schedule);
         if let Some(features) = self.features {
             check_length(features.get())?;
             add_figures(&serde_json::from_str(features.get()).map_err(|error| error.to_string())?, &mut extras);
@@ -241,6 +241,6 @@ mod tests {
     #[test]
     fn a_list_without_end_is_refused() {
         let error = read_text(std::io::repeat(b' ')).unwrap_err().to_string();
-        assert!(error.starts_with("it has more than 256 MiB; list fewer schedules by"), "{error}");
+        assert!(error.starts_with("the list has more than 256 MiB; list fewer schedules with"), "{error}");
     }
 }

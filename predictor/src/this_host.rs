@@ -2,11 +2,11 @@
 //!
 //! Each round measures all sentinels in one process. The ratio of a sentinel's median over the rounds to its
 //! prediction gives a factor for each kind of operator, else for each bottleneck (arithmetic, memory, overhead),
-//! shrunk towards the common factor. Predicting each sentinel from the others gives the error. If it exceeds the
-//! predictor's intervals, all intervals are widened.
+//! shrunk towards the common factor. The error is estimated by predicting each sentinel from the others. If this error
+//! exceeds the predictor's intervals, all intervals are widened.
 
 use crate::error::{Error, Result};
-use crate::probe::{self, Timed};
+use crate::probe::{self, TimedOperator};
 use crate::queries::{self, Setting};
 use learn::host_translation::{Distance, HostTranslation};
 use learn::predictor::Predictor;
@@ -31,12 +31,12 @@ pub const SENTINELS: [&str; 7] = [
 const TOWARDS_COMMON: f64 = 1.0;
 /// Minimum number of sentinels with a usable time.
 const FEWEST: usize = 4;
-/// Largest relative half-width of the interval of a usable median.
+/// Maximum relative half-width of the interval of a usable median.
 const UNCERTAINTY_MOST: f64 = 0.1;
 /// Regular number of rounds. Extra rounds, up to `MOST_ROUNDS`, run while the factors of the rounds disagree.
 const ROUNDS: usize = 3;
 const MOST_ROUNDS: usize = 7;
-/// Largest relative spread between the factors of rounds that agree.
+/// Maximum relative spread between the factors of rounds that agree.
 const AGREEMENT: f64 = 0.03;
 /// Limit for outliers, as a multiple of the median absolute deviation: three standard deviations.
 const OUTLIER: f64 = 3.0 * 1.4826;
@@ -116,7 +116,7 @@ impl Calibration {
             }
             match probe::measure_all(program, &SENTINELS, threads, left) {
                 Ok(timed) => rounds.push(timed),
-                // The earlier rounds suffice for a calibration.
+                // A failed extra round is ignored, because the earlier rounds suffice.
                 Err(_) if !rounds.is_empty() => break,
                 Err(error) => return Err(error),
             }
@@ -129,7 +129,7 @@ impl Calibration {
         let count = known.usable_sentinels().count();
         if count < FEWEST {
             return Err(Error::Probe(format!(
-                "only {count} of {} sentinels have an uncertainty below {:.0} %, and {FEWEST} are needed: the machine is busy; try again when it is quieter",
+                "only {count} of {} sentinel operators have an uncertainty below {:.0} %, and {FEWEST} are required: the machine is busy; try again when it is idle",
                 SENTINELS.len() * threads.len(),
                 100.0 * UNCERTAINTY_MOST
             )));
@@ -151,7 +151,8 @@ impl Calibration {
         (factors.len() > 1).then(|| (most - least).exp() - 1.0)
     }
 
-    /// Returns whether another calibration of the same predictor has disagreeing rounds, and this one's agree better.
+    /// Returns whether the rounds of another calibration of the same predictor disagree and those of this one agree
+    /// better.
     pub fn is_better_than(&self, other: &Calibration) -> bool {
         let range = |one: &Calibration| one.repeats_within().unwrap_or(f64::INFINITY);
         self.data_hash == other.data_hash && range(self) < range(other) && range(other) > AGREEMENT
@@ -182,7 +183,7 @@ impl Calibration {
         };
         match known.usable_sentinels().count() >= FEWEST && known.sentinels.iter().all(is_sound) {
             true => Ok(known),
-            false => Err(refuse("its numbers are out of range".to_owned())),
+            false => Err(refuse("a value is out of range".to_owned())),
         }
     }
 
@@ -199,7 +200,8 @@ impl Calibration {
 
     pub fn host_translation(&self, cpus: usize) -> HostTranslation {
         let words = |word: fn(&Sentinel) -> &str| self.usable_sentinels().map(word).collect::<BTreeSet<&str>>();
-        let factor = |word: &str, of: fn(&Sentinel) -> &str| (word.to_owned(), self.log_factor(word, of, None).exp());
+        let factor =
+            |word: &str, word_of: fn(&Sentinel) -> &str| (word.to_owned(), self.log_factor(word, word_of, None).exp());
         let kinds = words(|one| &one.kind).into_iter().filter(|kind| !kind.is_empty());
         HostTranslation {
             host_class: self.host_class.clone(),
@@ -214,11 +216,12 @@ impl Calibration {
         }
     }
 
-    /// Returns the log factor of sentinels of this kind or bottleneck but `without`, shrunk towards the common factor.
-    fn log_factor(&self, word: &str, of: fn(&Sentinel) -> &str, without: Option<&str>) -> f64 {
+    /// Returns the log factor of sentinels with this kind or bottleneck, shrunk towards the common factor; the operator
+    /// `without` is ignored.
+    fn log_factor(&self, word: &str, word_of: fn(&Sentinel) -> &str, without: Option<&str>) -> f64 {
         let others = || self.usable_sentinels().filter(|one| Some(one.operator.as_str()) != without);
         let common = mean_of(others().map(Sentinel::log_ratio));
-        let alike: Vec<f64> = others().filter(|one| of(one) == word).map(Sentinel::log_ratio).collect();
+        let alike: Vec<f64> = others().filter(|one| word_of(one) == word).map(Sentinel::log_ratio).collect();
         (alike.iter().sum::<f64>() + TOWARDS_COMMON * common) / (alike.len() as f64 + TOWARDS_COMMON)
     }
 
@@ -254,9 +257,9 @@ pub fn learned_on(predictor: &Predictor) -> Result<String> {
     queries::find_device(predictor, &Setting::default()).map(str::to_owned)
 }
 
-/// Returns the sentinels that the predictor knows, with their times over all rounds.
-fn over_rounds(predictor: &Predictor, rounds: &[Vec<Timed>]) -> Result<Vec<Sentinel>> {
-    let mut times: BTreeMap<(&str, u32), Vec<Option<&Timed>>> = BTreeMap::new();
+/// Returns the sentinels that the predictor was trained on, with their times over all rounds.
+fn over_rounds(predictor: &Predictor, rounds: &[Vec<TimedOperator>]) -> Result<Vec<Sentinel>> {
+    let mut times: BTreeMap<(&str, u32), Vec<Option<&TimedOperator>>> = BTreeMap::new();
     for (round, timed) in rounds.iter().enumerate() {
         for one in timed {
             let of_operator = times.entry((&one.operator, one.threads)).or_default();
@@ -274,7 +277,7 @@ fn build_sentinel(
     predictor: &Predictor,
     text: &str,
     threads: u32,
-    times: &[Option<&Timed>],
+    times: &[Option<&TimedOperator>],
 ) -> Result<Option<Sentinel>> {
     let operator = queries::parse_operator(text, None)?;
     if !predictor.learned.operators.contains_key(&operator.name) {
@@ -297,10 +300,10 @@ fn build_sentinel(
     }))
 }
 
-/// Returns the median over rounds, its uncertainty, and the usable rounds: of known uncertainty, and no outliers.
-fn robust_time(times: &[Option<&Timed>]) -> (f64, Option<f64>, Vec<Option<f64>>) {
-    let is_known = |one: &&Timed| one.uncertainty.is_some_and(|share| share <= UNCERTAINTY_MOST);
-    let known: Vec<Option<&Timed>> = times.iter().map(|one| one.filter(is_known)).collect();
+/// Returns the median over rounds, its uncertainty, and the usable rounds (known uncertainty, not an outlier).
+fn robust_time(times: &[Option<&TimedOperator>]) -> (f64, Option<f64>, Vec<Option<f64>>) {
+    let is_known = |one: &&TimedOperator| one.uncertainty.is_some_and(|share| share <= UNCERTAINTY_MOST);
+    let known: Vec<Option<&TimedOperator>> = times.iter().map(|one| one.filter(is_known)).collect();
     let mut logs: Vec<f64> = known.iter().flatten().map(|one| one.time_ns.ln()).collect();
     if logs.is_empty() {
         let best = times.iter().flatten().min_by(|one, two| one.time_ns.total_cmp(&two.time_ns));
@@ -309,7 +312,7 @@ fn robust_time(times: &[Option<&Timed>]) -> (f64, Option<f64>, Vec<Option<f64>>)
     let middle = median(&mut logs);
     let mut deviations: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
     let most = OUTLIER * median(&mut deviations).max(LEAST_DEVIATION);
-    let kept: Vec<Option<&Timed>> =
+    let kept: Vec<Option<&TimedOperator>> =
         known.iter().map(|one| one.filter(|one| (one.time_ns.ln() - middle).abs() <= most)).collect();
     let mut logs: Vec<f64> = kept.iter().flatten().map(|one| one.time_ns.ln()).collect();
     let mut own: Vec<f64> = kept.iter().flatten().filter_map(|one| one.uncertainty).collect();
@@ -427,7 +430,7 @@ mod tests {
 
     #[test]
     fn a_disturbed_round_is_no_part_of_the_median() {
-        let timed = |time_ns: f64, uncertainty: f64| Timed {
+        let timed = |time_ns: f64, uncertainty: f64| TimedOperator {
             operator: "relu:shape=1".to_owned(),
             threads: 1,
             time_ns,

@@ -12,7 +12,7 @@ fn a_file_of_kernels_alone_is_read_and_says_what_it_lacks() {
     assert!(bundle::read_kernels(&path).expect("the section").is_some());
     assert_eq!(bundle::read_devices(&path).expect("no devices"), Vec::<String>::new());
     let error = bundle::read_bundle(&path).expect_err("there is no predictor").to_string();
-    assert!(error.contains("it knows kernels of language models alone"), "{error}");
+    assert!(error.contains("it contains only models of language-model kernels"), "{error}");
     // The same predictor with and without the section.
     let again = folder.path().join("again.opp");
     std::fs::write(&again, bundle::with_kernels(Some(&path), &Learned::default()).expect("bytes")).expect("a file");

@@ -182,8 +182,12 @@ fn answers_say_how_many_threads_they_are_for_and_how_far_off_such_are() {
     predictor.about.devices.get_mut("middle").expect("a device").units = 64.0;
     let (count, word, _, reason) = assumed(&predictor, None, None);
     assert_eq!((count, word, ask(&predictor, "middle").threads), (2.0, "thread", 2.0));
-    assert!(reason.contains("the maximum of the training data, of 64"), "{reason}");
-    assert!(assumed(&predictor, None, Some(96)).3.contains("this machine has 96, which the training data lacks"));
+    assert!(reason.contains("the maximum of the training data; "), "{reason}");
+    assert!(
+        assumed(&predictor, None, Some(96))
+            .3
+            .contains("this machine has 96, but the training data does not cover that many")
+    );
     let (count, _, _, reason) = assumed(&predictor, None, Some(1));
     assert!(count == 1.0 && reason.contains("all CPUs of this machine"), "{count} {reason}");
 
@@ -276,7 +280,7 @@ fn trees_go_out_as_xgboosts_files_and_come_back() {
     let text = std::fs::read_to_string(&path).expect("the file");
     std::fs::write(&path, text.replace("\"depth\"", "\"length\"")).expect("a file");
     let error = exchange::import_trees(&mut after, folder.path()).expect_err("another feature").to_string();
-    assert!(error.contains("is `length`, the predictor's is `depth`"), "{error}");
+    assert!(error.contains("is `length`, but in the predictor it is `depth`"), "{error}");
 }
 
 #[test]
@@ -633,5 +637,5 @@ fn operators_of_fewer_shapes_than_can_be_held_out_are_not_learned() {
     let error = train::train_predictor(&of(4).select_rows(&alone), &TrainOptions::default())
         .expect_err("nothing is left")
         .to_string();
-    assert!(error.contains("5 are needed, there are of soft 4") && error.contains("hint: "), "{error}");
+    assert!(error.contains("5 are required; available: soft 4") && error.contains("hint: "), "{error}");
 }

@@ -35,7 +35,7 @@ fn a_program_that_fails_is_quoted() {
     let said = problem("echo 'note: a b' >&2; echo 'error: no such thing' >&2; exit 3", Duration::from_secs(60));
     assert!(
         said.ends_with(
-            "could not measure `matmul:m=8,n=8,k=8` on 2 threads: it ended with exit status: 3: error: no such thing"
+            "could not measure `matmul:m=8,n=8,k=8` on 2 threads: the process ended with exit status: 3: error: no such thing"
         ),
         "{said}"
     );
@@ -46,7 +46,7 @@ fn a_program_that_hangs_is_ended() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mark = folder.path().join("pid");
     let said = problem(&format!("echo $$ > {}; exec sleep 600", mark.display()), Duration::from_millis(200));
-    assert!(said.ends_with("it exceeded the limit of 0.2 s"), "{said}");
+    assert!(said.ends_with("the process exceeded the limit of 0.2 s"), "{said}");
     // It may have been ended before it could say who it was.
     if let Some(pid) = std::fs::read_to_string(mark).ok().filter(|pid| !pid.is_empty()) {
         assert!(!std::path::Path::new("/proc").join(pid.trim()).exists(), "process {pid} is still there");

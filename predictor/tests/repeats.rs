@@ -107,7 +107,7 @@ fn a_whole_network_is_no_sample() {
     };
     let samples = gather_samples(&[record(64, 100.0), network], &[], &strict()).expect("samples");
     assert_eq!(samples.rows.iter().map(|sample| sample.time_ns).collect::<Vec<_>>(), [100.0]);
-    assert_eq!(samples.left_out.get("a whole network, not an operator"), Some(&1));
+    assert_eq!(samples.left_out.get("whole network, not an operator"), Some(&1));
     assert!(samples.networks.is_empty(), "none of its operators was measured");
 }
 

@@ -6,7 +6,7 @@ use datasets::{Origin, Outcome, Record, Source, Store};
 use learn::host_translation::HostTranslation;
 use learn::predictor::Predictor;
 use predictor::bundle;
-use predictor::serve::{Known, Service, serve_requests};
+use predictor::serve::{Service, StoredRecords, serve_requests};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -28,7 +28,7 @@ fn server_of(predictor: Predictor, patience: Duration) -> SocketAddr {
 }
 
 /// What a store of two hosts knows.
-fn known() -> Known {
+fn known() -> StoredRecords {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = Store::create(folder.path()).expect("a new store");
     let origin = Origin { host: "h".to_owned(), program: "p".to_owned(), command: "c".to_owned() };
@@ -69,7 +69,7 @@ fn known() -> Known {
         journal.append(&record).expect("the row is sound");
     }
     journal.seal().expect("the journal is sound");
-    Known::read_store(folder.path()).expect("a store")
+    StoredRecords::read_store(folder.path()).expect("a store")
 }
 
 #[test]

@@ -159,5 +159,5 @@ fn a_knob_that_is_left_out_is_as_in_the_default_schedule() {
         assert!(error.contains("known for these sizes: 1, 4"), "{error}");
     }
     let error = time(&[("knob.tile_q", 4.0)]).expect_err("no knob of it").to_string();
-    assert!(error.contains("its knobs are split_r, unroll"), "{error}");
+    assert!(error.contains("the knobs of this operator are split_r, unroll"), "{error}");
 }

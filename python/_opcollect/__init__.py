@@ -1,6 +1,6 @@
-"""The compiled library of `opcollect` and `oppredict`, and what starts the programs of the wheel.
+"""The compiled library of `opcollect` and `oppredict`, and the entry point of the wheel's programs.
 
-The programs start from here because importing `opcollect` maps the library, which they do not need.
+The entry point is in this package, because importing `opcollect` would load the library, which the programs do not need.
 """
 
 import os
@@ -9,6 +9,6 @@ from pathlib import Path
 
 
 def start():
-    """Replaces this process by the program that it was called as."""
+    """Replaces this process by the program whose name it was called with."""
     program = Path(__file__).parent.parent / "opcollect" / "bin" / Path(sys.argv[0]).name
     os.execv(program, [str(program), *sys.argv[1:]])

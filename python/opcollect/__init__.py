@@ -9,10 +9,10 @@
     print(opcollect.run_model("mlp"))
     print(opcollect.profile("mlp", perfetto="mlp.pftrace"))
 
-Settings are those of configuration files, by the same names: `docs/guide/measuring.md`. Ctrl-C ends a collection after the
-attempt in flight, and the store keeps what was measured; a second Ctrl-C does not wait. The same call continues it later.
+Settings have the names of configuration files; see `docs/guide/measuring.md`. Ctrl-C ends a collection after the current
+attempt, and the store keeps all finished records; a second Ctrl-C does not wait. The same call resumes the collection.
 
-Notes, such as that the machine is busy, go to the logger `opcollect` of the module `logging`, as warnings.
+Notes, for example that the machine is busy, are logged as warnings by the logger `opcollect` of the module `logging`.
 """
 
 import json as _json
@@ -47,17 +47,20 @@ def collect(
 ):
     """Measures the operators of models, writes a record of each attempt to a store, and returns a `Collection`.
 
-    `models` is a name, or a list of names and of dictionaries with `source`, `name`, `shapes`, `values` and `skip_unsupported`, as in a
-    configuration; `source` is the source of names: `local`, `simple`, `transformers`, `onnx`, `tflite` or `torch`. `config` is
-    the path of a TOML file or a dictionary of its form; other keywords are settings by the names of such a file, and win over
-    it: `threads=[1]`, `schedules=2`, `target="llvm"`, `budget_seconds=60`, `measure={"precision": 0.02}`, `tune={"trials": 50}`.
+    `models` is a name, or a list of names and of dictionaries with `source`, `name`, `shapes`, `values` and
+    `skip_unsupported`, as in a configuration. `source` is the source of the names: `local`, `simple`, `transformers`,
+    `onnx`, `tflite` or `torch`. `config` is the path of a TOML file, or a dictionary with the same content. Other keywords
+    are settings of such a file and take precedence over it: `threads=[1]`, `schedules=2`, `target="llvm"`,
+    `budget_seconds=60`, `measure={"precision": 0.02}`, `tune={"trials": 50}`.
 
-    What the store has is not measured again, except with `again=True`. `retry_faults` says how often an attempt that crashed or
-    timed out is repeated. `shard="1/4"` does the first quarter of the work. `compare=True` also compares whole models by the
-    default and by the best schedules. `wait` is how many seconds to wait for another process that measures on these CPUs.
+    Experiments in the store are not measured again, except with `again=True`. `retry_faults` is the number of repetitions
+    of an attempt that crashed or timed out. `shard="1/4"` measures the first quarter of the work. `compare=True` also
+    compares whole models with default schedules and with the best schedules. `wait` is the maximum number of seconds to
+    wait for another process that measures on the same CPUs.
 
-    `progress` is called about once a second with a dictionary of `done`, `total`, `losses`, `built`, `rate` (a second),
-    `seconds_left` and `standing`. If it raises an exception, the collection ends as by Ctrl-C, and the exception is raised here.
+    `progress` is called about once per second with a dictionary of `done`, `total`, `losses`, `built`, `rate` (attempts per
+    second), `seconds_left` and `standing` (current activity). If it raises an exception, the collection ends as with
+    Ctrl-C, and the exception is raised by this function.
     """
     options = {
         "store": _path(store),
@@ -89,13 +92,14 @@ def run_model(
     progress=None,
     **settings,
 ):
-    """Runs a whole model by the default schedules, and returns a `Report`: what `opcollect model run --json` prints.
+    """Runs a whole model with the default schedules and returns a `Report`, the output of `opcollect model run --json`.
 
-    `median_ns` has the interval `median_interval_ns`, and `interval_covers` says whether that is over visits; `check` compares
-    the outputs with a reference computation, unless `check=False`. `threads` is one number. `inputs` is a dictionary of files
-    by the names of inputs, or one `.npz` or `.safetensors` file with all; `output` is a folder for the outputs as `.npy` files.
-    `plan` is a file of `oppredict plan`, `parallel` a rule instead. With `store`, a record of the run is written there. Other
-    arguments are those of `collect`; without a model it is the one that `config` names.
+    `median_interval_ns` is the interval of `median_ns`; `interval_covers` states whether it covers the scatter between
+    processes (visits). The outputs are compared with a reference computation, unless `check=False`. `threads` is one number.
+    `inputs` is a dictionary from input names to files, or one `.npz` or `.safetensors` file with all inputs; `output` is a
+    folder for the outputs as `.npy` files. `plan` is a file of `oppredict plan`; `parallel` is a rule to use instead of a
+    plan. With `store`, a record of the run is written to this store. Other arguments are those of `collect`. Without
+    `model`, the model of `config` is used.
     """
     options = {
         "threads": threads,
@@ -137,12 +141,12 @@ def profile(
     progress=None,
     **settings,
 ):
-    """Runs a model with time stamps around each operator, and returns a `Report`: what `opcollect profile --json` prints.
+    """Runs a model with time stamps around each operator and returns a `Report`, the output of `opcollect profile --json`.
 
-    Its `rows` are ready for a data frame. `group_by` is `name`, `input-shape`, `scope` (with so many `levels`) or `call`;
-    `counters` are names of counters. `perfetto`, `chrome_trace`, `html`, `csv` and `out` are files to write, `annotate` names an
-    operator whose code is shown, and `row_limit` limits the rows of the text. Other arguments are those of `run_model`, and of
-    `opcollect profile --help`.
+    The entry `rows` can be converted to a data frame. `group_by` is `name`, `input-shape`, `scope` (with `levels` levels of
+    the scope) or `call`; `counters` are names of counters. `perfetto`, `chrome_trace`, `html`, `csv` and `out` are files to
+    write, `annotate` is the name of an operator whose code is shown, and `row_limit` limits the rows of the text. Other
+    arguments are those of `run_model` and of `opcollect profile --help`.
     """
     files = {"out": out, "csv": csv, "perfetto": perfetto, "chrome_trace": chrome_trace, "html": html, "store": store}
     options = {
@@ -166,7 +170,7 @@ def profile(
 
 
 class Report(dict):
-    """A report as a dictionary; `str()` of it is the text that the command prints."""
+    """A report as a dictionary; `str()` returns the text that the command prints."""
 
     def __init__(self, report, text):
         super().__init__(_json.loads(report))
@@ -177,11 +181,11 @@ class Report(dict):
 
 
 class Collection:
-    """The result of `collect`; `str()` of it is the table that the command prints."""
+    """The result of `collect`; `str()` returns the table that the command prints."""
 
     def __init__(self, report, text, records):
         self.report = report
-        """What `opcollect --json` prints, as a dictionary."""
+        """Output of `opcollect --json` as a dictionary."""
         self._text, self._records, self._columns = text, records, None
 
     @property
@@ -191,7 +195,7 @@ class Collection:
 
     @property
     def known_before(self):
-        """Number of attempts that the store had before."""
+        """Number of attempts that were already in the store."""
         return self.report["known_before"]
 
     @property
@@ -206,19 +210,19 @@ class Collection:
 
     @property
     def seconds(self):
-        """Duration of the call."""
+        """Duration of the call in seconds."""
         return self.report["seconds"]
 
     @property
     def store(self):
-        """The store that the records are in."""
+        """The store with the records."""
         return Store(self.report["store"])
 
     @property
     def records(self):
-        """One record of each experiment as columns: a dictionary of lists, ready for a data frame.
+        """One record of each experiment as columns: a dictionary of lists, for a data frame.
 
-        Times are over all visits; columns of samples are empty here, and `store.records()` has them.
+        Times combine all visits. The columns of samples are empty; `store.records()` returns the samples.
         """
         if self._columns is None:
             self._columns = self._records.columns(None)
@@ -247,10 +251,10 @@ class Store:
         return self._path
 
     def records(self, columns=None, where=None, *, choose="all"):
-        """Records as columns: a dictionary of lists, ready for a data frame.
+        """Records as columns: a dictionary of lists, for a data frame.
 
-        `columns` are names, by default all; `where` is a condition in SQL, such as `"outcome = 'ok' and threads = 1"`. Of
-        several attempts at an experiment, `choose` takes `all`, the `latest`, or the `middle` one.
+        `columns` are column names, by default all; `where` is an SQL condition, such as `"outcome = 'ok' and threads = 1"`.
+        `choose` selects among several attempts at an experiment: `all`, the `latest`, or the `middle` (median) attempt.
         """
         names = None if columns is None else ([columns] if isinstance(columns, str) else list(columns))
         if where is None:
@@ -262,17 +266,18 @@ class Store:
         return {name: _typed(kinds[name], values) for name, values in found.items()}
 
     def query(self, sql, *, choose="all", seconds=60.0, memory_mib=4096):
-        """The answer to one statement in SQL over the table `records`, as columns.
+        """The result of one SQL statement over the table `records`, as columns.
 
-        It gives up after so many seconds, and takes at most so much memory. `docs/guide/queries.md` has examples.
+        The query fails after `seconds` or beyond `memory_mib`. `docs/guide/queries.md` has examples.
         """
         return _native.query(self._path, sql, choose, seconds, memory_mib, self._notes)
 
     def best(self, *, operator=None, task=None, model=None, threads=None, host=None, all_versions=False):
-        """The best known schedule and time of each task, as a `Report` with `tasks`: what `opcollect dataset best` prints.
+        """The best known schedule and time of each task: a `Report` with `tasks`, the output of `opcollect dataset best`.
 
-        `operator` is a kind, `task` a part of its text or the beginning of its hash, `model` a name, whose time is then
-        `total_ns`. For this machine, times of the installed versions count, unless `all_versions=True`; `host` names another.
+        `operator` is an operator kind, `task` a part of the task's text or a prefix of its hash, `model` the name of a model,
+        whose total time is `total_ns`. The default host is this machine; `host` selects another host. Only times of the
+        installed versions count, unless `all_versions=True`.
         """
         question = {
             "operator": operator,
@@ -289,11 +294,11 @@ class Store:
         return _json.loads(_native.stats(self._path, choose, self._notes))
 
     def export(self, path, format=None, *, choose="all"):
-        """Writes the records to one file: `csv`, `parquet` or `jsonl`, by default as its name ends."""
+        """Writes the records to one file in the format `csv`, `parquet` or `jsonl`, by default that of the file extension."""
         return _json.loads(_native.export(self._path, _path(path), format, choose, self._notes))
 
     def verify(self):
-        """Reads everything and reports what is damaged: a dictionary whose `problems` is empty for a sound store."""
+        """Reads the whole store and reports damage: a dictionary whose `problems` are empty for an intact store."""
         return _json.loads(_native.verify(self._path, self._notes))
 
     def __len__(self):
@@ -320,7 +325,7 @@ def _path(path):
     try:
         return _os.fspath(path)
     except TypeError:
-        raise Error(f"{path!r} is no path") from None
+        raise Error(f"{path!r} is not a path") from None
 
 
 def _optional_path(path):

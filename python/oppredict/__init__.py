@@ -1,14 +1,14 @@
-"""How long operators take, and how sure that is.
+"""Predicts the times of operators, with intervals.
 
     import oppredict
 
-    predictor = oppredict.load()  # what came with the package; or the name of a file
+    predictor = oppredict.load()  # the built-in predictor; or give the path of a file
     predictor.predict("conv2d:ci=64,hw=56,co=64,k=3,p=1", threads=1)
     predictor.predict(frame)  # pandas or polars, with a column `operator`
     predictor.model("resnet-18", batch=8, threads=1)["total"]
 
-A predictor is a file that `oppredict train` wrote. Nothing else needs to be installed. Where `oppredict adapt --this-host` kept
-how far this machine is from the one that was learned from, answers without a device are times of this machine, and name it.
+A predictor is a file written by `oppredict train`. No other packages are needed. If `oppredict adapt --this-host` has stored a
+calibration, predictions without a device are for this machine, and `this_host` names its host class.
 """
 
 import json as _json
@@ -24,9 +24,9 @@ __all__ = ["Error", "Predictor", "load"]
 
 
 def load(path=None, mapping=None):
-    """The predictor in a file; without one that which came with the package, for CPUs, or with a mapping for GPUs.
+    """Loads a predictor from a file; without `path`, the built-in predictor for CPUs, or for GPUs if a mapping is given.
 
-    With a mapping (a TOML file that says what the columns of a foreign table mean), questions use that table's columns.
+    With a mapping (a TOML file that describes the columns of a foreign table), queries use the columns of this table.
     """
     if path is None:
         package = _Path(_native.__file__).resolve().parent.parent / "opcollect"
@@ -35,57 +35,57 @@ def load(path=None, mapping=None):
 
 
 class Predictor:
-    """What was learned; ask it with `predict`."""
+    """A trained predictor."""
 
     def __init__(self, path, mapping=None):
         self._inner = _native.Predictor(_path(path), None if mapping is None else _path(mapping))
 
     @property
     def operators(self):
-        """Names of the operators it learned."""
+        """Names of the operators in the training data."""
         return self._inner.operators
 
     @property
     def devices(self):
-        """Names of the devices it can be asked about."""
+        """Names of the devices for which times can be predicted."""
         return self._inner.devices
 
     @property
     def this_host(self):
-        """The class of hosts that answers without a device are for, where that is this machine; else `None`."""
+        """Host class of this machine if predictions without a device are calibrated for it; else `None`."""
         return self._inner.this_host
 
     def predict(self, questions, *, device=None, threads=None, extrapolate=False):
-        """Answers in the form of the questions.
+        """Predicts times and returns them in the form of the queries.
 
-        `questions` is a pandas or polars data frame, a list, or one question. In a table the column `operator` holds
-        short forms such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`; the columns `device`, `threads` and `knob.NAME` may stand
-        beside it, and what they leave open is filled by the arguments. With a mapping, its columns take their place. A
-        list holds texts or dictionaries with the same names.
+        `questions` is a pandas or polars data frame, a list, or a single query. In a data frame, the column `operator`
+        contains short forms such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`. The columns `device`, `threads` and `knob.NAME` are
+        optional; missing values are taken from the arguments. With a mapping, the columns of the mapping are used instead. A
+        list contains texts, or dictionaries with the same names.
 
-        A data frame is answered by one of the same kind (and index) with the columns `time_ns`, `low_ns` and `high_ns`
-        (90 % of measurements should lie between these), `attainable_ns`, `bound` and `reasons`; a list by a list of
-        dictionaries, one question by one dictionary. Where a question lies outside of what was learned there is no time
-        and `reasons` says why; with `extrapolate` there is one all the same. An operator of which nothing was learned has its
-        bound as time. On a machine that was adapted to, `this_host` names it.
+        The result of a data frame is a data frame of the same kind (and index) with the columns `time_ns`, `low_ns` and
+        `high_ns` (the ends of the 90 % interval), `attainable_ns`, `bound` and `reasons`. The result of a list is a list of
+        dictionaries, that of a single query one dictionary. A query outside of the training range has no time, and `reasons`
+        states why; with `extrapolate`, the time is predicted anyway. The time of an operator without training data is its
+        lower bound. On a calibrated machine, `this_host` is its host class.
         """
         columns = self._inner.predict(_rows(questions), *_setting(device, threads), bool(extrapolate))
         return _in_the_form_of(questions, columns)
 
     def model(self, name, *, source="local", batch=1, sequence=128, device=None, threads=None):
-        """A whole neural network: a dictionary with its `layers` and their `total`.
+        """Predicts a whole neural network: a dictionary with its `layers` and their `total`.
 
-        `source` is `local` for a name of the zoo, `transformers` for a name or a folder with a `config.json`, or `onnx`,
-        `torch` or `tflite` for a file. Layers that are alike are one entry of `layers`, with `count`; `total` has
-        `time_ns`, `low_ns` and `high_ns`. What is not known is `None`. Every layer has a time, and its `basis` says what that
-        rests on: it was `learned`, is `extrapolated`, or is a `bound`, a lower bound, because the training data lacks the operator;
-        `total` has `extrapolated_ns` and `bounds_ns`, too.
+        `source` is `local` for a model of the built-in zoo, `transformers` for a name or a folder with a `config.json`, or
+        `onnx`, `torch` or `tflite` for a file. Equal layers are one entry of `layers`, with `count`. `total` has `time_ns`,
+        `low_ns` and `high_ns`. Unknown values are `None`. Every layer has a time; its `basis` is `learned`, `extrapolated`,
+        or `bound` for a lower bound, because the training data lacks the operator. `total` also has `extrapolated_ns` and
+        `bounds_ns`.
         """
         for what, number in [("batch", batch), ("sequence", sequence)]:
             if not isinstance(number, int) or isinstance(number, bool):
                 raise Error(f"`{what}` is {number!r}; give a whole number")
         if not isinstance(name, (str, _os.PathLike)) or not isinstance(source, str):
-            raise Error(f"{name!r} from {source!r} is no model: give its name and its source as texts")
+            raise Error(f"invalid model {name!r} or source {source!r}: give both as texts")
         text = self._inner.model(source, _os.fspath(name), batch, sequence, *_setting(device, threads))
         return _json.loads(text)
 
@@ -98,7 +98,7 @@ def _path(path):
     try:
         return _os.fspath(path)
     except TypeError:
-        raise Error(f"{path!r} is no path") from None
+        raise Error(f"{path!r} is not a path") from None
 
 
 def _setting(device, threads):
@@ -128,7 +128,7 @@ def _rows(questions):
         rows = enumerate(questions)
     except TypeError:
         raise Error(
-            f"{questions!r} is no question: ask with a text such as `matmul:m=64,n=64,k=64`, a dictionary, a list of these, or a data frame"
+            f"{questions!r} is not a query: give a text such as `matmul:m=64,n=64,k=64`, a dictionary, a list of these, or a data frame"
         ) from None
     return [_row(place, one) for place, one in rows]
 

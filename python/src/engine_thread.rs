@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Longest delay until a signal is noticed.
+/// Maximum delay until a signal is noticed.
 const TICK: Duration = Duration::from_millis(50);
 /// Number of queued messages before the engine waits for a slow callback.
 const MAX_MESSAGES: usize = 256;
@@ -87,9 +87,9 @@ impl observer::Progress for Progress {
     }
 }
 
-/// Runs work in a thread and returns its result. An exception of a callback, or Ctrl-C, sets the
-/// signal of the work and is raised when the work has ended. A second Ctrl-C is raised immediately,
-/// and the work ends in the background.
+/// Runs work in a thread and returns its result. An exception of a callback, or Ctrl-C, signals the
+/// work to stop, and is raised when the work has ended. A second Ctrl-C is raised immediately, and
+/// the work ends in the background.
 pub fn run_on_thread<T: Send + 'static>(
     py: Python<'_>,
     callbacks: &Callbacks,

@@ -28,8 +28,8 @@ fn to_json(report: &impl Serialize) -> engine::Result<String> {
     serde_json::to_string(report).map_err(Failure::environment)
 }
 
-/// Sets the folder of the package's programs, in which the workers are found; libraries are
-/// searched next to the package.
+/// Sets the folder of the package's programs, which contains the workers. Libraries are searched
+/// next to the package.
 #[pyfunction]
 fn set_program_folder(folder: PathBuf) {
     bench::set_worker_program(folder.join("opcollect-worker"));

@@ -1,5 +1,5 @@
-//! Collections, measurements of whole models, and profiles. Results are the engine's reports as JSON, and the texts
-//! that the commands print.
+//! Collections, measurements of whole models, and profiles. Results are the engine's reports as JSON, and the text
+//! output of the commands.
 
 use crate::engine_thread::{self, Callbacks};
 use crate::settings::{self, Configuration};
@@ -238,7 +238,7 @@ fn profile_options<'a>(options: &'a ProfilingOptions, inputs: &'a InputFiles) ->
     }
 }
 
-/// Returns the settings of a run without a search, with the given number of threads if there is one.
+/// Returns the settings of a run without a search, optionally with another number of threads.
 fn without_search(settings: Settings, threads: Option<usize>) -> Settings {
     let mut settings = Settings { tune: None, ..settings };
     settings.sweep.threads = threads.map(|count| vec![count]).or(settings.sweep.threads);
@@ -250,7 +250,7 @@ fn resolve_settings(settings: Settings) -> engine::Result<ResolvedConfig> {
     let kind = target.and_then(|target| targets::find_unit(target, unit));
     if kind.is_some_and(|kind| kind.default_board().is_some()) {
         return Err(Failure::usage("`pynq` needs a board, which only the command line supports")
-            .with_hint("collect with `opcollect --target pynq --host`, or from a simulated core: `unit=\"fpga\"`"));
+            .with_hint("collect with `opcollect --target pynq --host`, or use a simulated core with `unit=\"fpga\"`"));
     }
     settings.resolve_here()
 }

@@ -1,4 +1,4 @@
-//! The native half of the package `oppredict`: predicts the times of rows, and returns them as
+//! The native part of the package `oppredict`: predicts the times of rows, and returns them as
 //! columns.
 //!
 //! `oppredict/__init__.py` converts tables to rows. An invalid row raises an exception that
@@ -50,7 +50,7 @@ impl Predictor {
         self.predictor.about.devices.keys().cloned().collect()
     }
 
-    /// Class of the host to which predictions without a device are calibrated; None without a calibration.
+    /// Host class for which predictions without a device are calibrated; None without a calibration.
     #[getter]
     fn this_host(&self) -> Option<String> {
         self.predictor.this_host.as_ref().map(|host| host.host_class.clone())
@@ -72,16 +72,16 @@ impl Predictor {
     ) -> PyResult<Bound<'py, PyDict>> {
         let usual = Setting { device, threads, extrapolate, ..Setting::default() };
         let question = |(place, row): (usize, &Bound<'py, PyDict>)| {
-            let told = |problem: String| Error::new_err(format!("row {place}: {problem}"));
+            let row_error = |problem: String| Error::new_err(format!("row {place}: {problem}"));
             let cells =
                 row.iter().map(|(name, value)| Ok((name.extract()?, read_cell(&value)?))).collect::<PyResult<_>>();
-            let cells: Vec<(String, Cell)> = cells.map_err(|error| told(error.value(py).to_string()))?;
-            queries::parse_row(&cells, &usual, self.mapping.as_ref()).map_err(|error| told(error.to_string()))
+            let cells: Vec<(String, Cell)> = cells.map_err(|error| row_error(error.value(py).to_string()))?;
+            queries::parse_row(&cells, &usual, self.mapping.as_ref()).map_err(|error| row_error(error.to_string()))
         };
         let questions: Vec<(Operator, Setting)> = rows.iter().enumerate().map(question).collect::<PyResult<_>>()?;
         let answers = py.detach(|| queries::predict_each(&self.predictor, &questions));
-        let number = |of: fn(&learn::predictor::Prediction) -> f64| -> Vec<f64> {
-            answers.iter().map(|answer| answer.as_ref().map_or(f64::NAN, of)).collect()
+        let number = |value: fn(&learn::predictor::Prediction) -> f64| -> Vec<f64> {
+            answers.iter().map(|answer| answer.as_ref().map_or(f64::NAN, value)).collect()
         };
         let columns = PyDict::new(py);
         columns.set_item("time_ns", number(|answer| answer.time_ns))?;
@@ -104,7 +104,7 @@ impl Predictor {
     }
 
     /// Returns the layers of a neural network and their total as JSON.
-    #[expect(clippy::too_many_arguments, reason = "Python's half names them")]
+    #[expect(clippy::too_many_arguments, reason = "Python passes them by name")]
     fn model(
         &self,
         py: Python<'_>,
@@ -145,7 +145,7 @@ pub fn shipped_predictor(package: PathBuf, device: Option<String>, is_described:
     published::find_predictor(&package.join("bin/oppredict"), device.as_deref(), is_described).map_err(refusal_error)
 }
 
-/// Converts a cell of a row. The values by which data frames mark missing cells count as absent.
+/// Converts a cell of a row. The markers of data frames for missing cells count as absent.
 fn read_cell(value: &Bound<'_, PyAny>) -> PyResult<Cell> {
     if value.is_none() {
         return Ok(Cell::Absent);

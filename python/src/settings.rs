@@ -21,7 +21,7 @@ pub fn read_settings(configuration: Option<Configuration<'_>>, settings: &Bound<
         None => Table::new(),
         Some(Configuration::Dict(dict)) => read_table(&dict, "")?,
         Some(Configuration::File(path)) => {
-            // The file is validated on its own first, because its errors contain line numbers.
+            // The file is first validated separately, because errors in files contain line numbers.
             Settings::read(&path).map_err(refusal_error)?;
             let text = std::fs::read_to_string(&path).map_err(refusal_error)?;
             text.parse().map_err(refusal_error)?
@@ -46,7 +46,7 @@ fn read_table(dict: &Bound<'_, PyDict>, place: &str) -> PyResult<Table> {
     let mut table = Table::new();
     for (name, value) in dict {
         let name: String =
-            name.extract().map_err(|_| refusal_error(format!("the name of a setting is a text, not {name}")))?;
+            name.extract().map_err(|_| refusal_error(format!("the name of a setting must be a text, not {name}")))?;
         let place = if place.is_empty() { name.clone() } else { format!("{place}.{name}") };
         if !value.is_none() {
             table.insert(name, self::read_value(&value, &place)?);
@@ -71,7 +71,8 @@ fn read_value(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Value> {
     }
     // NumPy's integers have `__index__`, its other numbers `__float__`.
     if given.is_instance_of::<PyInt>() || given.hasattr("__index__")? {
-        let number = given.extract().map_err(|_| refusal_error(format!("`{place}` is {given}, which is too large")))?;
+        let number =
+            given.extract().map_err(|_| refusal_error(format!("`{place}` is {given}, which exceeds 64 bits")))?;
         return Ok(Value::Integer(number));
     }
     if given.is_instance_of::<PyFloat>() || given.hasattr("__float__")? {

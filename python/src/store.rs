@@ -113,7 +113,7 @@ impl Notes {
     }
 }
 
-/// Accesses a store without the interpreter's lock, and delivers the notes.
+/// Accesses a store without the interpreter lock, then delivers the notes.
 fn run_detached<T: Send>(
     py: Python<'_>,
     callbacks: &Callbacks,
@@ -239,7 +239,7 @@ pub fn export(
         Some(name) => Format::parse_name(&name).map_err(refusal_error)?,
         None => Format::of_path(&path).ok_or_else(|| {
             refusal_error(format!(
-                "the format is unknown, because `{}` has no known ending; give csv, parquet or jsonl",
+                "the format is unknown from the file name `{}`; give csv, parquet or jsonl",
                 path.display()
             ))
         })?,

@@ -64,7 +64,7 @@ def models():
     assert "did you mean `resnet-18`" in raised(lambda: ask("resnet-19", device="small"))
     assert "did you mean `local`" in raised(lambda: ask("mlp", source="locl"))
     assert raised(lambda: ask("mlp", batch="many")) == "`batch` is 'many'; give a whole number"
-    assert "is no model" in raised(lambda: ask(3))
+    assert "invalid model" in raised(lambda: ask(3))
 
 
 def alone():
@@ -89,14 +89,14 @@ def alone():
     assert "give a device" in predictor.predict(TEXT)["reasons"][0]
     assert "unknown device `other`" in predictor.predict(TEXT, device="other")["reasons"][0]
 
-    # What is no question raises, and says where and why.
+    # Invalid queries raise an error that names the row and the reason.
     assert refusal([TEXT, "product:b=x"]).startswith("row 1: cannot read the operator `product:b=x`: `x` is not a number")
-    assert "there is no `op`" in refusal({"b": 3})
-    assert "the column `colour` is unknown" in refusal({**GIVEN, "colour": 1})
+    assert "the row has no `op`" in refusal({"b": 3})
+    assert "unknown column `colour`" in refusal({**GIVEN, "colour": 1})
     assert "is neither a number nor a text" in refusal({**GIVEN, "b": [1]})
     for strange in [3, None, 2.5, [3], [TEXT, b"product"], object()]:
-        assert "row" in refusal(strange) or "is no question" in refusal(strange), strange
-    assert refusal(3).startswith("3 is no question: ask with a text"), refusal(3)
+        assert "row" in refusal(strange) or "is not a query" in refusal(strange), strange
+    assert refusal(3).startswith("3 is not a query: give a text"), refusal(3)
     assert refusal([TEXT, 3]) == "row 1: 3 is neither a text nor a dictionary"
     assert refusal(TEXT, device=3) == "`device` is 3; give the name of a device"
     assert refusal(TEXT, threads="two") == "`threads` is 'two'; give a number"

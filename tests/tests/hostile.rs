@@ -4,7 +4,7 @@
 #[path = "../damage.rs"]
 mod damage;
 
-use datasets::store::{Status, Telling};
+use datasets::store::{Status, StatusFile};
 use datasets::{COLUMNS, Choose, Json, Key, Kind, KnownWhen, Origin, Outcome, PeaksMeasured, Record, Store};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -266,7 +266,7 @@ fn failed(mut record: Value) -> Value {
 
 /// Writes a store in which every text of some records is replaced by hostile ones; other records are valid. Returns
 /// this host's class, and the texts that appear as running processes.
-fn write_strings(bench: &HostileBench) -> (String, Vec<Telling>) {
+fn write_strings(bench: &HostileBench) -> (String, Vec<StatusFile>) {
     let sizes = ["16,n=16", "24,n=32", "32,n=64", "48,n=48", "64,n=64"];
     let models: String = sizes.iter().map(|sizes| format!(" --modelname matmul:m={sizes},k=32")).collect();
     let models = format!("--modelsource simple{models} --store sound");

@@ -67,7 +67,7 @@ fn tables_of_the_predictor_fit() {
         &bench,
         "oppredict",
         "explain --predictor products.opp --op matmul:m=80,n=80,k=144 --threads 1",
-        "starting it",
+        "launch overhead",
     );
     check(&bench, "oppredict", "eval --data store --max-uncertainty inf --folds 2", "matmul");
     check(&bench, "oppredict", "features", "log2");

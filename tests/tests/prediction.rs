@@ -128,8 +128,8 @@ fn omitted_knobs_have_default_values() {
         ("tile_x=24", "known for these sizes: "),
         ("tile_x=wide", "known for these sizes: "),
         ("vectorize=maybe", "yes"),
-        ("tile_q=4", "its knobs are block, "),
-        ("from=default", "its knobs are block, "),
+        ("tile_q=4", "the knobs of this operator are block, "),
+        ("from=default", "the knobs of this operator are block, "),
     ] {
         let refused = ask(&format!("--knob {knob}")).expect(2);
         assert!(refused.stderr.contains(part), "{knob}: {refused}");
@@ -211,7 +211,7 @@ fn shipped_predictors_predict_and_adapt() {
         "{report}"
     );
     let second = ask("predict --model resnet-18 --threads 1 --json");
-    assert!(second.stderr.contains("times are those of this machine"), "{second}");
+    assert!(second.stderr.contains("times are translated to this machine"), "{second}");
     let calibrated = second.json();
     assert_eq!(calibrated["this_host"]["distance"]["factor"].as_f64(), Some(factor), "{second}");
     let ratio = calibrated["models"][0]["total"]["time_ns"].as_f64().expect("a time") / time("time_ns");

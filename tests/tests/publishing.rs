@@ -82,6 +82,6 @@ fn records_of_older_code_are_rejected() {
     // A predictor that was trained on such records reports this.
     run(bench.command(&program("oppredict"), "train --data older --out older.opp")).expect(0);
     let asked = run(bench.command(&program("oppredict"), &ask.replace("out/cpu.opp", "older.opp"))).expect(0);
-    let note = format!("{0} of {0} records are of other code (matmul {0})", now.len());
+    let note = format!("{0} of {0} records have another code revision (matmul {0})", now.len());
     assert!(asked.stderr.contains(&note), "{asked}");
 }

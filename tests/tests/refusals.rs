@@ -292,7 +292,7 @@ fn invalid_shards() {
         command,
         2,
         expect![[r#"
-        error: `SLURM_ARRAY_TASK_ID` is `two`: it is not a number
+        error: `SLURM_ARRAY_TASK_ID` is `two`: not a number
         hint: set it to a number, or give `--shard i/n`
     "#]],
     );
@@ -386,7 +386,7 @@ fn invalid_stores() {
         collect("photos"),
         2,
         expect![[r#"
-        error: `photos` is not a dataset store: it has no `opcollect-store.json`, but other files
+        error: `photos` is not a dataset store: the folder has no `opcollect-store.json`, but other files
         hint: name an existing store, or an empty or new folder to create one
     "#]],
     );
@@ -404,7 +404,7 @@ fn invalid_stores() {
         bench.opcollect("dataset stats --store photos"),
         2,
         expect![[r#"
-        error: `photos` is not a dataset store: it has no `opcollect-store.json`
+        error: `photos` is not a dataset store: the folder has no `opcollect-store.json`
         hint: name an existing store, or an empty or new folder to create one
     "#]],
     );
@@ -413,7 +413,7 @@ fn invalid_stores() {
         bench.opcollect("dataset stats --store absent"),
         2,
         expect![[r#"
-        error: `absent` is not a dataset store: it does not exist
+        error: `absent` is not a dataset store: the folder does not exist
         hint: name an existing store, or an empty or new folder to create one
     "#]],
     );
@@ -422,7 +422,7 @@ fn invalid_stores() {
         bench.opcollect("dataset merge --store new photos"),
         2,
         expect![[r#"
-        error: `photos` is not a dataset store: it has no `opcollect-store.json`
+        error: `photos` is not a dataset store: the folder has no `opcollect-store.json`
         hint: name an existing store, or an empty or new folder to create one
     "#]],
     );
@@ -433,7 +433,7 @@ fn invalid_stores() {
         collect("newer"),
         2,
         expect![[r#"
-            error: `newer` has schema version 999, this program reads up to 6
+            error: `newer` has schema version 999, but this program supports only versions up to 6
             hint: update the program; nothing was changed
         "#]],
     );
@@ -443,7 +443,7 @@ fn invalid_stores() {
         collect("newer"),
         2,
         expect![[r#"
-        error: `newer` is not a dataset store: its `opcollect-store.json` is unreadable: EOF while parsing an object at line 1 column 1
+        error: `newer` is not a dataset store: `opcollect-store.json` is unreadable: EOF while parsing an object at line 1 column 1
         hint: name an existing store, or an empty or new folder to create one
     "#]],
     );

@@ -1,7 +1,7 @@
 //! Notes and progress that the engine reports while it works. The engine itself prints nothing.
 
 use crate::campaign::CampaignEvent;
-use datasets::store::{Status, Telling};
+use datasets::store::{Status, StatusFile};
 
 /// Receives notes and progress.
 pub trait Observer {
@@ -32,7 +32,7 @@ pub trait Progress {
 /// Status file that this process writes in a store.
 pub struct StoreStatus {
     /// The status file.
-    pub telling: Telling,
+    pub telling: StatusFile,
     /// Status fields that do not change during the process.
     pub status: Status,
 }

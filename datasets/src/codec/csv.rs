@@ -1,6 +1,6 @@
 //! The CSV format: a header of column names, then one row per record.
 //!
-//! An absent value is an empty cell, lists are JSON, keys are hexadecimal, floats have the shortest digits that read
+//! An absent value is an empty cell, lists are JSON, keys are hexadecimal, and floats have the fewest digits that read
 //! back exactly. Reading accepts columns in any order and missing nullable columns.
 
 use crate::error::{Error, IoContext, Result, RowError, RowUnit};
@@ -148,7 +148,7 @@ fn columns_of(header: &csv::StringRecord) -> std::result::Result<Vec<ColumnId>, 
     for name in header {
         let id = ColumnId::from_name(name).ok_or_else(|| unknown_column(&excerpt(name), 0))?;
         if columns.contains(&id) {
-            return Err(RowError::new("the column is given twice").in_field(name));
+            return Err(RowError::new("duplicate column").in_field(name));
         }
         columns.push(id);
     }
@@ -188,7 +188,7 @@ fn set_cell(record: &mut Record, column: &Column, text: &str) -> std::result::Re
 fn row_error(error: &csv::Error) -> RowError {
     match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            RowError::new(format!("the row has {len} cells, the header {expected_len}"))
+            RowError::new(format!("the row has {len} cells, but the header has {expected_len}"))
         }
         csv::ErrorKind::Utf8 { err, .. } => RowError::new(format!("cell {} is not UTF-8", err.field() + 1)),
         _ => RowError::new(error.to_string()),

@@ -46,13 +46,13 @@ pub(crate) fn parse_line(line: &[u8]) -> std::result::Result<Record, RowError> {
 /// A reader of a JSON lines file.
 pub struct Reader {
     path: PathBuf,
-    lines: Lines,
+    lines: LineReader,
 }
 
 impl Reader {
     /// Opens a file of records.
     pub fn open(path: &Path) -> Result<Reader> {
-        Ok(Reader { path: path.to_owned(), lines: Lines::new(super::open_buffered(path)?) })
+        Ok(Reader { path: path.to_owned(), lines: LineReader::new(super::open_buffered(path)?) })
     }
 }
 
@@ -84,26 +84,26 @@ pub(crate) fn too_long() -> RowError {
     RowError::new(format!("the line has more than {MAX_LINE_BYTES} bytes"))
 }
 
-pub(crate) struct Lines {
+pub(crate) struct LineReader {
     source: BufReader<File>,
     line: Vec<u8>,
     number: u64,
     is_done: bool,
-    /// Whether the source is inside a line that exceeded the limit, whose rest is skipped next.
+    /// Whether the position is inside a line that exceeds the limit; the rest of the line is skipped next.
     is_inside: bool,
 }
 
 pub(crate) struct Line<'a> {
     pub text: &'a [u8],
     pub number: u64,
-    /// Whether the line ends with a newline; after an interrupted write it does not.
+    /// Whether the line ends with a newline; false after an interrupted write.
     pub is_finished: bool,
     pub is_too_long: bool,
 }
 
-impl Lines {
-    pub fn new(source: BufReader<File>) -> Lines {
-        Lines { source, line: Vec::new(), number: 0, is_done: false, is_inside: false }
+impl LineReader {
+    pub fn new(source: BufReader<File>) -> LineReader {
+        LineReader { source, line: Vec::new(), number: 0, is_done: false, is_inside: false }
     }
 
     pub fn stop_reading(&mut self) {

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Newest supported version. 1 has no levels and kinds; its bandwidths are of scalar loops in the last-level cache.
+/// Newest supported version. Version 1 has no levels and kinds; its bandwidths are those of scalar loops in the
+/// last-level cache.
 const VERSION: u32 = 2;
 
 /// The measured peak rates of a host.

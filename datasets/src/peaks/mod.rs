@@ -1,8 +1,8 @@
 //! Peak rates of a host for rooflines.
 //!
-//! Other load lowers a measurement, and a single fast one may be an outlier. So peaks are measured several times,
-//! minutes apart, and the best rate that a second measurement confirms counts. No peak is below what two attempts of an
-//! operator's experiment reached.
+//! Other load lowers measured rates, and a single high rate may be an outlier. So peaks are measured several times,
+//! minutes apart, and the peak is the best rate that a second measurement confirms. No peak is below a rate that two
+//! attempts of an operator's experiment reached.
 
 mod measured;
 mod reached;
@@ -85,8 +85,8 @@ impl Peaks {
         peaks
     }
 
-    /// Sets peaks for a thread count without measurements: interpolated from other thread counts, else the given
-    /// operations and bytes per second. Bandwidth entries use the sizes of known operators.
+    /// Sets peaks for a thread count without measurements: interpolated from other thread counts if possible, else the
+    /// given operations and bytes per second. Bandwidths are set for the working sets of known operators.
     pub fn assume_peaks(&mut self, threads: u32, (compute, memory): (f64, f64), reached: &Reached) {
         let count = f64::from(threads);
         // Assumed peaks of other thread counts must not be extrapolated.
@@ -122,7 +122,7 @@ impl Peaks {
             && self.memory.is_sorted_by(|left, right| order(left) < order(right))
     }
 
-    /// Raises peaks to what two attempts of an operator's experiment reached.
+    /// Raises peaks to the rates that two attempts of an operator's experiment reached.
     pub fn raise_peaks(&mut self, reached: &Reached) {
         for peak in &mut self.compute {
             let best = reached.flops_per_second(peak.threads).unwrap_or(0.0);
@@ -155,8 +155,8 @@ impl Peaks {
         }
     }
 
-    /// Returns the roofline time of some work in nanoseconds, or None if no peak for this number of threads is known.
-    /// The bandwidth is that of the level that the bytes fill, or of DRAM for cold caches.
+    /// Returns the roofline time of some work in nanoseconds; None without a peak for this number of threads. The
+    /// bandwidth is that of the memory level that holds the bytes, or of DRAM for cold caches.
     pub fn attainable_ns(&self, threads: u32, flops: f64, bytes: f64, caches: CacheState) -> Option<f64> {
         let is_known = self.compute.iter().any(|peak| peak.threads == threads)
             && self.memory.iter().any(|peak| peak.threads == threads);
@@ -174,7 +174,7 @@ impl Peaks {
         interpolate_rate(self.compute.iter().map(|peak| (f64::from(peak.threads), peak.flops_per_second)), threads)
     }
 
-    /// Returns the bandwidth for any number of threads. Operands are assumed in the largest known working set that they
+    /// Returns the bandwidth for any number of threads, that of the largest measured working set that the operands
     /// fill, as in repeated runs.
     pub fn bytes_per_second(&self, threads: f64, bytes: f64) -> Option<f64> {
         let per_thread = self.memory.chunk_by(|left, right| left.threads == right.threads).map(|sets| {
@@ -197,7 +197,7 @@ fn memory_peaks(measured: &[&PeaksMeasured]) -> Vec<MemoryPeak> {
     let known: BTreeSet<u32> = current.map(|rate| rate.threads).collect();
     let mut sets: BTreeMap<(u32, u64), WorkingSet<'_>> = BTreeMap::new();
     for one in measured {
-        // Version 1 measured other loops, so its rates count only if there are no current ones.
+        // Version 1 measured other loops, so its rates are used only if there are no current rates.
         for rate in one.memory.iter().filter(|rate| one.is_current() || !known.contains(&rate.threads)) {
             let set = sets.entry((rate.threads, rate.working_set_bytes)).or_default();
             set.level = set.level.or(rate.level.as_deref());
@@ -235,7 +235,7 @@ fn interpolate_rate(rates: impl Iterator<Item = (f64, f64)>, threads: f64) -> Op
     (below.1 > 0.0).then_some(below.1)
 }
 
-/// Returns the best rate confirmed at another time, else the best rate, because other load only lowers rates.
+/// Returns the best rate that is confirmed at another time, else the best rate, because other load only lowers rates.
 fn confirmed_rate(mut rates: Rates) -> (f64, Certainty) {
     /// Minimum time between independent measurements, in microseconds.
     const APART_US: u64 = 60_000_000;

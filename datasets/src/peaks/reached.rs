@@ -28,8 +28,8 @@ struct Visits {
 }
 
 impl Reached {
-    /// Adds a record. Counts only operators that were measured alone and with little scatter within the process
-    /// (visit).
+    /// Adds a record. Only operators that were measured in isolation and with little scatter within the process (visit)
+    /// count.
     pub fn add_record(&mut self, record: &Record) {
         /// Maximum relative half-width of the confidence interval within a process (visit).
         const QUIET: f64 = 0.02;
@@ -63,7 +63,7 @@ impl Reached {
         self.compute.values().filter_map(Rates::best_rate).reduce(f64::max)
     }
 
-    /// Returns the best bytes per second among the operators that moved the most.
+    /// Returns the best bytes per second among the operators that moved the most bytes.
     pub fn best_bytes_per_second(&self) -> Option<f64> {
         self.memory.iter().max_by_key(|((_, bytes), _)| *bytes).and_then(|(_, rates)| rates.best_rate())
     }
@@ -81,7 +81,7 @@ impl Rates {
             self.0.insert(record.key, first);
             return;
         };
-        // The same attempt read twice, from a store and its copy, confirms nothing.
+        // An attempt that is read twice, from a store and its copy, does not confirm itself.
         if visits.started_at_us == started_at_us {
             return;
         }
@@ -100,7 +100,8 @@ impl Rates {
     }
 }
 
-/// Whether the code computes all counted operations. Not attention: earlier versions counted skipped pairs.
+/// Returns whether the code computes all counted operations. False for attention, for which earlier versions counted
+/// skipped pairs.
 fn computes_all(record: &Record) -> bool {
     !record.saves_products() && record.op_kind != "attention"
 }

@@ -1,5 +1,5 @@
-//! Rows stored by column, as Parquet reads and writes them. Cells borrow from the batch without an object per row. A
-//! batch may hold a projection; its missing columns read as absent.
+//! Rows stored by column, as Parquet reads and writes them. Cells borrow from the batch, without an object per row. A
+//! batch may contain only some columns; values of the others are absent.
 
 use crate::error::RowError;
 use crate::record::cell::Cell;
@@ -33,7 +33,7 @@ pub struct Batch {
 
 pub(crate) type Piece = (Arc<Batch>, Range<usize>);
 
-/// The values of one column, with placeholders for absent ones.
+/// The values of one column, with placeholders for absent values.
 #[derive(Clone, Debug)]
 pub(crate) struct Values {
     /// Parquet's definition levels: 1 for present, 0 for absent. None for a required column.
@@ -46,8 +46,8 @@ pub(crate) enum ColumnData {
     Bool(Vec<bool>),
     Integer(Vec<i64>),
     Float(Vec<f64>),
-    /// Texts of all rows in one string; `ends[row]` is the end of the row's text. One allocation per text would
-    /// dominate the cost.
+    /// Texts of all rows in one string, because one allocation per text would be slow; `ends[row]` is the end of the
+    /// row's text.
     Text {
         ends: Vec<usize>,
         text: String,
@@ -177,7 +177,7 @@ impl Batch {
 }
 
 impl BatchRow<'_> {
-    /// Converts the row to a record; fails if a required column is missing or a word is unknown.
+    /// Converts the row to a record; fails for a missing required column or an unknown word.
     pub fn to_record(&self) -> Result<Record, RowError> {
         let mut record = Record::empty();
         for column in COLUMNS {

@@ -60,7 +60,7 @@ pub trait Field: Sized {
 fn kind_mismatch(wanted: &str, cell: Cell<'_>) -> RowError {
     match cell {
         Cell::Null => RowError::new(format!("no value, but {wanted} is required")),
-        _ => RowError::new(format!("{} where {wanted} is required", cell.describe_kind())),
+        _ => RowError::new(format!("{}, but {wanted} is required", cell.describe_kind())),
     }
 }
 

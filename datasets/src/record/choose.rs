@@ -1,10 +1,10 @@
 //! Orders, numbers and selects the measurements of an experiment.
 //!
 //! A store keeps every measurement. Attempts are numbered by time when they are read, because independent writers may
-//! have used the same number. So comparisons of rows ignore `attempt`.
+//! have used the same number. Therefore, comparisons of rows ignore `attempt`.
 
 use super::table::{COLUMNS, ColumnId, Record};
-use super::visits::{Tried, median_index, median_record};
+use super::visits::{AttemptTime, median_index, median_record};
 use crate::record::batch::Row;
 use models::names;
 use std::cmp::Ordering;
@@ -13,8 +13,8 @@ use std::ops::Range;
 /// The selection among the measurements of each experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choose {
-    /// The successful measurement with the median time (the earlier of two), with the confidence interval over all
-    /// measurements.
+    /// The successful measurement with the median time (the earlier of two central measurements), with the confidence
+    /// interval over all measurements.
     #[default]
     Middle,
     /// The last successful measurement of the experiment.
@@ -47,9 +47,9 @@ impl Choose {
         Choose::from_name(name).ok_or_else(hint)
     }
 
-    /// Returns the indices of the selected attempts, which are in time order. If none has a time, the last one is
-    /// selected, because its reason is the newest.
-    pub(crate) fn selected_range(self, attempts: &[Tried]) -> Range<usize> {
+    /// Returns the indices of the selected attempts, which are in time order. If no attempt has a time, the last
+    /// attempt is selected, because its reason is the newest.
+    pub(crate) fn selected_range(self, attempts: &[AttemptTime]) -> Range<usize> {
         let one = |place: Option<usize>| {
             let place = place.unwrap_or(attempts.len().saturating_sub(1));
             place..attempts.len().min(place + 1)
@@ -62,7 +62,7 @@ impl Choose {
     }
 }
 
-/// Numbers records and returns the selected ones, sorted by key and time.
+/// Numbers records and returns the selected records, sorted by key and time.
 pub fn choose_records(mut records: Vec<Record>, how: Choose) -> Vec<Record> {
     records.sort_by(|left, right| left.key.cmp(&right.key).then_with(|| order_attempts(left, right)));
     records.dedup_by(|later, kept| later.key == kept.key && order_attempts(kept, later).is_eq());
@@ -73,7 +73,7 @@ pub fn choose_records(mut records: Vec<Record>, how: Choose) -> Vec<Record> {
         match median_record(&all).filter(|_| how == Choose::Middle) {
             Some(measured) => chosen.push(measured),
             None => {
-                let tried: Vec<Tried> = attempts.iter().map(Tried::from_row).collect();
+                let tried: Vec<AttemptTime> = attempts.iter().map(AttemptTime::from_row).collect();
                 chosen.extend_from_slice(&attempts[how.selected_range(&tried)]);
             }
         }
@@ -102,7 +102,7 @@ mod tests {
     use crate::record::words::{Covers, Outcome};
 
     fn check(how: Choose, medians: &[Option<f64>], expected: Range<usize>) {
-        let attempts: Vec<Tried> = medians.iter().map(|&median_ns| Tried { median_ns }).collect();
+        let attempts: Vec<AttemptTime> = medians.iter().map(|&median_ns| AttemptTime { median_ns }).collect();
         assert_eq!(how.selected_range(&attempts), expected, "{how:?} of {medians:?}");
     }
 

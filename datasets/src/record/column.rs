@@ -25,7 +25,7 @@ pub enum Kind {
     Time,
 }
 
-/// When a value is known relative to the run.
+/// Whether a value is known before or only after the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KnownWhen {
     /// Before the artifact runs.

@@ -43,23 +43,23 @@ impl Record {
         self.key_of(EXPERIMENT.iter().copied())
     }
 
-    /// Returns the key of the experiment without the schedule. All schedules of a task share it if they were measured
-    /// under equal conditions.
+    /// Returns the key of the experiment without the schedule, which is equal for all schedules of a task that were
+    /// measured under equal conditions.
     pub fn ground_key(&self) -> Key {
         self.key_of(EXPERIMENT.iter().copied().filter(|id| *id != ColumnId::schedule_hash))
     }
 
     fn key_of(&self, columns: impl Iterator<Item = ColumnId>) -> Key {
-        let of = |id: ColumnId| match id.column_metadata().kind {
+        let value = |id: ColumnId| match id.column_metadata().kind {
             Kind::Json => canonical_value(self.cell(id)),
             _ => cell_value(self.cell(id)),
         };
-        let named = columns.filter_map(|id| Some((id.name().to_owned(), of(id)?)));
+        let named = columns.filter_map(|id| Some((id.name().to_owned(), value(id)?)));
         Key::of_bytes(Json::from(Value::Object(named.collect::<Map<_, _>>())).as_text().as_bytes())
     }
 }
 
-/// Reformats a JSON cell, so that a key does not depend on another library's spacing and number format.
+/// Reformats a JSON cell, so that the key does not depend on a writer's spacing and number format.
 fn canonical_value(cell: Cell<'_>) -> Option<Value> {
     let Cell::Text(text) = cell else { return cell_value(cell) };
     let parsed = serde_json::from_str::<Value>(text).ok();

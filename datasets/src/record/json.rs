@@ -46,7 +46,7 @@ impl Json {
     /// Deserialises the value.
     pub fn parse_as<T: DeserializeOwned>(&self) -> Result<T, RowError> {
         serde_json::from_str(&self.0)
-            .map_err(|error| RowError::new(format!("`{}` does not fit: {error}", excerpt(&self.0))))
+            .map_err(|error| RowError::new(format!("`{}` has an unexpected form: {error}", excerpt(&self.0))))
     }
 }
 

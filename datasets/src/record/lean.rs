@@ -3,7 +3,7 @@
 use super::table::Record;
 
 impl Record {
-    /// Removes the long columns, for callers that hold many records and need only times.
+    /// Removes the long columns, for callers that keep many records in memory and need only times.
     pub fn without_long_columns(self) -> Record {
         Record {
             samples_ns: Vec::new(),

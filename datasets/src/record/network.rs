@@ -1,4 +1,4 @@
-//! Distinguishes records of whole networks and of operators within them from records of operators that ran alone.
+//! Distinguishes records of whole networks, of operators in networks, and of isolated operators.
 
 use super::table::Record;
 
@@ -11,7 +11,7 @@ impl Record {
         self.op_kind == NETWORK
     }
 
-    /// Returns whether the record describes an operator that ran alone: not in a network and not in a co-run.
+    /// Returns whether the record describes an isolated operator: not in a network and not in a co-run.
     pub fn is_alone(&self) -> bool {
         !self.is_network() && self.network_hash.is_none() && self.co_run.is_none()
     }

@@ -6,7 +6,7 @@ impl Record {
     /// Returns whether the schedule saves counted multiplications, as Winograd's algorithm does; its rate may exceed
     /// the host's peak.
     pub fn saves_products(&self) -> bool {
-        /// Marks of such schedules: Winograd saves multiplications; summing one kernel position at a time skips padding.
+        /// Texts in such schedules: Winograd saves multiplications, and the order `kernel_first` skips padding.
         const SAVING: [&str; 2] = [r#""algorithm":"winograd"#, r#""order":"kernel_first""#];
         let text = self.schedule.as_ref().map_or("", |schedule| schedule.as_text());
         SAVING.iter().any(|saving| text.contains(saving))

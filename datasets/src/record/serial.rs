@@ -1,7 +1,7 @@
 //! Records as JSON objects from column names to values, without absent values.
 //!
-//! Reading rejects unknown and missing columns by name. Plain `Deserialize` can report the column only in a message, so
-//! file readers use `from_json`, which returns it.
+//! Reading rejects unknown and missing columns by name. Plain `Deserialize` can report the column only as text, so file
+//! readers use `from_json`, whose error has the column as a field.
 
 use super::cell::Cell;
 use super::column::Kind;
@@ -103,7 +103,7 @@ impl<'de> Visitor<'de> for RecordSeed<'_> {
                 }
             };
             if std::mem::replace(&mut seen[id as usize], true) {
-                return Err(refuse(RowError::new("the column is given twice").in_field(id.name())));
+                return Err(refuse(RowError::new("duplicate column").in_field(id.name())));
             }
             record
                 .take(id, &mut map)
@@ -160,7 +160,7 @@ pub(crate) fn unknown_column(name: &str, schema_version: i64) -> RowError {
     let error = RowError::new(format!("unknown column `{name}`")).in_field(name);
     if schema_version > SCHEMA_VERSION {
         return error.with_hint(format!(
-            "written by schema {schema_version}, this program reads up to {SCHEMA_VERSION}; update the program"
+            "written with schema version {schema_version}, but this program supports only versions up to {SCHEMA_VERSION}; update the program"
         ));
     }
     error.with_hint(match names::suggest_nearest(name, COLUMNS.iter().map(|column| column.name)) {
@@ -172,5 +172,5 @@ pub(crate) fn unknown_column(name: &str, schema_version: i64) -> RowError {
 pub(crate) fn missing_column(name: &str) -> RowError {
     RowError::new(format!("required column `{name}` is missing"))
         .in_field(name)
-        .with_hint("every record has it; see the column table in docs/reference/dataset-format.md")
+        .with_hint("the column is required; see the column table in docs/reference/dataset-format.md")
 }

@@ -1,8 +1,8 @@
-//! Decides whether a stored record can replace an attempt that would be made now.
+//! Decides whether a stored record can replace a new measurement.
 //!
-//! A tuner's trial requires the same experiment. A query for the fastest schedule here accepts records measured under
-//! the same conditions. Times under different conditions are never compared. If the current conditions are unknown, for
-//! example on another host, the newest conditions count.
+//! A tuner's trial requires the same experiment. A query for the fastest schedule on this machine accepts records
+//! measured under the same conditions. Times under different conditions are never compared. If the current conditions
+//! are unknown, for example on another host, the newest conditions count.
 
 use super::cell::Cell;
 use super::experiment::EXPERIMENT;
@@ -47,8 +47,8 @@ impl Likeness {
     }
 }
 
-/// Returns whether a record can replace an attempt;
-/// `now` holds the attempt's columns that are known before the run.
+/// Returns whether a record can replace an attempt; `now` contains the columns of the attempt that are known before the
+/// run.
 pub fn stands_for(record: &Record, now: &Record, likeness: Likeness) -> bool {
     likeness.cells(record).eq(likeness.cells(now))
 }
@@ -66,8 +66,8 @@ impl Conditions {
     }
 }
 
-/// Keeps the records with the newest conditions of each machine, and of these the ones with the newest code revision
-/// of each task. Also returns the number of removed records.
+/// Keeps the records with the newest conditions of each machine and the newest code revision of each task. Also returns
+/// the number of removed records.
 pub fn keep_newest_conditions<R: Borrow<Record>, M: Ord>(
     records: Vec<R>,
     machine: impl Fn(&Record) -> M,

@@ -2,8 +2,8 @@
 //!
 //! The `Record` struct, its JSON, the CSV header, the Parquet and SQL schemas and `docs/reference/dataset-format.md`
 //! are generated from this list. To add a column, append a line with the next schema version and an `Option` type
-//! (older files lack it), raise `SCHEMA_VERSION`, and update the change log. Names are never changed or reused, and end
-//! with their unit.
+//! (because older files lack the column), raise `SCHEMA_VERSION`, and update the change log. Names end with their unit
+//! and are never changed or reused.
 //!
 //! A line reads `name: type = kind, unit, when known, since version`. A predictor may use only columns known `Before`
 //! the run.
@@ -94,8 +94,8 @@ columns! {
         /// Knob values or trace, sufficient to apply the schedule again; for a network, the schedule of each task by
         /// its hash.
         schedule: Option<Json> = Json, "JSON", Before, since 1;
-        /// Stable hash of the trace of a schedule sampled by TVM;
-        /// `schedule_hash` excludes the trace, because it is known before the trace.
+        /// Stable hash of the trace of a schedule sampled by TVM. `schedule_hash` excludes the trace, because that hash
+        /// must be known before sampling.
         moves_hash: Option<String> = Text, "hex", Before, since 6;
         /// Revision of the code that the program generates for the task's operators; a change of the lowering changes
         /// the revision.
@@ -136,7 +136,7 @@ columns! {
         thread_mode: Option<String> = Label, "name", Before, since 1;
         /// Number of polls of an idle worker thread before it sleeps.
         spin_count: Option<i64> = Integer, "count", Before, since 1;
-        /// How operators share the machine in a co-run: `stream` or `full`.
+        /// How operators share the machine in a co-run: `stream` (separate cores) or `full` (all cores).
         parallel_type: Option<String> = Label, "name", Before, since 1;
         /// Task hashes of the operators that ran concurrently with this one, a list.
         co_run: Option<Json> = Json, "JSON", Before, since 1;
@@ -219,16 +219,16 @@ columns! {
         /// Upper end of the 95 % interval of the median; times are skewed, so it may be farther from the median than
         /// the lower end.
         median_high_ns: Option<f64> = Float, "ns", After, since 6;
-        /// Scatter that the confidence interval covers: `visit` for that within one process, `visits` for that between
-        /// processes too. Absent in older rows, which mean `visit`.
+        /// Scatter that the confidence interval covers: `visit` for scatter within one process, `visits` for scatter
+        /// between processes, too. Absent in older rows, whose intervals cover `visit`.
         interval_covers: Option<Covers> = Label, "name", After, since 6;
         /// Medians of the processes (visits) that the row combines, in time order, a list; absent for a single visit.
         visits_ns: Option<Json> = Json, "JSON", After, since 6;
-        /// Standard deviation of the logarithms of the medians in `visits_ns`: how much the time depends on memory
-        /// placement and on the time of the measurement.
+        /// Standard deviation of the logarithms of the medians in `visits_ns`: the influence of memory placement and of
+        /// the moment of the measurement.
         visit_spread: Option<f64> = Float, "fraction", After, since 6;
-        /// `visit_spread` pooled over all experiments with the same number of threads and several visits that
-        /// the program had measured when it wrote the row.
+        /// `visit_spread`, pooled over all experiments with the same number of threads and several visits that the
+        /// program had measured when it wrote the row.
         noise_floor: Option<f64> = Float, "fraction", After, since 6;
         /// Memory placement of the visit: the offsets of stacks and tensors within a page (`stack_bytes`,
         /// `buffer_bytes`), and the number of the runner's `process`.
@@ -243,9 +243,9 @@ columns! {
     "Counters" {
         /// Counters of one run, a map from name to value.
         counters: Option<Json> = Json, "JSON", After, since 1;
-        /// Origin of each counter, a map from its name to `source`, name there (`native`), `unit`, whose work is
-        /// counted (`coverage`), number of counted `runs`, and share of the time in which the counter was active
-        /// (`running_share`; below 1 the value is extrapolated).
+        /// Origin of each counter, a map from its name to `source`, its name in the source (`native`), `unit`, the
+        /// threads or processes that are counted (`coverage`), the number of counted `runs`, and the share of the time
+        /// in which the counter was active (`running_share`; below 1 the value is extrapolated).
         counter_origins: Option<Json> = Json, "JSON", After, since 3;
         /// Requested counters that are not available, a map from name to reason.
         counters_refused: Option<Json> = Json, "JSON", After, since 1;

@@ -19,8 +19,9 @@ use std::collections::HashMap;
 /// Degrees of freedom that the noise floor contributes. Few, because scatter differs widely between experiments.
 const FLOOR_FREEDOM: u32 = 4;
 
-/// Variance that all visits of one campaign have in common because they are close in time, relative to the variance
-/// between these visits. The visits cannot show it, so it is added to the variance of their median.
+/// Variance that all visits of one campaign have in common, because they are close in time, relative to the variance
+/// between these visits. It cannot be estimated from the visits, so this share is added to the variance of their
+/// median.
 const SHARED_VARIANCE: f64 = 0.4;
 
 /// 97.5 % quantiles of Student's t distribution, by degrees of freedom from 1.
@@ -29,22 +30,22 @@ const STUDENT: [f64; 20] = [
     2.110, 2.101, 2.093, 2.086,
 ];
 
-/// Median time of an attempt, by which one of several attempts is selected; None if the attempt failed.
+/// Median time of an attempt, for the selection among several attempts; None if the attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Tried {
+pub(crate) struct AttemptTime {
     pub median_ns: Option<f64>,
 }
 
-impl Tried {
-    pub fn from_row(row: &impl Row) -> Tried {
+impl AttemptTime {
+    pub fn from_row(row: &impl Row) -> AttemptTime {
         let is_ok = row.cell(ColumnId::outcome) == Cell::Text(Outcome::Ok.name());
         let median_ns = if let Cell::Float(value) = row.cell(ColumnId::median_ns) { Some(value) } else { None };
-        Tried { median_ns: median_ns.filter(|_| is_ok) }
+        AttemptTime { median_ns: median_ns.filter(|_| is_ok) }
     }
 }
 
-/// Returns the index of the attempt with the median time; of two middle ones, the earlier.
-pub(crate) fn median_index(attempts: &[Tried]) -> Option<usize> {
+/// Returns the index of the attempt with the median time; of two central attempts, the earlier.
+pub(crate) fn median_index(attempts: &[AttemptTime]) -> Option<usize> {
     let times = attempts.iter().enumerate().filter_map(|(place, tried)| Some((tried.median_ns?, place)));
     let mut times: Vec<(f64, usize)> = times.collect();
     times.sort_by(|left, right| left.0.total_cmp(&right.0));
@@ -52,9 +53,9 @@ pub(crate) fn median_index(attempts: &[Tried]) -> Option<usize> {
     Some(times[low].1.min(times[high].1))
 }
 
-/// Returns the record with the median time among successful attempts; of two middle ones, the earlier.
+/// Returns the record with the median time among successful attempts; of two central attempts, the earlier.
 pub fn middle_of<'a>(attempts: &[&'a Record]) -> Option<&'a Record> {
-    let tried: Vec<Tried> = attempts.iter().map(|record| Tried { median_ns: record.median_ns }).collect();
+    let tried: Vec<AttemptTime> = attempts.iter().map(|record| AttemptTime { median_ns: record.median_ns }).collect();
     median_index(&tried).map(|place| attempts[place])
 }
 
@@ -108,19 +109,19 @@ pub(crate) struct Visit {
     /// Relative half-width of the confidence interval of the median, from the samples of this visit alone.
     within: Option<f64>,
     noise_floor: Option<f64>,
-    /// Interval stored in the row, if it already covers several visits or if no other visit could differ.
+    /// Interval stored in the row, if it already covers several visits, or if visits cannot differ.
     stated_ns: Option<(f64, f64)>,
 }
 
 impl Visit {
     pub fn from_row(row: &impl Row) -> Option<Visit> {
         let float = |id| if let Cell::Float(value) = row.cell(id) { Some(value) } else { None };
-        let median_ns = Tried::from_row(row).median_ns?;
+        let median_ns = AttemptTime::from_row(row).median_ns?;
         let half = float(ColumnId::median_interval_ns);
         let ends = float(ColumnId::median_low_ns).zip(float(ColumnId::median_high_ns));
         let stored = ends.or(half.map(|half| (median_ns - half, median_ns + half)));
         let is_over_visits = row.cell(ColumnId::interval_covers) == Cell::Text(Covers::Visits.name());
-        // A simulator always gives the same time, and imported times cannot be repeated.
+        // Simulated times never scatter, and imported times cannot be measured again.
         let is_final = [Source::Simulated, Source::Imported].map(|source| Cell::Text(source.name()));
         let medians_ns = match row.cell(ColumnId::visits_ns) {
             Cell::Text(text) => Json::parse(text).and_then(|json| json.parse_as()).unwrap_or_default(),
@@ -167,13 +168,13 @@ pub fn log_spread(times_ns: &[f64]) -> Option<f64> {
 fn half_width(spread: Option<f64>, visits: usize, floor: Option<f64>) -> Option<f64> {
     let own = spread.and_then(|spread| Some((u32::try_from(visits - 1).ok()?, spread)));
     let (of_visits, freedom) = pool_variances(own.into_iter().chain(floor.map(|floor| (FLOOR_FREEDOM, floor))))?;
-    // Both medians, this one and the next, have an error.
+    // Both the current and the next median have an error.
     let variance = 2.0 * (median_variance(visits) + SHARED_VARIANCE) * of_visits;
     Some(student_quantile(freedom) * variance.sqrt())
 }
 
-/// Returns the smallest ratio of the medians of two series of visits, as a logarithm, that exceeds the scatter between
-/// visits with 95 % confidence. `floor` is the noise floor. None if no scatter is known.
+/// Returns the smallest detectable log ratio of the medians of two series of visits: the ratio that exceeds the scatter
+/// between visits with 95 % confidence. `floor` is the noise floor. None without a known scatter.
 pub fn detectable_ratio(first_ns: &[f64], second_ns: &[f64], floor: Option<f64>) -> Option<f64> {
     let sides = [first_ns, second_ns];
     let own = sides.iter().filter_map(|times| Some((u32::try_from(times.len() - 1).ok()?, log_spread(times)?)));
@@ -192,14 +193,15 @@ fn pool_variances(spreads: impl Iterator<Item = (u32, f64)>) -> Option<(f64, u32
 }
 
 /// Returns an upper limit of the interval's half-width, as a logarithm: the distance of the farthest visit plus the
-/// noise floor, but at least a factor of two. This bounds the effect of one disturbed visit.
+/// noise floor, but at least a factor of two. The limit bounds the effect of one disturbed visit.
 fn max_half_width(shown_ns: f64, visits_ns: &[f64], floor: Option<f64>) -> f64 {
     let distance = |time_ns: &f64| (time_ns / shown_ns).ln().abs();
     let farthest = visits_ns.iter().map(distance).filter(|distance| distance.is_finite()).fold(0.0, f64::max);
     (farthest + half_width(None, 1, floor).unwrap_or(0.0)).max(std::f64::consts::LN_2)
 }
 
-/// Returns the variance of the median of `count` values, relative to one value's. Exact for one value only.
+/// Returns the variance of the median of `count` values, relative to the variance of one value; an approximation for
+/// several values.
 fn median_variance(count: usize) -> f64 {
     const HALF_PI: f64 = std::f64::consts::FRAC_PI_2;
     HALF_PI / (count as f64 + HALF_PI - 1.0)
@@ -210,8 +212,7 @@ fn student_quantile(freedom: u32) -> f64 {
     table.unwrap_or_else(|| 1.96 + 2.5 / f64::from(freedom))
 }
 
-/// Pooled scatter between visits: the square root of the median variance, which few outlying experiments cannot
-/// distort.
+/// Pooled scatter between visits: the square root of the median variance, which is robust against outlying experiments.
 #[derive(Clone, Debug, Default)]
 pub struct NoiseFloor {
     medians_ns: HashMap<Key, Vec<f64>>,
@@ -265,7 +266,7 @@ pub(crate) fn state_in_batch(batch: &mut Batch, known: &[Option<OverVisits>]) {
 }
 
 impl Record {
-    /// Returns the statistics over visits that the columns of this row state.
+    /// Returns the statistics over visits from the columns of this row.
     pub fn over_visits(&self) -> Option<OverVisits> {
         Some(statistics_over_visits(self.median_ns?, &[Visit::from_row(self)?]))
     }
@@ -288,8 +289,8 @@ impl Record {
 /// Returns the record with the median time among an experiment's attempts, with an interval from all attempts.
 pub fn median_record(attempts: &[&Record]) -> Option<Record> {
     let timed: Vec<&Record> =
-        attempts.iter().copied().filter(|record| Tried::from_row(*record).median_ns.is_some()).collect();
-    let tried: Vec<Tried> = timed.iter().map(|record| Tried::from_row(*record)).collect();
+        attempts.iter().copied().filter(|record| AttemptTime::from_row(*record).median_ns.is_some()).collect();
+    let tried: Vec<AttemptTime> = timed.iter().map(|record| AttemptTime::from_row(*record)).collect();
     let mut shown = timed[median_index(&tried)?].clone();
     let visits: Vec<Visit> = timed.iter().filter_map(|record| Visit::from_row(*record)).collect();
     let known = statistics_over_visits(shown.median_ns?, &visits);

@@ -67,7 +67,7 @@ macro_rules! words {
             }
             fn from_cell(cell: Cell<'_>) -> Result<$type, RowError> {
                 let Cell::Text(word) = cell else {
-                    return Err(RowError::new("no word"));
+                    return Err(RowError::new("the word is missing"));
                 };
                 $type::from_name(word).ok_or_else(|| {
                     let hint = names::name_hint(word, $type::ALL.iter().map(|value| value.name()));
@@ -94,7 +94,7 @@ words! {
         Ok = "ok": "The candidate was measured.",
         BuildFailed = "build_failed": "The artifact could not be built.",
         RunFailed = "run_failed": "The artifact could not be run.",
-        Crashed = "crashed": "The process that built or ran it died.",
+        Crashed = "crashed": "The process that built or ran the candidate died.",
         TimedOut = "timed_out": "A deadline passed.",
         WrongResult = "wrong_result": "The output differs from the reference.",
         Skipped = "skipped": "Not attempted; `reason` states why.",
@@ -118,10 +118,10 @@ words! {
 }
 
 words! {
-    /// Which variation the interval of a median covers.
+    /// Scatter that the interval of a median covers.
     Covers {
-        Visit = "visit": "Samples within one visit; the median of another visit can be outside.",
-        Visits = "visits": "The median that as many visits at another time would give.",
+        Visit = "visit": "Scatter of samples within one visit; the median of another visit can be outside.",
+        Visits = "visits": "The median of another measurement with as many visits.",
     }
 }
 
@@ -142,7 +142,7 @@ words! {
         Cuda = "cuda": "An NVIDIA GPU.",
         Pynq = "pynq": "A PYNQ board: ARM cores and an FPGA.",
         Tpu = "tpu": "A Sophgo TPU card.",
-        Torch = "torch": "A CPU, through PyTorch's library and the vendor's libraries in it; nothing is compiled.",
-        Other = "other": "A CPU, through the program that `target_text` names; only its trace is known.",
+        Torch = "torch": "A CPU, through PyTorch and its vendor libraries; nothing is compiled.",
+        Other = "other": "A CPU, through the program named by `target_text`; the times are from its trace.",
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn append_checksum(line: &mut Vec<u8>) {
     line.push(b'\n');
 }
 
-/// Verifies the checksum at the end of a line and removes it. Returns false, and keeps the line, if there is none.
+/// Verifies the checksum at the end of a line and removes it. Returns false if the line has no checksum.
 pub(super) fn take_checksum(line: &mut Vec<u8>) -> Result<bool, RowError> {
     let Some(end) = line.len().checked_sub(TAIL) else { return Ok(false) };
     let tail = &line[end..];
@@ -28,7 +28,7 @@ pub(super) fn take_checksum(line: &mut Vec<u8>) -> Result<bool, RowError> {
         return Ok(false);
     }
     if checksum_digits(&line[..end]).as_bytes() != &tail[BEFORE.len()..BEFORE.len() + DIGITS] {
-        return Err(RowError::new("its content does not match its checksum"));
+        return Err(RowError::new("the content does not match its checksum"));
     }
     line.truncate(end);
     line.push(b'}');
@@ -36,7 +36,7 @@ pub(super) fn take_checksum(line: &mut Vec<u8>) -> Result<bool, RowError> {
 }
 
 pub(super) fn missing_checksum() -> RowError {
-    RowError::new("its checksum is missing")
+    RowError::new("the checksum is missing")
 }
 
 fn checksum_digits(content: &[u8]) -> String {

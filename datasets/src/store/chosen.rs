@@ -4,19 +4,19 @@ use super::merge::Merge;
 use crate::error::Result;
 use crate::record::batch::Batch;
 use crate::record::choose::Choose;
-use crate::record::visits::{OverVisits, Tried, Visit, state_in_batch, statistics_over_visits};
+use crate::record::visits::{AttemptTime, OverVisits, Visit, state_in_batch, statistics_over_visits};
 use std::ops::Range;
 
-pub(super) struct Chosen {
+pub(super) struct SelectedRows {
     merge: Merge,
     choose: Choose,
     /// Attempts of the last experiment read, which may continue in the next rows.
     open: Batch,
 }
 
-impl Chosen {
-    pub fn new(merge: Merge, choose: Choose) -> Chosen {
-        Chosen { merge, choose, open: Batch::all_columns() }
+impl SelectedRows {
+    pub fn new(merge: Merge, choose: Choose) -> SelectedRows {
+        SelectedRows { merge, choose, open: Batch::all_columns() }
     }
 
     pub fn next_rows(&mut self) -> Result<Option<Batch>> {
@@ -61,13 +61,15 @@ impl Chosen {
         let visits: Vec<Visit> = places.filter_map(|row| Visit::from_row(&rows.row(row))).collect();
         chosen
             .map(|row| {
-                Tried::from_row(&rows.row(row)).median_ns.map(|shown_ns| statistics_over_visits(shown_ns, &visits))
+                AttemptTime::from_row(&rows.row(row))
+                    .median_ns
+                    .map(|shown_ns| statistics_over_visits(shown_ns, &visits))
             })
             .collect()
     }
 
     fn selected_rows(&self, rows: &Batch, places: Range<usize>) -> Range<usize> {
-        let tried: Vec<Tried> = places.clone().map(|row| Tried::from_row(&rows.row(row))).collect();
+        let tried: Vec<AttemptTime> = places.clone().map(|row| AttemptTime::from_row(&rows.row(row))).collect();
         let chosen = self.choose.selected_range(&tried);
         places.start + chosen.start..places.start + chosen.end
     }

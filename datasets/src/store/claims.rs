@@ -1,13 +1,13 @@
 //! Claims of experiments, so that processes on one store share their work.
 //!
 //! ```text
-//! store/claims/turn                     locked while a process claims; holds the number of claims so far
+//! store/claims/turn                     locked while a process claims; contains the number of claims so far
 //! store/claims/<start>-<pid>-<boot>.txt one per process, its only writer: a line for each claimed experiment
 //! ```
 //!
-//! A claim is valid while its process lives. On the same machine since the same boot, the file lock shows whether
-//! it does, or the process table if locks do not work. For a process on another machine, the file's modification
-//! time must be recent. If a claim is lost, an experiment is only repeated; no record is lost.
+//! A claim is valid while its process lives. On the same machine since the same boot, the file lock shows whether the
+//! process lives, or the process table if locks do not work. For a process on another machine, the file's modification
+//! time must be recent. If a claim is lost, an experiment is repeated; no record is lost.
 
 use super::Store;
 use super::identity::{Identity, Maker, create_own};
@@ -37,19 +37,20 @@ pub struct Claims {
     path: PathBuf,
     file: File,
     boot: String,
-    /// Number of claims in the store after this process's last one.
+    /// Number of claims in the store after the last claim of this process.
     turn: Option<u64>,
     _renewal: Renewal,
 }
 
-/// The claims that other processes hold, found while claiming.
+/// Claims of other processes, found while claiming.
 #[derive(Debug, Default)]
 pub struct TakenClaim {
     /// Experiments claimed by other processes.
     pub held: HashSet<Key>,
     /// Claim files of the processes that hold these experiments.
     pub holders: BTreeSet<PathBuf>,
-    /// Whether other processes have claimed since this one last did, so that the store may have new records.
+    /// Whether other processes have claimed since the last claim of this process, so that the store may have new
+    /// records.
     pub has_news: bool,
 }
 
@@ -63,7 +64,7 @@ impl Store {
             let (path, file) = create_own(&folder, "txt", OpenOptions::new().append(true).read(true))?;
             // Without file locks, other processes check the process table.
             let _ = file.lock();
-            // Before it was locked, another process may have removed the file as stale.
+            // Another process may have removed the file as stale before it was locked.
             if path.exists() {
                 let _renewal = Renewal::begin(&file);
                 return Ok(Claims { folder, path, file, boot, turn: None, _renewal });
@@ -101,7 +102,7 @@ impl Claims {
 
     /// Returns the claims of all other living processes with their files.
     fn claims_of_others(&self) -> Result<HashMap<Key, PathBuf>> {
-        let now = self.file.metadata().and_then(|own| own.modified()).context("looking at", &self.path)?;
+        let now = self.file.metadata().and_then(|own| own.modified()).context("reading the metadata of", &self.path)?;
         let mut claimed = HashMap::new();
         for path in
             list_matching(&self.folder, |name| name.ends_with(".txt"))?.into_iter().filter(|path| *path != self.path)

@@ -2,7 +2,7 @@
 //!
 //! The result depends only on the rows: they are sorted and deduplicated, and files are cut after a fixed number of
 //! rows. New parts are written and verified, then old parts are removed, then the manifest is written; readers and
-//! writers are not blocked. A part with a wrong content hash is kept as it is, because a merge would give its rows a
+//! writers are not blocked. A part with a wrong content hash is left unchanged, because a merge would give its rows a
 //! valid hash.
 
 use super::Store;
@@ -41,15 +41,15 @@ pub struct CompactReport {
     pub parts_before: u64,
     /// Number of parts after.
     pub parts_after: u64,
-    /// Rows in all parts after the compaction, without damaged ones.
+    /// Rows in all parts after the compaction, except damaged parts.
     pub rows: u64,
-    /// Damaged parts, which were kept as they are.
+    /// Damaged parts, which were left unchanged.
     pub damage: Vec<Damage>,
     /// Number of removed temporary files of dead processes.
     pub leftovers: u64,
 }
 
-/// The parts that the last compaction left, by their path in the dataset folder.
+/// The parts after the last compaction, by their path in the dataset folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     schema_version: i64,
@@ -75,7 +75,7 @@ impl Store {
         let mut report =
             CompactReport { sealed: self.seal_journals(SealOptions::default())?, ..CompactReport::default() };
         let before = match self.read_manifest() {
-            // The manifest is rewritten at the end.
+            // A damaged manifest is rewritten at the end.
             Err(Error::Damaged { .. }) => Manifest::empty(),
             before => before?,
         };
@@ -114,7 +114,7 @@ impl Store {
         serde_json::from_slice(&text).map_err(|error| Error::Damaged {
             file: path,
             problem: error.to_string(),
-            hint: Some("the next compaction writes it again".to_owned()),
+            hint: Some("the next compaction rewrites the manifest".to_owned()),
         })
     }
 
@@ -136,7 +136,7 @@ impl Store {
         let lock = options.open(&path).context("opening", &path)?;
         match lock.try_lock() {
             Err(TryLockError::WouldBlock) => Err(Error::Busy { doing: "compacted", path: self.root.clone() }),
-            // Without file locks this still works: concurrent compactions write the same parts.
+            // Without file locks, concurrent compactions are safe, because they write the same parts.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(lock),
         }
     }
@@ -166,7 +166,7 @@ impl Store {
         }
         sync_folder(folder)?;
         let entry = |(path, rows): (PathBuf, u64)| {
-            let bytes = std::fs::metadata(&path).context("looking at", &path)?.len();
+            let bytes = std::fs::metadata(&path).context("reading the metadata of", &path)?.len();
             Ok((self.name_of(&path), ManifestPart { rows, bytes }))
         };
         compacted.into_iter().map(entry).collect()

@@ -42,8 +42,7 @@ impl Store {
         Ok(hash)
     }
 
-    /// Returns the configuration with a hash, or None if the store has none; fails if the content does not match the
-    /// hash.
+    /// Returns the configuration with a hash; None if the store lacks it. Fails if the content does not match the hash.
     pub fn read_config(&self, hash: &str) -> Result<Option<String>> {
         if hash.len() != DIGITS || !hash.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Ok(None);
@@ -89,7 +88,8 @@ impl Store {
     }
 }
 
-const NOT_ITS_HASH: &str = "its content does not match the hash in its name; the text of that configuration is lost";
+const NOT_ITS_HASH: &str =
+    "the content does not match the hash in the file name; the text of the configuration is lost";
 
 fn is_named_after(path: &Path, text: &str) -> bool {
     path.file_stem().is_some_and(|name| name == config_hash(text).as_str())

@@ -1,4 +1,4 @@
-//! Detects damaged content. Readers leave it out, report it and continue.
+//! Detects damaged content, which readers skip and report.
 
 use super::Store;
 use super::hashing::hash_file;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const QUARANTINE: &str = "quarantine";
 
 pub(super) const PART_HINT: &str =
-    "`dataset verify --quarantine` moves it aside; merging a store with the same part restores it";
+    "`dataset verify --quarantine` moves the part to quarantine; merging a store with the same part restores it";
 
 /// Damaged content of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -30,7 +30,7 @@ impl std::fmt::Display for Damage {
         match self.lines {
             Some(1) => write!(f, "skipped a line of `{}`: {}", self.file.display(), self.problem),
             Some(lines) => write!(f, "skipped {lines} lines of `{}`: {}", self.file.display(), self.problem),
-            None => write!(f, "left out `{}`: {}", self.file.display(), self.problem),
+            None => write!(f, "skipped `{}`: {}", self.file.display(), self.problem),
         }
     }
 }
@@ -38,7 +38,7 @@ impl std::fmt::Display for Damage {
 pub(super) type Parts = (Vec<PathBuf>, Vec<Damage>);
 
 impl Store {
-    /// Lists the parts whose content matches the hash in their name; only these may be read.
+    /// Lists the parts whose content matches the hash in their names. Other parts must not be read.
     pub(super) fn sound_parts(&self) -> Result<Parts> {
         split_sound(self.list_parts()?)
     }
@@ -51,7 +51,7 @@ impl Store {
         let is_free = |place: &PathBuf| !place.exists();
         let mut places = (1..).map(|number| folder.join(format!("{name}.{number}")));
         let place = if is_free(&place) { place.clone() } else { places.find(is_free).unwrap_or(place.clone()) };
-        std::fs::rename(file, &place).context("setting aside", file)?;
+        std::fs::rename(file, &place).context("quarantining", file)?;
         sync_folder(folder)?;
         sync_folder(file.parent().unwrap_or(&self.root))?;
         Ok(place)
@@ -88,7 +88,7 @@ pub(super) fn part_damage(part: &Path) -> Result<Option<Damage>> {
     let name = part.file_name().and_then(|name| name.to_str()).filter(|name| is_part(name));
     let problem = match hash_file(part) {
         Ok(hash) if name == Some(part_name(&hash).as_str()) => return Ok(None),
-        Ok(_) => format!("its content does not match the hash in its name; {PART_HINT}"),
+        Ok(_) => format!("the content does not match the hash in the file name; {PART_HINT}"),
         // Unreadable content counts as damage.
         Err(Error::Io { source, .. }) if is_unreadable(&source) => format!("{source}; {PART_HINT}"),
         Err(error) => return Err(error),

@@ -43,8 +43,8 @@ impl Identity {
     }
 
     /// Returns the state of the process that wrote an open journal. Within one boot, the file lock decides, or the
-    /// process number if file locks do not work. For another machine only the lease is reliable, because hosts may
-    /// share a file system without locks and even a machine ID.
+    /// process ID if file locks do not work. For another machine, only the lease is reliable, because hosts may share a
+    /// file system without locks and even a machine ID.
     pub fn owner_state(&self, (path, journal): (&Path, &File), here: &Identity, lease: Lease) -> Owner {
         let is_here = !self.boot.is_empty() && self.boot == here.boot;
         let wrote_at_us = Maker::from_file_name(path).map(|maker| maker.moment_us);
@@ -86,7 +86,7 @@ pub(super) fn create_own(folder: &Path, extension: &str, options: &mut OpenOptio
     loop {
         let path = folder.join(format!("{moment}-{pid}-{boot}.{extension}"));
         match options.create_new(true).open(&path) {
-            // Containers on one machine may have equal process numbers.
+            // Processes in different containers on one machine may have the same process ID.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => moment += 1,
             file => return Ok((path.clone(), file.context("creating", &path)?)),
         }

@@ -18,30 +18,30 @@ use std::sync::{Mutex, PoisonError};
 
 const ROWS: usize = 8192;
 
-/// The experiments that a store already holds and that need not be repeated.
+/// The experiments in a store, which need not be repeated.
 #[derive(Debug, Default)]
 pub struct Keys {
-    tried: HashMap<Key, Tried, BuildHasherDefault<KeyHasher>>,
+    tried: HashMap<Key, ExperimentState, BuildHasherDefault<KeyHasher>>,
     damage: Vec<Damage>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Tried {
+struct ExperimentState {
     outcome: Outcome,
     /// Highest attempt number; 32 bits, because an index may hold millions of entries.
     attempts: u32,
 }
 
-impl Tried {
-    fn new(outcome: Outcome, attempts: i64) -> Tried {
-        Tried { outcome, attempts: u32::try_from(attempts.max(0)).unwrap_or(u32::MAX) }
+impl ExperimentState {
+    fn new(outcome: Outcome, attempts: i64) -> ExperimentState {
+        ExperimentState { outcome, attempts: u32::try_from(attempts.max(0)).unwrap_or(u32::MAX) }
     }
 
     /// Combines two results of one experiment, in any order: `ok` wins, otherwise the later outcome.
-    fn merge_with(self, other: Tried) -> Tried {
-        let rank = |tried: &Tried| (tried.outcome == Outcome::Ok, tried.attempts, tried.outcome);
+    fn merge_with(self, other: ExperimentState) -> ExperimentState {
+        let rank = |tried: &ExperimentState| (tried.outcome == Outcome::Ok, tried.attempts, tried.outcome);
         let outcome = if rank(&self) >= rank(&other) { self.outcome } else { other.outcome };
-        Tried { outcome, attempts: self.attempts.max(other.attempts) }
+        ExperimentState { outcome, attempts: self.attempts.max(other.attempts) }
     }
 }
 
@@ -50,12 +50,15 @@ impl Store {
     pub fn read_keys(&self) -> Result<Keys> {
         let columns = [ColumnId::key, ColumnId::outcome, ColumnId::attempt];
         let (tried, damage) = retry_if_missing(|| {
-            // One shared table, because a table per file would double the memory.
+            // The table is shared, because a table per file would double the memory.
             let keys = Mutex::new(Keys::default());
             let note = |batch: &Batch, (): &mut ()| {
                 let mut keys = keys.lock().unwrap_or_else(PoisonError::into_inner);
                 for (index, row) in batch.rows().enumerate() {
-                    keys.merge_result(row_key(&row), Tried::new(row_outcome(&row), batch.attempt_number(index)));
+                    keys.merge_result(
+                        row_key(&row),
+                        ExperimentState::new(row_outcome(&row), batch.attempt_number(index)),
+                    );
                 }
             };
             let (_, damage) = self.scan_batches(&columns, || (), note)?;
@@ -73,7 +76,7 @@ impl Store {
     ) -> Result<(Vec<T>, Vec<Damage>)> {
         let mut damage = Vec::new();
         let mut all = Vec::new();
-        // Reading one journal uses all cores already.
+        // Journals are read one after the other, because reading one journal already uses all cores.
         for path in self.list_journals()? {
             let mut gathered = begin();
             damage.extend(scan_journal(&path, |batch| gather(batch, &mut gathered))?);
@@ -140,7 +143,7 @@ impl Keys {
         self.tried.contains_key(&key)
     }
 
-    /// Returns the outcome of an experiment, or None if not attempted; `ok` if any attempt succeeded.
+    /// Returns the outcome of an experiment: `ok` if any attempt succeeded; None without attempts.
     pub fn known_outcome(&self, key: Key) -> Option<Outcome> {
         self.tried.get(&key).map(|tried| tried.outcome)
     }
@@ -158,10 +161,10 @@ impl Keys {
     /// Adds an attempt, for example one that this process has just recorded.
     pub fn insert(&mut self, key: Key, outcome: Outcome) {
         let attempts = self.attempts(key) + 1;
-        self.merge_result(key, Tried::new(outcome, attempts));
+        self.merge_result(key, ExperimentState::new(outcome, attempts));
     }
 
-    fn merge_result(&mut self, key: Key, tried: Tried) {
+    fn merge_result(&mut self, key: Key, tried: ExperimentState) {
         self.tried.entry(key).and_modify(|known| *known = known.merge_with(tried)).or_insert(tried);
     }
 }

@@ -1,10 +1,10 @@
 //! The journal: the records of one process, one per line, synced before `append` returns.
 //!
-//! The writer keeps all unsealed lines in memory. If another host seals its journal because it considers the writer
-//! dead, the writer starts a new journal with these lines, so no record is lost.
+//! The writer keeps all unsealed lines in memory. If another host considers the writer dead and seals its journal, the
+//! writer starts a new journal with these lines, so no record is lost.
 //!
-//! Lines overwrite preallocated zeros, so that a sync need not update the file length; this makes syncs much faster.
-//! Therefore an open journal ends in zeros, which readers skip, and a line interrupted by a power loss may contain
+//! Lines overwrite preallocated zeros, so that a sync need not update the file length, which makes syncs much faster.
+//! Therefore, an open journal ends in zeros, which readers skip, and a line interrupted by a power loss may contain
 //! zeros.
 
 use super::identity::Identity;
@@ -108,7 +108,8 @@ fn create_journal(folder: &Path, header: &JournalHeader) -> Result<(PathBuf, Fil
 }
 
 impl Journal {
-    /// Appends a record, which survives a crash after the return. After an error the journal is unchanged.
+    /// Appends a record and syncs the file, so that the record survives a crash. After an error, the journal is
+    /// unchanged.
     pub fn append(&mut self, record: &Record) -> Result<()> {
         record.check()?;
         let mut line = std::mem::take(&mut self.line);
@@ -150,7 +151,7 @@ impl Journal {
         std::mem::replace(self, next).seal().map(|_| ())
     }
 
-    /// Returns whether the path still holds this journal. A host that cannot see this process may have sealed it.
+    /// Returns whether the path still belongs to this journal; another host may have sealed the journal.
     fn is_there(&self) -> bool {
         let place = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
         match (std::fs::symlink_metadata(&self.path).map(place), self.file.metadata().map(place)) {
@@ -198,7 +199,7 @@ impl Journal {
                 Ok(()) => self.length += ZEROS.len() as u64,
                 Err(_) => {
                     self.length = self.bytes;
-                    // If this fails, too, the write of the line reports it.
+                    // If this also fails, writing the next line reports the error.
                     let _ = self.file.set_len(self.bytes);
                     return;
                 }
@@ -210,10 +211,10 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         if !self.kept.is_empty() && !self.is_there() {
-            // Last chance to save the rows. An error is ignored here; `seal` reports errors.
+            // Seals the rows of a journal that was not sealed explicitly. Errors are ignored here; `seal` reports them.
             let _ = self.begin_again(&[]);
         }
-        // Removes the zeros, which only confuse human readers.
+        // Removes the zeros, which would confuse human readers.
         let _ = self.file.set_len(self.bytes);
     }
 }

@@ -3,7 +3,7 @@
 use super::checksum;
 use super::damage::Damage;
 use super::identity::Identity;
-use crate::codec::json_lines::{Line, Lines, parse_line, too_long};
+use crate::codec::json_lines::{Line, LineReader, parse_line, too_long};
 use crate::error::{Error, IoContext, Result, RowError};
 use crate::record::SCHEMA_VERSION;
 use crate::record::table::Record;
@@ -33,7 +33,7 @@ pub struct JournalHeader {
     /// Start time, in microseconds since 1970-01-01 UTC.
     pub started_at_us: i64,
     pub(super) process: Identity,
-    /// Longest time between two modifications of the file while the process lives; None if the writer promised none.
+    /// Maximum time between two modifications of the file while the process lives; None if the writer gave no limit.
     #[serde(default)]
     pub(super) lease_seconds: Option<u64>,
 }
@@ -68,7 +68,7 @@ enum JournalForm {
     Zeros,
     Whole,
     TooLong,
-    /// Incomplete, or contains zeros: the torn last line if no line follows, otherwise damage.
+    /// An incomplete line, or a line with zeros: a torn last line if no line follows, else damage.
     Broken,
 }
 
@@ -86,7 +86,7 @@ impl JournalForm {
 pub(super) struct JournalReader {
     path: PathBuf,
     file: File,
-    lines: Lines,
+    lines: LineReader,
     /// Header; None if the process died before writing it or if it is damaged.
     pub header: Option<JournalHeader>,
     /// Whether a first line has been read.
@@ -108,7 +108,7 @@ impl JournalReader {
         let read = file.try_clone().context("opening", path)?;
         let mut reader = JournalReader {
             path: path.to_owned(),
-            lines: Lines::new(BufReader::with_capacity(1 << 16, read)),
+            lines: LineReader::new(BufReader::with_capacity(1 << 16, read)),
             before: length_and_time(&file),
             file,
             header: None,
@@ -213,7 +213,7 @@ impl JournalReader {
                     continue;
                 }
             }
-            // A line with successors was finished once, so it is damaged and not torn.
+            // A line with successors was once complete, so it is damaged, not torn.
             let broken = self.broken.take();
             self.leave_out_broken(broken);
         }
@@ -222,7 +222,7 @@ impl JournalReader {
 
     fn leave_out_broken(&mut self, broken: Option<(u64, u64)>) {
         if let Some((number, _)) = broken {
-            self.leave_out(number, &RowError::new("part of it was lost"));
+            self.leave_out(number, &RowError::new("part of the line was lost"));
         }
     }
 

@@ -18,9 +18,9 @@ const RENEWED_EVERY: Duration = Duration::from_secs(60);
 pub(super) enum Lease {
     /// Renewed recently.
     Held,
-    /// Not renewed within the promised time.
+    /// Not renewed within the required time.
     RanOut,
-    /// The journal has no lease, or the file system does not give its age.
+    /// The journal has no lease, or the file system does not provide its age.
     Unknown,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Renewal {
 }
 
 impl Renewal {
-    /// Starts a thread that renews the lease. If none can be started, each new record still renews the lease.
+    /// Starts a thread that renews the lease. If no thread can be started, each new record still renews the lease.
     pub fn begin(journal: &File) -> Renewal {
         let (stop, stopped) = channel::<()>();
         let renew = |journal: File| {

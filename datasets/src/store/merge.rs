@@ -50,7 +50,7 @@ impl Merge {
 
     fn with_scratch(mut paths: Vec<PathBuf>, mut scratch: Scratch) -> Result<Merge> {
         while paths.len() > FAN_IN {
-            // Merges the smallest files, and as few as possible, because each of them is copied once more.
+            // Merges as few files as possible, the smallest first, because each merged file is copied once more.
             paths.sort_by_cached_key(|path| std::fs::metadata(path).map_or(0, |metadata| metadata.len()));
             let round: Vec<PathBuf> = paths.drain(..FAN_IN.min(paths.len() - FAN_IN + 1)).collect();
             let mut merge = Merge::new(round)?;
@@ -120,7 +120,8 @@ impl Merge {
         before.extend(rows, last..last + 1);
     }
 
-    /// Returns how many distinct rows at the head of cursor `first` precede the rows of all others, at most `most`.
+    /// Returns the number of distinct rows at the head of cursor `first` that precede the rows of all other cursors, at
+    /// most `most`.
     fn run_length(&self, first: usize, most: usize) -> usize {
         let cursor = &self.cursors[first];
         let next = self.order.len().checked_sub(2).map(|second| self.cursors[self.order[second]].head_row());
@@ -183,7 +184,7 @@ impl Cursor {
     /// Fails if the current row sorts before the previous one, because a merge needs sorted parts.
     fn check_order(&self, before: &BatchRow<'_>) -> Result<()> {
         match compare_attempts(before, &self.head_row()) {
-            Ordering::Greater => Err(Error::damaged(&self.path, "its rows are not sorted; import the file instead")),
+            Ordering::Greater => Err(Error::damaged(&self.path, "the rows are not sorted; import the file instead")),
             _ => Ok(()),
         }
     }
@@ -227,7 +228,7 @@ impl Scratch {
     }
 }
 
-pub(super) struct Merged {
+pub(super) struct MergedRows {
     pub merge: Merge,
     pub torn: Vec<TornTail>,
     pub damage: Vec<Damage>,
@@ -235,7 +236,7 @@ pub(super) struct Merged {
 
 impl Store {
     /// Returns all rows without duplicates, sorted by operator kind, task, key and time.
-    pub(super) fn merged_rows(&self) -> Result<Merged> {
+    pub(super) fn merged_rows(&self) -> Result<MergedRows> {
         let mut scratch = Scratch::default();
         let (mut paths, mut torn, mut damage) = (Vec::new(), Vec::new(), Vec::new());
         for path in self.list_journals()? {
@@ -255,6 +256,6 @@ impl Store {
         let (parts, of_parts) = self.sound_parts()?;
         paths.extend(parts);
         damage.extend(of_parts);
-        Ok(Merged { merge: Merge::with_scratch(paths, scratch)?, torn, damage })
+        Ok(MergedRows { merge: Merge::with_scratch(paths, scratch)?, torn, damage })
     }
 }

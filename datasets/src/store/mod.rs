@@ -16,10 +16,10 @@
 //!
 //! No file has two writers, and sealed files never change. So writers need no locks, and any tool may copy parts
 //! anywhere, in any order. Duplicate rows count once, and attempts are numbered when they are read. A crash can only
-//! leave duplicate rows or a temporary file. Hashes and checksums detect damaged content, which is left out and
+//! leave duplicate rows or a temporary file. Hashes and checksums detect damaged content, which is skipped and
 //! reported; the rest stays readable.
 //!
-//! Readers read journals before parts, because a journal that disappears has become a part by then.
+//! Readers read journals before parts, so that the rows of a journal that is sealed in the meantime are not missed.
 
 mod checksum;
 mod chosen;
@@ -58,10 +58,10 @@ pub use quarantine::{QuarantineReport, SetAside};
 pub use records::Records;
 pub use seal::{JournalLeft, SealOptions, SealReport};
 pub use stats::{Files, Stats};
-pub use status::{ProcessView, Status, Telling};
+pub use status::{ProcessView, Status, StatusFile};
 pub use tidy::SMALL_PARTS;
 pub use transfer::{ExportReport, ImportReport, MergeReport};
-pub use verify::{Look, Problem, VerifyReport};
+pub use verify::{Problem, RowCheck, VerifyReport};
 
 use crate::error::{Error, Result};
 use crate::files::{self, make_folder};
@@ -106,7 +106,7 @@ impl Marker {
         let marker: Marker = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match &marker.check {
             Some(check) if *check != Marker::check_of(&marker.store, marker.schema_version) => {
-                Err("its checksum differs".to_owned())
+                Err("the checksum does not match".to_owned())
             }
             _ => Ok(marker),
         }
@@ -141,9 +141,9 @@ impl Store {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(problem(if root.exists() {
-                    format!("it has no `{MARKER}`")
+                    format!("the folder has no `{MARKER}`")
                 } else {
-                    "it does not exist".to_owned()
+                    "the folder does not exist".to_owned()
                 }));
             }
             Err(error) => return Err(Error::io("reading", &marker, error)),
@@ -152,13 +152,13 @@ impl Store {
         Store::refuse_links(root)?;
         let store = Store { root: root.to_owned() };
         let marker = match Marker::parse_marker(&text) {
-            // The version of each part counts.
+            // A damaged marker is not fatal, because every part states its version.
             Err(_) if store.journal_folder().is_dir() && store.dataset_folder().is_dir() => return Ok(store),
-            Err(why) => return Err(problem(format!("its `{MARKER}` is unreadable: {why}"))),
+            Err(why) => return Err(problem(format!("`{MARKER}` is unreadable: {why}"))),
             Ok(marker) => marker,
         };
         if marker.store != KIND {
-            return Err(problem(format!("its `{MARKER}` belongs to another program")));
+            return Err(problem(format!("`{MARKER}` belongs to another program")));
         }
         if marker.schema_version > SCHEMA_VERSION {
             return Err(Error::Newer { path: root.to_owned(), found: marker.schema_version, known: SCHEMA_VERSION });
@@ -174,7 +174,7 @@ impl Store {
             None => Ok(()),
             Some(link) => {
                 let name = link.strip_prefix(root).unwrap_or(&link).display().to_string();
-                let problem = format!("`{name}` in it is a link: a store must not contain links");
+                let problem = format!("`{name}` is a link, and a store must not contain links");
                 Err(Error::NotAStore { folder: root.to_owned(), problem })
             }
         }
@@ -209,7 +209,7 @@ impl Store {
         // Another process may be creating the same store, so temporary files are ignored and the marker is checked
         // again.
         if !files::list_matching(root, |name| !files::is_temporary(name))?.is_empty() && !root.join(MARKER).exists() {
-            let problem = format!("it has no `{MARKER}`, but other files");
+            let problem = format!("the folder has no `{MARKER}`, but other files");
             return Err(Error::NotAStore { folder: root.to_owned(), problem });
         }
         Ok(None)
@@ -262,7 +262,7 @@ fn is_journal(name: &str) -> bool {
     name.ends_with(".jsonl")
 }
 
-/// Repeats a read if a listed file has disappeared, which happens when another process seals or compacts.
+/// Repeats a read if a listed file has disappeared, because another process sealed or compacted it.
 fn retry_if_missing<T>(read: impl Fn() -> Result<T>) -> Result<T> {
     for _ in 1..ATTEMPTS {
         match read() {

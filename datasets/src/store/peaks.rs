@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 
 const MAX_BYTES: u64 = 1 << 20;
 
-const NOT_ITS_HASH: &str = "its content does not match the hash in its name, so the measurement is skipped; `dataset verify --quarantine` moves it aside, and the next campaign measures again";
-const UNUSABLE: &str = "it is not a usable measurement of peaks and is skipped; remove it, or update the program";
-const FOREIGN: &str = "it is not a measurement of peaks and is ignored; remove it";
+const NOT_ITS_HASH: &str = "the content does not match the hash in the file name, so the peaks are skipped; `dataset verify --quarantine` moves the file to quarantine, and the next campaign measures the peaks again";
+const UNUSABLE: &str = "not a usable measurement of peaks, so it is skipped; remove the file, or update the program";
+const FOREIGN: &str = "not a measurement of peaks, so it is ignored; remove the file";
 
 impl Store {
     /// Stores a measurement of a host's peaks.
@@ -27,15 +27,15 @@ impl Store {
         write_named(&folder, text.as_bytes())
     }
 
-    /// Returns all measurements by host and time. Leaves out damaged ones and ones of newer versions: peaks can be
-    /// remeasured.
+    /// Returns all measurements by host and time. Skips damaged measurements and those of newer versions, because peaks
+    /// can be measured again.
     pub fn peaks(&self) -> Result<Vec<PeaksMeasured>> {
         let mut all: Vec<PeaksMeasured> = Vec::new();
         for path in self.peak_files()? {
             all.extend(sound_text(&path)?.and_then(|text| parse_measurement(&text)));
         }
         all.sort_by(|left, right| (&left.host, left.taken_at_us).cmp(&(&right.host, right.taken_at_us)));
-        // A copy in another host's folder is the same measurement.
+        // Copies in folders of other hosts are the same measurement.
         all.dedup();
         Ok(all)
     }
@@ -82,7 +82,8 @@ impl Store {
                     None => problems.push(problem(path, UNUSABLE.to_owned())),
                     Some(found) if folder.file_name().is_none_or(|name| name != encode_name(&found.host).as_str()) => {
                         let place = self.hosts_folder().join(encode_name(&found.host));
-                        problems.push(problem(path, format!("it must be in `{}`; move it there", place.display())));
+                        problems
+                            .push(problem(path, format!("the file must be in `{}`; move it there", place.display())));
                     }
                     Some(_) => {}
                 }
@@ -114,7 +115,7 @@ fn is_measurement(name: &str) -> bool {
     name.starts_with("peaks-") && name.ends_with(".json")
 }
 
-/// Returns None if this program cannot use the measurement.
+/// Parses a measurement; None if this program cannot use it.
 fn parse_measurement(text: &[u8]) -> Option<PeaksMeasured> {
     serde_json::from_slice(text).ok().filter(PeaksMeasured::is_sound)
 }

@@ -7,7 +7,7 @@ use super::compact::Manifest;
 use super::damage::part_damage;
 use super::seal::SEAL_AT_ROWS;
 use super::seal::{SealOptions, SealReport, seal_rows};
-use super::verify::{Look, find_problem, is_of_content};
+use super::verify::{RowCheck, find_problem, is_of_content};
 use super::{MARKER, Store};
 use crate::codec::all_columns;
 use crate::codec::parquet::PartCursor;
@@ -47,8 +47,8 @@ impl Store {
         self.quarantine_with(&|_| None)
     }
 
-    /// Quarantines as [`Store::quarantine`] does, and also rows that the check of the caller rejects.
-    pub fn quarantine_with(&self, look: &Look) -> Result<QuarantineReport> {
+    /// Like [`Store::quarantine`], and also quarantines rows that the caller's check rejects.
+    pub fn quarantine_with(&self, look: &RowCheck) -> Result<QuarantineReport> {
         let _lock = self.lock_compaction()?;
         let mut report =
             QuarantineReport { sealed: self.seal_journals(SealOptions::default())?, ..QuarantineReport::default() };
@@ -76,8 +76,9 @@ impl Store {
         Ok(report)
     }
 
-    /// Copies a damaged part's valid rows to a new one; returns the problem and the lost rows, None if intact.
-    fn take_apart(&self, part: &Path, look: &Look, manifest: &Manifest) -> Result<Option<(String, Option<u64>)>> {
+    /// Copies the valid rows of a damaged part to a new part. Returns the problem and the number of lost rows; None for
+    /// an intact part.
+    fn take_apart(&self, part: &Path, look: &RowCheck, manifest: &Manifest) -> Result<Option<(String, Option<u64>)>> {
         if let Some(damage) = part_damage(part)? {
             let listed = manifest.parts.get(&self.name_of(part)).map(|part| part.rows);
             return Ok(Some((
@@ -96,7 +97,7 @@ impl Store {
     }
 
     /// Copies the valid rows of a part to new parts; returns the number of invalid rows.
-    fn keep_sound_rows(&self, part: &Path, look: &Look) -> Result<u64> {
+    fn keep_sound_rows(&self, part: &Path, look: &RowCheck) -> Result<u64> {
         let mut cursor = PartCursor::open(part, &all_columns())?;
         let (mut sound, mut read, mut kept) = (Vec::new(), 0, 0);
         let all = cursor.row_count();

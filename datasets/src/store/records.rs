@@ -1,9 +1,9 @@
 //! Iterates over the records of a store.
 
-use super::chosen::Chosen;
+use super::chosen::SelectedRows;
 use super::damage::Damage;
 use super::journal_reader::TornTail;
-use super::merge::Merged;
+use super::merge::MergedRows;
 use super::{Store, retry_if_missing};
 use crate::codec::rows::{BatchRecords, Batches};
 use crate::error::Result;
@@ -14,14 +14,14 @@ use crate::record::table::Record;
 impl Store {
     /// Returns the selected records, sorted by operator kind, task, key and time.
     pub fn select_records(&self, choose: Choose) -> Result<Records> {
-        let Merged { merge, torn, damage } = retry_if_missing(|| self.merged_rows())?;
-        Ok(Records { rows: BatchRecords::new(&self.root, Chosen::new(merge, choose)), torn, damage })
+        let MergedRows { merge, torn, damage } = retry_if_missing(|| self.merged_rows())?;
+        Ok(Records { rows: BatchRecords::new(&self.root, SelectedRows::new(merge, choose)), torn, damage })
     }
 }
 
 /// An iterator over validated records; ends after the first error.
 pub struct Records {
-    rows: BatchRecords<Chosen>,
+    rows: BatchRecords<SelectedRows>,
     torn: Vec<TornTail>,
     damage: Vec<Damage>,
 }
@@ -38,7 +38,7 @@ impl Records {
     }
 }
 
-/// Replaces an older alias of a model by its current name in the zoo.
+/// Replaces an older alias of a zoo model by its current name.
 fn fold_name(record: &mut Record) {
     if record.model_source.as_deref() == Some("local") {
         let name = record.model_name.as_deref().and_then(zoo::canonical_name);
@@ -46,7 +46,7 @@ fn fold_name(record: &mut Record) {
     }
 }
 
-impl Batches for Chosen {
+impl Batches for SelectedRows {
     fn next_batch(&mut self) -> Result<Option<Batch>> {
         self.next_rows()
     }

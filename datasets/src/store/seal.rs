@@ -56,7 +56,7 @@ pub struct SealReport {
 pub struct JournalLeft {
     /// Path of the journal.
     pub journal: PathBuf,
-    /// Why it was not sealed.
+    /// Reason why the journal was not sealed.
     pub reason: String,
 }
 
@@ -67,12 +67,12 @@ impl Store {
         let mut report = SealReport::default();
         for path in self.list_journals()? {
             let file = match holder::open_lockable(&path) {
-                // The journal's own process has sealed it.
+                // The process that wrote the journal has sealed it.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 file => file.context("opening", &path)?,
             };
-            // Determining the owner takes the journal's lock, which is held until the journal is gone, so that no other
-            // process seals it.
+            // Determining the owner takes the journal's lock. It is held until the journal is removed, so that no other
+            // process seals the journal.
             let reader = match JournalReader::from_file(&path, file) {
                 Err(error @ Error::Newer { .. }) => {
                     report.skip_journal(path, &error.to_string());
@@ -86,7 +86,7 @@ impl Store {
                 Some(Owner::Alive) => report.skip_journal(path, "its process is running"),
                 Some(Owner::Elsewhere) => report.skip_journal(path, "its process may be running on another machine"),
                 None => {
-                    report.skip_journal(path, "it has no header; it may still be being copied from another machine")
+                    report.skip_journal(path, "no header; the journal may still be being copied from another machine")
                 }
             }
         }
@@ -125,7 +125,7 @@ pub(super) fn seal_journal(store: &Store, mut reader: JournalReader, report: &mu
         report.parts.extend(seal_rows(store, &rows)?);
     }
     if reader.has_changed() {
-        report.skip_journal(reader.path().to_owned(), "it changed while it was read");
+        report.skip_journal(reader.path().to_owned(), "the journal changed while it was read");
         return Ok(());
     }
     report.torn.extend(reader.torn_tail());
@@ -162,7 +162,7 @@ pub(super) fn sort_and_dedup(rows: &mut Vec<&Record>) {
     rows.dedup_by(|later, kept| compare(kept, later).is_eq());
 }
 
-/// Returns the columns by which the rows of parts are sorted first; the time comes after these.
+/// Returns the columns by which the rows of parts are sorted, before the time.
 fn part_order(record: &Record) -> (&str, &str, Key) {
     (&record.op_kind, &record.task_hash, record.key)
 }
@@ -189,7 +189,8 @@ pub(super) fn keep_part(writer: PartWriter<HashedScratch>, rows: u64) -> Result<
     Ok(path)
 }
 
-/// Reads back a part that was just written and verifies it; from the disk, if the system drops its cached pages.
+/// Reads back and verifies a part that was just written. The system is asked to drop its cached pages, so that the data
+/// comes from the disk.
 fn read_back(path: &Path, name: &str, rows: u64) -> Result<()> {
     use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
     let file = File::open(path).context("opening", path)?;
@@ -197,15 +198,15 @@ fn read_back(path: &Path, name: &str, rows: u64) -> Result<()> {
     let wrong = |problem: String| Error::Damaged {
         file: path.to_owned(),
         problem,
-        hint: Some("check the disk and the memory of this machine; its source files were not removed".to_owned()),
+        hint: Some("check the disk and the memory of this machine; the source files were not removed".to_owned()),
     };
     if part_name(&hash_file(path)?) != name {
-        return Err(wrong("reading it back gives other data than was written".to_owned()));
+        return Err(wrong("the file does not contain the data that was written".to_owned()));
     }
     let mut cursor = PartCursor::open(path, &all_columns())?;
     let mut read = 0;
     while let Some(batch) = cursor.read_batch(1 << 13)? {
         read += batch.len() as u64;
     }
-    if read == rows { Ok(()) } else { Err(wrong(format!("it has {read} of the {rows} rows just written"))) }
+    if read == rows { Ok(()) } else { Err(wrong(format!("the file has {read} of the {rows} rows just written"))) }
 }

@@ -9,7 +9,7 @@ use crate::record::cell::Cell;
 use crate::record::choose::Choose;
 use crate::record::key::Key;
 use crate::record::table::ColumnId;
-use crate::record::visits::Tried;
+use crate::record::visits::AttemptTime;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::borrow::Borrow;
@@ -96,7 +96,7 @@ impl<T> Default for Numbered<T> {
 }
 
 #[derive(Default)]
-struct Gathered {
+struct FileStats {
     words: Numbered<String>,
     labels: Numbered<StatsLabel>,
     rows: Vec<SeenRows>,
@@ -122,8 +122,8 @@ impl SeenRows {
             .then_with(|| self.median_ns.total_cmp(&other.median_ns))
     }
 
-    fn tried_point(&self) -> Tried {
-        Tried { median_ns: Some(self.median_ns).filter(|median| !median.is_nan()) }
+    fn tried_point(&self) -> AttemptTime {
+        AttemptTime { median_ns: Some(self.median_ns).filter(|median| !median.is_nan()) }
     }
 }
 
@@ -133,10 +133,10 @@ impl Store {
         let others =
             [ColumnId::key, ColumnId::started_at_us, ColumnId::run_id, ColumnId::median_ns, ColumnId::task_hash];
         let columns: Vec<ColumnId> = [&LABELS[..], &others].concat();
-        let (files, damage) = retry_if_missing(|| self.scan_batches(&columns, Gathered::default, gather_batch))?;
+        let (files, damage) = retry_if_missing(|| self.scan_batches(&columns, FileStats::default, gather_batch))?;
         let (parts, journals) = (files_of(&self.list_parts()?)?, files_of(&self.list_journals()?)?);
         let mut stats = Stats { parts, journals, damage, ..Stats::default() };
-        let Gathered { words, labels, rows: mut seen, tasks } = combine_files(files);
+        let FileStats { words, labels, rows: mut seen, tasks } = combine_files(files);
         let read = seen.len() as u64;
         seen.par_sort_unstable_by(SeenRows::compare_attempts);
         seen.dedup_by(|later, kept| later.compare_attempts(kept).is_eq());
@@ -178,8 +178,8 @@ impl Stats {
 }
 
 /// Merges the results of all files. Frees each file's result after use to limit memory.
-fn combine_files(files: Vec<Gathered>) -> Gathered {
-    let mut all = Gathered::default();
+fn combine_files(files: Vec<FileStats>) -> FileStats {
+    let mut all = FileStats::default();
     all.rows.reserve_exact(files.iter().map(|file| file.rows.len()).sum());
     for file in files {
         let words: Vec<u32> =
@@ -192,7 +192,7 @@ fn combine_files(files: Vec<Gathered>) -> Gathered {
     all
 }
 
-fn gather_batch(batch: &Batch, gathered: &mut Gathered) {
+fn gather_batch(batch: &Batch, gathered: &mut FileStats) {
     let mut task_before = String::new();
     for row in batch.rows() {
         let text = |id: ColumnId| if let Cell::Text(text) = row.cell(id) { text } else { "" };
@@ -209,7 +209,7 @@ fn gather_batch(batch: &Batch, gathered: &mut Gathered) {
         gathered.rows.push(SeenRows {
             key: row_key(&row),
             started_at_us,
-            median_ns: Tried::from_row(&row).median_ns.unwrap_or(f64::NAN),
+            median_ns: AttemptTime::from_row(&row).median_ns.unwrap_or(f64::NAN),
             run: run.finish() as u32,
             label,
         });
@@ -220,10 +220,10 @@ fn files_of(paths: &[PathBuf]) -> Result<Files> {
     let mut files = Files::default();
     for path in paths {
         match std::fs::metadata(path) {
-            // The file was sealed or compacted away.
+            // Another process has sealed or compacted the file.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             metadata => {
-                files.bytes += metadata.context("looking at", path)?.len();
+                files.bytes += metadata.context("reading the metadata of", path)?.len();
                 files.count += 1;
             }
         }

@@ -4,7 +4,7 @@
 //! store/status/<start>-<pid>-<boot>.json    one per process, rewritten about every second, removed at its end
 //! ```
 //!
-//! The file's lock shows whether its process lives; for a process on another machine, the age of the file does.
+//! The file's lock shows whether its process lives. For a process on another machine, the age of the file decides.
 
 use super::Store;
 use super::identity::{Identity, create_own};
@@ -29,7 +29,7 @@ const MOST_BYTES: u64 = 1 << 20;
 pub struct Status {
     /// Host name.
     pub host: String,
-    /// Process number.
+    /// Process ID.
     pub pid: u32,
     /// Command line.
     pub command: String,
@@ -37,7 +37,7 @@ pub struct Status {
     pub began_us: i64,
     /// Finished attempts, including those without a time.
     pub done: u64,
-    /// Total number of attempts, as far as known.
+    /// Number of attempts that are planned so far.
     pub total: u64,
     /// Attempts without a time.
     pub losses: u64,
@@ -64,7 +64,7 @@ pub struct ProcessView {
 
 /// The status file of this process, removed on drop.
 #[derive(Debug)]
-pub struct Telling {
+pub struct StatusFile {
     path: PathBuf,
     file: File,
 }
@@ -78,13 +78,13 @@ struct WrittenStatus {
 
 impl Store {
     /// Creates the status file of this process.
-    pub fn create_status_file(&self) -> Result<Telling> {
+    pub fn create_status_file(&self) -> Result<StatusFile> {
         let folder = self.root().join("status");
         make_folder(&folder)?;
         let (path, file) = create_own(&folder, "json", OpenOptions::new().write(true))?;
         // Without file locks, the age of the file decides.
         let _ = file.lock();
-        Ok(Telling { path, file })
+        Ok(StatusFile { path, file })
     }
 
     /// Returns the status of all running and all killed processes, the longest-running first.
@@ -115,7 +115,7 @@ impl Store {
     }
 }
 
-impl Telling {
+impl StatusFile {
     /// Writes the current status.
     pub fn write_status(&self, status: &Status) -> Result<()> {
         let written = WrittenStatus { boot: Identity::current().boot, status: status.clone() };
@@ -127,9 +127,9 @@ impl Telling {
     }
 }
 
-impl Drop for Telling {
+impl Drop for StatusFile {
     fn drop(&mut self) {
-        // The missing file shows that the process has ended.
+        // Removes the file, which shows that the process has ended.
         let _ = remove_if_exists(&self.path);
     }
 }

@@ -12,12 +12,12 @@ use crate::error::{Error, Result};
 use crate::files::list_matching;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of parts per folder that are not full; with more, they are merged.
+/// Maximum number of parts per folder that are not full; more are merged.
 pub const SMALL_PARTS: usize = 64;
 
 impl Store {
-    /// Merges the small parts of folders with more than [`SMALL_PARTS`] of them; returns the number of merged parts.
-    /// Stops when another process holds the compaction lock, and leaves damaged parts to a compaction.
+    /// Merges the small parts of folders with more than [`SMALL_PARTS`] small parts; returns the number of merged
+    /// parts. Stops if another process holds the compaction lock. Damaged parts are left to a compaction.
     pub fn merge_small_parts(&self) -> Result<u64> {
         let mut merged = 0;
         for folder in self.part_folders()? {
@@ -28,7 +28,7 @@ impl Store {
                 Err(Error::Busy { .. }) => return Ok(merged),
                 lock => lock?,
             };
-            // The previous lock holder may have merged them.
+            // The previous lock holder may have merged the small parts.
             let (parts, _) = split_sound(small_parts(&folder)?)?;
             if parts.len() > SMALL_PARTS {
                 self.compact_folder(&folder, &parts)?;
@@ -42,7 +42,7 @@ impl Store {
 
 fn small_parts(folder: &Path) -> Result<Vec<PathBuf>> {
     let parts = list_matching(folder, is_part)?;
-    // With few parts, their sizes need not be read.
+    // With few parts there is nothing to merge, so sizes need not be read.
     if parts.len() <= SMALL_PARTS {
         return Ok(Vec::new());
     }
@@ -51,7 +51,7 @@ fn small_parts(folder: &Path) -> Result<Vec<PathBuf>> {
         match PartCursor::open(&part, &[]) {
             Ok(cursor) if cursor.row_count() >= PART_ROWS => {}
             Ok(_) => small.push(part),
-            // Merged by another process, or damaged.
+            // Another process has merged the part, or the part is damaged.
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
             Err(Error::Damaged { .. }) => {}
             Err(error) => return Err(error),

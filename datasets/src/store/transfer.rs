@@ -1,9 +1,9 @@
 //! Merges stores, exports to files and imports from files.
 
-use super::chosen::Chosen;
+use super::chosen::SelectedRows;
 use super::damage::{Damage, part_damage};
 use super::journal_reader::{JournalReader, TornTail};
-use super::merge::Merged;
+use super::merge::MergedRows;
 use super::names::part_name;
 use super::seal::SEAL_AT_ROWS;
 use super::seal::seal_rows;
@@ -42,7 +42,7 @@ pub struct MergeReport {
 pub struct ExportReport {
     /// Number of rows written.
     pub rows: u64,
-    /// Damaged content, which was left out.
+    /// Damaged content, which was skipped.
     pub damage: Vec<Damage>,
 }
 
@@ -114,10 +114,10 @@ impl Store {
     pub fn export(&self, path: &Path, format: Format, choose: Choose) -> Result<ExportReport> {
         retry_if_missing(|| {
             let mut writer = Writer::new(path, format, Output::create(path)?)?;
-            let Merged { merge, damage, .. } = self.merged_rows()?;
-            let mut chosen = Chosen::new(merge, choose);
+            let MergedRows { merge, damage, .. } = self.merged_rows()?;
+            let mut chosen = SelectedRows::new(merge, choose);
             let mut rows = 0;
-            // Reads ahead on a thread of its own. A pool thread would block on the queue and be missing for other work.
+            // Reads ahead in a separate thread, because a pool thread would block on the queue.
             std::thread::scope(|scope| {
                 let (sender, receiver) = sync_channel(WAITING);
                 scope.spawn(move || {
@@ -139,8 +139,7 @@ impl Store {
         })
     }
 
-    /// Imports the records of a file after checking all of them; creates the store if needed. Repeated imports add
-    /// nothing.
+    /// Checks and imports all records of a file; creates the store if needed. Repeated imports add nothing.
     pub fn import(root: &Path, path: &Path, format: Format) -> Result<ImportReport> {
         Store::check_place(root)?;
         let folder = std::env::temp_dir();

@@ -47,8 +47,8 @@ pub struct Problem {
     pub problem: String,
 }
 
-/// A check by a caller that knows more about the columns. Returns the problem of a row, or None.
-pub type Look = dyn Fn(&Record) -> Option<String> + Sync;
+/// An additional check of rows by the caller. Returns the problem of a row, or None.
+pub type RowCheck = dyn Fn(&Record) -> Option<String> + Sync;
 
 impl Store {
     /// Reads every file and checks every row.
@@ -56,8 +56,8 @@ impl Store {
         self.verify_with(&|_| None)
     }
 
-    /// Reads every file and checks every row, also with a check of the caller.
-    pub fn verify_with(&self, look: &Look) -> Result<VerifyReport> {
+    /// Reads every file and checks every row, also with the caller's check.
+    pub fn verify_with(&self, look: &RowCheck) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         let journals = self.list_journals()?;
         report.journals = journals.len() as u64;
@@ -76,7 +76,7 @@ impl Store {
         self.find_strangers(&mut report)?;
         if let Some(why) = self.marker_problem() {
             let problem =
-                format!("its content changed after it was written ({why}); `verify --quarantine` writes it again");
+                format!("the content changed after it was written ({why}); `verify --quarantine` rewrites the file");
             report.note_problem(&self.root.join(MARKER), Ok(Some(problem)));
         }
         report.problems.extend(self.verify_configs()?);
@@ -86,13 +86,13 @@ impl Store {
         Ok(report)
     }
 
-    pub(super) fn verify_part(&self, path: &Path, look: &Look) -> (u64, Result<Option<String>>) {
+    pub(super) fn verify_part(&self, path: &Path, look: &RowCheck) -> (u64, Result<Option<String>>) {
         let mut rows = 0;
         let result = self.read_part(path, look, &mut rows);
         (rows, result)
     }
 
-    fn read_part(&self, path: &Path, look: &Look, rows: &mut u64) -> Result<Option<String>> {
+    fn read_part(&self, path: &Path, look: &RowCheck, rows: &mut u64) -> Result<Option<String>> {
         if let Some(damage) = part_damage(path)? {
             return Ok(Some(damage.problem));
         }
@@ -129,12 +129,12 @@ impl Store {
         };
         let here: Vec<String> = parts.iter().map(|part| self.name_of(part)).collect();
         for name in manifest.parts.keys().filter(|name| !here.contains(name)) {
-            let problem = "it is in the manifest but missing; restore it from a copy of the store";
+            let problem = "the part is in the manifest but missing; restore it from a copy of the store";
             report.note_problem(&self.dataset_folder().join(name), Ok(Some(problem.to_owned())));
         }
     }
 
-    /// Reports files that do not belong to the store: users should know that these are ignored.
+    /// Reports files that do not belong to the store, because these are ignored.
     fn find_strangers(&self, report: &mut VerifyReport) -> Result<()> {
         for folder in self.written_folders()? {
             report.leftovers.extend(list_leftovers(&folder)?);
@@ -159,19 +159,19 @@ impl Store {
             }
         }
         for path in strangers {
-            report.note_problem(&path, Ok(Some("it is not a part and is ignored; import it or remove it".to_owned())));
+            report.note_problem(&path, Ok(Some("not a part, so it is ignored; import or remove the file".to_owned())));
         }
         let journals = self.list_journals()?;
         for path in
             files::list_matching(&self.journal_folder(), is_shown)?.iter().filter(|path| !journals.contains(path))
         {
-            report.note_problem(path, Ok(Some("it is not a journal and is ignored; remove it".to_owned())));
+            report.note_problem(path, Ok(Some("not a journal, so it is ignored; remove the file".to_owned())));
         }
         Ok(())
     }
 }
 
-fn verify_journal(path: &Path, look: &Look, report: &mut VerifyReport) -> Result<Option<String>> {
+fn verify_journal(path: &Path, look: &RowCheck, report: &mut VerifyReport) -> Result<Option<String>> {
     let mut reader = JournalReader::open(path)?;
     let mut problem = None;
     loop {
@@ -191,12 +191,12 @@ fn verify_journal(path: &Path, look: &Look, report: &mut VerifyReport) -> Result
 }
 
 /// Returns the problem of a record: a wrong key, or what the caller's check reports.
-pub(super) fn find_problem(record: &Record, look: &Look) -> Option<String> {
+pub(super) fn find_problem(record: &Record, look: &RowCheck) -> Option<String> {
     let key = record.experiment_key();
     if key == record.key {
         look(record)
     } else {
-        Some(format!("its key is not that of its experiment, which is {key}"))
+        Some(format!("the key does not match the experiment, whose key is {key}"))
     }
 }
 

@@ -23,7 +23,7 @@ Examples:
 
 #[derive(Clone, Debug, Args)]
 pub struct Adapt {
-    /// Predictor file of `train` [default: built-in, for GPUs with --mapping, else for CPUs]
+    /// Predictor file of `train` [default: built-in; for GPUs with --mapping, else for CPUs]
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
     /// Measure seven fixed operators with `opcollect` to calibrate this machine
@@ -75,8 +75,8 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
         text_column("operator"),
         text_column("device"),
         number_column("measurements").drop_order(1),
-        number_column("off before"),
-        number_column("off after"),
+        number_column("error before"),
+        number_column("error after"),
     ]);
     for change in &changes {
         let after = match change.after {
@@ -95,7 +95,7 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
     print_text(
         arguments.json,
         &format!(
-            "{}\n`off after` is the error on each half of the measurements after correction with the other half; wrote `{}`",
+            "{}\n`error after` is cross-validated: each half of the measurements is predicted after correction with the other half; wrote `{}`",
             table.format_for(&stdout_paper()),
             path.display()
         ),
@@ -111,10 +111,10 @@ fn calibrate_host(arguments: &Adapt) -> Result<u8> {
         bundle::read_bundle(&predictor_file(arguments.predictor.as_deref(), None, arguments.mapping.is_some())?)?;
     let host_class = measure::host::Facts::read_facts().host_class();
     let below_cache = || Some(published::calibration_file(&cache_folder()?, &host_class));
-    let problem = "there is no cache folder, because HOME is not set: give --out FILE";
+    let problem = "no cache folder, because HOME is not set; give --out FILE";
     let kept = arguments.out.clone().or_else(below_cache).ok_or_else(|| Error::Query(problem.to_owned()))?;
     if let Some(folder) = kept.parent().filter(|_| arguments.out.is_none()) {
-        std::fs::create_dir_all(folder).map_err(|error| Error::io_error("make", folder, error))?;
+        std::fs::create_dir_all(folder).map_err(|error| Error::io_error("create", folder, error))?;
     }
     let out = create_output(Some(&kept))?;
     let deadline = Duration::from_secs(arguments.seconds);
@@ -126,12 +126,12 @@ fn calibrate_host(arguments: &Adapt) -> Result<u8> {
         print_notes("warning", [warning]);
     }
     print_text(arguments.json, &repeats_note(&known))?;
-    // A calibration that cannot be read is replaced.
+    // An unreadable calibration is replaced.
     let before = if kept.is_file() { Calibration::read_file(&kept).ok() } else { None };
     let is_kept = before.as_ref().is_some_and(|before| before.is_better_than(&known)) && !arguments.replace;
     if let Some(before) = before.filter(|_| is_kept) {
         let warning = format!(
-            "`{}` stays as it was, because its rounds agreed better ({}); --replace takes the new factors",
+            "`{}` is kept, because its rounds agreed better ({}); use --replace to overwrite it",
             kept.display(),
             agreement_text(&before)
         );
@@ -140,7 +140,7 @@ fn calibrate_host(arguments: &Adapt) -> Result<u8> {
         write_output(out, || serde_json::to_vec(&known).expect("numbers and texts have a JSON form"))?;
         print_text(
             arguments.json,
-            &format!("{}\nkept in `{}`", known.host_translation(1).distance_note(), kept.display()),
+            &format!("{}\nstored in `{}`", known.host_translation(1).distance_note(), kept.display()),
         )?;
     }
     if arguments.json {
@@ -154,13 +154,14 @@ fn calibrate_host(arguments: &Adapt) -> Result<u8> {
 
 fn repeats_note(known: &Calibration) -> String {
     let rounds = known.usable_sentinels().map(|one| one.rounds_ns.len()).max().unwrap_or(0);
-    format!("{rounds} rounds; their common factors agree {}", agreement_text(known))
+    format!("{rounds} rounds; {}", agreement_text(known))
 }
 
 fn agreement_text(known: &Calibration) -> String {
-    known
-        .repeats_within()
-        .map_or_else(|| "to an unknown degree".to_owned(), |range| format!("to {:.1} %", 100.0 * range))
+    known.repeats_within().map_or_else(
+        || "agreement of their factors unknown".to_owned(),
+        |range| format!("factors agree within {:.1} %", 100.0 * range),
+    )
 }
 
 fn sentinel_table(known: &Calibration) -> String {

@@ -71,7 +71,7 @@ pub enum Command {
     Correlate(Correlate),
     /// Explain one prediction, or the effect of features on all predictions
     Explain(Explain),
-    /// Find the thread count or tile size beyond which times hardly improve
+    /// Find the thread count or knob value beyond which times hardly improve
     Knee(KneeArguments),
     /// Plan which operators of a model run concurrently, and predict the time
     #[command(after_help = PLAN_EXAMPLES)]

@@ -10,7 +10,7 @@ use predictor::{Result, pages};
 use report::{Cell, Table, number_column, text_column};
 use std::path::PathBuf;
 
-/// Number of features in a table on the screen; files contain all.
+/// Number of features in a printed table; files contain all features.
 const SHOWN: usize = 12;
 
 #[derive(Clone, Debug, Args)]
@@ -44,7 +44,7 @@ pub fn run(arguments: &Correlate) -> Result<u8> {
         number_column("partial"),
         number_column("distance").drop_order(4),
         number_column("bits").drop_order(3),
-        number_column("by chance"),
+        number_column("q-value"),
     ]);
     let mut shown = 0;
     let mut last = ("", "", Part::All);

@@ -7,7 +7,7 @@ use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_out
 use clap::Args;
 use predictor::Result;
 use predictor::planning::cotuning::{Cotuning, CotuningQuestion, IN_TURNS, MeasuredChoice, TOGETHER};
-use predictor::probe::{self, Raced};
+use predictor::probe::{self, RaceResult};
 use report::quantity::whole_seconds;
 use report::{Table, format_duration, format_range, number_column, text_column};
 use serde_json::{Value, json};
@@ -88,7 +88,7 @@ pub fn run(arguments: &CotuneArguments) -> Result<u8> {
 }
 
 fn describe_measurement(measured: &MeasuredChoice) -> String {
-    let Raced { together_ns, in_turns_ns, ratio, rounds } = &measured.raced;
+    let RaceResult { together_ns, in_turns_ns, ratio, rounds } = &measured.raced;
     let interval = ratio.interval.map_or_else(String::new, |(low, high)| format!(" ({low:.3} … {high:.3})"));
     format!(
         "measured in {rounds} rounds: {TOGETHER} {}, {IN_TURNS} {}, ratio {:.3}{interval}; kept: {}; regret of the choice {:.1} %",
@@ -120,7 +120,7 @@ fn describe_cotuning(cotuning: &Cotuning) -> String {
             promised.affinity[place].iter().map(usize::to_string).collect::<Vec<_>>().join(","),
             format_duration(found.together.ends_ns[place]),
             knobs(&schedules[place][beside].0),
-            if alone == beside { "the same".to_owned() } else { knobs(&schedules[place][alone].0) },
+            if alone == beside { "same".to_owned() } else { knobs(&schedules[place][alone].0) },
         ]);
     }
     let (better, gain) = match found.is_together {
@@ -135,6 +135,6 @@ fn describe_cotuning(cotuning: &Cotuning) -> String {
         format_duration(promised.time_ns),
         format_range(promised.low_ns, promised.high_ns),
         found.tried,
-        if found.is_exact { ", which are all" } else { ", by local search from three starting points" }
+        if found.is_exact { " (all)" } else { ", by local search from three starting points" }
     )
 }

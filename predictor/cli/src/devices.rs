@@ -46,12 +46,12 @@ pub fn run(arguments: &Devices) -> Result<u8> {
         return Ok(DONE);
     }
     print_line(&device_table(&listed).format_for(&stdout_paper()))?;
-    print_line("\nGPUs of language models, by their data sheets, and how many whole servers were measured on them:")?;
+    print_line("\nGPUs for language models (data-sheet figures), with the number of measured servers:")?;
     print_line(&gpu_table().format_for(&stdout_paper()))?;
     Ok(DONE)
 }
 
-/// Returns the number of measured servers on a GPU from which overheads were learned.
+/// Returns the number of measured servers on a GPU in the training data of the overheads.
 fn measured_servers(gpu: &GpuFacts) -> usize {
     shipped_overheads().count_on(&gpu.system)
 }
@@ -98,7 +98,7 @@ fn device_table(listed: &[(String, KnownDevice)]) -> Table {
     ]);
     for (predictor, device) in listed {
         let known = match device.learned_operators {
-            0 => "its figures".to_owned(),
+            0 => "data sheet".to_owned(),
             count => format!("{count} operators"),
         };
         table.add_row([

@@ -36,9 +36,9 @@ pub struct Eval {
     pub data: Data,
     /// Held-out part: P0, P1, P1x, P1m, P2, P2f, P3, P4, P5 or K
     ///
-    /// P0 nothing (repeated measurements), P1 shapes, P1x the largest shapes, P1m shapes as they occur in models, P2
-    /// models, P2f families of models, P3 devices, P4 devices but for a few times, P5 shapes, scored by the ranking of
-    /// schedules, K machines, asked for the fastest thread count of their curves by three and four probes.
+    /// P0: nothing (repeatability of measurements). P1: shapes. P1x: the largest shapes. P1m: shapes that occur in
+    /// models. P2: models. P2f: families of models. P3: devices. P4: devices except a few measurements. P5: shapes,
+    /// scored by the ranking of schedules. K: machines, scored by the thread count found with three and four probes.
     #[arg(long, default_value = "P1", value_name = "NAME")]
     pub protocol: String,
     /// Evaluate predictions for language-model servers
@@ -83,8 +83,8 @@ pub struct Eval {
     pub score_cv: Option<f64>,
     /// Score only experiments whose repetitions agree within this share
     ///
-    /// Only experiments with several measurements, all within this share of their median, such as 0.03, are scored. All
-    /// are used for training.
+    /// Scored experiments have several measurements, all within this share of their median, such as 0.03. All
+    /// experiments are used for training.
     #[arg(long, value_name = "SHARE")]
     pub score_apart: Option<f64>,
     /// Score only default schedules; all schedules are used for training
@@ -95,8 +95,8 @@ pub struct Eval {
     pub score_networks: bool,
     /// Known properties of schedules: sizes, knobs or code
     ///
-    /// `sizes`: schedules are the default ones. `knobs`: their knobs, too. `code`: also features of the generated code,
-    /// which need a build but no run.
+    /// `sizes`: only sizes, with default schedules. `knobs`: also schedule knobs. `code`: also features of the
+    /// generated code, which require a build but no run.
     #[arg(long, default_value = "code", value_name = "NAME")]
     pub know: String,
     /// Minimum loss reduction of a split of our trees, as in `train`
@@ -133,7 +133,7 @@ pub fn run(eval: &Eval) -> Result<u8> {
     }
     if eval.hold_out.is_some() {
         return Err(Error::Query(
-            "--hold-out needs a mapping of kernels of language models; see --protocol".to_owned(),
+            "--hold-out needs a mapping of language-model kernels; use --protocol for other data".to_owned(),
         ));
     }
     let view = View::from_name(&eval.know)
@@ -141,7 +141,7 @@ pub fn run(eval: &Eval) -> Result<u8> {
     let plan = evaluation_plan(eval)?;
     let gate = eval.gate.as_deref().map(|path| Gate::read_baseline(path, plan.protocol)).transpose()?;
     let page = create_output(eval.html.as_deref())?;
-    // The peaks of a held-out device must not come from its own rows.
+    // The peaks of a held-out device must not be derived from its own rows.
     let samples = match plan.protocol.purpose() {
         Purpose::Transfer => load_unmeasured_samples(&eval.data)?,
         Purpose::Known | Purpose::Both => load_samples(&eval.data)?,
@@ -194,7 +194,7 @@ fn run_curves(eval: &Eval) -> Result<u8> {
             ]);
         }
     }
-    let note = format!("{} curves have too few thread counts to be evaluated", evaluation.left_out);
+    let note = format!("{} curves were skipped because they have too few thread counts", evaluation.left_out);
     print_text(eval.json, &format!("{}\n{note}", table.format_for(&stdout_paper())))?;
     if eval.json {
         print_json(&evaluation)?;
@@ -243,12 +243,12 @@ fn format_overview(evaluation: &Evaluation) -> String {
     let mut tables = Vec::new();
     if let Some(repeats) = &evaluation.repeats {
         tables.push(format!(
-            "{} candidates were measured again: mean deviation from their own median {:.2} %, 90 % within {:.2} %",
+            "{} candidates were measured repeatedly: mean deviation from the candidate's time {:.2} %, 90 % within {:.2} %",
             repeats.candidates, repeats.mape, repeats.p90
         ));
     }
     if let Some(spread) = evaluation.mean_cv {
-        tables.push(format!("spread within a measurement (CV), mean: {spread:.2} %"));
+        tables.push(format!("mean coefficient of variation within a measurement: {spread:.2} %"));
     }
     if !evaluation.learners.is_empty() {
         tables.push(error_table(evaluation));
@@ -271,7 +271,7 @@ fn error_table(evaluation: &Evaluation) -> String {
         text_column("learner").min_width(8),
         number_column("rows").drop_order(1),
         number_column("MAPE %"),
-        number_column("95 % of it").drop_order(4),
+        number_column("95 % interval").drop_order(4),
         number_column("median %").drop_order(2),
         number_column("p90 %").drop_order(5),
         number_column("RMSPE %").drop_order(10),
@@ -280,9 +280,9 @@ fn error_table(evaluation: &Evaluation) -> String {
         number_column("hit@20 %").drop_order(8),
         number_column("weighted %").drop_order(7),
         number_column("bias %").drop_order(6),
-        number_column("90 % holds").drop_order(3),
-        number_column("its width").drop_order(4),
-        number_column("50/80/95 % hold").drop_order(3),
+        number_column("90 % coverage").drop_order(3),
+        number_column("half-width").drop_order(4),
+        number_column("50/80/95 % coverage").drop_order(3),
     ]);
     // With a single operator, the row for all operators would repeat it.
     let all = (evaluation.operators.len() != 1).then(|| ("all".to_owned(), evaluation.learners.clone()));
@@ -301,9 +301,10 @@ fn error_table(evaluation: &Evaluation) -> String {
             cells.extend(match &one.interval {
                 None => [UNKNOWN.into(), UNKNOWN.into(), UNKNOWN.into()],
                 Some(interval) => {
-                    let of = if interval.rows < one.rows { format!(" of {}", interval.rows) } else { String::new() };
+                    let suffix =
+                        if interval.rows < one.rows { format!(" of {}", interval.rows) } else { String::new() };
                     [
-                        coverage_cell(interval.coverage, &of),
+                        coverage_cell(interval.coverage, &suffix),
                         format!("± {:.1} %", interval.half_width).into(),
                         other_coverage_cell(interval),
                     ]
@@ -316,8 +317,8 @@ fn error_table(evaluation: &Evaluation) -> String {
 }
 
 /// Formats the coverage of 90 % intervals, marked if it is too low.
-fn coverage_cell(coverage: f64, of: &str) -> Cell {
-    let cell = Cell::from(format!("{coverage:.1} %{of}"));
+fn coverage_cell(coverage: f64, suffix: &str) -> Cell {
+    let cell = Cell::from(format!("{coverage:.1} %{suffix}"));
     if coverage < pages::KEPT { cell.mark_bad() } else { cell }
 }
 
@@ -365,11 +366,11 @@ fn network_table(found: &EndToEnd) -> String {
     let ours = Learner::Ensemble.name();
     let mut table = Table::new([
         text_column("network"),
-        text_column("run with").drop_order(2),
+        text_column("setting").drop_order(2),
         text_column("operators measured").drop_order(1),
         number_column("measured"),
         number_column("ours"),
-        number_column("off %"),
+        number_column("error %"),
     ]);
     for one in &found.networks {
         let predicted = or_unknown(one.predicted_ns.get(ours), |time| format_duration(*time));
@@ -388,7 +389,7 @@ fn network_table(found: &EndToEnd) -> String {
     let mut scores = Table::new([
         text_column("learner").min_width(8),
         number_column("networks"),
-        number_column("off by %"),
+        number_column("MAPE %"),
         number_column("within 5 %"),
         number_column("within 10 %"),
     ]);

@@ -14,7 +14,7 @@ use samples::features::FEATURES;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Number of features in a table on the screen; files and documents contain all.
+/// Number of features in a printed table; files and JSON contain all features.
 const SHOWN: usize = 12;
 
 #[derive(Clone, Debug, Args)]
@@ -31,7 +31,7 @@ pub struct Explain {
     /// shapes.
     #[arg(long, value_name = "PATH")]
     pub data: Vec<PathBuf>,
-    /// Feature to vary over its training range, with all others fixed
+    /// Feature to vary over its training range; other features are fixed
     #[arg(long, value_name = "FEATURE", requires = "op")]
     pub vary: Option<String>,
     /// TOML file that describes the columns of --data and of --op
@@ -103,12 +103,13 @@ fn explain_prediction(text: &str, samples: Option<&Samples>, arguments: &Explain
 
 fn improvement_lines(better: &[Change]) -> String {
     if better.is_empty() {
-        return "No single change of threads or of a knob should save a tenth of the time.".to_owned();
+        return "No change of the thread count or of a single knob is predicted to save a tenth of the time."
+            .to_owned();
     }
     let line = |change: &Change| {
         let name = change.feature.strip_prefix("knob.").unwrap_or(&change.feature);
         let what = if name.contains('=') { name.to_owned() } else { format!("{name}={}", change.value) };
-        format!("With {what} it should take {:.2} of the time.", change.factor)
+        format!("With {what}, the predicted time is {:.2} times as long.", change.factor)
     };
     better.iter().take(SHOWN).map(line).collect::<Vec<_>>().join("\n")
 }
@@ -123,7 +124,7 @@ fn answer_text(explanation: &Explanation, limits: &Limits) -> String {
         ),
         false => String::new(),
     };
-    let mut text = format!("takes {}{interval}\n", format_duration(prediction.time_ns));
+    let mut text = format!("predicted time {}{interval}\n", format_duration(prediction.time_ns));
     if let Some(choice) = &prediction.choice {
         text += &format!("the library is expected to run `{choice}`\n");
     }
@@ -131,12 +132,11 @@ fn answer_text(explanation: &Explanation, limits: &Limits) -> String {
         text += &format!("outside of the training range: {reason}\n");
     }
     text += &format!("Limited by {}: {}.\n", limits.limit, limits.reason);
-    let mut bounds =
-        Table::new([text_column("times of single limits"), number_column("time"), number_column("of the whole")]);
+    let mut bounds = Table::new([text_column("limit"), number_column("time"), number_column("of the total")]);
     for (name, time_ns) in [
         ("arithmetic at peak", limits.arithmetic_ns),
         ("bytes at full bandwidth", limits.memory_ns),
-        ("starting it", prediction.overhead_ns),
+        ("launch overhead", prediction.overhead_ns),
     ] {
         let share = format!("{:.0} %", 100.0 * time_ns / prediction.time_ns);
         bounds.add_row([name.to_owned(), format_duration(time_ns), share]);
@@ -148,7 +148,7 @@ fn answer_text(explanation: &Explanation, limits: &Limits) -> String {
         100.0 * limits.utilisation
     );
     if let Some(efficiency) = limits.parallel_efficiency {
-        text += &format!("; threads used: {:.0} %", 100.0 * efficiency);
+        text += &format!("; parallel efficiency: {:.0} %", 100.0 * efficiency);
     }
     let mut table = Table::new([
         text_column("feature"),
@@ -158,7 +158,7 @@ fn answer_text(explanation: &Explanation, limits: &Limits) -> String {
     ]);
     for part in explanation.parts.iter().take(SHOWN) {
         let unit = FEATURES.iter().find(|feature| feature.name == part.feature).map_or("", |feature| feature.unit);
-        let value = if part.value.is_nan() { "open".to_owned() } else { format!("{:.3}", part.value) };
+        let value = if part.value.is_nan() { "missing".to_owned() } else { format!("{:.3}", part.value) };
         table.add_row([part.feature.clone(), value, unit.to_owned(), format!("{:.3}", part.factor)]);
     }
     let others: f64 = explanation.parts.iter().skip(SHOWN).map(|part| part.factor).product();
@@ -180,7 +180,7 @@ fn neighbour_table(near: &[Neighbour]) -> String {
         text_column("model").min_width(8).drop_order(3),
         number_column("rows").drop_order(2),
         number_column("fastest"),
-        number_column("doublings off"),
+        number_column("distance"),
     ]);
     for one in near {
         let sizes: Vec<String> =
@@ -226,12 +226,8 @@ fn variation_tables(feature: &str, varied: &[Change], effects: &[Effect]) -> Str
 fn print_summaries(samples: &Samples, page: Option<Output>, arguments: &Explain) -> Result<u8> {
     let (predictor, _) = read_predictor(&arguments.asked, arguments.device.as_deref(), None)?;
     let found = explain::summarise_operators(&predictor, samples)?;
-    let mut table = Table::new([
-        text_column("operator"),
-        number_column("rows"),
-        text_column("feature"),
-        number_column("typically ×"),
-    ]);
+    let mut table =
+        Table::new([text_column("operator"), number_column("rows"), text_column("feature"), number_column("mean ×")]);
     for summary in &found {
         for feature in summary.features.iter().take(SHOWN) {
             let typical = format!("{:.3}", feature.typical);
@@ -247,7 +243,7 @@ fn print_summaries(samples: &Samples, page: Option<Output>, arguments: &Explain)
 }
 
 fn print_importances(samples: &Samples, as_json: bool) -> Result<u8> {
-    activity::begin_activity(format!("training, and permuting each of {} features", samples.names.len()));
+    activity::begin_activity(format!("training, then permuting each of {} features", samples.names.len()));
     let found = explain::rank_importance(samples, 0)?;
     let mut table = Table::new([text_column("operator"), text_column("feature"), number_column("MAPE + points")]);
     for one in found.iter().take(3 * SHOWN) {

@@ -37,7 +37,7 @@ pub fn run(arguments: &InPlaceArguments) -> Result<u8> {
     print_reasons(left_out);
     if networks.is_empty() {
         return Err(Error::Data(
-            "there are no records of operators in the network\nhint: `opcollect profile --store DIR` records them; `--max-uncertainty inf` includes uncertain ones"
+            "no records of operators in a network\nhint: `opcollect profile --store DIR` creates such records; `--max-uncertainty inf` includes uncertain records"
                 .to_owned(),
         ));
     }
@@ -59,11 +59,11 @@ fn network_table(networks: &[PlacedNetwork]) -> Table {
         text_column("network"),
         text_column("device").drop_order(2),
         number_column("threads").drop_order(1),
-        number_column("alone"),
+        number_column("isolated"),
         number_column("same in network"),
-        number_column("over alone"),
+        number_column("ratio"),
         number_column("all in network"),
-        number_column("whole"),
+        number_column("whole network"),
         number_column("outside operators"),
     ]);
     for network in networks {
@@ -90,9 +90,9 @@ fn operator_table(network: &PlacedNetwork) -> Table {
     let columns = [
         text_column("operator").min_width(20),
         number_column("×"),
-        number_column("alone"),
-        number_column("in place"),
-        number_column("over alone"),
+        number_column("isolated"),
+        number_column("in network"),
+        number_column("ratio"),
     ];
     let mut table = Table::new(columns);
     let mut operators: Vec<_> = network.by_default().collect();

@@ -3,7 +3,7 @@
 use predictor::{Error, Result, published};
 use std::path::{Path, PathBuf};
 
-/// Returns the given predictor file, else the built-in one for the device or the mapping, else the one for CPUs.
+/// Returns the given predictor file, else the built-in predictor for the device or the mapping, else that for CPUs.
 pub fn predictor_file(given: Option<&Path>, device: Option<&str>, has_mapping: bool) -> Result<PathBuf> {
     given.map_or_else(|| published::find_predictor(&own_program()?, device, has_mapping), |file| Ok(file.to_owned()))
 }

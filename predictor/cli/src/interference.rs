@@ -46,7 +46,7 @@ pub fn run(arguments: &InterferenceArguments) -> Result<u8> {
     let scores = read.score_rules(arguments.seed)?;
     let RecordedSlowdowns { host_class, machine, coruns, .. } = &read;
     if coruns.left_out > 0 {
-        print_notes("note", [format!("skipped {} slowdowns with an uncertainty above 5 %", coruns.left_out)]);
+        print_notes("note", [format!("{} slowdowns with an uncertainty above 5 % were skipped", coruns.left_out)]);
     }
     print_text(arguments.json, &describe_scores(&scores, machine))?;
     write_output(page, || pages::slowdowns_page(coruns, &scores).into_bytes())?;
@@ -71,8 +71,8 @@ fn describe_scores(scores: &Scores, machine: &Machine) -> String {
         table.add_row([one.rule.to_owned(), percent(one.mape), percent(one.median), percent(one.p90)]);
     }
     format!(
-        "{}\n{} slowdowns of {} operators, each predicted with its operator held out; the median is {:.3} ± {:.2} %\n\
-         {} cores, {:.1} bytes/ns, {:.0} MB of last cache",
+        "{}\n{} slowdowns of {} operators, each predicted with its operator held out; median slowdown {:.3} ± {:.2} %\n\
+         {} cores, {:.1} bytes/ns, {:.0} MB last-level cache",
         table.format_for(&stdout_paper()),
         scores.asked,
         scores.operators,

@@ -2,12 +2,13 @@
 
 use crate::installation::shipped_predictors;
 use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
+use learn::levels::LEVELS;
 use predictor::kernels::{self, KernelAnswer};
 use predictor::{Error, Result, bundle, published};
 use report::terminal::print_notes;
 use report::{Table, activity, format_duration, number_column, text_column};
 use serde_json::json;
-use serving::calibration::LEVELS;
+use serving::calibration::level_share;
 use serving::evaluate::{Evaluation, Plan, Scores, evaluate_plan};
 use serving::learned::{Distance, Learned};
 use serving::train::{TrainOptions, train_kernels};
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 fn read_tables(data: &[PathBuf], mapping: &Mapping) -> Result<Measurements> {
     activity::begin_activity(format!("reading tables of {}", mapping.source));
     let measurements = kernels::read_tables(data, mapping)?;
-    let reasons = measurements.left_out.iter().map(|(reason, count)| format!("{count} rows left out: {reason}"));
+    let reasons = measurements.left_out.iter().map(|(reason, count)| format!("{count} rows skipped: {reason}"));
     print_notes("note", reasons);
     activity::begin_activity(format!("working on {} kernels", measurements.rows.len()));
     Ok(measurements)
@@ -40,7 +41,7 @@ pub fn run_train(files: &TrainingFiles<'_>, mapping: &Mapping, options: &TrainOp
     write_output(out, || bytes)?;
     print_text(as_json, &error_table(&learned))?;
     let summary = format!(
-        "learned {} groups of kernels from {} rows of {}; licence of the tables: {}; wrote `{}`, {} bytes",
+        "trained {} groups of kernels on {} rows of {}; licence of the tables: {}; wrote `{}`, {} bytes",
         learned.times.groups.by_key.len(),
         measurements.rows.len(),
         mapping.source,
@@ -118,7 +119,7 @@ fn evaluation_text(evaluation: &Evaluation) -> String {
     for scores in evaluation.groups.iter().chain(&evaluation.operators) {
         score_rows(scores).into_iter().for_each(|row| table.add_row(row));
     }
-    format!("{}\nlearned in {:.0} CPU-s", table.format_for(&stdout_paper()), evaluation.learning_seconds)
+    format!("{}\ntraining took {:.0} CPU-s", table.format_for(&stdout_paper()), evaluation.learning_seconds)
 }
 
 fn score_rows(scores: &Scores) -> Vec<[String; 11]> {
@@ -146,7 +147,7 @@ fn score_rows(scores: &Scores) -> Vec<[String; 11]> {
     scores.methods.iter().map(row).collect()
 }
 
-/// Returns the file of the kernel predictor: the given file, else the built-in one for GPUs, if present.
+/// Returns the file of the kernel predictor: the given file, else the built-in GPU predictor, if present.
 pub fn kernel_file(given: Option<&Path>) -> Result<Option<PathBuf>> {
     let is_of_gpus = |path: &PathBuf| path.ends_with(published::GPU);
     match given {
@@ -177,10 +178,12 @@ pub fn run_predict(question: &KernelQuestion<'_>, as_json: bool) -> Result<u8> {
     let answers = answers.collect::<Result<Vec<KernelAnswer>>>()?;
     print_text(as_json, &answers.iter().map(answer_text).collect::<Vec<_>>().join("\n\n"))?;
     if let Some(first) = learned.provenance.first() {
-        print_text(as_json, &format!("learned from public tables: {}, {}", first.source, first.licence))?;
+        print_text(as_json, &format!("trained on public tables: {}, {}", first.source, first.licence))?;
     }
     if as_json {
-        print_json(&json!({ "kernels": answers, "levels": LEVELS, "provenance": learned.provenance }))?;
+        print_json(
+            &json!({ "kernels": answers, "levels": LEVELS.map(level_share), "provenance": learned.provenance }),
+        )?;
     }
     let has_bounds = answers.iter().any(|answer| answer.answer.distance == Distance::Bound);
     Ok(if has_bounds { DONE_WITH_LOSSES } else { DONE })
@@ -190,14 +193,13 @@ fn answer_text(answer: &KernelAnswer) -> String {
     let KernelAnswer { kernel, device, answer: known, power, joules, slow_down, flops, bytes } = answer;
     let time = |seconds: f64| format_duration(1e9 * seconds);
     let (seconds, low, high) = (known.time.seconds, known.time.low, known.time.high);
-    let similar =
-        known.similar.as_deref().map_or_else(String::new, |similar| format!(", by the utilisation of {similar}"));
+    let similar = known.similar.as_deref().map_or_else(String::new, |similar| format!(", scaled from {similar}"));
     let origin = match known.distance {
-        Distance::KnownSite => "learned on this device, at other shapes of this layer".to_owned(),
-        Distance::NewSite => "learned on this device, from other layers".to_owned(),
-        Distance::SiblingDevice => format!("this device was not learned; one of its generation was{similar}"),
-        Distance::NewGeneration => format!("no device of this generation was learned{similar}"),
-        Distance::Bound => "this kernel was not learned: its bound plus the launch overhead".to_owned(),
+        Distance::KnownSite => "trained on this device, with other shapes of this layer".to_owned(),
+        Distance::NewSite => "trained on this device, with other layers".to_owned(),
+        Distance::SiblingDevice => format!("trained on another device of this generation{similar}"),
+        Distance::NewGeneration => format!("trained on devices of other generations{similar}"),
+        Distance::Bound => "no training data for this kernel: roofline bound plus launch overhead".to_owned(),
     };
     let mut lines = vec![
         format!("{kernel} on {device}"),
@@ -219,7 +221,7 @@ fn answer_text(answer: &KernelAnswer) -> String {
         lines.push(format!("  power       {watts:.0} W (90 %: {low:.0} to {high:.0} W), {joules:.3e} J"));
     }
     if *slow_down > 1.0 {
-        lines.push(format!("  power limit {slow_down:.2} times slower, modelled by the clock and not learned"));
+        lines.push(format!("  power limit {slow_down:.2} times slower, estimated from the clock rate"));
     }
     lines.join("\n")
 }

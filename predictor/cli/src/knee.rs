@@ -29,9 +29,9 @@ pub struct KneeArguments {
     /// Language model on GPUs instead of an operator, such as `llama-3.1-70b`
     #[arg(long, value_name = "NAME", conflicts_with_all = ["op", "probe", "html", "data"])]
     pub model: Option<String>,
-    /// Answer from a table of measured thread counts; repeatable
+    /// Use a table of measured thread counts instead of a predictor; repeatable
     ///
-    /// The rows are those of --op on --device; curves of the table's other machines are the prior. No predictor is used.
+    /// Uses the rows of --op on --device. Curves of other machines in the table are the prior.
     #[arg(long, value_name = "PATH", requires_all = ["mapping", "device"], conflicts_with_all = ["predictor", "calibration", "probe", "knob", "threads", "over"])]
     pub data: Vec<PathBuf>,
     /// TOML file with the columns of operator, device, threads and time
@@ -39,7 +39,7 @@ pub struct KneeArguments {
     pub mapping: Option<PathBuf>,
     /// Use only this many rows, the most informative first [default: all]
     ///
-    /// The answer then says what the other rows would have saved.
+    /// The result also states how much faster the best of all rows is.
     #[arg(long, value_name = "COUNT", requires = "data", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub probes: Option<u32>,
     /// Axis of the curve, such as `threads`; repeatable
@@ -53,7 +53,7 @@ pub struct KneeArguments {
     /// Maximum number of threads of the curve [default: that of the training data]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=4096))]
     pub most_threads: Option<u32>,
-    /// Number of threads of curves over knobs [default: all of the device]
+    /// Number of threads for curves over knobs [default: all of the device]
     #[arg(long, value_name = "COUNT")]
     pub threads: Option<u32>,
     /// Fixed knob, such as `tile_c=8`; repeatable
@@ -73,7 +73,7 @@ pub struct KneeArguments {
     /// Time limit of one measurement in seconds
     #[arg(long, default_value_t = 120, value_name = "SECONDS", requires = "probe", value_parser = whole_seconds::<1, 86_400>)]
     pub deadline: u64,
-    /// Answer outside of the training range, with a note
+    /// Also predict outside of the training range, with a note
     #[arg(long)]
     pub extrapolate: bool,
     /// Write the curves as an HTML page
@@ -82,7 +82,6 @@ pub struct KneeArguments {
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
-    /// The server of --model.
     #[command(flatten)]
     pub server: ServerFlags,
 }
@@ -146,15 +145,15 @@ fn run_table(
     let found = find_table_knee(&curves, operator, device, probes, arguments.most_threads)?;
     let mut text = describe_knee(operator, &found.knee);
     text.push_str(&format!(
-        "measured at {} of {} thread counts; prior from the curves of {} other machines\n",
+        "measured at {} of {} thread counts; prior from curves of {} other machines\n",
         found.knee.probes.len(),
         found.knee.curve.len(),
         found.machines
     ));
     if let Some(regret) = found.regret_percent {
         text.push_str(&match regret > 0.0 {
-            true => format!("the fastest of all rows is {regret:.1} % faster\n"),
-            false => "no other row is faster\n".to_owned(),
+            true => format!("the fastest row of the table is {regret:.1} % faster\n"),
+            false => "no other row of the table is faster\n".to_owned(),
         });
     }
     if let Some(at) = found.next_probe {
@@ -182,7 +181,7 @@ fn describe_knee(operator: &str, found: &Knee) -> String {
             let known = probe
                 .uncertainty
                 .map_or(String::new(), |half| format!(", uncertainty of the median {:.1} %", 100.0 * half));
-            let spread = probe.cv.map_or(String::new(), |cv| format!(" (spread {:.0} %{known})", 100.0 * cv));
+            let spread = probe.cv.map_or(String::new(), |cv| format!(" (CV {:.0} %{known})", 100.0 * cv));
             let predicted = match probe.predicted_ns.is_finite() {
                 true => format!(", predicted {}", format_duration(probe.predicted_ns)),
                 false => String::new(),

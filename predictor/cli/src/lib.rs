@@ -1,8 +1,8 @@
 //! The program `oppredict`: arguments, notes and tables.
 //!
 //! Results go to standard output, notes to standard error. With `--json` standard output is one JSON document. Exit
-//! codes: 0 success, 1 partial success with notes, 2 invalid use or input, 3 the machine or installation lacks
-//! something, 4 worse than `eval --gate` allows. Output files are created before the work that fills them.
+//! codes: 0 success, 1 partial success with notes, 2 invalid use or input, 3 missing hardware or software, 4 worse than
+//! `eval --gate` allows. Output files are created before the work starts, so that an unwritable path fails early.
 
 mod adapt;
 mod arguments;
@@ -131,7 +131,7 @@ fn stdout_error(error: std::io::Error) -> Error {
     Error::io_error("write to", Path::new("standard output"), error)
 }
 
-/// Creates the output file, if one was requested, before any work, so that an unwritable path fails early.
+/// Creates the requested output file. Called before any work, so that an unwritable path fails early.
 fn create_output(path: Option<&Path>) -> Result<Option<Output>> {
     Ok(path.map(Output::create).transpose()?)
 }

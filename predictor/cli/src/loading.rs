@@ -29,7 +29,7 @@ pub fn print_left_out(count: usize) {
     }
 }
 
-/// Reads training data and prints how many rows were skipped, and why.
+/// Reads training data and prints the numbers of skipped rows with reasons.
 pub fn load_samples(data: &Data) -> Result<Samples> {
     load_samples_from(&data.data, data.mapping.as_deref(), data.filter.policy()?)
 }
@@ -40,7 +40,7 @@ pub fn load_unmeasured_samples(data: &Data) -> Result<Samples> {
     load_samples_from(&data.data, data.mapping.as_deref(), policy)
 }
 
-/// Reads records, or a foreign table through a mapping, and prints how many rows were skipped, and why.
+/// Reads records, or a foreign table through a mapping, and prints the numbers of skipped rows with reasons.
 pub fn load_samples_from(paths: &[PathBuf], mapping: Option<&Path>, policy: Policy) -> Result<Samples> {
     let names: Vec<String> = paths.iter().map(|path| format!("`{}`", path.display())).collect();
     activity::begin_activity(format!("reading {}", names.join(", ")));
@@ -51,12 +51,15 @@ pub fn load_samples_from(paths: &[PathBuf], mapping: Option<&Path>, policy: Poli
     print_reasons(&samples.left_out);
     print_notes("warning", &samples.warnings);
     let hints = samples.filter_hints.iter();
-    print_notes("warning", hints.map(|hints| format!("{hints}; on a quieter machine the uncertainty is smaller")));
+    print_notes(
+        "warning",
+        hints.map(|hints| format!("{hints}; measurements on an idle machine have a smaller uncertainty")),
+    );
     activity::begin_activity(format!("processing {} samples", samples.rows.len()));
     Ok(samples)
 }
 
-/// Reads the predictor and the mapping; without a device, times are translated to this machine if calibrated.
+/// Reads the predictor and the mapping. Without a device, times are translated to this machine, if it is calibrated.
 pub fn read_predictor(
     flags: &PredictorFlags,
     device: Option<&str>,
@@ -64,7 +67,7 @@ pub fn read_predictor(
 ) -> Result<(Predictor, Option<Mapping>)> {
     let file = predictor_file(flags.predictor.as_deref(), device, mapping.is_some())?;
     let mut predictor = bundle::read_bundle(&file)?;
-    print_notes("note", Origin::of_predictor(&predictor.about).mismatch_note());
+    print_notes("note", Origin::from_predictor(&predictor.about).mismatch_note());
     let mapping = mapping.map(Mapping::read_file).transpose()?;
     if let Some(mapping) = &mapping {
         queries::describe_devices(&mut predictor, mapping);
@@ -73,12 +76,13 @@ pub fn read_predictor(
     Ok((predictor, mapping))
 }
 
-/// Applies the calibration of this machine, if one exists, and prints which machine the times belong to.
+/// Applies the calibration of this machine, if any, and prints for which machine times are predicted.
 fn apply_calibration(predictor: &mut Predictor, flags: &PredictorFlags, device: Option<&str>) -> Result<()> {
     if device.is_some() {
         return match flags.calibration {
             Some(_) => Err(Error::Query(
-                "--device predicts for that device and --calibration for this machine; remove one of them".to_owned(),
+                "--device and --calibration exclude each other: a calibration is for predictions on this machine"
+                    .to_owned(),
             )),
             None => Ok(()),
         };
@@ -91,14 +95,14 @@ fn apply_calibration(predictor: &mut Predictor, flags: &PredictorFlags, device: 
     }
     let note = match (&predictor.this_host, this_host::learned_on(predictor)) {
         (Some(known), _) => known.distance_note(),
-        // A predictor that the user named, or that was trained on several devices, needs no note.
+        // No note for a predictor given by the user, or trained on several devices.
         (None, _) if flags.predictor.is_some() => return Ok(()),
         (None, Err(_)) => return Ok(()),
         (None, Ok(learned_on)) if here == learned_on => format!(
-            "the built-in predictor was trained on machines like this one, `{learned_on}`; `oppredict adapt --this-host` calibrates it in about a minute"
+            "the built-in predictor was trained on machines of this class, `{learned_on}`; `oppredict adapt --this-host` calibrates it in about a minute"
         ),
         (None, Ok(learned_on)) => format!(
-            "times are those of `{learned_on}`, on which the built-in predictor was trained; this machine is `{here}`: `oppredict adapt --this-host` calibrates it in about a minute"
+            "times are for `{learned_on}`, on which the built-in predictor was trained, not for this machine, `{here}`; `oppredict adapt --this-host` calibrates the predictor in about a minute"
         ),
     };
     print_notes("note", [note]);

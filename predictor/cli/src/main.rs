@@ -1,4 +1,4 @@
-//! Learns operator times from a dataset and predicts them.
+//! Trains predictors of operator times on a dataset and predicts times.
 
 fn main() -> std::process::ExitCode {
     oppredict::run()

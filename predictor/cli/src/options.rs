@@ -57,7 +57,7 @@ pub struct Filter {
 pub struct PredictorFlags {
     /// Predictor file of `train` [default: built-in, by device]
     ///
-    /// The built-in predictor for CPUs is the default; with a GPU as --device, or with --mapping, the one for GPUs.
+    /// The default is the built-in predictor for CPUs, or that for GPUs if --device is a GPU or with --mapping.
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
     /// Calibration file of `adapt --this-host --out` [default: the stored calibration of this machine]
@@ -69,7 +69,7 @@ pub struct PredictorFlags {
 pub struct TimesFlags {
     /// Store with records of this machine on up to --threads threads
     ///
-    /// Measured operators are not predicted.
+    /// Operators with records are not predicted.
     #[arg(long, alias = "store", value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Predictor file of `train` for operators without records [default: built-in, without --data]
@@ -90,18 +90,18 @@ pub struct TimesFlags {
 
 /// Parses a limit that is a positive number; `inf` disables the limit.
 fn parse_share(text: &str) -> std::result::Result<f64, String> {
-    let number: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
-    if number > 0.0 { Ok(number) } else { Err("it must be larger than 0; `inf` disables the limit".to_owned()) }
+    let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if number > 0.0 { Ok(number) } else { Err("must be larger than 0; `inf` disables the limit".to_owned()) }
 }
 
 pub fn parse_loss_reduction(text: &str) -> std::result::Result<f64, String> {
-    let number: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
+    let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if number >= 0.0 && number.is_finite() { Ok(number) } else { Err("give a number of at least 0".to_owned()) }
 }
 
 pub fn model_source() -> impl TypedValueParser<Value = ModelSource> {
     let values = ModelSource::ALL.iter().map(|source| PossibleValue::new(source.name()).help(source.help()));
-    PossibleValuesParser::new(values).try_map(|name| ModelSource::from_name(&name).ok_or("there is no such value"))
+    PossibleValuesParser::new(values).try_map(|name| ModelSource::from_name(&name).ok_or("unknown value"))
 }
 
 impl Filter {

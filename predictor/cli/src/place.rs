@@ -100,11 +100,11 @@ fn load_times(arguments: &PlaceArguments) -> Result<(TimesTable, Vec<Edge>)> {
         return Ok((tables::read_table(path)?, Vec::new()));
     }
     let Some(model) = &arguments.model else {
-        return Err(Error::Query("nothing to place: give --times FILE, or --model and each --device".to_owned()));
+        return Err(Error::Query("nothing to place: give --times FILE, or --model NAME".to_owned()));
     };
     let file = predictor_file(arguments.predictor.as_deref(), None, true)?;
     let predictor = bundle::read_bundle(&file)?;
-    print_notes("note", Origin::of_predictor(&predictor.about).mismatch_note());
+    print_notes("note", Origin::from_predictor(&predictor.about).mismatch_note());
     let question = NetworkQuestion {
         source: ModelSource::infer_source(arguments.modelsource, model),
         name: model,
@@ -116,7 +116,7 @@ fn load_times(arguments: &PlaceArguments) -> Result<(TimesTable, Vec<Edge>)> {
 
 fn describe_placement(table: &TimesTable, found: &Placement, promised: Option<f64>) -> String {
     let mut columns = vec![text_column("operator"), text_column("device")];
-    columns.extend(table.devices.iter().map(|device| number_column(format!("pays on {device}"))));
+    columns.extend(table.devices.iter().map(|device| number_column(format!("cost on {device}"))));
     let mut shown = Table::new(columns);
     for (operator, (name, device)) in table.operators.iter().zip(&found.devices).enumerate() {
         let pays = found.pays_ns[operator].iter().enumerate().map(|(place, pay)| {
@@ -134,11 +134,11 @@ fn describe_placement(table: &TimesTable, found: &Placement, promised: Option<f6
         ));
     }
     lines.push(match found.is_equilibrium() {
-        true => "equilibrium: no operator gains by a move of its own".to_owned(),
-        false => format!("no equilibrium was found: a move gains up to {}", format_duration(found.largest_gain_ns)),
+        true => "equilibrium: no operator gains by moving alone".to_owned(),
+        false => format!("not an equilibrium: a single move gains up to {}", format_duration(found.largest_gain_ns)),
     });
     lines.push(match found.is_exact {
-        true => "the best of all assignments".to_owned(),
+        true => "optimal among all assignments".to_owned(),
         false => format!(
             "at most {:.3} times the optimum: no assignment takes less than {}",
             found.ratio_most(),
@@ -146,10 +146,10 @@ fn describe_placement(table: &TimesTable, found: &Placement, promised: Option<f6
         ),
     });
     if let Some(anarchy) = found.anarchy {
-        lines.push(format!("price of anarchy: the worst equilibrium takes {anarchy:.3} times as long"));
+        lines.push(format!("price of anarchy: the worst equilibrium takes {anarchy:.3} times as long as the optimum"));
     }
     if let Some(most) = found.anarchy_most {
-        lines.push(format!("on equal devices that is at most {most:.3}"));
+        lines.push(format!("for identical devices, the price of anarchy is at most {most:.3}"));
     }
     if let Some(promised) = promised {
         lines.push(format!("with errors up to --off, at most {promised:.3} times the optimum"));

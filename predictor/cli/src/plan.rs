@@ -7,7 +7,7 @@ use clap::Args;
 use datasets::output::Output;
 use learn::host_translation::HostTranslation;
 use predictor::pages::MeasuredLanes;
-use predictor::planning::Planned;
+use predictor::planning::NetworkPlan;
 use predictor::planning::network::BARRIER_NS;
 use predictor::queries::{ModelSource, NetworkQuestion};
 use predictor::{Result, pages};
@@ -51,7 +51,7 @@ pub struct PlanArguments {
     pub html: Option<PathBuf>,
     /// Also draw the measured times of `opcollect model run --plan FILE --json`
     ///
-    /// FILE of this option contains the output of that command.
+    /// The file contains the output of that command.
     #[arg(long, value_name = "FILE", requires = "html")]
     pub measured: Option<PathBuf>,
     /// Print one JSON document and nothing else
@@ -93,9 +93,9 @@ fn write_plan(
 }
 
 struct PlanOfTimes {
-    found: Planned,
+    found: NetworkPlan,
     versions: Vec<String>,
-    /// Translation of predicted times to this machine, if they are not those of the training device.
+    /// Translation of predicted times from the training device to this machine, if any.
     this_host: Option<HostTranslation>,
 }
 
@@ -114,12 +114,12 @@ fn plan_model(arguments: &PlanArguments) -> Result<PlanOfTimes> {
 }
 
 fn describe_plan(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> String {
-    let Planned { promise, model, parallel, cores, .. } = found;
+    let NetworkPlan { promise, model, parallel, cores, .. } = found;
     let mut lines = vec![format!(
         "{model}: {} on {cores} core{}, {} expected ({})",
         match (parallel, found.stages_side_by_side) {
             (models::Parallel::Sequential, _) => "one operator after the other",
-            (_, 0) => "one operator after the other, each on its best number of cores,",
+            (_, 0) => "one operator after the other, each with its best core count,",
             (models::Parallel::Stream | models::Parallel::Full, _) => "groups side by side",
         },
         if *cores == 1 { "" } else { "s" },
@@ -128,7 +128,7 @@ fn describe_plan(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> St
     )];
     lines.push(format!("  why         {}", found.why));
     lines.push(format!(
-        "  others      one operator after the other on all cores {}, the best stages {}, the longest chain {}",
+        "  others      one operator after the other on all cores {}, the best stages {}, critical path {}",
         format_duration(promise.sequential_ns),
         format_duration(found.best_ns),
         format_duration(found.critical_ns)
@@ -138,7 +138,7 @@ fn describe_plan(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> St
         found.stages_count,
         found.stages_side_by_side,
         found.states,
-        if found.is_exact { ", nothing left out" } else { ", along a beam" }
+        if found.is_exact { ", exhaustive search" } else { ", beam search" }
     ));
     let by = if versions.is_empty() { String::new() } else { format!(" with {}", versions.join("; ")) };
     let of_host = this_host.as_ref().map_or(String::new(), |host| format!(" for this machine, `{}`", host.host_class));
@@ -156,7 +156,7 @@ fn stage_table(planned: &PlanOfTimes) -> String {
         number_column("time"),
         number_column("cores"),
         number_column("calls"),
-        text_column("of them"),
+        text_column("names"),
     ]);
     for (number, stage) in found.stages.stages.iter().enumerate() {
         for (place, group) in stage.groups.iter().enumerate() {

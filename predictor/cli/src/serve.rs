@@ -4,7 +4,7 @@ use crate::loading::read_predictor;
 use crate::options::PredictorFlags;
 use crate::{DONE, print_line};
 use clap::Args;
-use predictor::serve::{Known, PATIENCE, Service, serve_requests};
+use predictor::serve::{PATIENCE, Service, StoredRecords, serve_requests};
 use predictor::{Error, Result};
 use report::activity;
 use report::terminal::print_notes;
@@ -18,10 +18,10 @@ pub struct Serve {
     /// TOML mapping of a foreign table, with its operators and devices
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
-    /// Store for answers of `/tasks` and `/best`, read once
+    /// Store for `/tasks` and `/best`, read once at the start
     #[arg(long, value_name = "DIR")]
     pub store: Option<PathBuf>,
-    /// Address to listen on; any other than the default is reachable by others
+    /// Address to listen on; other machines can reach any but the default
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
     pub bind: String,
     /// Port to listen on; 0 chooses a free port
@@ -34,7 +34,7 @@ pub struct Serve {
 
 pub fn run(arguments: &Serve) -> Result<u8> {
     let (predictor, mapping) = read_predictor(&arguments.asked, None, arguments.mapping.as_deref())?;
-    let known = arguments.store.as_deref().map(Known::read_store).transpose()?;
+    let known = arguments.store.as_deref().map(StoredRecords::read_store).transpose()?;
     let host = if arguments.bind.contains(':') { format!("[{}]", arguments.bind) } else { arguments.bind.clone() };
     let asked = arguments.address.clone().unwrap_or_else(|| format!("{host}:{}", arguments.port));
     let failed = |error| Error::io_error("listen on", Path::new(&asked), error);

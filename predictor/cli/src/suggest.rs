@@ -17,7 +17,7 @@ Examples:
 
 #[derive(Clone, Debug, Args)]
 pub struct Suggest {
-    /// Predictor file of `train` [default: built-in, for GPUs with --mapping, else for CPUs]
+    /// Predictor file of `train` [default: built-in; for GPUs with --mapping, else for CPUs]
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
     #[command(flatten)]

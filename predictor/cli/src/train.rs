@@ -22,7 +22,7 @@ pub struct Train {
     /// Output file of the predictor
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Learn the overheads of language-model servers
+    /// Train the overheads of language-model servers
     ///
     /// --data is one table of whole servers.
     #[arg(long, conflicts_with = "mapping")]
@@ -43,7 +43,7 @@ pub struct Train {
     /// The limit is for each operator, format and device of the tables.
     #[arg(long, value_name = "COUNT", requires = "mapping")]
     pub most_rows: Option<usize>,
-    /// Predictor that --out also contains, with language-model kernels
+    /// Predictor to include in --out, next to language-model kernels
     #[arg(long, value_name = "FILE", requires = "mapping")]
     pub base: Option<PathBuf>,
     /// Print one JSON document and nothing else
@@ -73,7 +73,7 @@ pub fn run(train: &Train) -> Result<u8> {
     print_text(
         train.json,
         &format!(
-            "learned {} operators from {} samples ({} features); wrote `{}`",
+            "trained {} operators on {} samples ({} features); wrote `{}`",
             operators.len(),
             predictor.about.rows,
             samples.names.len(),
@@ -81,11 +81,11 @@ pub fn run(train: &Train) -> Result<u8> {
         ),
     )?;
     for (device, learned) in &predictor.about.in_place {
-        let use_of_it = if learned.is_worth_it() { "" } else { ", so it is not used" };
+        let use_of_it = if learned.is_worth_it() { "" } else { "; the model is not used" };
         print_text(
             train.json,
             &format!(
-                "in the network, {} operators of {} networks on {device}: held-out error {:.1} %, that of isolated times {:.1} %{use_of_it}",
+                "in-network times of {} operators in {} networks on {device}: held-out error {:.1} %, error of isolated times {:.1} %{use_of_it}",
                 learned.operators,
                 learned.networks,
                 100.0 * learned.error_learned,
@@ -97,7 +97,7 @@ pub fn run(train: &Train) -> Result<u8> {
     let not_learned = &predictor.about.not_learned;
     if !not_learned.is_empty() {
         let warning = format!(
-            "{} operators have too few shapes for training and evaluation: {}; collect more models, or `--variations`",
+            "{} operators have too few shapes for training and evaluation: {}; collect more models, or use `--variations`",
             not_learned.len(),
             few_shapes(not_learned)
         );
@@ -116,9 +116,9 @@ pub fn run(train: &Train) -> Result<u8> {
 
 fn held_out(predictor: &Predictor) -> String {
     let mut table = Table::new([
-        text_column("held out"),
+        text_column("held-out errors"),
         number_column("shapes"),
-        number_column("sizes known, off by"),
+        number_column("error, sizes known"),
         number_column("knobs known").drop_order(1),
         number_column("code known"),
     ]);

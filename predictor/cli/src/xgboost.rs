@@ -17,7 +17,7 @@ pub struct Xgboost {
     pub write: Option<PathBuf>,
     /// Folder to read trees from
     ///
-    /// Operators without a file keep their trees. Operators with a file lose their intervals.
+    /// Operators without a file keep their trees. Intervals of operators with a file are removed.
     #[arg(long, value_name = "FOLDER", requires = "out", conflicts_with = "write")]
     pub read: Option<PathBuf>,
     /// Output file of the predictor with imported trees

@@ -42,7 +42,7 @@ fn a_server_is_answered_with_the_kernels_behind_it() {
 #[test]
 fn a_model_that_does_not_fit_is_answered_with_a_warning() {
     let (code, text, notes) = oppredict("predict --model llama-3.1-70b --device h100_sxm --dtype bf16 --json");
-    assert!(notes.contains("does not fit: ") && notes.contains("not even one request fits"), "{notes}");
+    assert!(notes.contains("does not fit in memory: ") && notes.contains("no request fits"), "{notes}");
     let document: Value = serde_json::from_str(&text).expect("one document");
     assert_eq!((code, &document["models"][0]["fits"]), (1, &Value::Bool(false)));
     let calls = document.pointer("/models/0/answer/decode/calls").and_then(Value::as_array);
@@ -62,11 +62,11 @@ fn wrong_questions_are_refused_with_a_way_out() {
         ),
         ("predict --model llama-3.1-70b --device mi300x --dtype fp8", "unknown device `mi300x`"),
         ("predict --model llama-3.1-70b --dtype fp8", "name one with --device"),
-        ("predict --model llama-3.1-70b --device a100_sxm --dtype fp8", "no peak rate for fp8"),
+        ("predict --model llama-3.1-70b --device a100_sxm --dtype fp8", "does not support fp8 products"),
         ("predict --model llama-3.1-70b --device h100_sxm --dtype fp9", "did you mean `fp8`"),
         (
             "predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --kv-dtype int8",
-            "a cache of int8 is not supported",
+            "the cache format int8 is not supported",
         ),
         ("predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --batch 0", "--batch must be from 1"),
         ("predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --framework vlm", "did you mean `vllm`"),
@@ -86,7 +86,7 @@ fn knees_and_devices_are_listed() {
     let line = "knee --model llama-3.1-8b --device h200_sxm --dtype fp8 --over batch --over context";
     let (code, text, _) = oppredict(line);
     assert_eq!(code, 0, "{text}");
-    assert!(text.contains("twice the batch gains less than 20 % throughput"), "{text}");
+    assert!(text.contains("doubling the batch gains less than 20 % throughput"), "{text}");
     let (_, text, _) = oppredict(&format!("{line} --json"));
     let document: Value = serde_json::from_str(&text).expect("one document");
     let points = document.pointer("/curves/0/points").and_then(Value::as_array).expect("a curve");

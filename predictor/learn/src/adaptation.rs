@@ -40,7 +40,7 @@ pub fn adapt_predictor(predictor: &mut Predictor, samples: Samples) -> Result<Ve
     }
     if groups.is_empty() {
         return Err(Error::Data(
-            "there is no measurement of a known operator on a new device; for more data of a known device, train again with all data".to_owned(),
+            "the data contains no measurement of a trained operator on a new device; to add data of a trained device, train again with all data".to_owned(),
         ));
     }
     let mut changes = Vec::new();
@@ -70,7 +70,7 @@ pub fn adapt_predictor(predictor: &mut Predictor, samples: Samples) -> Result<Ve
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suggestion {
     pub operator: String,
-    /// Sizes of the shape, without those that are equal for all shapes of the operator.
+    /// Sizes of the shape, without sizes that are equal for all shapes of the operator.
     pub sizes: Vec<(&'static str, f64)>,
     /// Operator and sizes in the syntax of `opcollect`; empty for foreign tables.
     pub text: String,
@@ -84,7 +84,7 @@ pub fn suggest_shapes(predictor: &Predictor, samples: Samples, count: usize) -> 
     let default: Vec<usize> = (0..samples.rows.len()).filter(|row| samples.rows[*row].is_default).collect();
     let mut suggestions = Vec::new();
     for (operator, rows) in by_operator(&samples, &default) {
-        // The devices share their shapes, so the device with the most rows represents all of them.
+        // All devices were measured with the same shapes, so the device with the most rows represents the others.
         let Some(rows) = by_device(&samples, &rows).into_values().max_by_key(Vec::len) else { continue };
         let columns = sizes_that_differ(&samples, &rows);
         for row in predictor.learned.most_informative(&samples, &rows, count) {
@@ -102,12 +102,14 @@ pub fn suggest_shapes(predictor: &Predictor, samples: Samples, count: usize) -> 
         }
     }
     match suggestions.is_empty() {
-        true => Err(Error::Data("there is no default schedule of an operator that the predictor knows".to_owned())),
+        true => Err(Error::Data(
+            "the data contains no measurement of a trained operator with its default schedule".to_owned(),
+        )),
         false => Ok(suggestions),
     }
 }
 
-/// Returns the size columns that differ among the rows, without columns that repeat the values of another.
+/// Returns the size columns whose values differ between rows, without columns that duplicate another column.
 fn sizes_that_differ(samples: &Samples, rows: &[usize]) -> Vec<usize> {
     let values = |column: usize| rows.iter().map(move |row| samples.features.row(*row)[column].to_bits());
     let mut found: Vec<usize> = Vec::new();

@@ -16,7 +16,7 @@ const COORDINATES: &[&str] =
     &["batch", "rows", "columns", "depth", "taps", "rows_alignment", "columns_alignment", "depth_alignment"];
 /// Maximum number of stored training shapes.
 const MOST_POINTS: usize = 512;
-/// Minimum number of shapes for a domain; with fewer, the held-out regions would contain too few.
+/// Minimum number of shapes for a domain; with fewer, the held-out regions would contain too few shapes.
 const FEWEST_SHAPES: usize = 40;
 const NEIGHBOURS: usize = 5;
 /// Share of shapes in each held-out region.
@@ -39,7 +39,7 @@ pub struct ApplicabilityDomain {
     widths: Vec<(f64, f64)>,
 }
 
-/// End of the value ranges at which shapes are held out.
+/// End of a coordinate's value range at which shapes are held out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Large,

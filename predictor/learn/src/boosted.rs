@@ -12,7 +12,7 @@ pub enum Objective {
     SquaredError,
     /// Pinball loss: predicts the given quantile.
     Quantile(f64),
-    /// Number of misordered pairs of rows within a group: predicts an order.
+    /// Pairwise loss within a group of rows: predicts an order, not a value.
     PairwiseRanking,
 }
 
@@ -50,7 +50,7 @@ impl BoostingParameters {
         }
     }
 
-    /// Returns parameters for fewer and smaller trees, because properties common to all devices are coarse.
+    /// Returns parameters for fewer and smaller trees: only coarse effects are common to all devices.
     pub fn for_transfer(&self) -> BoostingParameters {
         let (learning_rate, max_depth, min_child_weight) = (0.08, 7, 5.0);
         let (subsample, colsample) = (0.7, 0.4);
@@ -106,7 +106,7 @@ impl BoostingParameters {
     }
 }
 
-/// Returns the number of histogram bins: few for few rows, at most 256, so that an index fits a byte.
+/// Returns the number of histogram bins: few for few rows, and at most 256, so that a bin index fits in a byte.
 fn histogram_bins(rows: usize) -> usize {
     (rows / 8).clamp(32, 128).max(rows / 64).min(256)
 }
@@ -142,7 +142,7 @@ fn check_agreement(booster: &Booster, trees: &Trees, matrix: &Matrix) -> Result<
     match trees.predict_rows(&some).into_iter().zip(theirs).all(is_near) {
         true => Ok(()),
         false => {
-            Err(Error::XgBoost("this version of XGBoost evaluates trees differently; run scripts/setup".to_owned()))
+            Err(Error::XgBoost("this version of XGBoost evaluates trees in another way than this program; run scripts/setup to install the supported version".to_owned()))
         }
     }
 }

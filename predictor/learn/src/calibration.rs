@@ -69,7 +69,7 @@ pub fn calibrate_intervals(
     Ok(())
 }
 
-/// Returns the rows that a query of this view could ask for: in the view of sizes, only default schedules.
+/// Returns the rows that represent queries of a view. Queries by sizes assume default schedules.
 pub(crate) fn asked_in_view(samples: &Samples, rows: &[usize], view: View) -> Vec<usize> {
     let asks = |row: &&usize| match view {
         View::Sizes => samples.rows[**row].is_default,

@@ -10,7 +10,7 @@ use samples::features::Matrix;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Minimum number of rows of a choice on a device; rarer choices are not a class.
+/// Minimum number of rows of a choice on a device; rarer choices get no class.
 const FEWEST: usize = 20;
 /// Maximum number of classes; the rarest choices are dropped.
 const MOST: usize = 128;

@@ -39,7 +39,7 @@ pub(crate) fn cross_validate(
         let held_out = pick(&fold.test);
         for view in &samples.views {
             for (operator, rows) in by_operator(samples, &asked_in_view(samples, &held_out, *view)) {
-                // If all shapes of an operator are in one fold, the trial learned nothing about it.
+                // If all shapes of an operator are in one fold, the trial has no training data of the operator.
                 if !trial.operators.contains_key(&samples.operators[operator as usize]) {
                     continue;
                 }

@@ -27,7 +27,7 @@ const FEW_SHAPES: usize = 8;
 /// Maximum number of candidate shapes in active selection; larger sets are subsampled evenly.
 const MOST_CANDIDATES: usize = 1500;
 
-/// Which devices a predictor must support, known or new ones; determines which trees are fitted.
+/// Devices that a predictor must support, which determine the sets of trees to fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Known,
@@ -42,7 +42,7 @@ pub struct Ensemble {
     pub operators: BTreeMap<String, OperatorEnsemble>,
 }
 
-/// Features that identify a training device and would not help on a new one; hidden from transfer trees.
+/// Features that identify a training device. They do not generalise to new devices and are hidden from transfer trees.
 const IDENTIFYING_DEVICE: &[&str] =
     &["attainable", "threads", "flops_per_cycle", "clock", "peak", "bandwidth", "generation"];
 
@@ -98,7 +98,7 @@ pub fn fit_ensemble(
                 scarce.push((name.clone(), shapes.len()));
             }
             if is_pooled {
-                // The choice numbers of one operator's library have no meaning for another operator.
+                // The numbers of an operator's library choices have no meaning for other operators.
                 let hidden: Vec<usize> = samples.choice_column().into_iter().collect();
                 let shared = |(matrix, labels): TrainingSet| (mask_columns(&matrix, &hidden), labels);
                 views.into_iter().for_each(|(view, set)| pool.entry(view).or_insert_with(Vec::new).push(shared(set)));
@@ -111,7 +111,7 @@ pub fn fit_ensemble(
     }
     if !scarce.is_empty() && is_pooled {
         let pool = pool.into_iter().map(|(view, parts)| (view, concatenate_sets(&parts))).collect();
-        // The pooled trees serve all operators, so one operator's setting decides.
+        // The pooled trees serve all operators and use the minimum split loss of one of them.
         let min_split_loss = parameters_of(&scarce[0].0).min_split_loss;
         let parameters =
             BoostingParameters { min_split_loss, ..BoostingParameters::default_parameters().for_transfer() };
@@ -146,7 +146,9 @@ fn concatenate_sets(parts: &[TrainingSet]) -> TrainingSet {
     (Matrix::from_rows(columns, values), parts.iter().flat_map(|(_, labels)| labels.iter().copied()).collect())
 }
 
-/// Returns the device feature with most distinct values, and these ascending; None for one device or with gaps.
+/// Returns the device feature with the most distinct values, and its values in ascending order.
+///
+/// None for a single device or missing values.
 fn distinguishing_feature(matrix: &Matrix) -> Option<(usize, Vec<f32>)> {
     let of_device = |column: &usize| FEATURES[*column].origin == Origin::Device;
     let values = |column: usize| {
@@ -233,7 +235,9 @@ impl Ensemble {
         samples.views.iter().map(|view| (*view, self.training_set(samples, rows, *view))).collect()
     }
 
-    /// Returns a view's training set, masked; for sizes, default schedules, or all rows if too few have one.
+    /// Returns the training set of a view, with the unknown features masked.
+    ///
+    /// The view of sizes uses only rows with default schedules, unless these are too few.
     fn training_set(&self, samples: &Samples, rows: &[usize], view: View) -> TrainingSet {
         const FEWEST: usize = 10;
         let belongs = |row: &&usize| match view {
@@ -419,7 +423,7 @@ impl Ensemble {
         found
     }
 
-    /// Predicts log ratios for one operator, without corrections. `view` limits what the trees know of the schedule.
+    /// Predicts log ratios for one operator, without corrections. `view` limits the schedule data passed to the trees.
     fn log_ratios(&self, samples: &Samples, rows: &[usize], operator: &str, view: Option<View>) -> Vec<f64> {
         let Some(known) = self.operators.get(operator) else { return vec![0.0; rows.len()] };
         let is_known = |row: &usize| known.statistics.has_seen(samples.device_name(*row));

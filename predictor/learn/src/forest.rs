@@ -23,7 +23,7 @@ struct Binned {
     values: Vec<Vec<(f32, f32)>>,
 }
 
-/// A split between two bins that contain rows, with no such bin in between.
+/// A split between two non-empty bins, with only empty bins in between.
 #[derive(Clone, Copy)]
 struct Cut {
     feature: usize,
@@ -118,7 +118,7 @@ fn grow_tree(binned: &Binned, labels: &[f32], rows: &mut [u32], nodes: &mut Vec<
 fn best_split(binned: &Binned, labels: &[f32], rows: &[u32], features: &[usize]) -> Option<Cut> {
     let total: f64 = rows.iter().map(|row| f64::from(labels[*row as usize])).sum();
     let count = rows.len() as f64;
-    // A gain within rounding error is no split.
+    // Gains within the rounding error are ignored.
     let mut best_gain = 1e-9 * count.max(1.0);
     let mut best = None;
     let mut consider = |cut: Cut, sum: f64, left: f64| {

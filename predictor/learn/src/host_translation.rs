@@ -4,12 +4,11 @@
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Ratio of this machine's times to those of the training machine.
+/// Ratio of times on this machine to times on the training machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Distance {
-    /// Time on this machine divided by time on the training machine.
     pub factor: f64,
-    /// Lower end of the range that contains the factors of 90 % of the operators.
+    /// Lower end of the range of factors of 90 % of the operators.
     pub low: f64,
     pub high: f64,
 }
@@ -47,7 +46,7 @@ impl HostTranslation {
     pub fn distance_note(&self) -> String {
         let HostTranslation { host_class, learned_on, distance, sentinels, .. } = self;
         format!(
-            "times are those of this machine, `{host_class}`: {:.2} times those of `{learned_on}`, on which the predictor was trained ({:.2} to {:.2} times, by {sentinels} sentinels)",
+            "times are translated to this machine, `{host_class}`, by the factor {:.2} (range {:.2} to {:.2}, measured with {sentinels} sentinel operators); the predictor was trained on `{learned_on}`",
             distance.factor, distance.low, distance.high,
         )
     }

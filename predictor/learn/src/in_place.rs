@@ -1,4 +1,4 @@
-//! Predicts an operator's time in the network from its isolated time, learned from operators measured both ways.
+//! Predicts an operator's time in the network from its isolated time, learned from operators with both times.
 //!
 //! The log ratio of both times is linear in the logarithm of the isolated time, with an offset per operator kind that
 //! shrinks towards the common offset if there is little data. The model is used only if it has smaller errors on
@@ -146,13 +146,13 @@ fn held_out(known: &[Known<'_>]) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use samples::placed::Placed;
+    use samples::placed::OperatorInNetwork;
 
     fn network(ratio: impl Fn(&str, f64) -> f64) -> PlacedNetwork {
         let operators = (0..24).map(|place| {
             let kind = ["dense", "softmax", "conv2d"][place % 3];
             let alone_ns = 1000.0 * 1.5_f64.powi(place as i32 / 3);
-            Placed {
+            OperatorInNetwork {
                 operator: kind.to_owned(),
                 text: String::new(),
                 task: format!("{place:02}"),

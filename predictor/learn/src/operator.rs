@@ -17,7 +17,7 @@ pub struct OperatorEnsemble {
     /// Sets of trees for devices in the training data; their predictions are averaged.
     pub known: Vec<Trees>,
     pub transfer: Vec<Trees>,
-    /// One set of trees per known device, if useful: these show which known device a new one resembles.
+    /// One set of trees per known device, if useful. Their deviations show which known device a new device resembles.
     pub per_device: Vec<Trees>,
     pub choice_classifiers: BTreeMap<String, ChoiceClassifier>,
     /// Corrections from few measurements, by device.

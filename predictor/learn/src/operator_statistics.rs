@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Quantile of an operator's times that is taken as its launch overhead.
 const OVERHEAD_SHARE: f64 = 0.01;
 
-/// Minimum number of times for an overhead of one thread count.
+/// Minimum number of measured times for an overhead per thread count.
 const FEWEST_OF_THREADS: usize = 100;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub struct OperatorStatistics {
     pub held_out_mape: Option<f64>,
     /// Log half-widths of 90 % intervals by device; the empty name means unseen devices.
     pub half_widths: BTreeMap<String, f64>,
-    /// Log half-widths by device, for queries that know less of the schedule than the training data.
+    /// Log half-widths by device, for queries with less schedule information than the training data.
     pub half_widths_by_view: BTreeMap<View, BTreeMap<String, f64>>,
     /// Relative half-widths at other coverage levels, by device; empty in older files.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -101,7 +101,7 @@ impl OperatorStatistics {
     pub fn check_values(&self, width: usize) -> std::result::Result<(), String> {
         let is_time = |time: &f64| time.is_finite() && *time > 0.0;
         if self.ranges.len() != width {
-            return Err(format!("it has ranges of {} features, not {width}", self.ranges.len()));
+            return Err(format!("{} feature ranges, expected {width}", self.ranges.len()));
         }
         self.schedules.check_consistency()?;
         let by_threads = self.overheads_by_threads_ns.values().flatten();
@@ -110,13 +110,13 @@ impl OperatorStatistics {
             || !self.best_log.is_finite()
             || !(0.0..=1.0).contains(&self.per_device_weight)
         {
-            return Err("an overhead is not a positive number, or a share not one".to_owned());
+            return Err("an overhead, the best ratio or the weight of the per-device trees is invalid".to_owned());
         }
         if !self.applicability.as_ref().is_none_or(|domain| domain.is_sound(width)) {
-            return Err("what intervals widen by is not sound".to_owned());
+            return Err("the applicability domain is invalid".to_owned());
         }
         if !self.levels.values().all(LevelRatios::is_sound) {
-            return Err("the widths of an interval at several levels contradict each other".to_owned());
+            return Err("interval widths do not increase with the coverage level".to_owned());
         }
         match self
             .half_widths_by_view
@@ -126,7 +126,7 @@ impl OperatorStatistics {
             .all(|half_width| half_width.is_finite() && *half_width >= 0.0)
         {
             true => Ok(()),
-            false => Err("the width of an interval is not a number".to_owned()),
+            false => Err("an interval width is not a finite, non-negative number".to_owned()),
         }
     }
 
@@ -156,7 +156,7 @@ impl OperatorStatistics {
         self.levels.get(device).or_else(|| self.levels.get(UNSEEN)).copied()
     }
 
-    /// Returns the launch overhead; thread counts between known ones use the next larger, those above the largest.
+    /// Returns the launch overhead; unmeasured thread counts use the next larger measured count, or the largest.
     pub fn overhead_ns(&self, device: &str, threads: f64) -> f64 {
         let by_threads = self.overheads_by_threads_ns.get(device).map_or(&[][..], Vec::as_slice);
         let enough = by_threads.iter().find(|(known, _)| *known >= threads).or(by_threads.last());

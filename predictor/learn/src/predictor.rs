@@ -59,7 +59,7 @@ pub struct Predictor {
 }
 
 /// Start of the remark that a prediction was limited to the time on another device.
-const LIMITED: &str = "limited to what ";
+const LIMITED: &str = "limited to the time on ";
 
 #[derive(Clone, Debug)]
 pub struct Query<'a> {
@@ -90,9 +90,9 @@ pub struct Prediction {
     pub high_ns: f64,
     pub attainable_ns: f64,
     pub overhead_ns: f64,
-    /// What is known of the schedule: `sizes` (default schedule), `knobs` or `code`.
+    /// Known schedule information: `sizes` (default schedule), `knobs` or `code`.
     pub known: View,
-    /// Time that the prediction is a multiple of: bound, or instruction estimate if the code is known, plus overhead.
+    /// Time that the predicted ratio refers to: bound, or instruction estimate if the code is known, plus overhead.
     pub reference_ns: f64,
     /// Largest term of the attainable time: `arithmetic`, `memory` or `overhead`.
     pub bound: &'static str,
@@ -116,7 +116,7 @@ pub struct Prediction {
 pub const WIDE: f64 = 4.0;
 
 impl Prediction {
-    /// Scales the prediction down to that for `device`, a trained device that the queried one surpasses.
+    /// Limits the prediction to that for `device`, a trained device that the queried device surpasses.
     fn bound_by(&mut self, other: &Prediction, device: &str) {
         let factor = other.time_ns / self.time_ns;
         if factor.is_finite() && factor < 1.0 {
@@ -124,7 +124,7 @@ impl Prediction {
             times.into_iter().for_each(|time| *time *= factor);
             self.overhead_ns = self.overhead_ns.min(other.overhead_ns);
             self.outside.retain(|reason| !reason.starts_with(LIMITED));
-            self.outside.push(format!("{LIMITED}`{device}` takes, whose figures this newer device reaches"));
+            self.outside.push(format!("{LIMITED}`{device}`, which is older and no faster by its figures"));
         }
     }
 
@@ -140,7 +140,7 @@ impl Prediction {
             self.high_ns = time * host.widen_half_width((high / time).ln()).exp();
         }
         if self.high_ns / self.low_ns > WIDE && self.wide.is_none() {
-            self.wide = Some("the operators measured on this machine differ that much".to_owned());
+            self.wide = Some("the sentinel operators measured on this machine differ by this much".to_owned());
         }
         let factor = host.find_factor(kind, self.bound);
         let times = [
@@ -167,8 +167,10 @@ impl Predictor {
         Ok(resolved.features)
     }
 
-    /// Predicts each query; each has an error of its own. The time on a device without measurements is limited to that
-    /// on any older trained device whose figures it reaches (bandwidth to 90 %).
+    /// Predicts each query and returns errors per query.
+    ///
+    /// The time on a device without measurements is limited to that on any older trained device whose peaks and bandwidth
+    /// it reaches (90 % of the bandwidth suffice).
     pub fn predict_all(&self, queries: &[Query<'_>]) -> Vec<Result<Prediction>> {
         let mut predictions = self.predict_unbounded(queries);
         for (name, device) in &self.about.devices {
@@ -220,7 +222,7 @@ impl Predictor {
             .collect()
     }
 
-    /// Returns the trained operator: itself, or a foreign table's with the table's sizes; None if neither exists.
+    /// Returns the trained operator and its sizes: the operator itself, or its counterpart in a foreign table.
     pub fn learned_as(&self, operator: &str, work: &Work) -> Option<(String, Work)> {
         let is_learned = |name: &String| self.learned.operators.contains_key(name);
         match self.about.stand_ins.get(operator) {
@@ -241,7 +243,7 @@ impl Predictor {
         let attainable_ns = arithmetic_ns.max(memory_ns);
         let time_ns = attainable_ns + overhead_ns;
         let few = self.about.not_learned.get(query.operator);
-        let few = few.map_or(String::new(), |shapes| format!(" ({shapes} of {PARTS} shapes that are needed)"));
+        let few = few.map_or(String::new(), |shapes| format!(" ({shapes} of {PARTS} required shapes)"));
         Ok(Prediction {
             time_ns,
             low_ns: time_ns,
@@ -260,10 +262,10 @@ impl Predictor {
                 Some(stand_ins) => {
                     let names: Vec<String> = stand_ins.iter().map(|one| format!("`{}`", one.operator)).collect();
                     let names = names.join(" and ");
-                    format!("{names} has no such sizes in the training data: this is a lower bound")
+                    format!("the training data of {names} lacks these sizes: the time is a lower bound")
                 }
                 None => {
-                    format!("the training data lacks `{}`{few}: this is a lower bound", query.operator)
+                    format!("the training data lacks `{}`{few}: the time is a lower bound", query.operator)
                 }
             }],
             wide: None,
@@ -290,14 +292,14 @@ impl Predictor {
     fn resolve_device(&self, query: &Query<'_>) -> Result<(&Device, f64)> {
         let device = self.about.devices.get(query.device).ok_or_else(|| {
             let known: Vec<_> = self.about.devices.keys().map(String::as_str).collect();
-            Error::Query(format!("the device `{}` is not described; described: {}", query.device, known.join(", ")))
+            Error::Query(format!("unknown device `{}`; known devices: {}", query.device, known.join(", ")))
         })?;
         if !query.work.is_sound() {
             return Err(Error::Query("the operator's sizes must be positive numbers".to_owned()));
         }
         let threads = query.threads.or_else(|| self.default_threads(query.device)).unwrap_or(device.units);
         if !(threads.is_finite() && threads >= 1.0) {
-            return Err(Error::Query(format!("{threads} threads cannot run anything: use at least 1")));
+            return Err(Error::Query(format!("invalid thread count {threads}: use at least 1")));
         }
         Ok((device, threads))
     }
@@ -321,7 +323,7 @@ impl Predictor {
                 features::derive_features(query.work, device, threads, self.about.feature_revision(), extras.to_mut())
             }
         };
-        let view = View::of_extras(query.extras);
+        let view = View::from_extras(query.extras);
         let usual_ns = || operator.statistics.overhead_ns(query.device, busy_threads);
         let overhead_ns = correction.map_or_else(usual_ns, |correction| correction.overhead_ns);
         let (arithmetic_ns, memory_ns) = features::roofline_ns(query.work, device, threads);
@@ -444,10 +446,10 @@ impl ResolvedQuery<'_> {
 
     fn reason_of_width(&self) -> String {
         let usual = self.half_width.map_or(f64::NAN, |half_width| (2.0 * half_width / self.widening).exp());
-        let shapes = self.held_out.map_or(String::new(), |error| format!(", of {} learned", error.shapes));
+        let shapes = self.held_out.map_or(String::new(), |error| format!(" (of {} shapes)", error.shapes));
         match usual > WIDE {
-            true => format!("a tenth of held-out shapes{shapes} were further off"),
-            false => "its sizes are unlike those that were learned".to_owned(),
+            true => format!("a tenth of the held-out shapes{shapes} had larger errors"),
+            false => "the sizes are far from the training data".to_owned(),
         }
     }
 }
@@ -465,12 +467,12 @@ fn bound_of(memory_ns: f64, roofline_ns: f64, overhead_ns: f64) -> &'static str 
 fn outside_reasons(statistics: &OperatorStatistics, form: Form, row: &[f32], is_known: bool) -> Vec<String> {
     let mut reasons = Vec::new();
     for (feature, (range, value)) in FEATURES.iter().zip(statistics.ranges.iter().zip(row)) {
-        // Counts duplicate the logarithmic sizes, except for `taps`.
+        // Features in plain counts duplicate the logarithmic sizes, except for `taps`.
         let counts = match feature.origin {
             Origin::Sizes => feature.unit != "count" || feature.name == "taps",
             origin => is_known && origin == Origin::Setting,
         };
-        // Half a doubling beyond the range still counts as inside.
+        // Values up to half a doubling beyond the range still count as inside.
         let slack = if feature.unit.starts_with("log2") { 0.5 } else { 0.0 };
         if let Some((low, high)) = range.filter(|(low, high)| counts && (*value < low - slack || *value > high + slack))
         {

@@ -66,7 +66,7 @@ impl Quantiles {
         Some(trees.iter().map(|trees| trees.predict_rows(&matrix)).collect())
     }
 
-    /// Returns how far each label is outside of its interval; negative inside.
+    /// Returns the distance of each label from its interval; negative inside the interval.
     fn nonconformity_scores(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
         let operator = rows.first().map(|row| samples.rows[*row].operator);
         let logs = operator.and_then(|one| self.predict_logs(samples, one, rows)).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Ranks schedules within a task with XGBoost's ranking objective, which suffices for a tuner. Predictions are not
-//! times, only the bound scaled by the rank score.
+//! Ranks schedules within a task with XGBoost's ranking objective, which suffices for a tuner. Predictions are rank
+//! scores times the roofline bound, not times.
 
 use super::boosted::{self, BoostingParameters, Objective};
 use super::trees::Trees;

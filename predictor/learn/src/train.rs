@@ -103,14 +103,14 @@ fn trainable_rows(samples: &Samples) -> (Vec<usize>, BTreeMap<String, usize>) {
 
 fn nothing_judged(not_learned: &BTreeMap<String, usize>) -> Error {
     Error::Data(format!(
-        "no operator has enough shapes for training and evaluation: {}\nhint: collect more models, or the same with `--variations {PARTS}`",
+        "no operator has enough shapes for training and evaluation: {}\nhint: collect more models, or collect again with `--variations {PARTS}`",
         few_shapes(not_learned)
     ))
 }
 
 pub fn few_shapes(not_learned: &BTreeMap<String, usize>) -> String {
     let counts: Vec<String> = not_learned.iter().map(|(name, shapes)| format!("{name} {shapes}")).collect();
-    format!("{PARTS} are needed, there are of {}", counts.join(", of "))
+    format!("{PARTS} are required; available: {}", counts.join(", "))
 }
 
 pub fn data_hash(samples: &Samples) -> String {

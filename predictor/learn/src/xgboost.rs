@@ -78,7 +78,7 @@ fn load_functions() -> Result<&'static XgboostFunctions> {
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the program relative to which XGBoost's package is searched, for hosts such as Python; first call only.
+/// Sets the program whose folder is searched for XGBoost's package. Only the first call has an effect.
 pub fn set_program(path: PathBuf) {
     let _ = PROGRAM.set(path);
 }
@@ -91,7 +91,7 @@ fn library_file() -> std::result::Result<PathBuf, String> {
     let folder = given
         .or_else(|| beside.filter(|folder| folder.join("libxgboost.so").is_file()))
         .or_else(|| option_env!("OPPREDICT_XGBOOST_LIB").map(PathBuf::from))
-        .ok_or("XGBoost's library was not there when this program was built; run scripts/setup and build again, or set XGBOOST_LIB_DIR to the folder of libxgboost.so")?;
+        .ok_or("XGBoost's library was not found when this program was built; run scripts/setup and build again, or set XGBOOST_LIB_DIR to the folder of libxgboost.so")?;
     Ok(folder.join("libxgboost.so"))
 }
 
@@ -145,15 +145,15 @@ impl XgboostFunctions {
         // SAFETY: the library keeps the text of this thread's last error until its next call on this thread.
         let text = unsafe { CStr::from_ptr((self.last_error)()) }.to_string_lossy().into_owned();
         let first = text.lines().next().unwrap_or_default();
-        Err(Error::XgBoost(format!("XGBoost refused: {first}")))
+        Err(Error::XgBoost(format!("XGBoost failed: {first}")))
     }
 }
 
 fn c_string(value: &str) -> Result<CString> {
-    CString::new(value).map_err(|_| Error::XgBoost(format!("XGBoost takes no zero byte: {value:?}")))
+    CString::new(value).map_err(|_| Error::XgBoost(format!("text for XGBoost contains a zero byte: {value:?}")))
 }
 
-/// Number of values below which a single thread copies.
+/// Number of values below which a single thread copies the matrix.
 const FEW: usize = 1 << 22;
 
 impl Data {
@@ -170,7 +170,7 @@ impl Data {
         let settings = c_string(&format!("{{\"missing\": NaN, \"nthread\": {threads}}}"))?;
         let interface = c_string(&interface)?;
         let mut handle = null_mut();
-        // SAFETY: the interface names `rows × columns` floats, which `Matrix` holds and which live until the call is over.
+        // SAFETY: the interface describes `rows × columns` floats of `Matrix`, which outlive the call.
         functions.check_status(unsafe {
             (functions.matrix_from_dense)(interface.as_ptr(), settings.as_ptr(), &mut handle)
         })?;
@@ -204,7 +204,7 @@ impl Data {
             sizes.as_ptr() as usize,
             sizes.len()
         ))?;
-        // SAFETY: a constant text, and one that names as many integers as there are, copied by the call.
+        // SAFETY: a constant text, and an interface of `sizes.len()` integers, copied by the call.
         self.functions.check_status(unsafe {
             (self.functions.matrix_set_info)(self.handle, c"group".as_ptr(), interface.as_ptr())
         })?;
@@ -282,7 +282,7 @@ impl Booster {
                 &mut values,
             )
         })?;
-        // SAFETY: the library says how many dimensions there are and keeps both arrays until the next call on this
+        // SAFETY: the library returns the number of dimensions and keeps both arrays until the next call on this
         // thread; they are copied here.
         let values = unsafe {
             let shape = copy_array(shape, dimensions);
@@ -290,7 +290,7 @@ impl Booster {
         };
         match values.len() == data.rows * width {
             true => Ok(values),
-            false => Err(Error::XgBoost(format!("XGBoost gave {} numbers for {} rows", values.len(), data.rows))),
+            false => Err(Error::XgBoost(format!("XGBoost returned {} numbers for {} rows", values.len(), data.rows))),
         }
     }
 
@@ -314,7 +314,7 @@ impl Booster {
 unsafe fn copy_array<T: Copy>(first: *const T, count: XgboostCount) -> Vec<T> {
     match count == 0 || first.is_null() {
         true => Vec::new(),
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees `count` readable elements.
         false => unsafe { std::slice::from_raw_parts(first, count as usize) }.to_vec(),
     }
 }

@@ -1,8 +1,8 @@
 //! Chooses schedules and core counts for a few operators, and whether they run concurrently or one after the other.
 //!
-//! The fastest schedule alone is not always the best one concurrently, because a schedule that moves less data leaves
-//! more bandwidth to its partners. Small spaces are searched exhaustively. Otherwise, local search starts from the
-//! fastest schedules and from the frugal ones (nearly as fast, least memory traffic), with equal core counts.
+//! The schedule that is fastest in isolation is not always the best in concurrent execution: a schedule that moves less
+//! data leaves more bandwidth to its partners. Small spaces are searched exhaustively. Otherwise, local search starts
+//! from the fastest and from the frugal schedules (nearly as fast, least memory traffic), with equal core counts.
 
 use crate::interference::{Demand, Lane, Machine, simulate_lanes};
 use crate::stages::all_splits;
@@ -16,7 +16,7 @@ const FRUGAL: f64 = 1.10;
 const ROUNDS_MOST: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Joint {
+pub struct JointExecution {
     pub schedules: Vec<usize>,
     pub cores: Vec<usize>,
     pub ends_ns: Vec<f64>,
@@ -25,7 +25,7 @@ pub struct Joint {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cotuned {
-    pub together: Joint,
+    pub together: JointExecution,
     /// Fastest schedule of each operator on all cores, for sequential execution.
     pub in_turns: Vec<usize>,
     pub in_turns_ns: f64,
@@ -75,7 +75,7 @@ fn fastest_schedule(schedules: &[Demand], cores: usize) -> usize {
     (0..schedules.len()).min_by(least).expect("there is a schedule")
 }
 
-/// Returns the schedule with the least memory traffic among those nearly as fast as the fastest.
+/// Returns the schedule with the least memory traffic among schedules nearly as fast as the fastest.
 fn frugal_schedule(schedules: &[Demand], cores: usize) -> usize {
     let most_ns = FRUGAL * schedules[fastest_schedule(schedules, cores)].time_alone(cores);
     let demand = |&one: &usize| schedules[one].bytes + schedules[one].reused_bytes;
@@ -90,13 +90,13 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn time_joint(&mut self, schedules: &[usize], cores: &[usize]) -> Joint {
+    fn time_joint(&mut self, schedules: &[usize], cores: &[usize]) -> JointExecution {
         self.tried += 1;
         let lane =
             |place: usize| Lane { cores: cores[place], operators: vec![&self.operators[place][schedules[place]]] };
         let lanes: Vec<Lane<'_>> = (0..cores.len()).map(lane).collect();
         let course = simulate_lanes(self.machine, &lanes);
-        Joint {
+        JointExecution {
             schedules: schedules.to_vec(),
             cores: cores.to_vec(),
             ends_ns: course.ends_ns.iter().map(|ends| ends[0]).collect(),
@@ -104,8 +104,8 @@ impl Search<'_> {
         }
     }
 
-    fn search_exhaustively(&mut self, splits: &[Vec<usize>]) -> Joint {
-        let mut best: Option<Joint> = None;
+    fn search_exhaustively(&mut self, splits: &[Vec<usize>]) -> JointExecution {
+        let mut best: Option<JointExecution> = None;
         let count: usize = self.operators.iter().map(Vec::len).product();
         for number in 0..count {
             let mut rest = number;
@@ -123,7 +123,7 @@ impl Search<'_> {
         best.expect("there is a schedule and a split")
     }
 
-    fn search_locally(&mut self) -> Joint {
+    fn search_locally(&mut self) -> JointExecution {
         let (count, all) = (self.operators.len(), self.machine.cores);
         let equal: Vec<usize> = (0..count).map(|place| all / count + usize::from(place < all % count)).collect();
         let own = |choose: fn(&[Demand], usize) -> usize| -> Vec<usize> {
@@ -135,7 +135,7 @@ impl Search<'_> {
         found.into_iter().reduce(better_joint).expect("there are beginnings")
     }
 
-    fn descend_from(&mut self, schedules: &[usize], cores: &[usize]) -> Joint {
+    fn descend_from(&mut self, schedules: &[usize], cores: &[usize]) -> JointExecution {
         let mut now = self.time_joint(schedules, cores);
         for _ in 0..ROUNDS_MOST {
             let before = now.time_ns;
@@ -165,9 +165,10 @@ impl Search<'_> {
 }
 
 /// Returns the faster of two joint executions; ties go to the more even core counts, then to the first.
-fn better_joint(one: Joint, other: Joint) -> Joint {
-    let spread =
-        |joint: &Joint| joint.cores.iter().max().copied().unwrap_or(0) - joint.cores.iter().min().copied().unwrap_or(0);
+fn better_joint(one: JointExecution, other: JointExecution) -> JointExecution {
+    let spread = |joint: &JointExecution| {
+        joint.cores.iter().max().copied().unwrap_or(0) - joint.cores.iter().min().copied().unwrap_or(0)
+    };
     let is_equal = (one.time_ns - other.time_ns).abs() <= one.time_ns * 1e-12;
     let is_better = if is_equal { spread(&other) < spread(&one) } else { other.time_ns < one.time_ns };
     if is_better { other } else { one }
@@ -236,7 +237,7 @@ mod tests {
     fn nonsense_is_refused() {
         let one = || vec![Demand::roofline_demand(1.0, 1.0, &machine(1))];
         let refused = cotune(&machine(1), &[one(), one()]).expect_err("nonsense").to_string();
-        assert_eq!(refused, "2 operators on 1 core: each needs one of its own");
+        assert_eq!(refused, "2 operators on 1 core: each operator needs a core of its own");
         assert_eq!(cotune(&machine(1), &[]).expect_err("nonsense"), Error::Nothing("operator"));
         assert_eq!(cotune(&machine(1), &[vec![]]).expect_err("nonsense"), Error::Nothing("schedule"));
     }

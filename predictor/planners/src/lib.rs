@@ -14,19 +14,19 @@ pub mod stages;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum Error {
-    #[error("{what} is {value}; it must be a number above zero")]
+    #[error("{what} is {value}, not a positive number")]
     NotPositive { what: String, value: f64 },
-    #[error("{what} is {value}; it must be a number and not below zero")]
+    #[error("{what} is {value}, not a non-negative number")]
     Negative { what: String, value: f64 },
-    #[error("there is no {0} to plan for")]
+    #[error("no {0}s to plan for")]
     Nothing(&'static str),
-    #[error("operator {operator} has {found} times, for {wanted} {of}")]
-    Ragged { operator: usize, found: usize, wanted: usize, of: &'static str },
-    #[error("operators {from} and {to} wait for each other, or for themselves")]
+    #[error("operator {operator} has {found} values for {wanted} {kind}")]
+    Ragged { operator: usize, found: usize, wanted: usize, kind: &'static str },
+    #[error("operators {from} and {to} are part of a dependency cycle")]
     Circle { from: usize, to: usize },
-    #[error("operator {operator} waits for operator {missing}, which there is not")]
+    #[error("operator {operator} depends on operator {missing}, which does not exist")]
     Unknown { operator: usize, missing: usize },
-    #[error("{operators} operators on {cores} core{}: each needs one of its own", if *.cores == 1 { "" } else { "s" })]
+    #[error("{operators} operators on {cores} core{}: each operator needs a core of its own", if *.cores == 1 { "" } else { "s" })]
     TooFewCores { operators: usize, cores: usize },
 }
 
@@ -54,7 +54,7 @@ pub fn topological_order(before: &[Vec<usize>]) -> Result<Vec<usize>> {
             missing[operator] += 1;
         }
     }
-    // The lowest ready operator comes first, so an order that is already topological stays.
+    // The ready operator with the lowest index comes first, so an order that is already topological is kept.
     let mut ready: std::collections::BTreeSet<usize> = (0..count).filter(|&one| missing[one] == 0).collect();
     let mut order = Vec::with_capacity(count);
     while let Some(next) = ready.pop_first() {

@@ -1,4 +1,4 @@
-//! Errors in the conversion of files to samples, with messages that say what to do.
+//! Errors in the conversion of files to samples, with messages that state the remedy.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,7 @@
-//! What is learned from: files become samples with groups, bounds and features.
+//! Training data: converts files to samples with groups, roofline bounds and features.
 //!
-//! Data flows one way: `records` reads datasets of our own and `table` those of others through a mapping; both fill the
-//! `samples`, whose numbers the one table of `features` names. Nothing here knows of learners, so that those are changed
-//! without reading files anew.
+//! `records` reads our own datasets, and `table` reads foreign tables through a mapping. Both fill `samples`;
+//! `features` declares all features in one table. This crate does not depend on learners.
 
 mod error;
 pub mod features;

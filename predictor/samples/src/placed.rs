@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Placed {
+pub struct OperatorInNetwork {
     pub operator: String,
     pub text: String,
     pub task: String,
     pub count: f64,
-    /// Whether the default schedule was used; sums over a network include only such rows.
+    /// Whether the default schedule was used; sums over a network include only default schedules.
     pub is_default: bool,
     /// Time per call in the network.
     pub in_place_ns: f64,
@@ -21,13 +21,13 @@ pub struct PlacedNetwork {
     pub name: String,
     pub device: String,
     pub threads: i64,
-    pub operators: Vec<Placed>,
+    pub operators: Vec<OperatorInNetwork>,
     /// Time of one run of the whole network with default schedules, if known.
     pub whole_ns: Option<f64>,
 }
 
 impl PlacedNetwork {
-    pub fn by_default(&self) -> impl Iterator<Item = &Placed> {
+    pub fn by_default(&self) -> impl Iterator<Item = &OperatorInNetwork> {
         self.operators.iter().filter(|one| one.is_default)
     }
 

@@ -1,4 +1,5 @@
-//! Origin of samples: settings and versions that determine whether they apply to another machine or program version.
+//! Origin of samples: settings and versions that determine whether the samples apply to another machine or program
+//! version.
 
 use datasets::Record;
 use serde::{Deserialize, Serialize};
@@ -71,7 +72,8 @@ impl Provenance {
         }
     }
 
-    /// Returns operators with several code revisions, with the record counts of the main one and the rest.
+    /// Returns operators with several code revisions, with the record counts of the most frequent revision and of the
+    /// others.
     pub fn mixed_revisions(&self) -> BTreeMap<&str, (usize, usize)> {
         let mut alike: BTreeMap<CodeOrigin, Vec<&CodeOrigin>> = BTreeMap::new();
         for origin in &self.code {

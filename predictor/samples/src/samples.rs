@@ -25,7 +25,7 @@ pub struct Sample {
     /// Number of threads with work under the schedule; all threads if unknown.
     pub busy_threads: f64,
     pub is_default: bool,
-    /// Measured median; with repeats, that of the measurement chosen among them.
+    /// Measured median; with repeats, the median of the chosen measurement.
     pub time_ns: f64,
     /// Medians of repeated measurements in ascending order; empty without repeats.
     pub measured_ns: Vec<f64>,
@@ -37,7 +37,7 @@ pub struct Sample {
     pub flops: f64,
     /// Compulsory bytes: inputs, weights and result, each once.
     pub bytes: f64,
-    /// Coefficient of variation of the measurement, or of the chosen one of several; None if unknown.
+    /// Coefficient of variation of the (chosen) measurement; None if unknown.
     pub cv: Option<f64>,
     /// Index into `Samples::choices` of a library's choice, such as a kernel, if recorded. Known only after the run.
     pub choice: Option<u32>,
@@ -164,25 +164,26 @@ impl Samples {
     }
 
     pub fn row_view(&self, row: usize) -> View {
-        self.known_column().map_or(View::Sizes, |column| View::of_number(self.features.row(row)[column]))
+        self.known_column().map_or(View::Sizes, |column| View::from_number(self.features.row(row)[column]))
     }
 
-    /// Restricts samples to what a view may use: sizes keep only default schedules; hidden features become missing.
+    /// Restricts samples to what a view may use. Features hidden from the view become missing; the view of sizes keeps
+    /// only default schedules.
     pub fn restrict_view(mut self, view: View) -> Result<Samples> {
         let Some(known) = self.known_column() else { return Ok(self) };
         if view == View::Sizes {
             let kept: Vec<usize> = (0..self.rows.len()).filter(|row| self.rows[*row].is_default).collect();
             if kept.is_empty() {
-                return Err(Error::Data("there are no default schedules for training".to_owned()));
+                return Err(Error::Data("the training data has no default schedules".to_owned()));
             }
             let others = (self.rows.len() - kept.len()) as u64;
-            self.left_out.insert("schedule is not the default one".to_owned(), others);
+            self.left_out.insert("not the default schedule".to_owned(), others);
             self.keep_rows(&kept);
         }
         let hides = |(column, name): &(usize, &String)| *column >= FEATURES.len() && view.hides_feature(*column, name);
         let hidden: Vec<usize> = self.names.iter().enumerate().filter(hides).map(|(column, _)| column).collect();
         for row in 0..self.rows.len() {
-            let number = View::of_number(self.features.row(row)[known]).min(view).number();
+            let number = View::from_number(self.features.row(row)[known]).min(view).number();
             hidden.iter().for_each(|column| self.features.set(row, *column, f32::NAN));
             self.features.set(row, known, number);
         }
@@ -202,7 +203,7 @@ pub struct RawSample {
     pub device: u32,
     /// Name of the neural network; empty for none.
     pub model: String,
-    /// Text that distinguishes operators of equal name and sizes, such as the name with the epilogue.
+    /// Text that distinguishes operators with equal names and sizes, such as the name with the epilogue.
     pub detail: String,
     pub work: Work,
     pub threads: f64,
@@ -215,7 +216,7 @@ pub struct RawSample {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timing {
-    /// Median time; with repeats, that of the measurement chosen among them.
+    /// Median time; with repeats, the median of the chosen measurement.
     pub time_ns: f64,
     /// Medians of repeated measurements in ascending order; empty without repeats.
     pub measured_ns: Vec<f64>,
@@ -268,7 +269,7 @@ impl SamplesBuilder {
     pub fn set_provenance(&mut self, provenance: Provenance, has_reached_peaks: bool) {
         for (operator, (most, others)) in provenance.mixed_revisions() {
             self.add_warning(format!(
-                "`{operator}`: {others} rows of other code revisions are used with {most} of the main one, because their tasks were not measured again"
+                "`{operator}`: {others} rows of other code revisions are used together with {most} rows of the main revision, because their tasks were not measured again"
             ));
         }
         self.samples.provenance = Some(provenance);
@@ -339,7 +340,7 @@ impl SamplesBuilder {
         schedules.add_default(device, &question.work, &question.extras);
     }
 
-    /// Sets which shapes each network contains, and how often; by default, each shape that was measured for it, once.
+    /// Sets the shapes of each network, with their counts; by default, each shape that was measured for it, once.
     pub fn set_networks(&mut self, networks: Vec<Network>) {
         self.samples.networks = networks;
     }
@@ -355,7 +356,7 @@ impl SamplesBuilder {
             let why: Vec<_> =
                 samples.left_out.iter().map(|(reason, count)| format!("{count} rows: {reason}")).collect();
             let hint = samples.filter_hints.map_or(String::new(), |filter_hints| format!("\nhint: {filter_hints}"));
-            return Err(Error::Data(format!("there is no training data ({}){hint}", why.join("; "))));
+            return Err(Error::Data(format!("no training data ({}){hint}", why.join("; "))));
         }
         if samples.networks.is_empty() {
             samples.networks = networks_as_measured(&samples);
@@ -365,7 +366,7 @@ impl SamplesBuilder {
         samples.names.extend(extra_names.iter().map(|name| (*name).clone()));
         let has_choices = !samples.choices.is_empty();
         samples.names.extend(has_choices.then(|| CHOICE.to_owned()));
-        let has_schedules = self.extras.iter().any(|extras| View::of_extras(extras) != View::Sizes);
+        let has_schedules = self.extras.iter().any(|extras| View::from_extras(extras) != View::Sizes);
         samples.names.extend(has_schedules.then(|| KNOWN.to_owned()));
         samples.views = if has_schedules { View::ALL.to_vec() } else { vec![View::Sizes] };
         if samples.names.len() == FEATURES.len() {
@@ -379,7 +380,7 @@ impl SamplesBuilder {
             row.extend_from_slice(described);
             row.extend(extra_names.iter().map(|name| extras.get(*name).map_or(f32::NAN, |value| *value as f32)));
             row.extend(has_choices.then_some(0.0));
-            row.extend(has_schedules.then(|| View::of_extras(extras).number()));
+            row.extend(has_schedules.then(|| View::from_extras(extras).number()));
             matrix.push_row(&row);
         }
         samples.features = matrix;

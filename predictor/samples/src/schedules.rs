@@ -8,7 +8,7 @@ use crate::features::{Work, tiling};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Prefix of the feature that contains a schedule's source, which is stored among the knobs but is no knob.
+/// Prefix of the feature that contains a schedule's source, which is stored with the knobs but is not a knob.
 const FROM: &str = "knob.from=";
 /// Number of coordinates that distinguish kinds of operators, such as rank, kernel and stride.
 const KINDS: usize = 8;
@@ -42,7 +42,8 @@ pub struct CompleteSchedule {
 }
 
 impl CompleteSchedule {
-    /// Returns the knobs for a query; none for the default schedule, which the view of sizes predicts from more data.
+    /// Returns the knobs for a query; empty for the default schedule, for which the view of sizes has more training
+    /// data.
     pub fn knobs_to_query(self) -> BTreeMap<String, f64> {
         if self.is_default { BTreeMap::new() } else { self.knobs }
     }
@@ -86,7 +87,7 @@ impl Schedules {
         }
     }
 
-    /// Adds the default schedule of a shape on a device, unless one is known already.
+    /// Adds the default schedule of a shape on a device, unless the shape has one already.
     pub fn add_default(&mut self, device: &str, work: &Work, extras: &BTreeMap<String, f64>) {
         let knobs = select_knobs(extras);
         if !knobs.is_empty() {
@@ -160,7 +161,8 @@ impl Schedules {
         self.default_of(work, device).map_or_else(|_| Vec::new(), names)
     }
 
-    /// Returns the default schedule's knobs: of the most similar sizes if all fit, else each of the nearest that fit.
+    /// Returns the knobs of the default schedule of the most similar sizes. Knobs that do not fit the requested sizes
+    /// are replaced by the nearest that do.
     fn default_of(&self, work: &Work, device: &str) -> Result<BTreeMap<String, f64>, String> {
         let place = schedule_coordinates(work);
         let own = self.defaults.get(device).filter(|own| !own.is_empty());
@@ -169,7 +171,9 @@ impl Schedules {
             known.map(|(other, number)| (coordinate_distance(&place, other), *number)).collect();
         near.sort_by(|one, two| one.0.total_cmp(&two.0));
         let Some((apart, nearest)) = near.first() else {
-            return Err("its knobs are unknown: the training data has no default schedule of it".to_owned());
+            return Err(
+                "the training data has no default schedule of this operator, so its knobs are unknown".to_owned()
+            );
         };
         let mut default = self.knobs[*nearest].clone();
         if *apart > 0.0 {
@@ -177,7 +181,7 @@ impl Schedules {
                 tiling::divides_sizes(work, &name["knob.".len()..], *value, self.has_tiles())
             };
             let near = || near.iter().map(|(_, number)| &self.knobs[*number]);
-            // Prefers a whole schedule that fits, because knobs are chosen together.
+            // Prefers a schedule that fits as a whole, because knobs depend on each other.
             let is_alike = |other: &&BTreeMap<String, f64>| other.keys().eq(default.keys()) && other.iter().all(fits);
             if let Some(whole) = near().find(is_alike) {
                 return Ok(whole.clone());
@@ -214,7 +218,7 @@ impl Schedules {
         let numbers = axis.into_iter().flat_map(|axis| axis.numbers.iter().filter(fits)).map(f64::to_string);
         let words = axis.into_iter().flat_map(|axis| axis.words.iter().cloned());
         let known: Vec<String> = numbers.chain(words).collect();
-        format!("the knob `{knob}` cannot be {wanted} here; known for these sizes: {}", known.join(", "))
+        format!("the knob `{knob}` cannot be {wanted} for these sizes; known settings: {}", known.join(", "))
     }
 
     /// Checks values that may come from an untrusted file.
@@ -225,7 +229,7 @@ impl Schedules {
         };
         let is_setting = |(name, value): (&String, &f64)| knob_setting(name, *value).is_some() && value.is_finite();
         let are_sound = self.knobs.iter().flatten().all(is_setting) && places.all(is_place);
-        if are_sound { Ok(()) } else { Err("its schedules do not fit together".to_owned()) }
+        if are_sound { Ok(()) } else { Err("the stored schedules are inconsistent".to_owned()) }
     }
 }
 
@@ -236,7 +240,7 @@ fn knob_of(feature: &str) -> Option<&str> {
 fn not_a_knob(name: &str, default: &BTreeMap<String, f64>) -> String {
     let name: String = name.strip_prefix("knob.").unwrap_or(name).chars().take(120).collect();
     let known: Vec<&str> = default.keys().filter_map(|feature| knob_of(feature)).collect();
-    format!("it has no knob `{name}`; its knobs are {}", known.join(", "))
+    format!("unknown knob `{name}`; the knobs of this operator are {}", known.join(", "))
 }
 
 fn schedule_coordinates(work: &Work) -> Vec<f64> {
@@ -263,7 +267,8 @@ fn in_order(one: &[f64], two: &[f64]) -> std::cmp::Ordering {
         .unwrap_or(std::cmp::Ordering::Equal)
 }
 
-/// Returns a distance: most weight on differing kinds, then unequal extents (tiles need divisors), then ratios.
+/// Returns a distance. Differing kinds have the largest weight, then unequal extents (tiles need divisors), then
+/// ratios.
 fn coordinate_distance(one: &[f64], two: &[f64]) -> f64 {
     const OTHER_KIND: f64 = 100.0;
     const OTHER_EXTENT: f64 = 1.0;

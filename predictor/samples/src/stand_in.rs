@@ -1,5 +1,5 @@
-//! Operators of foreign tables that replace those of neural networks in queries. They have other names, and only the
-//! sizes that a table contains.
+//! Operators of foreign tables that replace operators of neural networks in queries. Their names differ, and they have
+//! only the sizes that the table contains.
 
 use crate::features::{Form, Work};
 use serde::{Deserialize, Serialize};
@@ -18,21 +18,22 @@ pub struct StandIn {
     pub flops_per_element: Option<f64>,
 }
 
-/// Returns the table operator closest to a network operator in bytes, with its sizes; None if none can express it.
+/// Returns the table operator with the most similar number of bytes, with its sizes; None if no table operator can
+/// express the network operator.
 pub fn best_stand_in<'a>(stand_ins: &'a [StandIn], work: &Work) -> Option<(&'a StandIn, Work)> {
-    let told = stand_ins.iter().filter_map(|one| Some((one, one.table_work(work)?)));
-    told.min_by(|(_, one), (_, other)| {
+    let candidates = stand_ins.iter().filter_map(|one| Some((one, one.table_work(work)?)));
+    candidates.min_by(|(_, one), (_, other)| {
         (one.bytes() - work.bytes()).abs().total_cmp(&(other.bytes() - work.bytes()).abs())
     })
 }
 
 impl StandIn {
-    /// Describes a network's operator, without its epilogue, with the sizes of the foreign table; None if impossible.
+    /// Describes a network operator without its epilogue by the sizes of the foreign table; None if impossible.
     fn table_work(&self, work: &Work) -> Option<Work> {
         if work.form != self.form {
             return None;
         }
-        let told = match self.form {
+        let table_work = match self.form {
             Form::Contraction if self.shared == (work.bytes_weights > 0.0) => {
                 Work::contraction_work(work.batch, work.rows, work.columns, work.depth, self.shared)
             }
@@ -45,12 +46,12 @@ impl StandIn {
         };
         let (of_inputs, of_outputs) = (work.input_element_bytes / 4.0, work.element_bytes / 4.0);
         Some(Work {
-            bytes_in: told.bytes_in * of_inputs,
-            bytes_weights: told.bytes_weights * of_inputs,
-            bytes_out: told.bytes_out * of_outputs,
+            bytes_in: table_work.bytes_in * of_inputs,
+            bytes_weights: table_work.bytes_weights * of_inputs,
+            bytes_out: table_work.bytes_out * of_outputs,
             element_bytes: work.element_bytes,
             input_element_bytes: work.input_element_bytes,
-            ..told
+            ..table_work
         })
     }
 }
@@ -59,11 +60,11 @@ impl StandIn {
 fn square_convolution(work: &Work) -> Option<Work> {
     let kernel = work.taps.sqrt();
     let [batch, outputs, height, width] = work.output[..work.rank] else { return None };
-    let told =
+    let square =
         Work::convolution_work(batch, work.depth / work.taps, outputs, kernel, work.row_in, work.stride, work.pad);
     let is_square = kernel.fract() == 0.0 && height == width && work.plane_in == work.row_in * work.row_in;
-    let is_same = told.output == work.output && (told.flops / work.flops - 1.0).abs() < 0.5;
-    (is_square && is_same && work.groups == 1.0).then_some(told)
+    let is_same = square.output == work.output && (square.flops / work.flops - 1.0).abs() < 0.5;
+    (is_square && is_same && work.groups == 1.0).then_some(square)
 }
 
 #[cfg(test)]

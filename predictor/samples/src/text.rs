@@ -5,17 +5,14 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Reads a text file of at most `most` bytes. A longer file is an error and is never truncated.
+/// Reads a text file of at most `most` bytes; a longer file is an error.
 pub fn read_bounded(path: &Path, most: u64) -> Result<String> {
     let failed = |error| Error::io_error("read", path, error);
     let file = File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
     file.take(most + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > most {
-        return Err(Error::table_error(
-            path,
-            format!("it has more than {} MiB, the most that such a file takes", most >> 20),
-        ));
+        return Err(Error::table_error(path, format!("the file is larger than the limit of {} MiB", most >> 20)));
     }
     String::from_utf8(bytes).map_err(|error| failed(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))
 }

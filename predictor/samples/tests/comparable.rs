@@ -70,7 +70,7 @@ fn one_group_of_settings_is_learned_from() {
     check("cache_share", "0.5", |record| Record { cache_share: Some(0.5), ..record });
     check("symbolic_task", "yes", |record| Record { symbolic_task: text("relu(f32[n])"), ..record });
     let error = check_setting("governor").expect_err("no column").to_string();
-    assert!(error.starts_with("there is no setting `governor`; "), "{error}");
+    assert!(error.starts_with("unknown setting `governor`; "), "{error}");
 }
 
 #[test]
@@ -119,7 +119,8 @@ fn of_a_task_and_schedule_only_the_newest_code_counts() {
     assert!(matches!(left_out[..], [(reason, 2)] if reason.starts_with("older code")), "{left_out:?}");
     assert_eq!(samples.warnings.len(), 1, "{:?}", samples.warnings);
     assert!(
-        samples.warnings[0].contains("1 rows of other code revisions are used with 2 of the main one"),
+        samples.warnings[0]
+            .contains("1 rows of other code revisions are used together with 2 rows of the main revision"),
         "{:?}",
         samples.warnings
     );

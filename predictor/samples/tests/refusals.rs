@@ -26,13 +26,13 @@ fn tables_that_cannot_be_trusted_are_refused_with_a_reason() {
     let seconds = MAPPING.replace("unit = \"us\"", "unit = \"ms\"");
     for (mapping, table, reason) in [
         (MAPPING, good.replace("kernel", "grid"), "the mapping lacks the column `grid`"),
-        (MAPPING, good.replace("here", "there"), "the device `there`, which the mapping does not describe"),
+        (MAPPING, good.replace("here", "there"), "the mapping does not describe the device `there`"),
         (MAPPING, good.replace("product", "conv"), "the mapping does not describe the operator `conv`"),
-        (MAPPING, good.replace(",100,", ",fast,"), "the column `time_us` should hold numbers, but has `fast`"),
-        (MAPPING, good.replace(",100,", ",NaN,"), "there is no training data (1 rows: time is not a positive number)"),
-        (MAPPING, good.replace(",100,", ",-3,"), "there is no training data (1 rows: time is not a positive number)"),
-        (MAPPING, good.replace(",64,64,64", ",64,,64"), "there is no training data (1 rows: sizes are not positive"),
-        (MAPPING, good.replace(",100,", ",0.0001,"), "is `time_us` in another unit than `us`?"),
+        (MAPPING, good.replace(",100,", ",fast,"), "the column `time_us` must contain numbers, but contains `fast`"),
+        (MAPPING, good.replace(",100,", ",NaN,"), "no training data (1 rows: time is not a positive number)"),
+        (MAPPING, good.replace(",100,", ",-3,"), "no training data (1 rows: time is not a positive number)"),
+        (MAPPING, good.replace(",64,64,64", ",64,,64"), "no training data (1 rows: sizes are not positive"),
+        (MAPPING, good.replace(",100,", ",0.0001,"), "the unit of `time_us` is probably not `us`"),
         (&*seconds, good.clone(), "the column `time_us` ends in `us`, but its unit is given as `ms`"),
     ] {
         let error = read(mapping, &table).expect_err(reason).to_string();
@@ -86,11 +86,9 @@ fn records_of_other_sources_and_versions_are_counted_not_mixed() {
     use datasets::Source::{Measured, Simulated};
     let records = [record("2", Measured), record("2", Measured), record("1", Measured), record("2", Simulated)];
     let error = gather_samples(&records, &[], &Policy::default()).expect_err("no record has a task").to_string();
-    for reason in [
-        "1 rows: another TVM version than the most frequent, 2",
-        "1 rows: source `simulated`",
-        "2 rows: the record has no task",
-    ] {
+    for reason in
+        ["1 rows: not the most frequent TVM version, 2", "1 rows: source `simulated`", "2 rows: the record has no task"]
+    {
         assert!(error.contains(reason), "{error}");
     }
 }
@@ -149,7 +147,7 @@ fn grids_that_say_nothing_refuse_nothing() {
         })
         .collect();
     let warnings = read(&with_launches(), &persistent).expect("the right mapping").warnings;
-    assert!(warnings.len() == 1 && warnings[0].contains("than it has registers"), "{warnings:?}");
+    assert!(warnings.len() == 1 && warnings[0].contains("than a thread has registers"), "{warnings:?}");
 }
 
 #[test]
@@ -173,8 +171,8 @@ fn rows_that_cannot_be_are_doubted_and_many_of_them_refused() {
         }
     };
     for (change, what) in [
-        (&cell(2, "0.9") as &dyn Fn(&str) -> String, "take less time than their device needs"),
-        (&cell(1, "large"), "do not fit their device's memory"),
+        (&cell(2, "0.9") as &dyn Fn(&str) -> String, "are faster than the peak of their device"),
+        (&cell(1, "large"), "larger than the memory of their device"),
         (&|line: &str| line.replacen(",a,", ".5,a,", 1), "sizes that are not whole numbers"),
     ] {
         let warnings = read(&with_memory, &changed(2, change)).expect(what).warnings;

@@ -1,4 +1,4 @@
-//! Corrects predictions of an operator and number format on a new device by a few measurements.
+//! Corrects predictions of an operator and number format on a new device with a few measurements.
 
 use crate::device::GpuFacts;
 use crate::error::Result;
@@ -14,8 +14,8 @@ pub struct Adaptation {
     correction: Correction,
 }
 
-/// Returns the predicted log ratio of a kernel, and its input of the Gaussian process: sizes in doublings, and the
-/// differences of the votes from their blend. None if no transfer was learned for the operator.
+/// Returns the predicted log ratio of a kernel, and its input to the Gaussian process: log2 sizes, and the differences
+/// of the estimates from their weighted mean. None without a model of the operator for unseen devices.
 fn process_input(knowledge: &Knowledge, kernel: &Kernel, device: &GpuFacts) -> Result<Option<(f64, Input)>> {
     let Some((log, votes)) = knowledge.blended_log(kernel, device)? else { return Ok(None) };
     let sizes =
@@ -24,7 +24,7 @@ fn process_input(knowledge: &Knowledge, kernel: &Kernel, device: &GpuFacts) -> R
     Ok(Some((log, Input { sizes, deviations, leaves: Vec::new() })))
 }
 
-/// Selects the kernels of one operator and format that are worth measuring first on a device.
+/// Selects kernels of one operator and format whose measurement reduces the predictive variance most.
 pub fn choose_kernels(
     knowledge: &Knowledge,
     kernels: &[Kernel],
@@ -38,8 +38,9 @@ pub fn choose_kernels(
 }
 
 impl Adaptation {
-    /// Fits a correction to measured kernels of one operator and format, with their times in seconds; None if no
-    /// transfer was learned for the operator, or without measurements.
+    /// Fits a correction to measured kernels of one operator and format, with their times in seconds.
+    ///
+    /// None without measurements, or without a model of the operator for unseen devices.
     pub fn fit_correction(
         knowledge: &Knowledge,
         measured: &[(Kernel, f64)],

@@ -10,7 +10,7 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// Limit on the number of layers, heads and experts.
 const MAX_COUNT: u64 = 1 << 14;
 const MAX_WIDTH: u64 = 1 << 24;
-/// Model families whose feed-forward network has no gate: two matrices instead of the three that are counted here.
+/// Unsupported model families: their feed-forward network has no gate, so it has two matrices instead of three.
 const UNGATED: [&str; 8] = ["bloom", "falcon", "gpt2", "gpt_neo", "gpt_neox", "opt", "phi", "starcoder2"];
 
 /// Sizes of a language model that determine its kernels and its memory.
@@ -133,7 +133,7 @@ struct Quantization {
     modules_to_not_convert: Vec<String>,
 }
 
-struct Shipped {
+struct ShippedModel {
     name: &'static str,
     /// Other spellings of the name. Comparisons ignore case, `-`, `_`, `.` and any prefix up to `/`.
     aliases: &'static [&'static str],
@@ -142,7 +142,7 @@ struct Shipped {
 
 macro_rules! shipped {
     ($name:literal $(, $alias:literal)*) => {
-        Shipped {
+        ShippedModel {
             name: $name,
             aliases: &[$($alias),*],
             text: include_str!(concat!("../../../configs/transformers/", $name, ".json")),
@@ -150,7 +150,7 @@ macro_rules! shipped {
     };
 }
 
-const SHIPPED: &[Shipped] = &[
+const SHIPPED: &[ShippedModel] = &[
     shipped!("deepseek-v3", "deepseek-r1", "deepseek-v3.1", "deepseek-v3.1-nvfp4", "deepseek-v3-0324"),
     shipped!("gemma-3-27b", "gemma-3-27b-it"),
     shipped!("glm-5", "glm-5-fp8"),
@@ -179,7 +179,7 @@ pub fn shipped_names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Architecture {
-    /// Loads a configuration: a shipped one by name, a `config.json`, or one in a folder.
+    /// Loads a shipped configuration by its name, or a `config.json` by the path of the file or its folder.
     pub fn load_architecture(model: &str) -> Result<Architecture> {
         let path = Path::new(model);
         let file = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
@@ -192,7 +192,7 @@ impl Architecture {
             let known = shipped_names().collect::<Vec<_>>().join(", ");
             Error::Model {
                 model: model.to_owned(),
-                problem: format!("there is no such model; {hint} (known: {known}; or give a config.json)"),
+                problem: format!("unknown model; {hint} (known: {known}; or give a config.json)"),
             }
         })?;
         Architecture::parse_config(SHIPPED[place].text, SHIPPED[place].name)
@@ -201,7 +201,7 @@ impl Architecture {
     pub fn parse_config(text: &str, name: &str) -> Result<Architecture> {
         let refused = |problem: String| Error::Model { model: name.to_owned(), problem };
         let config: ModelConfig =
-            serde_json::from_str(text).map_err(|error| refused(format!("its configuration is unreadable: {error}")))?;
+            serde_json::from_str(text).map_err(|error| refused(format!("invalid configuration: {error}")))?;
         config.into_architecture(name).map_err(refused)
     }
 
@@ -226,17 +226,19 @@ fn read_text(file: &Path) -> Result<String> {
     let failed = |problem: String| Error::Data(format!("cannot read `{}`: {problem}", file.display()));
     let size = std::fs::metadata(file).map_err(|error| failed(error.to_string()))?.len();
     if size > MAX_CONFIG_BYTES {
-        return Err(failed(format!("a configuration has at most {MAX_CONFIG_BYTES} bytes, this file has {size}")));
+        return Err(failed(format!(
+            "the file has {size} bytes, more than the limit of {MAX_CONFIG_BYTES} for a configuration"
+        )));
     }
     std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))
 }
 
 type Parsed<T> = std::result::Result<T, String>;
 
-/// Returns a required size, or an error if it is missing or not within bounds.
+/// Returns a required size, or an error if the size is missing or not from 1 to `most`.
 fn require_bounded(value: Option<u64>, field: &str, most: u64) -> Parsed<u64> {
     match value {
-        None => Err(format!("its configuration lacks `{field}`")),
+        None => Err(format!("the configuration lacks `{field}`")),
         Some(size) if (1..=most).contains(&size) => Ok(size),
         Some(size) => Err(format!("`{field}` is {size}, but must be from 1 to {most}")),
     }
@@ -318,7 +320,7 @@ impl ModelConfig {
         }
         match (&self.layer_types, self.sliding_window_pattern) {
             (Some(_), _) => self.layers_of_type("sliding_attention"),
-            // One layer in `pattern` attends to all tokens.
+            // Every `pattern`-th layer attends to all tokens.
             (None, Some(pattern)) if pattern > 0 => layers - layers / pattern,
             (None, _) => layers,
         }
@@ -350,7 +352,7 @@ impl ModelConfig {
         let shared = self.n_shared_experts.map(|shared| shared.saturating_mul(intermediate));
         let shared = shared.or(self.shared_expert_intermediate_size).unwrap_or(0);
         if dense >= layers {
-            return Err(format!("{dense} dense layers leave none of {layers} for experts"));
+            return Err(format!("{dense} dense layers leave no expert layer among {layers} layers"));
         }
         Ok(Some(ExpertLayers {
             layers: layers - dense,
@@ -403,7 +405,7 @@ mod tests {
         let error = Architecture::load_architecture("llama-3.1-71b").expect_err("no such model").to_string();
         assert!(error.contains("did you mean `llama-3.1-70b`"), "{error}");
         for (text, reason) in [
-            ("{", "its configuration is unreadable"),
+            ("{", "invalid configuration"),
             (r#"{"model_type":"opt"}"#, "models of type `opt` have no gated feed-forward network"),
             ("{}", "lacks `num_hidden_layers`"),
             (r#"{"num_hidden_layers":0}"#, "`num_hidden_layers` is 0, but must be from 1"),

@@ -1,12 +1,12 @@
 //! Prediction intervals by split conformal prediction: half-widths from held-out errors, at several levels and by
 //! kernel size.
 
+use learn::levels::LEVELS;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub const LEVELS: [f64; 4] = [0.5, 0.8, 0.9, 0.95];
-/// Index of the 90 % level, which is used by default.
-pub const USUAL: usize = 2;
+/// Index of the default level, 90 %, in [`LEVELS`].
+pub const DEFAULT_LEVEL: usize = 2;
 /// Upper limits of the size classes, in reference seconds: mostly overhead, short, long. The last class has no limit.
 const CLASSES: [f64; 3] = [6e-6, 25e-6, 150e-6];
 pub const CLASS_COUNT: usize = CLASSES.len() + 1;
@@ -21,38 +21,44 @@ pub struct Reaches {
     pub rows: usize,
 }
 
-/// An error on a kernel of a device that was held out.
+/// The prediction error of one kernel on a held-out device.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceError {
     pub device: usize,
     pub generation: usize,
     pub class: usize,
-    /// The error as a logarithm.
+    /// Log ratio of predicted to measured value.
     pub error: f64,
 }
 
-/// Returns the class of a kernel whose bound plus overhead is known.
+/// Returns the size class for a reference time (roofline bound plus overhead).
 pub fn size_class(reference_seconds: f64) -> usize {
     CLASSES.iter().take_while(|limit| reference_seconds > **limit).count()
 }
 
+/// Returns a coverage level in percent as a share.
+pub fn level_share(level: u8) -> f64 {
+    f64::from(level) / 100.0
+}
+
 impl Reaches {
-    /// Fits reaches to held-out errors: pairs of a class and an error as a logarithm.
-    pub fn fit_reaches(errors: &[(usize, f64)]) -> Option<Reaches> {
-        Reaches::collect_classes(|class| {
+    /// Fits half-widths to held-out log errors, each with its size class.
+    pub fn fit(errors: &[(usize, f64)]) -> Option<Reaches> {
+        Reaches::from_classes(|class| {
             let own = errors.iter().filter(|(one, _)| class.is_none_or(|class| class == *one));
             let mut sizes: Vec<f64> = own.map(|(_, error)| error.abs()).collect();
             sizes.sort_by(f64::total_cmp);
-            (!sizes.is_empty()).then(|| (sizes.len(), LEVELS.map(|level| conformal_quantile(&sizes, level))))
+            (!sizes.is_empty())
+                .then(|| (sizes.len(), LEVELS.map(|level| conformal_quantile(&sizes, level_share(level)))))
         })
     }
 
-    /// Fits reaches to errors on held-out devices, each of which has the same total weight.
+    /// Fits half-widths to errors on held-out devices, each of which has the same total weight.
     ///
-    /// Devices of a generation err together, so generations are the independent observations: reaches are multiplied
-    /// by √(1 + 1/g), the factor of a prediction interval for one more generation after g.
-    pub fn fit_device_reaches(errors: &[DeviceError]) -> Option<Reaches> {
-        Reaches::collect_classes(|class| {
+    /// Errors of devices of one generation are correlated, so the independent observations are the g generations. The
+    /// half-widths are multiplied by √(1 + 1/g), the factor of a prediction interval for one more observation.
+    pub fn fit_devices(errors: &[DeviceError]) -> Option<Reaches> {
+        Reaches::from_classes(|class| {
             let own = || errors.iter().filter(|one| class.is_none_or(|class| class == one.class));
             let mut rows = BTreeMap::<usize, usize>::new();
             own().for_each(|one| *rows.entry(one.device).or_default() += 1);
@@ -61,21 +67,23 @@ impl Reaches {
                 own().map(|one| (one.error.abs(), 1.0 / (rows[&one.device] * rows.len()) as f64)).collect();
             sizes.sort_by(|one, two| one.0.total_cmp(&two.0));
             let wider = (1.0 + 1.0 / generations as f64).sqrt();
-            (!sizes.is_empty()).then(|| (sizes.len(), LEVELS.map(|level| wider * weighted_quantile(&sizes, level))))
+            (!sizes.is_empty())
+                .then(|| (sizes.len(), LEVELS.map(|level| wider * weighted_quantile(&sizes, level_share(level)))))
         })
     }
 
-    /// Collects the number of errors and the reaches of each class (None stands for all classes).
-    fn collect_classes(of: impl Fn(Option<usize>) -> Option<(usize, [f64; LEVELS.len()])>) -> Option<Reaches> {
-        let (rows, all) = of(None)?;
-        let by_class = (0..CLASS_COUNT).map(|class| match of(Some(class)) {
+    /// Combines the half-widths of the classes. `fit_class` fits one class, or all classes together for None, and returns
+    /// the number of errors with the half-widths.
+    fn from_classes(fit_class: impl Fn(Option<usize>) -> Option<(usize, [f64; LEVELS.len()])>) -> Option<Reaches> {
+        let (rows, all) = fit_class(None)?;
+        let by_class = (0..CLASS_COUNT).map(|class| match fit_class(Some(class)) {
             Some((count, own)) if count >= FEWEST => own,
             _ => all,
         });
         Some(Reaches { by_class: by_class.collect(), rows })
     }
 
-    pub fn get_reach(&self, class: usize, level: usize) -> f64 {
+    pub fn half_width(&self, class: usize, level: usize) -> f64 {
         self.by_class[class][level]
     }
 
@@ -111,17 +119,17 @@ mod tests {
     #[test]
     fn reaches_hold_the_share_that_they_promise() {
         let errors: Vec<(usize, f64)> = (0..1000).map(|place| (place % 2, f64::from(place as u32) / 1000.0)).collect();
-        let reaches = Reaches::fit_reaches(&errors).expect("errors");
-        for (level, promised) in LEVELS.into_iter().enumerate() {
+        let reaches = Reaches::fit(&errors).expect("errors");
+        for (level, promised) in LEVELS.map(level_share).into_iter().enumerate() {
             for class in 0..2 {
                 let own = errors.iter().filter(|(one, _)| *one == class);
-                let held = own.filter(|(_, error)| *error <= reaches.get_reach(class, level)).count() as f64 / 500.0;
+                let held = own.filter(|(_, error)| *error <= reaches.half_width(class, level)).count() as f64 / 500.0;
                 assert!((held - promised).abs() < 0.01, "{promised}: {held}");
             }
         }
-        assert_eq!(Reaches::fit_reaches(&[]), None);
+        assert_eq!(Reaches::fit(&[]), None);
         // A class without errors of its own has the half-widths of all classes.
-        assert_eq!(reaches.get_reach(3, USUAL), reaches.get_reach(2, USUAL));
+        assert_eq!(reaches.half_width(3, DEFAULT_LEVEL), reaches.half_width(2, DEFAULT_LEVEL));
     }
 
     /// Errors of devices: each generation has an offset of its own, each device a smaller one, and rows scatter.
@@ -149,9 +157,12 @@ mod tests {
         for (generations, least) in [(2, 0.85), (4, 0.88), (12, 0.88)] {
             let (mut held, mut of) = (0usize, 0usize);
             for _ in 0..300 {
-                let reaches = Reaches::fit_device_reaches(&drawn_errors(generations, &mut random)).expect("errors");
+                let reaches = Reaches::fit_devices(&drawn_errors(generations, &mut random)).expect("errors");
                 let strange = drawn_errors(1, &mut random);
-                held += strange.iter().filter(|one| one.error.abs() <= reaches.get_reach(one.class, USUAL)).count();
+                held += strange
+                    .iter()
+                    .filter(|one| one.error.abs() <= reaches.half_width(one.class, DEFAULT_LEVEL))
+                    .count();
                 of += strange.len();
             }
             let held = held as f64 / of as f64;

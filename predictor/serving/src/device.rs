@@ -16,7 +16,7 @@ pub struct GpuFacts {
     pub family: String,
     /// Compute capability; for other vendors, a number that orders their generations.
     pub generation: f64,
-    /// Number of streaming multiprocessors, or of the cores of other vendors.
+    /// Number of streaming multiprocessors, or of the corresponding cores of other vendors.
     pub units: f64,
     pub l2_bytes: f64,
     pub memory_bytes: f64,
@@ -75,12 +75,12 @@ impl GpuFacts {
         sizes.into_iter().chain(rest).chain(optional).all(|figure| figure.is_finite() && figure > 0.0)
     }
 
-    /// Returns whether both are of one generation and family; they may differ in memory, power or units.
+    /// Returns whether two devices have the same generation and family; memory, power and units may differ.
     pub fn is_sibling(&self, other: &GpuFacts) -> bool {
         self.family == other.family && self.generation.floor() == other.generation.floor()
     }
 
-    /// Returns the peak of dense operations per second for a type; an error if the device does not support it.
+    /// Returns the peak of dense operations per second for a type, or an error if the device does not support the type.
     pub fn peak_flops(&self, dtype: Dtype) -> Result<f64> {
         self.peak_or_none(dtype).ok_or_else(|| {
             let known = Dtype::ALL.iter().filter(|dtype| self.peak_or_none(**dtype).is_some());

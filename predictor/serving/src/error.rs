@@ -11,7 +11,7 @@ pub enum Error {
     #[error("{0}")]
     Device(String),
     /// The device does not support this number format.
-    #[error("{device} has no peak rate for {dtype}; it multiplies {known}")]
+    #[error("{device} does not support {dtype} products; supported: {known}")]
     NoPeak { device: String, dtype: &'static str, known: String },
     /// The model is unknown, or its configuration cannot be used.
     #[error("cannot use model `{model}`: {problem}")]
@@ -24,7 +24,7 @@ pub enum Error {
     #[error("cannot divide model `{model}`: {problem}")]
     Parallelism {
         model: String,
-        /// What does not divide, with sizes that fit.
+        /// The number that does not divide, with numbers that do.
         problem: String,
     },
     /// A table or a file with learned data cannot be used.

@@ -1,7 +1,6 @@
 //! Evaluates kernel predictions on held-out measurements, and compares them with simpler methods.
 
 use crate::adaptation::{Adaptation, choose_kernels};
-use crate::calibration::LEVELS;
 use crate::device::GpuFacts;
 use crate::error::{Error, Result};
 use crate::features::{kernel_features, mix_hash, shape_hash, site_hash};
@@ -12,18 +11,20 @@ use crate::measurements::{Measurement, Measurements};
 use crate::times::{KernelTimes, Roofline};
 use crate::train::{Target, TrainOptions, by_group, fit_groups, fit_transfers, sample_rows};
 use learn::boosted::{self, BoostingParameters};
+use learn::levels::LEVELS;
 use learn::trees::Trees;
 use models::Choice;
 use samples::features::Matrix;
+use samples::statistics::median;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 models::choice! {
     /// What is held out.
     pub enum HoldOut {
-        /// Layers: (n, k) of products, attention heads or expert sizes, at any number of tokens
+        /// Layer sizes ((n, k) of products, attention heads, experts) with any number of tokens
         Site = "site" | "configuration",
-        /// Sizes drawn at random, in all formats and on all devices
+        /// Shapes sampled at random, with all their formats and devices
         Shape = "shape",
         /// One device at a time
         Device = "device",
@@ -34,8 +35,9 @@ models::choice! {
 
 /// Number of parts into which sites or shapes are divided; one part is held out per seed.
 const PARTS: u64 = 5;
-/// Maximum number of scored rows per group, and (`PLAIN_ROWS`) of rows that train the plain XGBoost baseline.
+/// Maximum number of scored rows per group.
 const SCORED_ROWS: usize = 2000;
+/// Maximum number of rows per group for training the plain XGBoost baseline.
 const PLAIN_ROWS: usize = 4000;
 
 #[derive(Clone, Debug)]
@@ -106,7 +108,7 @@ pub fn evaluate_plan(all: &Measurements, plan: &Plan) -> Result<Evaluation> {
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    // User and system ticks are the 14th and 15th field of the whole line; a tick is 10 ms.
+    // User and system ticks are the 14th and 15th field of the line (the 12th and 13th after the name); a tick is 10 ms.
     let ticks = |field: usize| fields.get(field).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
     (ticks(11) + ticks(12)) / 100.0
 }
@@ -124,8 +126,7 @@ fn group_scores(key: GroupKey, target: &'static str, rows: &[&Scored]) -> Scores
     let ratio = |level: usize| {
         let mut ratios: Vec<f64> =
             rows.iter().filter_map(|row| row.intervals.get(level)).map(|(low, high)| high / low).collect();
-        ratios.sort_by(f64::total_cmp);
-        ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN)
+        median(&mut ratios)
     };
     let methods = by_method
         .into_iter()
@@ -188,10 +189,10 @@ fn hold_out_devices(all: &Measurements, plan: &Plan, options: &TrainOptions) -> 
     let all = &filter_rows(all, |row| {
         plan.operators.is_empty() || plan.operators.iter().any(|one| one == row.kernel.operator_name())
     });
-    // Groups do not depend on other devices, so each is fitted once.
+    // A group's model does not depend on other devices, so each model is fitted once.
     let times = fit_groups(all, Target::Time, options)?;
     let power = fit_groups(all, Target::Power, options)?;
-    let measured = Measured::new(all);
+    let measured = MeasuredTimes::new(all);
     let mut scored = Vec::new();
     let mut done = BTreeSet::new();
     for device in &all.devices {
@@ -220,7 +221,7 @@ fn hold_out_devices(all: &Measurements, plan: &Plan, options: &TrainOptions) -> 
         };
         let plain = PlainTrees::fit_trees(&train, options)?;
         let test = filter_rows(all, is_test);
-        // Predictions for other devices are for the usual framework.
+        // Predictions for other devices assume the default framework.
         let is_usual = |row: &Measurement| {
             let key = GroupKey::for_kernel(&row.kernel, test.devices[usize::from(row.device)]);
             times.by_key.get(&key).is_some_and(|group| times.usual_framework(group) == row.framework)
@@ -240,7 +241,7 @@ fn hold_out_devices(all: &Measurements, plan: &Plan, options: &TrainOptions) -> 
     Ok(scored)
 }
 
-/// Numbers of measurements per operator and format that are used of a held-out device, with the names of the methods.
+/// Numbers of measurements per operator and format on a held-out device, with the method names in the report.
 const SHOTS: [(usize, &str); 3] = [(10, "10 chosen"), (50, "50 chosen"), (200, "200 chosen")];
 /// Maximum number of rows per operator, format and device from which measurements are chosen.
 const CANDIDATES: usize = 1000;
@@ -259,7 +260,7 @@ struct Adapted {
     measured: BTreeSet<(Part, u64)>,
 }
 
-/// Fits corrections to chosen rows of the usual framework, for which other devices are predicted.
+/// Fits corrections to selected rows of the default framework.
 fn adapt_devices(
     test: &Measurements,
     learned: &Learned,
@@ -322,10 +323,10 @@ fn score_row(
     let device = all.devices[usize::from(row.device)];
     let key = GroupKey::for_kernel(&row.kernel, device);
     let error = |seconds: f64| (seconds / row.seconds).ln();
-    let answer = learned.answer_in(&row.kernel, device, Some(row.framework))?;
+    let answer = learned.predict_in_framework(&row.kernel, device, Some(row.framework))?;
     if let Some((watts, limit)) = row.power {
         if let Some(power) = learned.mean_power(&row.kernel, device, Some(row.framework))? {
-            // Predictions use the power limit of the data sheet; the measured board has its own.
+            // Predictions use the power limit of the data sheet; the limit of the measured board may differ.
             let scale = limit / device.power_limit_w;
             let log = (power.watts * scale / watts).ln();
             let one = |target, log: f64, intervals| Scored {
@@ -356,7 +357,7 @@ struct PlainTrees(BTreeMap<&'static str, Trees>);
 
 impl PlainTrees {
     fn feature_values(kernel: &Kernel, device: &GpuFacts, framework: u16) -> Vec<f32> {
-        // Optional sizes are always written, so that each column has one meaning.
+        // Optional sizes are always written, so that the columns stay aligned.
         let whole = match *kernel {
             Kernel::Prefill(of) => Kernel::Prefill(Prefill { past: of.past + 1, window: of.window.or(Some(0)), ..of }),
             Kernel::Decode(of) => Kernel::Decode(Decode { window: of.window.or(Some(0)), ..of }),
@@ -409,10 +410,10 @@ impl PlainTrees {
 }
 
 /// Measured times by shape and format, for the baseline that scales the time of the nearest device.
-struct Measured(HashMap<(u64, &'static str), Vec<(u16, f64)>>);
+struct MeasuredTimes(HashMap<(u64, &'static str), Vec<(u16, f64)>>);
 
-impl Measured {
-    fn new(all: &Measurements) -> Measured {
+impl MeasuredTimes {
+    fn new(all: &Measurements) -> MeasuredTimes {
         let mut times: HashMap<(u64, &'static str), Vec<(u16, f64)>> = HashMap::new();
         for row in all.rows.iter().filter(|row| row.power.is_none()) {
             times
@@ -420,7 +421,7 @@ impl Measured {
                 .or_default()
                 .push((row.device, row.seconds));
         }
-        Measured(times)
+        MeasuredTimes(times)
     }
 
     /// Returns the time of the same shape on the nearest other device, scaled by the ratio of reference times.

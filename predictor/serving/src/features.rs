@@ -19,12 +19,12 @@ pub struct Features {
     pub values: Vec<f32>,
     /// Roofline bound plus launch overhead. The model predicts the log ratio of the time to this value.
     pub reference_seconds: f64,
-    /// As `reference_seconds`, but with data that fits the shared cache read from it, as in replayed kernels.
+    /// Like `reference_seconds`, but data that fits in the shared cache is read from the cache, as in replayed kernels.
     pub warm_seconds: f64,
     pub compute_seconds: f64,
 }
 
-/// Number of features that all operators have; those of the operator's sizes follow.
+/// Number of leading features that all operators share; features of the operator's sizes follow.
 const COMMON: usize = 13;
 /// Indices of the features that describe only the device.
 const OF_DEVICE: std::ops::Range<usize> = 7..COMMON;
@@ -55,11 +55,12 @@ impl Features {
 
 /// Bytes per second that one unit reads from the shared cache.
 const CACHE_BYTES_PER_UNIT: f64 = 40e9;
-/// Ratio of bytes to shared-cache size up to which all data is read from the cache; from `COLD_FROM` on, none is.
+/// Ratio of bytes to shared-cache size up to which all data is read from the cache; from `COLD_FROM` on, all data is
+/// read from memory.
 const WARM_UP_TO: f64 = 0.6;
 const COLD_FROM: f64 = 2.0;
 
-/// Returns the seconds of memory traffic if data that fits the shared cache is read from it.
+/// Returns the time of memory traffic in seconds, if data that fits in the shared cache is read from the cache.
 fn warm_memory_seconds(bytes: f64, device: &GpuFacts) -> f64 {
     let fill = bytes / device.l2_bytes;
     let warm = ((COLD_FROM / fill).ln() / (COLD_FROM / WARM_UP_TO).ln()).clamp(0.0, 1.0);
@@ -86,7 +87,7 @@ impl Row {
         sizes.iter().for_each(|size| self.push_log((*size).max(1) as f64));
     }
 
-    /// Appends the logarithm of the ratio of some bytes to the size of the shared cache.
+    /// Appends the log ratio of `bytes` to the size of the shared cache.
     fn push_residency(&mut self, bytes: f64) {
         self.push_log(bytes / self.l2);
     }
@@ -146,7 +147,7 @@ fn gemm_features(gemm: &Gemm, row: &mut Row) {
     row.push_value(m / (128.0 * (m / 128.0).ceil()));
     // Libraries choose kernels by alignment: the power of two that divides a size.
     [gemm.m, gemm.n, gemm.k].iter().for_each(|size| row.push_value(f64::from(size.trailing_zeros().min(8))));
-    // Steps that each unit takes when the reduction is split until all units work.
+    // Steps of each unit when the reduction is split until all units are busy.
     let tiles = (m / 128.0).ceil() * (n / 128.0).ceil();
     row.push_log(k / STEP / (row.units / tiles).max(1.0));
     row.push_log(k / STEP * (tiles / row.units).max(1.0));
@@ -159,86 +160,106 @@ fn head_features(heads: u64, kv_heads: u64, head_dim: u64, window: Option<u64>, 
     row.push_value(cache_bytes);
 }
 
-fn prefill_features(of: &Prefill, row: &mut Row) {
-    head_features(of.heads, of.kv_heads, of.head_dim, of.window, of.cache_dtype.byte_width(), row);
-    let (batch, heads, new) = (of.batch as f64, of.heads as f64, of.new_tokens as f64);
-    row.push_logs(&[of.batch, of.new_tokens, of.past + 1]);
-    row.push_log(of.attended_pairs() / new);
-    row.push_log(of.keys_read());
-    let cache = 2.0 * batch * of.kv_heads as f64 * of.keys_read() * of.head_dim as f64 * of.cache_dtype.byte_width();
+fn prefill_features(prefill: &Prefill, row: &mut Row) {
+    head_features(
+        prefill.heads,
+        prefill.kv_heads,
+        prefill.head_dim,
+        prefill.window,
+        prefill.cache_dtype.byte_width(),
+        row,
+    );
+    let (batch, heads, new) = (prefill.batch as f64, prefill.heads as f64, prefill.new_tokens as f64);
+    row.push_logs(&[prefill.batch, prefill.new_tokens, prefill.past + 1]);
+    row.push_log(prefill.attended_pairs() / new);
+    row.push_log(prefill.keys_read());
+    let cache = 2.0
+        * batch
+        * prefill.kv_heads as f64
+        * prefill.keys_read()
+        * prefill.head_dim as f64
+        * prefill.cache_dtype.byte_width();
     row.push_residency(cache);
-    row.push_residency(2.0 * batch * heads * new * of.head_dim as f64);
+    row.push_residency(2.0 * batch * heads * new * prefill.head_dim as f64);
     for rows in [64.0, 128.0] {
         row.push_waves(batch * heads * (new / rows).ceil(), batch * heads * new / rows);
-        let group = heads / of.kv_heads as f64;
-        row.push_waves(batch * of.kv_heads as f64 * (new * group / rows).ceil(), batch * heads * new / rows);
+        let group = heads / prefill.kv_heads as f64;
+        row.push_waves(batch * prefill.kv_heads as f64 * (new * group / rows).ceil(), batch * heads * new / rows);
     }
-    // The longest row of tiles bounds a kernel that has few of them.
-    row.push_log((of.attended_pairs() / new).max(1.0) / 128.0 * of.head_dim as f64);
+    // The longest row of tiles limits kernels with few tiles.
+    row.push_log((prefill.attended_pairs() / new).max(1.0) / 128.0 * prefill.head_dim as f64);
 }
 
-fn decode_features(of: &Decode, row: &mut Row) {
-    head_features(of.heads, of.kv_heads, of.head_dim, of.window, of.cache_dtype.byte_width(), row);
-    let (batch, kv_heads) = (of.batch as f64, of.kv_heads as f64);
-    row.push_logs(&[of.batch, of.context]);
-    row.push_log(of.keys_read());
-    row.push_log(of.keys_read() * batch);
-    row.push_residency(2.0 * batch * kv_heads * of.keys_read() * of.head_dim as f64 * of.cache_dtype.byte_width());
+fn decode_features(decode: &Decode, row: &mut Row) {
+    head_features(decode.heads, decode.kv_heads, decode.head_dim, decode.window, decode.cache_dtype.byte_width(), row);
+    let (batch, kv_heads) = (decode.batch as f64, decode.kv_heads as f64);
+    row.push_logs(&[decode.batch, decode.context]);
+    row.push_log(decode.keys_read());
+    row.push_log(decode.keys_read() * batch);
+    row.push_residency(
+        2.0 * batch * kv_heads * decode.keys_read() * decode.head_dim as f64 * decode.cache_dtype.byte_width(),
+    );
     row.push_waves(batch * kv_heads, batch * kv_heads);
     for keys in [64.0, 256.0] {
-        row.push_waves(batch * kv_heads * (of.keys_read() / keys).ceil(), batch * kv_heads * of.keys_read() / keys);
+        row.push_waves(
+            batch * kv_heads * (decode.keys_read() / keys).ceil(),
+            batch * kv_heads * decode.keys_read() / keys,
+        );
     }
-    // Keys of one unit when the context is split until all units work.
-    row.push_log(of.keys_read() / (row.units / (batch * kv_heads)).max(1.0));
+    // Keys per unit when the context is split until all units are busy.
+    row.push_log(decode.keys_read() / (row.units / (batch * kv_heads)).max(1.0));
 }
 
-fn experts_features(of: &Experts, row: &mut Row) {
-    row.push_logs(&[of.tokens, of.hidden, of.intermediate, of.experts, of.top_k]);
-    row.push_logs(&[of.tensor_parallel, of.expert_parallel]);
-    let power = match of.distribution {
+fn experts_features(experts: &Experts, row: &mut Row) {
+    row.push_logs(&[experts.tokens, experts.hidden, experts.intermediate, experts.experts, experts.top_k]);
+    row.push_logs(&[experts.tensor_parallel, experts.expert_parallel]);
+    let power = match experts.distribution {
         Distribution::Balanced => 0.0,
         Distribution::PowerLaw(power) => power,
     };
-    let (routed, local, active) = (of.routed_pairs(), of.local_experts(), of.active_experts());
+    let (routed, local, active) = (experts.routed_pairs(), experts.local_experts(), experts.active_experts());
     row.push_value(power);
-    row.push_value(of.scheme.weight_bytes());
-    row.push_value(of.scheme.activation_bytes());
-    row.push_value(of.scheme.product_dtype().byte_width());
+    row.push_value(experts.scheme.weight_bytes());
+    row.push_value(experts.scheme.activation_bytes());
+    row.push_value(experts.scheme.product_dtype().byte_width());
     row.push_log(routed);
     row.push_log(local);
-    row.push_log(of.rank_width());
+    row.push_log(experts.rank_width());
     row.push_log(active);
     row.push_log(routed / local);
-    row.push_residency(active * 3.0 * of.hidden as f64 * of.rank_width() * of.scheme.weight_bytes());
-    row.push_residency(routed * of.hidden as f64 * 2.0);
+    row.push_residency(active * 3.0 * experts.hidden as f64 * experts.rank_width() * experts.scheme.weight_bytes());
+    row.push_residency(routed * experts.hidden as f64 * 2.0);
     for rows in [16.0, 64.0, 128.0] {
         let tokens = routed / active;
         let blocks = active * (tokens / rows).ceil();
         row.push_waves(
-            blocks * (2.0 * of.rank_width() / 128.0).ceil(),
-            routed / rows * (2.0 * of.rank_width() / 128.0),
+            blocks * (2.0 * experts.rank_width() / 128.0).ceil(),
+            routed / rows * (2.0 * experts.rank_width() / 128.0),
         );
-        row.push_waves(blocks * (of.hidden as f64 / 128.0).ceil(), routed / rows * (of.hidden as f64 / 128.0));
+        row.push_waves(
+            blocks * (experts.hidden as f64 / 128.0).ceil(),
+            routed / rows * (experts.hidden as f64 / 128.0),
+        );
     }
-    let (load, served) = expert_loads(of, power);
+    let (load, served) = expert_loads(experts, power);
     row.push_log(load);
     row.push_log(served);
-    row.push_residency(served * 3.0 * of.hidden as f64 * of.rank_width() * of.scheme.weight_bytes());
+    row.push_residency(served * 3.0 * experts.hidden as f64 * experts.rank_width() * experts.scheme.weight_bytes());
 }
 
 /// Returns the busiest expert's load over the mean, and the active experts per rank, under a power law of ranks.
-fn expert_loads(of: &Experts, power: f64) -> (f64, f64) {
-    let experts = of.experts as f64;
-    let pairs = of.tokens as f64 * of.top_k as f64;
+fn expert_loads(layer: &Experts, power: f64) -> (f64, f64) {
+    let experts = layer.experts as f64;
+    let pairs = layer.tokens as f64 * layer.top_k as f64;
     // The sum of r^-power from 1 to the number of experts, by its integral.
     let total = match (power - 1.0).abs() < 1e-9 {
         true => experts.ln() + 0.5772,
         false => (experts.powf(1.0 - power) - 1.0) / (1.0 - power) + 0.5,
     };
-    let first = (pairs / total.max(1.0)).min(of.tokens as f64);
+    let first = (pairs / total.max(1.0)).min(layer.tokens as f64);
     // The last expert that expects at least one pair.
     let served = if power == 0.0 { experts.min(pairs) } else { (pairs / total).powf(1.0 / power).clamp(1.0, experts) };
-    (first * experts / pairs, (served / of.expert_parallel as f64).max(1.0))
+    (first * experts / pairs, (served / layer.expert_parallel as f64).max(1.0))
 }
 
 /// Returns a hash of the site: the layer sizes of a model, independent of the number of tokens.

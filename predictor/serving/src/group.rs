@@ -6,10 +6,11 @@ use crate::error::{Error, Result};
 use crate::features::kernel_features;
 use crate::kernel::Kernel;
 use crate::packed::PackedTrees;
+use samples::statistics::quantile;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Framework for which times are predicted by default, if it was trained.
+/// Framework for which times are predicted by default, if the training data contains it.
 const USUAL_FRAMEWORK: &str = "vllm";
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -54,16 +55,15 @@ pub struct HeldOut {
 }
 
 impl HeldOut {
-    /// Computes the errors from log ratios of predicted to measured values; None without any.
+    /// Computes the errors from log ratios of predicted to measured values; None if there are no values.
     pub fn from_log_errors(errors: impl Iterator<Item = f64>) -> Option<HeldOut> {
         let mut percents: Vec<f64> = errors.map(|error| 100.0 * (error.exp() - 1.0).abs()).collect();
         if percents.is_empty() {
             return None;
         }
-        percents.sort_by(f64::total_cmp);
-        let at = |share: f64| percents[((percents.len() - 1) as f64 * share).round() as usize];
         let mape = percents.iter().sum::<f64>() / percents.len() as f64;
-        Some(HeldOut { rows: percents.len(), mape, median: at(0.5), p90: at(0.9) })
+        let (median, p90) = (quantile(&mut percents, 0.5), quantile(&mut percents, 0.9));
+        Some(HeldOut { rows: percents.len(), mape, median, p90 })
     }
 }
 
@@ -76,7 +76,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Returns the default framework of a group: vLLM if it was trained, otherwise the framework with the most rows.
+    /// Returns the default framework of a group: vLLM if the training data contains it, else the most frequent one.
     pub fn usual_framework(&self, group: &Group) -> u16 {
         let name = |index: u16| self.frameworks.get(usize::from(index)).map_or("", String::as_str);
         let most = || group.frameworks.iter().max_by_key(|(_, rows)| **rows).map(|(index, _)| index);
@@ -109,7 +109,9 @@ pub fn predict_trees(trees: &PackedTrees, values: &[f32]) -> Result<f64> {
     let trees = trees.unpack_once().map_err(Error::Data)?;
     match trees.features == values.len() {
         true => Ok(f64::from(trees.predict_row(values))),
-        false => Err(Error::Data("the file was learned with other features; train it again".to_owned())),
+        false => Err(Error::Data(
+            "the predictor was trained with other features than this program computes; train it again".to_owned(),
+        )),
     }
 }
 

@@ -143,13 +143,13 @@ impl Prefill {
     /// Returns the number of query-key pairs in one head of one sequence.
     pub fn attended_pairs(&self) -> f64 {
         let (new, past) = (self.new_tokens as f64, self.past as f64);
-        // Token i (from 1) sees past + i keys, at most the window.
+        // Token i (from 1) attends to past + i keys, at most the window.
         let Some(window) = self.window.map(|window| window as f64) else { return new * past + new * (new + 1.0) / 2.0 };
         let growing = (window - past).clamp(0.0, new).floor();
         growing * past + growing * (growing + 1.0) / 2.0 + (new - growing) * window
     }
 
-    /// Returns the number of keys of one sequence that its new tokens read.
+    /// Returns the number of keys that the new tokens of one sequence read.
     pub fn keys_read(&self) -> f64 {
         let all = (self.new_tokens + self.past) as f64;
         self.window.map_or(all, |window| all.min((window + self.new_tokens) as f64))

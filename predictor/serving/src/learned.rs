@@ -1,6 +1,6 @@
-//! Trained models of kernels: time and power by group, and the transfer to devices that were not trained.
+//! Trained models of kernels: time and power by group, and for unseen devices.
 
-use crate::calibration::{LEVELS, Reaches, USUAL, size_class};
+use crate::calibration::{DEFAULT_LEVEL, Reaches, size_class};
 use crate::device::GpuFacts;
 use crate::error::Result;
 use crate::features::{kernel_features, site_hash};
@@ -9,6 +9,7 @@ use crate::kernel::Kernel;
 use crate::measurements::Provenance;
 use crate::times::{Estimate, KernelTimes, Roofline, Source};
 use crate::transfer::{Transfer, Votes};
+use learn::levels::LEVELS;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -36,7 +37,7 @@ pub enum Distance {
     SiblingDevice,
     /// A device without a trained sibling: of another generation, or of another vendor.
     NewGeneration,
-    /// An operator without training data; the answer is the roofline bound.
+    /// An operator without training data; the prediction is the roofline bound.
     Bound,
 }
 
@@ -71,7 +72,7 @@ impl Watts {
     }
 }
 
-struct Guess<'a> {
+struct PredictedRatio<'a> {
     log: f64,
     reaches: Option<&'a Reaches>,
     held_out: Option<HeldOut>,
@@ -80,29 +81,34 @@ struct Guess<'a> {
 }
 
 impl Knowledge {
-    /// Returns the log ratio on a new device, a weighted mean of several estimates, with these estimates.
+    /// Returns the log ratio on a new device, and the estimates of which it is the weighted mean.
     pub(crate) fn blended_log(&self, kernel: &Kernel, device: &GpuFacts) -> Result<Option<(f64, Votes)>> {
         let Some(transfer) = self.transfers.get(kernel.operator_name()) else { return Ok(None) };
         let (log, ballot) = transfer.blended_log(&self.groups, kernel, device)?;
         Ok(Some((log, ballot.votes)))
     }
 
-    fn predict_guess(&self, kernel: &Kernel, device: &GpuFacts, framework: Option<u16>) -> Result<Option<Guess<'_>>> {
+    fn predict_log_ratio(
+        &self,
+        kernel: &Kernel,
+        device: &GpuFacts,
+        framework: Option<u16>,
+    ) -> Result<Option<PredictedRatio<'_>>> {
         if let Some(group) = self.groups.by_key.get(&GroupKey::for_kernel(kernel, device)) {
             let (reaches, distance) = match group.sites.contains(&site_hash(kernel)) {
                 true => (group.at_known_sites.as_ref().or(group.at_new_sites.as_ref()), Distance::KnownSite),
                 false => (group.at_new_sites.as_ref(), Distance::NewSite),
             };
             let log = self.groups.predict_log(group, kernel, device, framework)?;
-            return Ok(Some(Guess { log, reaches, held_out: group.held_out, distance, similar: None }));
+            return Ok(Some(PredictedRatio { log, reaches, held_out: group.held_out, distance, similar: None }));
         }
         let Some(transfer) = self.transfers.get(kernel.operator_name()) else { return Ok(None) };
         let (log, ballot) = transfer.blended_log(&self.groups, kernel, device)?;
         let is_sibling = ballot.is_sibling(device);
         let blend = transfer.blend_for(is_sibling);
-        // If no device with a sibling was held out, the intervals of strangers are used; these are wider.
+        // If no device with a sibling was held out, the wider intervals of devices without siblings are used.
         let reaches = blend.reaches.as_ref().or(transfer.stranger.reaches.as_ref());
-        Ok(Some(Guess {
+        Ok(Some(PredictedRatio {
             log,
             reaches,
             held_out: blend.held_out,
@@ -115,50 +121,51 @@ impl Knowledge {
 impl Learned {
     /// Predicts the time of a kernel, with its distance from the training data, intervals and errors on held-out rows.
     pub fn predict_kernel(&self, kernel: &Kernel, device: &GpuFacts) -> Result<Answer> {
-        self.answer_in(kernel, device, None)
+        self.predict_in_framework(kernel, device, None)
     }
 
-    /// Predicts the time of a kernel in a given framework, for devices whose training data has several.
-    pub fn answer_in(&self, kernel: &Kernel, device: &GpuFacts, framework: Option<u16>) -> Result<Answer> {
+    /// Predicts the time of a kernel in a given framework; None means the default framework.
+    pub fn predict_in_framework(&self, kernel: &Kernel, device: &GpuFacts, framework: Option<u16>) -> Result<Answer> {
         let reference_seconds = kernel_features(kernel, device, 0.0)?.reference_seconds;
-        let Some(guess) = self.times.predict_guess(kernel, device, framework)? else {
+        let Some(predicted) = self.times.predict_log_ratio(kernel, device, framework)? else {
             let time = Roofline.kernel_time(kernel, device)?;
             let intervals = vec![(time.low, time.high); LEVELS.len()];
             let distance = Distance::Bound;
             return Ok(Answer { time, intervals, distance, reference_seconds, held_out: None, similar: None });
         };
-        // No prediction is faster than the peak rate of its number format.
+        // The peak rate of the number format is a lower bound of the time.
         let fastest = kernel.kernel_work().flops / device.peak_flops(kernel.product_dtype())?;
-        let seconds = (reference_seconds * guess.log.exp()).max(fastest);
+        let seconds = (reference_seconds * predicted.log.exp()).max(fastest);
         let class = size_class(reference_seconds);
         let interval = |level| {
-            let reach = guess.reaches.map_or(1.0, |reaches| reaches.get_reach(class, level));
+            let reach = predicted.reaches.map_or(1.0, |reaches| reaches.half_width(class, level));
             (seconds * (-reach).exp(), seconds * reach.exp())
         };
         let intervals: Vec<(f64, f64)> = (0..LEVELS.len()).map(interval).collect();
-        let (low, high) = intervals[USUAL];
+        let (low, high) = intervals[DEFAULT_LEVEL];
         Ok(Answer {
             time: Estimate { seconds, low, high, source: Source::Learned },
             intervals,
-            distance: guess.distance,
+            distance: predicted.distance,
             reference_seconds,
-            held_out: guess.held_out,
-            similar: guess.similar,
+            held_out: predicted.held_out,
+            similar: predicted.similar,
         })
     }
 
-    /// Returns the mean power of a kernel that runs in a loop, at most the device's power limit; None if power was not
-    /// learned for the operator.
+    /// Returns the mean power of a kernel that runs in a loop, at most the device's power limit.
+    ///
+    /// None if the training data has no power of the operator.
     pub fn mean_power(&self, kernel: &Kernel, device: &GpuFacts, framework: Option<u16>) -> Result<Option<Watts>> {
-        let Some(guess) = self.power.predict_guess(kernel, device, framework)? else { return Ok(None) };
+        let Some(predicted) = self.power.predict_log_ratio(kernel, device, framework)? else { return Ok(None) };
         let class = size_class(kernel_features(kernel, device, 0.0)?.reference_seconds);
         let limit = device.power_limit_w;
-        let watts = limit * guess.log.exp().min(1.0);
+        let watts = limit * predicted.log.exp().min(1.0);
         let intervals = std::array::from_fn(|level| {
-            let reach = guess.reaches.map_or(0.5, |reaches| reaches.get_reach(class, level));
+            let reach = predicted.reaches.map_or(0.5, |reaches| reaches.half_width(class, level));
             (watts * (-reach).exp(), watts * reach.exp())
         });
-        let (low, high) = intervals[USUAL];
+        let (low, high) = intervals[DEFAULT_LEVEL];
         Ok(Some(Watts { watts, low, high, intervals }.limit_power(limit)))
     }
 }

@@ -1,7 +1,7 @@
 //! Describes the columns of foreign tables of kernels: a TOML file that names sizes, formats, device and time.
 //!
-//! Every column must be named. The library that was chosen (`choice`) and the framework distinguish rows; a column
-//! that only repeats the device's name is checked for consistency with it.
+//! Every column of a table must be named. The library that was chosen (`choice`) and the framework distinguish rows. A
+//! column that only repeats the device's name is checked for consistency with the device column.
 
 use crate::error::{Error, Result};
 use crate::text;

@@ -46,7 +46,7 @@ impl MeasuredServer {
         hasher.finish()
     }
 
-    /// Hashes a server without its framework version, as prediction between versions would be too easy a test.
+    /// Hashes a server without its framework version: predicting one version from another is too easy a test.
     fn hash_server(&self, hasher: &mut DefaultHasher) {
         let Deployment { model, device, formats, framework, mode, prefill, decode, .. } = &self.deployment;
         (&model.name, &device.system, formats.weights, framework, mode).hash(hasher);
@@ -70,11 +70,11 @@ impl MeasuredServer {
 impl MeasuredServers {
     pub fn read_table(path: &Path) -> Result<MeasuredServers> {
         let table = table::read_table(path).map_err(|error| Error::Data(error.to_string()))?;
-        MeasuredServers::of_table(&table)
+        MeasuredServers::from_table(&table)
             .map_err(|problem| Error::Data(format!("cannot use the table `{}`: {problem}", path.display())))
     }
 
-    fn of_table(table: &Table) -> std::result::Result<MeasuredServers, String> {
+    fn from_table(table: &Table) -> std::result::Result<MeasuredServers, String> {
         let rows = ServerRows::new(table)?;
         let mut found = MeasuredServers::default();
         let mut seen = HashSet::new();
@@ -85,13 +85,13 @@ impl MeasuredServers {
                     let bits = server.seconds.map(|seconds| (seconds * 1e7).round() as u64);
                     match seen.insert((server.configuration_key(), bits)) {
                         true => found.servers.push(server),
-                        false => *found.left_out.entry("the same measurement again".to_owned()).or_default() += 1,
+                        false => *found.left_out.entry("duplicate measurement".to_owned()).or_default() += 1,
                     }
                 }
             }
         }
         match found.servers.is_empty() {
-            true => Err(format!("none of its {} rows is a server that can be used: {:?}", table.rows, found.left_out)),
+            true => Err(format!("none of the {} rows describes a usable server: {:?}", table.rows, found.left_out)),
             false => Ok(found),
         }
     }
@@ -128,12 +128,12 @@ const NEEDED: [&str; 11] = [
     "silicon_tpot_ms",
 ];
 
-type Read<T> = std::result::Result<T, String>;
+type Parsed<T> = std::result::Result<T, String>;
 
 impl<'a> ServerRows<'a> {
-    fn new(table: &'a Table) -> Read<ServerRows<'a>> {
+    fn new(table: &'a Table) -> Parsed<ServerRows<'a>> {
         match NEEDED.iter().find(|name| table.find_column(name).is_none()) {
-            Some(name) => Err(format!("it has no column `{name}`")),
+            Some(name) => Err(format!("the table has no column `{name}`")),
             None => Ok(ServerRows { table }),
         }
     }
@@ -159,7 +159,7 @@ impl<'a> ServerRows<'a> {
         self.positive_number(row, name).map_or(1, |number| number as u64)
     }
 
-    fn check_counts(&self, row: usize) -> Read<()> {
+    fn check_counts(&self, row: usize) -> Parsed<()> {
         const COUNTS: [&str; 8] =
             ["isl", "osl", "batch_size", "tp_size", "moe_tp_size", "moe_ep_size", "attention_dp_size", "num_workers"];
         for column in ["", "prefill_", "decode_"].iter().flat_map(|pool| COUNTS.map(|name| format!("{pool}{name}"))) {
@@ -173,7 +173,7 @@ impl<'a> ServerRows<'a> {
         Ok(())
     }
 
-    fn parse_server(&self, row: usize) -> Read<MeasuredServer> {
+    fn parse_server(&self, row: usize) -> Parsed<MeasuredServer> {
         self.check_counts(row)?;
         let model =
             Architecture::load_architecture(self.read_word(row, "model_path")).map_err(|error| error.to_string())?;
@@ -199,7 +199,7 @@ impl<'a> ServerRows<'a> {
         Ok(server)
     }
 
-    fn parse_load(&self, row: usize) -> Read<ServerLoad> {
+    fn parse_load(&self, row: usize) -> Parsed<ServerLoad> {
         let source = self.read_word(row, "silicon_data_source");
         let stated = source.split_once("silicon_concurrency=").map(|(_, rest)| rest);
         let stated = stated.and_then(|rest| rest.split(|sign: char| !sign.is_ascii_digit()).next()?.parse().ok());
@@ -211,7 +211,7 @@ impl<'a> ServerRows<'a> {
             self.positive_number(row, name).map(|tokens| tokens as u64).ok_or(format!("`{name}` is empty"))
         };
         Ok(ServerLoad {
-            concurrency: concurrency.ok_or("the number of requests at once is not known")?,
+            concurrency: concurrency.ok_or("the number of concurrent requests is unknown")?,
             input_tokens: tokens("isl")?,
             output_tokens: tokens("osl")?,
         })
@@ -220,7 +220,7 @@ impl<'a> ServerRows<'a> {
     fn replica_pools(&self, row: usize, model: &Architecture, mode: ServingMode) -> (ReplicaPool, ReplicaPool) {
         let pool = |prefix: &str| {
             let count = |name: &str| self.read_count(row, &format!("{prefix}{name}"));
-            let stated = Stated {
+            let stated = StatedParallelism {
                 tensor: count("tp_size"),
                 expert_tensor: count("moe_tp_size"),
                 expert: count("moe_ep_size"),
@@ -238,17 +238,18 @@ impl<'a> ServerRows<'a> {
 
 /// Degrees of parallelism, as stated in a row of the table.
 #[derive(Clone, Copy)]
-struct Stated {
+struct StatedParallelism {
     tensor: u64,
     expert_tensor: u64,
     expert: u64,
     data: u64,
 }
 
-impl Stated {
-    /// Infers the division: rows may multiply the parallelism of the same GPUs, or count the GPUs of all replicas.
+impl StatedParallelism {
+    /// Infers parallelism and replicas. Some rows state the product of the degrees of parallelism as a degree, or count
+    /// the GPUs of all replicas.
     fn to_pool(self, model: &Architecture, mode: ServingMode) -> ReplicaPool {
-        let Stated { tensor, expert_tensor, expert, data } = self;
+        let StatedParallelism { tensor, expert_tensor, expert, data } = self;
         let is_product = tensor == expert_tensor * expert;
         let (tensor, expert, data, replicas) = if model.experts.is_none() {
             (tensor, 1, data, 1)
@@ -269,8 +270,8 @@ impl Stated {
     }
 }
 
-/// Returns the number formats of a server. If the device does not support the stated type, only the weights have it.
-fn server_formats(model: &Architecture, device: &GpuFacts, stated: &str) -> Read<Formats> {
+/// Returns the number formats of a server. A type that the device does not support applies only to the weights.
+fn server_formats(model: &Architecture, device: &GpuFacts, stated: &str) -> Parsed<Formats> {
     let weights = match stated {
         "" => Scheme::Bf16,
         name => Scheme::from_name(name).ok_or_else(|| format!("unknown number format `{name}`"))?,
@@ -292,7 +293,7 @@ mod tests {
         let [tensor, expert_tensor, expert, data] = stated;
         let model = Architecture::load_architecture(model).expect("a shipped model");
         let ReplicaPool { parallelism, replicas } =
-            Stated { tensor, expert_tensor, expert, data }.to_pool(&model, mode);
+            StatedParallelism { tensor, expert_tensor, expert, data }.to_pool(&model, mode);
         parallelism.check_divisibility(&model).expect("a division that fits");
         (parallelism.tensor, parallelism.expert, parallelism.data, replicas)
     }
@@ -325,6 +326,6 @@ mod tests {
         assert_eq!(read.left_out.values().sum::<u64>(), 2);
         std::fs::write(&path, "model_path\nx\n").expect("a file");
         let error = MeasuredServers::read_table(&path).expect_err("columns lack").to_string();
-        assert!(error.contains("it has no column `system`"), "{error}");
+        assert!(error.contains("the table has no column `system`"), "{error}");
     }
 }

@@ -84,7 +84,7 @@ impl Measurements {
             let measurement = columns.read_measurement(row)?;
             let device = self.devices[usize::from(measurement.device)];
             let Ok(peak) = device.peak_flops(measurement.kernel.product_dtype()) else {
-                let what = format!("{} has no peak for {}", device.name, measurement.kernel.product_dtype().name());
+                let what = format!("{} does not support {}", device.name, measurement.kernel.product_dtype().name());
                 *self.left_out.entry(what).or_default() += 1;
                 continue;
             };
@@ -112,23 +112,23 @@ impl Measurements {
         Ok(())
     }
 
-    /// Drops rows that are faster than the peak allows; rejects the table if there are many of them.
+    /// Records how many rows were dropped as faster than the peak; rejects the table if there are many such rows.
     fn leave_out_implausible(&mut self, file: &str, implausible: Counts<'_>, counts: &Counts<'_>) -> Parsed<()> {
         for ((device, dtype), count) in implausible {
             let (device, all) = (&self.devices[usize::from(device)].name, counts[&(device, dtype)]);
             if count as f64 > MOST_IMPLAUSIBLE * all as f64 {
                 return Err(format!(
-                    "{count} of {all} rows of {device} on {dtype} are faster than the device's peak; check the unit of the time and the sizes"
+                    "{count} of {all} rows of {device} with {dtype} are faster than the device's peak; check the sizes and the unit of the time"
                 ));
             }
-            let what = format!("faster than the peak of {device} on {dtype} in `{file}`");
+            let what = format!("faster than the {dtype} peak of {device} in `{file}`");
             *self.left_out.entry(what).or_default() += count;
         }
         Ok(())
     }
 }
 
-/// Numbers of rows, by device and type of the products.
+/// Numbers of rows by device and by type of the products.
 type Counts<'a> = BTreeMap<(u16, &'a str), u64>;
 
 enum Numbers<'a> {
@@ -178,14 +178,14 @@ type Parsed<T> = std::result::Result<T, String>;
 fn number_column<'a>(table: &'a Table, name: &str) -> Parsed<&'a [f64]> {
     match &find_column(table, name)?.cells {
         Cells::Numbers(numbers) => Ok(numbers),
-        Cells::Words { .. } => Err(format!("the column `{name}` holds words where numbers are needed")),
+        Cells::Words { .. } => Err(format!("the column `{name}` contains text instead of numbers")),
     }
 }
 
 fn word_column<'a>(table: &'a Table, name: &str) -> Parsed<(&'a [String], &'a [u32])> {
     match &find_column(table, name)?.cells {
         Cells::Words { words, codes } => Ok((words, codes)),
-        Cells::Numbers(_) => Err(format!("the column `{name}` holds numbers where words are needed")),
+        Cells::Numbers(_) => Err(format!("the column `{name}` contains numbers instead of text")),
     }
 }
 
@@ -196,9 +196,9 @@ fn find_column<'a>(table: &'a Table, name: &str) -> Parsed<&'a table::TableColum
     })
 }
 
-fn decode_column<'a, T>(table: &'a Table, name: &str, of: impl Fn(&str) -> Parsed<T>) -> Parsed<Coded<'a, T>> {
+fn decode_column<'a, T>(table: &'a Table, name: &str, parse: impl Fn(&str) -> Parsed<T>) -> Parsed<Coded<'a, T>> {
     let (words, codes) = word_column(table, name)?;
-    let values = words.iter().map(|word| of(word).map_err(|problem| format!("column `{name}`: {problem}")));
+    let values = words.iter().map(|word| parse(word).map_err(|problem| format!("column `{name}`: {problem}")));
     Ok(Coded { values: values.collect::<Parsed<_>>()?, codes: codes.into() })
 }
 
@@ -215,7 +215,7 @@ fn device_codes<'a>(table: &'a Table, name: &str, devices: &mut Vec<&'static Gpu
     let (names, codes) = word_column(table, name)?;
     let mut values = Vec::new();
     for name in names {
-        let facts = device::find_device(name).map_err(|error| format!("a device without facts: {error}"))?;
+        let facts = device::find_device(name).map_err(|error| format!("{error}"))?;
         let known = devices.iter().position(|known| known.name == facts.name);
         values.push(known.unwrap_or_else(|| {
             devices.push(facts);
@@ -262,7 +262,7 @@ impl<'a> Columns<'a> {
         known.iter().try_for_each(|name| find_column(table, name).map(|_| ()))?;
         if let Some(other) = table.columns.iter().find(|column| !known.contains(&column.name.as_str())) {
             return Err(format!(
-                "the mapping does not say what the column `{}` is; name it in the mapping",
+                "the mapping does not mention the column `{}`; add the column to the mapping",
                 other.name
             ));
         }
@@ -326,7 +326,7 @@ impl<'a> Columns<'a> {
             let other = *pairs.entry(self.device.value_at(row)).or_insert(codes[row]);
             if other != codes[row] {
                 return Err(format!(
-                    "row {} has another word in `{name}` than earlier rows of its device: `{}`",
+                    "row {}: `{name}` differs from earlier rows of the same device: `{}`",
                     row + 1,
                     words[codes[row] as usize]
                 ));
@@ -350,7 +350,7 @@ impl<'a> Columns<'a> {
         let number = number.ok_or_else(|| format!("the mapping lacks the size `{word}`"))?;
         match (1.0..=4e9).contains(&number) && number.fract() == 0.0 {
             true => Ok(number as u64),
-            false => Err(format!("row {} has the size `{word}` {number}, which is no whole number above 0", row + 1)),
+            false => Err(format!("row {}: the size `{word}` is {number}, not a positive whole number", row + 1)),
         }
     }
 
@@ -410,7 +410,7 @@ impl<'a> Columns<'a> {
         let power = self.power.map(|(watts, limit)| (watts[row], limit[row]));
         let is_sound = |number: f64| number.is_finite() && number > 0.0;
         if !is_sound(seconds) || power.is_some_and(|(watts, limit)| !is_sound(watts) || !is_sound(limit)) {
-            return Err(format!("row {} has a time or power that is no number above 0", row + 1));
+            return Err(format!("row {}: the time or the power is not a positive number", row + 1));
         }
         Ok(Measurement {
             kernel: self.build_kernel(row)?,
@@ -444,7 +444,7 @@ impl<'a> Columns<'a> {
         hasher.finish()
     }
 
-    /// Rejects rows of one experiment that differ in a column the mapping does not use; equal rows are repeats.
+    /// Rejects two rows of one experiment that differ in a column without a mapping; equal rows are repeats.
     fn refuse_repeats(&self, first: usize, second: usize) -> Parsed<()> {
         let measured = |name: &str| {
             let power = self.mapping.power.as_ref();

@@ -5,9 +5,10 @@
 //! of network, so that new models, devices and frameworks can be predicted, too. Intervals are split conformal: they
 //! are based on the errors of held-out configurations, servers and devices, by similarity to the training data.
 
-use crate::calibration::conformal_quantile;
+use crate::calibration::{conformal_quantile, level_share};
 use crate::error::{Error, Result};
 use learn::Cholesky;
+use learn::levels::LEVELS;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,14 +21,12 @@ pub(crate) const DEVICE: usize = 2;
 const MODE: usize = 4;
 /// Number of targets: time to first token and time per token.
 pub const TARGETS: usize = 2;
-/// Nominal coverages of the intervals, in percent.
-pub const COVERAGES: [u32; 4] = [50, 80, 90, 95];
 
 /// Maximum number of training servers; the Gram matrix has the square of this number of `f64`.
 const MAX_SAMPLES: usize = 8192;
 /// Distance of standardised sizes at which the similarity has fallen by a factor of e.
 const LENGTH_SCALE: f64 = 10.0;
-/// For each categorical feature, the factor of the similarity if its values differ.
+/// Factor of the similarity if two servers differ in a categorical feature, by feature.
 const NAME_SIMILARITY: [f64; NAMES] = [0.5, 0.5, 0.5, 0.7, 0.4, 0.4, 0.6];
 /// Share of the similarity that depends only on sizes and the kind of network.
 const COMMON_SHARE: f64 = 0.3;
@@ -79,7 +78,7 @@ struct LearnedSample {
 struct Range {
     /// Lower limit of the similarity to the training data in this range.
     least_similarity: f64,
-    /// Interval half-widths in log space, for each of `COVERAGES`.
+    /// Interval half-widths in log space, for each of [`LEVELS`].
     half_widths: Vec<f64>,
 }
 
@@ -87,7 +86,7 @@ struct Range {
 #[derive(Clone, Debug, PartialEq)]
 pub struct OverheadRatio {
     pub log: f64,
-    pub half_widths: [f64; COVERAGES.len()],
+    pub half_widths: [f64; LEVELS.len()],
     /// Similarity to the nearest training server, from 0 to 1.
     pub similarity: f64,
 }
@@ -236,7 +235,8 @@ fn server_similarity(one: (&[f32], &[u16]), other: (&[f32], &[u16])) -> f64 {
 /// Similarity of a held-out server to the training data, and its absolute log errors by target.
 type HeldOut = (f64, [f64; TARGETS]);
 
-/// Predicts samples without their configuration, server, and device in turn; returns errors by serving mode.
+/// Predicts each sample three times, with its configuration, its server and its device held out. Returns the errors by
+/// serving mode.
 fn held_out_errors(samples: &[OverheadSample]) -> BTreeMap<String, Vec<HeldOut>> {
     let devices: BTreeMap<&str, u64> =
         samples.iter().map(|sample| sample.features.names[DEVICE].as_str()).zip(0..).collect();
@@ -265,7 +265,7 @@ fn held_out_errors(samples: &[OverheadSample]) -> BTreeMap<String, Vec<HeldOut>>
     errors
 }
 
-/// Fits interval half-widths by similarity range, which never increase with similarity.
+/// Fits interval half-widths by similarity range; a larger similarity never has a larger half-width.
 fn fit_ranges(mut errors: Vec<HeldOut>) -> Vec<[Range; TARGETS]> {
     errors.sort_by(|one, two| two.0.total_cmp(&one.0));
     let size = errors.len().div_ceil(RANGES);
@@ -275,11 +275,11 @@ fn fit_ranges(mut errors: Vec<HeldOut>) -> Vec<[Range; TARGETS]> {
         let range = |target: usize| {
             let mut sorted: Vec<f64> = part.iter().map(|error| error.1[target]).collect();
             sorted.sort_by(f64::total_cmp);
-            let of = |(place, coverage): (usize, u32)| {
-                let own = conformal_quantile(&sorted, f64::from(coverage) / 100.0);
+            let half_width = |(place, level): (usize, u8)| {
+                let own = conformal_quantile(&sorted, level_share(level));
                 found.last().map_or(own, |nearer: &[Range; TARGETS]| own.max(nearer[target].half_widths[place]))
             };
-            Range { least_similarity, half_widths: COVERAGES.into_iter().enumerate().map(of).collect() }
+            Range { least_similarity, half_widths: LEVELS.into_iter().enumerate().map(half_width).collect() }
         };
         let both = [range(0), range(1)];
         found.push(both);

@@ -25,7 +25,7 @@ impl PackedTrees {
         PackedTrees { trees: Arc::new(cell), ..PackedTrees::default() }
     }
 
-    pub fn of_bytes(bytes: Vec<u8>, hash: String) -> PackedTrees {
+    pub fn from_bytes(bytes: Vec<u8>, hash: String) -> PackedTrees {
         PackedTrees { bytes: Arc::new(bytes), hash: hash.into(), trees: Arc::default() }
     }
 
@@ -45,9 +45,9 @@ impl PackedTrees {
 
 fn unpack_trees(bytes: &[u8], hash: &str) -> Result<Trees, String> {
     if blake3::hash(bytes).to_hex().as_str() != hash {
-        return Err("it is damaged: trees do not have the hash that its header has of them".to_owned());
+        return Err("the file is damaged: the trees do not match their hash".to_owned());
     }
-    let unpacked = zstd::bulk::decompress(bytes, MAX_BYTES).map_err(|error| format!("it is damaged: {error}"))?;
+    let unpacked = zstd::bulk::decompress(bytes, MAX_BYTES).map_err(|error| format!("the file is damaged: {error}"))?;
     let mut reader = Reader::new(&unpacked)?;
     let trees = reader.read_trees()?;
     reader.check_finished()?;

@@ -31,7 +31,7 @@ pub struct Formats {
     pub cache: Dtype,
 }
 
-/// A forward pass over the sequences of one attention group, the GPUs that share them.
+/// A forward pass over the sequences of one attention group (the GPUs that share these sequences).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForwardPass {
@@ -76,7 +76,9 @@ impl Parallelism {
         let refused = |problem: String| Err(Error::Parallelism { model: model.name.clone(), problem });
         let Parallelism { tensor, expert, data } = *self;
         if [tensor, expert, data].contains(&0) || tensor.saturating_mul(data) > MAX_DEVICES {
-            return refused(format!("{tensor} × {data} GPUs must be from 1 to {MAX_DEVICES}"));
+            return refused(format!(
+                "a replica of {tensor} × {data} GPUs is not supported; use 1 to {MAX_DEVICES} GPUs"
+            ));
         }
         let heads = model.query_heads();
         if !heads.is_multiple_of(tensor) {
@@ -164,7 +166,7 @@ impl Planner<'_> {
         self.push_call(role, count, CallWork::Kernel(Kernel::Gemm(Gemm { m, n: n.max(1), k: k.max(1), scheme })));
     }
 
-    /// Adds a memory-bound kernel that reads or writes `numbers` elements of the residual stream.
+    /// Adds a memory-bound kernel that reads and writes `numbers` elements in total.
     fn push_pointwise(&mut self, role: &'static str, count: u64, numbers: f64) {
         let bytes = STREAM_BYTES * numbers;
         self.push_call(role, count, CallWork::Bounded { flops: numbers, dtype: Dtype::Bf16, bytes });
@@ -295,12 +297,12 @@ impl Planner<'_> {
         let (layers, hidden, Parallelism { tensor, data, .. }) =
             (self.model.layers, self.model.hidden, self.parallelism);
         let tokens = self.pass.token_count();
-        // Each adds the layer's output to the stream and normalises: two numbers are read and two are written.
+        // Each kernel adds the layer's output to the stream and normalises: two numbers are read and two are written.
         self.push_pointwise("residual, norm", 2 * layers, 4.0 * (tokens * hidden) as f64);
         let bytes = STREAM_BYTES * (tokens * hidden) as f64;
         let mixed = if data > 1 { self.model.experts.map_or(0, |experts| experts.layers) } else { 0 };
         if tensor > 1 {
-            // After attention, and after every feed-forward network that data-parallel groups do not share.
+            // One all-reduce after attention, one after each feed-forward network that groups do not share.
             let reduced = Collective::AllReduce { bytes, ranks: tensor };
             self.push_call("all-reduce", 2 * layers - mixed, CallWork::Collective(reduced));
         }

@@ -1,11 +1,12 @@
 //! Servers of language models under load: time to first token, time per token, throughput, memory and power.
 
 use crate::architecture::Architecture;
+use crate::calibration::DEFAULT_LEVEL;
 use crate::device::GpuFacts;
 use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::memory::{GpuMemory, Residents, replica_memory};
-use crate::overhead::{COVERAGES, NAMES, OverheadRatio, Overheads, SIZES, ServerFeatures};
+use crate::overhead::{NAMES, OverheadRatio, Overheads, SIZES, ServerFeatures};
 use crate::pass_time::PassTime;
 use crate::plan::{CallWork, Formats, ForwardPass, Parallelism, plan_pass};
 use crate::times::{KernelTimes, Roofline};
@@ -13,7 +14,7 @@ use models::Choice;
 use serde::Serialize;
 use std::sync::LazyLock;
 
-/// Share of its attention group's prompts that a new prompt waits for, if overheads were not learned.
+/// Share of its attention group's prompts that a new prompt waits for; used without learned overheads.
 const WAITING_SHARE: f64 = 0.05;
 
 models::choice! {
@@ -62,7 +63,7 @@ pub struct Deployment {
     pub device: &'static GpuFacts,
     pub formats: Formats,
     pub framework: Framework,
-    /// Version of the framework; empty if it does not matter.
+    /// Version of the framework; empty for any version.
     pub version: String,
     pub mode: ServingMode,
     /// GPUs that compute prompts; equal to `decode` in mode `Aggregated`.
@@ -142,7 +143,7 @@ impl Deployment {
         let context = load.input_tokens + load.output_tokens / 2;
         let step = ForwardPass::Decode { sequences, context: context.max(1) };
         let decode = self.time_pass(step, self.decode.parallelism, times)?;
-        // In a steady state every answer brings one prompt, which stops the decoding of the others.
+        // In the steady state, a new prompt replaces each completed request, and its prefill stalls decoding.
         let stopped = match self.mode {
             ServingMode::Aggregated => {
                 prefill.seconds * prompts_per_group(&self.decode, load) / load.output_tokens as f64
@@ -178,7 +179,7 @@ impl Deployment {
         sizes.extend([work.decode.seconds.ln(), work.prefill.seconds.ln(), stopping.ln()]);
         sizes.extend(time_shares(&work.decode));
         sizes.extend(time_shares(&work.prefill));
-        let sizes: [f64; SIZES] = sizes.try_into().expect("as many sizes as overheads are learned from");
+        let sizes: [f64; SIZES] = sizes.try_into().expect("one value per size feature");
         let Deployment { model, device, formats, framework, version, mode, .. } = self;
         let names: [String; NAMES] = [
             model.network_kind().to_owned(),
@@ -199,7 +200,7 @@ impl Deployment {
         overheads: Option<&Overheads>,
     ) -> Result<ServerAnswer> {
         let work = self.server_work(load, times)?;
-        // Overheads are ratios to the roofline, so that they stay valid when other times of kernels are learned.
+        // Overheads are ratios to the roofline, so that they stay valid if kernel times are trained again.
         let bound = self.server_work(load, &Roofline)?;
         let ratios = overheads.map(|overheads| overheads.predict_ratios(&self.server_features(load, &bound)));
         let predicted = |target: usize| match &ratios {
@@ -276,12 +277,11 @@ fn time_shares(pass: &PassTime) -> [f64; 4] {
 }
 
 fn apply_overhead(seconds: f64, ratio: &OverheadRatio) -> Predicted {
-    let ninety = COVERAGES.iter().position(|coverage| *coverage == 90).expect("one of the coverages");
-    let (seconds, factor) = (seconds * ratio.log.exp(), ratio.half_widths[ninety].exp());
+    let (seconds, factor) = (seconds * ratio.log.exp(), ratio.half_widths[DEFAULT_LEVEL].exp());
     Predicted { seconds, low: seconds / factor, high: seconds * factor, source: ServerSource::MeasuredServers }
 }
 
-/// Returns the interval ends relative to the predicted time: the wider ones of both passes.
+/// Returns the interval ends relative to the predicted time, each from the pass with the wider end.
 fn pass_interval(work: &ServerWork) -> (f64, f64) {
     let relative = |pass: &PassTime| (pass.low / pass.seconds, pass.high / pass.seconds);
     let (prefill, decode) = (relative(&work.prefill), relative(&work.decode));

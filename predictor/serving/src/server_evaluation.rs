@@ -2,10 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::measured_servers::{MeasuredServer, MeasuredServers};
-use crate::overhead::{COVERAGES, DEVICE, OverheadSample, Overheads, TARGETS};
+use crate::overhead::{DEVICE, OverheadSample, Overheads, TARGETS};
+use learn::levels::LEVELS;
 use models::Choice;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
+use samples::statistics::quantile;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +55,7 @@ pub struct ServerErrors {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct IntervalErrors {
     /// Nominal coverage in percent.
-    pub promised: u32,
+    pub promised: u8,
     pub held: f64,
     /// Median ratio of the interval's upper to its lower end.
     pub high_over_low: f64,
@@ -63,7 +65,7 @@ struct Outcome<'a> {
     server: &'a MeasuredServer,
     /// Log ratios of predicted to measured time, by target and method.
     errors: [[f64; ServerLearner::ALL.len()]; TARGETS],
-    half_widths: [[f64; COVERAGES.len()]; TARGETS],
+    half_widths: [[f64; LEVELS.len()]; TARGETS],
 }
 
 /// Evaluates predictions with half of the servers or configurations, or one device at a time, held out.
@@ -95,7 +97,7 @@ pub fn evaluate_overheads(
     Ok(found)
 }
 
-/// Returns, for each division, which servers are used for training.
+/// Returns which servers are used for training, for each division into training and held-out servers.
 fn training_masks(held_out: HeldOutServers, measured: &MeasuredServers, seeds: &[u64]) -> Vec<Vec<bool>> {
     let key = |server: &MeasuredServer| match held_out {
         HeldOutServers::Configurations => server.configuration_key(),
@@ -124,18 +126,22 @@ fn predict_division<'a>(
         |wanted: bool| samples.iter().zip(&measured.servers).zip(is_learned).filter(move |(_, is)| **is == wanted);
     let train: Vec<OverheadSample> = part(true).map(|((sample, _), _)| sample.clone()).collect();
     if train.is_empty() || train.len() == samples.len() {
-        return Err(Error::Data("too few servers to hold some out".to_owned()));
+        return Err(Error::Data("too few servers for a held-out evaluation".to_owned()));
     }
     let learned = Overheads::learn_overheads(&train, "held out")?;
     let factors = device_factors(&train);
     let outcome = |(sample, server): (&OverheadSample, &'a MeasuredServer)| {
         let ratios = learned.predict_ratios(&sample.features);
         let factor = |target: usize| factors.get(&sample.features.names[DEVICE]).map_or(0.0, |factors| factors[target]);
-        let of = |target: usize| {
+        let errors_of = |target: usize| {
             let measured = sample.ratios[target];
             [ratios[target].log - measured, factor(target) - measured, -measured]
         };
-        Outcome { server, errors: [of(0), of(1)], half_widths: [ratios[0].half_widths, ratios[1].half_widths] }
+        Outcome {
+            server,
+            errors: [errors_of(0), errors_of(1)],
+            half_widths: [ratios[0].half_widths, ratios[1].half_widths],
+        }
     };
     Ok(part(false).map(|(both, _)| outcome(both)).collect())
 }
@@ -145,9 +151,9 @@ fn device_factors(samples: &[OverheadSample]) -> BTreeMap<String, [f64; TARGETS]
     for sample in samples {
         by_device.entry(sample.features.names[DEVICE].clone()).or_default().push(sample.ratios);
     }
-    let middle =
-        |ratios: Vec<[f64; TARGETS]>| [0, 1].map(|target| percentile_of(ratios.iter().map(|of| of[target]), 0.5));
-    by_device.into_iter().map(|(device, ratios)| (device, middle(ratios))).collect()
+    let medians =
+        |ratios: Vec<[f64; TARGETS]>| [0, 1].map(|target| quantile_of(ratios.iter().map(|one| one[target]), 0.5));
+    by_device.into_iter().map(|(device, ratios)| (device, medians(ratios))).collect()
 }
 
 fn group_outcomes<'a, 'b>(outcomes: &'b [Outcome<'a>]) -> BTreeMap<String, Vec<&'b Outcome<'a>>> {
@@ -169,14 +175,14 @@ fn summarise_errors(
 ) -> ServerErrors {
     let percent = || outcomes.iter().map(|outcome| 100.0 * (outcome.errors[target][learner].exp() - 1.0).abs());
     let is_ours = ServerLearner::ALL[learner] == ServerLearner::Overheads;
-    let interval = |(place, promised): (usize, &u32)| {
+    let interval = |(place, promised): (usize, &u8)| {
         let holds =
             |outcome: &&&Outcome<'_>| outcome.errors[target][learner].abs() <= outcome.half_widths[target][place];
         let widths = outcomes.iter().map(|outcome| (2.0 * outcome.half_widths[target][place]).exp());
         IntervalErrors {
             promised: *promised,
             held: 100.0 * outcomes.iter().filter(holds).count() as f64 / outcomes.len() as f64,
-            high_over_low: percentile_of(widths, 0.5),
+            high_over_low: quantile_of(widths, 0.5),
         }
     };
     ServerErrors {
@@ -185,15 +191,13 @@ fn summarise_errors(
         learner: ServerLearner::ALL[learner],
         group: group.to_owned(),
         rows: outcomes.len(),
-        median: percentile_of(percent(), 0.5),
-        p90: percentile_of(percent(), 0.9),
+        median: quantile_of(percent(), 0.5),
+        p90: quantile_of(percent(), 0.9),
         mape: percent().sum::<f64>() / outcomes.len() as f64,
-        intervals: if is_ours { COVERAGES.iter().enumerate().map(interval).collect() } else { Vec::new() },
+        intervals: if is_ours { LEVELS.iter().enumerate().map(interval).collect() } else { Vec::new() },
     }
 }
 
-fn percentile_of(values: impl Iterator<Item = f64>, share: f64) -> f64 {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get((share * sorted.len() as f64) as usize).or(sorted.last()).copied().unwrap_or(f64::NAN)
+fn quantile_of(values: impl Iterator<Item = f64>, share: f64) -> f64 {
+    quantile(&mut values.collect::<Vec<_>>(), share)
 }

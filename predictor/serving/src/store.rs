@@ -47,24 +47,25 @@ pub fn to_bytes(learned: &Learned) -> Result<Vec<u8>, String> {
 
 /// Reads a section; trees are unpacked when they are first used.
 pub fn from_bytes(bytes: &[u8]) -> Result<Learned, String> {
-    let (length, rest) = bytes.split_first_chunk::<8>().ok_or("it ends early")?;
-    let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| "its header is longer than any")?;
-    let (header, rest) = rest.split_at_checked(length).ok_or("its header is longer than the file")?;
-    let (hash, mut rest) = rest.split_first_chunk::<32>().ok_or("it ends early")?;
+    let (length, rest) = bytes.split_first_chunk::<8>().ok_or("the file ends early")?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| "the header exceeds the size limit")?;
+    let (header, rest) = rest.split_at_checked(length).ok_or("the header is longer than the file")?;
+    let (hash, mut rest) = rest.split_first_chunk::<32>().ok_or("the file ends early")?;
     if blake3::hash(&bytes[..8 + length]).as_bytes() != hash {
-        return Err("it is damaged: its header does not have the hash behind it".to_owned());
+        return Err("the file is damaged: the header does not match its hash".to_owned());
     }
-    let header = zstd::bulk::decompress(header, MAX_HEADER_BYTES).map_err(|error| format!("it is damaged: {error}"))?;
+    let header =
+        zstd::bulk::decompress(header, MAX_HEADER_BYTES).map_err(|error| format!("the file is damaged: {error}"))?;
     let Header { mut learned, trees: index } =
-        serde_json::from_slice(&header).map_err(|error| format!("its header is wrong: {error}"))?;
+        serde_json::from_slice(&header).map_err(|error| format!("invalid header: {error}"))?;
     let places = all_trees(&mut learned);
     if places.len() != index.len() {
-        return Err("its header names other trees than it has".to_owned());
+        return Err("the header lists another number of trees than its models need".to_owned());
     }
     for (place, (length, hash)) in places.into_iter().zip(index) {
-        let length = usize::try_from(length).map_err(|_| "its trees are longer than the file")?;
-        let (own, others) = rest.split_at_checked(length).ok_or("its trees are longer than the file")?;
-        *place = PackedTrees::of_bytes(own.to_vec(), hash);
+        let length = usize::try_from(length).map_err(|_| "the trees are longer than the file")?;
+        let (own, others) = rest.split_at_checked(length).ok_or("the trees are longer than the file")?;
+        *place = PackedTrees::from_bytes(own.to_vec(), hash);
         rest = others;
     }
     check_figures(&learned)?;
@@ -77,14 +78,14 @@ fn check_figures(learned: &Learned) -> Result<(), String> {
         let of_groups = groups.by_key.values().flat_map(|group| [&group.at_known_sites, &group.at_new_sites]);
         let of_transfers = transfers.values().flat_map(|one| [&one.sibling.reaches, &one.stranger.reaches]);
         if !of_groups.chain(of_transfers).flatten().all(|reaches| reaches.is_sound()) {
-            return Err("its intervals are no numbers".to_owned());
+            return Err("an interval half-width is not a finite, non-negative number".to_owned());
         }
         let mut blends = transfers.values().flat_map(|one| [&one.sibling, &one.stranger]);
         if blends.any(|blend| blend.weights.iter().any(|weight| !weight.is_finite() || *weight < 0.0)) {
-            return Err("its weights are no numbers".to_owned());
+            return Err("an estimate weight is not a finite, non-negative number".to_owned());
         }
         if groups.devices.iter().any(|device| !device.is_sound()) {
-            return Err("it describes a device by numbers that are not positive".to_owned());
+            return Err("a device property is not a positive number".to_owned());
         }
     }
     Ok(())

@@ -102,7 +102,7 @@ impl FromStr for Kernel {
 }
 
 fn parse_kernel(text: &str) -> Parsed<Kernel> {
-    let (operator, values) = text.split_once(':').ok_or("give the operator, `:` and its sizes")?;
+    let (operator, values) = text.split_once(':').ok_or("expected the operator, `:` and its sizes")?;
     let mut values = Values::split_values(values)?;
     match operator.trim() {
         "gemm" => parse_gemm(values),
@@ -208,7 +208,7 @@ fn parse_experts(mut values: Values<'_>) -> Parsed<Kernel> {
     };
     values.reject_unused("moe")?;
     match experts.top_k > experts.experts {
-        true => Err(format!("a token cannot go to {} of {} experts", experts.top_k, experts.experts)),
+        true => Err(format!("`top_k` is {}, but the layer has {} experts", experts.top_k, experts.experts)),
         false => Ok(Kernel::Experts(experts)),
     }
 }

@@ -76,6 +76,6 @@ mod tests {
         let a100 = find_device("NVIDIA A100-SXM4-80GB").expect("a known device");
         let kernel: Kernel = "gemm:m=1,n=2,k=3,dtype=fp8".parse().expect("a kernel");
         let error = Roofline.kernel_time(&kernel, a100).expect_err("no fp8").to_string();
-        assert_eq!(error, "NVIDIA A100-SXM4-80GB has no peak rate for fp8; it multiplies bf16, int8");
+        assert_eq!(error, "NVIDIA A100-SXM4-80GB does not support fp8 products; supported: bf16, int8");
     }
 }

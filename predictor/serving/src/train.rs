@@ -1,4 +1,4 @@
-//! Trains the models of groups, and the transfer to new devices, on measured kernels.
+//! Trains models on measured kernels: one per group (operator, format and device), and one for unseen devices.
 
 use crate::calibration::{Reaches, size_class};
 use crate::device::{self, GpuFacts};
@@ -15,13 +15,14 @@ use learn::trees::Trees;
 use samples::features::Matrix;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum rows per device and format: for cross-device trees, and (`TRIAL_ROWS`) for scoring a held-out device.
+/// Maximum rows per device and format for training cross-device trees.
 const TRANSFER_ROWS: usize = 3000;
+/// Maximum rows per device and format for the errors on a held-out device.
 const TRIAL_ROWS: usize = 1200;
 const TRANSFER_ROUNDS: usize = 150;
-/// Minimum number of measured devices for a transfer to new devices.
+/// Minimum number of measured devices for predictions on unseen devices.
 const FEWEST_DEVICES: usize = 3;
-/// Minimum number of rows of a group.
+/// Minimum number of measurements of a group (operator, format and device).
 const FEWEST_ROWS: usize = 50;
 
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +115,7 @@ struct Examples {
     classes: Vec<usize>,
 }
 
-/// Builds examples of rows. With `is_shared`, features of framework and device are left out, for trees of all devices.
+/// Builds training examples. `is_shared` leaves out framework and device features, for trees of all devices.
 fn build_examples(all: &Measurements, rows: &[usize], target: Target, is_shared: bool) -> Result<Examples> {
     let (mut values, mut labels, mut classes) = (Vec::new(), Vec::with_capacity(rows.len()), Vec::new());
     let mut columns = 1;
@@ -122,7 +123,7 @@ fn build_examples(all: &Measurements, rows: &[usize], target: Target, is_shared:
         let framework = if is_shared { 0.0 } else { f32::from(row.framework) };
         let facts = kernel_features(&row.kernel, all.devices[usize::from(row.device)], framework)?;
         let label = target.log_label(row, facts.reference_seconds);
-        labels.push(label.ok_or_else(|| Error::Data("a row without power".to_owned()))? as f32);
+        labels.push(label.ok_or_else(|| Error::Data("a measurement has no power value".to_owned()))? as f32);
         classes.push(size_class(facts.reference_seconds));
         let own = if is_shared { facts.shared_values() } else { facts.values };
         columns = own.len();
@@ -136,7 +137,7 @@ impl Examples {
         (self.matrix.select_rows(rows), rows.iter().map(|row| self.labels[*row]).collect())
     }
 
-    /// Returns the log errors of trees on rows, each with the size class of its kernel.
+    /// Returns the log error of each row, with the size class of its kernel.
     fn tree_errors(&self, trees: &Trees, rows: &[usize]) -> Vec<(usize, f64)> {
         let predicted = trees.predict_rows(&self.matrix.select_rows(rows));
         let error = |(row, predicted): (&usize, f32)| (self.classes[*row], f64::from(predicted - self.labels[*row]));
@@ -171,9 +172,9 @@ fn fit_group(all: &Measurements, rows: &[usize], target: Target, options: &Train
         if learned.len() >= FEWEST_ROWS {
             let (matrix, labels) = examples.select_rows(&learned);
             let trial = grow_trees(&matrix, &labels, options, options.rounds)?;
-            at_known_sites = Reaches::fit_reaches(&examples.tree_errors(&trial, &known));
+            at_known_sites = Reaches::fit(&examples.tree_errors(&trial, &known));
             let errors = examples.tree_errors(&trial, &new);
-            at_new_sites = Reaches::fit_reaches(&errors);
+            at_new_sites = Reaches::fit(&errors);
             held_out = HeldOut::from_log_errors(errors.iter().map(|(_, error)| *error));
         }
     }
@@ -184,7 +185,7 @@ fn fit_group(all: &Measurements, rows: &[usize], target: Target, options: &Train
     Ok(Group { trees: PackedTrees::from_trees(trees), sites, frameworks, at_known_sites, at_new_sites, held_out })
 }
 
-/// Trains the transfer to new devices, for each operator that was measured on enough devices of a vendor.
+/// Trains the models for unseen devices, for each operator that was measured on enough devices of one vendor.
 pub fn fit_transfers(
     all: &Measurements,
     target: Target,
@@ -194,7 +195,7 @@ pub fn fit_transfers(
     let mut operators: BTreeMap<String, BTreeMap<GroupKey, Vec<usize>>> = BTreeMap::new();
     for (key, rows) in by_group(all, target) {
         if let Some(group) = groups.by_key.get(&key) {
-            // Predictions for other devices are for the usual framework.
+            // Predictions for other devices assume the most common framework.
             let usual = groups.usual_framework(group);
             let rows: Vec<usize> = rows.into_iter().filter(|row| all.rows[*row].framework == usual).collect();
             operators.entry(key.operator.clone()).or_default().insert(key, rows);
@@ -236,7 +237,7 @@ fn shared_trees(
     Ok((PackedTrees::from_trees(trees), overheads))
 }
 
-/// Fits the overhead of each number format, and under the empty name that of all formats together.
+/// Fits the overhead of each number format; the empty key holds the overhead of all formats together.
 fn fit_overheads(all: &Measurements, rows: &[usize]) -> Result<BTreeMap<String, Overhead>> {
     let mut times: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for row in rows.iter().map(|row| &all.rows[*row]) {
@@ -262,11 +263,11 @@ fn fit_transfer(
             break;
         }
         let facts = groups.devices.iter().find(|known| known.name == *device);
-        let facts = facts.ok_or_else(|| Error::Data(format!("no facts of {device}")))?;
+        let facts = facts.ok_or_else(|| Error::Data(format!("unknown device `{device}`")))?;
         let relatives: Vec<&str> =
             groups.devices.iter().filter(|known| known.is_sibling(facts)).map(|known| known.name.as_str()).collect();
         let generation = groups.devices.iter().position(|known| known.is_sibling(facts)).unwrap_or(number);
-        // With its siblings held out as well, a device shows the errors of predictions from other generations.
+        // Holding out the siblings too gives the errors of predictions from other generations of devices.
         let mut strange = groups.clone();
         strange.devices.retain(|known| !known.is_sibling(facts));
         for (groups, without, is_whole) in [(groups, vec![*device], true), (&strange, relatives, false)] {
@@ -293,7 +294,7 @@ fn fit_transfer(
         }
     }
     let (trees, overheads) = shared_trees(all, target, parts, &[], options)?;
-    let stranger = Blend::collect_errors(&strangers, STRANGER_WEIGHTS);
-    let sibling = Blend::collect_errors(&siblings, SIBLING_WEIGHTS);
+    let stranger = Blend::from_trials(&strangers, STRANGER_WEIGHTS);
+    let sibling = Blend::from_trials(&siblings, SIBLING_WEIGHTS);
     Ok(Transfer { trees, overheads, sibling, stranger })
 }

@@ -29,7 +29,7 @@ pub const STRANGER_WEIGHTS: [f64; VOTES] = [1.0, 1.0, 1.0];
 pub struct Transfer {
     #[serde(skip)]
     pub trees: PackedTrees,
-    /// Overhead by number format; the empty name is for formats without an entry. Empty for power, which has no bound.
+    /// Overhead by number format; the empty key is for formats without an entry. No entries for power, which has no bound.
     pub overheads: BTreeMap<String, Overhead>,
     /// Blend for devices with a trained sibling.
     pub sibling: Blend,
@@ -84,14 +84,14 @@ pub fn collect_votes<'a>(
     let by_trees = predict_trees(trees, &own.shared_values())?;
     let overhead = overheads.get(kernel.format_key()).or_else(|| overheads.get(""));
     let bound = own.warm_seconds - LAUNCH_SECONDS;
-    let by_bound = overhead.map(|of| ((of.slope * bound + of.seconds) / own.reference_seconds).ln());
+    let by_bound = overhead.map(|overhead| ((overhead.slope * bound + overhead.seconds) / own.reference_seconds).ln());
     let mut votes = [Some(by_trees), None, by_bound];
     let nearest = groups.other_groups(kernel, device).into_iter().min_by(|(one, _), (two, _)| {
         device_distance(one, device, kernel).total_cmp(&device_distance(two, device, kernel))
     });
     if let Some((similar, group)) = nearest {
         let lent = groups.predict_log(group, kernel, similar, None)?;
-        // Power, which has no overheads, has no bound to scale by: the share of the power limit is taken over.
+        // Power has no bound to scale by, so the similar device's share of the power limit is used.
         votes[1] = Some(if overheads.is_empty() { lent } else { scaled_log(lent, &own, kernel, device, similar)? });
     }
     Ok(Ballot { votes, similar: nearest, class })
@@ -105,8 +105,8 @@ fn scaled_log(lent: f64, own: &Features, kernel: &Kernel, device: &GpuFacts, sim
     Ok((scaled / own.reference_seconds).ln())
 }
 
-/// Returns the bound of a device for scaling a similar device's time. Nominal peaks of siblings differ in clocks, and
-/// power limits reduce that difference in practice, so half of it (in log space) is used.
+/// Returns the bound of a device for scaling a similar device's time. Siblings differ in nominal clocks, but power limits
+/// reduce this difference in practice, so half of it (in log space) is used.
 fn lent_bound(own: &Features, theirs: &Features, device: &GpuFacts, similar: &GpuFacts) -> f64 {
     if !device.is_sibling(similar) || own.compute_seconds + LAUNCH_SECONDS < own.warm_seconds {
         return own.warm_seconds;
@@ -131,11 +131,11 @@ impl Overhead {
         let slopes = [1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0];
         let constants = [2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0, 40.0, 80.0, 150.0];
         let all = slopes.iter().flat_map(|slope| constants.map(|us| Overhead { slope: *slope, seconds: 1e-6 * us }));
-        let error = |of: &Overhead| -> f64 {
-            times.iter().map(|(bound, time)| ((of.slope * bound + of.seconds) / time).ln().abs()).sum()
+        let error = |overhead: &Overhead| -> f64 {
+            times.iter().map(|(bound, time)| ((overhead.slope * bound + overhead.seconds) / time).ln().abs()).sum()
         };
-        let best = all.map(|of| (error(&of), of)).min_by(|one, two| one.0.total_cmp(&two.0));
-        best.map_or(Overhead { slope: 1.0, seconds: LAUNCH_SECONDS }, |(_, of)| of)
+        let best = all.map(|overhead| (error(&overhead), overhead)).min_by(|one, two| one.0.total_cmp(&two.0));
+        best.map_or(Overhead { slope: 1.0, seconds: LAUNCH_SECONDS }, |(_, overhead)| overhead)
     }
 }
 
@@ -161,7 +161,7 @@ impl Transfer {
         if is_sibling { &self.sibling } else { &self.stranger }
     }
 
-    /// Returns the predicted log ratio on a new device, a weighted mean of the estimates that it also returns.
+    /// Returns the predicted log ratio on a new device, and the estimates of which it is the weighted mean.
     pub fn blended_log<'a>(&self, groups: &'a Groups, kernel: &Kernel, device: &GpuFacts) -> Result<(f64, Ballot<'a>)> {
         let ballot = collect_votes(groups, &self.trees, &self.overheads, kernel, device)?;
         Ok((blend_votes(&self.blend_for(ballot.is_sibling(device)).weights, &ballot.votes), ballot))
@@ -179,15 +179,15 @@ pub struct Trial {
 }
 
 impl Blend {
-    /// Creates a blend with given weights, whose intervals are fitted to its errors on held-out devices.
-    pub fn collect_errors(trials: &[Trial], weights: [f64; VOTES]) -> Blend {
+    /// Creates a blend with the given weights and fits its intervals to its errors on held-out devices.
+    pub fn from_trials(trials: &[Trial], weights: [f64; VOTES]) -> Blend {
         let error = |trial: &Trial| {
             let &Trial { device, generation, class, .. } = trial;
             DeviceError { device, generation, class, error: blend_votes(&weights, &trial.votes) - trial.measured }
         };
         let errors: Vec<DeviceError> = trials.iter().map(error).collect();
         let held_out = HeldOut::from_log_errors(errors.iter().map(|one| one.error));
-        Blend { weights, reaches: Reaches::fit_device_reaches(&errors), held_out }
+        Blend { weights, reaches: Reaches::fit_devices(&errors), held_out }
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(blend_votes(&SIBLING_WEIGHTS, &all), 3.0);
         assert_eq!(blend_votes(&SIBLING_WEIGHTS, &[Some(2.0), Some(5.0), Some(4.0)]), 5.0);
         let trial = |device: usize| Trial { device, generation: device, votes: all, class: 0, measured: 3.0 };
-        let blend = Blend::collect_errors(&[trial(0), trial(1)], STRANGER_WEIGHTS);
+        let blend = Blend::from_trials(&[trial(0), trial(1)], STRANGER_WEIGHTS);
         assert_eq!(blend.held_out.map(|held_out| held_out.mape), Some(0.0));
     }
 }

@@ -14,7 +14,7 @@ use crate::queries::{
 use learn::predictor::Predictor;
 use serde::Serialize;
 
-/// A predictor and the setting of its queries, in which an unspecified thread count is replaced by the assumed one.
+/// A predictor and the setting of its queries, with the thread count filled in if the user gave none.
 pub struct Conditions<'a> {
     predictor: &'a Predictor,
     setting: Setting,
@@ -34,7 +34,7 @@ pub struct NetworkAnswer {
     /// Predictions of the distinct operators, in the order of the graph.
     pub layers: Vec<OperatorPrediction>,
     pub total: Total,
-    /// Total with a correction for running in the network; None if no in-network measurements were learned.
+    /// Total with operator times in the network; None if the predictor was trained without in-network measurements.
     pub in_place: Option<InPlaceTotal>,
     /// Errors of the predictor on held-out shapes of these operators; None if not recorded.
     pub held_out: Option<HeldOutErrors>,
@@ -43,7 +43,7 @@ pub struct NetworkAnswer {
 }
 
 impl<'a> Conditions<'a> {
-    /// Determines the assumed thread count, and sets it in the setting.
+    /// Determines the assumed thread count and fills it into the setting.
     pub fn new(predictor: &'a Predictor, setting: Setting) -> Result<Conditions<'a>> {
         let threads = queries::assumed_threads(predictor, &setting)?;
         let setting = Setting { threads: Some(threads.count), ..setting };

@@ -25,7 +25,7 @@ pub struct RankedSchedule {
     pub knobs: Value,
 }
 
-/// Ranks the schedules in a file (written by `opcollect space`, or a build plan) and returns the `limit` fastest.
+/// Ranks the schedules in a file (output of `opcollect space`, or a build plan) and returns the `limit` fastest.
 pub fn rank_schedules(
     predictor: &Predictor,
     path: &Path,
@@ -38,7 +38,7 @@ pub fn rank_schedules(
     let text = text.map_err(|error| Error::io_error("read", path, error))?;
     let list = ScheduleList::parse_list(&text).map_err(wrong)?;
     let operator = queries::parse_operator(op, None)?;
-    let none = || Error::table_error(path, format!("it has no schedule of `{}`", operator.text));
+    let none = || Error::table_error(path, format!("the file has no schedule of `{}`", operator.text));
     let schedules = list.schedules_of(&operator.text);
     if schedules.is_empty() {
         return Err(none());
@@ -60,7 +60,7 @@ pub fn rank_schedules(
     }
     ranked.sort_by(|one, two| one.0.total_cmp(&two.0));
     ranked.truncate(limit);
-    // Only the returned schedules are held as parsed JSON at the same time.
+    // Only the returned schedules are kept as parsed JSON, which needs much memory.
     let of_rank = |(time_ns, schedule): (f64, &ListedSchedule<'_>)| {
         let read = schedule.read_schedule().map_err(wrong)?;
         Ok(read.map(|(knobs, _)| RankedSchedule { time_ns, knobs }))

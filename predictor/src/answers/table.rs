@@ -21,7 +21,7 @@ pub struct RowAnswer {
     pub reasons: String,
 }
 
-/// Predicts every row; `usual` is the setting of rows without their own. Rows that describe no query are errors.
+/// Predicts every row. `usual` is the setting of rows that do not specify one. A row that is not a query is an error.
 pub fn answer_table(
     predictor: &Predictor,
     path: &Path,

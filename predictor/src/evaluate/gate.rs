@@ -22,8 +22,7 @@ impl Gate {
     pub fn read_baseline(path: &Path, protocol: Protocol) -> Result<Gate> {
         if path.extension().is_some_and(|extension| extension == "opp") {
             if protocol != Protocol::P1 {
-                let problem =
-                    "a predictor knows its errors on held-out shapes only; use --protocol P1, or an evaluation's JSON";
+                let problem = "a predictor file records only its errors on held-out shapes; use --protocol P1, or the JSON of an evaluation";
                 return Err(Error::bundle_error(path, problem));
             }
             return Ok(Gate::Predictor(Box::new(bundle::read_bundle(path)?)));
@@ -32,10 +31,10 @@ impl Gate {
         let text = read_bounded(path, BYTES_MAX)?;
         let last = text.lines().last().unwrap_or_default();
         let before: Evaluation = serde_json::from_str(last)
-            .map_err(|error| Error::table_error(path, format!("it does not end in an evaluation: {error}")))?;
+            .map_err(|error| Error::table_error(path, format!("the last line is not an evaluation: {error}")))?;
         if before.protocol != protocol.name() {
             let (then, now) = (&before.protocol, protocol.name());
-            return Err(Error::Data(format!("`{}` is of protocol {then}, not {now}", path.display())));
+            return Err(Error::Data(format!("`{}` is an evaluation under protocol {then}, not {now}", path.display())));
         }
         Ok(Gate::Evaluation(Box::new(before)))
     }

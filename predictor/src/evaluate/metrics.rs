@@ -53,7 +53,7 @@ impl IntervalScore {
         measured: &[f64],
         intervals: &[Option<LogInterval>],
     ) -> Option<IntervalScore> {
-        assert!(predicted.len() == measured.len() && intervals.len() == measured.len(), "one place per measurement");
+        assert!(predicted.len() == measured.len() && intervals.len() == measured.len(), "one interval per measurement");
         let logs = predicted.iter().zip(measured).map(|(prediction, truth)| (truth / prediction).ln());
         let is_finite = |reach: &LogInterval| (reach.below + reach.above).is_finite();
         let known: Vec<(f64, LogInterval)> =

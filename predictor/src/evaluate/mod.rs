@@ -1,5 +1,4 @@
-//! Evaluates predictors under protocols that are common in the field: they define what is held out, which learners
-//! predict, and which errors are reported.
+//! Evaluates predictors under common protocols, which define the held-out data, the learners and the reported errors.
 
 mod gate;
 pub mod metrics;
@@ -32,7 +31,7 @@ pub use thread_curves::{CURVES_PROTOCOL, CurvesEvaluation, Regret, evaluate_curv
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Evaluation {
     pub protocol: String,
-    /// MAPE of the ensemble in percent, over all rows; under few-shot protocols, with the fewest measurements.
+    /// MAPE of the learner `ours` in percent, over all rows; under few-shot protocols, with the fewest measurements.
     pub mape: Option<f64>,
     pub learners: BTreeMap<String, Metrics>,
     /// Errors by operator, then by learner.
@@ -52,7 +51,7 @@ pub struct Evaluation {
     #[serde(default)]
     pub mean_cv: Option<f64>,
     pub samples: usize,
-    /// Number of input rows that were not used as samples, by reason.
+    /// Number of rejected input rows, by reason.
     pub left_out: BTreeMap<String, u64>,
     pub seeds: Vec<u64>,
     /// A selection of predictions with their measurements, for charts.
@@ -98,9 +97,9 @@ pub struct Plan {
     pub intervals: bool,
     /// Share of the available shapes that are used for training.
     pub share: f64,
-    /// Largest coefficient of variation of rows that are scored; None scores all rows.
+    /// Maximum coefficient of variation of scored rows; None for no limit.
     pub score_cv: Option<f64>,
-    /// Largest relative deviation between repeated measurements of rows that are scored; None scores all rows.
+    /// Maximum relative deviation between repeated measurements of scored rows; None for no limit.
     pub score_apart: Option<f64>,
     /// Whether only default schedules are scored.
     pub score_default: bool,
@@ -147,7 +146,7 @@ struct Predictions {
 
 pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
     if plan.protocol.purpose() == Purpose::Transfer && samples.has_reached_peaks {
-        let problem = "the figures of each device hold what its own rows reached, so no device can be held out; gather them by a policy without `has_reached_peaks`";
+        let problem = "the figures of each device include rates that its own rows reached, so no device can be held out; gather samples with a policy without `has_reached_peaks`";
         return Err(Error::Data(problem.to_owned()));
     }
     let mut splits = Vec::new();
@@ -159,7 +158,7 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
     let is_scored = |row: &usize| {
         let sample = &samples.rows[*row];
         let is_quiet = plan.score_cv.is_none_or(|most| sample.cv.is_none_or(|cv| cv <= most));
-        // An experiment that was measured once has no second measurement to agree with.
+        // An experiment that was measured once has no deviation between repeats.
         let agrees =
             plan.score_apart.is_none_or(|most| sample.max_deviation().is_some_and(|deviation| deviation <= most));
         let is_found = !plan.score_networks || of_networks.contains(&sample.shape);
@@ -271,7 +270,7 @@ fn predict_rounds(
             None => Vec::new(),
         };
         if !few.is_empty() && !fitted.adapt(samples, &few) {
-            // A learner that cannot be corrected is trained again on all permitted samples.
+            // A learner without corrections is trained again, with the few-shot samples.
             let all: Vec<usize> = train.iter().chain(&few).copied().collect();
             fitted = learner.fit_learner(samples, &all, &options)?;
         }
@@ -299,9 +298,9 @@ fn compile_evaluation(
     };
     let scores = |part: &dyn Fn(&HeldOutPredictions, usize) -> bool| -> BTreeMap<String, Metrics> {
         let tells = |learner: &&String| Learner::from_name(learner).is_none_or(Learner::predicts_times);
-        let of = answers.iter().filter(|(learner, _)| tells(learner));
-        let of = of.map(|(learner, known)| (learner.clone(), known.filter_rows(part)));
-        of.filter(|(_, part)| !part.rows.is_empty()).map(|(learner, part)| (learner, score(&part))).collect()
+        let scored = answers.iter().filter(|(learner, _)| tells(learner));
+        let scored = scored.map(|(learner, known)| (learner.clone(), known.filter_rows(part)));
+        scored.filter(|(_, part)| !part.rows.is_empty()).map(|(learner, part)| (learner, score(&part))).collect()
     };
     let learners = scores(&|_, _| true);
     let operators = samples.operators.iter().enumerate().map(|(operator, name)| {
@@ -318,7 +317,9 @@ fn compile_evaluation(
     let repeats = measure_repeatability(samples);
     let cvs: Vec<f64> = samples.rows.iter().filter_map(|sample| sample.cv).collect();
     if learners.is_empty() && ranking.clone().next().is_none() && repeats.is_none() {
-        return Err(Error::Data("no candidate was measured more than once, so repeatability is unknown".to_owned()));
+        return Err(Error::Data(
+            "no candidate was measured more than once, so the repeatability is unknown".to_owned(),
+        ));
     }
     Ok(Evaluation {
         protocol: plan.protocol.name().to_owned(),

@@ -1,9 +1,9 @@
 //! Protocol P1m: holds out shapes that occur in neural networks.
 //!
-//! Errors on randomly drawn shapes only show how well other drawn shapes are predicted. Users query shapes of
+//! Errors on randomly sampled shapes only show how well other random shapes are predicted. Users query shapes of
 //! networks, whose sizes are round and far apart. If the data names networks, all of their shapes are held out, and
-//! all other shapes are training data. Otherwise the built-in models are used: the tenth of each operator's shapes
-//! that is nearest to shapes of these models is held out, so that the region around them has no training data.
+//! all other shapes are training data. Otherwise, the tenth of each operator's shapes that is nearest to shapes of the
+//! built-in models is held out, so that the neighbourhood of model shapes has no training data.
 
 use learn::applicability::coordinate_columns;
 use learn::by_operator;
@@ -75,7 +75,7 @@ fn operator_kind(samples: &Samples, row: usize) -> Kind {
 /// Collects the distinct feature vectors of the operators in the built-in models.
 fn model_points(device: &Device, columns: &[usize]) -> BTreeMap<Kind, Vec<Vec<f32>>> {
     let mut places: BTreeMap<Kind, BTreeSet<Vec<u32>>> = BTreeMap::new();
-    for work in build_zoo_graphs().iter().flat_map(works_of) {
+    for work in build_zoo_graphs().iter().flat_map(graph_works) {
         let mut row = Vec::new();
         features::push_features(&work, device, device.units, &mut row);
         // Positive floats sort like their bits.
@@ -100,7 +100,7 @@ fn build_zoo_graphs() -> Vec<Graph> {
     graphs
 }
 
-fn works_of(graph: &Graph) -> Vec<Work> {
+fn graph_works(graph: &Graph) -> Vec<Work> {
     let tasks = passes::simplify_graph(graph).and_then(|graph| models::distinct_tasks(&graph, Fuse::Epilogue));
     tasks.unwrap_or_default().iter().flat_map(|found| task_works(&found.task)).collect()
 }

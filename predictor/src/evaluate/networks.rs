@@ -37,7 +37,7 @@ pub struct NetworkResult {
 pub struct NetworkScores {
     pub networks: usize,
     pub mape: f64,
-    /// Share of networks whose predicted sum is within 5 % of the measured one, in percent.
+    /// Share of networks whose predicted sum is within 5 % of the measured sum, in percent.
     pub hit5: f64,
     pub hit10: f64,
 }
@@ -55,7 +55,7 @@ impl NetworkResult {
 /// Index of a device, and the bits of a thread count as a float; these have the same order as the number.
 type Setting = (u32, u64);
 
-/// Sums predictions over the networks that each split holds out; None if no networks were held out.
+/// Sums predictions over the held-out networks of each split; None if no networks were held out.
 pub(super) fn end_to_end(
     samples: &Samples,
     answers: &BTreeMap<String, HeldOutPredictions>,

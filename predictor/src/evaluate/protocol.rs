@@ -33,7 +33,7 @@ pub enum Protocol {
     P5,
 }
 
-/// Numbers of measurements per operator that are available of a new device.
+/// Numbers of available measurements of a new device, per operator.
 pub const SHOTS: &[usize] = &[10, 20, 50, 200];
 
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +48,7 @@ pub struct Split {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Round {
-    /// Few-shot samples of the test device, whose shapes are not tested; None without few-shot learning.
+    /// Few-shot samples of the held-out device. Their shapes are not tested. None without few-shot learning.
     pub few_shot: Option<FewShot>,
     pub test: Vec<usize>,
 }
@@ -56,7 +56,7 @@ pub struct Round {
 #[derive(Clone, Debug, PartialEq)]
 pub struct FewShot {
     pub shots: usize,
-    /// Randomly drawn samples; None if the learner chooses them.
+    /// Samples drawn at random; None if the learner chooses the samples.
     pub drawn: Option<Vec<usize>>,
 }
 
@@ -103,7 +103,8 @@ impl Protocol {
         matches!(self, Protocol::P1 | Protocol::P4 | Protocol::P5)
     }
 
-    /// Splits samples into `folds` parts, by default five; networks and families are held out singly by default.
+    /// Splits samples into `folds` parts. By default, shapes are split into five parts, and networks and families are
+    /// held out one by one.
     pub fn split_samples(self, samples: &Samples, folds: Option<usize>, seed: u64) -> Result<Vec<Split>> {
         let label = |of: fn(&samples::Sample) -> u32| samples.rows.iter().map(of).collect::<Vec<u32>>();
         let devices: Vec<String> = samples.devices.iter().map(|(name, _)| name.clone()).collect();
@@ -129,7 +130,7 @@ impl Protocol {
         let is_empty = |split: &Split| split.train.is_empty() || split.rounds.iter().all(|round| round.test.is_empty());
         match splits.iter().find(|split| is_empty(split)) {
             Some(split) => Err(Error::Data(format!(
-                "protocol {} cannot be done: holding out `{}` leaves nothing on one side ({} samples to learn from)",
+                "protocol {} is not possible: with `{}` held out, the training or the test set is empty ({} training samples)",
                 self.name(),
                 split.name,
                 split.train.len()
@@ -165,7 +166,7 @@ fn networks_out(samples: &Samples, key: fn(&str) -> &str, folds: Option<usize>, 
     let usable = |split: &Split| !split.train.is_empty() && !split.rounds[0].test.is_empty();
     if splits.iter().filter(|split| usable(split)).count() < 2 {
         return Err(Error::Data(
-            "the data has samples of fewer than two neural networks, so none can be held out".to_owned(),
+            "the data has samples of fewer than two neural networks, so no network can be held out".to_owned(),
         ));
     }
     Ok(splits.into_iter().filter(usable).collect())

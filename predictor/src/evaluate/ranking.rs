@@ -6,7 +6,7 @@ use samples::statistics::median;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Minimum number of schedules of a task that is ranked.
+/// Minimum number of schedules of a scored task.
 const FEWEST: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,15 +14,16 @@ pub struct Ranking {
     pub tasks: usize,
     /// Mean over tasks of the ratio of the best time to the time of the schedule that is predicted to be fastest.
     pub top1: f64,
-    /// As `top1`, with the best of the five schedules that are predicted to be fastest.
+    /// Like `top1`, with the best of the five schedules that are predicted to be fastest.
     pub top5: f64,
-    /// As `top1`, weighted by the time of each task, as in TenSet's tables of cost models.
+    /// Like `top1`, weighted by the time of each task, as in TenSet's tables of cost models.
     #[serde(default)]
     pub top1_by_time: f64,
-    /// As `top5`, weighted by the time of each task.
+    /// Like `top5`, weighted by the time of each task.
     #[serde(default)]
     pub top5_by_time: f64,
-    /// Mean slow-down in percent of the best of the ten schedules predicted to be fastest, relative to the best of all.
+    /// Mean slowdown in percent of the best of the ten schedules predicted to be fastest, relative to the fastest
+    /// schedule.
     pub regret10: f64,
     /// Median over tasks of Kendall's rank correlation.
     pub kendall: f64,

@@ -1,5 +1,5 @@
-//! Protocol K: finds the fastest thread count of every curve in a table by a few probe measurements, with data of the
-//! curve's own machine held out.
+//! Protocol K: finds the fastest thread count of every curve in a table with a few probe measurements; data of the
+//! curve's own machine is held out.
 
 use crate::error::{Error, Result};
 use crate::knee::{ScalingPosterior, ScalingPrior, fit_law, log_shape};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const CURVES_PROTOCOL: &str = "K";
 /// Numbers of probe measurements that are evaluated.
 const PROBES: [usize; 2] = [3, 4];
-/// Minimum number of thread counts of a curve; with fewer, even the smallest number of probes would measure all.
+/// Minimum number of thread counts of a curve; with fewer, the probes would cover the whole curve.
 const FEWEST_POINTS: usize = PROBES[0] + 1;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,16 +22,16 @@ pub struct CurvesEvaluation {
     /// Number of curves that were skipped because they have too few thread counts.
     pub left_out: usize,
     pub methods: BTreeMap<String, Regret>,
-    /// Slow-downs by machine, then by method.
+    /// Slowdowns by machine, then by method.
     pub machines: BTreeMap<String, BTreeMap<String, Regret>>,
 }
 
-/// Slow-down relative to the fastest measured thread count.
+/// Slowdown relative to the fastest measured thread count.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Regret {
     pub curves: usize,
     pub mean_percent: f64,
-    /// 90th percentile of the slow-down over the curves, in percent.
+    /// 90th percentile of the slowdown over the curves, in percent.
     pub p90_percent: f64,
     /// Share of curves whose fastest thread count was found, in percent.
     pub found_percent: f64,

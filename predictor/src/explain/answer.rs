@@ -62,7 +62,7 @@ pub fn explain_answer(
     })
 }
 
-/// Scales all times to this machine, if the prediction is for it, by the factor that was applied to the prediction.
+/// Scales all times by the factor that translated the prediction to this machine, if any.
 fn translate_to_host(
     predictor: &Predictor,
     setting: &Setting,
@@ -78,7 +78,7 @@ fn translate_to_host(
     (Explanation { prediction, bound_ns, ..explanation }, Limits { arithmetic_ns, memory_ns, ..limits })
 }
 
-/// Summarises the feature effects of each trained operator, those with most rows first.
+/// Summarises the feature effects of each trained operator, starting with the operators with most rows.
 pub fn summarise_operators(predictor: &Predictor, samples: &Samples) -> Result<Vec<Summary>> {
     let known = samples.operators.iter().filter(|name| predictor.learned.operators.contains_key(*name));
     let mut found = known
@@ -86,7 +86,7 @@ pub fn summarise_operators(predictor: &Predictor, samples: &Samples) -> Result<V
         .collect::<Result<Vec<Summary>>>()?;
     found.sort_by_key(|summary| std::cmp::Reverse(summary.rows));
     match found.is_empty() {
-        true => Err(Error::Data("the predictor has none of the operators in the data".to_owned())),
+        true => Err(Error::Data("the data has no operator that the predictor was trained on".to_owned())),
         false => Ok(found),
     }
 }

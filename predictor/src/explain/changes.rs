@@ -17,12 +17,12 @@ pub struct Change {
     /// Name of the changed feature; for a feature with named settings, `feature=setting`.
     pub feature: String,
     pub value: f32,
-    /// Ratio of the predicted time with the change to that without it.
+    /// Ratio of the predicted time with the change to the time without.
     pub factor: f64,
 }
 
-/// Predicts the time factors while a feature sweeps its trained range. If threads or a knob are swept, features
-/// derived from them change, too; for other features, everything else is fixed. A knob may be given by its axis name.
+/// Predicts time factors over the trained range of a feature. Features that are derived from the thread count or from a
+/// knob change with it; otherwise all other features are fixed. A knob may be given by its axis name.
 pub fn sweep_feature(predictor: &Predictor, query: &Query<'_>, feature: &str) -> Result<Vec<Change>> {
     let operator = predictor.find_operator(query.operator)?;
     if let Some(knob) = knob_name(predictor, query, feature)? {
@@ -55,7 +55,7 @@ fn knob_name(predictor: &Predictor, query: &Query<'_>, feature: &str) -> Result<
     Ok(is_knob.then(|| name.to_owned()))
 }
 
-/// Predicts the time factor of each setting of a knob. The baseline is predicted by the knob model, too.
+/// Predicts the time factor of each setting of a knob. The baseline is also predicted by the knob model.
 fn sweep_knob(predictor: &Predictor, query: &Query<'_>, knob: &str) -> Result<Vec<Change>> {
     let schedules = &predictor.find_operator(query.operator)?.statistics.schedules;
     let refused = |problem: String| Error::Query(format!("`{}`: {problem}", query.operator));
@@ -114,7 +114,7 @@ fn with_value(row: &[f32], column: usize, value: f32) -> Vec<f32> {
     changed
 }
 
-/// Returns the values over which a feature is swept: all thread counts, or evenly spaced ones in the trained range.
+/// Returns the values over which a feature is swept: all thread counts, or evenly spaced values in the trained range.
 fn sweep_values(operator: &OperatorEnsemble, feature: &str, column: usize) -> Vec<f32> {
     let Some((low, high)) = operator.statistics.ranges[column].filter(|(low, high)| low < high) else {
         return Vec::new();
@@ -134,7 +134,7 @@ pub struct Effect {
     pub value: f32,
     /// Partial dependence: mean time factor if all rows have this value, relative to the mean over all values.
     pub partial: f64,
-    /// Accumulated local effect: sums small changes in rows near each value, which avoids unrealistic combinations.
+    /// Accumulated local effect: sum of small changes in rows near each value, which avoids unrealistic combinations.
     pub accumulated: f64,
 }
 
@@ -154,7 +154,7 @@ pub fn feature_effects(predictor: &Predictor, samples: &Samples, operator: &str,
         .collect();
     edges.dedup();
     if edges.len() < 2 {
-        return Err(Error::Data(format!("`{feature}` does not vary among the measured `{operator}`")));
+        return Err(Error::Data(format!("`{feature}` does not vary among the measurements of `{operator}`")));
     }
     let rows = 0..matrix.row_count();
     let partial: Vec<f64> = edges

@@ -23,7 +23,7 @@ pub struct Importance {
 /// Ranks features by permutation importance, on a held-out fifth of the shapes.
 pub fn rank_importance(samples: &Samples, seed: u64) -> Result<Vec<Importance>> {
     let folds = split::by_group(&split::shape_groups(samples), 5, seed);
-    let fold = folds.first().ok_or_else(|| Error::Data("there are no shapes".to_owned()))?;
+    let fold = folds.first().ok_or_else(|| Error::Data("the data has no shapes".to_owned()))?;
     let fitted = ensemble::fit_ensemble(
         samples,
         &fold.train,
@@ -33,7 +33,7 @@ pub fn rank_importance(samples: &Samples, seed: u64) -> Result<Vec<Importance>> 
     )?;
     let mut found = Vec::new();
     for (operator, rows) in by_operator(samples, &fold.test) {
-        // Only the tested rows are copied for each feature.
+        // Only the test rows are copied for each feature, to save memory.
         let asked = samples.select_rows(&rows);
         let rows: Vec<usize> = (0..rows.len()).collect();
         let mape = |samples: &Samples| {

@@ -15,7 +15,7 @@ pub struct Limits {
     pub arithmetic_ns: f64,
     /// Transfer time of the compulsory bytes at the device's bandwidth.
     pub memory_ns: f64,
-    /// Ratio of the roofline bound to the predicted time; above 1 only if measured operators exceed the roofline, too.
+    /// Ratio of the roofline bound to the predicted time; above 1 only if measured operators exceed the roofline.
     pub utilisation: f64,
     /// Ratio of the compulsory bytes to the size of the shared cache.
     pub bytes_of_cache: f64,
@@ -41,25 +41,27 @@ pub fn find_limits(predictor: &Predictor, query: &Query<'_>, prediction: &Predic
     let (limit, reason) = match parallel_efficiency {
         _ if overhead_ns > 0.5 * prediction.time_ns => {
             let share = percent((overhead_ns / prediction.time_ns).min(1.0));
-            ("overhead", format!("the overhead of starting such an operator is {share} of the time"))
+            ("overhead", format!("the launch overhead is {share} of the time"))
         }
         _ if utilisation > 1.0 => {
             let side = if memory_ns >= arithmetic_ns { "memory" } else { "arithmetic" };
             (side, explain_excess(predictor, query.operator, &percent(utilisation)))
         }
         _ if utilisation > 0.5 && memory_ns >= arithmetic_ns => {
-            ("memory", format!("it moves its bytes at {} of the bandwidth", percent(utilisation)))
+            ("memory", format!("the operator reaches {} of the bandwidth", percent(utilisation)))
         }
-        _ if utilisation > 0.5 => ("arithmetic", format!("it computes at {} of the peak", percent(utilisation))),
+        _ if utilisation > 0.5 => {
+            ("arithmetic", format!("the operator reaches {} of the arithmetic peak", percent(utilisation)))
+        }
         Some(efficiency) if efficiency < 0.6 => {
-            ("threads", format!("{threads} threads are only {:.2} times as fast as one", efficiency * threads))
+            ("threads", format!("{threads} threads are only {:.2} times as fast as one thread", efficiency * threads))
         }
         _ if bytes_of_cache > 1.0 && memory_ns >= arithmetic_ns => {
-            ("cache", format!("its operands are {bytes_of_cache:.1} times as large as the cache"))
+            ("cache", format!("the operands are {bytes_of_cache:.1} times as large as the cache"))
         }
         _ => {
             let reason = format!(
-                "it reaches {} of the roofline, and neither overhead, threads nor cache explain it",
+                "the operator reaches {} of the roofline; overhead, threads and cache do not explain the rest",
                 percent(utilisation)
             );
             ("code", reason)
@@ -72,13 +74,13 @@ pub fn find_limits(predictor: &Predictor, query: &Query<'_>, prediction: &Predic
 fn explain_excess(predictor: &Predictor, operator: &str, utilisation: &str) -> String {
     let best = 100.0 * (-predictor.learned.operators[operator].statistics.best_log).exp();
     format!(
-        "it is faster than the roofline of the device ({utilisation} of it), as measured operators of this kind are (up to {best:.0} %, with the overhead): some counted work is not necessary, or the device's peaks are too low"
+        "the operator reaches {utilisation} of the roofline of the device, and measured operators of this kind up to {best:.0} % (with the overhead): part of the counted work is unnecessary, or the peaks of the device are too low"
     )
 }
 
 fn has_learned_threads(predictor: &Predictor, operator: &str) -> bool {
     let column = predictor.about.names.iter().position(|name| name == "threads");
     let range = column.and_then(|column| predictor.learned.operators[operator].statistics.ranges[column]);
-    // Devices without a choice always use all units, so one thread was never measured.
+    // Devices with a fixed thread count always use all units, so one thread was never measured.
     range.is_some_and(|(low, high)| low <= 1.0 && high > 1.0)
 }

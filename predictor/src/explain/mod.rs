@@ -1,7 +1,7 @@
-//! Explains predictions, and which changes would affect them.
+//! Explains predictions and the effects of changes.
 //!
-//! Contributions are Shapley values of the trees. They sum to the logarithm of the ratio of the predicted time to its
-//! bound, so each is a factor of the time. Importance is the increase of the error on held-out shapes if a feature is
+//! Contributions are Shapley values of the trees. They sum to the log ratio of the predicted time to its bound, so each
+//! contribution is a factor of the time. Importance is the increase of the error on held-out shapes if a feature is
 //! permuted.
 
 mod answer;
@@ -45,7 +45,7 @@ pub struct Explanation {
     pub average: f64,
     /// Contributions of the features, the largest first.
     pub parts: Vec<Contribution>,
-    /// Factor that the trees do not contribute: device corrections, and the clamp to the best measured ratio.
+    /// Factor outside of the trees: device corrections, and the clamp to the best measured ratio.
     pub rest: f64,
 }
 
@@ -76,7 +76,7 @@ fn feature_names(predictor: &Predictor) -> impl Iterator<Item = &str> {
 fn feature_contributions(operator: &OperatorEnsemble, row: &[f32], is_known: bool) -> Result<Vec<f64>> {
     let mut trees = operator.weighted_trees(is_known).peekable();
     if trees.peek().is_none() {
-        return Err(Error::Query("there are no trees to explain".to_owned()));
+        return Err(Error::Query("the predictor has no trees for this query".to_owned()));
     }
     let mut sums = vec![0.0; row.len() + 1];
     for (weight, trees) in trees {
@@ -96,7 +96,7 @@ pub struct Summary {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FeatureSummary {
     pub feature: String,
-    /// Median size of the feature's time factor, whether it increases or reduces the time.
+    /// Geometric mean of the feature's time factors, with factors below 1 inverted.
     pub typical: f64,
     pub points: Vec<(f32, f64)>,
 }
@@ -108,13 +108,13 @@ pub fn summarise_operator(predictor: &Predictor, samples: &Samples, operator: &s
     let rows: Vec<usize> = (0..matrix.row_count()).collect();
     let values =
         rows.par_iter().map(|row| feature_contributions(known, matrix.row(*row), true)).collect::<Result<Vec<_>>>()?;
-    let of = |(column, feature): (usize, &str)| {
+    let summary = |(column, feature): (usize, &str)| {
         let points: Vec<(f32, f64)> =
             rows.iter().map(|row| (matrix.row(*row)[column], values[*row][column].exp())).collect();
         let typical = points.iter().map(|(_, factor)| factor.ln().abs()).sum::<f64>() / points.len() as f64;
         FeatureSummary { feature: feature.to_owned(), typical: typical.exp(), points }
     };
-    let mut features: Vec<FeatureSummary> = feature_names(predictor).enumerate().map(of).collect();
+    let mut features: Vec<FeatureSummary> = feature_names(predictor).enumerate().map(summary).collect();
     features.sort_by(|one, two| two.typical.total_cmp(&one.typical));
     Ok(Summary { operator: operator.to_owned(), features, rows: rows.len() })
 }
@@ -125,7 +125,7 @@ fn background_rows(predictor: &Predictor, samples: &Samples, operator: &str, mos
     let of_operator = |row: &usize| samples.operators[samples.rows[*row].operator as usize] == operator;
     let rows: Vec<usize> = (0..samples.rows.len()).filter(of_operator).collect();
     if rows.is_empty() {
-        return Err(Error::Data(format!("the data has no `{operator}`")));
+        return Err(Error::Data(format!("the data has no measurement of `{operator}`")));
     }
     let picked: Vec<usize> = rows.iter().copied().step_by(rows.len().div_ceil(most.max(1))).collect();
     let samples = samples.select_rows(&picked).with_features(&predictor.about.names);

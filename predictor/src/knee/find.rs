@@ -1,4 +1,4 @@
-//! Finds the knee of an operator's time over thread counts or over a knob, by a predictor and optional measurements.
+//! Finds the knee of an operator's time over thread counts or a knob, with a predictor and optional measurements.
 
 use super::{Knee, Point, Posterior, Probe, knee_of_curve};
 use crate::error::{Error, Result};
@@ -49,7 +49,7 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
     let predicted = predict_curve(predictor, operator, settings)?;
     let mut posterior = Posterior::from_curve(&predicted);
     let mut probes = Vec::new();
-    // A calibrated predictor answers for this host instead of the device that it was trained on.
+    // A calibrated predictor predicts for this host, not for the device that it was trained on.
     let device = match (&predictor.this_host, &usual.device) {
         (Some(host), None) => host.host_class.as_str(),
         _ => queries::find_device(predictor, usual)?,
@@ -59,7 +59,7 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
         let measured = measure_operator(&probing.program, &probing.operator, at as u32, probing.deadline)?;
         if measured.device != device {
             return Err(Error::Query(format!(
-                "the probe ran on `{}`, but the device is `{device}`; choose this machine, or remove --probe",
+                "the probe measured `{}`, but the predictions are for `{device}`; omit --probe, or predict for this machine",
                 measured.device
             )));
         }
@@ -71,7 +71,7 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
     }
     let updated = if probes.is_empty() { predicted } else { posterior.mean_curve() };
     let found = knee_of_curve("threads", updated).ok_or_else(|| {
-        Error::Query("the training data has only one thread count; give --most-threads and --extrapolate".to_owned())
+        Error::Query("the training data has only one thread count; use --most-threads and --extrapolate".to_owned())
     })?;
     Ok(Knee { probes, ..found })
 }
@@ -84,7 +84,7 @@ fn over_knob(
     options: &KneeOptions,
 ) -> Result<Knee> {
     if options.probing.is_some() {
-        return Err(Error::Query("--probe measures thread counts, not knobs; remove --over".to_owned()));
+        return Err(Error::Query("--probe measures thread counts, not knobs; omit --over".to_owned()));
     }
     let knob = knob.strip_prefix("knob.").unwrap_or(knob);
     let schedules = &predictor.find_operator(&operator.name)?.statistics.schedules;
@@ -92,7 +92,7 @@ fn over_knob(
     let settings =
         schedules.fitting_settings(&operator.work, queries::find_device(predictor, usual)?, knob).map_err(refused)?;
     if let Some((word, _)) = settings.iter().find(|(feature, _)| feature.contains('=')) {
-        let problem = format!("the knob `{knob}` has words such as `{word}`; a curve needs numbers");
+        let problem = format!("settings of the knob `{knob}` are words such as `{word}`, but a curve needs numbers");
         return Err(refused(problem.replace(&format!("knob.{knob}="), "")));
     }
     let (places, questions): (Vec<f64>, Vec<_>) = settings

@@ -1,15 +1,15 @@
 //! Gunther's scaling law: time(n) = time(1) · (1 + contention · (n - 1) + coherence · n · (n - 1)) / n.
 //!
-//! Fitted by least squares on logarithms, over a grid that is refined around the best parameters. The machine's
-//! topology can cause a step in the curve (the second socket, or the second thread of a core). The law is then the
-//! same on both sides and the step is a factor, a break. Breaks are added where they explain most of the remaining
+//! The law is fitted by least squares on logarithms, over a grid that is refined around the best parameters. The
+//! machine's topology can cause a step in the curve (the second socket, or the second thread of a core). Such a break
+//! is modelled as a factor on all larger thread counts. Breaks are added where they explain most of the remaining
 //! error.
 
 use super::Point;
 use serde::Serialize;
 
 const MOST_BREAKS: usize = 3;
-/// Largest share of the squared error that may remain for a break to be accepted.
+/// A break is accepted only if at most this share of the squared error remains.
 const EXPLAINED: f64 = 0.4;
 /// Smallest factor of a break; its reciprocal for a decrease.
 const SMALLEST: f64 = 1.04;
@@ -37,7 +37,7 @@ pub struct Break {
     pub factor: f64,
 }
 
-/// Fits the law to a curve, with as many breaks as are justified.
+/// Fits the law to a curve, with breaks where they reduce the error enough.
 pub fn fit_with_breaks(curve: &[Point]) -> Law {
     let mut starts = vec![0];
     let mut best = fit_segments(curve, &starts);
@@ -107,10 +107,10 @@ struct Fit {
 }
 
 fn fit_segments(curve: &[Point], starts: &[usize]) -> Fit {
-    let at = |contention: f64, coherence: f64| {
+    let fit_at = |contention: f64, coherence: f64| {
         let logs: Vec<f64> =
             curve.iter().map(|point| (point.time_ns / relative_time(point.at, contention, coherence)).ln()).collect();
-        // The time of one thread is whatever fits best in each piece: the mean of the logarithms.
+        // The best-fitting time of one thread is the mean of the logarithms in each segment.
         let (mut levels, mut squares) = (Vec::new(), 0.0);
         for (piece, start) in starts.iter().enumerate() {
             let end = starts.get(piece + 1).copied().unwrap_or(curve.len());
@@ -120,13 +120,13 @@ fn fit_segments(curve: &[Point], starts: &[usize]) -> Fit {
         }
         Fit { contention, coherence, levels, squares }
     };
-    let mut best = at(0.0, 0.0);
+    let mut best = fit_at(0.0, 0.0);
     let (mut center, mut step) = ((0.5, 0.1), (0.1, 0.02));
     for _ in 0..8 {
         for across in -5..=5 {
             for up in -5..=5 {
                 let contention = (center.0 + f64::from(across) * step.0).clamp(0.0, 1.0);
-                let tried = at(contention, (center.1 + f64::from(up) * step.1).clamp(0.0, 1.0));
+                let tried = fit_at(contention, (center.1 + f64::from(up) * step.1).clamp(0.0, 1.0));
                 if tried.squares < best.squares {
                     best = tried;
                 }

@@ -1,9 +1,9 @@
 //! The knee of a curve of times over thread counts or knob values: its fastest value, the smallest value
 //! within 5 % of the fastest time, its last minimum, and for threads its scaling law.
 //!
-//! `find` gets the curve of an operator from a predictor, `law` fits a scaling law with breaks to it, and
-//! `update` conditions it on measurements. `scaling` needs no predictor: its prior consists of the curves
-//! of other machines in a table, which `table` reads.
+//! `find` predicts the curve of an operator, `law` fits a scaling law with breaks to a curve, and `update` conditions a
+//! curve on measurements. `scaling` needs no predictor: its prior consists of the curves of other machines in a table,
+//! which `table` reads.
 
 mod find;
 mod law;
@@ -86,7 +86,7 @@ fn find_flips(curve: &[Point]) -> Vec<f64> {
         let (at, times): (Vec<f64>, Vec<f64>) = window.iter().map(|point| (point.at, point.time_ns)).unzip();
         let direction = kendall(&at, &times);
         if direction > CLEAR && falls {
-            // The turn is the lowest point that both windows contain.
+            // The minimum is the lowest point that both windows contain.
             let lowest = window.iter().min_by(|one, two| one.time_ns.total_cmp(&two.time_ns));
             found.extend(lowest.map(|point| point.at));
         }

@@ -3,7 +3,7 @@
 //!
 //! The prior is a set of Gunther's scaling laws, with parameters sampled around those of the other machines. A curve
 //! is one of these laws plus a smooth deviation, a Gaussian process over the logarithm of the thread count. Each
-//! measurement weights the laws by how well they predicted it, and conditions the deviations from all of them.
+//! measurement updates the weights of the laws by their likelihoods, and conditions the deviations.
 
 use super::law::{fit_law, log_shape};
 use super::update::NOISE;
@@ -29,7 +29,7 @@ const DEVIATION: f64 = 0.06;
 const ROUGHNESS: f64 = 0.03;
 /// Correlation length of the smooth deviation, in doublings of the thread count.
 const DOUBLINGS: f64 = 1.0;
-/// Prior deviation of the log time in seconds on one thread, so large that the prior is uninformative.
+/// Prior standard deviation of the log time in seconds on one thread; large enough to be uninformative.
 const LEVEL: f64 = 5.0;
 /// Number of sampled curves from which the probability of being fastest is estimated.
 const DRAWS: usize = 256;
@@ -126,7 +126,7 @@ impl ScalingPosterior {
         self.measured.push(place);
     }
 
-    /// Returns the unmeasured thread count that is most probably the fastest, or None if all were measured.
+    /// Returns the unmeasured thread count that is most probably the fastest; None if all are measured.
     pub fn next_probe(&self) -> Option<f64> {
         let is_open = |at: &f64| !self.measured.iter().any(|place| self.threads[*place] == *at);
         self.by_probability().into_iter().find(is_open)
@@ -140,7 +140,7 @@ impl ScalingPosterior {
         let mut random = ChaCha8Rng::seed_from_u64(1);
         let (mut law, mut below) = (0, weights[0]);
         for draw in 0..DRAWS {
-            // Systematic resampling: every law is drawn in proportion to its weight.
+            // Systematic resampling draws laws in proportion to their weights.
             while below < (draw as f64 + 0.5) / DRAWS as f64 && law + 1 < weights.len() {
                 law += 1;
                 below += weights[law];
@@ -160,8 +160,8 @@ impl ScalingPosterior {
     /// Returns the expected curve with intervals; before the first measurement, only ratios of times are meaningful.
     pub fn expected_curve(&self) -> Vec<Point> {
         let weights = self.law_weights();
-        let average = |of: &dyn Fn(&Vec<f64>) -> f64| -> f64 {
-            self.means.iter().zip(&weights).map(|(means, weight)| weight * of(means)).sum()
+        let average = |value: &dyn Fn(&Vec<f64>) -> f64| -> f64 {
+            self.means.iter().zip(&weights).map(|(means, weight)| weight * value(means)).sum()
         };
         let point = |(place, at): (usize, &f64)| {
             let mean = average(&|means| means[place]);
@@ -185,7 +185,8 @@ impl ScalingPosterior {
         weights.into_iter().map(|weight| weight / sum).collect()
     }
 
-    /// Returns the columns of a square root of the covariance: weighted by standard normals, they sum to a deviation.
+    /// Returns the columns of a square root of the covariance. Columns weighted by standard normal numbers sum to a
+    /// sampled deviation.
     fn covariance_factors(&self) -> Vec<Vec<f64>> {
         /// Variance up to which a point counts as measured.
         const NOTHING: f64 = 1e-12;

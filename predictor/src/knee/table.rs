@@ -15,11 +15,11 @@ pub struct TableKnee {
     pub machines: usize,
     /// Thread count to measure next; None if all were measured.
     pub next_probe: Option<f64>,
-    /// Slow-down in percent of the chosen thread count, relative to the fastest row; None if all rows were probes.
+    /// Slowdown in percent of the chosen thread count, relative to the fastest row; None if all rows were probes.
     pub regret_percent: Option<f64>,
 }
 
-/// Finds a knee from all rows, or from `most_probes` chosen one by one, optionally up to `most_threads`.
+/// Finds a knee from all rows, or from `most_probes` rows chosen one by one, optionally up to `most_threads`.
 pub fn find_table_knee(
     curves: &[ThreadCurve],
     operator: &str,
@@ -27,7 +27,7 @@ pub fn find_table_knee(
     most_probes: Option<usize>,
     most_threads: Option<u32>,
 ) -> Result<TableKnee> {
-    let mut rows = rows_of(curves, operator, device)?;
+    let mut rows = median_times(curves, operator, device)?;
     let mut threads: Vec<f64> = rows.keys().map(|count| f64::from(*count)).collect();
     if let Some(most) = most_threads {
         rows.retain(|count, _| *count <= most);
@@ -62,11 +62,11 @@ pub fn find_table_knee(
     if probes.is_empty() {
         let at = next_probe.unwrap_or(1.0);
         let problem =
-            format!("no row is of `{operator}` on `{device}`; measure it on {at} threads first, and add the row");
+            format!("the table has no row of `{operator}` on `{device}`; measure it with {at} threads and add the row");
         return Err(Error::Query(problem));
     }
     let found = knee_of_curve("threads", posterior.expected_curve())
-        .ok_or_else(|| Error::Query("a curve has one point".to_owned()))?;
+        .ok_or_else(|| Error::Query("the curve has only one point".to_owned()))?;
     let fastest_ns = rows.values().copied().fold(f64::INFINITY, f64::min);
     let regret = time_ns(found.fastest).map(|time| 100.0 * (time / fastest_ns - 1.0));
     Ok(TableKnee {
@@ -86,7 +86,7 @@ fn thread_counts_up_to(most: u32) -> Vec<u32> {
 }
 
 /// Returns the median time of an operator on a device, for each thread count.
-fn rows_of(curves: &[ThreadCurve], operator: &str, device: &str) -> Result<BTreeMap<u32, f64>> {
+fn median_times(curves: &[ThreadCurve], operator: &str, device: &str) -> Result<BTreeMap<u32, f64>> {
     if !curves.iter().any(|curve| curve.operator == operator) {
         return Err(Error::unknown_name("operator", operator, curves.iter().map(|curve| curve.operator.as_str())));
     }

@@ -1,4 +1,4 @@
-//! Updates a predicted curve by a few measurements.
+//! Updates a predicted curve with a few measurements.
 //!
 //! The prior of the curve is Gaussian in the logarithms of its times: most of a prediction's error is common to all
 //! thread counts of an operator, and the remainder is correlated over about one doubling. A measurement shifts the
@@ -31,7 +31,7 @@ pub struct Probe {
 
 impl Probe {
     /// Returns the relative standard deviation of the time: from the interval of the median, else `cv`, else
-    /// [`DOUBTED`]. Disturbed runs increase the `cv`, but hardly move the median of many runs.
+    /// [`DOUBTED`]. The interval comes first, because disturbed runs increase the `cv` but hardly move the median.
     pub fn known_to(&self) -> f64 {
         /// Half-width of a 95 % interval, in standard deviations.
         const HALF_WIDTH_OF_95: f64 = 1.96;
@@ -61,8 +61,8 @@ impl Posterior {
             SHARED_VARIANCE + (1.0 - SHARED_VARIANCE) * (-doublings * doublings / 2.0).exp()
         };
         let row = |one: usize| {
-            let of = |two: usize| spreads[one] * spreads[two] * correlation(curve[one].at, curve[two].at);
-            (0..curve.len()).map(of).collect()
+            let covariance = |two: usize| spreads[one] * spreads[two] * correlation(curve[one].at, curve[two].at);
+            (0..curve.len()).map(covariance).collect()
         };
         Posterior {
             at: curve.iter().map(|point| point.at).collect(),
@@ -72,7 +72,7 @@ impl Posterior {
         }
     }
 
-    /// Returns the next point, if any: the lowest expected time, then the least certain that may be as fast.
+    /// Returns the next point to measure: the lowest expected time, then the most uncertain point that may be as fast.
     pub fn next_probe(&self) -> Option<f64> {
         let lowest = (0..self.at.len()).min_by(|one, two| self.logs[*one].total_cmp(&self.logs[*two]))?;
         if self.probed.is_empty() {

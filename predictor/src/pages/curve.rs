@@ -34,7 +34,7 @@ pub fn describe_knee(knee: &Knee) -> String {
     );
     match knee.turns_at {
         Some(at) => {
-            let _ = write!(text, " From {} on it does not fall.", format_plain(at));
+            let _ = write!(text, " From {} on, the time does not fall.", format_plain(at));
         }
         None => text += " The time falls up to the last point.",
     }
@@ -45,7 +45,7 @@ pub fn describe_knee(knee: &Knee) -> String {
     if let Some(law) = &knee.law {
         let _ = write!(
             text,
-            " Law: contention {:.3}, coherence {:.5}, median error {:.1} %",
+            " Scaling law: contention {:.3}, coherence {:.5}, median error {:.1} %",
             law.contention, law.coherence, law.error
         );
         for step in &law.breaks {
@@ -144,9 +144,9 @@ fn draw_curve(knee: &Knee) -> String {
         escape(&knee.over),
         TOP - 14.0
     );
-    let line = |of: &dyn Fn(usize) -> f64| {
+    let line = |time_ns: &dyn Fn(usize) -> f64| {
         let points = knee.curve.iter().enumerate();
-        points.map(|(place, point)| format!("{:.1},{:.1}", x(point.at), y(of(place)))).collect::<Vec<_>>()
+        points.map(|(place, point)| format!("{:.1},{:.1}", x(point.at), y(time_ns(place)))).collect::<Vec<_>>()
     };
     if knee.curve.iter().all(|point| point.high_ns.is_finite()) {
         let mut band = line(&|place| knee.curve[place].high_ns);
@@ -212,13 +212,10 @@ fn draw_legend(knee: &Knee) -> String {
     };
     entry("<line class=\"line\" x2=\"22\"/><circle class=\"dot\" cx=\"11\" r=\"3.4\"/>", "expected");
     if knee.curve.iter().all(|point| point.high_ns.is_finite()) {
-        entry(
-            "<rect class=\"down\" fill-opacity=\".16\" y=\"-6\" width=\"22\" height=\"12\"/>",
-            "90 % of measurements",
-        );
+        entry("<rect class=\"down\" fill-opacity=\".16\" y=\"-6\" width=\"22\" height=\"12\"/>", "90 % interval");
     }
     if knee.law.is_some() {
-        entry("<line class=\"law\" x2=\"22\"/>", "law of contention and coherence");
+        entry("<line class=\"law\" x2=\"22\"/>", "scaling law");
     }
     if !knee.probes.is_empty() {
         entry(

@@ -13,31 +13,31 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
     if let Some(repeats) = &evaluation.repeats {
         let _ = write!(
             body,
-            "<p>{} candidates were measured again: {:.2} % from the median of their own on average, 90 % within {:.2} %.</p>",
+            "<p>{} candidates were measured repeatedly: measurements deviate by {:.2} % from the candidate's time on average, 90 % of them by at most {:.2} %.</p>",
             repeats.candidates, repeats.mape, repeats.p90
         );
     }
     if let Some(spread) = evaluation.mean_cv {
-        let _ = write!(body, "<p>Spread within a measurement (CV), mean: {spread:.2} %.</p>");
+        let _ = write!(body, "<p>Mean coefficient of variation within a measurement: {spread:.2} %.</p>");
     }
     for (reason, count) in &evaluation.left_out {
-        let _ = write!(body, "<p>{count} rows left out: {}.</p>", escape(reason));
+        let _ = write!(body, "<p>{count} rows skipped: {}.</p>", escape(reason));
     }
     body += &draw_charts(evaluation);
     // With a single operator, the row for all operators would repeat it.
     let all = (evaluation.operators.len() != 1).then(|| ("all".to_owned(), evaluation.learners.clone()));
     let all = all.into_iter().collect();
     for (title, groups) in
-        [("Operators", &evaluation.operators), ("Held out", &evaluation.held_out), ("Everything", &all)]
+        [("Operators", &evaluation.operators), ("Held out", &evaluation.held_out), ("All rows", &all)]
     {
         if groups.is_empty() {
             continue;
         }
         let has_intervals = groups.values().flat_map(BTreeMap::values).any(|one| one.interval.is_some());
-        let of_intervals = if has_intervals { "<th>90 % interval holds<th>its width" } else { "" };
+        let of_intervals = if has_intervals { "<th>coverage of 90 % intervals<th>half-width" } else { "" };
         let _ = write!(
             body,
-            "<h2>{title}</h2><div class=\"wide\"><table><tr><th><th>learner<th>rows<th>MAPE %<th>95 % of it<th>median %<th>p90 %<th>RMSPE %<th>hit@5 %<th>hit@10 %<th>hit@20 %<th>weighted %<th>bias %{of_intervals}"
+            "<h2>{title}</h2><div class=\"wide\"><table><tr><th><th>learner<th>rows<th>MAPE %<th>95 % interval<th>median %<th>p90 %<th>RMSPE %<th>hit@5 %<th>hit@10 %<th>hit@20 %<th>weighted %<th>bias %{of_intervals}"
         );
         for (group, learners) in groups {
             let mut sorted: Vec<_> = learners.iter().collect();
@@ -72,7 +72,7 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
         body += "</table></div>";
     }
     if !evaluation.ranking.is_empty() {
-        body += "<h2>Order of schedules within a task</h2><div class=\"wide\"><table><tr><th>learner<th>tasks<th>top-1<th>top-5<th>top-1 by time<th>top-5 by time<th>regret@10 %<th>Kendall<th>Spearman";
+        body += "<h2>Ranking of schedules within a task</h2><div class=\"wide\"><table><tr><th>learner<th>tasks<th>top-1<th>top-5<th>top-1 by time<th>top-5 by time<th>regret@10 %<th>Kendall<th>Spearman";
         for (learner, one) in &evaluation.ranking {
             let _ = write!(
                 body,
@@ -97,7 +97,7 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
         add_network_tables(found, &mut body);
     }
     if !evaluation.costs.is_empty() {
-        body += "<h2>Cost</h2><p>Wall-clock time, with one split per core in parallel.</p><div class=\"wide\"><table><tr><th>learner<th><th>learning, s<th>answering a row of a batch, µs";
+        body += "<h2>Cost</h2><p>Wall-clock time, with one split per core in parallel.</p><div class=\"wide\"><table><tr><th>learner<th><th>training, s<th>prediction per row, µs";
         for (learner, cost) in &evaluation.costs {
             let _ = write!(body, "<tr><td>{}<td><td>{:.2}<td>{:.2}", escape(learner), cost.learn_s, cost.answer_us);
         }
@@ -108,7 +108,7 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
 
 /// Appends a table of errors by the share of training shapes.
 fn curve_of_learning(points: &[Point], body: &mut String) {
-    *body += "<h2>Our MAPE by the share of shapes learned from, %</h2><div class=\"wide\"><table><tr><th>operator<th>";
+    *body += "<h2>Our MAPE in percent by share of training shapes</h2><div class=\"wide\"><table><tr><th>operator<th>";
     points.iter().for_each(|point| *body += &format!("<th>{}", point.share));
     for operator in points.iter().flat_map(|point| point.mape.keys()).collect::<BTreeSet<_>>() {
         let _ = write!(body, "<tr><td>{}<td>", escape(operator));
@@ -120,7 +120,7 @@ fn curve_of_learning(points: &[Point], body: &mut String) {
 }
 
 fn add_network_tables(found: &EndToEnd, body: &mut String) {
-    *body += "<h2>Whole networks</h2><div class=\"wide\"><table><tr><th>learner<th><th>networks<th>off by %<th>within 5 %<th>within 10 %";
+    *body += "<h2>Whole networks</h2><div class=\"wide\"><table><tr><th>learner<th><th>networks<th>MAPE %<th>within 5 %<th>within 10 %";
     for (learner, one) in &found.learners {
         let _ = write!(
             body,
@@ -132,7 +132,7 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
             one.hit10
         );
     }
-    *body += "</table></div><p>Differences in percent, by learner:</p><div class=\"wide\"><table><tr><th>network<th>run with<th>operators measured<th>measured, ms";
+    *body += "</table></div><p>Deviation of the predicted from the measured sum in percent, by learner:</p><div class=\"wide\"><table><tr><th>network<th>setting<th>operators measured<th>measured, ms";
     let learners: Vec<&String> = found.learners.keys().collect();
     learners.iter().for_each(|learner| *body += &format!("<th>{}", escape(learner)));
     for one in &found.networks {

@@ -24,7 +24,7 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
     if !evaluation.scatter_points.is_empty() {
         let _ = write!(
             text,
-            "<h2>Predicted against measured</h2><p class=\"soft\">{} rows that were held out; on the line both are equal.</p><figure>{}</figure>",
+            "<h2>Predicted against measured</h2><p class=\"soft\">{} held-out rows; on the line, predicted and measured times are equal.</p><figure>{}</figure>",
             evaluation.scatter_points.len(),
             draw_scatter(&evaluation.scatter_points)
         );
@@ -38,10 +38,10 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
         })
         .collect();
     if !ours.is_empty() {
-        let bars: Vec<Bar> = ours.iter().map(|(name, one)| Bar::of_error(name, one)).collect();
+        let bars: Vec<Bar> = ours.iter().map(|(name, one)| Bar::error_bar(name, one)).collect();
         let _ = write!(text, "<h2>Our error by operator, %</h2><figure>{}</figure>", draw_bars(&bars, None));
     }
-    let bars: Vec<Bar> = ours.iter().filter_map(|(name, one)| Bar::of_coverage(name, one)).collect();
+    let bars: Vec<Bar> = ours.iter().filter_map(|(name, one)| Bar::coverage_bar(name, one)).collect();
     if !bars.is_empty() {
         let _ = write!(
             text,
@@ -62,15 +62,15 @@ struct Bar {
 }
 
 impl Bar {
-    fn of_error(name: &str, one: &Metrics) -> Bar {
+    fn error_bar(name: &str, one: &Metrics) -> Bar {
         let (low, high) = one.mape_interval;
         let says = format!("{:.1}", one.mape);
         Bar { name: name.to_owned(), value: one.mape, range: Some((low, high)), says, is_bad: false }
     }
 
-    fn of_coverage(name: &str, one: &Metrics) -> Option<Bar> {
+    fn coverage_bar(name: &str, one: &Metrics) -> Option<Bar> {
         let interval = one.interval.as_ref()?;
-        let says = format!("{:.1}, ± {:.1} wide", interval.coverage, interval.half_width);
+        let says = format!("{:.1}, half-width {:.1}", interval.coverage, interval.half_width);
         let is_bad = interval.coverage < super::KEPT;
         Some(Bar { name: name.to_owned(), value: interval.coverage, range: None, says, is_bad })
     }
@@ -129,7 +129,7 @@ fn draw_bars(bars: &[Bar], promise: Option<f64>) -> String {
     let across = Scale { range: (0.0, most), places: (left, left + BARS), is_log: false };
     let says = label_width(bars.iter().map(|bar| bar.says.as_str()));
     let floor = MARGIN + LANE * bars.len() as f64;
-    let mut svg = svg_start(left + BARS + says + 28.0, floor + 28.0, "one bar per operator");
+    let mut svg = svg_start(left + BARS + says + 28.0, floor + 28.0, "bar chart by operator");
     for tick in round_ticks(0.0, most, 5) {
         let x = across.coordinate_of(tick);
         let _ = write!(

@@ -16,14 +16,14 @@ const CELL: (usize, usize) = (44, 19);
 type Measure = (&'static str, &'static str, fn(&Correlation) -> f64);
 
 const MEASURES: &[Measure] = &[
-    ("Spearman", "of ranks: 1 where utilisation only rises with the feature, −1 where it only falls", |one| {
+    ("Spearman", "rank correlation: 1 if utilisation only rises with the feature, −1 if it only falls", |one| {
         one.spearman
     }),
-    ("Pearson", "along a straight line", |one| one.pearson),
-    ("Kendall", "of pairs: share that agree minus share that disagree", |one| one.kendall),
-    ("partial", "of ranks, with the roofline's time held fixed", |one| one.partial),
-    ("distance", "of distances: 0 only if independent", |one| one.distance),
-    ("mutual information", "in bits, up to 3: information that the feature shares with the utilisation", |one| {
+    ("Pearson", "linear correlation", |one| one.pearson),
+    ("Kendall", "share of concordant pairs minus share of discordant pairs", |one| one.kendall),
+    ("partial", "rank correlation, controlled for the roofline time", |one| one.partial),
+    ("distance", "distance correlation: 0 only for independent values", |one| one.distance),
+    ("mutual information", "information shared by the feature and the utilisation, in bits, at most 3", |one| {
         one.mutual_information
     }),
 ];
@@ -43,7 +43,7 @@ pub fn heat_map(found: &[Correlation]) -> String {
             groups.push(name);
             groups.len() - 1
         });
-        // Features that matter to many rows come first; correlations that may be chance count as 0.
+        // Features with strong correlations in many rows come first; insignificant correlations count as 0.
         let strength = strength.entry(&one.feature).or_default();
         if one.q_value <= SIGNIFICANT {
             *strength += one.spearman.abs() * one.rows as f64;
@@ -55,9 +55,9 @@ pub fn heat_map(found: &[Correlation]) -> String {
     let count = features.len();
     features.truncate(MOST);
     let mut body = format!(
-        "<p>How each feature goes with the utilisation that was measured: attainable time over measured time. <b class=\"up\" style=\"color:var(--up)\">Orange</b>: \
-        utilisation rises with the feature; <b style=\"color:var(--down)\">blue</b>: it falls; the stronger, the deeper. Pale cells are seen by chance more than \
-        once in twenty, corrected for all that were tried.</p><p class=\"soft\">The {} strongest of {count} features that vary; {} rows on {}.</p><div class=\"tabs\">",
+        "<p>Correlation of each feature with the measured utilisation (attainable time divided by measured time). <b class=\"up\" style=\"color:var(--up)\">Orange</b>: \
+        utilisation rises with the feature; <b style=\"color:var(--down)\">blue</b>: it falls. Darker cells are stronger correlations. Pale cells are not \
+        significant (false-discovery rate above 5 %).</p><p class=\"soft\">The {} strongest of {count} varying features; {} rows on {}.</p><div class=\"tabs\">",
         features.len(),
         count_rows(found),
         escape(&devices.into_iter().collect::<Vec<_>>().join(", "))
@@ -97,7 +97,7 @@ fn draw_map(
     (name, _, of): &Measure,
 ) -> String {
     let (width, height) = CELL;
-    // Labels lean by 38 degrees, and a letter takes about six units.
+    // Labels are rotated by 38 degrees; a letter takes about six units.
     let longest = groups.iter().map(|group| group.chars().count()).max().unwrap_or(0);
     let top = 24 + (longest as f64 * 6.4 * 38f64.to_radians().sin()) as usize;
     let left = label_width(features.iter().copied()) as usize + 20;
@@ -108,7 +108,7 @@ fn draw_map(
         let x = left + width * across + width / 2;
         let _ = write!(svg, "<text transform=\"translate({x} {}) rotate(-38)\">{}</text>", top - 8, escape(group));
     }
-    // Bits are shown relative to three, the maximum with eight cells.
+    // Mutual information is shown relative to its maximum, three bits for eight bins.
     let full = if *name == "mutual information" { 3.0 } else { 1.0 };
     for (down, feature) in features.iter().enumerate() {
         let y = top + height * down;
@@ -124,7 +124,7 @@ fn draw_map(
             let deep = if depth > 0.55 { " deep" } else { "" };
             let _ = write!(
                 svg,
-                "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill-opacity=\"{depth:.2}\"><title>{} with {}: {value:.3}, {} rows, by chance {:.1e}</title></rect>\
+                "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill-opacity=\"{depth:.2}\"><title>{} with {}: {value:.3}, {} rows, q-value {:.1e}</title></rect>\
                 <text class=\"cell{deep}\" x=\"{}\" y=\"{}\"{}>{value:.2}</text>",
                 width - 1,
                 height - 1,

@@ -5,7 +5,7 @@
 
 use super::{escape, styled_page};
 use crate::error::{Error, Result};
-use crate::planning::Planned;
+use crate::planning::NetworkPlan;
 use crate::planning::network::Alternative;
 use models::Choice;
 use models::stages::Group;
@@ -25,7 +25,7 @@ const LETTER: f64 = 6.3;
 #[derive(Clone, Debug, Deserialize)]
 pub struct MeasuredLanes {
     pub median_ns: f64,
-    /// Groups of the plan, with times that are medians over runs.
+    /// Groups of the plan, with median times over the runs.
     #[serde(default)]
     pub lanes: Vec<Lane>,
 }
@@ -39,7 +39,7 @@ impl MeasuredLanes {
         let found: MeasuredLanes = serde_json::from_str(last).map_err(|error| {
             Error::table_error(
                 path,
-                format!("its last line is not output of `opcollect model run --plan FILE --json`: {error}"),
+                format!("the last line is not output of `opcollect model run --plan FILE --json`: {error}"),
             )
         })?;
         let is_time = |time: f64| time.is_finite() && time >= 0.0;
@@ -61,12 +61,12 @@ pub struct Lane {
     pub cores: Vec<usize>,
     pub begin_ns: f64,
     pub end_ns: f64,
-    /// Names, in the model, of the calls that the group runs.
+    /// Names of the group's calls in the model.
     #[serde(default)]
     pub scopes: Vec<String>,
 }
 
-/// A box over some cores and a time range, with its text.
+/// A box of the chart: cores, time range and text.
 struct ShownLanes {
     cores: Vec<usize>,
     from_ns: f64,
@@ -78,10 +78,10 @@ struct ShownLanes {
     title: String,
 }
 
-pub fn plan_page(planned: &Planned, measured: Option<&MeasuredLanes>) -> String {
-    let Planned { promise, why, model, cores, .. } = planned;
+pub fn plan_page(planned: &NetworkPlan, measured: Option<&MeasuredLanes>) -> String {
+    let NetworkPlan { promise, why, model, cores, .. } = planned;
     let mut body = format!(
-        "<p>{}: {} on {cores} cores, promised {} ({}); one operator after the other {}.</p><p class=\"soft\">{}</p>",
+        "<p>{}: {} on {cores} cores, predicted {} ({}); sequential execution {}.</p><p class=\"soft\">{}</p>",
         escape(model),
         planned.parallel.name(),
         format_duration(promise.time_ns),
@@ -91,7 +91,7 @@ pub fn plan_page(planned: &Planned, measured: Option<&MeasuredLanes>) -> String 
     );
     let promised = planned_lanes(planned);
     let seen = measured.map(|measured| measured_lanes(&measured.lanes)).unwrap_or_default();
-    // Both charts have the same scale.
+    // Both charts have the same time scale.
     let total_ns = promised.iter().chain(&seen).map(|one| one.to_ns).fold(1.0, f64::max);
     let _ = write!(
         body,
@@ -105,28 +105,28 @@ pub fn plan_page(planned: &Planned, measured: Option<&MeasuredLanes>) -> String 
                 "<h2>Measured timeline</h2><p>{} is the median of all runs, {:.1} % from the prediction.</p><figure>{}</figure>",
                 format_duration(measured.median_ns),
                 100.0 * (measured.median_ns / promise.time_ns - 1.0),
-                draw_lanes(&seen, *cores, total_ns, "lanes as measured")
+                draw_lanes(&seen, *cores, total_ns, "measured lanes")
             );
         }
-        Some(_) => body.push_str("<p class=\"soft\">What was measured has no stages.</p>"),
+        Some(_) => body.push_str("<p class=\"soft\">The measured run has no stages.</p>"),
         None => {}
     }
     body.push_str(
-        "<p class=\"soft\">Each box is a call. Blue: one after the other. Orange: groups side by side. A promised stage is as long as \
-         its longest group; a measured one has each group's own beginning and end.</p>",
+        "<p class=\"soft\">Each box is a call. Blue: sequential. Orange: concurrent groups. A predicted stage is as long as its longest \
+         group; measured groups have their own start and end.</p>",
     );
     body.push_str(&alternatives_table(&planned.alternatives, *cores));
     styled_page("Execution plan", &body)
 }
 
-fn planned_lanes(planned: &Planned) -> Vec<ShownLanes> {
+fn planned_lanes(planned: &NetworkPlan) -> Vec<ShownLanes> {
     let (mut shown, mut begin_ns) = (Vec::new(), 0.0);
     let alone_ns = alone_times(&planned.alternatives, planned.calls.len());
     for (number, stage) in planned.stages.stages.iter().enumerate() {
         let time_ns = |group: &Group| group.calls.iter().map(|&call| alone_ns(call, group.cores.len())).sum::<f64>();
         let longest_ns = stage.groups.iter().map(time_ns).fold(0.0, f64::max);
         let stage_ns = stage.time_ns.unwrap_or(longest_ns);
-        // Operators of a stage that slow each other down take longer than alone.
+        // Operators that slow each other down take longer than in isolation.
         let factor = if longest_ns > 0.0 { stage_ns / longest_ns } else { 1.0 };
         for group in &stage.groups {
             let mut from_ns = begin_ns;
@@ -141,7 +141,7 @@ fn planned_lanes(planned: &Planned) -> Vec<ShownLanes> {
                     is_even: place % 2 == 0,
                     label: operator.split(' ').next().unwrap_or_default().to_owned(),
                     title: format!(
-                        "call {call}: {operator}\n{} on {} cores\nstage {number}, {} groups side by side",
+                        "call {call}: {operator}\n{} on {} cores\nstage {number}, {} concurrent groups",
                         format_duration(alone_ns),
                         group.cores.len(),
                         stage.groups.len()
@@ -155,7 +155,7 @@ fn planned_lanes(planned: &Planned) -> Vec<ShownLanes> {
     shown
 }
 
-/// Returns a function of a call and a number of cores, which returns the time of the call if nothing else runs.
+/// Returns a function that maps a call and a core count to the call's isolated time.
 fn alone_times(alternatives: &[Alternative], calls: usize) -> impl Fn(usize, usize) -> f64 {
     let mut of_call = vec![None; calls];
     for one in alternatives {
@@ -165,7 +165,7 @@ fn alone_times(alternatives: &[Alternative], calls: usize) -> impl Fn(usize, usi
 }
 
 fn measured_lanes(lanes: &[Lane]) -> Vec<ShownLanes> {
-    let of = |(place, lane): (usize, &Lane)| {
+    let shown = |(place, lane): (usize, &Lane)| {
         let beside = lanes.iter().filter(|other| other.stage == lane.stage).count();
         let before = lanes[..place].iter().filter(|other| other.stage == lane.stage).count();
         let took = format_duration(lane.end_ns - lane.begin_ns);
@@ -183,7 +183,7 @@ fn measured_lanes(lanes: &[Lane]) -> Vec<ShownLanes> {
             ),
         }
     };
-    lanes.iter().enumerate().map(of).collect()
+    lanes.iter().enumerate().map(shown).collect()
 }
 
 fn draw_lanes(all: &[ShownLanes], cores: usize, total_ns: f64, name: &str) -> String {
@@ -256,9 +256,9 @@ fn alternatives_table(all: &[Alternative], cores: usize) -> String {
         all.iter().map(|one| one.calls.len()).sum::<usize>()
     );
     for place in 0..cores {
-        let of = |one: &Alternative| one.calls.len() as f64 * one.alone_ns.get(place).copied().unwrap_or(0.0);
-        let _ = write!(text, "<th>{}</th>", format_duration(all.iter().map(of).sum()));
+        let time_ns = |one: &Alternative| one.calls.len() as f64 * one.alone_ns.get(place).copied().unwrap_or(0.0);
+        let _ = write!(text, "<th>{}</th>", format_duration(all.iter().map(time_ns).sum()));
     }
     text.push_str("<th></th></tr>");
-    text + "</table></div><p class=\"soft\">Isolated times by number of cores; bold: in the plan. Concurrent execution pays if operators scale badly.</p>"
+    text + "</table></div><p class=\"soft\">Isolated times by number of cores; bold: used by the plan. Concurrent execution is faster if operators scale badly.</p>"
 }

@@ -19,7 +19,7 @@ pub use swarm::swarm_page;
 
 use report::page::escape_html as escape;
 
-/// Smallest acceptable actual coverage of 90 % intervals, in percent.
+/// Minimum acceptable actual coverage of 90 % intervals, in percent.
 pub const KEPT: f64 = 85.0;
 
 const NARROW: &str = "@media (max-width: 600px) {

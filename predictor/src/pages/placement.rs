@@ -1,4 +1,4 @@
-//! HTML page of a placement: the cost of each operator on its device, and what it would cost on each of the others.
+//! HTML page of a placement: the cost of each operator on its device and on every other device.
 
 use super::{escape, styled_page};
 use crate::planning::tables::TimesTable;
@@ -9,13 +9,13 @@ use std::fmt::Write;
 
 pub fn placement_page(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
     let mut body = format!(
-        "<p>makespan {}; {}; the largest gain of any single move is {}.</p><figure>{}</figure>\
+        "<p>Makespan {}; {}; largest gain of a single move: {}.</p><figure>{}</figure>\
          <div class=\"wide\"><table><tr><th>operator</th>",
         format_duration(found.makespan_ns),
         if found.is_exact {
-            "the best of all assignments".to_owned()
+            "the optimal assignment".to_owned()
         } else {
-            format!("at most {:.3} times the best", found.ratio_most())
+            format!("at most {:.3} times the optimum", found.ratio_most())
         },
         format_duration(found.largest_gain_ns.max(0.0)),
         draw_devices(table, instance, found),
@@ -28,20 +28,20 @@ pub fn placement_page(table: &TimesTable, instance: &Instance, found: &Placement
         let _ = write!(body, "<tr><td>{}</td>", escape(name));
         for (device, pays) in found.pays_ns[operator].iter().enumerate() {
             let own = format_duration(instance.times_ns[operator][device]);
-            let text = format!("{} <span class=\"soft\">(alone {own})</span>", format_duration(*pays));
+            let text = format!("{} <span class=\"soft\">(isolated {own})</span>", format_duration(*pays));
             let text = if device == found.devices[operator] { format!("<b>{text}</b>") } else { text };
             let _ = write!(body, "<td>{text}</td>");
         }
         body.push_str("</tr>");
     }
-    body.push_str("</table></div><p class=\"soft\">Bold: where it is. Other columns: what it would pay there while all others stay.</p>");
+    body.push_str("</table></div><p class=\"soft\">Bold: cost on the assigned device. Other columns: cost on that device if all other operators stay.</p>");
     styled_page("Operators on devices", &body)
 }
 
 const WIDTH: f64 = 900.0;
 const LANE: f64 = 40.0;
 
-/// Draws the operators of each device one after another, with the times that they take in isolation.
+/// Draws the operators of each device in sequence, with their isolated times.
 fn draw_devices(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
     const LETTER: f64 = 6.3;
     let left = 20.0 + label_width(table.devices.iter().map(String::as_str)).min(WIDTH / 3.0);

@@ -1,5 +1,4 @@
-//! HTML page with slow-downs of operators that run concurrently, as a heat map, and with the errors of prediction
-//! rules.
+//! HTML page with slowdowns of concurrent operators as a heat map, and with the errors of prediction rules.
 
 use super::{escape, styled_page};
 use crate::planning::coruns::{CoRuns, Scores};
@@ -25,12 +24,12 @@ pub fn slowdowns_page(coruns: &CoRuns, scores: &Scores) -> String {
     for one in coruns.operators.iter().take(MOST) {
         let _ = write!(
             body,
-            "<li>{} <span class=\"soft\">alone {}</span></li>",
+            "<li>{} <span class=\"soft\">isolated {}</span></li>",
             escape(&one.text),
             format_duration(one.alone_ns)
         );
     }
-    body.push_str("</ol><h2>Operators that were held out</h2><table><tr><th>rule</th><th>MAPE</th><th>median</th><th>90th percentile</th></tr>");
+    body.push_str("</ol><h2>Errors on held-out operators</h2><table><tr><th>rule</th><th>MAPE</th><th>median</th><th>90th percentile</th></tr>");
     for one in &scores.rules {
         let _ = write!(
             body,
@@ -43,8 +42,8 @@ pub fn slowdowns_page(coruns: &CoRuns, scores: &Scores) -> String {
     }
     let _ = write!(
         body,
-        "</table><p class=\"soft\">Of {} slowdowns, each asked when its operator was held out. Slowdowns themselves are known to ± {:.2} % in \
-         the middle case.</p>",
+        "</table><p class=\"soft\">{} slowdowns, each predicted with its operator held out. The median uncertainty of a measured slowdown is \
+         ± {:.2} %.</p>",
         scores.asked, scores.noise
     );
     body.push_str(&profiles_table(coruns));
@@ -62,7 +61,7 @@ fn draw_pairs(coruns: &CoRuns) -> String {
     let (left, top) = (46, 46);
     let mut picture =
         svg_start((left + width * count + 20) as f64, (top + height * count + 20) as f64, "slowdowns of pairs");
-    let _ = write!(picture, "<text x=\"{}\" y=\"14\" class=\"soft\">beside</text>", left);
+    let _ = write!(picture, "<text x=\"{}\" y=\"14\" class=\"soft\">partner</text>", left);
     for place in 0..count {
         let (x, y) = (left + width * place + width / 2, top + height * place + 15);
         let name = escape(&coruns.operators[place].text);
@@ -97,7 +96,7 @@ fn draw_pairs(coruns: &CoRuns) -> String {
     picture + "</svg>"
 }
 
-/// Returns a table of slow-downs with synthetic loads, in both directions.
+/// Returns a table of slowdowns with synthetic partners, in both directions.
 fn profiles_table(coruns: &CoRuns) -> String {
     if coruns.partners.is_empty() || coruns.operators.iter().all(|one| one.demand.profile.is_none()) {
         return String::new();

@@ -16,13 +16,13 @@ const LANE: f64 = 28.0;
 const COLUMN: f64 = 4.0;
 
 pub fn swarm_page(summaries: &[Summary]) -> String {
-    let mut body = "<p>Each dot is a measured row. It stands where the feature's contribution (Shapley value) multiplies the time by so much, \
-        against the average row; its colour is the feature's own value, from <b style=\"color:var(--down)\">low</b> to \
-        <b style=\"color:var(--up)\">high</b>. Grey: the row does not have the feature.</p>".to_owned();
+    let mut body = "<p>Each dot is a measured row. Its position is the factor on the time that the feature contributes (Shapley value), \
+        relative to the average row; its colour is the value of the feature, from <b style=\"color:var(--down)\">low</b> to \
+        <b style=\"color:var(--up)\">high</b>. Grey: the feature is missing in the row.</p>".to_owned();
     for summary in summaries {
         let _ = write!(
             body,
-            "<h2>{}</h2><p class=\"soft\">{} rows; the {} features with the largest effect on its times, with the median effect</p><figure>{}</figure>",
+            "<h2>{}</h2><p class=\"soft\">{} rows; the {} features with the largest effect, with the mean effect</p><figure>{}</figure>",
             escape(&summary.operator),
             summary.rows,
             MOST.min(summary.features.len()),
@@ -52,7 +52,7 @@ fn draw_swarms(features: &[FeatureSummary]) -> String {
     }
     let _ = write!(
         svg,
-        "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">what the feature multiplies the time by</text><text class=\"soft\" x=\"{}\" y=\"{}\">typically ×</text>",
+        "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">factor on the time</text><text class=\"soft\" x=\"{}\" y=\"{}\">mean ×</text>",
         across.coordinate_of(1.0),
         bottom + 38.0,
         width - RIGHT + 20.0,
@@ -94,7 +94,7 @@ fn draw_lane(one: &FeatureSummary, middle: f64, across: &Scale) -> String {
     values.dedup();
     let mut heights: std::collections::BTreeMap<i64, usize> = Default::default();
     let mut svg = String::new();
-    // In the order of values, so that a column shows its mixture in layers.
+    // Dots are drawn in the order of values, so that each column shows the mixture of values in layers.
     let mut points: Vec<&(f32, f64)> = one.points.iter().filter(|(_, factor)| factor.is_finite()).collect();
     points.sort_by(|one, two| one.0.total_cmp(&two.0));
     for (value, factor) in points {
@@ -104,7 +104,7 @@ fn draw_lane(one: &FeatureSummary, middle: f64, across: &Scale) -> String {
         let aside =
             (height.div_ceil(2) as f64 * 1.5).min(LANE / 2.0 - 2.0) * if height.is_multiple_of(2) { 1.0 } else { -1.0 };
         *height += 1;
-        // A feature that only has one value is there or not.
+        // A feature with a single value is either present or missing.
         let rank = match values.len() {
             0 | 1 => 1.0,
             count => values.partition_point(|known| known < value) as f64 / (count - 1) as f64,

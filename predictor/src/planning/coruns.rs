@@ -2,12 +2,14 @@
 //! slowdowns, and evaluates it on held-out operators.
 
 use super::demand::{Time, cache_bytes, task_demand};
-use super::versions::of_versions;
+use super::versions::select_versions;
 use crate::error::{Error, Result};
 use datasets::{Json, Outcome, Record, Source, Store};
 use learn::split;
 use models::Task;
-use planners::interference::{Baseline, Demand, Learned, Machine, Profile, Seen, rule_slowdowns, steady_slowdowns};
+use planners::interference::{
+    Baseline, CoRunMeasurement, Demand, Learned, Machine, Profile, rule_slowdowns, steady_slowdowns,
+};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,9 +17,10 @@ use std::path::Path;
 
 /// The `op_kind` of synthetic co-run partners.
 const SYNTHETIC: &str = "synthetic";
-/// Minimum number of measured co-runs. With fewer, the model uses bandwidth and cache only.
+/// Minimum number of measured co-runs. With fewer, the model uses only bandwidth and cache.
 const LEAST_PAIRS: usize = 20;
-/// Largest relative half-width of a slowdown's confidence interval; wider ones were disturbed and are left out.
+/// Maximum relative half-width of a slowdown's confidence interval; slowdowns with wider intervals were disturbed and
+/// are left out.
 const KNOWN: f64 = 0.05;
 /// Number of folds of the cross-validation; all co-runs of an operator are in one fold.
 const FOLDS: usize = 5;
@@ -33,13 +36,13 @@ pub struct Operator {
 
 /// A measured slowdown of one operator while others run concurrently.
 #[derive(Clone, Debug, Serialize)]
-pub struct Beside {
+pub struct CoRunSlowdown {
     /// Index of the operator that is slowed down.
     pub operator: usize,
     /// Indices of the operators that run concurrently.
     pub others: Vec<usize>,
     pub cores: usize,
-    /// Ratio of the time next to the other operators to the time alone.
+    /// Ratio of the time with the other operators to the isolated time.
     pub slowdown: f64,
     /// Lower end of the slowdown's confidence interval.
     pub low: Option<f64>,
@@ -50,7 +53,7 @@ pub struct Beside {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CoRuns {
     pub operators: Vec<Operator>,
-    pub beside: Vec<Beside>,
+    pub beside: Vec<CoRunSlowdown>,
     /// Synthetic partners, in the order of profiles.
     pub partners: Vec<String>,
     /// Number of slowdowns that were left out because they were disturbed.
@@ -75,7 +78,7 @@ pub struct Scores {
     /// Number of predicted slowdowns.
     pub asked: usize,
     pub operators: usize,
-    /// Median relative half-width of the measured slowdowns' intervals, in percent: no rule can have a smaller error.
+    /// Median relative half-width of the measured slowdowns' intervals, in percent; a lower bound of a rule's error.
     pub noise: f64,
     /// Median measured slowdown.
     pub middle: f64,
@@ -110,7 +113,8 @@ impl CoRuns {
         record.co_run.is_some() && record.outcome == Outcome::Ok && record.source == Source::Measured
     }
 
-    /// Reads the co-runs of the given or the only host class, with the records and the number of outdated ones.
+    /// Reads the co-runs of the given or the only host class. Also returns the records and the number of outdated
+    /// records.
     pub fn read_coruns(path: &Path, class: Option<&str>, all_versions: bool) -> Result<(CoRuns, Vec<Record>, usize)> {
         let mut by_class: BTreeMap<String, Vec<Record>> = BTreeMap::new();
         for record in Store::open(path)?.select_records(datasets::Choose::Middle)? {
@@ -125,14 +129,14 @@ impl CoRuns {
             (Some(class), _) => return Err(Error::unknown_name("hardware", class, known.iter().map(String::as_str))),
             (None, [only]) => only.clone(),
             (None, []) => {
-                let problem = "has no records of operators that ran together; make some with `opcollect corun --config configs/corun.toml`";
+                let problem = "has no co-run records; measure some with `opcollect corun --config configs/corun.toml`";
                 return Err(Error::Query(format!("`{}` {problem}", path.display())));
             }
             (None, several) => {
                 return Err(Error::Query(format!("give --hardware; the store has {}", several.join(", "))));
             }
         };
-        let (records, left_out) = of_versions(by_class.remove(&class).unwrap_or_default(), all_versions);
+        let (records, left_out) = select_versions(by_class.remove(&class).unwrap_or_default(), all_versions);
         Ok((CoRuns::from_records(&records), records, left_out))
     }
 
@@ -165,10 +169,10 @@ impl CoRuns {
             let machine =
                 Machine { cores: 1, bytes_per_ns: 1.0, cache_bytes: cache_bytes(records), learned: Learned::default() };
             let pair = |own: &str, other: &str| {
-                let of = |(record, row): &(&Record, CoRunRow)| {
+                let loss = |(record, row): &(&Record, CoRunRow)| {
                     (record.task_hash == own && row.others == [other]).then_some(row.slowdown - 1.0)
                 };
-                let losses: Vec<f64> = rows.iter().filter_map(of).collect();
+                let losses: Vec<f64> = rows.iter().filter_map(loss).collect();
                 (!losses.is_empty()).then(|| median_of(&losses))
             };
             let hash = record.task_hash.as_str();
@@ -188,32 +192,39 @@ impl CoRuns {
             let others: Option<Vec<usize>> = row.others.iter().map(|hash| places.get(hash.as_str()).copied()).collect();
             let (Some(&operator), Some(others)) = (places.get(record.task_hash.as_str()), others) else { continue };
             let half = row.low.zip(row.high).map(|(low, high)| (high - low) / 2.0 / row.slowdown);
-            // Without an interval, because of too few rounds, the uncertainty of a slowdown is unknown.
+            // With too few rounds for an interval, the uncertainty of a slowdown is unknown.
             if half.is_none_or(|half| half > KNOWN) {
                 found.left_out += 1;
                 continue;
             }
             let cores = record.threads.and_then(|threads| usize::try_from(threads).ok()).unwrap_or(1);
-            found.beside.push(Beside { operator, others, cores, slowdown: row.slowdown, low: row.low, high: row.high });
+            found.beside.push(CoRunSlowdown {
+                operator,
+                others,
+                cores,
+                slowdown: row.slowdown,
+                low: row.low,
+                high: row.high,
+            });
         }
         found
     }
 
     pub fn task_profiles(&self) -> HashMap<String, Profile> {
-        let of = |one: &Operator| Some((one.task_hash.clone(), one.demand.profile.clone()?));
-        self.operators.iter().filter_map(of).collect()
+        let profile = |one: &Operator| Some((one.task_hash.clone(), one.demand.profile.clone()?));
+        self.operators.iter().filter_map(profile).collect()
     }
 
-    fn observed_coruns<'a>(&'a self, of: &[usize]) -> Vec<Seen<'a>> {
+    fn observed_coruns<'a>(&'a self, places: &[usize]) -> Vec<CoRunMeasurement<'a>> {
         let one = |&place: &usize| {
-            let Beside { operator, others, cores, slowdown, .. } = &self.beside[place];
-            Seen {
+            let CoRunSlowdown { operator, others, cores, slowdown, .. } = &self.beside[place];
+            CoRunMeasurement {
                 own: (*cores, &self.operators[*operator].demand),
                 others: others.iter().map(|&other| (*cores, &self.operators[other].demand)).collect(),
                 slowdown: *slowdown,
             }
         };
-        of.iter().map(one).collect()
+        places.iter().map(one).collect()
     }
 
     pub fn learn_weights(&self, machine: &Machine) -> Learned {
@@ -229,7 +240,7 @@ impl CoRuns {
     pub fn score_rules(&self, machine: &Machine, seed: u64) -> Result<Scores> {
         if self.beside.len() < LEAST_PAIRS || self.operators.len() < FOLDS {
             return Err(Error::Query(format!(
-                "{} slowdowns of {} operators; an evaluation needs at least {LEAST_PAIRS} slowdowns of {FOLDS} operators",
+                "{} slowdowns of {} operators are too few for an evaluation; at least {LEAST_PAIRS} slowdowns of {FOLDS} operators are required",
                 self.beside.len(),
                 self.operators.len()
             )));
@@ -242,14 +253,15 @@ impl CoRuns {
         let mut asked = 0;
         for fold in split::by_group(&groups, FOLDS, seed) {
             let held: BTreeSet<usize> = fold.test.iter().copied().collect();
-            let is_held =
-                |one: &Beside| held.contains(&one.operator) || one.others.iter().any(|other| held.contains(other));
+            let is_held = |one: &CoRunSlowdown| {
+                held.contains(&one.operator) || one.others.iter().any(|other| held.contains(other))
+            };
             let (test, train): (Vec<usize>, Vec<usize>) =
                 (0..self.beside.len()).partition(|&place| is_held(&self.beside[place]));
             let learned =
                 Machine { learned: Learned::fit_model(machine, &self.observed_coruns(&train)), ..machine.clone() };
             for (seen, &place) in self.observed_coruns(&test).iter().zip(&test) {
-                // A pair from two folds is scored once, where its first operator is held out.
+                // A pair from two folds is scored once, in the fold that holds out its first operator.
                 if !held.contains(&self.beside[place].operator) {
                     continue;
                 }
@@ -273,7 +285,7 @@ impl CoRuns {
             let mape = errors.iter().sum::<f64>() / errors.len() as f64;
             Score { rule: name(rule), mape, median: median_of(&errors), p90: errors[errors.len() * 9 / 10] }
         };
-        let half = |one: &Beside| Some(100.0 * (one.high? - one.low?) / 2.0 / one.slowdown);
+        let half = |one: &CoRunSlowdown| Some(100.0 * (one.high? - one.low?) / 2.0 / one.slowdown);
         let halves: Vec<f64> = self.beside.iter().filter_map(half).collect();
         let all: Vec<f64> = self.beside.iter().map(|one| one.slowdown).collect();
         Ok(Scores {

@@ -3,7 +3,7 @@
 use super::demand::{Time, task_demand};
 use super::known_times::KnownTimes;
 use crate::error::{Error, Result};
-use crate::probe::Raced;
+use crate::probe::RaceResult;
 use models::{Fuse, Task};
 use planners::cotune::{Cotuned, cotune};
 use planners::interference::Demand;
@@ -25,14 +25,14 @@ pub struct Cotuning {
     pub schedules: Vec<Vec<(String, Vec<Time>)>>,
     /// The chosen schedules, as indices into `schedules`.
     pub cotuned: Cotuned,
-    pub promised: Promised,
+    pub promised: PredictedChoice,
     cores: usize,
 }
 
 impl CotuningQuestion {
     pub fn new(operators: &[String], cores: usize, most_schedules: usize) -> Result<CotuningQuestion> {
         if !(2..=4).contains(&operators.len()) {
-            let problem = format!("{} operators; two to four run together, each as --op", operators.len());
+            let problem = format!("{} operators; give two to four, each with --op", operators.len());
             return Err(Error::Query(problem));
         }
         let read = |text: &String| Ok((text.clone(), parse_single_task(text)?));
@@ -42,7 +42,7 @@ impl CotuningQuestion {
     pub fn choose_schedules(self, known: &KnownTimes) -> Result<Cotuning> {
         let CotuningQuestion { operators, cores, most_schedules } = self;
         let Some(host) = known.measured_host() else {
-            return Err(Error::Query("schedules come from records: give --data STORE".to_owned()));
+            return Err(Error::Query("schedules are read from records: give --data STORE".to_owned()));
         };
         let (machine, crowding) = (known.shared_machine(cores)?, host.crowding_factors(cores));
         let mut schedules: Vec<Vec<(String, Vec<Time>)>> = Vec::new();
@@ -57,15 +57,15 @@ impl CotuningQuestion {
                 )));
             }
             let profile = host.task_profile(task);
-            let of = |(_, times): &(String, Vec<Time>)| Demand {
+            let demand = |(_, times): &(String, Vec<Time>)| Demand {
                 profile: profile.clone(),
                 ..task_demand(task, times, &machine, &crowding)
             };
-            demands.push(found.iter().map(of).collect());
+            demands.push(found.iter().map(demand).collect());
             schedules.push(found);
         }
         let cotuned = cotune(&machine, &demands).map_err(|error| Error::Query(error.to_string()))?;
-        let promised = Promised::from_cotuned(&cotuned, &schedules, cores);
+        let promised = PredictedChoice::from_cotuned(&cotuned, &schedules, cores);
         let operators = operators.into_iter().map(|(text, _)| text).collect();
         Ok(Cotuning { operators, schedules, cotuned, promised, cores })
     }
@@ -78,7 +78,7 @@ fn parse_single_task(text: &str) -> Result<Task> {
     let mut tasks = models::distinct_tasks(&graph, Fuse::Epilogue).map_err(refused)?;
     match tasks.len() {
         1 => Ok(tasks.remove(0).task),
-        count => Err(Error::Query(format!("`{text}` makes {count} tasks, not one"))),
+        count => Err(Error::Query(format!("`{text}` describes {count} tasks, expected one"))),
     }
 }
 
@@ -101,9 +101,9 @@ impl Cotuning {
     }
 }
 
-/// The faster of the concurrent and the sequential choice, with its predicted time and cores.
+/// Predicted time and cores of the faster of the concurrent and the sequential choice.
 #[derive(Serialize)]
-pub struct Promised {
+pub struct PredictedChoice {
     pub time_ns: f64,
     /// Lower end of the 90 % interval.
     pub low_ns: f64,
@@ -113,19 +113,21 @@ pub struct Promised {
     pub affinity: Vec<Vec<usize>>,
 }
 
-impl Promised {
-    /// Creates the promise of the faster choice. Errors of sequential operators are independent, so the squares of the
-    /// half-widths add up. For concurrent operators the largest half-width is used, because the last one to end
-    /// determines the time.
-    fn from_cotuned(found: &Cotuned, schedules: &[Vec<(String, Vec<Time>)>], cores: usize) -> Promised {
-        let off = |of: fn(&Time) -> f64| -> f64 {
+impl PredictedChoice {
+    /// Predicts the faster choice with its interval. Errors of sequential operators are independent, so the squares of
+    /// the half-widths add up. For concurrent operators the largest half-width is used, because the last operator to
+    /// end determines the time.
+    fn from_cotuned(found: &Cotuned, schedules: &[Vec<(String, Vec<Time>)>], cores: usize) -> PredictedChoice {
+        let off = |half_width: fn(&Time) -> f64| -> f64 {
             let operators = schedules.iter().enumerate();
             match found.is_together {
                 true => operators
-                    .map(|(place, all)| of(&all[found.together.schedules[place]].1[found.together.cores[place] - 1]))
+                    .map(|(place, all)| {
+                        half_width(&all[found.together.schedules[place]].1[found.together.cores[place] - 1])
+                    })
                     .fold(0.0, f64::max),
                 false => operators
-                    .map(|(place, all)| of(&all[found.in_turns[place]].1[cores - 1]).powi(2))
+                    .map(|(place, all)| half_width(&all[found.in_turns[place]].1[cores - 1]).powi(2))
                     .sum::<f64>()
                     .sqrt(),
             }
@@ -137,21 +139,26 @@ impl Promised {
             next += cores;
             (next - cores..next).collect()
         });
-        Promised { time_ns, low_ns: (time_ns - below).max(0.0), high_ns: time_ns + above, affinity: own.collect() }
+        PredictedChoice {
+            time_ns,
+            low_ns: (time_ns - below).max(0.0),
+            high_ns: time_ns + above,
+            affinity: own.collect(),
+        }
     }
 }
 
 #[derive(Serialize)]
 pub struct MeasuredChoice {
     #[serde(flatten)]
-    pub raced: Raced,
+    pub raced: RaceResult,
     pub kept: &'static str,
     /// Excess time of the choice over the faster alternative, as a share; 0 if the choice is the faster one.
     pub regret: f64,
 }
 
 impl MeasuredChoice {
-    pub fn new(cotuned: &Cotuned, raced: Raced) -> MeasuredChoice {
+    pub fn new(cotuned: &Cotuned, raced: RaceResult) -> MeasuredChoice {
         let is_together = raced.ratio.median < 1.0;
         let regret = match (cotuned.is_together, is_together) {
             (true, false) => raced.ratio.median - 1.0,

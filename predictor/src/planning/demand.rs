@@ -29,8 +29,8 @@ pub fn cache_bytes(records: &[Record]) -> f64 {
     bytes.filter(|bytes| *bytes > 0).map_or(CACHE_BYTES, |bytes| bytes as f64)
 }
 
-/// Returns the demand of a task. Its times are multiplied by `crowding`, the slow-down by number of cores while all
-/// other cores are busy. A task whose data fits into the last-level cache has no memory traffic.
+/// Returns the demand of a task. Its times are multiplied by `crowding`, the slowdown by core count while all other
+/// cores are busy. A task whose data fits into the last-level cache has no memory traffic.
 pub fn task_demand(task: &Task, times: &[Time], machine: &Machine, crowding: &[f64]) -> Demand {
     let bytes = task.work().map_or(0.0, |work| work.total_bytes() as f64);
     let is_resident = bytes <= machine.cache_bytes;

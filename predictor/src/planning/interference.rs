@@ -31,7 +31,8 @@ impl RecordedSlowdowns {
 
     pub fn score_rules(&self, seed: u64) -> Result<Scores> {
         if self.coruns.beside.is_empty() {
-            let problem = "has only operators with synthetic partners; measure pairs with `sizes = [2]` in `[corun]`";
+            let problem =
+                "has only co-runs with synthetic partners; measure pairs of operators with `sizes = [2]` in `[corun]`";
             return Err(Error::Query(format!("`{}` {problem}", self.store.display())));
         }
         self.coruns.score_rules(&self.machine, seed)

@@ -1,6 +1,6 @@
 //! Times of operators for planning: from records of a host, from a predictor, or from both.
 
-use super::network::{Planned, plan};
+use super::network::{NetworkPlan, plan};
 use super::times::{Host, Times};
 use crate::error::{Error, Result};
 use crate::queries::{self, NetworkQuestion, Setting};
@@ -19,7 +19,7 @@ impl KnownTimes {
     /// Combines the sources; at least one is required. `device` is the predictor's device.
     pub fn new(host: Option<Host>, predictor: Option<Predictor>, device: Option<String>) -> Result<KnownTimes> {
         if host.is_none() && predictor.is_none() {
-            let problem = "no times: give --data STORE with records of this machine, or --predictor FILE, or both";
+            let problem = "no source of operator times: give --data STORE with records of this machine, --predictor FILE, or both";
             return Err(Error::Query(problem.to_owned()));
         }
         Ok(KnownTimes { host, predictor, setting: Setting { device, ..Setting::default() } })
@@ -29,14 +29,14 @@ impl KnownTimes {
         self.host.as_ref()
     }
 
-    /// Returns how predictions are translated to this host; None if they are for a device with training data.
+    /// Returns the translation of predictions to this host; None if predictions are for a device with training data.
     pub fn this_host(&self) -> Option<&HostTranslation> {
         let predictor = self.predictor.as_ref().filter(|_| self.setting.device.is_none())?;
         predictor.this_host.as_ref()
     }
 
     /// Plans a network on `cores` cores; each stage adds a barrier of `barrier_ns`.
-    pub fn plan_network(&self, question: &NetworkQuestion<'_>, cores: usize, barrier_ns: f64) -> Result<Planned> {
+    pub fn plan_network(&self, question: &NetworkQuestion<'_>, cores: usize, barrier_ns: f64) -> Result<NetworkPlan> {
         let machine = self.shared_machine(cores)?;
         plan(&question.build_graph()?, &self.time_sources(), &machine, barrier_ns)
     }
@@ -50,7 +50,7 @@ impl KnownTimes {
         if let Some(host) = &self.host {
             return Ok(host.shared_machine(cores));
         }
-        let predictor = self.predictor.as_ref().expect("one of both was given");
+        let predictor = self.predictor.as_ref().expect("a predictor or a host is given");
         let name = queries::find_device(predictor, &self.setting)?;
         let known = predictor.about.devices.keys().map(String::as_str);
         let device = predictor.about.devices.get(name).ok_or_else(|| Error::unknown_name("device", name, known))?;

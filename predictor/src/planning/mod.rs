@@ -1,8 +1,8 @@
 //! Prepares inputs of the planners: converts networks, devices or operators, with times of records or of a predictor.
 //!
-//! `coruns` reads slow-downs of concurrent operators, `times` finds the time of each operator on each number of cores,
+//! `coruns` reads slowdowns of concurrent operators, `times` finds the time of each operator on each number of cores,
 //! and `known_times` combines both with a predictor. `network` plans a whole model and returns the stages that an
-//! executor runs, `interference` evaluates predicted slow-downs on held-out operators, `cotuning` chooses schedules of
+//! executor runs, `interference` evaluates predicted slowdowns on held-out operators, `cotuning` chooses schedules of
 //! concurrent operators, `placing` assigns operators to devices, and `tables` reads times from other sources.
 
 pub mod coruns;
@@ -17,5 +17,5 @@ pub mod times;
 mod versions;
 
 pub use known_times::KnownTimes;
-pub use network::{Planned, plan};
+pub use network::{NetworkPlan, plan};
 pub use times::{Host, RecordChoice, Time, Times};

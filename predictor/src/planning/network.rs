@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub const BARRIER_NS: f64 = 1_000.0;
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Planned {
+pub struct NetworkPlan {
     /// Stages of the chosen plan, in the format of the executor.
     #[serde(skip)]
     pub stages: StagePlan,
@@ -62,10 +62,10 @@ impl Alternative {
     }
 }
 
-/// Smallest predicted gain, as a share, for concurrent groups; on shared hosts, plans are off by nearly as much.
+/// Minimum predicted gain of concurrent groups, as a share; on shared hosts, errors of plans are nearly as large.
 const LEAST_GAIN: f64 = 0.10;
 
-pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64) -> Result<Planned> {
+pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64) -> Result<NetworkPlan> {
     let refused = |error: models::Error| Error::Query(error.to_string());
     let graph = passes::simplify_graph(graph).map_err(refused)?;
     let cut = models::plan_calls(&graph, Fuse::Epilogue).map_err(refused)?;
@@ -84,56 +84,57 @@ pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64
         &SearchLimits::default(),
     )
     .map_err(|error| Error::Query(error.to_string()))?;
-    let known = Known { of_tasks: &of_tasks, host: times.host.map(|host| host.class.clone()) };
+    let known = TaskTimes { of_tasks: &of_tasks, host: times.host.map(|host| host.class.clone()) };
     Ok(assemble_plan(&graph, &cut, &known, machine.cores, &found))
 }
 
 /// Times of tasks, and the host whose records they come from.
-struct Known<'a> {
+struct TaskTimes<'a> {
     of_tasks: &'a [Vec<Time>],
     host: Option<String>,
 }
 
-impl Known<'_> {
-    /// Returns the half-width of the sum of all calls, relative to the sum. Errors are equal for calls of one key, and
-    /// independent otherwise.
+impl TaskTimes<'_> {
+    /// Returns the half-width of the sum of all calls, relative to the sum. Errors are assumed to be equal for calls
+    /// with the same key and independent otherwise.
     fn relative_half_width<K: Ord>(
         &self,
         cut: &Plan,
         cores: usize,
         key: impl Fn(usize) -> K,
-        of: fn(&Time) -> f64,
+        half_width: fn(&Time) -> f64,
     ) -> f64 {
         let (mut halves, mut sum_ns): (BTreeMap<K, f64>, f64) = (BTreeMap::new(), 0.0);
         for call in &cut.calls {
             let time = &self.of_tasks[call.task][cores - 1];
-            *halves.entry(key(call.task)).or_default() += of(time);
+            *halves.entry(key(call.task)).or_default() += half_width(time);
             sum_ns += time.time_ns;
         }
         halves.values().map(|half| half.powi(2)).sum::<f64>().sqrt() / sum_ns
     }
 
     fn measured_share(&self, cut: &Plan, cores: usize) -> f64 {
-        let of = |is_wanted: fn(&Time) -> bool| {
+        let total_ns = |is_wanted: fn(&Time) -> bool| {
             let times = cut.calls.iter().map(|call| &self.of_tasks[call.task][cores - 1]);
             times.filter(|time| is_wanted(time)).fold(0.0, |sum, time| sum + time.time_ns)
         };
-        of(|time| time.is_measured) / of(|_| true)
+        total_ns(|time| time.is_measured) / total_ns(|_| true)
     }
 }
 
-fn assemble_plan(graph: &Graph, cut: &Plan, known: &Known<'_>, cores: usize, found: &Stages) -> Planned {
+fn assemble_plan(graph: &Graph, cut: &Plan, known: &TaskTimes<'_>, cores: usize, found: &Stages) -> NetworkPlan {
     let gain = 1.0 - found.time_ns / found.sequential_ns;
     let above: fn(&Time) -> f64 = |time| time.high_ns - time.time_ns;
-    // The gain must exceed the error of plans, and the uncertainty of the tasks' times.
+    // The gain must exceed the error of plans and the uncertainty of the tasks' times.
     let is_known = gain >= LEAST_GAIN.max(known.relative_half_width(cut, cores, |task| task, above));
     let is_sequential = |stage: &planners::stages::Stage| matches!(&stage.groups[..], [one] if one.cores == cores);
     let is_staged = is_known && !found.stages.iter().all(is_sequential);
     let parallel = if is_staged { Parallel::Stream } else { Parallel::Sequential };
     let time_ns = if is_staged { found.time_ns } else { found.sequential_ns };
-    // The total of a prediction has the same interval: errors of one kind of operator are the same.
-    let of_kinds =
-        |of: fn(&Time) -> f64| known.relative_half_width(cut, cores, |task| cut.tasks[task].task.anchor_kind(), of);
+    // As in the total of a prediction, errors are assumed to be equal within an operator kind.
+    let of_kinds = |half_width: fn(&Time) -> f64| {
+        known.relative_half_width(cut, cores, |task| cut.tasks[task].task.anchor_kind(), half_width)
+    };
     let promise = Promise {
         time_ns,
         low_ns: time_ns * (1.0 - of_kinds(|time| time.time_ns - time.low_ns).min(1.0)),
@@ -146,7 +147,7 @@ fn assemble_plan(graph: &Graph, cut: &Plan, known: &Known<'_>, cores: usize, fou
         if is_staged { found.stages.iter().map(assign_cores).collect() } else { in_sequence().collect() };
     let alternatives = call_alternatives(cut, known.of_tasks, &stages);
     let slower_on_all = alternatives.iter().filter(|one| one.is_slower_on_all()).count();
-    Planned {
+    NetworkPlan {
         model: graph.name.clone(),
         parallel,
         cores,
@@ -171,7 +172,7 @@ fn call_alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Ve
     for group in stages.iter().flat_map(|stage| &stage.groups) {
         group.calls.iter().for_each(|&call| cores_of[call] = group.cores.len());
     }
-    let of = |(task, times): (usize, &Vec<Time>)| {
+    let alternative = |(task, times): (usize, &Vec<Time>)| {
         let calls: Vec<usize> = (0..cut.calls.len()).filter(|&call| cut.calls[call].task == task).collect();
         let mut cores: Vec<usize> = calls.iter().map(|&call| cores_of[call]).collect();
         cores.sort_unstable();
@@ -185,10 +186,11 @@ fn call_alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Ve
             bytes: one.work().map_or(0.0, |work| work.total_bytes() as f64),
         }
     };
-    of_tasks.iter().enumerate().map(of).collect()
+    of_tasks.iter().enumerate().map(alternative).collect()
 }
 
-/// Explains the choice; the tuple is the number of operators that all cores slow down, of operators, and of cores.
+/// Explains the choice. The tuple contains the numbers of operators that are slower on all cores, of operators, and of
+/// cores.
 fn explain_choice(
     found: &Stages,
     gain: f64,
@@ -199,20 +201,20 @@ fn explain_choice(
     let less = format!("{:.1} % less time", 100.0 * gain);
     let on_all = format!("{slower} of {operators} operators take longer on {cores} cores than on fewer");
     match (is_staged, beside) {
-        (true, 0) => format!("{on_all}: with its best number of cores for each, {less}"),
+        (true, 0) => format!("{on_all}; with the best core count for each operator, {less}"),
         (true, _) => {
-            format!("{beside} stages run groups concurrently, because their operators scale badly to all cores: {less}")
+            format!("{beside} stages run groups concurrently, because their operators scale badly to all cores; {less}")
         }
         (false, 0) if slower > 0 && gain <= 0.0 => format!(
-            "no groups are worth running concurrently; {on_all}, but a plan with fewer cores for them would not be faster"
+            "no groups gain from concurrent execution; {on_all}, but a plan with fewer cores for these operators would not be faster"
         ),
         (false, 0) if slower > 0 => format!(
-            "no groups are worth running concurrently; {on_all}, but with its best number of cores for each the plan would take {} \
-             ({less}), which is within the error of plans",
+            "no groups gain from concurrent execution; {on_all}, but the plan with the best core count for each operator would \
+             take {} ({less}), which is within the error of plans",
             format_duration(found.time_ns)
         ),
         (false, 0) if found.critical_ns >= found.sequential_ns * 0.999 => {
-            "every operator depends on the one before, so none can run concurrently".to_owned()
+            "every operator depends on the previous one, so no operators can run concurrently".to_owned()
         }
         (false, 0) => {
             format!(
@@ -220,7 +222,7 @@ fn explain_choice(
             )
         }
         (false, _) => format!(
-            "concurrent execution would take {} ({less}) by these times, which is within the error of plans",
+            "concurrent execution is predicted to take {} ({less}), which is within the error of plans",
             format_duration(found.time_ns)
         ),
     }
@@ -254,6 +256,6 @@ mod tests {
         let told = explain_choice(&found(646.0, 2), 0.0, false, (0, 17, 2));
         assert!(told.starts_with("each operator takes less time on 2 cores"), "{told}");
         let told = explain_choice(&found(323.0, 1), 0.5, true, (9, 17, 2));
-        assert!(told.ends_with("with its best number of cores for each, 50.0 % less time"), "{told}");
+        assert!(told.ends_with("with the best core count for each operator, 50.0 % less time"), "{told}");
     }
 }

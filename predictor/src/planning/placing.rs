@@ -10,11 +10,9 @@ use planners::placement::{self, Edge, Instance, Link, Placement};
 
 #[derive(Clone, Debug)]
 pub struct PlacementOptions {
-    /// Latency of a transfer.
     pub link_us: f64,
-    /// Bandwidth of a transfer.
     pub link_gb_per_s: f64,
-    /// Power under load, as DEVICE=WATTS; for all devices or none.
+    /// Power under load as DEVICE=WATTS, either for all devices or for none.
     pub watts: Vec<String>,
     /// Price of energy, in microseconds per joule.
     pub price_us_per_j: f64,
@@ -48,7 +46,7 @@ pub fn times_of_network(
     let graph = question.build_graph()?;
     let graph = passes::simplify_graph(&graph).map_err(refused)?;
     let cut = models::plan_calls(&graph, Fuse::Epilogue).map_err(refused)?;
-    let operators: Vec<_> = cut.tasks.iter().map(queries::of_task).collect::<Result<_>>()?;
+    let operators: Vec<_> = cut.tasks.iter().map(queries::task_operator).collect::<Result<_>>()?;
     let mut times_ns = vec![Vec::with_capacity(devices.len()); cut.calls.len()];
     for device in &devices {
         let setting = Setting { device: Some(device.clone()), ..Setting::default() };
@@ -73,24 +71,24 @@ fn planner_instance(options: &PlacementOptions, table: &TimesTable, edges: Vec<E
     let count = table.devices.len();
     let link = Link { latency_ns: options.link_us * 1e3, ns_per_byte: 1.0 / options.link_gb_per_s };
     if options.link_gb_per_s.is_nan() || options.link_gb_per_s <= 0.0 {
-        return Err(Error::Query(format!("--link-gb-per-s {} is not a rate", options.link_gb_per_s)));
+        return Err(Error::Query(format!("--link-gb-per-s {} is not a positive number", options.link_gb_per_s)));
     }
     let mut energies_j = Vec::new();
     if !options.watts.is_empty() {
         let mut watts = vec![None; count];
         for text in &options.watts {
-            let wrong = || Error::Query(format!("--watts `{text}` is not DEVICE=NUMBER with a device of the question"));
+            let wrong = || Error::Query(format!("--watts `{text}` is not DEVICE=NUMBER with a device of the query"));
             let (name, value) = text.rsplit_once('=').ok_or_else(wrong)?;
             let device = table.devices.iter().position(|device| device == name).ok_or_else(wrong)?;
             watts[device] = Some(value.parse::<f64>().ok().filter(|watts| *watts >= 0.0).ok_or_else(wrong)?);
         }
         let lacking = watts.iter().position(Option::is_none);
         if let Some(device) = lacking {
-            return Err(Error::Query(format!("--watts of `{}` is missing", table.devices[device])));
+            return Err(Error::Query(format!("--watts for `{}` is missing", table.devices[device])));
         }
-        let of =
+        let energies =
             |times: &Vec<f64>| times.iter().zip(&watts).map(|(ns, watts)| ns * 1e-9 * watts.unwrap_or(0.0)).collect();
-        energies_j = table.times_ns.iter().map(of).collect();
+        energies_j = table.times_ns.iter().map(energies).collect();
     }
     Ok(Instance {
         times_ns: table.times_ns.clone(),

@@ -21,10 +21,10 @@ pub fn read_table(path: &Path) -> Result<TimesTable> {
 
 fn parse_table(text: &str) -> std::result::Result<TimesTable, String> {
     let mut lines = text.lines().map(str::trim).enumerate().filter(|(_, line)| !line.is_empty());
-    let (_, header) = lines.next().ok_or("it is empty; the first line is `operator,DEVICE,…`")?;
+    let (_, header) = lines.next().ok_or("the table is empty; its first line must be `operator,DEVICE,…`")?;
     let devices: Vec<String> = header.split(',').skip(1).map(|name| name.trim().to_owned()).collect();
     if devices.is_empty() {
-        return Err("it has no devices; the first line is `operator,DEVICE,…`".to_owned());
+        return Err("the table has no devices; its first line must be `operator,DEVICE,…`".to_owned());
     }
     let mut table = TimesTable { operators: Vec::new(), devices, times_ns: Vec::new() };
     for (number, line) in lines {
@@ -35,7 +35,7 @@ fn parse_table(text: &str) -> std::result::Result<TimesTable, String> {
             .map(|(cell, device)| match cell.parse::<f64>() {
                 Ok(time) if time > 0.0 && time.is_finite() => Ok(time),
                 _ => Err(format!(
-                    "line {}: `{cell}` is not a time of `{name}` on `{device}`; give nanoseconds",
+                    "line {}: `{cell}` is not a valid time of `{name}` on `{device}`; give nanoseconds",
                     number + 1
                 )),
             })
@@ -47,7 +47,7 @@ fn parse_table(text: &str) -> std::result::Result<TimesTable, String> {
         table.operators.push(name.to_owned());
         table.times_ns.push(times);
     }
-    if table.operators.is_empty() { Err("it has no operators".to_owned()) } else { Ok(table) }
+    if table.operators.is_empty() { Err("the table has no operators".to_owned()) } else { Ok(table) }
 }
 
 #[cfg(test)]
@@ -63,7 +63,7 @@ mod tests {
             ("", "it is empty"),
             ("operator\nx\n", "no devices"),
             ("operator,cpu\n", "no operators"),
-            ("operator,cpu\nx,-1\n", "line 2: `-1` is not a time of `x` on `cpu`"),
+            ("operator,cpu\nx,-1\n", "line 2: `-1` is not a valid time of `x` on `cpu`"),
             ("operator,cpu,gpu\nx,1\n", "line 2: 1 times for 2 devices"),
             ("operator,cpu\nx,1,2\n", "line 2: 2 times for 1 devices"),
         ] {

@@ -4,7 +4,7 @@
 use super::coruns::CoRuns;
 pub use super::demand::{Time, task_demand};
 use super::demand::{bytes_per_ns, cache_bytes};
-use super::versions::of_versions;
+use super::versions::select_versions;
 use crate::error::{Error, Result};
 use crate::queries::{self, Operator, Setting};
 use datasets::{
@@ -35,7 +35,7 @@ pub struct Host {
 pub struct RecordChoice<'a> {
     pub class: Option<&'a str>,
     pub any_schedule: bool,
-    /// Whether to use records of all versions, and not only of the newest.
+    /// Whether to use records of all versions, not only of the newest version.
     pub all_versions: bool,
 }
 
@@ -78,7 +78,7 @@ impl Host {
             (None, [only]) => only.clone(),
             (None, []) => {
                 return Err(Error::Query(format!(
-                    "`{}` has no times of operators with warm caches; measure some with `opcollect --modelname M --threads 1,2`",
+                    "`{}` has no operator times with warm caches; measure some with `opcollect --modelname M --threads 1,2`",
                     path.display()
                 )));
             }
@@ -88,9 +88,9 @@ impl Host {
         };
         let peaks = Peaks::from_measurements(store.peaks()?.iter().filter(|measured| measured.host_class == class));
         together.retain(|record| record.host_class == class);
-        let (together, _) = of_versions(together, all_versions);
+        let (together, _) = select_versions(together, all_versions);
         let coruns = CoRuns::from_records(&choose_records(together, Choose::Middle));
-        let (records, left_out) = of_versions(by_class.remove(&class).unwrap_or_default(), all_versions);
+        let (records, left_out) = select_versions(by_class.remove(&class).unwrap_or_default(), all_versions);
         Ok(Host { profiles: coruns.task_profiles(), coruns, left_out, ..Host::from_records(class, &records, peaks) })
     }
 
@@ -114,9 +114,9 @@ impl Host {
         Machine { learned: self.coruns.learn_weights(&machine), ..machine }
     }
 
-    /// Returns, by number of cores, how much slower these cores are while all others are busy: their peak rate per
-    /// core, relative to the rate per core with all cores busy. It is 1 if the weights are fitted, because measured
-    /// slowdowns already include this.
+    /// Returns the slowdown by core count while all other cores are busy: the peak rate per core, relative to the rate
+    /// per core with all cores busy. The factors are 1 if weights are fitted, because measured slowdowns include this
+    /// effect.
     pub fn crowding_factors(&self, cores: usize) -> Vec<f64> {
         if !self.shared_machine(cores).learned.is_physical() {
             return vec![1.0; cores];
@@ -134,7 +134,7 @@ impl Host {
         self.profiles.get(&task.hash()).cloned()
     }
 
-    /// Returns the number of measured slowdowns; the interference weights are fitted to them if they are enough.
+    /// Returns the number of measured slowdowns. The interference weights are fitted to them if there are enough.
     pub fn slowdown_count(&self) -> usize {
         self.coruns.beside.len()
     }
@@ -144,8 +144,8 @@ impl Host {
         let hash = task.hash();
         let on = |threads: usize| self.times.get(&(hash.clone(), threads)).map_or(&[][..], Vec::as_slice);
         let whole = |(schedule, _): &(String, Time)| {
-            let of = |threads| on(threads).iter().find(|(known, _)| known == schedule).map(|(_, time)| *time);
-            Some((schedule.clone(), (1..=cores).map(of).collect::<Option<Vec<Time>>>()?))
+            let time_on = |threads| on(threads).iter().find(|(known, _)| known == schedule).map(|(_, time)| *time);
+            Some((schedule.clone(), (1..=cores).map(time_on).collect::<Option<Vec<Time>>>()?))
         };
         on(cores).iter().filter_map(whole).take(most).collect()
     }
@@ -189,7 +189,7 @@ impl Times<'_> {
             for threads in 1..=cores {
                 let missing: Vec<usize> = (0..tasks.len()).filter(|&task| found[task][threads - 1].is_none()).collect();
                 let operators: Vec<Operator> =
-                    missing.iter().map(|&task| queries::of_task(&tasks[task])).collect::<Result<_>>()?;
+                    missing.iter().map(|&task| queries::task_operator(&tasks[task])).collect::<Result<_>>()?;
                 let setting = Setting { threads: Some(threads as f64), ..setting.clone() };
                 let predictions = queries::predict_model(predictor, &operators, &setting)?;
                 for (task, answered) in missing.into_iter().zip(predictions) {

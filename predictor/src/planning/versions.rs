@@ -3,8 +3,8 @@
 use datasets::Record;
 use datasets::record::standing::keep_newest_conditions;
 
-/// Keeps the records of the newest versions, and returns the number of the others.
-pub fn of_versions(records: Vec<Record>, all_versions: bool) -> (Vec<Record>, usize) {
+/// Keeps the records of the newest versions and returns the number of removed records.
+pub fn select_versions(records: Vec<Record>, all_versions: bool) -> (Vec<Record>, usize) {
     match all_versions {
         true => (records, 0),
         false => keep_newest_conditions(records, |record| (record.target, record.board.clone())),

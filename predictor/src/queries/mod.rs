@@ -1,5 +1,5 @@
-//! Parses queries: an operator, a whole network, or a row of a table. Each is converted to operator sizes, for which
-//! times are predicted.
+//! Parses queries: an operator, a whole network, or a row of a table. Queries are converted to operator sizes, for
+//! which times are predicted.
 
 mod networks;
 mod threads;
@@ -44,7 +44,7 @@ pub struct Setting {
 }
 
 impl Operator {
-    /// Returns the operator under the name and with the sizes of a trained foreign table, if it has this operator.
+    /// Returns the operator with name and sizes of a trained foreign table, if the table has this operator.
     pub fn as_learned(&self, predictor: &Predictor) -> Operator {
         match predictor.learned_as(&self.name, &self.work) {
             Some((name, work)) => Operator { name, work, ..self.clone() },
@@ -68,8 +68,8 @@ pub enum Cell {
     Word(String),
 }
 
-/// Parses a row with the columns `operator`, `device`, `threads` and `knob.NAME`, or with those of a mapping. Missing
-/// cells take the values of `usual`.
+/// Parses a row with the columns `operator`, `device`, `threads` and `knob.NAME`, or with the columns of a mapping.
+/// Missing cells take the values of `usual`.
 pub fn parse_row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Mapping>) -> Result<(Operator, Setting)> {
     let known = mapping.map(Mapping::mapped_columns);
     let (operator_column, device_column) = mapping.map_or(("operator", "device"), Mapping::key_columns);
@@ -77,7 +77,7 @@ pub fn parse_row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Map
     let mut text = None;
     let mut sizes = BTreeMap::new();
     for (name, cell) in cells {
-        let wrong = |kind: &str| Error::Query(format!("the column `{name}` should hold {kind}"));
+        let wrong = |kind: &str| Error::Query(format!("the column `{name}` must contain {kind}"));
         match (name.as_str(), cell) {
             (_, Cell::Absent) => {}
             (name, Cell::Word(word)) if [operator_column, "operator"].contains(&name) => text = Some(word.as_str()),
@@ -98,14 +98,14 @@ pub fn parse_row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Map
             (name, _) => {
                 let others = match mapping {
                     None => "`operator`, `device`, `threads` and `knob.NAME`".to_owned(),
-                    Some(_) => "those of the mapping, `threads` and `knob.NAME`".to_owned(),
+                    Some(_) => "the columns of the mapping, `threads` and `knob.NAME`".to_owned(),
                 };
-                let problem = format!("the column `{}` is unknown; columns are {others}", excerpt_text(name));
+                let problem = format!("unknown column `{}`; known: {others}", excerpt_text(name));
                 return Err(Error::Query(problem));
             }
         }
     }
-    let text = text.ok_or_else(|| Error::Query(format!("there is no `{operator_column}`")))?;
+    let text = text.ok_or_else(|| Error::Query(format!("the row has no `{operator_column}`")))?;
     match mapping.filter(|_| !text.contains(':')) {
         Some(mapping) => {
             let work = mapping.work_from_columns(text, &sizes).map_err(|problem| unreadable_operator(text, problem))?;
@@ -133,7 +133,7 @@ impl Setting {
                 knob.split_once('=').ok_or_else(|| Error::Query(format!("`--knob {knob}` is not NAME=VALUE")))?;
             let is_same = |other: &&String| other.split_once('=').is_some_and(|(other, _)| other == name);
             if knobs.iter().filter(is_same).count() > 1 {
-                return Err(Error::Query(format!("the knob `{name}` is given twice")));
+                return Err(Error::Query(format!("duplicate knob `{name}`")));
             }
             let cell = value.parse().map_or_else(|_| Cell::Word(value.to_owned()), Cell::Number);
             self.set_extra(&format!("knob.{name}"), &cell);
@@ -177,20 +177,20 @@ pub fn parse_operator(text: &str, mapping: Option<&Mapping>) -> Result<Operator>
         return Ok(Operator { name: name.to_owned(), text: text.to_owned(), work, count: 1 });
     }
     let graph = zoo::simple::build_operator(text).map_err(|error| wrong(error.to_string()))?;
-    let mut operators = of_graph(&graph)?;
+    let mut operators = graph_operators(&graph)?;
     match operators.len() {
         1 => Ok(operators.remove(0)),
-        count => Err(wrong(format!("it has {count} tasks, not one"))),
+        count => Err(wrong(format!("the text describes {count} tasks, expected one"))),
     }
 }
 
-fn of_graph(graph: &models::Graph) -> Result<Vec<Operator>> {
+fn graph_operators(graph: &models::Graph) -> Result<Vec<Operator>> {
     let refused = |error: models::Error| Error::Query(error.to_string());
     let graph = passes::simplify_graph(graph).map_err(refused)?;
-    models::distinct_tasks(&graph, Fuse::Epilogue).map_err(refused)?.iter().map(of_task).collect()
+    models::distinct_tasks(&graph, Fuse::Epilogue).map_err(refused)?.iter().map(task_operator).collect()
 }
 
-pub fn of_task(found: &models::TaskUse) -> Result<Operator> {
+pub fn task_operator(found: &models::TaskUse) -> Result<Operator> {
     let work = work_of(&found.task).map_err(Error::Query)?;
     Ok(Operator {
         name: found.task.anchor_kind().to_owned(),
@@ -229,21 +229,21 @@ pub fn predict_operators(
     predictions.collect()
 }
 
-/// Predicts operators at default schedules; those outside of the trained range are extrapolated and marked.
+/// Predicts operators with default schedules. Operators outside of the trained range are extrapolated and marked.
 pub fn predict_model(
     predictor: &Predictor,
     operators: &[Operator],
     setting: &Setting,
 ) -> Result<Vec<OperatorPrediction>> {
     if !setting.extras.is_empty() {
-        let problem = "knobs apply to one operator; the operators of a model have default schedules";
+        let problem = "knobs apply to a single operator; the operators of a model use default schedules";
         return Err(Error::Query(problem.to_owned()));
     }
     predict_operators(predictor, operators, &Setting { extrapolate: true, ..setting.clone() })
 }
 
-/// Predicts each query; each fails on its own. Missing schedule knobs take the default schedule. An operator without
-/// training data gets a lower bound of its time, marked as such.
+/// Predicts each query and returns errors per query. Missing knobs are taken from the default schedule. For an operator
+/// without training data, the result is a lower bound of its time, marked as such.
 pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
     // A query with knobs needs training data of the operator.
     let is_unlearned = |(operator, setting): &(Operator, Setting)| {
@@ -262,7 +262,7 @@ pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) ->
             let bound = predictor.bound_prediction(&to_query(predictor, operator, setting)?)?;
             return Ok(translate_to_host(predictor, setting, &operator.name, bound));
         }
-        let mut answer = learned.next().expect("all others were asked")?;
+        let mut answer = learned.next().expect("one prediction per query")?;
         let learned_as = operator.as_learned(predictor).name;
         if learned_as != operator.name {
             answer.learned_as = Some(learned_as);
@@ -272,7 +272,7 @@ pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) ->
     questions.iter().map(answer).collect()
 }
 
-/// Converts a prediction to this machine, if it is calibrated and the user named no other device.
+/// Converts a prediction to this machine, if the machine is calibrated and the user named no other device.
 pub(crate) fn translate_to_host(
     predictor: &Predictor,
     setting: &Setting,
@@ -285,7 +285,7 @@ pub(crate) fn translate_to_host(
     prediction
 }
 
-/// Predicts schedules; missing knobs are filled in even for default ones, so that one model makes them comparable.
+/// Predicts schedules. Default schedules are predicted by the knob model, too, so that all times are comparable.
 pub fn predict_schedules(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
     let asked = |(operator, setting): &(Operator, Setting)| {
         Ok((operator.clone(), setting.complete_knobs(predictor, operator)?))
@@ -293,7 +293,7 @@ pub fn predict_schedules(predictor: &Predictor, questions: &[(Operator, Setting)
     predict_some(predictor, questions.iter().map(asked).collect())
 }
 
-/// Predicts the valid queries; the others keep their error.
+/// Predicts the valid queries; invalid queries keep their error.
 fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)>>) -> Vec<Result<Prediction>> {
     let queries: Vec<Option<Result<Query<'_>>>> = questions
         .iter()
@@ -301,13 +301,14 @@ fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)
         .collect();
     let sound: Vec<Query<'_>> = queries.iter().flatten().flatten().cloned().collect();
     let mut predictions = predictor.predict_all(&sound).into_iter();
-    let mut prediction =
-        |query: Result<Query<'_>>| query.and_then(|_| Ok(predictions.next().expect("all that can be asked were")?));
+    let mut prediction = |query: Result<Query<'_>>| {
+        query.and_then(|_| Ok(predictions.next().expect("one prediction per valid query")?))
+    };
     let answered: Vec<Option<Result<Prediction>>> =
         queries.into_iter().map(|query| query.map(&mut prediction)).collect();
     let result = |(question, prediction): (Result<(Operator, Setting)>, Option<Result<Prediction>>)| {
         let (operator, setting) = question?;
-        let prediction = prediction.expect("what is a question was asked")?;
+        let prediction = prediction.expect("valid queries were predicted")?;
         match prediction.outside.first().filter(|_| prediction.basis != Basis::Learned && !setting.extrapolate) {
             None => {
                 let prediction = translate_to_host(predictor, &setting, &operator.name, prediction);
@@ -334,9 +335,7 @@ fn at_level(
         let levels = predictor.find_operator(&operator.name)?.statistics.levels_on(find_device(predictor, setting)?);
         let ratio =
             levels.and_then(|levels| levels.ratio_at(level)).or((level == 90).then_some(1.0)).ok_or_else(|| {
-                Error::Query(format!(
-                    "the predictor keeps no intervals at {level} %; train it again, or leave --level out"
-                ))
+                Error::Query(format!("the predictor has no intervals at {level} %; train it again, or omit --level"))
             })?;
         prediction.rescale_interval(ratio);
     }

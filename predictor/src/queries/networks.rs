@@ -1,6 +1,6 @@
 //! Networks from any supported source.
 
-use super::{Operator, of_graph};
+use super::{Operator, graph_operators};
 use crate::error::{Error, Result};
 use models::Choice;
 use std::path::Path;
@@ -30,7 +30,7 @@ impl ModelSource {
     }
 }
 
-/// Reports whether a text names one operator with its sizes, not a network.
+/// Returns whether a text names one operator with its sizes, not a network.
 pub fn is_operator(text: &str) -> bool {
     zoo::source_of(text) == Some("simple")
 }
@@ -47,7 +47,7 @@ pub struct NetworkQuestion<'a> {
 
 impl NetworkQuestion<'_> {
     pub fn distinct_operators(&self) -> Result<Vec<Operator>> {
-        of_graph(&self.build_graph()?)
+        graph_operators(&self.build_graph()?)
     }
 
     pub fn build_graph(&self) -> Result<models::Graph> {

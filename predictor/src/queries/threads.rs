@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AssumedThreads {
     pub count: f64,
-    /// Noun for the count: `unit` in place of `thread` for devices that always run as a whole, such as GPUs.
+    /// Noun for the count: `unit` instead of `thread` for devices with a fixed thread count, such as GPUs.
     pub word: &'static str,
     pub from: ThreadsOrigin,
     pub reason: String,
@@ -34,7 +34,7 @@ pub(super) fn default_threads(predictor: &Predictor, setting: &Setting) -> Optio
     Some(cpus_here(predictor, setting).map_or(most, |here| most.min(here)))
 }
 
-/// Returns the number of threads to assume: given or default; for this machine, at most its CPUs.
+/// Returns the number of threads to assume: the given or the default number, and on this machine at most its CPUs.
 pub fn assumed_threads(predictor: &Predictor, setting: &Setting) -> Result<AssumedThreads> {
     if let Some(count) = setting.threads {
         let reason = "--threads".to_owned();
@@ -49,12 +49,12 @@ pub fn assumed_threads(predictor: &Predictor, setting: &Setting) -> Result<Assum
     };
     let count = most.min(here);
     let mut reason = match () {
-        () if count < most => format!("default: all CPUs of this machine, where `{device}` has {units}"),
-        () if most < units => format!("default: the maximum of the training data, of {units} that `{device}` has"),
+        () if count < most => format!("default: all CPUs of this machine; `{device}` has {units}"),
+        () if most < units => format!("default: the maximum of the training data; `{device}` has {units}"),
         () => format!("default: all of `{device}`"),
     };
     if here.is_finite() && here > count {
-        reason.push_str(&format!("; this machine has {here}, which the training data lacks"));
+        reason.push_str(&format!("; this machine has {here}, but the training data does not cover that many"));
     }
     let is_whole = predictor.learned_threads(device).is_some_and(|(least, _)| least > 1.0);
     let word = if is_whole { "unit" } else { "thread" };

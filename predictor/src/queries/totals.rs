@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 pub struct Run {
     /// Executor overhead per operator.
     pub dispatch_ns: f64,
-    /// Share of dispatch time hidden behind operators: 0 if the executor awaits each, 1 if its queue is always full.
+    /// Share of the dispatch time that overlaps with operators: 0 if the executor awaits each operator, 1 if its queue
+    /// is always full.
     pub overlap: f64,
 }
 
@@ -34,7 +35,7 @@ pub struct HeldOutErrors {
     pub worst_error: CrossValidatedError,
 }
 
-/// Returns the held-out errors behind a model's total; None if none is known.
+/// Returns the held-out errors of the operator kinds in a model's total; None if no error is known.
 pub fn held_out_errors(operators: &[Operator], predictions: &[OperatorPrediction]) -> Option<HeldOutErrors> {
     let time_ns = |one: &OperatorPrediction| one.count as f64 * one.prediction.time_ns;
     let all_ns: f64 = predictions.iter().map(time_ns).sum();
@@ -54,8 +55,8 @@ pub fn held_out_errors(operators: &[Operator], predictions: &[OperatorPrediction
     })
 }
 
-/// Largest share of lower bounds in a total's time for which the total still has an upper end.
-const BOUNDS_MOST: f64 = 0.1;
+/// Maximum share of lower bounds in a total's time; with a larger share, the total has no upper end.
+const MAX_BOUND_SHARE: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Total {
@@ -77,9 +78,9 @@ pub struct Total {
     pub bounds_ns: f64,
 }
 
-/// Adds up the operators of a model. Dispatch and execution are two queues: the total is their sum without overlap,
-/// and the longer of them with full overlap. Errors are taken as equal within an operator kind, which shares its
-/// trees, and as independent between kinds.
+/// Adds up the operators of a model. Dispatch and execution are two queues: the total is their sum without overlap, and
+/// the longer of both with full overlap. Errors are assumed to be equal within an operator kind, whose operators share
+/// their trees, and independent between kinds.
 pub fn total_time(operators: &[Operator], predictions: &[OperatorPrediction], run: &Run) -> Total {
     let (mut starting, mut running, mut calls) = (0.0, 0.0, 0);
     let (mut extrapolated_ns, mut bounds_ns) = (0.0, 0.0);
@@ -108,7 +109,7 @@ pub fn total_time(operators: &[Operator], predictions: &[OperatorPrediction], ru
     Total {
         time_ns,
         low_ns: (time_ns - off(|half| half.0)).max(0.0),
-        high_ns: if bounds_ns > BOUNDS_MOST * time_ns { f64::NAN } else { time_ns + off(|half| half.1) },
+        high_ns: if bounds_ns > MAX_BOUND_SHARE * time_ns { f64::NAN } else { time_ns + off(|half| half.1) },
         operators_ns: starting + running - calls as f64 * run.dispatch_ns,
         dispatch_ns: starting,
         hidden_ns,
@@ -125,8 +126,8 @@ pub struct WidestKind {
     pub share: f64,
 }
 
-/// Returns the kind that contributes most to the upper end of a total, without operators that only have a lower bound;
-/// None if any of the others has no interval.
+/// Returns the kind of operator that contributes most to the upper end of a total. Operators with only a lower bound
+/// are ignored. None if another operator has no interval.
 pub fn widest_kind(operators: &[Operator], predictions: &[OperatorPrediction]) -> Option<WidestKind> {
     let mut halves: BTreeMap<&str, f64> = BTreeMap::new();
     for (operator, OperatorPrediction { count, prediction, .. }) in operators.iter().zip(predictions) {
@@ -139,7 +140,7 @@ pub fn widest_kind(operators: &[Operator], predictions: &[OperatorPrediction]) -
     (all.is_finite() && all > 0.0).then(|| WidestKind { kind: kind.to_owned(), share: half * half / all })
 }
 
-/// Total whose operators have their times in the network instead of their isolated times.
+/// Total of a network with in-network times of its operators instead of isolated times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct InPlaceTotal {
     /// Sum of the operators' times in the network.
@@ -181,7 +182,7 @@ mod tests {
     fn asked(times: &[(f64, u64)]) -> (Vec<Operator>, Vec<OperatorPrediction>) {
         let one = |(place, (time_ns, count)): (usize, &(f64, u64))| {
             let name = format!("kind {}", place % 2);
-            let work = Work::of_form(Form::Other);
+            let work = Work::with_unit_sizes(Form::Other);
             let prediction = Prediction {
                 time_ns: *time_ns,
                 low_ns: time_ns * 0.9,

@@ -21,17 +21,19 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-/// Number of requests processed concurrently; `MOST_WAITING` limits those that are queued with their bodies read.
+/// Number of requests processed concurrently; `MOST_WAITING` limits the queued requests, whose bodies are already read.
 const WORKERS: usize = 4;
 const MOST_WAITING: usize = 32;
 /// Bodies up to this size do not count as large, so that slow large uploads do not block small requests.
 const SMALL_BODY_BYTES: usize = 32 << 10;
 const MOST_LARGE_BYTES: usize = 16 << 20;
-/// Maximum number of open connections: half the usual limit on open files; further ones wait in the kernel's queue.
+/// Maximum number of open connections: half the usual limit on open files. Further connections wait in the kernel's
+/// queue.
 const MOST_CONNECTIONS: usize = 512;
 const MOST_HEAD_BYTES: usize = 16 << 10;
 const MOST_BODY_BYTES: usize = 1 << 20;
-/// Bytes that are read and discarded from a body that is too large: closing earlier would lose the reply.
+/// Bytes that are read and discarded from a body that is too large. Closing the connection earlier would lose the
+/// reply.
 const MOST_DRAINED_BYTES: usize = 4 << 20;
 /// Maximum lifetime of a connection, in multiples of the client's time limit.
 const LIVES: u32 = 12;
@@ -97,7 +99,7 @@ async fn handle_request(
     }
     let (reply, is_last) = match timeout(service.patience, read_body(body, &room)).await {
         Ok(Ok((body, held))) => {
-            // The request of a client that disconnects stays in the queue, so the length of the queue is limited.
+            // The length of the queue is limited, because requests of disconnected clients stay in the queue.
             let Ok(place) = Arc::clone(&room.answers).try_acquire_owned() else {
                 return Ok(build_response(busy_reply(), true));
             };
@@ -120,12 +122,13 @@ async fn handle_request(
     Ok(build_response(reply, is_last))
 }
 
-/// Returns why a loopback server rejects a request, if at all: other sites' pages can send it, under their host.
+/// Returns why a loopback server rejects a request; None if it is accepted. Pages of other sites can send requests to
+/// this server, but state their own host or origin.
 fn foreign_reason(headers: &HeaderMap) -> Option<String> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
     let host = text(HOST)?;
     if !is_loopback(host) {
-        return Some(format!("this server answers to `127.0.0.1` and `localhost`, not to `{host:.80}`"));
+        return Some(format!("this server accepts requests to `127.0.0.1` and `localhost`, not to `{host:.80}`"));
     }
     let origin = text(ORIGIN)?;
     let of_page = origin.split_once("://").map_or(origin, |(_, host)| host);

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 #[derive(Default)]
-pub struct Known(Vec<Record>);
+pub struct StoredRecords(Vec<Record>);
 
-impl Known {
-    /// Reads all records of a store. Records that are added later are not seen.
-    pub fn read_store(path: &Path) -> Result<Known> {
+impl StoredRecords {
+    /// Reads all records of a store; records that are added later are ignored.
+    pub fn read_store(path: &Path) -> Result<StoredRecords> {
         let failed = |error: datasets::Error| Error::Data(error.to_string());
         let records = Store::open(path).and_then(|store| store.select_records(Choose::All)).map_err(failed)?;
-        Ok(Known(
+        Ok(StoredRecords(
             records
                 .map(|record| record.map(Record::without_long_columns))
                 .collect::<datasets::Result<_>>()
@@ -23,7 +23,7 @@ impl Known {
         ))
     }
 
-    /// Returns the best schedule of each task on the named or nearest host, from records of its newest versions.
+    /// Returns the best schedule of each task on the named or the nearest host, from records of the newest versions.
     pub(super) fn best_schedules(&self, body: &[u8]) -> Result<Value> {
         let question: Question = serde_json::from_slice(body).map_err(|error| {
             Error::Query(format!(
@@ -38,12 +38,12 @@ impl Known {
                 let is_it = |record: &&Record| record.host == *host || record.host_class == *host;
                 let unknown = || {
                     let hint = models::names::name_hint(host, host_names(&self.0));
-                    Error::Query(format!("there is no record of the host `{host}`: {hint}"))
+                    Error::Query(format!("the store has no record of the host `{host}`: {hint}"))
                 };
                 self.0.iter().find(is_it).cloned().ok_or_else(unknown)?
             }
         };
-        // A task that was not measured there is answered by the nearest host that has it.
+        // For a task that the host did not measure, the nearest host with records is used.
         let question = Question { host: None, ..question };
         Ok(json!(best_records(&self.0, &question, &here)))
     }
@@ -56,12 +56,12 @@ impl Known {
             task.1.insert(record.key);
             task.2.insert(&record.host);
         }
-        let told = tasks.into_values().map(|(record, experiments, hosts)| {
+        let entries = tasks.into_values().map(|(record, experiments, hosts)| {
             json!({
                 "task_hash": record.task_hash, "op_kind": record.op_kind, "task": record.op_text,
                 "experiments": experiments.len(), "hosts": hosts,
             })
         });
-        json!({ "tasks": told.collect::<Vec<Value>>() })
+        json!({ "tasks": entries.collect::<Vec<Value>>() })
     }
 }

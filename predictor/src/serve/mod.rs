@@ -1,13 +1,13 @@
 //! HTTP server for predictions; by default, only this machine can connect.
 //!
-//! `http.rs` handles connections and their limits. `openapi.json` describes both requests, and `/` is a page to
-//! try them. No request can name a file.
+//! `http.rs` handles connections and their limits. `openapi.json` describes the requests, and `/` is a page to try
+//! them. No request can name a file.
 
 mod http;
 mod known;
 
 pub use http::serve_requests;
-pub use known::Known;
+pub use known::StoredRecords;
 
 use crate::error::{Error, Result};
 use crate::queries::{self, Cell, ModelSource, NetworkQuestion, Operator, Run, Setting};
@@ -30,7 +30,7 @@ pub struct Service {
     pub predictor: Predictor,
     pub mapping: Option<Mapping>,
     pub patience: Duration,
-    pub known: Option<Known>,
+    pub known: Option<StoredRecords>,
 }
 
 #[derive(Deserialize)]
@@ -62,25 +62,28 @@ fn route_request(method: &str, path: &str, body: &[u8], service: &Service) -> Re
             body: report::page::whole_page("oppredict", STYLE, BODY),
         },
         ("GET", "/openapi.json") => Reply { status: 200, kind: "application/json", body: OPENAPI.to_owned() },
-        ("GET", "/about") => of_json(200, &describe_service(service)),
+        ("GET", "/about") => json_reply(200, &describe_service(service)),
         ("POST", "/predict") => {
             let (status, document) = answer_query(body, service);
-            of_json(status, &document)
+            json_reply(status, &document)
         }
-        ("GET", "/tasks") => of_store(service, |known| Ok(known.list_tasks())),
-        ("POST", "/best") => of_store(service, |known| known.best_schedules(body)),
+        ("GET", "/tasks") => answer_from_store(service, |known| Ok(known.list_tasks())),
+        ("POST", "/best") => answer_from_store(service, |known| known.best_schedules(body)),
         (_, "/" | "/openapi.json" | "/about" | "/predict" | "/tasks" | "/best") => {
-            refusal_reply(405, "this path needs another method")
+            refusal_reply(405, "this path does not support the method")
         }
-        _ => refusal_reply(404, "there is `/`, `/about`, `/predict`, `/tasks`, `/best` and `/openapi.json`"),
+        _ => refusal_reply(
+            404,
+            "unknown path; the paths are `/`, `/about`, `/predict`, `/tasks`, `/best` and `/openapi.json`",
+        ),
     }
 }
 
 /// Replies to a query on the store; refuses it if the server has no store.
-fn of_store(service: &Service, answer: impl FnOnce(&Known) -> Result<Value>) -> Reply {
+fn answer_from_store(service: &Service, answer: impl FnOnce(&StoredRecords) -> Result<Value>) -> Reply {
     match service.known.as_ref().map(answer) {
-        None => refusal_reply(404, "this server was given no store; start it with `--store`"),
-        Some(Ok(document)) => of_json(200, &document),
+        None => refusal_reply(404, "this server has no store; start it with `--store`"),
+        Some(Ok(document)) => json_reply(200, &document),
         Some(Err(error)) => refusal_reply(422, &error.to_string()),
     }
 }
@@ -111,7 +114,7 @@ pub fn answer_query(body: &[u8], service: &Service) -> (u16, Value) {
 
 fn predict_request(request: Request, service: &Service) -> Result<Value> {
     if request.operators.len() > MOST_OPERATORS {
-        return Err(Error::Query(format!("there are more than {MOST_OPERATORS} operators")));
+        return Err(Error::Query(format!("the request has more than {MOST_OPERATORS} operators")));
     }
     let mut operators: Vec<Operator> = Vec::new();
     for text in &request.operators {
@@ -153,9 +156,9 @@ fn predict_request(request: Request, service: &Service) -> Result<Value> {
 }
 
 fn refusal_reply(status: u16, problem: &str) -> Reply {
-    of_json(status, &json!({ "error": problem }))
+    json_reply(status, &json!({ "error": problem }))
 }
 
-fn of_json(status: u16, document: &Value) -> Reply {
+fn json_reply(status: u16, document: &Value) -> Reply {
     Reply { status, kind: "application/json", body: document.to_string() }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 type Parquet<T> = parquet::errors::Result<T>;
 
-/// A Parquet file that is read by position, so that readers of several columns and threads are independent.
+/// A Parquet file. Reads state their position, so that readers of several columns and threads are independent.
 #[derive(Clone)]
 pub(crate) struct PartFile {
     file: Arc<File>,
@@ -28,7 +28,7 @@ impl PartFile {
     }
 
     pub(super) fn check_frame(&self, path: &Path) -> Result<()> {
-        let no_parquet = || Error::damaged(path, "the file is not Parquet or was cut off");
+        let no_parquet = || Error::damaged(path, "the file is not Parquet or is truncated");
         if self.len < 12 {
             return Err(no_parquet());
         }
@@ -42,7 +42,7 @@ impl PartFile {
             return Err(no_parquet());
         }
         if footer_bytes > MAX_FOOTER_BYTES {
-            return Err(Error::damaged(path, format!("its footer has {footer_bytes} bytes, more than the limit")));
+            return Err(Error::damaged(path, format!("the footer has {footer_bytes} bytes, more than the limit")));
         }
         Ok(())
     }
@@ -67,7 +67,7 @@ impl ChunkReader for PartFile {
     type T = BufReader<Position>;
 
     fn get_read(&self, start: u64) -> Parquet<BufReader<Position>> {
-        // The library parses one short page header from each reader.
+        // The library parses only one short page header from each reader.
         Ok(BufReader::with_capacity(256, Position { file: Arc::clone(&self.file), offset: start }))
     }
 

@@ -46,7 +46,10 @@ pub fn read_columns(path: &Path) -> Result<Vec<ForeignColumn>> {
     let reader = catch_panics(path, || SerializedFileReader::new(file.clone()))?;
     let rows = usize::try_from(reader.metadata().file_metadata().num_rows()).unwrap_or(usize::MAX);
     if rows > MAX_ROWS {
-        return Err(Error::damaged(path, format!("it has more than {MAX_ROWS} rows; cut it into several files")));
+        return Err(Error::damaged(
+            path,
+            format!("the file has more than {MAX_ROWS} rows; split it into several files"),
+        ));
     }
     let mut columns = Vec::new();
     let leaves = reader.metadata().file_metadata().schema_descr().columns().to_vec();
@@ -55,10 +58,10 @@ pub fn read_columns(path: &Path) -> Result<Vec<ForeignColumn>> {
         if leaf.max_rep_level() > 0 || leaf.max_def_level() > 1 {
             return Err(Error::damaged(
                 path,
-                format!("its column `{name}` is nested; only numbers and texts are read"),
+                format!("the column `{name}` is nested; only columns of numbers and texts are supported"),
             ));
         }
-        let mut column = Growing::Unknown;
+        let mut column = GrowingColumn::Unknown;
         for group in 0..reader.num_row_groups() {
             catch_panics(path, || {
                 let group = reader.get_row_group(group)?;
@@ -71,13 +74,13 @@ pub fn read_columns(path: &Path) -> Result<Vec<ForeignColumn>> {
     Ok(columns)
 }
 
-enum Growing {
+enum GrowingColumn {
     Unknown,
     Numbers(Vec<f64>),
     Words { codes: Vec<u32>, places: HashMap<Vec<u8>, u32>, words: Vec<String> },
 }
 
-impl Growing {
+impl GrowingColumn {
     fn read_group(&mut self, group: &dyn RowGroupReader, index: usize, leaf: &ColumnDescriptor) -> Parquet<()> {
         let rows = usize::try_from(group.metadata().num_rows())?;
         let level = leaf.max_def_level();
@@ -96,7 +99,7 @@ impl Growing {
                 self.read_numbers(&mut reader, rows, level, |one| f64::from(u8::from(*one)))
             }
             ColumnReader::ByteArrayColumnReader(mut reader) => self.read_texts(&mut reader, rows, level),
-            _ => Err(ParquetError::General(format!("its column `{}` holds neither numbers nor texts", leaf.name()))),
+            _ => Err(ParquetError::General(format!("the column `{}` contains neither numbers nor texts", leaf.name()))),
         }
     }
 
@@ -107,10 +110,10 @@ impl Growing {
         level: i16,
         number: impl Fn(&T::T) -> f64,
     ) -> Parquet<()> {
-        if matches!(self, Growing::Unknown) {
-            *self = Growing::Numbers(Vec::new());
+        if matches!(self, GrowingColumn::Unknown) {
+            *self = GrowingColumn::Numbers(Vec::new());
         }
-        let Growing::Numbers(all) = self else { return Err(type_change_error()) };
+        let GrowingColumn::Numbers(all) = self else { return Err(type_change_error()) };
         let (values, levels) = read_present(reader, rows)?;
         let mut values = values.iter().map(number);
         match level {
@@ -128,10 +131,10 @@ impl Growing {
         rows: usize,
         level: i16,
     ) -> Parquet<()> {
-        if matches!(self, Growing::Unknown) {
-            *self = Growing::Words { codes: Vec::new(), places: HashMap::new(), words: Vec::new() };
+        if matches!(self, GrowingColumn::Unknown) {
+            *self = GrowingColumn::Words { codes: Vec::new(), places: HashMap::new(), words: Vec::new() };
         }
-        let Growing::Words { codes, places, words } = self else { return Err(type_change_error()) };
+        let GrowingColumn::Words { codes, places, words } = self else { return Err(type_change_error()) };
         let (values, levels) = read_present(reader, rows)?;
         let mut code = |bytes: &[u8]| -> Parquet<u32> {
             if let Some(code) = places.get(bytes) {
@@ -155,9 +158,9 @@ impl Growing {
 
     fn finish(self) -> ForeignValues {
         match self {
-            Growing::Unknown => ForeignValues::Numbers(Vec::new()),
-            Growing::Numbers(numbers) => ForeignValues::Numbers(numbers),
-            Growing::Words { codes, words, .. } => ForeignValues::Words { words, codes },
+            GrowingColumn::Unknown => ForeignValues::Numbers(Vec::new()),
+            GrowingColumn::Numbers(numbers) => ForeignValues::Numbers(numbers),
+            GrowingColumn::Words { codes, words, .. } => ForeignValues::Words { words, codes },
         }
     }
 }
@@ -166,14 +169,14 @@ fn type_change_error() -> ParquetError {
     ParquetError::General("a column changes its type".to_owned())
 }
 
-/// Returns the present values of a row group without gaps, and the definition levels of all its rows.
+/// Returns the contiguous present values of a row group, and the definition levels of all its rows.
 fn read_present<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Parquet<(Vec<T::T>, Vec<i16>)> {
     let (mut values, mut levels) = (Vec::new(), Vec::new());
     let mut read = 0;
     while read < rows {
         let (more, _, _) = reader.read_records(rows - read, Some(&mut levels), None, &mut values)?;
         if more == 0 {
-            return Err(ParquetError::General(format!("a column has {read} of {rows} rows")));
+            return Err(ParquetError::General(format!("a column has only {read} of {rows} rows")));
         }
         read += more;
     }

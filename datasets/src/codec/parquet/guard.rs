@@ -10,27 +10,28 @@ thread_local! {
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Converts panics of the library, which damaged files cause, to errors; the reader must be dropped after an error.
+/// Converts panics of the library, which damaged files can cause, to errors. Callers must drop the reader after an
+/// error.
 pub(super) fn catch_panics<T>(path: &Path, read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
     let problem = match catch_silently(read) {
         Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => "its structure contradicts itself".to_owned(),
+        Err(_) => "the structure of the file is inconsistent".to_owned(),
     };
     Err(Error::Damaged {
         file: path.to_owned(),
         problem,
-        hint: Some("the file is damaged or not Parquet; copy it again from where it came".to_owned()),
+        hint: Some("the file is damaged or not Parquet; copy it from its source again".to_owned()),
     })
 }
 
 fn catch_silently<T>(read: impl FnOnce() -> T) -> std::thread::Result<T> {
-    static HUSHED: Once = Once::new();
-    HUSHED.call_once(|| {
-        let told = take_hook();
+    static HOOKED: Once = Once::new();
+    HOOKED.call_once(|| {
+        let previous_hook = take_hook();
         set_hook(Box::new(move |info| {
             if !IS_GUARDED.get() {
-                told(info);
+                previous_hook(info);
             }
         }));
     });

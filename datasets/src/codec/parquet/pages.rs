@@ -1,7 +1,7 @@
 //! Checks the page headers of a column before the Parquet library reads it.
 //!
-//! The library allocates what a header claims. Headers are small structs in Thrift's compact encoding, so a short
-//! parser can reject implausible claims without decoding pages.
+//! The library allocates the memory that a header states. Headers are small structs in Thrift's compact encoding, so a
+//! short parser can reject implausible sizes without decoding pages.
 
 use super::file::PartFile;
 use crate::limits::{MAX_CHUNK_VALUES, MAX_PAGE_BYTES};
@@ -10,7 +10,7 @@ use parquet::file::metadata::ColumnChunkMetaData;
 
 const HEADER_WINDOWS: [usize; 2] = [256, 64 << 10];
 
-/// Maximum nesting of a header; valid ones have three levels.
+/// Maximum nesting of a header; valid headers have three levels.
 const MAX_DEPTH: usize = 8;
 
 /// Rejects a column whose pages exceed the limits or lie outside of the file.
@@ -56,10 +56,10 @@ fn read_header(file: &PartFile, offset: u64, end: u64) -> Result<PageHeader> {
 }
 
 fn cut_off_error(what: &str) -> ParquetError {
-    ParquetError::General(format!("{what} is cut off or claims an impossible size"))
+    ParquetError::General(format!("{what} is truncated or states an impossible size"))
 }
 
-/// Parses the header at the start of some bytes; returns None if they are too short or invalid.
+/// Parses the header at the start of the bytes; None if the bytes are too short or invalid.
 fn parse_header(bytes: &[u8]) -> Option<PageHeader> {
     let mut compact = Compact { bytes, position: 0 };
     let mut header = PageHeader::default();
@@ -129,7 +129,7 @@ impl Compact<'_> {
         Some(Some((id, head & 15)))
     }
 
-    /// Reads the number of values, which is the first field of page header structs; skips the rest.
+    /// Reads the number of values, the first field of page header structs, and skips the other fields.
     fn read_value_count(&mut self) -> Option<u64> {
         let mut last = 0;
         let mut values = 0;
@@ -156,7 +156,7 @@ impl Compact<'_> {
             9 | 10 => {
                 let head = self.read_byte()?;
                 let count = if head >> 4 == 15 { self.read_varint()? } else { u64::from(head >> 4) };
-                // A bool takes a byte as a list element and none as a field.
+                // A bool takes one byte as a list element, but no byte as a field.
                 let element = if matches!(head & 15, 1 | 2) { 3 } else { head & 15 };
                 (0..count).try_for_each(|_| self.skip_value(element, depth))
             }

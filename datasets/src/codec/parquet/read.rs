@@ -133,7 +133,7 @@ fn is_optional(descriptor: &ColumnDescriptor) -> bool {
     descriptor.self_type().get_basic_info().repetition() == Repetition::OPTIONAL
 }
 
-/// Maps columns to leaves; rejects unknown columns and missing required ones.
+/// Maps columns to leaves; rejects unknown columns and missing required columns.
 fn map_leaves(path: &Path, reader: &SerializedFileReader<PartFile>) -> Result<Vec<Option<usize>>> {
     let refuse = |row: RowError| Error::Row { file: path.to_owned(), counted: RowUnit::Row, number: 0, row };
     let schema = reader.metadata().file_metadata().schema_descr();
@@ -143,7 +143,7 @@ fn map_leaves(path: &Path, reader: &SerializedFileReader<PartFile>) -> Result<Ve
         let id = ColumnId::from_name(name).ok_or_else(|| refuse(unknown_column(name, 0)))?;
         check_type(id.column_metadata().kind, leaf).map_err(|problem| refuse(RowError::new(problem).in_field(name)))?;
         if leaves[id as usize].replace(index).is_some() {
-            return Err(refuse(RowError::new("the column is given twice").in_field(name)));
+            return Err(refuse(RowError::new("duplicate column").in_field(name)));
         }
     }
     match COLUMNS.iter().find(|column| !column.nullable && leaves[column.id as usize].is_none()) {
@@ -165,10 +165,10 @@ fn check_type(kind: Kind, leaf: &ColumnDescriptor) -> std::result::Result<(), St
     if shape_fits && type_fits && length_fits && unit_fits {
         return Ok(());
     }
-    Err(format!("the file stores it as {}, but it is a {}", leaf.physical_type(), kind.name()))
+    Err(format!("the file stores the column as {}, but its type is {}", leaf.physical_type(), kind.name()))
 }
 
-/// Adds definition levels to nullable columns. Rejects a missing value of a required column, and returns its row.
+/// Adds definition levels to nullable columns. For a missing value of a required column, returns its row and an error.
 fn complete_levels(mut values: Values, id: ColumnId) -> std::result::Result<Values, (usize, RowError)> {
     if id.column_metadata().nullable {
         let rows = values.data.len();
@@ -220,7 +220,7 @@ impl Leaf {
 
 type Scalars<T> = (Vec<T>, Option<Vec<i16>>);
 
-/// Returns the present values without gaps, and the definition levels of all rows.
+/// Returns the contiguous present values, and the definition levels of all rows.
 fn read_present<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Parquet<(Vec<T::T>, Vec<i16>)> {
     let (mut values, mut levels) = (Vec::new(), Vec::new());
     let (read, _, _) = reader.read_records(rows, Some(&mut levels), None, &mut values)?;
@@ -242,7 +242,7 @@ fn pack_texts(values: &[ByteArray], levels: Option<&[i16]>, text_bytes: &AtomicU
     let text_bytes = text_bytes.fetch_add(length, Relaxed) + length;
     let longest = values.iter().map(ByteArray::len).max().unwrap_or(0);
     if longest > MAX_TEXT_BYTES || text_bytes > MAX_BATCH_TEXT_BYTES {
-        return Err(ParquetError::General(format!("a text of {longest} bytes is too long to read")));
+        return Err(ParquetError::General(format!("a text of {longest} bytes exceeds the limit")));
     }
     let mut text = Vec::with_capacity(length);
     let mut ends = Vec::with_capacity(levels.map_or(values.len(), <[i16]>::len));
@@ -263,7 +263,7 @@ fn pack_texts(values: &[ByteArray], levels: Option<&[i16]>, text_bytes: &AtomicU
         }
     }
     let not_text = || ParquetError::General("a text is not UTF-8".to_owned());
-    // The text is validated as a whole for speed; the rest of the check finds characters split between rows.
+    // For speed, the texts of all rows are validated together; then characters split between rows are detected.
     let text = String::from_utf8(text).map_err(|_| not_text())?;
     if ends.iter().any(|end| !text.is_char_boundary(*end)) {
         return Err(not_text());
@@ -306,7 +306,7 @@ fn read_lists(
         if *level == max_level {
             end += 1;
         } else if has_optional_elements && *level == max_level - 1 {
-            return Err(ParquetError::General("a list holds a missing value".to_owned()));
+            return Err(ParquetError::General("a list contains a missing value".to_owned()));
         }
     }
     if rows > 0 {
@@ -319,5 +319,5 @@ fn read_lists(
 }
 
 fn too_few(rows: usize, read: usize) -> ParquetError {
-    ParquetError::General(format!("a column has {read} of {rows} rows"))
+    ParquetError::General(format!("a column has only {read} of {rows} rows"))
 }

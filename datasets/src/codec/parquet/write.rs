@@ -28,13 +28,13 @@ pub(crate) const ROW_GROUP_ROWS: usize = 1 << 16;
 
 const ROW_GROUP_LIST_VALUES: usize = MAX_CHUNK_VALUES as usize / 2;
 
-/// Rows per page. Small, because a merge holds one page of every column of every file in memory.
+/// Rows per page; small, because a merge keeps one page of every column of every file in memory.
 const PAGE_ROWS: usize = 1 << 11;
 const PAGE_BYTES: usize = 64 << 10;
 
 /// Columns up to this size stay uncompressed, because a reader needs a large buffer for each compressed column.
 const SMALL_BYTES: i64 = 4 << 10;
-/// Columns that do not compress below this share of their size stay uncompressed, too.
+/// Columns that do not compress below this percentage of their size stay uncompressed.
 const WORTH_PERCENT: i64 = 80;
 
 pub(crate) const SORTED_BY: [ColumnId; 3] = [ColumnId::op_kind, ColumnId::task_hash, ColumnId::key];
@@ -110,7 +110,7 @@ impl<W: Write + Send> PartWriter<W> {
     /// Writes a row group, with its columns encoded in parallel.
     fn write_columns<'a>(&mut self, values: impl Fn(&Column) -> Cow<'a, Values> + Sync) -> Result<()> {
         let (schema, properties, plain) = (&self.schema, &self.properties, &self.plain);
-        // Scheduled one at a time, because a few columns take most of the time.
+        // Columns are scheduled one at a time, because a few of them take most of the time.
         let columns = COLUMNS.par_iter().enumerate().with_max_len(1);
         let encode = |(index, column): (usize, &Column)| {
             let values = values(column);
@@ -166,7 +166,7 @@ fn encode_column(
     Ok((buffer.into_inner()?.into(), close))
 }
 
-/// Returns the operating system's error if there was one, otherwise the Parquet library's.
+/// Returns the error of the operating system, if any, else that of the Parquet library.
 fn write_error(path: &Path, failure: &Failure, error: ParquetError) -> Error {
     let failure = failure.lock().ok().and_then(|mut failure| failure.take());
     Error::io("writing", path, failure.unwrap_or_else(|| std::io::Error::other(error)))
@@ -186,7 +186,7 @@ fn writer_properties(compression: Compression) -> WriterProperties {
     for column in COLUMNS {
         let path = ColumnPath::from(column.name);
         match column.kind {
-            // Keys are random and times hardly repeat, so a dictionary only costs space.
+            // Keys are random and times hardly repeat, so a dictionary would only take space.
             Kind::Key => {
                 builder = builder
                     .set_column_compression(path.clone(), Compression::UNCOMPRESSED)
@@ -230,7 +230,7 @@ fn write_values(writer: &mut ColumnWriter<'_>, values: &Values) -> parquet::erro
     Ok(())
 }
 
-/// Returns the present values without gaps, as Parquet requires.
+/// Returns the contiguous present values, as Parquet requires.
 fn present_values<'a, T: Clone>(values: &'a [T], levels: Option<&[i16]>) -> Cow<'a, [T]> {
     match levels {
         Some(levels) if levels.contains(&0) => {
@@ -275,7 +275,7 @@ fn list_levels(ends: &[usize]) -> (Vec<i16>, Vec<i16>) {
     (levels, repeats)
 }
 
-/// A sink that keeps the operating system's error, because the Parquet library keeps only its text.
+/// A sink that stores the error of the operating system, because the Parquet library keeps only its text.
 struct Remembering<W> {
     sink: W,
     failure: Failure,

@@ -32,7 +32,7 @@ pub fn predict_servers(questions: &[ServerQuestion], predictor: Option<&Path>, a
     Ok(if has_losses { DONE_WITH_LOSSES } else { DONE })
 }
 
-/// Reads kernel predictors from the given file or the built-in one; unknown kernels get roofline bounds.
+/// Reads kernel predictors from the given or the built-in file; unknown kernels get roofline bounds.
 pub fn kernel_times(predictor: Option<&Path>) -> Result<impl KernelTimes> {
     let file = kernels::kernel_file(predictor)?;
     Ok(file.as_deref().map(read_learned).transpose()?.unwrap_or_default())
@@ -50,16 +50,16 @@ fn answer_notes(question: &ServerQuestion, answer: &ServerAnswer) -> Vec<String>
         let needed = texts::format_gigabytes(memory.needed_bytes());
         let device = &question.deployment.device.name;
         let most = match memory.max_sequences {
-            0 => "not even one request fits; use more GPUs or a smaller number format".to_owned(),
+            0 => "no request fits; use more GPUs or a smaller number format".to_owned(),
             most => format!("at most {most} requests fit"),
         };
         notes.push(format!(
-            "does not fit: {needed} are needed on each `{device}`, {} are usable; {most}",
+            "does not fit in memory: each `{device}` needs {needed}, but {} are usable; {most}",
             texts::format_gigabytes(memory.usable_bytes)
         ));
     }
     if answer.similarity.is_some_and(|similarity| similarity < LEAST_SIMILARITY) {
-        notes.push("no measured server is similar; overheads of the framework are extrapolated".to_owned());
+        notes.push("no measured server is similar, so the framework overheads are extrapolated".to_owned());
     }
     notes
 }

@@ -17,7 +17,7 @@ const MAX_CONTEXT: u64 = 131_072;
 const LEAST_CONTEXT: u64 = 512;
 /// Minimum ratio of throughputs at which doubling the batch size is worthwhile.
 const LEAST_GAIN: f64 = 1.2;
-/// Ratio of the time per token to that at the shortest context, from which the context is said to dominate.
+/// Ratio of the time per token to that at the shortest context, from which the context dominates.
 const LONGEST: f64 = 1.5;
 const NS: f64 = 1e9;
 
@@ -98,7 +98,7 @@ fn batch_knee(points: &[ServerPoint]) -> Option<u64> {
     knee.map(|place| points[place].at)
 }
 
-/// Returns the first context length that makes a token take much longer than the shortest context does.
+/// Returns the first context length at which a token takes much longer than at the shortest context.
 fn context_knee(points: &[ServerPoint]) -> Option<u64> {
     let first = points.first()?;
     points.iter().find(|point| point.fits && point.per_token_s >= LONGEST * first.per_token_s).map(|point| point.at)
@@ -109,7 +109,7 @@ fn describe_curve(curve: &ServerCurve) -> String {
         number_column(&curve.over),
         number_column("first token"),
         number_column("per token"),
-        number_column("tokens/s each"),
+        number_column("tokens/s request"),
         number_column("tokens/s GPU"),
         text_column("remarks"),
     ]);
@@ -130,14 +130,18 @@ fn describe_curve(curve: &ServerCurve) -> String {
         ]);
     }
     let meaning = match (curve.over.as_str(), curve.knee) {
-        (_, None) => "no knee within what fits".to_owned(),
+        (_, None) => "no knee among the points that fit in memory".to_owned(),
         ("batch", Some(at)) => {
             let least = 100.0 * (LEAST_GAIN - 1.0);
-            format!("from a batch of {at}, twice the batch gains less than {least:.0} % throughput or does not fit")
+            format!(
+                "from a batch of {at} on, doubling the batch gains less than {least:.0} % throughput or does not fit in memory"
+            )
         }
         (_, Some(at)) => {
             let longer = 100.0 * (LONGEST - 1.0);
-            format!("from a context of {at}, a token takes at least {longer:.0} % longer than at the shortest")
+            format!(
+                "from a context of {at} on, a token takes at least {longer:.0} % longer than at the shortest context"
+            )
         }
     };
     format!("\n{}\n{meaning}", table.format_for(&stdout_paper()))

@@ -32,7 +32,7 @@ pub fn train_servers(paths: &[PathBuf], out: &Path, as_json: bool) -> Result<u8>
     let overheads = measured.learn_overheads(&names.join(", "))?;
     write_output(output, || overheads.to_json().into_bytes())?;
     let count = overheads.len();
-    print_text(as_json, &format!("learned overheads of {count} servers; wrote `{}`", out.display()))?;
+    print_text(as_json, &format!("trained overheads on {count} servers; wrote `{}`", out.display()))?;
     if as_json {
         print_json(&json!({ "out": out, "rows": count, "left_out": measured.left_out }))?;
     }
@@ -41,11 +41,11 @@ pub fn train_servers(paths: &[PathBuf], out: &Path, as_json: bool) -> Result<u8>
 
 fn read_servers(paths: &[PathBuf]) -> Result<MeasuredServers> {
     let [path] = paths else {
-        return Err(Error::Query("servers are read from one table; give one --data".to_owned()));
+        return Err(Error::Query("give exactly one --data, a table of servers".to_owned()));
     };
     activity::begin_activity(format!("reading `{}`", path.display()));
     let measured = MeasuredServers::read_table(path)?;
-    print_notes("note", measured.left_out.iter().map(|(reason, count)| format!("{count} rows left out: {reason}")));
+    print_notes("note", measured.left_out.iter().map(|(reason, count)| format!("{count} rows skipped: {reason}")));
     Ok(measured)
 }
 
@@ -58,13 +58,13 @@ fn describe_errors(errors: &[ServerErrors]) -> String {
         number_column("rows").drop_order(1),
         number_column("median %"),
         number_column("p90 %").drop_order(3),
-        number_column("90 % holds"),
+        number_column("90 % coverage"),
         number_column("high/low").drop_order(2),
-        number_column("50, 80, 95 % hold").drop_order(4),
+        number_column("50, 80, 95 % coverage").drop_order(4),
     ]);
     for one in errors {
-        let held = |promised: u32| one.intervals.iter().find(|interval| interval.promised == promised);
-        let text = |promised: u32| held(promised).map_or_else(String::new, |interval| format!("{:.0}", interval.held));
+        let held = |promised: u8| one.intervals.iter().find(|interval| interval.promised == promised);
+        let text = |promised: u8| held(promised).map_or_else(String::new, |interval| format!("{:.0}", interval.held));
         let others = [50, 80, 95].map(text);
         table.add_row([
             one.held_out.name().to_owned(),

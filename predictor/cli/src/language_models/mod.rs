@@ -21,7 +21,7 @@ use serving::{Dtype, Scheme};
 /// Default number of prompt tokens.
 const INPUT_TOKENS: u64 = 1024;
 
-/// How a language model is served on GPUs; any of these flags asks for a server.
+/// Options of a language-model server on GPUs. Any of these flags selects the prediction of a server.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Language models on GPUs")]
 pub struct ServerFlags {
@@ -32,13 +32,13 @@ pub struct ServerFlags {
     pub dtype: Option<String>,
     /// Number format of the key-value cache, bf16 or fp8
     ///
-    /// The default is fp8 if the weights have at most 8 bits and are multiplied so, else bf16.
+    /// Default: fp8 if products have at most 8 bits, else bf16.
     #[arg(long, value_name = "TYPE")]
     pub kv_dtype: Option<String>,
-    /// GPUs that divide each layer [default: 1]
+    /// GPUs among which each layer is divided [default: 1]
     #[arg(long, value_name = "N")]
     pub tensor_parallel: Option<u64>,
-    /// GPUs that divide the experts among them [default: 1]
+    /// GPUs among which the experts are distributed [default: 1]
     #[arg(long, value_name = "N")]
     pub expert_parallel: Option<u64>,
     /// Groups of --tensor-parallel GPUs [default: 1]
@@ -118,7 +118,7 @@ impl ServerFlags {
         };
         match cache {
             Dtype::Bf16 | Dtype::Fp8 => Ok(Formats { weights, cache }),
-            other => Err(Error::Query(format!("a cache of {} is not supported; give bf16 or fp8", other.name()))),
+            other => Err(Error::Query(format!("the cache format {} is not supported; use bf16 or fp8", other.name()))),
         }
     }
 }

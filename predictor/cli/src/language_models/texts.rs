@@ -22,7 +22,7 @@ pub fn format_heading(question: &ServerQuestion) -> String {
     let (devices, name) = (deployment.device_count(), &deployment.device.name);
     let on = if devices == 1 { name.clone() } else { format!("{devices} × {name}") };
     format!(
-        "{} in {} (cache {}) on {on} with {},\n{} requests at once, prompts of {} and answers of {} tokens",
+        "{} in {} (cache {}) on {on} with {},\n{} concurrent requests, prompts of {} and outputs of {} tokens",
         deployment.model.name,
         deployment.formats.weights.name(),
         deployment.formats.cache.name(),
@@ -36,15 +36,15 @@ pub fn format_heading(question: &ServerQuestion) -> String {
 pub fn format_answer(question: &ServerQuestion, answer: &ServerAnswer) -> String {
     let mut parts = vec![format_heading(question), format_totals(answer)];
     let [first_token, per_token] = answer.kernel_seconds.map(|seconds| format_duration(NS * seconds));
-    parts.push(format!("kernels alone, prompts of other requests included: {first_token} and {per_token}"));
+    parts.push(format!("kernel times only, including prompts of other requests: {first_token} and {per_token}"));
     parts.push(format_throughput(answer));
     parts.push(format!("one decoding step on each GPU, {}:", format_duration(NS * answer.decode.seconds)));
     parts.push(format_calls(&answer.decode));
     parts.push(format!("one prompt on each GPU, {}:", format_duration(NS * answer.prefill.seconds)));
     parts.push(format_calls(&answer.prefill));
     parts.push(
-        "transfers and point-wise kernels are bounds by bandwidth and latency, not\nmeasurements; times under load \
-         contain what the framework adds or hides"
+        "times of transfers and point-wise kernels are bandwidth and latency bounds, not\nmeasurements; times under load \
+         include the overhead of the framework"
             .to_owned(),
     );
     parts.join("\n")
@@ -61,7 +61,7 @@ fn format_totals(answer: &ServerAnswer) -> String {
         let Predicted { seconds, low, high, source } = one;
         let source = match source {
             ServerSource::MeasuredServers => format!("{} measured servers", shipped_overheads().len()),
-            ServerSource::Kernels => "kernels alone".to_owned(),
+            ServerSource::Kernels => "kernels only".to_owned(),
         };
         table.add_row([name.to_owned(), format_duration(NS * seconds), format_range(NS * low, NS * high), source]);
     }
@@ -72,7 +72,7 @@ fn format_throughput(answer: &ServerAnswer) -> String {
     let memory = &answer.memory;
     let mut lines = vec![
         format!(
-            "tokens per second: {} for each request, {} on each GPU",
+            "tokens per second: {} per request, {} per GPU",
             format_number(answer.tokens_per_s_per_user),
             format_number(answer.tokens_per_s_per_gpu)
         ),
@@ -86,7 +86,7 @@ fn format_throughput(answer: &ServerAnswer) -> String {
     ];
     if let Some(power) = &answer.decode_power {
         lines.push(format!(
-            "power of each GPU in a decoding step: {} W (over {} of its time)",
+            "power of each GPU in a decoding step: {} W (known for {} of the time)",
             format_number(power.watts),
             format_percent(power.known_share)
         ));

@@ -70,15 +70,15 @@ pub struct Predict {
     /// Number of schedules of --space to show
     #[arg(long, default_value_t = 10, value_name = "COUNT", requires = "space")]
     pub best: usize,
-    /// Batch size of --model; of a language model on GPUs, the requests at once
+    /// Batch size of --model; for language models on GPUs, concurrent requests
     #[arg(long, visible_alias = "batch", default_value_t = 1)]
     pub batchsize: i64,
     /// Overhead of the framework per operator, in microseconds
     #[arg(long, default_value_t = 0.0, value_name = "TIME")]
     pub dispatch_us: f64,
-    /// Share of the framework's overhead that execution hides, 0 to 1
+    /// Share of the framework's overhead that overlaps with execution, 0 to 1
     ///
-    /// 0: each launch is awaited, as on a CPU. 1: the queue of launches is always full.
+    /// 0: the framework awaits each operator, as on a CPU. 1: its launch queue is always full.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     pub overlap: f64,
     /// TOML mapping of a foreign table, with its operators and devices
@@ -101,15 +101,14 @@ pub struct Predict {
     /// Level of the intervals in percent: 50, 80, 90 or 95
     #[arg(long, default_value_t = 90, value_name = "PERCENT", value_parser = parse_level)]
     pub level: u8,
-    /// Answer outside of the training range, with a note
+    /// Also predict outside of the training range, with a note
     ///
-    /// Operators of --model are always answered.
+    /// Operators of --model are always predicted.
     #[arg(long)]
     pub extrapolate: bool,
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
-    /// The server of a language model.
     #[command(flatten)]
     pub server: ServerFlags,
 }
@@ -126,7 +125,7 @@ pub fn run(predict: &Predict) -> Result<u8> {
     let is_kernel = predict.mapping.is_none() && predict.op.iter().any(|text| serving::text::is_kernel(text));
     if (is_server || is_kernel) && predict.level != 90 {
         return Err(Error::Query(
-            "--level is for operators of the predictor: language models have intervals of 90 %, and kernels all levels with --json"
+            "--level does not apply to language models, which have 90 % intervals, and to kernels, whose --json output has all levels"
                 .to_owned(),
         ));
     }
@@ -193,7 +192,7 @@ fn answer_query(predict: &Predict) -> Result<u8> {
     if predict.json {
         let mut document = json!({
             "operators": predictions, "refused": refused, "models": networks, "threads": conditions.threads,
-            "learned_from": Origin::of_predictor(&predictor.about),
+            "learned_from": Origin::from_predictor(&predictor.about),
         });
         if let Some(host) = &predictor.this_host {
             document["this_host"] = json!(host);
@@ -216,7 +215,7 @@ fn print_network(name: &str, conditions: &Conditions<'_>, run: &Run, predict: &P
     Ok(answer)
 }
 
-/// Parses a coverage level of intervals in percent; only those of `LEVELS` are supported.
+/// Parses a coverage level of intervals in percent, one of `LEVELS`.
 fn parse_level(text: &str) -> std::result::Result<u8, String> {
     let known = || LEVELS.map(|level| level.to_string()).join(", ");
     text.parse().ok().filter(|level| LEVELS.contains(level)).ok_or_else(|| format!("give one of {}", known()))

@@ -13,7 +13,7 @@ use std::path::Path;
 /// Prints the schedules with the smallest predicted times, from a schedule space or a build folder.
 pub fn print_schedules(predictor: &Predictor, path: &Path, predict: &Predict) -> Result<u8> {
     let [op] = &predict.op[..] else {
-        return Err(Error::Query("--space needs one --op".to_owned()));
+        return Err(Error::Query("--space needs exactly one --op".to_owned()));
     };
     let ranked = rank_schedules(predictor, path, op, &read_setting(predict)?, predict.best)?;
     let mut table = Table::new([number_column("time"), text_column("schedule")]);

@@ -23,7 +23,10 @@ pub fn predict_table(predictor: &Predictor, path: &Path, mapping: Option<&Mappin
     }
     let TableAnswers { rows, refused } = &answers;
     if *refused > 0 {
-        print_notes("note", [format!("{refused} of {} rows have no time; see their reasons", rows.len())]);
+        print_notes(
+            "note",
+            [format!("{refused} of {} rows were not predicted; the column `reasons` states why", rows.len())],
+        );
     }
     let is_bound = |row: &RowAnswer| row.answer.as_ref().is_some_and(|answer| answer.basis == Basis::Bound);
     Ok(match *refused {

@@ -8,7 +8,7 @@ use predictor::queries::{AssumedThreads, HeldOutErrors, InPlaceTotal, OperatorPr
 use report::{Cell, Table, UNKNOWN, format_duration, format_percent, format_range, number_column, text_column};
 use std::fmt::Write;
 
-/// Text for predictors whose errors on held-out shapes are not stored for the operator or device.
+/// Text if the predictor has no held-out error for the operator or device.
 pub const NOT_RECORDED: &str = "the error on held-out shapes is not recorded";
 
 pub fn on_threads(threads: &AssumedThreads) -> String {
@@ -32,7 +32,7 @@ pub fn held_out_text(errors: Option<&HeldOutErrors>) -> String {
         share => format!(" of the {} with known errors", format_percent(share)),
     };
     format!(
-        "held out, its operators are {:.1} % off, the median of each kind weighted by time{of_time}; worst {}: {}",
+        "held-out error of the operators: {:.1} % (median of each kind, weighted by time{of_time}); largest for {}: {}",
         errors.weighted_percent,
         errors.worst,
         error_text(&errors.worst_error)
@@ -44,8 +44,8 @@ pub fn operator_table(predictions: &[OperatorPrediction], level: u8) -> String {
         text_column("operator").min_width(16),
         number_column("time"),
         number_column(format!("{level} % between")),
-        number_column("held out, off by").drop_order(3),
-        number_column("at best").drop_order(2),
+        number_column("held-out error").drop_order(3),
+        number_column("roofline").drop_order(2),
         text_column("bound by").min_width(10).drop_order(1),
         text_column("remarks"),
     ]);
@@ -64,7 +64,7 @@ pub fn operator_table(predictions: &[OperatorPrediction], level: u8) -> String {
     table.format_for(&stdout_paper())
 }
 
-/// Returns whether dispatch takes a large share, and is too long per call to be the driver's kernel launches.
+/// Returns whether dispatch is a large share of the time and too slow to consist of the driver's kernel launches.
 fn is_of_framework(total: &Total) -> bool {
     /// Upper bound of a driver's time to launch a kernel.
     const LAUNCH_NS: f64 = 20_000.0;
@@ -79,7 +79,7 @@ pub fn network_table(heading: &str, answer: &NetworkAnswer, level: u8) -> String
         number_column("×"),
         number_column("each"),
         number_column(format!("{level} % between")),
-        number_column("held out, off by").drop_order(3),
+        number_column("held-out error").drop_order(3),
         number_column("all"),
         number_column("share").drop_order(2),
         text_column("bound by").min_width(6).drop_order(1),
@@ -106,14 +106,14 @@ pub fn network_table(heading: &str, answer: &NetworkAnswer, level: u8) -> String
         format_duration(total.time_ns),
         format_range(total.low_ns, total.high_ns)
     );
-    let _ = write!(text, "; {} operators, {} of starting them", total.calls, format_duration(total.dispatch_ns));
+    let _ = write!(text, "; {} operators, {} dispatch", total.calls, format_duration(total.dispatch_ns));
     if total.hidden_ns > 0.0 {
-        let _ = write!(text, ", {} of it hidden", format_duration(total.hidden_ns));
+        let _ = write!(text, " ({} hidden)", format_duration(total.hidden_ns));
     }
     if let Some(widest) = &answer.widest {
         let _ = write!(
             text,
-            "\nmost of the interval's width comes from {} ({})",
+            "\nlargest contribution to the interval's width: {} ({})",
             widest.kind,
             format_percent(widest.share)
         );
@@ -122,8 +122,8 @@ pub fn network_table(heading: &str, answer: &NetworkAnswer, level: u8) -> String
         let each = format_duration(total.dispatch_ns / total.calls as f64);
         let _ = write!(
             text,
-            "\nstarting an operator takes {each} in the training data, where a framework called each alone: a compiled model or \
-             a graph of launches takes less; `oppredict adapt` learns from times of your own"
+            "\ndispatch takes {each} per operator, because a framework launched each operator separately in the training data; a \
+             compiled model or a launch graph needs less. `oppredict adapt` corrects the predictor with your measurements"
         );
     }
     let share = |part_ns: f64| format!("{:.1} %", 100.0 * part_ns / total.operators_ns);
@@ -131,24 +131,24 @@ pub fn network_table(heading: &str, answer: &NetworkAnswer, level: u8) -> String
         |basis: Basis| predictions.iter().filter(|one| one.prediction.basis == basis).map(|one| one.count).sum::<u64>();
     if total.extrapolated_ns > 0.0 {
         let (share, calls) = (share(total.extrapolated_ns), count(Basis::Extrapolated));
-        let _ = write!(text, "\n{share} of it is extrapolated ({calls} of {} operators)", total.calls);
+        let _ = write!(text, "\n{share} of the time is extrapolated ({calls} of {} operators)", total.calls);
     }
     if total.bounds_ns > 0.0 {
         let (share, calls) = (share(total.bounds_ns), count(Basis::Bound));
         let _ = write!(
             text,
-            "\n{share} of it are lower bounds, because the predictor lacks {calls} of {} operators",
+            "\n{share} of the time are lower bounds, because the training data lacks {calls} of {} operators",
             total.calls
         );
     }
     text
 }
 
-/// Compares the predicted time in the network with the sum of isolated times, with the evidence for the difference.
+/// Compares the predicted time in the network with the sum of isolated times, and states the errors of both.
 pub fn in_place_text(total: &InPlaceTotal) -> String {
     let InPlaceTotal { operators_ns, over_alone, beside_ns, learned } = total;
     let worth = format!(
-        "of {} operators in {} networks; held out, {} off where times alone are {} off",
+        "learned from {} operators in {} networks; held-out error {}, error of isolated times {}",
         learned.operators,
         learned.networks,
         format_percent(learned.error_learned),
@@ -158,7 +158,7 @@ pub fn in_place_text(total: &InPlaceTotal) -> String {
         true => {
             format!("in the network: {}, {over_alone:.2}× the isolated times ({worth})", format_duration(*operators_ns))
         }
-        false => format!("in the network: as in isolation; the learned difference {worth}, and is not used"),
+        false => format!("in the network: as in isolation; the model of in-network times is not used ({worth})"),
     };
     if let Some(beside_ns) = beside_ns {
         let _ = write!(text, ", and {} outside of operators", format_duration(*beside_ns));
@@ -191,7 +191,7 @@ fn remarks_cell(prediction: &Prediction) -> Cell {
     let wide =
         prediction.wide.iter().filter(|_| ratio > WIDE).map(|reason| format!("interval {ratio:.0}× wide: {reason}"));
     let is_beyond = prediction.time_ns < prediction.attainable_ns;
-    let beyond = is_beyond.then(|| "faster than at best, as such operators were where they were measured".to_owned());
+    let beyond = is_beyond.then(|| "faster than the roofline, like measured operators of this kind".to_owned());
     let cell = Cell::from(choice.chain(outside).chain(wide).chain(beyond).collect::<Vec<_>>().join("; "));
     if prediction.outside.is_empty() { cell } else { cell.mark_uncertain() }
 }

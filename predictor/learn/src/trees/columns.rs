@@ -72,8 +72,9 @@ impl TreeWriter {
                 expected = expected.max(left + 2);
                 let feature = u32::from(node.feature);
                 columns.questions.push(feature | u32::from(node.absent_left) << 16);
-                let number =
-                    steps[&feature].binary_search(&order_key(node.threshold)).expect("it is among its feature's");
+                let number = steps[&feature]
+                    .binary_search(&order_key(node.threshold))
+                    .expect("all thresholds of a feature are listed");
                 columns.thresholds.push(number as u32);
             }
         }
@@ -124,7 +125,7 @@ impl<'a> Reader<'a> {
             f32::from_bits(columns.counts.read_number()?),
             columns.counts.read_number()? as usize,
         );
-        let too_large = || "the trees are larger than any this program writes".to_owned();
+        let too_large = || "the trees exceed the size limit of this program".to_owned();
         if features > usize::from(u16::MAX) || count > MAX_TREES || !base.is_finite() {
             return Err(too_large());
         }
@@ -183,8 +184,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-const ENDS: &str = "it ends inside the trees";
-const MORE: &str = "it is longer than its header states";
+const ENDS: &str = "the file ends within the trees";
+const MORE: &str = "the file is longer than its header states";
 
 impl TreeColumn<'_> {
     fn read_number(&mut self) -> Result<u32, String> {

@@ -68,7 +68,7 @@ pub(super) struct Grown {
     pub cover: f32,
 }
 
-/// Relevant parts of XGBoost's model file; parts only written back stay text, as parsed JSON needs much memory.
+/// Fields of XGBoost's model file. Fields that are only written back stay unparsed, which saves memory.
 #[derive(Deserialize, Serialize)]
 struct Document {
     learner: Learner,
@@ -422,7 +422,7 @@ impl Trees {
             let end = roots.get(tree + 1).map_or(self.nodes.len(), |next| *next as usize);
             let begins = *root as usize;
             if (tree == 0 && begins != 0) || begins >= end || end > self.nodes.len() {
-                return Err(format!("tree {tree} has a wrong offset"));
+                return Err(format!("tree {tree} has an invalid offset"));
             }
             let mut depths = vec![0u32; end - begins];
             for place in begins..end {
@@ -453,7 +453,7 @@ impl Trees {
             spans.push(Span { root: *root, depth: depths.iter().copied().max().unwrap_or(0) });
         }
         match roots.is_empty() && !self.nodes.is_empty() {
-            true => Err("there are nodes outside of all trees".to_owned()),
+            true => Err("some nodes belong to no tree".to_owned()),
             false => Ok(spans),
         }
     }
@@ -477,20 +477,20 @@ fn from_document(document: &Document) -> std::result::Result<Trees, String> {
     let features: usize =
         learner.learner_model_param.num_feature.parse().map_err(|_| "`num_feature` is not a number".to_owned())?;
     let base_text = learner.learner_model_param.base_score.trim_matches(['[', ']']);
-    let base: f32 = base_text.parse().map_err(|_| "`base_score` is not one number".to_owned())?;
+    let base: f32 = base_text.parse().map_err(|_| "`base_score` is not a single number".to_owned())?;
     let objective = learner.objective.name.as_str();
     if !(objective.starts_with("reg:") || objective.starts_with("rank:")) || objective == "reg:logistic" {
-        return Err(format!("its objective `{objective}` is not a regression or a ranking"));
+        return Err(format!("objective `{objective}` is not a regression or a ranking"));
     }
     let model = &learner.gradient_booster.model;
     if learner.gradient_booster.name != "gbtree" {
-        return Err(format!("its booster `{}` is not `gbtree`", learner.gradient_booster.name));
+        return Err(format!("booster `{}` is not `gbtree`", learner.gradient_booster.name));
     }
     if features > usize::from(u16::MAX) || model.trees.len() > MAX_TREES || !base.is_finite() {
-        return Err("it is larger than what this program reads".to_owned());
+        return Err("the model exceeds the size limits, or its base score is not finite".to_owned());
     }
     if model.tree_info.iter().any(|class| *class != 0) {
-        return Err("it has more than one output".to_owned());
+        return Err("the model has more than one output".to_owned());
     }
     let mut trees = Trees { features, base, ..Trees::default() };
     let mut roots = Vec::new();
@@ -515,7 +515,7 @@ fn append_tree(trees: &mut Trees, tree: &Tree) -> std::result::Result<(), String
         return Err(format!("tree {} has lists of different lengths or too many nodes", tree.id));
     }
     if !tree.categories.is_empty() || tree.split_type.iter().any(|kind| *kind != 0) {
-        return Err(format!("tree {} splits by category, which is not read", tree.id));
+        return Err(format!("tree {} splits on categories, which is not supported", tree.id));
     }
     let begin = trees.nodes.len();
     let mut order = vec![0usize];
@@ -533,7 +533,7 @@ fn append_tree(trees: &mut Trees, tree: &Tree) -> std::result::Result<(), String
             false => Split {
                 left: (begin + order.len()) as u32,
                 threshold: number,
-                feature: u16::try_from(tree.split_indices[old]).map_err(|_| "a feature's number is too large")?,
+                feature: u16::try_from(tree.split_indices[old]).map_err(|_| "a feature index is too large")?,
                 absent_left: tree.default_left[old] != 0,
             },
         });

@@ -11,7 +11,7 @@ pub enum Baseline {
     Sum,
     /// The slowdown is 1 plus the largest bandwidth share of a partner.
     Maximum,
-    /// Operators are classified as memory-bound or not; memory-bound operators share the bandwidth evenly.
+    /// Operators are classified as memory-bound or not. Memory-bound operators share the bandwidth evenly.
     Class,
 }
 
@@ -36,12 +36,12 @@ pub fn rule_slowdowns(rule: Baseline, machine: &Machine, running: &[(usize, &Dem
     let others =
         |own: usize| shares.iter().enumerate().filter(move |(place, _)| *place != own).map(|(_, share)| *share);
     let bound = shares.iter().filter(|share| **share >= BOUND_SHARE).count();
-    let of = |own: usize| match rule {
+    let slowdown = |own: usize| match rule {
         Baseline::None => 1.0,
         Baseline::Sum => 1.0 + others(own).sum::<f64>(),
         Baseline::Maximum => 1.0 + others(own).fold(0.0, f64::max),
         Baseline::Class if shares[own] >= BOUND_SHARE => bound as f64,
         Baseline::Class => 1.0,
     };
-    (0..running.len()).map(of).collect()
+    (0..running.len()).map(slowdown).collect()
 }

@@ -10,7 +10,7 @@
 use super::{Demand, Machine, physical_speeds};
 use serde::{Deserialize, Serialize};
 
-/// Losses (slowdowns minus 1) of an operator next to synthetic partners, and those that it causes in them.
+/// Losses (slowdowns minus 1) of an operator next to synthetic partners, and the losses of the partners.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// Loss of the operator next to each synthetic partner.
@@ -27,7 +27,7 @@ pub struct Learned {
 
 /// A measurement of concurrent operators, with the slowdown of one of them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen<'a> {
+pub struct CoRunMeasurement<'a> {
     /// Number of cores and demand of the measured operator.
     pub own: (usize, &'a Demand),
     pub others: Vec<(usize, &'a Demand)>,
@@ -41,19 +41,19 @@ impl Default for Learned {
 }
 
 impl Learned {
-    pub fn fit_model(machine: &Machine, seen: &[Seen<'_>]) -> Learned {
+    pub fn fit_model(machine: &Machine, seen: &[CoRunMeasurement<'_>]) -> Learned {
         let physical = Machine { learned: Learned::default(), ..machine.clone() };
-        let rows = |terms: fn(&Machine, &Seen<'_>) -> Option<Vec<f64>>| {
+        let rows = |terms: fn(&Machine, &CoRunMeasurement<'_>) -> Option<Vec<f64>>| {
             seen.iter().filter_map(|one| Some((terms(&physical, one)?, one.slowdown))).collect::<Vec<_>>()
         };
         let plain = fit_weights(&rows(|machine, seen| Some(plain_terms(machine, seen))));
         let with_profile = rows(profiled_terms);
-        // If fewer than half of the pairs have profiles, they do not represent the others.
+        // If fewer than half of the pairs have profiles, pairs with profiles do not represent the others.
         let profiled = if 2 * with_profile.len() >= seen.len() { fit_weights(&with_profile) } else { Vec::new() };
         if plain.is_empty() { Learned::default() } else { Learned { profiled, plain } }
     }
 
-    pub(super) fn predict_slowdown(&self, machine: &Machine, seen: &Seen<'_>) -> f64 {
+    pub(super) fn predict_slowdown(&self, machine: &Machine, seen: &CoRunMeasurement<'_>) -> f64 {
         let terms = match profiled_terms(machine, seen) {
             Some(terms) if terms.len() == self.profiled.len() => return 1.0 + weighted_sum(&terms, &self.profiled),
             _ => plain_terms(machine, seen),
@@ -71,14 +71,15 @@ fn weighted_sum(terms: &[f64], weights: &[f64]) -> f64 {
 }
 
 /// Returns the slowdown from bandwidth and cache minus 1, then terms of the partners' bandwidth and cache use.
-fn plain_terms(machine: &Machine, Seen { own, others, .. }: &Seen<'_>) -> Vec<f64> {
+fn plain_terms(machine: &Machine, CoRunMeasurement { own, others, .. }: &CoRunMeasurement<'_>) -> Vec<f64> {
     let (cores, demand) = *own;
     let mut running = vec![*own];
     running.extend(others);
     let physical = 1.0 / physical_speeds(machine, &running)[0] - 1.0;
     let rate = |cores: usize, demand: &Demand| demand.bandwidth_use(cores, machine) / machine.bytes_per_ns;
     let cached = |cores: usize, demand: &Demand| demand.reused_bytes / demand.time_alone(cores) / machine.bytes_per_ns;
-    let of_others = |of: &dyn Fn(usize, &Demand) -> f64| others.iter().map(|(cores, one)| of(*cores, one)).sum::<f64>();
+    let of_others =
+        |term: &dyn Fn(usize, &Demand) -> f64| others.iter().map(|(cores, one)| term(*cores, one)).sum::<f64>();
     let crowd = of_others(&|_, one| (one.footprint_bytes / machine.cache_bytes).min(1.0));
     let (moved, kept) = (rate(cores, demand), cached(cores, demand).min(4.0));
     vec![
@@ -93,7 +94,7 @@ fn plain_terms(machine: &Machine, Seen { own, others, .. }: &Seen<'_>) -> Vec<f6
 }
 
 /// Returns the plain terms, then per partner: sensitivity times the others' pressure, pressure, and sensitivity.
-fn profiled_terms(machine: &Machine, seen: &Seen<'_>) -> Option<Vec<f64>> {
+fn profiled_terms(machine: &Machine, seen: &CoRunMeasurement<'_>) -> Option<Vec<f64>> {
     let own = seen.own.1.profile.as_ref()?;
     let others = seen.others.iter().map(|(_, one)| one.profile.as_ref()).collect::<Option<Vec<_>>>()?;
     let count = own.sensitivity.len();

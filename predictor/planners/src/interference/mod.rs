@@ -12,18 +12,18 @@ mod phases;
 
 pub use baseline::{Baseline, rule_slowdowns};
 pub use fair::max_min;
-pub use learned::{Learned, Profile, Seen};
-pub use phases::{Course, Lane, simulate_lanes};
+pub use learned::{CoRunMeasurement, Learned, Profile};
+pub use phases::{Lane, LaneEnds, simulate_lanes};
 
 use crate::{Result, check_positive, not_negative};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Demand {
-    /// Time without concurrent operators, by number of cores from one; the last entry applies to all larger numbers.
+    /// Time without concurrent operators, by core count from 1; the last entry applies to larger counts.
     pub alone_ns: Vec<f64>,
     pub bytes: f64,
-    /// Footprint in the last-level cache.
+    /// Footprint in the last-level cache, in bytes.
     pub footprint_bytes: f64,
     /// Bytes of one run that hit the last-level cache and would otherwise be fetched from memory.
     pub reused_bytes: f64,
@@ -34,9 +34,9 @@ pub struct Demand {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     pub cores: usize,
-    /// Memory bandwidth of all cores; infinite if it is never the bottleneck.
+    /// Memory bandwidth of all cores together; infinite if bandwidth is never the bottleneck.
     pub bytes_per_ns: f64,
-    /// Size of the last-level cache; infinite if capacity never limits.
+    /// Size of the last-level cache in bytes; infinite if its capacity never limits.
     pub cache_bytes: f64,
     /// Fitted interference model; by default, only bandwidth and cache capacity slow operators down.
     #[serde(default)]
@@ -67,7 +67,7 @@ impl Demand {
 
     pub fn check_demand(&self, operator: usize) -> Result<()> {
         if self.alone_ns.is_empty() {
-            return Err(crate::Error::Ragged { operator, found: 0, wanted: 1, of: "numbers of cores" });
+            return Err(crate::Error::Ragged { operator, found: 0, wanted: 1, kind: "core counts" });
         }
         for (place, time_ns) in self.alone_ns.iter().enumerate() {
             check_positive(|| format!("the time of operator {operator} on {} cores", place + 1), *time_ns)?;
@@ -85,11 +85,11 @@ pub fn relative_speeds(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f
     if machine.learned.is_physical() {
         return physical_speeds(machine, running);
     }
-    let of = |own: usize| {
+    let speed = |own: usize| {
         let others = running.iter().enumerate().filter(|(place, _)| *place != own).map(|(_, one)| *one).collect();
-        1.0 / machine.learned.predict_slowdown(machine, &Seen { own: running[own], others, slowdown: 1.0 })
+        1.0 / machine.learned.predict_slowdown(machine, &CoRunMeasurement { own: running[own], others, slowdown: 1.0 })
     };
-    (0..running.len()).map(of).collect()
+    (0..running.len()).map(speed).collect()
 }
 
 fn physical_speeds(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
@@ -107,7 +107,8 @@ fn physical_speeds(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> 
     rates.iter().zip(shares).map(|(rate, share)| if *rate > 0.0 { (share / rate).min(1.0) } else { 1.0 }).collect()
 }
 
-/// Returns the slowdown of each operator relative to its time alone on the same cores, if all repeat continuously.
+/// Returns the slowdown of each operator relative to its time alone on the same cores, if all operators repeat
+/// continuously.
 pub fn steady_slowdowns(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
     relative_speeds(machine, running).into_iter().map(f64::recip).collect()
 }

@@ -9,13 +9,13 @@ pub struct Lane<'a> {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Course {
+pub struct LaneEnds {
     /// End time of each operator, by lane.
     pub ends_ns: Vec<Vec<f64>>,
     pub total_ns: f64,
 }
 
-pub fn simulate_lanes(machine: &Machine, lanes: &[Lane<'_>]) -> Course {
+pub fn simulate_lanes(machine: &Machine, lanes: &[Lane<'_>]) -> LaneEnds {
     let mut ends_ns: Vec<Vec<f64>> = lanes.iter().map(|lane| Vec::with_capacity(lane.operators.len())).collect();
     // Remaining time alone of each lane's current operator.
     let alone = |lane: &Lane<'_>, place: usize| lane.operators.get(place).map(|one| one.time_alone(lane.cores));
@@ -24,7 +24,7 @@ pub fn simulate_lanes(machine: &Machine, lanes: &[Lane<'_>]) -> Course {
     loop {
         let active: Vec<usize> = (0..lanes.len()).filter(|&lane| left_ns[lane].is_some()).collect();
         if active.is_empty() {
-            return Course { ends_ns, total_ns: now_ns };
+            return LaneEnds { ends_ns, total_ns: now_ns };
         }
         let running: Vec<(usize, &Demand)> =
             active.iter().map(|&lane| (lanes[lane].cores, lanes[lane].operators[ends_ns[lane].len()])).collect();

@@ -89,9 +89,13 @@ fn what_pairs_show_is_learned_and_asked_of_others() {
         1.04 + 3.0 * own.sensitivity[0] * other.pressure[0]
     };
     let known = pairs(&demands[..10], rule);
-    let seen: Vec<Seen<'_>> = known
+    let seen: Vec<CoRunMeasurement<'_>> = known
         .iter()
-        .map(|&(own, other, slowdown)| Seen { own: (1, &demands[own]), others: vec![(1, &demands[other])], slowdown })
+        .map(|&(own, other, slowdown)| CoRunMeasurement {
+            own: (1, &demands[own]),
+            others: vec![(1, &demands[other])],
+            slowdown,
+        })
         .collect();
     let learned = Machine { learned: Learned::fit_model(&machine, &seen), ..machine.clone() };
     assert!(!learned.learned.is_physical());
@@ -112,10 +116,10 @@ proptest! {
         bandwidth in 0.1f64..50.0,
     ) {
         let machine = Machine { cores: 8, bytes_per_ns: bandwidth, cache_bytes: f64::INFINITY, learned: Learned::default() };
-        let seen: Vec<Seen<'_>> = slowdowns_seen
+        let seen: Vec<CoRunMeasurement<'_>> = slowdowns_seen
             .iter()
             .enumerate()
-            .map(|(place, &slowdown)| Seen {
+            .map(|(place, &slowdown)| CoRunMeasurement {
                 own: (1, &demands[place % demands.len()]), others: vec![(1, &demands[(place + 1) % demands.len()])], slowdown,
             })
             .collect();

@@ -15,7 +15,7 @@ pub fn count_assignments(operators: usize, devices: usize) -> Option<u64> {
     (devices as u64).checked_pow(u32::try_from(operators).ok()?)
 }
 
-/// Returns the assignment with the smallest objective, ties to the first; None if there are too many assignments.
+/// Returns the assignment with the smallest objective; ties go to the first. None if there are too many assignments.
 pub(super) fn best_assignment(game: &Game<'_>) -> Option<Exact> {
     let (operators, count) = (game.instance.times_ns.len(), game.instance.device_count());
     let all = count_assignments(operators, count).filter(|all| *all <= EXACT_MOST)?;

@@ -86,7 +86,7 @@ impl<'a> Game<'a> {
     pub fn unilateral_costs(&self, devices: &[usize]) -> Vec<Vec<f64>> {
         let loads = self.device_loads(devices);
         let mut moved = devices.to_vec();
-        let mut of = |operator: usize| {
+        let mut costs = |operator: usize| {
             let own = devices[operator];
             let mut pay = |device: usize| {
                 if self.is_graph() {
@@ -100,7 +100,7 @@ impl<'a> Game<'a> {
             };
             (0..loads.len()).map(&mut pay).collect()
         };
-        (0..devices.len()).map(&mut of).collect()
+        (0..devices.len()).map(&mut costs).collect()
     }
 
     /// Returns the largest gain of a unilateral move, with its operator and device.
@@ -117,7 +117,8 @@ impl<'a> Game<'a> {
         if most.0 == f64::NEG_INFINITY { (0.0, 0, devices[0]) } else { most }
     }
 
-    /// Makes gainful single moves while the objective does not rise; an equilibrium unless a move would raise it.
+    /// Makes unilateral moves that gain while the objective does not rise. The result is an equilibrium, unless the
+    /// last such move would raise the objective.
     pub fn settle_moves(&self, mut devices: Vec<usize>, exact: Option<&Exact>) -> Placement {
         for _ in 0..MOVES_MOST {
             let (gain, operator, device) = Game::largest_gain(&self.unilateral_costs(&devices), &devices);
@@ -134,7 +135,7 @@ impl<'a> Game<'a> {
         let pays_ns = self.unilateral_costs(&devices);
         let objective_ns = self.objective(&devices);
         let least_ns = exact.map_or_else(|| bound::lower_bound(self), |exact| exact.least_ns).min(objective_ns);
-        // Exhaustive search uses the list order, so its optimum bounds other orders only without edges.
+        // Exhaustive search uses the list order, so its optimum is a lower bound for other orders only without edges.
         let least_in_any_order_ns =
             if self.is_graph() && exact.is_some() { bound::lower_bound(self).min(least_ns) } else { least_ns };
         let (count, times) = (self.instance.device_count(), &self.instance.times_ns);

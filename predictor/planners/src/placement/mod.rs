@@ -1,5 +1,5 @@
 //! Assigns operators to devices such that no operator gains by moving alone (Nash equilibrium), unless that would
-//! raise the objective; with a bound on the distance from the optimum.
+//! raise the objective. The result includes a bound on the distance from the optimum.
 //!
 //! Without edges, the makespan is the largest device load. The cost of an operator is the load of its device plus its
 //! energy; an assignment is an equilibrium if no operator can lower its cost by moving alone. With edges and transfer
@@ -24,7 +24,7 @@ pub struct Instance {
     pub edges: Vec<Edge>,
     /// Transfer costs between devices; empty for free transfers.
     pub links: Vec<Vec<Link>>,
-    /// Energy of each operator on each device in joules; empty if irrelevant.
+    /// Energy of each operator on each device in joules; empty if energy has no price.
     pub energies_j: Vec<Vec<f64>>,
     /// Price of one joule, in nanoseconds of the objective.
     pub price_ns_per_j: f64,
@@ -107,7 +107,7 @@ impl Instance {
         }
         for (operator, times) in self.times_ns.iter().enumerate() {
             if times.len() != devices {
-                return Err(Error::Ragged { operator, found: times.len(), wanted: devices, of: "devices" });
+                return Err(Error::Ragged { operator, found: times.len(), wanted: devices, kind: "devices" });
             }
             for (device, time_ns) in times.iter().enumerate() {
                 check_positive(|| format!("the time of operator {operator} on device {device}"), *time_ns)?;
@@ -115,11 +115,11 @@ impl Instance {
         }
         if !self.energies_j.is_empty() && self.energies_j.len() != operators {
             let found = self.energies_j.len();
-            return Err(Error::Ragged { operator: found, found: 0, wanted: devices, of: "devices" });
+            return Err(Error::Ragged { operator: found, found: 0, wanted: devices, kind: "devices" });
         }
         for (operator, energies) in self.energies_j.iter().enumerate() {
             if energies.len() != devices {
-                return Err(Error::Ragged { operator, found: energies.len(), wanted: devices, of: "devices" });
+                return Err(Error::Ragged { operator, found: energies.len(), wanted: devices, kind: "devices" });
             }
             for energy in energies {
                 not_negative(|| format!("the energy of operator {operator}"), *energy)?;
@@ -132,11 +132,16 @@ impl Instance {
         }
         if !self.links.is_empty() && (self.links.len() != devices || self.links.iter().any(|row| row.len() != devices))
         {
-            return Err(Error::Ragged { operator: 0, found: self.links.len(), wanted: devices, of: "devices' links" });
+            return Err(Error::Ragged {
+                operator: 0,
+                found: self.links.len(),
+                wanted: devices,
+                kind: "links of devices",
+            });
         }
         let mut before = vec![Vec::new(); operators];
         for edge in &self.edges {
-            not_negative(|| format!("what operator {} reads", edge.to), edge.bytes)?;
+            not_negative(|| format!("the number of bytes that operator {} reads", edge.to), edge.bytes)?;
             before.get_mut(edge.to).ok_or(Error::Unknown { operator: edge.from, missing: edge.to })?.push(edge.from);
         }
         topological_order(&before)

@@ -88,15 +88,15 @@ fn large_graphs_have_certified_answers() {
 #[test]
 fn nonsense_is_refused() {
     let refused = |instance: &Instance| place_operators(instance).expect_err("nonsense").to_string();
-    assert_eq!(refused(&Instance::default()), "there is no operator to plan for");
-    assert_eq!(refused(&of(&[&[]])), "there is no device to plan for");
-    assert_eq!(refused(&of(&[&[1.0], &[1.0, 2.0]])), "operator 1 has 2 times, for 1 devices");
-    assert!(refused(&of(&[&[f64::NAN]])).contains("must be a number above zero"));
+    assert_eq!(refused(&Instance::default()), "no operators to plan for");
+    assert_eq!(refused(&of(&[&[]])), "no devices to plan for");
+    assert_eq!(refused(&of(&[&[1.0], &[1.0, 2.0]])), "operator 1 has 2 values for 1 devices");
+    assert!(refused(&of(&[&[f64::NAN]])).contains("not a positive number"));
     let circle = vec![Edge { from: 0, to: 1, bytes: 0.0 }, Edge { from: 1, to: 0, bytes: 0.0 }];
     let circle = Instance { edges: circle, ..of(&[&[1.0], &[1.0]]) };
-    assert!(refused(&circle).contains("wait for each other"));
+    assert!(refused(&circle).contains("dependency cycle"));
     let beyond = Instance { edges: vec![Edge { from: 7, to: 0, bytes: 0.0 }], ..of(&[&[1.0]]) };
-    assert_eq!(refused(&beyond), "operator 0 waits for operator 7, which there is not");
+    assert_eq!(refused(&beyond), "operator 0 depends on operator 7, which does not exist");
 }
 
 fn drawn_times(draws: &mut ChaCha8Rng, operators: usize) -> Vec<Vec<f64>> {

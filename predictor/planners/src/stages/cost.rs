@@ -10,15 +10,15 @@ pub struct Costs {
     pub barrier_ns: f64,
 }
 
-/// Maximum number of core distributions that are all tried; above it, only those near a distribution by work.
+/// Maximum number of core distributions that are all tried. For more, only distributions near that by work are tried.
 const SPLITS_MOST: usize = 64;
-/// Maximum number of groupings that are all tried; above it, only balanced ones.
+/// Maximum number of groupings that are all tried. For more, only balanced groupings are tried.
 const PARTITIONS_MOST: usize = 40;
 
 pub(super) fn lone_stage(demands: &[Demand], operator: usize, costs: &Costs) -> Stage {
     let all = costs.machine.cores;
     let (fewest, least_ns) = demands[operator].best_cores(all);
-    // Uses all cores if they are as fast, so that neighbouring stages can be joined.
+    // Uses all cores if this is no slower, so that neighbouring stages can be joined.
     let cores = if demands[operator].time_alone(all) <= least_ns { all } else { fewest };
     Stage { groups: vec![Group { cores, operators: vec![operator] }], time_ns: least_ns }
 }
@@ -111,7 +111,7 @@ fn by_length(demands: &[Demand], components: &[Vec<usize>], count: usize) -> Vec
     groups.into_iter().map(|(_, group)| sort_operators(group)).collect()
 }
 
-/// Returns core distributions, at least one core per group: all, or only those near a distribution by work.
+/// Returns core distributions with at least one core per group: all, or only those near the distribution by work.
 fn core_splits(demands: &[Demand], groups: &[Vec<usize>], cores: usize) -> Vec<Vec<usize>> {
     if let Some(all) = all_splits(groups.len(), cores, SPLITS_MOST) {
         return all;

@@ -3,8 +3,8 @@
 //! A stage is a set of operators that can run once all earlier stages have ended. Its connected components are
 //! distributed over groups, which run concurrently on separate cores. Dynamic programming over down-sets of the graph
 //! finds the best stages (`search`); `cost` computes the time of a stage with the interference model. The graph is cut
-//! at operators that are ordered with respect to all others, and the parts between them are planned separately. Beam
-//! search limits parts that are too wide; the result reports this.
+//! at operators that are ordered with respect to all others, and the parts between these cuts are planned separately.
+//! For parts that are too wide, beam search is used, and the result is marked as not exact.
 
 mod cost;
 mod search;
@@ -97,7 +97,7 @@ fn check_graph(graph: &Graph, costs: &Costs) -> Result<Vec<usize>> {
     }
     if graph.before.len() != graph.demands.len() {
         let (operator, wanted) = (graph.before.len(), graph.demands.len());
-        return Err(Error::Ragged { operator, found: graph.before.len(), wanted, of: "operators that wait" });
+        return Err(Error::Ragged { operator, found: graph.before.len(), wanted, kind: "dependency lists" });
     }
     graph.demands.iter().enumerate().try_for_each(|(operator, demand)| demand.check_demand(operator))?;
     topological_order(&graph.before)
@@ -112,7 +112,8 @@ fn critical_length(graph: &Graph, costs: &Costs, order: &[usize]) -> f64 {
     ends.into_iter().fold(0.0, f64::max)
 }
 
-/// Cuts the graph at articulations; parts above `Set::MOST` are cut anywhere, their pieces marked as not whole.
+/// Cuts the graph at articulations. Parts of more than `Set::MOST` operators are cut at any point, and the pieces are
+/// marked as not whole.
 fn cut_parts(graph: &Graph, order: &[usize]) -> Vec<(Vec<usize>, bool)> {
     let mut parts: Vec<(Vec<usize>, bool)> = Vec::new();
     let mut open: Vec<usize> = Vec::new();
@@ -135,7 +136,7 @@ fn cut_parts(graph: &Graph, order: &[usize]) -> Vec<(Vec<usize>, bool)> {
     parts
 }
 
-/// Returns for each operator whether it is an articulation: every other operator precedes or follows it in all orders.
+/// Returns whether each operator is an articulation: ordered with respect to every other operator in all orders.
 fn find_articulations(graph: &Graph, order: &[usize]) -> Vec<bool> {
     let count = order.len();
     let words = count.div_ceil(64);

@@ -22,13 +22,13 @@ pub(super) struct Part<'a> {
     is_exact: bool,
 }
 
-pub(super) struct Found {
+pub(super) struct SearchResult {
     pub stages: Vec<Stage>,
     pub states: usize,
     pub is_exact: bool,
 }
 
-struct Reached {
+struct SearchState {
     time_ns: f64,
     /// Previous down-set and the stage between it and this one; None for the empty set.
     last: Option<(Set, Set)>,
@@ -62,15 +62,15 @@ impl<'a> Part<'a> {
         }
     }
 
-    pub fn search_sets(mut self) -> Found {
+    pub fn search_sets(mut self) -> SearchResult {
         let count = self.operators.len();
         let sequential: Vec<f64> =
             self.operators.iter().map(|&one| self.demands[one].time_alone(self.costs.machine.cores)).collect();
         // Sets by size; a stage always leads to a larger set.
-        let mut levels: Vec<BTreeMap<Set, Reached>> = (0..=count).map(|_| BTreeMap::new()).collect();
-        levels[0].insert(Set::default(), Reached { time_ns: 0.0, last: None });
+        let mut levels: Vec<BTreeMap<Set, SearchState>> = (0..=count).map(|_| BTreeMap::new()).collect();
+        levels[0].insert(Set::default(), SearchState { time_ns: 0.0, last: None });
         for size in 0..count {
-            // Budget that earlier levels did not use goes to later ones.
+            // Budget that earlier levels did not use goes to later levels.
             let allowed = self.limits.tries.saturating_sub(self.known.len()) / (count - size);
             self.narrow_level(
                 &mut levels[size],
@@ -86,9 +86,9 @@ impl<'a> Part<'a> {
                     };
                     let (next, time_ns) = (set.union_with(ending), time_ns + stage_ns);
                     let entry = levels[next.len()].entry(next);
-                    let reached = entry.or_insert(Reached { time_ns: f64::INFINITY, last: None });
+                    let reached = entry.or_insert(SearchState { time_ns: f64::INFINITY, last: None });
                     if time_ns < reached.time_ns {
-                        *reached = Reached { time_ns, last: Some((set, ending)) };
+                        *reached = SearchState { time_ns, last: Some((set, ending)) };
                     }
                 }
             }
@@ -97,20 +97,20 @@ impl<'a> Part<'a> {
         let mut set = (0..count).fold(Set::default(), Set::with_place);
         let mut stages = Vec::new();
         while let Some((before, ending)) = levels[set.len()][&set].last {
-            stages.push(self.cached_stage(ending).clone().expect("it was a stage before"));
+            stages.push(self.cached_stage(ending).clone().expect("the stage was cached"));
             set = before;
         }
         stages.reverse();
-        Found { stages, states, is_exact: self.is_exact }
+        SearchResult { stages, states, is_exact: self.is_exact }
     }
 
-    /// Keeps the sets that save most time compared with sequential execution of their operators.
-    fn narrow_level(&mut self, level: &mut BTreeMap<Set, Reached>, most: usize, sequential: &[f64]) {
+    /// Keeps the sets that save the most time compared with sequential execution of their operators.
+    fn narrow_level(&mut self, level: &mut BTreeMap<Set, SearchState>, most: usize, sequential: &[f64]) {
         if level.len() <= most {
             return;
         }
         self.is_exact = false;
-        let score = |(set, reached): (&Set, &Reached)| {
+        let score = |(set, reached): (&Set, &SearchState)| {
             (reached.time_ns - set.iter_places().map(|place| sequential[place]).sum::<f64>(), *set)
         };
         let mut scores: Vec<(f64, Set)> = level.iter().map(score).collect();
@@ -120,7 +120,8 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Returns candidates for the next stage: single operators and disconnected sets; small ones if too many.
+    /// Returns candidates for the next stage: single operators and disconnected sets. If there are too many, only small
+    /// sets are returned.
     fn stage_candidates(&mut self, done: Set, most: usize) -> Vec<Set> {
         let is_ready = |&place: &usize| !done.has_place(place) && self.before[place].is_in(done);
         let ready: Vec<usize> = (0..self.operators.len()).filter(is_ready).collect();
@@ -129,17 +130,18 @@ impl<'a> Part<'a> {
             return found;
         }
         self.is_exact = false;
-        // This many ready operators have about as many pairs as the limit.
+        // `first` ready operators have about `most` pairs.
         let first = (2 * most).isqrt().saturating_sub(1).max(2);
         if ready.len() <= first { found } else { self.endings_of(done, &ready[..first], most).0 }
     }
 
-    /// Returns the candidates that start at the given ready operators, smallest first, and whether these are all.
+    /// Returns the candidates that start at the given ready operators, smallest first, and whether the list is
+    /// complete.
     fn endings_of(&self, done: Set, ready: &[usize], most: usize) -> (Vec<Set>, bool) {
         let mut grown: VecDeque<(Set, usize)> =
             ready.iter().map(|&place| (Set::default().with_place(place), place + 1)).collect();
         let mut found: Vec<Set> = Vec::new();
-        // A connected set is no candidate, but it may grow into one.
+        // Connected sets are not candidates, but may grow into candidates.
         let mut visits = most.saturating_mul(VISITS);
         while let Some((set, from)) = grown.pop_front() {
             if found.len() == most || visits == 0 {

@@ -19,16 +19,18 @@ pub struct Device {
     /// Memory capacity in bytes; 0 if unknown.
     #[serde(default)]
     pub memory_bytes: f64,
-    /// Increasing architecture generation, such as a compute capability; 0 if unknown.
+    /// Number that increases with the architecture generation, such as a compute capability; 0 if unknown.
     #[serde(default)]
     pub generation: f64,
-    /// Measured peaks by thread count and working set; these determine the bound, the other figures are features.
+    /// Measured peaks by thread count and working set. They determine the roofline bound; other figures are only
+    /// features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peaks: Option<Peaks>,
 }
 
 impl Device {
-    /// Returns whether this GPU is newer, with at least equal peak rate and cache; bandwidth may be slightly lower.
+    /// Returns whether this GPU is newer than `other`, with at least the same peak rate and cache. Bandwidth may be
+    /// slightly lower.
     pub fn is_successor_of(&self, other: &Device) -> bool {
         let is_gpu = self.generation > 0.0 && other.generation > 0.0;
         is_gpu

@@ -40,7 +40,7 @@ pub struct Derived {
     pub estimated_ns: Option<f64>,
 }
 
-/// Adds features of the schedule to `extras`, and relates the figures of the generated code to the operator's size.
+/// Adds schedule features to `extras`, and divides the counts of the generated code by the operator's size.
 pub fn derive_features(
     work: &Work,
     device: &Device,
@@ -56,5 +56,5 @@ pub fn derive_features(
 
 pub fn push_features(work: &Work, device: &Device, threads: f64, row: &mut Vec<f32>) {
     let situation = Situation { work, device, threads, attainable_ns: attainable_ns(work, device, threads) };
-    row.extend(FEATURES.iter().map(|feature| (feature.of)(&situation) as f32));
+    row.extend(FEATURES.iter().map(|feature| (feature.compute)(&situation) as f32));
 }

@@ -47,8 +47,9 @@ fn slice_movement(input: &[i64], output: &[i64], axes: &[i64], starts: &[i64], s
     let mut is_together = true;
     for axis in (0..input.len().min(output.len())).rev() {
         let given = axes.iter().position(|given| resolve_axis(*given, input.len()) == axis);
-        let of = |numbers: &[i64], other: i64| given.and_then(|at| numbers.get(at)).copied().unwrap_or(other);
-        let (start, step) = (of(starts, 0), of(steps, 1));
+        let value_on_axis =
+            |numbers: &[i64], other: i64| given.and_then(|at| numbers.get(at)).copied().unwrap_or(other);
+        let (start, step) = (value_on_axis(starts, 0), value_on_axis(steps, 1));
         let start = if start < 0 { start.saturating_add(input[axis]) } else { start }.clamp(0, input[axis].max(0));
         movement.offset = movement.offset.saturating_add(start.saturating_mul(stride));
         if axis + 1 == input.len() {

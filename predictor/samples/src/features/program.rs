@@ -1,8 +1,8 @@
 //! Features of the scheduled program and its machine code, relative to the operator's work.
 //!
-//! Counts grow with the operator, so they are divided by the number of multiply-adds, or of output elements if there
-//! are more of these. Bytes read per multiply-add, for example, show the quality of a schedule at any size. The
-//! collector's estimate of the cycles is compared with the bound.
+//! Counts grow with the operator, so they are divided by the number of multiply-adds or of output elements, whichever
+//! is larger. Bytes read per multiply-add, for example, show the quality of a schedule at any size. The collector's
+//! estimate of the cycles is compared with the roofline bound.
 
 use super::device::Device;
 use super::work::{Form, Work};

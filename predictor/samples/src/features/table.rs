@@ -1,9 +1,9 @@
-//! The table of features: name, unit and origin. All are known before the run.
+//! The table of features: name, unit and origin. All features are known before the run.
 //!
-//! What is known only after a run (counters, launch grids, kernel names) may explain a time but must not predict it,
-//! so it is not in this table. To add a feature, add a line. Sizes enter as logarithms, because times scale with
-//! products. Features relative to the device (waves, footprints) are valid on unmeasured devices, too; absolute ones
-//! are not.
+//! Values that are known only after a run (counters, launch grids, kernel names) may explain a time but must not
+//! predict it, so this table does not contain them. To add a feature, add a line. Sizes enter as logarithms, because
+//! times scale with products. Features relative to the device (waves, footprints) are valid on unmeasured devices, too;
+//! absolute features are not.
 
 use super::device::Device;
 use super::work::Work;
@@ -38,7 +38,7 @@ impl Origin {
 pub struct Situation<'a> {
     pub work: &'a Work,
     pub device: &'a Device,
-    /// Number of available threads; for devices without a choice, the number of units.
+    /// Number of available threads; for devices with a fixed thread count, the number of units.
     pub threads: f64,
     pub attainable_ns: f64,
 }
@@ -48,12 +48,12 @@ pub struct Feature {
     pub name: &'static str,
     pub unit: &'static str,
     pub origin: Origin,
-    pub of: fn(&Situation<'_>) -> f64,
+    pub compute: fn(&Situation<'_>) -> f64,
 }
 
 macro_rules! features {
-    ($( $origin:ident { $( $name:literal, $unit:literal, $of:expr; )* } )*) => {
-        &[ $( $( Feature { name: $name, unit: $unit, origin: Origin::$origin, of: $of }, )* )* ]
+    ($( $origin:ident { $( $name:literal, $unit:literal, $compute:expr; )* } )*) => {
+        &[ $( $( Feature { name: $name, unit: $unit, origin: Origin::$origin, compute: $compute }, )* )* ]
     };
 }
 
@@ -200,7 +200,7 @@ pub(super) fn memory_ns(s: &Situation<'_>) -> f64 {
     s.work.bytes() / s.device.bytes_per_ns_on(s.threads, s.work.bytes())
 }
 
-/// Returns the number of trailing zero bits of a size, at most five: its vector and address alignment.
+/// Returns the number of trailing zero bits of a size, at most five, as its alignment for vectors and addresses.
 fn alignment(size: f64) -> f64 {
     f64::from((size as u64).trailing_zeros().min(5))
 }
@@ -227,7 +227,7 @@ fn used<const ROWS: usize, const COLUMNS: usize>(s: &Situation<'_>) -> f64 {
     s.work.batch * s.work.rows * s.work.columns / (tiles(s, rows, columns) * rows * columns)
 }
 
-/// Returns the mean share of busy units over all waves of such tiles, including the partial last wave.
+/// Returns the mean share of busy units over all waves of `ROWS` × `COLUMNS` tiles, including the partial last wave.
 fn filled<const ROWS: usize, const COLUMNS: usize>(s: &Situation<'_>) -> f64 {
     fill(tiles(s, ROWS as f64, COLUMNS as f64) / s.device.units)
 }

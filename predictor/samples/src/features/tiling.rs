@@ -17,7 +17,7 @@ use std::ops::Bound;
 /// Number of vector registers in large vector extensions, such as AVX-512.
 const REGISTERS: f64 = 32.0;
 
-/// Revision of schedule features. A predictor keeps the revision of its training.
+/// Revision of the schedule features. A predictor uses the revision that it was trained with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
     /// Features of tiles, blocks and two loop orders only, as in older predictor files (format 6).
@@ -60,19 +60,19 @@ pub fn add_features(
     // Templates for GPUs keep the dimensions of the result.
     let domain = template_domain(work, revision, has_tiles, THREADS_C.setting_in(&knobs).is_none());
     let nest = LoopNest::of_point(&domain, &knobs);
-    let found = nest_features(&Seen { work, device, threads, revision, domain: &domain, nest: &nest }, &knobs);
+    let found = nest_features(&TilingContext { work, device, threads, revision, domain: &domain, nest: &nest }, &knobs);
     let named = |name: &str| name.replacen(Revision::Second.feature_prefix(), revision.feature_prefix(), 1);
     extras.extend(found.into_iter().map(|(name, value)| (named(name), value)));
 }
 
-/// Returns the schedule features of a given loop nest and its knobs, instead of knobs in `extras`.
+/// Returns the schedule features of a given loop nest and its knobs.
 pub fn of_loops(
     work: &Work,
     device: &Device,
     threads: f64,
     (domain, nest, knobs): (&Domain, &LoopNest, &schedules::Knobs),
 ) -> Vec<(&'static str, f64)> {
-    nest_features(&Seen { work, device, threads, revision: Revision::Second, domain, nest }, knobs)
+    nest_features(&TilingContext { work, device, threads, revision: Revision::Second, domain, nest }, knobs)
 }
 
 /// Returns the number of threads with work under the schedule; all threads if the number of chunks is unknown.
@@ -81,7 +81,7 @@ pub fn busy_threads(threads: f64, revision: Revision, extras: &BTreeMap<String, 
     chunks.map_or(threads, |chunks| threads.min(chunks.exp2().round().max(1.0)))
 }
 
-/// Returns whether a knob can have this setting at these sizes, in the template with or without tiles.
+/// Returns whether a knob can have this setting for these sizes, in the template with or without tiles.
 pub fn fits_sizes(work: &Work, knob: &str, setting: f64, has_tiles: bool) -> bool {
     fits_by(work, knob, setting, has_tiles, false)
 }
@@ -174,9 +174,9 @@ impl Settings for TilingKnobs<'_> {
 }
 
 /// Features by name, with the names of the second revision.
-type Found = Vec<(&'static str, f64)>;
+type NamedFeatures = Vec<(&'static str, f64)>;
 
-struct Seen<'a> {
+struct TilingContext<'a> {
     work: &'a Work,
     device: &'a Device,
     threads: f64,
@@ -185,7 +185,7 @@ struct Seen<'a> {
     nest: &'a LoopNest,
 }
 
-fn nest_features(seen: &Seen<'_>, knobs: &impl Settings) -> Found {
+fn nest_features(seen: &TilingContext<'_>, knobs: &impl Settings) -> NamedFeatures {
     if seen.domain.form == schedules::Form::Elements {
         elementwise_features(seen)
     } else {
@@ -194,8 +194,8 @@ fn nest_features(seen: &Seen<'_>, knobs: &impl Settings) -> Found {
 }
 
 /// Returns features of the register tile and of the loops over tiles.
-fn contraction_features(seen: &Seen<'_>, knobs: &impl Settings) -> Found {
-    let Seen { work, device, domain, nest, .. } = *seen;
+fn contraction_features(seen: &TilingContext<'_>, knobs: &impl Settings) -> NamedFeatures {
+    let TilingContext { work, device, domain, nest, .. } = *seen;
     let lanes = vector_lanes(device);
     let is_conv = domain.form == schedules::Form::Convolution;
     let is_in = |walk: Walk| nest.dimensions.iter().find(move |dimension| dimension.walk == walk);
@@ -208,7 +208,7 @@ fn contraction_features(seen: &Seen<'_>, knobs: &impl Settings) -> Found {
         (tile(Walk::Channels), tile(Walk::Columns), rows.map_or(1.0, |dimension| dimension.tile as f64));
     let block = nest.block as f64;
     let in_tile = channels / block;
-    // Vectors go over channels, except for plain convolutions, where they go over columns.
+    // Channels are vectorised, except in plain convolutions, where columns are.
     let is_of_places = nest.block == 1 && is_conv;
     let (vectors, positions, own) = match (nest.block > 1 || knobs.choice("layout") == Some("blocked"), is_of_places) {
         (true, _) => (in_tile * (block / lanes).ceil(), across * down, block),
@@ -265,7 +265,7 @@ fn vector_lanes(device: &Device) -> f64 {
 }
 
 /// Returns features of the vectorised columns and of the outer loops.
-fn elementwise_features(seen: &Seen<'_>) -> Found {
+fn elementwise_features(seen: &TilingContext<'_>) -> NamedFeatures {
     let Some(columns) = seen.nest.dimensions.last() else { return Vec::new() };
     let (vector, lanes) = (columns.tile as f64, vector_lanes(seen.device));
     let mut found = vec![
@@ -279,8 +279,8 @@ fn elementwise_features(seen: &Seen<'_>) -> Found {
     found
 }
 
-fn chunk_features(seen: &Seen<'_>, chunks: f64) -> Found {
-    let Seen { work, threads, .. } = *seen;
+fn chunk_features(seen: &TilingContext<'_>, chunks: f64) -> NamedFeatures {
+    let TilingContext { work, threads, .. } = *seen;
     vec![
         ("nest.chunks", chunks.log2()),
         ("nest.chunks_shared", chunks / ((chunks / threads).ceil() * threads)),

@@ -1,8 +1,8 @@
 //! Views: how much of a schedule is known when a time is predicted.
 //!
-//! Without any information, the schedule is the default one. A schedule given by its knobs was chosen but not built;
-//! one with figures of its program was built but not run. Each case needs trees of its own: trees that may use code
-//! features learn little from knobs, and trees that expect knobs predict badly without them.
+//! Without any information, the default schedule is assumed. A schedule given by its knobs was chosen but not built; a
+//! schedule with figures of its program was built but not run. Each case needs separate trees: trees that may use code
+//! features learn little from knobs, and trees that expect knobs predict badly without knobs.
 
 use super::table::{FEATURES, Origin};
 use super::tiling;
@@ -18,7 +18,7 @@ pub const CHOICE: &str = "library_choice";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum View {
-    /// Sizes only; the schedule is the default one.
+    /// Only sizes; the default schedule is assumed.
     Sizes,
     /// Sizes and schedule knobs.
     Knobs,
@@ -42,8 +42,8 @@ impl View {
         View::ALL.into_iter().find(|view| view.name() == name)
     }
 
-    /// Returns the view for the features that are present: code, else knobs, else sizes.
-    pub fn of_extras(extras: &BTreeMap<String, f64>) -> View {
+    /// Returns the view with the most information among the present features.
+    pub fn from_extras(extras: &BTreeMap<String, f64>) -> View {
         let has =
             |prefix: &str| extras.range(prefix.to_owned()..).next().is_some_and(|(name, _)| name.starts_with(prefix));
         match (has("knob."), has("code.")) {
@@ -53,8 +53,8 @@ impl View {
         }
     }
 
-    /// Returns the view for a value of the feature `KNOWN`; sizes if it is missing.
-    pub fn of_number(number: f32) -> View {
+    /// Returns the view for a value of the feature `KNOWN`; `Sizes` for a missing value.
+    pub fn from_number(number: f32) -> View {
         match number {
             number if number >= 1.5 => View::Code,
             number if number >= 0.5 => View::Knobs,
@@ -70,8 +70,8 @@ impl View {
         }
     }
 
-    /// Returns whether trees of this view must not use a feature. With a known schedule this includes the quantisation
-    /// features, whose tile sizes are guesses for vendor libraries.
+    /// Returns whether trees of this view must not use a feature. If the schedule is known, these are also the
+    /// quantisation features, whose tile sizes are guesses for vendor libraries.
     pub fn hides_feature(self, column: usize, name: &str) -> bool {
         let is_guess = FEATURES.get(column).is_some_and(|feature| feature.origin == Origin::Quantisation);
         let is_knob = name.starts_with("knob.") || tiling::is_feature(name);
@@ -90,11 +90,11 @@ mod tests {
     #[test]
     fn what_is_given_says_what_is_known() {
         let extras = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1.0)).collect::<BTreeMap<_, _>>();
-        assert_eq!(View::of_extras(&extras(&[])), View::Sizes);
-        assert_eq!(View::of_extras(&extras(&["knob.tile_x", "nest.chunks"])), View::Knobs);
-        assert_eq!(View::of_extras(&extras(&["code.cycles", "knob.tile_x"])), View::Code);
+        assert_eq!(View::from_extras(&extras(&[])), View::Sizes);
+        assert_eq!(View::from_extras(&extras(&["knob.tile_x", "nest.chunks"])), View::Knobs);
+        assert_eq!(View::from_extras(&extras(&["code.cycles", "knob.tile_x"])), View::Code);
         for view in View::ALL {
-            assert_eq!(View::of_number(view.number()), view);
+            assert_eq!(View::from_number(view.number()), view);
             assert_eq!(View::from_name(view.name()), Some(view));
         }
     }

@@ -1,4 +1,4 @@
-//! Work of an operator, independent of what executes it: sizes, operations, bytes.
+//! Work of an operator, independent of the device: sizes, operations, bytes.
 //!
 //! Every operator is described by one of a few forms. A convolution is also a matrix product (pixels × channels ×
 //! taps), so all contractions use the names `rows`, `columns` and `depth`.
@@ -37,9 +37,9 @@ pub struct Work {
     /// Stride of the window; 1 without a window.
     pub stride: f64,
     pub groups: f64,
-    /// Width of the image; 0 without one.
+    /// Width of the image; 0 without an image.
     pub width: f64,
-    /// Output extents, outermost first; padded with 1, excess dimensions are folded into the first.
+    /// Output extents, outermost first, padded with 1. Excess dimensions are folded into the first.
     pub output: [f64; RANK],
     /// Number of output dimensions, at most `RANK`.
     pub rank: usize,
@@ -52,10 +52,10 @@ pub struct Work {
     /// Padding before each image row, in elements; 0 without padding.
     #[serde(default)]
     pub pad: f64,
-    /// Number of elements contiguous in source and destination; 1 for operators that do more than move data.
+    /// Number of elements that are contiguous in source and destination; 1 for operators that also compute.
     #[serde(default = "one")]
     pub run: f64,
-    /// Distance in the source of adjacent output elements; 1 for operators that do more than move data.
+    /// Distance in the source between adjacent output elements; 1 for operators that also compute.
     #[serde(default = "one")]
     pub step: f64,
     #[serde(default)]
@@ -83,7 +83,7 @@ fn one() -> f64 {
 
 impl Work {
     /// Returns a description of an operator of this form with all sizes 1, to be filled in.
-    pub fn of_form(form: Form) -> Work {
+    pub fn with_unit_sizes(form: Form) -> Work {
         Work {
             form,
             batch: 1.0,
@@ -112,7 +112,8 @@ impl Work {
         }
     }
 
-    /// Describes `batch` matrix products; with `shared`, all have the same right-hand side, which counts as a weight.
+    /// Describes `batch` matrix products. With `shared`, all products have the same right-hand side, which counts as a
+    /// weight.
     pub fn contraction_work(batch: f64, rows: f64, columns: f64, depth: f64, shared: bool) -> Work {
         let bytes_right = 4.0 * columns * depth * if shared { 1.0 } else { batch };
         Work {
@@ -124,7 +125,7 @@ impl Work {
             bytes_in: 4.0 * batch * rows * depth + if shared { 0.0 } else { bytes_right },
             bytes_weights: if shared { bytes_right } else { 0.0 },
             bytes_out: 4.0 * batch * rows * columns,
-            ..Work::of_form(Form::Contraction)
+            ..Work::with_unit_sizes(Form::Contraction)
         }
         .with_input(&[batch, rows, depth])
         .with_output(&[batch, rows, columns])
@@ -154,7 +155,7 @@ impl Work {
             bytes_in: 4.0 * batch * inputs * size * size,
             bytes_weights: 4.0 * outputs * depth,
             bytes_out: 4.0 * rows * outputs,
-            ..Work::of_form(Form::Convolution)
+            ..Work::with_unit_sizes(Form::Convolution)
         }
         .with_input(&[batch, inputs, size, size])
         .with_output(&[batch, outputs, out, out])
@@ -170,7 +171,7 @@ impl Work {
             flops: flops_per_element * rows * columns,
             bytes_in: bytes,
             bytes_out: bytes,
-            ..Work::of_form(Form::Rows)
+            ..Work::with_unit_sizes(Form::Rows)
         }
         .with_input(&[rows, columns])
         .with_output(&[rows, columns])
@@ -184,7 +185,7 @@ impl Work {
             flops: rows * columns,
             bytes_in: operands * bytes,
             bytes_out: bytes,
-            ..Work::of_form(Form::Pointwise)
+            ..Work::with_unit_sizes(Form::Pointwise)
         }
         .with_input(&[rows, columns])
         .with_output(&[rows, columns])

@@ -1,9 +1,8 @@
-//! Selects records that may be used together: those with equal settings, where settings affect times but are not
-//! features.
+//! Selects records that may be used together: records with equal settings, which affect times but are not features.
 //!
-//! Records with equal features but another cache state, clock policy or compiler would only add noise. For each device
-//! one group of settings is used, the one with most records unless the user requests another; for each candidate, only
-//! the newest code. Every other record is rejected with a reason.
+//! Records with equal features but another cache state, clock policy or compiler would only add noise. For each device,
+//! the group of settings with the most records is used, unless the user requests other settings. For each candidate,
+//! only records of the newest code are used. Other records are rejected with a reason.
 
 use super::{Policy, device_name};
 use crate::error::{Error, Result};
@@ -14,11 +13,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 struct Setting {
     column: &'static str,
     value: fn(&Record) -> Option<String>,
-    /// Whether the setting belongs to the machine or the compiler, and not to isolated measurements.
+    /// Whether the setting belongs to the machine or the compiler, not to the measurement of an isolated operator.
     is_of_machine: bool,
 }
 
-/// All settings. A cache state that is not recorded counts as the default one.
+/// All settings. A missing cache state counts as the default cache state.
 const SETTINGS: &[Setting] = &[
     Setting {
         column: "cache_state",
@@ -41,7 +40,7 @@ const SETTINGS: &[Setting] = &[
         value: |record| record.cache_share.map(|share| share.to_string()),
         is_of_machine: false,
     },
-    // Code for symbolic sizes is different code; the task determines its symbols.
+    // Code for symbolic sizes differs from code for fixed sizes; the task determines its symbols.
     Setting {
         column: "symbolic_task",
         value: |record| record.symbolic_task.as_ref().map(|_| "yes".to_owned()),
@@ -52,7 +51,7 @@ const SETTINGS: &[Setting] = &[
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     Operators,
-    /// Operators in a network: only settings of machine and compiler, because the other ones are those of the network.
+    /// Operators in a network: only settings of machine and compiler; other settings are set by the network.
     Networks,
 }
 
@@ -70,9 +69,7 @@ pub fn check_setting(column: &str) -> Result<()> {
     let known = || SETTINGS.iter().map(|setting| setting.column);
     match known().any(|name| name == column) {
         true => Ok(()),
-        false => {
-            Err(Error::Data(format!("there is no setting `{column}`; {}", models::names::name_hint(column, known()))))
-        }
+        false => Err(Error::Data(format!("unknown setting `{column}`; {}", models::names::name_hint(column, known())))),
     }
 }
 
@@ -81,7 +78,7 @@ type RecordGroup = Vec<Option<String>>;
 
 type Counts = BTreeMap<RecordGroup, (usize, i64)>;
 
-/// Device, target, task, schedule and thread count; None as schedule means the default one, of any version.
+/// Device, target, task, schedule and thread count. A schedule of None means the default schedule of any version.
 type Candidate<'a> = (String, &'static str, &'a str, Option<&'a str>, i64);
 
 /// TVM version, code revision of this project, and default schedule.
@@ -89,7 +86,7 @@ type Version<'a> = (Option<&'a str>, Option<&'a str>, Option<&'a str>);
 
 fn candidate_version(record: &Record, scope: Scope) -> (Candidate<'_>, Version<'_>) {
     let schedule = record.schedule_hash.as_deref();
-    // Features distinguish the default schedule from others, but not from the default schedule of older code.
+    // Features cannot distinguish the default schedule from the default schedule of older code.
     let is_default = scope == Scope::Operators && record.schedule_source == Some(ScheduleSource::Default);
     let (named, default) = if is_default { (None, schedule) } else { (schedule, None) };
     let threads = record.threads.unwrap_or(1);
@@ -97,7 +94,7 @@ fn candidate_version(record: &Record, scope: Scope) -> (Candidate<'_>, Version<'
     (candidate, (record.tvm_version.as_deref(), record.code_revision.as_deref(), default))
 }
 
-/// The group of settings per device, and the newest version per candidate, that comparable records must have.
+/// Requirements on comparable records: the group of settings per device, and the newest version per candidate.
 pub(super) struct Comparable<'a> {
     policy: &'a Policy,
     scope: Scope,
@@ -108,7 +105,7 @@ pub(super) struct Comparable<'a> {
 impl<'a> Comparable<'a> {
     pub fn from_records(records: &[&'a Record], policy: &'a Policy, scope: Scope) -> Comparable<'a> {
         let mut counts: BTreeMap<String, Counts> = BTreeMap::new();
-        for record in records.iter().filter(|record| not_asked_for(record, policy, scope).is_none()) {
+        for record in records.iter().filter(|record| request_mismatch(record, policy, scope).is_none()) {
             let of_device = counts.entry(device_name(record)).or_default();
             let (count, newest) = of_device.entry(scope.setting_values(record)).or_insert((0, i64::MIN));
             (*count, *newest) = (*count + 1, (*newest).max(record.started_at_us));
@@ -132,12 +129,12 @@ impl<'a> Comparable<'a> {
             let (candidate, version) = candidate_version(record, self.scope);
             let is_older = self.newest.get(&candidate).is_some_and(|newest| *newest != version);
             (is_older && !self.policy.all_versions)
-                .then(|| "older code: its task and schedule were measured again by newer code".to_owned())
+                .then(|| "older code; the same task and schedule were measured again with newer code".to_owned())
         })
     }
 
     pub fn other_setting(&self, record: &Record) -> Option<String> {
-        let not_asked_for = not_asked_for(record, self.policy, self.scope);
+        let request_mismatch = request_mismatch(record, self.policy, self.scope);
         let others = || {
             let device = device_name(record);
             let group = self.groups.get(&device)?;
@@ -148,9 +145,9 @@ impl<'a> Comparable<'a> {
                 .map(|(setting, usual)| (setting, (setting.value)(record), usual));
             let (setting, value, usual) = own.into_iter().find(|(_, value, usual)| value != *usual)?;
             let (value, usual) = (or_none(value.as_deref()), or_none(usual.as_deref()));
-            Some(format!("`{}` is {value}, and in most records of `{device}` {usual}", setting.column))
+            Some(format!("`{}` is {value}, but {usual} in most records of `{device}`", setting.column))
         };
-        not_asked_for.or_else(others)
+        request_mismatch.or_else(others)
     }
 
     pub fn recorded_settings(&self) -> BTreeMap<String, BTreeMap<String, String>> {
@@ -162,7 +159,7 @@ impl<'a> Comparable<'a> {
     }
 }
 
-/// Returns settings that differ from those of the device's group, as alternatives to suggest to the user.
+/// Returns settings that differ from the device's group, to suggest them to the user.
 pub(super) fn differing_settings<'r>(
     records: impl Iterator<Item = &'r Record>,
     comparable: &Comparable<'_>,
@@ -178,7 +175,7 @@ pub(super) fn differing_settings<'r>(
     found
 }
 
-fn not_asked_for(record: &Record, policy: &Policy, scope: Scope) -> Option<String> {
+fn request_mismatch(record: &Record, policy: &Policy, scope: Scope) -> Option<String> {
     let mut asked =
         scope.compared_settings().filter_map(|setting| Some((setting, policy.settings.get(setting.column)?)));
     asked.find_map(|(setting, asked)| {

@@ -2,7 +2,7 @@
 //!
 //! Figures that were not measured are assumed, in the same way for training and queries, because predictions are
 //! relative to them. No peaks are measured on a GPU: the best rates of its operators are used, or nominal figures if
-//! those must not be used.
+//! reached rates must not be used.
 
 use crate::features::Device;
 use datasets::{Peaks, PeaksMeasured, Reached, Record};
@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 /// Operations per second and bytes per second.
 type Rates = (f64, f64);
 
-/// Returns the device's figures from at least one record; `has_reached` raises peaks to the rates these reached.
+/// Returns the device's figures from at least one record. `has_reached` raises the peaks to the rates that the records
+/// reached.
 pub(super) fn device_of_records(records: &[&Record], hosts: &[PeaksMeasured], has_reached: bool) -> Device {
     let is_gpu = targets::kind_of_record(records[0]).is_some_and(|kind| kind.runs_on_gpu());
     let figures = if is_gpu { whole_gpu() } else { assumed_cpu(records[0]) };
@@ -32,7 +33,7 @@ pub(super) fn device_of_records(records: &[&Record], hosts: &[PeaksMeasured], ha
     described_device(figures, peaks, is_measured || is_gpu)
 }
 
-/// Returns the device with clock and bandwidth taken from its peaks, if these were measured.
+/// Returns the device with clock and bandwidth from its measured peaks, if any.
 fn described_device(figures: Device, peaks: Peaks, is_measured: bool) -> Device {
     let alone = peaks.flops_per_second(1.0).map(|rate| rate * 1e-9 / figures.flops_per_cycle);
     let memory = peaks.bytes_per_second(figures.units, f64::INFINITY).map(|rate| rate * 1e-9);
@@ -94,7 +95,7 @@ fn nominal_rates(figures: &Device, threads: u32) -> Rates {
 fn reached_rates(reached: &Reached) -> Rates {
     /// Typical ratio of peak operations to bytes, from which an unknown rate is derived.
     const BALANCE: f64 = 10.0;
-    // Rates of cached data say little about memory, so the rates of the largest transfers are used.
+    // Rates of cached data do not represent memory, so the rates of the largest transfers are used.
     match (reached.best_flops_per_second(), reached.best_bytes_per_second()) {
         (Some(compute), Some(memory)) => (compute, memory),
         (Some(compute), None) => (compute, compute / BALANCE),

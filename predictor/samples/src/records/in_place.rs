@@ -5,7 +5,7 @@
 
 use super::comparable::{Comparable, Scope};
 use super::{Policy, device_name, uncertainty};
-use crate::placed::{Placed, PlacedNetwork};
+use crate::placed::{OperatorInNetwork, PlacedNetwork};
 use crate::statistics::median;
 use datasets::{CacheState, Outcome, Record, ScheduleSource};
 use std::collections::BTreeMap;
@@ -14,15 +14,15 @@ use std::collections::BTreeMap;
 type Experiment<'a> = (String, &'static str, &'a str, &'a str, i64);
 
 /// Device, target, network hash and threads of a network run.
-type Place<'a> = (String, &'static str, &'a str, i64);
+type NetworkRun<'a> = (String, &'static str, &'a str, i64);
 
-type Inside<'a> = BTreeMap<Experiment<'a>, Vec<&'a Record>>;
+type InNetworkRecords<'a> = BTreeMap<Experiment<'a>, Vec<&'a Record>>;
 
 /// Returns all networks with timed operators, and the counts of rejected operator rows by reason.
 pub fn placed_in_records(records: &[Record], policy: &Policy) -> (Vec<PlacedNetwork>, BTreeMap<String, u64>) {
     let mut alone: BTreeMap<Experiment<'_>, Vec<f64>> = BTreeMap::new();
     let mut wholes: BTreeMap<Experiment<'_>, Vec<f64>> = BTreeMap::new();
-    let mut inside: BTreeMap<Place<'_>, Inside<'_>> = BTreeMap::new();
+    let mut inside: BTreeMap<NetworkRun<'_>, InNetworkRecords<'_>> = BTreeMap::new();
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
     let taken: Vec<&Record> = records.iter().filter(|record| is_taken(record, policy)).collect();
     let known: Vec<&Record> = taken.iter().copied().filter(|record| is_known(record, policy)).collect();
@@ -48,13 +48,13 @@ pub fn placed_in_records(records: &[Record], policy: &Policy) -> (Vec<PlacedNetw
             None => alone.entry(experiment).or_default().push(median_ns),
         }
     }
-    let network = |((device, target, network, threads), operators): (Place<'_>, Inside<'_>)| {
+    let network = |((device, target, network, threads), operators): (NetworkRun<'_>, InNetworkRecords<'_>)| {
         let is_own = |known: &&Experiment<'_>| {
             known.0 == device && known.1 == target && known.2 == network && known.4 == threads
         };
         // Only operators with default schedules are used in networks.
         let whole: Vec<f64> = wholes.keys().filter(is_own).flat_map(|known| wholes[known].iter().copied()).collect();
-        let placed = |(experiment, records): (&Experiment<'_>, &Vec<&Record>)| Placed {
+        let placed = |(experiment, records): (&Experiment<'_>, &Vec<&Record>)| OperatorInNetwork {
             operator: records[0].op_kind.clone(),
             text: records[0].op_text.clone(),
             task: records[0].task_hash.clone(),

@@ -25,11 +25,12 @@ use zoo::transformers;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     pub source: Source,
-    /// Maximum half-width of the median's 95 % interval relative to it; if infinite, medians without one pass, too.
+    /// Maximum half-width of the median's 95 % interval, relative to the median. If infinite, medians without an
+    /// interval are accepted.
     pub max_uncertainty: f64,
     /// Maximum coefficient of variation of the samples of a measurement; None for no limit.
     pub max_cv: Option<f64>,
-    /// Whether to accept TVM versions other than the most frequent one, and older code.
+    /// Whether to accept all TVM versions and older code, not only the most frequent version and the newest code.
     pub all_versions: bool,
     pub default_only: bool,
     /// Requested values of setting columns; for other columns, each device's most frequent value is used.
@@ -60,7 +61,7 @@ pub fn read_samples(paths: &[PathBuf], policy: &Policy) -> Result<Samples> {
         }
         records.extend(read_records(path, &mut damage)?);
     }
-    gather_beside(&records, &hosts, &damage, policy)
+    gather_with_damage(&records, &hosts, &damage, policy)
 }
 
 /// Returns the networks whose operators were timed in the network, and the counts of rejected rows by reason.
@@ -80,23 +81,28 @@ fn read_records(path: &Path, damage: &mut Vec<Damage>) -> Result<Vec<Record>> {
         return Ok(records.collect::<datasets::Result<_>>()?);
     }
     let format = Format::of_path(path).ok_or_else(|| {
-        let problem = "its ending is not .csv, .parquet or .jsonl; a foreign table needs --mapping";
+        let problem = "the file name does not end in .csv, .parquet or .jsonl; a foreign table needs --mapping";
         Error::table_error(path, problem)
     })?;
     Ok(datasets::read_records(path, format)?.collect::<datasets::Result<_>>()?)
 }
 
 pub fn gather_samples(records: &[Record], hosts: &[PeaksMeasured], policy: &Policy) -> Result<Samples> {
-    gather_beside(records, hosts, &[], policy)
+    gather_with_damage(records, hosts, &[], policy)
 }
 
 /// Converts records to samples; damaged parts of a store are counted as rejected rows.
-fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage], policy: &Policy) -> Result<Samples> {
+fn gather_with_damage(
+    records: &[Record],
+    hosts: &[PeaksMeasured],
+    damage: &[Damage],
+    policy: &Policy,
+) -> Result<Samples> {
     let filter = RecordFilter::from_records(records, policy);
     let mut taken = Vec::new();
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
     for damage in damage {
-        let (what, count) = damage.lines.map_or(("part, with all its rows", 1), |lines| ("line", lines));
+        let (what, count) = damage.lines.map_or(("part with all its rows", 1), |lines| ("line", lines));
         *left_out.entry(format!("damaged {what}")).or_default() += count;
     }
     for record in records {
@@ -105,14 +111,14 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
             None => taken.push(record),
         }
     }
-    let devices = devices_of(&taken, hosts, policy);
+    let devices = describe_devices(&taken, hosts, policy);
     let mut builder = SamplesBuilder::new(devices.clone());
     builder.set_provenance(
         Provenance::from_records(&taken, filter.comparable.recorded_settings()),
         policy.has_reached_peaks,
     );
-    builder.set_networks(networks_of(records));
-    // These rows are counted already, as rows that were not measured in isolation.
+    builder.set_networks(recorded_networks(records));
+    // These rows are already counted as not measured in isolation.
     builder.set_placed(in_place::placed_in_records(records, policy).0);
     for (reason, count) in left_out {
         (0..count).for_each(|_| builder.leave_out(&reason));
@@ -122,7 +128,7 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
         let record = records[0];
         let name = device_name(record);
         let place = devices.iter().position(|(known, _)| *known == name).unwrap_or(0);
-        match question_of(record, place as u32) {
+        match raw_sample(record, place as u32) {
             Ok(question) => builder.push_sample(question, merge_timing(&records)),
             Err(reason) => records.iter().for_each(|_| builder.leave_out(&reason)),
         }
@@ -142,14 +148,15 @@ struct RecordFilter<'a> {
 impl<'a> RecordFilter<'a> {
     fn from_records(records: &'a [Record], policy: &'a Policy) -> RecordFilter<'a> {
         let (usual, uncertainties) = (usual_version(records), repeat_uncertainties(records));
-        let refused = |record: &&Record| refuse_record(record, policy, usual, of_experiment(&uncertainties, record));
+        let refused =
+            |record: &&Record| refuse_record(record, policy, usual, experiment_uncertainty(&uncertainties, record));
         let could_be: Vec<&Record> = records.iter().filter(|record| refused(record).is_none()).collect();
         let comparable = Comparable::from_records(&could_be, policy, Scope::Operators);
         RecordFilter { policy, uncertainties, usual, comparable }
     }
 
     fn refusal_reason(&self, record: &Record) -> Option<String> {
-        let uncertainty = of_experiment(&self.uncertainties, record);
+        let uncertainty = experiment_uncertainty(&self.uncertainties, record);
         refuse_record(record, self.policy, self.usual, uncertainty).or_else(|| self.comparable.refusal_reason(record))
     }
 }
@@ -168,12 +175,12 @@ fn repeat_uncertainties(records: &[Record]) -> HashMap<Key, Option<f64>> {
         .collect()
 }
 
-fn of_experiment(uncertainties: &HashMap<Key, Option<f64>>, record: &Record) -> Option<f64> {
+fn experiment_uncertainty(uncertainties: &HashMap<Key, Option<f64>>, record: &Record) -> Option<f64> {
     uncertainties.get(&record.key).copied().unwrap_or_else(|| uncertainty(record))
 }
 
 /// Returns the devices by name, in order of first appearance.
-fn devices_of(records: &[&Record], hosts: &[PeaksMeasured], policy: &Policy) -> Vec<(String, Device)> {
+fn describe_devices(records: &[&Record], hosts: &[PeaksMeasured], policy: &Policy) -> Vec<(String, Device)> {
     let mut of_device: Vec<(String, Vec<&Record>)> = Vec::new();
     for record in records {
         let name = device_name(record);
@@ -182,8 +189,8 @@ fn devices_of(records: &[&Record], hosts: &[PeaksMeasured], policy: &Policy) -> 
             None => of_device.push((name, vec![record])),
         }
     }
-    let of = |records: &[&Record]| device::device_of_records(records, hosts, policy.has_reached_peaks);
-    of_device.into_iter().map(|(name, records)| (name, of(&records))).collect()
+    let describe = |records: &[&Record]| device::device_of_records(records, hosts, policy.has_reached_peaks);
+    of_device.into_iter().map(|(name, records)| (name, describe(&records))).collect()
 }
 
 /// Suggests options that would accept more records, if more than half of the measurements were rejected.
@@ -219,7 +226,7 @@ fn filter_hints(records: &[Record], filter: &RecordFilter<'_>) -> Option<FilterH
     for (flag, other) in others {
         let other = RecordFilter::from_records(records, &other);
         let brings = left_out.iter().filter(|record| other.refusal_reason(record).is_none()).count();
-        // Among limits that accept equally many records, takes the tightest.
+        // If several limits accept equally many records, the tightest is suggested.
         if brings > 0 && !found.iter().any(|(known, rows)| *rows == brings && known.starts_with("--max-uncertainty")) {
             found.push((flag, brings));
         }
@@ -239,7 +246,7 @@ fn default_schedules(records: &[Record], filter: &RecordFilter<'_>, devices: &[(
         let name = device_name(record);
         let Some(place) = devices.iter().position(|(known, _)| *known == name) else { continue };
         if seen.insert((place, record.task_hash.as_str())) {
-            found.extend(question_of(record, place as u32));
+            found.extend(raw_sample(record, place as u32));
         }
     }
     found
@@ -259,20 +266,21 @@ fn group_experiments<'a>(records: &[&'a Record]) -> Vec<Vec<&'a Record>> {
     experiments
 }
 
-/// Merges repeats: the time is that of the record which the store would choose, and all medians are kept.
+/// Merges repeats: the time is that of the record that the store would choose, and all medians are kept.
 fn merge_timing(records: &[&Record]) -> Timing {
-    let of = |record: &Record| Timing::single_timing(record.median_ns.unwrap_or(f64::NAN), record.cv);
+    let timing = |record: &Record| Timing::single_timing(record.median_ns.unwrap_or(f64::NAN), record.cv);
     if let [only] = records {
-        return of(only);
+        return timing(only);
     }
     let chosen = datasets::choose_records(records.iter().copied().cloned().collect(), Choose::Middle);
     let mut measured_ns: Vec<f64> = records.iter().filter_map(|record| record.median_ns).collect();
     measured_ns.sort_unstable_by(f64::total_cmp);
-    Timing { measured_ns, ..chosen.first().map_or_else(Timing::default, of) }
+    Timing { measured_ns, ..chosen.first().map_or_else(Timing::default, timing) }
 }
 
-/// Returns each network's tasks; known networks are rebuilt, as shared tasks are recorded for one of them only.
-fn networks_of(records: &[Record]) -> Vec<Network> {
+/// Returns the tasks of each network. Known networks are rebuilt, because a task that several networks share is
+/// recorded for only one of them.
+fn recorded_networks(records: &[Record]) -> Vec<Network> {
     let mut recorded: BTreeMap<(&str, i64, &str), BTreeMap<&str, &Record>> = BTreeMap::new();
     for record in records.iter().filter(|record| !record.is_network() && record.co_run.is_none()) {
         let (Some(name), Some(source)) = (record.model_name.as_deref(), record.model_source.as_deref()) else {
@@ -281,7 +289,7 @@ fn networks_of(records: &[Record]) -> Vec<Network> {
         let tasks = recorded.entry((name, record.batch.unwrap_or(1), source)).or_default();
         tasks.entry(&record.task_hash).or_insert(record);
     }
-    // A single operator is no network.
+    // A single operator does not count as a network.
     recorded.retain(|(_, _, source), _| *source != "simple");
     let network = |((name, batch, source), tasks): ((&str, i64, &str), BTreeMap<&str, &Record>)| Network {
         name: name.to_owned(),
@@ -291,14 +299,14 @@ fn networks_of(records: &[Record]) -> Vec<Network> {
     recorded.into_iter().map(network).collect()
 }
 
-/// Rebuilds the graph of a recorded network; None if this needs a file.
+/// Rebuilds the graph of a recorded network; None if the network was read from a file.
 fn rebuild_graph(source: &str, name: &str, batch: i64) -> Option<Graph> {
     match source {
         "local" => zoo::build_model(name, batch).ok(),
         "transformers" => {
             let (name, phase, sequence) = transformers::parse_label(name)?;
             let options = transformers::Options { batch, sequence, phase };
-            // A name with a slash is a folder.
+            // A name with a slash is a folder, not a known network.
             (!name.contains('/')).then(|| transformers::load_model(name, &options).ok())?.map(|loaded| loaded.graph)
         }
         _ => None,
@@ -337,13 +345,13 @@ fn usual_version(records: &[Record]) -> Option<&str> {
 
 fn refuse_record(record: &Record, policy: &Policy, usual: Option<&str>, uncertainty: Option<f64>) -> Option<String> {
     if record.is_network() {
-        return Some("a whole network, not an operator".to_owned());
+        return Some("whole network, not an operator".to_owned());
     }
     if record.co_run.is_some() {
         return Some("other operators ran concurrently".to_owned());
     }
     if !record.is_alone() {
-        return Some("timed in a network, not in isolation".to_owned());
+        return Some("measured in a network, not in isolation".to_owned());
     }
     if record.outcome != Outcome::Ok {
         return Some(format!("outcome `{}`", record.outcome));
@@ -361,10 +369,10 @@ fn refuse_record(record: &Record, policy: &Policy, usual: Option<&str>, uncertai
         return Some(format!("spread (CV) above {}", format_percent(most)));
     }
     if !policy.all_versions && record.tvm_version.as_deref() != usual {
-        return Some(format!("another TVM version than the most frequent, {}", usual.unwrap_or("none")));
+        return Some(format!("not the most frequent TVM version, {}", usual.unwrap_or("none")));
     }
     if policy.default_only && record.schedule_source != Some(ScheduleSource::Default) {
-        return Some("schedule is not the default one".to_owned());
+        return Some("not the default schedule".to_owned());
     }
     None
 }
@@ -375,7 +383,8 @@ fn format_percent(share: f64) -> String {
 
 const SCHEMA_OF_VISITS: i64 = 6;
 
-/// Returns half of the median's relative 95 % interval, over visits; older and in-network records: one visit.
+/// Returns half of the median's relative 95 % interval over visits (processes); within one visit for older and
+/// in-network records.
 pub fn uncertainty(record: &Record) -> Option<f64> {
     let knows_one_visit = record.schema_version < SCHEMA_OF_VISITS || !record.is_alone();
     if knows_one_visit { record.uncertainty_within_visit() } else { record.uncertainty() }
@@ -390,13 +399,13 @@ pub fn device_name(record: &Record) -> String {
     }
 }
 
-fn question_of(record: &Record, device: u32) -> std::result::Result<RawSample, String> {
+fn raw_sample(record: &Record, device: u32) -> std::result::Result<RawSample, String> {
     let task: Task = record
         .task
         .as_ref()
         .ok_or("the record has no task")?
         .parse_as()
-        .map_err(|_| "its task cannot be read".to_owned())?;
+        .map_err(|_| "the task cannot be read".to_owned())?;
     let work = work_of(&task)?;
     Ok(RawSample {
         operator: record.op_kind.clone(),
@@ -413,10 +422,10 @@ fn question_of(record: &Record, device: u32) -> std::result::Result<RawSample, S
 }
 
 pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
-    task.check().map_err(|error| format!("its task is invalid: {error}"))?;
-    let counted = task.work().map_err(|error| format!("its work cannot be counted: {error}"))?;
-    let anchor = task.steps.first().ok_or("its task has no steps")?;
-    let extents = anchor.output.extents().ok_or("its task has symbolic sizes")?;
+    task.check().map_err(|error| format!("the task is invalid: {error}"))?;
+    let counted = task.work().map_err(|error| format!("the work cannot be counted: {error}"))?;
+    let anchor = task.steps.first().ok_or("the task has no steps")?;
+    let extents = anchor.output.extents().ok_or("the task has symbolic sizes")?;
     let elements: f64 = extents.iter().map(|extent| *extent as f64).product();
     let last = extents.last().copied().unwrap_or(1) as f64;
     let mut work = Work {
@@ -429,7 +438,7 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
         bytes_out: counted.bytes_out as f64,
         element_bytes: anchor.output.dtype.size_bytes() as f64,
         input_element_bytes: task.parameters.first().map_or(4.0, |parameter| parameter.ty.dtype.size_bytes() as f64),
-        ..Work::of_form(form_of(&anchor.op))
+        ..Work::with_unit_sizes(operator_form(&anchor.op))
     }
     .with_output(&extents.iter().map(|extent| *extent as f64).collect::<Vec<f64>>());
     if counted.macs > 0 && elements > 0.0 {
@@ -478,7 +487,7 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
     }
     match work.is_sound() {
         true => Ok(work),
-        false => Err("its sizes are empty".to_owned()),
+        false => Err("the sizes are not positive".to_owned()),
     }
 }
 
@@ -496,7 +505,7 @@ fn set_convolution(work: &mut Work, windows: &ConvWindow<'_>, task: &Task, exten
 }
 
 fn set_windows(work: &mut Work, windows: &ConvWindow<'_>) {
-    // Windows of a transposed convolution advance by less than one input; its depth has correspondingly fewer inputs.
+    // Windows of a transposed convolution advance by less than one input, so fewer inputs contribute to an output.
     work.stride = if windows.is_transposed { 1.0 } else { windows.strides.first().copied().unwrap_or(1) as f64 };
     work.pad = last_head(windows.pads);
     work.taps = windows.kernel.iter().map(|extent| *extent as f64).product();
@@ -506,7 +515,7 @@ fn share_of_input(input: &[i64], elements: f64) -> f64 {
     (input.iter().map(|extent| *extent as f64).product::<f64>() / elements.max(1.0)).max(1.0)
 }
 
-fn form_of(op: &Op) -> Form {
+fn operator_form(op: &Op) -> Form {
     match op.class() {
         Class::Contraction if op.window().is_some() => Form::Convolution,
         Class::Contraction => Form::Contraction,
@@ -526,20 +535,20 @@ fn kernel_taps(weight: Option<&TensorType>) -> f64 {
     extents.iter().skip(2).map(|extent| *extent as f64).product::<f64>().max(1.0)
 }
 
-pub fn of_knobs(knobs: &Map<String, Value>) -> BTreeMap<String, f64> {
-    of_named(Some(ScheduleSource::Template.name()), Some(knobs))
+pub fn knob_features(knobs: &Map<String, Value>) -> BTreeMap<String, f64> {
+    named_features(Some(ScheduleSource::Template.name()), Some(knobs))
 }
 
-/// Returns the features of a schedule in the JSON form of plans: its source, and its knobs if it has any.
-pub fn of_schedule(schedule: &Value) -> BTreeMap<String, f64> {
-    of_named(schedule.get("from").and_then(Value::as_str), knobs_of(schedule))
+/// Returns the features of a schedule in the JSON form of plans: source and knobs.
+pub fn features_of_schedule(schedule: &Value) -> BTreeMap<String, f64> {
+    named_features(schedule.get("from").and_then(Value::as_str), knobs_of(schedule))
 }
 
 fn knobs_of(schedule: &Value) -> Option<&Map<String, Value>> {
     schedule.get("knobs").and_then(Value::as_object)
 }
 
-fn of_named(source: Option<&str>, knobs: Option<&Map<String, Value>>) -> BTreeMap<String, f64> {
+fn named_features(source: Option<&str>, knobs: Option<&Map<String, Value>>) -> BTreeMap<String, f64> {
     let mut extras: BTreeMap<String, f64> =
         source.map(|source| (format!("knob.from={source}"), 1.0)).into_iter().collect();
     for (name, value) in knobs.into_iter().flatten() {
@@ -550,7 +559,7 @@ fn of_named(source: Option<&str>, knobs: Option<&Map<String, Value>>) -> BTreeMa
 
 pub fn add_figures(figures: &Value, extras: &mut BTreeMap<String, f64>) {
     for (name, value) in figures.as_object().into_iter().flatten() {
-        // The duration of a build depends more on the building host than on the code.
+        // Build times depend more on the host than on the code.
         if !name.ends_with("_ms") {
             number_feature(format!("code.{name}"), value, extras);
         }
@@ -561,7 +570,7 @@ pub fn add_figures(figures: &Value, extras: &mut BTreeMap<String, f64>) {
 fn schedule_features(record: &Record) -> BTreeMap<String, f64> {
     let schedule: Value = record.schedule.as_ref().and_then(|json| json.parse_as().ok()).unwrap_or_default();
     // A record states whether its schedule is the default one of the template.
-    let mut extras = of_named(record.schedule_source.map(ScheduleSource::name), knobs_of(&schedule));
+    let mut extras = named_features(record.schedule_source.map(ScheduleSource::name), knobs_of(&schedule));
     if let Some(bytes) = record.code_bytes {
         extras.insert("code.bytes".to_owned(), bytes as f64);
     }
@@ -575,7 +584,7 @@ fn schedule_features(record: &Record) -> BTreeMap<String, f64> {
 
 /// Adds a number under its name, or a word as a feature `name=word` with the value 1.
 fn number_feature(name: String, value: &Value, extras: &mut BTreeMap<String, f64>) {
-    /// Maximum number of features of a row; names come from files, and further ones are dropped.
+    /// Maximum number of features of a row; further features are dropped. Names come from untrusted files.
     const MOST_NAMES: usize = 512;
     if extras.len() >= MOST_NAMES {
         return;

@@ -2,8 +2,8 @@
 //!
 //! A column is numeric until a cell is not a number; then its earlier cells are parsed again as words. Quoted cells
 //! may contain separators but no line ends, since files are cut at line ends without regard to quotes. Lengths are
-//! checked before memory is allocated; `.gz` files are unpacked first, to at most `MAX_BYTES` and a multiple of their
-//! size.
+//! checked before memory is allocated. Files ending in `.gz` are decompressed first; the size is limited by `MAX_BYTES`
+//! and by the compression ratio.
 
 use super::{Cells, Table, TableColumn};
 use crate::error::{Error, Result};
@@ -13,7 +13,8 @@ use std::io::Read;
 use std::path::Path;
 
 pub const MAX_BYTES: u64 = 16 << 30;
-/// Maximum compression ratio beyond a constant size; public tables have much smaller ones.
+/// Maximum compression ratio of files that decompress to more than `ALWAYS_UNPACKED` bytes; public tables compress
+/// less.
 const MOST_UNPACKED: u64 = 60;
 const ALWAYS_UNPACKED: u64 = 64 << 20;
 const MAX_COLUMNS: usize = 4096;
@@ -29,7 +30,7 @@ pub fn read_csv(path: &Path) -> Result<Table> {
 fn read_contents(path: &Path) -> Result<Vec<u8>> {
     let file = std::fs::File::open(path).map_err(|error| Error::io_error("open", path, error))?;
     let is_packed = path.extension().is_some_and(|extension| extension == "gz");
-    let length = file.metadata().map_err(|error| Error::io_error("look at", path, error))?.len();
+    let length = file.metadata().map_err(|error| Error::io_error("read the size of", path, error))?.len();
     let most = match is_packed {
         true => length.saturating_mul(MOST_UNPACKED).saturating_add(ALWAYS_UNPACKED).min(MAX_BYTES),
         false => MAX_BYTES,
@@ -48,10 +49,13 @@ fn read_contents(path: &Path) -> Result<Vec<u8>> {
             let limit = format!("{MOST_UNPACKED} times its size and {mib} MiB");
             Err(Error::table_error(
                 path,
-                format!("it decompresses to more than {limit}; decompress it first if it is trustworthy"),
+                format!("the file decompresses to more than {limit}; decompress it first if you trust its source"),
             ))
         }
-        true => Err(Error::table_error(path, format!("it has more than {MAX_BYTES} bytes; cut it into several files"))),
+        true => Err(Error::table_error(
+            path,
+            format!("the table has more than {MAX_BYTES} bytes; split it into several files"),
+        )),
         false => Ok(bytes),
     }
 }
@@ -75,7 +79,7 @@ fn header_names(header: &[u8]) -> std::result::Result<Vec<String>, String> {
             return Err(format!("line 1: column {} has no name", names.len() + 1));
         }
         if names.contains(&name) {
-            return Err(format!("line 1: the column `{name}` is given twice"));
+            return Err(format!("line 1: duplicate column `{name}`"));
         }
         if names.len() == MAX_COLUMNS {
             return Err(format!("line 1: there are more than {MAX_COLUMNS} columns"));
@@ -145,7 +149,7 @@ impl<'a> CellsOfLine<'a> {
         if rest.first() == Some(&b'"') {
             return self.quoted_cell(&rest[1..]).map(Some);
         }
-        // Cells are short: a plain loop beats setting up a vector search.
+        // Cells are short, so a plain loop is faster than a vectorised search.
         let end = rest.iter().position(|byte| *byte == b',');
         self.rest = end.map(|end| &rest[end + 1..]);
         Ok(Some(Cell { bytes: &rest[..end.unwrap_or(rest.len())], has_quotes: false }))
@@ -180,12 +184,12 @@ impl<'a> CellsOfLine<'a> {
 }
 
 struct Piece {
-    columns: Vec<Growing>,
+    columns: Vec<GrowingColumn>,
     rows: usize,
     problem: Option<String>,
 }
 
-enum Growing {
+enum GrowingColumn {
     Numbers(Vec<f64>),
     Words(Words),
 }
@@ -199,7 +203,7 @@ struct Words {
 
 impl Words {
     fn append_word(&mut self, word: &str) -> std::result::Result<(), String> {
-        // Neighbouring rows mostly agree.
+        // Neighbouring rows often have the same text.
         if let Some(last) = self.codes.last().copied().filter(|last| self.words[*last as usize] == word) {
             self.codes.push(last);
             return Ok(());
@@ -219,9 +223,9 @@ impl Words {
 }
 
 fn parse_piece(piece: &[u8], width: usize) -> Piece {
-    // Reserves as many rows as if all lines were as long as the first, but no more than fit.
+    // Estimates the number of rows from the length of the first line.
     let lines = (piece.len() / (split_line(piece).0.len() + 1)).min(piece.len() / (2 * width).max(1));
-    let numbers = || Growing::Numbers(Vec::with_capacity(lines + lines / 8));
+    let numbers = || GrowingColumn::Numbers(Vec::with_capacity(lines + lines / 8));
     let mut parsed = Piece { columns: (0..width).map(|_| numbers()).collect(), rows: 0, problem: None };
     let mut rest = piece;
     while !rest.is_empty() {
@@ -243,30 +247,30 @@ fn parse_line(line: &[u8], piece: &[u8], parsed: &mut Piece) -> std::result::Res
     let mut cells = CellsOfLine { rest: Some(line) };
     let width = parsed.columns.len();
     for index in 0..width {
-        if let Growing::Numbers(numbers) = &mut parsed.columns[index]
+        if let GrowingColumn::Numbers(numbers) = &mut parsed.columns[index]
             && let Some(number) = cells.plain_number()
         {
             numbers.push(number);
             continue;
         }
         let Some(cell) = cells.next_cell()? else {
-            return Err(format!("the row has {index} cells, the header {width}"));
+            return Err(format!("the row has {index} cells, but the header has {width}"));
         };
         let column = &mut parsed.columns[index];
-        if let Growing::Numbers(numbers) = column {
+        if let GrowingColumn::Numbers(numbers) = column {
             if let Some(number) = parse_cell(cell.bytes) {
                 numbers.push(number);
                 continue;
             }
-            *column = Growing::Words(words_again(piece, index, parsed.rows)?);
+            *column = GrowingColumn::Words(words_again(piece, index, parsed.rows)?);
         }
-        if let Growing::Words(words) = column {
+        if let GrowingColumn::Words(words) = column {
             push_word(words, &cell)?;
         }
     }
     match cells.rest {
         None => Ok(()),
-        Some(_) => Err(format!("the row has more cells than the header, which has {width}")),
+        Some(_) => Err(format!("the row has more cells than the header, which has {width} cells")),
     }
 }
 
@@ -298,7 +302,7 @@ fn plain_number(line: &[u8]) -> Option<(f64, usize)> {
     (is_exact && is_whole_cell).then_some((if is_negative { -number } else { number }, end))
 }
 
-/// Appends decimal digits to a number, wrapping on overflow, and returns how many there were.
+/// Appends decimal digits to a number, wrapping on overflow, and returns the number of digits.
 #[inline]
 fn accumulate_digits(line: &[u8], from: usize, value: &mut u64) -> usize {
     let digits =
@@ -315,7 +319,7 @@ fn parse_cell(bytes: &[u8]) -> Option<f64> {
     if bytes.is_empty() {
         return Some(f64::NAN);
     }
-    // Words such as `inf` that Rust parses as numbers, but that are not meant as such.
+    // Words such as `inf`, which Rust would parse as numbers.
     if !matches!(bytes[0], b'0'..=b'9' | b'-' | b'+' | b'.') {
         return match bytes {
             b"NaN" | b"nan" | b"NA" => Some(f64::NAN),
@@ -356,17 +360,17 @@ fn join_pieces(names: Vec<String>, pieces: Vec<Piece>) -> std::result::Result<Ta
     }
     let mut sources: Vec<_> = pieces.into_iter().map(|piece| piece.columns.into_iter()).collect();
     let columns = names.into_iter().map(|name| {
-        let parts: Vec<Growing> = sources.iter_mut().filter_map(Iterator::next).collect();
+        let parts: Vec<GrowingColumn> = sources.iter_mut().filter_map(Iterator::next).collect();
         join_column(parts, rows).map(|cells| TableColumn { name, cells })
     });
     Ok(Table { columns: columns.collect::<std::result::Result<_, String>>()?, rows })
 }
 
-fn join_column(parts: Vec<Growing>, rows: usize) -> std::result::Result<Cells, String> {
-    if parts.iter().all(|part| matches!(part, Growing::Numbers(_))) {
+fn join_column(parts: Vec<GrowingColumn>, rows: usize) -> std::result::Result<Cells, String> {
+    if parts.iter().all(|part| matches!(part, GrowingColumn::Numbers(_))) {
         let mut all = Vec::new();
         for part in parts {
-            if let Growing::Numbers(numbers) = part {
+            if let GrowingColumn::Numbers(numbers) = part {
                 if all.is_empty() {
                     all = numbers;
                     all.reserve_exact(rows - all.len());
@@ -381,12 +385,12 @@ fn join_column(parts: Vec<Growing>, rows: usize) -> std::result::Result<Cells, S
     for part in parts {
         match part {
             // Text begins only in a later piece: the numbers of this piece are converted to words.
-            Growing::Numbers(numbers) => {
+            GrowingColumn::Numbers(numbers) => {
                 for number in numbers {
                     all.append_word(&if number.is_nan() { String::new() } else { number.to_string() })?;
                 }
             }
-            Growing::Words(part) => {
+            GrowingColumn::Words(part) => {
                 let mut map = Vec::with_capacity(part.words.len());
                 for word in part.words {
                     let next = all.words.len() as u32;
@@ -428,9 +432,9 @@ mod tests {
     #[test]
     fn refusals_say_what_and_where() {
         for (text, expected) in [
-            ("a,a\n", "line 1: the column `a` is given twice"),
+            ("a,a\n", "line 1: duplicate column `a`"),
             ("a,\n", "line 1: column 2 has no name"),
-            ("a,b\n1,2\n3\n", "row 2 after the header: the row has 1 cells, the header 2"),
+            ("a,b\n1,2\n3\n", "row 2 after the header: the row has 1 cells, but the header has 2"),
             ("a,b\n1,2,3\n", "row 1 after the header: the row has more cells than the header, which has 2"),
             (
                 "a\n\"x\n",

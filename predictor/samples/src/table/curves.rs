@@ -1,7 +1,7 @@
 //! Curves of times over thread counts in foreign tables, and the mapping that names their columns.
 //!
-//! A curve belongs to one operator or network on one device. Its rows need no sizes, so whole networks can be read,
-//! which other mappings cannot describe.
+//! A curve belongs to one operator or network on one device. Its rows need no sizes, so curves of whole networks can be
+//! read, which the other mapping cannot describe.
 
 use super::mapping::Time;
 use super::{Cells, Table};
@@ -42,7 +42,7 @@ struct CurveKey {
     device: String,
     operator: String,
     apart: Vec<String>,
-    /// Number of earlier rows with the same thread count on this operator and device; these belong to other curves.
+    /// Number of earlier rows with the same thread count, operator and device; these rows belong to other curves.
     repeat: usize,
 }
 
@@ -84,7 +84,7 @@ impl CurveMapping {
             }
             let (count, time_ns) = (threads[row], times[row] * self.time.unit.to_nanoseconds());
             if !(count >= 1.0 && count.fract() == 0.0 && time_ns.is_finite() && time_ns > 0.0) {
-                let problem = format!("row {}: {count} threads in {time_ns} ns is no measurement", row + 1);
+                let problem = format!("row {}: invalid measurement of {time_ns} ns with {count} threads", row + 1);
                 return Err(Error::table_error(path, problem));
             }
             let parts = apart.iter().map(|texts| texts[row].clone()).collect::<Vec<_>>();
@@ -104,12 +104,17 @@ impl CurveMapping {
         let needed = [&self.operator, &self.device, &self.threads, &self.time.column];
         let needed: Vec<&String> = needed.into_iter().chain(&self.apart).chain(self.keep.keys()).collect();
         if let Some(missing) = needed.iter().find(|name| table.find_column(name).is_none()) {
-            return Err(Error::table_error(path, format!("it has no column `{missing}`, which the mapping names")));
+            return Err(Error::table_error(
+                path,
+                format!("the table lacks the column `{missing}`, which the mapping names"),
+            ));
         }
         let is_unknown = |name: &&String| !needed.contains(name) && !self.unused.contains(name);
         match table.columns.iter().map(|column| &column.name).find(is_unknown) {
             Some(name) => {
-                let problem = format!("the mapping does not say what the column `{name}` is; list it under `unused`");
+                let problem = format!(
+                    "the mapping does not mention the column `{name}`; list it under `unused` if it has no meaning here"
+                );
                 Err(Error::table_error(path, problem))
             }
             None => Ok(()),
@@ -118,8 +123,9 @@ impl CurveMapping {
 }
 
 fn column_texts(path: &Path, table: &Table, name: &str) -> Result<Vec<String>> {
-    let column =
-        table.find_column(name).ok_or_else(|| Error::table_error(path, format!("it has no column `{name}`")))?;
+    let column = table
+        .find_column(name)
+        .ok_or_else(|| Error::table_error(path, format!("the table lacks the column `{name}`")))?;
     Ok(match &column.cells {
         Cells::Numbers(numbers) => numbers.iter().map(f64::to_string).collect(),
         Cells::Words { words, codes } => codes.iter().map(|code| words[*code as usize].clone()).collect(),

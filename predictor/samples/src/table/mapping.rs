@@ -1,7 +1,7 @@
 //! The mapping of a foreign table: a TOML file that names the columns of operator, device, time and sizes.
 //!
-//! Every column must be mentioned, as a size, as a key or under `after_run`. An unknown column is an error, because
-//! columns that are ignored silently can hide confused units.
+//! Every column must be mentioned as a size, as a key or under `after_run`. An unknown column is an error, because
+//! silently ignoring a column could hide a wrong mapping.
 
 use super::{Cells, Table, TableColumn};
 use crate::error::{Error, Result};
@@ -39,7 +39,7 @@ pub(super) struct Time {
 
 impl Time {
     pub(super) fn unit_contradiction(&self) -> Option<String> {
-        let other = Unit::of_column(&self.column).filter(|unit| *unit != self.unit)?;
+        let other = Unit::from_column_name(&self.column).filter(|unit| *unit != self.unit)?;
         let (column, unit) = (&self.column, self.unit.name());
         Some(format!("the column `{column}` ends in `{}`, but its unit is given as `{unit}`", other.name()))
     }
@@ -73,7 +73,7 @@ impl Unit {
         }
     }
 
-    fn of_column(name: &str) -> Option<Unit> {
+    fn from_column_name(name: &str) -> Option<Unit> {
         let (_, end) = name.rsplit_once('_')?;
         [Unit::Ns, Unit::Us, Unit::Ms, Unit::S].into_iter().find(|unit| unit.name() == end)
     }
@@ -133,7 +133,7 @@ impl Mapping {
         }
         match mapping.devices.iter().find(|(_, device)| !device.is_sound()) {
             Some((name, _)) => {
-                Err(Error::table_error(path, format!("the device `{name}` has a number that is not positive")))
+                Err(Error::table_error(path, format!("a figure of the device `{name}` is not a positive number")))
             }
             None => Ok(mapping),
         }
@@ -221,7 +221,7 @@ impl Shape {
         self.size_columns().into_iter().map(|(word, name)| (word.to_owned(), format!("`{name}`"))).collect()
     }
 
-    /// Returns every size that is given, with its key in the mapping.
+    /// Returns the given sizes, with their keys in the mapping.
     fn named_sizes(&self) -> impl Iterator<Item = (&'static str, &Size)> {
         let all = [
             ("batch", &self.batch),
@@ -288,23 +288,27 @@ impl Shape {
         })
     }
 
-    fn work_from_sizes(&self, of: &impl Fn(&Option<Size>) -> f64) -> Work {
+    fn work_from_sizes(&self, size: &impl Fn(&Option<Size>) -> f64) -> Work {
         match self.form {
-            Form::Contraction => {
-                Work::contraction_work(of(&self.batch), of(&self.rows), of(&self.columns), of(&self.depth), self.shared)
-            }
-            Form::Convolution => Work::convolution_work(
-                of(&self.batch),
-                of(&self.inputs),
-                of(&self.outputs),
-                of(&self.kernel),
-                of(&self.size),
-                of(&self.stride),
-                of(&self.pad),
+            Form::Contraction => Work::contraction_work(
+                size(&self.batch),
+                size(&self.rows),
+                size(&self.columns),
+                size(&self.depth),
+                self.shared,
             ),
-            Form::Rows => Work::rows_work(of(&self.rows), of(&self.columns), of(&self.flops_per_element)),
+            Form::Convolution => Work::convolution_work(
+                size(&self.batch),
+                size(&self.inputs),
+                size(&self.outputs),
+                size(&self.kernel),
+                size(&self.size),
+                size(&self.stride),
+                size(&self.pad),
+            ),
+            Form::Rows => Work::rows_work(size(&self.rows), size(&self.columns), size(&self.flops_per_element)),
             Form::Pointwise | Form::Other => {
-                Work::pointwise_work(of(&self.rows), of(&self.columns), of(&self.operands))
+                Work::pointwise_work(size(&self.rows), size(&self.columns), size(&self.operands))
             }
         }
     }
@@ -353,7 +357,7 @@ pub(super) fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<
         let device = &devices.0[devices.1[row] as usize];
         let Some(place) = mapping.devices.keys().position(|known| known == device) else {
             let problem = format!(
-                "row {} is of the device `{device}`, which the mapping does not describe; add a table `[devices.\"{device}\"]`",
+                "row {}: the mapping does not describe the device `{device}`; add a table `[devices.\"{device}\"]`",
                 row + 1
             );
             return Err(Error::table_error(path, problem));
@@ -399,9 +403,9 @@ fn bind_columns<'a>(
 }
 
 fn find_column<'a>(path: &Path, table: &'a Table, name: &str) -> Result<&'a TableColumn> {
-    table
-        .find_column(name)
-        .ok_or_else(|| Error::table_error(path, format!("it has no column `{name}`, which the mapping names")))
+    table.find_column(name).ok_or_else(|| {
+        Error::table_error(path, format!("the table lacks the column `{name}`, which the mapping names"))
+    })
 }
 
 pub(super) fn number_column<'a>(path: &Path, table: &'a Table, name: &str) -> Result<&'a [f64]> {
@@ -409,7 +413,7 @@ pub(super) fn number_column<'a>(path: &Path, table: &'a Table, name: &str) -> Re
         Cells::Numbers(numbers) => Ok(numbers),
         Cells::Words { words, .. } => {
             let wrong = words.iter().find(|word| word.parse::<f64>().is_err()).map_or("", String::as_str);
-            Err(Error::table_error(path, format!("the column `{name}` should hold numbers, but has `{wrong}`")))
+            Err(Error::table_error(path, format!("the column `{name}` must contain numbers, but contains `{wrong}`")))
         }
     }
 }
@@ -419,7 +423,7 @@ fn word_column<'a>(path: &Path, table: &'a Table, name: &str) -> Result<(&'a [St
         Cells::Words { words, codes } => Ok((words, codes)),
         Cells::Numbers(_) if table.rows == 0 => Ok((&[], &[])),
         Cells::Numbers(_) => {
-            Err(Error::table_error(path, format!("the column `{name}` should hold names, but has numbers")))
+            Err(Error::table_error(path, format!("the column `{name}` must contain names, but contains numbers")))
         }
     }
 }

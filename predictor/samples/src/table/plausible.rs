@@ -16,12 +16,12 @@ use std::path::Path;
 
 /// Columns of grid and block sizes of GPU launches, known after the run.
 const LAUNCH: [&str; 6] = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"];
-/// Share of impossible rows per operator that is tolerated without a warning.
+/// Share of implausible rows per operator up to which no warning is given.
 const DOUBTFUL: f64 = 0.001;
-/// Share of impossible rows per operator above which the mapping is rejected.
+/// Share of implausible rows per operator above which the mapping is rejected.
 const WRONG: f64 = 0.1;
 const FEWEST: usize = 100;
-/// Registers per GPU thread, which limit the number of sums that a thread can accumulate.
+/// Number of registers of a GPU thread, which limits the number of output elements that a thread can accumulate.
 const REGISTERS: f64 = 255.0;
 
 pub(super) struct PlausibleRows<'a> {
@@ -40,22 +40,25 @@ impl PlausibleRows<'_> {
         let mut warnings = Vec::new();
         for (operator, rows) in self.by_operator() {
             let Some(shape) = self.mapping.shape_of(operator) else { continue };
-            let of = OperatorRows { table: self, operator, shape, rows };
-            warnings.extend(of.check_launches(launched.as_deref())?);
+            let operator_rows = OperatorRows { table: self, operator, shape, rows };
+            warnings.extend(operator_rows.check_launches(launched.as_deref())?);
             warnings.extend(
-                of.check_rows("take less time than their device needs at its peak", |row| self.is_too_fast(row))?,
+                operator_rows
+                    .check_rows("are faster than the peak of their device allows", |row| self.is_too_fast(row))?,
             );
-            warnings.extend(
-                of.check_rows("have operands that do not fit their device's memory", |row| self.is_too_large(row))?,
-            );
-            warnings.extend(of.check_rows("have sizes that are not whole numbers", |row| self.is_broken(row))?);
+            warnings
+                .extend(operator_rows.check_rows("have operands larger than the memory of their device", |row| {
+                    self.is_too_large(row)
+                })?);
+            warnings
+                .extend(operator_rows.check_rows("have sizes that are not whole numbers", |row| self.is_broken(row))?);
         }
         Ok(warnings)
     }
 
     /// Rejects a table in which most times are far below the lower bound, which indicates a wrong unit.
     fn check_unit(&self) -> Result<()> {
-        /// Times below this share of the bound are impossible: caches exceed memory bandwidth, but not by this much.
+        /// Times below this share of the bound are impossible, even if all data is in the caches.
         const FASTEST: f64 = 0.05;
         let known: Vec<usize> = (0..self.times_ns.len()).filter(|row| self.is_usable(*row)).collect();
         let least_ns =
@@ -65,16 +68,17 @@ impl PlausibleRows<'_> {
             return Ok(());
         }
         let (column, unit) = self.mapping.time_column();
-        let of = known.len();
+        let usable = known.len();
         Err(Error::table_error(
             self.path,
             format!(
-                "{too_fast} of {of} times are shorter than a twentieth of what their devices need; is `{column}` in another unit than `{unit}`?"
+                "{too_fast} of {usable} times are below a twentieth of the lower bound of their devices; the unit of `{column}` is probably not `{unit}`"
             ),
         ))
     }
 
-    /// Returns the number of threads launched for each row, or of blocks if only grids are given; None without either.
+    /// Returns the number of launched threads by row, or of blocks if only grids are given; None without launch
+    /// columns.
     fn launched_threads(&self) -> Result<Option<Vec<f64>>> {
         let is_launch = |name: &&String| LAUNCH.contains(&name.as_str()) && self.table.find_column(name).is_some();
         let names: Vec<&String> = self.mapping.after_run().iter().filter(is_launch).collect();
@@ -100,7 +104,7 @@ impl PlausibleRows<'_> {
             .described_devices()
             .values()
             .nth(self.questions[row].device as usize)
-            .expect("questions are of described devices")
+            .expect("every device is described")
     }
 
     fn is_usable(&self, row: usize) -> bool {
@@ -144,9 +148,10 @@ impl OperatorRows<'_> {
         let bad: Vec<usize> = self.rows.iter().copied().filter(|row| is_bad(*row)).collect();
         let share = bad.len() as f64 / self.rows.len() as f64;
         let Some(first) = bad.first().filter(|_| share > DOUBTFUL) else { return Ok(None) };
-        let (row, of, operator, time) = (first + 1, self.rows.len(), self.operator, self.table.mapping.time_column().0);
+        let (row, all, operator, time) =
+            (first + 1, self.rows.len(), self.operator, self.table.mapping.time_column().0);
         let problem = format!(
-            "{} of {of} rows of `{operator}` {what}, first row {row}; check the mapping of `{operator}` ({}), the time `{time}` and the device `{}`",
+            "{} of {all} rows of `{operator}` {what}, first row {row}; check the mapping of `{operator}` ({}), the time `{time}` and the device `{}`",
             bad.len(),
             self.describe_shape(self.shape),
             self.device_name(*first),
@@ -167,12 +172,12 @@ impl OperatorRows<'_> {
         let exchanged =
             pairs.map(|(one, two)| self.shape.swap_columns(one, two)).map(|shape| (unexplained(&shape), shape));
         let own = unexplained(self.shape);
-        // Launches are never explained completely. An exchange that at least halves the unexplained part is no chance.
+        // Sizes never explain launches completely. An exchange that halves the unexplained part is not a coincidence.
         if let Some((rest, better)) =
             exchanged.min_by(|one, two| one.0.total_cmp(&two.0)).filter(|(rest, _)| *rest < own / 2.0)
         {
             let problem = format!(
-                "the launch grids of `{}` do not go with its sizes as the mapping has them ({}; correlation of outputs and threads {:.2}), but would with {} ({:.2}); correct the mapping",
+                "the launch grids of `{}` contradict the mapping of its sizes ({}; correlation of outputs and threads {:.2}), but agree with {} (correlation {:.2}); correct the mapping",
                 self.operator,
                 self.describe_shape(self.shape),
                 1.0 - own,
@@ -188,12 +193,13 @@ impl OperatorRows<'_> {
         self.check_crowding(&is_too_much)
     }
 
-    /// Warns about more outputs per thread than registers; no error, as kernels may process tiles sequentially.
+    /// Warns about more outputs per thread than registers. Not an error, because kernels may process tiles
+    /// sequentially.
     fn check_crowding(&self, is_too_much: &dyn Fn(usize) -> bool) -> Result<Option<String>> {
         let crowded = self.rows.iter().filter(|row| is_too_much(**row)).count();
         let problem = || {
             format!(
-                "`{}`: {crowded} of {} rows of `{}` have more outputs for each launched thread than it has registers; check the mapping of `{}` ({})",
+                "`{}`: {crowded} of {} rows of `{}` have more output elements per launched thread than a thread has registers; check the mapping of `{}` ({})",
                 self.table.path.display(),
                 self.rows.len(),
                 self.operator,

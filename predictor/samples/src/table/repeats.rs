@@ -43,8 +43,9 @@ pub(super) fn check_repeats(
         return Ok(None);
     };
     let problem = format!(
-        "{count} rows have the sizes of another row and differ in `{name}`, which is no feature (first rows {} and {}); times of \
-         different things must not be averaged: make the column the operator's name or part of it, or keep one value of it",
+        "{count} rows have the same sizes as another row but differ in `{name}`, which is not a feature (first: rows {} and {}); \
+         use the column as the operator's name or part of it, or keep only rows with one value, because times of different \
+         experiments must not be averaged",
         one + 1,
         other + 1
     );
