@@ -165,10 +165,7 @@ fn operators_are_placed_with_reasons() {
     bench.write("times.csv", "operator,cpu,gpu\nconv,1000000,9000000\nsoftmax,9000000,1000000\n");
     let ran = oppredict("place --times times.csv --off 10 --html place.html --json").expect(0);
     let output = oppredict("place --times times.csv --off 10").expect(0);
-    assert!(
-        output.stdout.contains("no operator gains by moving alone") && output.stdout.contains("1.222"),
-        "{output}"
-    );
+    assert!(output.stdout.contains("no operator gains by moving alone") && output.stdout.contains("1.222"), "{output}");
     let report = ran.json();
     assert_eq!(report["placement"]["makespan_ns"], 1e6);
     assert_eq!(report["is_equilibrium"], true);

@@ -307,7 +307,8 @@ fn merge_stores(path: &Path, others: &[PathBuf], as_json: bool) -> Result<u8> {
 fn seal_journals(path: &Path, options: SealOptions, as_json: bool) -> Result<u8> {
     let done = open_existing(path)?.seal_journals(options).map_err(store_failure)?;
     let code = report_sealed(&done);
-    let prose = || format!("sealed {} journals into {} parts with {} records", done.journals, done.parts.len(), done.rows);
+    let prose =
+        || format!("sealed {} journals into {} parts with {} records", done.journals, done.parts.len(), done.rows);
     print_report(&done, as_json, prose)?;
     Ok(code)
 }
