@@ -1,11 +1,12 @@
-//! The version of the spaces: a search that goes on counts on them, so whoever changes axes, settings or rules counts up.
+//! The version of the spaces: a resumed search depends on them, so a change of axes, settings or rules needs a new version.
 #![allow(missing_docs)]
 
-use job::space::{VERSION, task_space};
+use job::space::{SETTINGS_VERSION, find_declaration, task_space};
 use models::Task;
 use targets::{cuda_text, llvm_target, parse_cuda};
 
-/// Axes, settings and rules of this version as a hash; default points may change without it.
+/// Hash of axes, settings and rules of this version; default points may change without it. Axes of later versions are
+/// left out, because their declarations increment the version.
 const KNOWN: (u32, &str) = (7, "984960ddd6f61713");
 
 const TASKS: &[&str] = &[
@@ -30,7 +31,8 @@ fn the_version_of_the_spaces_follows_their_axes() {
         for text in TASKS {
             let task = Task::from_text(text).unwrap_or_else(|error| panic!("{text}: {error}"));
             let space = task_space(&task, &target.machine);
-            for axis in &space.axes {
+            let is_later = |name| find_declaration(name).is_some_and(|declared| declared.version > KNOWN.0);
+            for axis in space.axes.iter().filter(|axis| !is_later(axis.name)) {
                 let settings: Vec<String> = axis.settings.iter().map(ToString::to_string).collect();
                 hasher.update(format!("{} {}\n", axis.name, settings.join(" ")).as_bytes());
             }
@@ -41,8 +43,8 @@ fn the_version_of_the_spaces_follows_their_axes() {
     }
     let digits = hasher.finalize().to_hex()[..16].to_owned();
     assert_eq!(
-        (VERSION, digits.as_str()),
+        (SETTINGS_VERSION, digits.as_str()),
         KNOWN,
-        "axes, settings or rules are others: if that is meant, count `VERSION` up and write both down here"
+        "axes, settings or rules differ: if that is intended, set `SETTINGS_VERSION` to `VERSION` + 1, and update this constant"
     );
 }
