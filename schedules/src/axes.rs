@@ -35,6 +35,8 @@ pub struct Declaration {
     pub ways: Ways,
     /// Whether the axis has an effect, given the other knobs of the schedule.
     pub decides: fn(&Knobs) -> bool,
+    /// Version of the schedule spaces that introduced the axis.
+    pub version: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +47,7 @@ enum Neutral {
 
 impl Declaration {
     const fn new(name: &'static str) -> Declaration {
-        Declaration { name, neutral: None, ways: Ways::DIRECT, decides: |_| true }
+        Declaration { name, neutral: None, ways: Ways::DIRECT, decides: |_| true, version: 1 }
     }
 
     pub fn is_in(&self, knobs: &Knobs) -> bool {
@@ -94,6 +96,11 @@ impl NumberAxis {
         NumberAxis(Declaration { decides, ..self.0 })
     }
 
+    /// Sets the version of the schedule spaces that introduced the axis.
+    pub const fn added_in(self, version: u32) -> NumberAxis {
+        NumberAxis(Declaration { version, ..self.0 })
+    }
+
     pub fn setting_in(&self, knobs: &impl Settings) -> Option<i64> {
         knobs.number(self.0.name)
     }
@@ -126,6 +133,11 @@ impl<T: Choice + PartialEq> ChoiceAxis<T> {
 
     pub const fn only_when(self, decides: fn(&Knobs) -> bool) -> ChoiceAxis<T> {
         ChoiceAxis(Declaration { decides, ..self.0 }, PhantomData)
+    }
+
+    /// Sets the version of the schedule spaces that introduced the axis.
+    pub const fn added_in(self, version: u32) -> ChoiceAxis<T> {
+        ChoiceAxis(Declaration { version, ..self.0 }, PhantomData)
     }
 
     /// Returns the setting of the axis; None if it is missing or unknown.

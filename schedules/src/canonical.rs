@@ -7,19 +7,35 @@ use crate::knobs::{Knobs, Setting};
 use crate::{attention, contraction, declare, dots, winograd};
 use std::sync::LazyLock;
 
+const FAMILIES: [&[&Declaration]; 9] = [
+    SHARED,
+    contraction::AXES,
+    winograd::AXES,
+    dots::AXES,
+    attention::AXES,
+    declare::AXES,
+    gpu::AXES,
+    sum::AXES,
+    tensor::AXES,
+];
+
+/// Version of the schedule spaces that introduced the newest axis.
+pub const NEWEST_AXIS: u32 = {
+    let (mut newest, mut family) = (0, 0);
+    while family < FAMILIES.len() {
+        let mut place = 0;
+        while place < FAMILIES[family].len() {
+            let version = FAMILIES[family][place].version;
+            newest = if version > newest { version } else { newest };
+            place += 1;
+        }
+        family += 1;
+    }
+    newest
+};
+
 static DECLARED: LazyLock<Vec<&Declaration>> = LazyLock::new(|| {
-    let families = [
-        SHARED,
-        contraction::AXES,
-        winograd::AXES,
-        dots::AXES,
-        attention::AXES,
-        declare::AXES,
-        gpu::AXES,
-        sum::AXES,
-        tensor::AXES,
-    ];
-    let mut all = families.concat();
+    let mut all = FAMILIES.concat();
     all.sort_unstable_by_key(|declaration| declaration.name);
     all
 });

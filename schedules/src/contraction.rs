@@ -26,10 +26,10 @@ pub static CACHE_X: NumberAxis = NumberAxis::new("cache_x").with_neutral(1);
 /// When sums are finished: per tile, or for all tiles of a group. Without groups there is no choice.
 pub static SUM_AT: ChoiceAxis<SumAt> = ChoiceAxis::new("sum_at").with_neutral("tile").only_when(groups_tiles);
 /// Depth steps that a group of tiles sums before the next group; the depth is split into such parts.
-pub static CACHE_R: NumberAxis = NumberAxis::new("cache_r").with_neutral(1).only_when(finishes_groups);
+pub static CACHE_R: NumberAxis = NumberAxis::new("cache_r").with_neutral(1).only_when(finishes_groups).added_in(6);
 pub static ORDER: ChoiceAxis<SumOrder> = ChoiceAxis::new("order");
 /// Compute location of a copy of the operand that tiles read; none by default.
-pub static COPY_AT: ChoiceAxis<CopyAt> = ChoiceAxis::new("copy_at").with_neutral("no");
+pub static COPY_AT: ChoiceAxis<CopyAt> = ChoiceAxis::new("copy_at").with_neutral("no").added_in(6);
 /// Compute location of the epilogue.
 pub static WRITE_AT: ChoiceAxis<WriteAt> = ChoiceAxis::new("write_at").with_neutral("tile");
 pub static VECTORIZE: ChoiceAxis<YesNo> = ChoiceAxis::new("vectorize");

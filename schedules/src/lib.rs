@@ -39,7 +39,7 @@ pub mod winograd;
 
 pub use self::core::{core_knobs, core_space};
 pub use attention::{Sight, UNSEEN};
-pub use canonical::{canonical_knobs, find_declaration};
+pub use canonical::{NEWEST_AXIS, canonical_knobs, find_declaration};
 pub use declare::cpu_space;
 pub use domain::{Domain, Form, Walk};
 pub use filter::{Filter, FilterError};

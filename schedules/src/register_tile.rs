@@ -1,4 +1,6 @@
 //! Register tiles of default schedules.
+//!
+//! Rules choose the tiles, not a fitted cost model: `docs/decisions/0011-default-schedules-by-rules.md` has the comparison.
 
 use super::axes::candidate_divisors;
 use super::dots;
