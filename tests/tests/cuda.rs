@@ -63,7 +63,7 @@ fn unknown_architectures_are_rejected() {
     let misspelt = run(build("--target cuda --arch volta")).expect(2);
     assert!(misspelt.stderr.contains("write architectures like `sm_90`"), "{misspelt}");
     let misplaced = run(build("--arch sm_90")).expect(2);
-    assert!(misplaced.stderr.contains("only the target `cuda` takes it"), "{misplaced}");
+    assert!(misplaced.stderr.contains("only the target `cuda` supports it"), "{misplaced}");
     let mut without = build("--target cuda --arch sm_90");
     without.env("OPCOLLECT_NVRTC", "/nowhere/libnvrtc.so");
     let missing = run(without).expect(3);

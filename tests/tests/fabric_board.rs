@@ -216,7 +216,7 @@ fn missing_cores_and_memory_are_reported_with_advice() {
     assert!(said.contains("`--bitstream` needs"), "{said}");
     let wrong = own_agent("--fpga simulated");
     let said = collect(&other, LAYERS[0], wrong.port, "--bitstream ../../etc/passwd").expect(3).stderr;
-    assert!(said.contains("a bitstream's name"), "{said}");
+    assert!(said.contains("the name of a bitstream"), "{said}");
 }
 
 #[test]

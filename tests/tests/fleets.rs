@@ -281,9 +281,9 @@ fn best_schedules_and_sql_queries() {
     );
     assert_eq!(sql("select count(*) as n from records").expect(0).json()[0]["n"].as_u64(), Some(records.len() as u64));
     for (wrong, why) in [
-        ("drop table records", "a question can only read"),
+        ("drop table records", "query rejected"),
         ("select * from no_such", "no such table"),
-        ("select 1; select 2", "one statement"),
+        ("select 1; select 2", "one SQL statement"),
     ] {
         let ran = sql(wrong).expect(2);
         assert!(ran.stderr.contains(why), "{ran}");

@@ -654,7 +654,7 @@ fn invalid_workers() {
     check_worker(
         r"printf '\004\000\000\000\003\002\000\000' >&0; exec sleep 100",
         expect![[r#"
-        error: cannot start a worker: `DIR/bin/opcollect-worker`: it speaks protocol 3, this program 2; install both from one build
+        error: cannot start a worker: `DIR/bin/opcollect-worker`: the worker uses protocol 3, this program 2; install both from one build
         hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
     );

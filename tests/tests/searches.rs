@@ -285,7 +285,7 @@ fn invalid_searches_give_one_error() {
     refused("--iftune true --executor vm", "`tuner` is draft; a search needs static sizes", "");
     refused(
         "--iftune true --target cuda --arch sm_80 --tuner xgb_itervar",
-        "`tuner` is xgb_itervar; `xgb_itervar` learns from loops as templates for CPUs make them",
+        "`tuner` is xgb_itervar; `xgb_itervar` learns from loops of CPU templates",
         "",
     );
     refused(
@@ -315,7 +315,7 @@ fn an_empty_space_is_rejected_with_its_settings() {
         }
     };
     refused("--only tile_z=4", "`only` names the axis `tile_z`, which no task of these models has", "hint: axes are ");
-    refused("--only tile_x=999", "`only` leaves no schedule of `matmul", "none of the settings of `tile_x`");
+    refused("--only tile_x=999", "`only` leaves no schedule of `matmul", "no requested setting of `tile_x`");
     refused(
         "--only tile_x=16 --only tile_c=16 --only block=32",
         "`only` leaves no schedule of `matmul",
