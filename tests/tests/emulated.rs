@@ -307,7 +307,7 @@ fn expect_model_runs(workers: &mut Workers, folder: &Path) {
         assert!(compared.is_right && compared.largest_output > 0.0, "{compared:?}");
         fs::write(&job.inputs, &bytes[1..]).expect("inputs can be written");
         match workers.run_network(&job, common::PATIENCE) {
-            Ok(RunReply::Failed(why)) => assert!(why.contains("is shorter than they are"), "{why}"),
+            Ok(RunReply::Failed(why)) => assert!(why.contains("is shorter than the model's inputs"), "{why}"),
             other => panic!("{other:?}"),
         }
     }
@@ -530,7 +530,7 @@ fn expect_counted(workers: &mut Workers, job: &RunJob) {
         let occupancy = refusal(&measured, "gpu_occupancy_percent");
         assert_eq!(occupancy.errno, Some(17), "{occupancy:?}");
         assert!(occupancy.why.contains("CUPTI_ERROR_INVALID_METRIC_NAME"), "{occupancy:?}");
-        assert!(refusal(&measured, "gpu_nonsense").why.contains("no counter of a GPU has this name"));
+        assert!(refusal(&measured, "gpu_nonsense").why.contains("there is no GPU counter of this name"));
         assert_eq!(refusal(&measured, "papi:cuda:::no_such_event").step, Step::Papi);
         assert!(!measured.is_runner_spent);
     }

@@ -285,10 +285,10 @@ fn what_has_no_form_says_so() {
     let cpus = affinity::allowed_cpus().expect("the system tells the CPUs");
     for (text, reason) in [
         ("q_dense(u8[3,16], const i8[21,16]) x_zero=5 w_zero=1", "`q_dense`: PyTorch's integer kernels"),
-        ("avg_pool2d:c=4,hw=11,k=3,d=2,p=2", "no dilation"),
+        ("avg_pool2d:c=4,hw=11,k=3,d=2,p=2", "not support dilation"),
         (r#"quantize(f32[3,21], const f32[3], const u16[3]) to="u16" axis=0"#, "`u16`"),
-        (r#"scatter_nd(i64[4,21], i32[9,1], i64[9,21]) combine="min""#, "tuples of indices"),
-        (r#"adaptive_pool(f32[1,3,21]) mode={"lp":{"order":2}} extents=[6]"#, "adaptive norm"),
+        (r#"scatter_nd(i64[4,21], i32[9,1], i64[9,21]) combine="min""#, "index tuples"),
+        (r#"adaptive_pool(f32[1,3,21]) mode={"lp":{"order":2}} extents=[6]"#, "adaptive Lp pooling"),
     ] {
         match reply(&mut workers, text, &cpus[..1]) {
             RunReply::Unsupported(why) if why.contains(reason) => {}
