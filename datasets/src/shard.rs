@@ -173,14 +173,14 @@ mod tests {
         check_environment(
             &slurm("9", "1"),
             expect![[r#"
-            `SLURM_ARRAY_TASK_ID` is `9`: it is beyond the number of shards; number them without gaps
-            hint: set it to a number, or give `--shard i/n`"#]],
+                `SLURM_ARRAY_TASK_ID` is `9`: the index exceeds the number of shards; number the shards without gaps
+                hint: set it to a number, or give `--shard i/n`"#]],
         );
         check_environment(
             &slurm("one", "1"),
             expect![[r#"
-            `SLURM_ARRAY_TASK_ID` is `one`: it is not a number
-            hint: set it to a number, or give `--shard i/n`"#]],
+                `SLURM_ARRAY_TASK_ID` is `one`: not a number
+                hint: set it to a number, or give `--shard i/n`"#]],
         );
         check_environment(
             &[("SLURM_ARRAY_TASK_ID", "0")],

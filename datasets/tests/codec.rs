@@ -79,9 +79,9 @@ fn a_wrong_line_is_named() {
         Format::JsonLines,
         b"\n{\"n\":1}\n",
         expect![[r#"
-        cannot read record: required column `schema_version` is missing
-          at records.jsonl, line 2, field `schema_version`
-        hint: every record has it; see the column table in docs/reference/dataset-format.md"#]],
+            cannot read record: required column `schema_version` is missing
+              at records.jsonl, line 2, field `schema_version`
+            hint: the column is required; see the column table in docs/reference/dataset-format.md"#]],
     );
 }
 
@@ -106,31 +106,31 @@ fn a_wrong_csv_is_named() {
         Format::Csv,
         &edited_csv(|text| text + "1,2,3\n"),
         expect![[r#"
-            cannot read record: the row has 3 cells, the header 106
+            cannot read record: the row has 3 cells, but the header has 106
               at records.csv, line 4"#]],
     );
     check_refusal(
         Format::Csv,
         &edited_csv(|text| text.replacen("model_name", "batch", 1)),
         expect![[r#"
-        cannot read record: the column is given twice
-          at records.csv, line 1, field `batch`"#]],
+            cannot read record: duplicate column
+              at records.csv, line 1, field `batch`"#]],
     );
     check_refusal(
         Format::Csv,
         b"schema_version,key\n",
         expect![[r#"
-        cannot read record: required column `attempt` is missing
-          at records.csv, line 1, field `attempt`
-        hint: every record has it; see the column table in docs/reference/dataset-format.md"#]],
+            cannot read record: required column `attempt` is missing
+              at records.csv, line 1, field `attempt`
+            hint: the column is required; see the column table in docs/reference/dataset-format.md"#]],
     );
     check_refusal(
         Format::Csv,
         b"",
         expect![[r#"
-        cannot read record: required column `schema_version` is missing
-          at records.csv, line 1, field `schema_version`
-        hint: every record has it; see the column table in docs/reference/dataset-format.md"#]],
+            cannot read record: required column `schema_version` is missing
+              at records.csv, line 1, field `schema_version`
+            hint: the column is required; see the column table in docs/reference/dataset-format.md"#]],
     );
     check_refusal(
         Format::Csv,
@@ -174,19 +174,19 @@ fn what_is_not_parquet_is_refused() {
     check_refusal(
         Format::Parquet,
         b"",
-        expect!["cannot read `records.parquet`: the file is not Parquet or was cut off"],
+        expect!["cannot read `records.parquet`: the file is not Parquet or is truncated"],
     );
     check_refusal(
         Format::Parquet,
         b"PAR1, or so it says, PAR1",
-        expect!["cannot read `records.parquet`: the file is not Parquet or was cut off"],
+        expect!["cannot read `records.parquet`: the file is not Parquet or is truncated"],
     );
     check_refusal(
         Format::Parquet,
         b"PAR1\x19\x5c\x19\xfc\x7f\x05\0\0\0PAR1",
         expect![[r#"
-        cannot read `records.parquet`: Parquet error: Thrift list size 127 exceeds remaining input length 0
-        hint: the file is damaged or not Parquet; copy it again from where it came"#]],
+            cannot read `records.parquet`: Parquet error: Thrift list size 127 exceeds remaining input length 0
+            hint: the file is damaged or not Parquet; copy it from its source again"#]],
     );
 }
 

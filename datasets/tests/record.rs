@@ -38,20 +38,20 @@ fn rules_name_the_column_they_defend() {
     check_refusal(
         |r| r.n = 0,
         expect![[r#"
-        a record that is `ok` has at least one sample
-          at field `n`"#]],
+            a record with the outcome `ok` needs at least one sample
+              at field `n`"#]],
     );
     check_refusal(
         |r| r.n = 2,
         expect![[r#"
-        there are more samples than `n`
-          at field `samples_ns`"#]],
+            the record has more samples than `n`
+              at field `samples_ns`"#]],
     );
     check_refusal(
         |r| r.median_ns = None,
         expect![[r#"
-        an `ok` record has it
-          at field `median_ns`"#]],
+            a record with the outcome `ok` needs this value
+              at field `median_ns`"#]],
     );
     check_refusal(
         |r| r.min_ns = Some(2000.0),
@@ -109,7 +109,7 @@ fn rules_name_the_column_they_defend() {
     check_refusal(
         |r| r.schema_version = 9,
         expect![[r#"
-            written by schema 9, this program reads up to 6
+            written with schema version 9, but this program supports only versions up to 6
               at field `schema_version`
             hint: update the program"#]],
     );
@@ -122,8 +122,8 @@ fn rules_name_the_column_they_defend() {
     check_refusal(
         |r| *r = Record { median_ns: Some(1.0), ..failed(1) },
         expect![[r#"
-        a record that is not `ok` has no time
-          at field `median_ns`"#]],
+            a record whose outcome is not `ok` must not have times
+              at field `median_ns`"#]],
     );
 }
 
@@ -139,9 +139,9 @@ fn reading_refuses_what_it_does_not_know() {
     check_json_refusal(
         |text| text.replace("\"host\":\"bench-1\",", ""),
         expect![[r#"
-        required column `host` is missing
-          at field `host`
-        hint: every record has it; see the column table in docs/reference/dataset-format.md"#]],
+            required column `host` is missing
+              at field `host`
+            hint: the column is required; see the column table in docs/reference/dataset-format.md"#]],
     );
     check_json_refusal(
         |text| text.replace("{", "{\"extra\":[{}],").replace("version\":5", "version\":6"),
@@ -159,8 +159,8 @@ fn reading_refuses_what_it_does_not_know() {
     check_json_refusal(
         |text| text.replace("\"n\":3", "\"n\":3,\"n\":3"),
         expect![[r#"
-        the column is given twice
-          at field `n`"#]],
+            duplicate column
+              at field `n`"#]],
     );
     check_json_refusal(
         |text| text.replace("\"source\":\"measured\"", "\"source\":\"guessed\""),

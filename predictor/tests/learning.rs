@@ -610,7 +610,7 @@ fn a_model_is_answered_where_one_of_its_operators_was_never_learned() {
     let knobs = queries::Setting { extras: [("knob.tile_x".to_owned(), 4.0)].into(), ..setting };
     let error =
         queries::predict_model(&predictor, &layers, &knobs).expect_err("a schedule is one operator's").to_string();
-    assert!(error.contains("knobs apply to one operator"), "{error}");
+    assert!(error.contains("knobs apply to a single operator"), "{error}");
 }
 
 #[test]

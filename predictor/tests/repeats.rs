@@ -210,5 +210,5 @@ fn default_schedules_are_known_where_their_times_are_not() {
     assert!(named.knobs["knob.parallel"] == 1.0 && !named.is_default, "{named:?}");
     assert!(complete(&[("knob.vector", 16.0)]).expect("a schedule").is_default, "its own setting is one it may have");
     let error = complete(&[("knob.vector", 32.0)]).expect_err("no such setting");
-    assert!(error.contains("known for these sizes: 4"), "{error}");
+    assert!(error.contains("for these sizes; known settings: 4"), "{error}");
 }

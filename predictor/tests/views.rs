@@ -156,7 +156,7 @@ fn a_knob_that_is_left_out_is_as_in_the_default_schedule() {
     assert!(rolled > 4.0 * alone, "{alone} against {rolled}");
     for wrong in [f64::NAN, 9999.0, 0.5] {
         let error = time(&[("knob.split_r", wrong)]).expect_err("no setting of it").to_string();
-        assert!(error.contains("known for these sizes: 1, 4"), "{error}");
+        assert!(error.contains("for these sizes; known settings: 1, 4"), "{error}");
     }
     let error = time(&[("knob.tile_q", 4.0)]).expect_err("no knob of it").to_string();
     assert!(error.contains("the knobs of this operator are split_r, unroll"), "{error}");

@@ -111,7 +111,7 @@ def alone():
     try:
         oppredict.load("damaged.opp")
     except ValueError as error:
-        assert "it is damaged" in str(error), error
+        assert "is damaged" in str(error), error
 
 
 def frames():

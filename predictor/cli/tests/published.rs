@@ -124,7 +124,7 @@ fn answers_say_how_many_threads_they_assume_and_how_far_off_they_are() {
     assert_eq!(document["operators"][0]["threads"], 2.0, "{document}");
     let held_out = &manifest()["predictors"]["cpu.opp"]["held_out"]["max_pool"]["sizes"];
     assert_eq!(&document["operators"][0]["held_out"], held_out, "{document}");
-    assert_eq!(held_out.is_null(), noted.contains("'s file lacks the code"), "{noted}");
+    assert_eq!(held_out.is_null(), noted.contains("does not record code revision"), "{noted}");
     let (document, _, _) = ask(&["--threads", "1"]);
     let said = text(&["--threads", "1"]);
     assert_eq!((&document["threads"]["from"], &document["operators"][0]["threads"]), (&"flag".into(), &1.0.into()));

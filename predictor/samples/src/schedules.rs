@@ -345,15 +345,15 @@ mod tests {
                 schedules.complete_schedule(&image(56.0), "here", &of(&[(feature, value)])).expect_err(feature);
             assert!(problem.contains(part), "{problem}\nwithout {part}");
         };
-        let allowed = "known for these sizes: 1, 2, 14, 28";
+        let allowed = "for these sizes; known settings: 1, 2, 14, 28";
         for value in [f64::NAN, 9999.0, 0.0, -1.0, 2.5, f64::INFINITY, 4.0, 19.0] {
             refused("knob.tile_x", value, allowed);
         }
         refused("knob.tile_x=wide", 1.0, allowed);
-        refused("knob.order=backwards", 1.0, "known for these sizes: depth_first, kernel_first");
+        refused("knob.order=backwards", 1.0, "for these sizes; known settings: depth_first, kernel_first");
         refused("knob.order", 3.0, "depth_first, kernel_first");
-        refused("knob.tile_q", 4.0, "it has no knob `tile_q`; its knobs are order, tile_x");
-        refused("knob.from=default", 1.0, "it has no knob");
+        refused("knob.tile_q", 4.0, "unknown knob `tile_q`; the knobs of this operator are order, tile_x");
+        refused("knob.from=default", 1.0, "unknown knob");
         let twice = of(&[("knob.order=depth_first", 1.0), ("knob.order=kernel_first", 1.0)]);
         assert!(schedules.complete_schedule(&image(56.0), "here", &twice).expect_err("both").contains("given twice"));
         let none =

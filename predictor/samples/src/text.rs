@@ -29,6 +29,6 @@ mod tests {
         assert_eq!(read_bounded(&path, 1 << 20).expect("as long as it may be").len(), 1 << 20);
         std::fs::write(&path, vec![b'a'; (1 << 20) + 1]).expect("written");
         let refused = read_bounded(&path, 1 << 20).expect_err("longer").to_string();
-        assert!(refused.contains("more than 1 MiB"), "{refused}");
+        assert!(refused.contains("larger than the limit of 1 MiB"), "{refused}");
     }
 }

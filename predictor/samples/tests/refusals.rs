@@ -45,8 +45,8 @@ fn tables_that_cannot_be_trusted_are_refused_with_a_reason() {
 fn rows_that_differ_only_in_an_unused_column_are_no_repeats() {
     let table = format!("{TABLE}product,here,100,1,64,64,64,bf16\nproduct,here,50,1,64,64,64,fp8\n");
     let refused = read(MAPPING, &table).expect_err("two data types").to_string();
-    assert!(refused.contains("1 rows have the sizes of another row and differ in `kernel`"), "{refused}");
-    assert!(refused.contains("(first rows 1 and 2)"), "{refused}");
+    assert!(refused.contains("1 rows have the same sizes as another row but differ in `kernel`"), "{refused}");
+    assert!(refused.contains("(first: rows 1 and 2)"), "{refused}");
     let choice = MAPPING.replace("after_run = [\"kernel\"]", "choice = \"kernel\"");
     read(&choice, &table).expect_err("two choices");
     let same = table.replace("fp8", "bf16");

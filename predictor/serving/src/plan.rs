@@ -387,6 +387,6 @@ mod tests {
         assert!(refused("llama-3.1-8b", 2, 2, 1).contains("a dense model has no experts"));
         assert!(refused("mixtral-8x7b", 4, 3, 1).contains("3 GPUs cannot divide 8 experts"));
         assert!(refused("mixtral-8x7b", 4, 8, 1).contains("expert parallelism 8 does not divide the 4 GPUs"));
-        assert!(refused("llama-3.1-8b", 0, 1, 1).contains("must be from 1 to"));
+        assert!(refused("llama-3.1-8b", 0, 1, 1).contains("is not supported; use 1 to"));
     }
 }

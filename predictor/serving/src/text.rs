@@ -286,7 +286,7 @@ mod tests {
             ("gemm:m=1,n=2,k=3,kk=1", "unknown size `kk`; did you mean `k`"),
             ("gemm:m=1,m=2", "`m` is given twice"),
             ("attention_decode:batch=1,context=1,heads=6,kv_heads=4,head_dim=64", "cannot share 4 key-value heads"),
-            ("moe:tokens=1,hidden=1,intermediate=1,experts=4,top_k=8", "cannot go to 8 of 4 experts"),
+            ("moe:tokens=1,hidden=1,intermediate=1,experts=4,top_k=8", "`top_k` is 8, but the layer has 4 experts"),
         ] {
             let error = text.parse::<Kernel>().expect_err(text).to_string();
             assert!(error.contains(reason), "{error}");

@@ -126,7 +126,7 @@ mod tests {
         let next = found.next_probe.expect("open counts");
         assert!(next != 16.0 && next != 8.0, "{next}");
         let first = find_table_knee(&curves, "net", "newer", None, Some(32)).expect_err("no row").to_string();
-        assert!(first.contains("threads first"), "{first}");
+        assert!(first.contains("measure it with"), "{first}");
         assert!(find_table_knee(&curves, "net", "newer", None, None).is_err());
         let unknown = find_table_knee(&curves, "nets", "new", None, None).expect_err("no operator").to_string();
         assert!(unknown.contains("net"), "{unknown}");

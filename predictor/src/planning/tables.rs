@@ -60,7 +60,7 @@ mod tests {
         assert_eq!((table.operators.len(), table.devices.join(" ")), (2, "cpu gpu".to_owned()));
         assert_eq!(table.times_ns, [[1.0, 9.0], [9.0, 1.0]]);
         for (text, wanted) in [
-            ("", "it is empty"),
+            ("", "the table is empty"),
             ("operator\nx\n", "no devices"),
             ("operator,cpu\n", "no operators"),
             ("operator,cpu\nx,-1\n", "line 2: `-1` is not a valid time of `x` on `cpu`"),

@@ -435,7 +435,7 @@ mod tests {
             ("a,a\n", "line 1: duplicate column `a`"),
             ("a,\n", "line 1: column 2 has no name"),
             ("a,b\n1,2\n3\n", "row 2 after the header: the row has 1 cells, but the header has 2"),
-            ("a,b\n1,2,3\n", "row 1 after the header: the row has more cells than the header, which has 2"),
+            ("a,b\n1,2,3\n", "row 1 after the header: the row has more cells than the header, which has 2 cells"),
             (
                 "a\n\"x\n",
                 "row 1 after the header: a quoted cell does not end on its line; line ends inside cells are not supported",
