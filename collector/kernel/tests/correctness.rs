@@ -804,7 +804,7 @@ fn attention() {
 fn code_for_narrower_vectors() {
     let facts = Facts::read_facts();
     if !facts.vector_extensions.iter().any(|extension| extension == "avx2") {
-        println!("skipped: this processor has no AVX2");
+        eprintln!("skipped: this processor has no AVX2");
         return;
     }
     let target = targets::llvm_target("x86-64-v3", &["avx2".to_owned()], 2);

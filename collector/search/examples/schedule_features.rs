@@ -34,7 +34,7 @@ fn describe_record(record: &Json) -> Outcome<Json> {
     let problem = Problem::of_task(&task, &target, threads);
     let described = features::point_features(&problem, &knobs, View::Loops);
     let mut named: Features = described.iter_named().map(|(name, value)| (name.to_owned(), value)).collect();
-    named.extend(features::of_problem(&problem));
+    named.extend(features::problem_features(&problem));
     if let Machine::Cpu(cpu) = &target.machine {
         named.extend([
             ("machine.lanes".to_owned(), (cpu.vector_lanes as f64).log2()),
