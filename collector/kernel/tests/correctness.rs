@@ -2,7 +2,7 @@
 //!
 //! Each text is built with its default schedule, some sampled ones and, where asked for, draws of TVM's own space;
 //! extents are chosen to divide nothing. All tests share one set of workers, so they take turns.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::print_stderr)]
 
 mod common;
 
