@@ -54,11 +54,22 @@ pub struct Provenance {
 }
 
 impl Measurements {
-    /// Reads the tables of a mapping. Missing tables are skipped if at least one exists.
-    pub fn read_tables(folder: &Path, mapping: &Mapping) -> Result<Measurements> {
+    /// Reads the tables of a mapping from a folder, or one of them from a file. Tables that a folder lacks are skipped if
+    /// at least one exists.
+    pub fn read_tables(path: &Path, mapping: &Mapping) -> Result<Measurements> {
         let mut all = Measurements::default();
+        if path.is_file() {
+            let table = table::read_table(path).map_err(|error| Error::Data(error.to_string()))?;
+            let wrong = |problem| Error::Data(format!("cannot read `{}`: {problem}", path.display()));
+            let table_mapping = mapping_of_file(path, &table, mapping).map_err(wrong)?;
+            all.add_table(mapping, table_mapping, &table).map_err(wrong)?;
+            return match all.rows.is_empty() {
+                true => Err(Error::Data(format!("the table `{}` has no usable row", path.display()))),
+                false => Ok(all),
+            };
+        }
         for table_mapping in &mapping.tables {
-            let path = folder.join(&table_mapping.file);
+            let path = path.join(&table_mapping.file);
             if path.is_file() {
                 let table = table::read_table(&path).map_err(|error| Error::Data(error.to_string()))?;
                 let wrong = |problem| Error::Data(format!("cannot read `{}`: {problem}", path.display()));
@@ -66,7 +77,7 @@ impl Measurements {
             }
         }
         match all.rows.is_empty() {
-            true => Err(Error::Data(format!("the folder `{}` has none of the mapping's tables", folder.display()))),
+            true => Err(Error::Data(format!("the folder `{}` has none of the mapping's tables", path.display()))),
             false => Ok(all),
         }
     }
@@ -126,6 +137,37 @@ impl Measurements {
         }
         Ok(())
     }
+}
+
+/// Returns the part of the mapping that describes a single file: the table of the same name, in any file format, or the
+/// only one whose columns the file has.
+fn mapping_of_file<'a>(path: &Path, table: &Table, mapping: &'a Mapping) -> Parsed<&'a TableMapping> {
+    let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    let own = path.file_name().map(|name| stem(&name.to_string_lossy())).unwrap_or_default();
+    if let Some(named) = mapping.tables.iter().find(|table| stem(&table.file) == own) {
+        return Ok(named);
+    }
+    let has_columns =
+        |mapping: &&TableMapping| mapping.named_columns().iter().all(|name| table.find_column(name).is_some());
+    match mapping.tables.iter().filter(has_columns).collect::<Vec<_>>()[..] {
+        [one] => Ok(one),
+        [] => match &mapping.tables[..] {
+            // The table's own check names the missing column.
+            [only] => Ok(only),
+            _ => Err(format!(
+                "no table of the mapping has its columns; name it as one of them: {}",
+                list_tables(mapping)
+            )),
+        },
+        _ => Err(format!(
+            "several tables of the mapping have its columns; name it as one of them: {}",
+            list_tables(mapping)
+        )),
+    }
+}
+
+fn list_tables(mapping: &Mapping) -> String {
+    mapping.tables.iter().map(|table| format!("`{}`", table.file)).collect::<Vec<_>>().join(", ")
 }
 
 /// Numbers of rows, by device and type of the products.
