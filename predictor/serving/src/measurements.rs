@@ -2,6 +2,7 @@
 
 use crate::device::{self, GpuFacts};
 use crate::error::{Error, Result};
+use crate::features::site_hash;
 use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
 use crate::mapping::{Mapping, Size, TableMapping};
 use crate::scheme::{Dtype, Scheme};
@@ -9,7 +10,7 @@ use models::Choice;
 use samples::table::{self, Cells, Table};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
@@ -17,6 +18,9 @@ use std::path::Path;
 const ABOVE_PEAK: f64 = 1.25;
 /// Share of implausible rows above which the mapping is considered wrong and the table is rejected.
 const MOST_IMPLAUSIBLE: f64 = 0.05;
+/// Smallest plausible ratio of a kernel's mean power to that of both neighbours of its layer in size. A meter that reads
+/// while the device idles shows less, sometimes a third.
+const LEAST_OF_NEIGHBOURS: f64 = 0.75;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurement {
@@ -113,6 +117,7 @@ impl Measurements {
             self.rows.push(measurement);
         }
         self.leave_out_implausible(&mapping.file, implausible, &counts)?;
+        self.leave_out_power_dips(&mapping.file, before);
         self.provenance.push(Provenance {
             source: source.source.clone(),
             licence: source.licence.clone(),
@@ -121,6 +126,33 @@ impl Measurements {
             frameworks: versions.into_keys().collect(),
         });
         Ok(())
+    }
+
+    /// Drops rows from the place `first` on whose power is far below that of both neighbours in size: kernels of one layer,
+    /// format, device and framework with a little less and a little more work.
+    fn leave_out_power_dips(&mut self, file: &str, first: usize) {
+        let mut layers: BTreeMap<_, Vec<(f64, f64, usize)>> = BTreeMap::new();
+        for (place, row) in self.rows.iter().enumerate().skip(first) {
+            if let Some((watts, _)) = row.power {
+                let key = (row.device, row.framework, row.choice, row.kernel.format_key(), site_hash(&row.kernel));
+                layers.entry(key).or_default().push((row.kernel.kernel_work().flops, watts, place));
+            }
+        }
+        let mut dips = BTreeSet::new();
+        for mut rows in layers.into_values() {
+            rows.sort_by(|one, two| one.0.total_cmp(&two.0));
+            let is_dip = |near: &&[(f64, f64, usize)]| near[1].1 < LEAST_OF_NEIGHBOURS * near[0].1.min(near[2].1);
+            dips.extend(rows.windows(3).filter(is_dip).map(|near| near[1].2));
+        }
+        if !dips.is_empty() {
+            let what = format!("power is under {LEAST_OF_NEIGHBOURS} of that of both neighbours in size, in `{file}`");
+            *self.left_out.entry(what).or_default() += dips.len() as u64;
+            let mut place = 0;
+            self.rows.retain(|_| {
+                place += 1;
+                !dips.contains(&(place - 1))
+            });
+        }
     }
 
     /// Drops rows that are faster than the peak allows; rejects the table if there are many of them.

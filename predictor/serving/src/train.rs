@@ -10,7 +10,7 @@ use crate::measurements::{Measurement, Measurements};
 use crate::packed::PackedTrees;
 use crate::times::LAUNCH_SECONDS;
 use crate::transfer::{Blend, Overhead, SIBLING_WEIGHTS, STRANGER_WEIGHTS, Transfer, Trial, collect_votes};
-use learn::boosted::{self, BoostingParameters, Objective};
+use learn::boosted::{self, BoostingParameters};
 use learn::trees::Trees;
 use samples::features::Matrix;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,14 +49,6 @@ pub enum Target {
 }
 
 impl Target {
-    /// Returns the objective of trees. Means of power over a loop have many outliers, which the median ignores.
-    fn objective(self) -> Objective {
-        match self {
-            Target::Time => Objective::SquaredError,
-            Target::Power => Objective::Quantile(0.5),
-        }
-    }
-
     /// Returns the log ratio of time to `reference_seconds`, or of power to the power limit.
     pub fn log_label(self, row: &Measurement, reference_seconds: f64) -> Option<f64> {
         match self {
@@ -152,9 +144,8 @@ impl Examples {
     }
 }
 
-fn grow_trees(matrix: &Matrix, labels: &[f32], target: Target, options: &TrainOptions, rounds: usize) -> Result<Trees> {
+fn grow_trees(matrix: &Matrix, labels: &[f32], options: &TrainOptions, rounds: usize) -> Result<Trees> {
     let parameters = BoostingParameters {
-        objective: target.objective(),
         rounds,
         learning_rate: 0.08,
         max_depth: 9,
@@ -179,14 +170,14 @@ fn fit_group(all: &Measurements, rows: &[usize], target: Target, options: &Train
             rest.into_iter().partition(|place| is_in_fold(shape_hash(kernel(*place)), 8));
         if learned.len() >= FEWEST_ROWS {
             let (matrix, labels) = examples.select_rows(&learned);
-            let trial = grow_trees(&matrix, &labels, target, options, options.rounds)?;
+            let trial = grow_trees(&matrix, &labels, options, options.rounds)?;
             at_known_sites = Reaches::fit_reaches(&examples.tree_errors(&trial, &known));
             let errors = examples.tree_errors(&trial, &new);
             at_new_sites = Reaches::fit_reaches(&errors);
             held_out = HeldOut::from_log_errors(errors.iter().map(|(_, error)| *error));
         }
     }
-    let trees = grow_trees(&examples.matrix, &examples.labels, target, options, options.rounds)?;
+    let trees = grow_trees(&examples.matrix, &examples.labels, options, options.rounds)?;
     let sites: BTreeSet<u64> = rows.iter().map(|row| site_hash(&all.rows[*row].kernel)).collect();
     let mut frameworks = BTreeMap::new();
     rows.iter().for_each(|row| *frameworks.entry(all.rows[*row].framework).or_insert(0) += 1);
@@ -239,7 +230,7 @@ fn shared_trees(
     let rows: Vec<usize> = kept.flat_map(|(_, rows)| sample_rows(all, rows.clone(), most, options.seed)).collect();
     let examples = build_examples(all, &rows, target, true)?;
     let options = TrainOptions { min_split_loss: options.min_split_loss.max(0.01), ..*options };
-    let trees = grow_trees(&examples.matrix, &examples.labels, target, &options, TRANSFER_ROUNDS)?;
+    let trees = grow_trees(&examples.matrix, &examples.labels, &options, TRANSFER_ROUNDS)?;
     // Power has no bound, and therefore no overhead.
     let overheads = if target == Target::Time { fit_overheads(all, &rows)? } else { BTreeMap::new() };
     Ok((PackedTrees::from_trees(trees), overheads))
