@@ -126,6 +126,8 @@ fn score_rows(scores: &Scores) -> Vec<[String; 11]> {
     let row = |(method, errors): (&&'static str, &serving::group::HeldOut)| {
         let is_ours = *method == "ours" && !scores.coverage.is_empty();
         let percent = |number: f64| format!("{number:.1} %");
+        // Corrections by a few measurements are scored at 90 % alone.
+        let corrected = scores.corrected.get(method);
         let joined = |numbers: &[f64], digits: usize| {
             let texts: Vec<String> = numbers.iter().map(|number| format!("{number:.digits$}")).collect();
             if is_ours { texts.join("/") } else { String::new() }
@@ -140,8 +142,8 @@ fn score_rows(scores: &Scores) -> Vec<[String; 11]> {
             percent(errors.mape),
             percent(errors.median),
             percent(errors.p90),
-            joined(&scores.coverage, 0),
-            joined(&scores.ratio, 2),
+            corrected.map_or_else(|| joined(&scores.coverage, 0), |(held, _)| format!("{held:.0}")),
+            corrected.map_or_else(|| joined(&scores.ratio, 2), |(_, ratio)| format!("{ratio:.2}")),
         ]
     };
     scores.methods.iter().map(row).collect()
