@@ -7,7 +7,7 @@ use predictor::{Error, Result, bundle, published};
 use report::terminal::print_notes;
 use report::{Table, activity, format_duration, number_column, text_column};
 use serde_json::json;
-use serving::adaptation::{Change, adapt_learned, suggest_kernels};
+use serving::adaptation::{FormatChange, adapt_learned, suggest_kernels};
 use serving::calibration::LEVELS;
 use serving::evaluate::{Evaluation, Plan, Scores, evaluate_plan};
 use serving::learned::{Distance, Learned};
@@ -192,7 +192,7 @@ pub fn run_adapt(files: &AdaptationFiles<'_>, mapping: &Mapping, as_json: bool) 
     Ok(if unused.is_empty() { DONE } else { DONE_WITH_LOSSES })
 }
 
-fn change_table(changes: &[Change]) -> String {
+fn change_table(changes: &[FormatChange]) -> String {
     let mut table = Table::new([
         text_column("kernel"),
         text_column("of").drop_order(2),
@@ -202,7 +202,7 @@ fn change_table(changes: &[Change]) -> String {
         number_column("off before"),
         number_column("off after"),
     ]);
-    for Change { target, key, rows, before, after } in changes {
+    for FormatChange { target, key, rows, before, after } in changes {
         table.add_row([
             key.operator.clone(),
             (*target).to_owned(),

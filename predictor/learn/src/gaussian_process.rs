@@ -84,7 +84,7 @@ struct CovarianceKernel {
 
 /// How a correction is fitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FitOptions {
+pub struct CorrectionOptions {
     /// Whether residuals change abruptly with sizes: an exponential instead of a squared-exponential kernel.
     pub is_rough: bool,
     /// Whether outliers have less weight, as with noise of a t-distribution.
@@ -212,7 +212,7 @@ impl CovarianceKernel {
 }
 
 pub fn fit_correction(overhead_ns: f64, inputs: Vec<Input>, residuals: &[f64]) -> Correction {
-    fit_with_errors(overhead_ns, inputs, residuals, FitOptions::default()).0
+    fit_with_errors(overhead_ns, inputs, residuals, CorrectionOptions::default()).0
 }
 
 /// Fits a correction; also returns the residual of each measurement that remains if it is left out of the fit, with the
@@ -221,7 +221,7 @@ pub fn fit_with_errors(
     overhead_ns: f64,
     inputs: Vec<Input>,
     residuals: &[f64],
-    options: FitOptions,
+    options: CorrectionOptions,
 ) -> (Correction, Vec<f64>) {
     let thin = |most: usize| inputs.len().div_ceil(most).max(1);
     let some: Vec<Input> = inputs.iter().step_by(thin(MOST_OF_LIKELIHOOD)).cloned().collect();
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn leaving_one_out_is_fitting_without_it() {
         let (inputs, residuals) = measurements(12);
-        let (fitted, errors) = fit_with_errors(1.0, inputs.clone(), &residuals, FitOptions::default());
+        let (fitted, errors) = fit_with_errors(1.0, inputs.clone(), &residuals, CorrectionOptions::default());
         for place in 0..inputs.len() {
             let (mut others, mut rest) = (inputs.clone(), residuals.clone());
             let (own, wanted) = (others.remove(place), rest.remove(place));
@@ -349,7 +349,7 @@ mod tests {
         let (inputs, mut residuals) = measurements(12);
         residuals[5] += 1.0;
         let error = |is_robust| {
-            let options = FitOptions { is_robust, ..FitOptions::default() };
+            let options = CorrectionOptions { is_robust, ..CorrectionOptions::default() };
             let fitted = fit_with_errors(1.0, inputs.clone(), &residuals, options).0;
             let others = inputs.iter().zip(&residuals).enumerate().filter(|(place, _)| *place != 5);
             others.map(|(_, (input, wanted))| (fitted.posterior_mean(input) - wanted).abs()).sum::<f64>()

@@ -10,7 +10,7 @@ use crate::learned::{Knowledge, Learned};
 use crate::measurements::Measurements;
 use crate::train::{Target, by_group};
 use crate::transfer::Votes;
-use learn::gaussian_process::{self, Correction, FitOptions, Input};
+use learn::gaussian_process::{self, Correction, CorrectionOptions, Input};
 use samples::statistics::quantile;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +47,7 @@ pub struct CorrectedFormat {
 
 /// Errors on the measured kernels of a device, before and after they were used for a correction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Change {
+pub struct FormatChange {
     /// Corrected quantity: `time` or `power`.
     pub target: &'static str,
     #[serde(flatten)]
@@ -135,7 +135,7 @@ impl Adaptation {
             residuals.push(measured_log - log);
             inputs.push(Input { group, ..input });
         }
-        let options = FitOptions { is_rough: true, is_robust: true };
+        let options = CorrectionOptions { is_rough: true, is_robust: true };
         let (correction, left_out) = gaussian_process::fit_with_errors(1.0, inputs, &residuals, options);
         let mut formats = BTreeMap::new();
         for (group, name) in names.into_iter().enumerate() {
@@ -219,7 +219,10 @@ fn median_logs(measured: &Measurements, rows: &[usize], target: Target) -> Resul
 
 /// Corrects the predictions of devices that were not learned by measurements of them. Returns the errors before and
 /// after, and the numbers of measurements that were not used, by the reason.
-pub fn adapt_learned(learned: &mut Learned, measured: &Measurements) -> Result<(Vec<Change>, BTreeMap<String, u64>)> {
+pub fn adapt_learned(
+    learned: &mut Learned,
+    measured: &Measurements,
+) -> Result<(Vec<FormatChange>, BTreeMap<String, u64>)> {
     let (mut changes, mut unused) = (Vec::new(), BTreeMap::<String, u64>::new());
     for (name, target) in [("time", Target::Time), ("power", Target::Power)] {
         let knowledge = match target {
@@ -259,7 +262,7 @@ fn correct_operator(
     target: &'static str,
     kernels: &[(Kernel, f64)],
     device: &GpuFacts,
-) -> Result<Vec<Change>> {
+) -> Result<Vec<FormatChange>> {
     let mut errors: BTreeMap<GroupKey, (Kernel, Vec<f64>)> = BTreeMap::new();
     for (kernel, measured_log) in kernels {
         if let Some((log, _)) = knowledge.blended_log(kernel, device)? {
@@ -273,7 +276,7 @@ fn correct_operator(
             let before = HeldOut::from_log_errors(errors.iter().copied());
             if let (Some(before), Some(format)) = (before, adaptation.find_format(kernel, device)) {
                 let (rows, after) = (format.rows, format.held_out);
-                changes.push(Change { target, key: key.clone(), rows, before, after });
+                changes.push(FormatChange { target, key: key.clone(), rows, before, after });
             }
         }
         knowledge.corrections.retain_mut(|known| known.remove_formats(&adaptation));

@@ -49,7 +49,7 @@ fn power_far_below_both_neighbours_is_left_out() {
     let rows: String = watts.into_iter().enumerate().map(|(place, watts)| row(64 << place, watts)).collect();
     let all = read(&mapping, &format!("{},power_w,limit_w\n{rows}", HEADER.trim_end())).expect("rows");
     let kept: Vec<f64> = all.rows.iter().filter_map(|row| row.power.map(|(watts, _)| watts)).collect();
-    // The last row has a neighbour on one side only, and 250 W are plausible beside 320 and 400 W.
+    // The last row has a neighbour on one side only, and 250 W are plausible next to 320 and 400 W.
     assert_eq!(kept, [300.0, 310.0, 320.0, 250.0, 400.0, 90.0]);
     assert_eq!(all.left_out.values().sum::<u64>(), 1, "{:?}", all.left_out);
 }
