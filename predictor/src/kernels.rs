@@ -42,7 +42,7 @@ pub fn read_mapping(path: &Path) -> Result<Option<Mapping>> {
 pub fn read_tables(folders: &[std::path::PathBuf], mapping: &Mapping) -> Result<Measurements> {
     match folders {
         [folder] => Ok(Measurements::read_tables(folder, mapping)?),
-        _ => Err(Error::Query("give exactly one --data, the folder with the tables of the mapping".to_owned())),
+        _ => Err(Error::Query("give one folder of the mapping's tables, or one of the tables, as --data".to_owned())),
     }
 }
 

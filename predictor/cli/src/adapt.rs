@@ -1,6 +1,7 @@
 //! The command `oppredict adapt`.
 
 use crate::installation::{cache_folder, find_collector, predictor_file};
+use crate::kernels::{self, AdaptationFiles};
 use crate::loading::load_samples_from;
 use crate::options::Filter;
 use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
@@ -19,6 +20,7 @@ pub const ADAPT_EXAMPLES: &str = "\
 Examples:
   oppredict train --data bmm.csv.gz --mapping configs/gpu-ops.toml --out gpu.opp
   oppredict adapt --predictor gpu.opp --data few.csv --mapping with-the-new-device.toml --out new.opp
+  oppredict adapt --data gemm.csv --mapping configs/mappings/aiconfigurator.toml --out new.opp
   oppredict adapt --this-host && oppredict predict --model resnet-18";
 
 #[derive(Clone, Debug, Args)]
@@ -65,6 +67,11 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
     let Some(path) = &arguments.out else {
         return Err(Error::Query("give --out FILE for the corrected predictor".to_owned()));
     };
+    let kernel_mapping = arguments.mapping.as_deref().map(predictor::kernels::read_mapping).transpose()?.flatten();
+    if let Some(mapping) = kernel_mapping {
+        let files = AdaptationFiles { data: &arguments.data, predictor: arguments.predictor.as_deref(), out: path };
+        return kernels::run_adapt(&files, &mapping, arguments.json);
+    }
     let out = create_output(Some(path))?;
     let mut predictor =
         bundle::read_bundle(&predictor_file(arguments.predictor.as_deref(), None, arguments.mapping.is_some())?)?;

@@ -122,6 +122,9 @@ pub struct Eval {
 }
 
 pub fn run(eval: &Eval) -> Result<u8> {
+    if eval.seeds == 0 {
+        return Err(Error::Query("--seeds must be at least 1".to_owned()));
+    }
     if eval.servers {
         return evaluate_servers(&eval.data.data, eval.seeds, eval.json);
     }
@@ -222,9 +225,6 @@ fn evaluation_plan(eval: &Eval) -> Result<Plan> {
     });
     if eval.folds.is_some_and(|folds| folds < 2) {
         return Err(Error::Query("--folds must be at least 2".to_owned()));
-    }
-    if eval.seeds == 0 {
-        return Err(Error::Query("--seeds must be at least 1".to_owned()));
     }
     Ok(Plan {
         seeds: (0..eval.seeds).collect(),

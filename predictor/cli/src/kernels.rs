@@ -1,6 +1,6 @@
 //! Language-model kernels in the commands `train`, `eval` and `predict`.
 
-use crate::installation::shipped_predictors;
+use crate::installation::{predictor_file, shipped_predictors};
 use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
 use learn::levels::LEVELS;
 use predictor::kernels::{self, KernelAnswer};
@@ -8,6 +8,7 @@ use predictor::{Error, Result, bundle, published};
 use report::terminal::print_notes;
 use report::{Table, activity, format_duration, number_column, text_column};
 use serde_json::json;
+use serving::adaptation::{FormatChange, adapt_learned, suggest_kernels};
 use serving::calibration::level_share;
 use serving::evaluate::{Evaluation, Plan, Scores, evaluate_plan};
 use serving::learned::{Distance, Learned};
@@ -126,6 +127,8 @@ fn score_rows(scores: &Scores) -> Vec<[String; 11]> {
     let row = |(method, errors): (&&'static str, &serving::group::HeldOut)| {
         let is_ours = *method == "ours" && !scores.coverage.is_empty();
         let percent = |number: f64| format!("{number:.1} %");
+        // Corrections by a few measurements are scored at 90 % alone.
+        let corrected = scores.corrected.get(method);
         let joined = |numbers: &[f64], digits: usize| {
             let texts: Vec<String> = numbers.iter().map(|number| format!("{number:.digits$}")).collect();
             if is_ours { texts.join("/") } else { String::new() }
@@ -140,11 +143,109 @@ fn score_rows(scores: &Scores) -> Vec<[String; 11]> {
             percent(errors.mape),
             percent(errors.median),
             percent(errors.p90),
-            joined(&scores.coverage, 0),
-            joined(&scores.ratio, 2),
+            corrected.map_or_else(|| joined(&scores.coverage, 0), |(held, _)| format!("{held:.0}")),
+            corrected.map_or_else(|| joined(&scores.ratio, 2), |(_, ratio)| format!("{ratio:.2}")),
         ]
     };
     scores.methods.iter().map(row).collect()
+}
+
+/// Files of a correction by measurements.
+pub struct AdaptationFiles<'a> {
+    pub data: &'a [PathBuf],
+    /// Predictor file to correct; None for the built-in one.
+    pub predictor: Option<&'a Path>,
+    pub out: &'a Path,
+}
+
+fn read_learned_kernels(given: Option<&Path>) -> Result<(PathBuf, Learned)> {
+    let path = predictor_file(given, None, true)?;
+    match bundle::read_kernels(&path)? {
+        Some(learned) => Ok((path, learned)),
+        None => Err(Error::Query(format!(
+            "`{}` has no kernels of language models; `oppredict train` adds them with their mapping",
+            path.display()
+        ))),
+    }
+}
+
+/// Corrects the kernels of new devices by measurements and writes the corrected predictor.
+pub fn run_adapt(files: &AdaptationFiles<'_>, mapping: &Mapping, as_json: bool) -> Result<u8> {
+    let out = create_output(Some(files.out))?;
+    let (base, mut learned) = read_learned_kernels(files.predictor)?;
+    let measured = read_tables(files.data, mapping)?;
+    let (changes, unused) = adapt_learned(&mut learned, &measured)?;
+    let reasons = || unused.iter().map(|(reason, rows)| format!("{rows} measurements not used: {reason}"));
+    if changes.is_empty() {
+        let reasons: Vec<String> = reasons().collect();
+        return Err(Error::Query(format!("no measurement corrects the predictor: {}", reasons.join("; "))));
+    }
+    print_notes("warning", reasons());
+    let bytes = bundle::with_kernels(Some(&base), &learned)?;
+    write_output(out, || bytes)?;
+    print_text(as_json, &change_table(&changes))?;
+    let note =
+        format!("`off after` is the error on each measured kernel if it is left out; wrote `{}`", files.out.display());
+    print_text(as_json, &note)?;
+    if as_json {
+        print_json(&json!({ "out": files.out, "changes": changes, "not_used": unused }))?;
+    }
+    Ok(if unused.is_empty() { DONE } else { DONE_WITH_LOSSES })
+}
+
+fn change_table(changes: &[FormatChange]) -> String {
+    let mut table = Table::new([
+        text_column("kernel"),
+        text_column("of").drop_order(2),
+        text_column("format"),
+        text_column("device").min_width(12),
+        number_column("measured").drop_order(1),
+        number_column("off before"),
+        number_column("off after"),
+    ]);
+    for FormatChange { target, key, rows, before, after } in changes {
+        table.add_row([
+            key.operator.clone(),
+            (*target).to_owned(),
+            key.format.clone(),
+            key.device.clone(),
+            rows.to_string(),
+            format!("{:.1} %", before.mape),
+            format!("{:.1} %", after.mape),
+        ]);
+    }
+    table.format_for(&stdout_paper())
+}
+
+/// Question for the kernels to measure on a new device.
+pub struct SuggestionQuestion<'a> {
+    /// Tables of measured kernels, which are the candidates.
+    pub data: &'a [PathBuf],
+    pub predictor: Option<&'a Path>,
+    pub device: Option<&'a str>,
+    /// Number of kernels per operator and format.
+    pub count: usize,
+}
+
+/// Prints the kernels to measure first on a new device, for all operators and formats.
+pub fn run_suggest(question: &SuggestionQuestion<'_>, mapping: &Mapping, as_json: bool) -> Result<u8> {
+    let name = question.device.ok_or_else(|| {
+        Error::Query("kernels of language models need --device, the new device, such as `l40s`".to_owned())
+    })?;
+    let device = kernels::find_device(name)?;
+    let (_, learned) = read_learned_kernels(question.predictor)?;
+    let suggestions = suggest_kernels(&learned, &read_tables(question.data, mapping)?, device, question.count)?;
+    let texts: Vec<String> = suggestions.iter().map(ToString::to_string).collect();
+    print_text(as_json, &texts.join("\n"))?;
+    let note = format!(
+        "kernels to measure on {}, the most informative of each operator and format first; then run `oppredict adapt`",
+        device.name
+    );
+    print_text(as_json, &note)?;
+    if as_json {
+        print_json(&json!({ "device": device.name, "suggestions": texts }))?;
+    }
+    Ok(DONE)
 }
 
 /// Returns the file of the kernel predictor: the given file, else the built-in GPU predictor, if present.
@@ -197,6 +298,10 @@ fn answer_text(answer: &KernelAnswer) -> String {
     let origin = match known.distance {
         Distance::KnownSite => "trained on this device, with other shapes of this layer".to_owned(),
         Distance::NewSite => "trained on this device, with other layers".to_owned(),
+        Distance::Corrected => {
+            let rows = known.corrected_by.unwrap_or(0);
+            format!("corrected by {rows} measured kernels of this device{similar}")
+        }
         Distance::SiblingDevice => format!("trained on another device of this generation{similar}"),
         Distance::NewGeneration => format!("trained on devices of other generations{similar}"),
         Distance::Bound => "no training data for this kernel: roofline bound plus launch overhead".to_owned(),
@@ -214,7 +319,8 @@ fn answer_text(answer: &KernelAnswer) -> String {
     ];
     if let Some(held_out) = known.held_out {
         let (median, p90) = (held_out.median, held_out.p90);
-        lines.push(format!("  held out    median {median:.1} %, 90 % within {p90:.1} % ({} rows)", held_out.rows));
+        let what = if known.corrected_by.is_some() { "measured kernels, each left out" } else { "rows" };
+        lines.push(format!("  held out    median {median:.1} %, 90 % within {p90:.1} % ({} {what})", held_out.rows));
     }
     if let (Some(power), Some(joules)) = (power, joules) {
         let (watts, low, high) = (power.watts, power.low, power.high);

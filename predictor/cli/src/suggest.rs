@@ -1,19 +1,21 @@
 //! The command `oppredict suggest`.
 
 use crate::installation::predictor_file;
+use crate::kernels::{self, SuggestionQuestion};
 use crate::loading::load_unmeasured_samples;
 use crate::options::Data;
 use crate::{DONE, print_json, print_text, stdout_paper};
 use clap::Args;
 use learn::adaptation::{self, Suggestion};
-use predictor::{Result, bundle};
+use predictor::{Error, Result, bundle};
 use report::{Table, number_column, text_column};
 use serde_json::json;
 use std::path::PathBuf;
 
 pub const SUGGEST_EXAMPLES: &str = "\
 Examples:
-  oppredict suggest --predictor gpu.opp --data bmm.csv.gz --mapping configs/gpu-ops.toml --count 20";
+  oppredict suggest --predictor gpu.opp --data bmm.csv.gz --mapping configs/gpu-ops.toml --count 20
+  oppredict suggest --data aic --mapping configs/mappings/aiconfigurator.toml --device l40s --count 50";
 
 #[derive(Clone, Debug, Args)]
 pub struct Suggest {
@@ -22,7 +24,10 @@ pub struct Suggest {
     pub predictor: Option<PathBuf>,
     #[command(flatten)]
     pub data: Data,
-    /// Number of shapes per operator
+    /// New device, with a mapping of language-model kernels
+    #[arg(long, value_name = "NAME", requires = "mapping")]
+    pub device: Option<String>,
+    /// Number of shapes per operator, and per format of language-model kernels
     #[arg(long, value_name = "NUMBER", default_value = "20")]
     pub count: std::num::NonZeroUsize,
     /// Print one JSON document and nothing else
@@ -31,6 +36,19 @@ pub struct Suggest {
 }
 
 pub fn run(arguments: &Suggest) -> Result<u8> {
+    let mapping = arguments.data.mapping.as_deref();
+    if let Some(mapping) = mapping.map(predictor::kernels::read_mapping).transpose()?.flatten() {
+        let question = SuggestionQuestion {
+            data: &arguments.data.data,
+            predictor: arguments.predictor.as_deref(),
+            device: arguments.device.as_deref(),
+            count: arguments.count.get(),
+        };
+        return kernels::run_suggest(&question, &mapping, arguments.json);
+    }
+    if arguments.device.is_some() {
+        return Err(Error::Query("--device needs a mapping of language-model kernels".to_owned()));
+    }
     let file = predictor_file(arguments.predictor.as_deref(), None, arguments.data.mapping.is_some())?;
     let predictor = bundle::read_bundle(&file)?;
     let suggestions =

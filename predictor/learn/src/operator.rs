@@ -54,7 +54,7 @@ impl OperatorEnsemble {
             let row = matrix.row(row);
             let leaves =
                 self.per_device.iter().flat_map(|trees| trees.reached_leaves(row).take(TREES_OF_KERNEL)).collect();
-            Input { sizes: log_sizes(row), deviations: Vec::new(), leaves }
+            Input { sizes: log_sizes(row), leaves, ..Input::default() }
         };
         let mut inputs: Vec<Input> = (0..matrix.row_count()).map(input).collect();
         for member in self.transfer.iter().chain(&self.per_device) {

@@ -1,27 +1,76 @@
-//! Corrects predictions of an operator and number format on a new device with a few measurements.
+//! Corrects predictions on a new device by a few measurements of that device.
 
+use crate::calibration::{Reaches, size_class};
 use crate::device::GpuFacts;
-use crate::error::Result;
-use crate::features::kernel_features;
+use crate::error::{Error, Result};
+use crate::features::{kernel_features, mix_hash, shape_hash};
+use crate::group::{GroupKey, HeldOut};
 use crate::kernel::Kernel;
-use crate::learned::Knowledge;
-use learn::gaussian_process::{self, Correction, Input};
+use crate::learned::{Knowledge, Learned};
+use crate::measurements::Measurements;
+use crate::train::{Target, by_group};
+use crate::transfer::Votes;
+use learn::gaussian_process::{self, Correction, CorrectionOptions, Input};
+use samples::statistics::quantile;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::f32::consts::LN_2;
 
-/// Correction of one operator and number format on one device, fitted to a few measurements.
-#[derive(Clone, Debug)]
+/// Minimum number of measured kernels of an operator and number format.
+const FEWEST_KERNELS: usize = 5;
+/// Maximum number of measured kernels that one correction is fitted to.
+const MOST_KERNELS: usize = 400;
+/// Maximum number of kernels per operator and number format among which measurements are chosen.
+pub(crate) const CANDIDATES: usize = 1000;
+
+/// Correction of one operator on one device, fitted to a few measurements of one or several number formats.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Adaptation {
+    operator: String,
+    device: String,
     correction: Correction,
+    formats: BTreeMap<String, CorrectedFormat>,
+}
+
+/// What was measured of one number format.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CorrectedFormat {
+    /// Group of the format's inputs in the correction.
+    group: u32,
+    /// Number of measured kernels.
+    pub rows: usize,
+    /// Interval half-widths, from the errors on each measured kernel if it is left out of the fit.
+    pub reaches: Reaches,
+    /// Errors on each measured kernel if it is left out of the fit.
+    pub held_out: HeldOut,
+}
+
+/// Errors on the measured kernels of a device, before and after they were used for a correction.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FormatChange {
+    /// Corrected quantity: `time` or `power`.
+    pub target: &'static str,
+    #[serde(flatten)]
+    pub key: GroupKey,
+    /// Number of measured kernels.
+    pub rows: usize,
+    pub before: HeldOut,
+    /// Errors on each kernel if it is left out of the fit.
+    pub after: HeldOut,
 }
 
 /// Returns the predicted log ratio of a kernel, and its input to the Gaussian process: log2 sizes, and the differences
 /// of the estimates from their weighted mean. None without a model of the operator for unseen devices.
 fn process_input(knowledge: &Knowledge, kernel: &Kernel, device: &GpuFacts) -> Result<Option<(f64, Input)>> {
     let Some((log, votes)) = knowledge.blended_log(kernel, device)? else { return Ok(None) };
+    Ok(Some((log, input_from_votes(kernel, device, log, &votes)?)))
+}
+
+fn input_from_votes(kernel: &Kernel, device: &GpuFacts, log: f64, votes: &Votes) -> Result<Input> {
     let sizes =
         kernel_features(kernel, device, 0.0)?.similarity_values(kernel).into_iter().map(|size| size / LN_2).collect();
     let deviations = votes.iter().map(|vote| vote.map_or(0.0, |vote| (vote - log) as f32)).collect();
-    Ok(Some((log, Input { sizes, deviations, leaves: Vec::new() })))
+    Ok(Input { sizes, deviations, ..Input::default() })
 }
 
 /// Selects kernels of one operator and format whose measurement reduces the predictive variance most.
@@ -37,28 +86,215 @@ pub fn choose_kernels(
     Ok(gaussian_process::most_informative(&inputs, count.min(inputs.len())))
 }
 
+/// Selects kernels to measure on a device, among those of measured devices: at most `count` of each operator and
+/// format that the device supports and was not learned on it, the most informative first.
+pub fn suggest_kernels(
+    learned: &Learned,
+    candidates: &Measurements,
+    device: &GpuFacts,
+    count: usize,
+) -> Result<Vec<Kernel>> {
+    let mut parts: BTreeMap<GroupKey, BTreeMap<(u64, String), Kernel>> = BTreeMap::new();
+    for kernel in candidates.rows.iter().map(|row| row.kernel) {
+        let key = GroupKey::for_kernel(&kernel, device);
+        if device.peak_flops(kernel.product_dtype()).is_ok() && !learned.times.groups.by_key.contains_key(&key) {
+            // The order by hash makes the first kernels a random sample.
+            let order = (mix_hash([shape_hash(&kernel), 5].into_iter()), kernel.to_string());
+            parts.entry(key).or_default().insert(order, kernel);
+        }
+    }
+    let mut suggestions = Vec::new();
+    for kernels in parts.into_values() {
+        let kernels: Vec<Kernel> = kernels.into_values().take(CANDIDATES).collect();
+        let chosen = choose_kernels(&learned.times, &kernels, device, count)?;
+        suggestions.extend(chosen.into_iter().map(|place| kernels[place]));
+    }
+    match suggestions.is_empty() {
+        true => Err(Error::Data(format!(
+            "there is no kernel to measure on {}: all operators and formats of the tables were learned on it, or it does not support them",
+            device.name
+        ))),
+        false => Ok(suggestions),
+    }
+}
+
 impl Adaptation {
-    /// Fits a correction to measured kernels of one operator and format, with their times in seconds.
-    ///
-    /// None without measurements, or without a model of the operator for unseen devices.
+    /// Fits a correction to measured kernels of one operator, with their log ratios. Number formats share what they have
+    /// in common. None if no transfer was learned for the operator, or without measurements.
     pub fn fit_correction(
         knowledge: &Knowledge,
         measured: &[(Kernel, f64)],
         device: &GpuFacts,
     ) -> Result<Option<Adaptation>> {
-        let (mut inputs, mut residuals) = (Vec::new(), Vec::new());
-        for (kernel, seconds) in measured {
+        let names: BTreeSet<&str> = measured.iter().map(|(kernel, _)| kernel.format_key()).collect();
+        let (mut inputs, mut residuals, mut classes) = (Vec::new(), Vec::new(), Vec::new());
+        for (kernel, measured_log) in measured {
             let Some((log, input)) = process_input(knowledge, kernel, device)? else { return Ok(None) };
-            residuals.push((seconds / kernel_features(kernel, device, 0.0)?.reference_seconds).ln() - log);
-            inputs.push(input);
+            let group = names.iter().position(|name| *name == kernel.format_key()).unwrap_or(0) as u32;
+            classes.push((group, size_class(kernel_features(kernel, device, 0.0)?.reference_seconds)));
+            residuals.push(measured_log - log);
+            inputs.push(Input { group, ..input });
         }
-        Ok((!inputs.is_empty())
-            .then(|| Adaptation { correction: gaussian_process::fit_correction(1.0, inputs, &residuals) }))
+        let options = CorrectionOptions { is_rough: true, is_robust: true };
+        let (correction, left_out) = gaussian_process::fit_with_errors(1.0, inputs, &residuals, options);
+        let mut formats = BTreeMap::new();
+        for (group, name) in names.into_iter().enumerate() {
+            let own = classes.iter().zip(&left_out).filter(|((one, _), _)| *one as usize == group);
+            let errors: Vec<(usize, f64)> = own.map(|((_, class), error)| (*class, *error)).collect();
+            let held_out = HeldOut::from_log_errors(errors.iter().map(|(_, error)| -error));
+            let (Some(reaches), Some(held_out)) = (Reaches::fit(&errors), held_out) else { return Ok(None) };
+            let format = CorrectedFormat { group: group as u32, rows: errors.len(), reaches, held_out };
+            formats.insert(name.to_owned(), format);
+        }
+        let Some(operator) = measured.first().map(|(kernel, _)| kernel.operator_name().to_owned()) else {
+            return Ok(None);
+        };
+        Ok(Some(Adaptation { operator, device: device.name.clone(), correction, formats }))
     }
 
-    pub fn corrected_seconds(&self, knowledge: &Knowledge, kernel: &Kernel, device: &GpuFacts) -> Result<Option<f64>> {
-        let Some((log, input)) = process_input(knowledge, kernel, device)? else { return Ok(None) };
-        let reference_seconds = kernel_features(kernel, device, 0.0)?.reference_seconds;
-        Ok(Some(reference_seconds * (log + self.correction.posterior_mean(&input)).exp()))
+    /// Fits corrections to measured kernels of one operator: one for all formats together, or one for each if they are
+    /// many, because an answer takes time in proportion to their number.
+    pub fn fit_corrections(
+        knowledge: &Knowledge,
+        measured: &[(Kernel, f64)],
+        device: &GpuFacts,
+    ) -> Result<Vec<Adaptation>> {
+        let mut by_format: BTreeMap<&str, Vec<(Kernel, f64)>> = BTreeMap::new();
+        measured.iter().for_each(|one| by_format.entry(one.0.format_key()).or_default().push(*one));
+        for kernels in by_format.values_mut() {
+            let step = kernels.len().div_ceil(MOST_KERNELS).max(1);
+            *kernels = kernels.iter().copied().step_by(step).collect();
+        }
+        let all: Vec<(Kernel, f64)> = by_format.values().flatten().copied().collect();
+        let parts = if all.len() <= MOST_KERNELS { vec![all] } else { by_format.into_values().collect() };
+        let fitted = parts.into_iter().filter(|part| !part.is_empty());
+        let fitted = fitted.map(|part| Adaptation::fit_correction(knowledge, &part, device));
+        Ok(fitted.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    }
+
+    /// Returns what was measured of the kernel's operator and format on the device; None without measurements.
+    pub fn find_format(&self, kernel: &Kernel, device: &GpuFacts) -> Option<&CorrectedFormat> {
+        let is_own = self.operator == kernel.operator_name() && self.device == device.name;
+        self.formats.get(kernel.format_key()).filter(|_| is_own)
+    }
+
+    /// Removes the formats that another correction of the same operator and device has; returns whether any is left.
+    fn remove_formats(&mut self, other: &Adaptation) -> bool {
+        if self.operator == other.operator && self.device == other.device {
+            self.formats.retain(|format, _| !other.formats.contains_key(format));
+        }
+        !self.formats.is_empty()
+    }
+
+    /// Returns the corrected log ratio of a kernel, from the log ratio of its blended votes.
+    pub(crate) fn corrected_log(
+        &self,
+        format: &CorrectedFormat,
+        kernel: &Kernel,
+        device: &GpuFacts,
+        log: f64,
+        votes: &Votes,
+    ) -> Result<f64> {
+        let input = Input { group: format.group, ..input_from_votes(kernel, device, log, votes)? };
+        Ok(log + self.correction.posterior_mean(&input))
+    }
+
+    pub(crate) fn is_sound(&self) -> bool {
+        self.correction.is_sound() && self.formats.values().all(|format| format.reaches.is_sound())
+    }
+}
+
+/// Returns the measured kernels with their log ratios; of repeated kernels, the median.
+fn median_logs(measured: &Measurements, rows: &[usize], target: Target) -> Result<Vec<(Kernel, f64)>> {
+    let mut kernels: BTreeMap<String, (Kernel, Vec<f64>)> = BTreeMap::new();
+    for row in rows.iter().map(|row| &measured.rows[*row]) {
+        let device = measured.devices[usize::from(row.device)];
+        let reference_seconds = kernel_features(&row.kernel, device, 0.0)?.reference_seconds;
+        if let Some(log) = target.log_label(row, reference_seconds) {
+            kernels.entry(row.kernel.to_string()).or_insert_with(|| (row.kernel, Vec::new())).1.push(log);
+        }
+    }
+    Ok(kernels.into_values().map(|(kernel, mut logs)| (kernel, quantile(&mut logs, 0.5))).collect())
+}
+
+/// Corrects the predictions of devices that were not learned by measurements of them. Returns the errors before and
+/// after, and the numbers of measurements that were not used, by the reason.
+pub fn adapt_learned(
+    learned: &mut Learned,
+    measured: &Measurements,
+) -> Result<(Vec<FormatChange>, BTreeMap<String, u64>)> {
+    let (mut changes, mut unused) = (Vec::new(), BTreeMap::<String, u64>::new());
+    for (name, target) in [("time", Target::Time), ("power", Target::Power)] {
+        let knowledge = match target {
+            Target::Time => &mut learned.times,
+            Target::Power => &mut learned.power,
+        };
+        let mut operators: BTreeMap<(String, u16), Vec<(Kernel, f64)>> = BTreeMap::new();
+        for (key, rows) in by_group(measured, target) {
+            check_framework(measured, &key, &rows)?;
+            let kernels = median_logs(measured, &rows, target)?;
+            let GroupKey { operator, format, device } = &key;
+            let reason = if knowledge.groups.by_key.contains_key(&key) {
+                "this was learned; train again with all measurements".to_owned()
+            } else if !knowledge.transfers.contains_key(operator) {
+                "nothing of this operator was learned for other devices".to_owned()
+            } else if kernels.len() < FEWEST_KERNELS {
+                format!("fewer than {FEWEST_KERNELS} kernels were measured")
+            } else {
+                let place = measured.rows[rows[0]].device;
+                operators.entry((operator.clone(), place)).or_default().extend(kernels);
+                continue;
+            };
+            let what = format!("{name} of `{operator}` in {format} on {device}: {reason}");
+            *unused.entry(what).or_default() += rows.len() as u64;
+        }
+        for ((_, place), kernels) in operators {
+            let facts = measured.devices[usize::from(place)];
+            changes.extend(correct_operator(knowledge, name, &kernels, facts)?);
+        }
+    }
+    Ok((changes, unused))
+}
+
+/// Adds a correction of one operator on one device; returns its errors by format.
+fn correct_operator(
+    knowledge: &mut Knowledge,
+    target: &'static str,
+    kernels: &[(Kernel, f64)],
+    device: &GpuFacts,
+) -> Result<Vec<FormatChange>> {
+    let mut errors: BTreeMap<GroupKey, (Kernel, Vec<f64>)> = BTreeMap::new();
+    for (kernel, measured_log) in kernels {
+        if let Some((log, _)) = knowledge.blended_log(kernel, device)? {
+            let own = errors.entry(GroupKey::for_kernel(kernel, device)).or_insert_with(|| (*kernel, Vec::new()));
+            own.1.push(log - measured_log);
+        }
+    }
+    let mut changes = Vec::new();
+    for adaptation in Adaptation::fit_corrections(knowledge, kernels, device)? {
+        for (key, (kernel, errors)) in &errors {
+            let before = HeldOut::from_log_errors(errors.iter().copied());
+            if let (Some(before), Some(format)) = (before, adaptation.find_format(kernel, device)) {
+                let (rows, after) = (format.rows, format.held_out);
+                changes.push(FormatChange { target, key: key.clone(), rows, before, after });
+            }
+        }
+        knowledge.corrections.retain_mut(|known| known.remove_formats(&adaptation));
+        knowledge.corrections.push(adaptation);
+    }
+    Ok(changes)
+}
+
+/// Refuses measurements in several frameworks, because predictions for new devices are for one.
+fn check_framework(measured: &Measurements, key: &GroupKey, rows: &[usize]) -> Result<()> {
+    let places: BTreeSet<u16> = rows.iter().map(|row| measured.rows[*row].framework).collect();
+    let names: Vec<&str> =
+        places.iter().filter_map(|place| measured.frameworks.get(usize::from(*place))).map(String::as_str).collect();
+    match names[..] {
+        [first, second, ..] => Err(Error::Data(format!(
+            "`{}` in {} on {} was measured with `{first}` and `{second}`; a correction is for one framework",
+            key.operator, key.format, key.device
+        ))),
+        _ => Ok(()),
     }
 }

@@ -1,6 +1,6 @@
 //! Evaluates kernel predictions on held-out measurements, and compares them with simpler methods.
 
-use crate::adaptation::{Adaptation, choose_kernels};
+use crate::adaptation::{Adaptation, CANDIDATES, choose_kernels};
 use crate::device::GpuFacts;
 use crate::error::{Error, Result};
 use crate::features::{kernel_features, mix_hash, shape_hash, site_hash};
@@ -15,7 +15,6 @@ use learn::levels::LEVELS;
 use learn::trees::Trees;
 use models::Choice;
 use samples::features::Matrix;
-use samples::statistics::median;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -71,6 +70,8 @@ pub struct Scores {
     pub coverage: Vec<f64>,
     /// Median ratio of the interval's upper to its lower end, for each level.
     pub ratio: Vec<f64>,
+    /// Coverage in percent and ratio of the ends of 90 % intervals, after corrections by a few measurements of a held-out device.
+    pub corrected: BTreeMap<&'static str, (f64, f64)>,
 }
 
 struct Scored {
@@ -80,6 +81,8 @@ struct Scored {
     errors: Vec<(&'static str, f64)>,
     /// Interval ends divided by the measured value, for each level.
     intervals: Vec<(f64, f64)>,
+    /// Interval ends at 90 % of corrected predictions, divided by the measured value.
+    corrected: Vec<(&'static str, (f64, f64))>,
 }
 
 pub fn evaluate_plan(all: &Measurements, plan: &Plan) -> Result<Evaluation> {
@@ -118,16 +121,11 @@ fn group_scores(key: GroupKey, target: &'static str, rows: &[&Scored]) -> Scores
     rows.iter()
         .flat_map(|row| &row.errors)
         .for_each(|(method, error)| by_method.entry(method).or_default().push(*error));
-    let held = |level: usize| {
-        let ends = rows.iter().filter_map(|row| row.intervals.get(level));
-        let inside = ends.clone().filter(|(low, high)| *low <= 1.0 && *high >= 1.0).count();
-        100.0 * inside as f64 / ends.count().max(1) as f64
-    };
-    let ratio = |level: usize| {
-        let mut ratios: Vec<f64> =
-            rows.iter().filter_map(|row| row.intervals.get(level)).map(|(low, high)| high / low).collect();
-        median(&mut ratios)
-    };
+    let at_level = |level: usize| rows.iter().filter_map(|row| row.intervals.get(level)).copied().collect::<Vec<_>>();
+    let mut of_corrections: BTreeMap<&'static str, Vec<(f64, f64)>> = BTreeMap::new();
+    rows.iter()
+        .flat_map(|row| &row.corrected)
+        .for_each(|(method, ends)| of_corrections.entry(method).or_default().push(*ends));
     let methods = by_method
         .into_iter()
         .filter_map(|(method, errors)| Some((method, HeldOut::from_log_errors(errors.into_iter())?)));
@@ -139,9 +137,19 @@ fn group_scores(key: GroupKey, target: &'static str, rows: &[&Scored]) -> Scores
         format: key.format,
         device: key.device,
         methods: methods.collect(),
-        coverage: levels().map(held).collect(),
-        ratio: levels().map(ratio).collect(),
+        coverage: levels().map(|level| coverage_and_ratio(&at_level(level)).0).collect(),
+        ratio: levels().map(|level| coverage_and_ratio(&at_level(level)).1).collect(),
+        corrected: of_corrections.into_iter().map(|(method, ends)| (method, coverage_and_ratio(&ends))).collect(),
     }
+}
+
+/// Returns the share of intervals that contain the measured value, in percent, and the median ratio of their ends.
+fn coverage_and_ratio(ends: &[(f64, f64)]) -> (f64, f64) {
+    let inside = ends.iter().filter(|(low, high)| *low <= 1.0 && *high >= 1.0).count();
+    let mut ratios: Vec<f64> = ends.iter().map(|(low, high)| high / low).collect();
+    ratios.sort_by(f64::total_cmp);
+    let ratio = ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN);
+    (100.0 * inside as f64 / ends.len().max(1) as f64, ratio)
 }
 
 fn filter_rows(all: &Measurements, is_kept: impl Fn(&Measurement) -> bool) -> Measurements {
@@ -174,7 +182,7 @@ fn hold_out_rows(all: &Measurements, plan: &Plan, options: &TrainOptions) -> Res
     let train = filter_rows(all, |row| is_asked(row) && !is_test(row));
     let test = filter_rows(all, |row| is_asked(row) && is_test(row));
     let knowledge = |target| -> Result<Knowledge> {
-        Ok(Knowledge { groups: fit_groups(&train, target, options)?, transfers: BTreeMap::new() })
+        Ok(Knowledge { groups: fit_groups(&train, target, options)?, ..Knowledge::default() })
     };
     let learned = Learned { times: knowledge(Target::Time)?, power: knowledge(Target::Power)?, provenance: Vec::new() };
     let plain = PlainTrees::fit_trees(&train, options)?;
@@ -212,7 +220,7 @@ fn hold_out_devices(all: &Measurements, plan: &Plan, options: &TrainOptions) -> 
             groups.devices.retain(|known| !out.contains(&known.name));
             groups.by_key.retain(|key, _| !out.contains(&key.device));
             let transfers = fit_transfers(&train, target, &groups, options)?;
-            Ok(Knowledge { groups, transfers })
+            Ok(Knowledge { groups, transfers, ..Knowledge::default() })
         };
         let learned = Learned {
             times: knowledge(Target::Time, &times)?,
@@ -233,7 +241,7 @@ fn hold_out_devices(all: &Measurements, plan: &Plan, options: &TrainOptions) -> 
                 let nearest = measured.nearest_time(all, row, &out);
                 score_row(&test, row, &learned, &plain, nearest, &mut scored)?;
                 if let Some(last) = scored.last_mut().filter(|_| row.power.is_none()) {
-                    last.errors.extend(adapted.log_errors(&test, row, &learned)?);
+                    adapted.score_corrections(&test, row, &learned, last)?;
                 }
             }
         }
@@ -243,21 +251,18 @@ fn hold_out_devices(all: &Measurements, plan: &Plan, options: &TrainOptions) -> 
 
 /// Numbers of measurements per operator and format on a held-out device, with the method names in the report.
 const SHOTS: [(usize, &str); 3] = [(10, "10 chosen"), (50, "50 chosen"), (200, "200 chosen")];
-/// Maximum number of rows per operator, format and device from which measurements are chosen.
-const CANDIDATES: usize = 1000;
-
-/// Operator, number format and index of the device to which a correction applies.
-type Part = (&'static str, &'static str, u16);
+/// Operator and index of the device to which a correction applies.
+type Part = (&'static str, u16);
 
 fn row_part(row: &Measurement) -> Part {
-    (row.kernel.operator_name(), row.kernel.format_key(), row.device)
+    (row.kernel.operator_name(), row.device)
 }
 
 /// Corrections of held-out devices, for each number of chosen measurements.
 struct Adapted {
     corrections: BTreeMap<Part, Vec<(&'static str, Adaptation)>>,
-    /// Shapes that were measured, which are not scored.
-    measured: BTreeSet<(Part, u64)>,
+    /// Number formats and shapes that were measured, which are not scored.
+    measured: BTreeSet<(Part, &'static str, u64)>,
 }
 
 /// Fits corrections to selected rows of the default framework.
@@ -267,48 +272,53 @@ fn adapt_devices(
     options: &TrainOptions,
     is_usual: impl Fn(&Measurement) -> bool,
 ) -> Result<Adapted> {
-    let mut parts: BTreeMap<Part, Vec<usize>> = BTreeMap::new();
+    let mut parts: BTreeMap<Part, BTreeMap<&'static str, Vec<usize>>> = BTreeMap::new();
     for (place, row) in test.rows.iter().enumerate().filter(|(_, row)| row.power.is_none() && is_usual(row)) {
-        parts.entry(row_part(row)).or_default().push(place);
+        parts.entry(row_part(row)).or_default().entry(row.kernel.format_key()).or_default().push(place);
     }
     let mut adapted = Adapted { corrections: BTreeMap::new(), measured: BTreeSet::new() };
-    for (part, rows) in parts {
-        let device = test.devices[usize::from(part.2)];
-        let pool = sample_rows(test, rows, CANDIDATES, options.seed + 5);
-        let kernels: Vec<Kernel> = pool.iter().map(|place| test.rows[*place].kernel).collect();
-        let chosen = choose_kernels(&learned.times, &kernels, device, SHOTS[2].0)?;
-        let rows: Vec<(Kernel, f64)> =
-            chosen.iter().map(|place| (kernels[*place], test.rows[pool[*place]].seconds)).collect();
-        adapted.measured.extend(rows.iter().map(|(kernel, _)| (part, shape_hash(kernel))));
-        let fit = |(count, name): (usize, &'static str)| {
-            let some = &rows[..count.min(rows.len())];
-            Ok(Adaptation::fit_correction(&learned.times, some, device)?.map(|fitted| (name, fitted)))
-        };
-        let fitted: Vec<Option<(&'static str, Adaptation)>> = SHOTS.into_iter().map(fit).collect::<Result<_>>()?;
-        adapted.corrections.insert(part, fitted.into_iter().flatten().collect());
+    for (part, formats) in parts {
+        let device = test.devices[usize::from(part.1)];
+        let mut chosen = Vec::new();
+        for (format, rows) in formats {
+            let pool = sample_rows(test, rows, CANDIDATES, options.seed + 5);
+            let kernels: Vec<Kernel> = pool.iter().map(|place| test.rows[*place].kernel).collect();
+            let places = choose_kernels(&learned.times, &kernels, device, SHOTS[2].0)?;
+            adapted.measured.extend(places.iter().map(|place| (part, format, shape_hash(&kernels[*place]))));
+            let measured_log = |place: &usize| {
+                let reference_seconds = kernel_features(&kernels[*place], device, 0.0)?.reference_seconds;
+                Ok((kernels[*place], (test.rows[pool[*place]].seconds / reference_seconds).ln()))
+            };
+            chosen.push(places.iter().map(measured_log).collect::<Result<Vec<(Kernel, f64)>>>()?);
+        }
+        for (count, name) in SHOTS {
+            let some: Vec<_> = chosen.iter().flat_map(|rows| &rows[..count.min(rows.len())]).copied().collect();
+            let fitted = Adaptation::fit_corrections(&learned.times, &some, device)?;
+            adapted.corrections.entry(part).or_default().extend(fitted.into_iter().map(|fitted| (name, fitted)));
+        }
     }
     Ok(adapted)
 }
 
 impl Adapted {
-    fn log_errors(
+    /// Adds the errors and intervals of corrected predictions, unless the row's shape was measured for the corrections.
+    fn score_corrections(
         &self,
         test: &Measurements,
         row: &Measurement,
         learned: &Learned,
-    ) -> Result<Vec<(&'static str, f64)>> {
-        let corrections = self.corrections.get(&row_part(row));
-        if self.measured.contains(&(row_part(row), shape_hash(&row.kernel))) {
-            return Ok(Vec::new());
+        scored: &mut Scored,
+    ) -> Result<()> {
+        if self.measured.contains(&(row_part(row), row.kernel.format_key(), shape_hash(&row.kernel))) {
+            return Ok(());
         }
-        let mut errors = Vec::new();
-        for (name, adaptation) in corrections.into_iter().flatten() {
-            let device = test.devices[usize::from(row.device)];
-            if let Some(seconds) = adaptation.corrected_seconds(&learned.times, &row.kernel, device)? {
-                errors.push((*name, (seconds / row.seconds).ln()));
-            }
+        let device = test.devices[usize::from(row.device)];
+        for (name, adaptation) in self.corrections.get(&row_part(row)).into_iter().flatten() {
+            let Some(answer) = learned.corrected_answer(&row.kernel, device, adaptation)? else { continue };
+            scored.errors.push((*name, (answer.time.seconds / row.seconds).ln()));
+            scored.corrected.push((*name, (answer.time.low / row.seconds, answer.time.high / row.seconds)));
         }
-        Ok(errors)
+        Ok(())
     }
 }
 
@@ -334,6 +344,7 @@ fn score_row(
                 target,
                 errors: vec![("ours", log)],
                 intervals,
+                corrected: Vec::new(),
             };
             let share = |(low, high): (f64, f64)| (low * scale / watts, high * scale / watts);
             scored.push(one("power", log, power.intervals.map(share).to_vec()));
@@ -348,7 +359,7 @@ fn score_row(
     ];
     errors.extend(nearest.map(|seconds| ("nearest device", error(seconds))));
     let intervals = answer.intervals.iter().map(|(low, high)| (low / row.seconds, high / row.seconds)).collect();
-    scored.push(Scored { key, target: "time", errors, intervals });
+    scored.push(Scored { key, target: "time", errors, intervals, corrected: Vec::new() });
     Ok(())
 }
 

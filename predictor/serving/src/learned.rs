@@ -1,5 +1,6 @@
 //! Trained models of kernels: time and power by group, and for unseen devices.
 
+use crate::adaptation::Adaptation;
 use crate::calibration::{DEFAULT_LEVEL, Reaches, size_class};
 use crate::device::GpuFacts;
 use crate::error::Result;
@@ -8,7 +9,7 @@ use crate::group::{GroupKey, Groups, HeldOut};
 use crate::kernel::Kernel;
 use crate::measurements::Provenance;
 use crate::times::{Estimate, KernelTimes, Roofline, Source};
-use crate::transfer::{Transfer, Votes};
+use crate::transfer::{Ballot, Transfer, Votes};
 use learn::levels::LEVELS;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -18,6 +19,9 @@ pub struct Knowledge {
     pub groups: Groups,
     /// Models that predict new devices, by operator.
     pub transfers: BTreeMap<String, Transfer>,
+    /// Corrections of devices that were not learned, by measurements of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub corrections: Vec<Adaptation>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -33,6 +37,8 @@ pub enum Distance {
     /// A new shape of a trained site on a trained device.
     KnownSite,
     NewSite,
+    /// A new device, corrected by a few measurements of it.
+    Corrected,
     /// A new device of a trained generation and family.
     SiblingDevice,
     /// A device without a trained sibling: of another generation, or of another vendor.
@@ -51,6 +57,8 @@ pub struct Answer {
     pub held_out: Option<HeldOut>,
     /// For a new device, the trained device from whose utilisation the time was derived.
     pub similar: Option<String>,
+    /// Number of measured kernels of the device behind the correction, if there is one.
+    pub corrected_by: Option<usize>,
 }
 
 /// Mean power under load, with its 90 % interval.
@@ -78,6 +86,53 @@ struct PredictedRatio<'a> {
     held_out: Option<HeldOut>,
     distance: Distance,
     similar: Option<String>,
+    corrected_by: Option<usize>,
+}
+
+impl<'a> PredictedRatio<'a> {
+    /// Corrects the log ratio of blended votes by measurements of the device; None if nothing was measured of the kernel's
+    /// operator and format.
+    fn from_correction(
+        adaptation: &'a Adaptation,
+        kernel: &Kernel,
+        device: &GpuFacts,
+        log: f64,
+        ballot: &Ballot<'_>,
+    ) -> Result<Option<PredictedRatio<'a>>> {
+        let Some(format) = adaptation.find_format(kernel, device) else { return Ok(None) };
+        Ok(Some(PredictedRatio {
+            log: adaptation.corrected_log(format, kernel, device, log, &ballot.votes)?,
+            reaches: Some(&format.reaches),
+            held_out: Some(format.held_out),
+            distance: Distance::Corrected,
+            similar: ballot.similar_name(),
+            corrected_by: Some(format.rows),
+        }))
+    }
+
+    /// Returns the predicted time with its intervals.
+    fn into_answer(self, kernel: &Kernel, device: &GpuFacts) -> Result<Answer> {
+        let reference_seconds = kernel_features(kernel, device, 0.0)?.reference_seconds;
+        // No prediction is faster than the peak rate of its number format.
+        let fastest = kernel.kernel_work().flops / device.peak_flops(kernel.product_dtype())?;
+        let seconds = (reference_seconds * self.log.exp()).max(fastest);
+        let class = size_class(reference_seconds);
+        let interval = |level| {
+            let reach = self.reaches.map_or(1.0, |reaches| reaches.half_width(class, level));
+            (seconds * (-reach).exp(), seconds * reach.exp())
+        };
+        let intervals: Vec<(f64, f64)> = (0..LEVELS.len()).map(interval).collect();
+        let (low, high) = intervals[DEFAULT_LEVEL];
+        Ok(Answer {
+            time: Estimate { seconds, low, high, source: Source::Learned },
+            intervals,
+            distance: self.distance,
+            reference_seconds,
+            held_out: self.held_out,
+            similar: self.similar,
+            corrected_by: self.corrected_by,
+        })
+    }
 }
 
 impl Knowledge {
@@ -100,10 +155,16 @@ impl Knowledge {
                 false => (group.at_new_sites.as_ref(), Distance::NewSite),
             };
             let log = self.groups.predict_log(group, kernel, device, framework)?;
-            return Ok(Some(PredictedRatio { log, reaches, held_out: group.held_out, distance, similar: None }));
+            let held_out = group.held_out;
+            return Ok(Some(PredictedRatio { log, reaches, held_out, distance, similar: None, corrected_by: None }));
         }
         let Some(transfer) = self.transfers.get(kernel.operator_name()) else { return Ok(None) };
         let (log, ballot) = transfer.blended_log(&self.groups, kernel, device)?;
+        for adaptation in &self.corrections {
+            if let Some(guess) = PredictedRatio::from_correction(adaptation, kernel, device, log, &ballot)? {
+                return Ok(Some(guess));
+            }
+        }
         let is_sibling = ballot.is_sibling(device);
         let blend = transfer.blend_for(is_sibling);
         // If no device with a sibling was held out, the wider intervals of devices without siblings are used.
@@ -113,7 +174,8 @@ impl Knowledge {
             reaches,
             held_out: blend.held_out,
             distance: if is_sibling { Distance::SiblingDevice } else { Distance::NewGeneration },
-            similar: ballot.similar.map(|(similar, _)| similar.name.clone()),
+            similar: ballot.similar_name(),
+            corrected_by: None,
         }))
     }
 }
@@ -124,38 +186,39 @@ impl Learned {
         self.predict_in_framework(kernel, device, None)
     }
 
-    /// Predicts the time of a kernel in a given framework; None means the default framework.
+    /// Predicts the time of a kernel in a given framework, for devices whose training data has several.
     pub fn predict_in_framework(&self, kernel: &Kernel, device: &GpuFacts, framework: Option<u16>) -> Result<Answer> {
-        let reference_seconds = kernel_features(kernel, device, 0.0)?.reference_seconds;
-        let Some(predicted) = self.times.predict_log_ratio(kernel, device, framework)? else {
-            let time = Roofline.kernel_time(kernel, device)?;
-            let intervals = vec![(time.low, time.high); LEVELS.len()];
-            let distance = Distance::Bound;
-            return Ok(Answer { time, intervals, distance, reference_seconds, held_out: None, similar: None });
-        };
-        // The peak rate of the number format is a lower bound of the time.
-        let fastest = kernel.kernel_work().flops / device.peak_flops(kernel.product_dtype())?;
-        let seconds = (reference_seconds * predicted.log.exp()).max(fastest);
-        let class = size_class(reference_seconds);
-        let interval = |level| {
-            let reach = predicted.reaches.map_or(1.0, |reaches| reaches.half_width(class, level));
-            (seconds * (-reach).exp(), seconds * reach.exp())
-        };
-        let intervals: Vec<(f64, f64)> = (0..LEVELS.len()).map(interval).collect();
-        let (low, high) = intervals[DEFAULT_LEVEL];
+        if let Some(guess) = self.times.predict_log_ratio(kernel, device, framework)? {
+            return guess.into_answer(kernel, device);
+        }
+        let time = Roofline.kernel_time(kernel, device)?;
         Ok(Answer {
-            time: Estimate { seconds, low, high, source: Source::Learned },
-            intervals,
-            distance: predicted.distance,
-            reference_seconds,
-            held_out: predicted.held_out,
-            similar: predicted.similar,
+            time,
+            intervals: vec![(time.low, time.high); LEVELS.len()],
+            distance: Distance::Bound,
+            reference_seconds: kernel_features(kernel, device, 0.0)?.reference_seconds,
+            held_out: None,
+            similar: None,
+            corrected_by: None,
         })
     }
 
-    /// Returns the mean power of a kernel that runs in a loop, at most the device's power limit.
-    ///
-    /// None if the training data has no power of the operator.
+    /// Predicts the time of a kernel on a new device with a correction that these models do not contain; None if no
+    /// transfer was learned for the operator, or nothing was measured of it.
+    pub(crate) fn corrected_answer(
+        &self,
+        kernel: &Kernel,
+        device: &GpuFacts,
+        adaptation: &Adaptation,
+    ) -> Result<Option<Answer>> {
+        let Some(transfer) = self.times.transfers.get(kernel.operator_name()) else { return Ok(None) };
+        let (log, ballot) = transfer.blended_log(&self.times.groups, kernel, device)?;
+        let guess = PredictedRatio::from_correction(adaptation, kernel, device, log, &ballot)?;
+        guess.map(|guess| guess.into_answer(kernel, device)).transpose()
+    }
+
+    /// Returns the mean power of a kernel that runs in a loop, at most the device's power limit; None if power was not
+    /// learned for the operator.
     pub fn mean_power(&self, kernel: &Kernel, device: &GpuFacts, framework: Option<u16>) -> Result<Option<Watts>> {
         let Some(predicted) = self.power.predict_log_ratio(kernel, device, framework)? else { return Ok(None) };
         let class = size_class(kernel_features(kernel, device, 0.0)?.reference_seconds);

@@ -2,6 +2,7 @@
 
 use crate::device::{self, GpuFacts};
 use crate::error::{Error, Result};
+use crate::features::site_hash;
 use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
 use crate::mapping::{Mapping, Size, TableMapping};
 use crate::scheme::{Dtype, Scheme};
@@ -9,7 +10,7 @@ use models::Choice;
 use samples::table::{self, Cells, Table};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
@@ -17,6 +18,9 @@ use std::path::Path;
 const ABOVE_PEAK: f64 = 1.25;
 /// Share of implausible rows above which the mapping is considered wrong and the table is rejected.
 const MOST_IMPLAUSIBLE: f64 = 0.05;
+/// Smallest plausible ratio of a kernel's mean power to that of both neighbours of its layer in size. A meter that reads
+/// while the device idles shows less, sometimes a third.
+const LEAST_OF_NEIGHBOURS: f64 = 0.75;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurement {
@@ -54,11 +58,22 @@ pub struct Provenance {
 }
 
 impl Measurements {
-    /// Reads the tables of a mapping. Missing tables are skipped if at least one exists.
-    pub fn read_tables(folder: &Path, mapping: &Mapping) -> Result<Measurements> {
+    /// Reads the tables of a mapping from a folder, or one of them from a file. Tables that a folder lacks are skipped if
+    /// at least one exists.
+    pub fn read_tables(path: &Path, mapping: &Mapping) -> Result<Measurements> {
         let mut all = Measurements::default();
+        if path.is_file() {
+            let table = table::read_table(path).map_err(|error| Error::Data(error.to_string()))?;
+            let wrong = |problem| Error::Data(format!("cannot read `{}`: {problem}", path.display()));
+            let table_mapping = mapping_of_file(path, &table, mapping).map_err(wrong)?;
+            all.add_table(mapping, table_mapping, &table).map_err(wrong)?;
+            return match all.rows.is_empty() {
+                true => Err(Error::Data(format!("the table `{}` has no usable row", path.display()))),
+                false => Ok(all),
+            };
+        }
         for table_mapping in &mapping.tables {
-            let path = folder.join(&table_mapping.file);
+            let path = path.join(&table_mapping.file);
             if path.is_file() {
                 let table = table::read_table(&path).map_err(|error| Error::Data(error.to_string()))?;
                 let wrong = |problem| Error::Data(format!("cannot read `{}`: {problem}", path.display()));
@@ -66,7 +81,7 @@ impl Measurements {
             }
         }
         match all.rows.is_empty() {
-            true => Err(Error::Data(format!("the folder `{}` has none of the mapping's tables", folder.display()))),
+            true => Err(Error::Data(format!("the folder `{}` has none of the mapping's tables", path.display()))),
             false => Ok(all),
         }
     }
@@ -102,6 +117,7 @@ impl Measurements {
             self.rows.push(measurement);
         }
         self.leave_out_implausible(&mapping.file, implausible, &counts)?;
+        self.leave_out_power_dips(&mapping.file, before);
         self.provenance.push(Provenance {
             source: source.source.clone(),
             licence: source.licence.clone(),
@@ -112,7 +128,34 @@ impl Measurements {
         Ok(())
     }
 
-    /// Records how many rows were dropped as faster than the peak; rejects the table if there are many such rows.
+    /// Drops rows from the place `first` on whose power is far below that of both neighbours in size: kernels of one layer,
+    /// format, device and framework with a little less and a little more work.
+    fn leave_out_power_dips(&mut self, file: &str, first: usize) {
+        let mut layers: BTreeMap<_, Vec<(f64, f64, usize)>> = BTreeMap::new();
+        for (place, row) in self.rows.iter().enumerate().skip(first) {
+            if let Some((watts, _)) = row.power {
+                let key = (row.device, row.framework, row.choice, row.kernel.format_key(), site_hash(&row.kernel));
+                layers.entry(key).or_default().push((row.kernel.kernel_work().flops, watts, place));
+            }
+        }
+        let mut dips = BTreeSet::new();
+        for mut rows in layers.into_values() {
+            rows.sort_by(|one, two| one.0.total_cmp(&two.0));
+            let is_dip = |near: &&[(f64, f64, usize)]| near[1].1 < LEAST_OF_NEIGHBOURS * near[0].1.min(near[2].1);
+            dips.extend(rows.windows(3).filter(is_dip).map(|near| near[1].2));
+        }
+        if !dips.is_empty() {
+            let what = format!("power is under {LEAST_OF_NEIGHBOURS} of that of both neighbours in size, in `{file}`");
+            *self.left_out.entry(what).or_default() += dips.len() as u64;
+            let mut place = 0;
+            self.rows.retain(|_| {
+                place += 1;
+                !dips.contains(&(place - 1))
+            });
+        }
+    }
+
+    /// Drops rows that are faster than the peak allows; rejects the table if there are many of them.
     fn leave_out_implausible(&mut self, file: &str, implausible: Counts<'_>, counts: &Counts<'_>) -> Parsed<()> {
         for ((device, dtype), count) in implausible {
             let (device, all) = (&self.devices[usize::from(device)].name, counts[&(device, dtype)]);
@@ -128,7 +171,38 @@ impl Measurements {
     }
 }
 
-/// Numbers of rows by device and by type of the products.
+/// Returns the part of the mapping that describes a single file: the table of the same name, in any file format, or the
+/// only one whose columns the file has.
+fn mapping_of_file<'a>(path: &Path, table: &Table, mapping: &'a Mapping) -> Parsed<&'a TableMapping> {
+    let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    let own = path.file_name().map(|name| stem(&name.to_string_lossy())).unwrap_or_default();
+    if let Some(named) = mapping.tables.iter().find(|table| stem(&table.file) == own) {
+        return Ok(named);
+    }
+    let has_columns =
+        |mapping: &&TableMapping| mapping.named_columns().iter().all(|name| table.find_column(name).is_some());
+    match mapping.tables.iter().filter(has_columns).collect::<Vec<_>>()[..] {
+        [one] => Ok(one),
+        [] => match &mapping.tables[..] {
+            // The table's own check names the missing column.
+            [only] => Ok(only),
+            _ => Err(format!(
+                "no table of the mapping has its columns; name it as one of them: {}",
+                list_tables(mapping)
+            )),
+        },
+        _ => Err(format!(
+            "several tables of the mapping have its columns; name it as one of them: {}",
+            list_tables(mapping)
+        )),
+    }
+}
+
+fn list_tables(mapping: &Mapping) -> String {
+    mapping.tables.iter().map(|table| format!("`{}`", table.file)).collect::<Vec<_>>().join(", ")
+}
+
+/// Numbers of rows, by device and type of the products.
 type Counts<'a> = BTreeMap<(u16, &'a str), u64>;
 
 enum Numbers<'a> {

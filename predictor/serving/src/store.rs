@@ -3,6 +3,7 @@
 //! The header contains the length and the hash of each set of trees, so that only the trees that are used are read and
 //! checked.
 
+use crate::adaptation::Adaptation;
 use crate::group::Groups;
 use crate::learned::{Knowledge, Learned};
 use crate::packed::PackedTrees;
@@ -23,7 +24,7 @@ fn all_trees(learned: &mut Learned) -> Vec<&mut PackedTrees> {
     let Learned { times, power, .. } = learned;
     [times, power]
         .into_iter()
-        .flat_map(|Knowledge { groups: Groups { by_key, .. }, transfers }| {
+        .flat_map(|Knowledge { groups: Groups { by_key, .. }, transfers, .. }| {
             let own = by_key.values_mut().map(|group| &mut group.trees);
             own.chain(transfers.values_mut().map(|transfer| &mut transfer.trees)).collect::<Vec<_>>()
         })
@@ -74,7 +75,10 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Learned, String> {
 
 /// Checks values that predictions use as indices or divisors.
 fn check_figures(learned: &Learned) -> Result<(), String> {
-    for Knowledge { groups, transfers } in [&learned.times, &learned.power] {
+    for Knowledge { groups, transfers, corrections } in [&learned.times, &learned.power] {
+        if !corrections.iter().all(Adaptation::is_sound) {
+            return Err("its corrections are inconsistent".to_owned());
+        }
         let of_groups = groups.by_key.values().flat_map(|group| [&group.at_known_sites, &group.at_new_sites]);
         let of_transfers = transfers.values().flat_map(|one| [&one.sibling.reaches, &one.stranger.reaches]);
         if !of_groups.chain(of_transfers).flatten().all(|reaches| reaches.is_sound()) {

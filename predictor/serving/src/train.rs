@@ -64,7 +64,7 @@ pub fn train_kernels(all: &Measurements, options: &TrainOptions) -> Result<Learn
     for target in [Target::Time, Target::Power] {
         let groups = fit_groups(all, target, options)?;
         let transfers = fit_transfers(all, target, &groups, options)?;
-        let knowledge = Knowledge { groups, transfers };
+        let knowledge = Knowledge { groups, transfers, ..Knowledge::default() };
         match target {
             Target::Time => learned.times = knowledge,
             Target::Power => learned.power = knowledge,
@@ -262,16 +262,20 @@ fn fit_transfer(
         if devices.len() < 2 || !options.calibrates {
             break;
         }
-        let facts = groups.devices.iter().find(|known| known.name == *device);
-        let facts = facts.ok_or_else(|| Error::Data(format!("unknown device `{device}`")))?;
-        let relatives: Vec<&str> =
-            groups.devices.iter().filter(|known| known.is_sibling(facts)).map(|known| known.name.as_str()).collect();
+        let find_facts = |name: &str| groups.devices.iter().find(|known| known.name == name);
+        let facts = find_facts(device).ok_or_else(|| Error::Data(format!("no facts of {device}")))?;
+        // Devices without rows of this operator are neither learned from nor held out.
+        let relatives: Vec<&str> = devices
+            .iter()
+            .copied()
+            .filter(|name| find_facts(name).is_some_and(|known| known.is_sibling(facts)))
+            .collect();
         let generation = groups.devices.iter().position(|known| known.is_sibling(facts)).unwrap_or(number);
-        // Holding out the siblings too gives the errors of predictions from other generations of devices.
+        let has_sibling = relatives.len() > 1;
+        // With its siblings held out as well, a device shows the errors of predictions from other generations.
         let mut strange = groups.clone();
         strange.devices.retain(|known| !known.is_sibling(facts));
         for (groups, without, is_whole) in [(groups, vec![*device], true), (&strange, relatives, false)] {
-            let has_sibling = groups.devices.iter().any(|known| known.name != *device && known.is_sibling(facts));
             if is_whole && !has_sibling || without.len() >= devices.len() {
                 continue;
             }

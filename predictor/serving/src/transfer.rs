@@ -140,6 +140,10 @@ impl Overhead {
 }
 
 impl Ballot<'_> {
+    pub fn similar_name(&self) -> Option<String> {
+        self.similar.map(|(similar, _)| similar.name.clone())
+    }
+
     /// Returns whether the most similar device is of the same generation.
     pub fn is_sibling(&self, device: &GpuFacts) -> bool {
         self.similar.is_some_and(|(similar, _)| similar.is_sibling(device))

@@ -136,6 +136,20 @@ fn power_and_its_file_come_back_alike() {
     assert!(store::from_bytes(&bytes[..9]).is_err());
 }
 
+/// Times are known of two siblings, power of one of them and of another generation.
+#[test]
+fn power_on_new_devices_has_intervals_of_held_out_devices() {
+    let mut all = measurements();
+    let systems = all.devices.iter().map(|device| device.system.clone()).collect::<Vec<_>>();
+    let has_power = |device: u16| ["h200_sxm", "b200_sxm"].contains(&systems[usize::from(device)].as_str());
+    all.rows.iter_mut().filter(|row| !has_power(row.device)).for_each(|row| row.power = None);
+    let rows_with_power = all.rows.iter().filter(|row| row.power.is_some()).count();
+    let learned = train_kernels(&all, &options()).expect("it is learned");
+    let stranger = &learned.power.transfers["gemm"].stranger;
+    assert!(stranger.reaches.is_some());
+    assert_eq!(stranger.held_out.map(|held_out| held_out.rows), Some(rows_with_power));
+}
+
 #[test]
 fn protocols_score_all_methods_on_the_same_rows() {
     for (hold_out, least_coverage) in [(HoldOut::Site, 70.0), (HoldOut::Device, 50.0)] {

@@ -42,6 +42,19 @@ fn formats_are_told_apart_and_faults_dropped() {
 }
 
 #[test]
+fn power_far_below_both_neighbours_is_left_out() {
+    let mapping = MAPPING.replace("sizes =", "power = { watts = \"power_w\", limit = \"limit_w\" }\nsizes =");
+    let row = |m: u32, watts: f64| format!("h100_sxm,a,fp8,{m},512,512,0.01,{watts},700\n");
+    let watts = [300.0, 310.0, 150.0, 320.0, 250.0, 400.0, 90.0];
+    let rows: String = watts.into_iter().enumerate().map(|(place, watts)| row(64 << place, watts)).collect();
+    let all = read(&mapping, &format!("{},power_w,limit_w\n{rows}", HEADER.trim_end())).expect("rows");
+    let kept: Vec<f64> = all.rows.iter().filter_map(|row| row.power.map(|(watts, _)| watts)).collect();
+    // The last row has a neighbour on one side only, and 250 W are plausible next to 320 and 400 W.
+    assert_eq!(kept, [300.0, 310.0, 320.0, 250.0, 400.0, 90.0]);
+    assert_eq!(all.left_out.values().sum::<u64>(), 1, "{:?}", all.left_out);
+}
+
+#[test]
 fn wrong_tables_are_refused() {
     let one = "h100_sxm,a,fp8,64,512,512,0.01\n";
     let with_stream = MAPPING.replace("file =", "version = \"stream\"\nfile =");
