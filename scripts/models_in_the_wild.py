@@ -105,7 +105,7 @@ class Points(nn.Module):
 
 
 def image(size):
-    return torch.randn(1, 3, size, size)
+    return another(torch.zeros(1, 3, size, size))
 
 
 def vision():
@@ -325,8 +325,13 @@ def randomise(network, x):
     """
     for name, parameter in network.named_parameters():
         if parameter.numel() > 1 and parameter.is_floating_point() and parameter.min() == parameter.max():
-            is_sum = parameter.max() == 0 and not re.search("weight|gamma|scale", name)
-            parameter.uniform_(-0.1, 0.1) if is_sum else parameter.uniform_(0.5, 1.5)
+            summed = parameter[0].numel()
+            if parameter.max() == 0 and not re.search("weight|gamma|scale", name):
+                parameter.uniform_(-0.02, 0.02)
+            elif name.endswith("weight") and summed > 1:
+                parameter.normal_(0, summed**-0.5)
+            else:
+                parameter.uniform_(0.5, 1.5)
     norms = [module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     if norms:
         momenta = [module.momentum for module in norms]
@@ -340,8 +345,10 @@ def randomise(network, x):
 
 
 def another(x):
-    """A random input of the same shape and type."""
-    return torch.randn_like(x) if x.is_floating_point() else torch.randint_like(x, 1, 40)
+    """A random input of the same shape and type; averages over its places depend on it, too."""
+    if not x.is_floating_point():
+        return torch.randint_like(x, 1, 40)
+    return torch.randn_like(x) + torch.randn(x.shape[:2] + (1,) * (x.dim() - 2))
 
 
 def of_network(arguments, name, make, pipe):
