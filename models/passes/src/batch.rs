@@ -180,7 +180,7 @@ impl Batching<'_> {
             Op::ScatterNd(_) => self.convert_scatter_nd(node, operands, output),
             Op::Gather(Gather { axis }) if operands[1].place.is_some() => {
                 if operands[0].place.is_some() {
-                    return Err("it looks up indices of samples in tables of samples".to_owned());
+                    return self.convert_gather(node, operands, output, index(*axis));
                 }
                 let place = batch_place(&operands[1])?;
                 self.emit_operator(node, node.op.clone(), operands, place.at(place.axis + index(*axis)))
@@ -363,6 +363,17 @@ impl Batching<'_> {
         self.emit_split(node, op, &inputs, 0, output)
     }
 
+    /// Looks up indices of each sample in a table of the same sample.
+    fn convert_gather(&mut self, node: &Node, operands: &[Operand], output: &[i64], axis: usize) -> Outcome<Place> {
+        if axis != 0 {
+            return Err(format!("it looks up indices of samples along dimension {axis} of tables of samples"));
+        }
+        let mut inputs = self.in_front(node, operands)?;
+        let tuples = insert_extent(&insert_extent(&operands[1].extents, 0, self.batch), operands[1].rank() + 1, 1);
+        inputs[1] = self.reshape(node, inputs[1], tuples)?;
+        self.emit_split(node, Op::GatherNd(GatherNd { batch: 1 }), &inputs, 0, output)
+    }
+
     fn convert_gather_nd(&mut self, node: &Node, operands: &[Operand], output: &[i64], batch: usize) -> Outcome<Place> {
         let [x, at] = operands else { return Err("it does not have 2 inputs".to_owned()) };
         let looked_up = batch + index(*at.extents.last().unwrap_or(&0));
@@ -381,8 +392,23 @@ impl Batching<'_> {
         }
     }
 
-    /// Writes into all samples at once, with the number of the sample as an additional index.
+    /// Writes into all samples at once: slices that hold all samples, or with the number of the sample as an additional
+    /// index.
     fn convert_scatter_nd(&mut self, node: &Node, operands: &[Operand], output: &[i64]) -> Outcome<Place> {
+        let [x, at, updates] = operands else { return Err("it does not have 3 inputs".to_owned()) };
+        let looked_up = index(*at.extents.last().unwrap_or(&0));
+        // The dimensions of a slice come after those of the indices in the updates, and after those looked up in `x`.
+        let in_slice = match (x.place, updates.place) {
+            (_, Some(place)) => (place.axis + 1).checked_sub(at.rank()).map(|axis| place.at(axis)),
+            (Some(place), None) => place.axis.checked_sub(looked_up).map(|axis| place.at(axis)),
+            (None, None) => None,
+        };
+        if let (Some(place), None) = (in_slice, at.place) {
+            let to = place.at(looked_up + place.axis);
+            let x = self.place_operand(node, x, to)?;
+            let updates = self.place_operand(node, updates, place.at(at.rank() - 1 + place.axis))?;
+            return self.emit_values(node, node.op.clone(), &[x, at.new, updates], to);
+        }
         let mut inputs = self.in_front(node, operands)?;
         let mut extents = self.rebuild.type_of(inputs[1]).map_err(|error| error.to_string())?.clone();
         let dtype = extents.dtype;
@@ -775,19 +801,37 @@ mod tests {
         for (name, texts) in EXAMPLES {
             for text in *texts {
                 let task = Task::from_text(text).unwrap();
-                let all: Vec<usize> = (0..task.parameters.len()).collect();
-                for batched in [vec![0], all.clone(), all[1..].to_vec()] {
+                for subset in 1u32..1 << task.parameters.len() {
+                    let batched: Vec<usize> =
+                        (0..task.parameters.len()).filter(|parameter| subset >> parameter & 1 == 1).collect();
                     for (axis, outer) in (0..4).flat_map(|axis| [(axis, 1), (axis, 2), (axis, 3)]) {
-                        let graph = operator_graph(&task, &batched, axis, outer).filter(|_| !batched.is_empty());
+                        let graph = operator_graph(&task, &batched, axis, outer);
                         if graph.is_some_and(|graph| check_samples(&graph).is_ok()) {
-                            converted.insert(*name);
+                            converted.insert((*name, batched.clone()));
                         }
                     }
                 }
             }
         }
-        let missing: Vec<&str> = EXAMPLES.iter().map(|(name, _)| *name).filter(|name| !converted.contains(name)).collect();
+        let is_missing = |name: &&str| !converted.contains(&(*name, vec![0]));
+        let missing: Vec<&str> = EXAMPLES.iter().map(|(name, _)| *name).filter(is_missing).collect();
         assert_eq!(missing, [""; 0]);
+        for several in [
+            ("Gather", vec![1]),
+            ("Gather", vec![0, 1]),
+            ("GatherElements", vec![0, 1]),
+            ("GatherNd", vec![0, 1]),
+            ("ScatterElements", vec![0, 1, 2]),
+            ("ScatterNd", vec![2]),
+            ("ScatterNd", vec![0, 1, 2]),
+            ("Attention", vec![0, 1, 2]),
+            ("Concat", vec![1]),
+            ("Einsum", vec![0, 1]),
+            ("MatMul", vec![0, 1]),
+            ("Where", vec![0, 2]),
+        ] {
+            assert!(converted.contains(&several), "{several:?}");
+        }
     }
 
     fn graph(text: &str) -> Graph {
