@@ -9,9 +9,9 @@ use super::rebuild::Rebuild;
 use models::einsum::Equation;
 use models::graph::{Const, Graph, Node, ValueId};
 use models::operators::{
-    ArgReduce, ArgTop, BiasAdd, BorderPad, Concat, CumSum, Dequantize, Einsum, Expand, Gather, GatherElements, GatherNd,
-    LayerNorm, LpNorm, MatMul, MeanVarianceNorm, OneHot, Op, Pad, Quantize, Reduce, Requantize, Reshape, RmsNorm,
-    ScaleShift, ScatterElements, Slice, Softmax, Tile, Transpose,
+    ArgReduce, ArgTop, BiasAdd, BorderPad, Concat, CumSum, Dequantize, Einsum, Expand, Gather, GatherElements,
+    GatherNd, LayerNorm, LpNorm, MatMul, MeanVarianceNorm, OneHot, Op, Pad, Quantize, Reduce, Requantize, Reshape,
+    RmsNorm, ScaleShift, ScatterElements, Slice, Softmax, Tile, Transpose,
 };
 use models::types::TensorType;
 
@@ -314,10 +314,8 @@ impl Batching<'_> {
         let places: Vec<Place> = operands.iter().filter_map(|operand| operand.place).collect();
         let place = places[0];
         if axis != place.axis {
-            let inputs = operands
-                .iter()
-                .map(|operand| self.place_operand(node, operand, place))
-                .collect::<Outcome<Vec<_>>>()?;
+            let inputs =
+                operands.iter().map(|operand| self.place_operand(node, operand, place)).collect::<Outcome<Vec<_>>>()?;
             return self.emit_values(node, node.op.clone(), &inputs, place);
         }
         if places.iter().any(|place| place.axis != axis) {
@@ -345,19 +343,19 @@ impl Batching<'_> {
 
     fn convert_by_element(&mut self, node: &Node, operands: &[Operand], output: &[i64], axis: usize) -> Outcome<Place> {
         let place = operands.iter().find_map(|operand| operand.place).ok_or("no input has a batch")?;
-        if operands.iter().any(|operand| operand.extents[place.axis] != place.outer * place.inner && place.axis != axis) {
+        if operands.iter().any(|operand| operand.extents[place.axis] != place.outer * place.inner && place.axis != axis)
+        {
             return Err("its inputs differ in the extent of the batch".to_owned());
         }
         if place.axis != axis {
-            let inputs = operands
-                .iter()
-                .map(|operand| self.place_operand(node, operand, place))
-                .collect::<Outcome<Vec<_>>>()?;
+            let inputs =
+                operands.iter().map(|operand| self.place_operand(node, operand, place)).collect::<Outcome<Vec<_>>>()?;
             return self.emit_values(node, node.op.clone(), &inputs, place);
         }
         let inputs = self.in_front(node, operands)?;
         let mut op = node.op.clone();
-        if let Op::GatherElements(GatherElements { axis }) | Op::ScatterElements(ScatterElements { axis, .. }) = &mut op {
+        if let Op::GatherElements(GatherElements { axis }) | Op::ScatterElements(ScatterElements { axis, .. }) = &mut op
+        {
             *axis += 1;
         }
         self.emit_split(node, op, &inputs, 0, output)
@@ -751,7 +749,8 @@ mod tests {
             let expected = reference::evaluate_graph(graph, sample).unwrap();
             for ((expected, found), place) in expected.iter().zip(&found).zip(&places) {
                 let place = place.expect("the output depends on the input");
-                let rest = expected.to_numbers().len() / place.prefix(&expected.tensor_type().extents().unwrap()) as usize;
+                let rest =
+                    expected.to_numbers().len() / place.prefix(&expected.tensor_type().extents().unwrap()) as usize;
                 let of_sample = |chunk: &[f64]| chunk[number * rest..(number + 1) * rest].to_vec();
                 let found: Vec<f64> = found.to_numbers().chunks(rest * BATCH as usize).flat_map(of_sample).collect();
                 for (a, b) in found.iter().zip(expected.to_numbers()) {
@@ -775,7 +774,9 @@ mod tests {
             if !batched.contains(&number) {
                 let count = parameter.ty.element_count()?;
                 // Positive, because variances and scales must be; indices below 2.
-                let number = |index: u64| if parameter.ty.dtype.is_float() { 0.5 + (index % 7) as f64 / 4.0 } else { (index % 2) as f64 };
+                let number = |index: u64| {
+                    if parameter.ty.dtype.is_float() { 0.5 + (index % 7) as f64 / 4.0 } else { (index % 2) as f64 }
+                };
                 let data = Const::Small((0..count).map(number).collect());
                 values.push(builder.add_constant(&name, parameter.ty.clone(), data).ok()?);
                 continue;
@@ -900,7 +901,9 @@ mod tests {
             "#,
         );
         assert_eq!(error, "node `y` (`conv`): it combines the samples");
-        let error = refusal("graph \"two\"\ninput %0 \"x\": f32[2,2]\n%1 \"y\": f32[2,2] = unary(%0) function=\"relu\"\noutput %1");
+        let error = refusal(
+            "graph \"two\"\ninput %0 \"x\": f32[2,2]\n%1 \"y\": f32[2,2] = unary(%0) function=\"relu\"\noutput %1",
+        );
         assert_eq!(error, "input `x` has no batch of 1");
     }
 }
