@@ -17,6 +17,8 @@ use models::types::TensorType;
 
 type Outcome<T> = Result<T, String>;
 
+const COMBINES: &str = "it combines the samples";
+
 /// Returns the graph with a batch of `batch` samples; the first extents of its inputs must be 1.
 pub fn change_batch(graph: &Graph, batch: i64) -> Result<Graph, String> {
     batch_graph(graph, batch).map(|(graph, _)| graph)
@@ -524,21 +526,16 @@ impl Batching<'_> {
 fn single_step(op: &Op, place: Place, operands: &[Operand]) -> Outcome<Step> {
     let (a, rank) = (place.axis, operands[0].rank());
     let mut op = op.clone();
-    let combines = || Err("it combines the samples".to_owned());
-    /// Moves an axis behind the additional dimension at `a`.
-    fn shift(axis: &mut i64, a: usize) {
-        if index(*axis) >= a {
-            *axis += 1;
-        }
-    }
     let step = match &mut op {
         Op::Unary(_) | Op::Clip(_) | Op::Cast(_) | Op::Identity(_) => Step::Keep(op, a),
         Op::Softmax(Softmax { axis, .. })
         | Op::LpNorm(LpNorm { axis, .. })
         | Op::CumSum(CumSum { axis, .. })
-        | Op::ArgTop(ArgTop { axis, .. }) => {
+        | Op::ArgTop(ArgTop { axis, .. })
+        | Op::ScaleShift(ScaleShift { axis })
+        | Op::BiasAdd(BiasAdd { axis }) => {
             if index(*axis) == a {
-                shift(axis, a);
+                shift_axis(axis, a);
                 Step::Split(op, a)
             } else {
                 Step::Keep(op, a)
@@ -547,7 +544,7 @@ fn single_step(op: &Op, place: Place, operands: &[Operand]) -> Outcome<Step> {
         Op::ArgReduce(ArgReduce { axis, keep, .. }) => {
             let to = a - usize::from(!*keep && index(*axis) < a);
             if index(*axis) == a {
-                shift(axis, a);
+                shift_axis(axis, a);
                 Step::Split(op, to)
             } else {
                 Step::Keep(op, to)
@@ -557,7 +554,7 @@ fn single_step(op: &Op, place: Place, operands: &[Operand]) -> Outcome<Step> {
             let before = axes.iter().filter(|&&axis| index(axis) < a).count();
             let to = if *keep { a } else { a - before };
             if axes.contains(&(a as i64)) {
-                axes.iter_mut().for_each(|axis| shift(axis, a));
+                axes.iter_mut().for_each(|axis| shift_axis(axis, a));
                 Step::Split(op, to)
             } else {
                 Step::Keep(op, to)
@@ -565,7 +562,7 @@ fn single_step(op: &Op, place: Place, operands: &[Operand]) -> Outcome<Step> {
         }
         Op::MeanVarianceNorm(MeanVarianceNorm { axes, .. }) => {
             if axes.contains(&(a as i64)) {
-                axes.iter_mut().for_each(|axis| shift(axis, a));
+                axes.iter_mut().for_each(|axis| shift_axis(axis, a));
                 Step::Split(op, a)
             } else {
                 Step::Keep(op, a)
@@ -577,27 +574,19 @@ fn single_step(op: &Op, place: Place, operands: &[Operand]) -> Outcome<Step> {
                 *axis += 1;
                 Step::Split(op, a)
             }
-            std::cmp::Ordering::Greater => return combines(),
+            std::cmp::Ordering::Greater => return Err(COMBINES.to_owned()),
         },
         Op::Pool(_) | Op::GlobalPool(_) | Op::AdaptivePool(_) | Op::Resize(_) if a < 2 => Step::Keep(op, a),
         Op::Conv(_) | Op::ConvTranspose(_) | Op::QConv(_) | Op::GroupNorm(_) | Op::Lrn(_) if a == 0 => {
             Step::Keep(op, a)
         }
         Op::BatchNorm(_) if a != 1 => Step::Keep(op, a),
-        Op::ScaleShift(ScaleShift { axis }) | Op::BiasAdd(BiasAdd { axis }) => {
-            if index(*axis) == a {
-                shift(axis, a);
-                Step::Split(op, a)
-            } else {
-                Step::Keep(op, a)
-            }
-        }
         Op::Quantize(Quantize { axis, .. })
         | Op::Dequantize(Dequantize { axis, .. })
         | Op::Requantize(Requantize { axis, .. }) => {
             let is_scalar = operands[1..].iter().all(|operand| operand.rank() == 0);
             if !is_scalar && index(*axis) == a {
-                shift(axis, a);
+                shift_axis(axis, a);
                 Step::Split(op, a)
             } else {
                 Step::Keep(op, a)
@@ -605,6 +594,15 @@ fn single_step(op: &Op, place: Place, operands: &[Operand]) -> Outcome<Step> {
         }
         Op::Dense(_) | Op::QDense(_) if a + 1 < rank => Step::Keep(op, a),
         Op::Dense(_) | Op::QDense(_) => Step::Split(op, a),
+        _ => return movement_step(op, place, operands),
+    };
+    Ok(step)
+}
+
+/// Operators of one batched input that copy elements.
+fn movement_step(mut op: Op, place: Place, operands: &[Operand]) -> Outcome<Step> {
+    let (a, rank) = (place.axis, operands[0].rank());
+    let step = match &mut op {
         Op::Transpose(Transpose { permutation }) => {
             let to = permutation.iter().position(|&axis| index(axis) == a).ok_or("its permutation is incomplete")?;
             Step::Keep(op, to)
@@ -622,7 +620,7 @@ fn single_step(op: &Op, place: Place, operands: &[Operand]) -> Outcome<Step> {
                 Step::Keep(op, a)
             }
             Some(_) => {
-                slice.axes.iter_mut().for_each(|axis| shift(axis, a));
+                slice.axes.iter_mut().for_each(|axis| shift_axis(axis, a));
                 Step::Split(op, a)
             }
         },
@@ -660,7 +658,7 @@ fn single_step(op: &Op, place: Place, operands: &[Operand]) -> Outcome<Step> {
         Op::Gather(Gather { axis }) => {
             let looked_up = operands[1].rank();
             if index(*axis) == a {
-                shift(axis, a);
+                shift_axis(axis, a);
                 Step::Split(op, a)
             } else if index(*axis) < a {
                 Step::Keep(op, a + looked_up - 1)
@@ -674,9 +672,16 @@ fn single_step(op: &Op, place: Place, operands: &[Operand]) -> Outcome<Step> {
         }
         Op::Trilu(_) if a + 2 < rank => Step::Keep(op, a),
         Op::Trilu(_) if a + 2 == rank => Step::Split(op, a),
-        _ => return combines(),
+        _ => return Err(COMBINES.to_owned()),
     };
     Ok(step)
+}
+
+/// Moves an axis behind the additional dimension at `a`.
+fn shift_axis(axis: &mut i64, a: usize) {
+    if index(*axis) >= a {
+        *axis += 1;
+    }
 }
 
 fn batch_place(operand: &Operand) -> Outcome<Place> {
