@@ -8,6 +8,7 @@ Nothing is downloaded.
 
 import argparse
 import collections
+import hashlib
 import json
 import multiprocessing
 import os
@@ -28,10 +29,10 @@ import torchvision
 import transformers as hf
 from torch import nn
 
+from output_check import TOLERANCE, first_line, has_crashed, kept_results, largest_difference, unfit_reason
+
 DOORS = ["pt2", "torchscript", "dynamo", "script"]
 FORMS = ["extended", "qoperator", "qdq", "dynamic", "four-bit", "float16"]
-# The largest difference, relative to the largest number of a result.
-TOLERANCE = {"float16": 2e-2, "dynamic": 0.15}
 # How long one import may take; an export may take twice as long.
 SECONDS = 240
 TOKENS = 12
@@ -104,7 +105,7 @@ class Points(nn.Module):
 
 
 def image(size):
-    return torch.randn(1, 3, size, size)
+    return another(torch.zeros(1, 3, size, size))
 
 
 def vision():
@@ -227,7 +228,7 @@ def save(door, network, x, path):
 
 
 def imported(program, path, folder):
-    """The graph that a file holds as an ONNX file, or why there is none."""
+    """The graph that a file holds as an ONNX file, or why there is none, and whether the program crashed."""
     source = "onnx" if path.suffix == ".onnx" else "torch"
     out = folder / "imported.onnx"
     out.unlink(missing_ok=True)
@@ -235,11 +236,12 @@ def imported(program, path, folder):
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        return None, f"takes more than {SECONDS} seconds"
+        return None, f"takes more than {SECONDS} seconds", False
     if ran.returncode == 0 and out.exists():
-        return out, None
+        return out, None, False
     lines = [line for line in ran.stderr.splitlines() if line.startswith(("error:", "caused"))] or ran.stderr.splitlines()[-1:]
-    return None, " ".join(lines).replace(str(path), "x") or f"exit code {ran.returncode}"
+    why = " ".join(lines).replace(str(path), "x").strip() or f"exit code {ran.returncode}"
+    return None, why, has_crashed(ran.returncode, ran.stderr)
 
 
 def answers_of(path, given):
@@ -264,37 +266,22 @@ def reason_not_run(path, given):
     try:
         answers_of(path, given)
     except Exception as error:
-        return str(error).splitlines()[0][:200]
+        return first_line(error, repr(error))[:200]
 
 
-def difference(found, expected):
-    worst = 0.0
-    if len(found) < len(expected):
-        return float("inf")
-    for a, b in zip(found, expected):
-        if a.shape != b.shape:
-            return float("inf")
-        if b.size and b.dtype.kind == "f":
-            scale = max(1.0, float(np.abs(b[np.isfinite(b)]).max(initial=0)))
-            with np.errstate(invalid="ignore"):
-                gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a.astype(np.float64) - b))
-            worst = max(worst, float(np.nan_to_num(gap, nan=np.inf, posinf=np.inf).max()) / scale)
-        elif b.size:
-            worst = max(worst, float(np.any(a != b)))
-    return worst
-
-
-def check(program, path, folder, given, expected, tolerance):
-    out, why = imported(program, path, folder)
+def check(program, path, folder, given, expected):
+    out, why, crashed = imported(program, path, folder)
+    if crashed:
+        return "crashed", why
     if why:
         # Only the file that the graph is written to lacks the operator; the import is complete.
         return ("not compared" if "this model has no ONNX representation" in why else "refused"), why
     try:
         found = answers_of(out, given)
     except Exception as error:
-        return "not compared", str(error).splitlines()[0][:400]
-    worst = difference(found, expected)
-    return ("right" if worst <= tolerance else "wrong"), f"{worst:.1e}"
+        return "not compared", first_line(error, repr(error))[:400]
+    worst = largest_difference(found, expected)
+    return ("right" if worst <= TOLERANCE else "wrong"), f"{worst:.1e}"
 
 
 def forms(network, x, folder):
@@ -327,7 +314,41 @@ def forms(network, x, folder):
             onnx.save(model, path)
             yield form, path, answers_of(path, list(inputs.values()))
         except Exception as error:
-            yield form, None, str(error).splitlines()[0][:200] if str(error) else repr(error)
+            yield form, None, first_line(error, repr(error))[:200]
+
+
+def randomise(network, x):
+    """Gives random values to parameters that are all equal, and sets batch normalisations to statistics of random inputs.
+
+    Networks start with factors of zero or 1e-6 for whole branches. With statistics other than those of the layers' own inputs, the
+    signal vanishes from layer to layer. Either would hide errors, because results of the layers would not reach the output.
+    """
+    for name, parameter in network.named_parameters():
+        if parameter.numel() > 1 and parameter.is_floating_point() and parameter.min() == parameter.max():
+            summed = parameter[0].numel()
+            if parameter.max() == 0 and not re.search("weight|gamma|scale", name):
+                parameter.uniform_(-0.02, 0.02)
+            elif name.endswith("weight") and summed > 1:
+                parameter.normal_(0, summed**-0.5)
+            else:
+                parameter.uniform_(0.5, 1.5)
+    norms = [module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    if norms:
+        momenta = [module.momentum for module in norms]
+        for module in norms:
+            module.momentum = 1.0
+            module.train()
+        network(torch.cat([x] + [another(x) for _ in range(3)]))
+        for module, momentum in zip(norms, momenta):
+            module.momentum = momentum
+            module.eval()
+
+
+def another(x):
+    """A random input of the same shape and type; averages over its places depend on it, too."""
+    if not x.is_floating_point():
+        return torch.randint_like(x, 1, 40)
+    return torch.randn_like(x) + torch.randn(x.shape[:2] + (1,) * (x.dim() - 2))
 
 
 def of_network(arguments, name, make, pipe):
@@ -340,22 +361,22 @@ def of_network(arguments, name, make, pipe):
         try:
             network, x = make()
             network = network.eval()
-            for module in network.modules():
-                if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.running_var is not None:
-                    module.running_mean.uniform_(-0.1, 0.1)
-                    module.running_var.uniform_(0.5, 1.5)
-            expected = [tensor.numpy() for tensor in flat(network(x))]
+            randomise(network, x)
+            expected, moved = ([tensor.numpy() for tensor in flat(network(given))] for given in (x, another(x)))
         except Exception as error:
-            pipe.send(("network", "not built", (str(error).splitlines() or [repr(error)])[0][:200]))
+            pipe.send(("network", "not built", first_line(error, repr(error))[:200]))
+            return
+        if why := unfit_reason(expected, moved):
+            pipe.send(("network", "unfit", why))
             return
         for door in arguments.doors:
             path = folder / {"pt2": "x.pt2", "torchscript": "x.pt"}.get(door, "x.onnx")
             try:
                 save(door, network, x, path)
             except Exception as error:
-                pipe.send((door, "not exported", (str(error).splitlines() or [repr(error)])[0][:200]))
+                pipe.send((door, "not exported", first_line(error, repr(error))[:200]))
                 continue
-            verdict, detail = check(arguments.program, path, folder, [x.numpy()], expected, 1e-3)
+            verdict, detail = check(arguments.program, path, folder, [x.numpy()], expected)
             if verdict == "refused" and path.suffix == ".onnx" and (why := reason_not_run(path, [x.numpy()])):
                 verdict, detail = "not exported", f"ONNX Runtime refuses the file, too: {why}"
             pipe.send((door, verdict, detail))
@@ -365,8 +386,10 @@ def of_network(arguments, name, make, pipe):
                 if path is None:
                     pipe.send((form, "not exported", answers))
                     continue
-                tolerance = TOLERANCE.get(form, 5e-2 if form.startswith("q") else 1e-3)
-                pipe.send((form, *check(arguments.program, path, folder, [x.numpy()], answers, tolerance)))
+                if why := unfit_reason(answers):
+                    pipe.send((form, "unfit", why))
+                    continue
+                pipe.send((form, *check(arguments.program, path, folder, [x.numpy()], answers)))
 
 
 def results_of(arguments, name, make):
@@ -376,7 +399,7 @@ def results_of(arguments, name, make):
     results = run_apart(arguments, name, make)
     if arguments.results:
         with arguments.results.open("a") as file:
-            file.write(json.dumps({"name": name, "results": results}) + "\n")
+            file.write(json.dumps({"key": arguments.key, "name": name, "results": results}) + "\n")
     return results
 
 
@@ -426,27 +449,29 @@ def table(arguments, all_results):
     for name, results in all_results.items():
         for door, verdict, detail in results:
             counts[door][verdict] += 1
-            if verdict in ("refused", "wrong", "not compared"):
+            if verdict in ("refused", "wrong", "not compared", "crashed", "unfit"):
                 refusals[(reason_of(detail) if verdict != "wrong" else f"wrong by {detail}: {name}", door, verdict)] += 1
             if verdict == "not exported":
-                exporters[(re.sub(r"\x1b\[[0-9;]*m", "", detail)[:160].strip() or "it crashes", door)] += 1
+                exporters[(re.sub(r"\x1b\[[0-9;]*m", "", detail)[:160].strip(), door)] += 1
             if verdict == "right":
                 worst[door] = max(worst[door], float(detail))
-    versions = ", ".join(f"{module.__name__} {module.__version__}" for module in (torch, torchvision, timm, hf, onnx, ort))
-    lines = ["# Models in the wild", "", "Written by `scripts/models-in-the-wild`; do not edit.", "", f"Versions: {versions}.", ""]
-    built = {name for name, results in all_results.items() if all(verdict != "not built" for _, verdict, _ in results)}
+    lines = ["# Models in the wild", "", "Written by `scripts/models-in-the-wild`; do not edit.", "", f"Versions: {versions()}.", ""]
+    built = {name for name, results in all_results.items() if all(door != "network" for door, _, _ in results)}
     subset = "The subset of --quick: two formats, without ONNX. " if arguments.quick else ""
     listed = [name for names in arguments.families.values() for name in names]
     lines += [f"{subset}{len(built)} of the {len(listed)} networks of the list, with random weights. A file counts as right if its "
-              "graph, written as ONNX and run by ONNX Runtime, answers as PyTorch does within 1e-3 of the largest number of the result; forms of ONNX Runtime are "
-              "compared with ONNX Runtime on the same file: quantised ones within 5e-2, float16 within 2e-2, dynamic ones within "
-              "0.15.", ""]
-    lines += ["| format | files | imported | right | wrong | not compared | refused | largest difference |", "|---|---|---|---|---|---|---|---|"]
+              "graph, written as ONNX and run by ONNX Runtime, has the outputs that PyTorch computes, with differences of at most "
+              f"{TOLERANCE:g} of the largest absolute value of an output; integers must be equal. Forms of ONNX Runtime are compared "
+              "with ONNX Runtime on the same file, within the same tolerance. Outputs of the networks are checked to be finite and "
+              "not constant.", ""]
+    lines += ["| format | files | imported | right | wrong | not compared | refused | crashed | largest difference |", "|---|---|---|---|---|---|---|---|---|"]
     for door in [door for door in DOORS + FORMS if door in counts]:
         of = counts[door]
-        count = of["right"] + of["wrong"] + of["not compared"] + of["refused"]
-        share = (count - of["refused"]) / count if count else 0
-        lines.append(f"| {door} | {count} | {share:.1%} | {of['right']} | {of['wrong']} | {of['not compared']} | {of['refused']} | {worst[door]:.0e} |")
+        failed = of["refused"] + of["crashed"]
+        count = of["right"] + of["wrong"] + of["not compared"] + failed
+        share = (count - failed) / count if count else 0
+        cells = [door, count, f"{share:.1%}", of["right"], of["wrong"], of["not compared"], of["refused"], of["crashed"]]
+        lines.append("| " + " | ".join(map(str, cells)) + f" | {worst[door]:.0e} |")
     if exporters:
         lines += ["", "Not exported:", "", "| n | format | why |", "|---|---|---|"]
         lines += [f"| {count} | {door} | {cell(reason)} |" for (reason, door), count in exporters.most_common(40)]
@@ -476,6 +501,21 @@ def wrapped(lines):
             line, 100, subsequent_indent="  " if line.startswith("- ") else "", break_long_words=False)
 
 
+def versions():
+    return ", ".join(f"{module.__name__} {module.__version__}" for module in (torch, torchvision, timm, hf, onnx, ort))
+
+
+def key_of(arguments):
+    """Identifies what results depend on: the program, these scripts, the packages and what is asked for."""
+    digest = hashlib.sha256()
+    folder = pathlib.Path(__file__).parent
+    for path in [arguments.program, __file__, folder / "output_check.py", folder / "onnxruntime_networks.py"]:
+        with open(path, "rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    digest.update(json.dumps([versions(), arguments.doors, arguments.forms]).encode())
+    return digest.hexdigest()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--program", required=True, help="the program opcollect")
@@ -490,7 +530,8 @@ def main():
     arguments.doors = arguments.doors or (QUICK_DOORS if arguments.quick else DOORS)
     arguments.forms = not arguments.quick if arguments.forms is None else arguments.forms
     kept = arguments.results.read_text().splitlines() if arguments.results and arguments.results.exists() else []
-    arguments.known = {one["name"]: one["results"] for one in map(json.loads, kept)}
+    arguments.key = key_of(arguments)
+    arguments.known = kept_results(kept, arguments.key)
     torch.set_num_threads(1)
     if not torch.cuda.is_available():
         # Without a driver the call of PyTorch crashes, and transformers asks before most text networks.
@@ -498,7 +539,7 @@ def main():
     makers = {family: dict(list_networks()) for family, list_networks in FAMILIES.items()}
     arguments.families = {family: list(of_family) for family, of_family in makers.items()}
     wanted = arguments.networks or (QUICK if arguments.quick else None)
-    all_results, files, refused, wrong = {}, 0, 0, 0
+    all_results, verdicts = {}, collections.Counter()
     for of_family in makers.values():
         for name, make in of_family.items():
             if wanted and name not in wanted:
@@ -506,16 +547,17 @@ def main():
             all_results[name] = results_of(arguments, name, make)
             for door, verdict, detail in all_results[name]:
                 print(f"{name:32} {door:12} {verdict:12} {detail}", flush=True)
-                files += verdict in ("right", "wrong", "not compared", "refused")
-                refused += verdict == "refused"
-                wrong += verdict == "wrong"
+                verdicts[verdict] += 1
     lines = list(wrapped(table(arguments, all_results)))
     print("\n".join(lines))
     if arguments.table:
         arguments.table.write_text("\n".join(lines) + "\n")
-    share = (files - refused) / files if files else 0.0
-    if wrong or share < arguments.at_least:
-        sys.exit(f"error: {wrong} files are wrong, {share:.1%} imported, {arguments.at_least:.1%} are asked for")
+    failed = verdicts["refused"] + verdicts["crashed"]
+    files = verdicts["right"] + verdicts["wrong"] + verdicts["not compared"] + failed
+    share = (files - failed) / files if files else 0.0
+    if verdicts["wrong"] or verdicts["crashed"] or verdicts["unfit"] or share < arguments.at_least:
+        sys.exit(f"error: {verdicts['wrong']} files are wrong, {verdicts['crashed']} crash the program, {verdicts['unfit']} outputs "
+                 f"test nothing, {share:.1%} imported, {arguments.at_least:.1%} are asked for")
 
 
 if __name__ == "__main__":

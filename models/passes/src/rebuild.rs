@@ -15,12 +15,19 @@ pub(super) struct Rebuild<'a> {
 
 impl<'a> Rebuild<'a> {
     pub(super) fn new(old: &'a Graph) -> Result<Rebuild<'a>> {
+        Rebuild::with_input_types(old, &mut |id| old.values[id.0 as usize].ty.clone())
+    }
+
+    pub(super) fn with_input_types(
+        old: &'a Graph,
+        type_of: &mut dyn FnMut(ValueId) -> TensorType,
+    ) -> Result<Rebuild<'a>> {
         let builder = GraphBuilder::new(&old.name);
         let new_of = vec![None; old.values.len()];
         let mut rebuild = Rebuild { old, builder, new_of };
         for &id in &old.inputs {
             let value = &old.values[id.0 as usize];
-            let new = rebuild.builder.add_input(&value.name, value.ty.clone())?;
+            let new = rebuild.builder.add_input(&value.name, type_of(id))?;
             rebuild.replace_value(id, new);
         }
         Ok(rebuild)

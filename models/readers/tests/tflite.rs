@@ -133,3 +133,38 @@ fn channels_first(image: &Given) -> Given {
     }
     Given { dtype: image.dtype.clone(), shape: vec![n, channels as i64, height, width], data }
 }
+
+#[test]
+fn a_batch_has_the_results_of_its_samples() {
+    const BATCH: usize = 8;
+    let mut changed_files = 0;
+    for folder in cases() {
+        let graph = tflite::load_file(&folder.join("model.tflite"), &Options::default()).unwrap().graph;
+        let Ok(changed) = passes::batch::change_batch(&graph, BATCH as i64) else { continue };
+        changed_files += 1;
+        let name = folder.display();
+        let samples: Vec<Vec<Tensor>> =
+            (0..BATCH as u64).map(|seed| reference::graph_inputs(&graph, seed).unwrap()).collect();
+        let inputs: Vec<Tensor> = (0..graph.inputs.len())
+            .map(|input| {
+                let numbers: Vec<f64> = samples.iter().flat_map(|sample| sample[input].to_numbers()).collect();
+                let ty = &changed.values[changed.inputs[input].0 as usize].ty;
+                Tensor::from_numbers(ty.clone(), &numbers).unwrap()
+            })
+            .collect();
+        let found = evaluate_graph(&changed, &inputs).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for (number, sample) in samples.iter().enumerate() {
+            let expected = evaluate_graph(&graph, sample).unwrap();
+            for (found, expected) in found.iter().zip(&expected) {
+                let (all, expected) = (found.to_numbers(), expected.to_numbers());
+                let largest = expected.iter().fold(1e-3f64, |most, number| most.max(number.abs()));
+                let of_sample = &all[number * expected.len()..(number + 1) * expected.len()];
+                let is_close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-5 * largest || a.to_bits() == b.to_bits();
+                assert!(of_sample.iter().zip(&expected).all(is_close), "{name}: {of_sample:?} is not {expected:?}");
+                assert_eq!(all.len(), BATCH * expected.len(), "{name}");
+            }
+        }
+    }
+    // Some files have other batch sizes.
+    assert!(changed_files >= 20, "{changed_files}");
+}

@@ -115,15 +115,18 @@ fn load_file(
         && has != wanted
         && request.shapes.is_empty()
     {
-        match change_batch(&imported.graph, (has, wanted), &mut |shapes| {
-            reader(path, &Options { shapes, ..options.clone() })
-        }) {
-            Ok(recast) => {
+        let changed = passes::batch::change_batch(&imported.graph, wanted).or_else(|of_graph| {
+            let mut read = |shapes| reader(path, &Options { shapes, ..options.clone() });
+            let again = read_with_batch(&imported.graph, (has, wanted), &mut read);
+            again.map(|again| again.graph).map_err(|why| format!("{why}; its graph cannot be changed: {of_graph}"))
+        });
+        match changed {
+            Ok(graph) => {
                 notes.push(format!(
                     "`{}` was exported for a batch of {has} and is used with a batch of {wanted}",
                     path.display()
                 ));
-                imported = recast;
+                imported.graph = graph;
             }
             Err(why) => batch_refusal = Some(why),
         }
@@ -137,7 +140,7 @@ fn load_file(
 }
 
 /// Reads the model again with another batch size. Returns the reason if the model cannot be resized.
-fn change_batch(
+fn read_with_batch(
     graph: &Graph,
     (has, wanted): (i64, i64),
     read: &mut dyn FnMut(BTreeMap<String, Vec<i64>>) -> models::Result<Imported>,
