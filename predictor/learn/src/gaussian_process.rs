@@ -334,13 +334,13 @@ mod tests {
     fn leaving_one_out_is_fitting_without_it() {
         let (inputs, residuals) = measurements(12);
         let (fitted, errors) = fit_with_errors(1.0, inputs.clone(), &residuals, CorrectionOptions::default());
-        for place in 0..inputs.len() {
+        for (place, left_out) in errors.iter().enumerate() {
             let (mut others, mut rest) = (inputs.clone(), residuals.clone());
             let (own, wanted) = (others.remove(place), rest.remove(place));
             let weights = fitted.kernel.factor_covariance(&pairwise_similarities(&others), &[1.0; 11]).solve(rest);
             let without = Correction { inputs: others, weights, ..fitted.clone() };
             let error = wanted - without.posterior_mean(&own);
-            assert!((errors[place] - error).abs() < 1e-9, "{place}: {} {error}", errors[place]);
+            assert!((left_out - error).abs() < 1e-9, "{place}: {left_out} {error}");
         }
     }
 
