@@ -194,7 +194,8 @@ impl Space {
         (unrolled_limit > unrolled_elements).then_some(CODE)
     }
 
-    /// Removes groups and chunks until the overhang is allowed, because few random schedules satisfy this rule.
+    /// Reduces groups of tiles and iterations per step until tiles extend past the end by no more than the rule allows, which
+    /// few random schedules satisfy.
     pub fn reduce_overhang(&self, mut knobs: Knobs) -> Knobs {
         static MANY: [&NumberAxis; 4] = [&GRAIN, &CACHE_C, &CACHE_Y, &CACHE_X];
         let SpaceLimits::Registers { domain, .. } = &self.limits else { return knobs };

@@ -48,7 +48,8 @@ impl SessionFolder {
     }
 }
 
-/// Folder of an ended session whose core may still run. It outlives its drop, so the next agent finds the mark.
+/// Folder of an ended session whose core may still run. Dropping this value keeps the folder with its marker file, which
+/// the next agent reads.
 pub struct MarkedFolder {
     path: PathBuf,
     _lock: File,

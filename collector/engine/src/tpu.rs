@@ -34,7 +34,7 @@ pub fn write_outputs(
 pub struct ImportOptions<'a> {
     /// Store; it is created if needed.
     pub store: &'a Path,
-    /// Unit that a row of the store describes.
+    /// What one row of the store describes: an operator or a command.
     pub per: Per,
     /// Name of the host on which the capture was taken.
     pub host: Option<&'a str>,

@@ -49,7 +49,7 @@ pub trait PeerSource {
     type Peer: Peer;
     /// Starts a peer and receives its greeting, or returns why that failed.
     fn start_peer(&self) -> std::result::Result<Self::Peer, String>;
-    /// Returns when to replace a working peer.
+    /// Returns after how much use a peer is replaced although it still works.
     fn recycle_criteria(&self) -> &Recycle;
 }
 

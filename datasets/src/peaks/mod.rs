@@ -60,7 +60,7 @@ pub struct MemoryPeak {
 pub struct Certainty {
     /// Number of measurements; 0 for an assumed peak.
     pub measurements: u32,
-    /// Half of the range of the measurements over the peak; None for fewer than two.
+    /// Half of the measurements' range, divided by the peak; None for fewer than two measurements.
     pub spread: Option<f64>,
     /// Whether two attempts of an operator's experiment exceeded the measured peak.
     pub is_reached: bool,

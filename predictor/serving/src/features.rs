@@ -247,7 +247,8 @@ fn experts_features(experts: &Experts, row: &mut Row) {
     row.push_residency(served * 3.0 * experts.hidden as f64 * experts.rank_width() * experts.scheme.weight_bytes());
 }
 
-/// Returns the busiest expert's load over the mean, and the active experts per rank, under a power law of ranks.
+/// Returns the busiest expert's load divided by the mean load, and the active experts per GPU, if the popularity of
+/// experts follows a power law.
 fn expert_loads(layer: &Experts, power: f64) -> (f64, f64) {
     let experts = layer.experts as f64;
     let pairs = layer.tokens as f64 * layer.top_k as f64;

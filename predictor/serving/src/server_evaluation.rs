@@ -18,7 +18,7 @@ models::choice! {
         Configurations = "configurations",
         /// Half of the servers, under all loads
         Servers = "servers",
-        /// Each device in turn, with all its servers
+        /// One device with all its servers, for each device
         Devices = "devices",
     }
 }

@@ -55,7 +55,7 @@ pub struct Blend {
 /// The estimates for a kernel on a new device.
 pub struct Ballot<'a> {
     pub votes: Votes,
-    /// The most similar trained device, and its group.
+    /// The most similar device of the training data, and its trained models for this kernel's operator and format.
     pub similar: Option<(&'a GpuFacts, &'a Group)>,
     pub class: usize,
 }

@@ -14,7 +14,7 @@ pub struct ShownSlice<'a, 'b> {
     pub category: &'a str,
     /// Flow arrows through this slice, by id, and the role of the slice in each.
     pub flows: &'b [(u64, Role)],
-    /// Arguments, as index of the name and value.
+    /// Arguments: for each, the index of its name, and its value.
     pub arguments: &'b [(usize, ShownArgument<'b>)],
 }
 

@@ -278,7 +278,7 @@ impl Gpu {
 /// Largest plausible percentage. It exceeds 100 because numerator and denominator may be counted in different passes.
 const SHARE_MAX: f64 = 110.0;
 
-/// Adds the values of metrics per run, which were measured over `runs` runs.
+/// Appends the metrics' values, divided by the `runs` runs over which they were measured.
 fn add_metric_values(profiling: &Profiling, values: &[f64], runs: usize, report: &mut CounterReport) {
     for (metric, &value) in profiling.chosen_metrics().zip(values) {
         let per_run = if names::is_sum(&metric.native) { value / runs as f64 } else { value };

@@ -114,7 +114,7 @@ pub struct Bases {
 }
 
 impl Attempt {
-    /// Returns the attempt for the next visit, or None if this is the last visit.
+    /// Returns the attempt for the experiment's next visit (a measurement at another time), or None after the last one.
     pub fn next_visit(&self) -> Option<Attempt> {
         let next = Attempt { visit: self.visit + 1, is_first: false, ..self.clone() };
         (next.visit < self.method.visit_count()).then_some(next)

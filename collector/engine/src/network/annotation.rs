@@ -47,7 +47,7 @@ pub struct Annotation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// Samples of the running model.
+    /// Sampled by a profiler while the model ran.
     Sampled,
     /// Estimate from the instructions and trip counts in the code.
     Estimated,

@@ -13,7 +13,7 @@ use profile::Profile;
 use profile::data::{Counter, Kind, MemoryEvent, Pool, Span};
 use std::collections::BTreeMap;
 
-/// Largest number of samples in a row; of more samples, an evenly spaced subset is kept.
+/// Largest number of samples that one record stores; of more samples, an evenly spaced subset is kept.
 const SAMPLES_MAX: usize = 256;
 
 /// Profiling time of one variant per round, when several variants are interleaved.

@@ -125,7 +125,7 @@ mod tests {
     use super::{PAGE_BYTES, STEP_BYTES, with_stack_offset};
     use std::hint::black_box;
 
-    /// The address of a local variable of a function that is called below its caller.
+    /// Returns the address of a local variable, which shows where the stack lies.
     #[inline(never)]
     fn local_address() -> usize {
         let local = 0_u8;

@@ -67,7 +67,7 @@ pub enum Coverage {
     Process,
     /// All processes on the machine's CPU packages.
     Machine,
-    /// Defined by the program that exports the value.
+    /// The program that exports the value defines what it covers.
     External,
 }
 

@@ -98,7 +98,7 @@ impl<'a> Event<'a> {
         (self.record.end - self.record.start).max(1)
     }
 
-    /// Returns the command number as printed, counted from one. Only ports record numbers counted from one.
+    /// Returns the command number, counted from one. CDMA records count from one, records of other engines from zero.
     pub fn command_id(&self) -> u64 {
         if self.engine == Engine::Cdma { self.record.id } else { self.record.id + 1 }
     }

@@ -10,7 +10,7 @@ use search::{Problem, features};
 use std::collections::{BTreeMap, HashSet};
 use targets::Target;
 
-/// Largest number of lessons for one search; more lessons cost more time than they save.
+/// Largest number of recorded measurements (lessons) that one search learns from; more cost more time than they save.
 const MAX_LESSONS: usize = 256;
 const MAX_LESSONS_OF_TASK: usize = 64;
 

@@ -92,7 +92,7 @@ pub enum Kind {
     Relative32,
     /// S + A - P in four bytes, for calls: S may be replaced by the address of a jump stub.
     Call32,
-    /// G + A - P in four bytes.
+    /// G + A - P in four bytes: address of the table entry plus addend minus own address.
     Slot32,
 }
 
