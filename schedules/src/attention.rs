@@ -62,8 +62,8 @@ pub(crate) fn add_query_tiles(space: &mut Space, task: &Task, machine: &Cpu) {
             [LayoutKind::Blocked, LayoutKind::Plain],
         ),
     );
-    space.axes.insert(1, BLOCK.to_axis("key positions in one register tile (blocked)", blocks));
-    space.axes.insert(2, TILE_Y.to_axis("queries in one register tile (blocked)", tiles));
+    space.axes.insert(1, BLOCK.to_axis("key positions in one register tile (blocked layout only)", blocks));
+    space.axes.insert(2, TILE_Y.to_axis("queries in one register tile (blocked layout only)", tiles));
     let helpers_at = if batch * heads >= 2 * machine.cores { HelpersAt::Head } else { HelpersAt::Root };
     let knobs = &mut space.default;
     LAYOUT.set(knobs, LayoutKind::Blocked);
@@ -71,7 +71,8 @@ pub(crate) fn add_query_tiles(space: &mut Space, task: &Task, machine: &Cpu) {
     TILE_Y.set(knobs, tile);
     HELPERS_AT.set(knobs, helpers_at);
     if Sight::from_task(task).is_some() {
-        let meaning = "whether key positions that no query of a register tile attends to are skipped (blocked)";
+        let meaning =
+            "whether key positions that no query of a register tile attends to are skipped (blocked layout only)";
         space.axes.push(UNSEEN.to_axis(meaning, [Unseen::Skipped, Unseen::Computed]));
         UNSEEN.set(knobs, Unseen::Skipped);
     }

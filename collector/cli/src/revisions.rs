@@ -12,7 +12,7 @@ pub fn run(store: &Path, as_json: bool) -> Result<u8> {
     } else {
         let CodeCounts { current, other, without, .. } = counts;
         if other > 0 {
-            let mut table = Table::new([text_column("operator"), number_column("records of other code")]);
+            let mut table = Table::new([text_column("operator"), number_column("records of another code revision")]);
             counts.other_by_operator.iter().for_each(|(kind, count)| table.add_row([kind.clone(), count.to_string()]));
             print_text(&table.format_for(&stdout_paper()))?;
         }

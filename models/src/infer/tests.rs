@@ -309,7 +309,7 @@ fn look_ups() {
     check(
         Op::GatherElements(GatherElements { axis: 1 }),
         "f32[3,4] i64[4,9]",
-        expect!["the indices i64[4,9] exceed dimension 0 of f32[3,4]"],
+        expect!["the indices of type i64[4,9] are larger than f32[3,4] in dimension 0"],
     );
     check(Op::GatherNd(GatherNd { batch: 0 }), "f32[4,5,6] i64[3,2]", expect!["f32[3,6]"]);
     check(Op::GatherNd(GatherNd { batch: 1 }), "f32[4,5,6] i64[4,3,1]", expect!["f32[4,3,6]"]);

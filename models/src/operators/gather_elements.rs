@@ -27,7 +27,7 @@ impl Operator for GatherElements {
                 (old, new) => old == new,
             };
             if place != axis && !fits {
-                return Err(format!("the indices {at} exceed dimension {place} of {x}"));
+                return Err(format!("the indices of type {at} are larger than {x} in dimension {place}"));
             }
         }
         Ok(TensorType { dtype: x.dtype, shape: at.shape.clone() })

@@ -143,7 +143,7 @@ fn answer_text(explanation: &Explanation, limits: &Limits) -> String {
     }
     text += &format!("{}\n", bounds.format_for(&stdout_paper()));
     text += &format!(
-        "bytes: {:.2} of the shared cache; roofline reached: {:.0} %",
+        "data size: {:.2} times the shared cache; performance: {:.0} % of the roofline",
         limits.bytes_of_cache,
         100.0 * limits.utilisation
     );

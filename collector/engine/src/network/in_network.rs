@@ -90,7 +90,7 @@ pub fn fill_record(
         record::mark_failed(
             record,
             Outcome::Skipped,
-            "the operator is never called, because its result already exists".to_owned(),
+            "the operator is never called, because its result is computed when the model is built".to_owned(),
         );
         return Ok(());
     }

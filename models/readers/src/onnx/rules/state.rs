@@ -48,7 +48,9 @@ pub(super) fn causal_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 /// Reshapes `[n, length, heads · size]` to `[n, heads, length, size]`.
 fn by_head(emit: &mut Emit<'_>, x: ValueId, heads: i64) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
-    let [batch, length, width] = extents[..] else { return malformed(format!("{extents:?} must have 3 dimensions")) };
+    let [batch, length, width] = extents[..] else {
+        return malformed(format!("the input must have 3 dimensions, but its shape is {extents:?}"));
+    };
     if heads < 1 || width % heads != 0 {
         return malformed(format!("{width} channels cannot be split into {heads} heads"));
     }
