@@ -49,7 +49,7 @@ pub struct BoardFlags {
     /// Command that links code for the board [default: the usual cross compiler of its architecture]
     #[arg(long, value_name = "COMMAND")]
     pub cross_cc: Option<String>,
-    /// Declare that the server runs on hardware, if it cannot report this
+    /// Declare a real board, not an emulator, if the server cannot report it
     ///
     /// TVM's own servers do not report whether they are emulated; without this flag, records contain `emulated`.
     #[arg(long)]

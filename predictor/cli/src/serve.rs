@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub struct Serve {
     #[command(flatten)]
     pub asked: PredictorFlags,
-    /// TOML mapping of a foreign table, with its operators and devices
+    /// TOML file that maps operators and devices of another project's table
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
     /// Store for `/tasks` and `/best`, read once at the start

@@ -81,7 +81,7 @@ pub struct Predict {
     /// 0: the framework awaits each operator, as on a CPU. 1: its launch queue is always full.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     pub overlap: f64,
-    /// TOML mapping of a foreign table, with its operators and devices
+    /// TOML file that maps operators and devices of another project's table
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
     /// Device [default: that of the predictor, if it has only one]

@@ -1,4 +1,4 @@
-//! The mapping of a foreign table: a TOML file that names the columns of operator, device, time and sizes.
+//! The mapping of another project's table: a TOML file that names the columns of operator, device, time and sizes.
 //!
 //! Every column must be mentioned as a size, as a key or under `after_run`. An unknown column is an error, because
 //! silently ignoring a column could hide a wrong mapping.
