@@ -39,7 +39,7 @@ pub struct Adapt {
     /// Rows of devices in the training data are ignored.
     #[arg(long, required_unless_present = "this_host", value_name = "PATH")]
     pub data: Vec<PathBuf>,
-    /// TOML file that describes the columns of a foreign table
+    /// TOML file that describes the columns of another project's table
     #[arg(long, value_name = "FILE", requires = "data")]
     pub mapping: Option<PathBuf>,
     #[command(flatten)]

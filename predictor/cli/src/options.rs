@@ -14,7 +14,7 @@ pub struct Data {
     /// Records, a store, or a table of times; repeatable
     #[arg(long, alias = "store", required = true, value_name = "PATH")]
     pub data: Vec<PathBuf>,
-    /// TOML file that describes the columns of a foreign table
+    /// TOML file that describes the columns of another project's table
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
     #[command(flatten)]
