@@ -86,7 +86,7 @@ fn wrong_keys_architectures_and_addresses_give_one_error() {
         (format!("--target llvm --tracker 127.0.0.1:{} --key k", agent.port), 3, "greeting the tracker"),
         ("--target pynq".to_owned(), 2, "needs a board"),
         ("--target llvm --key k".to_owned(), 2, "needs a board"),
-        ("--target pynq --board pynq-z9 --host 127.0.0.1 --port 1".to_owned(), 2, "`pynq-z9` is no board"),
+        ("--target pynq --board pynq-z9 --host 127.0.0.1 --port 1".to_owned(), 2, "`pynq-z9` is not a known board"),
         ("--target llvm --tracker nowhere".to_owned(), 2, "HOST:PORT"),
         (format!("--target llvm --key board --cross-cc no-such-linker {}", at(agent.port)), 3, "no-such-linker"),
     ] {

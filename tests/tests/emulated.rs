@@ -594,7 +594,7 @@ fn expect_old_driver_told(workers: &mut Workers, job: &RunJob, folder: &Path) {
     workers.recycle_runners();
     match workers.run_job(job, common::PATIENCE) {
         Ok(RunReply::Failed(why)) => {
-            let reason = "the driver is too old: it knows CUDA 12.4, and the code was compiled by CUDA 13.";
+            let reason = "the driver is too old: it supports CUDA 12.4, but the code was compiled with CUDA 13.";
             assert!(why.starts_with(reason) && why.contains("CUDA_ERROR_INVALID_IMAGE"), "{why}");
         }
         other => panic!("{other:?}"),

@@ -72,7 +72,7 @@ fn ending(result: Result<RunReply, Fault>) -> String {
         Ok(RunReply::Simulated(_)) => unreachable!("workers measure"),
         Err(fault) => fault.to_string(),
     };
-    text.lines().next().unwrap_or_default().trim_end_matches("; end of its standard error:").to_owned()
+    text.lines().next().unwrap_or_default().trim_end_matches("; end of its output:").to_owned()
 }
 
 /// A runner that receives one misbehaving job after the other.

@@ -583,7 +583,7 @@ fn tvm_missing_or_another() {
         &bench,
         collect_with_tvm(&bench, &bench.path("packages/tvm/lib")),
         expect![[r#"
-        error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; end of its standard error:
+        error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; end of its output:
         cannot find `libtvm_runtime.so`; looked in `DIR/packages/tvm/lib`
         hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
@@ -594,7 +594,7 @@ fn tvm_missing_or_another() {
         &bench,
         collect_with_tvm(&bench, &folder),
         expect![[r#"
-        error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; end of its standard error:
+        error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; end of its output:
         TVM in `DIR/packages/tvm/lib` has version 0.26.1, but this program needs 0.27.0.post1
         hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
@@ -605,7 +605,7 @@ fn tvm_missing_or_another() {
         &bench,
         collect_with_tvm(&bench, &folder),
         expect![[r#"
-        error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; end of its standard error:
+        error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; end of its output:
         cannot open `DIR/packages/tvm/lib/libtvm_runtime.so`: DIR/packages/tvm/lib/libtvm_runtime.so: file too short
         hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
@@ -631,7 +631,7 @@ fn invalid_workers() {
     check_worker(
         "echo 'cannot find my library' >&2; exit 1",
         expect![[r#"
-        error: cannot start a worker: `DIR/bin/opcollect-worker`: worker exited with code 1 instead of answering; end of its standard error:
+        error: cannot start a worker: `DIR/bin/opcollect-worker`: worker exited with code 1 instead of answering; end of its output:
         cannot find my library
         hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
@@ -670,7 +670,7 @@ fn a_worker_with_an_invalid_library() {
         &bench,
         bench.command(&program, RELU),
         expect![[r#"
-        error: cannot start a worker: `DIR/bin/opcollect-worker`: worker exited with code 127 instead of answering; end of its standard error:
+        error: cannot start a worker: `DIR/bin/opcollect-worker`: worker exited with code 127 instead of answering; end of its output:
         PROGRAMS/opcollect-worker: error while loading shared libraries: DIR/bin/lib/libtvm_ffi.so: file too short
         hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],

@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn losses_with_one_reason_are_grouped() {
         let records = [
-            lost(Outcome::Crashed, "run: worker crashed with SIGSEGV (11); end of its standard error:\nx", "relu 1"),
+            lost(Outcome::Crashed, "run: worker crashed with SIGSEGV (11); end of its output:\nx", "relu 1"),
             lost(Outcome::WrongResult, "differs from the reference by up to 1.000e0 (relative 3.232e0)", "softmax"),
             lost(Outcome::WrongResult, "differs from the reference by up to 2.5e-3 (relative 1e2)", "conv2d 3"),
             Record::default(),
@@ -100,7 +100,7 @@ mod tests {
         ];
         expect![[r#"
             2 wrong_result: differs from the reference by up to … (relative …) (such as softmax)
-            1 crashed: run: worker crashed with SIGSEGV (…); end of its standard error: (such as relu 1)
+            1 crashed: run: worker crashed with SIGSEGV (…); end of its output: (such as relu 1)
             1 timed_out: run: no reply within … ms; the worker was killed (such as conv2d 4)
             1 wrong_result: the scheduler of conv2d says no (such as conv2d 5)
             the same command retries crashed and timed-out attempts, 2 times

@@ -35,5 +35,5 @@ fn signal_name(signal: i32) -> String {
 }
 
 fn stderr_note(stderr: &str) -> String {
-    if stderr.trim().is_empty() { String::new() } else { format!("; end of its standard error:\n{stderr}") }
+    if stderr.trim().is_empty() { String::new() } else { format!("; end of its output:\n{stderr}") }
 }

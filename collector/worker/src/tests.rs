@@ -161,7 +161,7 @@ fn memory_has_a_limit() {
     let mut spec = spec();
     spec.limits.memory_bytes = Some(256 << 20);
     let fault =
-        check_fault(spec, &Deed::Grow, AMPLE, expect!["worker crashed with SIGABRT (6); end of its standard error:"]);
+        check_fault(spec, &Deed::Grow, AMPLE, expect!["worker crashed with SIGABRT (6); end of its output:"]);
     assert!(fault.to_string().contains("memory allocation of"), "{fault}");
 }
 
@@ -236,7 +236,7 @@ fn a_failed_start_is_reported_with_standard_error() {
         "/bin/sh",
         &["-c", "echo library missing >&2; exit 4"],
         expect![[r#"
-            cannot start a worker: `/bin/sh`: worker exited with code 4 instead of answering; end of its standard error:
+            cannot start a worker: `/bin/sh`: worker exited with code 4 instead of answering; end of its output:
             library missing"#]],
     );
 }

@@ -1,6 +1,7 @@
 //! Corrects predictions on a new device by a few measurements of that device.
 
 use crate::calibration::{Reaches, size_class};
+use crate::corrected::{Adaptation, CorrectedFormat, input_from_votes};
 use crate::device::GpuFacts;
 use crate::error::{Error, Result};
 use crate::features::{kernel_features, mix_hash, shape_hash};
@@ -9,12 +10,10 @@ use crate::kernel::Kernel;
 use crate::learned::{Knowledge, Learned};
 use crate::measurements::Measurements;
 use crate::train::{Target, by_group};
-use crate::transfer::Votes;
-use learn::gaussian_process::{self, Correction, CorrectionOptions, Input};
+use learn::gaussian_process::{self, CorrectionOptions, Input};
 use samples::statistics::quantile;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::f32::consts::LN_2;
 
 /// Minimum number of measured kernels of an operator and number format.
 const FEWEST_KERNELS: usize = 5;
@@ -22,28 +21,6 @@ const FEWEST_KERNELS: usize = 5;
 const MOST_KERNELS: usize = 400;
 /// Maximum number of kernels per operator and number format among which measurements are chosen.
 pub(crate) const CANDIDATES: usize = 1000;
-
-/// Correction of one operator on one device, fitted to a few measurements of one or several number formats.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Adaptation {
-    operator: String,
-    device: String,
-    correction: Correction,
-    formats: BTreeMap<String, CorrectedFormat>,
-}
-
-/// What was measured of one number format.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct CorrectedFormat {
-    /// Group of the format's inputs in the correction.
-    group: u32,
-    /// Number of measured kernels.
-    pub rows: usize,
-    /// Interval half-widths, from the errors on each measured kernel if it is left out of the fit.
-    pub reaches: Reaches,
-    /// Errors on each measured kernel if it is left out of the fit.
-    pub held_out: HeldOut,
-}
 
 /// Errors on the measured kernels of a device, before and after they were used for a correction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -64,13 +41,6 @@ pub struct FormatChange {
 fn process_input(knowledge: &Knowledge, kernel: &Kernel, device: &GpuFacts) -> Result<Option<(f64, Input)>> {
     let Some((log, votes)) = knowledge.blended_log(kernel, device)? else { return Ok(None) };
     Ok(Some((log, input_from_votes(kernel, device, log, &votes)?)))
-}
-
-fn input_from_votes(kernel: &Kernel, device: &GpuFacts, log: f64, votes: &Votes) -> Result<Input> {
-    let sizes =
-        kernel_features(kernel, device, 0.0)?.similarity_values(kernel).into_iter().map(|size| size / LN_2).collect();
-    let deviations = votes.iter().map(|vote| vote.map_or(0.0, |vote| (vote - log) as f32)).collect();
-    Ok(Input { sizes, deviations, ..Input::default() })
 }
 
 /// Selects kernels of one operator and format whose measurement reduces the predictive variance most.
@@ -118,90 +88,57 @@ pub fn suggest_kernels(
     }
 }
 
-impl Adaptation {
-    /// Fits a correction to measured kernels of one operator, with their log ratios. Number formats share what they have
-    /// in common. None if no transfer was learned for the operator, or without measurements.
-    pub fn fit_correction(
-        knowledge: &Knowledge,
-        measured: &[(Kernel, f64)],
-        device: &GpuFacts,
-    ) -> Result<Option<Adaptation>> {
-        let names: BTreeSet<&str> = measured.iter().map(|(kernel, _)| kernel.format_key()).collect();
-        let (mut inputs, mut residuals, mut classes) = (Vec::new(), Vec::new(), Vec::new());
-        for (kernel, measured_log) in measured {
-            let Some((log, input)) = process_input(knowledge, kernel, device)? else { return Ok(None) };
-            let group = names.iter().position(|name| *name == kernel.format_key()).unwrap_or(0) as u32;
-            classes.push((group, size_class(kernel_features(kernel, device, 0.0)?.reference_seconds)));
-            residuals.push(measured_log - log);
-            inputs.push(Input { group, ..input });
-        }
-        let options = CorrectionOptions { is_rough: true, is_robust: true };
-        let (correction, left_out) = gaussian_process::fit_with_errors(1.0, inputs, &residuals, options);
-        let mut formats = BTreeMap::new();
-        for (group, name) in names.into_iter().enumerate() {
-            let own = classes.iter().zip(&left_out).filter(|((one, _), _)| *one as usize == group);
-            let errors: Vec<(usize, f64)> = own.map(|((_, class), error)| (*class, *error)).collect();
-            let held_out = HeldOut::from_log_errors(errors.iter().map(|(_, error)| -error));
-            let (Some(reaches), Some(held_out)) = (Reaches::fit(&errors), held_out) else { return Ok(None) };
-            let format = CorrectedFormat { group: group as u32, rows: errors.len(), reaches, held_out };
-            formats.insert(name.to_owned(), format);
-        }
-        let Some(operator) = measured.first().map(|(kernel, _)| kernel.operator_name().to_owned()) else {
-            return Ok(None);
-        };
-        Ok(Some(Adaptation { operator, device: device.name.clone(), correction, formats }))
+/// Fits a correction to measured kernels of one operator, with their log ratios. Number formats share what they have
+/// in common. None if no transfer was learned for the operator, or without measurements.
+pub fn fit_correction(
+    knowledge: &Knowledge,
+    measured: &[(Kernel, f64)],
+    device: &GpuFacts,
+) -> Result<Option<Adaptation>> {
+    let names: BTreeSet<&str> = measured.iter().map(|(kernel, _)| kernel.format_key()).collect();
+    let (mut inputs, mut residuals, mut classes) = (Vec::new(), Vec::new(), Vec::new());
+    for (kernel, measured_log) in measured {
+        let Some((log, input)) = process_input(knowledge, kernel, device)? else { return Ok(None) };
+        let group = names.iter().position(|name| *name == kernel.format_key()).unwrap_or(0) as u32;
+        classes.push((group, size_class(kernel_features(kernel, device, 0.0)?.reference_seconds)));
+        residuals.push(measured_log - log);
+        inputs.push(Input { group, ..input });
     }
+    let options = CorrectionOptions { is_rough: true, is_robust: true };
+    let (correction, left_out) = gaussian_process::fit_with_errors(1.0, inputs, &residuals, options);
+    let mut formats = BTreeMap::new();
+    for (group, name) in names.into_iter().enumerate() {
+        let own = classes.iter().zip(&left_out).filter(|((one, _), _)| *one as usize == group);
+        let errors: Vec<(usize, f64)> = own.map(|((_, class), error)| (*class, *error)).collect();
+        let held_out = HeldOut::from_log_errors(errors.iter().map(|(_, error)| -error));
+        let (Some(reaches), Some(held_out)) = (Reaches::fit(&errors), held_out) else { return Ok(None) };
+        let format = CorrectedFormat { group: group as u32, rows: errors.len(), reaches, held_out };
+        formats.insert(name.to_owned(), format);
+    }
+    let Some(operator) = measured.first().map(|(kernel, _)| kernel.operator_name().to_owned()) else {
+        return Ok(None);
+    };
+    Ok(Some(Adaptation { operator, device: device.name.clone(), correction, formats }))
+}
 
-    /// Fits corrections to measured kernels of one operator: one for all formats together, or one for each if they are
-    /// many, because an answer takes time in proportion to their number.
-    pub fn fit_corrections(
-        knowledge: &Knowledge,
-        measured: &[(Kernel, f64)],
-        device: &GpuFacts,
-    ) -> Result<Vec<Adaptation>> {
-        let mut by_format: BTreeMap<&str, Vec<(Kernel, f64)>> = BTreeMap::new();
-        measured.iter().for_each(|one| by_format.entry(one.0.format_key()).or_default().push(*one));
-        for kernels in by_format.values_mut() {
-            let step = kernels.len().div_ceil(MOST_KERNELS).max(1);
-            *kernels = kernels.iter().copied().step_by(step).collect();
-        }
-        let all: Vec<(Kernel, f64)> = by_format.values().flatten().copied().collect();
-        let parts = if all.len() <= MOST_KERNELS { vec![all] } else { by_format.into_values().collect() };
-        let fitted = parts.into_iter().filter(|part| !part.is_empty());
-        let fitted = fitted.map(|part| Adaptation::fit_correction(knowledge, &part, device));
-        Ok(fitted.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+/// Fits corrections to measured kernels of one operator: one for all formats together, or one for each if they are
+/// many, because an answer takes time in proportion to their number.
+pub fn fit_corrections(
+    knowledge: &Knowledge,
+    measured: &[(Kernel, f64)],
+    device: &GpuFacts,
+) -> Result<Vec<Adaptation>> {
+    let mut by_format: BTreeMap<&str, Vec<(Kernel, f64)>> = BTreeMap::new();
+    measured.iter().for_each(|one| by_format.entry(one.0.format_key()).or_default().push(*one));
+    for kernels in by_format.values_mut() {
+        let step = kernels.len().div_ceil(MOST_KERNELS).max(1);
+        *kernels = kernels.iter().copied().step_by(step).collect();
     }
-
-    /// Returns what was measured of the kernel's operator and format on the device; None without measurements.
-    pub fn find_format(&self, kernel: &Kernel, device: &GpuFacts) -> Option<&CorrectedFormat> {
-        let is_own = self.operator == kernel.operator_name() && self.device == device.name;
-        self.formats.get(kernel.format_key()).filter(|_| is_own)
-    }
-
-    /// Removes the formats that another correction of the same operator and device has; returns whether any is left.
-    fn remove_formats(&mut self, other: &Adaptation) -> bool {
-        if self.operator == other.operator && self.device == other.device {
-            self.formats.retain(|format, _| !other.formats.contains_key(format));
-        }
-        !self.formats.is_empty()
-    }
-
-    /// Returns the corrected log ratio of a kernel, from the log ratio of its blended votes.
-    pub(crate) fn corrected_log(
-        &self,
-        format: &CorrectedFormat,
-        kernel: &Kernel,
-        device: &GpuFacts,
-        log: f64,
-        votes: &Votes,
-    ) -> Result<f64> {
-        let input = Input { group: format.group, ..input_from_votes(kernel, device, log, votes)? };
-        Ok(log + self.correction.posterior_mean(&input))
-    }
-
-    pub(crate) fn is_sound(&self) -> bool {
-        self.correction.is_sound() && self.formats.values().all(|format| format.reaches.is_sound())
-    }
+    let all: Vec<(Kernel, f64)> = by_format.values().flatten().copied().collect();
+    let parts = if all.len() <= MOST_KERNELS { vec![all] } else { by_format.into_values().collect() };
+    let fitted = parts.into_iter().filter(|part| !part.is_empty());
+    let fitted = fitted.map(|part| fit_correction(knowledge, &part, device));
+    Ok(fitted.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
 /// Returns the measured kernels with their log ratios; of repeated kernels, the median.
@@ -271,7 +208,7 @@ fn correct_operator(
         }
     }
     let mut changes = Vec::new();
-    for adaptation in Adaptation::fit_corrections(knowledge, kernels, device)? {
+    for adaptation in fit_corrections(knowledge, kernels, device)? {
         for (key, (kernel, errors)) in &errors {
             let before = HeldOut::from_log_errors(errors.iter().copied());
             if let (Some(before), Some(format)) = (before, adaptation.find_format(kernel, device)) {

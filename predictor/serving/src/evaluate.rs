@@ -1,6 +1,7 @@
 //! Evaluates kernel predictions on held-out measurements, and compares them with simpler methods.
 
-use crate::adaptation::{Adaptation, CANDIDATES, choose_kernels};
+use crate::adaptation::{CANDIDATES, choose_kernels, fit_corrections};
+use crate::corrected::Adaptation;
 use crate::device::GpuFacts;
 use crate::error::{Error, Result};
 use crate::features::{kernel_features, mix_hash, shape_hash, site_hash};
@@ -293,7 +294,7 @@ fn adapt_devices(
         }
         for (count, name) in SHOTS {
             let some: Vec<_> = chosen.iter().flat_map(|rows| &rows[..count.min(rows.len())]).copied().collect();
-            let fitted = Adaptation::fit_corrections(&learned.times, &some, device)?;
+            let fitted = fit_corrections(&learned.times, &some, device)?;
             adapted.corrections.entry(part).or_default().extend(fitted.into_iter().map(|fitted| (name, fitted)));
         }
     }

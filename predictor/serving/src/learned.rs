@@ -1,7 +1,7 @@
 //! Trained models of kernels: time and power by group, and for unseen devices.
 
-use crate::adaptation::Adaptation;
 use crate::calibration::{DEFAULT_LEVEL, Reaches, size_class};
+use crate::corrected::Adaptation;
 use crate::device::GpuFacts;
 use crate::error::Result;
 use crate::features::{kernel_features, site_hash};

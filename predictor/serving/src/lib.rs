@@ -10,6 +10,7 @@ pub mod adaptation;
 pub mod architecture;
 pub mod calibration;
 pub mod collectives;
+mod corrected;
 pub mod device;
 mod error;
 pub mod evaluate;

@@ -3,7 +3,7 @@
 //! The header contains the length and the hash of each set of trees, so that only the trees that are used are read and
 //! checked.
 
-use crate::adaptation::Adaptation;
+use crate::corrected::Adaptation;
 use crate::group::Groups;
 use crate::learned::{Knowledge, Learned};
 use crate::packed::PackedTrees;

@@ -5,97 +5,23 @@
 //! The new graph computes for each sample what the old graph computes for that sample alone. The pass fails where an
 //! operator would combine samples, or where it has no rule.
 
+mod arithmetic;
+mod movement;
+mod place;
+
 use super::rebuild::Rebuild;
+use arithmetic::single_step;
 use models::einsum::Equation;
 use models::graph::{Const, Graph, Node, ValueId};
 use models::operators::{
-    ArgReduce, ArgTop, BiasAdd, BorderPad, Concat, CumSum, Dequantize, Einsum, Expand, Gather, GatherElements,
-    GatherNd, LayerNorm, LpNorm, MatMul, MeanVarianceNorm, OneHot, Op, Pad, Quantize, Reduce, Requantize, Reshape,
-    RmsNorm, ScaleShift, ScatterElements, Slice, Softmax, Tile, Transpose,
+    Concat, Einsum, Expand, Gather, GatherElements, GatherNd, MatMul, Op, Reshape, ScatterElements,
 };
 use models::types::TensorType;
-
-type Outcome<T> = Result<T, String>;
-
-const COMBINES: &str = "it combines the samples";
+use place::{Operand, Outcome, Place, Step, batch_place, index, insert_extent, known_extents, new_values, product};
 
 /// Returns the graph with a batch of `batch` samples; the first extents of its inputs must be 1.
 pub fn change_batch(graph: &Graph, batch: i64) -> Result<Graph, String> {
     batch_graph(graph, batch).map(|(graph, _)| graph)
-}
-
-/// Position of the batch in a value: dimension `axis` has extent `outer * inner` for one sample, and the elements of
-/// `outer * batch * inner` in this order for a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    axis: usize,
-    outer: i64,
-    inner: i64,
-}
-
-impl Place {
-    fn at(self, axis: usize) -> Place {
-        Place { axis, ..self }
-    }
-
-    fn is_whole(self) -> bool {
-        (self.outer, self.inner) == (1, 1)
-    }
-
-    /// Number of elements before the batch, for a value of these extents.
-    fn prefix(self, extents: &[i64]) -> i64 {
-        product(&extents[..self.axis]).saturating_mul(self.outer)
-    }
-
-    /// Finds the batch in a value of these extents that has `prefix` elements before it. A dimension of its own is
-    /// preferred.
-    fn find(extents: &[i64], prefix: i64) -> Option<Place> {
-        let before = |axis: usize| product(&extents[..axis]);
-        let axes = || 0..extents.len();
-        if let Some(axis) = axes().find(|&axis| extents[axis] == 1 && before(axis) == prefix) {
-            return Some(Place { axis, outer: 1, inner: 1 });
-        }
-        if let Some(axis) = axes().find(|&axis| before(axis) == prefix) {
-            return Some(Place { axis, outer: 1, inner: extents[axis] });
-        }
-        axes().rev().find_map(|axis| {
-            let outer = prefix.checked_div(before(axis)).filter(|outer| outer * before(axis) == prefix)?;
-            let inner = extents[axis].checked_div(outer).filter(|inner| inner * outer == extents[axis])?;
-            Some(Place { axis, outer, inner })
-        })
-    }
-}
-
-/// How an operator with one batched input continues.
-enum Step {
-    /// The operator stays, and its result has the batch in this dimension.
-    Keep(Op, usize),
-    /// The operator runs on a value whose batch is a dimension of its own; this is its dimension in the result.
-    Split(Op, usize),
-}
-
-#[derive(Clone)]
-struct Operand {
-    new: ValueId,
-    extents: Vec<i64>,
-    place: Option<Place>,
-}
-
-impl Operand {
-    fn rank(&self) -> usize {
-        self.extents.len()
-    }
-
-    /// The extents with leading dimensions of extent 1 up to `rank`.
-    fn padded(&self, rank: usize) -> Vec<i64> {
-        let mut extents = vec![1; rank.saturating_sub(self.rank())];
-        extents.extend(&self.extents);
-        extents
-    }
-
-    fn aligned_axis(&self, rank: usize) -> Option<usize> {
-        self.place.map(|place| place.axis + rank - self.rank())
-    }
 }
 
 struct Batching<'a> {
@@ -185,7 +111,7 @@ impl Batching<'_> {
                     return self.convert_gather(node, operands, output, index(*axis));
                 }
                 let place = batch_place(&operands[1])?;
-                self.emit_operator(node, node.op.clone(), operands, place.at(place.axis + index(*axis)))
+                self.emit_operator(node, node.op.clone(), operands, place.on_axis(place.axis + index(*axis)))
             }
             op => {
                 if operands[1..].iter().any(|operand| operand.place.is_some()) {
@@ -193,7 +119,7 @@ impl Batching<'_> {
                 }
                 let place = batch_place(&operands[0])?;
                 match single_step(op, place, operands)? {
-                    Step::Keep(op, axis) => self.emit_operator(node, op, operands, place.at(axis)),
+                    Step::Keep(op, axis) => self.emit_operator(node, op, operands, place.on_axis(axis)),
                     Step::Split(op, axis) => {
                         let mut inputs = new_values(operands);
                         inputs[0] = self.split_batch(node, &operands[0])?;
@@ -221,7 +147,7 @@ impl Batching<'_> {
         let unbatched = |operand: &&Operand| operand.place.is_none();
         if are_alike && axis + matrix < rank {
             if operands.iter().filter(unbatched).all(|operand| operand.padded(rank)[axis] == 1) {
-                return self.emit_operator(node, node.op.clone(), operands, place.at(axis));
+                return self.emit_operator(node, node.op.clone(), operands, place.on_axis(axis));
             }
             if place.outer > 1 {
                 let mut inputs = Vec::new();
@@ -230,7 +156,7 @@ impl Batching<'_> {
                     let to = Place { axis: (axis + operand.rank()).saturating_sub(rank), ..place };
                     inputs.push(if is_repeated { self.place_operand(node, operand, to)? } else { operand.new });
                 }
-                return self.emit_values(node, node.op.clone(), &inputs, place.at(axis));
+                return self.emit_values(node, node.op.clone(), &inputs, place.on_axis(axis));
             }
         }
         // The batch becomes a dimension of its own at `pivot`.
@@ -266,10 +192,10 @@ impl Batching<'_> {
         let columns = b.rank() - if transpose_b { 2 } else { 1 };
         match (a.place, b.place) {
             (Some(place), None) if place.axis == rows => {
-                self.emit_operator(node, node.op.clone(), operands, place.at(rank - 2))
+                self.emit_operator(node, node.op.clone(), operands, place.on_axis(rank - 2))
             }
             (None, Some(place)) if place.axis == columns => {
-                self.emit_operator(node, node.op.clone(), operands, place.at(rank - 1))
+                self.emit_operator(node, node.op.clone(), operands, place.on_axis(rank - 1))
             }
             _ => self.convert_broadcast(node, operands, output, 2),
         }
@@ -291,11 +217,11 @@ impl Batching<'_> {
             let axes: Vec<usize> = (0..letters.len()).filter(|&axis| letters[axis] == letter).collect();
             inputs.push(match axes[..] {
                 [] if operand.place.is_none() => operand.new,
-                [axis] => self.place_operand(node, operand, place.at(axis))?,
+                [axis] => self.place_operand(node, operand, place.on_axis(axis))?,
                 _ => return Err("the samples lie in different dimensions of its inputs".to_owned()),
             });
         }
-        self.emit_values(node, node.op.clone(), &inputs, place.at(axis))
+        self.emit_values(node, node.op.clone(), &inputs, place.on_axis(axis))
     }
 
     fn convert_attention(&mut self, node: &Node, operands: &[Operand]) -> Outcome<Place> {
@@ -380,7 +306,7 @@ impl Batching<'_> {
         match (x.place, at.place) {
             (Some(place), None) if place.axis >= looked_up => {
                 let axis = at.rank() - 1 + place.axis - looked_up;
-                self.emit_operator(node, node.op.clone(), operands, place.at(axis))
+                self.emit_operator(node, node.op.clone(), operands, place.on_axis(axis))
             }
             (None, Some(place)) if batch == 0 && place.axis + 1 < at.rank() => {
                 self.emit_operator(node, node.op.clone(), operands, place)
@@ -399,14 +325,14 @@ impl Batching<'_> {
         let looked_up = index(*at.extents.last().unwrap_or(&0));
         // The dimensions of a slice come after those of the indices in the updates, and after those looked up in `x`.
         let in_slice = match (x.place, updates.place) {
-            (_, Some(place)) => (place.axis + 1).checked_sub(at.rank()).map(|axis| place.at(axis)),
-            (Some(place), None) => place.axis.checked_sub(looked_up).map(|axis| place.at(axis)),
+            (_, Some(place)) => (place.axis + 1).checked_sub(at.rank()).map(|axis| place.on_axis(axis)),
+            (Some(place), None) => place.axis.checked_sub(looked_up).map(|axis| place.on_axis(axis)),
             (None, None) => None,
         };
         if let (Some(place), None) = (in_slice, at.place) {
-            let to = place.at(looked_up + place.axis);
+            let to = place.on_axis(looked_up + place.axis);
             let x = self.place_operand(node, x, to)?;
-            let updates = self.place_operand(node, updates, place.at(at.rank() - 1 + place.axis))?;
+            let updates = self.place_operand(node, updates, place.on_axis(at.rank() - 1 + place.axis))?;
             return self.emit_values(node, node.op.clone(), &[x, at.new, updates], to);
         }
         let mut inputs = self.in_front(node, operands)?;
@@ -522,393 +448,5 @@ impl Batching<'_> {
     }
 }
 
-/// Operators whose first input has the batch and whose other inputs have none.
-fn single_step(op: &Op, place: Place, operands: &[Operand]) -> Outcome<Step> {
-    let (a, rank) = (place.axis, operands[0].rank());
-    let mut op = op.clone();
-    let step = match &mut op {
-        Op::Unary(_) | Op::Clip(_) | Op::Cast(_) | Op::Identity(_) => Step::Keep(op, a),
-        Op::Softmax(Softmax { axis, .. })
-        | Op::LpNorm(LpNorm { axis, .. })
-        | Op::CumSum(CumSum { axis, .. })
-        | Op::ArgTop(ArgTop { axis, .. })
-        | Op::ScaleShift(ScaleShift { axis })
-        | Op::BiasAdd(BiasAdd { axis }) => {
-            if index(*axis) == a {
-                shift_axis(axis, a);
-                Step::Split(op, a)
-            } else {
-                Step::Keep(op, a)
-            }
-        }
-        Op::ArgReduce(ArgReduce { axis, keep, .. }) => {
-            let to = a - usize::from(!*keep && index(*axis) < a);
-            if index(*axis) == a {
-                shift_axis(axis, a);
-                Step::Split(op, to)
-            } else {
-                Step::Keep(op, to)
-            }
-        }
-        Op::Reduce(Reduce { axes, keep, .. }) => {
-            let before = axes.iter().filter(|&&axis| index(axis) < a).count();
-            let to = if *keep { a } else { a - before };
-            if axes.contains(&(a as i64)) {
-                axes.iter_mut().for_each(|axis| shift_axis(axis, a));
-                Step::Split(op, to)
-            } else {
-                Step::Keep(op, to)
-            }
-        }
-        Op::MeanVarianceNorm(MeanVarianceNorm { axes, .. }) => {
-            if axes.contains(&(a as i64)) {
-                axes.iter_mut().for_each(|axis| shift_axis(axis, a));
-                Step::Split(op, a)
-            } else {
-                Step::Keep(op, a)
-            }
-        }
-        Op::LayerNorm(LayerNorm { axis, .. }) | Op::RmsNorm(RmsNorm { axis, .. }) => match a.cmp(&index(*axis)) {
-            std::cmp::Ordering::Less => Step::Keep(op, a),
-            std::cmp::Ordering::Equal => {
-                *axis += 1;
-                Step::Split(op, a)
-            }
-            std::cmp::Ordering::Greater => return Err(COMBINES.to_owned()),
-        },
-        Op::Pool(_) | Op::GlobalPool(_) | Op::AdaptivePool(_) | Op::Resize(_) if a < 2 => Step::Keep(op, a),
-        Op::Conv(_) | Op::ConvTranspose(_) | Op::QConv(_) | Op::GroupNorm(_) | Op::Lrn(_) if a == 0 => {
-            Step::Keep(op, a)
-        }
-        Op::BatchNorm(_) if a != 1 => Step::Keep(op, a),
-        Op::Quantize(Quantize { axis, .. })
-        | Op::Dequantize(Dequantize { axis, .. })
-        | Op::Requantize(Requantize { axis, .. }) => {
-            let is_scalar = operands[1..].iter().all(|operand| operand.rank() == 0);
-            if !is_scalar && index(*axis) == a {
-                shift_axis(axis, a);
-                Step::Split(op, a)
-            } else {
-                Step::Keep(op, a)
-            }
-        }
-        Op::Dense(_) | Op::QDense(_) if a + 1 < rank => Step::Keep(op, a),
-        Op::Dense(_) | Op::QDense(_) => Step::Split(op, a),
-        _ => return movement_step(op, place, operands),
-    };
-    Ok(step)
-}
-
-/// Operators of one batched input that copy elements.
-fn movement_step(mut op: Op, place: Place, operands: &[Operand]) -> Outcome<Step> {
-    let (a, rank) = (place.axis, operands[0].rank());
-    let step = match &mut op {
-        Op::Transpose(Transpose { permutation }) => {
-            let to = permutation.iter().position(|&axis| index(axis) == a).ok_or("its permutation is incomplete")?;
-            Step::Keep(op, to)
-        }
-        Op::Slice(slice) => match slice.axes.iter().position(|&axis| index(axis) == a) {
-            None => Step::Keep(op, a),
-            Some(position) if place.is_whole() => {
-                if slice.starts[position] == slice.stops[position] {
-                    return Err("it takes no sample".to_owned());
-                }
-                let Slice { axes, starts, stops, steps } = slice;
-                for list in [axes, starts, stops, steps] {
-                    list.remove(position);
-                }
-                Step::Keep(op, a)
-            }
-            Some(_) => {
-                slice.axes.iter_mut().for_each(|axis| shift_axis(axis, a));
-                Step::Split(op, a)
-            }
-        },
-        Op::Pad(Pad { pads, .. }) | Op::BorderPad(BorderPad { pads, .. }) => {
-            if (pads[a], pads[rank + a]) == (0, 0) {
-                Step::Keep(op, a)
-            } else {
-                pads.insert(rank + a, 0);
-                pads.insert(a, 0);
-                Step::Split(op, a)
-            }
-        }
-        Op::Tile(Tile { repeats }) => {
-            if repeats[a] == 1 {
-                Step::Keep(op, a)
-            } else {
-                repeats.insert(a, 1);
-                Step::Split(op, a)
-            }
-        }
-        Op::Expand(Expand { shape }) => {
-            let out_rank = rank.max(shape.len());
-            let to = a + out_rank - rank;
-            let mut padded = vec![1; out_rank - shape.len()];
-            padded.append(shape);
-            *shape = padded;
-            if place.is_whole() && shape[to] > 1 {
-                shape.insert(to, 1);
-                Step::Split(op, to)
-            } else {
-                shape[to] = 1;
-                Step::Keep(op, to)
-            }
-        }
-        Op::Gather(Gather { axis }) => {
-            let looked_up = operands[1].rank();
-            if index(*axis) == a {
-                shift_axis(axis, a);
-                Step::Split(op, a)
-            } else if index(*axis) < a {
-                Step::Keep(op, a + looked_up - 1)
-            } else {
-                Step::Keep(op, a)
-            }
-        }
-        Op::OneHot(OneHot { axis, .. }) => {
-            let to = a + usize::from(index(*axis) <= a);
-            Step::Keep(op, to)
-        }
-        Op::Trilu(_) if a + 2 < rank => Step::Keep(op, a),
-        Op::Trilu(_) if a + 2 == rank => Step::Split(op, a),
-        _ => return Err(COMBINES.to_owned()),
-    };
-    Ok(step)
-}
-
-/// Moves an axis behind the additional dimension at `a`.
-fn shift_axis(axis: &mut i64, a: usize) {
-    if index(*axis) >= a {
-        *axis += 1;
-    }
-}
-
-fn batch_place(operand: &Operand) -> Outcome<Place> {
-    operand.place.ok_or_else(|| "its first input is the same for all samples".to_owned())
-}
-
-fn new_values(operands: &[Operand]) -> Vec<ValueId> {
-    operands.iter().map(|operand| operand.new).collect()
-}
-
-fn known_extents(ty: &TensorType) -> Outcome<Vec<i64>> {
-    ty.extents().ok_or_else(|| format!("{ty} has a dimension without a number"))
-}
-
-fn insert_extent(extents: &[i64], axis: usize, extent: i64) -> Vec<i64> {
-    let mut longer = extents.to_vec();
-    longer.insert(axis, extent);
-    longer
-}
-
-fn product(extents: &[i64]) -> i64 {
-    extents.iter().fold(1, |product, &extent| product.saturating_mul(extent))
-}
-
-fn index(axis: i64) -> usize {
-    usize::try_from(axis).unwrap_or(usize::MAX)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use models::builder::GraphBuilder;
-    use models::operators::EXAMPLES;
-    use models::task::Task;
-    use models::types::DType;
-    use reference::Tensor;
-    use std::collections::BTreeSet;
-
-    const BATCH: i64 = 3;
-
-    /// Random inputs; integers are below 2, because they may be indices.
-    fn small_inputs(graph: &Graph, seed: u64) -> Vec<Tensor> {
-        let inputs = reference::graph_inputs(graph, seed).unwrap();
-        let small = |tensor: Tensor| {
-            let ty = tensor.tensor_type().clone();
-            if !matches!(ty.dtype, DType::I32 | DType::I64) {
-                return tensor;
-            }
-            let numbers: Vec<f64> = tensor.to_numbers().iter().map(|number| number.rem_euclid(2.0)).collect();
-            Tensor::from_numbers(ty, &numbers).unwrap()
-        };
-        inputs.into_iter().map(small).collect()
-    }
-
-    /// Checks that the graph of a batch computes for each sample what the graph of one sample computes.
-    fn check_samples(graph: &Graph) -> Outcome<Graph> {
-        let (changed, places) = batch_graph(graph, BATCH)?;
-        let samples: Vec<Vec<Tensor>> = (0..BATCH as u64).map(|seed| small_inputs(graph, seed)).collect();
-        let inputs: Vec<Tensor> = changed
-            .inputs
-            .iter()
-            .enumerate()
-            .map(|(input, id)| {
-                let numbers: Vec<f64> = samples.iter().flat_map(|sample| sample[input].to_numbers()).collect();
-                Tensor::from_numbers(changed.values[id.0 as usize].ty.clone(), &numbers).unwrap()
-            })
-            .collect();
-        let found = reference::evaluate_graph(&changed, &inputs).unwrap();
-        for (number, sample) in samples.iter().enumerate() {
-            let expected = reference::evaluate_graph(graph, sample).unwrap();
-            for ((expected, found), place) in expected.iter().zip(&found).zip(&places) {
-                let place = place.expect("the output depends on the input");
-                let rest =
-                    expected.to_numbers().len() / place.prefix(&expected.tensor_type().extents().unwrap()) as usize;
-                let of_sample = |chunk: &[f64]| chunk[number * rest..(number + 1) * rest].to_vec();
-                let found: Vec<f64> = found.to_numbers().chunks(rest * BATCH as usize).flat_map(of_sample).collect();
-                for (a, b) in found.iter().zip(expected.to_numbers()) {
-                    let is_close = (a - b).abs() <= 1e-5 * b.abs().max(1.0) || a.to_bits() == b.to_bits();
-                    assert!(is_close || (a.is_nan() && b.is_nan()), "{a} is not {b}:\n{}", changed.to_text());
-                }
-                assert_eq!(found.len(), expected.to_numbers().len());
-            }
-        }
-        Ok(changed)
-    }
-
-    /// Builds a graph of one operator. The parameters in `batched` are computed from inputs with a first dimension of 1,
-    /// which becomes part of dimension `axis`, after `outer` elements; the others are constants.
-    fn operator_graph(task: &Task, batched: &[usize], axis: usize, outer: i64) -> Option<Graph> {
-        let mut builder = GraphBuilder::new("one");
-        let mut values = Vec::new();
-        for (number, parameter) in task.parameters.iter().enumerate() {
-            let extents = parameter.ty.extents()?;
-            let name = format!("p{number}");
-            if !batched.contains(&number) {
-                let count = parameter.ty.element_count()?;
-                // Positive, because variances and scales must be; indices below 2.
-                let number = |index: u64| {
-                    if parameter.ty.dtype.is_float() { 0.5 + (index % 7) as f64 / 4.0 } else { (index % 2) as f64 }
-                };
-                let data = Const::Small((0..count).map(number).collect());
-                values.push(builder.add_constant(&name, parameter.ty.clone(), data).ok()?);
-                continue;
-            }
-            if *extents.get(axis)? % outer != 0 {
-                return None;
-            }
-            let apart = [&extents[..axis], &[outer, extents[axis] / outer], &extents[axis + 1..]].concat();
-            let given = TensorType::new(parameter.ty.dtype, &insert_extent(&apart, 0, 1));
-            let x = builder.add_input(&name, given).ok()?;
-            let mut permutation: Vec<i64> = (1..=apart.len() as i64).collect();
-            permutation.insert(axis + 1, 0);
-            let x = builder.push(Op::Transpose(Transpose { permutation }), &[x]).ok()?;
-            values.push(builder.push(Op::Reshape(Reshape { shape: extents }), &[x]).ok()?);
-        }
-        let y = builder.push(task.steps[0].op.clone(), &values).ok()?;
-        builder.finish(&[y]).ok()
-    }
-
-    #[test]
-    fn every_operator_computes_the_same_for_each_sample() {
-        let mut converted = BTreeSet::new();
-        for (name, texts) in EXAMPLES {
-            for text in *texts {
-                let task = Task::from_text(text).unwrap();
-                for subset in 1u32..1 << task.parameters.len() {
-                    let batched: Vec<usize> =
-                        (0..task.parameters.len()).filter(|parameter| subset >> parameter & 1 == 1).collect();
-                    for (axis, outer) in (0..4).flat_map(|axis| [(axis, 1), (axis, 2), (axis, 3)]) {
-                        let graph = operator_graph(&task, &batched, axis, outer);
-                        if graph.is_some_and(|graph| check_samples(&graph).is_ok()) {
-                            converted.insert((*name, batched.clone()));
-                        }
-                    }
-                }
-            }
-        }
-        let is_missing = |name: &&str| !converted.contains(&(*name, vec![0]));
-        let missing: Vec<&str> = EXAMPLES.iter().map(|(name, _)| *name).filter(is_missing).collect();
-        assert_eq!(missing, [""; 0]);
-        for several in [
-            ("Gather", vec![1]),
-            ("Gather", vec![0, 1]),
-            ("GatherElements", vec![0, 1]),
-            ("GatherNd", vec![0, 1]),
-            ("ScatterElements", vec![0, 1, 2]),
-            ("ScatterNd", vec![2]),
-            ("ScatterNd", vec![0, 1, 2]),
-            ("Attention", vec![0, 1, 2]),
-            ("Concat", vec![1]),
-            ("Einsum", vec![0, 1]),
-            ("MatMul", vec![0, 1]),
-            ("Where", vec![0, 2]),
-        ] {
-            assert!(converted.contains(&several), "{several:?}");
-        }
-    }
-
-    fn graph(text: &str) -> Graph {
-        Graph::from_text(text).unwrap()
-    }
-
-    #[test]
-    fn reshapes_expansions_and_constants_of_one_sample_follow_the_batch() {
-        let changed = check_samples(&graph(
-            r#"
-            graph "tokens"
-            input %0 "x": f32[1,3,4,4]
-            constant %1 "w": f32[6,3,2,2] = random(1)
-            %2 "patches": f32[1,6,2,2] = conv(%0, %1) dilations=[1,1] groups=1 pads=[0,0,0,0] strides=[2,2]
-            %3 "flat": f32[1,6,4] = reshape(%2) shape=[1,6,4]
-            %4 "turned": f32[1,4,6] = transpose(%3) permutation=[0,2,1]
-            %12 "rows": f32[4,6] = reshape(%4) shape=[4,6]
-            %5 "tokens": f32[1,4,6] = reshape(%12) shape=[1,4,6]
-            constant %6 "class": f32[1,1,6] = random(2)
-            %7 "all": f32[1,5,6] = concat(%6, %5) axis=1
-            constant %8 "places": f32[1,5,6] = random(3)
-            %9 "sum": f32[1,5,6] = binary(%7, %8) function="add"
-            constant %10 "first": i64[] = list(0)
-            %11 "y": f32[1,6] = gather(%9, %10) axis=1
-            output %11
-            "#,
-        ))
-        .unwrap();
-        let value = |name: &str| &changed.values.iter().find(|value| value.name == name).unwrap().ty;
-        assert_eq!(value("rows").extents(), Some(vec![12, 6]));
-        assert_eq!(value("all").extents(), Some(vec![3, 5, 6]));
-        assert_eq!(value("y").extents(), Some(vec![3, 6]));
-    }
-
-    #[test]
-    fn windows_with_a_mask_keep_the_mask_of_each_window() {
-        check_samples(&graph(
-            r#"
-            graph "windows"
-            input %0 "x": f32[1,4,4,2]
-            %1 "apart": f32[2,2,2,2,2] = reshape(%0) shape=[2,2,2,2,2]
-            %2 "windows": f32[2,2,2,2,2] = transpose(%1) permutation=[0,2,1,3,4]
-            %3 "tokens": f32[4,4,2] = reshape(%2) shape=[4,4,2]
-            %4 "scores": f32[4,4,4] = mat_mul(%3, %3) transpose_a=false transpose_b=true
-            constant %5 "mask": f32[4,4,4] = random(1)
-            %6 "masked": f32[4,4,4] = binary(%4, %5) function="add"
-            %7 "shares": f32[4,4,4] = softmax(%6) axis=2 log=false
-            %8 "seen": f32[4,4,2] = mat_mul(%7, %3) transpose_a=false transpose_b=false
-            output %8
-            "#,
-        ))
-        .unwrap();
-    }
-
-    #[test]
-    fn samples_that_an_operator_would_combine_are_refused() {
-        let refusal = |text: &str| batch_graph(&graph(text), BATCH).unwrap_err();
-        let error = refusal(
-            r#"
-            graph "statistics"
-            input %0 "x": f32[1,2,2,2]
-            %1 "turned": f32[2,1,2,2] = transpose(%0) permutation=[1,0,2,3]
-            constant %2 "w": f32[2,1,1,1] = random(1)
-            %3 "y": f32[2,2,2,2] = conv(%1, %2) dilations=[1,1] groups=1 pads=[0,0,0,0] strides=[1,1]
-            output %3
-            "#,
-        );
-        assert_eq!(error, "node `y` (`conv`): it combines the samples");
-        let error = refusal(
-            "graph \"two\"\ninput %0 \"x\": f32[2,2]\n%1 \"y\": f32[2,2] = unary(%0) function=\"relu\"\noutput %1",
-        );
-        assert_eq!(error, "input `x` has no batch of 1");
-    }
-}
+mod tests;

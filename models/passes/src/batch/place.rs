@@ -1,0 +1,116 @@
+//! Position of the batch in values, and helpers on extents.
+
+use models::graph::ValueId;
+use models::operators::Op;
+use models::types::TensorType;
+
+pub(super) type Outcome<T> = Result<T, String>;
+
+pub(super) const COMBINES: &str = "it combines the samples";
+
+/// Position of the batch in a value: dimension `axis` has extent `outer * inner` for one sample, and the elements of
+/// `outer * batch * inner` in this order for a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) axis: usize,
+    pub(super) outer: i64,
+    pub(super) inner: i64,
+}
+
+impl Place {
+    pub(super) fn on_axis(self, axis: usize) -> Place {
+        Place { axis, ..self }
+    }
+
+    pub(super) fn is_whole(self) -> bool {
+        (self.outer, self.inner) == (1, 1)
+    }
+
+    /// Number of elements before the batch, for a value of these extents.
+    pub(super) fn prefix(self, extents: &[i64]) -> i64 {
+        product(&extents[..self.axis]).saturating_mul(self.outer)
+    }
+
+    /// Finds the batch in a value of these extents that has `prefix` elements before it. A dimension of its own is
+    /// preferred.
+    pub(super) fn find(extents: &[i64], prefix: i64) -> Option<Place> {
+        let before = |axis: usize| product(&extents[..axis]);
+        let axes = || 0..extents.len();
+        if let Some(axis) = axes().find(|&axis| extents[axis] == 1 && before(axis) == prefix) {
+            return Some(Place { axis, outer: 1, inner: 1 });
+        }
+        if let Some(axis) = axes().find(|&axis| before(axis) == prefix) {
+            return Some(Place { axis, outer: 1, inner: extents[axis] });
+        }
+        axes().rev().find_map(|axis| {
+            let outer = prefix.checked_div(before(axis)).filter(|outer| outer * before(axis) == prefix)?;
+            let inner = extents[axis].checked_div(outer).filter(|inner| inner * outer == extents[axis])?;
+            Some(Place { axis, outer, inner })
+        })
+    }
+}
+
+/// How an operator with one batched input continues.
+pub(super) enum Step {
+    /// The operator stays, and its result has the batch in this dimension.
+    Keep(Op, usize),
+    /// The operator runs on a value whose batch is a dimension of its own; this is its dimension in the result.
+    Split(Op, usize),
+}
+
+#[derive(Clone)]
+pub(super) struct Operand {
+    pub(super) new: ValueId,
+    pub(super) extents: Vec<i64>,
+    pub(super) place: Option<Place>,
+}
+
+impl Operand {
+    pub(super) fn rank(&self) -> usize {
+        self.extents.len()
+    }
+
+    /// The extents with leading dimensions of extent 1 up to `rank`.
+    pub(super) fn padded(&self, rank: usize) -> Vec<i64> {
+        let mut extents = vec![1; rank.saturating_sub(self.rank())];
+        extents.extend(&self.extents);
+        extents
+    }
+
+    pub(super) fn aligned_axis(&self, rank: usize) -> Option<usize> {
+        self.place.map(|place| place.axis + rank - self.rank())
+    }
+}
+
+pub(super) fn batch_place(operand: &Operand) -> Outcome<Place> {
+    operand.place.ok_or_else(|| "its first input is the same for all samples".to_owned())
+}
+
+pub(super) fn new_values(operands: &[Operand]) -> Vec<ValueId> {
+    operands.iter().map(|operand| operand.new).collect()
+}
+
+pub(super) fn known_extents(ty: &TensorType) -> Outcome<Vec<i64>> {
+    ty.extents().ok_or_else(|| format!("{ty} has a dimension without a number"))
+}
+
+pub(super) fn insert_extent(extents: &[i64], axis: usize, extent: i64) -> Vec<i64> {
+    let mut longer = extents.to_vec();
+    longer.insert(axis, extent);
+    longer
+}
+
+pub(super) fn product(extents: &[i64]) -> i64 {
+    extents.iter().fold(1, |product, &extent| product.saturating_mul(extent))
+}
+
+pub(super) fn index(axis: i64) -> usize {
+    usize::try_from(axis).unwrap_or(usize::MAX)
+}
+
+/// Moves an axis behind the additional dimension at `a`.
+pub(super) fn shift_axis(axis: &mut i64, a: usize) {
+    if index(*axis) >= a {
+        *axis += 1;
+    }
+}
