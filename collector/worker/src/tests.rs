@@ -160,8 +160,7 @@ fn processor_time_has_a_limit() {
 fn memory_has_a_limit() {
     let mut spec = spec();
     spec.limits.memory_bytes = Some(256 << 20);
-    let fault =
-        check_fault(spec, &Deed::Grow, AMPLE, expect!["worker crashed with SIGABRT (6); end of its output:"]);
+    let fault = check_fault(spec, &Deed::Grow, AMPLE, expect!["worker crashed with SIGABRT (6); end of its output:"]);
     assert!(fault.to_string().contains("memory allocation of"), "{fault}");
 }
 
