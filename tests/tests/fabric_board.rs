@@ -241,7 +241,7 @@ try:
     of("free")(block)
     raise SystemExit("a block was given back twice")
 except tvm.error.RPCError as error:
-    assert "no block" in str(error), error
+    assert "no accelerator memory block" in str(error), error
 print("done")
 "#;
     let (bench, agent) = (Bench::new(), own_agent("--fpga simulated"));

@@ -123,10 +123,10 @@ fn omitted_knobs_have_default_values() {
     }
 
     for (knob, part) in [
-        ("tile_x=nan", "known for these sizes: "),
-        ("tile_x=9999", "known for these sizes: "),
-        ("tile_x=24", "known for these sizes: "),
-        ("tile_x=wide", "known for these sizes: "),
+        ("tile_x=nan", "known settings: "),
+        ("tile_x=9999", "known settings: "),
+        ("tile_x=24", "known settings: "),
+        ("tile_x=wide", "known settings: "),
         ("vectorize=maybe", "yes"),
         ("tile_q=4", "the knobs of this operator are block, "),
         ("from=default", "the knobs of this operator are block, "),
