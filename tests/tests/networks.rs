@@ -216,7 +216,11 @@ fn a_file_gets_the_requested_batch_and_sequence() {
     let ran = run(graph("fixed.onnx --batchsize 8")).expect(0);
     assert!(ran.stdout.contains("f32[8,3,8]") && ran.stdout.contains("f32[8,24]"), "{ran}");
     let ran = run(graph("pair.onnx --batchsize 8")).expect(2);
-    assert!(ran.stderr.contains("would be f32[2,96], not [8, 24]") && ran.stderr.contains("--batchsize"), "{ran}");
+    assert!(
+        ran.stderr.contains("would have the type f32[2,96], not the shape [8, 24]")
+            && ran.stderr.contains("--batchsize"),
+        "{ran}"
+    );
     let ran = run(graph("named.onnx --batchsize 2 --sequence 5")).expect(0);
     assert!(ran.stdout.contains("f32[2,5,8]"), "{ran}");
     let ran = run(graph("open.onnx --sequence 5")).expect(2);
@@ -622,7 +626,7 @@ fn invalid_folders_give_one_error() {
     change("elsewhere", &|portable| portable["instruction_sets"] = serde_json::json!(["avx2048"]));
     refused("elsewhere", 3, "the code uses avx2048, which this processor lacks");
     change("other", &|portable| portable["architecture"] = "z80".into());
-    refused("other", 3, "its code is for z80");
+    refused("other", 3, "the code is for z80");
     change("inputs", &|portable| portable["draws"] = serde_json::json!([]));
     refused("inputs", 2, "it describes 0 inputs");
     refused("mlp --store nowhere", 2, "`--store` applies only to folders of artifacts");

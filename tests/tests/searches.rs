@@ -140,7 +140,7 @@ fn built_code_decides_what_is_run() {
     assert!((1..=60).contains(&before.len()), "{}", before.len());
     assert_eq!(ran.json()["outcomes"]["passed_over"].as_u64(), Some(before.len() as u64), "{ran}");
     for record in &before {
-        assert!(record.median_ns.is_none() && record.reason.as_ref().is_some_and(|why| why.contains("code")));
+        assert!(record.median_ns.is_none() && record.reason.as_ref().is_some_and(|why| why.contains("cost model")));
         assert!(record.features.as_ref().is_some_and(|features| features.as_text().contains("code_cycles")));
     }
     let again = run(bench.opcollect(&command)).expect(0);
@@ -319,7 +319,7 @@ fn an_empty_space_is_rejected_with_its_settings() {
     refused(
         "--only tile_x=16 --only tile_c=16 --only block=32",
         "`only` leaves no schedule of `matmul",
-        "such as `registers`",
+        "for example the rule `registers`",
     );
     let shown = run(bench.opcollect(&format!("space {SPACE} --only tile_x=4 --sample 3"))).expect(0);
     assert!(shown.stdout.contains("rule `registers`: "), "{shown}");

@@ -275,7 +275,9 @@ fn programs_for_cores_do_not_run_on_streams() {
         let program = rig.make(name, Some(&plan));
         let job = rig.job(&program);
         match rig.workers.run_network(&job, common::PATIENCE) {
-            Ok(RunReply::Failed(why)) => assert!(why.contains("must be on one stream, with a number below 32"), "{why}"),
+            Ok(RunReply::Failed(why)) => {
+                assert!(why.contains("must be on one stream, with a number below 32"), "{why}")
+            }
             other => panic!("{other:?}"),
         }
     }
