@@ -628,7 +628,7 @@ fn invalid_folders_give_one_error() {
     change("other", &|portable| portable["architecture"] = "z80".into());
     refused("other", 3, "the code is for z80");
     change("inputs", &|portable| portable["draws"] = serde_json::json!([]));
-    refused("inputs", 2, "it describes 0 inputs");
+    refused("inputs", 2, "the file describes 0 inputs");
     refused("mlp --store nowhere", 2, "`--store` applies only to folders of artifacts");
     refused("nowhere", 2, "nowhere");
     let build = "model build --modelsource local --modelname mlp";
