@@ -210,7 +210,7 @@ fn drift_reports_slower_lines() {
     let one = run(bench.opcollect("drift before")).expect(2);
     assert!(one.stderr.contains("has only one nightly run"), "{one}");
     let empty = run(bench.opcollect("drift before@night=1970-01-01 after")).expect(0);
-    assert!(empty.stdout.contains("nothing to compare it with"), "{empty}");
+    assert!(empty.stdout.contains("none to compare it with"), "{empty}");
     let none = run(bench.opcollect("drift before none")).expect(2);
     assert!(none.stderr.contains("is not a dataset store"), "{none}");
 }
