@@ -194,5 +194,5 @@ fn both_sides_of_a_race_run_interleaved() {
         &|choice| choice["together"][0]["operator"] = of_tasks["together"][0].clone(),
         "in its short form, or a task",
     );
-    refused(run(bench.opcollect("race missing.json")), "cannot read the choice `missing.json`");
+    refused(run(bench.opcollect("race missing.json")), "cannot read the choice file `missing.json`");
 }

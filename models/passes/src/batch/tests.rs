@@ -1,6 +1,6 @@
 use super::*;
 use models::builder::GraphBuilder;
-use models::operators::EXAMPLES;
+use models::operators::{EXAMPLES, Transpose};
 use models::task::Task;
 use models::types::DType;
 use reference::Tensor;
