@@ -365,7 +365,7 @@ pub(super) mod tests {
             `cache` is empty; give at least one
             `budget_seconds` is -1.0; it must be above 0 and at most 31622400, a year
             measuring plan: `precision` is 0, but must be between 0 and 1
-            its target has the kind `cuda` but different fields
+            the target has the kind `cuda`, but fields of another kind
             the target's `vector_lanes` is 0; allowed are 1..=1024
             the plan has no task 1
             a packing has blocks of size 0
