@@ -94,7 +94,7 @@ def refusals():
     assert "wrong.toml" in told and "line 2" in told, told
     assert "3/2" in refusal(lambda: collect("mlp", shard="3/2", store="none"))
     assert "only the command line supports" in refusal(lambda: collect("mlp", target="pynq", store="none"))
-    assert "no path" in refusal(lambda: collect("mlp", store=3))
+    assert "is not a path" in refusal(lambda: collect("mlp", store=3))
     assert "give a function" in refusal(lambda: collect("mlp", progress=3, store="none"))
     assert not Path("none").exists()
 

@@ -100,7 +100,7 @@ def alone():
     assert refusal([TEXT, 3]) == "row 1: 3 is neither a text nor a dictionary"
     assert refusal(TEXT, device=3) == "`device` is 3; give the name of a device"
     assert refusal(TEXT, threads="two") == "`threads` is 'two'; give a number"
-    assert "no path" in raised(lambda: oppredict.load(3))
+    assert "is not a path" in raised(lambda: oppredict.load(3))
     models()
     try:
         oppredict.load("missing.opp")
