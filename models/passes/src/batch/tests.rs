@@ -1,3 +1,5 @@
+//! Tests that a changed batch leaves the result of each sample as it is.
+
 use super::*;
 use models::builder::GraphBuilder;
 use models::operators::{EXAMPLES, Transpose};
