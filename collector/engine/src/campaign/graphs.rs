@@ -118,7 +118,7 @@ fn load_file(
         let changed = passes::batch::change_batch(&imported.graph, wanted).or_else(|of_graph| {
             let mut read = |shapes| reader(path, &Options { shapes, ..options.clone() });
             let again = read_with_batch(&imported.graph, (has, wanted), &mut read);
-            again.map(|again| again.graph).map_err(|why| format!("{why}; its graph cannot be changed: {of_graph}"))
+            again.map(|again| again.graph).map_err(|why| format!("{why}; the graph cannot be changed either: {of_graph}"))
         });
         match changed {
             Ok(graph) => {

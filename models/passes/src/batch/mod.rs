@@ -7,7 +7,7 @@
 
 mod arithmetic;
 mod movement;
-mod place;
+mod position;
 
 use super::rebuild::Rebuild;
 use arithmetic::single_step;
@@ -17,7 +17,9 @@ use models::operators::{
     Concat, Einsum, Expand, Gather, GatherElements, GatherNd, MatMul, Op, Reshape, ScatterElements,
 };
 use models::types::TensorType;
-use place::{Operand, Outcome, Place, Step, batch_place, index, insert_extent, known_extents, new_values, product};
+use position::{
+    BatchPosition, Operand, Outcome, Step, batch_place, index, insert_extent, known_extents, new_values, product,
+};
 
 /// Returns the graph with a batch of `batch` samples; the first extents of its inputs must be 1.
 pub fn change_batch(graph: &Graph, batch: i64) -> Result<Graph, String> {
@@ -28,11 +30,11 @@ struct Batching<'a> {
     old: &'a Graph,
     rebuild: Rebuild<'a>,
     batch: i64,
-    places: Vec<Option<Place>>,
+    positions: Vec<Option<BatchPosition>>,
 }
 
-fn batch_graph(graph: &Graph, batch: i64) -> Outcome<(Graph, Vec<Option<Place>>)> {
-    let mut places = vec![None; graph.values.len()];
+fn batch_graph(graph: &Graph, batch: i64) -> Outcome<(Graph, Vec<Option<BatchPosition>>)> {
+    let mut positions = vec![None; graph.values.len()];
     let mut types = std::collections::HashMap::new();
     for &id in &graph.inputs {
         let value = &graph.values[id.0 as usize];
@@ -40,7 +42,7 @@ fn batch_graph(graph: &Graph, batch: i64) -> Outcome<(Graph, Vec<Option<Place>>)
         match extents.first_mut() {
             Some(first) if *first == 1 => {
                 *first = batch;
-                places[id.0 as usize] = Some(Place { axis: 0, outer: 1, inner: 1 });
+                positions[id.0 as usize] = Some(BatchPosition { axis: 0, outer: 1, inner: 1 });
             }
             Some(_) => return Err(format!("input `{}` has no batch of 1", value.name)),
             None => {}
@@ -48,42 +50,42 @@ fn batch_graph(graph: &Graph, batch: i64) -> Outcome<(Graph, Vec<Option<Place>>)
         types.insert(id, TensorType::new(value.ty.dtype, &extents));
     }
     let rebuild = Rebuild::with_input_types(graph, &mut |id| types[&id].clone()).map_err(|error| error.to_string())?;
-    let mut batching = Batching { old: graph, rebuild, batch, places };
+    let mut batching = Batching { old: graph, rebuild, batch, positions };
     for node in &graph.nodes {
         let name = &graph.values[node.outputs[0].0 as usize].name;
         batching.convert_node(node).map_err(|reason| format!("node `{name}` (`{}`): {reason}", node.op.name()))?;
     }
-    let outputs = graph.outputs.iter().map(|id| batching.places[id.0 as usize]).collect();
+    let outputs = graph.outputs.iter().map(|id| batching.positions[id.0 as usize]).collect();
     Ok((batching.rebuild.finish_graph().map_err(|error| error.to_string())?, outputs))
 }
 
 impl Batching<'_> {
     fn convert_node(&mut self, node: &Node) -> Outcome<()> {
         let operands = node.inputs.iter().map(|&id| self.operand(id)).collect::<Outcome<Vec<_>>>()?;
-        if operands.iter().all(|operand| operand.place.is_none()) {
+        if operands.iter().all(|operand| operand.position.is_none()) {
             return self.rebuild.copy_node(node).map(drop).map_err(|error| error.to_string());
         }
         let output = known_extents(&self.old.values[node.outputs[0].0 as usize].ty)?;
         if operands.iter().flat_map(|operand| &operand.extents).chain(&output).any(|&extent| extent == 0) {
-            return Err("it has no elements".to_owned());
+            return Err("a value has no elements".to_owned());
         }
-        let place = self.convert_operator(node, &operands, &output)?;
-        self.places[node.outputs[0].0 as usize] = Some(place);
+        let position = self.convert_operator(node, &operands, &output)?;
+        self.positions[node.outputs[0].0 as usize] = Some(position);
         let mut expected = output;
-        expected[place.axis] *= self.batch;
+        expected[position.axis] *= self.batch;
         let new = self.rebuild.get(node.outputs[0]).map_err(|error| error.to_string())?;
         let found = self.rebuild.type_of(new).map_err(|error| error.to_string())?;
         let wanted = TensorType::new(self.old.values[node.outputs[0].0 as usize].ty.dtype, &expected);
-        if *found == wanted { Ok(()) } else { Err(format!("it would be {found}, not {wanted}")) }
+        if *found == wanted { Ok(()) } else { Err(format!("the result would be {found}, not {wanted}")) }
     }
 
     fn operand(&mut self, id: ValueId) -> Outcome<Operand> {
         let extents = known_extents(&self.old.values[id.0 as usize].ty)?;
         let new = self.rebuild.get(id).map_err(|error| error.to_string())?;
-        Ok(Operand { new, extents, place: self.places[id.0 as usize] })
+        Ok(Operand { new, extents, position: self.positions[id.0 as usize] })
     }
 
-    fn convert_operator(&mut self, node: &Node, operands: &[Operand], output: &[i64]) -> Outcome<Place> {
+    fn convert_operator(&mut self, node: &Node, operands: &[Operand], output: &[i64]) -> Outcome<BatchPosition> {
         match &node.op {
             Op::Reshape(_) | Op::Flatten(_) => {
                 let operand = &operands[0];
@@ -106,57 +108,56 @@ impl Batching<'_> {
             }
             Op::GatherNd(GatherNd { batch }) => self.convert_gather_nd(node, operands, output, index(*batch)),
             Op::ScatterNd(_) => self.convert_scatter_nd(node, operands, output),
-            Op::Gather(Gather { axis }) if operands[1].place.is_some() => {
-                if operands[0].place.is_some() {
+            Op::Gather(Gather { axis }) if operands[1].position.is_some() => {
+                if operands[0].position.is_some() {
                     return self.convert_gather(node, operands, output, index(*axis));
                 }
-                let place = batch_place(&operands[1])?;
-                self.emit_operator(node, node.op.clone(), operands, place.on_axis(place.axis + index(*axis)))
+                let position = batch_place(&operands[1])?;
+                self.emit_operator(node, node.op.clone(), operands, position.on_axis(position.axis + index(*axis)))
             }
             op => {
-                if operands[1..].iter().any(|operand| operand.place.is_some()) {
-                    return Err("its parameters differ between samples".to_owned());
+                if operands[1..].iter().any(|operand| operand.position.is_some()) {
+                    return Err("the parameters differ between samples".to_owned());
                 }
-                let place = batch_place(&operands[0])?;
-                match single_step(op, place, operands)? {
-                    Step::Keep(op, axis) => self.emit_operator(node, op, operands, place.on_axis(axis)),
-                    Step::Split(op, axis) => {
-                        let mut inputs = new_values(operands);
-                        inputs[0] = self.split_batch(node, &operands[0])?;
-                        self.emit_split(node, op, &inputs, axis, output)
-                    }
+                let position = batch_place(&operands[0])?;
+                let Step { op, axis, is_split } = single_step(op, position, operands)?;
+                if !is_split {
+                    return self.emit_operator(node, op, operands, position.on_axis(axis));
                 }
+                let mut inputs = new_values(operands);
+                inputs[0] = self.split_batch(node, &operands[0])?;
+                self.emit_split(node, op, &inputs, axis, output)
             }
         }
     }
 
-    /// Operators whose inputs broadcast, except for the last `matrix` dimensions.
+    /// Converts an operator whose inputs broadcast, except for the last `matrix` dimensions.
     fn convert_broadcast(
         &mut self,
         node: &Node,
         operands: &[Operand],
         output: &[i64],
         matrix: usize,
-    ) -> Outcome<Place> {
+    ) -> Outcome<BatchPosition> {
         let rank = output.len();
         let axes: Vec<usize> = operands.iter().filter_map(|operand| operand.aligned_axis(rank)).collect();
-        let places: Vec<Place> = operands.iter().filter_map(|operand| operand.place).collect();
-        let (axis, place) = (axes[0], places[0]);
+        let positions: Vec<BatchPosition> = operands.iter().filter_map(|operand| operand.position).collect();
+        let (axis, position) = (axes[0], positions[0]);
         let are_alike = axes.iter().all(|&other| other == axis)
-            && places.iter().all(|other| (other.outer, other.inner) == (place.outer, place.inner));
-        let unbatched = |operand: &&Operand| operand.place.is_none();
+            && positions.iter().all(|other| (other.outer, other.inner) == (position.outer, position.inner));
+        let unbatched = |operand: &&Operand| operand.position.is_none();
         if are_alike && axis + matrix < rank {
             if operands.iter().filter(unbatched).all(|operand| operand.padded(rank)[axis] == 1) {
-                return self.emit_operator(node, node.op.clone(), operands, place.on_axis(axis));
+                return self.emit_operator(node, node.op.clone(), operands, position.on_axis(axis));
             }
-            if place.outer > 1 {
+            if position.outer > 1 {
                 let mut inputs = Vec::new();
                 for operand in operands {
-                    let is_repeated = operand.place.is_none() && operand.padded(rank)[axis] > 1;
-                    let to = Place { axis: (axis + operand.rank()).saturating_sub(rank), ..place };
-                    inputs.push(if is_repeated { self.place_operand(node, operand, to)? } else { operand.new });
+                    let is_repeated = operand.position.is_none() && operand.padded(rank)[axis] > 1;
+                    let to = BatchPosition { axis: (axis + operand.rank()).saturating_sub(rank), ..position };
+                    inputs.push(if is_repeated { self.align_operand(node, operand, to)? } else { operand.new });
                 }
-                return self.emit_values(node, node.op.clone(), &inputs, place.on_axis(axis));
+                return self.emit_values(node, node.op.clone(), &inputs, position.on_axis(axis));
             }
         }
         // The batch becomes a dimension of its own at `pivot`.
@@ -164,12 +165,12 @@ impl Batching<'_> {
         let mut inputs = Vec::new();
         for operand in operands {
             let extents = operand.padded(rank);
-            let batch = match operand.place {
+            let batch = match operand.position {
                 None => 1,
-                Some(place) => {
-                    let axis = place.axis + rank - operand.rank();
-                    if place.outer != 1 || product(&extents[pivot..axis]) != 1 {
-                        return Err("the samples lie in different dimensions of its inputs".to_owned());
+                Some(position) => {
+                    let axis = position.axis + rank - operand.rank();
+                    if position.outer != 1 || product(&extents[pivot..axis]) != 1 {
+                        return Err("the samples lie in different dimensions of the inputs".to_owned());
                     }
                     self.batch
                 }
@@ -185,100 +186,107 @@ impl Batching<'_> {
         operands: &[Operand],
         output: &[i64],
         (transpose_a, transpose_b): (bool, bool),
-    ) -> Outcome<Place> {
+    ) -> Outcome<BatchPosition> {
         let rank = output.len();
-        let [a, b] = operands else { return Err("it does not have 2 inputs".to_owned()) };
+        let [a, b] = operands else { return Err("the operator needs 2 inputs".to_owned()) };
         let rows = a.rank() - if transpose_a { 1 } else { 2 };
         let columns = b.rank() - if transpose_b { 2 } else { 1 };
-        match (a.place, b.place) {
-            (Some(place), None) if place.axis == rows => {
-                self.emit_operator(node, node.op.clone(), operands, place.on_axis(rank - 2))
+        match (a.position, b.position) {
+            (Some(position), None) if position.axis == rows => {
+                self.emit_operator(node, node.op.clone(), operands, position.on_axis(rank - 2))
             }
-            (None, Some(place)) if place.axis == columns => {
-                self.emit_operator(node, node.op.clone(), operands, place.on_axis(rank - 1))
+            (None, Some(position)) if position.axis == columns => {
+                self.emit_operator(node, node.op.clone(), operands, position.on_axis(rank - 1))
             }
             _ => self.convert_broadcast(node, operands, output, 2),
         }
     }
 
-    fn convert_einsum(&mut self, node: &Node, operands: &[Operand], equation: &str) -> Outcome<Place> {
+    fn convert_einsum(&mut self, node: &Node, operands: &[Operand], equation: &str) -> Outcome<BatchPosition> {
         let types: Vec<&TensorType> = node.inputs.iter().map(|id| &self.old.values[id.0 as usize].ty).collect();
         let equation = Equation::read_equation(equation, &types)?;
         let first = operands.iter().zip(&equation.operands).find_map(|(operand, letters)| {
-            let place = operand.place?;
-            Some((letters[place.axis], place))
+            let position = operand.position?;
+            Some((letters[position.axis], position))
         });
-        let Some((letter, place)) = first else { return Err("no input has a batch".to_owned()) };
+        let Some((letter, position)) = first else { return Err("no input has a batch".to_owned()) };
         let Some(axis) = equation.output.iter().position(|&other| other == letter) else {
-            return Err("it sums over the samples".to_owned());
+            return Err("the equation sums over the samples".to_owned());
         };
         let mut inputs = Vec::new();
         for (operand, letters) in operands.iter().zip(&equation.operands) {
             let axes: Vec<usize> = (0..letters.len()).filter(|&axis| letters[axis] == letter).collect();
             inputs.push(match axes[..] {
-                [] if operand.place.is_none() => operand.new,
-                [axis] => self.place_operand(node, operand, place.on_axis(axis))?,
-                _ => return Err("the samples lie in different dimensions of its inputs".to_owned()),
+                [] if operand.position.is_none() => operand.new,
+                [axis] => self.align_operand(node, operand, position.on_axis(axis))?,
+                _ => return Err("the samples lie in different dimensions of the inputs".to_owned()),
             });
         }
-        self.emit_values(node, node.op.clone(), &inputs, place.on_axis(axis))
+        self.emit_values(node, node.op.clone(), &inputs, position.on_axis(axis))
     }
 
-    fn convert_attention(&mut self, node: &Node, operands: &[Operand]) -> Outcome<Place> {
-        let place = operands.iter().find_map(|operand| operand.place).filter(|place| place.axis == 0);
-        let Some(place) = place else { return Err("its first dimension does not hold the samples".to_owned()) };
+    fn convert_attention(&mut self, node: &Node, operands: &[Operand]) -> Outcome<BatchPosition> {
+        let position = operands.iter().find_map(|operand| operand.position).filter(|position| position.axis == 0);
+        let Some(position) = position else { return Err("the first dimension does not hold the samples".to_owned()) };
         let mut inputs = Vec::new();
-        for (position, operand) in operands.iter().enumerate() {
-            let is_shared_mask = position == 3 && operand.place.is_none() && operand.padded(4)[0] == 1;
+        for (input, operand) in operands.iter().enumerate() {
+            let is_shared_mask = input == 3 && operand.position.is_none() && operand.padded(4)[0] == 1;
             if operand.rank() != 4 && !is_shared_mask {
-                return Err("its mask has fewer dimensions than 4".to_owned());
+                return Err("the mask has fewer than 4 dimensions".to_owned());
             }
-            inputs.push(if is_shared_mask { operand.new } else { self.place_operand(node, operand, place)? });
+            inputs.push(if is_shared_mask { operand.new } else { self.align_operand(node, operand, position)? });
         }
-        self.emit_values(node, node.op.clone(), &inputs, place)
+        self.emit_values(node, node.op.clone(), &inputs, position)
     }
 
-    fn convert_concat(&mut self, node: &Node, operands: &[Operand], output: &[i64], axis: usize) -> Outcome<Place> {
-        let places: Vec<Place> = operands.iter().filter_map(|operand| operand.place).collect();
-        let place = places[0];
-        if axis != place.axis {
-            let inputs =
-                operands.iter().map(|operand| self.place_operand(node, operand, place)).collect::<Outcome<Vec<_>>>()?;
-            return self.emit_values(node, node.op.clone(), &inputs, place);
+    fn convert_concat(
+        &mut self,
+        node: &Node,
+        operands: &[Operand],
+        output: &[i64],
+        axis: usize,
+    ) -> Outcome<BatchPosition> {
+        let positions: Vec<BatchPosition> = operands.iter().filter_map(|operand| operand.position).collect();
+        let position = positions[0];
+        if axis != position.axis {
+            return self.emit_aligned(node, operands, position);
         }
-        if places.iter().any(|place| place.axis != axis) {
-            return Err("the samples lie in different dimensions of its inputs".to_owned());
+        if positions.iter().any(|position| position.axis != axis) {
+            return Err("the samples lie in different dimensions of the inputs".to_owned());
         }
-        if places.iter().all(|place| place.outer == 1) {
+        if positions.iter().all(|position| position.outer == 1) {
             let mut inputs = Vec::new();
             for operand in operands {
-                inputs.push(match operand.place {
+                inputs.push(match operand.position {
                     Some(_) => self.split_batch(node, operand)?,
-                    None => {
-                        let apart = self.reshape(node, operand.new, insert_extent(&operand.extents, axis, 1))?;
-                        self.expand(node, apart, insert_extent(&operand.extents, axis, self.batch))?
-                    }
+                    None => self.repeat_operand(node, operand, axis)?,
                 });
             }
             return self.emit_split(node, Op::Concat(Concat { axis: axis as i64 + 1 }), &inputs, axis, output);
         }
-        if places.len() < operands.len() || places.iter().any(|other| other.inner != place.inner) {
-            return Err("it joins samples of different layouts".to_owned());
+        if positions.len() < operands.len() || positions.iter().any(|other| other.inner != position.inner) {
+            return Err("the inputs hold the samples in different layouts".to_owned());
         }
-        let outer = places.iter().map(|place| place.outer).sum();
-        self.emit_operator(node, node.op.clone(), operands, Place { outer, ..place })
+        let outer = positions.iter().map(|position| position.outer).sum();
+        self.emit_operator(node, node.op.clone(), operands, BatchPosition { outer, ..position })
     }
 
-    fn convert_by_element(&mut self, node: &Node, operands: &[Operand], output: &[i64], axis: usize) -> Outcome<Place> {
-        let place = operands.iter().find_map(|operand| operand.place).ok_or("no input has a batch")?;
-        if operands.iter().any(|operand| operand.extents[place.axis] != place.outer * place.inner && place.axis != axis)
+    fn convert_by_element(
+        &mut self,
+        node: &Node,
+        operands: &[Operand],
+        output: &[i64],
+        axis: usize,
+    ) -> Outcome<BatchPosition> {
+        let position = operands.iter().find_map(|operand| operand.position).ok_or("no input has a batch")?;
+        if operands
+            .iter()
+            .any(|operand| operand.extents[position.axis] != position.outer * position.inner && position.axis != axis)
         {
-            return Err("its inputs differ in the extent of the batch".to_owned());
+            return Err("the inputs differ in the extent of the batch".to_owned());
         }
-        if place.axis != axis {
-            let inputs =
-                operands.iter().map(|operand| self.place_operand(node, operand, place)).collect::<Outcome<Vec<_>>>()?;
-            return self.emit_values(node, node.op.clone(), &inputs, place);
+        if position.axis != axis {
+            return self.emit_aligned(node, operands, position);
         }
         let inputs = self.in_front(node, operands)?;
         let mut op = node.op.clone();
@@ -289,10 +297,18 @@ impl Batching<'_> {
         self.emit_split(node, op, &inputs, 0, output)
     }
 
-    /// Looks up indices of each sample in a table of the same sample.
-    fn convert_gather(&mut self, node: &Node, operands: &[Operand], output: &[i64], axis: usize) -> Outcome<Place> {
+    /// Converts a lookup of each sample's indices in the same sample's table.
+    fn convert_gather(
+        &mut self,
+        node: &Node,
+        operands: &[Operand],
+        output: &[i64],
+        axis: usize,
+    ) -> Outcome<BatchPosition> {
         if axis != 0 {
-            return Err(format!("it looks up indices of samples along dimension {axis} of tables of samples"));
+            return Err(format!(
+                "indices and table differ between samples, and the lookup is along dimension {axis}, not 0"
+            ));
         }
         let mut inputs = self.in_front(node, operands)?;
         let tuples = insert_extent(&insert_extent(&operands[1].extents, 0, self.batch), operands[1].rank() + 1, 1);
@@ -300,16 +316,22 @@ impl Batching<'_> {
         self.emit_split(node, Op::GatherNd(GatherNd { batch: 1 }), &inputs, 0, output)
     }
 
-    fn convert_gather_nd(&mut self, node: &Node, operands: &[Operand], output: &[i64], batch: usize) -> Outcome<Place> {
-        let [x, at] = operands else { return Err("it does not have 2 inputs".to_owned()) };
+    fn convert_gather_nd(
+        &mut self,
+        node: &Node,
+        operands: &[Operand],
+        output: &[i64],
+        batch: usize,
+    ) -> Outcome<BatchPosition> {
+        let [x, at] = operands else { return Err("the operator needs 2 inputs".to_owned()) };
         let looked_up = batch + index(*at.extents.last().unwrap_or(&0));
-        match (x.place, at.place) {
-            (Some(place), None) if place.axis >= looked_up => {
-                let axis = at.rank() - 1 + place.axis - looked_up;
-                self.emit_operator(node, node.op.clone(), operands, place.on_axis(axis))
+        match (x.position, at.position) {
+            (Some(position), None) if position.axis >= looked_up => {
+                let axis = at.rank() - 1 + position.axis - looked_up;
+                self.emit_operator(node, node.op.clone(), operands, position.on_axis(axis))
             }
-            (None, Some(place)) if batch == 0 && place.axis + 1 < at.rank() => {
-                self.emit_operator(node, node.op.clone(), operands, place)
+            (None, Some(position)) if batch == 0 && position.axis + 1 < at.rank() => {
+                self.emit_operator(node, node.op.clone(), operands, position)
             }
             _ => {
                 let inputs = self.in_front(node, operands)?;
@@ -318,21 +340,20 @@ impl Batching<'_> {
         }
     }
 
-    /// Writes into all samples at once: slices that hold all samples, or with the number of the sample as an additional
-    /// index.
-    fn convert_scatter_nd(&mut self, node: &Node, operands: &[Operand], output: &[i64]) -> Outcome<Place> {
-        let [x, at, updates] = operands else { return Err("it does not have 3 inputs".to_owned()) };
+    /// Converts writes: slices hold all samples, or the sample's number becomes an additional index.
+    fn convert_scatter_nd(&mut self, node: &Node, operands: &[Operand], output: &[i64]) -> Outcome<BatchPosition> {
+        let [x, at, updates] = operands else { return Err("the operator needs 3 inputs".to_owned()) };
         let looked_up = index(*at.extents.last().unwrap_or(&0));
         // The dimensions of a slice come after those of the indices in the updates, and after those looked up in `x`.
-        let in_slice = match (x.place, updates.place) {
-            (_, Some(place)) => (place.axis + 1).checked_sub(at.rank()).map(|axis| place.on_axis(axis)),
-            (Some(place), None) => place.axis.checked_sub(looked_up).map(|axis| place.on_axis(axis)),
+        let in_slice = match (x.position, updates.position) {
+            (_, Some(position)) => (position.axis + 1).checked_sub(at.rank()).map(|axis| position.on_axis(axis)),
+            (Some(position), None) => position.axis.checked_sub(looked_up).map(|axis| position.on_axis(axis)),
             (None, None) => None,
         };
-        if let (Some(place), None) = (in_slice, at.place) {
-            let to = place.on_axis(looked_up + place.axis);
-            let x = self.place_operand(node, x, to)?;
-            let updates = self.place_operand(node, updates, place.on_axis(at.rank() - 1 + place.axis))?;
+        if let (Some(position), None) = (in_slice, at.position) {
+            let to = position.on_axis(looked_up + position.axis);
+            let x = self.align_operand(node, x, to)?;
+            let updates = self.align_operand(node, updates, position.on_axis(at.rank() - 1 + position.axis))?;
             return self.emit_values(node, node.op.clone(), &[x, at.new, updates], to);
         }
         let mut inputs = self.in_front(node, operands)?;
@@ -359,31 +380,42 @@ impl Batching<'_> {
     fn in_front(&mut self, node: &Node, operands: &[Operand]) -> Outcome<Vec<ValueId>> {
         let mut inputs = Vec::new();
         for operand in operands {
-            let whole = insert_extent(&operand.extents, 0, self.batch);
-            inputs.push(match operand.place {
-                None => {
-                    let apart = self.reshape(node, operand.new, insert_extent(&operand.extents, 0, 1))?;
-                    self.expand(node, apart, whole)?
+            inputs.push(match operand.position {
+                None => self.repeat_operand(node, operand, 0)?,
+                Some(position) if position.prefix(&operand.extents) == 1 => {
+                    self.reshape(node, operand.new, insert_extent(&operand.extents, 0, self.batch))?
                 }
-                Some(place) if place.prefix(&operand.extents) == 1 => self.reshape(node, operand.new, whole)?,
                 Some(_) => return Err("the samples do not lie in the first dimension".to_owned()),
             });
         }
         Ok(inputs)
     }
 
-    /// Returns the operand with the batch at the given place, by a view or by repetition.
-    fn place_operand(&mut self, node: &Node, operand: &Operand, to: Place) -> Outcome<ValueId> {
+    /// Repeats an operand that is the same for all samples along an additional dimension at `axis`.
+    fn repeat_operand(&mut self, node: &Node, operand: &Operand, axis: usize) -> Outcome<ValueId> {
+        let apart = self.reshape(node, operand.new, insert_extent(&operand.extents, axis, 1))?;
+        self.expand(node, apart, insert_extent(&operand.extents, axis, self.batch))
+    }
+
+    /// Adds the node's operator on operands that all have the batch at the given position.
+    fn emit_aligned(&mut self, node: &Node, operands: &[Operand], position: BatchPosition) -> Outcome<BatchPosition> {
+        let align = |operand| self.align_operand(node, operand, position);
+        let inputs = operands.iter().map(align).collect::<Outcome<Vec<_>>>()?;
+        self.emit_values(node, node.op.clone(), &inputs, position)
+    }
+
+    /// Returns the operand with the batch at the given position, by a view or by repetition.
+    fn align_operand(&mut self, node: &Node, operand: &Operand, to: BatchPosition) -> Outcome<ValueId> {
         let extents = &operand.extents;
-        let different = || "the samples lie in different dimensions of its inputs".to_owned();
+        let different = || "the samples lie in different dimensions of the inputs".to_owned();
         if extents.get(to.axis) != Some(&(to.outer * to.inner)) {
             return Err(different());
         }
         let mut whole = extents.clone();
         whole[to.axis] *= self.batch;
-        match operand.place {
-            Some(place) if place == to => Ok(operand.new),
-            Some(place) if place.prefix(extents) == to.prefix(extents) => self.reshape(node, operand.new, whole),
+        match operand.position {
+            Some(position) if position == to => Ok(operand.new),
+            Some(position) if position.prefix(extents) == to.prefix(extents) => self.reshape(node, operand.new, whole),
             Some(_) => Err(different()),
             None if to.is_whole() => self.expand(node, operand.new, whole),
             None => {
@@ -401,38 +433,58 @@ impl Batching<'_> {
 
     /// Returns the operand with the batch as a dimension of its own, before the rest of the dimension that holds it.
     fn split_batch(&mut self, node: &Node, operand: &Operand) -> Outcome<ValueId> {
-        let place = batch_place(operand)?;
-        if place.outer != 1 {
-            return Err("the samples lie inside a dimension that it changes".to_owned());
+        let position = batch_place(operand)?;
+        if position.outer != 1 {
+            return Err("the samples lie inside a dimension that the operator changes".to_owned());
         }
-        self.reshape(node, operand.new, insert_extent(&operand.extents, place.axis, self.batch))
+        self.reshape(node, operand.new, insert_extent(&operand.extents, position.axis, self.batch))
     }
 
     /// Adds an operator whose result has the batch as a dimension of its own, and makes the node's result a view of it.
-    fn emit_split(&mut self, node: &Node, op: Op, inputs: &[ValueId], axis: usize, output: &[i64]) -> Outcome<Place> {
+    fn emit_split(
+        &mut self,
+        node: &Node,
+        op: Op,
+        inputs: &[ValueId],
+        axis: usize,
+        output: &[i64],
+    ) -> Outcome<BatchPosition> {
         let made = self.insert_operator(node, op, inputs)?;
         let found = self.rebuild.type_of(made).map_err(|error| error.to_string())?;
         if known_extents(found)? != insert_extent(output, axis, self.batch) {
-            return Err(format!("it would be {found}"));
+            return Err(format!("the result would be {found}"));
         }
         self.emit_view(node, made, product(&output[..axis]), output)
     }
 
     /// Makes the node's result a view of a value that has `prefix` elements before the batch.
-    fn emit_view(&mut self, node: &Node, value: ValueId, prefix: i64, output: &[i64]) -> Outcome<Place> {
-        let place = Place::find(output, prefix).ok_or("the samples would not lie in one dimension")?;
+    fn emit_view(&mut self, node: &Node, value: ValueId, prefix: i64, output: &[i64]) -> Outcome<BatchPosition> {
+        let position =
+            BatchPosition::find(output, prefix).ok_or("the samples of the result would not lie in one dimension")?;
         let mut shape = output.to_vec();
-        shape[place.axis] *= self.batch;
-        self.emit_values(node, Op::Reshape(Reshape { shape }), &[value], place)
+        shape[position.axis] *= self.batch;
+        self.emit_values(node, Op::Reshape(Reshape { shape }), &[value], position)
     }
 
-    fn emit_operator(&mut self, node: &Node, op: Op, operands: &[Operand], place: Place) -> Outcome<Place> {
-        self.emit_values(node, op, &new_values(operands), place)
+    fn emit_operator(
+        &mut self,
+        node: &Node,
+        op: Op,
+        operands: &[Operand],
+        position: BatchPosition,
+    ) -> Outcome<BatchPosition> {
+        self.emit_values(node, op, &new_values(operands), position)
     }
 
-    fn emit_values(&mut self, node: &Node, op: Op, inputs: &[ValueId], place: Place) -> Outcome<Place> {
+    fn emit_values(
+        &mut self,
+        node: &Node,
+        op: Op,
+        inputs: &[ValueId],
+        position: BatchPosition,
+    ) -> Outcome<BatchPosition> {
         self.rebuild.emit_operator(node, op, inputs).map_err(|error| error.to_string())?;
-        Ok(place)
+        Ok(position)
     }
 
     fn insert_operator(&mut self, node: &Node, op: Op, inputs: &[ValueId]) -> Outcome<ValueId> {

@@ -1,49 +1,44 @@
 //! Operators that move elements and have one batched input.
 
-use super::place::{COMBINES, Operand, Outcome, Place, Step, index, shift_axis};
+use super::position::{BatchPosition, COMBINES, Operand, Outcome, Step, index, split_axes};
 use models::operators::{BorderPad, Expand, Gather, OneHot, Op, Pad, Slice, Tile, Transpose};
+use std::slice::from_mut;
 
-/// Operators of one batched input that copy elements.
-pub(super) fn movement_step(mut op: Op, place: Place, operands: &[Operand]) -> Outcome<Step> {
-    let (a, rank) = (place.axis, operands[0].rank());
-    let step = match &mut op {
+/// Converts an operator that copies elements of its first input, which has the batch.
+pub(super) fn movement_step(mut op: Op, position: BatchPosition, operands: &[Operand]) -> Outcome<Step> {
+    let (a, rank) = (position.axis, operands[0].rank());
+    let (is_split, axis) = match &mut op {
         Op::Transpose(Transpose { permutation }) => {
-            let to = permutation.iter().position(|&axis| index(axis) == a).ok_or("its permutation is incomplete")?;
-            Step::Keep(op, to)
+            let to = permutation.iter().position(|&axis| index(axis) == a);
+            (false, to.ok_or("the permutation lacks a dimension")?)
         }
         Op::Slice(slice) => match slice.axes.iter().position(|&axis| index(axis) == a) {
-            None => Step::Keep(op, a),
-            Some(position) if place.is_whole() => {
-                if slice.starts[position] == slice.stops[position] {
-                    return Err("it takes no sample".to_owned());
+            Some(place) if position.is_whole() => {
+                if slice.starts[place] == slice.stops[place] {
+                    return Err("the slice has no sample".to_owned());
                 }
                 let Slice { axes, starts, stops, steps } = slice;
                 for list in [axes, starts, stops, steps] {
-                    list.remove(position);
+                    list.remove(place);
                 }
-                Step::Keep(op, a)
+                (false, a)
             }
-            Some(_) => {
-                slice.axes.iter_mut().for_each(|axis| shift_axis(axis, a));
-                Step::Split(op, a)
-            }
+            _ => (split_axes(&mut slice.axes, a), a),
         },
         Op::Pad(Pad { pads, .. }) | Op::BorderPad(BorderPad { pads, .. }) => {
-            if (pads[a], pads[rank + a]) == (0, 0) {
-                Step::Keep(op, a)
-            } else {
+            let is_padded = (pads[a], pads[rank + a]) != (0, 0);
+            if is_padded {
                 pads.insert(rank + a, 0);
                 pads.insert(a, 0);
-                Step::Split(op, a)
             }
+            (is_padded, a)
         }
         Op::Tile(Tile { repeats }) => {
-            if repeats[a] == 1 {
-                Step::Keep(op, a)
-            } else {
+            let is_repeated = repeats[a] != 1;
+            if is_repeated {
                 repeats.insert(a, 1);
-                Step::Split(op, a)
             }
+            (is_repeated, a)
         }
         Op::Expand(Expand { shape }) => {
             let out_rank = rank.max(shape.len());
@@ -51,32 +46,21 @@ pub(super) fn movement_step(mut op: Op, place: Place, operands: &[Operand]) -> O
             let mut padded = vec![1; out_rank - shape.len()];
             padded.append(shape);
             *shape = padded;
-            if place.is_whole() && shape[to] > 1 {
+            let is_expanded = position.is_whole() && shape[to] > 1;
+            if is_expanded {
                 shape.insert(to, 1);
-                Step::Split(op, to)
             } else {
                 shape[to] = 1;
-                Step::Keep(op, to)
             }
+            (is_expanded, to)
         }
         Op::Gather(Gather { axis }) => {
-            let looked_up = operands[1].rank();
-            if index(*axis) == a {
-                shift_axis(axis, a);
-                Step::Split(op, a)
-            } else if index(*axis) < a {
-                Step::Keep(op, a + looked_up - 1)
-            } else {
-                Step::Keep(op, a)
-            }
+            let to = if index(*axis) < a { a + operands[1].rank() - 1 } else { a };
+            (split_axes(from_mut(axis), a), to)
         }
-        Op::OneHot(OneHot { axis, .. }) => {
-            let to = a + usize::from(index(*axis) <= a);
-            Step::Keep(op, to)
-        }
-        Op::Trilu(_) if a + 2 < rank => Step::Keep(op, a),
-        Op::Trilu(_) if a + 2 == rank => Step::Split(op, a),
+        Op::OneHot(OneHot { axis, .. }) => (false, a + usize::from(index(*axis) <= a)),
+        Op::Trilu(_) if a + 1 < rank => (a + 2 == rank, a),
         _ => return Err(COMBINES.to_owned()),
     };
-    Ok(step)
+    Ok(Step { op, axis, is_split })
 }

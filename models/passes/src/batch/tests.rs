@@ -26,7 +26,7 @@ fn small_inputs(graph: &Graph, seed: u64) -> Vec<Tensor> {
 
 /// Checks that the graph of a batch computes for each sample what the graph of one sample computes.
 fn check_samples(graph: &Graph) -> Outcome<Graph> {
-    let (changed, places) = batch_graph(graph, BATCH)?;
+    let (changed, positions) = batch_graph(graph, BATCH)?;
     let samples: Vec<Vec<Tensor>> = (0..BATCH as u64).map(|seed| small_inputs(graph, seed)).collect();
     let inputs: Vec<Tensor> = changed
         .inputs
@@ -40,9 +40,10 @@ fn check_samples(graph: &Graph) -> Outcome<Graph> {
     let found = reference::evaluate_graph(&changed, &inputs).unwrap();
     for (number, sample) in samples.iter().enumerate() {
         let expected = reference::evaluate_graph(graph, sample).unwrap();
-        for ((expected, found), place) in expected.iter().zip(&found).zip(&places) {
-            let place = place.expect("the output depends on the input");
-            let rest = expected.to_numbers().len() / place.prefix(&expected.tensor_type().extents().unwrap()) as usize;
+        for ((expected, found), position) in expected.iter().zip(&found).zip(&positions) {
+            let position = position.expect("the output depends on the input");
+            let rest =
+                expected.to_numbers().len() / position.prefix(&expected.tensor_type().extents().unwrap()) as usize;
             let of_sample = |chunk: &[f64]| chunk[number * rest..(number + 1) * rest].to_vec();
             let found: Vec<f64> = found.to_numbers().chunks(rest * BATCH as usize).flat_map(of_sample).collect();
             for (a, b) in found.iter().zip(expected.to_numbers()) {
@@ -192,7 +193,7 @@ fn samples_that_an_operator_would_combine_are_refused() {
         output %3
         "#,
     );
-    assert_eq!(error, "node `y` (`conv`): it combines the samples");
+    assert_eq!(error, "node `y` (`conv`): the operator combines the samples");
     let error =
         refusal("graph \"two\"\ninput %0 \"x\": f32[2,2]\n%1 \"y\": f32[2,2] = unary(%0) function=\"relu\"\noutput %1");
     assert_eq!(error, "input `x` has no batch of 1");

@@ -6,63 +6,63 @@ use models::types::TensorType;
 
 pub(super) type Outcome<T> = Result<T, String>;
 
-pub(super) const COMBINES: &str = "it combines the samples";
+pub(super) const COMBINES: &str = "the operator combines the samples";
 
 /// Position of the batch in a value: dimension `axis` has extent `outer * inner` for one sample, and the elements of
 /// `outer * batch * inner` in this order for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct BatchPosition {
     pub(super) axis: usize,
     pub(super) outer: i64,
     pub(super) inner: i64,
 }
 
-impl Place {
-    pub(super) fn on_axis(self, axis: usize) -> Place {
-        Place { axis, ..self }
+impl BatchPosition {
+    pub(super) fn on_axis(self, axis: usize) -> BatchPosition {
+        BatchPosition { axis, ..self }
     }
 
     pub(super) fn is_whole(self) -> bool {
         (self.outer, self.inner) == (1, 1)
     }
 
-    /// Number of elements before the batch, for a value of these extents.
+    /// Returns the number of elements before the batch in a value of these extents.
     pub(super) fn prefix(self, extents: &[i64]) -> i64 {
         product(&extents[..self.axis]).saturating_mul(self.outer)
     }
 
-    /// Finds the batch in a value of these extents that has `prefix` elements before it. A dimension of its own is
-    /// preferred.
-    pub(super) fn find(extents: &[i64], prefix: i64) -> Option<Place> {
+    /// Finds the batch in a value of these extents with `prefix` elements before it, preferably as a dimension of its own.
+    pub(super) fn find(extents: &[i64], prefix: i64) -> Option<BatchPosition> {
         let before = |axis: usize| product(&extents[..axis]);
         let axes = || 0..extents.len();
         if let Some(axis) = axes().find(|&axis| extents[axis] == 1 && before(axis) == prefix) {
-            return Some(Place { axis, outer: 1, inner: 1 });
+            return Some(BatchPosition { axis, outer: 1, inner: 1 });
         }
         if let Some(axis) = axes().find(|&axis| before(axis) == prefix) {
-            return Some(Place { axis, outer: 1, inner: extents[axis] });
+            return Some(BatchPosition { axis, outer: 1, inner: extents[axis] });
         }
         axes().rev().find_map(|axis| {
             let outer = prefix.checked_div(before(axis)).filter(|outer| outer * before(axis) == prefix)?;
             let inner = extents[axis].checked_div(outer).filter(|inner| inner * outer == extents[axis])?;
-            Some(Place { axis, outer, inner })
+            Some(BatchPosition { axis, outer, inner })
         })
     }
 }
 
-/// How an operator with one batched input continues.
-pub(super) enum Step {
-    /// The operator stays, and its result has the batch in this dimension.
-    Keep(Op, usize),
-    /// The operator runs on a value whose batch is a dimension of its own; this is its dimension in the result.
-    Split(Op, usize),
+/// An operator with one batched input, as it is in the new graph.
+pub(super) struct Step {
+    pub(super) op: Op,
+    /// Dimension of the result that holds the batch.
+    pub(super) axis: usize,
+    /// Whether the operator runs on a value whose batch is a dimension of its own.
+    pub(super) is_split: bool,
 }
 
 #[derive(Clone)]
 pub(super) struct Operand {
     pub(super) new: ValueId,
     pub(super) extents: Vec<i64>,
-    pub(super) place: Option<Place>,
+    pub(super) position: Option<BatchPosition>,
 }
 
 impl Operand {
@@ -70,7 +70,7 @@ impl Operand {
         self.extents.len()
     }
 
-    /// The extents with leading dimensions of extent 1 up to `rank`.
+    /// Returns the extents with leading dimensions of extent 1 up to `rank`.
     pub(super) fn padded(&self, rank: usize) -> Vec<i64> {
         let mut extents = vec![1; rank.saturating_sub(self.rank())];
         extents.extend(&self.extents);
@@ -78,12 +78,12 @@ impl Operand {
     }
 
     pub(super) fn aligned_axis(&self, rank: usize) -> Option<usize> {
-        self.place.map(|place| place.axis + rank - self.rank())
+        self.position.map(|position| position.axis + rank - self.rank())
     }
 }
 
-pub(super) fn batch_place(operand: &Operand) -> Outcome<Place> {
-    operand.place.ok_or_else(|| "its first input is the same for all samples".to_owned())
+pub(super) fn batch_place(operand: &Operand) -> Outcome<BatchPosition> {
+    operand.position.ok_or_else(|| "the first input is the same for all samples".to_owned())
 }
 
 pub(super) fn new_values(operands: &[Operand]) -> Vec<ValueId> {
@@ -108,9 +108,11 @@ pub(super) fn index(axis: i64) -> usize {
     usize::try_from(axis).unwrap_or(usize::MAX)
 }
 
-/// Moves an axis behind the additional dimension at `a`.
-pub(super) fn shift_axis(axis: &mut i64, a: usize) {
-    if index(*axis) >= a {
+/// Moves axes from `a` on behind an additional dimension at `a`, if `a` is one of them; returns whether it is.
+pub(super) fn split_axes(axes: &mut [i64], a: usize) -> bool {
+    let is_split = axes.iter().any(|axis| index(*axis) == a);
+    for axis in axes.iter_mut().filter(|axis| is_split && index(**axis) >= a) {
         *axis += 1;
     }
+    is_split
 }
