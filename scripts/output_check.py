@@ -1,5 +1,7 @@
 """Compares the outputs of a network with reference outputs; used by `models_in_the_wild.py`."""
 
+import json
+
 import numpy as np
 
 # Largest accepted difference, relative to the largest absolute value of the reference output.
@@ -67,8 +69,6 @@ def has_crashed(code, stderr):
 
 def kept_results(lines, key):
     """Results by network from lines of JSON that another run kept, without those of another key."""
-    import json
-
     results = {}
     for line in lines:
         try:
