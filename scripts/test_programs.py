@@ -21,6 +21,8 @@ ALONE = ["nights"]
 SIDE_BY_SIDE = 2
 # Longer than any program takes on a busy machine.
 DEADLINE_S = 1800
+# Process groups of running programs.
+RUNNING = set()
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.MULTILINE)
 
 
@@ -62,6 +64,7 @@ def run_program(program):
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
+    RUNNING.add(process.pid)
     try:
         output, _ = process.communicate(timeout=DEADLINE_S)
         status = process.returncode
@@ -70,7 +73,15 @@ def run_program(program):
         output, _ = process.communicate()
         output += f"\nerror: killed after {DEADLINE_S} s\n".encode()
         status = -signal.SIGKILL
+    RUNNING.discard(process.pid)
     return label, output.decode(errors="replace"), status, time.monotonic() - started
+
+
+def stop_programs(_number, _frame):
+    """Ends at once on Ctrl-C, with the running programs, which are in process groups of their own."""
+    for group in list(RUNNING):
+        os.killpg(group, signal.SIGKILL)
+    os._exit(130)
 
 
 def main():
@@ -103,4 +114,5 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, stop_programs)
     main()
