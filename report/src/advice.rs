@@ -14,7 +14,7 @@ const FILES: [Advice; 12] = [
     (&["(os error 21)"], "give the path of a file, not of a folder"),
     (&["is not a configuration"], "compare it with the examples in `configs/`"),
     (&["is not a Perfetto trace"], "convert other traces with `opcollect trace convert`"),
-    (&["cannot use the predictor", "is not a file of this program"], "give a file that `oppredict train` wrote"),
+    (&["cannot use the predictor", "not a predictor file of this program"], "give a file that `oppredict train` wrote"),
     (&["cannot listen on `"], "give an address and a port, such as `--address 127.0.0.1:8177`"),
 ];
 
@@ -32,7 +32,7 @@ const NEGATIVE: &str = "numbers below zero are not accepted here; give a whole n
 pub fn error_hint(text: &str) -> Option<String> {
     if ["hint:", "did you mean", "for example", "known: ", "`opcollect list`"]
         .iter()
-        .any(|character| text.contains(character))
+        .any(|phrase| text.contains(phrase))
     {
         return None;
     }
@@ -89,6 +89,7 @@ mod tests {
             ("error: cannot write `a/x`: No such file or directory (os error 2)", "create the folder first"),
             ("error: cannot read `x`: Is a directory (os error 21)", "give the path of a file"),
             ("error: failed while listing `x`: Not a directory (os error 20)", "give the path of a folder"),
+            ("error: cannot use the predictor `x`: not a predictor file of this program", "give a file that"),
             ("error: cannot use model `x.onnx`: it holds no graph", "export the model again"),
             (
                 "error: cannot use model `conv2d:k=99`: no fit",
@@ -100,7 +101,7 @@ mod tests {
             assert_eq!(error_hint(&format!("{error}\nhint: other")), None);
         }
         assert_eq!(error_hint("error: cannot start `cc`: (os error 2)"), None);
-        assert_eq!(error_hint("error: cannot use model `relu:x=3`: there is no `x`; known: `dtype`, `shape`"), None);
+        assert_eq!(error_hint("error: cannot use model `relu:x=3`: unknown key `x`; known: `dtype`, `shape`"), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use textwrap::core::display_width;
 
 const GAP: usize = 2;
-const WORDS_MIN: usize = 16;
+const TEXT_WIDTH_MIN: usize = 16;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Tone {
@@ -78,7 +78,7 @@ pub struct Column {
 
 /// Creates a text column, which wraps in narrow tables.
 pub fn text_column(heading: impl Into<String>) -> Column {
-    Column { heading: heading.into(), is_figures: false, least: WORDS_MIN, drops: None }
+    Column { heading: heading.into(), is_figures: false, least: TEXT_WIDTH_MIN, drops: None }
 }
 
 /// Creates a column of numbers: right-aligned, never wrapped.
@@ -137,17 +137,17 @@ impl Table {
 
     /// Formats the table for an output medium, without a final line end.
     pub fn format_for(&self, paper: &Paper) -> String {
-        let room: Vec<ColumnWidths> = (0..self.columns.len()).map(|at| self.column_room(at)).collect();
-        let kept = self.kept_columns(&room, paper.width);
-        let least: usize = kept.iter().map(|at| room[*at].least).sum();
+        let limits: Vec<ColumnWidths> = (0..self.columns.len()).map(|at| self.column_widths(at)).collect();
+        let kept = self.kept_columns(&limits, paper.width);
+        let least: usize = kept.iter().map(|at| limits[*at].least).sum();
         if least + GAP * kept.len().saturating_sub(1) > paper.width {
             return self.format_stacked(paper);
         }
-        let widths = spread_widths(&kept.iter().map(|at| room[*at]).collect::<Vec<_>>(), paper.width);
+        let widths = spread_widths(&kept.iter().map(|at| limits[*at]).collect::<Vec<_>>(), paper.width);
         self.side_by_side(&kept, &widths, paper)
     }
 
-    fn column_room(&self, at: usize) -> ColumnWidths {
+    fn column_widths(&self, at: usize) -> ColumnWidths {
         let column = &self.columns[at];
         let widest = self.rows.iter().flat_map(|row| row[at].text.lines()).map(display_width).max().unwrap_or(0);
         let heading = display_width(&column.heading);
@@ -157,10 +157,10 @@ impl Table {
         ColumnWidths { least: least.max(word), natural }
     }
 
-    fn kept_columns(&self, room: &[ColumnWidths], width: usize) -> Vec<usize> {
+    fn kept_columns(&self, limits: &[ColumnWidths], width: usize) -> Vec<usize> {
         let mut kept: Vec<usize> = (0..self.columns.len()).collect();
         loop {
-            let least: usize = kept.iter().map(|at| room[*at].least + GAP).sum();
+            let least: usize = kept.iter().map(|at| limits[*at].least + GAP).sum();
             let first = kept.iter().copied().filter(|at| self.columns[*at].drops.is_some());
             match first.max_by_key(|at| self.columns[*at].drops) {
                 Some(dropped) if least > width + GAP => kept.retain(|at| *at != dropped),
@@ -233,11 +233,11 @@ fn side_by_side(cells: &[&Cell], layout: &[ColumnPlace], paper: &Paper) -> Vec<S
 }
 
 /// Distributes the width over the columns, between minimum and natural widths; the narrowest column grows first.
-fn spread_widths(room: &[ColumnWidths], width: usize) -> Vec<usize> {
-    let mut widths: Vec<usize> = room.iter().map(|room| room.least).collect();
-    let mut spare = width.saturating_sub(widths.iter().sum::<usize>() + GAP * room.len().saturating_sub(1));
+fn spread_widths(limits: &[ColumnWidths], width: usize) -> Vec<usize> {
+    let mut widths: Vec<usize> = limits.iter().map(|limits| limits.least).collect();
+    let mut spare = width.saturating_sub(widths.iter().sum::<usize>() + GAP * limits.len().saturating_sub(1));
     while spare > 0 {
-        let growing = (0..room.len()).filter(|at| widths[*at] < room[*at].natural);
+        let growing = (0..limits.len()).filter(|at| widths[*at] < limits[*at].natural);
         let Some(narrowest) = growing.min_by_key(|at| widths[*at]) else { break };
         widths[narrowest] += 1;
         spare -= 1;
