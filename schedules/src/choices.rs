@@ -155,7 +155,7 @@ choice! {
     pub enum Unseen {
         /// Masked positions are skipped in blocks.
         Skipped = "skipped",
-        /// Masked positions are computed, then masked.
+        /// Masked positions are computed like the others, and masked afterwards.
         Computed = "computed",
     }
 }

@@ -87,7 +87,7 @@ pub(crate) fn contraction_space(machine: &Cpu, extents: &Extents, domain: Domain
         let orders = if extents.is_single { &SumOrder::ALL[..2] } else { SumOrder::ALL };
         axes.push(ORDER.to_axis("order of the reduction loops", orders.iter().copied()));
     }
-    axes.push(UNROLL.to_axis("number of innermost reduction steps that are unrolled", [0, 1]));
+    axes.push(UNROLL.to_axis("whether the innermost reduction loop is unrolled", [0, 1]));
     let orders = if extents.is_conv { TileOrder::ALL } else { &TileOrder::ALL[..2] };
     axes.push(OUTER.to_axis("order of the loops over tiles, or the outermost loop", orders.iter().copied()));
     for (axis, meaning, tiles) in [

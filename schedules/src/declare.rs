@@ -275,7 +275,8 @@ fn whole_vector(machine: &Cpu, columns: i64) -> i64 {
 }
 
 /// Returns the default vector width of pointwise operators. It is 1 for most widths that no vector divides, because
-/// the compiler vectorises these loops itself. Short rows are the exception: it only masks their explicit vectors.
+/// the compiler vectorises these loops itself. Rows of two to four vectors are the exception: for them, the compiler
+/// masks the overhang of explicit vectors.
 fn element_vector(machine: &Cpu, columns: i64) -> i64 {
     let lanes = machine.vector_lanes;
     if columns % lanes == 0 {

@@ -76,6 +76,8 @@ pub(crate) fn is_odd(places: i64, columns: i64) -> bool {
     !ENOUGH.clone().any(|width| places % width == 0) && columns > *ENOUGH.end()
 }
 
+/// Returns whether an operator is pointwise, and its per-channel operands, if any, are along one of the first two
+/// dimensions. The operator class `Pointwise` is wider.
 pub(crate) fn is_pointwise(op: &Op) -> bool {
     broadcast_way(op, &(0..2)).is_some()
 }

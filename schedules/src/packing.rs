@@ -223,14 +223,14 @@ mod tests {
 
     #[test]
     fn filters_are_transformed_once() {
-        // Three filters of one channel, all zero except for the center.
+        // Three filters of one channel, all zero except for the centre.
         let plain: Vec<f32> = (0..27).map(|tap| if tap % 9 == 4 { (1 + tap / 9) as f32 } else { 0.0 }).collect();
         let bytes: Vec<u8> = plain.iter().flat_map(|number| number.to_ne_bytes()).collect();
         let packing = Packing::Winograd { tile: 2, block: 2 };
         assert_eq!(packing.stored_extents(&[3, 1, 3, 3]), [4, 4, 2, 1, 2]);
         let packed = packing.pack(&[3, 1, 3, 3], 4, &bytes);
         let numbers: Vec<f32> = packed.chunks(4).map(|one| f32::from_ne_bytes(one.try_into().unwrap())).collect();
-        // The center tap contributes a quarter to each of the four central elements, up to the sign.
+        // The centre tap contributes a quarter to each of the four central elements, up to the sign.
         assert_eq!(numbers.len(), 64);
         assert_eq!(numbers[5 * 4..7 * 4], [0.25, 0.5, 0.75, 0.0, -0.25, -0.5, -0.75, 0.0]);
         assert_eq!(numbers[..5 * 4], [0.0; 20]);

@@ -86,7 +86,9 @@ impl Space {
                 text: format!(
                     "a register tile times its unrolled steps (split_r) has at most {unrolled_elements} elements; \
                      elements without vectors count {SCALAR_COST} times, those of vectors of width two or three \
-                     {SCALAR_COST} times more, and those of other odd vectors {ODD_COST} times per column of a window"
+                     {} and {} times, and those of other odd vectors {ODD_COST} times per column of a window",
+                    SCALAR_COST / 2,
+                    SCALAR_COST / 3
                 ),
             },
             Rule {
@@ -96,8 +98,8 @@ impl Space {
             },
         ];
         if self.has_axis(TILE_X.0.name) {
-            let text = "overhanging groups of tiles (cache_c, cache_y, cache_x) and chunks of steps (grain) add at most a \
-                 quarter of the steps";
+            let text = "overhanging groups of tiles (cache_c, cache_y, cache_x) and chunks of steps (grain) add at most \
+                        a quarter of the steps";
             rules.push(Rule { name: BEYOND, text: text.to_owned() });
         }
         if self.has_axis(SUM_AT.0.name) {
@@ -179,23 +181,23 @@ impl Space {
             return Some(CACHED);
         }
         let steps = if UNROLL.setting_in(knobs) == Some(1) { SPLIT_R.or_one(knobs) } else { 1 };
-        let unrolled_limit = tile * vector * steps;
+        let unrolled = tile * vector * steps;
         // The compiler takes far longer for scalar elements than for vectors.
         let is_scalar = VECTORIZE.is_set_to(knobs, YesNo::No);
-        let unrolled_limit = match innermost {
-            _ if is_scalar => unrolled_limit.saturating_mul(SCALAR_COST),
-            1..=3 => unrolled_limit.saturating_mul(SCALAR_COST / innermost),
-            _ => unrolled_limit,
+        let unrolled = match innermost {
+            _ if is_scalar => unrolled.saturating_mul(SCALAR_COST),
+            1..=3 => unrolled.saturating_mul(SCALAR_COST / innermost),
+            _ => unrolled,
         };
         // The compiler splits odd vectors into short ones, which adjacent columns of a window do not share.
         let is_window = window > 1 && !matches!(ORDER.setting_in(knobs), Some(SumOrder::KernelFirst | SumOrder::Xyc));
         let is_odd = is_window && !is_scalar && !is_blocked && innermost.count_ones() > 1 && UNROLL.or_one(knobs) == 1;
-        let unrolled_limit = if is_odd { unrolled_limit.saturating_mul(ODD_COST * window) } else { unrolled_limit };
-        (unrolled_limit > unrolled_elements).then_some(CODE)
+        let unrolled = if is_odd { unrolled.saturating_mul(ODD_COST * window) } else { unrolled };
+        (unrolled > unrolled_elements).then_some(CODE)
     }
 
-    /// Reduces groups of tiles and iterations per step until tiles extend past the end by no more than the rule allows, which
-    /// few random schedules satisfy.
+    /// Removes groups of tiles and chunks of steps until their overhang is allowed, because few random schedules
+    /// satisfy this rule.
     pub fn reduce_overhang(&self, mut knobs: Knobs) -> Knobs {
         static MANY: [&NumberAxis; 4] = [&GRAIN, &CACHE_C, &CACHE_Y, &CACHE_X];
         let SpaceLimits::Registers { domain, .. } = &self.limits else { return knobs };

@@ -67,7 +67,7 @@ fn kept_share(reach: &Reach, tile: i64) -> f64 {
 mod tests {
     use super::{Reach, is_worth_it, kept_share};
 
-    /// A dimension of a window of three taps, centered at each position.
+    /// A dimension of a window of three taps, centred at each position.
     fn around(extent: i64, dilation: i64) -> Reach {
         Reach { extent, result: extent, taps: 3, stride: 1, dilation, head: dilation }
     }

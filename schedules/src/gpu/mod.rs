@@ -322,7 +322,7 @@ fn contraction_space(task: &Task, gpu: &Gpu, output: &[i64], symbolic: SymbolicE
     Space { template: Template::Contraction, axes, default, limits: super::SpaceLimits::Device(limits) }
 }
 
-/// Returns the allowed schedule with the least estimated time. The estimate uses counts only; no GPU was measured.
+/// Returns the allowed schedule with the least estimated time. The estimate is based on counts, not on measurements.
 fn contraction_default(
     limits: &GpuLimits,
     has_padding: bool,
