@@ -57,8 +57,8 @@ fn clamped_sum(first: i128, count: i128, most: i128) -> i128 {
 pub fn transposed_pairs(outputs: u64, kernel: u64, stride: u64, head: u64, dilation: u64) -> u64 {
     let [outputs, kernel, stride, head] = [outputs, kernel, stride.max(1), head].map(u128::from);
     let pairs = if dilation == 1 {
-        // Output `o` has the taps that equal `o + head` modulo the stride: the quotient of kernel and stride, and one
-        // more for small remainders.
+        // Output `o` has the taps that equal `o + head` modulo the stride. Their number is the quotient of kernel
+        // and stride, and one more for small remainders.
         let rest = kernel % stride;
         let extra = |end: u128| end / stride * rest + (end % stride).min(rest);
         outputs * (kernel / stride) + extra(head + outputs) - extra(head)

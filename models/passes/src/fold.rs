@@ -3,7 +3,7 @@
 //! Model files compute shapes with chains of small operators. Small results are computed at once, by the reference
 //! implementation, so that no operator is implemented twice. Large results (a transposed or scaled weight) are stored
 //! as an expression, because counting or compiling a model does not need the values. An operator with a random input,
-//! other than a quantisation, is not folded; its values are generated where they are needed.
+//! other than a quantisation or dequantisation, is not folded; its values are generated where they are needed.
 
 use models::check::MAX_COMPUTED;
 use models::contents::Contents;
@@ -105,7 +105,7 @@ mod tests {
     use models::types::DType;
 
     #[test]
-    fn small_constants_are_computed_and_large_ones_as_expression() {
+    fn small_constants_are_computed_and_large_ones_become_expressions() {
         let ty = TensorType::new(DType::I64, &[3]);
         let (a, b) = (Const::Small(vec![7.0, -7.0, 9.0]), Const::Fill(2.0));
         let div = Op::Binary(Binary { function: BinaryOp::Div });
@@ -117,13 +117,13 @@ mod tests {
         assert_eq!(fold_operator(&turn, &[(&large, &Const::Fill(3.0))]), Some(Const::Fill(3.0)));
         let weight = Const::Bytes(Contents::new(vec![0; 512 * 512 * 4]));
         let Some(Const::Computed(computed)) = fold_operator(&turn, &[(&large, &weight)]) else {
-            panic!("not written down")
+            panic!("not an expression")
         };
         assert_eq!(computed.op, turn);
     }
 
     #[test]
-    fn what_is_as_expression_does_not_grow_without_end() {
+    fn expressions_do_not_grow_without_end() {
         let large = TensorType::f32(&[512, 512]);
         let mut data = Const::Bytes(Contents::new(vec![0; 512 * 512 * 4]));
         let add = Op::Binary(Binary { function: BinaryOp::Add });

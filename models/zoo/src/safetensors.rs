@@ -137,8 +137,10 @@ fn read_index(folder: &Path, index: &Path) -> Result<BTreeMap<String, Entry>> {
             let mut parts = Path::new(file).components();
             let is_plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
             if !is_plain || files.len() == MAX_FILES {
-                let reason =
-                    format!("the tensor is in `{}`, but at most {MAX_FILES} files are read", shorten_text(file));
+                let reason = format!(
+                    "the tensor is in `{}`, but at most {MAX_FILES} files are read, all in the folder of the index",
+                    shorten_text(file)
+                );
                 return Err(malformed(format!("tensor `{tensor}`"), reason));
             }
             files.insert(file, list_tensors(&folder.join(file))?);
@@ -199,6 +201,6 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&index, r#"{"weight_map":{"a":"../model.safetensors"}}"#).unwrap();
         let error = super::list_folder(folder.path()).unwrap_err().to_string();
-        assert!(error.contains("at most 4096 files are read"), "{error}");
+        assert!(error.contains("at most 4096 files are read, all in the folder of the index"), "{error}");
     }
 }

@@ -382,7 +382,7 @@ fn make_rope(a: &Arguments) -> FormResult {
 
 fn q_conv(a: &Arguments) -> FormResult {
     let TextParts { op, inputs, .. } = make_conv(a, 2)?;
-    let Op::Conv(Conv { strides, pads, dilations, groups }) = op else { unreachable!("a convolution was asked for") };
+    let Op::Conv(Conv { strides, pads, dilations, groups }) = op else { unreachable!("the operator is a convolution") };
     let op = Op::QConv(QConv {
         strides,
         pads,

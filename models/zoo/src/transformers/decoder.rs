@@ -167,7 +167,7 @@ pub(super) fn build_phi(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> 
     check_divides(config, "num_key_value_heads", kept, heads)?;
     let (inner, head_width) = (config.required_size("intermediate_size")?, width / heads);
     if config.flag_or("qk_layernorm", false)? {
-        return Err(config.unsupported_field("qk_layernorm", "this model family has no normalised queries and keys"));
+        return Err(config.unsupported_field("qk_layernorm", "normalised queries and keys"));
     }
     let activation = read_activation(config, "hidden_act", "gelu_new")?;
     let epsilon = config.positive_or("layer_norm_eps", 1e-5)?;
