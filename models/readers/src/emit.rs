@@ -17,6 +17,10 @@ use std::path::Path;
 /// Returns the indices of nonzero elements of a row-major tensor, one list for each axis.
 pub(crate) fn nonzero_indices(numbers: &[f64], extents: &[i64]) -> Vec<Vec<i64>> {
     let places: Vec<i64> = (0..).zip(numbers).filter(|(_, number)| **number != 0.0).map(|(place, _)| place).collect();
+    if places.is_empty() {
+        // The extents of an empty tensor may have a product above 64 bits.
+        return vec![Vec::new(); extents.len()];
+    }
     let along = |axis: usize| {
         let inner: i64 = extents[axis + 1..].iter().product();
         places.iter().map(|place| place / inner % extents[axis]).collect()
@@ -99,15 +103,17 @@ impl<'a> Emit<'a> {
         self.add_constant(TensorType::new(DType::I64, &[numbers.len() as i64]), Const::Small(list))
     }
 
-    /// Adds a constant of this shape that counts up from 0 in row-major order; a large one is a lazy expression.
+    /// Adds a constant of this shape that counts up from 0 in row-major order. A large one is a lazy expression, so its
+    /// memory does not grow with the extents that a file states.
     pub fn add_range(&mut self, dtype: DType, shape: &[i64]) -> Outcome<ValueId> {
         let ty = TensorType::new(dtype, shape);
-        let Some(count) = ty.element_count() else { return malformed(format!("the shape {shape:?} is out of range")) };
-        if count <= MAX_SMALL {
+        let Some(count) = ty.element_count().and_then(|count| i64::try_from(count).ok()) else {
+            return malformed(format!("the shape {shape:?} is out of range"));
+        };
+        if count <= MAX_SMALL as i64 {
             let numbers: Vec<f64> = (0..count).map(|number| number as f64).collect();
             return self.constant_of(&Tensor::from_numbers(ty, &numbers)?);
         }
-        let count = shape.iter().product();
         let numbers = Const::range_along(dtype, &[count], 0, 0);
         let vector = self.add_constant(TensorType::new(dtype, &[count]), numbers)?;
         self.reshape(vector, shape)
@@ -273,5 +279,24 @@ impl<'a> Emit<'a> {
         let side = self.unary(UnaryOp::Sign, y)?;
         let upright = self.binary_with(BinaryOp::Mul, side, PI / 2.0)?;
         self.push(Op::Where(Where {}), &[is_upright, upright, shifted])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nonzero_elements_are_listed_by_axis() {
+        assert_eq!(nonzero_indices(&[0.0, 1.0, 2.0, 0.0], &[2, 2]), [[0_i64, 1], [1, 0]]);
+        assert_eq!(nonzero_indices(&[], &[0, 1 << 32, 1 << 31]), vec![Vec::<i64>::new(); 3]);
+    }
+
+    #[test]
+    fn a_large_range_is_an_expression() {
+        let mut emit = Emit::new("ranges", None);
+        let id = emit.add_range(DType::I64, &[1, 1 << 40]).unwrap();
+        assert!(matches!(emit.builder.constant_data(id), Some(Const::Computed(_))));
+        assert!(emit.add_range(DType::I64, &[1 << 32, 1 << 31]).is_err());
     }
 }
