@@ -84,7 +84,7 @@ pub(super) fn integer_range(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let count = ((limit - start) / delta).ceil().max(0.0);
     if !count.is_finite() || count > MAX_MADE as f64 {
         return malformed(format!(
-            "the range from {start} to {limit} in steps of {delta} is empty, infinite or longer than {MAX_MADE}"
+            "the range from {start} to {limit} in steps of {delta} is infinite or longer than {MAX_MADE}"
         ));
     }
     let numbers: Vec<f64> = (0..count as i64).map(|index| start + index as f64 * delta).collect();

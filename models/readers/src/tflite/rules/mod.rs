@@ -24,7 +24,7 @@ const CUSTOM: i32 = 32;
 /// Returns the import rule of an operator, or None if it has none yet; fails for an operator that cannot have one.
 pub(super) fn find_rule(operator: &Operator<'_>) -> Outcome<Option<Rule>> {
     if operator.code == CUSTOM {
-        return unsupported("custom operators are not supported");
+        return unsupported("custom operators");
     }
     let Some(name) = names::builtin_name(operator.code) else { return Ok(None) };
     if let Some((_, reason)) = REFUSED.iter().find(|(refused, _)| *refused == name) {

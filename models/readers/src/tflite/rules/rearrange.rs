@@ -231,7 +231,7 @@ pub(super) fn mirror_pad(call: &mut Call<'_, '_>, x: ValueId, pads: &[i64]) -> O
         let extent = call.emit.extents(y)?[axis];
         let (head, tail) = (pads[axis], pads[rank + axis]);
         if !(0..=extent).contains(&head) || !(0..=extent).contains(&tail) || extent > MAX_NUMBERS {
-            return malformed(format!("mirror pads of {head} and {tail} exceed the extent {extent}"));
+            return malformed(format!("mirror pads of {head} and {tail} for the extent {extent} are out of range"));
         }
         let places: Vec<i64> = (0..head).rev().chain(0..extent).chain((extent - tail..extent).rev()).collect();
         y = gather_axis(call, y, axis, &places)?;

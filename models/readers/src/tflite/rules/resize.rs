@@ -14,8 +14,8 @@ pub(super) fn bilinear_resize(call: &mut Call<'_, '_>) -> Outputs {
     let mode = match (is_aligned, is_centred) {
         (true, false) if extents.iter().all(|&extent| extent > 1) => ResizeMode::LinearAligned,
         (false, true) => ResizeMode::Linear,
-        // Aligned corners are undefined for an extent of 1.
-        (true, _) => return unsupported("aligned corners of an image with a single row or column"),
+        // Aligned corners are undefined for an output extent of 1, and contradict centred pixels.
+        (true, _) => return unsupported("aligned corners with centred pixels, or with a single output row or column"),
         (false, false) => return Ok(vec![super::rearrange::resize_bilinear(call, x, &extents)?]),
     };
     resize_image(call, x, mode, extents)
