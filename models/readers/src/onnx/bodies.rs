@@ -312,9 +312,9 @@ impl<'a> Importer<'a> {
             }
             let made = self.inline_body(graph, inputs, scope)?;
             let made = made.iter().map(require_tensor).collect::<Outcome<Vec<_>>>()?;
-            let (next, of_turn) = made.split_at(carried);
+            let (next, stacked) = made.split_at(carried);
             states = next.to_vec();
-            results.iter_mut().zip(of_turn).for_each(|(list, &id)| list.push(id));
+            results.iter_mut().zip(stacked).for_each(|(list, &id)| list.push(id));
         }
         for ((mut parts, info), &(axis, is_reversed)) in results.into_iter().zip(infos).zip(&axes.outputs) {
             if is_reversed {
@@ -334,7 +334,7 @@ impl<'a> Importer<'a> {
         };
         let mut results = vec![Vec::new(); graph.output.len()];
         for iteration in 0..first.len() {
-            let of_turn = |index: usize| match input_slot(call, slots, index) {
+            let body_input = |index: usize| match input_slot(call, slots, index) {
                 Some(Slot::Sequence(parts)) => match parts.get(iteration) {
                     Some(&part) => Ok(Slot::Value(part)),
                     None => malformed(format!("input {index} has fewer tensors than the first input")),
@@ -342,7 +342,7 @@ impl<'a> Importer<'a> {
                 Some(other) => Ok(other),
                 None => malformed(format!("input {index} is missing")),
             };
-            let inputs = (0..call.node.input.len()).map(of_turn).collect::<Outcome<Vec<_>>>()?;
+            let inputs = (0..call.node.input.len()).map(body_input).collect::<Outcome<Vec<_>>>()?;
             for (list, slot) in results.iter_mut().zip(self.inline_body(graph, inputs, scope)?) {
                 list.push(require_tensor(&slot)?);
             }

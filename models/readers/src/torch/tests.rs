@@ -52,7 +52,7 @@ fn check_case(path: &Path) -> Result<(), String> {
     check_answer(path, &Options::default())
 }
 
-/// Compares what a program answers with the tensors beside it.
+/// Compares the results of a program with the tensors stored next to it.
 pub(super) fn check_answer(path: &Path, options: &Options) -> Result<(), String> {
     let fail = |why: String| format!("{}: {why}", path.display());
     let chain = |error: Error| {
@@ -260,8 +260,8 @@ fn a_loop_whose_turns_are_not_known_lists_one() {
     let imported = import_bytes(bytes.into(), "x.pt2", &options).unwrap();
     let [skipped] = &imported.skipped[..] else { panic!("{:?}", imported.skipped) };
     assert!(skipped.reason.ends_with("the operators of one iteration are listed"), "{}", skipped.reason);
-    let is_turn = |value: &models::graph::Value| value.name.ends_with(".0.add_1");
-    assert!(imported.graph.values.iter().any(is_turn), "{}", imported.graph.to_text());
+    let is_in_first_iteration = |value: &models::graph::Value| value.name.ends_with(".0.add_1");
+    assert!(imported.graph.values.iter().any(is_in_first_iteration), "{}", imported.graph.to_text());
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn scalar_input(name: &str, elem_type: i32) -> ValueInfo {
     info
 }
 
-/// `y` is `x` doubled in each turn, `rows` are all states.
+/// A loop whose result `y` is `x` doubled in each iteration; `rows` are all states.
 fn doubling(turns: &str, condition: &str, next: &str) -> Node {
     let nodes = vec![node(next), node("after = Add(before, before)"), node("row = Identity(after)")];
     let body = graph("body", &["turn", "goes", "before"], nodes, &["next", "after", "row"]);
@@ -50,7 +50,7 @@ fn loops_of_known_length_are_unrolled() {
     let results = evaluated(&counted, &Options::default(), &[1.0, 10.0]);
     assert_eq!(results, [vec![8.0, 80.0], vec![2.0, 20.0, 4.0, 40.0, 8.0, 80.0]]);
 
-    // A condition of the turn alone is known in each turn.
+    // A condition that depends only on the iteration number is known in each iteration.
     let constants = vec![integers("limit", &[1]), integers("start", &[1])];
     let nodes = vec![node("go = Cast(start)"), doubling("", "go", "next = Less(turn, limit)")];
     let mut until = with_outputs(model(&["2"], constants, nodes), &["y"]);
@@ -101,7 +101,7 @@ fn a_bound_input_decides_turns_and_branches() {
 }
 
 #[test]
-fn one_turn_of_an_open_loop_is_listed() {
+fn one_iteration_of_an_open_loop_is_listed() {
     let mut open = model(&["2"], vec![], vec![doubling("n", "", "next = Identity(goes)")]);
     open.graph.as_mut().unwrap().input.push(scalar_input("n", 7));
     let listed = read(&open, &Options { skip_unsupported: true, ..Options::default() }).unwrap();

@@ -273,9 +273,9 @@ pub(super) fn cross_product(call: &mut Call<'_, '_>) -> Outputs {
     let emit = &mut *call.emit;
     // Elements 1, 2, 0 and 2, 0, 1.
     let places = [emit.add_integers(&[1, 2, 0])?, emit.add_integers(&[2, 0, 1])?];
-    let mut transposed =
+    let mut rotated =
         |x: ValueId, which: usize| emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, places[which]]);
-    let (a1, b2, a2, b1) = (transposed(a, 0)?, transposed(b, 1)?, transposed(a, 1)?, transposed(b, 0)?);
+    let (a1, b2, a2, b1) = (rotated(a, 0)?, rotated(b, 1)?, rotated(a, 1)?, rotated(b, 0)?);
     let (first, second) = (call.emit.binary(BinaryOp::Mul, a1, b2)?, call.emit.binary(BinaryOp::Mul, a2, b1)?);
     own_output(call.emit.binary(BinaryOp::Sub, first, second)?)
 }

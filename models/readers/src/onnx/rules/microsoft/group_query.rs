@@ -31,13 +31,13 @@ pub(super) fn group_query_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Out
             Some(places) => TokenPlaces::Given(places),
             None => TokenPlaces::From(past),
         };
-        let turn = AngleTables {
+        let angles = AngleTables {
             cos: call.input(7)?,
             sin: call.input(8)?,
             interleaved: call.flag_attribute("rotary_interleaved"),
         };
-        q = rotate_pairs(emit, q, &places, &turn)?;
-        k = rotate_pairs(emit, k, &places, &turn)?;
+        q = rotate_pairs(emit, q, &places, &angles)?;
+        k = rotate_pairs(emit, k, &places, &angles)?;
     }
     if let (Some(past_k), Some(past_v)) = (call.optional_input(3), call.optional_input(4)) {
         k = append_past(emit, past_k, k)?;
@@ -114,7 +114,7 @@ pub(super) fn rotary_embedding(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
         return malformed(format!("the number of heads is {count}"));
     }
     let split = split_heads(emit, x, count)?;
-    let turn = AngleTables { cos, sin: call.input(3)?, interleaved: call.flag_attribute("interleaved") };
+    let angles = AngleTables { cos, sin: call.input(3)?, interleaved: call.flag_attribute("interleaved") };
     let places = match emit.extents(places)?[..] {
         [] | [1] => match emit.known_numbers(places)? {
             Some(first) => TokenPlaces::From(first[0] as i64),
@@ -128,7 +128,7 @@ pub(super) fn rotary_embedding(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
         },
         _ => TokenPlaces::Given(places),
     };
-    let y = rotate_pairs(emit, split, &places, &turn)?;
+    let y = rotate_pairs(emit, split, &places, &angles)?;
     Ok(vec![if extents.len() == 3 { join_heads(emit, y)? } else { y }])
 }
 
@@ -146,11 +146,11 @@ enum TokenPlaces {
 }
 
 /// Rotates element pairs of `x[n, h, s, d]` by the angles of their positions.
-fn rotate_pairs(emit: &mut Emit<'_>, x: ValueId, places: &TokenPlaces, turn: &AngleTables) -> Outcome<ValueId> {
+fn rotate_pairs(emit: &mut Emit<'_>, x: ValueId, places: &TokenPlaces, angles: &AngleTables) -> Outcome<ValueId> {
     let [_, _, tokens, _] = emit.extents(x)?[..] else { return malformed("the data must have 4 dimensions") };
     let mut tables = Vec::new();
     let mut half = 0;
-    for table in [turn.cos, turn.sin] {
+    for table in [angles.cos, angles.sin] {
         let [rows, columns] = emit.extents(table)?[..] else { return malformed("angles must have 2 dimensions") };
         half = columns;
         tables.push(match places {
@@ -173,5 +173,5 @@ fn rotate_pairs(emit: &mut Emit<'_>, x: ValueId, places: &TokenPlaces, turn: &An
         });
     }
     let rotary = half.saturating_mul(2);
-    emit.push(Op::Rope(Rope { rotary, interleaved: turn.interleaved }), &[x, tables[0], tables[1]])
+    emit.push(Op::Rope(Rope { rotary, interleaved: angles.interleaved }), &[x, tables[0], tables[1]])
 }
