@@ -134,7 +134,7 @@ pub fn layer_of(task: &Task) -> Result<Layer, CpuReason> {
         let types = anchor.inputs.get(operand).and_then(|operand| task.operand_type(*operand).ok());
         let extents = types.and_then(TensorType::extents).ok_or(CpuReason("the shapes are symbolic".to_owned()))?;
         let small = extents.iter().map(|&extent| u32::try_from(extent).ok().filter(|&extent| extent < 1 << 20));
-        small.collect::<Option<Vec<u32>>>().ok_or(CpuReason("a dimension exceeds 32 bits".to_owned()))
+        small.collect::<Option<Vec<u32>>>().ok_or(CpuReason("a dimension is 2^20 or larger".to_owned()))
     };
     let mut layer = match &anchor.op {
         Op::Conv(Conv { strides, pads, dilations, groups }) => {

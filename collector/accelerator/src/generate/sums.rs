@@ -65,7 +65,7 @@ impl ProgramWriter<'_> {
         let windows: Vec<(u32, u32)> = (0..tile_ci).flat_map(|ci| (0..kernel_rows).map(move |row| (ci, row))).collect();
         let groups: Vec<Vec<MicroOp>> =
             windows.iter().map(|&(ci, row)| self.window_products(thread, ci, row)).collect();
-        // WideKnobs tiles need one instruction for all window rows, with columns of the image outside and columns of the
+        // Wide tiles need one instruction for all window rows, with columns of the image outside and columns of the
         // window inside. Narrow tiles iterate over image columns innermost, which needs one instruction per window row.
         let (groups, outer, inner, sum, data, weight) = match self.plan.is_narrow {
             false => (vec![groups.concat()], tile_w, kernel_columns, [1, 0], [stride, 1], [0, 1]),

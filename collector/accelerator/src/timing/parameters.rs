@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Parameters of the timing model, in core cycles unless logged_bus otherwise.
+/// Parameters of the timing model, in core cycles unless noted otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
     pub instruction: u64,
