@@ -2,7 +2,7 @@
 //!
 //! The table only grows at its end, so an index refers to the same function in all versions from the requested one on.
 
-use super::described::DESCRIPTION;
+use super::description::DESCRIPTION;
 use crate::error::{Result, RuntimeError};
 use crate::handles::{Handle, text_of};
 use std::ffi::{c_char, c_int, c_void};

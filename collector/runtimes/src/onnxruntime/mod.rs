@@ -3,19 +3,19 @@
 //! Invariants: every buffer passed to the library outlives the session's use of it and has the size of the model's
 //! type; memory allocated by the library is returned to it; a status is read once and released.
 
-mod borders;
-mod described;
+mod description;
 mod functions;
 mod opened;
+mod port_functions;
 
-pub use described::DESCRIPTION;
+pub use description::DESCRIPTION;
 pub use opened::OnnxRuntime;
 
 use crate::error::{Result, RuntimeError};
 use crate::ports::{Port, Ports};
 use crate::runtime::{self, Runtime, RuntimeDescription};
-use borders::{PortFunctions, Tensor};
 use opened::Owned;
+use port_functions::{PortFunctions, Tensor};
 use std::ffi::{CString, OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -55,8 +55,8 @@ impl Runtime for OnnxRuntime {
             unsafe { (functions.make_session)(self.environment_handle(), path.as_ptr(), options.handle, &mut handle) };
         functions.check_status(status, "load the model")?;
         let session = Owned::new(self, handle, self.functions().release_session);
-        let inputs = borders::read_ports(self, &session, &PortFunctions::inputs(functions))?;
-        let outputs = borders::read_ports(self, &session, &PortFunctions::outputs(functions))?;
+        let inputs = port_functions::read_ports(self, &session, &PortFunctions::inputs(functions))?;
+        let outputs = port_functions::read_ports(self, &session, &PortFunctions::outputs(functions))?;
         Ok(Session { ports: Ports { inputs, outputs }, session, runtime: self.clone() })
     }
 

@@ -1,6 +1,6 @@
 //! Loading of ONNX Runtime's library.
 
-use super::described::DESCRIPTION;
+use super::description::DESCRIPTION;
 use super::functions::{Base, OnnxRuntimeFunctions, VERSION};
 use crate::error::{Result, RuntimeError};
 use crate::handles::{self, Handle, text_of};

@@ -1,6 +1,6 @@
 //! Functions of the library's interface, by their symbol names.
 
-use super::described::DESCRIPTION;
+use super::description::DESCRIPTION;
 use crate::error::{Result, RuntimeError};
 use crate::handles::{Handle, text_of};
 use libloading::Library;

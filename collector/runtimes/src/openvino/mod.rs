@@ -3,19 +3,19 @@
 //! Invariants: every buffer passed to the library outlives the request's use of it and has the size of the model's
 //! type; memory allocated by the library is returned to it once.
 
-mod borders;
-mod described;
+mod description;
 mod functions;
 mod opened;
+mod port_functions;
 
-pub use described::DESCRIPTION;
+pub use description::DESCRIPTION;
 pub use opened::OpenVino;
 
 use crate::error::{Result, RuntimeError};
 use crate::ports::Ports;
 use crate::runtime::{self, Runtime, RuntimeDescription};
-use borders::{OpenVinoPortFunctions, bind_ports};
 use opened::Owned;
+use port_functions::{OpenVinoPortFunctions, bind_ports};
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

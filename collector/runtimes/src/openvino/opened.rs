@@ -1,6 +1,6 @@
 //! Loading of OpenVINO's library.
 
-use super::described::DESCRIPTION;
+use super::description::DESCRIPTION;
 use super::functions::{OpenVinoFunctions, OpenVinoVersion};
 use crate::error::{Result, RuntimeError};
 use crate::handles::{self, Handle, text_of};
