@@ -36,12 +36,12 @@ impl<Value> Default for JobCache<Value> {
 
 impl<Value> JobCache<Value> {
     /// Takes the value if its key matches. Otherwise drops the value, so that two never exist at the same time.
-    pub fn take_matching(&mut self, stamps: &CacheKey) -> Option<Value> {
-        self.0.take().filter(|(known, _)| known == stamps && known.has_all_files()).map(|(_, value)| value)
+    pub fn take_matching(&mut self, key: &CacheKey) -> Option<Value> {
+        self.0.take().filter(|(known, _)| known == key && known.has_all_files()).map(|(_, value)| value)
     }
 
-    pub fn store_value(&mut self, stamps: CacheKey, value: Value) {
-        self.0 = Some((stamps, value));
+    pub fn store_value(&mut self, key: CacheKey, value: Value) {
+        self.0 = Some((key, value));
     }
 }
 
@@ -53,8 +53,8 @@ mod tests {
     fn things_are_kept_while_files_and_cpus_are_the_same() {
         let file = std::env::temp_dir().join(format!("opcollect-kept-{}", std::process::id()));
         std::fs::write(&file, "one").expect("a file");
-        let stamps = |cpus: &[usize]| cache_key(&[&file], cpus, Placement::default());
-        let (of_one, elsewhere) = (stamps(&[0]), stamps(&[1]));
+        let key = |cpus: &[usize]| cache_key(&[&file], cpus, Placement::default());
+        let (of_one, elsewhere) = (key(&[0]), key(&[1]));
         let mut kept = JobCache::default();
         assert_eq!(kept.take_matching(&of_one), None);
         kept.store_value(of_one.clone(), 7);
@@ -64,9 +64,9 @@ mod tests {
         assert_eq!(kept.take_matching(&elsewhere), None);
         kept.store_value(of_one, 7);
         std::fs::write(&file, "other").expect("a file");
-        assert_eq!(kept.take_matching(&stamps(&[0])), None, "the file changed");
+        assert_eq!(kept.take_matching(&key(&[0])), None, "the file changed");
         std::fs::remove_file(&file).expect("a file");
-        kept.store_value(stamps(&[0]), 7);
-        assert_eq!(kept.take_matching(&stamps(&[0])), None, "there is no file");
+        kept.store_value(key(&[0]), 7);
+        assert_eq!(kept.take_matching(&key(&[0])), None, "there is no file");
     }
 }

@@ -46,10 +46,10 @@ impl<Answer: Send + 'static> JobCache<Serving<Result<Answer>>> {
         serve: impl FnOnce(&Receiver<NetworkJob>, &Sender<Result<Answer>>) -> Result<()> + Send + 'static,
         outlives: impl FnOnce(&Answer) -> bool,
     ) -> Result<Answer> {
-        let stamps = cache_key(files, &job.cpus, job.placement);
+        let key = cache_key(files, &job.cpus, job.placement);
         // Counters must be opened before the threads that they count.
         let is_counted = job.counters.backend != Backend::None;
-        let serving = self.take_matching(&stamps).filter(|_| !is_counted);
+        let serving = self.take_matching(&key).filter(|_| !is_counted);
         let serving = serving.unwrap_or_else(|| {
             Serving::start_thread(move |jobs, answers| {
                 // The first error is sent to the requester; the thread then ends.
@@ -60,7 +60,7 @@ impl<Answer: Send + 'static> JobCache<Serving<Result<Answer>>> {
         });
         let answer = serving.request_reply(job).context("the measuring thread panicked")??;
         if !is_counted && outlives(&answer) {
-            self.store_value(stamps, serving);
+            self.store_value(key, serving);
         }
         Ok(answer)
     }

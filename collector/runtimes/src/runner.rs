@@ -35,12 +35,12 @@ impl<R: Runtime> Runner<R> {
 
     fn run_job(&mut self, job: &NetworkJob) -> Result<RunReply> {
         let model = job.program.join(MODEL);
-        let stamps = cache_key(&[&model, &job.inputs], &job.cpus, job.placement);
+        let key = cache_key(&[&model, &job.inputs], &job.cpus, job.placement);
         let is_counted = job.counters.backend != Backend::None;
         // Opened before the session creates its threads, so that their counts are included.
         let with_descendants = job.counters.with_descendants || job.cpus.len() > 1;
         let mut counters = CounterSession::open_counters(&CounterRequest { with_descendants, ..job.counters.clone() });
-        let mut session = match self.kept.take_matching(&stamps).filter(|_| !is_counted) {
+        let mut session = match self.kept.take_matching(&key).filter(|_| !is_counted) {
             Some(session) => session,
             None => {
                 // Determines the CPUs that the library detects and new threads inherit. Also applies to threads
@@ -58,7 +58,7 @@ impl<R: Runtime> Runner<R> {
         affinity::verify_pinning(&job.cpus)?;
         job.write_outputs(session.ports().read_outputs())?;
         if !is_counted {
-            self.kept.store_value(stamps, session);
+            self.kept.store_value(key, session);
         }
         Ok(RunReply::Measured(Box::new(Measured::from_measurement(measurement, None, peak_resident_bytes()))))
     }
