@@ -1,4 +1,5 @@
-//! The version of the spaces: a resumed search depends on them, so a change of axes, settings or rules needs a new version.
+//! The version of the spaces: a resumed search depends on them, so a change of axes, settings or rules needs a new
+//! version.
 #![allow(missing_docs)]
 
 use job::space::{SETTINGS_VERSION, find_declaration, task_space};

@@ -14,8 +14,8 @@ use targets::Machine;
 /// version is rejected. A new axis states its version, one more than this, in its declaration.
 pub const VERSION: u32 = if NEWEST_AXIS > SETTINGS_VERSION { NEWEST_AXIS } else { SETTINGS_VERSION };
 
-/// Version of the spaces that last changed settings or rules. Any such change sets one more than [`VERSION`];
-/// otherwise `tests/spaces.rs` fails.
+/// Version of the spaces that last changed settings or rules. Any such change sets one more than [`VERSION`].
+/// `tests/spaces.rs` checks the rules, and the settings of all axes except those of later versions than this.
 pub const SETTINGS_VERSION: u32 = 7;
 
 /// Returns the task's space; on CPUs, tiles along a symbolic dimension have size 1, as its extent can be 1.
