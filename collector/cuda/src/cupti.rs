@@ -1,5 +1,5 @@
-//! Safe interface of CUPTI, NVIDIA's profiling library, with all unsafe calls to it. It reports how long each kernel ran
-//! by the device's clock. Hardware counters are in `profiler`.
+//! Safe interface of CUPTI, NVIDIA's profiling library, with all unsafe calls to it. It reports how long each kernel
+//! ran by the device's clock. Hardware counters are in `profiler`.
 //!
 //! CUPTI comes with a toolkit or as the wheel `nvidia-cuda-cupti`, and is opened at run time. Records are read at
 //! offsets that releases 12 and 13 share; a test compares them with the wheel's header. Recording costs time, so

@@ -792,14 +792,14 @@ const ATTENTION: [&str; 6] = [
     "attention:b=2,h=2,s=50,d=64",
 ];
 
-/// Key positions are padded to whole vectors, but a mask ends at the last key.
+/// Key positions are padded to whole blocks, but a mask ends at the last key.
 #[test]
 fn attention() {
     check(USUAL, &ATTENTION);
 }
 
-/// On a processor with masked vectors, LLVM can hide a read past the end of a row. AVX2 code shows such reads, and it is
-/// what most users' processors run.
+/// On a processor with masked vectors, LLVM can hide a read past the end of a row. AVX2 code shows such reads, and it
+/// is what most users' processors run.
 #[test]
 fn code_for_narrower_vectors() {
     let facts = Facts::read_facts();

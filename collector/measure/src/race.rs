@@ -23,8 +23,8 @@ struct RaceWay {
     is_last: AtomicBool,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 /// Median time of a variant in each round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoundTimes {
     pub rounds_ns: Vec<f64>,
 }

@@ -1,7 +1,7 @@
 //! Prints the features of recorded schedules that are known before a build, for `scripts/bench/defaults`.
 //!
-//! Reads one JSON object per line with the columns `task`, `schedule`, `target_text` and `threads` of a record. Writes one
-//! line per schedule: its loop features, and whether the schedule is the default of its task on that target.
+//! Reads one JSON object per line with the columns `task`, `schedule`, `target_text` and `threads` of a record. Writes
+//! one line per schedule: its loop features, and whether the schedule is the default of its task on that target.
 #![allow(clippy::print_stdout)]
 
 use job::space::Schedule;
@@ -25,7 +25,7 @@ fn describe_record(record: &Json) -> Outcome<Json> {
     let text = |column: &str| record[column].as_str().ok_or(format!("a record lacks `{column}`"));
     let task: Task = serde_json::from_str(text("task")?)?;
     let Schedule::Template { knobs } = Schedule::from_json(text("schedule")?)? else {
-        return Err("a schedule is of no template".into());
+        return Err("a schedule is not a point of a template".into());
     };
     let description = text("target_text")?;
     let kind = targets::find_kind(description).ok_or(format!("unknown target {description}"))?;

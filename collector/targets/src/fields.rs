@@ -1,7 +1,7 @@
 //! Fields that a JSON description of a target may have.
 //!
-//! A description may come from an untrusted record or configuration, and TVM's own fields can set any LLVM option by its name.
-//! Fields that the kind of target does not list are refused.
+//! A description may come from an untrusted record or configuration, and TVM's own fields can set any LLVM option by
+//! its name. Fields that the kind of target does not list are rejected.
 
 use crate::KINDS;
 use serde_json::Value;

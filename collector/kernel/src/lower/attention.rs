@@ -165,8 +165,8 @@ fn transpose_keys(writer: &mut Writer, name: &str, keys: &Tensor, stored: &Exten
 
 /// Copies a mask with its rows padded to `stored` positions.
 ///
-/// Scores must not read the mask with a limited index: TVM drops the limit where the position is compared with the same
-/// number, and then reads past the mask; an index with a limit that stays makes it read each element alone.
+/// A clamped index into the original mask does not work. Where the position is also compared with the bound, TVM
+/// removes the clamp and reads past the mask. Elsewhere the clamp stays, and each element is read separately.
 fn pad_mask(writer: &mut Writer, name: &str, mask: &Tensor, stored: &Extent) -> Result<Tensor> {
     let (places, leading) = mask.extents.split_last().expect("a mask has at least one dimension");
     let extents: Vec<Extent> = leading.iter().chain([stored]).cloned().collect();
