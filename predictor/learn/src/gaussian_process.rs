@@ -16,8 +16,9 @@ const MOST_OF_LIKELIHOOD: usize = 256;
 const MEAN_VARIANCE: f64 = 0.25;
 /// Candidate length scales of the exponential kernel, in doublings of a size.
 const ROUGH_LENGTHS: [f64; 3] = [3.0, 8.0, 20.0];
-/// Degrees of freedom of the noise of robust fits, whose weights limit the influence of outliers, and their rounds.
+/// Degrees of freedom of the t-distributed noise of robust fits; fewer give outliers less weight.
 const FREEDOM: f64 = 4.0;
+/// Number of times that a robust fit adjusts the weights of outliers.
 const ROBUST_ROUNDS: usize = 2;
 /// Candidate values of each hyperparameter, in ascending order.
 const GRID: [&[f64]; 6] = [
@@ -77,7 +78,7 @@ struct CovarianceKernel {
     /// Correlation of equal inputs that differ only in their group.
     #[serde(default = "full_correlation", skip_serializing_if = "is_full_correlation")]
     group_correlation: f64,
-    /// Whether the covariance falls exponentially with the distance instead of its square.
+    /// Whether the covariance is exponential in the distance instead of in the squared distance.
     #[serde(default, skip_serializing_if = "is_false")]
     is_rough: bool,
 }
@@ -189,19 +190,6 @@ impl CovarianceKernel {
         Cholesky::factor_matrix(lower, width)
     }
 
-    fn solve_weights(&self, pairs: &[Vec<Similarity>], noise: &[f64], residuals: &[f64]) -> WeightedFit {
-        let factored = self.factor_covariance(pairs, noise);
-        let precision = |place: usize| {
-            let mut unit = vec![0.0; noise.len()];
-            unit[place] = 1.0;
-            factored.solve(unit)[place]
-        };
-        WeightedFit {
-            weights: factored.solve(residuals.to_vec()),
-            precisions: (0..noise.len()).map(precision).collect(),
-        }
-    }
-
     /// Returns minus twice the log marginal likelihood, up to a constant.
     fn likelihood_deviance(&self, pairs: &[Vec<Similarity>], residuals: &[f64]) -> f64 {
         let factored = self.factor_covariance(pairs, &vec![1.0; residuals.len()]);
@@ -212,17 +200,30 @@ impl CovarianceKernel {
 }
 
 pub fn fit_correction(overhead_ns: f64, inputs: Vec<Input>, residuals: &[f64]) -> Correction {
-    fit_with_errors(overhead_ns, inputs, residuals, CorrectionOptions::default()).0
+    fit_posterior(overhead_ns, inputs, residuals, CorrectionOptions::default()).0
 }
 
-/// Fits a correction; also returns the residual of each measurement that remains if it is left out of the fit, with the
-/// hyperparameters of all measurements.
+/// Fits a correction. Also returns the leave-one-out residual of each measurement, with the hyperparameters of all
+/// measurements.
 pub fn fit_with_errors(
     overhead_ns: f64,
     inputs: Vec<Input>,
     residuals: &[f64],
     options: CorrectionOptions,
 ) -> (Correction, Vec<f64>) {
+    let (correction, covariance) = fit_posterior(overhead_ns, inputs, residuals, options);
+    let precisions = covariance.inverse_diagonal();
+    let errors = correction.weights.iter().zip(precisions).map(|(weight, precision)| weight / precision).collect();
+    (correction, errors)
+}
+
+/// Fits a correction. Also returns the factored covariance of the measurements.
+fn fit_posterior(
+    overhead_ns: f64,
+    inputs: Vec<Input>,
+    residuals: &[f64],
+    options: CorrectionOptions,
+) -> (Correction, Cholesky) {
     let thin = |most: usize| inputs.len().div_ceil(most).max(1);
     let some: Vec<Input> = inputs.iter().step_by(thin(MOST_OF_LIKELIHOOD)).cloned().collect();
     let some_residuals: Vec<f64> = residuals.iter().copied().step_by(thin(MOST_OF_LIKELIHOOD)).collect();
@@ -235,22 +236,17 @@ pub fn fit_with_errors(
     let residuals: Vec<f64> = residuals.iter().copied().step_by(step).collect();
     let pairs = pairwise_similarities(&inputs);
     let mut noise = vec![1.0; inputs.len()];
-    let mut fit = kernel.solve_weights(&pairs, &noise, &residuals);
+    let mut covariance = kernel.factor_covariance(&pairs, &noise);
+    let mut weights = covariance.solve(residuals.clone());
     for _ in 0..if options.is_robust { ROBUST_ROUNDS } else { 0 } {
-        for ((noise, weight), precision) in noise.iter_mut().zip(&fit.weights).zip(&fit.precisions) {
+        for ((noise, weight), precision) in noise.iter_mut().zip(&weights).zip(covariance.inverse_diagonal()) {
             let variance = 1.0 / precision + kernel.noise_variance * (1.0 - *noise);
             *noise = ((FREEDOM + (weight / precision).powi(2) / variance) / (FREEDOM + 1.0)).max(1.0);
         }
-        fit = kernel.solve_weights(&pairs, &noise, &residuals);
+        covariance = kernel.factor_covariance(&pairs, &noise);
+        weights = covariance.solve(residuals.clone());
     }
-    let errors = fit.weights.iter().zip(&fit.precisions).map(|(weight, precision)| weight / precision).collect();
-    (Correction { overhead_ns, kernel, weights: fit.weights, inputs }, errors)
-}
-
-/// Weights of measurements in the posterior mean, and the diagonal of the inverse covariance.
-struct WeightedFit {
-    weights: Vec<f64>,
-    precisions: Vec<f64>,
+    (Correction { overhead_ns, kernel, weights, inputs }, covariance)
 }
 
 /// Selects inputs greedily, each of which minimises the remaining total posterior variance.

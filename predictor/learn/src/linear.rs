@@ -222,6 +222,16 @@ impl Cholesky {
         right
     }
 
+    /// Returns the diagonal of the inverse of the factored matrix.
+    pub fn inverse_diagonal(&self) -> Vec<f64> {
+        let entry = |place: usize| {
+            let mut unit = vec![0.0; self.width];
+            unit[place] = 1.0;
+            self.solve(unit)[place]
+        };
+        (0..self.width).map(entry).collect()
+    }
+
     pub fn log_determinant(&self) -> f64 {
         (0..self.width).map(|row| 2.0 * self.lower[row * self.width + row].ln()).sum()
     }
