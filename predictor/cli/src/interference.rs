@@ -71,7 +71,7 @@ fn describe_scores(scores: &Scores, machine: &Machine) -> String {
         table.add_row([one.rule.to_owned(), percent(one.mape), percent(one.median), percent(one.p90)]);
     }
     format!(
-        "{}\n{} slowdowns of {} operators, each predicted with its operator held out; median slowdown: factor {:.3} with a noise of ± {:.2} %\n\
+        "{}\n{} slowdowns of {} operators, each predicted with its operator held out; median slowdown {:.3}, median half-width of measured intervals {:.2} %\n\
          {} cores, {:.1} bytes/ns, {:.0} MB last-level cache",
         table.format_for(&stdout_paper()),
         scores.asked,
