@@ -127,7 +127,7 @@ fn score_rows(scores: &Scores) -> Vec<[String; 11]> {
     let row = |(method, errors): (&&'static str, &serving::group::HeldOut)| {
         let is_ours = *method == "ours" && !scores.coverage.is_empty();
         let percent = |number: f64| format!("{number:.1} %");
-        // Corrections by a few measurements are scored at 90 % alone.
+        // Corrections by a few measurements are scored only at 90 %.
         let corrected = scores.corrected.get(method);
         let joined = |numbers: &[f64], digits: usize| {
             let texts: Vec<String> = numbers.iter().map(|number| format!("{number:.digits$}")).collect();
@@ -163,7 +163,7 @@ fn read_learned_kernels(given: Option<&Path>) -> Result<(PathBuf, Learned)> {
     match bundle::read_kernels(&path)? {
         Some(learned) => Ok((path, learned)),
         None => Err(Error::Query(format!(
-            "`{}` has no kernels of language models; `oppredict train` adds them with their mapping",
+            "`{}` contains no kernels of language models; `oppredict train --mapping` adds them",
             path.display()
         ))),
     }
@@ -184,8 +184,10 @@ pub fn run_adapt(files: &AdaptationFiles<'_>, mapping: &Mapping, as_json: bool) 
     let bytes = bundle::with_kernels(Some(&base), &learned)?;
     write_output(out, || bytes)?;
     print_text(as_json, &change_table(&changes))?;
-    let note =
-        format!("`off after` is the error on each measured kernel if it is left out; wrote `{}`", files.out.display());
+    let note = format!(
+        "`error after` is the error on each measured kernel, left out of the fit; wrote `{}`",
+        files.out.display()
+    );
     print_text(as_json, &note)?;
     if as_json {
         print_json(&json!({ "out": files.out, "changes": changes, "not_used": unused }))?;
@@ -200,8 +202,8 @@ fn change_table(changes: &[FormatChange]) -> String {
         text_column("format"),
         text_column("device").min_width(12),
         number_column("measured").drop_order(1),
-        number_column("off before"),
-        number_column("off after"),
+        number_column("error before"),
+        number_column("error after"),
     ]);
     for FormatChange { target, key, rows, before, after } in changes {
         table.add_row([

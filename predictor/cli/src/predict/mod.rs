@@ -125,7 +125,7 @@ pub fn run(predict: &Predict) -> Result<u8> {
     let is_kernel = predict.mapping.is_none() && predict.op.iter().any(|text| serving::text::is_kernel(text));
     if (is_server || is_kernel) && predict.level != 90 {
         return Err(Error::Query(
-            "--level does not apply to language models, which have 90 % intervals, and to kernels, whose --json output has all levels"
+            "--level does not apply to language models, which have 90 % intervals, or to kernels, whose --json output has all levels"
                 .to_owned(),
         ));
     }
