@@ -16,6 +16,7 @@ use learn::levels::LEVELS;
 use learn::trees::Trees;
 use models::Choice;
 use samples::features::Matrix;
+use samples::statistics::median;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -71,7 +72,8 @@ pub struct Scores {
     pub coverage: Vec<f64>,
     /// Median ratio of the interval's upper to its lower end, for each level.
     pub ratio: Vec<f64>,
-    /// Coverage in percent and ratio of the ends of 90 % intervals, after corrections by a few measurements of a held-out device.
+    /// Coverage in percent and median ratio of the ends of 90 % intervals after corrections by a few measurements of a
+    /// held-out device, by method.
     pub corrected: BTreeMap<&'static str, (f64, f64)>,
 }
 
@@ -131,15 +133,16 @@ fn group_scores(key: GroupKey, target: &'static str, rows: &[&Scored]) -> Scores
         .into_iter()
         .filter_map(|(method, errors)| Some((method, HeldOut::from_log_errors(errors.into_iter())?)));
     let has_intervals = rows.iter().any(|row| !row.intervals.is_empty());
-    let levels = || (0..LEVELS.len()).filter(|_| has_intervals);
+    let levels = (0..LEVELS.len()).filter(|_| has_intervals);
+    let (coverage, ratio): (Vec<f64>, Vec<f64>) = levels.map(|level| coverage_and_ratio(&at_level(level))).unzip();
     Scores {
         target,
         operator: key.operator,
         format: key.format,
         device: key.device,
         methods: methods.collect(),
-        coverage: levels().map(|level| coverage_and_ratio(&at_level(level)).0).collect(),
-        ratio: levels().map(|level| coverage_and_ratio(&at_level(level)).1).collect(),
+        coverage,
+        ratio,
         corrected: of_corrections.into_iter().map(|(method, ends)| (method, coverage_and_ratio(&ends))).collect(),
     }
 }
@@ -148,9 +151,7 @@ fn group_scores(key: GroupKey, target: &'static str, rows: &[&Scored]) -> Scores
 fn coverage_and_ratio(ends: &[(f64, f64)]) -> (f64, f64) {
     let inside = ends.iter().filter(|(low, high)| *low <= 1.0 && *high >= 1.0).count();
     let mut ratios: Vec<f64> = ends.iter().map(|(low, high)| high / low).collect();
-    ratios.sort_by(f64::total_cmp);
-    let ratio = ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN);
-    (100.0 * inside as f64 / ends.len().max(1) as f64, ratio)
+    (100.0 * inside as f64 / ends.len().max(1) as f64, median(&mut ratios))
 }
 
 fn filter_rows(all: &Measurements, is_kept: impl Fn(&Measurement) -> bool) -> Measurements {
