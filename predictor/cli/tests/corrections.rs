@@ -125,7 +125,7 @@ fn a_new_device_is_corrected_by_the_suggested_kernels() {
 
     // Measurements that cannot correct anything.
     for (rows, reason) in [
-        (rows[..9].to_vec(), "this was learned; train again with all measurements"),
+        (rows[..9].to_vec(), "already in the training data; train again with all measurements"),
         (measured[..3].to_vec(), "fewer than 5 kernels were measured"),
         (
             measured.iter().enumerate().map(|(place, row)| (NEW, ["vllm", "sglang"][place % 2], row.2)).collect(),

@@ -11,7 +11,7 @@ use crate::learned::{Knowledge, Learned};
 use crate::measurements::Measurements;
 use crate::train::{Target, by_group};
 use learn::gaussian_process::{self, CorrectionOptions, Input};
-use samples::statistics::quantile;
+use samples::statistics::median;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,8 +56,8 @@ pub fn choose_kernels(
     Ok(gaussian_process::most_informative(&inputs, count.min(inputs.len())))
 }
 
-/// Selects kernels to measure on a device, among those of measured devices: at most `count` of each operator and
-/// format that the device supports and was not learned on it, the most informative first.
+/// Selects kernels to measure on a device, among those of measured devices: at most `count` per operator and format, the
+/// most informative first. Formats without device support, and groups in the training data, are skipped.
 pub fn suggest_kernels(
     learned: &Learned,
     candidates: &Measurements,
@@ -81,15 +81,15 @@ pub fn suggest_kernels(
     }
     match suggestions.is_empty() {
         true => Err(Error::Data(format!(
-            "there is no kernel to measure on {}: all operators and formats of the tables were learned on it, or it does not support them",
+            "no kernel to measure on {}: the device does not support the formats of the tables, or the training data contains them",
             device.name
         ))),
         false => Ok(suggestions),
     }
 }
 
-/// Fits a correction to measured kernels of one operator, with their log ratios. Number formats share what they have
-/// in common. None if no transfer was learned for the operator, or without measurements.
+/// Fits a correction to measured kernels of one operator, with their log ratios. The residuals of different number
+/// formats are correlated. None without measurements, or without a model of the operator for unseen devices.
 pub fn fit_correction(
     knowledge: &Knowledge,
     measured: &[(Kernel, f64)],
@@ -121,8 +121,8 @@ pub fn fit_correction(
     Ok(Some(Adaptation { operator, device: device.name.clone(), correction, formats }))
 }
 
-/// Fits corrections to measured kernels of one operator: one for all formats together, or one for each if they are
-/// many, because an answer takes time in proportion to their number.
+/// Fits corrections to measured kernels of one operator: one for all formats together, or one per format if the kernels
+/// are more than `MOST_KERNELS`, because the time of a prediction is proportional to the number of kernels.
 pub fn fit_corrections(
     knowledge: &Knowledge,
     measured: &[(Kernel, f64)],
@@ -151,11 +151,11 @@ fn median_logs(measured: &Measurements, rows: &[usize], target: Target) -> Resul
             kernels.entry(row.kernel.to_string()).or_insert_with(|| (row.kernel, Vec::new())).1.push(log);
         }
     }
-    Ok(kernels.into_values().map(|(kernel, mut logs)| (kernel, quantile(&mut logs, 0.5))).collect())
+    Ok(kernels.into_values().map(|(kernel, mut logs)| (kernel, median(&mut logs))).collect())
 }
 
-/// Corrects the predictions of devices that were not learned by measurements of them. Returns the errors before and
-/// after, and the numbers of measurements that were not used, by the reason.
+/// Corrects predictions for devices outside of the training data by measurements of these devices. Returns the errors
+/// before and after, and the number of unused measurements by reason.
 pub fn adapt_learned(
     learned: &mut Learned,
     measured: &Measurements,
@@ -172,9 +172,9 @@ pub fn adapt_learned(
             let kernels = median_logs(measured, &rows, target)?;
             let GroupKey { operator, format, device } = &key;
             let reason = if knowledge.groups.by_key.contains_key(&key) {
-                "this was learned; train again with all measurements".to_owned()
+                "already in the training data; train again with all measurements".to_owned()
             } else if !knowledge.transfers.contains_key(operator) {
-                "nothing of this operator was learned for other devices".to_owned()
+                "the predictor has no model of this operator for unseen devices".to_owned()
             } else if kernels.len() < FEWEST_KERNELS {
                 format!("fewer than {FEWEST_KERNELS} kernels were measured")
             } else {
@@ -222,7 +222,7 @@ fn correct_operator(
     Ok(changes)
 }
 
-/// Refuses measurements in several frameworks, because predictions for new devices are for one.
+/// Rejects measurements in several frameworks, because predictions for new devices are for one framework.
 fn check_framework(measured: &Measurements, key: &GroupKey, rows: &[usize]) -> Result<()> {
     let places: BTreeSet<u16> = rows.iter().map(|row| measured.rows[*row].framework).collect();
     let names: Vec<&str> =

@@ -21,7 +21,7 @@ pub struct Adaptation {
     pub(crate) formats: BTreeMap<String, CorrectedFormat>,
 }
 
-/// What was measured of one number format.
+/// Part of a correction that concerns one number format.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CorrectedFormat {
     /// Group of the format's inputs in the correction.
@@ -42,7 +42,7 @@ pub(crate) fn input_from_votes(kernel: &Kernel, device: &GpuFacts, log: f64, vot
 }
 
 impl Adaptation {
-    /// Returns what was measured of the kernel's operator and format on the device; None without measurements.
+    /// Returns the part for the kernel's format; None if the correction is for another operator, format or device.
     pub fn find_format(&self, kernel: &Kernel, device: &GpuFacts) -> Option<&CorrectedFormat> {
         let is_own = self.operator == kernel.operator_name() && self.device == device.name;
         self.formats.get(kernel.format_key()).filter(|_| is_own)

@@ -19,7 +19,7 @@ pub struct Knowledge {
     pub groups: Groups,
     /// Models that predict new devices, by operator.
     pub transfers: BTreeMap<String, Transfer>,
-    /// Corrections of devices that were not learned, by measurements of them.
+    /// Corrections for devices outside of the training data, each fitted to a few measurements of its device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub corrections: Vec<Adaptation>,
 }
@@ -57,7 +57,7 @@ pub struct Answer {
     pub held_out: Option<HeldOut>,
     /// For a new device, the trained device from whose utilisation the time was derived.
     pub similar: Option<String>,
-    /// Number of measured kernels of the device behind the correction, if there is one.
+    /// Number of measured kernels to which the correction was fitted; None without a correction.
     pub corrected_by: Option<usize>,
 }
 
@@ -90,8 +90,8 @@ struct PredictedRatio<'a> {
 }
 
 impl<'a> PredictedRatio<'a> {
-    /// Corrects the log ratio of blended votes by measurements of the device; None if nothing was measured of the kernel's
-    /// operator and format.
+    /// Corrects the log ratio of blended votes by measurements of the device; None if the correction is for another
+    /// operator, format or device.
     fn from_correction(
         adaptation: &'a Adaptation,
         kernel: &Kernel,
@@ -161,8 +161,8 @@ impl Knowledge {
         let Some(transfer) = self.transfers.get(kernel.operator_name()) else { return Ok(None) };
         let (log, ballot) = transfer.blended_log(&self.groups, kernel, device)?;
         for adaptation in &self.corrections {
-            if let Some(guess) = PredictedRatio::from_correction(adaptation, kernel, device, log, &ballot)? {
-                return Ok(Some(guess));
+            if let Some(corrected) = PredictedRatio::from_correction(adaptation, kernel, device, log, &ballot)? {
+                return Ok(Some(corrected));
             }
         }
         let is_sibling = ballot.is_sibling(device);
@@ -188,8 +188,8 @@ impl Learned {
 
     /// Predicts the time of a kernel in a given framework, for devices whose training data has several.
     pub fn predict_in_framework(&self, kernel: &Kernel, device: &GpuFacts, framework: Option<u16>) -> Result<Answer> {
-        if let Some(guess) = self.times.predict_log_ratio(kernel, device, framework)? {
-            return guess.into_answer(kernel, device);
+        if let Some(predicted) = self.times.predict_log_ratio(kernel, device, framework)? {
+            return predicted.into_answer(kernel, device);
         }
         let time = Roofline.kernel_time(kernel, device)?;
         Ok(Answer {
@@ -203,8 +203,8 @@ impl Learned {
         })
     }
 
-    /// Predicts the time of a kernel on a new device with a correction that these models do not contain; None if no
-    /// transfer was learned for the operator, or nothing was measured of it.
+    /// Predicts the time of a kernel on a new device with a correction that these models do not contain; None without a
+    /// model of the operator for unseen devices, or if the correction is for another operator, format or device.
     pub(crate) fn corrected_answer(
         &self,
         kernel: &Kernel,
@@ -213,8 +213,8 @@ impl Learned {
     ) -> Result<Option<Answer>> {
         let Some(transfer) = self.times.transfers.get(kernel.operator_name()) else { return Ok(None) };
         let (log, ballot) = transfer.blended_log(&self.times.groups, kernel, device)?;
-        let guess = PredictedRatio::from_correction(adaptation, kernel, device, log, &ballot)?;
-        guess.map(|guess| guess.into_answer(kernel, device)).transpose()
+        let corrected = PredictedRatio::from_correction(adaptation, kernel, device, log, &ballot)?;
+        corrected.map(|corrected| corrected.into_answer(kernel, device)).transpose()
     }
 
     /// Returns the mean power of a kernel that runs in a loop, at most the device's power limit; None if power was not

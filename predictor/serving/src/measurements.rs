@@ -128,8 +128,8 @@ impl Measurements {
         Ok(())
     }
 
-    /// Drops rows from the place `first` on whose power is far below that of both neighbours in size: kernels of one layer,
-    /// format, device and framework with a little less and a little more work.
+    /// Drops rows, from index `first` on, whose power is far below that of both neighbours in size. Neighbours are the
+    /// kernels of the same layer, format, device and framework with the next smaller and the next larger work.
     fn leave_out_power_dips(&mut self, file: &str, first: usize) {
         let mut layers: BTreeMap<_, Vec<(f64, f64, usize)>> = BTreeMap::new();
         for (place, row) in self.rows.iter().enumerate().skip(first) {
@@ -187,12 +187,12 @@ fn mapping_of_file<'a>(path: &Path, table: &Table, mapping: &'a Mapping) -> Pars
             // The table's own check names the missing column.
             [only] => Ok(only),
             _ => Err(format!(
-                "no table of the mapping has its columns; name it as one of them: {}",
+                "no table of the mapping has the columns of this file; name the file like one of the tables: {}",
                 list_tables(mapping)
             )),
         },
         _ => Err(format!(
-            "several tables of the mapping have its columns; name it as one of them: {}",
+            "several tables of the mapping have the columns of this file; name the file like one of the tables: {}",
             list_tables(mapping)
         )),
     }
@@ -289,7 +289,7 @@ fn device_codes<'a>(table: &'a Table, name: &str, devices: &mut Vec<&'static Gpu
     let (names, codes) = word_column(table, name)?;
     let mut values = Vec::new();
     for name in names {
-        let facts = device::find_device(name).map_err(|error| format!("{error}"))?;
+        let facts = device::find_device(name).map_err(|error| error.to_string())?;
         let known = devices.iter().position(|known| known.name == facts.name);
         values.push(known.unwrap_or_else(|| {
             devices.push(facts);

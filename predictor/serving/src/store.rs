@@ -77,7 +77,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Learned, String> {
 fn check_figures(learned: &Learned) -> Result<(), String> {
     for Knowledge { groups, transfers, corrections } in [&learned.times, &learned.power] {
         if !corrections.iter().all(Adaptation::is_sound) {
-            return Err("its corrections are inconsistent".to_owned());
+            return Err("the corrections are inconsistent".to_owned());
         }
         let of_groups = groups.by_key.values().flat_map(|group| [&group.at_known_sites, &group.at_new_sites]);
         let of_transfers = transfers.values().flat_map(|one| [&one.sibling.reaches, &one.stranger.reaches]);

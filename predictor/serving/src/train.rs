@@ -195,7 +195,7 @@ pub fn fit_transfers(
     let mut operators: BTreeMap<String, BTreeMap<GroupKey, Vec<usize>>> = BTreeMap::new();
     for (key, rows) in by_group(all, target) {
         if let Some(group) = groups.by_key.get(&key) {
-            // Predictions for other devices assume the most common framework.
+            // Predictions for other devices assume the default framework.
             let usual = groups.usual_framework(group);
             let rows: Vec<usize> = rows.into_iter().filter(|row| all.rows[*row].framework == usual).collect();
             operators.entry(key.operator.clone()).or_default().insert(key, rows);
