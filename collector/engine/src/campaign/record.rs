@@ -8,9 +8,9 @@ use datasets::{CacheState, Covers, Json, Outcome, OverVisits, Record, RowError, 
 use job::space::Schedule;
 use job::{Artifact, Check, Measured, RunReply, Simulated};
 use measure::Measurement;
+use measure::counters::CounterValue;
 use measure::counters::gpu::ENERGY;
 use measure::counters::names::{DRAM_ENERGY, PACKAGE_ENERGY};
-use measure::counters::{CounterValue, Coverage};
 use measure::host::{Facts, Topology};
 use models::{Class, Op, Task, TensorType};
 use serde::Serialize;
@@ -300,8 +300,7 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
         refused_by.entry(&refusal.event).or_default().push(why);
     }
     let refused: BTreeMap<&str, String> = refused_by.into_iter().map(|(name, whys)| (name, whys.join("; "))).collect();
-    let origins: BTreeMap<&str, CounterOrigin<'_, Coverage>> =
-        m.counters.iter().map(|c| (c.name.as_str(), c.into())).collect();
+    let origins: BTreeMap<&str, CounterOrigin<'_>> = m.counters.iter().map(|c| (c.name.as_str(), c.into())).collect();
     record.counters = (!counters.is_empty()).then(|| Json::new(&counters)).transpose()?;
     record.counter_origins = (!origins.is_empty()).then(|| Json::new(&origins)).transpose()?;
     record.counters_refused = (!refused.is_empty()).then(|| Json::new(&refused)).transpose()?;
@@ -332,24 +331,24 @@ fn energy_joules(m: &Measurement, caches: Option<CacheState>) -> Option<f64> {
 
 /// The properties of a counter value as stored in a record.
 #[derive(Serialize)]
-pub(crate) struct CounterOrigin<'a, C> {
+pub(crate) struct CounterOrigin<'a> {
     pub source: &'a str,
     /// Name of the counter in its source.
     pub native: &'a str,
     pub unit: &'a str,
     /// Threads or processes whose events are counted.
-    pub coverage: C,
+    pub coverage: &'a str,
     /// Number of counted runs.
     pub runs: u64,
     /// Share of the time in which the counter was active.
     pub running_share: f64,
 }
 
-impl<'a> From<&'a CounterValue> for CounterOrigin<'a, Coverage> {
+impl<'a> From<&'a CounterValue> for CounterOrigin<'a> {
     fn from(value: &'a CounterValue) -> Self {
         let CounterValue { step, native, unit, coverage, runs, running_ratio, .. } = value;
         let (source, running_share) = (step.source_name(), *running_ratio);
-        CounterOrigin { source, native, unit, coverage: *coverage, runs: *runs, running_share }
+        CounterOrigin { source, native, unit, coverage: coverage.name(), runs: *runs, running_share }
     }
 }
 
@@ -401,7 +400,7 @@ pub fn now_us() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use measure::counters::Step;
+    use measure::counters::{Coverage, Step};
     use measure::{HostClock, Plan, sample_runs};
 
     /// Medians of three visits, recorded on an AMD EPYC with AVX-512: ResNet-18's first convolution

@@ -121,7 +121,7 @@ fn describe_counters(record: &mut Record, profile: &Profile, is_own: &[bool]) ->
         let running_share = ratios / *runs as f64;
         (counter.name.clone(), (sum / *runs as f64, counter_origin(counter, *runs, running_share)))
     };
-    let counted: BTreeMap<String, (f64, CounterOrigin<'_, &str>)> = sums.iter().map(named).collect();
+    let counted: BTreeMap<String, (f64, CounterOrigin<'_>)> = sums.iter().map(named).collect();
     let refused: BTreeMap<&str, &str> = profile
         .refusals
         .iter()
@@ -131,7 +131,7 @@ fn describe_counters(record: &mut Record, profile: &Profile, is_own: &[bool]) ->
     record.counters_refused = (!refused.is_empty()).then(|| Json::new(&refused)).transpose()?;
     if !counted.is_empty() {
         let values: BTreeMap<&String, f64> = counted.iter().map(|(name, (value, _))| (name, *value)).collect();
-        let origins: BTreeMap<&String, &CounterOrigin<'_, &str>> =
+        let origins: BTreeMap<&String, &CounterOrigin<'_>> =
             counted.iter().map(|(name, (_, origin))| (name, origin)).collect();
         record.counters = Some(Json::new(&values)?);
         record.counter_origins = Some(Json::new(&origins)?);
@@ -141,7 +141,7 @@ fn describe_counters(record: &mut Record, profile: &Profile, is_own: &[bool]) ->
     Ok(())
 }
 
-fn counter_origin(counter: &Counter, runs: u64, running_share: f64) -> CounterOrigin<'_, &str> {
+fn counter_origin(counter: &Counter, runs: u64, running_share: f64) -> CounterOrigin<'_> {
     let Counter { source, native, unit, coverage, .. } = counter;
     CounterOrigin { source, native, unit, coverage, runs, running_share }
 }

@@ -71,6 +71,20 @@ pub enum Coverage {
     External,
 }
 
+impl Coverage {
+    pub fn name(self) -> &'static str {
+        match self {
+            Coverage::ThreadUser => "thread_user",
+            Coverage::Thread => "thread",
+            Coverage::DescendantsUser => "descendants_user",
+            Coverage::Descendants => "descendants",
+            Coverage::Process => "process",
+            Coverage::Machine => "machine",
+            Coverage::External => "external",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Channel {
     /// Stable name of the counter, or a native name as requested.

@@ -3,7 +3,7 @@
 use super::kept::{Session, extrapolate_count};
 use crate::data::{Count, Counter, Kind, MemoryEvent, Pool, Profile, Refusal, Span, Track};
 use crate::schedule::ProfileSchedule;
-use measure::counters::{Channel, CounterReader, Coverage};
+use measure::counters::{Channel, CounterReader};
 use std::collections::BTreeMap;
 
 impl Session {
@@ -148,21 +148,12 @@ impl Session {
 }
 
 fn to_counter(channel: &Channel, alone: Option<f64>) -> Counter {
-    let coverage = match channel.coverage {
-        Coverage::ThreadUser => "thread_user",
-        Coverage::Thread => "thread",
-        Coverage::DescendantsUser => "descendants_user",
-        Coverage::Descendants => "descendants",
-        Coverage::Process => "process",
-        Coverage::Machine => "machine",
-        Coverage::External => "external",
-    };
     Counter {
         name: channel.name.clone(),
         unit: channel.unit.clone(),
         source: channel.step.source_name().to_owned(),
         native: channel.native.clone(),
-        coverage: coverage.to_owned(),
+        coverage: channel.coverage.name().to_owned(),
         alone,
     }
 }
