@@ -115,19 +115,23 @@ fn load_file(
         && has != wanted
         && request.shapes.is_empty()
     {
-        let changed = passes::batch::change_batch(&imported.graph, wanted).or_else(|of_graph| {
-            let mut read = |shapes| reader(path, &Options { shapes, ..options.clone() });
-            let again = read_with_batch(&imported.graph, (has, wanted), &mut read);
-            again.map(|again| again.graph).map_err(|why| format!("{why}; the graph cannot be changed either: {of_graph}"))
-        });
-        match changed {
+        let changed = match passes::batch::change_batch(&imported.graph, wanted) {
             Ok(graph) => {
-                notes.push(format!(
-                    "`{}` was exported for a batch of {has} and is used with a batch of {wanted}",
-                    path.display()
-                ));
                 imported.graph = graph;
+                Ok(())
             }
+            Err(of_graph) => {
+                let mut read = |shapes| reader(path, &Options { shapes, ..options.clone() });
+                read_with_batch(&imported.graph, (has, wanted), &mut read)
+                    .map(|again| imported = again)
+                    .map_err(|why| format!("{why}; the graph cannot be changed either: {of_graph}"))
+            }
+        };
+        match changed {
+            Ok(()) => notes.push(format!(
+                "`{}` was exported for a batch of {has} and is used with a batch of {wanted}",
+                path.display()
+            )),
             Err(why) => batch_refusal = Some(why),
         }
     }
