@@ -30,7 +30,7 @@ impl ProcessLimits<'static> {
     }
 }
 
-/// Reason why a process returned no output.
+/// Reason why a process was not started, was killed, or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// The program is missing, or may not be started.
@@ -81,7 +81,7 @@ pub fn wait_or_kill(child: &mut Child, limits: &ProcessLimits<'_>) -> Result<Exi
 fn wait_for_exit(child: &mut Child, limits: &ProcessLimits<'_>) -> Result<ExitStatus, ProcessError> {
     let start = Instant::now();
     loop {
-        if let Some(status) = child.try_wait().map_err(ProcessError::Start)? {
+        if let Some(status) = child.try_wait().map_err(|error| ProcessError::Ended(error.to_string()))? {
             return Ok(status);
         }
         if limits.signal.load(Ordering::Relaxed) != 0 {
