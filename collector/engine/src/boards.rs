@@ -207,7 +207,7 @@ pub fn connect_board(
     let facts = board_facts(&device, &own);
     check_architecture(&device, &own, &facts)?;
     let cpus = match (&device.description, device.threads) {
-        (Some(told), _) => told.facts.allowed_cpus.clone(),
+        (Some(description), _) => description.facts.allowed_cpus.clone(),
         (None, threads) => (0..threads.unwrap_or(1)).collect(),
     };
     let most = cpus.len();
@@ -225,7 +225,7 @@ pub fn connect_board(
         )
     })?;
     let why_emulated = match &device.description {
-        Some(told) => stand_in.or_else(|| told.emulated.clone()),
+        Some(description) => stand_in.or_else(|| description.emulated.clone()),
         None if wanted.on_hardware => None,
         None => {
             Some("the server cannot report whether it runs on hardware; declare it with `--on-hardware`".to_owned())
@@ -242,7 +242,7 @@ pub fn connect_board(
         name: wanted.board.map(str::to_owned).or_else(|| Some(access.key.clone()).filter(|key| !key.is_empty())),
         source: if why_emulated.is_some() { Source::Emulated } else { Source::Measured },
         why_emulated,
-        agent: device.description.as_ref().map(|told| told.agent_version.clone()),
+        agent: device.description.as_ref().map(|description| description.agent_version.clone()),
         part: BoardPart::Processor(config.target_kind()),
     };
     Ok((own, MeasuredMachine { facts, cpus, board: Some(board) }))
@@ -278,11 +278,11 @@ pub fn connect_core(
         NoCore::Remote(error) => trackers::device_failure(error),
         none @ NoCore::None(_) => Failure::environment(none).with_hint(SETUP),
     })?;
-    let told = device
+    let description = device
         .description
         .clone()
         .ok_or_else(|| Failure::environment(NoCore::None(device.address.clone())).with_hint(SETUP))?;
-    let source = match (bench.fabric_kind(), &told.emulated) {
+    let source = match (bench.fabric_kind(), &description.emulated) {
         (FabricKind::Simulated, _) => Source::Simulated,
         (FabricKind::Devmem, Some(_)) => Source::Emulated,
         (FabricKind::Devmem, None) => Source::Measured,
@@ -290,33 +290,33 @@ pub fn connect_core(
     let board = Board {
         fleet: Fleet {
             access: access.clone(),
-            linker: Linker::for_architecture(&told.facts.architecture),
+            linker: Linker::for_architecture(&description.facts.architecture),
             devices: 1,
             jobs,
             likeness: device.likeness(),
         },
         name: Some(fabric.board.clone()),
         source,
-        why_emulated: told.emulated.filter(|_| source == Source::Emulated),
-        agent: Some(told.agent_version),
-        part: BoardPart::Fabric(Box::new(told.facts.clone())),
+        why_emulated: description.emulated.filter(|_| source == Source::Emulated),
+        agent: Some(description.agent_version),
+        part: BoardPart::Fabric(Box::new(description.facts.clone())),
     };
     bench.attach_device(device);
-    Ok((bench, MeasuredMachine { facts: told.facts, cpus: vec![0], board: Some(board) }))
+    Ok((bench, MeasuredMachine { facts: description.facts, cpus: vec![0], board: Some(board) }))
 }
 
 /// Returns why times are emulated; None if the agent is not an emulator or has the board's architecture. Only an agent
 /// that was started as an emulator may replace a board of another architecture; `check_architecture` rejects others.
 fn emulation_reason(board: &Target, name: &str, device: &Device) -> Option<String> {
-    let told = device.description.as_ref()?;
-    let (is, wanted) = (&told.facts.architecture, targets::target_architecture(&board.text));
-    let why = told.emulated.as_ref().filter(|_| *is != wanted)?;
+    let description = device.description.as_ref()?;
+    let (is, wanted) = (&description.facts.architecture, targets::target_architecture(&board.text));
+    let why = description.emulated.as_ref().filter(|_| *is != wanted)?;
     Some(format!("{why}, with an {is} processor instead of the {wanted} cores of {name}"))
 }
 
-fn board_target(description: &str, device: &Device, bench: &mut dyn Bench) -> Result<Target> {
-    if description != HOST {
-        let target = machine::resolve_target(description, bench)?;
+fn board_target(requested: &str, device: &Device, bench: &mut dyn Bench) -> Result<Target> {
+    if requested != HOST {
+        let target = machine::resolve_target(requested, bench)?;
         let architecture = targets::target_architecture(&target.text);
         let like =
             targets::architecture_target(&architecture, &[], 1).filter(|_| architecture != std::env::consts::ARCH);
@@ -330,8 +330,8 @@ fn board_target(description: &str, device: &Device, bench: &mut dyn Bench) -> Re
         )
     };
     match (&device.description, &device.llvm) {
-        (Some(told), _) => {
-            let facts = &told.facts;
+        (Some(description), _) => {
+            let facts = &description.facts;
             let is_like_this = facts.cpu_model == local.cpu_model && facts.vector_extensions == local.vector_extensions;
             let cores = facts.allowed_cpus.len().max(1);
             match (is_like_this, &own.machine) {
@@ -354,7 +354,7 @@ fn board_target(description: &str, device: &Device, bench: &mut dyn Bench) -> Re
 /// Returns the facts that the board's agent reports, or else the facts that follow from the target.
 fn board_facts(device: &Device, target: &Target) -> Facts {
     match &device.description {
-        Some(told) => told.facts.clone(),
+        Some(description) => description.facts.clone(),
         None => {
             // A folder that does not exist yields empty facts.
             let nothing = Facts::read_from(std::path::Path::new("/nonexistent"));

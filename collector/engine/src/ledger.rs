@@ -116,12 +116,12 @@ impl<'a> Ledger<'a> {
             self.counted = counted_keys(self.store, self.repeat)?;
         }
         self.holders = holders;
-        let turn = |visit: &Visit| match held.contains(&visit.key) {
+        let result = |visit: &Visit| match held.contains(&visit.key) {
             _ if is_made(self, visit) => ClaimResult::Made,
             true => ClaimResult::Held,
             false => ClaimResult::Ours(self.keys.attempts(visit.key) + 1),
         };
-        Ok(wanted.iter().map(turn).collect())
+        Ok(wanted.iter().map(result).collect())
     }
 
     /// Appends a record to the journal.

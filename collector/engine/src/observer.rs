@@ -32,7 +32,7 @@ pub trait Progress {
 /// Status file that this process writes in a store.
 pub struct StoreStatus {
     /// The status file.
-    pub telling: StatusFile,
+    pub file: StatusFile,
     /// Status fields that do not change during the process.
     pub status: Status,
 }

@@ -44,7 +44,7 @@ impl PassContext<'_> {
     /// Executes the attempts that a source proposes, and seals their records in the store.
     pub fn run_pass(
         &self,
-        makes: AttemptSelection,
+        selection: AttemptSelection,
         ledger: Ledger<'_>,
         source: &mut dyn Source,
         campaign: &Campaign<'_>,
@@ -56,7 +56,7 @@ impl PassContext<'_> {
             sink: &mut |record: &Record| ledger.borrow_mut().append_record(record),
             listener: &mut |event| progress.observe_event(&event),
             should_stop: &|| self.signal.load(Ordering::Relaxed) != 0,
-            claim: &mut |wanted| match makes {
+            claim: &mut |wanted| match selection {
                 AttemptSelection::Unknown => ledger.borrow_mut().claim(wanted),
                 AttemptSelection::Again => ledger.borrow_mut().claim_again(wanted),
             },
@@ -84,7 +84,7 @@ impl PassContext<'_> {
             began_us: now_us(),
             ..Status::default()
         };
-        Some(StoreStatus { telling: self.store.create_status_file().ok()?, status })
+        Some(StoreStatus { file: self.store.create_status_file().ok()?, status })
     }
 }
 

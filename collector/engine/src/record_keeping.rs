@@ -122,9 +122,9 @@ impl RecordKeeper {
         let mut ledger = Ledger::open(&self.store, &repeat, self.observer.as_ref()).map_err(store_failure)?;
         let keys: Vec<Key> = self.records.iter().map(|record| record.key).collect();
         let visits: Vec<Visit> = keys.iter().map(|key| Visit { key: *key, number: 0 }).collect();
-        let turns = ledger.claim(&visits).map_err(store_failure)?;
-        for (record, turn) in self.records.iter_mut().zip(turns) {
-            record.attempt = turn.try_number().unwrap_or(record.attempt);
+        let claims = ledger.claim(&visits).map_err(store_failure)?;
+        for (record, claim) in self.records.iter_mut().zip(claims) {
+            record.attempt = claim.try_number().unwrap_or(record.attempt);
             ledger.append_record(record).map_err(store_failure)?;
         }
         ledger.seal().map_err(store_failure)?;

@@ -275,10 +275,10 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     /// Claims and submits a batch. Returns true if other processes hold all attempts and the source has postponed them.
     fn begin_batch(&mut self, proposed: Vec<Attempt>) -> Result<bool, AttemptEnd<E>> {
         let wanted = proposed.iter().map(|attempt| Visit { key: attempt.key, number: attempt.visit });
-        let turns = (self.callbacks.claim)(&wanted.collect::<Vec<Visit>>()).map_err(AttemptEnd::Failed)?;
+        let claims = (self.callbacks.claim)(&wanted.collect::<Vec<Visit>>()).map_err(AttemptEnd::Failed)?;
         let (mut ours, mut is_postponed): (Vec<ClaimedAttempt>, bool) = (Vec::new(), true);
-        for (attempt, turn) in proposed.into_iter().zip(turns) {
-            match turn {
+        for (attempt, claim) in proposed.into_iter().zip(claims) {
+            match claim {
                 ClaimResult::Ours(number) => ours.push(ClaimedAttempt { attempt, number }),
                 ClaimResult::Held if self.source.postpone(&attempt) => continue,
                 ClaimResult::Made | ClaimResult::Held => {

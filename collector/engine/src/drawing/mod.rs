@@ -114,11 +114,11 @@ impl Drawing {
             works.push(plan.tasks[call.task].task.work()?);
         }
         let all: f64 = works.iter().map(|work| work.flops as f64).sum();
-        let measured_times: Vec<Option<&MeasuredMedian>> =
+        let medians: Vec<Option<&MeasuredMedian>> =
             plan.calls.iter().map(|call| times.get(&plan.tasks[call.task].task.hash())).collect();
-        let time_ns: f64 = measured_times.iter().flatten().map(|measured_times| measured_times.time_ns).sum();
+        let time_ns: f64 = medians.iter().flatten().map(|median| median.time_ns).sum();
         // The bars show times if every call has one, and operations otherwise.
-        let is_timed = !measured_times.is_empty() && measured_times.iter().all(Option::is_some);
+        let is_timed = !medians.is_empty() && medians.iter().all(Option::is_some);
         for (index, node) in graph.nodes.iter().enumerate() {
             let Some(call) = in_task[index] else {
                 maker.insert(node.outputs[0], cards.len());
@@ -128,7 +128,7 @@ impl Drawing {
                 cards.push(plain_card("view", node.op.name(), output, facts));
                 continue;
             };
-            let measured_times = measured_times[call];
+            let median = medians[call];
             let call = (&plan.calls[call], &plan.tasks[plan.calls[call].task], &works[call]);
             let (call, found, work) = call;
             if call.nodes.last() != Some(&index) {
@@ -138,10 +138,10 @@ impl Drawing {
             reads.extend(call.arguments.iter().map(|&id| (id, cards.len())));
             let anchor = &graph.nodes[call.nodes[0]];
             let share = if all > 0.0 { work.flops as f64 / all } else { 0.0 };
-            let of_time = measured_times.filter(|_| is_timed).map(|measured_times| measured_times.time_ns / time_ns);
-            let measured = measured_times.map(|measured_times| {
+            let of_time = median.filter(|_| is_timed).map(|median| median.time_ns / time_ns);
+            let measured = median.map(|median| {
                 let part = of_time.map_or(String::new(), |part| format!(", {} of the model", format_percent(part)));
-                format!("{}{part}; {}", format_duration(measured_times.time_ns), measured_times.remark)
+                format!("{}{part}; {}", format_duration(median.time_ns), median.remark)
             });
             let facts = vec![
                 ("task", found.task.describe()),
@@ -164,10 +164,8 @@ impl Drawing {
             cards.push(Card {
                 style: class_style(anchor.op.class()),
                 title: found.task.name(),
-                subtitle: match measured_times {
-                    Some(measured_times) => {
-                        format!("{} · {}", format_duration(measured_times.time_ns), ty(call.result))
-                    }
+                subtitle: match median {
+                    Some(median) => format!("{} · {}", format_duration(median.time_ns), ty(call.result)),
                     None => ty(call.result),
                 },
                 facts: facts.into_iter().filter(|(_, text)| !text.is_empty()).collect(),
@@ -184,7 +182,7 @@ impl Drawing {
         let mut edges: Vec<(usize, usize)> = edges.collect();
         edges.sort_unstable();
         edges.dedup();
-        let measured = match measured_times.iter().flatten().count() {
+        let measured = match medians.iter().flatten().count() {
             0 => String::new(),
             count => format!(", {count} of them measured: {}", format_duration(time_ns)),
         };
@@ -359,18 +357,18 @@ mod tests {
     fn measured_tasks_show_times_and_shares() {
         let graph = simplify_graph(&zoo::build_model("mlp", 1).unwrap()).unwrap();
         let plan = plan_with(&graph, Fuse::Epilogue, &[]).unwrap();
-        let measured_times = |place: usize| MeasuredMedian {
+        let median = |place: usize| MeasuredMedian {
             time_ns: 1e3 * 2f64.powi(place as i32),
             remark: "± 0.8 % on a <host>".to_owned(),
         };
         let hashes = || plan.tasks.iter().map(|found| found.task.hash());
         let times: HashMap<String, MeasuredMedian> =
-            hashes().enumerate().map(|(place, hash)| (hash, measured_times(place))).collect();
+            hashes().enumerate().map(|(place, hash)| (hash, median(place))).collect();
         let page = render_graph(&graph, Fuse::Epilogue, &[], &times).unwrap();
         assert!(page.contains(">1.00 µs · "), "{page}");
         assert!(page.contains(" % of the model; ± 0.8 % on a \\u003chost>"), "{page}");
         assert!(page.contains(&format!("{} of them measured: ", plan.calls.len())), "{page}");
-        let first: HashMap<String, MeasuredMedian> = hashes().take(1).map(|hash| (hash, measured_times(0))).collect();
+        let first: HashMap<String, MeasuredMedian> = hashes().take(1).map(|hash| (hash, median(0))).collect();
         let page = render_graph(&graph, Fuse::Epilogue, &[], &first).unwrap();
         assert!(page.contains("\"1.00 µs; ± 0.8 %") && page.contains("1 of them measured: 1.00 µs"), "{page}");
     }

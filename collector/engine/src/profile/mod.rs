@@ -158,10 +158,10 @@ pub fn profile_model(
     let styled = options.style.map(|style| styled_table(&measured.profile, style, options, model.runs.cpus.len()));
     let mut report = Report { records, annotation, ..summarise_profile(&measured, options, &model) };
     files.write(&measured.profile, &report.rows, styled.as_ref(), observer.as_ref())?;
-    let handed_over = options
+    let command_failure = options
         .on_trace_ready
         .map(|command| cycles::run_on_cycles(&measured.profile, command, options.files.trace_bytes()));
-    let failed = handed_over.transpose()?.flatten();
+    let failed = command_failure.transpose()?.flatten();
     let has_losses = failed.is_some() || measured.check.is_some_and(|check| !check.is_right);
     report.notes.extend(failed);
     let homonyms = named.map_or(0, |tasks| tasks.len() - 1);

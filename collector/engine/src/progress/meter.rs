@@ -96,7 +96,7 @@ fn poll_counts(
         let status = counts.current_status(attempts, elapsed, store.as_ref().map(|to| &to.status));
         if let Some(to) = &store {
             // The campaign continues if the status cannot be written.
-            let _ = to.telling.write_status(&status);
+            let _ = to.file.write_status(&status);
         }
         report(&MeterReading { status, line: counts.progress_line(attempts, elapsed), elapsed, is_last });
         if is_last {

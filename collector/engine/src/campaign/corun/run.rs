@@ -54,12 +54,12 @@ pub fn run_combinations<E: From<RowError>>(
             break;
         }
         let wanted = combination.record_keys().into_iter().map(|key| Visit { key, number: 0 });
-        let turns = (callbacks.claim)(&wanted.collect::<Vec<Visit>>())?;
-        if turns.iter().all(|turn| turn.try_number().is_none()) {
-            let held = turns.iter().filter(|turn| **turn == ClaimResult::Held).count();
+        let claims = (callbacks.claim)(&wanted.collect::<Vec<Visit>>())?;
+        if claims.iter().all(|claim| claim.try_number().is_none()) {
+            let held = claims.iter().filter(|claim| **claim == ClaimResult::Held).count();
             outcomes.left += held;
             outcomes.held += held;
-            outcomes.elsewhere += turns.len() - held;
+            outcomes.elsewhere += claims.len() - held;
             continue;
         }
         let ended = run_combination(runs, combination, &built, bench);
@@ -68,10 +68,10 @@ pub fn run_combinations<E: From<RowError>>(
             outcomes.left += combinations[place..].iter().map(|left| left.members.len()).sum::<usize>();
             break;
         }
-        for (record, turn) in ended.unwrap_or_default().into_iter().zip(turns) {
+        for (record, claim) in ended.unwrap_or_default().into_iter().zip(claims) {
             // If a process was killed between two records of a combination, the store already has
             // the first one.
-            let Some(attempt) = turn.try_number() else { continue };
+            let Some(attempt) = claim.try_number() else { continue };
             let record = Record { attempt, ..record };
             (callbacks.sink)(&record)?;
             *outcomes.counts.entry(record.outcome.name().to_owned()).or_default() += 1;

@@ -260,7 +260,7 @@ fn records_of_other_experiments_are_ignored() {
 fn times_of_several_versions_are_not_compared_with_each_other() {
     let made = made("[tune]\ntuner = 'draft'\ntrials = 20");
     let known = tune(&mut made.tuning(|_| true), 24);
-    let heard = |records: &[Record]| {
+    let lesson_count = |records: &[Record]| {
         let mut tuning = made.tuning(|_| true);
         let mut lessons = Lessons::new(tuning.searches(), &made.target).expect("keys of the searches");
         records.iter().for_each(|record| lessons.add_record(record));
@@ -273,8 +273,8 @@ fn times_of_several_versions_are_not_compared_with_each_other() {
         let defaults: Vec<Record> = known.iter().filter(is_default).map(there).collect();
         let others: Vec<Record> =
             known.iter().filter(|record| !is_default(record)).map(|record| change(there(record))).collect();
-        assert_eq!(heard(&others), 0, "change {number}: there is no default schedule");
-        assert_eq!(heard(&[defaults.clone(), others].concat()), heard(&defaults), "change {number}");
+        assert_eq!(lesson_count(&others), 0, "change {number}: there is no default schedule");
+        assert_eq!(lesson_count(&[defaults.clone(), others].concat()), lesson_count(&defaults), "change {number}");
     }
 }
 
@@ -310,21 +310,21 @@ fn records_of_other_hosts_are_lessons_but_not_trials() {
         let mut tuning = made.tuning(|_| true);
         let mut lessons = Lessons::new(tuning.searches(), &made.target).expect("keys of the searches");
         records.iter().for_each(|record| lessons.add_record(record));
-        let heard = tuning.learn_lessons(&lessons, &made.target);
-        (tuning, heard)
+        let lesson_count = tuning.learn_lessons(&lessons, &made.target);
+        (tuning, lesson_count)
     };
     let there: Vec<Record> =
         known.iter().map(|record| Record { host_class: "there".to_owned(), ..record.clone() }).collect();
-    let (mut tuning, heard) = taught(&there);
+    let (mut tuning, lesson_count) = taught(&there);
     assert_eq!(
-        (heard, tuning.known_count(), tuning.attempts_left()),
+        (lesson_count, tuning.known_count(), tuning.attempts_left()),
         (48, 0, 40),
-        "both searches hear of both products"
+        "both searches learn from both products"
     );
     assert_ne!(tune(&mut tuning, usize::MAX), tune(&mut made.tuning(|_| true), usize::MAX));
     assert_eq!(taught(&known).1, 0, "own times are no lessons");
     let nothing: Vec<Record> = there.into_iter().map(|record| Record { task: None, ..record }).collect();
-    assert_eq!(taught(&nothing).1, 0, "of what task they were is not known");
+    assert_eq!(taught(&nothing).1, 0, "records without a task are no lessons");
 }
 
 #[test]
