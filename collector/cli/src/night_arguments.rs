@@ -79,8 +79,8 @@ pub struct NightRun {
 pub struct DriftRun {
     /// Baseline: a store, or a part of it as STORE@COLUMN=VALUE
     ///
-    /// The column `night` selects a nightly run. Without AFTER, the last nightly run of the store is compared with all earlier ones,
-    /// and each nightly run with its neighbours.
+    /// The column `night` selects a nightly run. Without AFTER, the last nightly run of the store is compared with all
+    /// earlier ones, and each nightly run with its neighbours.
     #[arg(value_name = "BEFORE")]
     pub before: String,
     /// Store or part of a store to compare with the baseline

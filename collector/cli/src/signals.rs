@@ -7,8 +7,8 @@ use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-/// Returns the number of the received signal, or 0. The first signal ends the run after the attempt in flight, the
-/// second signal ends the process at once.
+/// Returns a number that is 0 until a signal is received, and then the number of that signal. The first signal ends the
+/// run after the attempt in flight, the second signal ends the process at once.
 pub fn watch_signals() -> Result<Arc<AtomicUsize>> {
     let seen = Arc::default();
     watch_signals_for(&seen)?;

@@ -114,8 +114,8 @@ fn found_schedule<'a>(searches: &'a [Learning], task: &Task, threads: usize) -> 
     searches.iter().find(own)?.schedule.as_ref()
 }
 
-/// Times a model on its number of threads. None if the model has a single task, or if all candidates of every task
-/// were already timed in the network.
+/// Times a model on its number of threads. None if the model has fewer than two tasks, or if all candidates of every
+/// task with several candidates were already timed in the network.
 fn time_schedules(prepared: &mut PreparedModel, store: &Path, searches: &[Learning]) -> Result<Option<NetworkTimes>> {
     let known = prepared.known_schedules(store)?;
     let threads = prepared.runs.cpus.len();

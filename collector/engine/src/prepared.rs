@@ -182,8 +182,8 @@ impl PreparedModel {
         Ok(base)
     }
 
-    /// Returns the fastest correct schedules in a store for this target and number of threads. Reports the tasks without
-    /// a schedule and the number of times of other versions, which are used only with `all_versions`.
+    /// Returns the fastest correct schedules in a store for this target and number of threads. Reports the tasks
+    /// without a schedule and the number of times of other versions, which are used only with `all_versions`.
     pub fn best_schedules(&mut self, store: &Path, all_versions: bool) -> Result<Best> {
         let best = self.read_best(store, all_versions)?;
         let threads = self.runs.cpus.len();

@@ -78,7 +78,8 @@ pub struct Attempt {
     pub(super) state: CacheState,
     /// Index of the visit (a repetition of the experiment in a fresh process), counted from 0.
     pub visit: u32,
-    /// Whether this is the first visit in this process; only the output of the first visit is checked.
+    /// Whether this is the first visit of the experiment in this run of the program; only its output is checked against
+    /// the reference.
     pub is_first: bool,
     /// Number that identifies the runner process; consecutive visits of an experiment have different numbers.
     pub process: u32,
