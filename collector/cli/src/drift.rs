@@ -18,7 +18,7 @@ pub fn run(run: &DriftRun) -> Result<u8> {
     let report = compare_records(&options, terminal_observer(Pace::default()).as_ref())?;
     match run.judging.json {
         true => print_json(&report)?,
-        false => print_text(&render_text(&report.drift, &report.turns, &stdout_paper()))?,
+        false => print_text(&render_text(&report.drift, &report.change_points, &stdout_paper()))?,
     }
     Ok(drift_code(&report.drift, &run.judging))
 }

@@ -68,7 +68,7 @@ fn render_report(report: &NightReport) -> String {
             phase.left.to_string(),
         ]);
     }
-    let changes = drift::render_text(&report.drift, &report.turns, &stdout_paper());
+    let changes = drift::render_text(&report.drift, &report.change_points, &stdout_paper());
     let notes: String = report.phase_notes().map(|line| format!("\n{line}")).collect();
     format!("{}{notes}\n\n{changes}\n{}", table.format_for(&stdout_paper()), report.title_line())
 }

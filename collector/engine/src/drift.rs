@@ -48,7 +48,8 @@ pub struct DriftReport {
     #[serde(flatten)]
     pub drift: Drift,
     /// Change points of each series over nightly runs.
-    pub turns: Vec<ChangePoint>,
+    #[serde(rename = "turns")]
+    pub change_points: Vec<ChangePoint>,
     /// Time series over nightly runs.
     #[serde(skip)]
     pub history: History,
@@ -56,7 +57,11 @@ pub struct DriftReport {
 
 impl DriftReport {
     fn new(history: History, bounds: Bounds) -> DriftReport {
-        DriftReport { drift: judge_lines(&history, bounds), turns: find_change_points(&history, bounds), history }
+        DriftReport {
+            drift: judge_lines(&history, bounds),
+            change_points: find_change_points(&history, bounds),
+            history,
+        }
     }
 }
 
@@ -112,12 +117,12 @@ impl Pages {
     /// Writes the files. `above` is text that precedes the changes in the Markdown summary.
     pub fn write(self, name: &str, report: &DriftReport, above: Option<&str>, observer: &dyn Observer) -> Result<()> {
         let above = above.map(|text| format!("{text}\n")).unwrap_or_default();
-        let DriftReport { drift, turns, history } = report;
+        let DriftReport { drift, change_points, history } = report;
         if let Some(file) = self.markdown {
-            write_page(file, &format!("{above}{}", render_markdown(drift, turns)), observer)?;
+            write_page(file, &format!("{above}{}", render_markdown(drift, change_points)), observer)?;
         }
         if let Some(file) = self.html {
-            write_page(file, &render_page(name, history, drift, turns), observer)?;
+            write_page(file, &render_page(name, history, drift, change_points), observer)?;
         }
         Ok(())
     }

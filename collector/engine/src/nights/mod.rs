@@ -126,7 +126,7 @@ impl PreparedNight<'_> {
             sentinels: job.sentinels.runs,
             notes: job.sentinels.notes,
             drift: found.drift.clone(),
-            turns: found.turns.clone(),
+            change_points: found.change_points.clone(),
             has_losses: job.has_losses,
         };
         self.pages.write(&format!("Night {label}"), &found, Some(&report.render_markdown()), observer)?;

@@ -55,7 +55,8 @@ pub struct NightReport {
     /// Changes compared with earlier nightly runs.
     pub drift: Drift,
     /// Change points of each series over nightly runs.
-    pub turns: Vec<ChangePoint>,
+    #[serde(rename = "turns")]
+    pub change_points: Vec<ChangePoint>,
     /// Whether an attempt ended without a time, or a slice without a report.
     #[serde(skip)]
     pub has_losses: bool,
