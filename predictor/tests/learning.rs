@@ -182,7 +182,7 @@ fn answers_say_how_many_threads_they_are_for_and_how_far_off_such_are() {
     predictor.about.devices.get_mut("middle").expect("a device").units = 64.0;
     let (count, word, _, reason) = assumed(&predictor, None, None);
     assert_eq!((count, word, ask(&predictor, "middle").threads), (2.0, "thread", 2.0));
-    assert!(reason.contains("the maximum of the training data; "), "{reason}");
+    assert!(reason.contains("the maximum of the training data; `middle` has 64"), "{reason}");
     assert!(
         assumed(&predictor, None, Some(96))
             .3

@@ -316,7 +316,7 @@ fn expect_model_runs(workers: &mut Workers, folder: &Path) {
     let whole = fs::read(&code).expect("code");
     fs::write(&code, &whole[..whole.len() / 2]).expect("code can be cut");
     match workers.run_network(&job, common::PATIENCE) {
-        Ok(RunReply::Failed(why)) => assert!(why.contains("was modified"), "{why}"),
+        Ok(RunReply::Failed(why)) => assert!(why.contains("was modified: its hash differs"), "{why}"),
         other => panic!("{other:?}"),
     }
 }

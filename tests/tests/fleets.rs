@@ -281,7 +281,7 @@ fn best_schedules_and_sql_queries() {
     );
     assert_eq!(sql("select count(*) as n from records").expect(0).json()[0]["n"].as_u64(), Some(records.len() as u64));
     for (wrong, why) in [
-        ("drop table records", "query rejected"),
+        ("drop table records", "query rejected: only reading is allowed"),
         ("select * from no_such", "no such table"),
         ("select 1; select 2", "one SQL statement"),
     ] {

@@ -144,7 +144,7 @@ fn only_valid_plans_are_run() {
     };
     bench.write("elsewhere.plan", &serde_json::to_string(&elsewhere).expect("JSON"));
     let run_of = |file: &str| opcollect(&format!("model run {SQUEEZENET} --no-check --threads {cores} --plan {file}"));
-    refused(run_of("elsewhere.plan"), "for another machine: another-cpu");
+    refused(run_of("elsewhere.plan"), "the plan is for another machine: another-cpu");
     bench.write("broken.plan", "{\"format\": 1");
     refused(run_of("broken.plan"), "cannot read the plan `broken.plan`");
     refused(run_of("missing.plan"), "cannot read the plan `missing.plan`");
@@ -175,7 +175,7 @@ fn operators_are_placed_with_reasons() {
     refused(oppredict("place --times times.csv --watts cpu=1"), "--watts for `gpu` is missing");
     refused(oppredict("place --times times.csv --off 100"), "is out of range");
     refused(oppredict("place"), "nothing to place");
-    refused(oppredict("cotune --op relu:shape=8x8 --data times --threads 2"), "give two to four");
+    refused(oppredict("cotune --op relu:shape=8x8 --data times --threads 2"), "1 operators; give two to four");
     bench.write("bad.csv", "operator,cpu\nconv,fast\n");
     refused(oppredict("place --times bad.csv"), "line 2: `fast` is not a valid time of `conv`");
 }

@@ -331,9 +331,9 @@ fn a_model_is_run_on_streams_by_the_command() {
     assert_eq!(outputs(&bench, "three"), outputs(&bench, "plain"));
 
     write("cpu.plan", &StagePlan { host_class: Some("some-cpu".to_owned()), ..by_rule.clone() });
-    refused(opcollect("--plan cpu.plan"), "for another machine: some-cpu; this machine is a GPU");
+    refused(opcollect("--plan cpu.plan"), "the plan is for another machine: some-cpu; this machine is a GPU");
     write("other.plan", &StagePlan { calls_hash: "0".to_owned(), ..by_rule.clone() });
-    refused(opcollect("--plan other.plan"), "for another graph");
+    refused(opcollect("--plan other.plan"), "the plan is for another graph");
     let mut hasty = by_rule;
     hasty.stages.swap(0, 1);
     write("hasty.plan", &hasty);

@@ -286,9 +286,9 @@ mod tests {
         let write = |name: &'static str, text: &'static str| {
             move |places: &mut FabricAddresses| fs::write(places.attributes[1].join(name), text).expect("a file")
         };
-        assert!(refused(&write("phys_addr", "0x1f400001")).contains("cannot access"));
-        assert!(refused(&write("phys_addr", "0xffffffffffff0000")).contains("cannot access"));
+        assert!(refused(&write("phys_addr", "0x1f400001")).contains("the core cannot access"));
+        assert!(refused(&write("phys_addr", "0xffffffffffff0000")).contains("the core cannot access"));
         assert!(refused(&write("phys_addr", "somewhere")).contains("does not contain a number"));
-        assert!(refused(&write("size", "0")).contains("cannot access"));
+        assert!(refused(&write("size", "0")).contains("the core cannot access"));
     }
 }
