@@ -14,8 +14,8 @@ const ROWS: usize = 40;
 
 pub fn render_text(drift: &Drift, change_points: &[ChangePoint], paper: &Paper) -> String {
     let mut parts = Vec::new();
-    let texts: Vec<&Change> = changed_lines(drift).take(ROWS).collect();
-    if !texts.is_empty() {
+    let shown: Vec<&Change> = changed_lines(drift).take(ROWS).collect();
+    if !shown.is_empty() {
         let mut table = Table::new([
             text_column("operator").min_width(24),
             number_column("threads"),
@@ -26,7 +26,7 @@ pub fn render_text(drift: &Drift, change_points: &[ChangePoint], paper: &Paper) 
             number_column("q-value").drop_order(1),
             text_column("code").drop_order(3),
         ]);
-        for change in &texts {
+        for change in &shown {
             table.add_row([
                 report::Cell::from(line_title(&change.identity)),
                 change.identity.threads.map_or(String::new(), |threads| threads.to_string()).into(),
@@ -40,7 +40,7 @@ pub fn render_text(drift: &Drift, change_points: &[ChangePoint], paper: &Paper) 
         }
         parts.push(table.format_for(paper));
     }
-    let rest = changed_lines(drift).count() - texts.len();
+    let rest = changed_lines(drift).count() - shown.len();
     if rest > 0 {
         parts.push(format!("{rest} more lines in `--json` and `--html`"));
     }
@@ -54,13 +54,13 @@ pub fn render_text(drift: &Drift, change_points: &[ChangePoint], paper: &Paper) 
 
 pub fn render_markdown(drift: &Drift, change_points: &[ChangePoint]) -> String {
     let mut text = format!("{}\n", verdict_sentence(drift));
-    let texts: Vec<&Change> = changed_lines(drift).take(ROWS).collect();
-    if !texts.is_empty() {
+    let shown: Vec<&Change> = changed_lines(drift).take(ROWS).collect();
+    if !shown.is_empty() {
         text.push_str(
             "\n| operator | threads | before | after | ratio | 95 % interval | code |\n| --- | ---: | ---: | ---: | \
              ---: | ---: | --- |\n",
         );
-        for change in texts {
+        for change in shown {
             let _ = writeln!(
                 text,
                 "| {} | {} | {} | {} | **{}** | {} … {} | {} |",

@@ -380,8 +380,8 @@ fn all_report_formats_agree() {
     let text = render_text(&drift, &change_points, &Paper::without_colours(120));
     let markdown = render_markdown(&drift, &change_points);
     let page = render_page("a <name>", &history, &drift, &change_points);
-    for texts in [&text, &markdown, &page] {
-        assert!(texts.contains("3 slower, 0 faster") && texts.contains("task 2"), "{texts}");
+    for report in [&text, &markdown, &page] {
+        assert!(report.contains("3 slower, 0 faster") && report.contains("task 2"), "{report}");
     }
     assert!(page.contains("a &lt;name&gt;") && page.matches("<svg").count() == 4, "a map and three curves");
     let json = serde_json::to_value(&drift).unwrap();

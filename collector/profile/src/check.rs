@@ -25,7 +25,7 @@ impl Profile {
             ("memory", first_beyond(self.memory.iter().map(|event| event.bytes.unsigned_abs()))),
         ];
         if let Some((list, index)) = sums.into_iter().find_map(|(list, index)| Some((list, index?))) {
-            return fail(list, index, "exceeds the limit of the list's sum");
+            return fail(list, index, "makes the list's sum exceed the limit");
         }
         for (index, one) in self.operators.iter().enumerate() {
             if one.input_dtypes.len() != one.input_shapes.len() {
@@ -153,7 +153,7 @@ mod tests {
             "count 0: refers to a span or counter that does not exist"
         );
         assert_eq!(refused(|p| p.steps.push(Step::default())), "step 1: starts before the end of the preceding step");
-        let too_large = |list: &str| format!("{list}: exceeds the limit of the list's sum");
+        let too_large = |list: &str| format!("{list}: makes the list's sum exceed the limit");
         assert_eq!(refused(|p| p.spans[0].duration_ns = u64::MAX), too_large("span 0"));
         assert_eq!(
             refused(|p| p.steps.push(Step { start_ns: 100, duration_ns: SUM_MAX, ..Step::default() })),

@@ -155,9 +155,9 @@ pub unsafe extern "C" fn launch(task: Task, data: *mut c_void, wanted: c_int) ->
     let pool = pool.as_ref().and_then(|pool| pool.as_ref());
     let threads = pool.as_ref().map_or(1, |pool| pool.workers.len() + 1);
     let count = usize::try_from(wanted).ok().filter(|count| *count > 0).unwrap_or(threads).min(threads);
-    let meeting = TaskBarrier::default();
+    let barrier = TaskBarrier::default();
     let number = c_int::try_from(count).expect("threads are few");
-    let mut environment = Environment { barrier: &raw const meeting, count: number };
+    let mut environment = Environment { barrier: &raw const barrier, count: number };
     let job = PoolJob {
         task: task as *const () as usize,
         data: data as usize,
@@ -186,14 +186,14 @@ pub unsafe extern "C" fn launch(task: Task, data: *mut c_void, wanted: c_int) ->
 /// Only tasks of a launch call this function, with their own environment.
 pub unsafe extern "C" fn barrier(_: c_int, environment: *mut Environment) -> c_int {
     // SAFETY: the launch keeps environment and barrier until all its tasks have returned.
-    let (meeting, count) = unsafe { (&*(*environment).barrier, (*environment).count) };
-    let round = meeting.round.load(Ordering::Acquire);
-    let arrived = meeting.arrived.fetch_add(1, Ordering::AcqRel) + 1;
+    let (barrier, count) = unsafe { (&*(*environment).barrier, (*environment).count) };
+    let round = barrier.round.load(Ordering::Acquire);
+    let arrived = barrier.arrived.fetch_add(1, Ordering::AcqRel) + 1;
     if c_int::try_from(arrived) == Ok(count) {
-        meeting.arrived.store(0, Ordering::Release);
-        meeting.round.fetch_add(1, Ordering::AcqRel);
+        barrier.arrived.store(0, Ordering::Release);
+        barrier.round.fetch_add(1, Ordering::AcqRel);
     } else {
-        while meeting.round.load(Ordering::Acquire) == round {
+        while barrier.round.load(Ordering::Acquire) == round {
             std::hint::spin_loop();
         }
     }

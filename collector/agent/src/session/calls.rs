@@ -26,8 +26,8 @@ impl CallList {
 
     pub fn resolve_calls(&self, memory: &Memory) -> Result<ResolvedCalls, NativeError> {
         let calls = self.0.borrow();
-        let laid = calls.iter().map(|(kernel, values)| Ok((kernel.clone(), Arguments::new(values, memory)?)));
-        Ok(ResolvedCalls(laid.collect::<Result<_, NativeError>>()?))
+        let resolved = calls.iter().map(|(kernel, values)| Ok((kernel.clone(), Arguments::new(values, memory)?)));
+        Ok(ResolvedCalls(resolved.collect::<Result<_, NativeError>>()?))
     }
 }
 

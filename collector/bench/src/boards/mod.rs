@@ -253,9 +253,9 @@ fn serve_device(fleet: &Fleet, shared: &SharedBoards, replies: &Sender<(u64, Tic
             let mut runs = shared.runs.lock().expect("no thread panics with the lock");
             (shared.round.load(Ordering::Acquire), runs.pop_front())
         };
-        let Some((ticket, job_kind, deadline)) = run else { continue };
+        let Some((ticket, work, deadline)) = run else { continue };
         let began = SystemTime::now();
-        let reply = match &job_kind {
+        let reply = match &work {
             DeviceJob::Operator(job) => run::run_job(open, &mut prepared, &fleet.linker, job, deadline),
             DeviceJob::Network(job) => network::run_network(open, &fleet.linker, job, deadline),
         };
@@ -263,7 +263,7 @@ fn serve_device(fleet: &Fleet, shared: &SharedBoards, replies: &Sender<(u64, Tic
         // A wrong or failed run may have left the device in a bad state.
         let is_clean = matches!(reply, Ok(RunReply::Measured(_) | RunReply::Unsupported(_)));
         // Models and their data stay in memory until the session ends, and they are large.
-        let is_full = matches!(job_kind, DeviceJob::Network(_)) || *done >= fleet.jobs;
+        let is_full = matches!(work, DeviceJob::Network(_)) || *done >= fleet.jobs;
         if !is_clean || !open.session.is_open() || is_full {
             device = None;
         }

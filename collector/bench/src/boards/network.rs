@@ -66,7 +66,7 @@ fn unsupported_reason(device: &Device, job: &NetworkJob) -> Option<&'static str>
              delays; start `opcollect-board serve` on the board",
         ),
         () if job.engine != Engine::Program => Some("boards run only compiled code"),
-        () if job.profile.is_some() => Some("times per operator can be sampled only on this machine"),
+        () if job.profile.is_some() => Some("operators can be profiled only on this machine"),
         () => None,
     }
 }
