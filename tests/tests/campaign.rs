@@ -29,7 +29,7 @@ fn made(ran: &Ran) -> u64 {
     ran.json()["outcomes"]["counts"]["ok"].as_u64().unwrap_or(0)
 }
 
-/// Checks that key sets do not depend on the order of shards or runs.
+/// Returns the keys of a store as a set, which does not depend on the order of shards or runs.
 fn key_set(path: &Path) -> BTreeSet<Key> {
     stores::keys(&stores::records(path)).into_iter().collect()
 }
@@ -430,7 +430,7 @@ fn start_and_wait(command: Command, store: &Path, lines: usize) -> Running {
     running
 }
 
-/// Returns a command of about twenty attempts, which takes some seconds.
+/// Options of a campaign of about twenty attempts, which takes some seconds.
 const MANY: &str = "--modelsource local --modelname mlp --schedules 16 --config quick.toml";
 
 #[test]
@@ -492,7 +492,7 @@ impl Dice {
     }
 }
 
-/// Number of attempts that suffices for many kills.
+/// Options of a campaign that is long enough for many kills.
 const MORE: &str = "--modelsource local --modelname mlp --schedules 28 --config quick.toml";
 
 /// Waits for journal lines that were not known before, and returns them.

@@ -36,7 +36,7 @@ use tests::campaigns::{self, given};
 use tests::emulator::{self, Behaviour, FOLDER_VARIABLE, SOURCES, compile};
 use zoo::transformers;
 
-/// Index of a kernel that fails.
+/// Name of the kernel that fails.
 const FAULT: &str = "fault";
 /// Inputs of a run.
 const JOBS: &str = "jobs.json";
@@ -126,7 +126,7 @@ const POINTS: &[(&str, &str)] = &[
     ("conv2d:ci=16,hw=9,co=32,k=3,p=1,bias=1", TF32_CONV),
 ];
 
-/// Tasks with the index in TVM's own space at which a schedule is sampled; the second one uses tensor cores.
+/// Tasks with the index of the space, among TVM's own, in which a schedule is sampled; space 1 is for tensor cores.
 const DRAWN: &[(&str, usize)] = &[
     ("matmul:m=64,n=96,k=32", 0),
     ("mat_mul(f16[64,96], f16[96,64]) transpose_a=false transpose_b=false", 1),

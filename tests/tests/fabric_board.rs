@@ -75,7 +75,7 @@ fn session(stream: TcpStream, kind: FabricKind, fault: Fault) {
     let bus = HookedBus { bus, hooks: Faulty { fault, has_run: false } };
     let fabric = FabricSession::new(kind, Box::new(bus));
     let folder = tempfile::tempdir().expect("a folder");
-    // Closes all copies of the connection.
+    // Without this copy, the connection closes when the session ends.
     drop(waiting);
     let _ = serve_session(stream, folder.path(), MEMORY_BYTES, Some(fabric));
 }

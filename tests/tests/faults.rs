@@ -22,7 +22,7 @@ use targets::Target;
 use tests::campaigns::{self, format_outcomes, given, run as run_campaign};
 use worker::Fault;
 
-/// Size of 256 bytes, so that the guard page starts where the output ends.
+/// A task with an output of 256 bytes, so that the guard page starts where the output ends.
 const TASK: &str = r#"unary(f32[64]) function="relu""#;
 
 /// The correct computation, followed by a test's deed.

@@ -265,7 +265,7 @@ fn failed(mut record: Value) -> Value {
 }
 
 /// Writes a store in which every text of some records is replaced by hostile ones; other records are valid. Returns
-/// this host's class, and the texts that appear as running processes.
+/// this host's class, and the status files that claim running processes.
 fn write_strings(bench: &HostileBench) -> (String, Vec<StatusFile>) {
     let sizes = ["16,n=16", "24,n=32", "32,n=64", "48,n=48", "64,n=64"];
     let models: String = sizes.iter().map(|sizes| format!(" --modelname matmul:m={sizes},k=32")).collect();
@@ -306,18 +306,18 @@ fn write_strings(bench: &HostileBench) -> (String, Vec<StatusFile>) {
     bench.open("opcollect dataset import strings.jsonl --store strings", STRINGS_BYTES).expect(0);
     let store = Store::open(&bench.path("strings")).expect("a store");
     let peaks = Store::open(&bench.path("sound")).and_then(|sound| sound.peaks()).expect("peaks");
-    let mut tellings = Vec::new();
+    let mut status_files = Vec::new();
     for text in texts {
         store
             .keep_peaks(&PeaksMeasured { host: text.clone(), host_class: text.clone(), ..peaks[0].clone() })
             .expect("peaks");
         store.keep_config(&json!({"models": [text]}).to_string()).expect("a configuration");
-        let telling = store.create_status_file().expect("a status");
+        let file = store.create_status_file().expect("a status");
         let status = Status { host: text.clone(), command: text.clone(), standing: Some(text), ..Status::default() };
-        telling.write_status(&status).expect("a status");
-        tellings.push(telling);
+        file.write_status(&status).expect("a status");
+        status_files.push(file);
     }
-    (sound[0]["host_class"].as_str().expect("a text").to_owned(), tellings)
+    (sound[0]["host_class"].as_str().expect("a text").to_owned(), status_files)
 }
 
 /// Commands that read the store `strings`, in order: later ones read files that earlier ones write.
@@ -370,7 +370,7 @@ const READERS: &str = "
 #[test]
 fn no_text_of_a_store_becomes_a_command_a_path_or_a_script() {
     let bench = HostileBench::new();
-    let (class, _tellings) = write_strings(&bench);
+    let (class, _status_files) = write_strings(&bench);
     let (mut done, mut with_title) = (0, BTreeSet::new());
     for command in READERS.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let command = command
@@ -402,9 +402,10 @@ fn write_files(bench: &HostileBench) -> [PathBuf; 2] {
     let mut journal = made.start_journal(origin).expect("a store takes journals");
     records.iter().for_each(|record| journal.append(record).expect("a sound record"));
     drop(journal);
-    let (mut claims, telling) = (made.create_claims().expect("claims"), made.create_status_file().expect("a status"));
+    let (mut claims, status_file) =
+        (made.create_claims().expect("claims"), made.create_status_file().expect("a status"));
     claims.claim_free(&stores::keys(&records)).expect("claims");
-    telling.write_status(&Status::default()).expect("a status");
+    status_file.write_status(&Status::default()).expect("a status");
     let copies = ["checked", "unchecked"].map(|name| bench.path(name));
     copies.iter().for_each(|copy| stores::copy(made.root(), copy));
     let marker = json!({"store": "opcollect dataset", "schema_version": datasets::SCHEMA_VERSION});

@@ -181,7 +181,7 @@ fn comparisons_of_target_kinds_are_found() {
     }
 }
 
-/// Limits the size of command lines, which contain only arguments and tables, and of files, which have one subject.
+/// Limits the size of the CLI crates, which contain only arguments and tables, and of files, which have one subject.
 #[test]
 fn command_lines_and_files_stay_small() {
     const LARGEST_CLI_LINES: usize = 5500;

@@ -317,7 +317,7 @@ fn the_best_schedules_of_a_store_are_compared_with_the_default_ones() {
     assert_eq!(ran.json()["variants"][0]["tasks_found"].as_u64(), Some(0), "{ran}");
 }
 
-/// Returns a store with changed records.
+/// Writes a store with changed copies of the records of another one.
 fn changed(bench: &Bench, from: &str, to: &str, change: impl Fn(&mut Record)) {
     let store = Store::create(&bench.path(to)).expect("a store");
     let origin = Origin { host: "test".to_owned(), program: "test".to_owned(), command: "test".to_owned() };

@@ -107,7 +107,7 @@ fn a_delta_table_over_the_same_parts() {
         let Some(ran) = through_python(&bench, "deltalake", &program.replace("STORE", "copy")) else { return };
         assert!(ran.stdout.contains("softmax"), "{ran}");
     }
-    // The query engine's log next to the parts is ignored.
+    // Delta's log next to the parts is ignored.
     run(bench.opcollect("dataset verify --store copy")).expect(0);
 }
 

@@ -16,7 +16,8 @@ fn check_command(bench: &Bench, command: Command, code: i32, expected: Expect) -
     })
 }
 
-/// Like `check`, but compares only a part of the text, because the rest lists what grows with the program.
+/// Like `check_command`, but `is_right` checks the error text, for example only a part, if the rest lists what grows with
+/// the program.
 #[track_caller]
 fn check_refused(bench: &Bench, command: Command, code: i32, is_right: impl FnOnce(&str) -> bool) -> Ran {
     let before = listing(bench);

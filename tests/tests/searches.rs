@@ -221,7 +221,7 @@ fn a_signal_after_the_last_trial_loses_no_report() {
     let command =
         "--modelsource local --modelname mlp --config quick.toml --iftune --ifcompare --trials 30 --patience 0 --json";
     let mut interrupted = 0;
-    // The time at which whole models run is unknown, so the run is killed after several delays: when journals are
+    // The time at which whole models run is unknown, so the signal comes after several delays: as soon as journals are
     // empty, and later.
     for (number, pause) in [0, 300, 1_000, 2_000].map(Duration::from_millis).into_iter().enumerate() {
         let name = format!("store-{number}");

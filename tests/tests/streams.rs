@@ -135,7 +135,7 @@ impl Rig {
         self.make_by(name, stages, &|task| network::default_schedule(task, &target)).0
     }
 
-    /// Like `folder`, with these schedules. Also returns the artifacts.
+    /// Like `make`, with these schedules. Also returns the built model.
     fn make_by(
         &mut self,
         name: &str,
@@ -151,7 +151,7 @@ impl Rig {
         (folder, made.expect("a program"))
     }
 
-    /// Options of a run.
+    /// Returns the job that runs a program once.
     fn job(&self, program: &Path) -> NetworkJob {
         NetworkJob {
             engine: Engine::Cuda,
@@ -167,7 +167,7 @@ impl Rig {
         }
     }
 
-    /// Outputs of a program, and its measurement.
+    /// Runs a program. Returns its outputs and its measurement.
     fn answer(&mut self, program: &Path) -> (Vec<u8>, Measured) {
         let job = self.job(program);
         match self.workers.run_network(&job, common::PATIENCE) {
@@ -186,10 +186,10 @@ impl Rig {
     }
 }
 
-/// Environment that makes the device's launches or its graphs the slower way to run a model.
+/// Behaviours that make the device's launches or its graphs the slower way to run a model.
 const WAYS: [&str; 2] = ["slow-launches", "slow-graphs"];
 
-/// Orders in which the device executes ready commands: latest first, or as these words specify.
+/// Behaviours that set the order in which the device executes ready commands; by default, the latest is first.
 const ORDERS: [Option<&str>; 3] = [None, Some("ahead-order"), Some("drawn-order")];
 
 #[test]
