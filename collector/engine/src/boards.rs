@@ -69,7 +69,7 @@ pub fn resolve_access(address: BoardAddress<'_>) -> Result<Access> {
         key: key.to_owned(),
         secret: address.secret_file.map(trackers::read_secret).transpose()?,
         patience: Duration::from_secs(address.wait_seconds),
-        turn: QueuePosition::Own,
+        position: QueuePosition::Last,
     })
 }
 

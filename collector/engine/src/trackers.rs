@@ -97,7 +97,7 @@ pub fn drain_devices(options: &DrainOptions) -> Result<DrainReport> {
         }
         let patience = until.saturating_duration_since(Instant::now()).max(MIN_PATIENCE);
         let at = DeviceLocation::Tracker(tracker.clone());
-        let access = Access { at, key: key.clone(), secret: secret.clone(), patience, turn: QueuePosition::Next };
+        let access = Access { at, key: key.clone(), secret: secret.clone(), patience, position: QueuePosition::First };
         let device = match Device::open(&access) {
             Ok(device) => device,
             Err(error @ (RemoteError::KeyRefused { .. } | RemoteError::SpeaksOtherwise { .. })) => {

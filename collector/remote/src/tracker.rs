@@ -31,9 +31,9 @@ pub struct AssignedDevice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueuePosition {
     /// The request is served in order of arrival.
-    Own = 1,
+    Last = 1,
     /// The request is served before all waiting requests.
-    Next = 2,
+    First = 2,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,10 +68,10 @@ impl Tracker {
         mut self,
         key: &str,
         user: &str,
-        turn: QueuePosition,
+        position: QueuePosition,
         within: Duration,
     ) -> Result<AssignedDevice, RemoteError> {
-        let answer = self.send_request(ASSIGNMENT, json!([code::REQUEST, key, user, turn as i64]), within)?;
+        let answer = self.send_request(ASSIGNMENT, json!([code::REQUEST, key, user, position as i64]), within)?;
         parse_assignment(&answer).ok_or_else(|| refusal_error(&answer))
     }
 

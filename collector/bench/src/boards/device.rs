@@ -15,7 +15,7 @@ pub struct Access {
     pub secret: Option<String>,
     /// Timeout for a server's greeting and for the assignment of a device by a tracker.
     pub patience: Duration,
-    pub turn: QueuePosition,
+    pub position: QueuePosition,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Device {
             DeviceLocation::Server(address) => (address.clone(), access.key.clone()),
             DeviceLocation::Tracker(tracker) => {
                 let lent = Tracker::open(tracker, access.patience)?;
-                let lent = lent.request_device(&access.key, "opcollect", access.turn, access.patience)?;
+                let lent = lent.request_device(&access.key, "opcollect", access.position, access.patience)?;
                 (lent.address, lent.match_key)
             }
         };
