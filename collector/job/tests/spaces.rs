@@ -2,13 +2,13 @@
 //! version.
 #![allow(missing_docs)]
 
-use job::space::{SETTINGS_VERSION, find_declaration, task_space};
+use job::space::{SETTINGS_VERSION, VERSION, find_declaration, task_space};
 use models::Task;
 use std::collections::BTreeMap;
 use targets::{cuda_text, llvm_target, parse_cuda};
 
-/// Hash of axes, settings and rules of this version; default points may change without it. Axes of later versions are
-/// left out, because their declarations increment the version.
+/// Hash of axes, settings and rules of this version; default points may change without it. An axis of the next
+/// version is left out, because its declaration increments the version.
 const KNOWN: (u32, &str) = (7, "984960ddd6f61713");
 
 const TASKS: &[&str] = &[
@@ -48,6 +48,11 @@ fn the_version_of_the_spaces_follows_their_axes() {
             }
         }
     }
+    assert!(
+        VERSION <= KNOWN.0 + 1,
+        "only the newest axis may be left out of the hash: set `SETTINGS_VERSION` to {}, and update this constant",
+        VERSION - 1
+    );
     let digits = hasher.finalize().to_hex()[..16].to_owned();
     assert_eq!(
         (SETTINGS_VERSION, digits.as_str()),
