@@ -36,7 +36,9 @@ fn panics_of_the_library_are_errors() {
             Ok(records) => records.map_while(Result::err).next(),
             Err(error) => Some(error),
         };
-        panics += usize::from(problem.is_some_and(|error| error.to_string().contains("is inconsistent")));
+        panics += usize::from(
+            problem.is_some_and(|error| error.to_string().contains("the structure of the file is inconsistent")),
+        );
     }
     assert!(panics > 0, "the library panics no more: the guard may go");
     assert_eq!(TOLD.load(Ordering::Relaxed), 0, "an error is told once");

@@ -21,7 +21,7 @@ fn a_file_of_kernels_alone_is_read_and_says_what_it_lacks() {
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     std::fs::write(&path, bytes).expect("a file");
-    assert!(bundle::read_kernels(&path).expect_err("damage").to_string().contains("is damaged"));
+    assert!(bundle::read_kernels(&path).expect_err("damage").to_string().contains("the file is damaged"));
 }
 
 #[test]

@@ -22,7 +22,9 @@ fn folds_with_nothing_in_them_are_refused() {
         let plan = Plan::for_protocol(protocol, &[Learner::Roofline]);
         let error = evaluate(&samples, &plan).expect_err(protocol.name()).to_string();
         assert!(
-            error.contains("set is empty") || error.contains("at least two") || error.contains("fewer than two"),
+            error.contains("the training or the test set is empty")
+                || error.contains("at least two")
+                || error.contains("fewer than two"),
             "{}: {error}",
             protocol.name()
         );

@@ -111,7 +111,7 @@ def alone():
     try:
         oppredict.load("damaged.opp")
     except ValueError as error:
-        assert "is damaged" in str(error), error
+        assert "the file is damaged" in str(error), error
 
 
 def frames():
