@@ -152,7 +152,7 @@ fn measurements_are_taken_whose_median_is_known_whatever_their_spread() {
     let taken = |policy: Policy| gather_samples(&records, &[], &policy).expect("samples");
     let usual = taken(strict());
     assert_eq!((usual.rows.len(), usual.left_out["median with an uncertainty above 2 %"]), (2, 1));
-    assert_eq!(usual.left_out["too few runs, or runs at too few times, to estimate the uncertainty of the median"], 1);
+    assert_eq!(usual.left_out["too few runs or visits to estimate the uncertainty of the median"], 1);
     assert_eq!(usual.filter_hints, None, "not most of them");
     assert_eq!(taken(Policy { max_uncertainty: f64::INFINITY, ..strict() }).rows.len(), 4);
     let error = gather_samples(&records, &[], &Policy { max_cv: Some(0.5), ..strict() }).expect_err("all are spread");

@@ -361,11 +361,7 @@ fn refuse_record(record: &Record, policy: &Policy, usual: Option<&str>, uncertai
     }
     match uncertainty {
         _ if policy.max_uncertainty.is_infinite() => {}
-        None => {
-            return Some(
-                "too few runs, or runs at too few times, to estimate the uncertainty of the median".to_owned(),
-            );
-        }
+        None => return Some("too few runs or visits to estimate the uncertainty of the median".to_owned()),
         Some(half) if half <= policy.max_uncertainty => {}
         Some(_) => return Some(format!("median with an uncertainty above {}", format_percent(policy.max_uncertainty))),
     }
