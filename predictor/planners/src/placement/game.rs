@@ -117,8 +117,8 @@ impl<'a> Game<'a> {
         if most.0 == f64::NEG_INFINITY { (0.0, 0, devices[0]) } else { most }
     }
 
-    /// Makes unilateral moves that gain while the objective does not rise. The result is an equilibrium, unless the
-    /// last such move would raise the objective.
+    /// Repeats the unilateral move with the largest gain until no move gains, which is an equilibrium, or until that
+    /// move would raise the objective.
     pub fn settle_moves(&self, mut devices: Vec<usize>, exact: Option<&Exact>) -> Placement {
         for _ in 0..MOVES_MOST {
             let (gain, operator, device) = Game::largest_gain(&self.unilateral_costs(&devices), &devices);

@@ -13,7 +13,7 @@ use std::io::Read;
 use std::path::Path;
 
 pub const MAX_BYTES: u64 = 16 << 30;
-/// Maximum compression ratio of files that decompress to more than `ALWAYS_UNPACKED` bytes; public tables compress
+/// Maximum number of decompressed bytes per compressed byte, in addition to `ALWAYS_UNPACKED`; public tables compress
 /// less.
 const MOST_UNPACKED: u64 = 60;
 const ALWAYS_UNPACKED: u64 = 64 << 20;
