@@ -276,8 +276,9 @@ class Store:
         """The best known schedule and time of each task: a `Report` with `tasks`, the output of `opcollect dataset best`.
 
         `operator` is an operator kind, `task` a part of the task's text or a prefix of its hash, `model` the name of a model,
-        whose total time is `total_ns`. The default host is this machine; `host` selects another host. Only times of the
-        installed versions count, unless `all_versions=True`.
+        whose total time is `total_ns`. The default host is this machine; `host` selects another host. Unless
+        `all_versions=True`, only times of the installed versions count on this machine, and on other hosts only those of the
+        newest versions.
         """
         question = {
             "operator": operator,
