@@ -29,12 +29,12 @@ fn main() -> Result<()> {
     let (folder, rows) = (Path::new(folder), rows.parse::<u64>()?);
     let store = Store::create(&folder.join("store"))?;
     let begin = Instant::now();
-    let told = run(step, &store, folder, rows)?;
-    let seconds = told.seconds.unwrap_or(begin.elapsed().as_secs_f64());
-    let note = told.note;
+    let result = run(step, &store, folder, rows)?;
+    let seconds = result.seconds.unwrap_or(begin.elapsed().as_secs_f64());
+    let note = result.note;
     println!(
         "{}",
-        json!({ "step": step, "seconds": seconds, "cpu_seconds": cpu_seconds()?, "peak_bytes": peak_bytes(), "rows": told.rows, "note": note })
+        json!({ "step": step, "seconds": seconds, "cpu_seconds": cpu_seconds()?, "peak_bytes": peak_bytes(), "rows": result.rows, "note": note })
     );
     Ok(())
 }
@@ -49,23 +49,23 @@ struct StepResult {
 }
 
 fn run(step: &str, store: &Store, folder: &Path, rows: u64) -> Result<StepResult> {
-    let told = |rows| StepResult { rows, ..StepResult::default() };
+    let rows_result = |rows| StepResult { rows, ..StepResult::default() };
     Ok(match step {
         "append" => append(folder, rows)?,
         "sync" => sync(folder, rows)?,
         "make" => make(store, rows)?,
         "grow" => grow(store, rows)?,
-        "seal" => told(store.seal_journals(SealOptions::default())?.rows),
-        "compact" => told(store.compact()?.rows),
+        "seal" => rows_result(store.seal_journals(SealOptions::default())?.rows),
+        "compact" => rows_result(store.compact()?.rows),
         "stats" => {
             let stats = store.stats(Choose::Middle)?;
             StepResult {
                 note: format!("{} bytes in {} parts", stats.parts.bytes, stats.parts.count),
-                ..told(stats.rows)
+                ..rows_result(stats.rows)
             }
         }
-        "keys" => told(store.read_keys()?.len() as u64),
-        "export" => told(store.export(&folder.join("export.csv"), Format::Csv, Choose::All)?.rows),
+        "keys" => rows_result(store.read_keys()?.len() as u64),
+        "export" => rows_result(store.export(&folder.join("export.csv"), Format::Csv, Choose::All)?.rows),
         _ => return Err(format!("unknown step `{step}`").into()),
     })
 }

@@ -133,7 +133,8 @@ impl Host {
         Ok(())
     }
 
-    /// Claims the work, reads the keys and starts a journal, as every campaign does before it measures.
+    /// Seals abandoned journals, claims experiments, and starts a journal for the experiments that no host has finished
+    /// or claimed before.
     fn begin(&self, store: &Store, number: u64, seen: &EventCounts) -> Result<Campaign> {
         store.seal_journals(SealOptions::default())?;
         let pair = self.number / 2 * 2;

@@ -211,7 +211,8 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         if !self.kept.is_empty() && !self.is_there() {
-            // Seals the rows of a journal that was not sealed explicitly. Errors are ignored here; `seal` reports them.
+            // Saves the rows in a new journal, because another host may have sealed this one without the last rows.
+            // Errors are ignored here; `seal` reports them.
             let _ = self.begin_again(&[]);
         }
         // Removes the zeros, which would confuse human readers.

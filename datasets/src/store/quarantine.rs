@@ -48,7 +48,7 @@ impl Store {
     }
 
     /// Like [`Store::quarantine`], and also quarantines rows that the caller's check rejects.
-    pub fn quarantine_with(&self, look: &RowCheck) -> Result<QuarantineReport> {
+    pub fn quarantine_with(&self, check: &RowCheck) -> Result<QuarantineReport> {
         let _lock = self.lock_compaction()?;
         let mut report =
             QuarantineReport { sealed: self.seal_journals(SealOptions::default())?, ..QuarantineReport::default() };
@@ -65,7 +65,7 @@ impl Store {
             Err(error) => return Err(error),
         };
         for part in self.list_parts()? {
-            if let Some((problem, rows_lost)) = self.take_apart(&part, look, &manifest)? {
+            if let Some((problem, rows_lost)) = self.take_apart(&part, check, &manifest)? {
                 report.set_aside(self, &part, problem, rows_lost)?;
             }
         }
@@ -78,7 +78,7 @@ impl Store {
 
     /// Copies the valid rows of a damaged part to a new part. Returns the problem and the number of lost rows; None for
     /// an intact part.
-    fn take_apart(&self, part: &Path, look: &RowCheck, manifest: &Manifest) -> Result<Option<(String, Option<u64>)>> {
+    fn take_apart(&self, part: &Path, check: &RowCheck, manifest: &Manifest) -> Result<Option<(String, Option<u64>)>> {
         if let Some(damage) = part_damage(part)? {
             let listed = manifest.parts.get(&self.name_of(part)).map(|part| part.rows);
             return Ok(Some((
@@ -86,18 +86,18 @@ impl Store {
                 listed.or_else(|| PartCursor::open(part, &[]).ok().map(|part| part.row_count())),
             )));
         }
-        let (_, found) = self.verify_part(part, look);
+        let (_, found) = self.verify_part(part, check);
         let problem = match found {
             Ok(None) => return Ok(None),
             Ok(Some(problem)) => problem,
             Err(error) if is_of_content(&error) => error.to_string(),
             Err(error) => return Err(error),
         };
-        Ok(Some((problem, Some(self.keep_sound_rows(part, look)?))))
+        Ok(Some((problem, Some(self.keep_sound_rows(part, check)?))))
     }
 
     /// Copies the valid rows of a part to new parts; returns the number of invalid rows.
-    fn keep_sound_rows(&self, part: &Path, look: &RowCheck) -> Result<u64> {
+    fn keep_sound_rows(&self, part: &Path, check: &RowCheck) -> Result<u64> {
         let mut cursor = PartCursor::open(part, &all_columns())?;
         let (mut sound, mut read, mut kept) = (Vec::new(), 0, 0);
         let all = cursor.row_count();
@@ -105,7 +105,7 @@ impl Store {
             for row in batch.rows() {
                 read += 1;
                 sound.extend(
-                    check_row(part, read, row).ok().filter(|record: &Record| find_problem(record, look).is_none()),
+                    check_row(part, read, row).ok().filter(|record: &Record| find_problem(record, check).is_none()),
                 );
             }
             if sound.len() + ROWS > SEAL_AT_ROWS {

@@ -57,17 +57,17 @@ impl Store {
     }
 
     /// Reads every file and checks every row, also with the caller's check.
-    pub fn verify_with(&self, look: &RowCheck) -> Result<VerifyReport> {
+    pub fn verify_with(&self, check: &RowCheck) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         let journals = self.list_journals()?;
         report.journals = journals.len() as u64;
         for path in journals {
-            let result = verify_journal(&path, look, &mut report);
+            let result = verify_journal(&path, check, &mut report);
             report.note_problem(&path, result);
         }
         let parts = self.list_parts()?;
         report.parts = parts.len() as u64;
-        let results: Vec<_> = parts.par_iter().with_max_len(1).map(|part| self.verify_part(part, look)).collect();
+        let results: Vec<_> = parts.par_iter().with_max_len(1).map(|part| self.verify_part(part, check)).collect();
         for (path, (rows, result)) in parts.iter().zip(results) {
             report.rows += rows;
             report.note_problem(path, result);
@@ -86,13 +86,13 @@ impl Store {
         Ok(report)
     }
 
-    pub(super) fn verify_part(&self, path: &Path, look: &RowCheck) -> (u64, Result<Option<String>>) {
+    pub(super) fn verify_part(&self, path: &Path, check: &RowCheck) -> (u64, Result<Option<String>>) {
         let mut rows = 0;
-        let result = self.read_part(path, look, &mut rows);
+        let result = self.read_part(path, check, &mut rows);
         (rows, result)
     }
 
-    fn read_part(&self, path: &Path, look: &RowCheck, rows: &mut u64) -> Result<Option<String>> {
+    fn read_part(&self, path: &Path, check: &RowCheck, rows: &mut u64) -> Result<Option<String>> {
         if let Some(damage) = part_damage(path)? {
             return Ok(Some(damage.problem));
         }
@@ -102,7 +102,7 @@ impl Store {
             for (index, row) in batch.rows().enumerate() {
                 *rows += 1;
                 let record = check_row(path, *rows, row)?;
-                if let Some(problem) = find_problem(&record, look) {
+                if let Some(problem) = find_problem(&record, check) {
                     return Ok(Some(format!("row {rows}: {problem}")));
                 }
                 let folder = self.dataset_folder().join(part_folder(record.target.name(), &record.host_class));
@@ -171,7 +171,7 @@ impl Store {
     }
 }
 
-fn verify_journal(path: &Path, look: &RowCheck, report: &mut VerifyReport) -> Result<Option<String>> {
+fn verify_journal(path: &Path, check: &RowCheck, report: &mut VerifyReport) -> Result<Option<String>> {
     let mut reader = JournalReader::open(path)?;
     let mut problem = None;
     loop {
@@ -180,7 +180,7 @@ fn verify_journal(path: &Path, look: &RowCheck, report: &mut VerifyReport) -> Re
             break;
         }
         report.rows += rows.len() as u64;
-        let wrong = || rows.iter().find_map(|row| Some(format!("key {}: {}", row.key, find_problem(row, look)?)));
+        let wrong = || rows.iter().find_map(|row| Some(format!("key {}: {}", row.key, find_problem(row, check)?)));
         problem = problem.or_else(wrong);
     }
     report.torn.extend(reader.torn_tail());
@@ -191,10 +191,10 @@ fn verify_journal(path: &Path, look: &RowCheck, report: &mut VerifyReport) -> Re
 }
 
 /// Returns the problem of a record: a wrong key, or what the caller's check reports.
-pub(super) fn find_problem(record: &Record, look: &RowCheck) -> Option<String> {
+pub(super) fn find_problem(record: &Record, check: &RowCheck) -> Option<String> {
     let key = record.experiment_key();
     if key == record.key {
-        look(record)
+        check(record)
     } else {
         Some(format!("the key does not match the experiment, whose key is {key}"))
     }
