@@ -489,21 +489,17 @@ Options:
     assert_eq!(without_brackets("Where to [default: here]"), "Where to");
 }
 
-/// Folders whose comments are not checked for banned words yet.
-const UNCHECKED_COMMENTS: [&str; 5] =
-    ["collector/kernel/", "models/passes/", "models/readers/", "predictor/samples/", "predictor/src/"];
-
 /// Returns a format string without its arguments, whose names are not displayed.
 fn without_arguments(message: &str) -> String {
     message.split('{').map(|part| part.split_once('}').map_or(part, |(_, text)| text)).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the banned words of a source's comments and messages, each with its line.
-fn banned_in_source(path: &str, source: &str) -> Vec<(usize, &'static str)> {
+fn banned_in_source(source: &str) -> Vec<(usize, &'static str)> {
     let (mut found, mut is_continued) = (Vec::new(), false);
     for (number, line) in (1..).zip(source.lines()) {
         let code = line.trim_start();
-        let comment = code.strip_prefix("//").filter(|_| !UNCHECKED_COMMENTS.iter().any(|part| path.starts_with(part)));
+        let comment = code.strip_prefix("//");
         // A message that ends with a backslash continues in the next line.
         let literals = code.split('"').skip(usize::from(!is_continued)).step_by(2);
         let messages: Vec<&str> = if code.starts_with("//") { Vec::new() } else { literals.collect() };
@@ -523,7 +519,7 @@ fn comments_and_messages_use_standard_terms() {
     };
     let mut wrong = Vec::new();
     for path in files(".rs").into_iter().filter(is_product) {
-        let found = banned_in_source(&path, product_code(&text(&path))).into_iter();
+        let found = banned_in_source(product_code(&text(&path))).into_iter();
         wrong.extend(found.map(|(number, word)| format!("{path}:{number}: write something plainer than `{word}`")));
     }
     no_faults(wrong);

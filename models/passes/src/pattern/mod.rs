@@ -46,7 +46,7 @@ struct PatternCall {
     attributes: Vec<(String, Json)>,
     inputs: Vec<PatternForm>,
     is_open: bool,
-    /// Whether the operator may be absent; then its first input is matched in its place.
+    /// Whether the operator may be absent; then its first input is matched instead of the operator.
     is_optional: bool,
 }
 
