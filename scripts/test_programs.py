@@ -1,7 +1,7 @@
 """Builds the workspace's test programs and runs them side by side.
 
-`cargo test` runs one program at a time. Many of ours wait for workers, timers and servers, so a second one uses the
-processor meanwhile. Output is printed per program, when it has ended; all programs run even if some fail.
+`cargo test` runs one program at a time. Many of these programs wait for workers, timers and servers, so a second
+program uses the processor meanwhile. Output is printed per program, when it has ended; all programs run even if some fail.
 """
 
 import concurrent.futures
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-# Programs that take longest start first, so that none is left alone at the end.
+# Programs that take longest start first, so that no long program runs alone at the end.
 LONGEST = ["correctness", "emulated", "campaign", "learning", "operators", "device", "seeds", "refusals", "boards"]
 # Programs that compare times of several processes with each other run alone, at the end.
 ALONE = ["nights"]
