@@ -15,7 +15,10 @@ import sys
 import time
 
 # Programs that take longest start first, so that no long program runs alone at the end.
-LONGEST = ["correctness", "emulated", "campaign", "learning", "operators", "device", "seeds", "refusals", "boards"]
+LONGEST = """
+correctness emulated streams campaign learning fleets models searches prediction profiles hostile operators networks device seeds
+slurm coruns refusals boards
+""".split()
 # Programs that compare times of several processes with each other run alone, at the end.
 ALONE = ["nights"]
 SIDE_BY_SIDE = 2
