@@ -1,7 +1,5 @@
 //! Throughput of the timing simulation in cycles per second on one host core: `cargo bench -p accelerator`.
-//!
-//! Simulates layers of several kinds, each for one second, and prints the median of rounds with the minimum and the
-//! maximum. The sum of cycles is printed, so that the compiler cannot remove the work.
+//! The sum of cycles is printed, so that the compiler cannot remove the work.
 
 #![allow(clippy::print_stdout)]
 

@@ -1,7 +1,5 @@
-//! Board interface of an accelerator core: the registers of its four blocks, contiguous memory, and a wait with a
-//! time limit.
-//!
-//! **Not run on hardware.** It was tested on a bus that simulates the core's response to its registers.
+//! Board interface of an accelerator core: its registers, contiguous memory, and a wait with a time limit. **Not run on
+//! hardware.** It was tested on a bus that simulates the core's response to its registers.
 
 use crate::core::Core;
 
@@ -33,13 +31,11 @@ pub mod registers {
     pub const DONE: u32 = 0x18;
     pub const MICRO_OPS: u32 = 0x20;
     pub const SUMS: u32 = 0x28;
-    /// Starts a block once.
     pub const START: u32 = 0x01;
     /// Starts a block with automatic restart.
     pub const RESTART: u32 = 0x81;
 }
 
-/// Interface to a board: accelerator registers, memory, a clock, and loading of bitstreams.
 pub trait Bus {
     fn write_register(&mut self, block: BusBlock, register: u32, value: u32);
     fn read_register(&mut self, block: BusBlock, register: u32) -> u32;
@@ -47,7 +43,6 @@ pub trait Bus {
     fn memory_address(&self) -> u64;
     /// Copies bytes to a memory offset. The range must lie within the memory.
     fn write_memory(&mut self, at: u64, bytes: &[u8]);
-    /// Copies `count` bytes from a memory offset. The range must lie within the memory.
     fn read_memory(&mut self, at: u64, count: u64) -> Vec<u8>;
     /// Returns the time of a monotonic clock in nanoseconds.
     fn now_ns(&mut self) -> u64;

@@ -14,7 +14,6 @@ pub struct Core {
     pub micro_ops: u32,
     /// Capacity of the data buffer in elements.
     pub data: u32,
-    /// Capacity of the weight buffer in elements.
     pub weights: u32,
     /// Capacity of the sum buffer in elements; the result buffer has the same capacity.
     pub sums: u32,
@@ -118,7 +117,6 @@ impl Core {
         }
     }
 
-    /// Returns the capacity of a buffer in elements.
     pub fn buffer_capacity(&self, buffer: Buffer) -> u32 {
         match buffer {
             Buffer::MicroOps => self.micro_ops,

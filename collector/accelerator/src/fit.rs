@@ -37,7 +37,6 @@ pub enum Misfit {
 pub(crate) struct Plan {
     /// Rows and columns of input data that a tile reads.
     pub under: [u32; 2],
-    /// Channel blocks of data per tile.
     pub data_blocks: u32,
     pub data: u32,
     pub weights: u32,
@@ -158,7 +157,6 @@ fn check_shape(layer: &Layer) -> Result<(), Misfit> {
     Ok(())
 }
 
-/// Returns an upper bound of the number of instructions of a program.
 fn instruction_bound(core: &Core, layer: &Layer, knobs: &Knobs) -> u64 {
     let WideKnobs { tile_b, tile_h, tile_w, tile_ci, tile_co } = knobs.as_array().map(u64::from).into();
     let ([height, width], [batches, _, blocks_out]) = (layer.output_extents(), layer.block_counts(core));

@@ -19,8 +19,7 @@ pub(crate) fn cpu_error<T>(why: impl Into<String>) -> Result<T, CpuReason> {
     Err(CpuReason(why.into()))
 }
 
-/// Converts a task to a form that an accelerator core executes: symmetric 8-bit values and power-of-two scales, with
-/// the same shapes and the same amount of work. Accuracy is not considered.
+/// Converts a task to symmetric 8-bit values and power-of-two scales, ignoring accuracy. Shapes and work stay.
 pub fn in_core_form(task: &Task) -> Result<Task, CpuReason> {
     if layer_of(task).is_ok() {
         return Ok(task.clone());

@@ -10,14 +10,11 @@ pub trait Hooks {
         true
     }
 
-    /// Called before a register is read.
     fn on_read(&mut self, _block: BusBlock, _register: u32) {}
 
-    /// Called with bytes that were read from memory, which it may change.
     fn on_get(&mut self, _bytes: &mut [u8]) {}
 }
 
-/// A simulated bus with hooks.
 pub struct HookedBus<H> {
     pub bus: SimulatedBus,
     pub hooks: H,

@@ -26,7 +26,6 @@ pub enum ImageError {
 }
 
 impl CoreImage {
-    /// Creates the image of a program whose memory starts at `address`.
     pub fn new(program: &Program, operands: &[&[u8]], address: u64) -> Result<CoreImage, ImageError> {
         let wanted = program.layer.layer_operands();
         if wanted.len() != operands.len() {

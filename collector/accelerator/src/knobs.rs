@@ -2,15 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Tile sizes in elements, and numbers of virtual threads. With two virtual threads, one loads while the other
-/// multiplies.
+/// Tile sizes in elements, and numbers of virtual threads. Of two threads, one loads while the other multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Knobs {
     /// Batch elements (groups of `Core::batch` images) per tile.
     pub tile_b: u32,
-    /// Result rows per tile.
     pub tile_h: u32,
-    /// Result columns per tile.
     pub tile_w: u32,
     /// Input channel blocks loaded at once per tile.
     pub tile_ci: u32,

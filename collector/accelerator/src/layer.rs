@@ -16,9 +16,7 @@ pub struct Layer {
     pub height: u32,
     pub width: u32,
     pub channels_out: u32,
-    /// Height and width of the window.
     pub kernel: [u32; 2],
-    /// Vertical and horizontal stride.
     pub strides: [u32; 2],
     /// Padding at the top, left, bottom and right.
     pub pads: [u32; 4],
@@ -28,7 +26,6 @@ pub struct Layer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// Each result sums over all channels of a window.
     Convolution,
     /// Each result sums over one channel of a window; the weights of all other channels are zero.
     Depthwise,
@@ -48,7 +45,6 @@ pub enum Tensors {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Post {
     Immediate(AluOp, i16),
-    /// Operation with one 32-bit operand value per channel.
     PerChannel(AluOp),
     /// Operation with one 32-bit operand value per result element.
     Tensor(AluOp),
@@ -77,7 +73,6 @@ impl Layer {
         operands
     }
 
-    /// Returns height and width of the result.
     pub fn output_extents(&self) -> [u32; 2] {
         let [top, left, bottom, right] = self.pads;
         let places = |extent: u32, kernel: u32, stride: u32, pads: u32| {

@@ -1,18 +1,13 @@
 //! Simulator, code generator and host interface of an FPGA core for blocked 8-bit matrix products. No board is needed.
 //!
-//! A [`Layer`] describes the computation and [`Knobs`] its tiling. [`generate_program`] compiles them to a
-//! [`Program`]: 128-bit instructions for three concurrent modules that synchronise by tokens. [`check_program`]
-//! rejects programs that would fail on hardware, [`FunctionalMachine`] executes them bit-exactly, and
-//! [`simulate_program`] counts their cycles. A [`CoreImage`] is a program's memory content for a board, and
-//! [`launch_program`] runs it by the registers of a [`Bus`]; [`SimulatedBus`] replaces a board. This crate measures
-//! nothing: all times are cycle counts of a model whose parameters have a name and a provenance.
-//!
-//! Instructions, registers and layout are compatible with VTA, a former core of Apache TVM, and run on its bitstreams.
+//! [`generate_program`] compiles a [`Layer`] with its tiling, [`Knobs`], to 128-bit instructions for three concurrent
+//! modules that synchronise by tokens. All times are cycle counts of a model whose parameters have a name and a
+//! provenance. Instructions, registers and layout are compatible with VTA, a former core of Apache TVM, and run on its
+//! bitstreams.
 
 #![forbid(unsafe_code)]
 
-/// Revision of code generation and timing. It is raised whenever a program or a cycle count of a layer changes, which
-/// invalidates earlier times.
+/// Revision, raised whenever a program or a cycle count of a layer changes, which invalidates earlier times.
 pub const REVISION: u32 = 1;
 
 mod bus;

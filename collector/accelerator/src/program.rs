@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 /// Alignment of memory regions in bytes: a multiple of all element sizes and of the page size.
 pub(crate) const ALIGNMENT: u64 = 4096;
 
-/// A program without its operands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     pub core: Core,

@@ -1,5 +1,4 @@
 //! Conversion of a quantised layer with its constants to a form that the accelerator core executes.
-//!
 //! A core has shifts but no multiplier after its sums. The scale of each channel is therefore rounded up to a power of
 //! two, and the remaining factor between one half and one is folded into the channel's weights. Rounding the weights
 //! again is the only loss. Zero points are exact: the result's zero point is added before the shift. The data's zero
@@ -85,7 +84,6 @@ fn add_vectors(left: &[f64], right: &[f64]) -> Vec<f64> {
     left.iter().zip(right).map(|(left, right)| left + right).collect()
 }
 
-/// Builds the task for the accelerator core: sums, addition, shifts, clipping, truncation.
 fn core_task(task: &Task, parts: &QuantisedParts<'_>, added: &[i64], shifts: &[i64]) -> Task {
     let own = |place: Operand| match place {
         Operand::Parameter(place) => task.parameters[place].ty.clone(),
@@ -113,7 +111,6 @@ fn core_task(task: &Task, parts: &QuantisedParts<'_>, added: &[i64], shifts: &[i
     Task { parameters, steps }
 }
 
-/// Decomposes a quantised layer into its parts. Returns the reason to use the CPU for any other task.
 fn split_layer<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<QuantisedParts<'a>, CpuReason> {
     let numbers = |operand: &Operand| match operand {
         Operand::Parameter(place) => constants.get(*place).and_then(Option::as_ref).map(Vec::as_slice),
@@ -160,7 +157,6 @@ fn split_layer<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<Qua
     }
 }
 
-/// Contribution of the data's zero point to the sums.
 enum Correction {
     PerChannel(Vec<f64>),
     PerElement(Vec<f64>),

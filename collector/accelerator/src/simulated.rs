@@ -1,5 +1,4 @@
 //! Simulated board: memory, and a bit-exact core that responds to its registers.
-//!
 //! The clock advances whenever it is read. It carries no information about speed and only makes waits end.
 
 use crate::bus::{Bus, BusBlock, registers};

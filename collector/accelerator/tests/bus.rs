@@ -15,7 +15,6 @@ use reference::Tensor;
 
 const ADDRESS: u64 = 0x1000_0000;
 
-/// Hooks that record register writes and can simulate a core that never finishes.
 struct RegisterLog {
     written: Vec<(BusBlock, u32, u32)>,
     ends: bool,

@@ -15,7 +15,6 @@ fn pick(random: &mut ChaCha8Rng, from: &[i64]) -> i64 {
     from[random.random_range(0..from.len())]
 }
 
-/// Generates random post-processing of a convolution.
 fn rest(random: &mut ChaCha8Rng, [n, c, h, w]: [i64; 4]) -> String {
     let mut text = String::new();
     if random.random_bool(0.6) {
@@ -65,7 +64,6 @@ fn elementwise(random: &mut ChaCha8Rng) -> String {
     format!(r#"binary(i32[{shape}], i32[{shape}]) function="{op}" {relu}{CLIPPED}"#)
 }
 
-/// Checks random layers of a kind on random cores, each in three orders of modules.
 fn layers(count: u64, seed: u64, draw: impl Fn(&mut ChaCha8Rng) -> String) {
     let mut seen = 0;
     let mut random = random(seed);

@@ -1,5 +1,4 @@
 //! Comparison of simulated with published times.
-//!
 //! The parameters were fitted to every second row of tables A and B, starting with the first. The rows between are held
 //! out. Table C, whose boards had slower ALU operations, was used only to fit that parameter.
 
@@ -45,7 +44,6 @@ fn simulated_times_match_published_times() {
     }
 }
 
-/// Returns how often a network contains a layer, by its channels, kernel and stride.
 fn occurrences(layer: &Layer, network: &str) -> f64 {
     let deep = network.starts_with("resnet34");
     match (layer.kernel[0], layer.strides[0], layer.channels_in) {

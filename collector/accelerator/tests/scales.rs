@@ -17,7 +17,6 @@ const LAYERS: &[&str] = &[
     r#"q_dense(i8[1,33], const i8[17,33]) x_zero=9 w_zero=0 | requantize(_, const f32[17]) to="i8" axis=1 zero=0 low=-128 high=127"#,
 ];
 
-/// Generates values of a task's parameters. `scale` returns the scales.
 fn drawn(task: &Task, seed: u64, scale: impl Fn(&mut ChaCha8Rng) -> f64) -> Vec<Tensor> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let parameters = task.parameters.iter().map(|parameter| {
@@ -35,7 +34,6 @@ fn drawn(task: &Task, seed: u64, scale: impl Fn(&mut ChaCha8Rng) -> f64) -> Vec<
     parameters.collect()
 }
 
-/// Returns the reference result of the folded layer, and the core's result for the same data.
 fn computed(task: &Task, values: &[Tensor]) -> (Tensor, Vec<u8>) {
     let known: Vec<Option<Vec<f64>>> = values
         .iter()

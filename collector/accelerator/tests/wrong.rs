@@ -15,7 +15,6 @@ const LAYER: &str = r#"conv(i8[1,32,6,6], const i8[32,32,3,3]) strides=[1,1] pad
     | bias_add(_, const i32[32]) axis=1 | binary(_, const i32[32,1,1]) function="shift_right"
     | clip(_) low=-128.0 high=127.0 | cast(_) to="i8""#;
 
-/// Returns whether the check, the machine or a comparison in some order detects the damage.
 fn is_noticed(program: &Program, operands: &[&[u8]], wanted: &[u8]) -> bool {
     check_program(program).is_err()
         || (0..4).any(

@@ -1,5 +1,4 @@
 //! Change points of lines over many nights.
-//!
 //! For each line, the best split into two periods is determined. Its p-value is multiplied by the number of possible
 //! splits, and all lines are judged together. A line with a change point is split there, and both periods are searched
 //! again.
@@ -13,7 +12,6 @@ use serde::Serialize;
 
 const NIGHTS_MIN: usize = 4;
 
-/// A change point of a line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChangePoint {
     #[serde(flatten)]
@@ -22,7 +20,6 @@ pub struct ChangePoint {
     pub night: String,
     /// Ratio of the time after to the time before, corrected for changes of the machine.
     pub ratio: f64,
-    /// Smallest false discovery rate at which the change point is significant.
     pub q_value: f64,
 }
 

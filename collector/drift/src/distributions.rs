@@ -38,7 +38,6 @@ fn raise_argument(mut x: f64, step: impl Fn(f64) -> f64) -> (f64, f64) {
     (x, sum)
 }
 
-/// Returns the two-sided tail probability of Student's t distribution.
 pub(super) fn student_tails(t: f64, freedom: f64) -> f64 {
     if !t.is_finite() {
         return 0.0;
@@ -56,7 +55,6 @@ pub(super) fn student_critical_value(tails: f64, freedom: f64) -> f64 {
     high
 }
 
-/// Returns the regularised incomplete beta function.
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;

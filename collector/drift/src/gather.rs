@@ -140,9 +140,8 @@ impl RecordGatherer {
     }
 }
 
-/// Returns the relative standard error of a median. A disturbance may affect most samples of a process, which the
-/// interval of the median does not show. If the interval is wide, the error therefore extends to the minimum, since
-/// the undisturbed median may be that low.
+/// Returns the relative standard error of a median. If the interval is wide, the error extends to the minimum, since a
+/// disturbance of most samples of a process may have raised the median.
 fn doubt_of(record: &Record, median_ns: f64) -> f64 {
     /// Relative half-width of the interval up to which a process counts as undisturbed.
     const QUIET: f64 = 0.02;
@@ -215,8 +214,7 @@ fn pooled_variance<'a>(nights: impl Iterator<Item = &'a Vec<MeasuredTime>>) -> (
     if freedom > 0.0 { (squares / freedom, freedom) } else { (0.0, 0.0) }
 }
 
-/// Returns the variance between consecutive repetitions of a sentinel: half the mean squared step, which slow trends
-/// within a night barely influence.
+/// Returns half the mean squared step between repetitions of a sentinel, which slow trends barely influence.
 fn step_variance(times: &[MeasuredTime]) -> Option<f64> {
     let mut sorted = times.to_vec();
     sorted.sort_by_key(|time| time.at_us);

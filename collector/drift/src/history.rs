@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 #[serde(rename_all = "lowercase")]
 pub enum Side {
     Before,
-    /// The side that is compared with the baseline.
     After,
 }
 
@@ -24,13 +23,11 @@ pub struct Night {
     pub first_us: i64,
     pub last_us: i64,
     pub records: usize,
-    /// Versions, settings and hosts of the night's records.
     pub facts: LineFacts,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct LineIdentity {
-    /// Kind of the anchor operator.
     pub op_kind: String,
     pub task: String,
     pub task_hash: String,
@@ -47,7 +44,6 @@ pub struct LineIdentity {
     pub host: Option<String>,
 }
 
-/// A line's time in one night.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LinePoint {
     pub night: usize,
@@ -58,7 +54,6 @@ pub struct LinePoint {
     pub count: usize,
 }
 
-/// Times of a task with one schedule, by night.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DriftLine {
     pub identity: LineIdentity,

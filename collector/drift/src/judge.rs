@@ -35,7 +35,6 @@ pub enum Verdict {
     Faster,
     /// Any change is smaller than the threshold.
     Same,
-    /// The uncertainty is too large for a decision.
     Unclear,
 }
 
@@ -49,7 +48,6 @@ pub struct Change {
     pub ratio: f64,
     /// 95 % interval of `ratio`.
     pub interval: (f64, f64),
-    /// Smallest false discovery rate at which the change is significant.
     pub q_value: f64,
     pub verdict: Verdict,
     pub nights: (usize, usize),
@@ -86,7 +84,6 @@ impl Drift {
     }
 }
 
-/// Statistics of one line, before all lines are judged together.
 struct LineStatistics<'a> {
     line: &'a DriftLine,
     means: (f64, f64),
@@ -229,10 +226,9 @@ fn line_statistics<'a>(line: &'a DriftLine, nights: &[Night], machine: &MachineD
     })
 }
 
-/// Estimates the false discovery rate of each line from the changes in the opposite direction. A disturbance of a
-/// whole measurement does not show in its interval, but is equally likely on both sides. So the number of equally
-/// large changes in the other direction estimates the number of false positives. Only lines with unchanged code count
-/// there.
+/// Estimates the false discovery rate of each line from equally large changes in the opposite direction: a disturbance
+/// of a whole measurement, which its interval does not show, is equally likely on both sides. Only lines with unchanged
+/// code count there.
 fn mirrored_discovery_rates(scores: &[f64], is_same_code: &[bool]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&one, &other| scores[other].abs().total_cmp(&scores[one].abs()));

@@ -8,11 +8,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 const LINES_MIN: usize = 10;
-/// Number of iterations of the alternating fit.
 const ITERATIONS: usize = 20;
 
-/// The machine factor of each night: the logarithm of times relative to a typical night, so a slower machine has a
-/// larger factor.
+/// Logarithm of each night's times relative to a typical night: a slower machine has a larger factor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MachineDrift {
     pub log_factor: Vec<f64>,
@@ -83,7 +81,6 @@ fn machine_by_median(lines: &[&DriftLine], nights: usize) -> MachineDrift {
     MachineDrift { log_factor, doubt, aspects: BTreeMap::new(), sentinels: 0 }
 }
 
-/// Returns the variance of a night's mean over lines, from the standard errors of the lines.
 fn own_doubt(lines: &[&DriftLine], night: usize) -> f64 {
     let points = lines.iter().flat_map(|line| &line.points).filter(|point| point.night == night);
     let doubts: Vec<f64> = points.map(|point| point.doubt.powi(2)).collect();

@@ -145,7 +145,6 @@ fn heat_map(history: &History, machine: &MachineDrift) -> String {
     out + "</svg>"
 }
 
-/// Shortens the label of a night to its day and, if present, its time of day.
 fn shorten_label(label: &str) -> String {
     let characters: Vec<char> = label.chars().collect();
     let text = |from: usize, to: usize| characters[from..to].iter().collect::<String>();
@@ -156,7 +155,6 @@ fn shorten_label(label: &str) -> String {
     }
 }
 
-/// Draws the times of a line relative to its first night, with intervals.
 fn line_curve(line: &DriftLine, history: &History, machine: &MachineDrift) -> String {
     let Some(first) = line.points.first() else { return String::new() };
     let of = |point: &super::history::LinePoint| point.log_ns - machine.log_factor[point.night];

@@ -1,6 +1,5 @@
 //! Empirical Bayes estimate of variances. Each line has few nights, so its variance is shrunk towards that of all
 //! lines.
-//!
 //! Variances are assumed to follow a scaled inverse chi-square distribution. Its scale and degrees of freedom are
 //! fitted to the mean and the variance of the logarithms of the observed variances (Smyth 2004).
 
@@ -8,7 +7,6 @@ use super::distributions::{digamma, trigamma};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Prior {
-    /// Scale of the prior distribution.
     pub variance: f64,
     pub freedom: f64,
 }

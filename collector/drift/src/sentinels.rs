@@ -3,7 +3,6 @@
 use datasets::Record;
 use serde::Serialize;
 
-/// Machine property that a sentinel tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Aspect {
@@ -27,7 +26,6 @@ impl Aspect {
     }
 }
 
-/// An operator of `--modelsource simple` with the aspects it tests.
 #[derive(Clone, Copy, Debug)]
 pub struct Sentinel {
     /// Operator with sizes that occur in no network.

@@ -23,7 +23,6 @@ struct Truth {
     /// Number of tasks that change in the later half of the nights, and their factor.
     changed: usize,
     factor: f64,
-    /// Factor of the machine in the later half of the nights.
     machine: f64,
     sentinels: bool,
     seed: u64,
@@ -115,7 +114,6 @@ fn number(task: &str) -> usize {
     task.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("tasks are numbered")
 }
 
-/// Returns the recall and the share of false positives.
 fn rates(found: &BTreeSet<usize>, changed: usize) -> (f64, f64) {
     let right = found.iter().filter(|task| **task < changed).count();
     (right as f64 / changed as f64, (found.len() - right) as f64 / found.len().max(1) as f64)
@@ -150,7 +148,6 @@ fn disturbed_measurements_are_not_changes() {
     assert!(recall >= 0.95 && wrong <= 0.05, "{recall} {wrong}");
 }
 
-/// A few tasks become slightly slower. Single runs scatter more than the change.
 #[test]
 fn few_slow_tasks_among_many_are_found() {
     let (mut recall, mut wrong) = (Vec::new(), Vec::new());
@@ -201,7 +198,6 @@ fn a_slower_machine_causes_no_reports() {
     }
 }
 
-/// Sentinels with too few samples have no interval and must be ignored.
 #[test]
 fn sentinels_without_an_interval_are_ignored() {
     let truth = Truth { nights: 2, tasks: 20, changed: 0, ..TRUTH };
@@ -220,7 +216,6 @@ fn sentinels_without_an_interval_are_ignored() {
     assert!(drift.notes.iter().any(|note| note.starts_with("240 sentinel measurements")), "{:?}", drift.notes);
 }
 
-/// All code becomes slower while the sentinels show an unchanged machine.
 #[test]
 fn sentinels_separate_common_changes_from_the_machine() {
     let truth = Truth { tasks: 200, changed: 200, factor: 1.05, ..TRUTH };
@@ -311,7 +306,6 @@ fn a_network_that_ran_once_counts_as_one_measurement() {
     );
 }
 
-/// The minimum of an uncertain measurement bounds the effect of a disturbance.
 #[test]
 fn a_disturbed_measurement_is_not_a_change() {
     let slower = |half: f64| {
@@ -330,8 +324,7 @@ fn a_disturbed_measurement_is_not_a_change() {
     assert_eq!((slower(0.04), slower(0.004)), (0, 1));
 }
 
-/// If measurements within a night fall into two clusters, a later measurement in the other cluster is no change. If
-/// they agree, it is.
+/// If measurements within a night fall into two clusters, a later measurement in the other cluster is no change.
 #[test]
 fn repetitions_within_a_night_determine_the_uncertainty() {
     let changed = |is_torn: bool| {

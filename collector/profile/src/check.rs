@@ -116,7 +116,6 @@ mod tests {
     use super::*;
     use crate::data::{Count, MemoryEvent, Operator, Step, Track};
 
-    /// One run of an operator with one child on its own thread.
     fn small() -> Profile {
         let span =
             |parent, start_ns, duration_ns| Span { step: Some(0), parent, start_ns, duration_ns, ..Span::default() };

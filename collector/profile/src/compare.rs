@@ -1,5 +1,4 @@
 //! Compares two profiles: which operators changed, by how much, and whether the change exceeds the noise.
-//!
 //! A row has changed if its times differ by more than the scatter between fresh processes (visits), both absolutely
 //! and relative to the change common to all operators, which may come from the machine. Profiles of a single visit
 //! only contain the scatter within one process, which understates that between processes. Rows that exist in only one
@@ -26,7 +25,6 @@ const MACHINE_RATIO_MAX: f64 = 1.25;
 pub enum ProfileVerdict {
     Faster,
     Slower,
-    /// The difference is within the noise.
     Same,
     /// There are too few calls for confidence intervals.
     Unknown,
@@ -36,12 +34,10 @@ pub enum ProfileVerdict {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProfileChange {
-    /// Operator, with sizes if the row has a single task.
     pub name: String,
     pub scope: String,
     /// Median time of a call in the first profile, over all its processes (visits).
     pub before_ns: Option<f64>,
-    /// Median time of a call in the second profile, over all its processes (visits).
     pub after_ns: Option<f64>,
     pub ratio: Option<f64>,
     /// Smallest relative difference that exceeds the scatter between processes (visits).
@@ -60,7 +56,6 @@ pub struct ProfileComparison {
     pub detectable: Option<f64>,
     /// Median ratio over common rows, if there are enough; indicates a change of the machine, not of the code.
     pub common: Option<f64>,
-    /// Number of rows that differ from the common ratio by more than the noise.
     pub beside_common: usize,
     /// All rows, sorted by decreasing absolute difference per run.
     pub changes: Vec<ProfileChange>,
@@ -177,8 +172,7 @@ impl Noise {
         Some(log.exp_m1().max(SAME))
     }
 
-    /// Judges a row by its own ratio. If the common ratio may come from the machine, the row must also differ from the
-    /// common ratio in the same direction.
+    /// If the common ratio may come from the machine, the row must also differ from it in the same direction.
     fn judge_row(&self, pair: &(&Row, &Row)) -> ProfileVerdict {
         let by_itself = self.compare_scaled(pair, 1.0);
         let is_machine = |common: &f64| (1.0 / MACHINE_RATIO_MAX..=MACHINE_RATIO_MAX).contains(common);
@@ -192,7 +186,6 @@ impl Noise {
         matches!(self.compare_scaled(pair, expected_ratio), ProfileVerdict::Faster | ProfileVerdict::Slower)
     }
 
-    /// Compares two rows whose times are expected to differ by the ratio `expected_ratio`, such as the common ratio.
     fn compare_scaled(&self, pair: &(&Row, &Row), expected_ratio: f64) -> ProfileVerdict {
         let (before, after) = *pair;
         let (before_ns, after_ns) = (expected_ratio * call_ns(before), call_ns(after));
@@ -218,7 +211,6 @@ mod tests {
     use super::*;
     use crate::data::{Operator, Span, Step, Track};
 
-    /// Creates runs of operators with the given names; each has one time per run.
     fn profile(operators: &[(&str, [u64; 8])]) -> Profile {
         let mut profile = Profile { tracks: vec![Track::default()], ..Profile::default() };
         let named = |(name, _): &(&str, [u64; 8])| Operator { name: (*name).to_owned(), ..Operator::default() };

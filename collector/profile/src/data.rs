@@ -1,5 +1,4 @@
 //! Data model of a profile: operators, their spans on threads and devices, counters and memory.
-//!
 //! Times are whole nanoseconds since the start of the profile, so that rounding never makes children exceed their
 //! parent. Unknown values are absent, so a zero is an observed value. Lists refer to each other by index.
 //! `Profile::check` validates the indices and must run before a profile from a file is used.
@@ -32,7 +31,6 @@ pub struct Profile {
     #[serde(default)]
     pub visits: Vec<Vec<u64>>,
     pub notes: Vec<String>,
-    /// Energy per run, if requested and reported by a device.
     #[serde(default)]
     pub energy: Vec<Energy>,
     #[serde(default)]
@@ -48,7 +46,6 @@ pub struct Energy {
     pub millijoules: f64,
 }
 
-/// Counts of single calls on a simulated processor, kept apart from all measurements.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Simulation {
@@ -56,7 +53,6 @@ pub struct Simulation {
     /// Compilation target of the simulated code, which may differ from the measured one.
     pub target: String,
     pub caches: Vec<String>,
-    /// Simulated tasks, each alone on one thread.
     pub tasks: Vec<SimulatedTask>,
 }
 
@@ -87,7 +83,6 @@ pub struct Track {
     pub process: u64,
     pub id: u64,
     pub is_device: bool,
-    /// Processor time over all steps, if it was measured.
     #[serde(default)]
     pub cpu_ns: Option<u64>,
 }
@@ -130,8 +125,7 @@ pub struct Counter {
     pub native: String,
     /// Either `thread`, `thread_user`, `descendants`, `descendants_user`, `process`, `machine` or `external`.
     pub coverage: String,
-    /// Overhead of reading: count between two consecutive readings, if it was measured. It is never subtracted: a count
-    /// close to it only shows that the true count is small.
+    /// Count between two consecutive readings, if it was measured. It is never subtracted.
     #[serde(default)]
     pub alone: Option<f64>,
 }
@@ -152,7 +146,6 @@ pub struct Step {
     pub number: u64,
     pub cycle: u32,
     pub start_ns: u64,
-    /// Duration of the step, including time that belongs to no operator.
     pub duration_ns: u64,
 }
 

@@ -56,7 +56,6 @@ fn metadata_members(profile: &Profile) -> Vec<(String, String)> {
 
 struct ExportTracks {
     list: Vec<WrittenTrack>,
-    /// For each track of the profile, its index in `list`.
     places: Vec<usize>,
     memory: BTreeMap<Pool, usize>,
     speed: Option<usize>,
@@ -261,7 +260,6 @@ impl KnownNames {
     }
 }
 
-/// Writes memory at each change, and speed and processor share during each operator.
 fn write_counts<W: Write>(profile: &Profile, tracks: &ExportTracks, sink: &mut Sink<'_, W>) -> std::io::Result<()> {
     for event in &profile.memory {
         sink.write_count(tracks.memory[&event.pool], to_trace_ns(event.at_ns), event.live_bytes as f64)?;

@@ -1,9 +1,4 @@
-//! Profiles of models: measurement, import, analysis and export.
-//!
-//! `data` defines the profile that all other modules share. `session` measures runs selected by a `schedule`, and
-//! `import` reads other tools' traces. `summary` computes operator tables, `averages` reproduces the tables of other
-//! tools, `compare` finds changes between two profiles and `cycle` extracts one cycle. `export` writes traces and
-//! `page` writes an HTML report.
+//! Profiles of models: measurement, import, analysis and export. `data` defines the profile that all modules share.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,4 @@
 //! Selection of the profiled runs, with the names and semantics of torch.profiler's schedule.
-//!
 //! Steps are counted from 0. After `skip_first` steps, cycles of `wait`, `warmup` and `active` steps follow,
 //! `repeat` times or without limit. Warm-up steps are profiled and discarded. The last active step of a cycle
 //! completes the cycle.
@@ -13,7 +12,6 @@ use std::str::FromStr;
 pub struct ProfileSchedule {
     pub skip_first: u64,
     pub wait: u64,
-    /// Steps that are profiled and discarded.
     pub warmup: u64,
     pub active: u64,
     /// Number of cycles; 0 for no limit.
@@ -27,7 +25,6 @@ pub enum Action {
     Nothing,
     Warmup,
     Record,
-    /// Profile the step, keep the result and complete the cycle.
     RecordAndSave,
 }
 
@@ -49,7 +46,6 @@ pub enum ScheduleError {
 const MOST: u64 = 1_000_000_000;
 
 impl Default for ProfileSchedule {
-    /// Returns a schedule of a few warm-up steps, after which every step is recorded.
     fn default() -> ProfileSchedule {
         ProfileSchedule { skip_first: 0, wait: 0, warmup: 3, active: MOST, repeat: 1, skip_first_wait: 0 }
     }

@@ -7,7 +7,6 @@ use profile::data::{Count, Counter, Kind, MemoryEvent, Operator, Profile, Span, 
 use profile::export;
 use profile::import::{self, ImportBounds};
 
-/// Two steps of an operator whose tasks run on two threads.
 fn small() -> Profile {
     let track = |name: &str, id| Track { name: name.to_owned(), process: 7, id, ..Track::default() };
     let span = |kind, track, parent, start_ns, duration_ns| Span {

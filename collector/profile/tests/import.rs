@@ -38,7 +38,6 @@ fn row<'a>(averages: &'a Averages, name: &str) -> &'a AverageRow {
     averages.rows.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("no row `{name}`"))
 }
 
-/// Formats a row as in `key_averages()`: name, shapes, calls and sums.
 fn comparable(row: &AverageRow, with_shapes: bool) -> String {
     let shapes =
         if with_shapes { format!("{:?}", row.input_shapes.as_deref().unwrap_or_default()) } else { "[]".to_owned() };

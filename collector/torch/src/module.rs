@@ -1,7 +1,5 @@
-//! Runs whole TorchScript files.
-//!
-//! Such a file contains a program, which is executed with only the limits of this process. Its
-//! result is not checked, because only PyTorch can interpret the program.
+//! Runs whole TorchScript files. Such a file contains a program, which is executed with only the limits of this
+//! process. Its result is not checked, because only PyTorch can interpret the program.
 
 use crate::inputs;
 use crate::refusal::Result;
@@ -13,7 +11,6 @@ use reference::constant_tensor;
 use tch::{CModule, IValue};
 use worker::peak_resident_bytes;
 
-/// Loads and times a file on the calling thread.
 pub fn run_module(job: &ModuleJob) -> anyhow::Result<RunReply> {
     let content = std::fs::read(&job.path).with_context(|| format!("cannot read `{}`", job.path.display()))?;
     let hash = blake3::hash(&content).to_hex();

@@ -1,8 +1,5 @@
-//! Runs whole models: the calls of a program in sequence, each as a task of the library, the way
-//! its users run a model.
-//!
-//! Results use memory of the library and are freed after their last use. A model stays loaded, with
-//! the thread that measures it, while folder, inputs and CPUs do not change.
+//! Runs whole models: the calls of a program in sequence, each as a task of the library. Results are freed after their
+//! last use. A model stays loaded, with the thread that measures it, while folder, inputs and CPUs do not change.
 
 use crate::inputs;
 use crate::operators;
@@ -21,7 +18,6 @@ use std::sync::mpsc::{Receiver, Sender};
 use tch::Tensor;
 use worker::peak_resident_bytes;
 
-/// Executes jobs of whole models, and keeps the last model.
 #[derive(Default)]
 pub struct Networks(JobCache<Serving<anyhow::Result<RunReply>>>);
 
@@ -71,7 +67,6 @@ struct TorchNetwork {
     program: Program,
     tasks: Vec<(Task, Vec<Tensor>)>,
     given: HashMap<Place, Tensor>,
-    /// For each call, the buffers that are not needed after it.
     last_read: Vec<Vec<Place>>,
 }
 
@@ -131,7 +126,6 @@ impl TorchNetwork {
         outputs.collect()
     }
 
-    /// Returns the tensor of a buffer in the shape that a call expects.
     fn read_place(&self, made: &HashMap<Place, Tensor>, argument: &CallArgument) -> Result<Tensor> {
         let tensor = made.get(&argument.place).or_else(|| self.given.get(&argument.place));
         let tensor = tensor.ok_or_else(|| Refusal::Failed(format!("there is no tensor at {:?}", argument.place)))?;
@@ -154,7 +148,6 @@ fn size_bytes(ty: &TensorType) -> usize {
     usize::try_from(ty.size_bytes().unwrap_or(0)).unwrap_or(usize::MAX)
 }
 
-/// Creates a tensor from the first bytes of a slice.
 fn tensor_from_bytes(ty: &TensorType, bytes: &[u8]) -> Result<Tensor> {
     let own = bytes.get(..size_bytes(ty)).ok_or_else(|| Refusal::Failed(format!("the data is too short for {ty}")))?;
     let own = reference::Tensor::from_bytes(ty.clone(), own.to_vec());

@@ -1,9 +1,6 @@
-//! Computes tasks as sequences of PyTorch's operators.
-//!
-//! Each operator is mapped to the equivalent call, or to a short sequence of calls if there is
-//! none. A bias after a contraction is fused into its call, and later steps are computed in place
-//! if PyTorch supports that, as its users do. Every result has memory of its own: a view would move
-//! no data, so its time would be meaningless.
+//! Computes tasks as sequences of PyTorch's operators. A bias after a contraction is fused into its call, and later
+//! steps are computed in place if PyTorch supports that, as its users do. Every result has memory of its own: a view
+//! would move no data, so its time would be meaningless.
 
 use crate::call::Call;
 use crate::refusal::{Refusal, Result};
@@ -58,7 +55,6 @@ fn joining_bias(task: &Task) -> Option<usize> {
     }
 }
 
-/// Computes a step after the anchor, in place if PyTorch supports that.
 fn apply_follower(task: &Task, step: &Step, mut value: Tensor, parameters: &[Tensor]) -> Result<Tensor> {
     let keeps_type = step
         .inputs

@@ -1,11 +1,7 @@
-//! The runner, which executes tasks and times them.
-//!
-//! The procedure is that of compiled code: the first run is timed separately, followed by warm-up
-//! and by batches until the median is known. Inputs come from the job's seed, and the result of the
-//! last run is compared with the reference computation. Each job runs on a new thread that is
-//! pinned to the job's CPUs, because the threads of the library's pool belong to the calling thread
-//! and inherit its affinity. Memory that the library allocates and frees in each run is part of the
-//! time.
+//! Executes tasks and times them as compiled code is timed. The result of the last run is compared with the reference
+//! computation. Each job runs on a new thread that is pinned to the job's CPUs, because the threads of the library's
+//! pool belong to the calling thread and inherit its affinity. Memory that the library allocates and frees in each run
+//! is part of the time.
 
 use crate::inputs;
 use crate::module;

@@ -1,9 +1,6 @@
-//! Checks that PyTorch's library and the reference computation agree on every operator that both
-//! support.
-//!
-//! A row is the text of a task, with odd extents to cover incomplete vectors, computed once by the
-//! worker that campaigns use. The test is built with the feature `torch` only; `scripts/test-torch`
-//! runs it.
+//! Checks that PyTorch's library and the reference computation agree on every operator that both support. A row is the
+//! text of a task, with odd extents to cover incomplete vectors. `scripts/test-torch` runs it, with the feature
+//! `torch`.
 
 #[path = "../../kernel/tests/common/mod.rs"]
 mod common;
@@ -21,7 +18,6 @@ fn reply(workers: &mut Workers, text: &str, cpus: &[usize]) -> RunReply {
     reply.unwrap_or_else(|fault| panic!("`{text}`: {fault}"))
 }
 
-/// Computes every task of a table on all CPUs, and reports all failures.
 #[track_caller]
 fn check(texts: &[&str]) {
     let mut workers = common::workers();

@@ -1,5 +1,4 @@
 //! Static check of programs. On hardware, an incorrect program hangs or silently computes something else.
-//!
 //! The check executes the three instruction queues without timing. Each kind of token has one producer and one
 //! consumer, so the order of tokens does not depend on timing. For each instruction it is therefore known which
 //! instructions of the other modules have ended. A write requires that the last reader of the element has ended, and a
@@ -20,7 +19,6 @@ pub struct CheckError {
     pub why: String,
 }
 
-/// Hardware modules, in the order of the data flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Module {
     Load,
@@ -28,7 +26,6 @@ pub(crate) enum Module {
     Store,
 }
 
-/// Rejects programs that would hang or have data races.
 pub fn check_program(program: &Program) -> Result<(), CheckError> {
     let core = &program.core;
     let fail = |place: usize, why: String| CheckError { place, why };
@@ -126,7 +123,6 @@ pub(crate) fn on_core(memory: &Memory) -> u64 {
     rows * (u64::from(memory.columns) + u64::from(memory.pads.left) + u64::from(memory.pads.right))
 }
 
-/// Returns whether a transfer moves nothing and only synchronises.
 pub(crate) fn is_empty(memory: &Memory) -> bool {
     memory.rows == 0 || memory.columns == 0
 }

@@ -170,7 +170,6 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Returns the micro-operations that an instruction executes; fails if they have not been loaded.
     fn loaded_sequence(&self, steps: Steps) -> Result<Vec<MicroOp>, String> {
         let range = self.micro_ops.get(usize::from(steps.begin)..usize::from(steps.end));
         let loaded = range.and_then(|ops| ops.iter().copied().collect::<Option<Vec<MicroOp>>>());
@@ -183,8 +182,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Records a write by the `ended`-th instruction of a module. Rejects the write if an element has a reader later than
-/// `known`, the last reader that is guaranteed to have ended.
+/// Records a write by the `ended`-th instruction. Rejects it if an element's last reader may not have ended.
 fn record_write(elements: &mut [ElementAccess], ended: usize, known: usize, what: &str) -> Result<(), String> {
     if elements.iter().any(|element| element.read > known) {
         return Err(format!("the instruction overwrites {what}"));

@@ -1,7 +1,5 @@
-//! Bit-exact functional simulation of a program.
-//!
-//! A seed selects the order in which modules advance, as far as tokens allow. A missing token therefore causes a wrong
-//! result or a deadlock for some seeds.
+//! Bit-exact functional simulation of a program. A seed selects the order in which modules advance, as far as tokens
+//! allow. A missing token therefore causes a wrong result or a deadlock for some seeds.
 
 mod steps;
 
@@ -53,7 +51,6 @@ pub struct FunctionalMachine<'a> {
 }
 
 impl<'a> FunctionalMachine<'a> {
-    /// Creates a machine with zeroed memory.
     pub fn new(program: &'a Program) -> Result<FunctionalMachine<'a>, FunctionalError> {
         let core = &program.core;
         let decoded = program.instructions.iter().enumerate();
@@ -108,7 +105,6 @@ impl<'a> FunctionalMachine<'a> {
         self.program.find_region(role).map_or(0..0, |region| place(region.begin)..place(region.begin + region.bytes))
     }
 
-    /// Runs the program. `seed` selects which of the ready modules advances in each step.
     pub fn run(&mut self, seed: u64) -> Result<Totals, FunctionalError> {
         let memory = Place { bytes: &mut self.memory, origin: 0 };
         execute_instructions(&self.program.core, &self.instructions, memory, seed, STEPS_MAX)

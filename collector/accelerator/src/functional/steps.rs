@@ -79,7 +79,6 @@ fn shift_sum(sum: i32, by: i32) -> i32 {
     }
 }
 
-/// Adds the dot products of a data row with each weight row.
 fn add_products<const N: usize>(sums: &mut [i32], data: &[i8], weights: &[i8]) {
     let (Some(data), (rows, _)) = (data.first_chunk::<N>(), weights.as_chunks::<N>()) else { return };
     for (sum, row) in sums.iter_mut().zip(rows) {

@@ -1,5 +1,4 @@
 //! Code generation: compiles a layer and a tiling to a program.
-//!
 //! Tiles are ordered by batch, rows, channels and columns. In each tile the virtual threads alternate between loads,
 //! products, post-processing and stores. A thread's part of a buffer is overwritten only after a token confirms that it
 //! was read. Tokens need no prologue or epilogue: the push is added to the earlier instruction at the time the pop is
@@ -83,13 +82,11 @@ struct ProgramWriter<'a> {
     layer: &'a Layer,
     knobs: &'a Knobs,
     plan: Plan,
-    /// Index of the first element of each operand in memory.
     at: Vec<u32>,
     result: u32,
     micro_ops_at: u32,
     instructions: Vec<Instruction>,
     micro_ops: Vec<MicroOp>,
-    /// Micro-operation sequences that are loaded on the core, with their ranges of indices.
     sequences: HashMap<Vec<MicroOp>, (u16, u16)>,
     threads: Vec<VirtualThread>,
 }

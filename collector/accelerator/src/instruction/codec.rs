@@ -1,5 +1,4 @@
 //! Encoding and decoding of 128-bit instructions.
-//!
 //! Fields are packed from the lowest bit and never cross the boundary between the two halves. Index widths depend on
 //! the core. Decoding is the exact inverse of encoding: unused bits that are set are an error.
 

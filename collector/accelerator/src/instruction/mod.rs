@@ -79,11 +79,9 @@ pub struct Alu {
     pub tokens: Tokens,
     pub op: AluOp,
     pub steps: Steps,
-    /// Increments of the destination index per outer and inner iteration.
     pub sum: [u16; 2],
     /// Increments of the source index per outer and inner iteration.
     pub other: [u16; 2],
-    /// Immediate operand in place of the source sum.
     pub immediate: Option<i16>,
 }
 

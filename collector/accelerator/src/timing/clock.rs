@@ -13,7 +13,6 @@ const QUEUE: usize = 512;
 pub(super) struct ModuleProgress {
     pub(super) now: u64,
     work: Option<ModuleWork>,
-    /// Queued instructions, with the cycle at which each one is available.
     queue: VecDeque<(usize, u64)>,
 }
 
@@ -25,7 +24,6 @@ struct ModuleWork {
     row: u64,
     rows: u64,
     left: u64,
-    /// Cycles that follow the last burst of the instruction.
     extra_cycles: u64,
     /// Latency in cycles before each row.
     row_start: u64,

@@ -1,5 +1,4 @@
 //! Timing simulation of a program: four concurrent lanes, synchronised by tokens, with a shared memory port.
-//!
 //! The fetch lane reads instructions in bursts into queues. The load, compute and store lanes execute them when their
 //! tokens are available. All memory accesses are split into bursts that share the port in the order of their requests.
 //! The arithmetic is integer, so results are identical on every machine. Not modelled: memory refresh, other bus
@@ -16,7 +15,6 @@ use clock::Clock;
 
 const CYCLES_MAX: u64 = 1 << 50;
 
-/// A hardware unit that works concurrently with the other lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum TimingLane {
@@ -48,7 +46,6 @@ pub struct ModuleSpan {
     /// Cycle at which execution started, after the instruction's tokens were available.
     pub begin: u64,
     pub end: u64,
-    /// Cycles spent waiting for the memory port.
     pub waited: u64,
 }
 
@@ -108,7 +105,6 @@ pub fn simulate_program(program: &Program, timing: &Timing) -> Result<TimedProgr
     simulate_with(program, timing, &mut |_| ())
 }
 
-/// Simulates a program and passes the execution of each instruction to `seen` when it ends.
 pub fn simulate_with(
     program: &Program,
     timing: &Timing,

@@ -10,8 +10,7 @@ pub fn random(seed: u64) -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(seed)
 }
 
-/// Generates values for all parameters: full-range 8-bit data, small shifts, and other 32-bit integers of moderate
-/// size.
+/// Generates full-range 8-bit data, small shifts, and other 32-bit integers of moderate size.
 pub fn values(task: &Task, random: &mut ChaCha8Rng) -> Vec<Tensor> {
     let is_shift = |place: usize| {
         let text = serde_json::to_string(
@@ -42,7 +41,6 @@ pub fn values(task: &Task, random: &mut ChaCha8Rng) -> Vec<Tensor> {
         .collect()
 }
 
-/// Samples a tiling that fits at random.
 pub fn cut(core: &Core, task: &Task, random: &mut ChaCha8Rng) -> Option<Knobs> {
     let layer = layer_of(task).unwrap_or_else(|why| panic!("{}: {why}", task.to_text()));
     let choices = knob_choices(core, &layer);
@@ -53,7 +51,6 @@ pub fn cut(core: &Core, task: &Task, random: &mut ChaCha8Rng) -> Option<Knobs> {
     })
 }
 
-/// Checks that a tiling's program is exact in several orders of modules.
 pub fn is_exact(core: &Core, task: &Task, knobs: &Knobs, inputs: &[Tensor], orders: u64) {
     let what = format!("{} by {knobs:?}", task.to_text());
     let layer = layer_of(task).unwrap();

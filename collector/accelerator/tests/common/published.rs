@@ -6,10 +6,8 @@ use accelerator::{
 };
 use std::path::{Path, PathBuf};
 
-/// A published time of a layer with its tiling.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Table A, B or C.
     pub table: char,
     pub core: Core,
     pub layer: Layer,
@@ -26,7 +24,6 @@ pub struct Cycles {
     pub widths: Vec<(u64, f64)>,
 }
 
-/// Returns the cycle counts, or `None` if the file does not exist.
 pub fn cycles() -> Option<Cycles> {
     let text = text()?;
     let networks = text.lines().filter(|line| line.starts_with("| resnet"));
@@ -46,7 +43,6 @@ pub fn cycles() -> Option<Cycles> {
     Some(Cycles { networks: networks.collect(), widths })
 }
 
-/// Returns the tables, or `None` if the file does not exist.
 pub fn rows() -> Option<Vec<Row>> {
     let text = text()?;
     let (_, tables) = text.split_once("### 4.3").expect("the section of published times");
@@ -103,7 +99,6 @@ fn row(table: char, text: &str) -> Row {
     Row { table, core, layer, knobs, ms: numbers[12].parse().unwrap() }
 }
 
-/// Returns the post-processing of the published measurements: a shift and two bounds.
 pub fn measured_steps() -> Vec<Post> {
     vec![Post::Immediate(AluOp::ShiftRight, 8), Post::Immediate(AluOp::Max, -127), Post::Immediate(AluOp::Min, 127)]
 }
@@ -119,7 +114,6 @@ impl Row {
     }
 }
 
-/// Returns the simulated milliseconds, including the host.
 pub fn milliseconds(timed: &TimedProgram, timing: &Timing, mhz: f64) -> f64 {
     let host = timing.host_call_ns + timing.host_instruction_ns * timed.instructions;
     timed.cycles as f64 / mhz / 1e3 + host as f64 / 1e6

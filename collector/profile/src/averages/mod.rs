@@ -1,9 +1,6 @@
-//! Averages as in torch.profiler's `key_averages()`: self and total time on host and device, memory, and number of
-//! calls, per name or per name and input shapes.
-//!
-//! Times are sums of whole nanoseconds, and percentages refer to the sum of all self times. Device work has its own
-//! row and also counts in the device time of the call that launched it. As in torch.profiler, memory allocated on any
-//! thread during a call counts for that call.
+//! Averages as in torch.profiler's `key_averages()`, per name or per name and input shapes. Percentages refer to the
+//! sum of all self times. Device work has its own row and also counts in the device time of the call that launched it.
+//! As in torch.profiler, memory allocated on any thread during a call counts for that call.
 
 mod memory;
 pub mod style;
@@ -53,7 +50,6 @@ pub struct AverageRow {
     pub device_time_total_ns: u64,
     /// Net bytes allocated on the host by all calls, including child calls.
     pub cpu_memory_usage_bytes: i64,
-    /// Net bytes allocated on the host by all calls, without child calls.
     pub self_cpu_memory_usage_bytes: i64,
     pub device_memory_usage_bytes: i64,
     pub self_device_memory_usage_bytes: i64,
@@ -73,12 +69,10 @@ pub struct Averages {
 }
 
 impl AverageRow {
-    /// Returns the mean host time per call.
     pub fn cpu_time_ns(&self) -> f64 {
         self.cpu_time_total_ns as f64 / self.count.max(1) as f64
     }
 
-    /// Returns the mean device time per call.
     pub fn device_time_ns(&self) -> f64 {
         self.device_time_total_ns as f64 / self.count.max(1) as f64
     }

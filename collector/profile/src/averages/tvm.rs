@@ -1,5 +1,4 @@
 //! JSON, rows and table of the profiling report that TVM had until version 0.23.
-//!
 //! A value is wrapped in the name of its unit, for example `{"microseconds": 12.5}`. Calls with the same hash (or
 //! name), shapes and device form a row: durations, counts and percentages are summed, ratios averaged, and differing
 //! texts become empty.
@@ -199,7 +198,6 @@ impl TvmReport {
         table.into_inner().map_err(|error| error.into_error().into())
     }
 
-    /// Renders up to `limit` rows, their sum and the device metrics.
     pub fn to_table(&self, limit: usize) -> Table {
         let names = self.column_names();
         let is_words = |name: &str| [NAME, DEVICE, SHAPES, HASH].contains(&name);

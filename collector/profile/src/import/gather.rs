@@ -55,7 +55,6 @@ pub struct Gather {
 struct RawCall {
     kind: Kind,
     operator: u32,
-    /// Correlation number that the launched device work refers to.
     external: Option<u64>,
     step: Option<u64>,
 }

@@ -1,5 +1,4 @@
 //! Import of traces from torch.profiler, DeepLink, ONNX Runtime and other programs that write slices.
-//!
 //! Slices become spans, nested by time on their track as in torch.profiler. Device work belongs to the operator that
 //! launched it, if the trace identifies it. Missing information is not invented: without shapes in the trace, operators
 //! have no shapes.

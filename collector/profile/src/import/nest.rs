@@ -1,5 +1,4 @@
 //! Ordering and nesting of spans.
-//!
 //! As in torch.profiler, the parent of a span is the latest span on its track that started before it and ends no
 //! sooner; a span that ends after all open spans has no parent. An only child with its parent's name is merged into the
 //! parent.

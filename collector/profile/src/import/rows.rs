@@ -1,5 +1,4 @@
 //! Dataset records of an imported profile: one per operator with its shapes and scope, and one per device kernel.
-//!
 //! The source of the records is `imported`. Their times are total times of calls; self time and device time are
 //! counters. The operators ran in the network, which is identified by the trace.
 

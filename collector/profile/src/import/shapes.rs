@@ -28,7 +28,6 @@ pub type Shapes = (Vec<Vec<i64>>, Vec<String>);
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub struct TorchArguments<'a> {
-    /// Correlation number shared with the call's kernels.
     #[serde(rename = "External id")]
     pub external: Option<u64>,
     /// Shapes of the inputs; a list of tensors is a list of shapes.
@@ -39,7 +38,6 @@ pub struct TorchArguments<'a> {
     /// Bytes allocated; negative if freed.
     #[serde(rename = "Bytes")]
     pub bytes: Option<i64>,
-    /// Bytes in use after the event.
     #[serde(rename = "Total Allocated")]
     pub total: Option<i64>,
     /// Device type of the memory; 0 and negative values are the host.
@@ -55,7 +53,6 @@ pub struct OnnxArguments<'a> {
     /// Input types and shapes: `[{"float":[1,3]}, …]`.
     #[serde(rename = "input_type_shape", borrow)]
     pub inputs: Option<&'a RawValue>,
-    /// Output types and shapes, in the same format as `inputs`.
     #[serde(rename = "output_type_shape", borrow)]
     pub outputs: Option<&'a RawValue>,
 }

@@ -1,6 +1,5 @@
 //! Flame graph: calls merged by their path of names. In measured profiles, a box is as wide as the operator's typical
-//! time, which is also the basis of the table's shares; in imported profiles, as its total time, as in the terminal's
-//! table.
+//! time, the basis of the table's shares; in imported profiles, as its total time.
 
 use crate::data::{Kind, Profile, Source};
 use crate::summary::visits::medians_ns;

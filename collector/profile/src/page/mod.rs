@@ -1,5 +1,4 @@
 //! Self-contained HTML report of a profile: operators, timeline, flame graph, memory and roofline.
-//!
 //! The size of the page is bounded: the table is complete, but the timeline shows the first spans, the flame graph the
 //! largest paths and the memory chart its peaks. The page states what is omitted.
 
@@ -83,7 +82,6 @@ fn page_notes(profile: &Profile) -> Vec<String> {
     profile.notes.iter().cloned().chain(refusals).collect()
 }
 
-/// Returns the displayed values and the sort keys of a row.
 fn table_row(row: &summary::Row) -> Value {
     let shapes: Vec<String> = row.input_shapes.iter().map(|shape| format!("{shape:?}")).collect();
     json!({

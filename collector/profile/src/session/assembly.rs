@@ -79,7 +79,6 @@ impl Session {
     }
 
     /// Returns the counter of a thread channel. It has a name of its own, because it excludes polling between tasks.
-    /// Its overhead per reading is that of the calling thread's channel.
     fn task_counter(&self, channel: &Channel) -> Counter {
         let same = self.channels.iter().zip(&self.alone).find(|(own, _)| own.name == channel.name);
         let one = to_counter(channel, same.and_then(|(_, alone)| *alone));
@@ -107,8 +106,8 @@ impl Session {
         }
     }
 
-    /// Returns the workspace allocations of the first recorded step; all steps are equal. Each call frees its
-    /// workspace at its end.
+    /// Returns the workspace allocations of the first recorded step, as all are equal. Each call frees its own at its
+    /// end.
     fn workspace_events(&self) -> Vec<MemoryEvent> {
         let events = |((call, bytes), stamps): ((usize, &u64), &[u64])| {
             let event = |at_ns: u64, bytes: i64, live_bytes: u64| MemoryEvent {

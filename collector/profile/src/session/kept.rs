@@ -15,7 +15,6 @@ pub(super) struct Session {
     /// Readings of all channels before each call and after the last, in the last counted runs, one per counter group.
     pub(super) readings: Vec<Option<Reading>>,
     pub(super) channels: Vec<Channel>,
-    /// Overhead of reading: count of each channel between two consecutive readings.
     pub(super) alone: Vec<Option<f64>>,
     pub(super) workspace_bytes: Option<Vec<u64>>,
     /// Number of recorded steps, including those discarded since.
@@ -26,7 +25,6 @@ pub(super) struct Session {
     pub(super) kept_stamps: Vec<u64>,
     /// Count of each channel during each call; `None` if its source failed.
     pub(super) kept_counts: Vec<Option<Reading>>,
-    /// Tasks and processor times of the pool's threads in the last timed run.
     pub(super) threads: Threads,
     pub(super) kept_threads: Vec<Threads>,
     pub(super) thread_counts: Vec<ThreadCount>,
@@ -94,7 +92,6 @@ impl Session {
         Ok(Step { start_ns, duration_ns, ..Step::default() })
     }
 
-    /// Runs the subject once per counter group and reads the counters between calls.
     pub(super) fn count_run<S: Subject>(
         &mut self,
         subject: &mut S,

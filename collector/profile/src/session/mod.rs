@@ -1,5 +1,4 @@
 //! Profiling sessions: timestamps around each call, counters in separate runs, and interleaved unprofiled runs.
-//!
 //! During a run the session does not allocate and writes only to existing buffers. Counters are read in separate runs,
 //! one per group of compatible counters, so that reading them does not affect times. A span's counts come from the same
 //! call of the runs that follow. The recorded data is bounded: when it is full, every second step is discarded and the
@@ -44,7 +43,6 @@ pub trait Subject {
     fn thread_counts(&mut self) -> Vec<ThreadCount> {
         Vec::new()
     }
-    /// Returns the channels that `ThreadCount::channel` refers to.
     fn thread_channels(&self) -> Vec<Channel> {
         Vec::new()
     }
@@ -57,7 +55,6 @@ pub trait Subject {
 pub struct Task {
     pub call: usize,
     pub thread: u32,
-    /// Start of the task, by the session's clock.
     pub start_ns: u64,
     pub end_ns: u64,
 }
@@ -77,7 +74,6 @@ pub struct Plan {
     pub budget_ns: u64,
     /// Time after which the session ends once any step is recorded.
     pub limit_ns: u64,
-    /// Maximum number of stored times and counts.
     pub cells_max: usize,
 }
 

@@ -5,7 +5,6 @@ use super::*;
 use measure::counters::{Channel, Coverage, NoCounters, Reading, Step as Source, Usage};
 use std::time::Duration;
 
-/// A clock that is shared with the subject.
 #[derive(Clone, Default)]
 struct SharedClock(std::rc::Rc<std::cell::Cell<u64>>);
 
@@ -45,7 +44,6 @@ struct Model {
     calls: usize,
     bare_runs: u64,
     watched_runs: u64,
-    /// Tasks that two threads report in each run.
     tasks: Vec<Task>,
 }
 

@@ -21,7 +21,6 @@ impl<C: Clock> Watch for TimeWatcher<'_, C> {
     }
 }
 
-/// Reads all counters between calls into one row per reading.
 pub(super) struct CountWatcher<'a> {
     pub counters: &'a mut dyn CounterReader,
     pub channels: usize,

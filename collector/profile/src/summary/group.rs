@@ -38,7 +38,6 @@ impl SpanGroup {
         self.own.values().map(|times| median_of_sorted(&sorted_copy(times)) * times.len() as f64 / steps).sum()
     }
 
-    /// Returns the typical time in each visit (process), the recorded one first; empty for a single visit.
     fn visits_ns(&self, profile: &Profile, typical_ns: f64) -> Vec<f64> {
         if profile.visits.is_empty() {
             return Vec::new();
@@ -134,8 +133,7 @@ impl SpanGroup {
     }
 }
 
-/// Returns the mean processor time of a call. Prefers the count over tasks, since the calling thread polls while it
-/// waits.
+/// Returns the mean processor time of a call, preferably from tasks, since the calling thread polls while it waits.
 fn cpu_ns(counters: &BTreeMap<String, f64>) -> Option<f64> {
     counters.get("thread_cpu_ns_in_tasks").filter(|ns| **ns > 0.0).or(counters.get("thread_cpu_ns")).copied()
 }

@@ -1,5 +1,4 @@
 //! Operator table of a profile, grouped by a selectable key, and its totals.
-//!
 //! The totals always include the sum of all operators, the duration of all steps and the unattributed rest. Times of a
 //! row refer to single calls. For a row with several operators, rates are its total work over its total typical time.
 
@@ -75,13 +74,10 @@ pub struct Row {
     pub scope: String,
     /// Task; None unless the row has a single task.
     pub task: Option<String>,
-    /// Schedule; None unless the row has a single schedule.
     pub schedule: Option<String>,
     /// Shapes of the inputs, if all calls agree.
     pub input_shapes: Vec<Vec<i64>>,
-    /// Element types of the inputs, if all calls agree.
     pub input_dtypes: Vec<String>,
-    /// Layout of the operands, if all calls agree.
     pub layout: Option<String>,
     pub calls: u64,
     pub calls_per_step: f64,
@@ -104,13 +100,11 @@ pub struct Row {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub visits_ns: Vec<f64>,
     pub flops: Option<f64>,
-    /// Minimum number of bytes moved by an average call.
     pub bytes: Option<f64>,
     pub gflops_per_second: Option<f64>,
     pub gbytes_per_second: Option<f64>,
     /// Roofline bound over the measured time.
     pub roofline_share: Option<f64>,
-    /// Bytes allocated for results by the calls of a run, if known.
     pub allocated_bytes: Option<u64>,
     pub workspace_bytes: Option<u64>,
     /// Peak bytes of tensors between operators during any of the calls.
@@ -158,7 +152,6 @@ pub struct Derived {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
     pub steps: usize,
-    /// Total operator time of all steps.
     pub sum_ns: u64,
     pub total_ns: u64,
     pub not_attributed_ns: u64,

@@ -4,7 +4,6 @@ use super::*;
 use crate::data::{Count, Counter, MemoryEvent, Span, Step, Track};
 use proptest::prelude::*;
 
-/// Two operators of one name in two scopes and one of another name, over two steps.
 fn small() -> Profile {
     let operator = |name: &str, scope: &str, shape: i64, flops| Operator {
         name: name.to_owned(),
@@ -184,7 +183,6 @@ fn rows_follow_the_sort_key() {
     assert_eq!(rows[0].text, "relu f32[8]");
 }
 
-/// Generates spans with children, as in imported profiles.
 fn nested() -> impl Strategy<Value = Profile> {
     prop::collection::vec((0u32..3, 1u64..50, 0u64..4), 1..40).prop_map(|parts| {
         let mut profile = Profile { steps: vec![Step::default()], bare_ns: vec![], counts: vec![], ..small() };

@@ -17,7 +17,6 @@ pub struct Thread {
     pub idle_ns: u64,
     /// Processor time outside tasks: polling, waking and sleeping, and the calling thread's own code.
     pub polling_ns: Option<u64>,
-    /// Counts per step over the thread's tasks.
     pub counters: BTreeMap<String, f64>,
 }
 
