@@ -28,7 +28,6 @@ const HOST: &str = r#"{"traceEvents":[{"ph":"B","cat":"cpu_op","name":"outer","t
     {"ph":"X","cat":"tpudnn","name":"disable_profile","ts":30,"dur":10,"pid":1,"tid":1},
     {"ph":"X","cat":"tpudnn","name":"mm","ts":-5,"dur":10,"pid":1,"tid":1}]}"#;
 
-/// Merges a host trace and counts its calls in the result.
 fn merge(host: &[u8], tail_offset_ns: i64) -> Option<usize> {
     let tail = (timeline().tail_ns, Some(tail_offset_ns));
     let host = trace::host::parse_host_trace(Path::new("host"), host, tail, &mut Losses::default()).ok()?;

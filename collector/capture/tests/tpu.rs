@@ -17,7 +17,6 @@ fn view(cores: &[(u32, File)], reading: &Reading) -> Timeline {
     read_capture(&card::write(folder.path(), cores), reading).unwrap()
 }
 
-/// Formats start, end, cycles and name of each record.
 fn lines(timeline: &Timeline, core: usize, engine: Engine) -> Vec<String> {
     let core = &timeline.cores[core];
     let line = |event: capture::tpu::event::Event<'_>| {

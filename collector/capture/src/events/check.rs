@@ -106,7 +106,6 @@ fn find_overlaps(trace: &Trace) -> Vec<String> {
     found
 }
 
-/// Checks for flow arrows with only one end, and for arrow ends outside of slices.
 fn check_flows(trace: &Trace, faults: &mut Faults) {
     // Perfetto's arrows have no start or end: any two points form an arrow.
     let mut ends: HashMap<u64, (u64, bool, bool)> = HashMap::new();
@@ -128,7 +127,6 @@ fn check_flows(trace: &Trace, faults: &mut Faults) {
     faults.add_fault("flow_unbound", "points of flow arrows outside of all slices", lost, None);
 }
 
-/// Checks that device work starts after its launch and does not overlap on a stream.
 fn check_devices(trace: &Trace, faults: &mut Faults) {
     let is = |slice: &Slice, categories: &[&str]| categories.contains(&trace.text(slice.category));
     let is_work = |slice: &&Slice| is(slice, &["kernel", "gpu_memcpy", "gpu_memset"]);

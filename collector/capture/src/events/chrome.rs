@@ -57,7 +57,6 @@ struct Raw<'a> {
     args: Option<&'a RawValue>,
 }
 
-/// Tracks by process and thread, or by counter.
 #[derive(Default)]
 struct ChromeTracks {
     by_key: HashMap<Vec<u8>, u32>,

@@ -1,5 +1,4 @@
 //! Conversion of traces between formats, and merging of several traces.
-//!
 //! Tracks are grouped by process. Viewers display only nested slices, so partially overlapping slices are moved to
 //! additional lanes. Merged traces keep their processes separate, and each clock is shifted by an offset.
 
@@ -13,7 +12,6 @@ use std::io::Write;
 pub struct Part {
     pub name: String,
     pub trace: Trace,
-    /// Offset that is added to all times of the trace.
     pub offset_ns: i64,
 }
 

@@ -1,6 +1,5 @@
 //! Streaming splitter of a JSON text into records. Records are delimited by brackets and returned as raw bytes, which
 //! need not be valid JSON.
-//!
 //! A malformed record therefore does not affect others. Lists of records are the outermost list, or members of the
 //! outermost object with known names. Other members are returned whole if they are small, and skipped otherwise. A
 //! string ends at the end of its line at the latest, since JSON strings cannot contain line breaks. This limits the
@@ -34,7 +33,6 @@ pub struct Frames<R> {
     name: Vec<u8>,
 }
 
-/// A record or member of the text, given by its range in the buffer.
 enum FrameRange {
     Record(usize, usize),
     Member(usize, usize),
@@ -110,7 +108,6 @@ impl Scan {
 }
 
 impl<R: Read> Frames<R> {
-    /// Creates a splitter; `lists` are the members that hold records.
     pub fn new(input: R, lists: &'static [&'static str]) -> Frames<R> {
         let buffer = Vec::with_capacity(PIECE);
         Frames { input, lists, buffer, start: 0, offset: 0, is_over: false, state: State::Before, name: Vec::new() }
@@ -173,7 +170,6 @@ impl<R: Read> Frames<R> {
         self.offset += bytes as u64;
     }
 
-    /// Returns the next byte other than whitespace.
     fn peek_byte(&mut self) -> std::io::Result<Option<u8>> {
         loop {
             let rest = &self.buffer[self.start..];
@@ -297,7 +293,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A reader that returns at most the given number of bytes at a time.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {

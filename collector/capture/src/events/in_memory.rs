@@ -20,7 +20,6 @@ pub struct Slice {
     pub arguments: (u32, u32),
 }
 
-/// Value of an event's argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ArgumentValue {
     Whole(i64),
@@ -216,8 +215,7 @@ impl Trace {
         Some((start, end))
     }
 
-    /// Assigns each flow point to the innermost open slice, and an arrow's end outside of all slices to the next
-    /// slice. Also returns the number of points without a slice.
+    /// Assigns flow points to the innermost open slice, or ends to the next one. Also counts points without a slice.
     pub fn assign_arrows(&self) -> (HashMap<u32, Vec<(u64, Role)>>, u64) {
         let mut by_track: HashMap<u32, Vec<&FlowPoint>> = HashMap::new();
         self.points.iter().for_each(|point| by_track.entry(point.track).or_default().push(point));

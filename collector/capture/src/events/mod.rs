@@ -1,5 +1,4 @@
 //! Streaming readers and writers of traces in several formats.
-//!
 //! Readers return events in file order and skip unreadable ones, with counts. They keep only the names of tracks in
 //! memory. Times are whole nanoseconds on the trace's own clock.
 
@@ -32,7 +31,6 @@ pub struct Event<'a> {
 pub enum Kind {
     /// Slice with a duration, which may be negative in damaged traces.
     Slice(i64),
-    /// Start of a slice whose end is a separate event.
     Begin,
     /// End of the innermost open slice of the track.
     End,
@@ -48,7 +46,6 @@ pub enum Kind {
 pub enum Arguments<'a> {
     #[default]
     None,
-    /// JSON object in its textual form.
     Json(&'a str),
     List(Vec<(String, Value)>),
 }
@@ -58,7 +55,6 @@ pub enum Value {
     Whole(i64),
     Real(f64),
     Text(String),
-    /// Any other JSON value in its textual form.
     Json(String),
 }
 
@@ -71,7 +67,6 @@ pub struct Track {
     pub is_counter: bool,
 }
 
-/// Tracks, metadata and statistics of the trace, collected while its events are read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TraceContents {
     /// Tracks, in the order of their first occurrence.
@@ -112,7 +107,6 @@ pub enum Error {
     Read { path: PathBuf, source: std::io::Error },
     #[error("`{}` is not a trace: {why}", path.display())]
     Format { path: PathBuf, why: String },
-    /// A limit of the consumer was exceeded.
     #[error("`{}` has more than {limit} {what}", path.display())]
     Large { path: PathBuf, limit: usize, what: &'static str },
 }

@@ -1,5 +1,4 @@
-//! Exact conversion of decimal microseconds to nanoseconds. Times since 1970 exceed the precision of a floating-point
-//! number.
+//! Exact conversion of decimal microseconds to nanoseconds. Times since 1970 exceed the precision of an `f64`.
 
 /// Parses decimal microseconds, truncated to nanoseconds. Returns `None` for invalid or too large numbers.
 pub fn parse_nanoseconds(text: &str) -> Option<i64> {

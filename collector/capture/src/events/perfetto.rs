@@ -1,5 +1,4 @@
 //! Streaming reader of Perfetto traces.
-//!
 //! Only track events are read, with the track descriptors and interned texts they need. Tracks without a descriptor are
 //! supported.
 

@@ -1,5 +1,4 @@
-//! Alignment of all cores and ports to one clock that starts at the first record, and removal of the records that the
-//! profiler itself caused.
+//! Alignment of all cores and ports to one clock, and removal of the records that the profiler itself caused.
 
 use super::chip::Engine;
 use super::core::{Core, ENGINES};
@@ -109,8 +108,7 @@ fn drop_unpaired(records: &mut Vec<Record>, is_system: impl Fn(&Record) -> bool)
     }
 }
 
-/// Returns whether a record belongs to a system command, according to its command in `core` if known, and to its label
-/// otherwise. With `compat`, a label that was set before pairing has precedence over the command.
+/// With `compat`, a label that was set before pairing has precedence over the command.
 fn is_system(settings: &Settings, engine: Engine, record: &Record, core: Option<&Core>) -> bool {
     if settings.compat && record.label != Label::None {
         return true;

@@ -1,5 +1,4 @@
 //! Container format of `cdmlib*` and `cdma*` files: a sequence of typed blocks.
-//!
 //! A truncated block ends the file; all earlier blocks remain valid.
 
 use super::loss::Losses;

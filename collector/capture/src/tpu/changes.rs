@@ -110,7 +110,6 @@ fn change_rows(changes: &[&CaptureChange], share: f64) -> Table {
     table
 }
 
-/// Formats a ratio, coloured if it differs notably from 1.
 fn ratio_cell(ratio: f64) -> Cell {
     const NOTABLE: f64 = 0.01;
     let cell = Cell::from(format!("{ratio:.3}"));

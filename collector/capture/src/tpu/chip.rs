@@ -11,7 +11,6 @@ pub enum Chip {
     Cv84x6,
 }
 
-/// An engine of a core, or the ports between chips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Engine {
     Tiu,
@@ -158,7 +157,6 @@ const CV84X6: ChipFacts = ChipFacts {
 };
 
 impl Chip {
-    /// Returns the chip that a name or number in `global.profile` identifies.
     pub fn from_name(name: &str) -> Option<Chip> {
         NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, chip)| *chip)
     }
@@ -203,7 +201,6 @@ impl Chip {
         known.get(code as usize).copied().flatten()
     }
 
-    /// Returns whether a dynamic node may contain this engine code.
     pub fn knows_engine(self, code: u32) -> bool {
         code < if self == Chip::Aks { 6 } else { 5 }
     }

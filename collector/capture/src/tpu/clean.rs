@@ -1,5 +1,4 @@
 //! Restoration of the order and the times of one stream's records.
-//!
 //! Counters are 32-bit and wrap around within seconds. When a ring buffer was overrun, its first record is not the
 //! oldest one. Both appear as a single backward step of time. To distinguish them, the gap at the step is compared
 //! with the gap from the last to the first record.
@@ -19,9 +18,7 @@ pub struct Overrun {
     pub numbered: u64,
 }
 
-/// If the ring buffer was overrun, rotates it such that its oldest record comes first. If a counter wraps at record p,
-/// p closely follows p-1 (modulo the range), and the first and the last record are far apart. After an overrun, p and
-/// p-1 are far apart, and the first record closely follows the last. With `compat`, every wrap counts as an overrun.
+/// Rotates an overrun ring buffer such that its oldest record comes first. With `compat`, every wrap is an overrun.
 pub fn rotate_overrun(records: &mut [Record], compat: bool) -> Option<Overrun> {
     if count_regressions(records.iter()) == 0 {
         return None;
@@ -94,8 +91,7 @@ pub fn swap_ids(records: &mut [Record]) {
     }
 }
 
-/// Extends times beyond wrap-arounds. With `compat`, every backward step in the upper half of the range counts as a
-/// wrap-around, as in the vendor's tool, even between records that merely overlap.
+/// With `compat`, every backward step in the upper half of the range is a wrap-around, as in the vendor's tool.
 pub fn lift_times(records: &mut [Record], compat: bool) {
     let (mut last, mut lift) = (0, 0);
     for record in records {

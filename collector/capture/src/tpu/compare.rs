@@ -1,5 +1,4 @@
 //! Comparison of two captures of the same work: which operators became slower, and how much time was lost.
-//!
 //! An operator is *slower* if its mean time grew by more than a given share, and by more than its spread explains. A
 //! capture is slower if its total time grew by more than that share.
 
@@ -10,7 +9,6 @@ use std::collections::HashMap;
 /// Number of standard errors beyond which a difference of means is significant.
 const STANDARD_ERRORS: f64 = 3.0;
 
-/// Statistics of the runs of an operator in one capture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CaptureSide {
     pub count: usize,
@@ -45,12 +43,10 @@ impl CaptureChange {
         self.after.mean_ns / self.before.mean_ns
     }
 
-    /// Returns whether the number of runs or their mean time differs.
     pub fn differs(&self) -> bool {
         self.before.count != self.after.count || self.before.mean_ns != self.after.mean_ns
     }
 
-    /// Returns whether the operator became slower by more than a share, such as 0.05, and significantly.
     pub fn is_slower(&self, share: f64) -> bool {
         let error = (self.before.variance_of_mean + self.after.variance_of_mean).sqrt();
         let lost = self.after.mean_ns - self.before.mean_ns;
@@ -64,7 +60,6 @@ pub struct CaptureComparison {
     pub changes: Vec<CaptureChange>,
     /// Operators only in the earlier capture, with their times.
     pub gone: Vec<(Operator, i64)>,
-    /// Operators only in the later capture, with their times.
     pub new: Vec<(Operator, i64)>,
     pub spans_ns: (i64, i64),
 }

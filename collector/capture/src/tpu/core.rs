@@ -88,7 +88,6 @@ impl Core {
             || self.statics.iter().any(|blocks| !blocks.is_empty())
     }
 
-    /// Returns the commands that this core issued to a port, divided into sections.
     pub fn port_commands(&mut self, chip: Chip, nodes: &[Node], losses: &mut Losses) -> Commands {
         let source = NodeSource { path: &self.path, bytes: &self.bytes };
         pair::from_nodes(chip, Engine::Cdma, nodes, &mut self.nodes.commands, &self.keyed, source, losses)
@@ -99,7 +98,6 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })
 }
 
-/// Reads a core's file and orders its streams, without pairing.
 pub fn read_core(settings: &Settings, id: u32, path: &Path) -> Core {
     let mut core = Core::new(id, path);
     match read_file(path) {
@@ -185,8 +183,7 @@ fn clean_streams(settings: &Settings, core: &mut Core, losses: &mut Losses) {
     }
 }
 
-/// Shifts each DMA stream by one counter range if this brings it closer in time to the tensor unit's stream, because a
-/// counter may wrap around between the first records of two engines.
+/// Shifts a DMA stream by one counter range if that brings it closer to the TIU's: counters may wrap in between.
 fn join_turns(settings: &Settings, streams: &mut [Stream; 3]) {
     let Some(base) = streams[0].records.first().map(|record| record.start) else { return };
     for (slot, stream) in streams.iter_mut().enumerate().skip(1) {
@@ -202,7 +199,6 @@ fn join_turns(settings: &Settings, streams: &mut [Stream; 3]) {
     }
 }
 
-/// Returns the end time of the record at which all cores synchronised.
 fn sync_point(settings: &Settings, tiu: &[Record]) -> Option<i64> {
     let preamble = settings.chip.facts().preamble;
     let record = match (settings.chip, settings.compat, settings.is_bmodel) {
@@ -224,7 +220,6 @@ fn drop_preamble(chip: Chip, core: &mut Core) {
     }
 }
 
-/// Removes stray records and pairs the remaining ones with commands.
 pub fn pair_core(settings: &Settings, core: &mut Core) {
     let mut losses = std::mem::take(&mut core.losses);
     drop_strays(settings, core);

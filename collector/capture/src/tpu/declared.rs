@@ -1,5 +1,4 @@
-//! Check of the record counts that `global.profile` declares. It detects files that are empty, or truncated at the end
-//! of a block, which nothing else reveals.
+//! Check of the record counts in `global.profile`. It detects empty files and files truncated at the end of a block.
 
 use super::cdma::Port;
 use super::chip::Engine;
@@ -71,8 +70,7 @@ impl Declared {
         note_cores_without_commands(cores, losses);
     }
 
-    /// Returns whether records are missing. A full buffer keeps fewer records than declared, so that only an empty
-    /// stream counts as missing there.
+    /// A full buffer keeps fewer records than declared, so that only an empty stream counts as missing there.
     fn falls_short(&self, read: u64, count: u64) -> bool {
         let is_full = self.limit != 0 && count >= self.limit;
         read < count && (read == 0 || !is_full)

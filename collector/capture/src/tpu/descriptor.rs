@@ -1,5 +1,4 @@
 //! Decoding of command descriptors: selection of the register layout and access to its fields.
-//!
 //! The layouts and the table of valid commands are text files in `tables/`, parsed once. No field crosses a 64-bit
 //! boundary.
 
@@ -8,7 +7,6 @@ use super::chip::{Chip, Engine};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Position of a field in a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub offset: u16,
@@ -73,7 +71,6 @@ impl DescriptorLayout {
         self.slots.get(name).copied()
     }
 
-    /// Returns the value of a field, or `None` if the layout lacks it.
     pub fn field_value(&self, bytes: &[u8], name: &str) -> Option<u64> {
         self.find_field(name).map(|place| extract_bits(bytes, place))
     }
@@ -130,7 +127,6 @@ pub struct Decoder {
 #[derive(Clone, Copy, Debug)]
 pub struct Decoded<'a> {
     pub layout: &'a DescriptorLayout,
-    /// Number of the layout, as used by `Decoder::layout_at`.
     pub number: u16,
 }
 
@@ -187,7 +183,6 @@ impl Decoder {
 /// Maximum length of the zero padding that may follow the system command at the end of a stream.
 const TRAILING_ZERO_BYTES: usize = 128;
 
-/// Offset and layout of a command in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocatedCommand {
     pub at: usize,

@@ -1,5 +1,4 @@
 //! Conversion of a capture to dataset records: one per operator and core, or one per command.
-//!
 //! The source of the records is `imported`, since the times come from the card's counters. Values from registers are
 //! known before a run and become features; values from counters become counters.
 
@@ -12,7 +11,6 @@ use serde_json::{Map, Value, json};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Per {
-    /// One record for all equal commands of one core.
     Operator,
     Command,
 }
@@ -26,7 +24,6 @@ pub struct CaptureProvenance {
     pub capture_hash: String,
 }
 
-/// Hashes everything that was read from the files of a capture.
 pub fn capture_hash(timeline: &Timeline) -> String {
     let mut hasher = blake3::Hasher::new();
     for (number, bytes) in timeline.cores.iter().map(|core| (core.id, &core.bytes)) {

@@ -1,5 +1,4 @@
 //! Heuristic classification of system records without a command as waits or sends.
-//!
 //! The two kinds alternate. The kind with the larger total time is taken as waits, and so is every record above a
 //! threshold.
 
@@ -11,7 +10,6 @@ use super::rows::Rows;
 /// Duration in nanoseconds above which a system record counts as a wait, whatever its position.
 const LONG_NS: i64 = 1000;
 
-/// Labels system records that have neither a command nor a label.
 pub fn label_records(chip: Chip, engine: Engine, records: &mut [Record], rows: Rows<'_>) {
     let is_system = |record: &Record| record.command == NONE && pmu::is_system(chip, engine, rows.row(record.row));
     let mut totals = [0i64; 2];

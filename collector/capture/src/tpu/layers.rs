@@ -1,5 +1,4 @@
 //! Layers of a compiled model, read from files of its compiler, and assignment of commands to layers.
-//!
 //! Requires two files in the folder of the capture: `tensor_location.json` lists the layers with their tensors and the
 //! command numbers before and after each layer, and the first line of `final.mlir` names the network.
 
@@ -228,7 +227,6 @@ impl Layers {
         self.place_of(event).map(|place| &self.all[place])
     }
 
-    /// Returns the index in `all` of the layer that an event's command belongs to.
     pub fn place_of(&self, event: &Event<'_>) -> Option<usize> {
         let engine = match event.engine {
             // The vendor's tool looks up SDMA commands among those of GDMA.

@@ -1,14 +1,7 @@
-//! PMU captures of Sophgo TPU cards: reading, alignment of clocks, and reports.
-//!
-//! A capture is a folder of raw records (`files`, `block`, `pmu`) and, depending on the recording, of the commands that
-//! caused them (`node`, `descriptor`). For each core, streams are ordered (`clean`), paired with commands (`section`,
-//! `pair`) and labelled (`label`). Cores and ports are then aligned to one clock (`cdma`, `align`). The result is a
-//! `Timeline` of compact records, from whose events every output is made (`summary`, `reginfo`, `trace`, `book`,
-//! `page`, `import`).
-//!
-//! All input is untrusted: the smallest damaged unit is skipped and counted (`loss`), and so are declared records that
-//! are missing (`declared`). Formulas and names follow the vendor's tool where it is correct. `docs/guide/tpu.md` lists
-//! its errors, and `Reading::compat` reproduces its results.
+//! PMU captures of Sophgo TPU cards. For each core, streams are ordered (`clean`), paired with commands (`section`,
+//! `pair`) and labelled (`label`). Cores and ports are then aligned to one clock (`cdma`, `align`). All input is
+//! untrusted: the smallest damaged unit is skipped and counted (`loss`). Formulas and names follow the vendor's tool
+//! where it is correct; `docs/guide/tpu.md` lists its errors, and `Reading::compat` reproduces its results.
 
 pub mod align;
 mod assemble;

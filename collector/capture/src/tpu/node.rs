@@ -1,5 +1,4 @@
 //! Dynamic nodes: words that describe issued commands with their kernel and batch.
-//!
 //! The words of one core form a single stream. Each command gets the number to which its engine had counted and, if
 //! registers were recorded (mode 2), its stored descriptor.
 
@@ -15,7 +14,6 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Node {
     Command(u32),
-    /// Reference to a block of descriptors.
     Descriptors {
         key: u32,
         /// Expected number of commands in the block.
@@ -248,7 +246,6 @@ impl NodeReader<'_> {
     }
 }
 
-/// Returns the index of a core's engine in arrays with one entry per engine.
 pub fn engine_slot(engine: Engine) -> usize {
     match engine {
         Engine::Tiu => 0,

@@ -1,5 +1,4 @@
 //! Work of decoded TIU commands: operations of the algorithm, operations that the hardware executes, and cycles.
-//!
 //! Products of 16-bit registers exceed 64 bits but always fit into 128.
 
 use super::chip::{Chip, ChipFacts};

@@ -1,5 +1,4 @@
 //! Grouping of records into operators: equal commands of one core, or of all cores, with their times.
-//!
 //! Records belong to the same operator if engine, names, element type and shape are equal. Addresses, dependencies and
 //! launches are ignored.
 
@@ -32,7 +31,6 @@ pub struct Runs {
     pub bytes: u64,
     /// Operations of the algorithm per record; 0 if unknown.
     pub asked: u128,
-    /// Operations that the hardware executes per record.
     pub done: u128,
 }
 
@@ -155,8 +153,7 @@ pub fn visit_operators(timeline: &Timeline, take: &mut impl FnMut(&Event<'_>, Op
     }
 }
 
-/// Groups records by core and operator, in the order of first occurrence. Records of a port belong to the core under
-/// which they are displayed.
+/// Groups records by core and operator, in the order of first occurrence. A port counts as its displaying core.
 pub fn operators_by_core(timeline: &Timeline) -> Vec<(Option<u32>, Operator, Runs)> {
     let mut groups: Vec<(Option<u32>, Operator, Runs)> = Vec::new();
     let mut places: HashMap<(Option<u32>, Operator), usize> = HashMap::new();

@@ -1,5 +1,4 @@
 //! Pairing of records with commands.
-//!
 //! Records and commands are divided into sections where their numbers restart. Sections whose numbers cover equal
 //! ranges are matched (`section`). Within a section, the number identifies the command of a record.
 
@@ -33,7 +32,6 @@ impl Commands {
         self.sections.is_empty()
     }
 
-    /// Returns the number of sections whose range of command numbers contains `number`.
     fn count_sections(&self, number: u64, pool: &[RecordedCommand]) -> usize {
         let covers = |section: &&Section| {
             let first = self.list[section.first..].first().filter(|_| section.count > 0);
@@ -165,9 +163,8 @@ pub fn pair_records(
     matches.iter().any(|matched| matched.command != NONE)
 }
 
-/// Returns whether the last two records were caused by disabling the profiler instead of by commands. Such records
-/// transfer no data, restart the numbers, and cover as many numbers as a section of two commands. If they were matched
-/// with a last section of two commands, each earlier section would be matched with its predecessor.
+/// Returns whether the last two records were caused by disabling the profiler. They transfer no data, restart the
+/// numbers, and would match a last section of two commands, which would shift all earlier matches.
 pub fn ends_with_markers(records: &[Record], commands: &Commands, pool: &[RecordedCommand]) -> bool {
     let [.., before, first, last] = records else { return false };
     let is_open = |record: &Record| record.command == NONE;
@@ -181,7 +178,6 @@ pub fn ends_with_markers(records: &[Record], commands: &Commands, pool: &[Record
 #[derive(Clone, Copy, Debug)]
 pub struct Match {
     pub record: usize,
-    /// Index of the command, or `NONE`.
     pub command: u32,
     tags: u32,
 }

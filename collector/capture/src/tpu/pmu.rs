@@ -4,7 +4,6 @@ use super::block::word_at;
 use super::chip::{Chip, Engine};
 use super::record::{Label, NONE, Record};
 
-/// Returns the size of a record in bytes.
 pub fn record_size(chip: Chip, engine: Engine) -> usize {
     match (engine, chip) {
         (Engine::Cdma, _) => 128,
@@ -42,7 +41,6 @@ fn command_number(chip: Chip, engine: Engine, row: &[u8]) -> u32 {
     }
 }
 
-/// Returns whether a record's counters identify a message or a marker instead of work.
 pub fn is_system(chip: Chip, engine: Engine, row: &[u8]) -> bool {
     match (engine, chip) {
         (_, Chip::Bm1688) | (Engine::Tiu, Chip::Cv84x6) => false,

@@ -24,7 +24,6 @@ pub struct Record {
     pub row: u32,
     /// Index of the command, or `NONE`.
     pub command: u32,
-    /// Index of the tags, or `NONE`.
     pub tags: u32,
     pub label: Label,
     /// Core that issued the record's command. For ports, this is not known in advance.
@@ -47,7 +46,6 @@ pub struct RecordedCommand {
     /// Word of the node; 0 for descriptors that no node refers to.
     pub word: u32,
     pub id: u32,
-    /// Index of the tags, or `NONE`.
     pub tags: u32,
     /// Layout of the descriptor, or `NO_LAYOUT`.
     pub layout: u16,
@@ -57,7 +55,6 @@ pub struct RecordedCommand {
 
 pub const NO_LAYOUT: u16 = u16::MAX;
 
-/// Kernel call, batch and origin of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tags {
     /// Index of the kernel's name, or `NONE`.

@@ -1,5 +1,4 @@
 //! Matching of sections of records with sections of commands.
-//!
 //! Two sections can only match if they cover equally many numbers (their span), so the result is a longest common
 //! subsequence of two lists of spans. Among several longest ones, that of the vendor's tool is chosen. The tool
 //! follows an edit-distance table from the end, matches equal spans whenever possible, and prefers to drop records

@@ -18,9 +18,7 @@ pub struct Moved {
 pub struct CoreSums {
     /// Cycles of TIU records, except for system commands.
     pub tiu_cycles: i64,
-    /// Number of operations of the algorithm.
     pub asked: u128,
-    /// Number of operations that the hardware executes.
     pub done: u128,
     /// Cycles of GDMA records, except for system commands.
     pub gdma_cycles: i64,

@@ -18,11 +18,9 @@ pub struct Timeline {
     /// Cores in the order of their numbers. Cores without a file are empty.
     pub cores: Vec<Core>,
     pub ports: Vec<Port>,
-    /// Host time in nanoseconds between the end of the last record and the end of `disable_profile`.
     pub tail_offset_ns: Option<i64>,
     /// End time of the last record, including the profiler's own records.
     pub tail_ns: i64,
-    /// Layers of a compiled model, if their files are in the folder.
     pub layers: Option<Layers>,
     pub losses: Losses,
 }
@@ -62,7 +60,6 @@ impl Timeline {
         cores.chain(self.ports.iter().map(|port| &port.stream)).flat_map(|stream: &Stream| &stream.records)
     }
 
-    /// Returns the engines of a core that have records.
     pub fn engines_of(&self, core: &Core) -> impl Iterator<Item = Engine> {
         let filled = [0, 1, 2].map(|slot| !core.streams[slot].records.is_empty());
         ENGINES.into_iter().enumerate().filter(move |(slot, _)| filled[*slot]).map(|(_, engine)| engine)

@@ -19,7 +19,6 @@ pub struct Packet {
 /// Bit of `Packet::flags` that clears the interned texts of a sequence.
 pub const STATE_CLEARED: u32 = 1;
 
-/// Start or end of a slice, or a counter value, on a track.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TrackEvent {
     #[prost(uint64, repeated, tag = "3")]
@@ -130,7 +129,6 @@ pub struct Thread {
     pub name: String,
 }
 
-/// Interpretation of a counter's values.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CounterDescriptor {
     #[prost(bool, tag = "5")]

@@ -1,5 +1,4 @@
 //! SQL queries on Perfetto traces: slices, arguments, tracks and counters.
-//!
 //! Tables and columns are a compatible subset of Perfetto's trace processor, so that existing queries work without it.
 //! Traces of other programs are supported, but only their track events are loaded.
 
@@ -112,8 +111,7 @@ fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Runs a query with a hard time limit. SQLite checks the time only between steps, and a single step may take hours.
-/// The query therefore runs on another thread, which is abandoned at the limit.
+/// SQLite checks the time only between steps, so the query runs on another thread, which is abandoned at the limit.
 pub fn ask_in_time(mut database: Connection, sql: String, bounds: QueryBounds) -> Result<Answer, Error> {
     let (sender, receiver) = sync_channel(1);
     let asking = std::thread::spawn(move || {

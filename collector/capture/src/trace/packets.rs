@@ -1,5 +1,4 @@
-//! Iteration over the packets of a file. Decoding the whole file at once would need several times its size in memory
-//! if most packets are empty.
+//! Iteration over the packets of a file: decoding it at once would need several times its size if most are empty.
 
 use super::message::Packet;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
@@ -7,7 +6,6 @@ use prost::{DecodeError, Message};
 
 const PACKET: u32 = 1;
 
-/// Calls `take` with every packet until decoding or `take` fails.
 pub fn visit_packets<E: From<DecodeError>>(
     mut bytes: &[u8],
     take: &mut impl FnMut(Packet) -> Result<(), E>,

@@ -1,5 +1,4 @@
-//! Writer of Chrome's JSON format in torch.profiler's style, which Perfetto, chrome://tracing and
-//! HolisticTraceAnalysis can open.
+//! Writer of Chrome's JSON format in torch.profiler's style, which Perfetto and HolisticTraceAnalysis can open.
 
 use super::slice::{Heading, Role, ShownArgument, ShownSlice, TRUNCATED};
 use super::{Sort, WrittenTrack};
@@ -187,7 +186,6 @@ fn put_number(line: &mut Vec<u8>, value: f64) {
     value.serialize(&mut serde_json::Serializer::new(line)).expect("a number can be written");
 }
 
-/// Appends a time in microseconds with three decimals.
 fn put_micros(line: &mut Vec<u8>, ns: i64) {
     let (sign, size) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs());
     write!(line, "{sign}{}.{:03}", size / 1000, size % 1000).expect("a buffer takes all");

@@ -1,5 +1,4 @@
 //! Writers of traces. This module encodes Perfetto packets in pieces, each with its own table of interned texts.
-//!
 //! Pieces can therefore be encoded on different threads and written in order. Texts are identified by their addresses,
 //! so they must not move in memory while a piece is encoded.
 
@@ -68,13 +67,11 @@ enum TrackKind {
     Text,
 }
 
-/// Encoder of one piece of the trace.
 pub struct Packets<'a> {
     out: Encoder,
     tables: [Table; 3],
     fresh: Encoder,
     begun: bool,
-    /// Names of annotations. The index of a name is its number in the trace.
     keys: &'a [&'a str],
 }
 
@@ -158,7 +155,6 @@ impl<'a> Packets<'a> {
         self.out.bytes
     }
 
-    /// Returns the encoded bytes since the last `clear_bytes`.
     pub fn held_bytes(&self) -> &[u8] {
         &self.out.bytes
     }

@@ -79,7 +79,6 @@ impl<'a, W: Write> PerfettoSink<'a, W> {
         Ok(())
     }
 
-    /// Writes the ends of all open slices, and marks the trace if events were omitted.
     pub fn finish_trace(mut self, left_out: u64) -> std::io::Result<(u64, W)> {
         for (track, open) in self.open.iter_mut().enumerate() {
             while let Some(end) = open.pop() {

@@ -8,11 +8,9 @@ use std::io::Write;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Perfetto,
-    /// Chrome's JSON in torch.profiler's style.
     Chrome,
 }
 
-/// Writer of a trace with a size limit.
 pub struct Sink<'a, W: Write> {
     form: SinkForm<'a, W>,
     limit: u64,

@@ -18,7 +18,6 @@ pub struct ShownSlice<'a, 'b> {
     pub arguments: &'b [(usize, ShownArgument<'b>)],
 }
 
-/// Role of a slice in a flow arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Start,
@@ -34,7 +33,6 @@ pub enum ShownArgument<'a> {
     Json(&'a str),
 }
 
-/// Metadata of a trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Heading<'a> {
     /// Tracks; parents precede their children.

@@ -7,7 +7,6 @@ pub const GDMA: u32 = 4;
 pub const NODES: u32 = 5;
 pub const EXTRAS: u32 = 6;
 
-/// Memory codes of nodes.
 pub const DDR: u32 = 0;
 pub const LMEM: u32 = 2;
 
@@ -65,17 +64,14 @@ pub fn node(engine: u32, op: u32, sub: u32, extra: u32) -> u32 {
     1 | engine << 7 | op << 10 | sub << 15 | extra << 20
 }
 
-/// Returns a command node of a generator with a number and a variant.
 pub fn generated(engine: u32, function: u32, variant: u32) -> u32 {
     13 | engine << 7 | function << 10 | (variant & 31) << 15 | (variant >> 5) << 20
 }
 
-/// Returns the upper bits of a DMA node.
 pub fn route(dtype: u32, from: u32, to: u32) -> u32 {
     dtype | from << 4 | to << 6
 }
 
-/// Returns a node that resets the numbers of an engine.
 pub fn reset(engine: u32) -> u32 {
     12 | engine << 7
 }
@@ -118,7 +114,6 @@ pub fn small_core(shift: u32) -> File {
     File::default().tiu(&tiu).gdma(&gdma).nodes(&nodes)
 }
 
-/// Writes a capture of AKS into a folder; `cores` are the files by number.
 pub fn write(folder: &Path, cores: &[(u32, File)]) -> PathBuf {
     write_of("5", folder, cores)
 }

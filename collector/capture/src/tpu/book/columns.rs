@@ -1,5 +1,4 @@
-//! Columns of the workbook's sheets, in order. Column names are keys of events, except for those of layer columns and
-//! derived columns.
+//! Columns of the workbook's sheets, in order. Except for layer and derived columns, their names are keys of events.
 
 /// Columns of TIU sheets. Columns without data are omitted. `{…}` expands to one column per letter.
 const TIU: &str = "Engine Id|Core Id|Global Idx|Cmd Id|Layer Id|Layer Name|Function Type|Function Name|Alg Cycle|\
@@ -44,7 +43,6 @@ pub fn is_derived(name: &str) -> bool {
     matches!(name, "Core Id" | "Global Idx" | "Layer Id" | "Layer Name" | "Avg Cycle Last 200" | "Data Type")
 }
 
-/// Returns whether a column contains addresses or masks, which are displayed in hexadecimal.
 pub fn is_hexadecimal(name: &str) -> bool {
     name.contains("addr") || name.contains("mask")
 }

@@ -100,7 +100,6 @@ struct EngineTimes<'a> {
     total_ns: i64,
 }
 
-/// Total time and concurrency of the engines, from which the summary of the layers is computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Overall {
     pub total_us: f64,

@@ -1,5 +1,4 @@
-//! Two sheets about the layers of a compiled model: one row per layer, and a summary by category with the possible gain
-//! of running a category at its peak.
+//! Two sheets about the layers of a compiled model: one row per layer, and the possible gain of each category.
 
 use super::engines::{Overall, percent_cell};
 use super::sheet::{Cell, Sheet, Style};

@@ -1,8 +1,6 @@
-//! Workbook of a capture: a summary of all engines, a sheet per engine with all records, and one CSV table of all
-//! records. If the layers of a compiled model are known, two sheets about them come first.
-//!
-//! Sheets and columns match those of the vendor's tool. Sheets are rendered and compressed on all threads, row by row.
-//! The XML is written directly, since a general-purpose writer is much slower (docs/decisions/0007-own-sheets.md).
+//! Workbook of a capture, with the sheets and columns of the vendor's tool, and one CSV table of all records. Sheets
+//! are rendered and compressed on all threads. The XML is written directly, since a general-purpose writer is much
+//! slower (docs/decisions/0007-own-sheets.md).
 
 mod columns;
 mod engines;

@@ -126,7 +126,6 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Returns the element types of the first operand and the result.
 fn operand_dtypes(event: &Event<'_>) -> (Option<u64>, Option<u64>) {
     if let Some(descriptor) = event.descriptor {
         let value = |name| descriptor.layout.field_value(descriptor.bytes, name);

@@ -1,11 +1,9 @@
-//! Totals for the summary boxes of the workbook. They exclude only waits, while `summary` excludes all system
-//! commands.
+//! Totals for the summary boxes of the workbook. They exclude only waits; `summary` excludes all system commands.
 
 use crate::tpu::chip::Engine;
 use crate::tpu::event::{Event, dma, tiu};
 use crate::tpu::summary::Moved;
 
-/// Totals of a tensor unit, or of one type of its commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TiuSums {
     pub count: u64,

@@ -1,5 +1,4 @@
 //! Minimal writer of ZIP archives with compressed members.
-//!
 //! Members are compressed while they are rendered, on any thread, at the fastest level. Sheets are so repetitive that
 //! higher levels take much longer and save little.
 

@@ -92,7 +92,6 @@ pub fn operation_names(event: &Event<'_>, op: Option<u32>, sub: u32) -> Names {
     Names { name, ..names }
 }
 
-/// Returns the memories of source and destination.
 pub fn transfer_ends(event: &Event<'_>) -> (Memory, Memory) {
     if let Some(Descriptor { layout, bytes }) = event.descriptor {
         let kind = |high, low, high8| match event.chip() {
@@ -126,7 +125,6 @@ pub fn transfer_ends(event: &Event<'_>) -> (Memory, Memory) {
     (Memory::from_code(extra >> 4), Memory::from_code(extra >> 6))
 }
 
-/// Returns the memory that a CV84X6 address refers to, according to its tag and the window of the shared memory.
 fn cv_memory(address: u64) -> Memory {
     const WINDOW: std::ops::Range<u64> = 0x26D2_0000..0x26E2_0000;
     let (tag, low) = (address >> 40 & 31, address & ((1 << 40) - 1));
@@ -246,8 +244,7 @@ pub fn known_dtype(event: &Event<'_>) -> &'static str {
     if event.command.is_some() { report_dtype(event) } else { "" }
 }
 
-/// Returns the name of the element type as in reports, which print that of code zero for unknown commands. Empty for
-/// generators and for command classes without a type.
+/// Returns the type in reports: that of code zero for unknown commands, empty for generators and typeless classes.
 pub fn report_dtype(event: &Event<'_>) -> &'static str {
     match event.descriptor {
         Some(Descriptor { layout, bytes }) => layout.hot_value(bytes, HotField::Format).map_or("", names::dtype_name),

@@ -1,5 +1,4 @@
 //! View of a record for reports: names, times, metrics, and ordered keys with values.
-//!
 //! Nothing is cached: each value is computed on request from the raw record and its command.
 
 pub mod dma;
@@ -20,7 +19,6 @@ pub struct Descriptor<'a> {
     pub bytes: &'a [u8],
 }
 
-/// A record of a timeline with its context.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
     pub settings: &'a Settings,
@@ -36,7 +34,6 @@ pub struct Event<'a> {
     owner: Option<&'a Core>,
 }
 
-/// Kernel call, batch and origin of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place<'a> {
     pub mode: Origin,
@@ -103,7 +100,6 @@ impl<'a> Event<'a> {
         if self.engine == Engine::Cdma { self.record.id } else { self.record.id + 1 }
     }
 
-    /// Returns the codes of operation and sub-operation; `None` for an unknown operation.
     pub fn operation_codes(&self) -> (Option<u32>, u32) {
         if let (Some(command), Some(owner)) = (self.command, self.owner) {
             return operation_codes(self.chip(), self.engine, command, &owner.bytes);
@@ -162,7 +158,6 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Passes the columns that identify the record's context to `add`, as names and values.
     pub fn list_context(&self, add: &mut impl FnMut(&str, Value<'_>)) {
         add("Global Idx", Value::Int(self.index as i64));
         add("Core Id", self.core.map_or(Value::None, |core| Value::Int(i64::from(core))));

@@ -44,8 +44,7 @@ pub fn result_type(event: &Event<'_>) -> Option<u64> {
     }
 }
 
-/// Returns whether reports print an element type for a record without registers. For unknown commands, they print that
-/// of code zero.
+/// Returns whether reports print an element type. For unknown commands, they print that of code zero.
 pub fn has_type(event: &Event<'_>) -> bool {
     !event.is_generated() && event.operation_names().kind != "sys"
 }

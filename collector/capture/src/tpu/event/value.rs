@@ -23,7 +23,6 @@ pub fn round4(value: f64) -> f64 {
 }
 
 impl Value<'_> {
-    /// Appends the value, formatted as in the register report.
     pub fn append_to(&self, out: &mut Vec<u8>) {
         match *self {
             Value::None => out.extend_from_slice(b"None"),

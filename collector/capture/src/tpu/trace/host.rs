@@ -1,5 +1,4 @@
 //! Host traces in any supported format, to be merged with a capture.
-//!
 //! Separate start and end events are joined to calls. Calls without an end event are closed at the end of the trace
 //! and marked.
 
@@ -46,14 +45,12 @@ struct HostEvent {
     at_ns: i64,
 }
 
-/// Reads a host trace. `tail` is the end of the last record, and the host time from there to the end of
-/// `disable_profile`.
+/// `tail` is the end of the last record, and the host time from there to the end of `disable_profile`.
 pub fn read_host_trace(path: &Path, tail: (i64, Option<i64>), losses: &mut Losses) -> Result<HostTrace> {
     let (format, input) = open::open_trace(path).map_err(|error| convert_error(path, error))?;
     gather_slices(path, tail, losses, |take| open::read_from(path, format, input, take))
 }
 
-/// Parses a host trace in Chrome's JSON format.
 pub fn parse_host_trace(path: &Path, bytes: &[u8], tail: (i64, Option<i64>), losses: &mut Losses) -> Result<HostTrace> {
     gather_slices(path, tail, losses, |take| {
         let read = chrome::read_events(bytes, take);

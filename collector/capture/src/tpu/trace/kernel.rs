@@ -1,5 +1,4 @@
 //! Kernel calls as slices that cover the time of their records.
-//!
 //! Calls are identified by their numbers, so interleaved calls stay separate. Consecutive records of a kernel without
 //! a number form one call.
 

@@ -1,5 +1,4 @@
 //! Perfetto trace of a capture: records as slices, kernels above them, counters, and the host's calls.
-//!
 //! Names of tracks and annotations match the vendor's tool, so that existing queries work; speeds are always
 //! floating-point. Pieces of the trace are encoded on all threads and written in order, so the output is deterministic.
 

@@ -95,7 +95,6 @@ fn annotate_transfer(event: &Event<'_>, is_system: bool, annotations: &mut Annot
     ddr
 }
 
-/// Returns the annotations of one end of a transfer: its address and its registers, if the command has them.
 fn end_fields(event: &Event<'_>, first: usize) -> impl Iterator<Item = (usize, u64)> {
     let (source, destination) = dma::transfer_addresses(event);
     let address = if first == key::SOURCE_FIELDS { source } else { destination };

@@ -63,7 +63,6 @@ impl Tracks {
         track
     }
 
-    /// Adds tracks for overlapping slices until there are `count` lanes.
     pub fn add_lanes(&mut self, lanes: &mut Lanes, count: usize) {
         let (name, parent) = (self.list[lanes.first].name.clone(), self.list[lanes.first].parent);
         for number in lanes.more.len() + 2..=count {
@@ -77,7 +76,6 @@ impl Tracks {
     }
 }
 
-/// Creates the tracks of a capture, with one lane each.
 pub fn capture_tracks(timeline: &Timeline) -> Tracks {
     let mut tracks = Tracks::default();
     for core in &timeline.cores {
