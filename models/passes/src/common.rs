@@ -1,5 +1,4 @@
-//! Common-subexpression elimination: merges operators with equal attributes and inputs, and constants with equal
-//! contents.
+//! Common-subexpression elimination: merges equal operators, and constants with equal contents.
 
 use super::rebuild::Rebuild;
 use models::error::Result;

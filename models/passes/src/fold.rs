@@ -1,9 +1,7 @@
-//! Evaluates operators over constants.
-//!
-//! Model files compute shapes with chains of small operators. Small results are computed at once, by the reference
-//! implementation, so that no operator is implemented twice. Large results (a transposed or scaled weight) are stored
-//! as an expression, because counting or compiling a model does not need the values. An operator with a random input,
-//! other than a quantisation or dequantisation, is not folded; its values are generated where they are needed.
+//! Evaluates operators over constants. Small results, such as computed shapes, are computed at once by the reference
+//! implementation. Large results (a transposed or scaled weight) are stored as an expression, because counting or
+//! compiling a model does not need the values. An operator with a random input, other than a quantisation or
+//! dequantisation, is not folded; its values are generated where they are needed.
 
 use models::check::MAX_COMPUTED;
 use models::contents::Contents;
@@ -66,7 +64,6 @@ fn eval_small(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
     reference::evaluate_operator(op, &tensors).ok().map(|tensor| contents_of(&tensor))
 }
 
-/// Returns the simplest representation of a tensor's contents: one number, a short list, or bytes.
 pub fn contents_of(tensor: &Tensor) -> Const {
     /// Maximum length of a short list; longer ones are kept as bytes.
     const SHORT: usize = 64;

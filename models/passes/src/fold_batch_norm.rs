@@ -1,5 +1,4 @@
 //! Folds batch normalisation with constant statistics into the preceding contraction.
-//!
 //! `(x · w + b - mean) · g + shift` with `g = scale / sqrt(variance + epsilon)` is `x · (w g) + (b - mean) g +
 //! shift`: the weight is scaled and one bias remains. Without a preceding contraction that can absorb the scale,
 //! the normalisation becomes `ScaleShift`. Random weights stay random, because their values do not matter. Small
@@ -78,7 +77,6 @@ impl Folds {
     }
 }
 
-/// A normalisation as one multiplication and one addition per channel.
 struct Affine {
     channels: TensorType,
     scale: Const,

@@ -1,5 +1,4 @@
 //! Converts images to one dimension order: channels before height and width.
-//!
 //! Channels-last files are read with a transpose before and after each window operator. This pass defers every
 //! transpose that moves channels. Pointwise operators, concatenations, slices and reductions are applied to the data
 //! before the transpose, with their axes permuted. A deferred transpose ends when it cancels with another one, or is
@@ -126,7 +125,6 @@ impl Carry<'_> {
         Ok(true)
     }
 
-    /// Reshapes the base of a deferred transpose, if the transpose moves no element.
     fn reshape_view(&mut self, node: &Node, base: ValueId, order: &[usize]) -> Result<bool> {
         if !keeps_elements(&self.rebuild.type_of(base)?.shape, order) {
             return Ok(false);
@@ -182,7 +180,6 @@ fn keeps_elements(base: &[Dim], order: &[usize]) -> bool {
     order.iter().filter(|&&axis| base[axis] != Dim::Known(1)).is_sorted()
 }
 
-/// Removes axes from a permutation and renumbers the remaining ones in the same order.
 fn remove_axes(order: &[usize], axes: &[i64]) -> Vec<usize> {
     let is_dropped = |place: usize| axes.contains(&(place as i64));
     let kept: Vec<usize> = (0..order.len()).filter(|&place| !is_dropped(place)).map(|place| order[place]).collect();
@@ -265,7 +262,6 @@ mod tests {
     use super::*;
     use reference::{Tensor, evaluate_graph};
 
-    /// Carries the transposes of a graph given as text; what remains computes the same.
     #[track_caller]
     fn check(lines: &str, expected: &str) {
         let graph = Graph::from_text(&format!("graph \"layout\"\n{lines}")).unwrap();

@@ -1,8 +1,5 @@
-//! Graph passes: each is a function that rewrites a whole graph. Also finds the operators that a library computes in
-//! place of the compiler.
-//!
-//! Passes run in the order of [`PASSES`], and the graph is checked in between. A pass takes a checked graph and builds
-//! a new one through the builder, so no pass can leave a type that disagrees with its operator.
+//! Graph passes, which run in the order of [`PASSES`]. A pass takes a checked graph and builds a new one through the
+//! builder, so no pass can leave a type that disagrees with its operator.
 
 #![forbid(unsafe_code)]
 

@@ -37,7 +37,6 @@ impl<'a> GraphLookup<'a> {
         Some((index, &self.graph.nodes[index]))
     }
 
-    /// Whether the value has exactly one reader, so that a pattern may cover its producer.
     pub fn is_read_once(&self, id: ValueId) -> bool {
         self.count_reads(id) == 1
     }

@@ -1,7 +1,5 @@
-//! Finds groups of operators that a library computes in place of the compiler.
-//!
-//! Each match of the patterns of a partner (a supported library) becomes one task for the partner (`fuse::plan_with`);
-//! the compiler gets the remaining operators.
+//! Finds groups of operators that a library computes in place of the compiler. Each match of the patterns of a partner
+//! (a supported library) becomes one task for the partner (`fuse::plan_with`).
 
 use crate::lookup::GraphLookup;
 use crate::pattern::{Match, Pattern};
@@ -33,7 +31,6 @@ pub fn find_claims(graph: &Graph, partners: &[&'static Partner]) -> Vec<Claim> {
     claims
 }
 
-/// Whether the values inside a match are read only by operators of the match.
 fn is_whole(lookup: &GraphLookup<'_>, found: &Match) -> bool {
     found.nodes[1..].iter().all(|&index| lookup.is_read_once(lookup.graph.nodes[index].outputs[0]))
 }

@@ -1,5 +1,4 @@
-//! Computes quantisation scales, biases and bounds in one way for readers and passes. Equal layers become equal tasks
-//! only if their integer constants are equal, whatever the file format.
+//! Scales, biases and bounds, computed alike for all readers and passes, so that equal layers become equal tasks.
 
 use crate::fold::{contents_of, fold_operator};
 use models::graph::Const;
@@ -7,7 +6,6 @@ use models::operators::{Dequantize, Op, Transpose};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
-/// A constant that is stored as integers with scales and zero points.
 pub(crate) struct Stored {
     pub ty: TensorType,
     pub data: Const,

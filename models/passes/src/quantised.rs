@@ -1,10 +1,6 @@
-//! Normalises quantised graphs, whichever tool wrote them.
-//!
-//! Some files express a quantised layer as dequantisation, a layer on real numbers, and quantisation; others have an
-//! operator for it. Both become an integer layer, a 32-bit bias and one requantisation, which `fuse` makes one task,
-//! so that equal layers become equal tasks. Weights that are quantised at run time were folded before (`fold`). The
-//! passes also remove bounds that a requantisation ensures anyway, pads next to pads, and scale changes around
-//! operators that only move elements.
+//! Normalises quantised graphs, whichever tool wrote them. Some files express a quantised layer as dequantisation, a
+//! layer on real numbers, and quantisation; others have an operator for it. Both become an integer layer, a 32-bit bias
+//! and one requantisation. Weights that are quantised at run time were folded before (`fold`).
 
 use super::rewrite::{Part, Replacement, rewrite_by, rewrite_nodes};
 use crate::lookup::GraphLookup;
@@ -19,7 +15,6 @@ use models::operators::{
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
-/// Replaces a layer on real numbers between a dequantisation and a quantisation by an integer layer.
 pub(super) fn recognise_integer_layers(graph: &Graph) -> Result<Graph> {
     rewrite_by(
         graph,
@@ -187,7 +182,6 @@ mod tests {
     use crate::simplify_graph;
     use reference::evaluate_graph;
 
-    /// Simplifies a graph given as text, compares the operators that remain, and that it still computes the same.
     #[track_caller]
     fn check(lines: &str, expected: &str) -> Graph {
         let graph = Graph::from_text(&format!("graph \"quantised\"\n{lines}")).unwrap();

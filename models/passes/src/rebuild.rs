@@ -6,7 +6,6 @@ use models::graph::{Const, Graph, Node, ValueId};
 use models::operators::Op;
 use models::types::TensorType;
 
-/// A new graph built from an old one; constants are copied on first use.
 pub(super) struct Rebuild<'a> {
     old: &'a Graph,
     builder: GraphBuilder,

@@ -1,5 +1,4 @@
 //! Converts quantised `u8` tensors with zero point `z` to `i8` with zero point `z - 128`.
-//!
 //! Some tools store activations as `u8`, others as `i8`; values and work are the same. Tensors connected by data
 //! movement are converted together or not at all. Model inputs and outputs keep their types, and so do all tensors
 //! tied to them, because a conversion would add work that the model does not contain.
@@ -16,7 +15,6 @@ use models::types::{DType, TensorType};
 use reference::Tensor;
 use std::collections::HashMap;
 
-/// Difference between an unsigned byte and the signed byte that replaces it.
 const SHIFT: i64 = 128;
 
 pub(super) fn bytes_with_a_sign(graph: &Graph) -> Result<Graph> {
@@ -105,7 +103,6 @@ impl Changes {
         self.of_value[id.0 as usize]
     }
 
-    /// Whether the zero point of this quantisation or dequantisation must change.
     fn zero_of(&self, node: &Node) -> bool {
         match node.op {
             Op::Quantize(_) => self.has_value(node.outputs[0]),
@@ -248,7 +245,6 @@ mod tests {
     use models::graph::Graph;
     use reference::{Tensor, evaluate_graph};
 
-    /// A layer on bytes of this type between real numbers, after a pool of the same bytes.
     fn layer(dtype: &str, x_zero: i64, y_zero: i64) -> Graph {
         let text = format!(
             r#"

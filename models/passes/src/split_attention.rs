@@ -1,9 +1,7 @@
-//! Splits attention into its parts: a product for the scores, scale and mask, a softmax, and a product with the
-//! values.
-//!
-//! This is no regular pass: the user selects whether attention is measured fused or split. Heads that share keys
-//! become rows of one product, so that no key is repeated. A mask is added as a constant, stored as an expression
-//! because the scores of long sequences are large.
+//! Splits attention into a product for the scores, scale and mask, a softmax, and a product with the values. This is no
+//! regular pass: the user selects whether attention is measured fused or split. Heads that share keys become rows of
+//! one product, so that no key is repeated. The mask is stored as an expression because long sequences have large
+//! scores.
 
 use super::rebuild::Rebuild;
 use models::error::Result;
@@ -72,7 +70,6 @@ impl AttentionShape {
     }
 }
 
-/// Returns a finite number that masks a score when added.
 fn masking_number(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => -65_504.0,

@@ -1,8 +1,5 @@
-//! Removes the kernel positions of convolutions that only ever multiply padding.
-//!
-//! A dilated kernel can be larger than a small image; its outer weights then multiply only zeros. These weights are
-//! cut off together with the padding that they cover. A 3 × 3 kernel with dilation 36 on a 33 × 33 image becomes a 1 ×
-//! 1 kernel.
+//! Removes the kernel positions of convolutions that only ever multiply padding, with the padding that they cover. A 3
+//! × 3 kernel with dilation 36 on a 33 × 33 image becomes a 1 × 1 kernel.
 
 use super::rewrite::{Part, Replacement, rewrite_nodes};
 use crate::fold::fold_operator;

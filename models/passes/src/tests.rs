@@ -10,7 +10,6 @@ use models::operators::{
 use models::types::{DType, TensorType};
 use reference::{Tensor, Tolerance, compare_tensors, evaluate_graph};
 
-/// A convolution with constants of these contents, an optional bias, then a normalisation.
 fn conv_bias_norm(weight: Const, bias: Option<Const>, vectors: [Const; 4]) -> Graph {
     let mut builder = GraphBuilder::new("norm");
     let x = builder.add_input("x", TensorType::f32(&[1, 2, 3, 3])).unwrap();

@@ -6,7 +6,6 @@ use models::einsum::Equation;
 use models::operators::{Attention, Einsum, Op, Rope};
 use models::types::{Dim, TensorType};
 
-/// Computes Einstein sums, attention and rotary embeddings; returns false for other operators.
 pub(super) fn compute_attention(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     match op {
         Op::Einsum(Einsum { equation }) => {

@@ -1,5 +1,4 @@
 //! Compares results within a tolerance that accounts for floating-point rounding.
-//!
 //! A sum of `n` products of numbers in [-1, 1) has partial sums of about `sqrt(n) / 3`. `n` roundings of that size and
 //! random sign add up to about `n / 3` units of roundoff. The tolerance is four units per term. This allows another
 //! order of summation and the worst of many elements, and is still far below the error of a wrong index.
@@ -52,9 +51,8 @@ pub fn default_tolerance(task: &Task) -> Tolerance {
     tolerance_when_rounded(task, Rounding::None)
 }
 
-/// Returns the tolerance for an implementation that rounds operands before it multiplies them. Two rounded operands of
-/// `n` products have `2 n` independent errors, which add up to about `sqrt(n) / 4` units: a product is about 1/3, and
-/// an error about half of the largest.
+/// Two rounded operands of `n` products have `2 n` independent errors, which add up to about `sqrt(n) / 4` units: a
+/// product is about 1/3, and an error about half of the largest.
 pub fn tolerance_when_rounded(task: &Task, rounding: Rounding) -> Tolerance {
     let types = task.parameters.iter().map(|parameter| &parameter.ty).chain(task.steps.iter().map(|step| &step.output));
     let roundoff = types.map(|ty| dtype_roundoff(ty.dtype)).fold(0.0, f64::max);

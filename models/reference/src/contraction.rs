@@ -1,5 +1,4 @@
 //! Convolutions and matrix products, computed directly from their definition.
-//!
 //! The innermost loop always adds a multiple of one contiguous row to another row. Compilers vectorise this without
 //! reordering a sum.
 
@@ -87,7 +86,6 @@ fn conv_transpose(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array) 
     }
 }
 
-/// Adds one input plane of a transposed convolution, multiplied by a filter, to an output plane.
 fn add_spread(x: &[f64], w: &[f64], depth: WindowAxis, height: WindowAxis, width: WindowAxis, y: &mut [f64]) {
     for (tap, &weight) in w.iter().enumerate() {
         let (kz, ky, kx) =
@@ -107,7 +105,6 @@ fn add_spread(x: &[f64], w: &[f64], depth: WindowAxis, height: WindowAxis, width
     }
 }
 
-/// Adds one input plane of a convolution, multiplied by a filter, to an output plane.
 fn add_filtered(x: &[f64], w: &[f64], depth: WindowAxis, height: WindowAxis, width: WindowAxis, y: &mut [f64]) {
     for (tap, &weight) in w.iter().enumerate() {
         let (kz, ky, kx) =

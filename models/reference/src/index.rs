@@ -37,7 +37,6 @@ fn to_size(number: i64) -> usize {
     usize::try_from(number).expect("checked attributes are not negative")
 }
 
-/// Computes look-ups, scatters and repetitions; returns false for other operators.
 pub(super) fn compute_indexing(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     let x = inputs[0];
     match op {

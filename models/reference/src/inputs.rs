@@ -1,5 +1,4 @@
 //! Random input tensors for tasks and graphs: the same for the same seed, on every machine and in every version.
-//!
 //! Floats are in [-1, 1), integers are small. Where an operator needs a positive number (a variance, a divisor, the
 //! argument of a logarithm), values are in [0.5, 1.5). Indices are below the extent that they index.
 
@@ -50,7 +49,6 @@ pub fn drawn_inputs<'a>(wanted: impl Iterator<Item = (&'a TensorType, Draw)>, se
     (0..).zip(wanted).map(|(stream, (ty, draw))| random_tensor(ty, draw, seed, stream)).collect()
 }
 
-/// Returns, for each value, the range of numbers that all its readers accept.
 fn value_draws(graph: &Graph) -> Vec<Draw> {
     let mut draws = vec![Draw::Any; graph.values.len()];
     for node in &graph.nodes {
@@ -112,7 +110,6 @@ fn random_weight(ty: &TensorType, seed: u64) -> Result<Tensor> {
     Tensor::from_numbers(ty.clone(), &numbers)
 }
 
-/// Range of random numbers that an operator accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Draw {

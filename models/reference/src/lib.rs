@@ -1,9 +1,6 @@
-//! Reference implementation: computes the correct result of a task, slowly and plainly.
-//!
-//! It shares no code with the measured implementations. Every operator is computed from its definition in 64-bit
-//! floating point, and rounded to its element type after each step. Integers are exact up to 2^53, far above any sum
-//! of narrow integers. Padding is skipped by index ranges, and inner loops run over contiguous rows, so that even
-//! large layers take well under a second in an optimised build.
+//! Reference implementation: computes every operator of a task from its definition in 64-bit floating point, and rounds
+//! to its element type after each step. It shares no code with the measured implementations. Integers are exact up to
+//! 2^53, far above any sum of narrow integers.
 
 #![forbid(unsafe_code)]
 

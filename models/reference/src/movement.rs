@@ -40,7 +40,6 @@ pub(super) fn broadcast_strides(extents: &[usize], rank: usize) -> Vec<usize> {
     std::iter::repeat_n(0, rank - extents.len()).chain(own).collect()
 }
 
-/// Computes operators that move elements without reading indices; returns false for other operators.
 pub(super) fn compute_movement(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     let x = inputs[0];
     match op {
@@ -64,7 +63,6 @@ pub(super) fn broadcast_binary(a: &Array, b: &Array, y: &mut Array, function: im
     }
 }
 
-/// Selects between `yes` and `no` by `condition`; the three inputs are broadcast.
 pub(super) fn select_elements(inputs: &[&Array], y: &mut Array) {
     let walk = |array: &Array| strided_offsets(&y.extents, &broadcast_strides(&array.extents, y.extents.len()));
     let (condition, yes, no) = (walk(inputs[0]), walk(inputs[1]), walk(inputs[2]));

@@ -6,7 +6,6 @@ use models::operators::{
     BatchNorm, BiasAdd, Binary, BinaryOp, Clip, Compare, CompareOp, LayerNorm, Op, ScaleShift, Softmax, Unary, UnaryOp,
 };
 
-/// Computes pointwise functions and normalisations within a channel or a row; returns false for other operators.
 pub(super) fn compute_pointwise(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     let x = inputs[0];
     match op {

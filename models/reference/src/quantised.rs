@@ -4,7 +4,6 @@ use super::tensor::{Array, round_to};
 use models::operators::{Dequantize, Op, Quantize, Requantize};
 use models::types::DType;
 
-/// Applies a function to each element and the index of its scale.
 fn for_each_scaled(x: &Array, scale: &Array, axis: i64, y: &mut Array, function: impl Fn(f64, usize) -> f64) {
     if scale.extents.is_empty() {
         y.data.iter_mut().zip(&x.data).for_each(|(y, x)| *y = function(*x, 0));

@@ -94,7 +94,6 @@ fn arg_top(x: &Array, count: i64, axis: i64, largest: bool, y: &mut Array) {
     });
 }
 
-/// Calls `visit` for each row along an axis, with the row's index.
 fn for_each_row(x: &Array, axis: i64, mut visit: impl FnMut(&[f64], usize)) {
     let axis = usize::try_from(axis).unwrap_or(0);
     let extent = x.extents[axis];

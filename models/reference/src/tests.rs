@@ -22,7 +22,6 @@ fn counting(extents: &[i64]) -> Tensor {
     f32(extents, &(1..=count).map(|number| number as f64).collect::<Vec<_>>())
 }
 
-/// A task of one operator over parameters of these types.
 fn single(op: Op, types: &[&str]) -> Task {
     let types: Vec<TensorType> = types.iter().map(|ty| ty.parse().expect("a type")).collect();
     let output = infer_type(&op, &types.iter().collect::<Vec<_>>()).expect("types that fit");
@@ -31,7 +30,6 @@ fn single(op: Op, types: &[&str]) -> Task {
     Task { parameters, steps: vec![Step { op, inputs, output }] }
 }
 
-/// One operator on these tensors.
 fn run(op: Op, inputs: &[Tensor]) -> Vec<f64> {
     let types: Vec<String> = inputs.iter().map(|input| input.tensor_type().to_string()).collect();
     let task = single(op, &types.iter().map(String::as_str).collect::<Vec<_>>());
@@ -50,7 +48,6 @@ fn pool(mode: PoolMode, ceil: bool, count_pad: bool) -> Op {
     Op::Pool(Pool { mode, kernel: vec![2], strides: vec![2], pads: vec![1, 0], dilations: vec![1], ceil, count_pad })
 }
 
-/// Adding an operator without a reference computation fails here.
 #[test]
 fn every_operator_has_a_reference_computation() {
     let is_missing = |text: &&str| {
@@ -383,7 +380,6 @@ fn rounded_operands_have_a_tolerance_of_their_own() {
 /// One spatial axis of a random convolution: extent, kernel, stride, head, tail, dilation.
 type Axis = [i64; 6];
 
-/// A convolution of one to three spatial axes with everything it can have.
 fn any_conv() -> impl Strategy<Value = (Op, Vec<i64>, Vec<i64>)> {
     let axis = (1i64..=6, 1i64..=3, 1i64..=3, 0i64..=2, 0i64..=2, 1i64..=2);
     let axis = axis.prop_map(|(extent, kernel, stride, head, tail, dilation)| -> Axis {
@@ -403,7 +399,6 @@ fn any_conv() -> impl Strategy<Value = (Op, Vec<i64>, Vec<i64>)> {
     })
 }
 
-/// A transposed convolution over what a convolution would have made.
 fn any_conv_transpose() -> impl Strategy<Value = (Op, Vec<i64>, Vec<i64>)> {
     let transposed = any_conv().prop_map(|(op, x, w)| {
         let y = infer_type(&op, &[&TensorType::f32(&x), &TensorType::f32(&w)]).unwrap().extents().unwrap();
@@ -416,7 +411,6 @@ fn any_conv_transpose() -> impl Strategy<Value = (Op, Vec<i64>, Vec<i64>)> {
     })
 }
 
-/// All index tuples below these extents.
 fn tuples(extents: &[i64]) -> Vec<Vec<i64>> {
     extents.iter().fold(vec![vec![]], |tuples, &extent| {
         tuples.iter().flat_map(|tuple| (0..extent).map(move |index| [tuple.as_slice(), &[index]].concat())).collect()

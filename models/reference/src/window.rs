@@ -1,5 +1,4 @@
 //! Sliding windows: pools, and the window geometry that convolutions also use.
-//!
 //! One to three spatial axes are all treated as three; missing ones come first and have extent 1.
 
 use super::tensor::Array;
@@ -52,7 +51,6 @@ impl WindowAxis {
         first.min(end)..end
     }
 
-    /// Returns the input position that `tap` reads for an output position from `tap_places`.
     pub(super) fn input_at(&self, place: usize, tap: usize) -> usize {
         place * self.stride + tap * self.dilation - self.head
     }

@@ -7,7 +7,6 @@ use models::compose::{
 use models::{Const, GraphBuilder, Result, TensorType, UnaryOp, ValueId};
 use reference::{Tensor, evaluate_graph};
 
-/// Evaluates a graph with one input; returns type and elements of the result.
 fn run(x: Tensor, build: impl Fn(&mut GraphBuilder, ValueId) -> Result<ValueId>) -> (String, Vec<f64>) {
     let mut builder = GraphBuilder::new("composed");
     let input = builder.add_input("x", x.tensor_type().clone()).unwrap();

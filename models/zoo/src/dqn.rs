@@ -4,7 +4,6 @@ use super::net::{Net, conv_layer};
 use models::error::Result;
 use models::graph::ValueId;
 
-/// Builds a DQN whose outputs are the values of 18 actions.
 pub(super) fn build_dqn(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let mut x = x;
     for (index, (out, kernel, stride)) in (1..).zip([(32, 8, 4), (64, 4, 2), (64, 3, 1)]) {

@@ -85,7 +85,6 @@ fn square_block(net: &mut Net, scope: &str, x: ValueId, after_pool: i64) -> Resu
     net.concat(&format!("{scope}.concat"), &[a, b, c, d])
 }
 
-/// Adds a block of two branches and a pool, all of stride 2.
 fn halving_block(net: &mut Net, scope: &str, x: ValueId, branches: &[Vec<ConvLayer>; 2]) -> Result<ValueId> {
     let a = add_chain(net, &format!("{scope}.branch1"), x, &branches[0])?;
     let b = add_chain(net, &format!("{scope}.branch2"), x, &branches[1])?;

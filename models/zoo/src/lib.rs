@@ -1,5 +1,4 @@
 //! Builds known networks by name, without model files.
-//!
 //! Shapes and layers follow common inference implementations without auxiliary heads; weights are random. Tests
 //! compare parameter and multiply-add counts with published code.
 
@@ -130,7 +129,6 @@ impl Entry {
         net.finish(&outputs)
     }
 
-    /// Parses the suffix after the model's name, `hw=160`, and returns the input extents.
     fn input_of(&self, change: &str) -> std::result::Result<Vec<i64>, String> {
         let &[channels, height, width] = self.input else { return Err(self.has_one_size()) };
         if height != width {
@@ -167,8 +165,7 @@ pub fn build_model(name: &str, batch: i64) -> Result<Graph> {
     entry.build_for(&format!("{}:{change}", entry.name), &input, batch).map_err(|error| refused(error.to_string()))
 }
 
-/// Returns the canonical name for an alias or another spelling: `resnet-18:hw=160` for `ResNet:hw=160`. None if the
-/// name is unknown or canonical already.
+/// Returns the canonical form of a name, `resnet-18:hw=160` for `ResNet:hw=160`; None if unknown or canonical.
 pub fn canonical_name(name: &str) -> Option<String> {
     let (base, change) = name.split_once(':').map_or((name, None), |(base, change)| (base, Some(change)));
     if MODELS.iter().any(|entry| entry.name == base) {

@@ -1,5 +1,4 @@
-//! A graph builder with the layers of networks. Weights are `Random` constants with a seed each, so building a model
-//! computes only shapes.
+//! A graph builder with the layers of networks. Weights are `Random` constants, so building computes only shapes.
 
 use models::builder::GraphBuilder;
 use models::error::{Error, Result};

@@ -7,7 +7,6 @@ use models::operators::UnaryOp;
 
 const EPSILON: f64 = 1e-5;
 
-/// Builds the generator of DCGAN, which turns noise into an image of 64x64.
 pub(super) fn build_dcgan(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let batch = net.extents(x)?[0];
     let x = net.dense("project", x, 1024 * 4 * 4)?;
@@ -23,7 +22,6 @@ pub(super) fn build_dcgan(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     Ok(vec![net.unary("tanh", x, UnaryOp::Tanh)?])
 }
 
-/// Builds U-Net with four levels, skip connections and two classes per pixel.
 pub(super) fn build_unet(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let mut x = double_conv(net, "inc", x, 64)?;
     let mut seen = Vec::new();

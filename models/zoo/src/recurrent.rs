@@ -1,5 +1,4 @@
 //! Recurrent cells, unrolled over the steps of their input `[batch, steps, features]`.
-//!
 //! One product with the input serves all steps; the products with the state are sequential. Both products have a bias,
 //! as in common implementations. The initial state is a model input, so that all steps are equal; the output is the
 //! last state.

@@ -8,7 +8,6 @@ const EPSILON: f64 = 1e-5;
 
 pub(super) struct Bottleneck {
     pub blocks: [usize; 4],
-    /// Groups of the 3x3 convolution.
     pub groups: i64,
     /// Channels per group in the first stage.
     pub width: i64,
@@ -66,7 +65,6 @@ fn build_network(
     Ok(vec![net.dense("fc", x, 1000)?])
 }
 
-/// Adds the block's input, projected if its shape has changed.
 fn add_shortcut(net: &mut Net, scope: &str, x: ValueId, y: ValueId, stride: i64) -> Result<ValueId> {
     let channels = net.channel_count(y)?;
     let shortcut = if stride == 1 && net.channel_count(x)? == channels {

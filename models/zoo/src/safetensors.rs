@@ -1,5 +1,4 @@
 //! Reads the headers of safetensors files; elements are read on demand.
-//!
 //! A file consists of the header length (eight bytes), the header (JSON: element type, shape and position of each
 //! tensor) and the elements. The format's crate parses the header and checks that tensors are contiguous and have the
 //! size of their shape. This module checks that they fit the file.

@@ -15,7 +15,6 @@ fn check(graph: &Graph, fuse: Fuse, expected: Expect) {
     expected.assert_eq(&lines.concat());
 }
 
-/// Checks that the calls can run in order and compute every output.
 fn check_runs(graph: &Graph, plan: &Plan) {
     let mut is_made: Vec<bool> = graph.values.iter().map(|value| value.data.is_some()).collect();
     graph.inputs.iter().for_each(|id| is_made[id.0 as usize] = true);

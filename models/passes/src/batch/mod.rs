@@ -1,5 +1,4 @@
 //! Changes the batch size of a graph that was written for single samples.
-//!
 //! Model files state their batch size in reshapes, expansions and constants, so new input shapes alone do not change it.
 //! This pass tracks the batch dimension from the inputs through every operator and changes attributes where needed.
 //! The new graph computes for each sample what the old graph computes for that sample alone. The pass fails where an
@@ -297,7 +296,6 @@ impl Batching<'_> {
         self.emit_split(node, op, &inputs, 0, output)
     }
 
-    /// Converts a lookup of each sample's indices in the same sample's table.
     fn convert_gather(
         &mut self,
         node: &Node,
@@ -376,7 +374,6 @@ impl Batching<'_> {
         self.emit_split(node, node.op.clone(), &inputs, 0, output)
     }
 
-    /// Returns the operands with the batch as an additional first dimension.
     fn in_front(&mut self, node: &Node, operands: &[Operand]) -> Outcome<Vec<ValueId>> {
         let mut inputs = Vec::new();
         for operand in operands {
@@ -391,20 +388,17 @@ impl Batching<'_> {
         Ok(inputs)
     }
 
-    /// Repeats an operand that is the same for all samples along an additional dimension at `axis`.
     fn repeat_operand(&mut self, node: &Node, operand: &Operand, axis: usize) -> Outcome<ValueId> {
         let apart = self.reshape(node, operand.new, insert_extent(&operand.extents, axis, 1))?;
         self.expand(node, apart, insert_extent(&operand.extents, axis, self.batch))
     }
 
-    /// Adds the node's operator on operands that all have the batch at the given position.
     fn emit_aligned(&mut self, node: &Node, operands: &[Operand], position: BatchPosition) -> Outcome<BatchPosition> {
         let align = |operand| self.align_operand(node, operand, position);
         let inputs = operands.iter().map(align).collect::<Outcome<Vec<_>>>()?;
         self.emit_values(node, node.op.clone(), &inputs, position)
     }
 
-    /// Returns the operand with the batch at the given position, by a view or by repetition.
     fn align_operand(&mut self, node: &Node, operand: &Operand, to: BatchPosition) -> Outcome<ValueId> {
         let extents = &operand.extents;
         let different = || "the samples lie in different dimensions of the inputs".to_owned();
@@ -440,7 +434,6 @@ impl Batching<'_> {
         self.reshape(node, operand.new, insert_extent(&operand.extents, position.axis, self.batch))
     }
 
-    /// Adds an operator whose result has the batch as a dimension of its own, and makes the node's result a view of it.
     fn emit_split(
         &mut self,
         node: &Node,

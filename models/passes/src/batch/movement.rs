@@ -4,7 +4,6 @@ use super::position::{BatchPosition, COMBINES, Operand, Outcome, Step, index, sp
 use models::operators::{BorderPad, Expand, Gather, OneHot, Op, Pad, Slice, Tile, Transpose};
 use std::slice::from_mut;
 
-/// Converts an operator that copies elements of its first input, which has the batch.
 pub(super) fn movement_step(mut op: Op, position: BatchPosition, operands: &[Operand]) -> Outcome<Step> {
     let (a, rank) = (position.axis, operands[0].rank());
     let (is_split, axis) = match &mut op {

@@ -26,7 +26,6 @@ impl BatchPosition {
         (self.outer, self.inner) == (1, 1)
     }
 
-    /// Returns the number of elements before the batch in a value of these extents.
     pub(super) fn prefix(self, extents: &[i64]) -> i64 {
         product(&extents[..self.axis]).saturating_mul(self.outer)
     }
@@ -49,7 +48,6 @@ impl BatchPosition {
     }
 }
 
-/// An operator with one batched input, as it is in the new graph.
 pub(super) struct Step {
     pub(super) op: Op,
     /// Dimension of the result that holds the batch.

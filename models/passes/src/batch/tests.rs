@@ -24,7 +24,6 @@ fn small_inputs(graph: &Graph, seed: u64) -> Vec<Tensor> {
     inputs.into_iter().map(small).collect()
 }
 
-/// Checks that the graph of a batch computes for each sample what the graph of one sample computes.
 fn check_samples(graph: &Graph) -> Outcome<Graph> {
     let (changed, positions) = batch_graph(graph, BATCH)?;
     let samples: Vec<Vec<Tensor>> = (0..BATCH as u64).map(|seed| small_inputs(graph, seed)).collect();
@@ -56,8 +55,7 @@ fn check_samples(graph: &Graph) -> Outcome<Graph> {
     Ok(changed)
 }
 
-/// Builds a graph of one operator. The parameters in `batched` are computed from inputs with a first dimension of 1,
-/// which becomes part of dimension `axis`, after `outer` elements; the others are constants.
+/// The parameters in `batched` have the batch in dimension `axis`, after `outer` elements; the others are constants.
 fn operator_graph(task: &Task, batched: &[usize], axis: usize, outer: i64) -> Option<Graph> {
     let mut builder = GraphBuilder::new("one");
     let mut values = Vec::new();

@@ -1,5 +1,4 @@
 //! Patterns of operators as data.
-//!
 //! A pattern is a line of text that looks like the computation it finds, so a table of patterns can be read:
 //!
 //! | text | finds |
@@ -15,8 +14,6 @@
 //! | `clip{low=0,high=6}(x)` | an operator with these attributes |
 //! | `sqrt(x) \| pow(x, 0.5)` | one of several patterns |
 //! | `c@conv(x, #w)` | a pattern whose value gets a name |
-//!
-//! Rewrites (`passes`) and partitions (`partition`) are tables of such lines.
 
 mod parse;
 
@@ -146,7 +143,6 @@ fn find_all(
     }
 }
 
-/// Binds a name to a value and calls `then`; fails if the name is bound to another value.
 fn bind_name(name: &str, id: ValueId, state: &mut Match, then: &mut dyn FnMut(&mut Match) -> bool) -> bool {
     match state.values.get(name) {
         Some(other) => *other == id && then(state),

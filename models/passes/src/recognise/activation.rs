@@ -22,7 +22,6 @@ pub(crate) fn recognise_activations(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// Recognises `number · x · gate` as an activation.
 fn match_gated(lookup: &GraphLookup<'_>, number: f64, x: ValueId, gate: ValueId) -> Option<UnaryOp> {
     if is_close(number, 0.5) {
         return match_gelu(lookup, x, gate);

@@ -1,5 +1,4 @@
 //! Recognises attention that a file expresses in products, scales, masks and a softmax.
-//!
 //! The pattern is `softmax(scale · q · kᵀ + mask) · v`. Scales may be applied to the scores, the queries, the keys or
 //! several of them. Keys may be transposed, and heads of keys and values repeated. A mask may be added, or may select
 //! between scores and a masking number. No other operator may read the values in between. A row that is masked
@@ -18,7 +17,6 @@ use models::types::{DType, Dim, TensorType};
 const MAX_MASK_ELEMENTS: u64 = 1 << 24;
 /// Maximum number of operators between the first product and the softmax.
 const MAX_STEPS: usize = 12;
-/// Pattern of the guard that replaces the NaN of fully masked rows by zero.
 const GUARD: &str = "where(is_nan(y), 0, y@softmax(x))";
 
 pub(crate) fn recognise_attention(graph: &Graph) -> Result<Graph> {
@@ -52,7 +50,6 @@ struct FoundAttention {
 #[derive(Clone)]
 struct ProductOperand {
     id: ValueId,
-    /// Transpose to apply to the value.
     permutation: Option<Vec<i64>>,
     scale: f64,
     /// How often each matrix is repeated consecutively.
@@ -71,7 +68,6 @@ enum Mask {
     },
 }
 
-/// The operations between the product of queries and keys, and the softmax.
 struct AttentionScores<'a> {
     product: &'a Node,
     scale: f64,
@@ -309,8 +305,7 @@ fn keeps_matrices(lookup: &GraphLookup<'_>, node: &Node) -> bool {
 }
 
 impl ProductOperand {
-    /// Traces an operand back through transposes, repeats and scales. `is_transposed`: positions are the last dimension;
-    /// `takes_scale`: absorbs a preceding scale.
+    /// `is_transposed`: positions are the last dimension; `takes_scale`: absorbs a preceding scale.
     fn match_operand(
         lookup: &GraphLookup<'_>,
         id: ValueId,

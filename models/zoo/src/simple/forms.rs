@@ -1,5 +1,4 @@
 //! The table of short forms for single operators.
-//!
 //! Keys: `n` batch, `ci` input channels, `co` output channels, `c` channels if input and output have equally many,
 //! `hw` the extent of every spatial axis or `size` the extents one by one, `h` and `w` the two extents of an image,
 //! `k` kernel (of matrix products: the summed extent), `s` strides, `p` pads, `d` dilations, `g` groups, `shape` all
@@ -465,7 +464,6 @@ fn arg_reduce(a: &Arguments, largest: bool) -> FormResult {
     make_one_tensor(a, Op::ArgReduce(ArgReduce { largest, axis, keep, last }))
 }
 
-/// Builds an operator on a tensor, on indices of the shape `at`, and on optional updates.
 fn make_indexed(a: &Arguments, op: Op, updates: Option<Vec<i64>>) -> FormResult {
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
     let at = TensorType::new(dtype_or(a, "index", DType::I64)?, &a.integers("at")?);

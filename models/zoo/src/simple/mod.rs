@@ -1,5 +1,4 @@
 //! Builds graphs of a single operator from one line of text.
-//!
 //! The short form names the operator and its sizes, `conv2d:ci=64,hw=56,co=64,k=3,p=1`; other keys have defaults. The
 //! long form is the text of a task. The table in `forms` lists the short forms.
 
@@ -25,7 +24,6 @@ pub fn list_forms() -> &'static [Form] {
     forms::FORMS
 }
 
-/// Builds the graph of an operator in the short or the long form.
 pub fn build_operator(text: &str) -> Result<Graph> {
     if text.contains('(') {
         return task_graph(&Task::from_text(text)?);
@@ -73,7 +71,6 @@ pub fn task_graph(task: &Task) -> Result<Graph> {
     builder.finish(last.as_slice())
 }
 
-/// Parsed parts of a short form: an operator with its input types, and optional pointwise operators after it.
 struct TextParts {
     op: Op,
     inputs: Vec<TensorType>,

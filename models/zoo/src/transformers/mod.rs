@@ -1,5 +1,4 @@
 //! Builds transformers from a configuration, by name or from a folder.
-//!
 //! Configurations are published `config.json` files; `configs/transformers` contains the shipped ones. A folder may
 //! add weights in safetensors files. Each family is described with the layers of `net`; module names equal those of
 //! the published weights. Weight values are not read here, so models of any size load quickly.
@@ -69,7 +68,6 @@ type Build = fn(&mut Net, &Fields) -> Result<Vec<ValueId>>;
 struct Family {
     /// Value of the field `model_type` in configurations of this family.
     name: &'static str,
-    /// Optional prefix of published weight names.
     prefix: &'static str,
     is_decoder: bool,
     build: Build,
@@ -236,7 +234,6 @@ pub fn load_model(name: &str, options: &Options) -> Result<LoadedTransformer> {
 
 pub const STEPS_MAX: i64 = 1024;
 
-/// Loads a chain of decoding steps, each of which reads the keys and values of the previous ones.
 pub fn load_steps(name: &str, options: &Options, steps: i64) -> Result<LoadedTransformer> {
     let refused = |reason: String| Error::Model { model: name.to_owned(), reason };
     if !(1..=STEPS_MAX).contains(&steps) {

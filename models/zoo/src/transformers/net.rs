@@ -1,5 +1,4 @@
 //! A graph builder with the layers of transformers, which finds weights by their published names.
-//!
 //! A scope is the published name of a module, so that reports, weight files and descriptions use the same names. A
 //! weight used twice is one constant.
 
@@ -225,7 +224,6 @@ impl Net {
         self.shared_dense(scope, x, weight, Bias::With)
     }
 
-    /// Adds a linear layer with an existing weight, which may be shared, and a new bias.
     pub fn shared_dense(&mut self, scope: &str, x: ValueId, weight: ValueId, bias: Bias) -> Result<ValueId> {
         let y = self.push_op(scope, Op::Dense(Dense {}), &[x, weight])?;
         if bias == Bias::Without {
@@ -282,7 +280,6 @@ impl Net {
         self.split_heads(scope, y, heads[0], heads[1])
     }
 
-    /// Adds attention with an optional additive mask, and merges the heads of the result.
     pub fn add_attention(
         &mut self,
         scope: &str,

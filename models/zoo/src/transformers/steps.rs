@@ -1,5 +1,4 @@
 //! Chains decoding steps into one graph: each step reads the keys and values of the previous one.
-//!
 //! Each step has its own token input; encoder inputs and weights exist once. Outputs are those of every step, followed
 //! by the keys and values of the last one.
 

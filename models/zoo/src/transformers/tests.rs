@@ -254,7 +254,6 @@ fn decoding_reads_what_a_prompt_left() {
     assert_eq!(types(&step.graph, &step.graph.outputs)[0], "f32[2,1,32000]");
 }
 
-/// A large graph contains names and shapes, but no weight values.
 #[test]
 fn a_large_model_is_few_tasks_and_no_weights() {
     for (phase, count) in [(Phase::Prefill, 12), (Phase::Decode, 13)] {

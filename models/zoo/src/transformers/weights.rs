@@ -80,7 +80,6 @@ fn stored_name(entries: &BTreeMap<String, Entry>, prefix: &str, name: &str) -> O
         .find(|spelling| entries.contains_key(spelling))
 }
 
-/// Checks the stored shape; casts the elements to the type of `ty`, and transposes them if necessary.
 fn convert_weight(entry: &Entry, ty: &TensorType, stored: Stored) -> Result<Const, String> {
     let mut wanted = ty.clone();
     if stored == Stored::Transposed {

@@ -17,14 +17,12 @@ const INPUTS: &str = r#"
     constant %6 "hidden": f32[] = fill(-1e38)
 "#;
 
-/// Scaled scores `%20` from transposed keys.
 const SCALED: &str = r#"
     %7 "turned": f32[2,4,8,5] = transpose(%1) permutation=[0,1,3,2]
     %8 "product": f32[2,4,3,5] = mat_mul(%0, %7) transpose_a=false transpose_b=false
     %20 "scores": f32[2,4,3,5] = binary(%8, %4) function="mul"
 "#;
 
-/// From scores `%30` to the result.
 const TAIL: &str = r#"
     %31 "weights": f32[2,4,3,5] = softmax(%30) axis=3 log=false
     %32 "y": f32[2,4,3,6] = mat_mul(%31, %2) transpose_a=false transpose_b=false
@@ -33,7 +31,6 @@ const TAIL: &str = r#"
 
 const PLAIN: Op = Op::Attention(Attention { causal: false, scale: 0.25, window: None, softcap: None });
 
-/// What a graph becomes, with its operators by name; it still computes the same.
 #[track_caller]
 fn simplified(text: &str) -> (Graph, String) {
     // Values are numbered as they stand.
@@ -69,7 +66,6 @@ fn check(text: &str, names: &str, wanted: &Op) {
     assert_eq!(after.nodes.iter().find_map(|node| is_wanted(&node.op)), Some(true), "{}", after.to_text());
 }
 
-/// What is no attention stays as it is.
 #[track_caller]
 fn check_none(text: &str) {
     let (after, names) = simplified(text);

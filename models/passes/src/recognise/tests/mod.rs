@@ -6,7 +6,6 @@ use crate::simplify_graph;
 use models::graph::Graph;
 use reference::{Tensor, Tolerance, compare_tensors, evaluate_graph};
 
-/// Simplifies a graph given as text, compares the operators that remain, and that it still computes the same.
 #[track_caller]
 fn check(lines: &str, expected: &str) {
     let graph = Graph::from_text(&format!("graph \"pattern\"\n{lines}")).unwrap();
