@@ -1,9 +1,6 @@
-//! Reads the directory of a zip archive: the location of each entry, whose bytes are read only when needed.
-//!
-//! `torch.export.save` and `numpy.savez` write such archives. Nothing is extracted to disk, so entry names never become
-//! paths. Encrypted or overlapping entries, duplicate names, and a local header that disagrees with the directory are
-//! refused. A stored entry is a slice of the file, so a weight is not read before it is needed; a deflated entry can
-//! only be streamed. An entry may itself be a zip archive: only the directory at the end of the file counts.
+//! Reads the directory of a zip archive: the location of each entry, whose bytes are read only when needed. Nothing is
+//! extracted to disk. Encrypted or overlapping entries, duplicate names, and a local header that disagrees with the
+//! directory are refused. An entry may itself be a zip archive: only the directory at the end of the file counts.
 
 use bytes::Bytes;
 use flate2::Crc;
@@ -91,7 +88,6 @@ impl ArchiveBytes {
 
 struct Entry {
     range: Range<u64>,
-    /// Uncompressed size.
     size: u64,
     crc: u32,
     is_deflated: bool,
@@ -147,7 +143,6 @@ impl Archive {
         self.entries.keys().map(String::as_str)
     }
 
-    /// Returns the uncompressed size of an entry.
     pub fn entry_length(&self, name: &str) -> Option<u64> {
         self.entries.get(name).map(|entry| entry.size)
     }
@@ -373,7 +368,6 @@ fn parse_entry(fields: &mut Fields<'_>, store: &ArchiveBytes, limit: u64) -> Res
     Ok((name, Entry { range: start..stop, size, crc, is_deflated }))
 }
 
-/// Reads consecutive little-endian numbers.
 struct Fields<'a> {
     bytes: &'a [u8],
 }

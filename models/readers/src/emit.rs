@@ -28,7 +28,6 @@ pub(crate) fn nonzero_indices(numbers: &[f64], extents: &[i64]) -> Vec<Vec<i64>>
     (0..extents.len()).map(along).collect()
 }
 
-/// A graph under construction, with the operations that import rules need.
 pub(crate) struct Emit<'a> {
     pub builder: GraphBuilder,
     /// Folder of external data files.

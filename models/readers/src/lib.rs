@@ -1,6 +1,4 @@
 //! Reads model files as graphs: one folder per format, one rule per operator of the format.
-//!
-//! This module contains what all formats share: import options, the import result, and refusals of unsupported parts.
 
 #![forbid(unsafe_code)]
 
@@ -28,13 +26,11 @@ pub struct Options {
     pub batch: i64,
     /// Extent of unspecified dimensions whose name denotes a sequence length.
     pub sequence: Option<i64>,
-    /// Shapes of inputs by name.
     pub shapes: BTreeMap<String, Vec<i64>>,
     /// Inputs that become constants, because their values determine shapes.
     pub bindings: BTreeMap<String, Tensor>,
     /// Inputs of ONNX files that become constants: one number for all elements, or one for each.
     pub values: BTreeMap<String, Vec<f64>>,
-    /// Whether to leave out unsupported nodes and report them.
     pub skip_unsupported: bool,
 }
 
@@ -51,7 +47,6 @@ impl Default for Options {
     }
 }
 
-/// An imported graph, with the nodes of the file that were left out.
 #[derive(Clone, Debug)]
 pub struct Imported {
     pub graph: Graph,
@@ -131,9 +126,7 @@ impl From<Error> for Refusal {
 
 pub(crate) type Outcome<T> = Result<T, Refusal>;
 
-/// Why a node with subgraphs is not imported.
 pub(crate) enum Failure {
-    /// The node itself is refused, or left out.
     Node(Refusal),
     /// An error inside a subgraph, which already names its node.
     Inside(Error),

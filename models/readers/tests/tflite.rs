@@ -6,7 +6,6 @@ use reference::{Tensor, evaluate_graph};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// Tensors that go in and what comes out.
 #[derive(Deserialize)]
 struct Data {
     inputs: Vec<Given>,
@@ -87,14 +86,12 @@ fn files_answer_as_the_interpreter() {
     }
 }
 
-/// The tasks of a model after all passes.
 fn tasks(graph: &Graph) -> Vec<models::Task> {
     let simple = passes::simplify_graph(graph).unwrap();
     models::distinct_tasks(&simple, models::Fuse::Epilogue).unwrap().into_iter().map(|found| found.task).collect()
 }
 
-/// One quantised layer, once as TFLite names it, and as ONNX spells it in real numbers between scales (with the weight
-/// stored as integers, or quantised at run time) and in one operator: always the same task, with the same numbers.
+/// One quantised layer, as TFLite names it and as ONNX spells it, is always the same task with the same numbers.
 #[test]
 fn a_quantised_layer_is_one_task_whatever_wrote_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tflite-cases");
@@ -123,7 +120,6 @@ fn a_quantised_layer_is_one_task_whatever_wrote_it() {
     }
 }
 
-/// An image with its channels before height and width.
 fn channels_first(image: &Given) -> Given {
     let &[n, height, width, channels] = image.shape.as_slice() else { panic!("{:?}", image.shape) };
     let (pixels, channels) = ((height * width) as usize, channels as usize);

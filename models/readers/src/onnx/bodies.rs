@@ -1,8 +1,6 @@
-//! Operators with subgraphs: branches, loops, and attention with functions that modify its scores.
-//!
-//! Graphs do not have loops. A branch with a constant condition replaces its node. A loop is unrolled if its trip
-//! count and, before each iteration, its condition are known. All others are refused. On request, the node is left out
-//! and the operators of one iteration are added to the graph.
+//! Operators with subgraphs: branches, loops, and attention with functions that modify its scores. A branch with a
+//! constant condition replaces its node. A loop is unrolled if its trip count and, before each iteration, its condition
+//! are known. All others are refused or, on request, left out with the operators of one iteration added.
 
 use super::call::Call;
 use super::import::{Importer, MAX_DEPTH, has_bodies, node_label, normalise_domain};
@@ -46,7 +44,6 @@ fn stack_results(emit: &mut Emit<'_>, parts: &[ValueId], axis: i64, info: &messa
     emit.add_constant(TensorType::new(dtype, &extents), Const::Small(Vec::new()))
 }
 
-/// Returns the slice of a tensor at one index of an axis, without that axis.
 fn take_part(emit: &mut Emit<'_>, x: ValueId, axis: usize, place: i64) -> Outcome<ValueId> {
     let mut extents = emit.extents(x)?;
     let part = emit.slice(x, axis, place, place + 1)?;
@@ -325,8 +322,7 @@ impl<'a> Importer<'a> {
         Ok(states)
     }
 
-    /// Applies a subgraph to each tensor of a sequence. Inputs: `sequence, further sequences or tensors…`; outputs are
-    /// sequences.
+    /// Applies a subgraph to each tensor of a sequence: `sequence, further sequences or tensors… -> sequences`.
     fn map_sequence(&mut self, call: &Call<'a>, slots: &Slots, scope: &mut Scope<'a>) -> Slotted {
         let graph = graph_of(call, "body")?;
         let Some(Slot::Sequence(first)) = slots.get(&0) else {
@@ -350,7 +346,6 @@ impl<'a> Importer<'a> {
         Ok(results.into_iter().map(sequence_slot).collect::<Outcome<Vec<_>>>()?)
     }
 
-    /// Emits attention with subgraphs that modify scores and probabilities.
     fn flex_attention(&mut self, call: &Call<'a>, scope: &mut Scope<'a>) -> Slotted {
         let mut x = flex::scaled_scores(&mut self.emit, call)?;
         x = self.apply_modifier(call, "score_mod", x, scope)?;

@@ -39,7 +39,6 @@ pub fn with_extents(bytes: Bytes, file: &str, graph: &Graph) -> Result<Vec<u8>> 
     model.map_err(|error| decode_error(file, &error))
 }
 
-/// Replaces the extents stated in the file for a value by those of the graph.
 fn state_extents(graph: &Graph, id: ValueId, info: ValueInfo) -> ValueInfo {
     let Some(ty) = graph.value(id).map(|value| &value.ty) else { return info };
     let dims = ty.extents().unwrap_or_default();

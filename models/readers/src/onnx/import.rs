@@ -1,8 +1,6 @@
-//! Imports the nodes of an ONNX file in order, each by the rule of its operator.
-//!
-//! Names are resolved in scopes: one for the main graph, a nested one for each branch, a separate one for each
-//! function. Functions are inlined, and so are branches with a constant condition; both count against one limit on
-//! nodes.
+//! Imports the nodes of an ONNX file in order, each by the rule of its operator. Functions and branches with a constant
+//! condition are inlined, within one limit on nodes. Names are resolved in scopes: one for the main graph, a nested one
+//! for each branch, a separate one for each function.
 
 use super::call::{Arguments, Call};
 use super::messages;
@@ -19,7 +17,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 const OPSETS: std::ops::RangeInclusive<i64> = 6..=28;
-/// Maximum nesting depth of functions and branches.
 pub(super) const MAX_DEPTH: usize = 32;
 
 pub(super) struct Importer<'a> {
@@ -28,7 +25,6 @@ pub(super) struct Importer<'a> {
     pub(super) options: &'a Options,
     pub(super) emit: Emit<'a>,
     functions: HashMap<(&'a str, &'a str, &'a str), &'a messages::Function>,
-    /// Types that the file states for values of the main graph.
     stated: HashMap<&'a str, &'a messages::ValueInfo>,
     skipped: Vec<Skipped>,
     /// Inputs of skipped nodes, which become outputs of the remaining graph.
@@ -241,7 +237,6 @@ impl<'a> Importer<'a> {
         Ok(outputs.into_iter().map(Slot::Value).collect())
     }
 
-    /// Explains why an operator cannot be imported, and lists the file's other operators without a rule.
     fn missing_rule_reason(&self, domain: &str, operator: &str) -> String {
         const MAX_LISTED: usize = 20;
         let reason = rules::refusal_reason(domain, operator);

@@ -43,7 +43,6 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// Rejects options that give shapes or values for inputs that do not exist.
     fn check_names(&self, given: &[&messages::ValueInfo]) -> Result<()> {
         const MAX_LISTED: usize = 20;
         let options = self.options;
@@ -104,8 +103,7 @@ impl<'a> Importer<'a> {
         Err(self.malformed(place, reason))
     }
 
-    /// Returns the extent of a dimension: the number in the file, the value of a symbol, the batch size, or the
-    /// sequence length.
+    /// Returns the number in the file, the value of a symbol, the batch size, or the sequence length.
     fn resolve_extent(&self, dim: &Dim, index: usize, symbols: &BTreeMap<String, i64>) -> Option<i64> {
         let name = match dim {
             Dim::Known(extent) => return Some(*extent),
@@ -116,7 +114,6 @@ impl<'a> Importer<'a> {
         symbols.get(name.as_str()).copied().or_else(|| is_batch.then_some(self.options.batch)).or(of_name)
     }
 
-    /// Rejects a sequence length if no input has a sequence dimension.
     fn check_sequence(&self, given: &[&messages::ValueInfo]) -> Result<()> {
         let types: Vec<TensorType> = given.iter().filter_map(|info| stated_type(info).ok()).collect();
         let symbols: BTreeSet<&str> = types
@@ -154,8 +151,7 @@ impl<'a> Importer<'a> {
         Ok(symbols)
     }
 
-    /// Returns whether options change input extents that the file states; the stated types of other values are then
-    /// invalid.
+    /// Returns whether options change input extents; the types that the file states for other values are then invalid.
     pub(super) fn is_reshaped(&self, graph: &messages::Graph) -> bool {
         graph.input.iter().any(|info| match (self.extents_given(info), stated_type(info)) {
             (Some(extents), Ok(stated)) => {
@@ -178,7 +174,6 @@ impl<'a> Importer<'a> {
         options.shapes.get(&info.name).cloned().or_else(of_tensor).or_else(of_numbers)
     }
 
-    /// Returns an input's type with a number for every dimension.
     fn resolve_type(
         &self,
         info: &messages::ValueInfo,

@@ -1,9 +1,6 @@
-//! Reads ONNX files, and writes graphs as ONNX files.
-//!
-//! The file is read once; weights are slices of it, or stay in external data files. On import, every node is converted
-//! from any operator set version to one form and added through the builder, which infers shapes (`infer`). Shapes that
-//! the file states are compared with these. Operators over constants are computed during import, so shape arithmetic
-//! disappears. A node that cannot be represented is an error with file, node and operator, or is left out on request.
+//! Reads ONNX files, and writes graphs as ONNX files. Weights are slices of the file, or stay in external data files.
+//! Every node is converted from any operator set version to one form. Shapes that the file states are compared with
+//! inferred ones. Operators over constants are computed during import, so shape arithmetic disappears.
 
 mod bodies;
 mod call;

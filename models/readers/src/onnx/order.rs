@@ -1,11 +1,9 @@
-//! Sorts nodes so that each follows the nodes it reads. Files should be sorted, but some converters append nodes at
-//! the end.
+//! Sorts nodes so that each follows the nodes it reads, because some converters append nodes at the end.
 
 use super::messages::Node;
 use std::collections::HashMap;
 
-/// Returns a topological order, or None if the nodes are already in topological order. The first node of a cycle is
-/// refused on import.
+/// Returns a topological order, or None if the nodes already have one. The first node of a cycle is refused on import.
 pub(super) fn sort_nodes(nodes: &[Node]) -> Option<Vec<usize>> {
     let mut makers: HashMap<&str, usize> = HashMap::with_capacity(nodes.len());
     for (index, node) in nodes.iter().enumerate() {
@@ -28,7 +26,6 @@ pub(super) fn sort_nodes(nodes: &[Node]) -> Option<Vec<usize>> {
     Some(depth_first_order(&before))
 }
 
-/// Lists each node after its predecessors, by an iterative depth-first walk.
 fn depth_first_order(before: &[Vec<usize>]) -> Vec<usize> {
     let mut order = Vec::with_capacity(before.len());
     let mut is_met = vec![false; before.len()];

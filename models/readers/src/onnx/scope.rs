@@ -5,13 +5,11 @@ use models::graph::ValueId;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// The value that a name refers to.
 #[derive(Clone)]
 pub(super) enum Slot {
     Value(ValueId),
     /// A sequence of tensors with known length.
     Sequence(Rc<Vec<ValueId>>),
-    /// An omitted optional value.
     Absent,
     Skipped,
     /// An optional output that is not computed; an error only if it is read. The text is the reason.

@@ -1,5 +1,4 @@
-//! Sequences of tensors with known length, and optional values. They exist only during import, as lists or absent
-//! values, and add no operators to the graph.
+//! Sequences of tensors with known length, and optional values. They exist only during import, not in the graph.
 
 use super::call::Call;
 use super::scope::Slot;
@@ -9,7 +8,6 @@ use models::types::DType;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Non-tensor inputs of a node, by position.
 pub(super) type Slots = BTreeMap<usize, Slot>;
 
 const MAX_PARTS: i64 = 4096;

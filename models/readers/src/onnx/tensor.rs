@@ -1,5 +1,4 @@
 //! Reads tensors of an ONNX file as constants.
-//!
 //! Raw bytes stay slices of the file. The typed lists, which only small tensors use, are converted to bytes. External
 //! data stays in its file; the path is checked here, so that a model cannot read a file outside of its folder.
 
@@ -40,7 +39,6 @@ pub(super) fn dtype_of_code(code: i32) -> Result<DType, String> {
     })
 }
 
-/// Returns the number of bits of an element type below 8 bits, or None for other types.
 fn narrow_bits(code: i32) -> Option<u32> {
     match code {
         21 | 22 => Some(4),
@@ -49,7 +47,6 @@ fn narrow_bits(code: i32) -> Option<u32> {
     }
 }
 
-/// Returns the memory address of a message as its key.
 pub(super) fn message_key(message: &messages::Tensor) -> usize {
     std::ptr::from_ref(message).addr()
 }

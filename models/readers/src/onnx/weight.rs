@@ -1,5 +1,4 @@
-//! Estimates the memory that a decoded file takes, before decoding. A hostile file can expand: an empty attribute
-//! takes two bytes in the file and hundreds in memory.
+//! Estimates the memory that a decoded file takes, because an empty attribute takes two bytes but hundreds in memory.
 
 use super::messages::{
     Attribute, Dimension, Entry, Function, Graph, Node, OperatorSet, SparseTensor, Tensor, ValueInfo,
@@ -12,7 +11,6 @@ const MEMORY_PER_BYTE: u64 = 24;
 /// Allowed bytes of decoded messages for any file, in addition.
 const MEMORY_BYTES_FIXED: u64 = 64 << 20;
 
-/// Nesting limit of the protobuf decoder.
 const MAX_DEPTH: usize = 100;
 
 #[derive(Clone, Copy)]
@@ -56,7 +54,6 @@ impl Kind {
         })
     }
 
-    /// Returns the memory of one message without its content.
     fn message_bytes(self) -> u64 {
         let bytes = match self {
             Kind::Model => 0,

@@ -8,7 +8,6 @@ use models::operators::{BinaryOp, Clip, Dequantize, Op, Quantize, Requantize, Un
 use models::types::{DType, TensorType};
 use passes::quantise;
 
-/// One operator with its resolved inputs, and the graph under construction.
 pub(super) struct Call<'a, 'b> {
     pub emit: &'a mut Emit<'b>,
     pub operator: &'a Operator<'a>,
@@ -109,7 +108,6 @@ impl<'a> Call<'a, '_> {
         self.emit.binary(BinaryOp::Mul, x, scale)
     }
 
-    /// Quantises a result if the file stores it quantised.
     pub fn store_output(&mut self, y: ValueId, index: usize) -> Outcome<ValueId> {
         let Some((scales, to)) = self.scales_of_output(index) else { return Ok(y) };
         if !self.emit.dtype(y)?.is_float() {
@@ -307,7 +305,6 @@ impl Activation {
     }
 }
 
-/// Quantisations of two operands and their product, whose elements are of type `to`.
 #[derive(Clone, Copy)]
 pub(super) struct Factor<'a> {
     pub x: &'a Quantisation,

@@ -1,5 +1,4 @@
 //! Reads tables and vectors of a flatbuffer, and checks every offset.
-//!
 //! A table starts with the distance back to its field list. Each entry of the list is the position of a field in the
 //! table, or 0 for the default. Nested vectors and tables are found by forward distances. A hostile file can refer to
 //! one vector a million times, so the bytes read are counted against a budget.
@@ -7,7 +6,6 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-/// A value, or the reason why the file is refused.
 pub(super) type Read<T> = Result<T, String>;
 
 pub(super) struct Buffer<'a> {
@@ -136,7 +134,6 @@ impl<'a> FlatTable<'a> {
         range.step_by(4).map(|at| buffer.parse_table(buffer.follow_offset(at)?)).collect()
     }
 
-    /// Returns the range of a byte vector without reading the vector.
     pub(super) fn byte_range(&self, number: usize) -> Read<Option<Range<usize>>> {
         self.element_range(number, 1)
     }

@@ -201,7 +201,6 @@ impl<'a> TfliteImporter<'a> {
         Ok(())
     }
 
-    /// Checks that the type stated in the file for a tensor agrees with the inferred one, unless inputs were resized.
     fn compare_with_stated(&self, operator: &Operator<'_>, tensor: &Tensor, id: ValueId) -> Result<()> {
         let found = self.emit.builder.value_type(id)?;
         let is_open = tensor.shape.is_empty() || tensor.signature.contains(&-1);
@@ -292,7 +291,6 @@ impl<'a> TfliteImporter<'a> {
     }
 }
 
-/// Explains that an operator has no import rule, and lists all operators of the file without one.
 fn without_rule(model: &Model<'_>) -> String {
     let mut counts: BTreeMap<Cow<'_, str>, usize> = BTreeMap::new();
     for operator in model.operators.iter().filter(|operator| matches!(rules::find_rule(operator), Ok(None))) {

@@ -1,13 +1,7 @@
-//! Reads TFLite files.
-//!
-//! The file is a flatbuffer. The reader in `flatbuffer` checks every offset; generated accessors are unsafe code and
-//! expect a verified file. Weights are slices of the file. Scales of quantised tensors stay with operators:
-//! convolutions, dense layers and products of 8-bit integers become the same integer operators as in an ONNX file of
-//! the network. Operators that only move elements move the integers. All other quantised operators compute in floats
-//! between a dequantisation and a quantisation.
-//!
-//! TFLite images have channels last, graphs have channels first. Each window operator gets a transpose before and
-//! after it; a pass (`passes::layout`) removes adjacent pairs.
+//! Reads TFLite files. Every offset is checked. Weights are slices of the file. Convolutions, dense layers and products
+//! of 8-bit integers become the same integer operators as in an ONNX file of the network. All other quantised operators
+//! compute in floats between a dequantisation and a quantisation. TFLite images have channels last: each window
+//! operator gets a transpose before and after it, and `passes::layout` removes adjacent pairs.
 
 mod call;
 mod flatbuffer;

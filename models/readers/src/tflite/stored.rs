@@ -115,7 +115,6 @@ impl Sparsity {
     }
 }
 
-/// Reads a list of positions, which is stored in the smallest type that holds them.
 fn read_positions(level: &FlatTable<'_>, field: usize) -> Read<Vec<i32>> {
     let kind = level.i8(field, 0)?;
     let Some(table) = level.table(field + 1)? else { return Ok(Vec::new()) };

@@ -20,7 +20,6 @@ pub(super) enum Argument {
     Ignored,
 }
 
-/// One node with resolved arguments, and the graph under construction.
 pub(super) struct Call<'a, 'b> {
     pub emit: &'a mut Emit<'b>,
     /// Operator name, without `aten.` and without the underscore of in-place operators.

@@ -26,9 +26,7 @@ pub(super) struct Importer<'a> {
     pub(super) graph: &'a schema::Graph,
     /// Prefix of value names inside loops: the loop and the iteration; empty outside.
     pub(super) prefix: String,
-    /// Number of unrolled iterations of all loops so far.
     pub(super) iterations: usize,
-    /// Number of nodes in all unrolled iterations.
     pub(super) nodes: usize,
     pub(super) options: &'a Options,
     pub(super) emit: Emit<'a>,
@@ -240,7 +238,6 @@ impl<'a> Importer<'a> {
         }
     }
 
-    /// Explains that an operator has no import rule, and lists all operators of the program without one.
     fn without_rule(&self) -> String {
         let mut counts = BTreeMap::new();
         count_without_rule(&self.program.graph_module.graph, &mut counts);
@@ -295,7 +292,6 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// Checks that the type stated in the file for a value agrees with the inferred one, unless inputs were resized.
     fn compare_with_stated(&self, node: &Node, name: &str, id: ValueId) -> Result<()> {
         let found = self.emit.builder.value_type(id)?;
         let most = GraphLimits::default().tensor_bytes;
@@ -393,7 +389,6 @@ fn number_name(union: &Union) -> Option<&str> {
     kinds.iter().find_map(|kind| union.value_of(kind))?.get("as_name")?.as_str()
 }
 
-/// Returns the module that a node belongs to, such as `layer3.0.conv1`.
 fn scope_of(node: &Node) -> String {
     let stack = node.metadata.nn_module_stack.text();
     let last = stack.rsplit(';').next().unwrap_or("");

@@ -1,9 +1,6 @@
-//! Inlines subprograms at the node that runs them.
-//!
-//! `torch.export` makes subprograms of the code inside `no_grad` or `autocast`, of both branches of `torch.cond`, and
-//! of the condition and body of `while_loop`. Inlined nodes get the first result of the calling node as name prefix.
-//! Both branches of a condition are inlined, and its node selects between their results. The condition and the body of
-//! a loop are not inlined here: they move from the inputs of the node to its `parts`.
+//! Inlines subprograms at the node that runs them: the code inside `no_grad` or `autocast`, and both branches of
+//! `torch.cond`, whose node then selects between their results. Inlined nodes get the first result of the calling node
+//! as name prefix. The condition and the body of a `while_loop` move from the inputs of the node to its `parts`.
 
 use super::schema::{Graph, Input, Node, Union, names_of};
 use serde_json::{Map, Value};
@@ -74,7 +71,6 @@ fn insert_part(graph: &mut Graph, node: &Node, part: Graph, depth: usize) -> Res
     Ok(())
 }
 
-/// Returns the name prefix of a subprogram: the first result of the node that runs it.
 fn prefix_of(results: &[String]) -> Result<String, String> {
     let prefix = results.first().cloned().unwrap_or_default();
     if prefix.len() > MAX_PREFIX_BYTES {
@@ -92,7 +88,6 @@ pub(super) fn is_loop(target: &str) -> bool {
     target.ends_with("higher_order.while_loop")
 }
 
-/// Moves the condition and the body of a loop out of its inputs.
 fn take_parts(node: &mut Node, depth: usize) -> Result<(), String> {
     for index in 0..2 {
         let mut part = take_program(node.inputs.get_mut(index))?;
@@ -107,7 +102,6 @@ fn take_program(input: Option<&mut Input>) -> Result<Graph, String> {
     serde_json::from_value(part).map_err(|error| format!("a subprogram is invalid ({error})"))
 }
 
-/// Inlines both branches of a condition, then adds a node that selects between their results.
 fn insert_both(graph: &mut Graph, mut node: Node, depth: usize) -> Result<(), String> {
     let results = tensor_names(&node.outputs);
     let prefix = prefix_of(&results)?;

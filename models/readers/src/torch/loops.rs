@@ -1,5 +1,4 @@
-//! Loops of programs. Graphs do not have loops: a `while_loop` is unrolled if its condition is known before each
-//! iteration. Other loops are refused. On request, the node is left out and the operators of one iteration are added.
+//! Loops of programs. A `while_loop` is unrolled if its condition is known before each iteration; others are refused.
 
 use super::call::Argument;
 use super::import::{Importer, node_label};
@@ -34,7 +33,6 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// Adds the nodes of all iterations and returns the final states.
     fn unroll_loop(&mut self, node: &'a Node) -> Result<Vec<ValueId>, Failure> {
         let [condition, body] = &node.parts[..] else {
             return Err(Refusal::Malformed("the loop has no condition or no body".to_owned()).into());

@@ -1,5 +1,4 @@
 //! Tracks tensors that share memory: views such as slices, and operators that write to their input.
-//!
 //! A name refers to a cell, and a cell may be a view of another cell. A write to a slice is propagated to the tensors
 //! that it is cut from. All other cells that share the memory become stale, and reading a stale cell is refused.
 
@@ -20,12 +19,10 @@ pub(super) enum Slot {
     Stale,
 }
 
-/// Memory that one or more names refer to.
 struct Cell {
     slot: Slot,
     /// The cell whose memory is shared, and the part of it that this cell views.
     parent: Option<(usize, Memory)>,
-    /// Cells that are views of this cell.
     windows: Vec<usize>,
 }
 

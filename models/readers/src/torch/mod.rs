@@ -1,9 +1,7 @@
-//! Reads `torch.export` archives (`.pt2`) and TorchScript files, without PyTorch and without executing their code.
-//!
-//! A `torch.export` archive is a zip file of raw weights and a JSON program, whose nodes are ATen operators with named
-//! arguments. Each node is imported by the rule of its operator, through the builder and its shape inference; shapes
-//! that the file states are compared with the inferred ones. Weights stay in the archive until they are needed. A
-//! write to a tensor is propagated to all tensors that share its memory, or refused.
+//! Reads `torch.export` archives (`.pt2`) and TorchScript files, without PyTorch and without executing their code. A
+//! `torch.export` archive is a zip file of raw weights and a JSON program of ATen operators with named arguments.
+//! Weights stay in the archive until they are needed. A write to a tensor is propagated to all tensors that share its
+//! memory, or refused.
 
 mod arguments;
 mod call;
@@ -44,7 +42,6 @@ pub fn import_bytes(bytes: Bytes, file: &str, options: &Options) -> Result<Impor
     from_store(ArchiveBytes::Memory(bytes), file, options)
 }
 
-/// Returns whether a file is a TorchScript archive, without executing any of it.
 pub fn is_torchscript(path: &Path) -> bool {
     ArchiveBytes::open(path).is_ok_and(|store| holds_torchscript(&store))
 }
@@ -126,8 +123,7 @@ fn check_version(archive: &Archive, file: &str) -> Result<()> {
 }
 
 /// Returns an upper bound of the memory of a parsed JSON text. A non-empty map has nodes with room for 11 entries; a
-/// list has room for 4 elements, or up to three times its length while growing. Braces and commas within strings are
-/// counted, too.
+/// list has room for 4 elements, or up to three times its length while growing.
 fn json_memory_bytes(text: &[u8]) -> u64 {
     let of_sign = |sign: &u8| match sign {
         b'{' => 800,

@@ -1,5 +1,4 @@
-//! JSON schema of an exported program, restricted to the parts that a graph needs. Unions are objects with one key,
-//! the variant's name.
+//! JSON schema of the needed parts of an exported program. Unions are objects with one key, the variant's name.
 
 use models::types::DType;
 use serde::Deserialize;
@@ -115,7 +114,6 @@ pub(super) struct Payload {
     pub tensor_meta: Option<Meta>,
 }
 
-/// A tagged union: a JSON object with one key, the name of the variant.
 #[derive(Clone, Deserialize)]
 pub(super) struct Union(Map<String, Value>);
 

@@ -8,7 +8,6 @@ fn cases(folder: &Path) -> Vec<PathBuf> {
     cases_of(folder, "pt2")
 }
 
-/// The files of a folder with an extension.
 pub(super) fn cases_of(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let mut cases: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == extension)).collect();
@@ -52,7 +51,6 @@ fn check_case(path: &Path) -> Result<(), String> {
     check_answer(path, &Options::default())
 }
 
-/// Compares the results of a program with the tensors stored next to it.
 pub(super) fn check_answer(path: &Path, options: &Options) -> Result<(), String> {
     let fail = |why: String| format!("{}: {why}", path.display());
     let chain = |error: Error| {
@@ -157,7 +155,6 @@ fn archives_that_are_tricks_are_refused() {
     check_refused(changed(&twice), "two entries have the name");
 }
 
-/// The text of the program in an archive, changed at the same length.
 fn with_program(from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut bytes = small_image();

@@ -1,5 +1,4 @@
 //! Weights and constants of an archive, by their names in the model.
-//!
 //! A tensor is a view of stored elements: an offset and a stride per dimension. A view that permutes a contiguous
 //! tensor becomes a lazy transposition, and a view that repeats elements a lazy expansion.
 
@@ -70,7 +69,6 @@ impl<'a> Weights<'a> {
 
 #[derive(Clone, Debug)]
 pub(super) struct StoredTensor {
-    /// Archive entry with the elements.
     pub entry: String,
     pub dtype: DType,
     pub is_complex: bool,

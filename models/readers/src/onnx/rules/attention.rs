@@ -184,7 +184,6 @@ fn length_mask(
     emit.push(Op::Where(Where {}), &[visible, open, hidden])
 }
 
-/// Builds a constant mask; `hides` decides by query and key position.
 fn constant_mask(
     emit: &mut Emit<'_>,
     [places, total]: [i64; 2],

@@ -30,7 +30,6 @@ impl Extents {
         }
     }
 
-    /// Returns the number of query rows that read one key head.
     fn query_rows(&self) -> i64 {
         (self.heads / self.shared).saturating_mul(self.queries)
     }

@@ -11,7 +11,6 @@ type Outputs = Outcome<Vec<ValueId>>;
 
 const MAX_PLACES: i64 = 1 << 22;
 
-/// Treatment of positions outside the data.
 #[derive(Clone, Copy, PartialEq)]
 enum Beyond {
     Zeros,
@@ -72,7 +71,6 @@ pub(super) fn grid_sample(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![emit.reshape(y, &shape)?])
 }
 
-/// Converts normalised coordinates from -1 to 1 to positions along an axis.
 fn denormalise_coords(emit: &mut Emit<'_>, x: ValueId, extent: i64, is_aligned: bool) -> Outcome<ValueId> {
     let extent = extent as f64;
     let x = emit.binary_with(BinaryOp::Add, x, 1.0)?;

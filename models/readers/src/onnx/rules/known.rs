@@ -30,7 +30,6 @@ fn integer_constant(emit: &mut Emit<'_>, extents: &[i64], numbers: Vec<i64>) -> 
     emit.add_constant(TensorType::new(DType::I64, extents), Const::Small(numbers))
 }
 
-/// Returns the indices of nonzero elements, one row for each axis.
 pub(super) fn non_zero(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let numbers = small_constant(emit, x)?;

@@ -11,7 +11,6 @@ use models::types::DType;
 const MOVES: &[&str] =
     &["Expand", "Flatten", "Gather", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"];
 
-/// Copies the narrow type of the first input to the results of an operator that only moves elements.
 pub(in crate::onnx) fn propagate_range(emit: &mut Emit<'_>, call: &Call<'_>, outputs: &[ValueId]) {
     let Some(narrow) = call.optional_input(0).and_then(|x| emit.narrow_range(x)) else { return };
     if MOVES.contains(&call.node.op_type.as_str()) {

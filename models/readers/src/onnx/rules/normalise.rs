@@ -25,7 +25,6 @@ pub(super) fn batch_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<Va
     Ok(vec![emit.push(Op::BatchNorm(BatchNorm { epsilon: call.float_attribute("epsilon", 1e-5) }), &inputs)?])
 }
 
-/// Emits batch normalisation in training mode: uses the batch's statistics and also returns the updated running ones.
 fn training_batch_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let (rank, dtype) = (emit.rank(x)?, emit.dtype(x)?);

@@ -15,7 +15,6 @@ use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Converts a one-element tensor to a scalar; returns other tensors unchanged.
 fn scalar_of_one(emit: &mut Emit<'_>, id: ValueId) -> Outcome<ValueId> {
     let is_one = emit.extents(id)?.iter().all(|&extent| extent == 1);
     if is_one { emit.reshape(id, &[]) } else { Ok(id) }
@@ -151,7 +150,6 @@ pub(super) fn dequantise_scalar(
     real_along(emit, x, scale, zero, 0)
 }
 
-/// Dequantises with one scale for all elements, or with one per index of an axis.
 pub(super) fn real_along(
     emit: &mut Emit<'_>,
     x: ValueId,
@@ -254,8 +252,7 @@ fn conv_sums(
     convolve_operands(emit, call, x, w)
 }
 
-/// Convolves bytes whose zero point is computed at run time. After the convolution, the zero point times the sum of the
-/// weights is subtracted; weights on padding do not count, because padding equals the zero point.
+/// Convolves with a zero point computed at run time: subtracts it times the sum of the weights that are not on padding.
 fn convolve_less_zero(
     emit: &mut Emit<'_>,
     call: &Call<'_>,
@@ -271,7 +268,6 @@ fn convolve_less_zero(
     subtract_zero_sums(emit, sums, of_places, x_zero)
 }
 
-/// Sums the weights less their zero point along an axis, in 32-bit integers.
 fn weight_sums(emit: &mut Emit<'_>, w: ValueId, zero: i64, axis: usize, keeps_axis: bool) -> Outcome<ValueId> {
     let weights = emit.cast(w, DType::I32)?;
     let weights = emit.binary_with(BinaryOp::Sub, weights, zero as f64)?;

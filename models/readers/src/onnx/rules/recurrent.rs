@@ -1,5 +1,4 @@
 //! Recurrent layers, unrolled over time.
-//!
 //! Each step is two products, a sum and the gates, so its tasks are the same at every step. The product with the input
 //! is also computed step by step, so that every operator has the size of one cell.
 
@@ -68,7 +67,6 @@ impl LayerWeights {
         Ok(LayerWeights { inputs: call.input(1)?, states: call.input(2)?, rounds: false })
     }
 
-    /// Quantises data to 8 bits and back, if the weights require it.
     fn round_operand(&self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
         if !self.rounds {
             return Ok(x);

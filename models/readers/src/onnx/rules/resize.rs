@@ -1,8 +1,5 @@
-//! Resampling.
-//!
-//! The three variants that networks use become `Resize`. Every other combination of coordinates, filters and edges is
-//! a weighted sum of input elements with fixed weights along each axis. It becomes one product with a constant matrix
-//! per axis. The result is the same, but a library would run another operator.
+//! Resampling. The three variants that networks use become `Resize`. Every other combination of coordinates, filters
+//! and edges has fixed weights along each axis, and becomes one product with a constant matrix per axis.
 
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
@@ -250,7 +247,6 @@ impl ResizeFilter<'_> {
         })
     }
 
-    /// Fills in the weights of all input elements for the output element that samples position `place`.
     fn fill_weights(&self, row: &mut [f64], place: f64, scale: f64) -> Outcome<()> {
         let last = row.len() as i64 - 1;
         // When shrinking, the antialiasing filter is stretched over all input elements of an output element.

@@ -98,7 +98,6 @@ struct Transform {
 }
 
 impl Transform {
-    /// Builds the constant matrices that give the real and the imaginary part.
     fn transform_matrices(&self, emit: &mut Emit<'_>, dtype: DType, is_complex: bool) -> Outcome<(ValueId, ValueId)> {
         let Transform { length, used, is_inverse, is_half } = *self;
         if is_inverse && is_half && !is_complex {

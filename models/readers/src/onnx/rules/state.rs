@@ -11,7 +11,6 @@ use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Maximum sequence length that is unrolled.
 const MAX_STEPS: i64 = 4096;
 
 /// Emits a causal depthwise convolution; inputs: `x[n, c, length], weight[c, 1, k], bias, past[n, c, k - 1]`.
@@ -127,7 +126,6 @@ impl Steps {
     }
 }
 
-/// Emits linear attention, which has one state matrix per head, unrolled over the sequence.
 pub(super) fn linear_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let steps = Steps::parse_steps(emit, call)?;
     let (queries, keys, values) = (emit.extents(steps.q)?, emit.extents(steps.k)?, emit.extents(steps.v)?);
@@ -166,7 +164,6 @@ fn axis_positions(emit: &mut Emit<'_>, count: i64, axis: usize, rank: usize) -> 
     emit.add_range(DType::I64, &shape)
 }
 
-/// Reshapes a vector with one number per sample to broadcast along `axis`.
 fn broadcast_samples(emit: &mut Emit<'_>, x: ValueId, axis: usize, rank: usize) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
     let [count] = extents[..] else {

@@ -45,7 +45,6 @@ impl WindowAttributes {
         Ok(window)
     }
 
-    /// Returns the extent that the dilated window covers along an axis.
     fn window_reach(&self, axis: usize) -> Outcome<i64> {
         let reach = self.kernel[axis].checked_sub(1).and_then(|steps| steps.checked_mul(self.dilations[axis]));
         let reach = reach.and_then(|reach| reach.checked_add(1));
@@ -201,8 +200,7 @@ pub(super) fn channels_last(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId>
     emit.transpose(x, &order)
 }
 
-/// Emits `Col2Im` of `columns[n, c · block, places], image, block` as a transposed convolution with one-hot kernels,
-/// which sums overlapping columns.
+/// Emits `Col2Im` of `columns[n, c · block, places], image, block` as a transposed convolution with one-hot kernels.
 pub(super) fn columns_to_image(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let (image, block) = (call.input(1)?, call.input(2)?);

@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// A graph as an attribute: `body(inputs) -> outputs`.
 fn graph(name: &str, inputs: &[&str], nodes: Vec<Node>, outputs: &[&str]) -> Attribute {
     let untyped = |name: &&str| ValueInfo { name: (*name).to_owned(), ty: None };
     let graph = messages::Graph {

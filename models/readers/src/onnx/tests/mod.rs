@@ -66,7 +66,6 @@ fn integers(name: &str, numbers: &[i64]) -> messages::Tensor {
     }
 }
 
-/// A model of `x` with one output `y`.
 fn model(x: &[&str], constants: Vec<messages::Tensor>, nodes: Vec<Node>) -> messages::Model {
     let output = ValueInfo { name: "y".to_owned(), ty: None };
     messages::Model {
@@ -448,7 +447,6 @@ fn a_weight_is_a_slice_of_the_file() {
     assert!(range.contains(&weight.unwrap()));
 }
 
-/// A model with many kinds of nodes, to be damaged.
 fn rich() -> Vec<u8> {
     let mut conv = node("c = Conv(x, w)");
     conv.attribute = vec![ints("pads", &[1, 1, 1, 1]), ints("strides", &[2, 2])];
@@ -495,7 +493,6 @@ fn the_model_to_be_damaged_is_right() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
-    /// A damaged file is refused or read, but never a panic.
     #[test]
     fn damage_is_survived(
         cut in prop::option::weighted(0.2, 0usize..2000),

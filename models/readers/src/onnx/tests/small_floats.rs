@@ -3,7 +3,6 @@
 use super::*;
 use crate::narrow::SmallFloat;
 
-/// `y` is `x` cast to a type of the file.
 fn cast(code: i64) -> messages::Model {
     let mut node = node("y = Cast(x)");
     node.attribute.push(int("to", code));

@@ -1,9 +1,6 @@
-//! Writes a graph as an ONNX file, with the constants of the reference, so that other libraries can run it.
-//!
-//! An operator becomes the equivalent ONNX operator, if there is one, because libraries have fast code for
-//! the operators that they recognise. Others become several operators; attention is split into its products. Constants
-//! are stored as numbers, already transposed and shaped for their operator. A file holds at most 2 GiB: larger models
-//! are refused.
+//! Writes a graph as an ONNX file, with the constants of the reference, so that other libraries can run it. An operator
+//! becomes the equivalent ONNX operator if there is one, because libraries have fast code for those, and several
+//! operators otherwise. Larger models than 2 GiB are refused.
 
 mod contraction;
 mod movement;
@@ -87,7 +84,6 @@ fn port_info(name: String, ty: &TensorType) -> messages::ValueInfo {
     messages::ValueInfo { name, ty: Some(messages::Type { tensor: Some(tensor) }) }
 }
 
-/// The name of an operator's result in the file, or the reason why the operator cannot be written.
 type NameResult = std::result::Result<String, String>;
 
 fn write_operator(sheet: &mut Sheet<'_>, node: &Node) -> NameResult {

@@ -11,7 +11,6 @@ use models::types::{DType, TensorType};
 use reference::Tensor;
 use std::collections::{HashMap, HashSet};
 
-/// The ONNX graph under construction.
 pub(super) struct Sheet<'a> {
     graph: &'a Graph,
     constants: Vec<Option<Tensor>>,

@@ -23,7 +23,6 @@ fn both(graph: &Graph) -> models::Result<(Vec<Tensor>, Vec<Tensor>)> {
     Ok((reference::evaluate_graph(&again, &inputs)?, reference::evaluate_graph(graph, &inputs)?))
 }
 
-/// How far the outputs are apart, as a part of the largest; what is missing in one must be in the other.
 fn apart(found: &[Tensor], wanted: &[Tensor]) -> f64 {
     assert_eq!(found.len(), wanted.len());
     let mut worst = 0.0f64;
@@ -95,7 +94,6 @@ fn operators_compute_the_same_from_their_files_or_are_refused() {
     .assert_eq(&refused.join("\n"));
 }
 
-/// Adding an operator that is not written fails here, until it is named.
 #[test]
 fn operators_that_are_not_written_are_named() {
     let is_written = |text: &str| onnx::write_graph(&simple::build_operator(text).expect(text)).is_ok();
@@ -103,7 +101,6 @@ fn operators_that_are_not_written_are_named() {
     assert_eq!(missing.map(|(name, _)| *name).collect::<Vec<_>>(), Vec::<&str>::new());
 }
 
-/// Sums of bytes with a bias, to be followed by what becomes of them.
 const SUMS: &str = r#"
     graph "quantised"
     input %0 "x": u8[1,2,4,4]

@@ -159,7 +159,6 @@ const RULES: &[(&str, Rule)] = &[
     ("ZEROS_LIKE", movement::zeros_like),
 ];
 
-/// Operators that cannot be imported, with the reason.
 const REFUSED: &[(&str, &str)] = &[
     ("LSH_PROJECTION", "the operator looks up strings"),
     ("LSTM", "the operator keeps a state between runs"),

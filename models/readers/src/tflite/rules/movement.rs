@@ -253,7 +253,6 @@ pub(super) fn strided_slice(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.emit.reshape(y, &kept)?])
 }
 
-/// Pads by two numbers per dimension, with an optional value.
 pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
     let pads = pad_list(call, x)?;

@@ -15,7 +15,6 @@ struct WindowOptions {
 }
 
 impl WindowOptions {
-    /// Reads the attributes of a window operator; padding is the first field, strides follow.
     fn parse_window(call: &Call<'_, '_>, dilations_at: Option<usize>) -> Outcome<WindowOptions> {
         let is_same = match call.byte_option(0)? {
             0 => true,

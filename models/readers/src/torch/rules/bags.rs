@@ -1,5 +1,4 @@
-//! Operators on groups of elements or rows: histograms, embedding bags, search among sorted boundaries, grouped
-//! products.
+//! Operators on groups of elements or rows: histograms, embedding bags, search in boundaries, grouped products.
 
 use super::{Call, Memory, Outputs, RuleOutput, own_output};
 use crate::{Emit, Outcome, malformed, unsupported};
@@ -204,8 +203,7 @@ pub(super) fn is_in(call: &mut Call<'_, '_>) -> Outputs {
     own_output(if is_inverted { emit.unary(UnaryOp::Not, y)? } else { y })
 }
 
-/// Multiplies each row by the matrix of its group; offsets mark the ends of groups. Every row is multiplied by every
-/// matrix, and one product is selected.
+/// Multiplies each row by every matrix and selects the product of its group; offsets mark the ends of groups.
 pub(super) fn grouped_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
     let name = if call.arguments.contains_key("input") { "input" } else { "self" };
     let matrices = if call.arguments.contains_key("mat2") { "mat2" } else { "weight" };

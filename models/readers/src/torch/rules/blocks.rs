@@ -76,7 +76,6 @@ impl Blocks {
     }
 }
 
-/// Returns the input as a batch of images, its extents, and whether it was a single image.
 fn image_batch(call: &mut Call<'_, '_>) -> Outcome<(ValueId, [i64; 4], bool)> {
     let x = call.tensor_argument("self")?;
     match call.emit.extents(x)?[..] {

@@ -1,5 +1,4 @@
-//! Complex numbers. Graphs have only real numbers: a complex tensor has an additional last dimension of two, for the
-//! real and the imaginary part.
+//! Complex numbers: a complex tensor has an additional last dimension of two, for the real and the imaginary part.
 
 use super::movement::primary_input;
 use super::{Argument, Call, Outputs, Rule, own_output, signal, view_output};

@@ -233,7 +233,6 @@ pub(super) fn triangle_indices(call: &mut Call<'_, '_>, upper: bool) -> Outputs 
     own_output(call.emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?)
 }
 
-/// Rotates by quarter turns from the first of two axes to the second.
 pub(super) fn rotate_quarters(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
     let rank = call.emit.rank(x)?;

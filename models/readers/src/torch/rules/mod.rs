@@ -1,5 +1,4 @@
-//! Import rules, one per ATen operator for all its overloads: arguments have names, so overloads only differ in which
-//! arguments are present.
+//! Import rules, one per ATen operator for all its overloads, which differ only in the arguments that are present.
 
 mod bags;
 mod blocks;
@@ -65,7 +64,6 @@ fn own_output(id: ValueId) -> Outputs {
     Ok(vec![RuleOutput { id, window: Memory::Own }])
 }
 
-/// Returns one output that may share memory with the first input.
 fn view_output(id: ValueId) -> Outputs {
     Ok(vec![RuleOutput { id, window: Memory::Other }])
 }
@@ -178,7 +176,6 @@ pub(super) fn find_rule(operator: &str) -> Option<Rule> {
     Some(table::RULES[found].1)
 }
 
-/// The names of all operators with a rule.
 #[cfg(test)]
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     table::RULES.iter().map(|(name, _)| *name)
@@ -219,7 +216,6 @@ pub(super) fn refusal_reason(operator: &str) -> Option<&'static str> {
     })
 }
 
-/// Adds an operator with one output that owns its memory.
 fn push_output(call: &mut Call<'_, '_>, op: Op, inputs: &[ValueId]) -> Outputs {
     own_output(call.emit.push(op, inputs)?)
 }

@@ -8,7 +8,6 @@ use models::operators::{
     UnaryOp, Where,
 };
 
-/// Returns an optional vector argument, or a vector filled with `default` if omitted.
 fn optional_vector(call: &mut Call<'_, '_>, name: &str, x: ValueId, extents: &[i64], default: f64) -> Outcome<ValueId> {
     let dtype = call.emit.dtype(x)?;
     match call.optional_tensor(name)? {

@@ -30,7 +30,6 @@ pub(super) fn unary(call: &mut Call<'_, '_>, function: UnaryOp) -> Outputs {
     own_output(call.emit.unary(function, x)?)
 }
 
-/// Returns both operands, cast to the result type.
 fn operands(call: &mut Call<'_, '_>) -> Outcome<[ValueId; 2]> {
     let dtype = call.result_dtype()?;
     Ok([call.operand_as(first_operand(call), dtype)?, call.operand_as("other", dtype)?])

@@ -156,7 +156,6 @@ fn stack_rows(call: &mut Call<'_, '_>, rows: &[ValueId]) -> Outcome<ValueId> {
     call.emit.concat_parts(&parts, 0)
 }
 
-/// One layer in one direction of time.
 struct Side<'a> {
     kind: Kind,
     weights: &'a [ValueId],

@@ -1,5 +1,4 @@
 //! Sampling of images at computed positions: grids, regions and deformable convolutions.
-//!
 //! Each position has a few neighbours along each axis, with an index and a weight. The result is the weighted sum over
 //! all combinations of neighbours.
 
@@ -11,7 +10,6 @@ use models::operators::{BiasAdd, BinaryOp, Clip, CompareOp, Dense, GatherNd, Op,
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
-/// One neighbour of a sampled position along one axis.
 #[derive(Clone, Copy)]
 struct Neighbour {
     /// Index of the element, as a whole number in a float; always inside the axis.
@@ -20,7 +18,6 @@ struct Neighbour {
     weight: Option<ValueId>,
 }
 
-/// Treatment of positions outside the image.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outside {
     Zeros,
@@ -106,7 +103,6 @@ pub(super) fn grid_sample(call: &mut Call<'_, '_>) -> Outputs {
     own_output(emit.transpose(y, &order)?)
 }
 
-/// Converts normalised coordinates from -1 to 1 to element positions.
 fn denormalise_coords(emit: &mut Emit<'_>, x: ValueId, extent: i64, is_aligned: bool) -> Outcome<ValueId> {
     let extent = extent as f64;
     let x = emit.binary_with(BinaryOp::Add, x, 1.0)?;
@@ -161,8 +157,7 @@ impl SampledAxis {
         emit.binary_with(BinaryOp::Add, wave, low)
     }
 
-    /// Returns the neighbour at an integer position, clamped to the image. Its weight is zero outside of the image if
-    /// the padding mode is zeros.
+    /// Returns the neighbour at an integer position, clamped to the image; outside, its weight may be zero.
     fn bounded_neighbour(self, emit: &mut Emit<'_>, place: ValueId, weight: Option<ValueId>) -> Outcome<Neighbour> {
         let inside = self.clip_position(emit, place)?;
         if self.outside != Outside::Zeros {
@@ -346,8 +341,7 @@ fn add_batch_axis(emit: &mut Emit<'_>, neighbours: Vec<Neighbour>) -> Outcome<Ve
         .collect()
 }
 
-/// Returns the two neighbours of each position. Positions more than one element outside have weight zero; all others
-/// are clamped.
+/// Returns two neighbours per position; more than one element outside, their weight is zero. Others are clamped.
 fn region_neighbours(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<Vec<Neighbour>> {
     let dtype = emit.dtype(place)?;
     let (least, most) = (emit.add_scalar(dtype, -1.0)?, emit.add_scalar(dtype, extent as f64)?);

@@ -1,5 +1,4 @@
-//! Fourier transforms as products with matrices of cosines and sines. Complex numbers are pairs of real ones (see
-//! `complex`).
+//! Fourier transforms as products with matrices of cosines and sines. Complex numbers are pairs (see `complex`).
 
 use super::movement::primary_input;
 use super::{Call, Memory, Outputs, RuleOutput, numbers_of, own_output};
@@ -15,7 +14,6 @@ const MAX_MATRIX: i64 = 1 << 25;
 
 #[derive(Clone, Copy)]
 struct Fourier {
-    /// Number of points in the time domain.
     points: i64,
     /// Number of retained frequencies.
     kept: i64,
@@ -129,7 +127,6 @@ fn rank_of_numbers(emit: &Emit<'_>, x: ValueId, is_complex: bool) -> Outcome<usi
     rank.map_or_else(|| malformed("the last extent of a complex tensor is not 2"), Ok)
 }
 
-/// Whether input and output of a transform are real or complex.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
     RealToComplex,
@@ -255,7 +252,6 @@ pub(super) fn core_transform(call: &mut Call<'_, '_>) -> Outputs {
     own_output(x)
 }
 
-/// Parameters that the forward and inverse short-time transforms share.
 struct Frames {
     points: i64,
     hop: i64,

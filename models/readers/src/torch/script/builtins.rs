@@ -1,5 +1,4 @@
-//! Built-in operators on values that are known during interpretation: numbers, strings, lists, and shapes and types of
-//! tensors.
+//! Built-in operators on values known during interpretation: numbers, strings, lists, shapes and types of tensors.
 
 use super::dtypes;
 use super::heap::{Heap, Value, is_tensor, number_of};
@@ -284,7 +283,6 @@ fn eval_text(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> 
     }))
 }
 
-/// Formats a string: replaces each `{}` by a value.
 fn format_text(heap: &mut Heap, text: &str, values: &[Value]) -> Outcome<String> {
     let mut parts = text.split("{}");
     let mut made = parts.next().unwrap_or_default().to_owned();

@@ -1,5 +1,4 @@
-//! Values of a program during interpretation. Containers are stored in lists and referred to by index. So values are
-//! copied freely, containers are shared as in Python, and freeing nested containers cannot overflow the stack.
+//! Values of a program. Containers are referred to by index: shared as in Python, and freed without recursion.
 
 use crate::torch::weights::StoredTensor;
 use crate::{Outcome, unsupported};
@@ -63,7 +62,6 @@ pub(super) struct Heap {
 }
 
 impl Heap {
-    /// Creates a heap whose memory limit grows with the size of the file.
     pub fn new(file_bytes: u64) -> Heap {
         Heap {
             texts: Vec::new(),

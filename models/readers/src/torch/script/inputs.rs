@@ -1,5 +1,4 @@
-//! Builds the arguments of a program: tensors with the shapes that the caller gives, or with the shapes of the traced
-//! call.
+//! Builds the arguments of a program: tensors with shapes that the caller gives, or with those of the traced call.
 
 use super::heap::{Value, is_tensor};
 use super::interpreter::Interpreter;
@@ -29,7 +28,6 @@ struct Inputs<'i, 'a, 'o> {
     missing: Vec<String>,
 }
 
-/// Builds the arguments of a method except `self`.
 pub(super) fn build_arguments<'a>(
     interpreter: &mut Interpreter<'a>,
     method: &Function<'a>,
@@ -59,7 +57,6 @@ fn parse_stated<'o>(key: &'o str, extents: &'o [i64]) -> Outcome<Stated<'o>> {
 }
 
 impl Inputs<'_, '_, '_> {
-    /// Fails if a shape is given for an unknown input, or if an input has no shape.
     fn check_shapes(&mut self) -> Outcome<()> {
         let names = self.names.join(", ");
         let bound = self.options.bindings.keys().map(String::as_str);

@@ -1,8 +1,5 @@
 //! Interprets the program of a TorchScript file symbolically, and adds an operator to the graph for each call that
-//! computes a tensor.
-//!
-//! No code of the file is executed: the interpreter evaluates the parsed source. Functions are those of the file or
-//! operators with an import rule, and the number of steps is bounded.
+//! computes a tensor. No code of the file is executed, and the number of steps is bounded.
 
 use super::heap::{Heap, MAX_NESTING, Value, is_tensor};
 use super::library::{Definition, Library};
@@ -30,7 +27,6 @@ enum Flow {
 /// A function that evaluates operators on known values; returns None if the operator must be added to the graph.
 pub(super) type Builtins = fn(&mut Interpreter<'_>, &str, &[Value], &[(&str, Value)]) -> Outcome<Option<Value>>;
 
-/// Interprets a program symbolically.
 pub(super) struct Interpreter<'a> {
     library: &'a Library<'a>,
     builtins: Builtins,
@@ -40,7 +36,6 @@ pub(super) struct Interpreter<'a> {
     pub constants: Vec<Value>,
     steps: u64,
     depth: usize,
-    /// The current function and line.
     place: (&'a str, u32),
 }
 

@@ -1,8 +1,5 @@
 //! Reads TorchScript files (`torch.jit.save`) by interpreting their source, without PyTorch and without executing code
-//! of the file.
-//!
-//! An archive holds source in a small subset of Python, pickled objects with the attributes of modules, and raw
-//! tensors. The method `forward` is interpreted with the shapes of its inputs. Loops are unrolled, branches are
+//! of the file. The method `forward` is interpreted with the shapes of its inputs. Loops are unrolled, branches are
 //! selected by known values, and methods of modules are inlined. Each call of an ATen operator is imported by the same
 //! rule as in `torch.export` programs.
 
@@ -71,9 +68,7 @@ fn top_of(archive: &Archive) -> std::result::Result<String, String> {
 
 struct Objects {
     root: usize,
-    /// Tensor constants of the source, by their number.
     constants: Vec<Value>,
-    /// Arguments of the traced call, if the file has them.
     examples: Vec<Value>,
 }
 

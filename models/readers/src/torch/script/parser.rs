@@ -385,7 +385,6 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Joins adjacent string literals into one.
     fn join_texts(&mut self, first: &str) -> Expr<'a> {
         let mut text = unescape_text(first);
         while let Token::Text(more) = self.peek_token() {

@@ -1,6 +1,5 @@
-//! Reads the objects of a TorchScript file from their pickles. A pickle is a program for a stack machine that can call
-//! any Python function. This reader only builds lists, dictionaries, tensors and objects without methods, and refuses
-//! all other names.
+//! Reads the objects of a TorchScript file from their pickles. This reader only builds lists, dictionaries, tensors and
+//! objects without methods, and refuses all other names, because a pickle can call any Python function.
 
 use super::heap::{Heap, NamedTensor, Value};
 use crate::torch::weights::StoredTensor;

@@ -1,6 +1,5 @@
 //! Names and types of the arguments of ATen operators. TorchScript passes arguments by position; import rules
 //! read them by name.
-//!
 //! `signatures.txt` has one line per overload: the operator, then its arguments in order. An argument is a name, a
 //! type, and `=` if it is optional; arguments after a lone `*` are keyword-only. Types are tensor `T`, number `N`,
 //! integer `I`, float `F`, boolean `B`, string `S`, device `D`, generator `G`, and the lists `T*` of tensors, `O*` of
@@ -33,7 +32,6 @@ pub(super) struct Signature {
     pub returns: Returns,
 }
 
-/// The arguments of a call, assigned to the formal arguments of an overload.
 pub(super) struct Assigned<'s> {
     pub signature: &'s Signature,
     pub arguments: Vec<(&'s Formal, Value)>,

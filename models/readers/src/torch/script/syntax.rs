@@ -79,12 +79,10 @@ pub(super) struct Parameter<'a> {
     pub default: Option<Expr<'a>>,
 }
 
-/// A class definition: a module or a named tuple.
 #[derive(Debug)]
 pub(super) struct Class<'a> {
     pub name: &'a str,
     pub base: &'a str,
-    /// Attribute names in order of declaration.
     pub fields: Vec<&'a str>,
     /// Attributes that are defined by a literal.
     pub constants: Vec<(&'a str, Expr<'a>)>,

@@ -16,7 +16,6 @@ use std::rc::Rc;
 
 const MAX_CALLS: usize = 1 << 17;
 
-/// The graph under construction, and the memory cells of its tensors.
 pub(super) struct Tensors<'a> {
     pub emit: Emit<'a>,
     archive: &'a Archive,
@@ -59,7 +58,6 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    /// Adds a tensor that owns its memory.
     pub fn add_tensor(&mut self, id: ValueId) -> Value {
         Value::Tensor(self.cells.add_cell(Slot::Value(id)))
     }
@@ -180,7 +178,6 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    /// Returns a name for a result: the module, and the variable that receives the result.
     fn local_name(&self) -> String {
         match self.scope.is_empty() {
             true => self.target.to_owned(),
@@ -194,7 +191,6 @@ impl<'a> Tensors<'a> {
             .any(|value| is_missing(value) || heap.sequence_items(*value).unwrap_or_default().iter().any(is_missing))
     }
 
-    /// Makes the tensor inputs of a skipped operator outputs of the graph.
     fn add_loose_ends(&mut self, all: &[Value], heap: &Heap) {
         let nested = all.iter().flat_map(|value| heap.sequence_items(*value).unwrap_or(std::slice::from_ref(value)));
         for value in nested.copied().collect::<Vec<_>>() {

@@ -11,7 +11,6 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torchscript")
 }
 
-/// Shapes of the inputs, which scripted files do not state.
 fn options(path: &Path) -> Options {
     let tensors = safetensors::list_tensors(&path.with_extension("safetensors")).unwrap();
     let inputs = tensors.iter().filter(|(name, _)| !name.starts_with("output."));
@@ -28,7 +27,6 @@ fn programs_answer_as_torch_does() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// An archive of a module without tensors, whose source is given.
 fn archive(source: &str) -> Vec<u8> {
     let objects = b"\x80\x02c__torch__\nM\n)\x81}X\x08\0\0\0training\x89sb.";
     let entries: [(&str, &[u8]); 3] =

@@ -177,7 +177,6 @@ fn padding_mask(
     emit.push(Op::Where(Where {}), &[visible, open, hidden])
 }
 
-/// Compares key positions with one bound per sequence.
 fn compare_keys(emit: &mut Emit<'_>, function: CompareOp, bounds: ValueId, batch: i64, total: i64) -> Outcome<ValueId> {
     let bounds = emit.cast(bounds, DType::I64)?;
     let bounds = emit.reshape(bounds, &[batch, 1, 1, 1])?;

@@ -52,7 +52,6 @@ pub(super) fn quantised_lstm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     recurrent::rounded_lstm(emit, call, [weights[0], weights[1]])
 }
 
-/// Returns the scales for one direction of a recurrent layer: one number, or one per column.
 fn direction_scales(emit: &mut Emit<'_>, scales: ValueId, index: i64, directions: i64) -> Outcome<ValueId> {
     let extents = emit.extents(scales)?;
     if extents.first() != Some(&directions) {

@@ -8,7 +8,6 @@ use models::operators::{BiasAdd, BinaryOp, Dense, MatMul, Op, UnaryOp};
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Emits a convolution, followed by bias, residual and activation.
 pub(super) fn fused_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let y = convolve_data(emit, call, x)?;

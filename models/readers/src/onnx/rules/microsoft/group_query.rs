@@ -12,7 +12,6 @@ type Outputs = Outcome<Vec<ValueId>>;
 
 /// Emits `GroupQueryAttention`; inputs: `query, key, value, past key, past value, lengths - 1, total length, cos, sin,
 /// position ids, attention bias, sinks`.
-///
 /// Sequences must fill their tensors: shorter ones would shift the positions of new keys.
 pub(super) fn group_query_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     call.expect_int("smooth_softmax", 0)?;
@@ -56,7 +55,6 @@ pub(super) fn group_query_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Out
     Ok(vec![join_heads(emit, y)?, k, v])
 }
 
-/// Returns queries, keys and values split into heads; one input tensor may hold all three.
 fn split_projections(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<[ValueId; 3]> {
     let (count, groups) = (call.int_attribute("num_heads", 0), call.int_attribute("kv_num_heads", 0));
     if count < 1 || groups < 1 {
@@ -79,8 +77,7 @@ fn split_projections(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<[ValueId; 
     Ok([part(0, count)?, part(count, groups)?, part(count + groups, groups)?])
 }
 
-/// Checks that known sequence lengths fill the tensors. Without a past, sequences may be shorter, because a causal
-/// query never attends to the padding behind it.
+/// Without a past, sequences may be shorter than the tensors, as a causal query never attends to the padding behind it.
 fn check_lengths(emit: &Emit<'_>, call: &Call<'_>, past: i64, total: i64) -> Outcome<()> {
     for (index, shift) in [(5, 1), (6, 0)] {
         let Some(id) = call.optional_input(index) else { continue };
@@ -145,7 +142,6 @@ enum TokenPlaces {
     Given(ValueId),
 }
 
-/// Rotates element pairs of `x[n, h, s, d]` by the angles of their positions.
 fn rotate_pairs(emit: &mut Emit<'_>, x: ValueId, places: &TokenPlaces, angles: &AngleTables) -> Outcome<ValueId> {
     let [_, _, tokens, _] = emit.extents(x)?[..] else { return malformed("the data must have 4 dimensions") };
     let mut tables = Vec::new();

@@ -115,7 +115,6 @@ pub(super) fn softmax(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     quantise_result(emit, call, y, 3, 0)
 }
 
-/// Emits `QLinearConv`, optionally on channels-last data.
 pub(super) fn quantised_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let is_last = call.flag_attribute("channels_last");
     let mut x = call.input(0)?;
