@@ -55,7 +55,6 @@ pub enum Operand {
     Data,
     Weights,
     PerChannel,
-    /// One value per element of the result.
     Tensor,
 }
 

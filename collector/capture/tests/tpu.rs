@@ -78,7 +78,6 @@ fn registers_determine_the_work_of_a_matrix_product() {
     assert!(registers.contains(&("des_opd1_w".to_owned(), capture::tpu::event::Value::Big(384))));
 }
 
-/// A core of CV84X6 with generator commands, and one ordinary product and transfer.
 fn generated_core() -> File {
     let tiu = [[2000, 2399, 0, 3 << 1], [3000, 3399, 1, 3 << 1]];
     let gdma = [0, 1, 2, 3].map(|id| [1900 + 500 * id, 2199 + 500 * id, id, 0, 4096, 64]);

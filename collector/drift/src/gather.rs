@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 const HALF: f64 = 1.96;
 const NIGHT: &str = "night-";
 
-/// Collects records in any order and builds a [`History`].
 #[derive(Debug, Default)]
 pub struct RecordGatherer {
     nights: BTreeMap<(Side, String), Night>,

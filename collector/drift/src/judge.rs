@@ -30,7 +30,6 @@ impl Default for Bounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Significantly slower, by more than the threshold.
     Slower,
     Faster,
     /// Any change is smaller than the threshold.
@@ -78,7 +77,6 @@ impl Drift {
         self.changes.iter().filter(|change| change.verdict == verdict).count()
     }
 
-    /// Returns whether a line became slower or lost its time.
     pub fn has_regressed(&self) -> bool {
         self.count_verdict(Verdict::Slower) > 0 || !self.lost.is_empty()
     }

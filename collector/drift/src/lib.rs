@@ -1,9 +1,6 @@
-//! Detection of changes between nights, stores, versions or hosts, separated into effects of the machine and of the
-//! code.
-//!
-//! A *line* is the same task, schedule, thread count and cache state over nights. *Sentinels* are lines with fixed
-//! machine code: their changes are attributed to the machine and removed from all other lines. The remaining changes
-//! are judged jointly, with a bound on the false discovery rate. The crate does no I/O.
+//! Detection of changes between nights, stores, versions or hosts. A *line* is the same task, schedule, thread count
+//! and cache state over nights. *Sentinels* are lines with fixed machine code: their changes are attributed to the
+//! machine and removed from all other lines. The crate does no I/O.
 
 #![forbid(unsafe_code)]
 

@@ -21,7 +21,6 @@ pub struct MachineDrift {
     pub sentinels: usize,
 }
 
-/// Estimates the machine factor of each night. Also returns notes about how.
 pub(super) fn estimate_machine(history: &History) -> (MachineDrift, Vec<String>) {
     let nights = history.nights.len();
     let has_two = |line: &&DriftLine| line.points.len() > 1;

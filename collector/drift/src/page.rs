@@ -13,7 +13,6 @@ use std::fmt::Write;
 
 const CURVES: usize = 200;
 const CELL: (f64, f64) = (54.0, 22.0);
-/// Left margin for names, and top margin for labels.
 const MARGIN: (f64, f64) = (190.0, 30.0);
 const CURVE: (f64, f64) = (520.0, 120.0);
 

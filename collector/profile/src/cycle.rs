@@ -51,7 +51,6 @@ pub fn cut_cycle(profile: &Profile, cycle: u32) -> Profile {
     }
 }
 
-/// Maps old indices to indices among the kept elements.
 fn new_indices(is_kept: impl Iterator<Item = bool>) -> Vec<Option<u32>> {
     let mut next = 0;
     let place = |is_kept: bool| {

@@ -36,7 +36,6 @@ pub fn write_trace<W: Write>(profile: &Profile, format: Format, out: W, limit: u
     sink.finish_trace()
 }
 
-/// Returns metadata for HolisticTraceAnalysis and torch's own tools.
 fn metadata_members(profile: &Profile) -> Vec<(String, String)> {
     let has_flops = profile.operators.iter().any(|operator| operator.flops.is_some());
     let name = serde_json::to_string(&profile.model).expect("a text can be written");

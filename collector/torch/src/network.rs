@@ -28,7 +28,6 @@ impl Networks {
     }
 }
 
-/// Loads the first job's model, and measures it for all jobs.
 fn serve_model(jobs: &Receiver<NetworkJob>, answers: &Sender<anyhow::Result<RunReply>>) -> anyhow::Result<()> {
     let Ok(mut job) = jobs.recv() else { return Ok(()) };
     let _without_gradients = tch::no_grad_guard();

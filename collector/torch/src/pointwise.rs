@@ -80,7 +80,6 @@ fn scalar_like(number: f64, like: &Tensor) -> Result<Tensor> {
 }
 
 fn apply_unary(x: &Tensor, function: UnaryOp) -> Result<Tensor> {
-    /// Default slope of PyTorch's leaky ReLU.
     const USUAL_SLOPE: f64 = 0.01;
     let elu = |x: &Tensor, alpha: f64| -> Result<Tensor> {
         let below = x.f_clamp_max(0.0)?.f_expm1()?.f_mul_scalar(alpha)?;
@@ -250,7 +249,6 @@ fn requantize_axis(
     cast_owned(whole.f_add_scalar_(zero)?.f_clamp_(low, high)?, to)
 }
 
-/// Casts a tensor whose memory is not shared with another tensor.
 fn cast_owned(x: Tensor, kind: Kind) -> Result<Tensor> {
     Ok(if x.f_kind()? == kind { x } else { x.f_to_kind(kind)? })
 }

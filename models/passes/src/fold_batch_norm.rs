@@ -1,8 +1,7 @@
-//! Folds batch normalisation with constant statistics into the preceding contraction.
-//! `(x · w + b - mean) · g + shift` with `g = scale / sqrt(variance + epsilon)` is `x · (w g) + (b - mean) g +
-//! shift`: the weight is scaled and one bias remains. Without a preceding contraction that can absorb the scale,
-//! the normalisation becomes `ScaleShift`. Random weights stay random, because their values do not matter. Small
-//! constants are folded at once, large weights on demand.
+//! Folds batch normalisation with constant statistics into the preceding contraction. `(x · w + b - mean) · g + shift`
+//! with `g = scale / sqrt(variance + epsilon)` is `x · (w g) + (b - mean) g + shift`: the weight is scaled and one bias
+//! remains. Without a preceding contraction that can absorb the scale, the normalisation becomes `ScaleShift`. Random
+//! weights stay random, because their values do not matter.
 
 use super::rebuild::Rebuild;
 use crate::fold;
@@ -119,7 +118,6 @@ fn scaled_weight(graph: &Graph, node: &Node, affine: &Affine) -> Option<Const> {
     }
 }
 
-/// Returns the contents of a constant: a random seed, one number for all elements, or a list.
 fn constant_vector(graph: &Graph, id: ValueId) -> Option<Const> {
     let value = graph.value(id)?;
     match value.data.as_ref()? {

@@ -1,9 +1,7 @@
-//! Converts images to one dimension order: channels before height and width.
-//! Channels-last files are read with a transpose before and after each window operator. This pass defers every
-//! transpose that moves channels. Pointwise operators, concatenations, slices and reductions are applied to the data
-//! before the transpose, with their axes permuted. A deferred transpose ends when it cancels with another one, or is
-//! emitted when an operator needs the original order. A transpose that moves no dimension other than those of extent 1
-//! is a view. If the number of transposes does not decrease, the graph stays unchanged.
+//! Converts images to one dimension order: channels before height and width. Channels-last files are read with a
+//! transpose before and after each window operator. This pass defers every transpose that moves channels: pointwise
+//! operators, concatenations, slices and reductions are applied to the data before it, with their axes permuted. A
+//! deferred transpose ends when it cancels with another one, or when an operator needs the original order.
 
 use super::rebuild::Rebuild;
 use super::rewrite::{Part, Replacement, rewrite_by};

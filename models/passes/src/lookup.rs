@@ -46,7 +46,6 @@ impl<'a> GraphLookup<'a> {
         self.reads[id.0 as usize]
     }
 
-    /// Returns the number that all elements of a constant have in common.
     pub fn constant_scalar(&self, id: ValueId) -> Option<f64> {
         match self.constant_data(id)? {
             Const::Fill(number) => Some(*number),

@@ -52,7 +52,6 @@ impl<'a> Rebuild<'a> {
         self.emit_operator(node, node.op.clone(), &inputs)
     }
 
-    /// Adds an operator whose result replaces that of `node`.
     pub(super) fn emit_operator(&mut self, node: &Node, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
         let output = node.outputs[0];
         self.builder.set_origin(node.origin.clone());

@@ -30,7 +30,6 @@ impl Replacement {
 /// A pattern and a function that returns the replacement of a match, or None if the match does not qualify.
 pub(super) type Rule = (&'static str, fn(&GraphLookup<'_>, &Node, &Match) -> Option<Replacement>);
 
-/// Applies to each node the first rule that matches there.
 pub(super) fn rewrite_by(graph: &Graph, rules: &[Rule]) -> Result<Graph> {
     let rules: Vec<_> = rules.iter().map(|(text, replace)| (Pattern::from_static(text), replace)).collect();
     rewrite_nodes(graph, |lookup, node| {

@@ -1,7 +1,6 @@
-//! Converts quantised `u8` tensors with zero point `z` to `i8` with zero point `z - 128`.
-//! Some tools store activations as `u8`, others as `i8`; values and work are the same. Tensors connected by data
-//! movement are converted together or not at all. Model inputs and outputs keep their types, and so do all tensors
-//! tied to them, because a conversion would add work that the model does not contain.
+//! Converts quantised `u8` tensors with zero point `z` to `i8` with zero point `z - 128`. Tensors connected by data
+//! movement are converted together or not at all. Model inputs and outputs keep their types, and so do all tensors tied
+//! to them, because a conversion would add work that the model does not contain.
 
 use super::rebuild::Rebuild;
 use crate::fold::{contents_of, fold_operator};

@@ -39,7 +39,6 @@ struct AxisWindow {
     stride: i64,
     before: i64,
     dilation: i64,
-    /// Extent of the input; `result` is the extent of the output.
     image: i64,
     result: i64,
 }

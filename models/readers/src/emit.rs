@@ -30,7 +30,6 @@ pub(crate) fn nonzero_indices(numbers: &[f64], extents: &[i64]) -> Vec<Vec<i64>>
 
 pub(crate) struct Emit<'a> {
     pub builder: GraphBuilder,
-    /// Folder of external data files.
     pub folder: Option<&'a Path>,
     pub narrow: BTreeMap<ValueId, Narrow>,
     /// Constants by the memory address of their protobuf message, so that unrolled loops add each constant once.

@@ -78,7 +78,6 @@ pub(crate) fn read_bounded(path: &Path, most_bytes: u64) -> Result<Bytes> {
     std::fs::read(path).map(Bytes::from).map_err(|error| unreadable(error.to_string()))
 }
 
-/// Shortens a name from a file and escapes characters that would disturb the surrounding message.
 pub(crate) fn escape_name(name: &str) -> String {
     const MAX_CHARS: usize = 120;
     const TAIL_CHARS: usize = 20;

@@ -1,6 +1,5 @@
-//! Convolutions and matrix products, computed directly from their definition.
-//! The innermost loop always adds a multiple of one contiguous row to another row. Compilers vectorise this without
-//! reordering a sum.
+//! Convolutions and matrix products, computed directly from their definition. The innermost loop always adds a multiple
+//! of one contiguous row to another row, which compilers vectorise without reordering a sum.
 
 use super::movement::{broadcast_strides, strided_offsets};
 use super::quantised::subtract_zero;

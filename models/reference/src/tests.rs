@@ -341,7 +341,6 @@ fn comparison() {
     assert!(compare_tensors(&f32(&[2], &[0.0, 10.0]), &expected, exact).is_err());
 }
 
-/// Summing in 32 bits, as generated code does, stays within the tolerance; a shifted window does not.
 #[test]
 fn the_tolerance_separates_rounding_from_mistakes() {
     let task = single(Op::Dense(Dense {}), &["f32[4,2000]", "f32[16,2000]"]);
@@ -358,7 +357,6 @@ fn the_tolerance_separates_rounding_from_mistakes() {
     assert!(!compared(1).ok);
 }
 
-/// Operands rounded to ten bits pass only with the tolerance for rounded operands; a shifted sum fails with both.
 #[test]
 fn rounded_operands_have_a_tolerance_of_their_own() {
     let task = single(Op::Dense(Dense {}), &["f32[4,2000]", "f32[16,2000]"]);

@@ -63,7 +63,6 @@ impl WindowAxis {
         (first..end).map(move |tap| start + tap * dilation - head)
     }
 
-    /// Returns how many elements of the window cover data or padding.
     fn inside_pads(&self, place: usize) -> usize {
         self.taps_before(place * self.stride, self.head + self.input + self.tail)
     }

@@ -45,7 +45,6 @@ fn products_of_vectors() {
     assert_eq!(right, ("f32[2,2]".to_owned(), vec![3.0, 12.0, 21.0, 30.0]));
 }
 
-/// With weights of zero every gate is the sigmoid or tangent of what comes from the input.
 #[test]
 fn recurrent_steps() {
     let recurrent = |b: &mut GraphBuilder, gates: i64| -> Result<Recurrent> {

@@ -6,7 +6,6 @@ use models::symbolic::unify_tasks;
 use passes::simplify_graph;
 use zoo::transformers::{self, Options};
 
-/// A transformer at two lengths gives one list of task families.
 #[test]
 fn a_transformer_keeps_its_length() {
     let cut = |sequence: i64| {

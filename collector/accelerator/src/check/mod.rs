@@ -163,7 +163,6 @@ fn check_transfer(program: &Program, memory: &Memory, is_load: bool) -> Result<(
     }
 }
 
-/// Calls `visit` with the indices of all steps of the micro-operations, in order.
 pub(crate) fn each_step(
     steps: Steps,
     micro_ops: &[MicroOp],

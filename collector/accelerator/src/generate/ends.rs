@@ -98,7 +98,6 @@ impl ProgramWriter<'_> {
         }
     }
 
-    /// Stores a tile's results. Returns the indices of the first and the last instruction.
     fn store_tile(&mut self, thread: usize, tile: LayerTile) -> (usize, usize) {
         let first = self.instructions.len();
         for (on_core, in_memory, rows, columns, stride) in self.tile_rectangles(tile, self.result, self.sums_of(thread))

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 pub enum Instruction {
     Load(Memory),
     Store(Memory),
-    /// Multiplies and accumulates into sums, or resets sums.
     Multiply(Multiply),
     Alu(Alu),
     Finish,

@@ -108,7 +108,6 @@ impl Row {
         generate_program(&self.core, &self.layer, &self.knobs)
     }
 
-    /// Returns simulated over published time, including the host.
     pub fn ratio(&self, program: &Program, timing: &Timing, mhz: f64) -> f64 {
         milliseconds(&simulate_program(program, timing).unwrap(), timing, mhz) / self.ms
     }

@@ -206,7 +206,6 @@ fn flow_id(raw: &Raw<'_>) -> u64 {
     hash
 }
 
-/// Adds each number of a counter event to a separate track.
 fn take_counters(
     event: Event<'_>,
     process: &str,

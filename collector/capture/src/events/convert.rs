@@ -109,7 +109,6 @@ struct ConversionPlan<'a> {
 
 struct PartPlan {
     tracks: Vec<usize>,
-    /// Additional lanes, by track and lane number.
     lanes: HashMap<(u32, u16), usize>,
     /// Lane of each slice that is not in the first lane, by index of the slice.
     lane_of: HashMap<u32, u16>,

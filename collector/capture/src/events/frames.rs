@@ -1,9 +1,6 @@
-//! Streaming splitter of a JSON text into records. Records are delimited by brackets and returned as raw bytes, which
-//! need not be valid JSON.
-//! A malformed record therefore does not affect others. Lists of records are the outermost list, or members of the
-//! outermost object with known names. Other members are returned whole if they are small, and skipped otherwise. A
-//! string ends at the end of its line at the latest, since JSON strings cannot contain line breaks. This limits the
-//! effect of a stray quote.
+//! Streaming splitter of a JSON text into records, which are delimited by brackets. A record need not be valid JSON and
+//! does not affect others. Lists of records are the outermost list, or members of the outermost object with known
+//! names. A string ends at the end of its line at the latest, which limits the effect of a stray quote.
 
 use memchr::memchr3;
 use std::io::{ErrorKind, Read};
@@ -17,7 +14,6 @@ pub enum Frame<'a> {
     Record(&'a [u8]),
     /// Name and value of a member of the outermost object, if the member is not a list of records.
     Member(&'a [u8], &'a [u8]),
-    /// Length of a skipped record or member.
     Long(u64),
     Cut,
 }
@@ -59,7 +55,6 @@ enum State {
 struct Scan {
     depth: u32,
     in_text: bool,
-    /// Whether a token other than a bracket or a string has started.
     in_word: bool,
 }
 

@@ -1,6 +1,5 @@
-//! Streaming readers and writers of traces in several formats.
-//! Readers return events in file order and skip unreadable ones, with counts. They keep only the names of tracks in
-//! memory. Times are whole nanoseconds on the trace's own clock.
+//! Streaming readers and writers of traces. Readers return events in file order, skip unreadable ones with counts, and
+//! keep only the names of tracks in memory. Times are whole nanoseconds on the trace's own clock.
 
 pub mod check;
 pub mod chrome;
@@ -95,7 +94,6 @@ impl TraceContents {
         }
     }
 
-    /// Returns the value of a member of the outermost object, without quotes.
     pub fn find_member(&self, name: &str) -> Option<&str> {
         self.members.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim_matches('"'))
     }

@@ -1,6 +1,4 @@
-//! Streaming reader of Perfetto traces.
-//! Only track events are read, with the track descriptors and interned texts they need. Tracks without a descriptor are
-//! supported.
+//! Streaming reader of the track events of Perfetto traces. Tracks without a descriptor are supported.
 
 use super::{Arguments, Event, Full, Kind, MAX_TRACKS, TraceContents, Track, Value};
 use crate::trace::message::{Annotation, Packet, STATE_CLEARED, Text, TrackDescriptor, TrackEvent, kind};
@@ -81,7 +79,6 @@ enum PacketPiece {
     Over,
 }
 
-/// Reads one field of the file. If the field is a packet, its content is stored in `bytes`.
 fn read_field(input: &mut impl Read, bytes: &mut Vec<u8>, offset: &mut u64) -> std::io::Result<PacketPiece> {
     let Some(key) = read_varint(input, offset)? else { return Ok(PacketPiece::Over) };
     let length = match key & 7 {

@@ -1,6 +1,5 @@
-//! Comparison of two captures of the same work: which operators became slower, and how much time was lost.
-//! An operator is *slower* if its mean time grew by more than a given share, and by more than its spread explains. A
-//! capture is slower if its total time grew by more than that share.
+//! Comparison of two captures of the same work. An operator is *slower* if its mean time grew by more than a given
+//! share, and by more than its spread explains. A capture is slower if its total time grew by more than that share.
 
 use super::operators::{self, Operator, Runs};
 use super::timeline::Timeline;

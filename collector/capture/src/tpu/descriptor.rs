@@ -1,6 +1,5 @@
-//! Decoding of command descriptors: selection of the register layout and access to its fields.
-//! The layouts and the table of valid commands are text files in `tables/`, parsed once. No field crosses a 64-bit
-//! boundary.
+//! Decoding of command descriptors. The register layouts and the table of valid commands are text files in `tables/`,
+//! parsed once. No field crosses a 64-bit boundary.
 
 use super::block::word_at;
 use super::chip::{Chip, Engine};
@@ -94,7 +93,6 @@ pub fn extract_bits(bytes: &[u8], place: Place) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     Tiu,
-    /// Commands of GDMA and SDMA.
     Dma,
     Cdma,
 }

@@ -1,6 +1,5 @@
-//! Conversion of a capture to dataset records: one per operator and core, or one per command.
-//! The source of the records is `imported`, since the times come from the card's counters. Values from registers are
-//! known before a run and become features; values from counters become counters.
+//! Conversion of a capture to dataset records, with the source `imported`: one per operator and core, or one per
+//! command. Values from registers become features; values from counters become counters.
 
 use super::chip::Engine;
 use super::operators::{self, Operator, Runs};

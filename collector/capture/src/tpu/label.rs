@@ -1,6 +1,5 @@
-//! Heuristic classification of system records without a command as waits or sends.
-//! The two kinds alternate. The kind with the larger total time is taken as waits, and so is every record above a
-//! threshold.
+//! Heuristic classification of system records without a command as waits or sends, which alternate. The kind with the
+//! larger total time is taken as waits, and so is every record above a threshold.
 
 use super::chip::{Chip, Engine};
 use super::pmu;

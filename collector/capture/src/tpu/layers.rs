@@ -42,7 +42,6 @@ pub struct Layer {
     pub core: u32,
     /// Processing unit that computes the layer, such as `TPU`.
     pub engine: String,
-    /// Name of the layer's operation, such as `Conv2D`.
     pub name: String,
     /// Whether all tensors of the layer are in local memory.
     pub is_local: bool,

@@ -1,6 +1,5 @@
-//! Dynamic nodes: words that describe issued commands with their kernel and batch.
-//! The words of one core form a single stream. Each command gets the number to which its engine had counted and, if
-//! registers were recorded (mode 2), its stored descriptor.
+//! Dynamic nodes: words that describe issued commands. Each command gets the number to which its engine had counted
+//! and, if registers were recorded (mode 2), its stored descriptor.
 
 use super::block::word_at;
 use super::chip::{Chip, Engine};

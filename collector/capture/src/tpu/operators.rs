@@ -1,6 +1,5 @@
-//! Grouping of records into operators: equal commands of one core, or of all cores, with their times.
-//! Records belong to the same operator if engine, names, element type and shape are equal. Addresses, dependencies and
-//! launches are ignored.
+//! Grouping of records into operators: equal commands of one core, or of all cores. Engine, names, element type and
+//! shape must be equal; addresses, dependencies and launches are ignored.
 
 use super::chip::Engine;
 use super::core::ENGINES;

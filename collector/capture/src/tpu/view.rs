@@ -8,7 +8,6 @@ use std::path::Path;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outputs<'a> {
-    /// Whether to write the summary table, in the vendor's format.
     pub has_summary: bool,
     pub has_trace: bool,
     /// Whether to write the workbook. The register reports are written whenever the workbook or the page is.

@@ -1,6 +1,5 @@
-//! SQL queries on Perfetto traces: slices, arguments, tracks and counters.
-//! Tables and columns are a compatible subset of Perfetto's trace processor, so that existing queries work without it.
-//! Traces of other programs are supported, but only their track events are loaded.
+//! SQL queries on Perfetto traces. Tables and columns are a compatible subset of Perfetto's trace processor, so that
+//! existing queries work without it. Only track events are loaded.
 
 pub mod bounds;
 pub(crate) mod message;
@@ -30,7 +29,6 @@ pub enum Error {
     Decode { path: PathBuf, source: prost::DecodeError },
     #[error("`{}` exceeds the limit of {} MiB for queries", path.display(), MAX_BYTES >> 20)]
     Large { path: PathBuf },
-    /// The decoded trace would be disproportionately large.
     #[error("cannot load the trace: {0}")]
     TooLarge(String),
     #[error("{0}")]

@@ -67,7 +67,6 @@ pub enum Error {
     Fill(#[from] rusqlite::Error),
     #[error("its texts would need more than {most} bytes in tables, far more than in the file")]
     TooLarge {
-        /// Limit of the texts' size in bytes, for a file of this size.
         most: u64,
     },
 }
@@ -259,7 +258,6 @@ mod tests {
         matches!(fill_tables(&Connection::open_in_memory().expect("a database"), &bytes), Err(Error::TooLarge { .. }))
     }
 
-    /// A long name that is stored once and applies to many arguments or events.
     #[test]
     fn expanding_names_are_rejected() {
         let leaf = Annotation { int_value: Some(1), ..Annotation::default() };

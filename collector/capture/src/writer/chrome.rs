@@ -132,7 +132,6 @@ impl<'a, W: Write> ChromeSink<'a, W> {
         Ok(())
     }
 
-    /// Ends the trace, and marks it if events were omitted.
     pub fn finish_trace(mut self, left_out: u64) -> std::io::Result<(u64, W)> {
         if left_out > 0 && !self.places.is_empty() {
             let at = self.latest_ns;

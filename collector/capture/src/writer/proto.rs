@@ -1,6 +1,5 @@
-//! Encoder of the few Perfetto messages that are written. A tree of message objects for each of many records would be
-//! too slow.
-//! The length of a nested message has a fixed width and is filled in when the message ends, so no bytes are copied.
+//! Encoder of the few Perfetto messages that are written, because message objects for many records would be too slow.
+//! The length of a nested message has a fixed width and is filled in when the message ends.
 
 /// Field numbers by message, from Perfetto's `trace_packet.proto` and related files.
 #[allow(missing_docs)]

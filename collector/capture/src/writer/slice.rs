@@ -42,5 +42,4 @@ pub struct Heading<'a> {
     pub members: &'a [(String, String)],
 }
 
-/// Name of the event that marks a truncated trace.
 pub const TRUNCATED: &str = "truncated";

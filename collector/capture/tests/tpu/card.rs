@@ -93,7 +93,6 @@ pub fn preamble() -> (Vec<[u32; 4]>, Vec<[u32; 6]>, Vec<u32>) {
     (tiu, gdma, [pair, pair].concat())
 }
 
-/// Returns a core of AKS with one kernel of two matrix commands and two transfers, with times shifted by some cycles.
 pub fn small_core(shift: u32) -> File {
     let (mut tiu, mut gdma, mut nodes) = preamble();
     tiu.extend([[2000, 2499, 0, 0], [2600, 3099, 1, 8]]);

@@ -66,7 +66,6 @@ pub fn torch_footer(averages: &Averages) -> String {
     lines
 }
 
-/// Formats a time in the unit that torch.profiler would choose.
 fn format_time(ns: f64) -> String {
     let us = ns / 1e3;
     match us {

@@ -37,7 +37,6 @@ pub(crate) const SHAPES: &str = "Argument Shapes";
 pub(crate) const HASH: &str = "Hash";
 /// Leading columns; all other columns follow alphabetically.
 const FIRST: [&str; 6] = [NAME, DURATION, PERCENT, DEVICE, COUNT, SHAPES];
-/// Device name for calls that name no device.
 const HOST: &str = "cpu0";
 
 impl Metric {

@@ -46,7 +46,6 @@ pub enum Error {
     Empty {
         path: String,
         events: u64,
-        /// Error of the first unreadable record.
         why: String,
     },
 }

@@ -1,6 +1,5 @@
-//! Dataset records of an imported profile: one per operator with its shapes and scope, and one per device kernel.
-//! The source of the records is `imported`. Their times are total times of calls; self time and device time are
-//! counters. The operators ran in the network, which is identified by the trace.
+//! Dataset records of an imported profile (source `imported`): one per operator with its shapes and scope, and one per
+//! device kernel. Their times are total times of calls; self time and device time are counters.
 
 use crate::averages::device_times;
 use crate::averages::tvm::{COUNT, DEVICE, DURATION, HASH, Metric, Metrics, NAME, PERCENT, SHAPES, TvmReport};

@@ -1,6 +1,5 @@
-//! Self-contained HTML report of a profile: operators, timeline, flame graph, memory and roofline.
-//! The size of the page is bounded: the table is complete, but the timeline shows the first spans, the flame graph the
-//! largest paths and the memory chart its peaks. The page states what is omitted.
+//! Self-contained HTML report of a profile. Its size is bounded: the timeline shows the first spans, the flame graph
+//! the largest paths and the memory chart its peaks. The page states what is omitted.
 
 pub mod flame;
 pub mod parts;

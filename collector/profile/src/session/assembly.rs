@@ -49,7 +49,6 @@ impl Session {
         self.kept_stamps.chunks_exact((2 * self.calls).max(1)).enumerate().flat_map(of_step).collect()
     }
 
-    /// Adds the pool threads as tracks after the calling thread, and their tasks as child spans.
     fn add_threads(&self, profile: &mut Profile) {
         let all = || self.kept_threads.iter().flat_map(|threads| &threads.tasks);
         let Some(most) = all().map(|task| task.thread).max() else { return };

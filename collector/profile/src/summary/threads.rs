@@ -64,7 +64,6 @@ pub fn thread_statistics(profile: &Profile) -> Vec<Thread> {
     all.into_iter().map(&mut thread).collect()
 }
 
-/// Task statistics of calls, by span index.
 pub(super) type Parts = BTreeMap<usize, Part>;
 
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,6 @@
-//! Changes the batch size of a graph that was written for single samples.
-//! Model files state their batch size in reshapes, expansions and constants, so new input shapes alone do not change it.
-//! This pass tracks the batch dimension from the inputs through every operator and changes attributes where needed.
-//! The new graph computes for each sample what the old graph computes for that sample alone. The pass fails where an
-//! operator would combine samples, or where it has no rule.
+//! Changes the batch size of a graph that was written for single samples. Model files state their batch size in
+//! reshapes, expansions and constants, so the pass tracks the batch dimension from the inputs through every operator.
+//! It fails where an operator would combine samples, or where it has no rule.
 
 mod arithmetic;
 mod movement;

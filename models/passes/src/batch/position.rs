@@ -50,7 +50,6 @@ impl BatchPosition {
 
 pub(super) struct Step {
     pub(super) op: Op,
-    /// Dimension of the result that holds the batch.
     pub(super) axis: usize,
     /// Whether the operator runs on a value whose batch is a dimension of its own.
     pub(super) is_split: bool,

@@ -181,7 +181,6 @@ impl FoundAttention {
     }
 }
 
-/// Returns the input of the softmax over the last dimension, with or without a guard.
 fn softmax_input(lookup: &GraphLookup<'_>, guard: &Pattern, weights: ValueId) -> Option<ValueId> {
     let node = lookup.producer_of(weights).filter(|_| lookup.is_read_once(weights))?;
     match &node.op {
@@ -431,7 +430,6 @@ impl Mask {
         }
     }
 
-    /// Emits the mask as numbers that are added to the scores.
     fn emit_mask(
         &self,
         lookup: &GraphLookup<'_>,

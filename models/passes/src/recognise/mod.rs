@@ -1,6 +1,5 @@
-//! Replaces groups of small operators by the larger operator that they express.
-//! Each recogniser matches a pattern that ends at one node, and replaces this node by an equivalent operator on earlier
-//! values. Operators in between that have no other reader are unused then, and are dropped by the last pass.
+//! Replaces groups of small operators by the larger operator that they express. Each recogniser replaces the last node
+//! of its pattern; operators that are unused then are dropped by the last pass.
 
 mod activation;
 mod attention;

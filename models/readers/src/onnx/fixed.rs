@@ -11,7 +11,6 @@ use prost::{DecodeError, Message};
 type Decoded<T> = std::result::Result<T, DecodeError>;
 type FieldChange = Decoded<Option<Vec<u8>>>;
 
-/// Protobuf field number of `graph` in `ModelProto`.
 const MODEL_GRAPH: u32 = 7;
 const GRAPH_INPUT: u32 = 11;
 const GRAPH_OUTPUT: u32 = 12;

@@ -162,7 +162,6 @@ impl<'a> Importer<'a> {
         })
     }
 
-    /// Returns the extents of an input that options set, by a shape or by constant values.
     fn extents_given(&self, info: &messages::ValueInfo) -> Option<Vec<i64>> {
         let options = self.options;
         let of_tensor = || options.bindings.get(&info.name).and_then(|tensor| tensor.tensor_type().extents());

@@ -1,6 +1,5 @@
-//! The protobuf messages of an ONNX file that are read or written.
-//! Field numbers are those of the public schema; decoding skips all other fields. The messages are written by hand
-//! with the attributes of `prost`, so that a build needs neither a schema compiler nor generated code.
+//! The protobuf messages of an ONNX file that are read or written, with the field numbers of the public schema. They
+//! are written by hand, so that a build needs neither a schema compiler nor generated code.
 
 use bytes::Bytes;
 use prost::{Message, Oneof};

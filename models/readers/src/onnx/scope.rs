@@ -8,7 +8,6 @@ use std::rc::Rc;
 #[derive(Clone)]
 pub(super) enum Slot {
     Value(ValueId),
-    /// A sequence of tensors with known length.
     Sequence(Rc<Vec<ValueId>>),
     Absent,
     Skipped,
@@ -21,7 +20,6 @@ pub(super) struct Scope<'a> {
     pub names: Vec<HashMap<&'a str, Slot>>,
     pub opsets: HashMap<&'a str, i64>,
     pub arguments: Arguments<'a>,
-    /// Prefix of node names.
     pub place: String,
     pub depth: usize,
 }

@@ -122,7 +122,6 @@ impl<'a> Call<'a, '_> {
         self.emit.push(Op::Quantize(Quantize { to, axis: 0 }), &inputs)
     }
 
-    /// Adds the scales as a constant: a scalar for a single scale, else a vector.
     fn scale_constant(&mut self, scales: &Quantisation) -> Outcome<ValueId> {
         let numbers: Vec<f64> = scales.scales.iter().map(|&scale| scale.into()).collect();
         self.number_constant(DType::F32, &numbers)

@@ -10,7 +10,6 @@ pub(super) type Read<T> = Result<T, String>;
 
 pub(super) struct Buffer<'a> {
     bytes: &'a [u8],
-    /// Remaining bytes of vectors that may be read.
     budget: Cell<usize>,
 }
 

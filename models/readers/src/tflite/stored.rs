@@ -203,7 +203,6 @@ mod tests {
         assert!(unpack_bits(&[0x1f], (4, DType::I8), 3).is_err());
     }
 
-    /// A matrix of 4 x 4 in blocks of 2 x 2, of which two are stored.
     fn blocked() -> Sparsity {
         let levels = vec![
             Level::Dense(2),

@@ -373,7 +373,6 @@ enum Results {
     Number(i64),
 }
 
-/// Counts the operators without an import rule, also those in loops.
 fn count_without_rule(graph: &schema::Graph, counts: &mut BTreeMap<String, usize>) {
     for node in &graph.nodes {
         let target = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target);

@@ -35,7 +35,6 @@ fn nested_values_count_by_the_memory_that_they_take() {
     assert!(json_memory_bytes(&text) < MEMORY_PER_BYTE * length, "programs of torch need no fixed part");
 }
 
-/// Whole networks, where `scripts/pt2_cases.py` has written them.
 #[test]
 #[allow(clippy::print_stderr)]
 fn whole_networks_answer_as_torch_does() {
@@ -92,7 +91,6 @@ fn check_refused(bytes: Vec<u8>, says: &str) {
     assert!(error.contains(says), "{error}");
 }
 
-/// Where the directory of an archive without a comment begins.
 fn directory_of(bytes: &[u8]) -> usize {
     let end = bytes.len() - 22;
     u32::from_le_bytes(bytes[end + 16..end + 20].try_into().unwrap()) as usize
@@ -187,7 +185,6 @@ fn programs_that_cannot_be_represented_name_the_node() {
     check_refused(with_program("{\"as_tensor\":{\"name\":\"add\"}}", "{\"as_tensor\":{\"name\":\"odd\"}}"), "odd");
 }
 
-/// A case with one text changed at the same length wherever it stands.
 fn changed_case(name: &str, from: &str, to: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch").join(name).with_extension("pt2");
     let mut bytes = std::fs::read(path).unwrap();
@@ -199,7 +196,6 @@ fn changed_case(name: &str, from: &str, to: &str) -> Vec<u8> {
     bytes
 }
 
-/// Writes the checksums that entries have after a change. All of them are stored.
 fn set_checksums(bytes: &mut [u8]) {
     let number = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let mut at = directory_of(bytes);

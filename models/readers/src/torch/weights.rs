@@ -169,7 +169,6 @@ pub(super) fn type_of(meta: &Meta) -> Result<TensorType, String> {
     Ok(ty)
 }
 
-/// Transposes elements that are stored contiguously with the dimensions in `order`.
 fn permute_contents(ty: &TensorType, order: &[usize], data: Const) -> Const {
     if order.iter().enumerate().all(|(index, &axis)| index == axis) {
         return data;

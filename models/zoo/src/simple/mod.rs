@@ -1,6 +1,5 @@
-//! Builds graphs of a single operator from one line of text.
-//! The short form names the operator and its sizes, `conv2d:ci=64,hw=56,co=64,k=3,p=1`; other keys have defaults. The
-//! long form is the text of a task. The table in `forms` lists the short forms.
+//! Builds graphs of a single operator from one line of text: the short form, `conv2d:ci=64,hw=56,co=64,k=3,p=1`, whose
+//! other keys have defaults, or the long form, the text of a task.
 
 mod arguments;
 mod forms;

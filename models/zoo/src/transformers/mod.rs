@@ -1,7 +1,6 @@
-//! Builds transformers from a configuration, by name or from a folder.
-//! Configurations are published `config.json` files; `configs/transformers` contains the shipped ones. A folder may
-//! add weights in safetensors files. Each family is described with the layers of `net`; module names equal those of
-//! the published weights. Weight values are not read here, so models of any size load quickly.
+//! Builds transformers from published `config.json` files; `configs/transformers` contains the shipped ones. A folder
+//! may add weights in safetensors files. Module names equal those of the published weights, whose values are not read
+//! here, so models of any size load quickly.
 
 mod bert;
 mod decoder;

@@ -1,6 +1,5 @@
-//! A graph builder with the layers of transformers, which finds weights by their published names.
-//! A scope is the published name of a module, so that reports, weight files and descriptions use the same names. A
-//! weight used twice is one constant.
+//! A graph builder with the layers of transformers. A scope is the published name of a module, by which weights are
+//! found. A weight used twice is one constant.
 
 use super::weights::{Stored, Weights};
 use super::{Options, Phase};

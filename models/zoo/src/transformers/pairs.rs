@@ -1,6 +1,5 @@
-//! Encoder-decoder models with cross-attention: T5, BART, Whisper.
-//! A prefill graph contains one pass of the encoder and one of the decoder, over equally many tokens. A decoding step
-//! contains only the decoder, with the encoder's keys and values as inputs.
+//! Encoder-decoder models with cross-attention: T5, BART, Whisper. A prefill graph contains one pass of the encoder and
+//! one of the decoder. A decoding step contains only the decoder, with the encoder's keys and values as inputs.
 
 use super::decoder::output_layer;
 use super::fields::Fields;

@@ -1,6 +1,5 @@
-//! Chains decoding steps into one graph: each step reads the keys and values of the previous one.
-//! Each step has its own token input; encoder inputs and weights exist once. Outputs are those of every step, followed
-//! by the keys and values of the last one.
+//! Chains decoding steps into one graph: each step reads the keys and values of the previous one. Outputs are those of
+//! every step, followed by the keys and values of the last one.
 
 use models::error::{Error, Result};
 use models::graph::{Graph, Node, Value, ValueId};

@@ -1,6 +1,5 @@
-//! Minimal writer of ZIP archives with compressed members.
-//! Members are compressed while they are rendered, on any thread, at the fastest level. Sheets are so repetitive that
-//! higher levels take much longer and save little.
+//! Minimal writer of ZIP archives. Members are compressed while they are rendered, at the fastest level. Sheets are so
+//! repetitive that higher levels take much longer and save little.
 
 use flate2::Crc;
 use flate2::write::DeflateEncoder;

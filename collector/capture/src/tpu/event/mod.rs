@@ -150,7 +150,6 @@ impl<'a> Event<'a> {
         })
     }
 
-    /// Passes the main columns of the event to `add`, as names and values in order.
     pub fn list_info(&self, add: &mut impl FnMut(&str, Value<'static>)) {
         match self.engine {
             Engine::Tiu => tiu::list_info(self, add),

@@ -1,5 +1,4 @@
-//! Self-contained HTML report of a capture.
-//! One file contains page, script and data. Numbers are stored in columns of base64-encoded little-endian arrays, which
+//! Self-contained HTML report of a capture. Numbers are stored in columns of base64-encoded little-endian arrays, which
 //! browsers load without parsing individual numbers.
 
 use super::chip::Engine;

@@ -1,6 +1,5 @@
-//! Host traces in any supported format, to be merged with a capture.
-//! Separate start and end events are joined to calls. Calls without an end event are closed at the end of the trace
-//! and marked.
+//! Host traces in any supported format, to be merged with a capture. Calls without an end event are closed at the end
+//! of the trace and marked.
 
 use super::key;
 use super::track::Lanes;
@@ -28,7 +27,6 @@ pub struct HostTrace {
     pub zero_ns: Option<i64>,
 }
 
-/// Category of calls into the TPU's library.
 pub const LIBRARY: &str = "tpudnn";
 const SWITCHES: [&str; 5] =
     ["PyTorch Profiler (0)", "enable_profile", "my_ops::enable_profile", "disable_profile", "my_ops::disable_profile"];
@@ -110,12 +108,10 @@ fn gather_slices(
     Ok(HostTrace { slices, zero_ns })
 }
 
-/// Returns the end time of a call, limited to valid times.
 fn end_of(at_ns: i64, length_ns: i64) -> i64 {
     at_ns.saturating_add(length_ns.max(0)).min(FARTHEST_NS)
 }
 
-/// Joins start and end events to calls, in the order of the trace.
 fn join_slices(path: &Path, seen: Vec<HostEvent>, found: &TraceContents, losses: &mut Losses) -> Vec<HostSlice> {
     let ends =
         seen.iter().map(|one| if let Kind::Slice(length) = one.kind { end_of(one.at_ns, length) } else { one.at_ns });

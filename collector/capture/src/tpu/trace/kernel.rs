@@ -1,6 +1,5 @@
-//! Kernel calls as slices that cover the time of their records.
-//! Calls are identified by their numbers, so interleaved calls stay separate. Consecutive records of a kernel without
-//! a number form one call.
+//! Kernel calls as slices that cover the time of their records, identified by their numbers. Consecutive records of a
+//! kernel without a number form one call.
 
 use super::key;
 use super::track;

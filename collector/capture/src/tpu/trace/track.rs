@@ -26,7 +26,6 @@ pub struct PortTracks {
     pub receives: Lanes,
 }
 
-/// A track with additional lanes for overlapping slices.
 #[derive(Clone, Debug, Default)]
 pub struct Lanes {
     pub first: usize,

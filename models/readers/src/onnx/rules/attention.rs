@@ -142,7 +142,6 @@ fn build_mask(
     Ok(Mask { value, is_causal: is_fused })
 }
 
-/// Range of keys that a query may attend to, relative to the query's position.
 struct VisibleRange {
     causal: bool,
     left: i64,

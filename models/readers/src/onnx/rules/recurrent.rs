@@ -1,6 +1,5 @@
-//! Recurrent layers, unrolled over time.
-//! Each step is two products, a sum and the gates, so its tasks are the same at every step. The product with the input
-//! is also computed step by step, so that every operator has the size of one cell.
+//! Recurrent layers, unrolled over time. The product with the input is also computed step by step, so that every
+//! operator has the size of one cell.
 
 use super::quantise;
 use crate::onnx::call::Call;

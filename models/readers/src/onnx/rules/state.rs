@@ -98,7 +98,6 @@ impl Steps {
         })
     }
 
-    /// Emits one step; returns the new state, and the output of the step's queries.
     fn emit_step(&self, emit: &mut Emit<'_>, state: ValueId, step: i64) -> Outcome<(ValueId, ValueId)> {
         let at = |emit: &mut Emit<'_>, x: ValueId| emit.slice(x, 2, step, step + 1);
         let (q, k, mut v) = (at(emit, self.q)?, at(emit, self.k)?, at(emit, self.v)?);

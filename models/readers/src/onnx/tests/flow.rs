@@ -23,7 +23,6 @@ fn scalar_input(name: &str, elem_type: i32) -> ValueInfo {
     info
 }
 
-/// A loop whose result `y` is `x` doubled in each iteration; `rows` are all states.
 fn doubling(turns: &str, condition: &str, next: &str) -> Node {
     let nodes = vec![node(next), node("after = Add(before, before)"), node("row = Identity(after)")];
     let body = graph("body", &["turn", "goes", "before"], nodes, &["next", "after", "row"]);

@@ -15,7 +15,6 @@ fn rounded(model: &messages::Model, number: f32) -> f32 {
     reference::evaluate_graph(&graph, &[x]).unwrap()[0].to_numbers()[0] as f32
 }
 
-/// The nearest number of a format, with the even pattern of bits where two are as near.
 fn nearest(format: SmallFloat, number: f32) -> f32 {
     let table = format.decode_table().into_iter().enumerate().filter(|(_, candidate)| candidate.is_finite());
     let distance = |candidate: f32| (f64::from(candidate) - f64::from(number)).abs();

@@ -130,7 +130,6 @@ pub(super) fn write_reduction(sheet: &mut Sheet<'_>, node: &Node) -> NameResult 
     }
 }
 
-/// Casts positions from ONNX's 64-bit integers to the type of the node's output.
 fn cast_positions(sheet: &mut Sheet<'_>, node: &Node, place: String) -> NameResult {
     match sheet.dtype(node.outputs[0]) {
         DType::I64 => Ok(place),

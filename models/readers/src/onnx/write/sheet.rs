@@ -134,7 +134,6 @@ impl<'a> Sheet<'a> {
         Some((bias.map(|(_, bias)| bias), requantize))
     }
 
-    /// Finds the node that adds a constant bias along `axis` to a value without other uses.
     fn find_bias(&self, sums: ValueId, axis: usize) -> Option<(usize, ValueId)> {
         let reader = self.single_reader(sums)?;
         let adding = &self.graph.nodes[reader];

@@ -10,7 +10,6 @@ use reference::Tensor;
 use std::collections::BTreeSet;
 use zoo::{simple, transformers};
 
-/// What the file of a graph computes, as our own reader sees it, beside what the graph does.
 fn both(graph: &Graph) -> models::Result<(Vec<Tensor>, Vec<Tensor>)> {
     let file = onnx::write_graph(graph)?;
     let again = onnx::import(file.into(), "written.onnx", None, &Options::default())?.graph;

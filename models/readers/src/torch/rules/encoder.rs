@@ -26,7 +26,6 @@ fn linear_layer(call: &mut Call<'_, '_>, x: ValueId, weight: &str, bias: &str) -
     apply_rule(call, contraction::linear_layer, arguments.map(|(name, id)| (name, Argument::Tensor(id))).to_vec())
 }
 
-/// Emits self-attention; one product computes the queries, keys and values of all heads.
 fn self_attention(call: &mut Call<'_, '_>, x: ValueId, heads: i64) -> Outcome<ValueId> {
     if call.has_argument("mask") {
         return unsupported("the argument `mask`; export the model with `torch.export.save`");
@@ -73,7 +72,6 @@ fn apply_layer_norm(call: &mut Call<'_, '_>, x: ValueId, weight: &str, bias: &st
     apply_rule(call, normalise::layer_norm, arguments)
 }
 
-/// Emits self-attention and two linear layers, each added to its input and normalised before or after.
 pub(super) fn encoder_layer(call: &mut Call<'_, '_>) -> Outputs {
     let (mut x, heads) = (call.tensor_argument("src")?, call.int_argument("num_heads", 1)?);
     let is_first = call.flag_argument("norm_first", false)?;

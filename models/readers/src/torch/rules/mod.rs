@@ -31,7 +31,6 @@ pub(super) struct RuleOutput {
     pub window: Memory,
 }
 
-/// Whether an output owns its memory, or is a view of the first input's memory.
 #[derive(Clone, Copy)]
 pub(super) enum Memory {
     Own,
@@ -153,7 +152,6 @@ pub(super) fn shape_number(target: &str, arguments: &HashMap<&str, Argument>, em
     }
 }
 
-/// Evaluates a function on symbolic integers, such as `torch.sym_ite`.
 fn symbolic_number(name: &str, arguments: &HashMap<&str, Argument>) -> Outcome<i64> {
     let number = |names: &[&str]| match names.iter().find_map(|name| arguments.get(name)) {
         Some(Argument::Int(number)) => Ok(*number),

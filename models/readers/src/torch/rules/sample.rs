@@ -1,6 +1,5 @@
-//! Sampling of images at computed positions: grids, regions and deformable convolutions.
-//! Each position has a few neighbours along each axis, with an index and a weight. The result is the weighted sum over
-//! all combinations of neighbours.
+//! Sampling of images at computed positions: grids, regions and deformable convolutions. The result is the weighted sum
+//! over all combinations of the neighbours along each axis.
 
 use super::bags::emit_compare;
 use super::{Call, Outputs, numbers_of, own_output};

@@ -15,7 +15,6 @@ const MAX_MATRIX: i64 = 1 << 25;
 #[derive(Clone, Copy)]
 struct Fourier {
     points: i64,
-    /// Number of retained frequencies.
     kept: i64,
     is_inverse: bool,
     factor: f64,

@@ -165,7 +165,6 @@ fn collect_numbers(
     items.into_iter().try_for_each(|item| collect_numbers(heap, item, depth + 1, (extents, numbers, dtype)))
 }
 
-/// Evaluates operators on lists, tuples and dictionaries; None for all others.
 fn eval_container(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
     let heap = &mut interpreter.heap;
     Ok(Some(match (name, given) {
@@ -246,7 +245,6 @@ impl Interpreter<'_> {
     }
 }
 
-/// Evaluates operators on strings, exceptions and messages; None for all others.
 fn eval_text(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
     let texts: Vec<Option<Rc<str>>> = given.iter().map(|&value| interpreter.heap.text_of(value)).collect();
     let heap = &mut interpreter.heap;

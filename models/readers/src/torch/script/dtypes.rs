@@ -180,7 +180,6 @@ fn promote_operands(
     Ok(found.into_iter().flatten().reduce(meets).unwrap_or(DType::F32))
 }
 
-/// Returns the smallest type that holds the values of both types.
 fn join_types(a: DType, b: DType) -> DType {
     let is_unsigned = |dtype: DType| matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64);
     match (kind_rank(a), kind_rank(b)) {

@@ -437,7 +437,6 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Evaluates an operator on known values, or adds it to the graph.
     fn call_operator(&mut self, name: &str, given: Vec<Value>, keywords: &[(&str, Value)]) -> Outcome<Value> {
         if self.tensors.emit.builder.next_id().0 > MAX_VALUES {
             return unsupported(format!("the model has more than {MAX_VALUES} tensors"));

@@ -15,7 +15,6 @@ pub(super) fn as_kind(name: &str, number: f64, dtype: DType) -> Value {
     }
 }
 
-/// Evaluates arithmetic and comparisons of numbers; None for all other operators.
 pub(super) fn eval_numbers(heap: &mut Heap, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
     match (name, given) {
         ("__not__", &[Value::Bool(flag)]) => return Ok(Some(Value::Bool(!flag))),

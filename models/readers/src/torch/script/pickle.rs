@@ -149,7 +149,6 @@ impl Unpickler<'_> {
         }
     }
 
-    /// Pops the values above the last mark, and the mark.
     fn pop_marked(&mut self) -> Outcome<Vec<Value>> {
         let Some(mark) = self.stack.iter().rposition(Option::is_none) else {
             return malformed("an instruction of the pickle lacks operands on the stack");

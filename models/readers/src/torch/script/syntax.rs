@@ -84,7 +84,6 @@ pub(super) struct Class<'a> {
     pub name: &'a str,
     pub base: &'a str,
     pub fields: Vec<&'a str>,
-    /// Attributes that are defined by a literal.
     pub constants: Vec<(&'a str, Expr<'a>)>,
     pub methods: Vec<Function<'a>>,
 }

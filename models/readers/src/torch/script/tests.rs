@@ -60,7 +60,6 @@ fn archive(source: &str) -> Vec<u8> {
     bytes
 }
 
-/// A module whose method `forward` has this body, indented by four spaces.
 fn module(body: &str) -> Vec<u8> {
     archive(&format!(
         "class M(Module):\n  training : bool\n  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n{body}\n"
