@@ -46,7 +46,6 @@ pub enum Tensors {
 pub enum Post {
     Immediate(AluOp, i16),
     PerChannel(AluOp),
-    /// Operation with one 32-bit operand value per result element.
     Tensor(AluOp),
 }
 

@@ -90,7 +90,6 @@ pub fn render_markdown(drift: &Drift, change_points: &[ChangePoint]) -> String {
     text
 }
 
-/// Escapes untrusted text for a cell of a Markdown table.
 fn escape_cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }

@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 /// Relative difference up to which medians count as equal, regardless of their confidence intervals.
 pub const SAME: f64 = 0.02;
 
-/// Minimum number of rows for an estimate of the common ratio.
 const ROWS_MIN: usize = 5;
 
 /// Largest common ratio (or inverse ratio) that is attributed to the machine.

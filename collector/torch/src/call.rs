@@ -9,7 +9,6 @@ pub struct Call<'a> {
     pub op: &'a Op,
     pub inputs: &'a [&'a Tensor],
     pub bias: Option<&'a Tensor>,
-    /// Extra tensors of the anchor (`operators::extra_tensors`).
     pub constants: &'a [Tensor],
     pub output: &'a TensorType,
     pub extents: Vec<i64>,

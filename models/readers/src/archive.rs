@@ -25,6 +25,7 @@ const READ_AT_ONCE: usize = 4 << 20;
 
 pub enum ArchiveBytes {
     Memory(Bytes),
+    /// A file that is read on demand.
     File {
         path: PathBuf,
         file: File,

@@ -242,7 +242,6 @@ impl Net {
         self.push_op(scope, Op::Concat(Concat { axis: 1 }), parts)
     }
 
-    /// Adds an identity in place of a dropout, which only acts in training.
     pub(super) fn dropout(&mut self, x: ValueId) -> Result<ValueId> {
         self.push_op("dropout", Op::Identity(Identity {}), &[x])
     }

@@ -117,7 +117,6 @@ fn check_alone(program: &Program, module: Module, instruction: &Instruction) -> 
     }
 }
 
-/// Returns the number of elements that a padded rectangle occupies on the core.
 pub(crate) fn on_core(memory: &Memory) -> u64 {
     let rows = u64::from(memory.rows) + u64::from(memory.pads.top) + u64::from(memory.pads.bottom);
     rows * (u64::from(memory.columns) + u64::from(memory.pads.left) + u64::from(memory.pads.right))

@@ -40,7 +40,6 @@ pub struct Totals {
     pub products: u64,
     pub resets: u64,
     pub changes: u64,
-    /// Bytes transferred to or from each buffer of the core.
     pub bytes: [u64; 5],
 }
 

@@ -63,7 +63,6 @@ pub struct Steps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multiply {
     pub tokens: Tokens,
-    /// Whether the instruction sets sums to zero instead of adding products.
     pub is_reset: bool,
     pub steps: Steps,
     /// Increments of the sum index per outer and inner iteration.
@@ -79,7 +78,6 @@ pub struct Alu {
     pub op: AluOp,
     pub steps: Steps,
     pub sum: [u16; 2],
-    /// Increments of the source index per outer and inner iteration.
     pub other: [u16; 2],
     pub immediate: Option<i16>,
 }

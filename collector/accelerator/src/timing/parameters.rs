@@ -17,7 +17,6 @@ pub struct Timing {
     pub beat_bytes: u64,
     /// Whether the memory port is occupied during the latency, too.
     pub is_one_at_a_time: bool,
-    /// Whether contiguous rows are transferred as one row.
     pub joins_rows: bool,
     /// Cycles per element of padding.
     pub pad: u64,

@@ -17,7 +17,6 @@ pub struct CheckReport {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fault {
-    /// Identifier of the kind of fault, for scripts.
     pub kind: &'static str,
     pub count: u64,
     pub meaning: &'static str,

@@ -215,7 +215,7 @@ impl Trace {
         Some((start, end))
     }
 
-    /// Assigns flow points to the innermost open slice, or ends to the next one. Also counts points without a slice.
+    /// Assigns flow points to the innermost open slice, or an arrow's end to the next. Also counts points without one.
     pub fn assign_arrows(&self) -> (HashMap<u32, Vec<(u64, Role)>>, u64) {
         let mut by_track: HashMap<u32, Vec<&FlowPoint>> = HashMap::new();
         self.points.iter().for_each(|point| by_track.entry(point.track).or_default().push(point));

@@ -15,7 +15,6 @@ const MAX_PACKET: u64 = 8 << 20;
 const MAX_TEXTS: usize = 10_000_000;
 /// Maximum nesting of dictionaries, the same as in the decoder.
 const MAX_DEPTH: usize = 16;
-/// Maximum size of the names and values of an event's arguments.
 const ARGUMENT_BYTES_MAX: usize = 16 << 20;
 const BUFFER: usize = 1 << 18;
 

@@ -53,7 +53,7 @@ pub fn parse_port(settings: &Settings, mut port: Port, bytes: Vec<u8>) -> Port {
     port
 }
 
-/// Aligns the ports to the last core's clock: the record before a port's work ends with an SDMA send of that core.
+/// Aligns the ports to the last core's clock: the record before a port's work ends when an SDMA send of that core does.
 pub fn anchor_ports(settings: &Settings, ports: &mut [Port], core: &mut Core, losses: &mut Losses) {
     let preamble = settings.chip.facts().preamble;
     let mut sends = 0;

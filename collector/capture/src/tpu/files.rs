@@ -4,7 +4,6 @@ use super::loss::Losses;
 use super::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// Maximum number of a core or port in a file name.
 const MAX_NUMBER: u32 = 63;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

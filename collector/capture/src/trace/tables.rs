@@ -67,6 +67,7 @@ pub enum Error {
     Fill(#[from] rusqlite::Error),
     #[error("its texts would need more than {most} bytes in tables, far more than in the file")]
     TooLarge {
+        /// Limit of the texts' size in bytes, for a file of this size.
         most: u64,
     },
 }

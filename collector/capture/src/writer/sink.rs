@@ -20,7 +20,6 @@ pub struct Sink<'a, W: Write> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     pub events: u64,
-    /// Number of events omitted due to the size limit.
     pub left_out: u64,
     pub bytes: u64,
 }

@@ -46,6 +46,7 @@ pub enum Error {
     Empty {
         path: String,
         events: u64,
+        /// Error of the first unreadable record.
         why: String,
     },
 }

@@ -13,7 +13,6 @@ use models::operators::{
 };
 use models::types::{DType, Dim, TensorType};
 
-/// Maximum number of elements of a constant that is examined as a mask.
 const MAX_MASK_ELEMENTS: u64 = 1 << 24;
 /// Maximum number of operators between the first product and the softmax.
 const MAX_STEPS: usize = 12;
@@ -32,7 +31,6 @@ pub(crate) fn recognise_attention(graph: &Graph) -> Result<Graph> {
     rebuild.finish_graph()
 }
 
-/// Attention as found in the graph, with `b` batches of `h` heads.
 struct FoundAttention {
     batch: i64,
     heads: i64,

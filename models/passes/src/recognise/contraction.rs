@@ -69,7 +69,7 @@ pub(crate) fn absorb_pads(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// Turns a mean over all spatial dimensions into a pool. Means of 3-D tensors mostly belong to normalisations.
+/// Turns a mean over all spatial dimensions into a pool. Means of 3-D tensors, mostly of normalisations, are kept.
 pub(crate) fn global_pools(graph: &Graph) -> Result<Graph> {
     rewrite_nodes(graph, |lookup, node| {
         let Op::Reduce(Reduce { function: ReduceOp::Mean, axes, keep }) = &node.op else { return None };

@@ -1,7 +1,8 @@
 //! Reads TFLite files. Every offset is checked. Weights are slices of the file. Convolutions, dense layers and products
-//! of 8-bit integers become the same integer operators as in an ONNX file of the network. All other quantised operators
-//! compute in floats between a dequantisation and a quantisation. TFLite images have channels last: each window
-//! operator gets a transpose before and after it, and `passes::layout` removes adjacent pairs.
+//! of 8-bit integers become the same integer operators as in an ONNX file of the network. Operators that only move
+//! elements move the integers. All other quantised operators compute in floats between a dequantisation and a
+//! quantisation. TFLite images have channels last: each window operator gets a transpose before and after it, and
+//! `passes::layout` removes adjacent pairs.
 
 mod call;
 mod flatbuffer;

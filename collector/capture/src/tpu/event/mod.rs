@@ -25,7 +25,6 @@ pub struct Event<'a> {
     pub engine: Engine,
     /// Core under which the record is displayed, if known.
     pub core: Option<u32>,
-    /// Index among the engine's records.
     pub index: usize,
     pub record: &'a Record,
     pub row: &'a [u8],

@@ -185,7 +185,6 @@ impl<'a> TracePlan<'a> {
         }
     }
 
-    /// Encodes the total DDR bandwidth of all engines, at each time at which it changes.
     fn encode_total(&self, packets: &mut Packets) {
         let Some(track) = self.tracks.total else { return };
         let mut edges: Vec<(i64, i64)> = Vec::new();

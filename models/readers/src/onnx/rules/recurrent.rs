@@ -78,7 +78,6 @@ impl LayerWeights {
 struct Direction {
     kind: Kind,
     weight: ValueId,
-    /// Bias of the product with the input.
     bias: Option<ValueId>,
     recurrent: Recurrent,
     reset_at: Reset,

@@ -18,7 +18,6 @@ use std::borrow::Cow;
 /// Adds an operator to the graph and returns its outputs, as real numbers or as stored in the file.
 pub(super) type Rule = fn(&mut Call<'_, '_>) -> Outcome<Vec<ValueId>>;
 
-/// Operator code of all custom operators.
 const CUSTOM: i32 = 32;
 
 /// Returns the import rule of an operator, or None if it has none yet; fails for an operator that cannot have one.

@@ -78,7 +78,6 @@ pub(super) fn identity(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.real(0)?])
 }
 
-/// Emits `QUANTIZE`, from real numbers or from another scale.
 pub(super) fn quantise_real(call: &mut Call<'_, '_>) -> Outputs {
     let is_stored = call.scales_of_output(0).is_some_and(|(scales, to)| {
         call.scales_of_input(0) == Some(scales) && call.input(0).is_ok_and(|x| call.emit.dtype(x).ok() == Some(to))

@@ -146,7 +146,6 @@ fn max_rows(emit: &mut Emit<'_>, rows: ValueId, members: ValueId, [bags, count, 
     emit.push(Op::Where(Where {}), &[is_empty, zero, y])
 }
 
-/// Emits `bucketize` or `searchsorted`: the number of sorted boundaries before each element.
 pub(super) fn bucketize(call: &mut Call<'_, '_>) -> Outputs {
     let (sorted, is_shared) = match call.operator {
         "searchsorted" => {

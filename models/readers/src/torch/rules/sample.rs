@@ -156,7 +156,7 @@ impl SampledAxis {
         emit.binary_with(BinaryOp::Add, wave, low)
     }
 
-    /// Returns the neighbour at an integer position, clamped to the image; outside, its weight may be zero.
+    /// Returns the neighbour at an integer position, clamped to the image. Outside, its weight is 0 in the mode zeros.
     fn bounded_neighbour(self, emit: &mut Emit<'_>, place: ValueId, weight: Option<ValueId>) -> Outcome<Neighbour> {
         let inside = self.clip_position(emit, place)?;
         if self.outside != Outside::Zeros {

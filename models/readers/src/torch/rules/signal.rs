@@ -254,7 +254,6 @@ pub(super) fn core_transform(call: &mut Call<'_, '_>) -> Outputs {
 struct Frames {
     points: i64,
     hop: i64,
-    /// Window function, one number per point of a frame.
     window: ValueId,
     is_centred: bool,
     kept: i64,

@@ -50,7 +50,6 @@ impl<'a> Interpreter<'a> {
         Interpreter { library, builtins, heap, tensors, constants, steps: 0, depth: 0, place: ("", 0) }
     }
 
-    /// Describes where the last error occurred: the refused operator, or function and line.
     pub fn error_place(&self) -> String {
         let (function, line) = self.place;
         self.tensors.refused.clone().unwrap_or_else(|| format!("function `{}`, line {line}", escape_name(function)))
