@@ -4,8 +4,7 @@
 //! before it is evaluated, and nothing in a file is executed. A file of another format, or with features other than
 //! those of this program, is rejected.
 //!
-//! A file of format 7 has two sections: the predictor, preceded by its length and followed by a hash, and the trained
-//! models of language-model kernels (`serving::store`). The predictor section may be empty.
+//! Format 7 has two sections: the predictor (possibly empty, with its length and hash) and the kernels' models.
 
 use crate::error::{Error, Result};
 use learn::choice_classifier::ChoiceClassifier;
@@ -24,9 +23,7 @@ use std::io::Read;
 use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"oppred\r\n";
-/// Version of the file format without a section for language-model kernels.
 const FORMAT: u32 = 6;
-/// Version of the file format with a section for language-model kernels.
 const FORMAT_WITH_KERNELS: u32 = 7;
 const DAMAGED: &str = "the file is damaged: its content does not match its hash";
 const MAX_BYTES: u64 = 1 << 29;
@@ -50,7 +47,6 @@ struct Operator {
     transfer: usize,
     per_device: usize,
     corrections: BTreeMap<String, Correction>,
-    /// Classes of the classifier that predicts a library's choice, by device.
     choice_classifiers: BTreeMap<String, Vec<u32>>,
 }
 
@@ -159,7 +155,6 @@ fn kernels_from_bytes(bytes: &[u8]) -> std::result::Result<Option<Learned>, Stri
     split_sections(bytes)?.kernels.map(serving::store::from_bytes).transpose()
 }
 
-/// Encodes a bundle of the predictor in `base`, if any, and models of language-model kernels.
 pub fn with_kernels(base: Option<&Path>, kernels: &Learned) -> Result<Vec<u8>> {
     let base_bytes = base.map(read_content).transpose()?.unwrap_or_default();
     let packed = match base {

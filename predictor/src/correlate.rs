@@ -32,7 +32,6 @@ pub enum Part {
 }
 
 impl Part {
-    /// Returns the suffix of the group's name in reports.
     pub fn group_suffix(self) -> &'static str {
         match self {
             Part::All => "",
@@ -42,7 +41,6 @@ impl Part {
     }
 }
 
-/// Correlation of a feature with the logarithm of utilisation, for one operator on one device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Correlation {
     pub operator: String,
@@ -172,7 +170,6 @@ fn p_value(spearman: f64, rows: usize) -> f64 {
     (series * (-x * x).exp()).clamp(0.0, 1.0)
 }
 
-/// Converts p-values to q-values (Benjamini–Hochberg).
 fn adjust_p_values(found: &mut [Correlation]) {
     let mut order: Vec<usize> = (0..found.len()).collect();
     order.sort_by(|one, two| found[*two].q_value.total_cmp(&found[*one].q_value));
@@ -196,7 +193,6 @@ fn centred_distances(values: &[f64]) -> Vec<f64> {
     distances
 }
 
-/// Returns Székely's distance correlation, from two centred distance matrices.
 fn distance_correlation(one: &[f64], two: &[f64]) -> f64 {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     (dot(one, two).max(0.0) / (dot(one, one) * dot(two, two)).sqrt()).sqrt()

@@ -13,10 +13,8 @@ pub struct KnownDevice {
     pub learned_operators: usize,
     /// Number of multiprocessors of a GPU, or cores of a CPU.
     pub units: f64,
-    /// Peak of all units, in GFLOP/s.
     pub gflops: f64,
     pub bandwidth_gb_per_s: f64,
-    /// Size of the cache shared by all units.
     pub cache_bytes: f64,
 }
 

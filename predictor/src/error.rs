@@ -4,17 +4,14 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file cannot be read or written, or yields no samples.
     #[error(transparent)]
     Samples(#[from] samples::Error),
     #[error(transparent)]
     Learn(#[from] learn::Error),
-    /// A bundle is damaged, not a bundle, or of a newer format.
     #[error("cannot use the predictor `{}`: {problem}", path.display())]
     Bundle { path: PathBuf, problem: String },
     #[error("{0}")]
     Data(String),
-    /// The query is not supported, or is outside the supported range.
     #[error("{0}")]
     Query(String),
     #[error("{0}")]

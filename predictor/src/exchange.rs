@@ -14,9 +14,7 @@ use serde::Deserialize;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Size limit of a file, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
-/// Maximum number of tree sets of one kind for one operator.
 const MAX_SETS: usize = 256;
 
 /// Name of the feature that is appended to the features of samples.

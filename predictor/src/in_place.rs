@@ -8,7 +8,6 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Networks with the in-network times of their operators, and the models fitted to these times.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlacedNetworks {
     pub networks: Vec<PlacedNetwork>,

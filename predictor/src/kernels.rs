@@ -20,7 +20,6 @@ pub struct KernelAnswer {
     pub device: String,
     #[serde(flatten)]
     pub answer: Answer,
-    /// Power under load; None without a power model.
     pub power: Option<Watts>,
     pub joules: Option<f64>,
     /// Factor by which the power limit increases the time; 1 if the limit is not reached.
@@ -51,7 +50,6 @@ pub fn read_learned(path: &Path) -> Result<Learned> {
     Ok(bundle::read_kernels(path)?.unwrap_or_default())
 }
 
-/// Finds the data sheet of a device, whose name may have any spelling.
 pub fn find_device(name: &str) -> Result<&'static GpuFacts> {
     Ok(serving::device::find_device(name)?)
 }

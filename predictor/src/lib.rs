@@ -1,10 +1,7 @@
 //! Predicts the times of operators, schedules and models, with intervals.
 //!
-//! The crate `samples` contains the training data and `learn` the learners. Here, `evaluate` measures errors under
-//! held-out protocols, `bundle` stores a predictor in a file, `queries`, `answers` and `serve` predict, `origin` checks
-//! whether the training data is up to date, `explain`, `correlate` and `knee` analyse predictions, and `planning` uses
-//! predicted times. Data is split by group, never by row. This crate does not print; its command line is
-//! `predictor/cli`. It does not depend on TVM.
+//! `evaluate` measures errors under held-out protocols, `queries`, `answers` and `serve` predict, and `planning` uses
+//! predicted times. Data is split by group, never by row. This crate does not print or depend on TVM.
 
 pub mod answers;
 pub mod bundle;

@@ -6,7 +6,6 @@ use samples::provenance::Provenance;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Python requirements that `scripts/setup` installs.
 const REQUIREMENTS: &str = include_str!("../../requirements.txt");
 
 pub fn tvm_version() -> &'static str {
@@ -21,7 +20,6 @@ pub struct Origin {
     pub provenance: Option<Provenance>,
     /// Number of records whose generated code differs from the code of the current programs, by operator.
     pub other_code: BTreeMap<String, usize>,
-    /// Number of records with generated code.
     pub compiled: usize,
     /// TVM versions of records that differ from the current version.
     pub other_tvm: Vec<String>,

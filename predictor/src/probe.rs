@@ -19,9 +19,7 @@ pub struct OperatorMeasurement {
     pub time_ns: f64,
     /// Coefficient of variation: standard deviation over mean, if known.
     pub cv: Option<f64>,
-    /// Half-width of the median's 95 % confidence interval, relative to the median, if known.
     pub uncertainty: Option<f64>,
-    /// Device name as predictors use it.
     pub device: String,
 }
 
@@ -57,9 +55,7 @@ pub fn measure_operator(
 /// Result of an interleaved measurement of concurrent and sequential execution.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct RaceResult {
-    /// Median time of concurrent execution.
     pub together_ns: f64,
-    /// Median time of sequential execution.
     pub in_turns_ns: f64,
     pub ratio: Ratio,
     pub rounds: u32,

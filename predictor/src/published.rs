@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 pub const CPU: &str = "cpu.opp";
 pub const GPU: &str = "gpu.opp";
 
-/// Folder of published predictors in the checkout that this program was built from.
 const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../datasets/published");
 
 /// Returns the paths of the CPU and the GPU predictor, searched relative to the program. The GPU file may not exist.

@@ -1,5 +1,4 @@
-//! Lists of schedules to choose from: the output of `opcollect space --sample N --json`, or the plan of
-//! `opcollect build`.
+//! Lists of schedules: the output of `opcollect space --sample N --json`, or the plan of `opcollect build`.
 //!
 //! A schedule stays JSON text until it is read, because a parsed JSON tree takes many times the memory of its text.
 
@@ -73,7 +72,6 @@ pub struct Build<'a> {
 /// A schedule as JSON to print, and its features for the predictor.
 pub type NamedSchedule = (Value, BTreeMap<String, f64>);
 
-/// One schedule of an operator, still as JSON text.
 pub struct ListedSchedule<'a>(ListSource<'a>);
 
 enum ListSource<'a> {

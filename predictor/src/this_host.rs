@@ -1,9 +1,8 @@
 //! Calibrates a predictor for this machine, by measuring a few operators (*sentinels*) in several rounds.
 //!
-//! Each round measures all sentinels in one process. The ratio of a sentinel's median over the rounds to its
-//! prediction gives a factor for each kind of operator, else for each bottleneck (arithmetic, memory, overhead),
-//! shrunk towards the common factor. The error is estimated by predicting each sentinel from the others. If this error
-//! exceeds the predictor's intervals, all intervals are widened.
+//! Each round measures all sentinels in one process. The ratio of a sentinel's median to its prediction gives a factor
+//! for each kind of operator, else for each bottleneck, shrunk towards the common factor. The error is estimated by
+//! leaving sentinels out; if it exceeds the predictor's intervals, all intervals are widened.
 
 use crate::error::{Error, Result};
 use crate::probe::{self, TimedOperator};
@@ -29,7 +28,6 @@ pub const SENTINELS: [&str; 7] = [
 ];
 /// Weight of the common factor when other factors are shrunk towards it, in number of measurements.
 const TOWARDS_COMMON: f64 = 1.0;
-/// Minimum number of sentinels with a usable time.
 const FEWEST: usize = 4;
 /// Maximum relative half-width of the interval of a usable median.
 const UNCERTAINTY_MOST: f64 = 0.1;
@@ -48,11 +46,9 @@ const MOST_BYTES: u64 = 1 << 20;
 #[serde(deny_unknown_fields)]
 pub struct Sentinel {
     pub operator: String,
-    /// Operator kind, as named in the predictor; empty in older files.
     #[serde(default)]
     pub kind: String,
     pub threads: u32,
-    /// Predicted bottleneck, such as memory.
     pub bound: String,
     /// Median time over the rounds on this machine.
     pub measured_ns: f64,
@@ -70,7 +66,6 @@ pub struct Sentinel {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    /// Version of the program that measured the sentinels.
     pub program_version: String,
     pub host_class: String,
     /// Device that the training data were measured on.
@@ -80,7 +75,6 @@ pub struct Calibration {
 }
 
 impl Sentinel {
-    /// Returns whether the uncertainty of the measured time is known and small enough.
     pub fn is_known(&self) -> bool {
         self.uncertainty.is_some_and(|share| share <= UNCERTAINTY_MOST)
     }
@@ -151,8 +145,7 @@ impl Calibration {
         (factors.len() > 1).then(|| (most - least).exp() - 1.0)
     }
 
-    /// Returns whether the rounds of another calibration of the same predictor disagree and those of this one agree
-    /// better.
+    /// Returns whether the rounds of another calibration of this predictor disagree and those of this one agree better.
     pub fn is_better_than(&self, other: &Calibration) -> bool {
         let range = |one: &Calibration| one.repeats_within().unwrap_or(f64::INFINITY);
         self.data_hash == other.data_hash && range(self) < range(other) && range(other) > AGREEMENT
@@ -191,7 +184,6 @@ impl Calibration {
         self.sentinels.iter().filter(|one| one.is_known())
     }
 
-    /// Returns the common factor of this machine, with its interval.
     pub fn overall_distance(&self) -> Distance {
         let factor = mean_of(self.usable_sentinels().map(Sentinel::log_ratio));
         let width = self.log_half_width();
@@ -216,8 +208,7 @@ impl Calibration {
         }
     }
 
-    /// Returns the log factor of sentinels with this kind or bottleneck, shrunk towards the common factor; the operator
-    /// `without` is ignored.
+    /// Returns the log factor of sentinels with this kind or bottleneck, ignoring the operator `without`.
     fn log_factor(&self, word: &str, word_of: fn(&Sentinel) -> &str, without: Option<&str>) -> f64 {
         let others = || self.usable_sentinels().filter(|one| Some(one.operator.as_str()) != without);
         let common = mean_of(others().map(Sentinel::log_ratio));

@@ -36,14 +36,12 @@ pub struct NetworkAnswer {
     pub total: Total,
     /// Total with operator times in the network; None if the predictor was trained without in-network measurements.
     pub in_place: Option<InPlaceTotal>,
-    /// Errors of the predictor on held-out shapes of these operators; None if not recorded.
     pub held_out: Option<HeldOutErrors>,
     /// The operator kind that contributes most to the width of the total's interval; None if a layer has no interval.
     pub widest: Option<WidestKind>,
 }
 
 impl<'a> Conditions<'a> {
-    /// Determines the assumed thread count and fills it into the setting.
     pub fn new(predictor: &'a Predictor, setting: Setting) -> Result<Conditions<'a>> {
         let threads = queries::assumed_threads(predictor, &setting)?;
         let setting = Setting { threads: Some(threads.count), ..setting };

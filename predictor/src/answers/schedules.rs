@@ -15,7 +15,6 @@ pub struct RankedSchedules {
     pub operator: String,
     pub best: Vec<RankedSchedule>,
     pub threads: AssumedThreads,
-    /// Cross-validated error of such rankings on held-out shapes; None if not recorded.
     pub held_out: Option<CrossValidatedError>,
 }
 

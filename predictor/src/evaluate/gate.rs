@@ -12,7 +12,6 @@ use std::path::Path;
 
 /// Baseline with which the errors of an evaluation are compared.
 pub enum Gate {
-    /// An earlier predictor with its held-out errors.
     Predictor(Box<Predictor>),
     Evaluation(Box<Evaluation>),
 }

@@ -32,7 +32,6 @@ pub struct Metrics {
     pub interval: Option<IntervalScore>,
 }
 
-/// Calibration of intervals, in particular of 90 % intervals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IntervalScore {
     /// Share of measurements inside the interval, in percent.
@@ -68,7 +67,6 @@ impl IntervalScore {
     }
 }
 
-/// Returns the share of measurements inside the intervals of a level, in percent; None if there are no intervals.
 fn coverage_at(level: u8, known: &[(f64, LogInterval)]) -> Option<f64> {
     let ratios = known.iter().filter_map(|(log, reach)| Some((log, reach, reach.levels?.ratio_at(level)?)));
     let (mut inside, mut count) = (0, 0);
@@ -106,7 +104,6 @@ pub fn error_metrics(predicted: &[f64], measured: &[f64], groups: &[u64]) -> Met
     }
 }
 
-/// Returns the 95 % confidence interval of the mean error, by resampling whole groups.
 fn bootstrap_interval(errors: &[f64], groups: &[u64]) -> (f64, f64) {
     let mut places: HashMap<u64, usize> = HashMap::new();
     let mut sums: Vec<(f64, f64)> = Vec::new();

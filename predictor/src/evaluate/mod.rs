@@ -34,14 +34,12 @@ pub struct Evaluation {
     /// MAPE of the learner `ours` in percent, over all rows; under few-shot protocols, with the fewest measurements.
     pub mape: Option<f64>,
     pub learners: BTreeMap<String, Metrics>,
-    /// Errors by operator, then by learner.
     pub operators: BTreeMap<String, BTreeMap<String, Metrics>>,
     /// Errors by held-out part, then by learner; empty for random splits.
     pub held_out: BTreeMap<String, BTreeMap<String, Metrics>>,
     pub ranking: BTreeMap<String, Ranking>,
     #[serde(default)]
     pub end_to_end: Option<EndToEnd>,
-    /// Learning curve: MAPE by the share of training shapes.
     #[serde(default)]
     pub curve: Vec<Point>,
     #[serde(default)]
@@ -51,10 +49,8 @@ pub struct Evaluation {
     #[serde(default)]
     pub mean_cv: Option<f64>,
     pub samples: usize,
-    /// Number of rejected input rows, by reason.
     pub left_out: BTreeMap<String, u64>,
     pub seeds: Vec<u64>,
-    /// A selection of predictions with their measurements, for charts.
     #[serde(skip)]
     pub scatter_points: Vec<ScatterPoint>,
 }
@@ -93,17 +89,13 @@ pub struct Plan {
     pub seeds: Vec<u64>,
     /// Number of cross-validation folds; None for the protocol's default.
     pub folds: Option<usize>,
-    /// Whether prediction intervals are computed and scored.
     pub intervals: bool,
-    /// Share of the available shapes that are used for training.
     pub share: f64,
     /// Maximum coefficient of variation of scored rows; None for no limit.
     pub score_cv: Option<f64>,
     /// Maximum relative deviation between repeated measurements of scored rows; None for no limit.
     pub score_apart: Option<f64>,
-    /// Whether only default schedules are scored.
     pub score_default: bool,
-    /// Whether only shapes of neural networks are scored.
     pub score_networks: bool,
     pub min_split_loss: f64,
 }
@@ -131,10 +123,8 @@ impl Plan {
 struct HeldOutPredictions {
     rows: Vec<usize>,
     predicted: Vec<f64>,
-    /// For each row, the index of its held-out part.
     held_out: Vec<u32>,
     intervals: Vec<Option<LogInterval>>,
-    /// Index of each split, with the range of its rows.
     splits: Vec<(usize, std::ops::Range<usize>)>,
 }
 

@@ -1,9 +1,7 @@
 //! Protocol P1m: holds out shapes that occur in neural networks.
 //!
-//! Errors on randomly sampled shapes only show how well other random shapes are predicted. Users query shapes of
-//! networks, whose sizes are round and far apart. If the data names networks, all of their shapes are held out, and
-//! all other shapes are training data. Otherwise, the tenth of each operator's shapes that is nearest to shapes of the
-//! built-in models is held out, so that the neighbourhood of model shapes has no training data.
+//! If the data names networks, all of their shapes are held out. Otherwise, the tenth of each operator's shapes that is
+//! nearest to shapes of the built-in models is held out, so that their neighbourhood has no training data.
 
 use learn::applicability::coordinate_columns;
 use learn::by_operator;
@@ -30,7 +28,6 @@ pub(super) fn model_shapes_out(samples: &Samples) -> Fold {
 /// Kind of operator, and whether it has weights.
 type Kind = (Form, bool);
 
-/// Returns the `SHARE` of each operator's shapes that is nearest to shapes of the built-in models.
 fn nearest_to_models(samples: &Samples) -> BTreeSet<u64> {
     let Some((_, device)) = samples.devices.first() else { return BTreeSet::new() };
     let columns: Vec<usize> = coordinate_columns().collect();
@@ -72,7 +69,6 @@ fn operator_kind(samples: &Samples, row: usize) -> Kind {
     (samples.rows[row].form, has_weights)
 }
 
-/// Collects the distinct feature vectors of the operators in the built-in models.
 fn model_points(device: &Device, columns: &[usize]) -> BTreeMap<Kind, Vec<Vec<f32>>> {
     let mut places: BTreeMap<Kind, BTreeSet<Vec<u32>>> = BTreeMap::new();
     for work in build_zoo_graphs().iter().flat_map(graph_works) {

@@ -28,16 +28,13 @@ pub struct NetworkResult {
     pub operators: f64,
     pub measured: f64,
     pub measured_ns: f64,
-    /// Sum of the predicted times in nanoseconds, by learner.
     pub predicted_ns: BTreeMap<String, f64>,
 }
 
-/// Errors of the sums of operator times, over networks with enough measured operators.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NetworkScores {
     pub networks: usize,
     pub mape: f64,
-    /// Share of networks whose predicted sum is within 5 % of the measured sum, in percent.
     pub hit5: f64,
     pub hit10: f64,
 }

@@ -39,7 +39,6 @@ pub const SHOTS: &[usize] = &[10, 20, 50, 200];
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
     pub name: String,
-    /// Neural networks that are held out entirely, as indices.
     pub networks: Vec<usize>,
     pub train: Vec<usize>,
     /// Test rounds, all with the same training data.
@@ -98,7 +97,6 @@ impl Protocol {
         }
     }
 
-    /// Returns whether the split depends on the seed.
     pub fn is_random(self) -> bool {
         matches!(self, Protocol::P1 | Protocol::P4 | Protocol::P5)
     }
@@ -191,7 +189,6 @@ fn largest_out(samples: &Samples) -> split::Fold {
     fold
 }
 
-/// Creates the split of a held-out device, with rounds for samples drawn at random and chosen by the learner.
 fn few_shot(samples: &Samples, fold: split::Fold, seed: u64) -> Split {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut orders: BTreeMap<u32, Vec<usize>> = by_operator(samples, &fold.test);

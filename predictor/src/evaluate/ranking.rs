@@ -19,15 +19,11 @@ pub struct Ranking {
     /// Like `top1`, weighted by the time of each task, as in TenSet's tables of cost models.
     #[serde(default)]
     pub top1_by_time: f64,
-    /// Like `top5`, weighted by the time of each task.
     #[serde(default)]
     pub top5_by_time: f64,
-    /// Mean slowdown in percent of the best of the ten schedules predicted to be fastest, relative to the fastest
-    /// schedule.
+    /// Mean slowdown in percent of the best of the ten schedules predicted to be fastest, over the fastest schedule.
     pub regret10: f64,
-    /// Median over tasks of Kendall's rank correlation.
     pub kendall: f64,
-    /// Median over tasks of Spearman's rank correlation.
     pub spearman: f64,
 }
 

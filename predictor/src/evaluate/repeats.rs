@@ -6,7 +6,6 @@ use samples::statistics::{median, quantile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Repeatability of measurements, the noise floor of prediction errors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Repeats {
     pub candidates: usize,
@@ -18,7 +17,6 @@ pub struct Repeats {
 
 #[derive(Default)]
 struct RepeatTimes {
-    /// Training times of the samples of a candidate.
     of_samples: Vec<f64>,
     all: Vec<f64>,
 }

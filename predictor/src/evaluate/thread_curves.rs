@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const CURVES_PROTOCOL: &str = "K";
-/// Numbers of probe measurements that are evaluated.
 const PROBES: [usize; 2] = [3, 4];
 /// Minimum number of thread counts of a curve; with fewer, the probes would cover the whole curve.
 const FEWEST_POINTS: usize = PROBES[0] + 1;
@@ -22,7 +21,6 @@ pub struct CurvesEvaluation {
     /// Number of curves that were skipped because they have too few thread counts.
     pub left_out: usize,
     pub methods: BTreeMap<String, Regret>,
-    /// Slowdowns by machine, then by method.
     pub machines: BTreeMap<String, BTreeMap<String, Regret>>,
 }
 
@@ -31,7 +29,6 @@ pub struct CurvesEvaluation {
 pub struct Regret {
     pub curves: usize,
     pub mean_percent: f64,
-    /// 90th percentile of the slowdown over the curves, in percent.
     pub p90_percent: f64,
     /// Share of curves whose fastest thread count was found, in percent.
     pub found_percent: f64,

@@ -12,7 +12,6 @@ use samples::Samples;
 use serde::Serialize;
 
 const NEIGHBOURS: usize = 5;
-/// Maximum number of rows that a summary uses.
 const ROWS: usize = 300;
 
 #[derive(Clone, Debug, Serialize)]
@@ -20,13 +19,10 @@ pub struct ExplainedAnswer {
     pub operator: String,
     pub explanation: Explanation,
     pub limits: Limits,
-    /// Changes of a single feature that reduce the time.
     pub improvements: Vec<Change>,
     /// Nearest measured rows; empty if no samples were given.
     pub neighbours: Vec<Neighbour>,
-    /// Predictions for other values of one feature; empty unless requested.
     pub varied: Vec<Change>,
-    /// Effects of the varied feature over all samples.
     pub effects: Vec<Effect>,
 }
 

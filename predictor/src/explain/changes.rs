@@ -82,7 +82,6 @@ fn predict_variant(
     Ok(predictor.predict(&Query { threads, extras, ..query.clone() })?.time_ns)
 }
 
-/// Returns the thread counts in the trained range of an operator.
 pub fn thread_counts(predictor: &Predictor, operator: &str) -> Result<Vec<f32>> {
     Ok(sweep_values(predictor.find_operator(operator)?, "threads", find_column(&predictor.about.names, "threads")?))
 }
@@ -128,7 +127,6 @@ fn sweep_values(operator: &OperatorEnsemble, feature: &str, column: usize) -> Ve
     values
 }
 
-/// Mean effect of one value of a feature over measured rows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effect {
     pub value: f32,
@@ -199,7 +197,6 @@ mod tests {
         Work::contraction_work(1.0, 64.0, 64.0, 64.0, false)
     }
 
-    /// A predictor of one operator, whose time falls with its knob `tile` and is doubled by the word `order=yx`.
     fn learned() -> Predictor {
         let mut names: Vec<String> = FEATURES.iter().map(|feature| feature.name.to_owned()).collect();
         names.extend(["knob.order=xy", "knob.order=yx", "knob.tile"].map(str::to_owned));

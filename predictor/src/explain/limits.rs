@@ -5,7 +5,6 @@ use learn::predictor::{Prediction, Predictor, Query};
 use samples::features;
 use serde::Serialize;
 
-/// Bottleneck of an operator, and the times and ratios from which it is derived.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Limits {
     /// Bottleneck: `overhead`, `arithmetic`, `memory`, `threads`, `cache` or `code`.
@@ -70,7 +69,6 @@ pub fn find_limits(predictor: &Predictor, query: &Query<'_>, prediction: &Predic
     Ok(Limits { limit, reason, arithmetic_ns, memory_ns, utilisation, bytes_of_cache, parallel_efficiency })
 }
 
-/// Explains why a prediction is faster than the device's roofline.
 fn explain_excess(predictor: &Predictor, operator: &str, utilisation: &str) -> String {
     let best = 100.0 * (-predictor.learned.operators[operator].statistics.best_log).exp();
     format!(

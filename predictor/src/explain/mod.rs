@@ -68,7 +68,6 @@ pub fn explain_prediction(predictor: &Predictor, query: &Query<'_>) -> Result<Ex
     Ok(Explanation { bound_ns, average: average.exp(), parts, rest, prediction })
 }
 
-/// Returns the names of all features that trees use.
 fn feature_names(predictor: &Predictor) -> impl Iterator<Item = &str> {
     predictor.about.names.iter().map(String::as_str).chain([crate::exchange::LAST_FEATURE])
 }
@@ -101,7 +100,6 @@ pub struct FeatureSummary {
     pub points: Vec<(f32, f64)>,
 }
 
-/// Summarises the contributions of features over up to `most` evenly spaced rows of an operator.
 pub fn summarise_operator(predictor: &Predictor, samples: &Samples, operator: &str, most: usize) -> Result<Summary> {
     let matrix = background_rows(predictor, samples, operator, most)?;
     let known = predictor.find_operator(operator)?;
@@ -119,7 +117,6 @@ pub fn summarise_operator(predictor: &Predictor, samples: &Samples, operator: &s
     Ok(Summary { operator: operator.to_owned(), features, rows: rows.len() })
 }
 
-/// Returns up to `most` evenly spaced feature rows of an operator.
 fn background_rows(predictor: &Predictor, samples: &Samples, operator: &str, most: usize) -> Result<Matrix> {
     let learned = predictor.find_operator(operator)?;
     let of_operator = |row: &usize| samples.operators[samples.rows[*row].operator as usize] == operator;

@@ -11,7 +11,6 @@ pub struct Neighbour {
     /// Distance in sizes and threads, measured in doublings.
     pub distance: f64,
     pub device: String,
-    /// Neural network in which the operator occurs; empty if unknown.
     pub model: String,
     pub sizes: Vec<(String, f64)>,
     pub threads: f64,

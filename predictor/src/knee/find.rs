@@ -11,7 +11,6 @@ use std::time::Duration;
 
 const MOST_PROBES: usize = 3;
 
-/// Range of a curve, and settings for measuring some of its points.
 #[derive(Clone, Debug, Default)]
 pub struct KneeOptions {
     /// Largest thread count of the curve; None for all trained thread counts.
@@ -27,7 +26,6 @@ pub struct Probing {
     pub deadline: Duration,
 }
 
-/// Finds the knee of an operator's time over `threads` or over a knob.
 pub fn find_knee(
     predictor: &Predictor,
     operator: &Operator,

@@ -1,9 +1,7 @@
 //! Gunther's scaling law: time(n) = time(1) · (1 + contention · (n - 1) + coherence · n · (n - 1)) / n.
 //!
-//! The law is fitted by least squares on logarithms, over a grid that is refined around the best parameters. The
-//! machine's topology can cause a step in the curve (the second socket, or the second thread of a core). Such a break
-//! is modelled as a factor on all larger thread counts. Breaks are added where they explain most of the remaining
-//! error.
+//! The law is fitted by least squares on logarithms, over a grid that is refined around the best parameters. Breaks,
+//! such as at the second socket, are factors on all larger thread counts, added where they explain most of the error.
 
 use super::Point;
 use serde::Serialize;
@@ -14,14 +12,12 @@ const EXPLAINED: f64 = 0.4;
 /// Smallest factor of a break; its reciprocal for a decrease.
 const SMALLEST: f64 = 1.04;
 
-/// Gunther's scaling law of a thread curve, with breaks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Law {
     /// Contention parameter: serial share of the work.
     pub contention: f64,
     /// Coherence parameter: cost per pair of threads.
     pub coherence: f64,
-    /// Steps of the curve that the law does not explain.
     pub breaks: Vec<Break>,
     /// Median absolute deviation of the law from the curve, in percent.
     pub error: f64,
@@ -37,7 +33,6 @@ pub struct Break {
     pub factor: f64,
 }
 
-/// Fits the law to a curve, with breaks where they reduce the error enough.
 pub fn fit_with_breaks(curve: &[Point]) -> Law {
     let mut starts = vec![0];
     let mut best = fit_segments(curve, &starts);
@@ -88,7 +83,6 @@ pub(crate) fn log_shape(threads: f64, contention: f64, coherence: f64) -> f64 {
     relative_time(threads, contention, coherence).ln()
 }
 
-/// Fits contention and coherence to pairs of thread count and time.
 pub(crate) fn fit_law(points: &[(f64, f64)]) -> (f64, f64) {
     let point = |(at, time_ns): &(f64, f64)| Point { at: *at, time_ns: *time_ns, low_ns: *time_ns, high_ns: *time_ns };
     let curve: Vec<Point> = points.iter().map(point).collect();
@@ -96,13 +90,11 @@ pub(crate) fn fit_law(points: &[(f64, f64)]) -> (f64, f64) {
     (fitted.contention, fitted.coherence)
 }
 
-/// A law fitted with given positions of breaks.
 struct Fit {
     contention: f64,
     coherence: f64,
     /// Logarithm of the time on one thread, for each segment between breaks.
     levels: Vec<f64>,
-    /// Sum of the squared residuals in log space.
     squares: f64,
 }
 

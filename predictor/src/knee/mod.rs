@@ -1,9 +1,8 @@
 //! The knee of a curve of times over thread counts or knob values: its fastest value, the smallest value
 //! within 5 % of the fastest time, its last minimum, and for threads its scaling law.
 //!
-//! `find` predicts the curve of an operator, `law` fits a scaling law with breaks to a curve, and `update` conditions a
-//! curve on measurements. `scaling` needs no predictor: its prior consists of the curves of other machines in a table,
-//! which `table` reads.
+//! `find` predicts the curve of an operator, `law` fits a scaling law to it, and `update` conditions it on
+//! measurements. `scaling` needs no predictor: its prior consists of the curves of other machines, which `table` reads.
 
 mod find;
 mod law;
@@ -44,9 +43,7 @@ pub struct Point {
 pub struct Knee {
     /// Variable of the curve: `threads` or the name of a knob.
     pub over: String,
-    /// Value with the fastest time.
     pub fastest: f64,
-    /// The smallest value whose time is within 5 % of the fastest time.
     pub knee: f64,
     /// Value after which the times no longer decrease; None if they decrease up to the last value.
     pub turns_at: Option<f64>,

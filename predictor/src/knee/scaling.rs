@@ -1,5 +1,4 @@
-//! Finds the fastest thread count of a machine from a few measurements, with a prior from the curves of other
-//! machines.
+//! Finds a machine's fastest thread count from a few measurements, with a prior from the curves of other machines.
 //!
 //! The prior is a set of Gunther's scaling laws, with parameters sampled around those of the other machines. A curve
 //! is one of these laws plus a smooth deviation, a Gaussian process over the logarithm of the thread count. Each
@@ -13,13 +12,11 @@ use rand_chacha::ChaCha8Rng;
 use samples::table::ThreadCurve;
 use std::collections::BTreeMap;
 
-/// Number of scaling laws in the prior.
 const LAWS: usize = 400;
 /// Standard deviation of the logarithms of the sampled parameters around those of known laws.
 const SPREAD: f64 = 1.0;
 /// Lower limits of contention and coherence, from which parameters are sampled.
 const LEAST: (f64, f64) = (1e-3, 1e-5);
-/// Upper limits of contention and coherence.
 const MOST: (f64, f64) = (1.0, 0.5);
 /// Prior without other machines: for contention and coherence, the median and the deviation of the logarithm.
 const USUAL: [(f64, f64); 2] = [(0.03, 1.5), (5e-4, 2.5)];
@@ -31,14 +28,11 @@ const ROUGHNESS: f64 = 0.03;
 const DOUBLINGS: f64 = 1.0;
 /// Prior standard deviation of the log time in seconds on one thread; large enough to be uninformative.
 const LEVEL: f64 = 5.0;
-/// Number of sampled curves from which the probability of being fastest is estimated.
 const DRAWS: usize = 256;
-/// Minimum number of points of a curve to which a law is fitted.
 const FEWEST_POINTS: usize = 3;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalingPrior {
-    /// Contention and coherence of each law.
     laws: Vec<(f64, f64)>,
     pub machines: Vec<String>,
 }
@@ -185,8 +179,7 @@ impl ScalingPosterior {
         weights.into_iter().map(|weight| weight / sum).collect()
     }
 
-    /// Returns the columns of a square root of the covariance. Columns weighted by standard normal numbers sum to a
-    /// sampled deviation.
+    /// Returns the columns of a square root of the covariance, which sample a deviation from normal numbers.
     fn covariance_factors(&self) -> Vec<Vec<f64>> {
         /// Variance up to which a point counts as measured.
         const NOTHING: f64 = 1e-12;

@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 pub struct TableKnee {
     #[serde(flatten)]
     pub knee: Knee,
-    /// Number of other machines in the table that are used for the prior.
     pub machines: usize,
     /// Thread count to measure next; None if all were measured.
     pub next_probe: Option<f64>,
@@ -85,7 +84,6 @@ fn thread_counts_up_to(most: u32) -> Vec<u32> {
     counts
 }
 
-/// Returns the median time of an operator on a device, for each thread count.
 fn median_times(curves: &[ThreadCurve], operator: &str, device: &str) -> Result<BTreeMap<u32, f64>> {
     if !curves.iter().any(|curve| curve.operator == operator) {
         return Err(Error::unknown_name("operator", operator, curves.iter().map(|curve| curve.operator.as_str())));

@@ -1,9 +1,7 @@
 //! Updates a predicted curve with a few measurements.
 //!
-//! The prior of the curve is Gaussian in the logarithms of its times: most of a prediction's error is common to all
-//! thread counts of an operator, and the remainder is correlated over about one doubling. A measurement shifts the
-//! times at neighbouring thread counts according to their correlation, and narrows their posterior. The next point to
-//! measure is chosen from the remaining uncertainty.
+//! The prior is Gaussian in the logarithms of the times: most of a prediction's error is common to all thread counts of
+//! an operator, and the remainder is correlated over about one doubling.
 
 use super::{HALF_WIDTH_OF_90, Point};
 use datasets::DOUBTED;
@@ -49,7 +47,6 @@ pub struct Posterior {
 }
 
 impl Posterior {
-    /// Creates the prior from predictions with intervals.
     pub fn from_curve(curve: &[Point]) -> Posterior {
         let spread = |point: &Point| {
             let half = (point.high_ns / point.time_ns).ln();

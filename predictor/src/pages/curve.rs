@@ -56,7 +56,6 @@ pub fn describe_knee(knee: &Knee) -> String {
     text
 }
 
-/// Vertical scale of a curve, for times.
 struct CurveTimes {
     scale: Scale,
     marks: Vec<(f64, String)>,

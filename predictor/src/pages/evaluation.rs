@@ -106,7 +106,6 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
     styled_page(&format!("Evaluation under protocol {}", evaluation.protocol), &body)
 }
 
-/// Appends a table of errors by the share of training shapes.
 fn curve_of_learning(points: &[Point], body: &mut String) {
     *body += "<h2>Our MAPE in percent by share of training shapes</h2><div class=\"wide\"><table><tr><th>operator<th>";
     points.iter().for_each(|point| *body += &format!("<th>{}", point.share));

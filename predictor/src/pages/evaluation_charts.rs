@@ -52,7 +52,6 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
     text
 }
 
-/// A bar whose value has a confidence interval.
 struct Bar {
     name: String,
     value: f64,

@@ -28,7 +28,6 @@ const MEASURES: &[Measure] = &[
     }),
 ];
 
-/// Returns an HTML page with one heat map for each measure.
 pub fn heat_map(found: &[Correlation]) -> String {
     let mut groups: Vec<String> = Vec::new();
     let mut strength: BTreeMap<&str, f64> = BTreeMap::new();

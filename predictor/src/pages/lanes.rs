@@ -61,12 +61,10 @@ pub struct Lane {
     pub cores: Vec<usize>,
     pub begin_ns: f64,
     pub end_ns: f64,
-    /// Names of the group's calls in the model.
     #[serde(default)]
     pub scopes: Vec<String>,
 }
 
-/// A box of the chart: cores, time range and text.
 struct ShownLanes {
     cores: Vec<usize>,
     from_ns: f64,
@@ -155,7 +153,6 @@ fn planned_lanes(planned: &NetworkPlan) -> Vec<ShownLanes> {
     shown
 }
 
-/// Returns a function that maps a call and a core count to the call's isolated time.
 fn alone_times(alternatives: &[Alternative], calls: usize) -> impl Fn(usize, usize) -> f64 {
     let mut of_call = vec![None; calls];
     for one in alternatives {

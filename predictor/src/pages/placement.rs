@@ -41,7 +41,6 @@ pub fn placement_page(table: &TimesTable, instance: &Instance, found: &Placement
 const WIDTH: f64 = 900.0;
 const LANE: f64 = 40.0;
 
-/// Draws the operators of each device in sequence, with their isolated times.
 fn draw_devices(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
     const LETTER: f64 = 6.3;
     let left = 20.0 + label_width(table.devices.iter().map(String::as_str)).min(WIDTH / 3.0);

@@ -7,7 +7,6 @@ use report::page::chart::svg_start;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Maximum number of operators on the page.
 const MOST: usize = 60;
 const CELL: (usize, usize) = (42, 22);
 
@@ -50,7 +49,6 @@ pub fn slowdowns_page(coruns: &CoRuns, scores: &Scores) -> String {
     styled_page("Slowdown of concurrent operators", &body)
 }
 
-/// Draws a heat map of operator pairs. Operators are numbered as in the list below the map.
 fn draw_pairs(coruns: &CoRuns) -> String {
     let mut cells: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
     for one in coruns.beside.iter().filter(|one| one.others.len() == 1) {
@@ -96,7 +94,6 @@ fn draw_pairs(coruns: &CoRuns) -> String {
     picture + "</svg>"
 }
 
-/// Returns a table of slowdowns with synthetic partners, in both directions.
 fn profiles_table(coruns: &CoRuns) -> String {
     if coruns.partners.is_empty() || coruns.operators.iter().all(|one| one.demand.profile.is_none()) {
         return String::new();

@@ -75,7 +75,6 @@ fn draw_swarms(features: &[FeatureSummary]) -> String {
     svg + "</svg>"
 }
 
-/// Returns round factors up to `most`, their reciprocals, and 1, as axis ticks.
 fn factor_ticks(most: f64) -> Vec<f64> {
     let steps: &[f64] = match most {
         most if most > 30.0 => &[10.0, 100.0, 1000.0],

@@ -19,8 +19,7 @@ use std::path::Path;
 const SYNTHETIC: &str = "synthetic";
 /// Minimum number of measured co-runs. With fewer, the model uses only bandwidth and cache.
 const LEAST_PAIRS: usize = 20;
-/// Maximum relative half-width of a slowdown's confidence interval; slowdowns with wider intervals were disturbed and
-/// are left out.
+/// Maximum relative half-width of a slowdown's interval; slowdowns with wider ones were disturbed and are left out.
 const KNOWN: f64 = 0.05;
 /// Number of folds of the cross-validation; all co-runs of an operator are in one fold.
 const FOLDS: usize = 5;
@@ -34,19 +33,14 @@ pub struct Operator {
     pub demand: Demand,
 }
 
-/// A measured slowdown of one operator while others run concurrently.
 #[derive(Clone, Debug, Serialize)]
 pub struct CoRunSlowdown {
-    /// Index of the operator that is slowed down.
     pub operator: usize,
-    /// Indices of the operators that run concurrently.
     pub others: Vec<usize>,
     pub cores: usize,
     /// Ratio of the time with the other operators to the isolated time.
     pub slowdown: f64,
-    /// Lower end of the slowdown's confidence interval.
     pub low: Option<f64>,
-    /// Upper end of the slowdown's confidence interval.
     pub high: Option<f64>,
 }
 
@@ -60,7 +54,6 @@ pub struct CoRuns {
     pub left_out: usize,
 }
 
-/// Errors of a rule that predicts slowdowns.
 #[derive(Clone, Debug, Serialize)]
 pub struct Score {
     pub rule: &'static str,
@@ -75,12 +68,10 @@ pub struct Score {
 pub struct Scores {
     /// Errors by rule; the fitted interference model comes first.
     pub rules: Vec<Score>,
-    /// Number of predicted slowdowns.
     pub asked: usize,
     pub operators: usize,
     /// Median relative half-width of the measured slowdowns' intervals, in percent; a lower bound of a rule's error.
     pub noise: f64,
-    /// Median measured slowdown.
     pub middle: f64,
 }
 
@@ -113,8 +104,7 @@ impl CoRuns {
         record.co_run.is_some() && record.outcome == Outcome::Ok && record.source == Source::Measured
     }
 
-    /// Reads the co-runs of the given or the only host class. Also returns the records and the number of outdated
-    /// records.
+    /// Reads the co-runs of the given or the only host class. Also returns the records and the number of outdated ones.
     pub fn read_coruns(path: &Path, class: Option<&str>, all_versions: bool) -> Result<(CoRuns, Vec<Record>, usize)> {
         let mut by_class: BTreeMap<String, Vec<Record>> = BTreeMap::new();
         for record in Store::open(path)?.select_records(datasets::Choose::Middle)? {

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 pub const TOGETHER: &str = "side by side";
 pub const IN_TURNS: &str = "one after the other";
 
-/// Operators that run concurrently, with the schedules to choose from.
 pub struct CotuningQuestion {
     operators: Vec<(String, Task)>,
     cores: usize,
@@ -101,7 +100,6 @@ impl Cotuning {
     }
 }
 
-/// Predicted time and cores of the faster of the concurrent and the sequential choice.
 #[derive(Serialize)]
 pub struct PredictedChoice {
     pub time_ns: f64,

@@ -23,7 +23,6 @@ pub fn bytes_per_ns(peaks: &Peaks, cores: usize) -> f64 {
     rate.filter(|rate| *rate > 0.0).unwrap_or(10.0 * cores as f64)
 }
 
-/// Returns the last-level cache size of the recorded host.
 pub fn cache_bytes(records: &[Record]) -> f64 {
     let bytes = records.iter().filter_map(|record| record.l3_bytes.or(record.l2_bytes)).max();
     bytes.filter(|bytes| *bytes > 0).map_or(CACHE_BYTES, |bytes| bytes as f64)

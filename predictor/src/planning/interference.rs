@@ -1,5 +1,4 @@
-//! Slowdowns of concurrent operators on one host class, from the records of a store, and the prediction error for
-//! held-out operators.
+//! Slowdowns of concurrent operators on one host class, from a store, and the prediction error for held-out operators.
 
 use super::coruns::{CoRuns, Scores};
 use super::demand::{bytes_per_ns, cache_bytes};

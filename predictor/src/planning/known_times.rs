@@ -8,7 +8,6 @@ use learn::host_translation::HostTranslation;
 use learn::predictor::Predictor;
 use planners::interference::{Learned, Machine};
 
-/// Sources of operator times: records, a predictor, or both, with records first.
 pub struct KnownTimes {
     host: Option<Host>,
     predictor: Option<Predictor>,

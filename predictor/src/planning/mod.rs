@@ -1,9 +1,7 @@
 //! Prepares inputs of the planners: converts networks, devices or operators, with times of records or of a predictor.
 //!
 //! `coruns` reads slowdowns of concurrent operators, `times` finds the time of each operator on each number of cores,
-//! and `known_times` combines both with a predictor. `network` plans a whole model and returns the stages that an
-//! executor runs, `interference` evaluates predicted slowdowns on held-out operators, `cotuning` chooses schedules of
-//! concurrent operators, `placing` assigns operators to devices, and `tables` reads times from other sources.
+//! `network` plans a whole model, `cotuning` chooses schedules, and `placing` assigns operators to devices.
 
 pub mod coruns;
 pub mod cotuning;

@@ -1,5 +1,4 @@
-//! Plans a whole model: sequential or concurrent execution, cores of each operator, predicted time, and the reason for
-//! the choice.
+//! Plans a whole model: sequential or concurrent execution, cores of each operator, time, and reason of the choice.
 
 use super::times::{Time, Times, task_demand};
 use crate::error::{Error, Result};
@@ -16,7 +15,6 @@ pub const BARRIER_NS: f64 = 1_000.0;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct NetworkPlan {
-    /// Stages of the chosen plan, in the format of the executor.
     #[serde(skip)]
     pub stages: StagePlan,
     #[serde(skip)]
@@ -29,15 +27,12 @@ pub struct NetworkPlan {
     pub critical_ns: f64,
     /// Number of sets of operators that the search explored.
     pub states: usize,
-    /// Whether the search was exhaustive.
     pub is_exact: bool,
     /// Share of the time that is measured, not predicted.
     pub measured_share: f64,
     /// Predicted time of the best plan with concurrent stages, whether or not it was chosen.
     pub best_ns: f64,
-    /// Number of operators that take longer on all cores than on fewer.
     pub slower_on_all: usize,
-    /// Number of stages with concurrent groups.
     pub stages_side_by_side: usize,
     pub stages_count: usize,
     pub why: String,
@@ -50,7 +45,6 @@ pub struct Alternative {
     pub calls: Vec<usize>,
     /// Times without other load on one core, two cores, and so on.
     pub alone_ns: Vec<f64>,
-    /// Core counts of the operator's calls in the plan, without duplicates.
     pub cores: Vec<usize>,
     /// Bytes that a run moves or keeps in the last-level cache.
     pub bytes: f64,
@@ -88,7 +82,6 @@ pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64
     Ok(assemble_plan(&graph, &cut, &known, machine.cores, &found))
 }
 
-/// Times of tasks, and the host whose records they come from.
 struct TaskTimes<'a> {
     of_tasks: &'a [Vec<Time>],
     host: Option<String>,
@@ -189,8 +182,7 @@ fn call_alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Ve
     of_tasks.iter().enumerate().map(alternative).collect()
 }
 
-/// Explains the choice. The tuple contains the numbers of operators that are slower on all cores, of operators, and of
-/// cores.
+/// Explains the choice. The tuple has the numbers of operators that are slower on all cores, operators, and cores.
 fn explain_choice(
     found: &Stages,
     gain: f64,
@@ -228,7 +220,6 @@ fn explain_choice(
     }
 }
 
-/// Assigns consecutive cores to the groups of a stage.
 fn assign_cores(stage: &planners::stages::Stage) -> Stage {
     let mut next = 0;
     let groups = stage.groups.iter().map(|group| {

@@ -14,7 +14,6 @@ pub struct PlacementOptions {
     pub link_gb_per_s: f64,
     /// Power under load as DEVICE=WATTS, either for all devices or for none.
     pub watts: Vec<String>,
-    /// Price of energy, in microseconds per joule.
     pub price_us_per_j: f64,
 }
 
@@ -28,7 +27,6 @@ pub fn place_operators(
     Ok((instance, found))
 }
 
-/// Predicts the calls of a network on the given or all known devices, and returns the data edges between them.
 pub fn times_of_network(
     predictor: &Predictor,
     question: &NetworkQuestion<'_>,

@@ -10,7 +10,6 @@ const BYTES_MAX: u64 = 16 << 20;
 pub struct TimesTable {
     pub operators: Vec<String>,
     pub devices: Vec<String>,
-    /// Times, indexed by operator, then by device.
     pub times_ns: Vec<Vec<f64>>,
 }
 

@@ -1,5 +1,4 @@
-//! Times of operators by number of cores, from records of a store or a predictor, and the shared resources of their
-//! host.
+//! Times of operators by number of cores, from records or a predictor, and the shared resources of their host.
 
 use super::coruns::CoRuns;
 pub use super::demand::{Time, task_demand};
@@ -17,7 +16,6 @@ use planners::interference::{Learned, Machine, Profile};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-/// Recorded times of one host class.
 #[derive(Clone, Debug)]
 pub struct Host {
     pub class: String,
@@ -35,7 +33,6 @@ pub struct Host {
 pub struct RecordChoice<'a> {
     pub class: Option<&'a str>,
     pub any_schedule: bool,
-    /// Whether to use records of all versions, not only of the newest version.
     pub all_versions: bool,
 }
 
@@ -114,9 +111,8 @@ impl Host {
         Machine { learned: self.coruns.learn_weights(&machine), ..machine }
     }
 
-    /// Returns the slowdown by core count while all other cores are busy: the peak rate per core, relative to the rate
-    /// per core with all cores busy. The factors are 1 if weights are fitted, because measured slowdowns include this
-    /// effect.
+    /// Returns the slowdown by core count while all other cores are busy: the peak rate per core over the rate with all
+    /// cores busy. The factors are 1 if weights are fitted, because measured slowdowns include this effect.
     pub fn crowding_factors(&self, cores: usize) -> Vec<f64> {
         if !self.shared_machine(cores).learned.is_physical() {
             return vec![1.0; cores];

@@ -1,5 +1,4 @@
-//! Parses queries: an operator, a whole network, or a row of a table. Queries are converted to operator sizes, for
-//! which times are predicted.
+//! Parses queries (an operator, a network, or a row of a table) into operator sizes, for which times are predicted.
 
 mod networks;
 mod threads;
@@ -200,7 +199,6 @@ pub fn task_operator(found: &models::TaskUse) -> Result<Operator> {
     })
 }
 
-/// Parses comma-separated `name=number` pairs.
 fn parse_numbers(pairs: &str) -> std::result::Result<BTreeMap<&str, f64>, String> {
     let mut numbers = BTreeMap::new();
     for pair in pairs.split(',').filter(|pair| !pair.trim().is_empty()) {
@@ -293,7 +291,6 @@ pub fn predict_schedules(predictor: &Predictor, questions: &[(Operator, Setting)
     predict_some(predictor, questions.iter().map(asked).collect())
 }
 
-/// Predicts the valid queries; invalid queries keep their error.
 fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)>>) -> Vec<Result<Prediction>> {
     let queries: Vec<Option<Result<Query<'_>>>> = questions
         .iter()
@@ -324,7 +321,6 @@ fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)
     questions.into_iter().zip(answered).map(result).collect()
 }
 
-/// Replaces the interval of a prediction by the one at the requested level.
 fn at_level(
     predictor: &Predictor,
     setting: &Setting,

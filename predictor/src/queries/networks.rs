@@ -41,7 +41,6 @@ pub struct NetworkQuestion<'a> {
     /// Name in the source, or path.
     pub name: &'a str,
     pub batch: i64,
-    /// Sequence length of a transformer.
     pub tokens: i64,
 }
 

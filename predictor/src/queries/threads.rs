@@ -17,7 +17,6 @@ pub struct AssumedThreads {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ThreadsOrigin {
-    /// Given by the user.
     Flag,
     Default,
 }

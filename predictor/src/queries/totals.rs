@@ -18,13 +18,11 @@ pub struct Run {
 }
 
 impl Run {
-    /// Returns whether both values are in their valid range.
     pub fn is_sound(&self) -> bool {
         self.dispatch_ns >= 0.0 && self.dispatch_ns.is_finite() && (0.0..=1.0).contains(&self.overlap)
     }
 }
 
-/// Held-out errors of the operator kinds in a model's total.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HeldOutErrors {
     pub weighted_percent: f64,
@@ -65,11 +63,9 @@ pub struct Total {
     pub low_ns: f64,
     /// Upper end of the 90 % interval; NaN if lower bounds are a large share of the time, or an operator lacks one.
     pub high_ns: f64,
-    /// Sum of the operators' times without the executor's overhead.
     pub operators_ns: f64,
     /// Total dispatch time, including the operators' launch overhead.
     pub dispatch_ns: f64,
-    /// Part of the dispatch time that is hidden behind running operators.
     pub hidden_ns: f64,
     pub calls: u64,
     /// Time of operators outside of the trained range.
@@ -78,9 +74,8 @@ pub struct Total {
     pub bounds_ns: f64,
 }
 
-/// Adds up the operators of a model. Dispatch and execution are two queues: the total is their sum without overlap, and
-/// the longer of both with full overlap. Errors are assumed to be equal within an operator kind, whose operators share
-/// their trees, and independent between kinds.
+/// Adds up a model's operators. The total is the sum of dispatch and execution without overlap, and the longer of both
+/// with full overlap. Errors are assumed to be equal within an operator kind and independent between kinds.
 pub fn total_time(operators: &[Operator], predictions: &[OperatorPrediction], run: &Run) -> Total {
     let (mut starting, mut running, mut calls) = (0.0, 0.0, 0);
     let (mut extrapolated_ns, mut bounds_ns) = (0.0, 0.0);
@@ -143,7 +138,6 @@ pub fn widest_kind(operators: &[Operator], predictions: &[OperatorPrediction]) -
 /// Total of a network with in-network times of its operators instead of isolated times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct InPlaceTotal {
-    /// Sum of the operators' times in the network.
     pub operators_ns: f64,
     /// Ratio of this sum to the sum of the operators' times alone.
     pub over_alone: f64,
@@ -152,7 +146,6 @@ pub struct InPlaceTotal {
     pub learned: InPlace,
 }
 
-/// Predicts the times of a model's operators in the network, on the requested device.
 pub fn in_place_total(
     predictor: &Predictor,
     operators: &[Operator],

@@ -1,8 +1,7 @@
 //! Accepts connections and reads requests, within limits; `hyper` implements HTTP/1.
 //!
-//! One thread waits for all connections, so an idle or slow connection costs only a socket. Replies are computed by a
-//! few other threads. Limits apply to the number of connections, the time and size of a request's head and body, the
-//! total size of all bodies, the number of requests in progress and queued, and the lifetime of a connection.
+//! One thread waits for all connections, so an idle connection costs only a socket. A few threads compute the replies.
+//! Connections, sizes, times and queued requests are limited.
 
 use super::{Reply, Service, refusal_reply, route_request};
 use crate::error::{Error, Result};
@@ -27,13 +26,11 @@ const MOST_WAITING: usize = 32;
 /// Bodies up to this size do not count as large, so that slow large uploads do not block small requests.
 const SMALL_BODY_BYTES: usize = 32 << 10;
 const MOST_LARGE_BYTES: usize = 16 << 20;
-/// Maximum number of open connections: half the usual limit on open files. Further connections wait in the kernel's
-/// queue.
+/// Maximum number of open connections: half the usual limit on open files. Others wait in the kernel's queue.
 const MOST_CONNECTIONS: usize = 512;
 const MOST_HEAD_BYTES: usize = 16 << 10;
 const MOST_BODY_BYTES: usize = 1 << 20;
-/// Bytes that are read and discarded from a body that is too large. Closing the connection earlier would lose the
-/// reply.
+/// Bytes to discard from a body that is too large; closing the connection earlier would lose the reply.
 const MOST_DRAINED_BYTES: usize = 4 << 20;
 /// Maximum lifetime of a connection, in multiples of the client's time limit.
 const LIVES: u32 = 12;
@@ -135,7 +132,6 @@ fn foreign_reason(headers: &HeaderMap) -> Option<String> {
     (!is_loopback(of_page)).then(|| format!("requests of pages from `{origin:.80}` are rejected"))
 }
 
-/// Returns whether a host name, with or without port, is loopback.
 fn is_loopback(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|sign| sign.is_ascii_digit()) => name,
@@ -145,7 +141,6 @@ fn is_loopback(host: &str) -> bool {
     address == "localhost" || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Semaphores that all connections share.
 struct Room {
     /// Permits for requests that are in progress or queued.
     answers: Arc<Semaphore>,

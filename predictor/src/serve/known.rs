@@ -48,7 +48,6 @@ impl StoredRecords {
         Ok(json!(best_records(&self.0, &question, &here)))
     }
 
-    /// Returns all tasks, with their number of measurements and their hosts.
     pub(super) fn list_tasks(&self) -> Value {
         let mut tasks: BTreeMap<&str, (&Record, BTreeSet<Key>, BTreeSet<&str>)> = BTreeMap::new();
         for record in self.0.iter().filter(|record| record.is_alone()) {

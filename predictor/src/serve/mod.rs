@@ -1,7 +1,6 @@
 //! HTTP server for predictions; by default, only this machine can connect.
 //!
-//! `http.rs` handles connections and their limits. `openapi.json` describes the requests, and `/` is a page to try
-//! them. No request can name a file.
+//! `openapi.json` describes the requests, and `/` is a page to try them. No request can name a file.
 
 mod http;
 mod known;
@@ -79,7 +78,6 @@ fn route_request(method: &str, path: &str, body: &[u8], service: &Service) -> Re
     }
 }
 
-/// Replies to a query on the store; refuses it if the server has no store.
 fn answer_from_store(service: &Service, answer: impl FnOnce(&StoredRecords) -> Result<Value>) -> Reply {
     match service.known.as_ref().map(answer) {
         None => refusal_reply(404, "this server has no store; start it with `--store`"),
