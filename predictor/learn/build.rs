@@ -1,5 +1,4 @@
-//! Build script: records the folder of the XGBoost library that the Python wheel contains. The library is opened at
-//! run time and not linked, so builds without the wheel work, too.
+//! Build script: records the folder of the wheel's XGBoost library, which is opened at run time and not linked.
 
 use std::path::{Path, PathBuf};
 

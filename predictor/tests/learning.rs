@@ -20,7 +20,6 @@ fn plan(protocol: Protocol, learners: &[Learner]) -> Plan {
     Plan { folds: Some(3), ..Plan::for_protocol(protocol, learners) }
 }
 
-/// The learners that ours must beat.
 const BASELINES: &[Learner] = &[
     Learner::PlainXgboost,
     Learner::Forest,
@@ -32,12 +31,10 @@ const BASELINES: &[Learner] = &[
     Learner::Roofline,
 ];
 
-/// Rows of the large device, or those of the others.
 fn rows(samples: &Samples, of_large: bool) -> Vec<usize> {
     (0..samples.rows.len()).filter(|row| (samples.device_name(*row) == "large") == of_large).collect()
 }
 
-/// Half of the table: every other shape of both operators, on all devices. Laws that hold of it need no more.
 fn half() -> Samples {
     let (mut samples, _) = common::samples();
     let every_other: Vec<usize> = (0..samples.rows.len()).filter(|row| row / 2 % 2 == 0).collect();
@@ -45,14 +42,12 @@ fn half() -> Samples {
     samples
 }
 
-/// A predictor of half of the table.
 fn trained_on_half() -> Predictor {
     static TRAINED: LazyLock<Predictor> =
         LazyLock::new(|| train::train_predictor(&half(), &TrainOptions::default()).expect("a predictor"));
     TRAINED.clone()
 }
 
-/// A predictor that never saw the large device.
 fn without_large() -> Predictor {
     static WITHOUT_LARGE: LazyLock<Predictor> = LazyLock::new(|| {
         let samples = half();
@@ -62,7 +57,6 @@ fn without_large() -> Predictor {
     WITHOUT_LARGE.clone()
 }
 
-/// What few measurements of a new device bring.
 fn after_few() -> &'static Evaluation {
     static AFTER_FEW: LazyLock<Evaluation> = LazyLock::new(|| {
         let (samples, _) = common::samples();
@@ -108,7 +102,6 @@ fn a_predictor_knows_how_far_off_it_is_for_shapes_that_were_held_out() {
     }
 }
 
-/// A predictor of one device that answers for a host of twice its times.
 fn on_a_host(predictor: &Predictor, cpus: usize) -> Predictor {
     let mut predictor = predictor.clone();
     for of in predictor.learned.operators.values_mut() {

@@ -13,7 +13,6 @@ fn alone() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A program that is this shell script.
 fn program(folder: &tempfile::TempDir, script: &str) -> PathBuf {
     let path = folder.path().join("opcollect");
     std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a temporary folder takes files");

@@ -8,12 +8,10 @@ use predictor::evaluate::{Plan, Protocol, evaluate};
 use samples::features::Work;
 use samples::records::{Policy, gather_samples};
 
-/// A measurement of an operator of so many elements.
 fn record(elements: usize, median_ns: f64) -> Record {
     record_on("here", elements, median_ns)
 }
 
-/// The same on some machine.
 fn record_on(host_class: &str, elements: usize, median_ns: f64) -> Record {
     let graph = zoo::simple::build_operator(&format!("relu:shape=1x{elements}")).expect("an operator");
     let task = models::distinct_tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
@@ -37,7 +35,6 @@ fn record_on(host_class: &str, elements: usize, median_ns: f64) -> Record {
     Record { key: record.experiment_key(), ..record }
 }
 
-/// The default policy with medians known to 2 %.
 fn strict() -> Policy {
     Policy { max_uncertainty: 0.02, ..Policy::default() }
 }

@@ -13,7 +13,6 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Starts a server that lives as long as the test program.
 fn server(patience: Duration) -> SocketAddr {
     let predictor = bundle::from_bytes(common::trained()).expect("a predictor");
     server_of(predictor, patience)
@@ -27,7 +26,6 @@ fn server_of(predictor: Predictor, patience: Duration) -> SocketAddr {
     address
 }
 
-/// What a store of two hosts knows.
 fn known() -> StoredRecords {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = Store::create(folder.path()).expect("a new store");
@@ -99,7 +97,6 @@ fn what_a_store_knows_is_told() {
     }
 }
 
-/// Sends bytes as they are; status and body of the reply.
 fn send(address: SocketAddr, bytes: &[u8]) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     stream.write_all(bytes).expect("it takes what it is sent");
@@ -127,7 +124,6 @@ fn post(address: SocketAddr, body: &str) -> (u16, Value) {
     (status, serde_json::from_str(&reply).expect("replies are JSON"))
 }
 
-/// Asserts that a document has the fields which its description requires, and no others.
 fn check(document: &Value, schema: &str, openapi: &Value) {
     let schema = &openapi["components"]["schemas"][schema];
     let names = |value: &Value| -> BTreeSet<String> { value.as_object().expect("an object").keys().cloned().collect() };
@@ -215,7 +211,6 @@ fn bad_requests_are_refused_and_do_no_harm() {
     assert_eq!(get(address, "/").0, 200, "it still answers");
 }
 
-/// Sends a piece every now and then, until the other side ends it or the test does.
 fn drip(address: SocketAddr, text: &'static str) {
     let Ok(mut stream) = TcpStream::connect(address) else { return };
     std::thread::spawn(move || {

@@ -28,7 +28,6 @@ fn work(step: u64) -> Work {
     Work::contraction_work(1.0, size(1), size(2), size(3), true)
 }
 
-/// A product on one thread, with these features of its schedule.
 fn product(work: &Work, is_default: bool, extras: &[(&str, f64)]) -> RawSample {
     RawSample {
         operator: "product".to_owned(),

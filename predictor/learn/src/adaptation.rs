@@ -11,10 +11,8 @@ use samples::features::{FEATURES, Origin};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Minimum number of measured shapes for calibrating a device's intervals.
 const FEWEST: usize = 20;
 
-/// Errors for one operator before and after adaptation to a device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceChange {
     pub operator: String,
@@ -74,7 +72,6 @@ pub struct Suggestion {
     pub sizes: Vec<(&'static str, f64)>,
     /// Operator and sizes in the syntax of `opcollect`; empty for foreign tables.
     pub text: String,
-    /// Thread count with which the shape was measured on another device.
     pub threads: f64,
 }
 
@@ -109,7 +106,6 @@ pub fn suggest_shapes(predictor: &Predictor, samples: Samples, count: usize) -> 
     }
 }
 
-/// Returns the size columns whose values differ between rows, without columns that duplicate another column.
 fn sizes_that_differ(samples: &Samples, rows: &[usize]) -> Vec<usize> {
     let values = |column: usize| rows.iter().map(move |row| samples.features.row(*row)[column].to_bits());
     let mut found: Vec<usize> = Vec::new();

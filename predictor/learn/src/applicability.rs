@@ -14,22 +14,18 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Features (sizes and alignments) in which distances between shapes are measured.
 const COORDINATES: &[&str] =
     &["batch", "rows", "columns", "depth", "taps", "rows_alignment", "columns_alignment", "depth_alignment"];
-/// Maximum number of stored training shapes.
 const MOST_POINTS: usize = 512;
 /// Minimum number of shapes for a domain; with fewer, the held-out regions would contain too few shapes.
 const FEWEST_SHAPES: usize = 40;
 const NEIGHBOURS: usize = 5;
-/// Share of shapes in each held-out region.
 const REGION: f64 = 0.1;
 /// Lower limits of the distance bins, as excess distances; a bin with fewer than `FEWEST_ROWS` rows is skipped.
 const STEPS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 const FEWEST_ROWS: usize = 40;
 
-/// Training shapes of one operator, and interval widening by distance to them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApplicabilityDomain {
-    /// Feature indices of the coordinates that vary in the training data.
     columns: Vec<usize>,
     scales: Vec<f32>,
     points: Vec<Vec<f32>>,
@@ -39,7 +35,6 @@ pub struct ApplicabilityDomain {
     widths: Vec<(f64, f64)>,
 }
 
-/// End of a coordinate's value range at which shapes are held out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Large,
@@ -47,7 +42,6 @@ pub(super) enum End {
 }
 
 impl ApplicabilityDomain {
-    /// Fits the domain of one operator; None with too few shapes.
     pub(super) fn fit_domain(samples: &Samples, rows: &[usize]) -> Option<ApplicabilityDomain> {
         let shapes: BTreeMap<u64, usize> = rows.iter().map(|row| (samples.rows[*row].shape, *row)).collect();
         if shapes.len() < FEWEST_SHAPES {
@@ -80,7 +74,6 @@ impl ApplicabilityDomain {
         (domain.usual_distance > 0.0).then_some(domain)
     }
 
-    /// Returns the factor by which a query's log half-width grows with the distance from the training data.
     pub fn widening_factor(&self, row: &[f32]) -> f64 {
         let beyond = self.excess_distance(row);
         let (mut from, mut width) = (0.0, 1.0);
@@ -107,7 +100,6 @@ impl ApplicabilityDomain {
         self.columns.iter().zip(&self.scales).map(|(column, scale)| row[*column] / scale).collect()
     }
 
-    /// Returns the mean distance of a standardised row from its nearest training shapes.
     fn mean_distance(&self, place: &[f32]) -> f64 {
         let mut nearest = [f32::INFINITY; NEIGHBOURS];
         for point in &self.points {
@@ -142,7 +134,6 @@ impl ApplicabilityDomain {
         HeldOutError { excess_distance: self.excess_distance(row), half_widths: off }
     }
 
-    /// Fits factors such that intervals reach their coverage in every distance bin.
     pub(super) fn fit_widening(&mut self, errors: &[HeldOutError]) {
         self.widths.clear();
         for (place, from) in STEPS.iter().enumerate() {
@@ -163,13 +154,11 @@ impl ApplicabilityDomain {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldOutError {
-    /// Distance beyond the usual distance, in multiples of it.
     excess_distance: f64,
     /// Absolute log error in units of the interval's half-width.
     half_widths: f64,
 }
 
-/// Splits rows into training rows and held-out rows: those at the given end of at least one coordinate.
 pub(super) fn split_off_ends(samples: &Samples, rows: &[usize], end: End) -> (Vec<usize>, Vec<usize>) {
     let mut held: BTreeSet<usize> = BTreeSet::new();
     for column in coordinate_columns() {

@@ -1,5 +1,4 @@
-//! Predicts for devices outside of the training data by a weighted mean (blend) of transfer trees and per-device
-//! trees.
+//! Predicts for devices outside of the training data by a weighted mean of transfer trees and per-device trees.
 //!
 //! For some operators, the ratio of time to bound is similar on all devices; then the average of per-device trees is
 //! better. For other operators the transfer trees, which use device features, are better. The weight of each operator
@@ -12,7 +11,6 @@ use super::{by_device, by_operator};
 use crate::error::Result;
 use samples::Samples;
 
-/// Candidate weights of the per-device trees.
 const WEIGHTS: &[f64] = &[0.0, 0.5, 1.0];
 /// Minimum number of devices. With fewer, holding one out leaves too few for transfer trees.
 const FEWEST_DEVICES: usize = 4;
@@ -21,7 +19,6 @@ const MOST_ROWS: usize = 4000;
 /// Minimum relative error reduction that justifies the next larger weight.
 const WORTH: f64 = 0.02;
 
-/// Sets each operator's weight of the per-device trees to the one with the smallest errors on held-out devices.
 pub(super) fn fit_blend(
     fitted: &mut Ensemble,
     samples: &Samples,

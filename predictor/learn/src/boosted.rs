@@ -10,13 +10,11 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub enum Objective {
     SquaredError,
-    /// Pinball loss: predicts the given quantile.
     Quantile(f64),
     /// Pairwise loss within a group of rows: predicts an order, not a value.
     PairwiseRanking,
 }
 
-/// Hyperparameters of boosting under XGBoost's names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BoostingParameters {
     pub objective: Objective,
@@ -151,7 +149,6 @@ fn check_agreement(booster: &Booster, trees: &Trees, matrix: &Matrix) -> Result<
 mod tests {
     use super::*;
 
-    /// Returns rows whose labels follow a rule, some with missing values.
     fn synthetic() -> (Matrix, Vec<f32>) {
         let mut matrix = Matrix::new(3);
         let mut labels = Vec::new();

@@ -78,7 +78,6 @@ pub(crate) fn asked_in_view(samples: &Samples, rows: &[usize], view: View) -> Ve
     rows.iter().filter(asks).copied().collect()
 }
 
-/// Fits the widening of intervals away from the training data, with whole regions of sizes held out.
 fn calibrate_widening(
     fitted: &mut Ensemble,
     samples: &Samples,

@@ -52,7 +52,6 @@ impl ChoiceClassifier {
         self.classes.iter().map(|(choice, _)| *choice)
     }
 
-    /// Returns the feature value of the most likely choice for each row.
     pub fn predict_choices(&self, matrix: &Matrix) -> Vec<f32> {
         let mut best = vec![(f32::NEG_INFINITY, 0); matrix.row_count()];
         for (choice, trees) in &self.classes {

@@ -1,5 +1,4 @@
-//! Computes cross-validated errors by operator and view. The shapes are divided into folds, and every shape is held
-//! out once with all its rows.
+//! Computes cross-validated errors by operator and view. Every shape is held out once with all its rows.
 
 use super::by_operator;
 use super::calibration::asked_in_view;
@@ -14,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CrossValidatedError {
-    /// Median absolute error in percent of the measured time.
     pub median_percent: f64,
     pub shapes: usize,
     pub rows: usize,

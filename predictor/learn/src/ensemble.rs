@@ -27,16 +27,13 @@ const FEW_SHAPES: usize = 8;
 /// Maximum number of candidate shapes in active selection; larger sets are subsampled evenly.
 const MOST_CANDIDATES: usize = 1500;
 
-/// Devices that a predictor must support, which determine the sets of trees to fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Known,
-    /// Devices outside of the training data.
     Transfer,
     Both,
 }
 
-/// The learner `ours`: an ensemble of boosted trees per operator.
 #[derive(Clone, Debug, Default)]
 pub struct Ensemble {
     pub operators: BTreeMap<String, OperatorEnsemble>,
@@ -146,9 +143,7 @@ fn concatenate_sets(parts: &[TrainingSet]) -> TrainingSet {
     (Matrix::from_rows(columns, values), parts.iter().flat_map(|(_, labels)| labels.iter().copied()).collect())
 }
 
-/// Returns the device feature with the most distinct values, and its values in ascending order.
-///
-/// None for a single device or missing values.
+/// Returns the device feature with the most distinct values, ascending; None for a single device or missing values.
 fn distinguishing_feature(matrix: &Matrix) -> Option<(usize, Vec<f32>)> {
     let of_device = |column: &usize| FEATURES[*column].origin == Origin::Device;
     let values = |column: usize| {
@@ -235,9 +230,7 @@ impl Ensemble {
         samples.views.iter().map(|view| (*view, self.training_set(samples, rows, *view))).collect()
     }
 
-    /// Returns the training set of a view, with the unknown features masked.
-    ///
-    /// The view of sizes uses only rows with default schedules, unless these are too few.
+    /// Returns a view's training set with unknown features masked; for sizes, default schedules only, unless too few.
     fn training_set(&self, samples: &Samples, rows: &[usize], view: View) -> TrainingSet {
         const FEWEST: usize = 10;
         let belongs = |row: &&usize| match view {
@@ -276,7 +269,6 @@ impl Ensemble {
         }
     }
 
-    /// Returns the value of the choice feature for a sample; 0 if its choice is unknown.
     fn choice_value(&self, samples: &Samples, row: usize) -> u32 {
         let name = samples.rows[row].choice.map(|choice| &samples.choices[choice as usize]);
         let known = self.find_operator(samples, row).map_or(&[][..], |known| &known.statistics.choices);

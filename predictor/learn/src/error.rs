@@ -6,7 +6,6 @@ pub enum Error {
     Data(String),
     #[error("{0}")]
     Query(String),
-    /// XGBoost is missing or failed.
     #[error("{0}")]
     XgBoost(String),
 }

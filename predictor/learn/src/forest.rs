@@ -17,9 +17,7 @@ const COUNTED_ROWS: usize = 128;
 const MAX_DEPTH: usize = 64;
 
 struct Binned {
-    /// Bin index of each value, by feature and row.
     bins: Vec<Vec<u8>>,
-    /// Smallest and largest value of each bin, by feature.
     values: Vec<Vec<(f32, f32)>>,
 }
 

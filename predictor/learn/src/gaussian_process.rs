@@ -1,5 +1,4 @@
-//! Corrects predictions for a new device with few measurements: a Gaussian process over the residuals of its
-//! measurements.
+//! Corrects predictions for a new device: a Gaussian process over the residuals of a few measurements.
 //!
 //! The kernel is a sum of a constant, a linear part over the deviations of the per-device trees (a new device may
 //! resemble some known ones), a squared-exponential part over sizes and a forest kernel (shared leaves).
@@ -12,15 +11,12 @@ use serde::{Deserialize, Serialize};
 /// Maximum number of measurements; larger sets are subsampled evenly.
 const MOST: usize = 1024;
 const MOST_OF_LIKELIHOOD: usize = 256;
-/// Prior variance of the constant mean.
 const MEAN_VARIANCE: f64 = 0.25;
 /// Candidate length scales of the exponential kernel, in doublings of a size.
 const ROUGH_LENGTHS: [f64; 3] = [3.0, 8.0, 20.0];
 /// Degrees of freedom of the t-distributed noise of robust fits; fewer give outliers less weight.
 const FREEDOM: f64 = 4.0;
-/// Number of times that a robust fit adjusts the weights of outliers.
 const ROBUST_ROUNDS: usize = 2;
-/// Candidate values of each hyperparameter, in ascending order.
 const GRID: [&[f64]; 6] = [
     // Length scale in doublings of a size.
     &[1.5, 3.0, 6.0],
@@ -83,7 +79,6 @@ struct CovarianceKernel {
     is_rough: bool,
 }
 
-/// How a correction is fitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CorrectionOptions {
     /// Whether residuals change abruptly with sizes: an exponential instead of a squared-exponential kernel.
@@ -104,7 +99,6 @@ fn is_full_correlation(correlation: &f64) -> bool {
     *correlation == 1.0
 }
 
-/// Similarity of two inputs, from which the kernel is computed for any hyperparameters.
 #[derive(Clone, Copy, Debug)]
 struct Similarity {
     squared_distance: f64,
@@ -203,8 +197,7 @@ pub fn fit_correction(overhead_ns: f64, inputs: Vec<Input>, residuals: &[f64]) -
     fit_posterior(overhead_ns, inputs, residuals, CorrectionOptions::default()).0
 }
 
-/// Fits a correction. Also returns the leave-one-out residual of each measurement, with the hyperparameters of all
-/// measurements.
+/// Fits a correction. Also returns the measurements' leave-one-out residuals, with the hyperparameters of all.
 pub fn fit_with_errors(
     overhead_ns: f64,
     inputs: Vec<Input>,
@@ -217,7 +210,6 @@ pub fn fit_with_errors(
     (correction, errors)
 }
 
-/// Fits a correction. Also returns the factored covariance of the measurements.
 fn fit_posterior(
     overhead_ns: f64,
     inputs: Vec<Input>,
@@ -281,7 +273,6 @@ pub fn most_informative(inputs: &[Input], count: usize) -> Vec<usize> {
     selected
 }
 
-/// Returns the similarity of every input to itself and to all earlier inputs.
 fn pairwise_similarities(inputs: &[Input]) -> Vec<Vec<Similarity>> {
     let with_all_before =
         |(row, one): (usize, &Input)| inputs[..=row].iter().map(|two| Similarity::between_inputs(one, two)).collect();

@@ -1,5 +1,4 @@
-//! Factors that convert times of the predictor's training machine into times of another machine, on which a few
-//! operators were measured.
+//! Factors that convert times of the predictor's training machine into times of another, measured machine.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -13,7 +12,6 @@ pub struct Distance {
     pub high: f64,
 }
 
-/// Factors that convert times of the training machine into times of another host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HostTranslation {
     pub host_class: String,

@@ -9,7 +9,6 @@ use samples::statistics::median;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Minimum number of operators with both an isolated time and a time in the network.
 const LEAST: usize = 10;
 const FOLDS: usize = 5;
 /// Shrinkage: a kind with this many operators gets half of its own offset and half of the common one.
@@ -72,7 +71,6 @@ impl InPlace {
         })
     }
 
-    /// Returns whether the model has smaller errors on held-out tasks than the isolated times.
     pub fn is_worth_it(&self) -> bool {
         self.error_learned < self.error_alone
     }

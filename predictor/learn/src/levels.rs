@@ -8,7 +8,6 @@ pub const LEVELS: [u8; 4] = [50, 80, 90, 95];
 /// Minimum number of scores; with fewer, errors are assumed to be normally distributed.
 const FEWEST: usize = 30;
 
-/// Log half-widths at other coverage levels, relative to the 90 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LevelRatios {

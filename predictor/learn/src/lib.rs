@@ -121,7 +121,6 @@ pub struct FitOptions {
     pub seed: u64,
     pub purpose: Purpose,
     pub intervals: bool,
-    /// [`BoostingParameters::min_split_loss`] of the learner `ours`.
     pub min_split_loss: f64,
 }
 
@@ -129,7 +128,6 @@ pub struct FitOptions {
 pub struct LogInterval {
     pub below: f64,
     pub above: f64,
-    /// Half-widths at other coverage levels, relative to this interval, if known.
     pub levels: Option<LevelRatios>,
 }
 

@@ -222,7 +222,6 @@ impl Cholesky {
         right
     }
 
-    /// Returns the diagonal of the inverse of the factored matrix.
     pub fn inverse_diagonal(&self) -> Vec<f64> {
         let entry = |place: usize| {
             let mut unit = vec![0.0; self.width];
@@ -257,8 +256,7 @@ mod tests {
             }
         }
 
-        /// Checks the optimality conditions of the lasso: no feature correlates with the residual by more than the
-        /// penalty, and active features correlate by exactly that much.
+        /// No feature correlates with the residual by more than the penalty, and active features by exactly that.
         #[test]
         fn no_coefficient_of_a_lasso_can_be_better(
             rows in prop::collection::vec((prop::collection::vec(-2.0f64..2.0, 4), -3.0f64..3.0), 8..40),

@@ -12,7 +12,6 @@ const TREES_OF_KERNEL: usize = 40;
 
 #[derive(Clone, Debug, Default)]
 pub struct OperatorEnsemble {
-    /// Statistics; stored as text in the file, unlike the trees.
     pub statistics: OperatorStatistics,
     /// Sets of trees for devices in the training data; their predictions are averaged.
     pub known: Vec<Trees>,
@@ -20,7 +19,6 @@ pub struct OperatorEnsemble {
     /// One set of trees per known device, if useful. Their deviations show which known device a new device resembles.
     pub per_device: Vec<Trees>,
     pub choice_classifiers: BTreeMap<String, ChoiceClassifier>,
-    /// Corrections from few measurements, by device.
     pub corrections: BTreeMap<String, Correction>,
 }
 
@@ -97,7 +95,6 @@ impl OperatorEnsemble {
     }
 }
 
-/// Returns the logarithms of the sizes, followed by the log ratio of bound to overhead.
 fn log_sizes(row: &[f32]) -> Vec<f32> {
     let sizes = FEATURES.iter().take_while(|feature| feature.unit.starts_with("log2")).count();
     let mut place = row[..sizes].to_vec();

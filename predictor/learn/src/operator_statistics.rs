@@ -33,20 +33,16 @@ pub struct OperatorStatistics {
     pub per_device_weight: f64,
     /// Minimum and maximum of each feature in the training data; None if always missing.
     pub ranges: Vec<Option<(f32, f32)>>,
-    /// Mean absolute error in percent on held-out shapes, if computed.
     pub held_out_mape: Option<f64>,
     /// Log half-widths of 90 % intervals by device; the empty name means unseen devices.
     pub half_widths: BTreeMap<String, f64>,
     /// Log half-widths by device, for queries with less schedule information than the training data.
     pub half_widths_by_view: BTreeMap<View, BTreeMap<String, f64>>,
-    /// Relative half-widths at other coverage levels, by device; empty in older files.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub levels: BTreeMap<String, LevelRatios>,
-    /// Column names of sizes in the source table, by feature.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub size_names: BTreeMap<String, String>,
     pub schedules: Schedules,
-    /// Training domain, which widens intervals for queries far from the training data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applicability: Option<ApplicabilityDomain>,
 }
@@ -151,7 +147,6 @@ impl OperatorStatistics {
         of(device).or_else(|| of(UNSEEN))
     }
 
-    /// Returns the relative half-widths for a device; for a device without them, those for unseen devices.
     pub fn levels_on(&self, device: &str) -> Option<LevelRatios> {
         self.levels.get(device).or_else(|| self.levels.get(UNSEEN)).copied()
     }

@@ -25,18 +25,15 @@ pub struct About {
     pub names: Vec<String>,
     pub devices: BTreeMap<String, Device>,
     pub seed: u64,
-    /// [`BoostingParameters::min_split_loss`] of the trees.
     pub min_split_loss: f64,
     /// Tuned hyperparameters by operator; other operators use the defaults.
     pub parameters: BTreeMap<String, BoostingParameters>,
-    /// Number of shapes of each operator that had too few shapes for training.
     pub not_learned: BTreeMap<String, usize>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub in_place: BTreeMap<String, InPlace>,
     /// Operators of foreign tables that replace a network's operators in queries, by task name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stand_ins: BTreeMap<String, Vec<StandIn>>,
-    /// Cross-validated errors on known devices; empty in older files.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub held_out: CrossValidatedErrors,
     /// Origin of the training records; None in older files and for foreign tables.
@@ -58,7 +55,6 @@ pub struct Predictor {
     pub this_host: Option<HostTranslation>,
 }
 
-/// Start of the remark that a prediction was limited to the time on another device.
 const LIMITED: &str = "limited to the time on ";
 
 #[derive(Clone, Debug)]
@@ -68,7 +64,6 @@ pub struct Query<'a> {
     pub device: &'a str,
     /// Thread count; None for [`Predictor::default_threads`].
     pub threads: Option<f64>,
-    /// Schedule knobs and code features by name.
     pub extras: &'a BTreeMap<String, f64>,
 }
 
@@ -76,7 +71,6 @@ pub struct Query<'a> {
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
     Learned,
-    /// Trained operator, but sizes or settings outside of the training data.
     Extrapolated,
     /// Roofline bound only, a lower bound of the time: the operator has no training data.
     Bound,
@@ -103,7 +97,6 @@ pub struct Prediction {
     /// Cross-validated error of the operator; None for lower bounds, for unseen devices, and if the file has none.
     pub held_out: Option<CrossValidatedError>,
     pub basis: Basis,
-    /// Reasons why the query is outside of the training data; empty inside.
     pub outside: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wide: Option<String>,
@@ -167,10 +160,8 @@ impl Predictor {
         Ok(resolved.features)
     }
 
-    /// Predicts each query and returns errors per query.
-    ///
-    /// The time on a device without measurements is limited to that on any older trained device whose peaks and bandwidth
-    /// it reaches (90 % of the bandwidth suffice).
+    /// Predicts each query. The time on a device without measurements is limited to that on any older trained device
+    /// whose peaks and bandwidth it reaches (90 % of the bandwidth suffice).
     pub fn predict_all(&self, queries: &[Query<'_>]) -> Vec<Result<Prediction>> {
         let mut predictions = self.predict_unbounded(queries);
         for (name, device) in &self.about.devices {
@@ -404,7 +395,6 @@ struct ResolvedQuery<'a> {
     basis: Basis,
     outside: Vec<String>,
     half_width: Option<f64>,
-    /// Factor by which the interval was widened for the distance from the training data.
     widening: f64,
     correction: f64,
     threads: f64,
@@ -454,7 +444,6 @@ impl ResolvedQuery<'_> {
     }
 }
 
-/// Returns the dominant term: `arithmetic`, `memory` or `overhead`.
 fn bound_of(memory_ns: f64, roofline_ns: f64, overhead_ns: f64) -> &'static str {
     match () {
         () if overhead_ns > roofline_ns => "overhead",

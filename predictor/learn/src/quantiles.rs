@@ -59,7 +59,6 @@ fn grow_quantiles(samples: &Samples, train: &[usize], seed: u64, shares: &[f64])
 }
 
 impl Quantiles {
-    /// Predicts log ratios to the bound for each quantile; None for unknown operators.
     fn predict_logs(&self, samples: &Samples, operator: u32, rows: &[usize]) -> Option<Vec<Vec<f32>>> {
         let trees = self.trees.get(&operator)?;
         let matrix = self.known.feature_matrix(samples, rows);

@@ -5,7 +5,6 @@
 
 use crate::trees::{Node, Trees};
 
-/// A feature on the path to a node.
 #[derive(Clone, Copy)]
 struct Step {
     /// Feature that the parent node splits on; None for the root.
@@ -72,7 +71,6 @@ fn extend_path(path: &mut Vec<Step>, step: Step) {
     }
 }
 
-/// Removes a step from the path and undoes its effect on the weights.
 fn unwind_path(path: &mut Vec<Step>, removed: usize) {
     let depth = path.len() - 1;
     let (zero, one, whole) = (path[removed].zero, path[removed].one, (depth + 1) as f64);

@@ -31,7 +31,6 @@ pub fn by_group(groups: &[u64], count: usize, seed: u64) -> Vec<Fold> {
     folds.collect()
 }
 
-/// Holds out a fifth of the shapes; returns training and test rows.
 pub fn held_out_fifth(samples: &Samples, rows: &[usize], seed: u64) -> (Vec<usize>, Vec<usize>) {
     let shapes: Vec<u64> = rows.iter().map(|row| samples.rows[*row].shape).collect();
     let pick = |places: &[usize]| places.iter().map(|place| rows[*place]).collect::<Vec<_>>();

@@ -109,8 +109,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Checks the optimality conditions: rows inside the insensitive zone have multiplier 0, rows outside have the
-        /// largest, and rows in between lie on its edge.
+        /// Multipliers are 0 inside the insensitive zone and largest outside; rows in between lie on its edge.
         #[test]
         fn multipliers_are_those_of_an_optimum(points in prop::collection::vec((-2.0f64..2.0, -1.0f64..1.0), 2..30)) {
             let places: Vec<Vec<f64>> = points.iter().map(|(place, _)| vec![*place]).collect();

@@ -1,5 +1,4 @@
-//! Synthetic samples for comparing learners with another library: matrix products on one device, with times from a
-//! formula.
+//! Synthetic samples for comparing learners with another library: matrix products with times from a formula.
 
 use samples::features::{Device, Work};
 use samples::{RawSample, Samples, SamplesBuilder, Timing};

@@ -85,7 +85,6 @@ fn in_place(samples: &Samples) -> BTreeMap<String, InPlace> {
     learned.collect()
 }
 
-/// Returns the rows of operators with enough shapes, and the shape counts of the other operators.
 fn trainable_rows(samples: &Samples) -> (Vec<usize>, BTreeMap<String, usize>) {
     let mut rows = Vec::new();
     let mut others = BTreeMap::new();

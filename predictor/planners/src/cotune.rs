@@ -29,14 +29,12 @@ pub struct Cotuned {
     /// Fastest schedule of each operator on all cores, for sequential execution.
     pub in_turns: Vec<usize>,
     pub in_turns_ns: f64,
-    /// Whether concurrent execution is faster than sequential execution.
     pub is_together: bool,
     pub gain: f64,
     pub tried: usize,
     pub is_exact: bool,
 }
 
-/// Finds the best schedules, core counts and order of several operators, each with a list of candidate schedules.
 pub fn cotune(machine: &Machine, operators: &[Vec<Demand>]) -> Result<Cotuned> {
     check_operators(machine, operators)?;
     let in_turns: Vec<usize> = operators.iter().map(|schedules| fastest_schedule(schedules, machine.cores)).collect();

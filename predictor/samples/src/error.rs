@@ -8,14 +8,12 @@ pub enum Error {
     Io { doing: &'static str, path: PathBuf, source: std::io::Error },
     #[error(transparent)]
     Records(#[from] datasets::Error),
-    /// A foreign table, its mapping or a device file is invalid.
     #[error("cannot read `{}`: {problem}", path.display())]
     Table {
         path: PathBuf,
         /// The problem with its line or column, if known, and the remedy.
         problem: String,
     },
-    /// The data does not allow the request.
     #[error("{0}")]
     Data(String),
 }

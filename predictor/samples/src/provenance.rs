@@ -1,11 +1,9 @@
-//! Origin of samples: settings and versions that determine whether the samples apply to another machine or program
-//! version.
+//! Origin of samples: settings and versions that determine whether they apply to another machine or program.
 
 use datasets::Record;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Settings and code versions of the records that a predictor was trained with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Provenance {
     pub settings: BTreeMap<String, BTreeMap<String, String>>,
@@ -17,7 +15,6 @@ pub struct Provenance {
     pub code: Vec<CodeOrigin>,
 }
 
-/// Records whose operators were compiled by the same code.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CodeOrigin {
     /// Kind of the anchor operator.
@@ -27,7 +24,6 @@ pub struct CodeOrigin {
     pub steps: Vec<String>,
     /// Whether schedules were sampled by TVM's MetaSchedule.
     pub is_drawn: bool,
-    /// Code revision; None if not recorded.
     pub revision: Option<String>,
     pub rows: usize,
 }
@@ -72,7 +68,7 @@ impl Provenance {
         }
     }
 
-    /// Returns operators with several code revisions, with the record counts of the most frequent revision and of the
+    /// Returns operators with several code revisions, with the record counts of the most frequent one and of the
     /// others.
     pub fn mixed_revisions(&self) -> BTreeMap<&str, (usize, usize)> {
         let mut alike: BTreeMap<CodeOrigin, Vec<&CodeOrigin>> = BTreeMap::new();

@@ -11,7 +11,6 @@ use crate::stand_in::StandIn;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// One measured row, with the properties that splits and scores need.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     pub operator: u32,
@@ -29,15 +28,12 @@ pub struct Sample {
     pub time_ns: f64,
     /// Medians of repeated measurements in ascending order; empty without repeats.
     pub measured_ns: Vec<f64>,
-    /// Lower bound of the time (roofline), from the device's figures.
     pub attainable_ns: f64,
-    /// Estimated time of the code's instructions, if known.
     pub estimated_ns: Option<f64>,
     pub form: Form,
     pub flops: f64,
     /// Compulsory bytes: inputs, weights and result, each once.
     pub bytes: f64,
-    /// Coefficient of variation of the (chosen) measurement; None if unknown.
     pub cv: Option<f64>,
     /// Index into `Samples::choices` of a library's choice, such as a kernel, if recorded. Known only after the run.
     pub choice: Option<u32>,
@@ -70,7 +66,6 @@ pub struct Samples {
     pub models: Vec<String>,
     pub networks: Vec<Network>,
     pub placed: Vec<PlacedNetwork>,
-    /// Names of library choices, such as kernels.
     pub choices: Vec<String>,
     /// Knob settings and default schedules by operator, including those of rejected rows.
     pub schedules: BTreeMap<String, Schedules>,
@@ -83,7 +78,6 @@ pub struct Samples {
     pub left_out: BTreeMap<String, u64>,
     pub warnings: Vec<String>,
     pub filter_hints: Option<FilterHints>,
-    /// Origin of the records; None for foreign tables.
     pub provenance: Option<Provenance>,
     /// Whether peaks were raised to the rates that samples reached; if so, no device can be held out.
     pub has_reached_peaks: bool,
@@ -137,7 +131,6 @@ impl Samples {
         }
     }
 
-    /// Returns the column of the view feature; None if the data has no schedules.
     pub fn known_column(&self) -> Option<usize> {
         self.names.len().checked_sub(1).filter(|last| self.names[*last] == KNOWN)
     }
@@ -167,8 +160,7 @@ impl Samples {
         self.known_column().map_or(View::Sizes, |column| View::from_number(self.features.row(row)[column]))
     }
 
-    /// Restricts samples to what a view may use. Features hidden from the view become missing; the view of sizes keeps
-    /// only default schedules.
+    /// Restricts samples to what a view may use: hidden features become missing; `Sizes` keeps only default schedules.
     pub fn restrict_view(mut self, view: View) -> Result<Samples> {
         let Some(known) = self.known_column() else { return Ok(self) };
         if view == View::Sizes {
@@ -216,11 +208,8 @@ pub struct RawSample {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timing {
-    /// Median time; with repeats, the median of the chosen measurement.
     pub time_ns: f64,
-    /// Medians of repeated measurements in ascending order; empty without repeats.
     pub measured_ns: Vec<f64>,
-    /// Coefficient of variation of the chosen measurement, if known.
     pub cv: Option<f64>,
 }
 

@@ -1,8 +1,7 @@
 //! The schedules of an operator that were collected: the settings of each knob, and the default schedules.
 //!
-//! The collector computes a task's default schedule from the task and the machine. A predictor has neither the
-//! collector's rules nor the task, only sizes. It therefore stores each collected default schedule. Knobs that a query
-//! leaves open are taken from the default schedule of the most similar sizes, as far as it fits the requested sizes.
+//! A predictor has neither the collector's rules for default schedules nor the task, only sizes. It therefore stores
+//! each collected default schedule, and takes open knobs from that of the most similar sizes, as far as it fits.
 
 use crate::features::{Work, tiling};
 use serde::{Deserialize, Serialize};
@@ -34,7 +33,6 @@ struct KnobAxis {
     words: BTreeSet<String>,
 }
 
-/// A schedule with a setting for every knob, by feature name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompleteSchedule {
     pub knobs: BTreeMap<String, f64>,
@@ -42,8 +40,7 @@ pub struct CompleteSchedule {
 }
 
 impl CompleteSchedule {
-    /// Returns the knobs for a query; empty for the default schedule, for which the view of sizes has more training
-    /// data.
+    /// Returns the knobs for a query; empty for the default schedule, for which the view of sizes has more data.
     pub fn knobs_to_query(self) -> BTreeMap<String, f64> {
         if self.is_default { BTreeMap::new() } else { self.knobs }
     }
@@ -153,7 +150,6 @@ impl Schedules {
         Ok(numbers.chain(axis.words.iter().map(|word| (format!("knob.{knob}={word}"), 1.0))).collect())
     }
 
-    /// Returns the names of the knobs; empty without collected schedules.
     pub fn knob_names(&self, work: &Work, device: &str) -> Vec<String> {
         let names = |default: BTreeMap<String, f64>| {
             default.keys().filter_map(|name| knob_of(name)).map(str::to_owned).collect()
@@ -267,8 +263,7 @@ fn in_order(one: &[f64], two: &[f64]) -> std::cmp::Ordering {
         .unwrap_or(std::cmp::Ordering::Equal)
 }
 
-/// Returns a distance. Differing kinds have the largest weight, then unequal extents (tiles need divisors), then
-/// ratios.
+/// Returns a distance: differing kinds weigh most, then unequal extents (tiles need divisors), then ratios.
 fn coordinate_distance(one: &[f64], two: &[f64]) -> f64 {
     const OTHER_KIND: f64 = 100.0;
     const OTHER_EXTENT: f64 = 1.0;
@@ -291,7 +286,6 @@ mod tests {
         Work::convolution_work(1.0, 64.0, 64.0, 3.0, width, 1.0, 1.0)
     }
 
-    /// Convolutions of two widths with their default schedules, and one other schedule.
     fn schedules() -> Schedules {
         let mut schedules = Schedules::default();
         let defaults = [(56.0, 14.0), (57.0, 19.0), (28.0, 14.0)];

@@ -1,5 +1,4 @@
-//! Operators of foreign tables that replace operators of neural networks in queries. Their names differ, and they have
-//! only the sizes that the table contains.
+//! Operators of foreign tables that replace network operators in queries; they have only the sizes of the table.
 
 use crate::features::{Form, Work};
 use serde::{Deserialize, Serialize};
@@ -18,8 +17,7 @@ pub struct StandIn {
     pub flops_per_element: Option<f64>,
 }
 
-/// Returns the table operator with the most similar number of bytes, with its sizes; None if no table operator can
-/// express the network operator.
+/// Returns the operator with the most similar number of bytes, with its sizes; None if none can express the work.
 pub fn best_stand_in<'a>(stand_ins: &'a [StandIn], work: &Work) -> Option<(&'a StandIn, Work)> {
     let candidates = stand_ins.iter().filter_map(|one| Some((one, one.table_work(work)?)));
     candidates.min_by(|(_, one), (_, other)| {

@@ -6,7 +6,6 @@ use samples::Samples;
 use samples::records::{Policy, check_setting, gather_samples};
 use std::collections::BTreeMap;
 
-/// A well-known time of an operator of so many elements, by its default schedule.
 fn record(elements: usize, median_ns: f64) -> Record {
     let graph = zoo::simple::build_operator(&format!("relu:shape=1x{elements}")).expect("an operator");
     let task = models::distinct_tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;

@@ -7,7 +7,6 @@ use samples::Samples;
 use samples::features::Device;
 use samples::records::{Policy, gather_samples};
 
-/// A well-known time of a product on some threads of a host with two CPUs.
 fn product(size: i64, threads: i64, median_ns: f64) -> Record {
     let graph = zoo::simple::build_operator(&format!("matmul:m={size},n={size},k={size}")).expect("a product");
     let task = models::distinct_tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
@@ -57,7 +56,6 @@ fn measured() -> PeaksMeasured {
     }
 }
 
-/// Every time that was learned from, over what the device can do at best.
 fn over_best(samples: &Samples) -> Vec<f64> {
     samples.rows.iter().map(|row| row.time_ns / row.attainable_ns).collect()
 }
@@ -80,7 +78,6 @@ fn peaks_of_a_store_bound_what_is_learned() {
     assert_eq!(device(&elsewhere).flops_per_ns_on(1.0), 160.0, "of this host nothing was measured: 2.5 GHz × 64");
 }
 
-/// The same record and a second attempt.
 fn twice(record: Record) -> [Record; 2] {
     [record.clone(), Record { started_at_us: 1, ..record }]
 }

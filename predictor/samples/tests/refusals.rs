@@ -93,7 +93,6 @@ fn records_of_other_sources_and_versions_are_counted_not_mixed() {
     }
 }
 
-/// Products of many sizes with what a library launched for them: tiles of 64 × 64 outputs, 256 threads each.
 fn launched_products() -> String {
     let mut table = "op,device,time_us,b,m,n,k,kernel,grid_x,grid_y,grid_z,block_x\n".to_owned();
     for step in 0..300u64 {

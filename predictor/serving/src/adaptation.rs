@@ -15,21 +15,17 @@ use samples::statistics::median;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Minimum number of measured kernels of an operator and number format.
 const FEWEST_KERNELS: usize = 5;
-/// Maximum number of measured kernels that one correction is fitted to.
 const MOST_KERNELS: usize = 400;
 /// Maximum number of kernels per operator and number format among which measurements are chosen.
 pub(crate) const CANDIDATES: usize = 1000;
 
-/// Errors on the measured kernels of a device, before and after they were used for a correction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FormatChange {
     /// Corrected quantity: `time` or `power`.
     pub target: &'static str,
     #[serde(flatten)]
     pub key: GroupKey,
-    /// Number of measured kernels.
     pub rows: usize,
     pub before: HeldOut,
     /// Errors on each kernel if it is left out of the fit.
@@ -88,8 +84,7 @@ pub fn suggest_kernels(
     }
 }
 
-/// Fits a correction to measured kernels of one operator, with their log ratios. The residuals of different number
-/// formats are correlated. None without measurements, or without a model of the operator for unseen devices.
+/// Fits a correction to measured kernels of one operator, with their log ratios. None without measurements or model.
 pub fn fit_correction(
     knowledge: &Knowledge,
     measured: &[(Kernel, f64)],
@@ -154,8 +149,7 @@ fn median_logs(measured: &Measurements, rows: &[usize], target: Target) -> Resul
     Ok(kernels.into_values().map(|(kernel, mut logs)| (kernel, median(&mut logs))).collect())
 }
 
-/// Corrects predictions for devices outside of the training data by measurements of these devices. Returns the errors
-/// before and after, and the number of unused measurements by reason.
+/// Corrects predictions for new devices. Returns the errors before and after, and unused measurements by reason.
 pub fn adapt_learned(
     learned: &mut Learned,
     measured: &Measurements,
@@ -193,7 +187,6 @@ pub fn adapt_learned(
     Ok((changes, unused))
 }
 
-/// Adds a correction of one operator on one device; returns its errors by format.
 fn correct_operator(
     knowledge: &mut Knowledge,
     target: &'static str,

@@ -7,13 +7,11 @@ use std::path::Path;
 
 /// Size limit of a `config.json`; published ones have a few kilobytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
-/// Limit on the number of layers, heads and experts.
 const MAX_COUNT: u64 = 1 << 14;
 const MAX_WIDTH: u64 = 1 << 24;
 /// Unsupported model families: their feed-forward network has no gate, so it has two matrices instead of three.
 const UNGATED: [&str; 8] = ["bloom", "falcon", "gpt2", "gpt_neo", "gpt_neox", "opt", "phi", "starcoder2"];
 
-/// Sizes of a language model that determine its kernels and its memory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Architecture {
     pub name: String,
@@ -22,20 +20,16 @@ pub struct Architecture {
     pub hidden: u64,
     pub vocabulary: u64,
     pub has_tied_embeddings: bool,
-    /// Whether only the weights of experts are quantised.
     pub quantises_experts_only: bool,
     pub attention: Attention,
-    /// Inner width of the gated feed-forward network in dense layers.
     pub intermediate: u64,
     pub dense_layers: u64,
-    /// Sizes of expert layers; None in a dense model.
     pub experts: Option<ExpertLayers>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attention {
-    /// Grouped-query attention: several query heads share one key-value head.
     Grouped(GroupedAttention),
     /// Multi-head latent attention: one compressed vector per token replaces keys and values.
     Latent(LatentAttention),
@@ -50,7 +44,6 @@ pub struct GroupedAttention {
     pub has_output_gate: bool,
     pub windowed_layers: u64,
     pub window: u64,
-    /// Linear-attention layers, which have a recurrent state instead of keys and values.
     pub linear: Option<LinearAttention>,
 }
 
@@ -82,13 +75,11 @@ pub struct ExpertLayers {
     pub layers: u64,
     pub experts: u64,
     pub top_k: u64,
-    /// Inner width of one expert.
     pub intermediate: u64,
     /// Inner width of the shared experts; 0 if there are none.
     pub shared_intermediate: u64,
 }
 
-/// Fields of a `config.json`, under the names that the published model families use.
 #[derive(Deserialize)]
 struct ModelConfig {
     #[serde(default)]

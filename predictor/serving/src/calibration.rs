@@ -1,5 +1,4 @@
-//! Prediction intervals by split conformal prediction: half-widths from held-out errors, at several levels and by
-//! kernel size.
+//! Split conformal prediction intervals: half-widths from held-out errors, at several levels and by kernel size.
 
 use learn::levels::LEVELS;
 use serde::{Deserialize, Serialize};
@@ -17,11 +16,9 @@ const FEWEST: usize = 40;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reaches {
     by_class: Vec<[f64; LEVELS.len()]>,
-    /// Number of held-out errors to which the half-widths were fitted.
     pub rows: usize,
 }
 
-/// The prediction error of one kernel on a held-out device.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceError {
     pub device: usize,
@@ -31,18 +28,15 @@ pub struct DeviceError {
     pub error: f64,
 }
 
-/// Returns the size class for a reference time (roofline bound plus overhead).
 pub fn size_class(reference_seconds: f64) -> usize {
     CLASSES.iter().take_while(|limit| reference_seconds > **limit).count()
 }
 
-/// Returns a coverage level in percent as a share.
 pub fn level_share(level: u8) -> f64 {
     f64::from(level) / 100.0
 }
 
 impl Reaches {
-    /// Fits half-widths to held-out log errors, each with its size class.
     pub fn fit(errors: &[(usize, f64)]) -> Option<Reaches> {
         Reaches::from_classes(|class| {
             let own = errors.iter().filter(|(one, _)| class.is_none_or(|class| class == *one));
@@ -72,8 +66,7 @@ impl Reaches {
         })
     }
 
-    /// Combines the half-widths of the classes. `fit_class` fits one class, or all classes together for None, and returns
-    /// the number of errors with the half-widths.
+    /// Combines the classes' half-widths; `fit_class(None)` fits all classes together.
     fn from_classes(fit_class: impl Fn(Option<usize>) -> Option<(usize, [f64; LEVELS.len()])>) -> Option<Reaches> {
         let (rows, all) = fit_class(None)?;
         let by_class = (0..CLASS_COUNT).map(|class| match fit_class(Some(class)) {
@@ -132,7 +125,6 @@ mod tests {
         assert_eq!(reaches.half_width(3, DEFAULT_LEVEL), reaches.half_width(2, DEFAULT_LEVEL));
     }
 
-    /// Errors of devices: each generation has an offset of its own, each device a smaller one, and rows scatter.
     fn drawn_errors(generations: usize, random: &mut ChaCha8Rng) -> Vec<DeviceError> {
         let mut normal = || (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0;
         let mut errors = Vec::new();

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::f32::consts::LN_2;
 
-/// Correction of one operator on one device, fitted to a few measurements of one or several number formats.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Adaptation {
     pub(crate) operator: String,
@@ -21,16 +20,13 @@ pub struct Adaptation {
     pub(crate) formats: BTreeMap<String, CorrectedFormat>,
 }
 
-/// Part of a correction that concerns one number format.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CorrectedFormat {
     /// Group of the format's inputs in the correction.
     pub(crate) group: u32,
-    /// Number of measured kernels.
     pub rows: usize,
     /// Interval half-widths, from the errors on each measured kernel if it is left out of the fit.
     pub reaches: Reaches,
-    /// Errors on each measured kernel if it is left out of the fit.
     pub held_out: HeldOut,
 }
 
@@ -56,7 +52,6 @@ impl Adaptation {
         !self.formats.is_empty()
     }
 
-    /// Returns the corrected log ratio of a kernel, from the log ratio of its blended votes.
     pub(crate) fn corrected_log(
         &self,
         format: &CorrectedFormat,

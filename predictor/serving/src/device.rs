@@ -12,7 +12,6 @@ pub struct GpuFacts {
     /// Name of the device as reported by the driver.
     pub name: String,
     pub system: String,
-    /// Name of the architecture, such as `hopper`.
     pub family: String,
     /// Compute capability; for other vendors, a number that orders their generations.
     pub generation: f64,
@@ -80,7 +79,6 @@ impl GpuFacts {
         self.family == other.family && self.generation.floor() == other.generation.floor()
     }
 
-    /// Returns the peak of dense operations per second for a type, or an error if the device does not support the type.
     pub fn peak_flops(&self, dtype: Dtype) -> Result<f64> {
         self.peak_or_none(dtype).ok_or_else(|| {
             let known = Dtype::ALL.iter().filter(|dtype| self.peak_or_none(**dtype).is_some());

@@ -10,24 +10,20 @@ pub enum Error {
     },
     #[error("{0}")]
     Device(String),
-    /// The device does not support this number format.
     #[error("{device} does not support {dtype} products; supported: {known}")]
     NoPeak { device: String, dtype: &'static str, known: String },
-    /// The model is unknown, or its configuration cannot be used.
     #[error("cannot use model `{model}`: {problem}")]
     Model {
         model: String,
         /// What is wrong, with the nearest known name if a name is unknown.
         problem: String,
     },
-    /// A model cannot be divided among GPUs in the requested way.
     #[error("cannot divide model `{model}`: {problem}")]
     Parallelism {
         model: String,
         /// The number that does not divide, with numbers that do.
         problem: String,
     },
-    /// A table or a file with learned data cannot be used.
     #[error("{0}")]
     Data(String),
 }

@@ -36,9 +36,7 @@ models::choice! {
 
 /// Number of parts into which sites or shapes are divided; one part is held out per seed.
 const PARTS: u64 = 5;
-/// Maximum number of scored rows per group.
 const SCORED_ROWS: usize = 2000;
-/// Maximum number of rows per group for training the plain XGBoost baseline.
 const PLAIN_ROWS: usize = 4000;
 
 #[derive(Clone, Debug)]
@@ -70,10 +68,8 @@ pub struct Scores {
     pub methods: BTreeMap<&'static str, HeldOut>,
     /// Share of measured values inside the interval, for each level, in percent.
     pub coverage: Vec<f64>,
-    /// Median ratio of the interval's upper to its lower end, for each level.
     pub ratio: Vec<f64>,
-    /// Coverage in percent and median ratio of the ends of 90 % intervals after corrections by a few measurements of a
-    /// held-out device, by method.
+    /// Coverage in percent and ratio of the 90 % intervals of predictions corrected by a few measurements, by method.
     pub corrected: BTreeMap<&'static str, (f64, f64)>,
 }
 
@@ -84,7 +80,6 @@ struct Scored {
     errors: Vec<(&'static str, f64)>,
     /// Interval ends divided by the measured value, for each level.
     intervals: Vec<(f64, f64)>,
-    /// Interval ends at 90 % of corrected predictions, divided by the measured value.
     corrected: Vec<(&'static str, (f64, f64))>,
 }
 
@@ -147,7 +142,6 @@ fn group_scores(key: GroupKey, target: &'static str, rows: &[&Scored]) -> Scores
     }
 }
 
-/// Returns the share of intervals that contain the measured value, in percent, and the median ratio of their ends.
 fn coverage_and_ratio(ends: &[(f64, f64)]) -> (f64, f64) {
     let inside = ends.iter().filter(|(low, high)| *low <= 1.0 && *high >= 1.0).count();
     let mut ratios: Vec<f64> = ends.iter().map(|(low, high)| high / low).collect();
@@ -167,7 +161,6 @@ fn filter_rows(all: &Measurements, is_kept: impl Fn(&Measurement) -> bool) -> Me
     }
 }
 
-/// Returns the indices of the rows to score: a random sample of every group.
 fn scored_rows(all: &Measurements, seed: u64) -> Vec<usize> {
     let groups = by_group(all, Target::Time).into_values();
     groups.flat_map(|rows| sample_rows(all, rows, SCORED_ROWS, seed + 9)).collect()
@@ -260,14 +253,12 @@ fn row_part(row: &Measurement) -> Part {
     (row.kernel.operator_name(), row.device)
 }
 
-/// Corrections of held-out devices, for each number of chosen measurements.
 struct Adapted {
     corrections: BTreeMap<Part, Vec<(&'static str, Adaptation)>>,
     /// Number formats and shapes that were measured, which are not scored.
     measured: BTreeSet<(Part, &'static str, u64)>,
 }
 
-/// Fits corrections to selected rows of the default framework.
 fn adapt_devices(
     test: &Measurements,
     learned: &Learned,
@@ -422,7 +413,6 @@ impl PlainTrees {
     }
 }
 
-/// Measured times by shape and format, for the baseline that scales the time of the nearest device.
 struct MeasuredTimes(HashMap<(u64, &'static str), Vec<(u16, f64)>>);
 
 impl MeasuredTimes {

@@ -15,7 +15,6 @@ const STEP: f64 = 64.0;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Features {
-    /// Features in a fixed order per operator.
     pub values: Vec<f32>,
     /// Roofline bound plus launch overhead. The model predicts the log ratio of the time to this value.
     pub reference_seconds: f64,
@@ -30,14 +29,12 @@ const COMMON: usize = 13;
 const OF_DEVICE: std::ops::Range<usize> = 7..COMMON;
 
 impl Features {
-    /// Returns the features without those that describe only the device, from which trees of few devices do not
-    /// generalise.
+    /// Returns the features without those of the device only, from which trees of few devices do not generalise.
     pub fn shared_values(&self) -> Vec<f32> {
         [&self.values[..OF_DEVICE.start], &self.values[OF_DEVICE.end..]].concat()
     }
 
-    /// Returns the features, all logarithms, by which the similarity of kernels is measured: times of arithmetic and
-    /// memory, bound, cache share and sizes.
+    /// Returns the features, all logarithms, by which the similarity of kernels is measured.
     pub fn similarity_values(&self, kernel: &Kernel) -> Vec<f32> {
         let sizes: &[usize] = match kernel {
             Kernel::Gemm(_) => &[0, 1, 2],
@@ -55,8 +52,7 @@ impl Features {
 
 /// Bytes per second that one unit reads from the shared cache.
 const CACHE_BYTES_PER_UNIT: f64 = 40e9;
-/// Ratio of bytes to shared-cache size up to which all data is read from the cache; from `COLD_FROM` on, all data is
-/// read from memory.
+/// Ratio of bytes to shared-cache size up to which data is read from the cache; from `COLD_FROM` on, from memory.
 const WARM_UP_TO: f64 = 0.6;
 const COLD_FROM: f64 = 2.0;
 
@@ -87,12 +83,10 @@ impl Row {
         sizes.iter().for_each(|size| self.push_log((*size).max(1) as f64));
     }
 
-    /// Appends the log ratio of `bytes` to the size of the shared cache.
     fn push_residency(&mut self, bytes: f64) {
         self.push_log(bytes / self.l2);
     }
 
-    /// Appends the number of waves in which blocks run on all units, and the utilisation of the units.
     fn push_waves(&mut self, blocks: f64, useful: f64) {
         let waves = blocks / self.units;
         self.push_log(waves);
@@ -247,8 +241,7 @@ fn experts_features(experts: &Experts, row: &mut Row) {
     row.push_residency(served * 3.0 * experts.hidden as f64 * experts.rank_width() * experts.scheme.weight_bytes());
 }
 
-/// Returns the busiest expert's load divided by the mean load, and the active experts per GPU, if the popularity of
-/// experts follows a power law.
+/// Returns the busiest expert's load over the mean, and the active experts per GPU, for power-law popularity.
 fn expert_loads(layer: &Experts, power: f64) -> (f64, f64) {
     let experts = layer.experts as f64;
     let pairs = layer.tokens as f64 * layer.top_k as f64;

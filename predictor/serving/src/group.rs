@@ -10,7 +10,6 @@ use samples::statistics::quantile;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Framework for which times are predicted by default, if the training data contains it.
 const USUAL_FRAMEWORK: &str = "vllm";
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -36,7 +35,6 @@ pub struct Group {
     /// Trees that predict log ratios: of time to reference time, or of power to the power limit.
     #[serde(skip)]
     pub trees: PackedTrees,
-    /// Hashes of the sites in the training data.
     pub sites: BTreeSet<u64>,
     pub frameworks: BTreeMap<u16, u64>,
     /// Interval half-widths for new shapes of trained sites.
@@ -55,7 +53,6 @@ pub struct HeldOut {
 }
 
 impl HeldOut {
-    /// Computes the errors from log ratios of predicted to measured values; None if there are no values.
     pub fn from_log_errors(errors: impl Iterator<Item = f64>) -> Option<HeldOut> {
         let mut percents: Vec<f64> = errors.map(|error| 100.0 * (error.exp() - 1.0).abs()).collect();
         if percents.is_empty() {

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 /// Bytes per element of outputs and queries, which frameworks store in 16 bits.
 const OUTPUT_BYTES: f64 = 2.0;
 
-/// One kernel call on one device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kernel {
@@ -74,7 +73,6 @@ pub struct Experts {
     pub scheme: Scheme,
 }
 
-/// Distribution of tokens over experts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Distribution {
@@ -149,7 +147,6 @@ impl Prefill {
         growing * past + growing * (growing + 1.0) / 2.0 + (new - growing) * window
     }
 
-    /// Returns the number of keys that the new tokens of one sequence read.
     pub fn keys_read(&self) -> f64 {
         let all = (self.new_tokens + self.past) as f64;
         self.window.map_or(all, |window| all.min((window + self.new_tokens) as f64))
@@ -186,12 +183,10 @@ impl Experts {
         (self.experts as f64 / self.expert_parallel as f64).max(1.0)
     }
 
-    /// Returns the number of experts of one rank that receive at least one token.
     pub fn active_experts(&self) -> f64 {
         self.local_experts().min(self.routed_pairs()).max(1.0)
     }
 
-    /// Returns the inner width of one expert's share on one rank.
     pub fn rank_width(&self) -> f64 {
         self.intermediate as f64 / self.tensor_parallel as f64
     }

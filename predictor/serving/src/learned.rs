@@ -17,9 +17,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Knowledge {
     pub groups: Groups,
-    /// Models that predict new devices, by operator.
     pub transfers: BTreeMap<String, Transfer>,
-    /// Corrections for devices outside of the training data, each fitted to a few measurements of its device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub corrections: Vec<Adaptation>,
 }
@@ -37,7 +35,6 @@ pub enum Distance {
     /// A new shape of a trained site on a trained device.
     KnownSite,
     NewSite,
-    /// A new device, corrected by a few measurements of it.
     Corrected,
     /// A new device of a trained generation and family.
     SiblingDevice,
@@ -57,7 +54,6 @@ pub struct Answer {
     pub held_out: Option<HeldOut>,
     /// For a new device, the trained device from whose utilisation the time was derived.
     pub similar: Option<String>,
-    /// Number of measured kernels to which the correction was fitted; None without a correction.
     pub corrected_by: Option<usize>,
 }
 
@@ -67,7 +63,6 @@ pub struct Watts {
     pub watts: f64,
     pub low: f64,
     pub high: f64,
-    /// Lower and upper ends at 50, 80, 90 and 95 %.
     #[serde(skip)]
     pub intervals: [(f64, f64); LEVELS.len()],
 }
@@ -90,8 +85,7 @@ struct PredictedRatio<'a> {
 }
 
 impl<'a> PredictedRatio<'a> {
-    /// Corrects the log ratio of blended votes by measurements of the device; None if the correction is for another
-    /// operator, format or device.
+    /// Corrects the log ratio of blended votes; None if the correction is for another operator, format or device.
     fn from_correction(
         adaptation: &'a Adaptation,
         kernel: &Kernel,
@@ -110,7 +104,6 @@ impl<'a> PredictedRatio<'a> {
         }))
     }
 
-    /// Returns the predicted time with its intervals.
     fn into_answer(self, kernel: &Kernel, device: &GpuFacts) -> Result<Answer> {
         let reference_seconds = kernel_features(kernel, device, 0.0)?.reference_seconds;
         // No prediction is faster than the peak rate of its number format.
@@ -136,7 +129,6 @@ impl<'a> PredictedRatio<'a> {
 }
 
 impl Knowledge {
-    /// Returns the log ratio on a new device, and the estimates of which it is the weighted mean.
     pub(crate) fn blended_log(&self, kernel: &Kernel, device: &GpuFacts) -> Result<Option<(f64, Votes)>> {
         let Some(transfer) = self.transfers.get(kernel.operator_name()) else { return Ok(None) };
         let (log, ballot) = transfer.blended_log(&self.groups, kernel, device)?;
@@ -181,12 +173,10 @@ impl Knowledge {
 }
 
 impl Learned {
-    /// Predicts the time of a kernel, with its distance from the training data, intervals and errors on held-out rows.
     pub fn predict_kernel(&self, kernel: &Kernel, device: &GpuFacts) -> Result<Answer> {
         self.predict_in_framework(kernel, device, None)
     }
 
-    /// Predicts the time of a kernel in a given framework, for devices whose training data has several.
     pub fn predict_in_framework(&self, kernel: &Kernel, device: &GpuFacts, framework: Option<u16>) -> Result<Answer> {
         if let Some(predicted) = self.times.predict_log_ratio(kernel, device, framework)? {
             return predicted.into_answer(kernel, device);
@@ -217,8 +207,7 @@ impl Learned {
         corrected.map(|corrected| corrected.into_answer(kernel, device)).transpose()
     }
 
-    /// Returns the mean power of a kernel that runs in a loop, at most the device's power limit; None if power was not
-    /// learned for the operator.
+    /// Returns the mean power of a kernel in a loop, at most the device's limit; None if power was not learned for it.
     pub fn mean_power(&self, kernel: &Kernel, device: &GpuFacts, framework: Option<u16>) -> Result<Option<Watts>> {
         let Some(predicted) = self.power.predict_log_ratio(kernel, device, framework)? else { return Ok(None) };
         let class = size_class(kernel_features(kernel, device, 0.0)?.reference_seconds);

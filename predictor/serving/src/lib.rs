@@ -1,8 +1,7 @@
 //! Time, power and memory of language models on GPUs.
 //!
-//! `kernel` describes the kernels that serving frameworks run (matrix products, attention, expert layers), `device` the
-//! GPUs by their data sheets, and `times` is the interface between both: a kernel on a device has an estimated time with
-//! an interval. Nothing here prints.
+//! `kernel` describes the kernels that serving frameworks run, `device` the GPUs by their data sheets, and `times` is
+//! the interface between both. Nothing here prints.
 
 #![forbid(unsafe_code)]
 

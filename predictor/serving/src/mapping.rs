@@ -10,7 +10,6 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A mapping file, which describes the tables of one source.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mapping {
@@ -23,9 +22,7 @@ pub struct Mapping {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableMapping {
-    /// Name of the file in the folder of tables.
     pub file: String,
-    /// Operator of the kernels, such as `gemm`.
     pub kernel: String,
     /// Column with the device's name.
     pub device: String,
@@ -45,7 +42,6 @@ pub struct TableMapping {
     /// Columns of number formats and of the token distribution, by the names of the kernel's attributes.
     #[serde(default)]
     pub formats: BTreeMap<String, String>,
-    /// Selections of rows that are known to be faulty and are dropped.
     #[serde(default)]
     pub drop: Vec<Fault>,
 }
@@ -54,7 +50,6 @@ pub struct TableMapping {
 #[serde(deny_unknown_fields)]
 pub struct Time {
     pub column: String,
-    /// Unit of the times: `ns`, `us`, `ms` or `s`.
     pub unit: Unit,
 }
 
@@ -68,7 +63,6 @@ pub enum Unit {
     S,
 }
 
-/// Columns with power, in watts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Power {
@@ -78,7 +72,6 @@ pub struct Power {
     pub limit: String,
 }
 
-/// Source of a size: a column, a constant, or a sum of columns.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 #[allow(missing_docs)]
@@ -88,7 +81,6 @@ pub enum Size {
     Sum { sum: Vec<String> },
 }
 
-/// Selects faulty rows by the values of their cells.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {

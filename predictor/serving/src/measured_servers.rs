@@ -37,7 +37,6 @@ impl MeasuredServer {
         hasher.finish()
     }
 
-    /// Returns a key of the server and its load.
     pub fn configuration_key(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash_server(&mut hasher);
@@ -113,7 +112,6 @@ struct ServerRows<'a> {
 /// Limit on tokens, requests and GPUs in a row.
 const MAX_COUNT: u64 = 1_000_000;
 
-/// Names of the required columns.
 const NEEDED: [&str; 11] = [
     "model_path",
     "system",
@@ -236,7 +234,6 @@ impl<'a> ServerRows<'a> {
     }
 }
 
-/// Degrees of parallelism, as stated in a row of the table.
 #[derive(Clone, Copy)]
 struct StatedParallelism {
     tensor: u64,

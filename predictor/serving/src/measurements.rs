@@ -27,11 +27,8 @@ pub struct Measurement {
     pub kernel: Kernel,
     /// Index of the device in [`Measurements::devices`].
     pub device: u16,
-    /// Index of the framework in [`Measurements::frameworks`].
     pub framework: u16,
-    /// Index of the chosen library in [`Measurements::choices`].
     pub choice: u16,
-    /// Time of one call in seconds.
     pub seconds: f64,
     /// Mean power under load and power limit in watts, if measured.
     pub power: Option<(f64, f64)>,
@@ -42,7 +39,6 @@ pub struct Measurements {
     pub rows: Vec<Measurement>,
     pub devices: Vec<&'static GpuFacts>,
     pub frameworks: Vec<String>,
-    /// Names of libraries that were chosen at run time.
     pub choices: Vec<String>,
     pub left_out: BTreeMap<String, u64>,
     pub provenance: Vec<Provenance>,
@@ -58,8 +54,7 @@ pub struct Provenance {
 }
 
 impl Measurements {
-    /// Reads the tables of a mapping from a folder, or one of them from a file. Tables that a folder lacks are skipped if
-    /// at least one exists.
+    /// Reads a mapping's tables from a folder, which must have at least one of them, or one table from a file.
     pub fn read_tables(path: &Path, mapping: &Mapping) -> Result<Measurements> {
         let mut all = Measurements::default();
         if path.is_file() {
@@ -128,8 +123,7 @@ impl Measurements {
         Ok(())
     }
 
-    /// Drops rows, from index `first` on, whose power is far below that of both neighbours in size. Neighbours are the
-    /// kernels of the same layer, format, device and framework with the next smaller and the next larger work.
+    /// Drops rows, from index `first` on, whose power is far below that of both neighbours of the same layer in size.
     fn leave_out_power_dips(&mut self, file: &str, first: usize) {
         let mut layers: BTreeMap<_, Vec<(f64, f64, usize)>> = BTreeMap::new();
         for (place, row) in self.rows.iter().enumerate().skip(first) {
@@ -171,8 +165,7 @@ impl Measurements {
     }
 }
 
-/// Returns the part of the mapping that describes a single file: the table of the same name, in any file format, or the
-/// only one whose columns the file has.
+/// Returns the part of the mapping for a file: the table of its name, or the only one whose columns the file has.
 fn mapping_of_file<'a>(path: &Path, table: &Table, mapping: &'a Mapping) -> Parsed<&'a TableMapping> {
     let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     let own = path.file_name().map(|name| stem(&name.to_string_lossy())).unwrap_or_default();
@@ -508,7 +501,6 @@ impl<'a> Columns<'a> {
         parts.collect::<Vec<_>>().join(" ")
     }
 
-    /// Returns a hash of all values that distinguish experiments.
     fn row_hash(&self, row: usize, measurement: &Measurement) -> u64 {
         let mut hasher = DefaultHasher::new();
         measurement.kernel.to_string().hash(&mut hasher);

@@ -14,7 +14,6 @@ const ACTIVATION_BYTES: f64 = 2.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Residents {
-    /// Number of concurrent sequences of the replica.
     pub sequences: u64,
     /// Maximum number of tokens of a sequence, prompt and answer together.
     pub tokens: u64,

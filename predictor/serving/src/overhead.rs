@@ -32,9 +32,7 @@ const NAME_SIMILARITY: [f64; NAMES] = [0.5, 0.5, 0.5, 0.7, 0.4, 0.4, 0.6];
 const COMMON_SHARE: f64 = 0.3;
 /// Variance of the measurement noise, relative to the variance of the log ratio.
 const NOISE: f64 = 0.03;
-/// Number of cross-validation folds from which intervals are fitted.
 const FOLDS: u64 = 5;
-/// Number of similarity ranges with separate intervals.
 const RANGES: usize = 5;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +61,6 @@ pub struct Overheads {
     words: Vec<String>,
     samples: Vec<LearnedSample>,
     means: [f64; TARGETS],
-    /// Interval half-widths of similarity ranges, by serving mode.
     intervals: BTreeMap<String, Vec<[Range; TARGETS]>>,
 }
 
@@ -82,7 +79,6 @@ struct Range {
     half_widths: Vec<f64>,
 }
 
-/// Predicted ratio of a measured time to the roofline, with its intervals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OverheadRatio {
     pub log: f64,
@@ -235,8 +231,7 @@ fn server_similarity(one: (&[f32], &[u16]), other: (&[f32], &[u16])) -> f64 {
 /// Similarity of a held-out server to the training data, and its absolute log errors by target.
 type HeldOut = (f64, [f64; TARGETS]);
 
-/// Predicts each sample three times, with its configuration, its server and its device held out. Returns the errors by
-/// serving mode.
+/// Predicts each sample with its configuration, server or device held out. Returns the errors by serving mode.
 fn held_out_errors(samples: &[OverheadSample]) -> BTreeMap<String, Vec<HeldOut>> {
     let devices: BTreeMap<&str, u64> =
         samples.iter().map(|sample| sample.features.names[DEVICE].as_str()).zip(0..).collect();
@@ -300,7 +295,6 @@ fn median_of(mut values: Vec<f64>) -> f64 {
 mod tests {
     use super::*;
 
-    /// Servers whose ratios depend on two sizes and the framework.
     fn synthetic(count: u64) -> Vec<OverheadSample> {
         let sample = |place: u64| {
             let mut sizes = [0.0; SIZES];

@@ -12,19 +12,16 @@ const STREAM_BYTES: f64 = 2.0;
 pub(crate) const STATE_BYTES: f64 = 4.0;
 const MAX_DEVICES: u64 = 1024;
 
-/// How a replica is divided among GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Parallelism {
     /// Number of GPUs among which each attention layer and each matrix is split.
     pub tensor: u64,
     /// Number of GPUs among which the experts are distributed; with 1, every expert is split among all GPUs.
     pub expert: u64,
-    /// Number of groups of `tensor` GPUs. Each has its own sequences and its own copy of the shared experts; all
-    /// groups together have one copy of the routed experts.
+    /// Number of groups of `tensor` GPUs, each with its own sequences and shared experts; all share the routed experts.
     pub data: u64,
 }
 
-/// Number formats of weights and of the key-value cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Formats {
     pub weights: Scheme,
@@ -49,7 +46,6 @@ pub struct KernelCall {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallWork {
-    /// A kernel whose operator has measured tables.
     Kernel(Kernel),
     /// A kernel without measured tables, for which only a roofline bound is known.
     Bounded {

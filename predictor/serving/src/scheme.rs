@@ -74,7 +74,6 @@ impl Scheme {
         }
     }
 
-    /// Returns the bytes of one activation, as the kernel reads it.
     pub fn activation_bytes(self) -> f64 {
         match self {
             Scheme::Bf16 | Scheme::Int8Weights | Scheme::Int4Weights | Scheme::Mxfp4Weights => 2.0,

@@ -51,7 +51,6 @@ impl ReplicaPool {
         self.parallelism.device_count() * self.replicas
     }
 
-    /// Returns the number of attention groups in all replicas, each with its own sequences.
     fn group_count(&self) -> f64 {
         (self.parallelism.data * self.replicas) as f64
     }
@@ -99,7 +98,6 @@ pub enum ServerSource {
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PassPower {
-    /// Mean power over the kernels whose power is known.
     pub watts: f64,
     /// Share of the pass's time in kernels whose power is known.
     pub known_share: f64,
@@ -107,7 +105,6 @@ pub struct PassPower {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServerAnswer {
-    /// Kernel times of computing one prompt.
     pub prefill: PassTime,
     /// Kernel times of one decoding step at the mean context length.
     pub decode: PassTime,
@@ -115,7 +112,6 @@ pub struct ServerAnswer {
     pub per_token: Predicted,
     /// Time to first token and time per token from kernel times alone, including the prompts of other requests.
     pub kernel_seconds: [f64; 2],
-    /// Output tokens per second of one request.
     pub tokens_per_s_per_user: f64,
     /// Output tokens per second of all requests, divided by the number of GPUs.
     pub tokens_per_s_per_gpu: f64,
@@ -258,7 +254,6 @@ fn prompts_per_group(pool: &ReplicaPool, load: &ServerLoad) -> f64 {
     load.concurrency as f64 / pool.group_count()
 }
 
-/// Returns the ratio of prompt time to decoding time if both run on the same GPU.
 fn prefill_to_decode(work: &ServerWork, load: &ServerLoad) -> f64 {
     work.prefill.seconds * load.concurrency as f64 / load.output_tokens as f64 / work.decode.seconds
 }
@@ -288,7 +283,6 @@ fn pass_interval(work: &ServerWork) -> (f64, f64) {
     (prefill.0.min(decode.0), prefill.1.max(decode.1))
 }
 
-/// Returns the mean power over those kernels whose power is known.
 fn pass_power(pass: &PassTime, device: &GpuFacts, times: &dyn KernelTimes) -> Option<PassPower> {
     let (mut joules, mut seconds) = (0.0, 0.0);
     for call in &pass.calls {

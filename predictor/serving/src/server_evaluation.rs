@@ -48,7 +48,6 @@ pub struct ServerErrors {
     pub median: f64,
     pub p90: f64,
     pub mape: f64,
-    /// Errors of the intervals; empty for methods without intervals.
     pub intervals: Vec<IntervalErrors>,
 }
 
@@ -57,7 +56,6 @@ pub struct IntervalErrors {
     /// Nominal coverage in percent.
     pub promised: u8,
     pub held: f64,
-    /// Median ratio of the interval's upper to its lower end.
     pub high_over_low: f64,
 }
 
@@ -68,7 +66,6 @@ struct Outcome<'a> {
     half_widths: [[f64; LEVELS.len()]; TARGETS],
 }
 
-/// Evaluates predictions with half of the servers or configurations, or one device at a time, held out.
 pub fn evaluate_overheads(
     measured: &MeasuredServers,
     protocols: &[HeldOutServers],
@@ -97,7 +94,6 @@ pub fn evaluate_overheads(
     Ok(found)
 }
 
-/// Returns which servers are used for training, for each division into training and held-out servers.
 fn training_masks(held_out: HeldOutServers, measured: &MeasuredServers, seeds: &[u64]) -> Vec<Vec<bool>> {
     let key = |server: &MeasuredServer| match held_out {
         HeldOutServers::Configurations => server.configuration_key(),

@@ -1,7 +1,6 @@
 //! Stores trained models as a section of a predictor's file: a header, followed by the trees of each group.
 //!
-//! The header contains the length and the hash of each set of trees, so that only the trees that are used are read and
-//! checked.
+//! The header has the length and hash of each set of trees, so that only trees that are used are read and checked.
 
 use crate::corrected::Adaptation;
 use crate::group::Groups;
@@ -31,7 +30,6 @@ fn all_trees(learned: &mut Learned) -> Vec<&mut PackedTrees> {
         .collect()
 }
 
-/// Encodes a section: length of the header, header, trees.
 pub fn to_bytes(learned: &Learned) -> Result<Vec<u8>, String> {
     let mut learned = learned.clone();
     let trees: Vec<Vec<u8>> =

@@ -8,10 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// Names of kernels in their textual form.
 pub const OPERATORS: [&str; 4] = ["gemm", "attention_prefill", "attention_decode", "moe"];
 
-/// Largest allowed value of a kernel size.
 const MAX_SIZE: u64 = 1 << 32;
 
 struct Values<'a>(BTreeMap<&'a str, &'a str>);
@@ -88,7 +86,6 @@ impl fmt::Display for Distribution {
     }
 }
 
-/// Returns whether a text starts with the name of a kernel.
 pub fn is_kernel(text: &str) -> bool {
     text.split_once(':').is_some_and(|(operator, _)| OPERATORS.contains(&operator.trim()))
 }

@@ -39,7 +39,6 @@ pub const LAUNCH_SECONDS: f64 = 2.5e-6;
 /// Usual upper limit of the ratio of time to roofline bound, for the interval of roofline predictions.
 pub(crate) const SLOWEST: f64 = 4.0;
 
-/// Returns a lower bound (roofline) of a kernel's time on a device, in seconds.
 pub fn bound_seconds(kernel: &Kernel, device: &GpuFacts) -> Result<f64> {
     let work = kernel.kernel_work();
     Ok((work.flops / device.peak_flops(kernel.product_dtype())?).max(work.bytes / device.bandwidth_bytes_per_s))

@@ -20,9 +20,7 @@ const TRANSFER_ROWS: usize = 3000;
 /// Maximum rows per device and format for the errors on a held-out device.
 const TRIAL_ROWS: usize = 1200;
 const TRANSFER_ROUNDS: usize = 150;
-/// Minimum number of measured devices for predictions on unseen devices.
 const FEWEST_DEVICES: usize = 3;
-/// Minimum number of measurements of a group (operator, format and device).
 const FEWEST_ROWS: usize = 50;
 
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +106,6 @@ pub fn fit_groups(all: &Measurements, target: Target, options: &TrainOptions) ->
     Ok(groups)
 }
 
-/// Features, labels and size classes of rows.
 struct Examples {
     matrix: Matrix,
     labels: Vec<f32>,
@@ -137,7 +134,6 @@ impl Examples {
         (self.matrix.select_rows(rows), rows.iter().map(|row| self.labels[*row]).collect())
     }
 
-    /// Returns the log error of each row, with the size class of its kernel.
     fn tree_errors(&self, trees: &Trees, rows: &[usize]) -> Vec<(usize, f64)> {
         let predicted = trees.predict_rows(&self.matrix.select_rows(rows));
         let error = |(row, predicted): (&usize, f32)| (self.classes[*row], f64::from(predicted - self.labels[*row]));

@@ -12,7 +12,6 @@ use crate::times::LAUNCH_SECONDS;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Number of estimates for a new device.
 pub const VOTES: usize = 3;
 
 /// Estimated log ratios: by trees of all devices, by the time of the most similar device scaled by the ratio of
@@ -24,16 +23,13 @@ pub const SIBLING_WEIGHTS: [f64; VOTES] = [0.0, 1.0, 0.0];
 /// Weights of the votes for other devices. Weights fitted to the few devices that can be held out had larger errors.
 pub const STRANGER_WEIGHTS: [f64; VOTES] = [1.0, 1.0, 1.0];
 
-/// Model that predicts one operator on devices outside of the training data.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Transfer {
     #[serde(skip)]
     pub trees: PackedTrees,
     /// Overhead by number format; the empty key is for formats without an entry. No entries for power, which has no bound.
     pub overheads: BTreeMap<String, Overhead>,
-    /// Blend for devices with a trained sibling.
     pub sibling: Blend,
-    /// Blend for all other devices.
     pub stranger: Blend,
 }
 
@@ -44,7 +40,6 @@ pub struct Overhead {
     pub seconds: f64,
 }
 
-/// Weights of the estimates, with the errors on held-out devices.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Blend {
     pub weights: [f64; VOTES],
@@ -52,7 +47,6 @@ pub struct Blend {
     pub held_out: Option<HeldOut>,
 }
 
-/// The estimates for a kernel on a new device.
 pub struct Ballot<'a> {
     pub votes: Votes,
     /// The most similar device of the training data, and its trained models for this kernel's operator and format.
@@ -144,7 +138,6 @@ impl Ballot<'_> {
         self.similar.map(|(similar, _)| similar.name.clone())
     }
 
-    /// Returns whether the most similar device is of the same generation.
     pub fn is_sibling(&self, device: &GpuFacts) -> bool {
         self.similar.is_some_and(|(similar, _)| similar.is_sibling(device))
     }
@@ -172,7 +165,6 @@ impl Transfer {
     }
 }
 
-/// The votes for a kernel on a held-out device, with its measured log ratio.
 #[derive(Clone, Debug)]
 pub struct Trial {
     pub device: usize,
@@ -183,7 +175,6 @@ pub struct Trial {
 }
 
 impl Blend {
-    /// Creates a blend with the given weights and fits its intervals to its errors on held-out devices.
     pub fn from_trials(trials: &[Trial], weights: [f64; VOTES]) -> Blend {
         let error = |trial: &Trial| {
             let &Trial { device, generation, class, .. } = trial;

@@ -11,7 +11,6 @@ use std::path::Path;
 const ROWS_PER_DEVICE: usize = 800;
 const CHOSEN: usize = 50;
 
-/// Products in bf16 in the default framework, some of each device; None with a note if the tables are absent.
 fn public_products() -> Option<Measurements> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = root.join("../shared/data/public-ops/aic");
@@ -46,7 +45,6 @@ fn select_rows(all: &Measurements, is_kept: impl Fn(usize) -> bool) -> Measureme
     Measurements { rows, ..all.clone() }
 }
 
-/// Returns the mean error in percent, and the share of rows inside of their 90 % intervals.
 fn score(learned: &Learned, rows: &Measurements, device: &GpuFacts, distance: Distance) -> (f64, f64) {
     let (mut off, mut inside) = (0.0, 0);
     for row in &rows.rows {

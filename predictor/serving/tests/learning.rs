@@ -12,7 +12,6 @@ use std::sync::LazyLock;
 
 const SYSTEMS: [&str; 4] = ["a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm"];
 
-/// A time that follows the bound of replayed kernels with a utilisation that depends on waves and on the device.
 fn seconds(kernel: &Kernel, device: &GpuFacts) -> f64 {
     let facts = kernel_features(kernel, device, 0.0).expect("features");
     let wobble = 1.0 + 0.02 * ((kernel.kernel_work().bytes.ln() * 7.0).sin());

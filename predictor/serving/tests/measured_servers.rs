@@ -6,7 +6,6 @@ use serving::server::shipped_overheads;
 use serving::server_evaluation::{HeldOutServers, ServerLearner, TARGET_NAMES, evaluate_overheads};
 use std::path::Path;
 
-/// The table; None with a note where it is absent.
 fn measured() -> Option<MeasuredServers> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let table = root.join("../shared/data/public-ops/aic/llm_end_to_end.parquet");

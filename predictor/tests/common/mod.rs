@@ -9,7 +9,6 @@ use std::sync::OnceLock;
 
 const MAPPING: &str = include_str!("../../samples/tests/made-up.toml");
 
-/// Writes the mapping and the table into a folder.
 pub fn write(folder: &Path) -> (PathBuf, PathBuf) {
     let mut mapping = MAPPING.to_owned();
     let mut table = "op,device,time_us,b,m,n,k,kernel\n".to_owned();
@@ -38,7 +37,6 @@ pub fn write(folder: &Path) -> (PathBuf, PathBuf) {
     (mapping_path, table_path)
 }
 
-/// A predictor of few of the table's samples, which makes a small file; trained once, and the bytes of its file.
 pub fn trained() -> &'static [u8] {
     static TRAINED: OnceLock<Vec<u8>> = OnceLock::new();
     TRAINED.get_or_init(|| {
@@ -55,7 +53,6 @@ pub fn trained() -> &'static [u8] {
     })
 }
 
-/// The table's samples and its mapping.
 pub fn samples() -> (Samples, Mapping) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (mapping, table) = write(folder.path());

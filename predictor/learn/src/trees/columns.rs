@@ -1,5 +1,4 @@
-//! A lossless columnar byte format for trees that compresses well: each column of numbers is stored as four byte
-//! planes.
+//! A lossless columnar byte format for trees: each column of numbers is stored as four byte planes.
 //!
 //! Neighbouring values are similar: most children have the expected index, and floats share their leading bytes. A
 //! feature has few distinct thresholds, so nodes store an index into a list of them.

@@ -18,7 +18,6 @@ const MAX_DEPTH: u32 = 512;
 /// Mantissa bits that leaf values keep after rounding.
 const LEAF_BITS: u32 = 12;
 const COVER_BITS: u32 = 8;
-/// Rows that traverse a tree together.
 const LANES: usize = 8;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -269,7 +268,6 @@ impl Trees {
         }
     }
 
-    /// Rounds the mantissas of leaf values and covers, so that files compress better.
     pub fn round_values(&mut self) {
         self.leaves.iter_mut().for_each(|leaf| *leaf = round_mantissa(*leaf, LEAF_BITS));
         self.covers.iter_mut().for_each(|cover| *cover = round_mantissa(*cover, COVER_BITS));

@@ -1,5 +1,4 @@
-//! A model of slowdowns that is fitted to measured pairs of concurrent operators, and covers more than bandwidth and
-//! cache capacity.
+//! A model of slowdowns that is fitted to measured pairs of concurrent operators, beyond bandwidth and cache capacity.
 //!
 //! The slowdown is 1 plus a weighted sum of nonnegative terms that never decrease with a partner's demand. With
 //! nonnegative weights, sharing never speeds an operator up, more demand of a partner never helps, and names of
@@ -13,7 +12,6 @@ use serde::{Deserialize, Serialize};
 /// Losses (slowdowns minus 1) of an operator next to synthetic partners, and the losses of the partners.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// Loss of the operator next to each synthetic partner.
     pub sensitivity: Vec<f64>,
     pub pressure: Vec<f64>,
 }
@@ -25,7 +23,6 @@ pub struct Learned {
     plain: Vec<f64>,
 }
 
-/// A measurement of concurrent operators, with the slowdown of one of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoRunMeasurement<'a> {
     /// Number of cores and demand of the measured operator.

@@ -23,7 +23,6 @@ pub struct Demand {
     /// Time without concurrent operators, by core count from 1; the last entry applies to larger counts.
     pub alone_ns: Vec<f64>,
     pub bytes: f64,
-    /// Footprint in the last-level cache, in bytes.
     pub footprint_bytes: f64,
     /// Bytes of one run that hit the last-level cache and would otherwise be fetched from memory.
     pub reused_bytes: f64,
@@ -107,8 +106,7 @@ fn physical_speeds(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> 
     rates.iter().zip(shares).map(|(rate, share)| if *rate > 0.0 { (share / rate).min(1.0) } else { 1.0 }).collect()
 }
 
-/// Returns the slowdown of each operator relative to its time alone on the same cores, if all operators repeat
-/// continuously.
+/// Returns the slowdown of each operator relative to its time alone, if all operators repeat continuously.
 pub fn steady_slowdowns(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
     relative_speeds(machine, running).into_iter().map(f64::recip).collect()
 }

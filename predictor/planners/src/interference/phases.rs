@@ -10,7 +10,6 @@ pub struct Lane<'a> {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct LaneEnds {
-    /// End time of each operator, by lane.
     pub ends_ns: Vec<Vec<f64>>,
     pub total_ns: f64,
 }

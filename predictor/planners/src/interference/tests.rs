@@ -65,7 +65,6 @@ fn demand() -> impl Strategy<Value = Demand> {
     })
 }
 
-/// Returns all pairs of operators, each with the slowdown of the first one by a rule.
 fn pairs(demands: &[Demand], rule: impl Fn(&Demand, &Demand) -> f64) -> Vec<(usize, usize, f64)> {
     let count = demands.len();
     let both = (0..count * count).map(|pair| (pair / count, pair % count));

@@ -47,7 +47,6 @@ fn weighted_load_bound(game: &Game<'_>) -> f64 {
     most
 }
 
-/// Returns the length of the critical path if each operator takes the time of its fastest device.
 fn critical_path(game: &Game<'_>) -> f64 {
     let times = &game.instance.times_ns;
     let mut before = vec![Vec::new(); times.len()];

@@ -4,7 +4,6 @@ use super::exact::Exact;
 use super::{Edge, Instance, Placement, bound};
 use crate::Result;
 
-/// A placement instance with precomputed list order and incoming edges.
 pub(super) struct Game<'a> {
     pub instance: &'a Instance,
     /// Order in which list scheduling considers operators: descending rank (longest remaining path first).
@@ -82,7 +81,6 @@ impl<'a> Game<'a> {
         self.makespan(devices) + self.instance.price_ns_per_j * self.total_energy(devices)
     }
 
-    /// Returns the cost of each operator on each device if all other operators stay where they are.
     pub fn unilateral_costs(&self, devices: &[usize]) -> Vec<Vec<f64>> {
         let loads = self.device_loads(devices);
         let mut moved = devices.to_vec();
@@ -103,7 +101,6 @@ impl<'a> Game<'a> {
         (0..devices.len()).map(&mut costs).collect()
     }
 
-    /// Returns the largest gain of a unilateral move, with its operator and device.
     pub fn largest_gain(pays: &[Vec<f64>], devices: &[usize]) -> (f64, usize, usize) {
         let mut most = (f64::NEG_INFINITY, 0, devices[0]);
         for (operator, pays) in pays.iter().enumerate() {
@@ -117,8 +114,7 @@ impl<'a> Game<'a> {
         if most.0 == f64::NEG_INFINITY { (0.0, 0, devices[0]) } else { most }
     }
 
-    /// Repeats the unilateral move with the largest gain until no move gains, which is an equilibrium, or until that
-    /// move would raise the objective.
+    /// Repeats the unilateral move with the largest gain until none gains (an equilibrium) or the objective would rise.
     pub fn settle_moves(&self, mut devices: Vec<usize>, exact: Option<&Exact>) -> Placement {
         for _ in 0..MOVES_MOST {
             let (gain, operator, device) = Game::largest_gain(&self.unilateral_costs(&devices), &devices);

@@ -1,5 +1,4 @@
-//! Iterated local search from several initial assignments: moves, exchanges and random kicks (perturbations). Ends
-//! with moves towards an equilibrium.
+//! Iterated local search from several assignments: moves, exchanges, random kicks, then moves to an equilibrium.
 
 use super::{Game, Instance, Placement};
 use crate::Result;

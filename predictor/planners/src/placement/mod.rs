@@ -26,7 +26,6 @@ pub struct Instance {
     pub links: Vec<Vec<Link>>,
     /// Energy of each operator on each device in joules; empty if energy has no price.
     pub energies_j: Vec<Vec<f64>>,
-    /// Price of one joule, in nanoseconds of the objective.
     pub price_ns_per_j: f64,
 }
 
@@ -73,11 +72,8 @@ impl Placement {
         if self.least_ns > 0.0 { self.objective_ns / self.least_ns } else { 1.0 }
     }
 
-    /// Returns an upper bound of the ratio of the objective to the optimum if every time may have a relative error up
-    /// to `off`; None for an invalid `off`.
-    ///
-    /// With the true times, this assignment takes at most `1 + off` times its objective, and any other at least `1 -
-    /// off` times. The lower bound for any order is used, because other times may change the list order.
+    /// Returns an upper bound of the ratio of objective to optimum if every time may have a relative error up to `off`.
+    /// None for an invalid `off`. The bound for any order is used, because other times may change the list order.
     pub fn robust_ratio(&self, off: f64) -> Option<f64> {
         let is_bounded = (0.0..1.0).contains(&off) && self.least_in_any_order_ns > 0.0;
         is_bounded.then(|| self.objective_ns / self.least_in_any_order_ns * (1.0 + off) / (1.0 - off))

@@ -111,7 +111,6 @@ fn by_length(demands: &[Demand], components: &[Vec<usize>], count: usize) -> Vec
     groups.into_iter().map(|(_, group)| sort_operators(group)).collect()
 }
 
-/// Returns core distributions with at least one core per group: all, or only those near the distribution by work.
 fn core_splits(demands: &[Demand], groups: &[Vec<usize>], cores: usize) -> Vec<Vec<usize>> {
     if let Some(all) = all_splits(groups.len(), cores, SPLITS_MOST) {
         return all;

@@ -27,9 +27,7 @@ pub struct Graph {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchLimits {
-    /// Maximum number of groups per stage.
     pub groups: usize,
-    /// Maximum number of operators per group.
     pub operators: usize,
     /// Beam width: number of down-sets kept for each number of operators.
     pub beam: usize,
@@ -112,8 +110,7 @@ fn critical_length(graph: &Graph, costs: &Costs, order: &[usize]) -> f64 {
     ends.into_iter().fold(0.0, f64::max)
 }
 
-/// Cuts the graph at articulations. Parts of more than `Set::MOST` operators are cut at any point, and the pieces are
-/// marked as not whole.
+/// Cuts the graph at articulations. Parts of more than `Set::MOST` operators are cut anywhere and marked as not whole.
 fn cut_parts(graph: &Graph, order: &[usize]) -> Vec<(Vec<usize>, bool)> {
     let mut parts: Vec<(Vec<usize>, bool)> = Vec::new();
     let mut open: Vec<usize> = Vec::new();

@@ -120,8 +120,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Returns candidates for the next stage: single operators and disconnected sets. If there are too many, only small
-    /// sets are returned.
+    /// Returns candidates for the next stage: single operators and disconnected sets; if too many, only small sets.
     fn stage_candidates(&mut self, done: Set, most: usize) -> Vec<Set> {
         let is_ready = |&place: &usize| !done.has_place(place) && self.before[place].is_in(done);
         let ready: Vec<usize> = (0..self.operators.len()).filter(is_ready).collect();
@@ -135,8 +134,7 @@ impl<'a> Part<'a> {
         if ready.len() <= first { found } else { self.endings_of(done, &ready[..first], most).0 }
     }
 
-    /// Returns the candidates that start at the given ready operators, smallest first, and whether the list is
-    /// complete.
+    /// Returns the candidates that start at ready operators, smallest first, and whether the list is complete.
     fn endings_of(&self, done: Set, ready: &[usize], most: usize) -> (Vec<Set>, bool) {
         let mut grown: VecDeque<(Set, usize)> =
             ready.iter().map(|&place| (Set::default().with_place(place), place + 1)).collect();

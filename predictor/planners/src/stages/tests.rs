@@ -30,7 +30,6 @@ fn drawn(draws: &mut ChaCha8Rng, count: usize, cores: usize, density: f64) -> Gr
     Graph { demands, before }
 }
 
-/// Returns the time of a set as one stage, over all groupings and core distributions.
 fn stage_ns(graph: &Graph, set: u32, costs: &Costs) -> f64 {
     let members: Vec<usize> = (0..graph.demands.len()).filter(|place| set >> place & 1 == 1).collect();
     let mut component: Vec<usize> = (0..members.len()).collect();
@@ -70,7 +69,6 @@ fn stage_ns(graph: &Graph, set: u32, costs: &Costs) -> f64 {
     best
 }
 
-/// Returns the time of the best sequence of stages.
 fn brute(graph: &Graph, done: u32, costs: &Costs) -> f64 {
     let all = (1u32 << graph.demands.len()) - 1;
     if done == all {
@@ -205,7 +203,6 @@ fn long_chains_beside_each_other_are_planned_in_time() {
     laws(&graph, &found, &costs);
 }
 
-/// Returns a network of blocks: one operator, then branches of one to three, then a join.
 fn blocks(draws: &mut ChaCha8Rng, count: usize, cores: usize) -> Graph {
     let mut graph = drawn(draws, count, cores, 0.0);
     let mut last = 0;

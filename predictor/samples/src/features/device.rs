@@ -22,15 +22,13 @@ pub struct Device {
     /// Number that increases with the architecture generation, such as a compute capability; 0 if unknown.
     #[serde(default)]
     pub generation: f64,
-    /// Measured peaks by thread count and working set. They determine the roofline bound; other figures are only
-    /// features.
+    /// Measured peaks by thread count and working set. They determine the roofline bound; other figures are features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peaks: Option<Peaks>,
 }
 
 impl Device {
-    /// Returns whether this GPU is newer than `other`, with at least the same peak rate and cache. Bandwidth may be
-    /// slightly lower.
+    /// Returns whether this GPU is newer than `other`, with at least its peak rate and cache, and about its bandwidth.
     pub fn is_successor_of(&self, other: &Device) -> bool {
         let is_gpu = self.generation > 0.0 && other.generation > 0.0;
         is_gpu
@@ -40,7 +38,6 @@ impl Device {
             && self.cache_bytes >= other.cache_bytes
     }
 
-    /// Returns the peak rate of all units, in floating-point operations per nanosecond.
     pub fn flops_per_ns(&self) -> f64 {
         self.flops_per_ns_on(self.units)
     }

@@ -34,9 +34,7 @@ pub fn roofline_ns(work: &Work, device: &Device, threads: f64) -> (f64, f64) {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Derived {
-    /// Number of threads that have work under the schedule.
     pub busy_threads: f64,
-    /// Estimated time of a contraction's instructions, if known.
     pub estimated_ns: Option<f64>,
 }
 

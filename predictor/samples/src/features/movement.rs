@@ -4,7 +4,6 @@ use super::work::Work;
 use models::Op;
 use models::operators::{Concat, Slice, Transpose};
 
-/// Where an operator's output elements are in its input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Movement {
     /// Number of consecutive elements that are contiguous in both input and output.

@@ -1,9 +1,8 @@
 //! The table of features: name, unit and origin. All features are known before the run.
 //!
-//! Values that are known only after a run (counters, launch grids, kernel names) may explain a time but must not
-//! predict it, so this table does not contain them. To add a feature, add a line. Sizes enter as logarithms, because
-//! times scale with products. Features relative to the device (waves, footprints) are valid on unmeasured devices, too;
-//! absolute features are not.
+//! Values that are known only after a run (counters, launch grids, kernel names) must not predict a time, so this table
+//! does not contain them. Sizes enter as logarithms, because times scale with products. Features relative to the device
+//! (waves, footprints) are valid on unmeasured devices, too; absolute features are not.
 
 use super::device::Device;
 use super::work::Work;
@@ -14,7 +13,6 @@ pub enum Origin {
     Work,
     /// Division of the work into tiles, waves and vectors, and its rounding losses.
     Quantisation,
-    /// Sizes of the operands relative to the caches.
     Footprint,
     Device,
     Setting,
@@ -44,7 +42,6 @@ pub struct Situation<'a> {
 }
 
 pub struct Feature {
-    /// Name in predictor files, reports and charts.
     pub name: &'static str,
     pub unit: &'static str,
     pub origin: Origin,

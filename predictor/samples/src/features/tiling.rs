@@ -1,5 +1,4 @@
-//! Features of schedule knobs in relation to the operator's sizes: tiles and their remainders, distribution of tiles
-//! over threads, footprints in the caches.
+//! Features of schedule knobs relative to the operator's sizes: tiles, their distribution, footprints in the caches.
 //!
 //! Knobs alone mean little across shapes: a tile of eight columns is good if eight divides the number of columns.
 //! Loops are computed by the crate `schedules`; schedules without tiles or vectors have none of these features.
@@ -65,7 +64,6 @@ pub fn add_features(
     extras.extend(found.into_iter().map(|(name, value)| (named(name), value)));
 }
 
-/// Returns the schedule features of a given loop nest and its knobs.
 pub fn of_loops(
     work: &Work,
     device: &Device,
@@ -75,7 +73,6 @@ pub fn of_loops(
     nest_features(&TilingContext { work, device, threads, revision: Revision::Second, domain, nest }, knobs)
 }
 
-/// Returns the number of threads with work under the schedule; all threads if the number of chunks is unknown.
 pub fn busy_threads(threads: f64, revision: Revision, extras: &BTreeMap<String, f64>) -> f64 {
     let chunks = extras.get(&format!("{}chunks", revision.feature_prefix()));
     chunks.map_or(threads, |chunks| threads.min(chunks.exp2().round().max(1.0)))
@@ -119,7 +116,6 @@ fn fits_by(work: &Work, knob: &str, setting: f64, has_tiles: bool, is_whole: boo
     }
 }
 
-/// Returns the iteration domain that the template schedules for an operator.
 fn template_domain(work: &Work, revision: Revision, has_tiles: bool, may_flatten: bool) -> Domain {
     let extents = work.output[..work.rank].iter().map(|extent| *extent as i64).collect();
     let elements = Domain::without_sums(extents);
@@ -173,7 +169,6 @@ impl Settings for TilingKnobs<'_> {
     }
 }
 
-/// Features by name, with the names of the second revision.
 type NamedFeatures = Vec<(&'static str, f64)>;
 
 struct TilingContext<'a> {
@@ -193,7 +188,6 @@ fn nest_features(seen: &TilingContext<'_>, knobs: &impl Settings) -> NamedFeatur
     }
 }
 
-/// Returns features of the register tile and of the loops over tiles.
 fn contraction_features(seen: &TilingContext<'_>, knobs: &impl Settings) -> NamedFeatures {
     let TilingContext { work, device, domain, nest, .. } = *seen;
     let lanes = vector_lanes(device);
@@ -264,7 +258,6 @@ fn vector_lanes(device: &Device) -> f64 {
     (device.flops_per_cycle / 4.0).max(1.0)
 }
 
-/// Returns features of the vectorised columns and of the outer loops.
 fn elementwise_features(seen: &TilingContext<'_>) -> NamedFeatures {
     let Some(columns) = seen.nest.dimensions.last() else { return Vec::new() };
     let (vector, lanes) = (columns.tile as f64, vector_lanes(seen.device));
@@ -310,7 +303,6 @@ mod tests {
         extras
     }
 
-    /// 64 channels of 56 × 56, in blocks of 16 channels: tiles of 2 blocks, 14 columns and 2 rows.
     const BLOCKED: [(&str, f64); 7] = [
         ("layout=blocked", 1.0),
         ("block", 16.0),

@@ -1,7 +1,6 @@
 //! Views: how much of a schedule is known when a time is predicted.
 //!
-//! Without any information, the default schedule is assumed. A schedule given by its knobs was chosen but not built; a
-//! schedule with figures of its program was built but not run. Each case needs separate trees: trees that may use code
+//! Without any information, the default schedule is assumed. Each case needs separate trees: trees that may use code
 //! features learn little from knobs, and trees that expect knobs predict badly without knobs.
 
 use super::table::{FEATURES, Origin};
@@ -14,13 +13,11 @@ pub const KNOWN: &str = "schedule_known";
 /// Name of the feature that contains a library's choice; present if the data has choices.
 pub const CHOICE: &str = "library_choice";
 
-/// How much is known of the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum View {
     /// Only sizes; the default schedule is assumed.
     Sizes,
-    /// Sizes and schedule knobs.
     Knobs,
     /// Sizes, knobs, and figures of the scheduled program and its machine code.
     Code,

@@ -15,7 +15,6 @@ pub enum Form {
     /// `rows` independent rows of `columns` elements, each reduced and scaled.
     Rows,
     Pointwise,
-    /// Pooling, reduction and data movement.
     Other,
 }
 
@@ -41,7 +40,6 @@ pub struct Work {
     pub width: f64,
     /// Output extents, outermost first, padded with 1. Excess dimensions are folded into the first.
     pub output: [f64; RANK],
-    /// Number of output dimensions, at most `RANK`.
     pub rank: usize,
     /// Distance in elements between adjacent rows of the first input.
     #[serde(default = "one")]
@@ -82,7 +80,6 @@ fn one() -> f64 {
 }
 
 impl Work {
-    /// Returns a description of an operator of this form with all sizes 1, to be filled in.
     pub fn with_unit_sizes(form: Form) -> Work {
         Work {
             form,
@@ -112,8 +109,7 @@ impl Work {
         }
     }
 
-    /// Describes `batch` matrix products. With `shared`, all products have the same right-hand side, which counts as a
-    /// weight.
+    /// Describes `batch` matrix products; with `shared`, all have the same right-hand side, which counts as a weight.
     pub fn contraction_work(batch: f64, rows: f64, columns: f64, depth: f64, shared: bool) -> Work {
         let bytes_right = 4.0 * columns * depth * if shared { 1.0 } else { batch };
         Work {

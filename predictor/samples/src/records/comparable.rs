@@ -9,7 +9,6 @@ use crate::error::{Error, Result};
 use datasets::{Record, ScheduleSource};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A record column that affects times but is not a feature.
 struct Setting {
     column: &'static str,
     value: fn(&Record) -> Option<String>,

@@ -11,8 +11,7 @@ use std::collections::BTreeSet;
 /// Operations per second and bytes per second.
 type Rates = (f64, f64);
 
-/// Returns the device's figures from at least one record. `has_reached` raises the peaks to the rates that the records
-/// reached.
+/// Returns the figures of at least one record; `has_reached` raises the peaks to the rates that the records reached.
 pub(super) fn device_of_records(records: &[&Record], hosts: &[PeaksMeasured], has_reached: bool) -> Device {
     let is_gpu = targets::kind_of_record(records[0]).is_some_and(|kind| kind.runs_on_gpu());
     let figures = if is_gpu { whole_gpu() } else { assumed_cpu(records[0]) };
@@ -33,7 +32,6 @@ pub(super) fn device_of_records(records: &[&Record], hosts: &[PeaksMeasured], ha
     described_device(figures, peaks, is_measured || is_gpu)
 }
 
-/// Returns the device with clock and bandwidth from its measured peaks, if any.
 fn described_device(figures: Device, peaks: Peaks, is_measured: bool) -> Device {
     let alone = peaks.flops_per_second(1.0).map(|rate| rate * 1e-9 / figures.flops_per_cycle);
     let memory = peaks.bytes_per_second(figures.units, f64::INFINITY).map(|rate| rate * 1e-9);

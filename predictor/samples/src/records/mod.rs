@@ -25,8 +25,7 @@ use zoo::transformers;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     pub source: Source,
-    /// Maximum half-width of the median's 95 % interval, relative to the median. If infinite, medians without an
-    /// interval are accepted.
+    /// Maximum half-width of the median's 95 % interval, as a share; if infinite, medians without one are accepted.
     pub max_uncertainty: f64,
     /// Maximum coefficient of variation of the samples of a measurement; None for no limit.
     pub max_cv: Option<f64>,
@@ -140,7 +139,6 @@ fn gather_with_damage(
 struct RecordFilter<'a> {
     policy: &'a Policy,
     uncertainties: HashMap<Key, Option<f64>>,
-    /// The most frequent TVM version.
     usual: Option<&'a str>,
     comparable: Comparable<'a>,
 }
@@ -278,8 +276,7 @@ fn merge_timing(records: &[&Record]) -> Timing {
     Timing { measured_ns, ..chosen.first().map_or_else(Timing::default, timing) }
 }
 
-/// Returns the tasks of each network. Known networks are rebuilt, because a task that several networks share is
-/// recorded for only one of them.
+/// Returns the tasks of each network. Known ones are rebuilt, because a shared task is recorded for only one of them.
 fn recorded_networks(records: &[Record]) -> Vec<Network> {
     let mut recorded: BTreeMap<(&str, i64, &str), BTreeMap<&str, &Record>> = BTreeMap::new();
     for record in records.iter().filter(|record| !record.is_network() && record.co_run.is_none()) {
@@ -539,7 +536,6 @@ pub fn knob_features(knobs: &Map<String, Value>) -> BTreeMap<String, f64> {
     named_features(Some(ScheduleSource::Template.name()), Some(knobs))
 }
 
-/// Returns the features of a schedule in the JSON form of plans: source and knobs.
 pub fn features_of_schedule(schedule: &Value) -> BTreeMap<String, f64> {
     named_features(schedule.get("from").and_then(Value::as_str), knobs_of(schedule))
 }
@@ -566,7 +562,6 @@ pub fn add_figures(figures: &Value, extras: &mut BTreeMap<String, f64>) {
     }
 }
 
-/// Returns the knobs and code features of a record, with the prefixes `knob.` and `code.`.
 fn schedule_features(record: &Record) -> BTreeMap<String, f64> {
     let schedule: Value = record.schedule.as_ref().and_then(|json| json.parse_as().ok()).unwrap_or_default();
     // A record states whether its schedule is the default one of the template.

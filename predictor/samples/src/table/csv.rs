@@ -13,15 +13,13 @@ use std::io::Read;
 use std::path::Path;
 
 pub const MAX_BYTES: u64 = 16 << 30;
-/// Maximum number of decompressed bytes per compressed byte, in addition to `ALWAYS_UNPACKED`; public tables compress
-/// less.
+/// Maximum decompressed bytes per compressed byte, in addition to `ALWAYS_UNPACKED`; public tables compress less.
 const MOST_UNPACKED: u64 = 60;
 const ALWAYS_UNPACKED: u64 = 64 << 20;
 const MAX_COLUMNS: usize = 4096;
 /// Minimum size of a piece; smaller ones are not worth a thread.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Reads a CSV file, optionally compressed with gzip.
 pub fn read_csv(path: &Path) -> Result<Table> {
     let bytes = read_contents(path)?;
     parse_csv(&bytes).map_err(|problem| Error::table_error(path, problem))

@@ -99,7 +99,6 @@ impl CurveMapping {
         Ok(())
     }
 
-    /// Rejects columns that the mapping does not mention, and names that the table lacks.
     fn check_columns(&self, path: &Path, table: &Table) -> Result<()> {
         let needed = [&self.operator, &self.device, &self.threads, &self.time.column];
         let needed: Vec<&String> = needed.into_iter().chain(&self.apart).chain(self.keep.keys()).collect();

@@ -147,7 +147,6 @@ impl Mapping {
         &self.after_run
     }
 
-    /// Returns the columns that are not features: the library's choice, and those known only after a run.
     pub(super) fn unused_columns(&self) -> impl Iterator<Item = &str> {
         self.choice.iter().chain(&self.after_run).map(String::as_str)
     }
@@ -182,7 +181,6 @@ impl Mapping {
         Ok(shape.work_of(&|name| given.get(name).copied()))
     }
 
-    /// Returns the operators of the mapping that can replace network operators in queries, by task name.
     pub fn stand_ins(&self) -> BTreeMap<String, Vec<StandIn>> {
         let mut stand_ins: BTreeMap<String, Vec<StandIn>> = BTreeMap::new();
         for (operator, shape) in &self.operators {
@@ -216,12 +214,10 @@ impl Shape {
         }
     }
 
-    /// Returns the table columns of sizes, by feature name.
     pub(super) fn size_names(&self) -> BTreeMap<String, String> {
         self.size_columns().into_iter().map(|(word, name)| (word.to_owned(), format!("`{name}`"))).collect()
     }
 
-    /// Returns the given sizes, with their keys in the mapping.
     fn named_sizes(&self) -> impl Iterator<Item = (&'static str, &Size)> {
         let all = [
             ("batch", &self.batch),

@@ -33,7 +33,6 @@ pub(super) struct PlausibleRows<'a> {
 }
 
 impl PlausibleRows<'_> {
-    /// Rejects impossible data and returns warnings about doubtful data.
     pub(super) fn check_plausible(&self) -> Result<Vec<String>> {
         self.check_unit()?;
         let launched = self.launched_threads()?;
@@ -77,8 +76,7 @@ impl PlausibleRows<'_> {
         ))
     }
 
-    /// Returns the number of launched threads by row, or of blocks if only grids are given; None without launch
-    /// columns.
+    /// Returns the launched threads by row, or blocks if only grids are given; None without launch columns.
     fn launched_threads(&self) -> Result<Option<Vec<f64>>> {
         let is_launch = |name: &&String| LAUNCH.contains(&name.as_str()) && self.table.find_column(name).is_some();
         let names: Vec<&String> = self.mapping.after_run().iter().filter(is_launch).collect();
@@ -162,7 +160,6 @@ impl OperatorRows<'_> {
         }
     }
 
-    /// Rejects a mapping if exchanging two of its columns explains the launch grids better.
     fn check_launches(&self, launched: Option<&[f64]>) -> Result<Option<String>> {
         let Some(launched) = launched.filter(|_| self.rows.len() >= FEWEST) else { return Ok(None) };
         let unexplained = |shape: &Shape| 1.0 - self.launch_correlation(shape, launched);
@@ -193,8 +190,7 @@ impl OperatorRows<'_> {
         self.check_crowding(&is_too_much)
     }
 
-    /// Warns about more outputs per thread than registers. Not an error, because kernels may process tiles
-    /// sequentially.
+    /// Warns about more outputs per thread than registers; no error, because kernels may process tiles sequentially.
     fn check_crowding(&self, is_too_much: &dyn Fn(usize) -> bool) -> Result<Option<String>> {
         let crowded = self.rows.iter().filter(|row| is_too_much(**row)).count();
         let problem = || {

@@ -1,5 +1,4 @@
-//! Detects rows with equal features that differ in a text column which is not a feature: these are not repeats of one
-//! measurement.
+//! Detects rows with equal features that differ in a text column that is not a feature: these are not repeats.
 
 use super::mapping::Mapping;
 use super::{Cells, Table};
