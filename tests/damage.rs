@@ -4,25 +4,17 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-/// One damage to bytes.
 #[derive(Clone, Debug)]
 pub enum Damage {
-    /// Drops all bytes from an offset on.
     Truncate(Index),
-    /// Flips one bit.
     Flip(Index, u8),
-    /// Overwrites bytes with other ones.
     Overwrite(Index, Vec<u8>),
-    /// Overwrites a part with a copy of another part.
     Copy { from: Index, to: Index, count: usize },
-    /// Inserts bytes.
     Insert(Index, Vec<u8>),
-    /// Inserts a copy of a part.
     Repeat { from: Index, to: Index, count: usize },
 }
 
 impl Damage {
-    /// Applies the damage.
     pub fn apply(&self, bytes: &mut Vec<u8>) {
         let length = bytes.len();
         if length == 0 {

@@ -1,5 +1,4 @@
-//! Exercises an imported trace: sums, an HTML page, checks, and a round trip through both formats with equal numbers of
-//! slices.
+//! Exercises an imported trace: sums, an HTML page, checks, and a round trip through both formats.
 
 use capture::events::convert::{self, Part};
 use capture::events::open::TraceFormat;
@@ -12,9 +11,7 @@ use profile::{export, page};
 use std::io::Cursor;
 use std::path::Path;
 
-/// Memory limit of a trace, in MiB.
 const MEMORY: u32 = 64;
-/// Maximum length of a written trace.
 const LENGTH: u64 = 1 << 20;
 
 pub fn exercise(format: TraceFormat, bytes: &[u8]) {

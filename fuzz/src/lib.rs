@@ -1,5 +1,4 @@
-//! Fuzz targets: functions that feed arbitrary bytes to a reader of outside data, and panic if a result violates a
-//! rule.
+//! Fuzz targets: functions that feed arbitrary bytes to a reader of outside data, and panic if a rule is violated.
 //!
 //! `fuzz/run` runs a target under libFuzzer with coverage feedback; `tests/seeds.rs` runs all targets with mutated
 //! seeds. Seeds are in `fuzz/seeds/<target>`.
@@ -11,8 +10,7 @@ mod events;
 mod small_program;
 mod targets;
 
-/// Calls a macro with the names of all targets, which are the names of their modules and of their folders of seeds and
-/// findings.
+/// Calls a macro with the names of all targets, which are also those of their modules and seed folders.
 #[macro_export]
 macro_rules! for_each_target {
     ($macro:ident) => {

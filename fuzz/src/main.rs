@@ -1,5 +1,4 @@
-//! Runs the target in the environment variable `OPCOLLECT_FUZZ_TARGET` under libFuzzer. `fuzz/run` builds and starts
-//! this program.
+//! Runs the target in `OPCOLLECT_FUZZ_TARGET` under libFuzzer; `fuzz/run` builds and starts this program.
 
 #![no_main]
 

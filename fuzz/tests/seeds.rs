@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Time limit of an input, after which the process aborts.
 const MAX_INPUT_TIME: Duration = Duration::from_secs(60);
 /// Maximum length of an input; longer ones are truncated.
 const MAX_INPUT_BYTES: usize = 1 << 20;
@@ -92,8 +91,7 @@ fn write_finding(target: &str, kind: &str, input: &[u8]) -> PathBuf {
     path
 }
 
-/// Aborts the process if an input takes too long. Inputs arrive when they begin; the next one, or the end of the
-/// channel, shows that the previous one has ended.
+/// Aborts the process if an input takes too long. The next input, or the channel's end, shows that the last has ended.
 fn watch(target: &str, inputs: &Receiver<Vec<u8>>) {
     let mut running: Option<Vec<u8>> = None;
     loop {
@@ -112,7 +110,6 @@ fn watch(target: &str, inputs: &Receiver<Vec<u8>>) {
     }
 }
 
-/// Runs a target with one input; a panic fails the test.
 fn feed(target: &fuzz::Target, input: Vec<u8>, watcher: &Sender<Vec<u8>>) {
     watcher.send(input.clone()).expect("the watcher waits");
     if catch_unwind(|| (target.run)(&input)).is_err() {

@@ -18,13 +18,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Sends a signal to the process group.
     pub fn signal(&self, signal: Signal) -> nix::Result<()> {
         killpg(Pid::from_raw(self.child.id() as i32), signal)
     }
 
-    /// Returns whether the process ends within a time limit. The process is not reaped, so that its number stays
-    /// reserved for its group until this value is dropped.
+    /// Returns whether the process ends within a time limit. It is not reaped, so its number stays reserved until drop.
     pub fn ends(&self, within: Duration) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         let process = Pid::from_raw(self.child.id() as i32);
@@ -70,7 +68,6 @@ pub fn listening(command: &mut Command) -> Server {
     Server { child, port }
 }
 
-/// Starts an agent for this machine.
 pub fn own_agent(options: &str) -> Server {
     agent(&program("opcollect-board"), &[], options)
 }
@@ -112,7 +109,6 @@ pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("there are ports").port()
 }
 
-/// Starts an agent for another processor under an emulator, or reports what is missing.
 fn emulated(triple: &str, emulator: &str, processor: &str, linker: &str) -> Option<Server> {
     let target =
         program("opcollect-board").parent().and_then(Path::parent).expect("programs lie in a folder").join(triple);

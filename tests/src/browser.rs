@@ -4,11 +4,8 @@ use crate::{run, skip};
 use std::path::Path;
 use std::process::Command;
 
-/// A page after its scripts ran.
 pub struct Page {
-    /// Final content of the page.
     pub text: String,
-    /// Errors of its scripts.
     pub complaints: Vec<String>,
 }
 
@@ -20,7 +17,6 @@ pub fn open(path: &Path) -> Option<Page> {
     visit(&format!("file://{}", path.display()))
 }
 
-/// Opens an address in headless Chromium, like [`open`].
 pub fn visit(address: &str) -> Option<Page> {
     open_at(address, WIDTHS[0])
 }

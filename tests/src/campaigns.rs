@@ -13,13 +13,11 @@ use measure::affinity;
 use std::collections::BTreeSet;
 use targets::Target;
 
-/// Returns a source of builds in request order.
 pub fn given(builds: impl IntoIterator<Item = Build>) -> impl FnMut(&BuildJob) -> Option<Build> {
     let mut builds = builds.into_iter();
     move |_| Some(builds.next().expect("a build is given for each draw"))
 }
 
-/// Returns a configuration with one attempt per schedule on one CPU, a single short measurement, and a run deadline.
 pub fn config(task: &str, sampler: &str, schedules: usize, run_seconds: f64) -> Config {
     let text = format!(
         "models = [{{ source = 'simple', name = '''{task}''' }}]\n\
@@ -64,7 +62,6 @@ pub fn run(config: &Config, target: &Target, bench: &mut dyn Bench) -> (Outcomes
     (outcomes, records)
 }
 
-/// Formats each record's outcome and the first line of its reason.
 pub fn format_outcomes(records: &[Record]) -> String {
     let line = |record: &Record| {
         let reason = record.reason.as_deref().unwrap_or("-").lines().next().unwrap_or_default();

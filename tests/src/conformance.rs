@@ -69,7 +69,6 @@ struct Ended {
     name: String,
     operators: BTreeSet<String>,
     verdict: Verdict,
-    /// Indices of its tasks among all tasks, if requested.
     tasks: Result<Vec<usize>, String>,
 }
 
@@ -121,7 +120,6 @@ fn drawn(request: &Request, ended: &[Ended]) -> Vec<usize> {
     places
 }
 
-/// Adds the tasks of a passing case, and returns their indices.
 fn tasks_of(request: &Request, name: &str, tasks: &mut Tasks) -> Result<Vec<usize>, String> {
     let case = Case::read(&request.cases, &request.cases.join(name)).map_err(|verdict| format!("{verdict:?}"))?;
     tasks.add(&case.simplified()?)
@@ -134,7 +132,6 @@ struct ThroughTvm {
     cases: (usize, usize),
     /// Errors of tasks, with the number of affected cases.
     wrong: BTreeMap<String, usize>,
-    /// Cases that were sampled, if not all.
     sample: Option<usize>,
 }
 
@@ -184,7 +181,6 @@ fn count<'a>(ended: impl Iterator<Item = &'a Ended>) -> (usize, usize, usize) {
     })
 }
 
-/// Formats the coverage page: cases by operator, and the reasons of the others.
 fn report(ended: &[Ended], through_tvm: Option<&ThroughTvm>) -> String {
     let (passed, failed, unsupported) = count(ended.iter());
     let mut text = format!(

@@ -12,7 +12,6 @@ pub const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/emulator");
 /// Environment variable with the folder of the driver, which must be in the loader's path.
 pub const FOLDER_VARIABLE: &str = "OPCOLLECT_TEST_EMULATOR";
 
-/// A folder with the compiled libraries.
 pub struct Emulator {
     folder: TempDir,
 }
@@ -34,13 +33,11 @@ impl Emulator {
         self.folder.path()
     }
 
-    /// Adds the libraries to a command's environment.
     pub fn lend<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.env("LD_LIBRARY_PATH", self.path()).env(FOLDER_VARIABLE, self.path());
         command.env(FILE_VARIABLE, self.path().join(COMPILER))
     }
 
-    /// Creates a script that starts a worker with the libraries.
     pub fn worker(&self, worker: &Path) -> PathBuf {
         let script = self.path().join("worker");
         let folder = self.path().display();
@@ -63,7 +60,6 @@ pub fn include() -> Option<PathBuf> {
     Nvrtc::open().ok()?.include_folder().filter(|_| compiler.is_ok()).map(Path::to_owned)
 }
 
-/// Compiles C or C++ to a shared library.
 pub fn compile(source: &Path, out: &Path, include: &[&Path]) {
     let mut compiler = Command::new(if source.extension().is_some_and(|suffix| suffix == "c") { "gcc" } else { "g++" });
     compiler.args(["-O0", "-shared", "-fPIC", "-w", "-fno-strict-aliasing"]);

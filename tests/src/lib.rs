@@ -22,7 +22,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Timeout of a command.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Timeout of a command with hostile input; reading such input is fast even on a busy machine.
@@ -59,7 +58,6 @@ const VARIABLES: &[&str] = &[
     "JOB_COMPLETIONS",
 ];
 
-/// Returns the path of a program of this build.
 pub fn program(name: &str) -> PathBuf {
     let this = std::env::current_exe().expect("the test program has a path");
     let folder = this.parent().and_then(Path::parent).expect("test programs lie in `deps`");
@@ -84,7 +82,6 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Creates the folder, with `quick.toml` for minimal measurements.
     pub fn new() -> Bench {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let locks = tempfile::tempdir().expect("a temporary folder can be made");
@@ -93,7 +90,6 @@ impl Bench {
         bench
     }
 
-    /// Returns the folder of the CPU locks.
     pub fn locks(&self) -> &Path {
         self.locks.path()
     }
@@ -108,7 +104,6 @@ impl Bench {
         path
     }
 
-    /// Returns the sorted names in the folder.
     pub fn entries(&self) -> Vec<String> {
         let entries = self.folder.path().read_dir().expect("the folder is readable");
         let mut names: Vec<String> =
@@ -141,7 +136,6 @@ impl Default for Bench {
     }
 }
 
-/// A running command whose output is read.
 pub struct Running {
     pub child: Child,
     what: String,
@@ -151,10 +145,8 @@ pub struct Running {
     stderr: JoinHandle<String>,
 }
 
-/// A finished command.
 #[derive(Debug)]
 pub struct Ran {
-    /// Command line, for messages.
     pub what: String,
     pub status: ExitStatus,
     pub stdout: String,
@@ -177,7 +169,6 @@ pub fn run(command: Command) -> Ran {
     start(command).finish()
 }
 
-/// Removes the progress notes that a slow machine adds.
 fn without_progress(stderr: &str) -> String {
     let is_progress = |line: &&str| line.starts_with("note: ") && line.ends_with(" s so far\n");
     stderr.split_inclusive('\n').filter(|line| !is_progress(line)).collect()
@@ -260,7 +251,6 @@ impl Ran {
         Ok(())
     }
 
-    /// Parses the last line of standard output as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         let last = self.stdout.lines().last().unwrap_or_default();
@@ -275,7 +265,6 @@ impl std::fmt::Display for Ran {
     }
 }
 
-/// Reports that a part of a test is skipped.
 pub fn skip(why: &str) {
     // Bypasses libtest, which captures the output of passing tests.
     let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), format!("skipped: {why}\n").as_bytes());

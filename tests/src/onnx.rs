@@ -1,9 +1,8 @@
 //! Cases of the ONNX project's backend tests: a model, inputs and expected outputs.
 //!
-//! A case folder contains `model.onnx` and `test_data_set_0/{input,output}_K.pb`, and `output_K_N.pb` for each tensor of a
-//! sequence. The suite treats inputs that
-//! determine shapes as data. Our reader needs them as constants, so they are bound if the model cannot be read
-//! otherwise, the smallest set first.
+//! A case folder contains `model.onnx` and `test_data_set_0/{input,output}_K.pb`, and `output_K_N.pb` for each tensor
+//! of a sequence. The suite treats inputs that determine shapes as data; the smallest set of them that our reader needs
+//! as constants is bound.
 
 use models::{DType, Error, Graph};
 use readers::{Options, onnx};
@@ -12,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 pub struct Case {
-    /// Kind and name, such as `node/test_relu`.
     pub name: String,
     /// Operators of the file, except those that only hold constants.
     pub operators: BTreeSet<String>,
@@ -24,19 +22,13 @@ pub struct Case {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// All outputs are correct.
     Passed,
-    /// The file was read, but an output is wrong.
     Failed(String),
-    /// The file contains something unsupported.
     Unsupported(String),
 }
 
-/// A case converted to a graph.
 pub struct Prepared {
-    /// Graph as read.
     pub graph: Graph,
-    /// One tensor per input of the graph.
     pub inputs: Vec<Tensor>,
 }
 
@@ -126,13 +118,11 @@ impl Case {
         Err(first.map_or(Verdict::Failed("it was never read".to_owned()), |error| verdict(&error)))
     }
 
-    /// Marks a case as a whole network. Its elements are long sums, so errors are relative to at least the root mean
-    /// square of the output.
+    /// Marks a case as a whole network, whose errors are relative to at least the root mean square of the output.
     pub fn of_network(self) -> Case {
         Case { is_network: true, ..self }
     }
 
-    /// Compares actual with expected outputs.
     pub fn judge(&self, actual: &[Tensor]) -> Verdict {
         if actual.len() != self.outputs.len() {
             return Verdict::Failed(format!("{} outputs instead of {}", actual.len(), self.outputs.len()));
@@ -146,13 +136,11 @@ impl Case {
         Verdict::Passed
     }
 
-    /// Returns the graph after all passes.
     pub fn simplified(&self) -> Result<Graph, String> {
         let prepared = self.prepare().map_err(|verdict| format!("{verdict:?}"))?;
         passes::simplify_graph(&prepared.graph).map_err(|error| chain(&error))
     }
 
-    /// Evaluates the graph before and after all passes with the reference.
     pub fn evaluate(&self) -> Verdict {
         let prepared = match self.prepare() {
             Ok(prepared) => prepared,
@@ -185,7 +173,6 @@ pub struct Distance {
 }
 
 impl Case {
-    /// Returns the distance of the graph's results, as read and after all passes.
     pub fn distance(&self) -> Result<Distance, Verdict> {
         let failed = |error: Error| Verdict::Failed(chain(&error));
         let prepared = self.prepare()?;

@@ -36,8 +36,7 @@ pub fn have_ended(pids: &[i32]) -> bool {
     true
 }
 
-/// Returns a memory size of a process, such as `VmHWM`, from its `status` file in procfs, or None if the process has
-/// ended.
+/// Returns a memory size of a process, such as `VmHWM`, from procfs, or None if the process has ended.
 pub fn status_bytes(pid: i32, field: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;

@@ -9,7 +9,6 @@ pub fn records(path: &Path) -> Vec<Record> {
     chosen(path, Choose::Middle)
 }
 
-/// Returns the selected records, ordered by start time.
 #[track_caller]
 pub fn chosen(path: &Path, choose: Choose) -> Vec<Record> {
     let store = Store::open(path).unwrap_or_else(|error| panic!("{error}"));
@@ -19,7 +18,6 @@ pub fn chosen(path: &Path, choose: Choose) -> Vec<Record> {
     records
 }
 
-/// Creates a store with the given records.
 #[track_caller]
 pub fn write(path: &Path, records: &[Record]) {
     let store = Store::create(path).unwrap_or_else(|error| panic!("{error}"));
@@ -59,7 +57,6 @@ pub fn parts(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     parts
 }
 
-/// Copies a folder recursively.
 #[track_caller]
 pub fn copy(from: &Path, to: &Path) {
     for file in files(from) {

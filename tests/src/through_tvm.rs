@@ -1,8 +1,7 @@
 //! Runs the tasks of conformance cases through TVM with real workers.
 //!
 //! Cases that pass with the reference are cut into tasks. Each distinct task is built with its default schedule, run
-//! once on seeded random inputs, and compared with the reference. The data of the cases is not used here: the reference
-//! matches it, and TVM must match the reference.
+//! once on seeded random inputs instead of the data of the cases, and compared with the reference.
 
 use bench::{Ability, Bench, Build, WorkerLimits, Workers};
 use job::space::{self, Schedule};
@@ -15,13 +14,11 @@ use std::path::Path;
 use std::time::Duration;
 use targets::Target;
 
-/// Timeout of a build or run.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Number of builds between two rounds of runs.
 const BATCH: usize = 64;
 const SEED: u64 = 7;
 
-/// The distinct tasks of many cases with their results.
 #[derive(Default)]
 pub struct Tasks {
     tasks: Vec<Task>,
@@ -29,7 +26,6 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Adds the tasks of a graph and returns their indices.
     pub fn add(&mut self, graph: &Graph) -> Result<Vec<usize>, String> {
         let found = models::fuse::distinct_tasks(graph, Fuse::Epilogue).map_err(|error| error.to_string())?;
         let mut indices = Vec::new();
@@ -48,8 +44,7 @@ impl Tasks {
         self.tasks.len()
     }
 
-    /// Returns the error of each task, if any, in code for the processor `mcpu`, by default for this one. `program` is
-    /// `opcollect-worker`.
+    /// Returns the error of each task, if any, in code for `mcpu`, by default this machine; `program` is the worker.
     pub fn run(&self, program: &Path, mcpu: Option<&str>) -> Result<Vec<Option<String>>, String> {
         let limits = WorkerLimits {
             builder_cpus: Vec::new(),

@@ -9,7 +9,6 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a member lies in its workspace").to_owned()
 }
 
-/// Reads a file by its path from the root.
 pub fn text(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("`{path}`: {error}"))
 }
@@ -35,7 +34,6 @@ pub fn files(end: &str) -> Vec<String> {
 
 pub struct Member {
     pub name: String,
-    /// Path from the root.
     pub folder: String,
     /// Names of its dependencies, including those of tests and build scripts.
     pub dependencies: Vec<String>,
@@ -63,7 +61,6 @@ pub fn members() -> Vec<Member> {
     packages.iter().map(member).collect()
 }
 
-/// Returns a source without its tests.
 pub fn product_code(source: &str) -> &str {
     source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default()
 }

@@ -32,7 +32,6 @@ fn has(text: &str, wanted: &str) {
     assert!(text.contains(wanted), "no `{wanted}` in {text}");
 }
 
-/// Returns the server's response without starting a server.
 fn served(question: &Value) -> Value {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/published").join(published::CPU);
     let predictor = bundle::read_bundle(&path).expect("the predictor ships");

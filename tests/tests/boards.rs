@@ -20,7 +20,6 @@ fn collect(bench: &Bench, options: &str) -> Ran {
     run(command)
 }
 
-/// Returns the records of the store.
 fn rows(bench: &Bench) -> Vec<Json> {
     run(bench.opcollect("dataset export --store st --format jsonl --out rows.jsonl")).expect(0);
     let text = std::fs::read_to_string(bench.path("rows.jsonl")).expect("it was just written");

@@ -24,7 +24,6 @@ fn count(ran: &Ran, field: &str) -> u64 {
     document[field].as_u64().unwrap_or_else(|| panic!("`{field}` is no count in {document}"))
 }
 
-/// Returns the number of successful attempts of this run.
 fn made(ran: &Ran) -> u64 {
     ran.json()["outcomes"]["counts"]["ok"].as_u64().unwrap_or(0)
 }
@@ -72,8 +71,7 @@ fn known_experiments_are_not_measured_again() {
     check_sound(&bench, "store");
 }
 
-/// Every experiment is visited three times, in different processes and memory locations, with other experiments in
-/// between. A killed campaign continues with the missing visits.
+/// Every experiment is visited three times, in different processes, and a killed campaign continues with the rest.
 #[test]
 fn experiments_are_visited_again_later_and_elsewhere() {
     let bench = Bench::new();
@@ -288,7 +286,6 @@ fn the_same_seed_proposes_the_same_schedules() {
     assert_eq!(key_set(&bench.path("again")), key_set(&bench.path("first")));
 }
 
-/// Shards that run on different CPUs partition the campaign.
 #[test]
 fn shards_on_different_cpus_are_a_partition() {
     let cpus = measure::affinity::allowed_cpus().expect("CPUs of this process");
@@ -419,7 +416,6 @@ fn an_operator_too_large_for_its_worker_is_an_outcome() {
     assert_eq!((count(&again, "known_before"), made(&again)), (2, 0), "losses are known too");
 }
 
-/// Starts a campaign and waits for new records in its journal.
 #[track_caller]
 fn start_and_wait(command: Command, store: &Path, lines: usize) -> Running {
     let mut running = start(command);
@@ -482,7 +478,6 @@ fn a_budget_ends_a_campaign_cleanly() {
     check_sound(&bench, "store");
 }
 
-/// Deterministic pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -495,7 +490,6 @@ impl Dice {
 /// Options of a campaign that is long enough for many kills.
 const MORE: &str = "--modelsource local --modelname mlp --schedules 28 --config quick.toml";
 
-/// Waits for journal lines that were not known before, and returns them.
 fn first_records(running: &mut Running, store: &Path, known: &HashSet<Key>) -> HashSet<Key> {
     let news = running.until(|_| {
         let journaled: HashSet<Key> = stores::journal_lines(store).iter().map(|line| key_of(line)).collect();
@@ -511,7 +505,6 @@ fn first_change(running: &mut Running, store: &Path) -> HashSet<Key> {
     HashSet::new()
 }
 
-/// Kills the orchestrator alone, or all processes in a random order.
 fn kill_all(running: &mut Running, dice: &mut Dice) {
     let pid = running.pid();
     let workers = processes::children(pid);
@@ -575,7 +568,6 @@ fn a_campaign_killed_at_any_time_continues() {
     assert_eq!((&swept["leftovers"], &swept["journals"]), (&serde_json::json!([]), &serde_json::json!(0)), "{swept}");
 }
 
-/// Returns the key of a journal line.
 fn key_of(line: &str) -> Key {
     let record: serde_json::Value = serde_json::from_str(line).expect("a complete line is JSON");
     record["key"].as_str().and_then(|key| key.parse().ok()).expect("a record has a key")

@@ -8,7 +8,6 @@ mod card;
 use card::{File, small_core};
 use tests::{Bench, run};
 
-/// Writes two captures, `before` and `after`, with the given cores.
 fn captures(bench: &Bench, cores: [File; 2]) {
     for (name, core) in ["before", "after"].into_iter().zip(cores) {
         let written = card::write(&bench.path(name), &[(0, core)]);
@@ -16,7 +15,6 @@ fn captures(bench: &Bench, cores: [File; 2]) {
     }
 }
 
-/// Returns a core with three matrix products of the given cycles.
 fn product_of(cycles: [u32; 3]) -> File {
     let (mut tiu, gdma, mut nodes) = card::preamble();
     nodes.extend(card::kernel("mm"));

@@ -1,5 +1,4 @@
-//! Co-runs of operators from end to end: records through real workers, rejected requests, continuation after a kill,
-//! and both parts of a race.
+//! Co-runs of operators from end to end: records, rejected requests, continuation after a kill, both parts of a race.
 #![allow(missing_docs)]
 
 use datasets::{Choose, Outcome, Record};

@@ -8,8 +8,7 @@ use tests::workspace::{files, product_code, text};
 const LIST: &str = "models/src/operators/mod.rs";
 /// File of the short forms, which build operators from sizes by name.
 const SHORT_FORMS: &str = "models/zoo/src/simple/forms.rs";
-/// Folders with one part per operator: its declaration, and the layers that compute, lower and write it, one file per
-/// family in each.
+/// Folders with one part per operator, one file per family in each.
 const LAYERS: &[&str] = &[
     "collector/kernel/src/lower/",
     "collector/torch/src/",
@@ -17,14 +16,11 @@ const LAYERS: &[&str] = &[
     "models/reference/src/",
     "models/src/operators/",
 ];
-/// Number of files of an operator without special cases: the list, its own file, one file per layer, and its short
-/// form.
+/// Number of files of a plain operator: the list, its own file, one file per layer, and its short form.
 const FILES_OF_PLAIN_OPERATOR: usize = 7;
-/// Maximum number of files of any operator. Some layers handle some operators in several files, such as the bias of a
-/// contraction.
+/// Maximum number of files of any operator. Some layers handle some operators in several files.
 const MAX_FILES: usize = 11;
 
-/// Returns the product's sources without tests and comments.
 fn sources() -> Vec<(String, String)> {
     let is_product = |path: &String| {
         let is_apart = path.starts_with("tests/") || path.starts_with("fuzz/");

@@ -1,10 +1,8 @@
 //! Correctness of GPU kernels and of the GPU runner on a machine without a GPU.
 //!
-//! The generated CUDA C is compiled for the CPU with a small header that replaces CUDA's language
-//! (`emulator/device.h`). The real runner uses a driver with an emulated device (`emulator/driver.cpp`), so that
-//! inputs, launches, timing and the comparison with the reference are tested. NVML (`emulator/state.c`) and CUPTI
-//! (`emulator/cupti.cpp`) are emulated, too. NVIDIA's machine code, driver and speed are not tested here;
-//! `scripts/test-gpu` does that on a machine with a GPU.
+//! The generated CUDA C is compiled for the CPU with a small header (`emulator/device.h`); driver, NVML and CUPTI are
+//! emulated. NVIDIA's machine code, driver and speed are not tested here; `scripts/test-gpu` does that on a machine
+//! with a GPU.
 
 // Skipped tests print a message.
 #![allow(clippy::print_stderr)]
@@ -36,9 +34,7 @@ use tests::campaigns::{self, given};
 use tests::emulator::{self, Behaviour, FOLDER_VARIABLE, SOURCES, compile};
 use zoo::transformers;
 
-/// Name of the kernel that fails.
 const FAULT: &str = "fault";
-/// Inputs of a run.
 const JOBS: &str = "jobs.json";
 /// A whole model: its graph and the folder of its program.
 const MODEL: &str = "gpt2:n_layer=2,n_embd=32,n_head=4,vocab_size=50";
@@ -80,7 +76,6 @@ const TASKS: &[(&str, usize)] = &[
 
 const CONV_F16: &str = r#"conv(f16[1,32,9,9], const f16[32,32,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 | bias_add(_, const f16[32]) axis=1 | unary(_) function="relu""#;
 
-/// A product on tensor cores, which is not the default.
 const TF32: &str = "unit=tensor precision=tf32 warps_y=1 warps_x=1 fragments_y=2 fragments_x=1 fragments_r=2 ahead=1 \
                     copy=registers";
 
@@ -134,7 +129,6 @@ const DRAWN: &[(&str, usize)] = &[
     ("q_mat_mul(i8[64,64], i8[64,64]) a_zero=0 b_zero=0", 1),
 ];
 
-/// Returns the default point of a space with these settings changed.
 fn point(space: &Space, differences: &str) -> Knobs {
     let mut knobs = space.default.clone();
     for difference in differences.split(' ') {
@@ -180,7 +174,6 @@ fn kernels_give_the_right_results_on_an_emulated_device() {
     assert!(done.status.success(), "{}\n{}", said[0], said[1]);
 }
 
-/// Builds the kernels, for NVIDIA's devices and for the emulated one.
 fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
     let target = targets::parse_cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
     let mut tried = Vec::new();
@@ -379,8 +372,7 @@ fn machine_code(library: &Path) -> Vec<u8> {
     bytes
 }
 
-/// The driver does not know the length of code and reads as many arguments as the kernel takes. Truncated code and
-/// launches with other arguments must therefore never reach it.
+/// The driver does not know the length of code; truncated code and wrong launches must never reach it.
 fn expect_false_code_refused(workers: &mut Workers, job: &RunJob) {
     let whole = &job.device.as_ref().expect("device code").cubins[0].bytes;
     let mut failure = |change: &dyn Fn(&mut DeviceCode)| {
@@ -448,7 +440,6 @@ fn on_emulated_device(folder: &Path) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// A single run with cold caches.
 fn cold(flush_bytes: u64) -> Method {
     match common::one_run() {
         Method::Sample(plan) => Method::Sample(Plan { cache: Cache::Cold { flush_bytes }, ..plan }),
@@ -456,7 +447,6 @@ fn cold(flush_bytes: u64) -> Method {
     }
 }
 
-/// Checks the reported clocks and energy, and the reasons of missing ones.
 fn expect_told(workers: &mut Workers, job: &RunJob) {
     let measured = measured(workers, job);
     let measurement = &measured.measurement;
@@ -493,7 +483,6 @@ fn refusal<'a>(measured: &'a Measured, name: &str) -> &'a Refusal {
     found.unwrap_or_else(|| panic!("`{name}` is not among {refusals:?}"))
 }
 
-/// Returns the same job with these counters.
 fn with_counters(job: &RunJob, names: &[&str]) -> RunJob {
     let events = names.iter().map(ToString::to_string).collect();
     RunJob { counters: CounterRequest { backend: Backend::Auto, events, ..job.counters.clone() }, ..job.clone() }
@@ -659,7 +648,6 @@ fn in_place(place: &str, text: &str) -> String {
     text.replace("main_kernel", &format!("{place}_kernel"))
 }
 
-/// Returns the kernels of one task for the CPU.
 fn emulated(place: &str, source: &str) -> String {
     let is_own = |line: &&str| !line.starts_with("typedef ") && !line.starts_with('#');
     let text: Vec<&str> = source.lines().filter(is_own).collect();

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use tests::workspace::{files, members, root, text};
 
-/// Returns a source without its unit tests.
 fn without_tests(text: &str) -> &str {
     text.split("#[cfg(test)]").next().unwrap_or_default()
 }

@@ -16,19 +16,14 @@ use tests::{Bench, Ran, run, workspace};
 const LAYERS: [&str; 2] = ["conv2d:ci=16,hw=8,co=32,k=3,p=1", "dense:m=8,k=64,n=32"];
 const MEMORY_BYTES: usize = 16 << 20;
 
-/// Fault of an agent's core.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,
-    /// Flips a bit of the first result.
     Flips,
-    /// Ends the session while the first program runs.
     Leaves,
-    /// Never reports completion.
     Hangs,
 }
 
-/// Injects a fault into a simulated core.
 struct Faulty {
     fault: Fault,
     has_run: bool,

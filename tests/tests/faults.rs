@@ -45,7 +45,6 @@ int __tvm_ffi_main(void *self, const Any *arguments, int count, Any *result) {
 }
 "#;
 
-/// Returns an object whose kernel is correct and then runs `deed`.
 fn kernel(deed: &str) -> Vec<u8> {
     compile(&KERNEL.replace("DEED", deed))
 }
@@ -60,7 +59,6 @@ fn compile(source: &str) -> Vec<u8> {
     std::fs::read(&output).expect("the compiler wrote an object")
 }
 
-/// Formats the result of a run in one line.
 fn ending(result: Result<RunReply, Fault>) -> String {
     let text = match result {
         Ok(RunReply::Measured(measured)) => {
@@ -94,7 +92,6 @@ impl Trial {
         ending(self.workers.run_job(&job, deadline))
     }
 
-    /// Checks the outcome of a misbehaving kernel, and that a correct kernel is measured afterwards.
     #[track_caller]
     fn check(&mut self, object: Vec<u8>, deadline: Duration, expected: Expect) {
         let ending = self.run(object, deadline);
@@ -204,7 +201,6 @@ fn invalid_objects_are_rejected() {
     );
 }
 
-/// A campaign with one attempt per schedule of the task and a short deadline.
 fn config(task: &str, sampler: &str, schedules: usize) -> Config {
     campaigns::config(task, sampler, schedules, 2.0)
 }

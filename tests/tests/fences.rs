@@ -8,7 +8,6 @@ use tests::workspace::{files, text};
 /// Lines with an `unsafe` block, function or implementation, and whether a reason precedes each.
 type Promises = Vec<(usize, bool)>;
 
-/// Returns all uses of `unsafe` in a source file.
 fn promises(text: &str) -> Promises {
     let tokens: TokenStream = text.parse().expect("a source file is made of tokens");
     let mut lines = Vec::new();
@@ -51,12 +50,10 @@ fn has_reason(text: &[&str], line: usize) -> bool {
     above.copied().any(|line| is_reason(&line))
 }
 
-/// Returns all uses of `unsafe` in the workspace, by path.
 fn all() -> BTreeMap<String, Promises> {
     files(".rs").into_iter().map(|path| (path.clone(), promises(&text(&path)))).collect()
 }
 
-/// Returns the folders and files that the invariant about `unsafe` names.
 fn fences() -> Vec<String> {
     let architecture = text("ARCHITECTURE.md");
     let invariant = architecture.split_once("`unsafe` stands in").expect("an invariant speaks of it").1;

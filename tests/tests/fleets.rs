@@ -68,8 +68,7 @@ fn a_night_keeps_its_deadline_and_seals() {
     assert!(stores::journal_lines(&bench.path("store")).is_empty(), "all is sealed");
 }
 
-/// Children of a killed nightly run end with it. The next run goes on under the same name with the work left, within the original
-/// time. Sentinels that were changed in between are not run.
+/// A killed nightly run is continued under its name within its original time; changed sentinels are not run.
 #[test]
 fn a_killed_night_continues() {
     let bench = Bench::new();

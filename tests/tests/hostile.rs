@@ -14,8 +14,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tests::{Bench, Ran, run, stores, workspace};
 
-/// A shell command embedded in code that runs when a library is loaded, as TVM takes it from an annotation. Without the
-/// check of moves, it created a file on x86-64.
+/// A shell command embedded in code that runs when a library is loaded, as TVM takes it from an annotation.
 fn assembly(mark: &Path) -> String {
     let lines = [
         ".text".to_owned(),
@@ -159,16 +158,14 @@ fn untrusted_names_do_not_control_the_terminal() {
     assert!(ran.code() != 0 && !ran.stderr.contains('\u{1b}') && ran.stderr.contains("]0;owned"), "{ran}");
 }
 
-/// Maximum memory of a command that reads a store of these tests: one store has about 60 MiB of long texts, the others
-/// are small. Workers are not counted, since they read no store.
+/// Maximum memory of a command that reads a store of these tests, one of which has about 60 MiB of long texts.
 const STRINGS_BYTES: u64 = 768 << 20;
 const FILES_BYTES: u64 = 256 << 20;
 /// Texts that a page must not contain, because they would run.
 const SCRIPT: &str = "<script>document.title=";
 const PRODUCT: &str = "--modelsource simple --modelname matmul:m=16,n=16,k=32";
 
-/// A folder in which commands open a hostile store. It is nested deeply, so that `../../../..` from any of its files
-/// stays in the test's folder.
+/// A folder in which commands open a hostile store, so deep that `../../../..` stays in the test's folder.
 struct HostileBench {
     bench: Bench,
     folder: PathBuf,
@@ -223,8 +220,7 @@ fn texts(mark: &Path) -> Vec<String> {
     ]
 }
 
-/// Returns copies of a record, in each of which one text column is replaced. In JSON, each text and each name is
-/// replaced in turn.
+/// Returns copies of a record, in each of which one text column, or one text or name in its JSON, is replaced.
 fn with_texts(record: &Value, texts: &[String]) -> Vec<String> {
     let mut next = texts.iter().cycle();
     let mut copies = Vec::new();
@@ -253,7 +249,6 @@ fn with_texts(record: &Value, texts: &[String]) -> Vec<String> {
     copies
 }
 
-/// Returns the record of a failed attempt.
 fn failed(mut record: Value) -> Value {
     let fields = record.as_object_mut().expect("a record is an object");
     COLUMNS.iter().filter(|column| column.known == KnownWhen::After).for_each(|column| {
@@ -264,8 +259,7 @@ fn failed(mut record: Value) -> Value {
     record
 }
 
-/// Writes a store in which every text of some records is replaced by hostile ones; other records are valid. Returns
-/// this host's class, and the status files that claim running processes.
+/// Writes a store with hostile texts. Returns this host's class, and status files that claim running processes.
 fn write_strings(bench: &HostileBench) -> (String, Vec<StatusFile>) {
     let sizes = ["16,n=16", "24,n=32", "32,n=64", "48,n=48", "64,n=64"];
     let models: String = sizes.iter().map(|sizes| format!(" --modelname matmul:m={sizes},k=32")).collect();
@@ -392,7 +386,6 @@ fn no_text_of_a_store_becomes_a_command_a_path_or_a_script() {
     assert!(done > 35 && with_title.len() > 4, "{done} commands did their work; texts are in {with_title:?}");
 }
 
-/// Writes a store with a file of every kind, and a copy without checksums.
 fn write_files(bench: &HostileBench) -> [PathBuf; 2] {
     bench.open(&format!("opcollect {PRODUCT} --schedules 3 --config quick.toml --store made"), FILES_BYTES);
     bench.open("opcollect dataset compact --store made", FILES_BYTES);

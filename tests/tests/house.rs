@@ -92,8 +92,7 @@ fn no_files_of_a_crate_depend_on_each_other() {
     no_faults(wrong);
 }
 
-/// `engine` and `predictor` are libraries for programs, Python and tests: they do not print, end the process or read
-/// its environment. With the feature `clap`, the settings of `engine` are also flags.
+/// `engine` and `predictor` are libraries: they do not print, end the process or read its environment.
 #[test]
 fn the_engine_and_the_predictor_are_libraries() {
     let mut wrong: Vec<String> = Vec::new();
@@ -208,8 +207,7 @@ fn command_lines_and_files_stay_small() {
     no_faults(wrong);
 }
 
-/// Returns the commands of both programs with their options, read from the command references; `help.rs` compares those with the
-/// programs.
+/// Returns the commands of both programs with their options, from the references that `help.rs` compares.
 fn commands() -> BTreeMap<String, BTreeSet<String>> {
     let mut commands = BTreeMap::new();
     for program in ["opcollect", "oppredict"] {
@@ -224,7 +222,6 @@ fn commands() -> BTreeMap<String, BTreeSet<String>> {
     commands
 }
 
-/// Returns the code of a document, spans and lines of blocks, with line numbers.
 fn code(document: &str) -> Vec<(usize, String)> {
     let (mut found, mut is_block) = (Vec::new(), false);
     for (number, line) in (1..).zip(document.lines()) {
@@ -239,7 +236,6 @@ fn code(document: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Maximum number of lines of the first pages for newcomers.
 const LINES_MAX: [(&str, usize); 2] = [("README.md", 120), ("ARCHITECTURE.md", 250)];
 /// Words that pages avoid because their meaning is unclear, as whole words.
 const BANNED: [&str; 17] = [
@@ -262,7 +258,6 @@ const BANNED: [&str; 17] = [
     "so many",
 ];
 
-/// Returns the banned words of a text, outside of code spans.
 fn banned_in(text: &str) -> Vec<&'static str> {
     let prose: String = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
     let words = prose.to_lowercase().replace(|c: char| !c.is_alphanumeric(), " ");
@@ -270,7 +265,6 @@ fn banned_in(text: &str) -> Vec<&'static str> {
     BANNED.into_iter().filter(|word| words.contains(&format!(" {word} "))).collect()
 }
 
-/// Reports the lines of a page that contain a banned word, outside of code.
 fn banned_words(path: &str, document: &str) -> Vec<String> {
     let mut is_block = false;
     let mut found = Vec::new();
@@ -282,8 +276,7 @@ fn banned_words(path: &str, document: &str) -> Vec<String> {
     found
 }
 
-/// Returns a page's links to files and headings of this repository, each as the path of a file and an anchor, which may
-/// be empty.
+/// Returns a page's links to files and headings of this repository, each as a path and an anchor, which may be empty.
 fn links(path: &str, document: &str) -> Vec<(std::path::PathBuf, String)> {
     let folder = root().join(path).parent().expect("a document lies in a folder").to_owned();
     let targets = document.split("](").skip(1).filter_map(|rest| rest.split(')').next());
@@ -338,7 +331,6 @@ fn documents_have_limited_length_and_valid_links() {
     no_faults(wrong);
 }
 
-/// Returns the error in a command line that starts with one of the programs.
 fn wrong_command(line: &str, commands: &BTreeMap<String, BTreeSet<String>>) -> Option<String> {
     let mut words =
         line.split_whitespace().take_while(|word| !word.starts_with(['#', '|', '&', '>', ';']) && *word != "--");
@@ -420,8 +412,7 @@ fn wrong_commands_are_found() {
 /// Maximum length of the first paragraph of a help text, without the brackets of defaults and possible values.
 const HELP_MAX: usize = 72;
 
-/// Returns the first paragraphs of all help texts of a command reference: those of commands, options and possible
-/// values.
+/// Returns the first paragraphs of all help texts of a reference: of commands, options and possible values.
 fn help_texts(page: &str) -> BTreeSet<String> {
     let (mut texts, mut current) = (BTreeSet::new(), None::<String>);
     for line in page.lines().chain([""]) {
@@ -438,7 +429,6 @@ fn help_texts(page: &str) -> BTreeSet<String> {
     texts
 }
 
-/// Returns a help text without the brackets at its end.
 fn without_brackets(text: &str) -> &str {
     let starts = ["[default: ", "[possible values: ", "[alias: ", "[aliases: "];
     let end = starts.iter().filter_map(|start| text.find(start)).min();

@@ -127,7 +127,6 @@ fn the_version_is_printed() {
     assert_eq!(ran.stdout, format!("opcollect {}\n", env!("CARGO_PKG_VERSION")));
 }
 
-/// Returns model files of the readers' own tests.
 fn tflite_case(name: &str) -> String {
     format!("{}/../models/readers/tests/tflite-cases/{name}", env!("CARGO_MANIFEST_DIR"))
 }

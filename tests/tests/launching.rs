@@ -24,7 +24,6 @@ chmod +x "$2/release/opcollect.new"
 mv "$2/release/opcollect.new" "$2/release/opcollect"
 "#;
 
-/// The real scripts with fake sources and a fake cargo.
 struct Checkout {
     folder: tempfile::TempDir,
 }
@@ -62,7 +61,6 @@ impl Checkout {
         fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).expect("it can be made a program");
     }
 
-    /// Returns a PATH with the fake cargo.
     fn tools(&self) -> String {
         format!("{}:/usr/bin:/bin", self.path("bin").display())
     }
@@ -250,7 +248,6 @@ fn a_first_build_shows_its_progress_and_all_messages() {
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("   Compiling a v1\nwarning"));
 }
 
-/// Returns a path without `..`.
 fn plain(path: &str) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in Path::new(path).components() {

@@ -1,8 +1,7 @@
 //! Operators of transformers and exported programs, built by TVM and compared with the reference.
 //!
-//! The models' own numbers are checked in the crates `zoo` and `readers`. Here, every distinct task of some of them,
-//! fused and split, is built with its default schedule by the workers that a campaign uses. `OPCOLLECT_EVERY_FAMILY=1`
-//! selects all models.
+//! Every distinct task of some models, fused and split, is built with its default schedule by a campaign's workers.
+//! `OPCOLLECT_EVERY_FAMILY=1` selects all models.
 #![allow(missing_docs)]
 
 use models::Graph;

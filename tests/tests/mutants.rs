@@ -23,7 +23,6 @@ const MUTANTS: usize = 60;
 const BYTES_PER_BYTE: u64 = 64;
 const BYTES_BESIDES: u64 = 256 << 20;
 
-/// A kind of file: a valid sample, and the command that opens it.
 struct Kind {
     name: &'static str,
     sample: Vec<u8>,

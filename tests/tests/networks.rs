@@ -9,7 +9,6 @@ use std::process::Command;
 use tests::workspace::root;
 use tests::{Bench, program, run, skip, stores};
 
-/// Runs a model and checks that the results are correct.
 fn right(bench: &Bench, arguments: &str) -> Value {
     let ran = run(bench.opcollect(&format!("model run --precision 0.5 --json --wait 300 {arguments}"))).expect(0);
     let report = ran.json();
@@ -162,12 +161,10 @@ fn a_run_that_fails_is_recorded_and_a_mistake_leaves_no_store() {
     assert!(record.reason.as_ref().is_some_and(|why| why.contains("cannot build")), "{:?}", record.reason);
 }
 
-/// Returns whether ONNX Runtime's wheel is installed.
 fn has_onnxruntime() -> bool {
     has_library("onnxruntime/capi")
 }
 
-/// Returns whether the wheel with this library's folder is installed.
 fn has_library(folder: &str) -> bool {
     let site_packages = root().join(".venv/lib").read_dir().into_iter().flatten().flatten();
     site_packages.into_iter().any(|python| python.path().join("site-packages").join(folder).is_dir())
@@ -317,7 +314,6 @@ fn the_best_schedules_of_a_store_are_compared_with_the_default_ones() {
     assert_eq!(ran.json()["variants"][0]["tasks_found"].as_u64(), Some(0), "{ran}");
 }
 
-/// Writes a store with changed copies of the records of another one.
 fn changed(bench: &Bench, from: &str, to: &str, change: impl Fn(&mut Record)) {
     let store = Store::create(&bench.path(to)).expect("a store");
     let origin = Origin { host: "test".to_owned(), program: "test".to_owned(), command: "test".to_owned() };
@@ -512,7 +508,6 @@ fn invalid_model_runs_give_one_error() {
     );
 }
 
-/// Builds a small model into a folder.
 fn built(bench: &Bench, arguments: &str, out: &str) -> Value {
     let mlp = "--modelsource local --modelname mlp --batchsize 2";
     run(bench.opcollect(&format!("model build {mlp} {arguments} --out {out} --json"))).expect(0).json()
@@ -546,7 +541,6 @@ fn a_built_folder_runs_without_compiler_and_model() {
     assert!(output.contains("code        for ") && output.contains("check       right"), "{output}");
 }
 
-/// Returns the contents of output files.
 fn outputs(bench: &Bench, folder: &str) -> Vec<Vec<u8>> {
     let mut files: Vec<_> =
         fs::read_dir(bench.path(folder)).expect("a folder").flatten().map(|file| file.path()).collect();

@@ -101,7 +101,6 @@ fn a_signal_ends_the_wait_for_another_process() {
     assert!(!bench.path("store").exists(), "nothing was begun");
 }
 
-/// Returns the keys of the attempts of `FEW`.
 fn keys_of_few(bench: &Bench) -> Vec<Key> {
     run(collect(bench, &format!("{FEW} --store first"))).expect(0);
     stores::keys(&stores::records(&bench.path("first")))
@@ -147,8 +146,7 @@ fn claims_of_a_dead_machine_expire() {
     assert_eq!((ended(&ran, "ok"), elsewhere(&ran), count(&ran, "known_before")), (4, 0, 6), "{ran}");
 }
 
-/// Network file systems lock only files that are opened for writing, and some do not lock at all. The work of a killed
-/// process is repeated at once, without waiting for other processes.
+/// Some network file systems do not lock. A killed process's work is repeated at once, without waiting for others.
 #[test]
 fn killed_work_is_repeated_with_and_without_locks() {
     // Locks of CPUs are on another file system and work.

@@ -33,8 +33,7 @@ fn all_forms_of_attention_become_one_operator() {
     }
 }
 
-/// Tolerances of a case of `scripts/onnxruntime_cases.py`: steps of integers, and shares of floats. Rounding to few
-/// bits can go either way, and later operators amplify the difference.
+/// Tolerances: steps of integers, and shares of floats, as rounding to few bits can go either way.
 fn allowed(name: &str) -> Distance {
     let form = name.split('/').next().unwrap_or_default();
     let share = match form {

@@ -1,5 +1,4 @@
-//! Stage plans from end to end: planned by `oppredict`, run by `opcollect`, with results that equal those of sequential
-//! execution bit for bit.
+//! Stage plans from end to end: planned by `oppredict`, run by `opcollect`, with the results of sequential execution.
 #![allow(missing_docs)]
 
 use datasets::{CacheState, Choose, Json, Origin, Outcome, Record, ScheduleSource, Source, Store};
@@ -12,7 +11,6 @@ const SQUEEZENET: &str = "--modelsource local --modelname squeezenet-1.1:hw=32";
 const BERT: &str = "--modelsource transformers --sequence 8 --modelname \
     bert-base-uncased:num_hidden_layers=1,hidden_size=32,num_attention_heads=2,intermediate_size=64,vocab_size=50";
 
-/// Returns the contents of all output files of a run.
 fn outputs(bench: &Bench, folder: &str) -> Vec<Vec<u8>> {
     let mut files = stores::files(&bench.path(folder));
     files.sort();
@@ -50,7 +48,6 @@ fn concurrent_stages_give_the_same_bits() {
     }
 }
 
-/// Returns the plan of the squeezenet model that these tests use.
 fn cut() -> (models::Graph, models::Plan) {
     let graph = zoo::build_model("squeezenet-1.1:hw=32", 1).expect("a network");
     let graph = passes::simplify_graph(&graph).expect("a simple network");

@@ -4,7 +4,6 @@
 
 use tests::{Bench, Ran, program, run, skip};
 
-/// Trains a predictor of products from records that were just collected.
 fn trained(bench: &Bench) {
     let sizes: Vec<String> = [(16, 16), (24, 32), (32, 64), (48, 48), (64, 64), (64, 96), (96, 64), (96, 96)]
         .iter()

@@ -10,7 +10,6 @@ use std::fs;
 use tests::workspace::root;
 use tests::{Bench, run, skip};
 
-/// Parsed parts of a profile, and the whole document.
 struct ProfileRun {
     report: Value,
     profile: Profile,
@@ -43,7 +42,6 @@ impl ProfileRun {
         self.report[name].as_u64().unwrap_or_else(|| panic!("no `{name}`: {}", self.report))
     }
 
-    /// Checks sums, counts and memory.
     #[track_caller]
     fn adds_up(&self) {
         let ProfileRun { report, profile } = self;

@@ -6,7 +6,6 @@ use serde_json::Value;
 use std::fs::File;
 use tests::{Bench, Ran, program, run, stores, workspace};
 
-/// Runs the script that creates the shipped files.
 fn publish(bench: &Bench, store: &str) -> Ran {
     let programs = program("opcollect");
     let programs = programs.parent().expect("programs lie in a folder").display();
@@ -15,7 +14,6 @@ fn publish(bench: &Bench, store: &str) -> Ran {
     run(bench.command(&python, &arguments))
 }
 
-/// Writes a store of records, each with the key that follows from its columns.
 fn import(bench: &Bench, store: &str, records: impl IntoIterator<Item = Record>) {
     let path = bench.path(&format!("{store}.jsonl"));
     let mut writer = Writer::new(&path, Format::JsonLines, File::create(&path).expect("a file")).expect("a writer");

@@ -1,5 +1,4 @@
-//! Runs the statements of `docs/guide/queries.md` with each installed engine, and tests a real PostgreSQL that is
-//! killed during a push.
+//! Runs the statements of `docs/guide/queries.md` with each installed engine, and kills a PostgreSQL during a push.
 #![allow(missing_docs)]
 
 use nix::unistd::Uid;
@@ -12,7 +11,6 @@ use tests::{Bench, Ran, run, skip};
 const FEW: &str = "--modelsource simple --modelname relu:shape=1x64 --modelname softmax:shape=3x17 \
                    --schedules 5 --config quick.toml --store store --json";
 
-/// Returns the code blocks of the document, by the language of their fence.
 fn blocks(fence: &str) -> Vec<String> {
     let document = text("docs/guide/queries.md");
     let parts = document.split("```").skip(1).step_by(2);
@@ -37,7 +35,6 @@ fn through_python(bench: &Bench, module: &str, program: &str) -> Option<Ran> {
     Some(run(bench.command(&python(), "program.py")).expect(0))
 }
 
-/// Returns the command that installs a module.
 fn installs(module: &str) -> &'static str {
     // `chdb` is larger than all other modules together.
     if module == "chdb" { ".venv/bin/pip install chdb" } else { "scripts/setup --test" }
@@ -171,7 +168,6 @@ impl Server {
         format!("postgres://lab@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// Returns the output of `psql`.
     fn ask(&self, sql: &str) -> Option<String> {
         let asked = Command::new("psql").args(["-qtAX", "-c", sql]).arg(self.address()).stderr(Stdio::null()).output();
         let asked = asked.ok().filter(|asked| asked.status.success())?;

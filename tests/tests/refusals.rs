@@ -16,8 +16,7 @@ fn check_command(bench: &Bench, command: Command, code: i32, expected: Expect) -
     })
 }
 
-/// Like `check_command`, but `is_right` checks the error text, for example only a part, if the rest lists what grows with
-/// the program.
+/// Like `check_command`, but `is_right` checks the error text, for example only a part of it.
 #[track_caller]
 fn check_refused(bench: &Bench, command: Command, code: i32, is_right: impl FnOnce(&str) -> bool) -> Ran {
     let before = listing(bench);
@@ -29,8 +28,7 @@ fn check_refused(bench: &Bench, command: Command, code: i32, is_right: impl FnOn
     ran
 }
 
-/// Replaces the parts of a text that differ between machines: the test's folder, the programs' folder and the number of
-/// CPUs.
+/// Replaces what differs between machines: the folders of the test and the programs, and the number of CPUs.
 fn anywhere(bench: &Bench, text: &str) -> String {
     let programs = program("opcollect").with_file_name("").display().to_string();
     let cpus = std::thread::available_parallelism().expect("the system tells the CPUs");
@@ -38,7 +36,6 @@ fn anywhere(bench: &Bench, text: &str) -> String {
     text.replace(&format!("1 to {cpus} on this machine"), "1 to N on this machine")
 }
 
-/// Returns all files below the folder with their contents.
 fn listing(bench: &Bench) -> Vec<(String, Vec<u8>)> {
     let files = stores::files(&bench.path("")).into_iter();
     let mut files: Vec<_> =
@@ -60,7 +57,6 @@ fn check_says(arguments: &str, beginning: &str) {
     check_refused(&bench, bench.opcollect(arguments), 2, |said| said.starts_with(beginning));
 }
 
-/// Like `check`, for a campaign of the smallest model.
 #[track_caller]
 fn check_mlp(arguments: &str, expected: Expect) {
     check(&format!("--modelsource local --modelname mlp --store store {arguments}"), expected);
@@ -549,7 +545,6 @@ fn a_full_device_for_results_is_an_error() {
     .assert_eq(&String::from_utf8_lossy(&output.stderr));
 }
 
-/// A campaign of one small operator.
 const RELU: &str = "--modelsource simple --modelname relu:shape=64 --config quick.toml --store store";
 
 /// Checks a broken environment: exit code 3, a hint, and no store.
@@ -559,7 +554,6 @@ fn check_environment(bench: &Bench, command: Command, expected: Expect) {
     assert!(ran.stderr.contains("\nhint: run `scripts/setup`"), "{ran}");
 }
 
-/// Creates a wheel of TVM with a version and these files as its libraries.
 fn wheel(bench: &Bench, version: &str, libraries: &[(&str, &str)]) -> std::path::PathBuf {
     let packages = bench.path("packages");
     for folder in ["tvm/lib".to_owned(), format!("apache_tvm-{version}.dist-info")] {

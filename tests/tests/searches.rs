@@ -16,7 +16,6 @@ fn counted(ran: &Ran) -> u64 {
     ran.json()["outcomes"]["counts"].as_object().expect("counts").values().filter_map(Value::as_u64).sum()
 }
 
-/// Returns the experiments with the number of measurements of each.
 fn measured(bench: &Bench) -> BTreeMap<Key, usize> {
     let mut counts = BTreeMap::new();
     // Experiments that were built but not run are not measured.
@@ -68,7 +67,6 @@ fn a_killed_search_continues_without_repetition() {
     assert!(shown.stdout.contains("no more trials") && shown.stdout.contains("24 known before"), "{shown}");
 }
 
-/// Writes records to a new store.
 fn store_of(bench: &Bench, name: &str, records: &[Record]) {
     let store = datasets::Store::create(&bench.path(name)).expect("a new store");
     let origin = datasets::Origin { host: "here".to_owned(), program: "test".to_owned(), command: "none".to_owned() };
@@ -77,7 +75,6 @@ fn store_of(bench: &Bench, name: &str, records: &[Record]) {
     journal.seal().expect("the journal is sound");
 }
 
-/// Returns the record with another version of TVM and half the time.
 fn of_older_version(record: Record) -> Record {
     let halved = |ns: Option<f64>| ns.map(|ns| ns / 2.0);
     let older = Record {

@@ -1,8 +1,7 @@
 //! Concurrent calls of a model on the streams of an emulated GPU, with results that equal those of sequential execution
 //! bit for bit.
 //!
-//! The emulated device executes commands as late and in as unusual an order as streams, events and graphs allow. A call
-//! that does not wait for its inputs therefore reads wrong data.
+//! The device executes commands as late as it may: a call that does not wait for its inputs reads wrong data.
 
 // Skipped tests print a message.
 #![allow(clippy::print_stderr)]
@@ -91,7 +90,6 @@ fn products() -> Graph {
     builder.finish(&products).expect("a graph")
 }
 
-/// A model file and its partitioned graph.
 fn model(graph: &Graph, file: &Path) -> (Graph, Plan) {
     fs::write(file, onnx::write_graph(graph).expect("a file")).expect("it can be written");
     let graph = onnx::load_file(file, &Options::default()).expect("the file is read").graph;
@@ -100,7 +98,6 @@ fn model(graph: &Graph, file: &Path) -> (Graph, Plan) {
     (graph, plan)
 }
 
-/// Everything needed to run programs on the emulated device.
 struct Rig {
     emulator: Emulator,
     workers: Workers,
@@ -122,7 +119,6 @@ impl Rig {
         Rig { emulator, workers, target, graph, plan, inputs }
     }
 
-    /// Returns a GPU plan by a rule.
     fn by_rule(&self, parallel: Parallel) -> StagePlan {
         let made = StagePlan::by_rule(&self.graph, &self.plan, 4, parallel);
         assert_eq!(made.check_matches(&self.graph, &self.plan, 4, "here"), Ok(()));
@@ -135,7 +131,6 @@ impl Rig {
         self.make_by(name, stages, &|task| network::default_schedule(task, &target)).0
     }
 
-    /// Like `make`, with these schedules. Also returns the built model.
     fn make_by(
         &mut self,
         name: &str,
@@ -151,7 +146,6 @@ impl Rig {
         (folder, made.expect("a program"))
     }
 
-    /// Returns the job that runs a program once.
     fn job(&self, program: &Path) -> NetworkJob {
         NetworkJob {
             engine: Engine::Cuda,
@@ -167,7 +161,6 @@ impl Rig {
         }
     }
 
-    /// Runs a program. Returns its outputs and its measurement.
     fn answer(&mut self, program: &Path) -> (Vec<u8>, Measured) {
         let job = self.job(program);
         match self.workers.run_network(&job, common::PATIENCE) {
@@ -176,7 +169,6 @@ impl Rig {
         }
     }
 
-    /// Returns whether output bytes equal those of the reference.
     fn is_right(&self, outputs: &[u8]) -> bool {
         let wanted = reference::evaluate_graph(&self.graph, &self.inputs).expect("the reference");
         let types = self.graph.outputs.iter().map(|id| &self.graph.values[id.0 as usize].ty);
@@ -224,8 +216,7 @@ fn program(folder: &Path) -> executor::Program {
     executor::folder::read_program(folder).expect("a program").program
 }
 
-/// If two stages are merged, the second one reads missing data: the device waits only when told to, so every barrier
-/// between stages is necessary.
+/// If two stages are merged, the second reads missing data, so every barrier between stages is necessary.
 #[test]
 fn a_stage_without_waits_gives_other_results() {
     let Some(emulator) = emulator() else { return };
@@ -283,7 +274,6 @@ fn programs_for_cores_do_not_run_on_streams() {
     }
 }
 
-/// Returns the contents of all output files of a run.
 fn outputs(bench: &Bench, folder: &str) -> Vec<Vec<u8>> {
     let mut files = stores::files(&bench.path(folder));
     files.sort();

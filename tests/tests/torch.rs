@@ -1,5 +1,4 @@
-//! Campaigns through PyTorch's library, with the real programs. `scripts/test-torch` builds the required parts and runs
-//! these tests.
+//! Campaigns through PyTorch's library, with the real programs, as built and run by `scripts/test-torch`.
 #![allow(missing_docs)]
 
 use datasets::{Outcome, Record, Target};

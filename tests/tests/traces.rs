@@ -8,7 +8,6 @@ use std::process::Command;
 use tests::workspace::root;
 use tests::{Bench, browser, run, skip, stores};
 
-/// Returns a trace of the readers' tests.
 fn case(name: &str) -> PathBuf {
     root().join("collector/profile/tests/traces").join(name)
 }
@@ -17,7 +16,6 @@ fn venv() -> PathBuf {
     root().join(".venv/bin/python")
 }
 
-/// Returns whether a Python interpreter has a module.
 fn has(python: &Path, module: &str) -> bool {
     let asked = Command::new(python).args(["-c", &format!("import {module}")]).output();
     asked.is_ok_and(|asked| asked.status.success())
@@ -32,7 +30,6 @@ fn sums(rows: &Value, keys: [&str; 2]) -> BTreeSet<String> {
     rows.as_array().expect("rows").iter().map(row).collect()
 }
 
-/// Runs another profiler, and returns its trace and its own table.
 fn fresh(bench: &Bench, python: &Path, which: &str) -> Value {
     let mut command = Command::new(python);
     command.arg(root().join("scripts/trace_cases.py")).arg(which).arg(bench.path("."));
@@ -198,8 +195,7 @@ threads = sum(track.HasField('thread') for track in tracks.values())
 print(json.dumps({'slices': slices, 'values': values, 'flows': len(flows), 'threads': threads, 'tracks': len(tracks)}))
 ";
 
-/// Returns the content of a trace according to Perfetto's own classes; prints a message and returns None if these are
-/// not installed.
+/// Returns the content of a trace by Perfetto's own classes; None with a message if these are not installed.
 fn decoded(path: &Path) -> Option<Value> {
     if !has(&venv(), "perfetto") {
         skip("Perfetto's own classes are not installed; scripts/setup --test does that");
@@ -328,8 +324,7 @@ fn the_page_of_an_imported_trace_works() {
     looks_right(&bench, "page.html", "aten::addmm");
 }
 
-/// Uses a page interactively: sorts, searches and marks an operator, selects a step and a call; nothing may fail or
-/// exceed the window.
+/// Sorts, searches and marks an operator, selects a step and a call; nothing may fail or exceed the window.
 fn looks_right(bench: &Bench, page: &str, operator: &str) {
     let click = format!(
         "<script>addEventListener('load', () => {{

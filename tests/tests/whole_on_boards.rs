@@ -9,7 +9,6 @@ use tests::{Bench, run, workspace};
 
 const MODEL: &str = "--modelsource local --modelname mlp --threads 1";
 
-/// A small quantised network.
 fn quantised() -> String {
     let path = workspace::root().join("models/readers/tests/tflite-cases/block_int8/model.tflite");
     format!("--modelsource tflite --modelname {}", path.display())

@@ -27,7 +27,6 @@ pub struct Client {
 pub type Admitted = (Arc<Client>, Key);
 
 pub struct Admission {
-    /// Key that clients must send, together with `secret` if there is one.
     key: String,
     secret: Option<String>,
     log: fn(String),

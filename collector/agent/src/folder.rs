@@ -48,8 +48,7 @@ impl SessionFolder {
     }
 }
 
-/// Folder of an ended session whose core may still run. Dropping this value keeps the folder with its marker file, which
-/// the next agent reads.
+/// Folder of an ended session whose core may still run. Dropping it keeps the folder and its marker for the next agent.
 pub struct MarkedFolder {
     path: PathBuf,
     _lock: File,

@@ -233,7 +233,6 @@ fn has_ended(process: Pid) -> std::io::Result<bool> {
     Ok(waitid(Id::Pid(process), flags)? != WaitStatus::StillAlive)
 }
 
-/// Returns the delay before a session is killed if its client has disconnected; longer with unread requests.
 fn leaving_limit(stream: &TcpStream) -> Option<Duration> {
     let mut byte = [0];
     let has_unread = || recv(stream.as_raw_fd(), &mut byte, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) == Ok(1);

@@ -1,9 +1,7 @@
 //! Board agent: serves TVM RPC sessions to TVM's clients and this project's, without TVM or Python.
 //!
-//! The front process listens, registers with a tracker and greets clients (`admission`). Each session runs in its own
-//! process, which may crash or hang: the front process reports that to the client and continues with the next one.
-//! `session` implements the requests: loading kernel libraries on the CPU and measuring them like the local runner.
-//! `fabric` is a real or simulated accelerator core. `native` contains all unsafe code.
+//! The front process listens, registers with a tracker and greets clients. Each session runs in its own process, which
+//! may crash or hang: the front process reports that and continues. `native` contains all unsafe code.
 
 mod admission;
 pub mod emulation;

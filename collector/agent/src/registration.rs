@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Number of checks after which an assigned but unused session is offered again.
 const UNUSED_CHECKS_MAX: u32 = 3;
-/// Delay before an unavailable tracker is retried.
 const PAUSE: Duration = Duration::from_secs(2);
 
 pub struct Registration {
@@ -17,7 +16,6 @@ pub struct Registration {
     tracker: Option<Tracker>,
     lent_for: u32,
     again_at: Instant,
-    /// Whether the current outage of the tracker has been reported.
     is_reported: bool,
 }
 

@@ -25,7 +25,6 @@ fn tcp(address: &Address) -> TcpStream {
     TcpStream::connect((address.host.as_str(), address.port)).expect("the agent listens")
 }
 
-/// Returns the first bytes of a client without a key.
 fn greeting() -> Vec<u8> {
     [&MAGIC.to_le_bytes()[..], &7_i32.to_le_bytes(), b"client:"].concat()
 }
@@ -46,7 +45,6 @@ fn wait(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Returns the session folders in `parent`.
 fn folders(parent: &Path) -> Vec<PathBuf> {
     let entries = parent.read_dir().expect("it is there").map(|entry| entry.expect("it is there").path());
     entries.filter(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"opc"))).collect()
@@ -118,7 +116,6 @@ fn a_wrong_key_is_rejected_before_the_busy_check() {
     ));
 }
 
-/// Reads the next message of the agent to its tracker.
 fn message(stream: &mut TcpStream) -> String {
     let mut length = [0; 4];
     stream.read_exact(&mut length).expect("the agent asks");
@@ -144,7 +141,6 @@ fn answer_success(stream: &mut TcpStream) {
     stream.write_all(&[&1_i32.to_le_bytes()[..], b"0"].concat()).expect("the agent waits");
 }
 
-/// Returns whether the agent still waits for the tracker's reply.
 fn is_waiting(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).expect("a mode");
     let error = stream.peek(&mut [0]).err();
@@ -234,7 +230,6 @@ fn a_limit_applies_to_requests_and_not_between_them() {
     );
 }
 
-/// Client process of the following test.
 #[test]
 fn client_in_an_endless_kernel() {
     let Some(address) = std::env::var(CLIENT_VARIABLE).ok().and_then(|text| text.parse().ok()) else { return };
@@ -292,14 +287,12 @@ fn leftovers_of_a_killed_agent_are_removed_by_the_next_one() {
     wait("a folder is left", || folders(parent.path()).is_empty());
 }
 
-/// Returns whether a process does not exist or is a zombie.
 fn has_ended(process: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'))
 }
 
-/// A script replaces the session process. It logs whether it finds the mark of a running core and leaves one, like a
-/// session that is killed during a run.
+/// A script replaces the session process. It logs whether it finds the mark of a running core, and leaves one.
 #[test]
 fn a_running_core_is_known_to_the_next_session() {
     let parent = tempfile::tempdir().expect("a folder");
@@ -325,7 +318,6 @@ fn a_running_core_is_known_to_the_next_session() {
     wait("a folder is left", || folders(parent.path()).is_empty());
 }
 
-/// Checks the keepalive timer of a session's connection.
 #[test]
 fn connections_have_a_keepalive_timer() {
     let agent = Agent::start(&[]);

@@ -66,7 +66,6 @@ fn ran(session: &mut Session, instructions: i64, count: usize) -> Ran {
     }
 }
 
-/// Returns the program of a task, its inputs and the expected result.
 fn made(text: &str, core: &str) -> (Program, Vec<Tensor>, Tensor) {
     let (core, task) = (Core::find_published(core).expect("a core"), Task::from_text(text).expect("a task"));
     let layer = layer_of(&task).expect("a layer");
@@ -77,7 +76,6 @@ fn made(text: &str, core: &str) -> (Program, Vec<Tensor>, Tensor) {
     (program, inputs, wanted)
 }
 
-/// Uploads a program and returns the handles of its memory and its instructions.
 fn upload(session: &mut Session, program: &Program, inputs: &[Tensor]) -> (i64, i64) {
     let memory = number(session, ALLOCATE, &[program.memory_bytes() as i64]);
     let address = number(session, ADDRESS, &[memory]) as u64;
@@ -169,7 +167,6 @@ fn invalid_requests_are_rejected_and_the_session_continues() {
     assert!(refusal(&mut session, ALLOCATE, &[1]).contains("at most 1024 blocks"));
 }
 
-/// Returns instructions that keep a core busy for longer than the time limit.
 fn slow(core: &Core) -> Vec<u8> {
     let steps = Steps { begin: 0, end: 1, outer: 16_383, inner: 16_383 };
     let (tokens, none) = (Tokens::default(), [0; 2]);

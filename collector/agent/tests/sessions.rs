@@ -179,7 +179,6 @@ fn public_addresses_require_a_secret() {
     assert!(refused.status.code() == Some(3) && said.contains("--secret-file") && said.contains("tunnel"), "{said}");
 }
 
-/// Starts a server that runs `does` on each connection and then stays silent.
 fn stranger(does: impl Fn(&mut std::net::TcpStream) + Send + 'static) -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("it is bound").port();

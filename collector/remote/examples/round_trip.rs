@@ -1,5 +1,4 @@
-//! Times round trips of a session: `round_trip HOST:PORT KEY FUNCTION COUNT` prints one duration in nanoseconds per
-//! line.
+//! Times round trips: `round_trip HOST:PORT KEY FUNCTION COUNT` prints one duration in nanoseconds per line.
 #![allow(clippy::print_stdout)]
 
 use remote::handshake::Key;

@@ -13,8 +13,7 @@ pub const MEASURE: &str = "opcollect.measure";
 /// Returns an empty call sequence; given a sequence, a library, a function name and arguments, appends a call.
 pub const CALLS: &str = "opcollect.calls";
 
-/// Limits each later request of the session, in whole seconds. The agent ends a session whose request takes longer,
-/// even if the client has disappeared.
+/// Limits each later request, in whole seconds; the agent enforces it even if the client has disappeared.
 pub const LIMIT: &str = "opcollect.limit";
 /// Makes an agent exit after the current session.
 pub const LEAVE: &str = "opcollect.leave";
@@ -23,7 +22,6 @@ pub const LEAVE: &str = "opcollect.leave";
 pub struct AgentDescription {
     pub agent_version: String,
     pub facts: Facts,
-    /// Evidence that the host is emulated; `None` on hardware.
     pub emulated: Option<String>,
 }
 

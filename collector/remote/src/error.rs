@@ -29,7 +29,6 @@ pub enum RemoteError {
     Refused(String),
     #[error("the reply is invalid: {0}")]
     Malformed(String),
-    /// The session ended with an earlier error.
     #[error("the session has ended")]
     Ended,
 }

@@ -26,7 +26,6 @@ pub const RUN_US_MAX: i64 = 60_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FabricKind {
-    /// Hardware, through the registers and the memory of a board.
     Devmem,
     /// Functional simulator, whose times are meaningless.
     Simulated,
@@ -35,7 +34,6 @@ pub enum FabricKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fabric {
     pub kind: FabricKind,
-    /// Name of the accelerator on the FPGA, if known.
     pub core: Option<String>,
     pub memory_bytes: u64,
 }

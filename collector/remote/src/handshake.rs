@@ -29,7 +29,6 @@ impl Key {
         format!("client:{}{secret}{timeout}", self.name)
     }
 
-    /// Parses a key; returns `None` if the text is not a client's key.
     pub fn from_text(text: &str) -> Option<Key> {
         let text = text.strip_prefix("client:")?;
         let mut words = text.split(' ');
@@ -59,7 +58,6 @@ pub fn greet_server(address: &Address, key: &Key, within: Duration) -> Result<Wa
     Ok(waiting)
 }
 
-/// Performs the client's side of the handshake.
 pub fn offer_key(key: &Key, address: &Address, to: &mut Waiting) -> Result<(), RemoteError> {
     let text = key.to_text();
     let mut bytes = MAGIC.to_le_bytes().to_vec();
@@ -110,7 +108,6 @@ fn wrong_protocol(address: &Address, wanted: &'static str, got: i32) -> RemoteEr
     RemoteError::SpeaksOtherwise { address: address.clone(), wanted, got: format_magic(got) }
 }
 
-/// Formats a magic number as text if its bytes are printable, else as a number.
 fn format_magic(number: i32) -> String {
     let bytes = number.to_le_bytes();
     match std::str::from_utf8(&bytes) {

@@ -1,8 +1,7 @@
 //! Client and data types of TVM's RPC session and tracker protocols.
 //!
 //! All integers are little-endian, and all input is untrusted: every announced length has a limit, and memory grows
-//! only with bytes that have arrived. Every wait ends at its caller's deadline, even if the peer sends slowly. Servers
-//! of sessions use the same reader and writer.
+//! only with bytes that have arrived. Every wait ends at its caller's deadline, even if the peer sends slowly.
 
 pub mod agent;
 mod error;

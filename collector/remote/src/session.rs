@@ -16,7 +16,6 @@ pub struct Session {
     waiting: Waiting,
     limit: Duration,
     until: Option<Instant>,
-    /// Deadline that the server has not received yet.
     unsent_limit: Option<Instant>,
     limit_function: LimitFunction,
     is_open: bool,
@@ -31,8 +30,7 @@ enum LimitFunction {
 }
 
 impl Session {
-    /// Opens a session, with retries while the server is busy. `within` limits the opening and, unless a deadline is
-    /// set, each later request.
+    /// Opens a session, with retries while the server is busy. Without a deadline, `within` also limits each request.
     pub fn open(address: &Address, key: &Key, within: Duration) -> Result<Session, RemoteError> {
         const PAUSE_MIN: Duration = Duration::from_millis(50);
         const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -67,7 +65,6 @@ impl Session {
         (self.until, self.unsent_limit) = (Some(until), Some(until));
     }
 
-    /// Sends the pending deadline to the agent, if it supports one.
     fn send_limit(&mut self) -> Result<(), RemoteError> {
         let Some(until) = self.unsent_limit.take() else { return Ok(()) };
         if let LimitFunction::Unknown = self.limit_function {
@@ -112,7 +109,6 @@ impl Session {
         self.call_named("tvm.rpc.server.upload", vec![Value::Text(name.to_owned()), Value::Bytes(content)]).map(drop)
     }
 
-    /// Loads a library that was uploaded before.
     pub fn load_library(&mut self, name: &str) -> Result<u64, RemoteError> {
         match self.call_named("tvm.rpc.server.load_module", vec![Value::Text(name.to_owned())])? {
             Value::Module(handle) => Ok(handle),
@@ -135,7 +131,6 @@ impl Session {
         self.send_request("freeing memory", &Packet::List(Code::FreeData, arguments)).map(drop)
     }
 
-    /// Releases a function or a library.
     pub fn release_handle(&mut self, handle: u64) -> Result<(), RemoteError> {
         self.send_request("freeing a handle", &Packet::List(Code::FreeHandle, vec![Value::Pointer(handle)])).map(drop)
     }

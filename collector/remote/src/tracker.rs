@@ -1,5 +1,4 @@
-//! Client of a tracker, which assigns devices to clients. Messages are JSON after a four-byte length; each request has
-//! one reply.
+//! Client of a tracker, which assigns devices to clients. Messages are JSON after a four-byte length.
 
 use crate::error::{ASSIGNMENT, GREETING_TRACKER};
 use crate::handshake::greet_tracker;
@@ -24,7 +23,6 @@ mod code {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssignedDevice {
     pub address: Address,
-    /// Key that the client offers to the server.
     pub match_key: String,
 }
 
@@ -45,7 +43,6 @@ pub struct Queue {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrackerSummary {
     pub queues: BTreeMap<String, Queue>,
-    /// Addresses of the servers with their keys.
     pub servers: Vec<(String, String)>,
 }
 

@@ -33,7 +33,6 @@ pub struct Waiting {
     /// Received bytes that are not consumed yet, starting at `taken`.
     ahead: Vec<u8>,
     taken: usize,
-    /// Current write and read timeouts of the socket.
     waits: [Option<Duration>; 2],
 }
 
@@ -110,7 +109,6 @@ impl Waiting {
         Ok(bytes)
     }
 
-    /// Refills the read buffer.
     fn look_ahead(&mut self) -> Result<(), RemoteError> {
         let mut ahead = std::mem::take(&mut self.ahead);
         ahead.resize(READ_BYTES, 0);

@@ -18,7 +18,6 @@ pub struct DataType {
     pub lanes: u16,
 }
 
-/// Device in DLPack's encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Device type; 1 is a CPU.
@@ -36,7 +35,6 @@ pub struct Tensor {
     pub device: Device,
     pub dtype: DataType,
     pub shape: Vec<i64>,
-    /// Offset of the first element from `data`, in bytes.
     pub byte_offset: u64,
 }
 
@@ -150,7 +148,6 @@ impl<'a> WireReader<'a> {
         self.take_bytes(count)
     }
 
-    /// Reads length-prefixed UTF-8 text.
     pub fn read_text(&mut self) -> Result<String, Malformed> {
         let bytes = self.read_counted()?;
         String::from_utf8(bytes.to_vec()).map_err(|_| Malformed("the text is not UTF-8".to_owned()))

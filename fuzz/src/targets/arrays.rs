@@ -1,5 +1,4 @@
-//! Reads arbitrary bytes as `.npy` and `.npz` model inputs; the result is an error or a tensor of the requested type.
-//! Useful seeds are files of `numpy.save` and `numpy.savez`.
+//! Reads arbitrary bytes as `.npy` and `.npz` model inputs. Useful seeds are files of `numpy.save` and `numpy.savez`.
 
 use engine::network::{arrays, npy};
 use models::TensorType;

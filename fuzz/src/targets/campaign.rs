@@ -1,5 +1,4 @@
-//! Parses arbitrary texts as campaign configurations; each is rejected or executable. Useful seeds are in
-//! `configs`.
+//! Parses arbitrary texts as campaign configurations; each is rejected or executable. `configs` has useful seeds.
 
 use super::valid_text;
 use engine::campaign::Settings;

@@ -1,5 +1,4 @@
-//! Parses arbitrary texts as transformer configurations; the result is an error or a graph. Useful seeds are in
-//! `configs/transformers`.
+//! Parses arbitrary texts as transformer configurations. Useful seeds are in `configs/transformers`.
 
 use super::valid_text;
 use zoo::transformers::{Options, Phase, from_config};

@@ -1,8 +1,6 @@
 //! Reads arbitrary bytes as a host trace and merges it with a small capture; the result is an error or a trace that can
 //! be queried.
-//!
-//! Useful seeds are traces of Chrome or of PyTorch's profiler, after eight bytes with the time that the host waited for
-//! the profiler to end.
+//! Useful seeds are traces of Chrome or PyTorch, after eight bytes with the time that the host waited for the profiler.
 
 use crate::card;
 use capture::tpu::{Reading, loss::Losses, read_capture, trace};

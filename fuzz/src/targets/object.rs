@@ -1,5 +1,4 @@
-//! Loads arbitrary bytes as an object file of a kernel; the result is an error or an image, which is not executed.
-//! Useful seeds are object files.
+//! Loads arbitrary bytes as an object file of a kernel, without executing it. Useful seeds are object files.
 
 #[allow(unsafe_code, reason = "looking up a function is what is fuzzed")]
 pub fn run(bytes: &[u8]) {

@@ -1,5 +1,4 @@
-//! Reads arbitrary bytes as an ONNX file; the result is an error or a graph. Useful seeds are small models, such as
-//! those of `scripts/onnx_cases.py`.
+//! Reads arbitrary bytes as an ONNX file. Useful seeds are small models, such as those of `scripts/onnx_cases.py`.
 
 use readers::Options;
 use readers::onnx::import;

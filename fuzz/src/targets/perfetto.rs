@@ -1,5 +1,4 @@
-//! Loads arbitrary bytes as a Perfetto trace and queries the result. A useful seed is the output of `opcollect tpu
-//! view` for a small capture.
+//! Loads arbitrary bytes as a Perfetto trace and queries it. A useful seed is the output of `opcollect tpu view`.
 
 use capture::trace::{QueryBounds, load_tables, run_query};
 

@@ -1,5 +1,4 @@
-//! Parses arbitrary texts as plans of artifact folders; the result is an error or an executable plan. A useful seed is
-//! a `plan.json` from `opcollect build`.
+//! Parses arbitrary texts as plans of artifact folders. A useful seed is a `plan.json` from `opcollect build`.
 
 use super::valid_text;
 use engine::artifacts::Plan;

@@ -1,8 +1,6 @@
-//! Replaces one file in the folder of a program by arbitrary bytes; the folder must be rejected, or every tensor must
-//! lie within the declared memory.
+//! Replaces one file of a program; the folder is rejected, or every tensor lies within the declared memory.
 //!
-//! The first byte selects the file: `0` the description of the program, `1` that of the model, `2` the expected
-//! outputs. Hashes of replaced files are updated, because an input cannot guess them.
+//! The first byte selects the file: `0` the program, `1` the model, `2` the expected outputs. Hashes are updated.
 
 use crate::small_program;
 use engine::network::constant_bytes;
@@ -15,7 +13,6 @@ use std::path::Path;
 /// Maximum memory that a program may claim, in bytes.
 const CLAIM_MAX: u64 = 1 << 46;
 
-/// Maximum size of generated inputs.
 const DRAWN_BYTES_MAX: u64 = 1 << 16;
 
 fn hash(bytes: &[u8]) -> Value {

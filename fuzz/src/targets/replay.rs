@@ -1,5 +1,4 @@
-//! Reads arbitrary bytes as trace files for `opcollect replay`; accepted ones contain a task and moves of the allow
-//! list.
+//! Reads arbitrary bytes as traces for `opcollect replay`; accepted ones have a task and moves of the allow list.
 
 use engine::replay::read_moves;
 

@@ -1,5 +1,4 @@
-//! Parses arbitrary texts as `model.safetensors.index.json` in a folder with two files; the result is an error or
-//! tensors within these files.
+//! Parses arbitrary texts as `model.safetensors.index.json`; the result is an error or tensors within two files.
 
 use zoo::safetensors::list_folder;
 

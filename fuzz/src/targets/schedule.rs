@@ -17,7 +17,6 @@ pub fn run(bytes: &[u8]) {
     assert_eq!(again.stable_hash(), schedule.stable_hash());
 }
 
-/// Returns whether texts outside of index maps contain no characters that code would need.
 fn has_only_words(value: &Value) -> bool {
     let is_sign = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '_' | '.' | '"');
     match value {

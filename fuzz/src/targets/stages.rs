@@ -10,7 +10,6 @@ use std::sync::OnceLock;
 const CORES: usize = 4;
 const HOST_CLASS: &str = "host";
 
-/// Returns a model with a softmax, two consumers of its result, and their concatenation.
 fn model() -> &'static (Graph, Plan) {
     static MODEL: OnceLock<(Graph, Plan)> = OnceLock::new();
     MODEL.get_or_init(|| {

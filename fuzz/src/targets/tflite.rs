@@ -1,5 +1,4 @@
-//! Reads arbitrary bytes as a TFLite file; the result is an error or a graph. Useful seeds are the models in
-//! `models/readers/tests/tflite-cases`.
+//! Reads arbitrary bytes as a TFLite file. Useful seeds are the models in `models/readers/tests/tflite-cases`.
 
 use readers::Options;
 use readers::tflite::import_bytes;

@@ -6,7 +6,6 @@ use learn::shap::feature_contributions;
 use learn::trees::Trees;
 use samples::features::Matrix;
 
-/// Maximum number of features; more only slow the target down.
 const FEATURES_MAX: usize = 64;
 const ROWS: usize = 9;
 

@@ -1,5 +1,4 @@
-//! Runs the ONNX project's backend test cases and reports results by operator. `scripts/onnx-conformance` creates the
-//! cases and calls this program.
+//! Runs the ONNX project's backend test cases, which `scripts/onnx-conformance` creates, and reports by operator.
 
 fn main() -> std::process::ExitCode {
     tests::conformance::main(std::env::args().skip(1).collect())

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Path = Vec<String>;
 
-/// Returns the module of a file, by its path below `src/`.
 fn module(path: &str) -> Path {
     let mut names: Path = path.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
     if names.last().is_some_and(|name| ["mod", "lib", "main"].contains(&name.as_str())) {
@@ -37,7 +36,6 @@ pub fn circles(start: &str, sources: &BTreeMap<String, String>) -> Vec<Vec<Strin
     folders.into_iter().flat_map(|folder| circles_within(folder, &arrows)).collect()
 }
 
-/// Returns the cycles among the direct submodules of a module.
 fn circles_within(folder: &[String], arrows: &[(&Path, &Path)]) -> BTreeSet<Vec<String>> {
     let part =
         |path: &Path| path.starts_with(folder).then(|| path.get(..=folder.len()).map(<[String]>::to_vec)).flatten();
@@ -105,7 +103,6 @@ fn is_end(token: &TokenTree) -> bool {
     }
 }
 
-/// Returns whether braces contain only names, as in a `use` declaration.
 fn is_names(tokens: TokenStream) -> bool {
     tokens.into_iter().all(|token| match token {
         TokenTree::Ident(_) => true,
@@ -131,7 +128,6 @@ fn straight(tokens: &[TokenTree]) -> (Path, usize) {
     (path, at.max(1))
 }
 
-/// Returns the paths of a `use` declaration.
 fn tree(tokens: &[TokenTree], before: &[String], own: &[String], found: &mut Vec<Path>) {
     for part in tokens.split(|token| matches!(token, TokenTree::Punct(mark) if mark.as_char() == ',')) {
         let (path, _) = straight(part);

@@ -17,11 +17,9 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
 
 struct FabricAddresses {
-    /// Device file of the board's physical memory.
     registers: PathBuf,
     /// Offset of the core's registers in that file.
     base: u64,
-    /// Device file of the contiguous memory.
     memory: PathBuf,
     /// Candidate folders with the attributes of the contiguous memory; the first existing one is used.
     attributes: Vec<PathBuf>,

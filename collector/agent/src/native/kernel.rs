@@ -92,7 +92,6 @@ impl Library {
 }
 
 impl Arguments {
-    /// Converts a client's values to arguments; tensors refer to blocks in `memory`.
     pub fn new(values: &[Value], memory: &Memory) -> Result<Arguments, NativeError> {
         let (mut tensors, mut extents) = (Vec::new(), Vec::new());
         for value in values {

@@ -29,7 +29,6 @@ struct MemoryBlock {
 }
 
 impl Memory {
-    /// Creates an empty memory that can allocate up to `most` bytes.
     pub fn new(most: usize) -> Memory {
         Memory { blocks: BTreeMap::new(), next: 1, used: 0, most }
     }

@@ -1,5 +1,4 @@
-//! Workspace memory of kernels, cached by size, because allocation by the operating system would be part of the
-//! measured time.
+//! Workspace memory of kernels, cached by size, because its allocation would be part of the measured time.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::sync::Mutex;

@@ -1,5 +1,4 @@
-//! Functions that give clients access to an accelerator core in the FPGA: memory that the core can access, and runs of
-//! instructions.
+//! Functions that give clients access to an accelerator core in the FPGA: its memory, and runs of instructions.
 //!
 //! All addresses in instructions are validated before a run, since nothing else prevents the core from accessing other
 //! memory. Blocks are freed when the session ends; there is only one session at a time.
@@ -118,7 +117,6 @@ impl FabricSession {
         }
     }
 
-    /// Selects the core by name, after loading its bitstream if one is named.
     fn select_core(&mut self, name: &str) -> Result<(), RequestRefusal> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || ['_', '.', '-'].contains(&c);
         if name.len() > 100 || !name.chars().all(is_plain) {
@@ -249,7 +247,6 @@ mod tests {
     use super::*;
     use accelerator::{BusBlock, HookedBus, Hooks, Instruction, SimulatedBus, encode_instruction, registers};
 
-    /// A core that requires the mark before it starts, and never finishes if it hangs.
     struct Board {
         mark: PathBuf,
         hangs: bool,
@@ -274,7 +271,6 @@ mod tests {
         fabric.call_function(FabricRequest::Program, &[Value::Text(name.to_owned())]).unwrap();
     }
 
-    /// Runs a program that consists of `Finish` only.
     fn run(fabric: &mut FabricSession) -> Result<FabricStatus, String> {
         let core = Core::find_published("1x16").unwrap();
         let bytes: Vec<u8> =

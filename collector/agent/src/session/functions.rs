@@ -34,7 +34,6 @@ pub enum Builtin {
 }
 
 impl Builtin {
-    /// Returns the function with a name of TVM's RPC protocol or of this project.
     pub fn from_name(name: &str) -> Option<Builtin> {
         Some(match name {
             "tvm.rpc.server.upload" => Builtin::Upload,

@@ -37,7 +37,6 @@ enum SessionObject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Session,
-    /// The client ends both the session and the agent.
     AgentToo,
 }
 
@@ -53,7 +52,6 @@ pub struct Session {
     end: End,
 }
 
-/// Reason of a rejection, as sent to the client.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct RequestRefusal(String);
@@ -68,7 +66,6 @@ fn refuse_request<T>(why: impl std::fmt::Display) -> Result<T, RequestRefusal> {
     Err(RequestRefusal(why.to_string()))
 }
 
-/// Encodes a value as JSON text for a client.
 fn json_text(value: &impl serde::Serialize) -> Result<Value, RequestRefusal> {
     serde_json::to_string(value).map(Value::Text).map_err(|error| RequestRefusal(error.to_string()))
 }

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 pub const LONG: Duration = Duration::from_secs(120);
 
-/// An agent that is killed on drop.
 pub struct Agent {
     pub child: Child,
     pub address: Address,
@@ -22,7 +21,6 @@ impl Agent {
         Agent::spawn(Command::new(env!("CARGO_BIN_EXE_opcollect-board")).args(["serve", "--port", "0"]).args(options))
     }
 
-    /// Starts a command that ends with the options of `serve`.
     pub fn spawn(command: &mut Command) -> Agent {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program was built");
         let mut line = String::new();
@@ -41,7 +39,6 @@ impl Agent {
         Pid::from_raw(self.child.id() as i32)
     }
 
-    /// Returns the process of the only session.
     pub fn process_of_session(&self) -> Pid {
         let id = self.child.id();
         let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).expect("it runs");
