@@ -19,7 +19,6 @@ pub fn alone(body: impl FnOnce()) {
     assert!(said.contains("1 passed"), "no test is called `{test}`");
 }
 
-/// Returns the peak memory of this process in bytes.
 pub fn peak_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("the status of this process");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the kernel counts memory");

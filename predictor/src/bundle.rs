@@ -91,7 +91,6 @@ pub fn to_bytes(predictor: &Predictor) -> Vec<u8> {
     bytes
 }
 
-/// Encodes the length of the header, the header and the trees.
 fn encode_body(predictor: &Predictor) -> Vec<u8> {
     let operator = |ensemble: &OperatorEnsemble| Operator {
         statistics: ensemble.statistics.clone(),

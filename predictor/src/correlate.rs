@@ -16,10 +16,8 @@ use std::collections::BTreeMap;
 
 /// Maximum number of rows for correlations of quadratic cost; larger groups are sampled at random.
 const MOST: usize = 600;
-/// Number of bins per variable for mutual information.
 const CELLS: usize = 8;
 
-/// Minimum number of rows of a group for correlations.
 const FEWEST: usize = 8;
 
 /// Rows that a correlation covers, among those of an operator on a device.

@@ -1,5 +1,4 @@
-//! Exports and imports trees as XGBoost's own JSON files, so that they can be inspected, trained further or replaced
-//! elsewhere.
+//! Exports and imports trees as XGBoost's own JSON files, to be inspected, trained further or replaced elsewhere.
 //!
 //! A folder has one file per set of trees: `conv2d.known.0.json` contains the first set for devices with training
 //! data, `conv2d.transfer.1.json` the second set for other devices, and `conv2d.alone.0.json` the set of the first

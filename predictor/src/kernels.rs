@@ -25,7 +25,6 @@ pub struct KernelAnswer {
     /// Factor by which the power limit increases the time; 1 if the limit is not reached.
     pub slow_down: f64,
     pub flops: f64,
-    /// Compulsory traffic in bytes, with each value moved once.
     pub bytes: f64,
 }
 

@@ -23,7 +23,6 @@ pub struct Origin {
     pub compiled: usize,
     /// TVM versions of records that differ from the current version.
     pub other_tvm: Vec<String>,
-    /// Whether the training data are records of this project and not foreign tables, which have no provenance.
     #[serde(skip)]
     is_of_records: bool,
 }
@@ -54,7 +53,6 @@ impl Origin {
         }
     }
 
-    /// Describes differences between the training data and the current programs; None if there are none.
     pub fn mismatch_note(&self) -> Option<String> {
         if !self.is_of_records {
             return None;

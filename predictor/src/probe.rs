@@ -1,7 +1,6 @@
 //! Measures operators with the program `opcollect` in a child process.
 //!
-//! The child process has a deadline and writes its records to a temporary folder. Its output is only used to explain a
-//! failure.
+//! The child process has a deadline. Its output is only used to explain a failure.
 
 use crate::error::{Error, Result};
 use datasets::{Choose, Outcome, Record, Source, Store};
@@ -17,7 +16,6 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperatorMeasurement {
     pub time_ns: f64,
-    /// Coefficient of variation: standard deviation over mean, if known.
     pub cv: Option<f64>,
     pub uncertainty: Option<f64>,
     pub device: String,
@@ -52,7 +50,6 @@ pub fn measure_operator(
     })
 }
 
-/// Result of an interleaved measurement of concurrent and sequential execution.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct RaceResult {
     pub together_ns: f64,
@@ -136,7 +133,6 @@ fn collect_records(
 
 /// Waits for a child and returns its output; kills it after the deadline.
 fn wait_for_output(mut child: Child, deadline: Duration) -> std::result::Result<String, String> {
-    /// Limit on a child's output that is kept.
     const MOST_BYTES: u64 = 64 << 10;
     let end = Instant::now() + deadline;
     let mut pipe = child.stderr.take().expect("standard error is piped");

@@ -1,7 +1,6 @@
 //! Finds the predictors that are shipped with the programs, and the calibration of this machine.
 //!
-//! The predictors are in `datasets/published` of a checkout. A wheel installs them in the folder `published` next to
-//! the folder of programs. The calibration of this machine is kept in the user's cache.
+//! The predictors are in `datasets/published` of a checkout, or next to a wheel's folder of programs.
 
 use crate::bundle;
 use crate::devices::resolve_device;

@@ -68,7 +68,6 @@ pub struct Sentinel {
 pub struct Calibration {
     pub program_version: String,
     pub host_class: String,
-    /// Device that the training data were measured on.
     pub learned_on: String,
     pub data_hash: String,
     pub sentinels: Vec<Sentinel>,
@@ -85,7 +84,6 @@ impl Sentinel {
 }
 
 impl Calibration {
-    /// Measures the sentinels in rounds, with `opcollect` and within a deadline.
     pub fn measure_sentinels(
         program: &Path,
         predictor: &Predictor,

@@ -129,7 +129,6 @@ fn emulated(triple: &str, emulator: &str, processor: &str, linker: &str) -> Opti
     Some(agent(&board, &[emulator, "-cpu", processor, "-L", &root], ""))
 }
 
-/// Returns the emulated boards: the name and the agent of each.
 pub fn emulated_boards() -> impl Iterator<Item = (&'static str, Server)> {
     [
         ("pynq-z2", "armv7-unknown-linux-gnueabihf", "qemu-arm", "cortex-a9", "arm-linux-gnueabihf-gcc"),

@@ -21,7 +21,6 @@ struct Request {
     /// Number of passing cases, sampled at random, whose tasks run through TVM; None for all.
     sample: Option<usize>,
     at_least: usize,
-    /// Processor for which the tasks are compiled; None for this one.
     mcpu: Option<String>,
 }
 

@@ -54,7 +54,6 @@ impl Emulator {
 
 const COMPILER: &str = "libnvrtc.so";
 
-/// Returns the folder of CUDA's headers, if it and a C++ compiler exist.
 pub fn include() -> Option<PathBuf> {
     let compiler = Command::new("g++").arg("-v").output();
     Nvrtc::open().ok()?.include_folder().filter(|_| compiler.is_ok()).map(Path::to_owned)

@@ -27,7 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Timeout of a command with hostile input; reading such input is fast even on a busy machine.
 const MAX_HOSTILE_TIME: Duration = Duration::from_secs(60);
 
-/// Maximum size of standard error for hostile input.
 const MAX_HOSTILE_STDERR_BYTES: usize = 64 << 10;
 
 /// Configuration with minimal measurements, for tests that ignore the times.
@@ -74,7 +73,6 @@ fn modified(path: &Path) -> Option<std::time::SystemTime> {
     path.metadata().and_then(|metadata| metadata.modified()).ok()
 }
 
-/// A temporary folder for a test, with a configuration.
 pub struct Bench {
     folder: tempfile::TempDir,
     /// Own CPU locks, so that concurrent tests do not wait for each other.
@@ -117,7 +115,6 @@ impl Bench {
         self.command(&program("opcollect"), arguments)
     }
 
-    /// Returns a command for any program in this folder, with arguments separated by spaces.
     pub fn command(&self, program: &Path, arguments: &str) -> Command {
         let mut command = Command::new(program);
         command.args(arguments.split_whitespace()).current_dir(self.folder.path()).stdin(Stdio::null());
@@ -225,7 +222,6 @@ impl Ran {
         self.status.code().unwrap_or_else(|| panic!("ended by a signal\n{self}"))
     }
 
-    /// Checks the exit code, and shows the output if it differs.
     #[track_caller]
     pub fn expect(self, code: i32) -> Ran {
         assert_eq!(self.status.code(), Some(code), "{self}");

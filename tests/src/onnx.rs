@@ -32,7 +32,6 @@ pub struct Prepared {
     pub inputs: Vec<Tensor>,
 }
 
-/// Returns the case folders below a folder, in order.
 pub fn folders(root: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut waiting = vec![root.to_owned()];
@@ -96,7 +95,6 @@ impl Case {
         Ok(Case { name, operators, model, inputs, outputs, is_network: false })
     }
 
-    /// Reads the model with as few bound inputs as possible.
     pub fn prepare(&self) -> Result<Prepared, Verdict> {
         let mut first = None;
         for is_bound in BINDINGS {
@@ -163,7 +161,6 @@ impl Case {
     }
 }
 
-/// Distance of results from the expected ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Distance {
     /// Largest difference of integers.

@@ -39,7 +39,6 @@ pub struct Member {
     pub dependencies: Vec<String>,
 }
 
-/// Returns the members as cargo lists them.
 pub fn members() -> Vec<Member> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--locked"]).current_dir(root());

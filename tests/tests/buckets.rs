@@ -1,5 +1,4 @@
-//! Sharing through a real S3 server that checks signatures: parts are copied once, restored, and continued after a
-//! kill.
+//! Sharing through a real S3 server: parts are copied once, restored, and continued after a kill.
 #![allow(clippy::print_stderr, missing_docs)]
 
 use std::net::{TcpListener, TcpStream};

@@ -1,5 +1,4 @@
-//! Whole campaigns with the real program: known experiments are not measured again, an interrupted run leaves a valid
-//! store, and equal requests propose equal attempts on every host.
+//! Whole campaigns: known experiments are skipped, killed runs leave valid stores, equal requests give equal attempts.
 #![allow(missing_docs, clippy::print_stderr)]
 
 use datasets::{Choose, Key, Outcome, Record, ScheduleSource};
@@ -426,7 +425,6 @@ fn start_and_wait(command: Command, store: &Path, lines: usize) -> Running {
     running
 }
 
-/// Options of a campaign of about twenty attempts, which takes some seconds.
 const MANY: &str = "--modelsource local --modelname mlp --schedules 16 --config quick.toml";
 
 #[test]
@@ -487,7 +485,6 @@ impl Dice {
     }
 }
 
-/// Options of a campaign that is long enough for many kills.
 const MORE: &str = "--modelsource local --modelname mlp --schedules 28 --config quick.toml";
 
 fn first_records(running: &mut Running, store: &Path, known: &HashSet<Key>) -> HashSet<Key> {

@@ -4,9 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use tests::workspace::{files, product_code, text};
 
-/// The only list of all operators.
 const LIST: &str = "models/src/operators/mod.rs";
-/// File of the short forms, which build operators from sizes by name.
 const SHORT_FORMS: &str = "models/zoo/src/simple/forms.rs";
 /// Folders with one part per operator, one file per family in each.
 const LAYERS: &[&str] = &[

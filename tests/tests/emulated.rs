@@ -36,7 +36,6 @@ use zoo::transformers;
 
 const FAULT: &str = "fault";
 const JOBS: &str = "jobs.json";
-/// A whole model: its graph and the folder of its program.
 const MODEL: &str = "gpt2:n_layer=2,n_embd=32,n_head=4,vocab_size=50";
 const GRAPH: &str = "graph.json";
 const PROGRAM: &str = "program";
@@ -643,7 +642,6 @@ fn build(workers: &mut Workers, target: &Target, tried: &[(&str, Schedule)]) -> 
     workers.build_jobs(&jobs, &mut || {}).into_iter().map(code).collect()
 }
 
-/// Returns a kernel's name that is unique among all tasks.
 fn in_place(place: &str, text: &str) -> String {
     text.replace("main_kernel", &format!("{place}_kernel"))
 }

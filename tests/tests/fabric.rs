@@ -1,5 +1,4 @@
-//! Simulated accelerator cores from the command line to records: all outputs are marked as simulated and never mixed
-//! with measurements.
+//! Simulated cores from the command line to records, which are marked and never mixed with measurements.
 #![allow(missing_docs)]
 
 use serde_json::Value;

@@ -25,7 +25,6 @@ use worker::Fault;
 /// A task with an output of 256 bytes, so that the guard page starts where the output ends.
 const TASK: &str = r#"unary(f32[64]) function="relu""#;
 
-/// The correct computation, followed by a test's deed.
 const KERNEL: &str = r#"
 #include <signal.h>
 #include <stdlib.h>
@@ -73,7 +72,6 @@ fn ending(result: Result<RunReply, Fault>) -> String {
     text.lines().next().unwrap_or_default().trim_end_matches("; end of its output:").to_owned()
 }
 
-/// A runner that receives one misbehaving job after the other.
 struct Trial {
     workers: Workers,
     task: Task,

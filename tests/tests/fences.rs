@@ -41,7 +41,6 @@ fn is_type(next: &[TokenTree]) -> bool {
     is_function && matches!(next.next(), Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis)
 }
 
-/// Returns whether the comment above the statement or item of a line gives a reason.
 fn has_reason(text: &[&str], line: usize) -> bool {
     let is_part =
         |line: &&&str| line.starts_with("//") || line.starts_with("#[") || !line.ends_with([';', '{', '}', ',']);

@@ -163,7 +163,6 @@ fn a_night_on_a_busy_cpu_does_not_advise_to_remove_its_sentinels() {
     );
 }
 
-/// Two stores with a known difference: a copy in which one line is slower.
 #[test]
 fn drift_reports_slower_lines() {
     let bench = Bench::new();

@@ -29,7 +29,6 @@ fn assembly(mark: &Path) -> String {
     lines.map(|line| format!("module asm \"{line}\"\n")).concat()
 }
 
-/// Moves that would insert the code into a product.
 fn moves(mark: &Path) -> Value {
     json!([
         [
@@ -161,7 +160,6 @@ fn untrusted_names_do_not_control_the_terminal() {
 /// Maximum memory of a command that reads a store of these tests, one of which has about 60 MiB of long texts.
 const STRINGS_BYTES: u64 = 768 << 20;
 const FILES_BYTES: u64 = 256 << 20;
-/// Texts that a page must not contain, because they would run.
 const SCRIPT: &str = "<script>document.title=";
 const PRODUCT: &str = "--modelsource simple --modelname matmul:m=16,n=16,k=32";
 

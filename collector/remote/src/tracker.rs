@@ -28,7 +28,6 @@ pub struct AssignedDevice {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueuePosition {
-    /// The request is served in order of arrival.
     Last = 1,
     /// The request is served before all waiting requests.
     First = 2,

@@ -13,7 +13,6 @@ pub struct Malformed(pub String);
 pub struct DataType {
     /// Kind of number: 0 signed, 1 unsigned, 2 float, 4 bfloat, 6 bool.
     pub code: u8,
-    /// Bits per lane.
     pub bits: u8,
     pub lanes: u16,
 }

@@ -1,5 +1,4 @@
-//! Reads arbitrary bytes as traces in Chrome's JSON, and exercises the result. Useful seeds are the unpacked files of
-//! `collector/profile/tests/traces`.
+//! Reads arbitrary bytes as Chrome's JSON traces. Useful seeds are the unpacked `collector/profile/tests/traces`.
 
 use crate::events;
 use capture::events::open::TraceFormat;

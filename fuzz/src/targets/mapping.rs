@@ -1,5 +1,4 @@
-//! Parses arbitrary texts as a mapping and, after the first zero byte, as a CSV table for it. Useful seeds are
-//! `configs/gpu-ops.toml` with a few rows of its table.
+//! Parses arbitrary texts as a mapping, such as `configs/gpu-ops.toml`, and, after the first zero byte, as its table.
 
 use super::valid_text;
 use predictor::queries::{self, Cell, Setting};

@@ -1,5 +1,4 @@
-//! Reads arbitrary bytes as a `torch.export` archive; the result is an error or a graph. Useful seeds are in
-//! `models/readers/tests/torch`, whose archives are uncompressed, so that mutations reach the content.
+//! Reads arbitrary bytes as a `torch.export` archive. Useful seeds, uncompressed, are in `models/readers/tests/torch`.
 
 use readers::Options;
 use readers::torch::import_bytes;

@@ -1,5 +1,4 @@
-//! Parses arbitrary bytes as a safetensors header; the result is an error or positions within the file. Useful seeds
-//! are headers of files, without their first eight bytes.
+//! Parses arbitrary bytes as a safetensors header. Useful seeds are headers of files without the first eight bytes.
 
 use zoo::safetensors::parse_header;
 

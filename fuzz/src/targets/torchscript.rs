@@ -1,5 +1,4 @@
-//! Reads arbitrary bytes as a TorchScript archive, and as the source and the objects of one; the result is an error or a graph.
-//! Useful seeds are archives without compression, so that mutations reach their content.
+//! Reads arbitrary bytes as a TorchScript archive, its source and its objects. Useful seeds are uncompressed archives.
 
 use readers::Options;
 use readers::torch::import_bytes;

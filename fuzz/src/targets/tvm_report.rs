@@ -1,5 +1,4 @@
-//! Reads arbitrary bytes as a profiling report of TVM; the result is summarised and must survive a round trip. A useful
-//! seed is the report in `collector/profile/tests/import.rs`.
+//! Reads arbitrary bytes as a profiling report of TVM, such as that in `collector/profile/tests/import.rs`.
 
 use profile::import::tvm;
 

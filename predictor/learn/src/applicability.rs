@@ -11,7 +11,6 @@ use samples::statistics::quantile;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Features (sizes and alignments) in which distances between shapes are measured.
 const COORDINATES: &[&str] =
     &["batch", "rows", "columns", "depth", "taps", "rows_alignment", "columns_alignment", "depth_alignment"];
 const MOST_POINTS: usize = 512;

@@ -21,7 +21,6 @@ pub struct BoostingParameters {
     pub rounds: usize,
     pub learning_rate: f64,
     pub max_depth: usize,
-    /// Minimum number of rows in a leaf.
     pub min_child_weight: f64,
     /// Minimum loss reduction of a split (XGBoost's `gamma`). Smaller gains fit noise and enlarge the model.
     pub min_split_loss: f64,

@@ -2,8 +2,7 @@
 //!
 //! The attainable time is the roofline bound plus the launch overhead of the operator on the device. If the code is
 //! known, the estimated time of its instructions replaces the roofline bound. Predictions are never below the
-//! attainable time multiplied by the best ratio in the training data, because trees extrapolate as constants. How much
-//! of the schedule is known selects the trees (`features::View`).
+//! attainable time multiplied by the best ratio in the training data, because trees extrapolate as constants.
 //!
 //! Trees for known devices may use device features. Transfer trees use sizes mostly relative to the device and predict
 //! for unmeasured devices; `gaussian_process` corrects their predictions with a few measurements.

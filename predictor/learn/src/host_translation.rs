@@ -26,7 +26,6 @@ pub struct HostTranslation {
     pub factors: BTreeMap<String, f64>,
     #[serde(skip)]
     pub common_factor: f64,
-    /// Variance to add to the square of an interval's log half-width.
     #[serde(skip)]
     pub extra_variance: f64,
 }

@@ -1,5 +1,4 @@
-//! Nearest-neighbour prediction from measured shapes of the same operator, on the same or the most similar device;
-//! times are scaled by the ratio of the roofline bounds.
+//! Nearest-neighbour prediction from measured shapes of an operator, scaled by the ratio of the roofline bounds.
 
 use super::{Fitted, columns_of, predict_by_operator};
 use samples::Samples;

@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 /// Quantile of an operator's times that is taken as its launch overhead.
 const OVERHEAD_SHARE: f64 = 0.01;
 
-/// Minimum number of measured times for an overhead per thread count.
 const FEWEST_OF_THREADS: usize = 100;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

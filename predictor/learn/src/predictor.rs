@@ -91,7 +91,6 @@ pub struct Prediction {
     /// Largest term of the attainable time: `arithmetic`, `memory` or `overhead`.
     pub bound: &'static str,
     pub choice: Option<String>,
-    /// Name of the trained operator, if the prediction uses an operator of a foreign table with another name.
     pub learned_as: Option<String>,
     pub threads: f64,
     /// Cross-validated error of the operator; None for lower bounds, for unseen devices, and if the file has none.

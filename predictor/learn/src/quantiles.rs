@@ -22,7 +22,6 @@ struct Quantiles {
     known: Ensemble,
     /// Trees by operator, one set per quantile of `SHARES`; only the median if no intervals are requested.
     trees: BTreeMap<u32, Vec<Trees>>,
-    /// Conformal widening by operator, equal at both ends.
     margins: BTreeMap<u32, f64>,
 }
 

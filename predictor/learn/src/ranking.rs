@@ -1,5 +1,4 @@
-//! Ranks schedules within a task with XGBoost's ranking objective, which suffices for a tuner. Predictions are rank
-//! scores times the roofline bound, not times.
+//! Ranks schedules with XGBoost's ranking objective. Predictions are rank scores times the roofline bound, not times.
 
 use super::boosted::{self, BoostingParameters, Objective};
 use super::trees::Trees;

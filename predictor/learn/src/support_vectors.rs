@@ -42,7 +42,6 @@ fn fit_regression(samples: &Samples, rows: &[usize]) -> Regression {
     Regression { standard, vectors }
 }
 
-/// Evaluates the Gaussian kernel plus a constant.
 fn gaussian_kernel(one: &[f64], two: &[f64]) -> f64 {
     let distance: f64 = one.iter().zip(two).map(|(one, two)| (one - two) * (one - two)).sum();
     // Features have variance 1, so the expected squared distance grows with their number.

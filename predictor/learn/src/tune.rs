@@ -48,7 +48,6 @@ fn of_operator(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -
     Ok(best.map_or_else(BoostingParameters::default_parameters, |(_, parameters)| parameters))
 }
 
-/// Splits rows for training and validation: by held-out shapes, or by a held-out device for transfer.
 fn split_rows(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> (Vec<usize>, Vec<usize>) {
     let step = rows.len().div_ceil(ROWS).max(1) as u64;
     let some: Vec<usize> = rows.iter().copied().filter(|row| samples.rows[*row].shape.is_multiple_of(step)).collect();

@@ -9,7 +9,6 @@ use crate::stages::all_splits;
 use crate::{Error, Result};
 use serde::Serialize;
 
-/// Maximum number of combinations that are searched exhaustively.
 pub const EXACT_MOST: usize = 100_000;
 /// Maximum slowdown of a frugal schedule relative to the fastest one.
 const FRUGAL: f64 = 1.10;

@@ -1,8 +1,7 @@
 //! Planners that decide which operators run where, with which partners and on how many cores.
 //!
-//! `interference` predicts the times of concurrent operators, `stages` cuts a graph into stages of concurrent groups,
-//! `cotune` chooses the schedules of a few concurrent operators, and `placement` assigns operators to devices. The
-//! planners are deterministic; they read no files and no clock.
+//! `interference` predicts concurrent times, `stages` cuts a graph into stages, `cotune` chooses schedules, `placement`
+//! assigns operators to devices. The planners are deterministic; they read no files and no clock.
 
 #![forbid(unsafe_code)]
 

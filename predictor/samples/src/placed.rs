@@ -10,7 +10,6 @@ pub struct OperatorInNetwork {
     pub count: f64,
     /// Whether the default schedule was used; sums over a network include only default schedules.
     pub is_default: bool,
-    /// Time per call in the network.
     pub in_place_ns: f64,
     /// Isolated time per call with the same schedule, if known.
     pub alone_ns: Option<f64>,
@@ -22,7 +21,6 @@ pub struct PlacedNetwork {
     pub device: String,
     pub threads: i64,
     pub operators: Vec<OperatorInNetwork>,
-    /// Time of one run of the whole network with default schedules, if known.
     pub whole_ns: Option<f64>,
 }
 

@@ -17,7 +17,6 @@ pub struct Provenance {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CodeOrigin {
-    /// Kind of the anchor operator.
     pub op_kind: String,
     pub target: String,
     /// Operators of the task without attributes, anchor first, which determine the code revision that applies.

@@ -73,7 +73,6 @@ pub struct Samples {
     pub size_names: BTreeMap<String, BTreeMap<String, String>>,
     /// Operators of foreign tables that can replace a network's operator in queries, by the operator's task name.
     pub stand_ins: BTreeMap<String, Vec<StandIn>>,
-    /// Command-line form of operator and sizes, by shape hash.
     pub shape_texts: Arc<BTreeMap<u64, String>>,
     pub left_out: BTreeMap<String, u64>,
     pub warnings: Vec<String>,
@@ -338,7 +337,6 @@ impl SamplesBuilder {
         self.samples.placed = placed;
     }
 
-    /// Returns the samples with all features, table features first.
     pub fn finish_samples(self) -> Result<Samples> {
         let mut samples = self.samples;
         if samples.rows.is_empty() {

@@ -9,9 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Prefix of the feature that contains a schedule's source, which is stored with the knobs but is not a knob.
 const FROM: &str = "knob.from=";
-/// Number of coordinates that distinguish kinds of operators, such as rank, kernel and stride.
 const KINDS: usize = 8;
-/// Number of coordinates that distinguish sizes of the same kind.
 const EXTENTS: usize = 6;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -53,7 +51,6 @@ enum Setting<'a> {
     Word(&'a str),
 }
 
-/// Returns the knob and setting of a feature; None if the feature is not a knob.
 fn knob_setting<'a>(feature: &'a str, value: f64) -> Option<(&'a str, Setting<'a>)> {
     let name = feature.strip_prefix("knob.").filter(|_| !feature.starts_with(FROM))?;
     Some(match name.split_once('=') {

@@ -3,7 +3,6 @@
 use crate::features::{Form, Work};
 use serde::{Deserialize, Serialize};
 
-/// Properties of a foreign table's operator that are equal in all of its rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StandIn {
     pub operator: String,

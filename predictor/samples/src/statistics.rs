@@ -50,7 +50,6 @@ pub fn average_ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Returns Kendall's tau-b over all pairs.
 pub fn kendall(one: &[f64], two: &[f64]) -> f64 {
     let (mut agree, mut pairs_one, mut pairs_two) = (0i64, 0i64, 0i64);
     for first in 0..one.len() {

@@ -45,7 +45,6 @@ fn asking(column: &str, value: &str) -> Policy {
     Policy { settings: BTreeMap::from([(column.to_owned(), value.to_owned())]), ..Policy::default() }
 }
 
-/// Two records of the first kind, one of the second: the first are taken, the second where it is asked for.
 fn check(column: &str, others: &str, change: impl Fn(Record) -> Record) {
     let records = with_keys(vec![record(64, 100.0), change(record(64, 900.0)), record(128, 200.0)]);
     let usual = taken(&records, &Policy::default());

@@ -32,14 +32,12 @@ pub struct FormatChange {
     pub after: HeldOut,
 }
 
-/// Returns the predicted log ratio of a kernel, and its input to the Gaussian process: log2 sizes, and the differences
-/// of the estimates from their weighted mean. None without a model of the operator for unseen devices.
+/// Returns the predicted log ratio of a kernel, and its input to the Gaussian process; None without a model.
 fn process_input(knowledge: &Knowledge, kernel: &Kernel, device: &GpuFacts) -> Result<Option<(f64, Input)>> {
     let Some((log, votes)) = knowledge.blended_log(kernel, device)? else { return Ok(None) };
     Ok(Some((log, input_from_votes(kernel, device, log, &votes)?)))
 }
 
-/// Selects kernels of one operator and format whose measurement reduces the predictive variance most.
 pub fn choose_kernels(
     knowledge: &Knowledge,
     kernels: &[Kernel],
@@ -52,8 +50,7 @@ pub fn choose_kernels(
     Ok(gaussian_process::most_informative(&inputs, count.min(inputs.len())))
 }
 
-/// Selects kernels to measure on a device, among those of measured devices: at most `count` per operator and format, the
-/// most informative first. Formats without device support, and groups in the training data, are skipped.
+/// Selects up to `count` kernels per operator and format, best first; skips unsupported formats and trained groups.
 pub fn suggest_kernels(
     learned: &Learned,
     candidates: &Measurements,
@@ -116,8 +113,7 @@ pub fn fit_correction(
     Ok(Some(Adaptation { operator, device: device.name.clone(), correction, formats }))
 }
 
-/// Fits corrections to measured kernels of one operator: one for all formats together, or one per format if the kernels
-/// are more than `MOST_KERNELS`, because the time of a prediction is proportional to the number of kernels.
+/// Fits one correction for all formats together, or one per format if there are more than `MOST_KERNELS` kernels.
 pub fn fit_corrections(
     knowledge: &Knowledge,
     measured: &[(Kernel, f64)],

@@ -24,7 +24,6 @@ pub struct DeviceError {
     pub device: usize,
     pub generation: usize,
     pub class: usize,
-    /// Log ratio of predicted to measured value.
     pub error: f64,
 }
 

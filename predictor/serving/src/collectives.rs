@@ -3,9 +3,7 @@
 use crate::device::GpuFacts;
 use serde::Serialize;
 
-/// Number of GPUs that the fast link of a host joins.
 const HOST_DEVICES: u64 = 8;
-/// Number of GPUs that the fast link of a rack joins.
 const RACK_DEVICES: u64 = 72;
 /// Network bandwidth per GPU and direction: one 400 Gbit/s card each.
 const NETWORK_BYTES_PER_S: f64 = 5e10;
@@ -40,7 +38,6 @@ impl Collective {
         }
     }
 
-    /// Returns the bytes that each GPU sends.
     pub fn sent_bytes(&self) -> f64 {
         let share = |ranks: u64| (ranks - 1) as f64 / ranks as f64;
         match *self {

@@ -22,7 +22,6 @@ pub struct Adaptation {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CorrectedFormat {
-    /// Group of the format's inputs in the correction.
     pub(crate) group: u32,
     pub rows: usize,
     /// Interval half-widths, from the errors on each measured kernel if it is left out of the fit.

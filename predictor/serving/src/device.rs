@@ -9,7 +9,6 @@ use std::sync::LazyLock;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuFacts {
-    /// Name of the device as reported by the driver.
     pub name: String,
     pub system: String,
     pub family: String,

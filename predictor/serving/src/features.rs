@@ -1,5 +1,4 @@
-//! Features of kernels that describe what limits them: roofline bounds, tiles and waves, residency in L2, keys read
-//! per step, and imbalance of experts.
+//! Features of what limits kernels: roofline bounds, tiles and waves, residency in L2, keys per step, expert imbalance.
 //!
 //! All features are dimensionless or logarithms, so that trees trained on some devices can be applied to others.
 

@@ -1,7 +1,6 @@
 //! Describes the columns of foreign tables of kernels: a TOML file that names sizes, formats, device and time.
 //!
-//! Every column of a table must be named. The library that was chosen (`choice`) and the framework distinguish rows. A
-//! column that only repeats the device's name is checked for consistency with the device column.
+//! Every column must be named. A column that only repeats the device's name is checked against the device column.
 
 use crate::error::{Error, Result};
 use crate::text;
@@ -14,7 +13,6 @@ use std::path::Path;
 #[serde(deny_unknown_fields)]
 pub struct Mapping {
     pub source: String,
-    /// Licence of the tables, with the holder of the rights.
     pub licence: String,
     pub tables: Vec<TableMapping>,
 }
@@ -30,7 +28,6 @@ pub struct TableMapping {
     pub same_as_device: Option<String>,
     pub framework: Option<String>,
     pub version: Option<String>,
-    /// Whether versions of a framework are trained as separate frameworks.
     #[serde(default)]
     pub tells_versions_apart: bool,
     /// Column with the library or kernel that was chosen at run time, known only after the run.
@@ -68,7 +65,6 @@ pub enum Unit {
 pub struct Power {
     /// Column with the mean power of a kernel that runs in a loop.
     pub watts: String,
-    /// Column with the power limit of the board.
     pub limit: String,
 }
 

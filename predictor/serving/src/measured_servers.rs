@@ -243,8 +243,7 @@ struct StatedParallelism {
 }
 
 impl StatedParallelism {
-    /// Infers parallelism and replicas. Some rows state the product of the degrees of parallelism as a degree, or count
-    /// the GPUs of all replicas.
+    /// Infers parallelism and replicas. Some rows state a product of degrees, or count the GPUs of all replicas.
     fn to_pool(self, model: &Architecture, mode: ServingMode) -> ReplicaPool {
         let StatedParallelism { tensor, expert_tensor, expert, data } = self;
         let is_product = tensor == expert_tensor * expert;

@@ -195,7 +195,6 @@ fn list_tables(mapping: &Mapping) -> String {
     mapping.tables.iter().map(|table| format!("`{}`", table.file)).collect::<Vec<_>>().join(", ")
 }
 
-/// Numbers of rows, by device and type of the products.
 type Counts<'a> = BTreeMap<(u16, &'a str), u64>;
 
 enum Numbers<'a> {
@@ -277,7 +276,6 @@ fn intern_word(list: &mut Vec<String>, word: &str) -> u16 {
     }) as u16
 }
 
-/// Decodes a device column and appends new devices to the list.
 fn device_codes<'a>(table: &'a Table, name: &str, devices: &mut Vec<&'static GpuFacts>) -> Parsed<Coded<'a, u16>> {
     let (names, codes) = word_column(table, name)?;
     let mut values = Vec::new();
@@ -292,7 +290,6 @@ fn device_codes<'a>(table: &'a Table, name: &str, devices: &mut Vec<&'static Gpu
     Ok(Coded { values, codes: codes.into() })
 }
 
-/// Returns frameworks with a separate entry for each version.
 fn versioned_frameworks<'a>(
     table: &'a Table,
     framework: &str,
@@ -421,7 +418,6 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// Returns a size, or None if it is 0 or missing.
     fn size_or_none(&self, word: &str, row: usize) -> Parsed<Option<u64>> {
         match self.sizes.get(word).map(|numbers| numbers.value_at(row)) {
             Some(number) if number != 0.0 && !number.is_nan() => self.read_size(word, row).map(Some),

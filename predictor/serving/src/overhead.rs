@@ -1,9 +1,7 @@
-//! Overheads of serving frameworks: the ratio of a server's measured times to the roofline of its kernels, learned by
-//! a Gaussian process over the logarithm of the ratio.
+//! Ratio of servers' measured times to the roofline of their kernels, learned by a Gaussian process over its logarithm.
 //!
-//! Servers with similar sizes and names have similar ratios. Part of the similarity depends only on sizes and the kind
-//! of network, so that new models, devices and frameworks can be predicted, too. Intervals are split conformal: they
-//! are based on the errors of held-out configurations, servers and devices, by similarity to the training data.
+//! Part of the similarity depends only on sizes and the kind of network, so that new models, devices and frameworks can
+//! be predicted, too. Intervals are split conformal, by similarity to the training data.
 
 use crate::calibration::{conformal_quantile, level_share};
 use crate::error::{Error, Result};
@@ -161,7 +159,6 @@ impl Overheads {
         (sizes.map(|((size, center), scale)| round_size((*size as f32 - center) / scale)).collect(), words.collect())
     }
 
-    /// Predicts the ratios to the roofline, of the time to first token and of the time per token.
     pub fn predict_ratios(&self, features: &ServerFeatures) -> [OverheadRatio; TARGETS] {
         let (sizes, words) = self.standardise_features(features);
         let (mut nearest, mut logs) = (0.0f64, self.means);

@@ -11,7 +11,6 @@ const LEVEL: i32 = 19;
 #[derive(Clone, Debug, Default)]
 pub struct PackedTrees {
     bytes: Arc<Vec<u8>>,
-    /// Expected hash of the compressed bytes.
     hash: Arc<str>,
     trees: Arc<OnceLock<Result<Trees, String>>>,
 }

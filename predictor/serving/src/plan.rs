@@ -7,7 +7,6 @@ use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
 use crate::scheme::{Dtype, Scheme};
 use serde::Serialize;
 
-/// Bytes per element of the residual stream.
 const STREAM_BYTES: f64 = 2.0;
 pub(crate) const STATE_BYTES: f64 = 4.0;
 const MAX_DEVICES: u64 = 1024;
@@ -63,7 +62,6 @@ impl Parallelism {
         self.tensor * self.data
     }
 
-    /// Returns the number of GPUs among which each expert is split.
     pub fn expert_tensor(&self) -> u64 {
         self.device_count() / self.expert
     }

@@ -92,7 +92,6 @@ pub struct Predicted {
 pub enum ServerSource {
     /// Kernel times, multiplied by learned framework overheads.
     MeasuredServers,
-    /// Kernel times without framework overheads.
     Kernels,
 }
 

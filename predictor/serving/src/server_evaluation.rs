@@ -53,7 +53,6 @@ pub struct ServerErrors {
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct IntervalErrors {
-    /// Nominal coverage in percent.
     pub promised: u8,
     pub held: f64,
     pub high_over_low: f64,
@@ -61,7 +60,6 @@ pub struct IntervalErrors {
 
 struct Outcome<'a> {
     server: &'a MeasuredServer,
-    /// Log ratios of predicted to measured time, by target and method.
     errors: [[f64; ServerLearner::ALL.len()]; TARGETS],
     half_widths: [[f64; LEVELS.len()]; TARGETS],
 }

@@ -29,7 +29,6 @@ pub struct TrainOptions {
     pub rounds: usize,
     /// Maximum number of training rows per group; None for all.
     pub most_rows: Option<usize>,
-    /// Minimum loss reduction of a tree split, in squared log error.
     pub min_split_loss: f64,
     /// Whether intervals are calibrated, which doubles the training time.
     pub calibrates: bool,

@@ -1,5 +1,4 @@
-//! Predicts devices outside of the training data from three estimates (votes): trees of all devices, the time of the
-//! most similar trained device, and a calibrated bound.
+//! Predicts new devices from three votes: trees of all devices, the most similar device's time, a calibrated bound.
 
 use crate::calibration::{DeviceError, Reaches, size_class};
 use crate::device::GpuFacts;
@@ -27,7 +26,7 @@ pub const STRANGER_WEIGHTS: [f64; VOTES] = [1.0, 1.0, 1.0];
 pub struct Transfer {
     #[serde(skip)]
     pub trees: PackedTrees,
-    /// Overhead by number format; the empty key is for formats without an entry. No entries for power, which has no bound.
+    /// Overhead by number format; empty key: formats without an entry. No entries for power, which has no bound.
     pub overheads: BTreeMap<String, Overhead>,
     pub sibling: Blend,
     pub stranger: Blend,
@@ -109,8 +108,7 @@ fn lent_bound(own: &Features, theirs: &Features, device: &GpuFacts, similar: &Gp
     (own.compute_seconds * units).sqrt() + LAUNCH_SECONDS
 }
 
-/// Scales a similar device's time by the ratio of bounds. Kernels far above their bound are scaled less, because they
-/// are limited by latencies, which do not depend on bandwidth.
+/// Scales a similar device's time by the ratio of bounds, but less far above the bound, where latencies limit.
 fn scale_by_bound(seconds: f64, their_bound: f64, own_bound: f64) -> f64 {
     let explained = (BOUND_WEIGHT * (their_bound - LAUNCH_SECONDS) / seconds).clamp(0.0, 1.0);
     seconds * (own_bound / their_bound).powf(explained)

@@ -135,7 +135,6 @@ fn power_and_its_file_come_back_alike() {
     assert!(store::from_bytes(&bytes[..9]).is_err());
 }
 
-/// Times are known of two siblings, power of one of them and of another generation.
 #[test]
 fn power_on_new_devices_has_intervals_of_held_out_devices() {
     let mut all = measurements();

@@ -67,7 +67,6 @@ pub fn predict_operators(
     (answered, refused)
 }
 
-/// Predicts a whole network, with the default schedules of its operators.
 pub fn predict_network(
     conditions: &Conditions<'_>,
     question: &NetworkQuestion<'_>,

@@ -10,7 +10,6 @@ use models::Choice;
 use samples::text::read_bounded;
 use std::path::Path;
 
-/// Baseline with which the errors of an evaluation are compared.
 pub enum Gate {
     Predictor(Box<Predictor>),
     Evaluation(Box<Evaluation>),

@@ -8,7 +8,6 @@ use samples::statistics::quantile;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
-/// Number of bootstrap resamples for the interval of the MAPE.
 const DRAWS: usize = 200;
 
 /// Prediction errors, in percent of the measured time.
@@ -40,7 +39,6 @@ pub struct IntervalScore {
     pub half_width: f64,
     #[serde(default)]
     pub rows: usize,
-    /// Share of measurements inside the interval of each level, both in percent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub levels: BTreeMap<u8, f64>,
 }

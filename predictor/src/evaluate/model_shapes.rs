@@ -13,7 +13,6 @@ use samples::records::work_of;
 use std::collections::{BTreeMap, BTreeSet};
 use zoo::transformers;
 
-/// Share of an operator's shapes that is held out if the data does not name networks.
 const SHARE: f64 = 0.1;
 const BATCHES: [i64; 2] = [1, 8];
 const SEQUENCES: [i64; 2] = [128, 512];

@@ -1,5 +1,4 @@
-//! Evaluates whole neural networks: compares the sum of their operators' predicted times with the sum of the measured
-//! times.
+//! Evaluates whole neural networks: compares the sums of their operators' predicted and measured times.
 //!
 //! Each operator is counted as often as it occurs, with its default schedule. Both sums only cover operators that were
 //! measured. A network with too few measured operators is listed, but not scored.
@@ -10,7 +9,6 @@ use samples::{Network, Samples};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Share of a network's operators that must be measured for the network to be scored.
 const WHOLE: f64 = 0.9;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,7 +6,6 @@ use samples::statistics::median;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Minimum number of schedules of a scored task.
 const FEWEST: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

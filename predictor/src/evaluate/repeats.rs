@@ -1,5 +1,4 @@
-//! Protocol P0: deviation between repeated measurements of the same candidate, a lower bound of the error of any
-//! predictor.
+//! Protocol P0: deviation between repeated measurements of a candidate, a lower bound of any predictor's error.
 
 use samples::Samples;
 use samples::statistics::{median, quantile};

@@ -1,5 +1,4 @@
-//! Protocol K: finds the fastest thread count of every curve in a table with a few probe measurements; data of the
-//! curve's own machine is held out.
+//! Protocol K: finds the fastest thread count of a curve with a few probes; data of its machine is held out.
 
 use crate::error::{Error, Result};
 use crate::knee::{ScalingPosterior, ScalingPrior, fit_law, log_shape};
@@ -18,7 +17,6 @@ const FEWEST_POINTS: usize = PROBES[0] + 1;
 pub struct CurvesEvaluation {
     pub protocol: String,
     pub curves: usize,
-    /// Number of curves that were skipped because they have too few thread counts.
     pub left_out: usize,
     pub methods: BTreeMap<String, Regret>,
     pub machines: BTreeMap<String, BTreeMap<String, Regret>>,
@@ -30,7 +28,6 @@ pub struct Regret {
     pub curves: usize,
     pub mean_percent: f64,
     pub p90_percent: f64,
-    /// Share of curves whose fastest thread count was found, in percent.
     pub found_percent: f64,
 }
 
@@ -71,7 +68,6 @@ pub fn evaluate_curves(curves: &[ThreadCurve]) -> Result<CurvesEvaluation> {
     })
 }
 
-/// Returns, for each method, the measured time at the thread count that it chooses.
 fn method_times(curve: &ThreadCurve, prior: &ScalingPrior) -> Vec<(String, f64)> {
     let threads: Vec<f64> = curve.points.iter().map(|point| point.0).collect();
     let time_ns = |at: f64| curve.points.iter().find(|point| point.0 == at).map_or(f64::NAN, |point| point.1);

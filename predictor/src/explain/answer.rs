@@ -1,5 +1,4 @@
-//! Explains one prediction: its parts, its bottleneck, changes that would reduce the time, and the nearest measured
-//! rows.
+//! Explains one prediction: its parts, its bottleneck, changes that would reduce the time, and measured neighbours.
 
 use super::{
     Change, Effect, Explanation, Limits, Neighbour, Summary, explain_prediction, feature_effects, find_improvements,

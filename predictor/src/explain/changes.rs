@@ -1,5 +1,4 @@
-//! Effects of changing a query: one feature swept for one query, the mean effect of a feature over many rows, and the
-//! changes that reduce the time.
+//! Effects of changing a query: one swept feature, the mean effect of a feature, and changes that reduce the time.
 
 use super::background_rows;
 use crate::error::{Error, Result};
@@ -9,7 +8,6 @@ use samples::Samples;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Number of values of a swept feature.
 const STEPS: usize = 12;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

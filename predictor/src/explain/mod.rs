@@ -1,8 +1,7 @@
 //! Explains predictions and the effects of changes.
 //!
 //! Contributions are Shapley values of the trees. They sum to the log ratio of the predicted time to its bound, so each
-//! contribution is a factor of the time. Importance is the increase of the error on held-out shapes if a feature is
-//! permuted.
+//! contribution is a factor of the time.
 
 mod answer;
 mod changes;

@@ -15,7 +15,6 @@ const MOST_PROBES: usize = 3;
 pub struct KneeOptions {
     /// Largest thread count of the curve; None for all trained thread counts.
     pub most_threads: Option<u32>,
-    /// Settings of measurements; None to use predictions only.
     pub probing: Option<Probing>,
 }
 

@@ -29,7 +29,6 @@ pub struct Law {
 pub struct Break {
     /// First thread count at which the factor applies.
     pub at: f64,
-    /// Factor of the times at this and all larger thread counts.
     pub factor: f64,
 }
 
@@ -93,7 +92,6 @@ pub(crate) fn fit_law(points: &[(f64, f64)]) -> (f64, f64) {
 struct Fit {
     contention: f64,
     coherence: f64,
-    /// Logarithm of the time on one thread, for each segment between breaks.
     levels: Vec<f64>,
     squares: f64,
 }

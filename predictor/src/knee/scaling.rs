@@ -64,7 +64,6 @@ impl ScalingPrior {
     }
 }
 
-/// Draws a standard normal number by the Box–Muller method.
 fn standard_normal(random: &mut ChaCha8Rng) -> f64 {
     let radius = (-2.0 * (1.0 - random.random::<f64>()).ln()).sqrt();
     radius * (std::f64::consts::TAU * random.random::<f64>()).cos()
@@ -76,7 +75,6 @@ pub struct ScalingPosterior {
     /// For each law, the posterior mean of the logarithm of the time in seconds, at each thread count.
     means: Vec<Vec<f64>>,
     log_weights: Vec<f64>,
-    /// Covariance of the deviation from a law, the same for all laws.
     covariance: Vec<Vec<f64>>,
     measured: Vec<usize>,
 }

@@ -21,7 +21,6 @@ pub struct Probe {
     pub at: f64,
     pub predicted_ns: f64,
     pub measured_ns: f64,
-    /// Standard deviation divided by the mean, if known.
     pub cv: Option<f64>,
     /// Half-width of the 95 % confidence interval of the median, divided by the median, if known.
     pub uncertainty: Option<f64>,

@@ -1,5 +1,4 @@
-//! Draws curves over threads or a knob: the times with their intervals, the knee, the scaling law and the
-//! measurements.
+//! Draws curves over threads or a knob: times with intervals, the knee, the scaling law and the measurements.
 
 use super::{escape, styled_page};
 use crate::knee::Knee;

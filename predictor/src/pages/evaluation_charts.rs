@@ -1,5 +1,4 @@
-//! Charts of an evaluation: predicted against measured times, errors by operator, and the actual coverage of 90 %
-//! intervals.
+//! Charts of an evaluation: predicted against measured times, errors by operator, coverage of 90 % intervals.
 
 use super::escape;
 use crate::evaluate::metrics::Metrics;

@@ -1,7 +1,6 @@
 //! Draws a plan of stages as lanes: a row for each core, time from left to right, and a box for each operator.
 //!
-//! If the plan was measured, a second chart shows the measured times. A table lists the times of operators on other
-//! numbers of cores. Boxes and table show the same times.
+//! If the plan was measured, a second chart shows the measured times. Boxes and table show the same times.
 
 use super::{escape, styled_page};
 use crate::error::{Error, Result};
@@ -25,7 +24,6 @@ const LETTER: f64 = 6.3;
 #[derive(Clone, Debug, Deserialize)]
 pub struct MeasuredLanes {
     pub median_ns: f64,
-    /// Groups of the plan, with median times over the runs.
     #[serde(default)]
     pub lanes: Vec<Lane>,
 }
@@ -223,7 +221,6 @@ fn draw_lanes(all: &[ShownLanes], cores: usize, total_ns: f64, name: &str) -> St
     picture + "</svg>"
 }
 
-/// Returns an HTML table of operator times by number of cores; times that the plan uses are bold.
 fn alternatives_table(all: &[Alternative], cores: usize) -> String {
     let mut text =
         "<h2>Operator times by number of cores</h2><div class=\"wide\"><table><tr><th>operator</th><th>calls</th><th>data moved</th>".to_owned();

@@ -1,5 +1,4 @@
-//! Swarm chart: the effect of features on many predictions. Each prediction is a dot; its position is the factor on
-//! the time, its colour the value of the feature.
+//! Swarm chart: each prediction is a dot, placed by the factor on its time, coloured by the value of the feature.
 
 use super::{escape, styled_page};
 use crate::explain::{FeatureSummary, Summary};

@@ -1,5 +1,4 @@
-//! Reads records of co-runs (operators measured while others run concurrently), fits the interference model to the
-//! slowdowns, and evaluates it on held-out operators.
+//! Reads co-runs, fits the interference model to their slowdowns, and evaluates it on held-out operators.
 
 use super::demand::{Time, cache_bytes, task_demand};
 use super::versions::select_versions;
@@ -15,7 +14,6 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-/// The `op_kind` of synthetic co-run partners.
 const SYNTHETIC: &str = "synthetic";
 /// Minimum number of measured co-runs. With fewer, the model uses only bandwidth and cache.
 const LEAST_PAIRS: usize = 20;
@@ -50,7 +48,6 @@ pub struct CoRuns {
     pub beside: Vec<CoRunSlowdown>,
     /// Synthetic partners, in the order of profiles.
     pub partners: Vec<String>,
-    /// Number of slowdowns that were left out because they were disturbed.
     pub left_out: usize,
 }
 

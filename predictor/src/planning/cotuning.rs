@@ -112,9 +112,8 @@ pub struct PredictedChoice {
 }
 
 impl PredictedChoice {
-    /// Predicts the faster choice with its interval. Errors of sequential operators are independent, so the squares of
-    /// the half-widths add up. For concurrent operators the largest half-width is used, because the last operator to
-    /// end determines the time.
+    /// Predicts the faster choice with its interval. Errors of sequential operators are independent; for concurrent
+    /// ones, the largest half-width is used, because the last operator to end determines the time.
     fn from_cotuned(found: &Cotuned, schedules: &[Vec<(String, Vec<Time>)>], cores: usize) -> PredictedChoice {
         let off = |half_width: fn(&Time) -> f64| -> f64 {
             let operators = schedules.iter().enumerate();

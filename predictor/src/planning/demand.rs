@@ -1,5 +1,4 @@
-//! Demand of operators on shared resources, from their times and memory traffic; capacity of a machine, from records
-//! and measured peaks.
+//! Demand of operators on shared resources, and capacity of a machine, from records and measured peaks.
 
 use datasets::{Peaks, Record};
 use models::Task;

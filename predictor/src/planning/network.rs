@@ -25,10 +25,8 @@ pub struct NetworkPlan {
     pub promise: Promise,
     /// Time of the critical path, a lower bound of any plan.
     pub critical_ns: f64,
-    /// Number of sets of operators that the search explored.
     pub states: usize,
     pub is_exact: bool,
-    /// Share of the time that is measured, not predicted.
     pub measured_share: f64,
     /// Predicted time of the best plan with concurrent stages, whether or not it was chosen.
     pub best_ns: f64,

@@ -125,7 +125,6 @@ impl Host {
         (1..=cores).map(factor).collect()
     }
 
-    /// Returns the sensitivity and the pressure of a task, measured with synthetic co-run partners, or None.
     pub fn task_profile(&self, task: &Task) -> Option<Profile> {
         self.profiles.get(&task.hash()).cloned()
     }

@@ -140,7 +140,6 @@ impl Setting {
         Ok(())
     }
 
-    /// Fills in missing schedule knobs from the operator's default schedule.
     pub fn complete_knobs(&self, predictor: &Predictor, operator: &Operator) -> Result<Setting> {
         Ok(Setting { extras: self.complete_schedule(predictor, operator)?.knobs, ..self.clone() })
     }

@@ -28,7 +28,6 @@ pub struct HeldOutErrors {
     pub weighted_percent: f64,
     /// Share of the total time for which a held-out error is known.
     pub known_share: f64,
-    /// Operator kind with the largest error.
     pub worst: String,
     pub worst_error: CrossValidatedError,
 }
@@ -68,7 +67,6 @@ pub struct Total {
     pub dispatch_ns: f64,
     pub hidden_ns: f64,
     pub calls: u64,
-    /// Time of operators outside of the trained range.
     pub extrapolated_ns: f64,
     /// Time of operators without training data. These times are lower bounds, and so the total may be longer.
     pub bounds_ns: f64,
@@ -135,7 +133,6 @@ pub fn widest_kind(operators: &[Operator], predictions: &[OperatorPrediction]) -
     (all.is_finite() && all > 0.0).then(|| WidestKind { kind: kind.to_owned(), share: half * half / all })
 }
 
-/// Total of a network with in-network times of its operators instead of isolated times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct InPlaceTotal {
     pub operators_ns: f64,

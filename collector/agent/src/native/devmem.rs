@@ -18,7 +18,6 @@ use std::time::Instant;
 
 struct FabricAddresses {
     registers: PathBuf,
-    /// Offset of the core's registers in that file.
     base: u64,
     memory: PathBuf,
     /// Candidate folders with the attributes of the contiguous memory; the first existing one is used.

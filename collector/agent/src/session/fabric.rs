@@ -69,7 +69,6 @@ impl FabricSession {
         FabricSession { is_stuck: mark.as_ref().is_some_and(|mark| mark.exists()), mark, ..self }
     }
 
-    /// Records whether a run of the core did not finish, also for later sessions.
     fn set_stuck(&mut self, is_stuck: bool) -> Result<(), RequestRefusal> {
         self.is_stuck = is_stuck;
         let done = match &self.mark {

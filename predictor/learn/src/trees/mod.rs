@@ -458,7 +458,6 @@ impl Trees {
 }
 
 impl Split {
-    /// Returns a leaf: a node that is its own child.
     fn leaf_at(place: u32) -> Split {
         Split { left: place, threshold: f32::INFINITY, feature: 0, absent_left: true }
     }

@@ -1,10 +1,8 @@
 //! A model of slowdowns that is fitted to measured pairs of concurrent operators, beyond bandwidth and cache capacity.
 //!
 //! The slowdown is 1 plus a weighted sum of nonnegative terms that never decrease with a partner's demand. With
-//! nonnegative weights, sharing never speeds an operator up, more demand of a partner never helps, and names of
-//! operators do not matter. The fit minimises absolute relative errors instead of squares, because some measurements
-//! were disturbed; regularisation keeps weights small if there are few pairs. Operators with a measured `Profile` have
-//! additional terms.
+//! nonnegative weights, sharing never speeds an operator up. The fit minimises absolute relative errors instead of
+//! squares, because some measurements were disturbed. Operators with a measured `Profile` have additional terms.
 
 use super::{Demand, Machine, physical_speeds};
 use serde::{Deserialize, Serialize};
@@ -25,7 +23,6 @@ pub struct Learned {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoRunMeasurement<'a> {
-    /// Number of cores and demand of the measured operator.
     pub own: (usize, &'a Demand),
     pub others: Vec<(usize, &'a Demand)>,
     pub slowdown: f64,

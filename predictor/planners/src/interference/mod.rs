@@ -2,8 +2,7 @@
 //!
 //! Cores are partitioned, so operators share memory bandwidth and the last-level cache. Both are allocated max-min
 //! fairly; data that no longer fits the cache is fetched from memory. Speeds are constant between starts and ends of
-//! operators, so each phase has a closed form (`phases`). Sharing never makes an operator faster, and more demand of a
-//! partner never helps.
+//! operators, so each phase has a closed form.
 
 mod baseline;
 mod fair;

@@ -2,7 +2,6 @@
 
 use super::Game;
 
-/// Maximum number of assignments that are searched exhaustively.
 pub const EXACT_MOST: u64 = 1_000_000;
 
 pub(super) struct Exact {

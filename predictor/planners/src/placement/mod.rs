@@ -2,9 +2,8 @@
 //! raise the objective. The result includes a bound on the distance from the optimum.
 //!
 //! Without edges, the makespan is the largest device load. The cost of an operator is the load of its device plus its
-//! energy; an assignment is an equilibrium if no operator can lower its cost by moving alone. With edges and transfer
-//! costs, operators run in list order and all share one cost, the makespan plus energy. Small instances are searched
-//! exhaustively, others by local search; both results include a lower bound.
+//! energy. With edges and transfer costs, operators run in list order and all share one cost, the makespan plus energy.
+//! Small instances are searched exhaustively, others by local search.
 
 mod bound;
 mod exact;

@@ -1,10 +1,8 @@
 //! Plans a graph in stages: which operators run concurrently, on how many cores, and in which order.
 //!
-//! A stage is a set of operators that can run once all earlier stages have ended. Its connected components are
-//! distributed over groups, which run concurrently on separate cores. Dynamic programming over down-sets of the graph
-//! finds the best stages (`search`); `cost` computes the time of a stage with the interference model. The graph is cut
-//! at operators that are ordered with respect to all others, and the parts between these cuts are planned separately.
-//! For parts that are too wide, beam search is used, and the result is marked as not exact.
+//! A stage is a set of operators that can run once all earlier stages have ended; its connected components are
+//! distributed over concurrent groups. Dynamic programming over down-sets of the graph finds the best stages. The graph
+//! is cut at operators that are ordered with respect to all others; parts that are too wide use beam search.
 
 mod cost;
 mod search;
@@ -59,7 +57,6 @@ pub struct Stages {
     pub time_ns: f64,
     pub sequential_ns: f64,
     pub critical_ns: f64,
-    /// Number of down-sets that the search visited.
     pub states: usize,
     /// Whether the search was exhaustive within the limits on groups and operators.
     pub is_exact: bool,

@@ -104,7 +104,6 @@ impl<'a> Part<'a> {
         SearchResult { stages, states, is_exact: self.is_exact }
     }
 
-    /// Keeps the sets that save the most time compared with sequential execution of their operators.
     fn narrow_level(&mut self, level: &mut BTreeMap<Set, SearchState>, most: usize, sequential: &[f64]) {
         if level.len() <= most {
             return;

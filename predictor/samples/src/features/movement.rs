@@ -15,7 +15,6 @@ pub struct Movement {
 }
 
 impl Movement {
-    /// Pattern of elements that are read one by one, from arbitrary positions.
     const SINGLE: Movement = Movement { run: 1, step: 1, offset: 0 };
 
     /// Describes the access pattern of a slice, transposition or concatenation; None for other operators.

@@ -1,14 +1,12 @@
 //! Features of the scheduled program and its machine code, relative to the operator's work.
 //!
 //! Counts grow with the operator, so they are divided by the number of multiply-adds or of output elements, whichever
-//! is larger. Bytes read per multiply-add, for example, show the quality of a schedule at any size. The collector's
-//! estimate of the cycles is compared with the roofline bound.
+//! is larger. The collector's estimate of the cycles is compared with the roofline bound.
 
 use super::device::Device;
 use super::work::{Form, Work};
 use std::collections::BTreeMap;
 
-/// Name prefixes of figures of the program and its code in records.
 const PREFIXES: [&str; 2] = ["code.code_", "code.store_"];
 /// Prefixes of counts that do not grow with the operator's size.
 const PLAIN: [&str; 7] = [

@@ -7,10 +7,8 @@ use super::table::{FEATURES, Origin};
 use super::tiling;
 use std::collections::BTreeMap;
 
-/// Name of the feature that contains the view; present if the data has schedules.
 pub const KNOWN: &str = "schedule_known";
 
-/// Name of the feature that contains a library's choice; present if the data has choices.
 pub const CHOICE: &str = "library_choice";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -24,7 +22,6 @@ pub enum View {
 }
 
 impl View {
-    /// All views, in ascending order of knowledge.
     pub const ALL: [View; 3] = [View::Sizes, View::Knobs, View::Code];
 
     pub fn name(self) -> &'static str {
@@ -39,7 +36,6 @@ impl View {
         View::ALL.into_iter().find(|view| view.name() == name)
     }
 
-    /// Returns the view with the most information among the present features.
     pub fn from_extras(extras: &BTreeMap<String, f64>) -> View {
         let has =
             |prefix: &str| extras.range(prefix.to_owned()..).next().is_some_and(|(name, _)| name.starts_with(prefix));

@@ -1,8 +1,7 @@
 //! Selects records that may be used together: records with equal settings, which affect times but are not features.
 //!
-//! Records with equal features but another cache state, clock policy or compiler would only add noise. For each device,
-//! the group of settings with the most records is used, unless the user requests other settings. For each candidate,
-//! only records of the newest code are used. Other records are rejected with a reason.
+//! For each device, the group of settings with the most records is used, unless the user requests other settings, and
+//! for each candidate, only records of the newest code. Other records are rejected with a reason.
 
 use super::{Policy, device_name};
 use crate::error::{Error, Result};
@@ -72,7 +71,6 @@ pub fn check_setting(column: &str) -> Result<()> {
     }
 }
 
-/// Values of a record's settings, in the order of `SETTINGS`.
 type RecordGroup = Vec<Option<String>>;
 
 type Counts = BTreeMap<RecordGroup, (usize, i64)>;
@@ -158,7 +156,6 @@ impl<'a> Comparable<'a> {
     }
 }
 
-/// Returns settings that differ from the device's group, to suggest them to the user.
 pub(super) fn differing_settings<'r>(
     records: impl Iterator<Item = &'r Record>,
     comparable: &Comparable<'_>,

@@ -1,8 +1,7 @@
 //! The device figures of records: measured peaks of its hosts, raised to the rates that its operators reached.
 //!
-//! Figures that were not measured are assumed, in the same way for training and queries, because predictions are
-//! relative to them. No peaks are measured on a GPU: the best rates of its operators are used, or nominal figures if
-//! reached rates must not be used.
+//! Figures that were not measured are assumed, in the same way for training and queries. No peaks are measured on a
+//! GPU: the best rates of its operators are used, or nominal figures if reached rates must not be used.
 
 use crate::features::Device;
 use datasets::{Peaks, PeaksMeasured, Reached, Record};
@@ -43,9 +42,7 @@ fn described_device(figures: Device, peaks: Peaks, is_measured: bool) -> Device 
 }
 
 fn assumed_cpu(record: &Record) -> Device {
-    /// Clock of a typical server under vector load.
     const CLOCK_GHZ: f64 = 2.5;
-    /// Memory bandwidth per core.
     const BYTES_PER_NS: f64 = 10.0;
     let target = record.target_text.as_deref().unwrap_or_default();
     let is_wide = ["avx512", "rapids", "icelake", "skylake-avx512", "cascadelake", "znver4", "znver5"];
@@ -91,7 +88,6 @@ fn nominal_rates(figures: &Device, threads: u32) -> Rates {
 }
 
 fn reached_rates(reached: &Reached) -> Rates {
-    /// Typical ratio of peak operations to bytes, from which an unknown rate is derived.
     const BALANCE: f64 = 10.0;
     // Rates of cached data do not represent memory, so the rates of the largest transfers are used.
     match (reached.best_flops_per_second(), reached.best_bytes_per_second()) {

@@ -63,7 +63,6 @@ pub fn read_samples(paths: &[PathBuf], policy: &Policy) -> Result<Samples> {
     gather_with_damage(&records, &hosts, &damage, policy)
 }
 
-/// Returns the networks whose operators were timed in the network, and the counts of rejected rows by reason.
 pub fn placed_networks(paths: &[PathBuf], policy: &Policy) -> Result<(Vec<PlacedNetwork>, BTreeMap<String, u64>)> {
     let (mut records, mut damage) = (Vec::new(), Vec::new());
     for path in paths {
@@ -72,7 +71,6 @@ pub fn placed_networks(paths: &[PathBuf], policy: &Policy) -> Result<(Vec<Placed
     Ok(in_place::placed_in_records(&records, policy))
 }
 
-/// Reads every measurement; unreadable parts of a store are reported as damage.
 fn read_records(path: &Path, damage: &mut Vec<Damage>) -> Result<Vec<Record>> {
     if path.is_dir() {
         let records = Store::open(path)?.select_records(Choose::All)?;
@@ -90,7 +88,6 @@ pub fn gather_samples(records: &[Record], hosts: &[PeaksMeasured], policy: &Poli
     gather_with_damage(records, hosts, &[], policy)
 }
 
-/// Converts records to samples; damaged parts of a store are counted as rejected rows.
 fn gather_with_damage(
     records: &[Record],
     hosts: &[PeaksMeasured],
@@ -159,7 +156,6 @@ impl<'a> RecordFilter<'a> {
     }
 }
 
-/// Returns the uncertainty of the median for experiments that were measured in several processes (visits), by key.
 fn repeat_uncertainties(records: &[Record]) -> HashMap<Key, Option<f64>> {
     let of_visits: Vec<&Record> =
         records.iter().filter(|record| record.is_alone() && record.schema_version >= SCHEMA_OF_VISITS).collect();

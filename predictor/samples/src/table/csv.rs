@@ -1,9 +1,7 @@
 //! Reads CSV by column, on all cores: the file is cut at line ends, and each piece is parsed separately.
 //!
-//! A column is numeric until a cell is not a number; then its earlier cells are parsed again as words. Quoted cells
-//! may contain separators but no line ends, since files are cut at line ends without regard to quotes. Lengths are
-//! checked before memory is allocated. Files ending in `.gz` are decompressed first; the size is limited by `MAX_BYTES`
-//! and by the compression ratio.
+//! A column is numeric until a cell is not a number; then its earlier cells are parsed again as words. Quoted cells may
+//! contain separators but no line ends. The size of decompressed `.gz` files is limited, also by the compression ratio.
 
 use super::{Cells, Table, TableColumn};
 use crate::error::{Error, Result};
@@ -277,7 +275,6 @@ fn push_word(words: &mut Words, cell: &Cell<'_>) -> std::result::Result<(), Stri
     if cell.has_quotes { words.append_word(&cell.unquote_text(text)) } else { words.append_word(text) }
 }
 
-/// Powers of ten that `f64` represents exactly.
 const POWERS: [f64; 19] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18];
 

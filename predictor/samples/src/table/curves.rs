@@ -1,7 +1,6 @@
 //! Curves of times over thread counts in foreign tables, and the mapping that names their columns.
 //!
-//! A curve belongs to one operator or network on one device. Its rows need no sizes, so curves of whole networks can be
-//! read, which the other mapping cannot describe.
+//! A curve belongs to one operator or network on one device. Its rows need no sizes, unlike those of the other mapping.
 
 use super::mapping::Time;
 use super::{Cells, Table};

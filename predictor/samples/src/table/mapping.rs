@@ -1,7 +1,6 @@
 //! The mapping of another project's table: a TOML file that names the columns of operator, device, time and sizes.
 //!
-//! Every column must be mentioned as a size, as a key or under `after_run`. An unknown column is an error, because
-//! silently ignoring a column could hide a wrong mapping.
+//! Every column must be mentioned: silently ignoring an unknown column could hide a wrong mapping.
 
 use super::{Cells, Table, TableColumn};
 use crate::error::{Error, Result};

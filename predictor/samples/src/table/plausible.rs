@@ -1,9 +1,8 @@
 //! Checks whether rows are plausible under their mapping, because a wrong mapping causes no error when it is read.
 //!
-//! Times below what a device can reach indicate a wrong unit or device; operands larger than a device's memory
-//! indicate wrong sizes. Roofline and memory cannot reveal exchanged dimensions of a product, but launch grids can:
-//! more threads are launched for more outputs. So if a table has launch grids, every exchange of two columns is tried,
-//! and the mapping is rejected if one explains the grids far better.
+//! Times below what a device can reach indicate a wrong unit or device; operands larger than its memory, wrong sizes.
+//! If a table has launch grids, every exchange of two columns is tried, because more threads are launched for more
+//! outputs, and the mapping is rejected if one explains the grids far better.
 
 use super::Table;
 use super::mapping::{Mapping, Shape, number_column};
@@ -14,7 +13,6 @@ use crate::statistics::pearson;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Columns of grid and block sizes of GPU launches, known after the run.
 const LAUNCH: [&str; 6] = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"];
 /// Share of implausible rows per operator up to which no warning is given.
 const DOUBTFUL: f64 = 0.001;
