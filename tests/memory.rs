@@ -1,5 +1,5 @@
-//! The peak memory of a process, for tests of readers that must not take more than a multiple of what they read. Unit tests
-//! include this file, because the library of the end-to-end tests depends on their crates.
+//! The peak memory of a process, for tests of readers. Unit tests include this file, because the library of the
+//! end-to-end tests depends on their crates.
 
 use std::process::Command;
 

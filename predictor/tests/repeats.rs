@@ -1,5 +1,4 @@
-//! What becomes of measurements: those whose median is known are taken, those that are left out can be brought back, and an
-//! experiment that was measured several times is one sample, the middle of its measurements.
+//! Measurements whose median is known are taken, others can be brought back, and repeats become one sample.
 #![allow(missing_docs)]
 
 use datasets::{Json, NETWORK, Outcome, Record, ScheduleSource, Source};

@@ -271,7 +271,7 @@ fn pages_of_other_sites_are_not_answered() {
     }
 }
 
-/// Clients that send large bodies and disconnect, or send them slowly, take a bounded amount of memory and do not block others.
+/// Clients that send large bodies slowly or disconnect take a bounded amount of memory and do not block others.
 #[test]
 fn large_bodies_of_clients_that_disconnect_do_not_pile_up() {
     let address = server(Duration::from_secs(30));

@@ -43,8 +43,8 @@ fn product(work: &Work, is_default: bool, extras: &[(&str, f64)]) -> RawSample {
     }
 }
 
-/// Products whose default schedule takes three times the bound. Of others, those with a large tile take twice as long as the
-/// default, those with a small one half as long; spills, which only the code shows, make any of them five times as slow.
+/// Default schedules take three times the bound; others take twice as long with a large tile, half as long with a small
+/// one. Spills, which only the code shows, make these five times as slow.
 fn samples() -> Samples {
     let mut builder = SamplesBuilder::new(vec![("here".to_owned(), device())]);
     for step in 0..90u64 {
@@ -116,7 +116,7 @@ fn a_question_without_a_schedule_is_answered_for_the_default_one() {
     assert!(knobs.high_ns / knobs.low_ns > 2.0, "whether it spills is not known: {knobs:?}");
 }
 
-/// Products with a second knob, `unroll`, that is 1 in default schedules and makes all schedules twice as slow where it is 0.
+/// Products with a second knob `unroll`, which is 1 in default schedules; with 0, schedules are twice as slow.
 fn unrolled() -> Samples {
     let mut builder = SamplesBuilder::new(vec![("here".to_owned(), device())]);
     for step in 0..90u64 {

@@ -185,7 +185,7 @@ impl HostileBench {
         self.folder.join(name)
     }
 
-    /// Runs a command and checks that it ends with a documented exit code, in bounded memory and time, without side effects.
+    /// Runs a command and checks that it ends with a documented exit code, in bounded memory and time.
     #[track_caller]
     fn open(&self, command: &str, max_bytes: u64) -> Ran {
         let (program, arguments) = command.split_once(' ').expect("a program and its arguments");

@@ -515,7 +515,7 @@ fn comments_and_messages_use_standard_terms() {
     no_faults(wrong);
 }
 
-/// Returns the names of the types that a source defines. Aliases, such as the `Result` of a module, are not definitions.
+/// Returns the names of the types that a source defines. Aliases, such as a module's `Result`, are not definitions.
 fn defined_types(source: &str) -> impl Iterator<Item = &str> {
     product_code(source).lines().filter_map(|line| {
         let is_before = |word: &&str| word.starts_with("pub") || word.ends_with(')') || *word == "unsafe";

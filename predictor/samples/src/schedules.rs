@@ -154,8 +154,8 @@ impl Schedules {
         self.default_of(work, device).map_or_else(|_| Vec::new(), names)
     }
 
-    /// Returns the knobs of the default schedule with the most similar sizes that fits the requested sizes. If none fits
-    /// as a whole, each knob of the most similar one that does not fit is replaced by the nearest setting that fits.
+    /// Returns the knobs of the most similar default schedule that fits the sizes. If none fits as a whole, each knob
+    /// of the most similar one that does not fit is replaced by the nearest setting that fits.
     fn default_of(&self, work: &Work, device: &str) -> Result<BTreeMap<String, f64>, String> {
         let place = schedule_coordinates(work);
         let own = self.defaults.get(device).filter(|own| !own.is_empty());

@@ -1,4 +1,4 @@
-//! Records that differ in something that changes times and is no feature are never mixed: one group is taken, the others are counted.
+//! Records whose settings affect times are never mixed: one group is taken, the others are counted.
 #![allow(missing_docs)]
 
 use datasets::{CacheState, Json, Outcome, Record, ScheduleSource};

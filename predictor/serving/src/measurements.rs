@@ -18,8 +18,8 @@ use std::path::Path;
 const ABOVE_PEAK: f64 = 1.25;
 /// Share of implausible rows above which the mapping is considered wrong and the table is rejected.
 const MOST_IMPLAUSIBLE: f64 = 0.05;
-/// Smallest plausible ratio of a kernel's mean power to that of both neighbours of its layer in size. A meter that reads
-/// while the device idles shows less, sometimes a third.
+/// Smallest plausible ratio of a kernel's mean power to that of both neighbours of its layer in size. Meters that read
+/// while the device idles show less, sometimes a third.
 const LEAST_OF_NEIGHBOURS: f64 = 0.75;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -98,8 +98,8 @@ fn scaled_log(lent: f64, own: &Features, kernel: &Kernel, device: &GpuFacts, sim
     Ok((scaled / own.reference_seconds).ln())
 }
 
-/// Returns the bound of a device for scaling a similar device's time. Siblings differ in nominal clocks, but power limits
-/// reduce this difference in practice, so half of it (in log space) is used.
+/// Returns the bound for scaling a similar device's time. Siblings differ in nominal clocks, but power limits reduce
+/// this difference in practice, so half of it (in log space) is used.
 fn lent_bound(own: &Features, theirs: &Features, device: &GpuFacts, similar: &GpuFacts) -> f64 {
     if !device.is_sibling(similar) || own.compute_seconds + LAUNCH_SECONDS < own.warm_seconds {
         return own.warm_seconds;
