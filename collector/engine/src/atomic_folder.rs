@@ -1,5 +1,4 @@
-//! Atomic creation of folders: a folder is written under a temporary name next to its destination, and renamed when it
-//! is complete.
+//! Atomic creation of folders: written under a temporary name next to the destination, renamed when complete.
 
 use crate::Result;
 use crate::failure::Failure;

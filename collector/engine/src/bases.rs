@@ -1,5 +1,4 @@
-//! Base records: records with only those columns that are known before tasks are planned, which describe the machine,
-//! the target and the versions.
+//! Base records: records with only the columns known before tasks are planned: machine, target and versions.
 
 use crate::Result;
 use crate::campaign::{Bases, Config, record};

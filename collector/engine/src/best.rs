@@ -57,8 +57,7 @@ pub fn find_best(store: &Path, question: &Question, observer: &dyn Observer) -> 
     Ok(BestTimes { total_ns, ..times })
 }
 
-/// Returns the best time of each task. For this class of hosts, only times under current conditions count; for other
-/// classes, only times of the newest versions.
+/// Returns each task's best time: under current conditions for this class of hosts, of the newest versions for others.
 pub fn best_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> Result<Vec<Best>> {
     Ok(find_in_store(store, question, observer)?.0.tasks)
 }
@@ -96,8 +95,7 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
     Ok((BestTimes { tasks, left_out: left_out + old_count, total_ns: None, is_damaged }, hosts))
 }
 
-/// Returns the current conditions on this machine for the kinds of targets of `records`. None if there are no records,
-/// or if the compiler cannot be started; callers then use the newest versions in the store.
+/// Returns None without records, or if the compiler cannot be started; callers then use the store's newest versions.
 fn current_conditions(records: &[Record], facts: &Facts, observer: &dyn Observer) -> Option<CurrentConditions> {
     if records.is_empty() {
         return None;

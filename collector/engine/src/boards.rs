@@ -51,8 +51,7 @@ pub struct BoardAddress<'a> {
     pub wait_seconds: u64,
 }
 
-/// Returns the access to a board: its address, key, secret and timeout. Fails if a tracker needs a key and there is
-/// none, or if the secret cannot be read.
+/// Returns the access to a board. Fails if a tracker needs a key and there is none, or if the secret cannot be read.
 pub fn resolve_access(address: BoardAddress<'_>) -> Result<Access> {
     let (at, default_key) = match address.server {
         BoardServer::Host(host, port) => {
@@ -87,10 +86,8 @@ pub struct MeasuredMachine {
 pub struct Board {
     /// Access to this board and to all boards with the same key and processor.
     pub fleet: Fleet,
-    /// Name that the user gave to the board.
     name: Option<String>,
     source: Source,
-    /// Reason why times of the board are recorded as emulated, if they are.
     why_emulated: Option<String>,
     /// Version of this project's agent, if the board runs it.
     agent: Option<String>,
@@ -100,8 +97,7 @@ pub struct Board {
 enum BoardPart {
     /// The board's processor. A target of this kind selects it.
     Processor(Kind),
-    /// An accelerator core in the board's FPGA, with the facts of the host processor. These affect times only if the
-    /// core is real, not simulated.
+    /// An accelerator core in the FPGA, with the host processor's facts, which affect times only if the core is real.
     Fabric(Box<Facts>),
 }
 

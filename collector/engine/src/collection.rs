@@ -1,5 +1,4 @@
-//! Collects records of models into a store: builds and runs the attempts that the store lacks, measures the peaks of the host, and
-//! summarises all records of the campaign.
+//! Collects records of models into a store: runs the attempts it lacks, measures peaks, and summarises all records.
 
 use crate::Result;
 use crate::bases::base_records;
@@ -253,8 +252,7 @@ impl Collection<'_> {
         }
     }
 
-    /// Returns all attempts at these experiments, and the highest rates in records of this host and the current
-    /// versions.
+    /// Returns all attempts at these experiments, and the highest rates of this host with the current versions.
     fn read_attempts(&self, wanted: &HashSet<Key>, bases: &Bases) -> Result<(Vec<Record>, Reached)> {
         let (mut tried, mut reached, now) = (Vec::new(), Reached::default(), CurrentConditions::from_bases(bases));
         for record in self.store.select_records(Choose::All).map_err(store_failure)? {
@@ -302,9 +300,7 @@ impl Collection<'_> {
 }
 
 enum CollectionWork {
-    /// Planned attempts.
     Sweep(Vec<Attempt>),
-    /// A search, which proposes attempts.
     Search(Box<Tuning>),
 }
 
@@ -328,7 +324,6 @@ fn busy_note() -> Option<String> {
 }
 
 struct CollectionResult {
-    /// Keys of all planned experiments.
     wanted: HashSet<Key>,
     known_before: usize,
     outcomes: Outcomes,

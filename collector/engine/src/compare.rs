@@ -14,8 +14,7 @@ use models::{Choice, Parallel, StagePlan, Task, choice};
 use report::{Paper, Table, format_duration, format_percent, number_column, or_unknown, text_column};
 use serde::Serialize;
 
-/// Sampling time per variant and round: long enough for caches and clocks to settle, and short enough that a
-/// disturbance affects few rounds.
+/// Sampling time per variant and round: caches and clocks settle in it, and a disturbance affects few rounds.
 const ROUND_NS: u64 = 100_000_000;
 
 /// Largest number of visits (fresh processes) per variant and pass; the rounds are divided evenly among them.
@@ -165,7 +164,6 @@ pub fn time_variants(mut variants: Vec<Variant>, rounds: u32, prepared: &mut Pre
     unreachable!("the last pass returns")
 }
 
-/// Builds a compiled variant, or writes the model file for another engine.
 fn prepare_variant(
     argument: VariantName,
     wanted: &ComparisonRequest<'_>,
@@ -349,7 +347,6 @@ pub fn describe_report(report: &Report, paper: &Paper) -> String {
     text
 }
 
-/// Describes the smallest difference that the comparison can distinguish from noise.
 fn describe_noise(report: &Report) -> String {
     let least = report
         .variants

@@ -1,5 +1,4 @@
-//! `--ifcompare`: after a campaign, runs its whole models with the default schedules and with the best
-//! ones in the store.
+//! `--ifcompare`: after a campaign, runs its whole models with the default schedules and with the best in the store.
 
 use crate::Result;
 use crate::campaign::graphs::LoadedModels;

@@ -45,11 +45,9 @@ pub struct NetworkTimes {
     changed: Vec<ChangedSchedule>,
 }
 
-/// A task whose fastest schedule alone is not the fastest in the network.
 #[derive(Serialize)]
 struct ChangedSchedule {
     task: String,
-    /// Number of calls in the model.
     count: usize,
     alone_ns: f64,
     best_ns: f64,
@@ -114,8 +112,7 @@ fn found_schedule<'a>(searches: &'a [Learning], task: &Task, threads: usize) -> 
     searches.iter().find(own)?.schedule.as_ref()
 }
 
-/// Times a model on its number of threads. None if the model has fewer than two tasks, or if all candidates of every
-/// task with several candidates were already timed in the network.
+/// Returns None if the model has fewer than two tasks, or if all candidates of tasks with several were timed already.
 fn time_schedules(prepared: &mut PreparedModel, store: &Path, searches: &[Learning]) -> Result<Option<NetworkTimes>> {
     let known = prepared.known_schedules(store)?;
     let threads = prepared.runs.cpus.len();

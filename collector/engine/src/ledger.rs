@@ -1,5 +1,4 @@
-//! The state of a store that a campaign needs: known experiments, claims of other processes, and the journal of new
-//! records.
+//! State of a store for a campaign: known experiments, claims of other processes, and the journal of new records.
 
 use crate::campaign::collect::{ClaimResult, ClaimResults, Visit};
 use crate::failure::format_chain;
@@ -20,8 +19,7 @@ pub struct Ledger<'a> {
     /// Experiments whose measurements include the requested counters; None if none were requested.
     counted: Option<HashSet<Key>>,
     claims: Option<Claims>,
-    /// Claim files of the processes that hold visits of the last request; the next request checks these files for
-    /// progress.
+    /// Claim files of processes that hold visits of the last request; the next request checks them for progress.
     holders: BTreeSet<PathBuf>,
     journal: Option<Journal>,
     observer: &'a dyn Observer,
@@ -150,7 +148,6 @@ impl<'a> Ledger<'a> {
     }
 }
 
-/// Returns the experiments measured with the requested counters; None if none were requested.
 fn counted_keys(store: &Store, repeat: &Repeat) -> Result<Option<HashSet<Key>>> {
     let wanted = repeat.counters.as_ref();
     wanted.map(|wanted| store.counted_experiments(&wanted.names, &wanted.config_hash)).transpose()

@@ -1,6 +1,5 @@
-//! The engine of `opcollect`: from the name of a model to records. Nothing here prints, ends the
-//! process or parses a command line; notes in addition to the result go to an
-//! [`observer::Observer`].
+//! The engine of `opcollect`: from the name of a model to records. Nothing here prints, ends the process or parses a
+//! command line; notes in addition to the result go to an [`observer::Observer`].
 
 #![warn(missing_docs)]
 

@@ -93,8 +93,7 @@ pub fn lock_cpus(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive
 
 const LIBRARY_HINT: &str = "run `scripts/setup --torch`, which installs PyTorch's library, then `scripts/opcollect`, which builds with it; see docs/guide/torch.md";
 
-/// Returns the versions of the library that computes tasks or whole programs; empty if no library is used. Fails if
-/// the library's worker was not built.
+/// Returns the versions of the library that computes tasks or whole programs, if any. Fails without its worker.
 pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], bench: &mut dyn Bench) -> Result<Versions> {
     let count = tasks.iter().filter(|planned| planned.partner.is_some()).count();
     if count == 0 && modules.is_empty() {

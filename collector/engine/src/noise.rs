@@ -1,5 +1,4 @@
-//! The noise floor of this machine: the scatter of the times of fixed workloads between visits (repeated
-//! measurements).
+//! Noise floor of this machine: scatter of the times of fixed workloads between visits (repeated measurements).
 
 use crate::failure::Failure;
 use crate::observer::Observer;

@@ -1,5 +1,4 @@
-//! Runs the attempts that a source proposes, writes their records to a store, and reads the records from which
-//! searches learn.
+//! Runs the attempts of a source, writes their records to a store, and reads the records from which searches learn.
 
 use crate::Result;
 use crate::campaign::record::now_us;

@@ -22,8 +22,7 @@ const MAX_MEASUREMENTS: usize = 5;
 /// Shortest interval between two measurements, in microseconds; load by other processes often lasts for minutes.
 const MIN_INTERVAL_US: i64 = 120_000_000;
 
-/// Returns the host's peak rates. Measures them if the store has too few measurements, and raises them to the rates
-/// that operators reached.
+/// Returns the host's peak rates: measured if the store has too few, and raised to the rates that operators reached.
 pub fn host_peaks(
     store: &Store,
     base: &Record,
@@ -97,9 +96,8 @@ fn measure_peaks(
     }
 }
 
-/// Returns the higher rate of two operators that take long compared with waking threads: a matrix product,
-/// split by rows, whose right operand stays in the first-level cache, and a convolution with one image per thread. The
-/// convolution's window size is chosen so that no algorithm can save multiplications.
+/// Returns the higher rate of two long operators: a matrix product, split by rows, whose right operand stays in the
+/// first-level cache, and a convolution with one image per thread and a window for which no algorithm saves products.
 fn multiply_adds(target: &Target, cpus: &[usize], bench: &mut dyn Bench) -> Option<f64> {
     peak_operators(cpus.len()).iter().filter_map(|text| flops_per_second(text, target, cpus, bench)).reduce(f64::max)
 }

@@ -1,5 +1,4 @@
-//! Prepares a whole model for runs: reads it, cuts it into calls, generates its inputs, and computes the reference
-//! outputs. All files are written to one temporary folder.
+//! Prepares a whole model for runs: reads it, cuts it into calls, generates inputs, and computes reference outputs.
 
 use crate::bases::base_records;
 use crate::boards::{self, BoardOptions, MeasuredMachine};
@@ -265,8 +264,7 @@ impl PreparedModel {
         network::profile::complete_profile(seen, &built, self.runs.cpus.len(), peaks).map_err(build_failure)
     }
 
-    /// Counts the events of one call of each task in a simulator. Also returns the tasks that could not be counted,
-    /// with reasons.
+    /// Counts the events of one call of each task in a simulator. Also returns the uncounted tasks, with reasons.
     pub fn simulate_calls(&mut self, simulator: &Simulator) -> Result<(Simulation, Vec<String>)> {
         // Simulators support no newer instructions.
         const OLDER: &str = r#"{"kind": "llvm", "mcpu": "x86-64-v3"}"#;
@@ -311,9 +309,8 @@ impl PreparedModel {
         self.plan.tasks.iter().map(|one| choose(&one.task)).collect()
     }
 
-    /// Writes the model as ONNX into a folder, in its form before simplification, because other libraries apply their
-    /// own simplifications. The simplified model is written if an operator has an ONNX form only after simplification,
-    /// or if constants are generated from seeds, because simplification changes these constants.
+    /// Writes the model as ONNX before simplification, because other libraries simplify on their own; afterwards if an
+    /// operator has an ONNX form only then, or if constants come from seeds, which simplification changes.
     pub fn write_onnx(&self, folder: &Path) -> Result<()> {
         let is_drawn =
             |graph: &Graph| graph.values.iter().filter_map(|value| value.data.as_ref()?.random_seed()).count() > 0;
@@ -324,8 +321,7 @@ impl PreparedModel {
         fs::write(folder.join(runtimes::MODEL), bytes).map_err(Failure::environment)
     }
 
-    /// Writes the user's original ONNX file with its dynamic dimensions replaced by numbers. Files with external data
-    /// are linked or copied.
+    /// Writes the user's ONNX file with numbers for its dynamic dimensions. External data are linked or copied.
     pub fn write_original(&self, folder: &Path) -> Result<()> {
         let refused = |error: models::Error| Failure::usage(format_chain(&error));
         let Some(path) = self.request.onnx_file().map_err(|error| Failure::usage(format_chain(&error)))? else {

@@ -1,5 +1,4 @@
-//! Folders with programs of whole models. They are built on one machine and run on machines that have neither the
-//! compiler nor the model.
+//! Folders with programs of whole models, built on one machine and run on others without the compiler or the model.
 
 use crate::atomic_folder::AtomicFolder;
 use crate::campaign::graphs::LoadedModels;
@@ -98,7 +97,6 @@ pub fn build_program(
     Ok(built)
 }
 
-/// Returns the metadata that machines without the model need to run a program.
 fn program_metadata(prepared: &mut PreparedModel, made: &BuiltModel) -> Result<Portable> {
     let object = made.artifacts.first().map_or(&[][..], |artifact| &artifact.object);
     let mut used: Vec<String> = made.artifacts.iter().flat_map(|artifact| artifact.instruction_sets.clone()).collect();

@@ -106,8 +106,7 @@ pub struct RaceReport {
     pub host_class: String,
 }
 
-/// Times concurrent and sequential execution of the operators in a choice file, in interleaved rounds. Waits up to
-/// `wait_seconds` for another measuring process.
+/// Times concurrent and sequential execution of a file's operators. Waits up to `wait_seconds` for other processes.
 pub fn run_race(path: &Path, rounds: u32, wait_seconds: u64, observer: &dyn Observer) -> Result<RaceReport> {
     let choice = read_choice(path)?;
     let cpus = machine::allowed_cpus()?;

@@ -85,8 +85,7 @@ impl Repeat {
         Ok(())
     }
 
-    /// Returns whether an experiment need not be measured. A crash or timeout counts as known only after
-    /// all retries.
+    /// Returns whether an experiment need not be measured. Crashes and timeouts are known only after all retries.
     pub fn is_known(&self, keys: &Keys, key: Key) -> bool {
         match keys.known_outcome(key) {
             _ if self.again => false,

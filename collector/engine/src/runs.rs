@@ -32,7 +32,6 @@ pub fn model_method(config: &Config) -> Method {
     Method::Sample(Plan { time_budget_ns: SAMPLING_TIME_NS, ..config.measure.clone() })
 }
 
-/// Returns the measurement in a runner's reply, or the reason why there is none.
 pub(crate) fn reply_measurement(
     reply: std::result::Result<RunReply, Fault>,
 ) -> std::result::Result<Box<Measured>, String> {

@@ -86,8 +86,7 @@ struct OpenedSession {
 }
 
 impl Session {
-    /// Opens a session: plans tasks, starts workers or connects to the board, and opens the store last, so that a
-    /// failure leaves no new store behind.
+    /// Opens a session: plans tasks, starts workers or connects to the board. A failure leaves no new store behind.
     pub fn open(resolved: ResolvedConfig, options: SessionOptions<'_>, observer: Rc<dyn Observer>) -> Result<Session> {
         let ResolvedConfig { config, loaded } = resolved;
         let chooses = options.repeat.again || !options.repeat.unless_agree.is_empty() || options.repeat.keys.is_some();
@@ -129,8 +128,7 @@ impl Session {
         })
     }
 
-    /// Opens a session that measures prebuilt artifacts on this machine. Options for boards and for comparisons of
-    /// whole models are ignored.
+    /// Opens a session that measures prebuilt artifacts here. Options for boards and for comparisons are ignored.
     pub fn open_artifacts(
         artifacts: Artifacts,
         options: SessionOptions<'_>,

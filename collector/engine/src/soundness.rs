@@ -1,5 +1,4 @@
-//! Checks that the schedule columns of a record are consistent. The crate `datasets` cannot check this, because it
-//! does not know schedules.
+//! Checks that a record's schedule columns are consistent; the crate `datasets` does not know schedules.
 
 use datasets::Record;
 use job::space::Schedule;

@@ -7,8 +7,7 @@ use job::space::{Filter, Space, task_space};
 use std::collections::BTreeSet;
 use targets::Machine;
 
-/// Restricts each task's schedule space by the filter. Rejects an axis that no task has, and a filter that leaves some
-/// task without schedules.
+/// Restricts each task's space by the filter. Rejects an axis that no task has, and a space without schedules.
 pub fn filter_spaces(tasks: &[PlannedTask], machine: &Machine, filter: &Filter) -> Result<Vec<Space>> {
     let spaces: Vec<Space> = tasks.iter().map(|planned| task_space(planned.scheduled_task(), machine)).collect();
     if let Some(axis) = filter.0.keys().find(|axis| !spaces.iter().any(|space| space.has_axis(axis))) {

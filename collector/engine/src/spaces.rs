@@ -1,5 +1,4 @@
-//! Rejects stores that contain the same search in another version of the schedule spaces, because such a search cannot
-//! be resumed.
+//! Rejects stores with the same search in another version of the schedule spaces: it cannot be resumed.
 
 use crate::Result;
 use crate::campaign::Config;

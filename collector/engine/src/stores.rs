@@ -82,8 +82,7 @@ pub fn verify_store(store: &Path, has_quarantine: bool) -> Result<StoreCheck> {
     Ok(StoreCheck { found, quarantine, quarantine_folder: store.root().join("quarantine") })
 }
 
-/// Returns a note on the number of times that were skipped because they are from other versions of TVM or of the
-/// generated code; None if there are none.
+/// Returns a note on times that were skipped because of other versions of TVM or of the code; None if there are none.
 pub fn left_out_note(left_out: usize) -> Option<String> {
     (left_out > 0).then(|| format!("{left_out} times of other versions were skipped; `--all-versions` includes them"))
 }

@@ -1,8 +1,6 @@
 //! Computes a quantised model on a simulated FPGA accelerator (the core), compares its outputs with those of the
-//! model's file, and lists the unit (core or CPU) that computes each layer.
-//!
-//! Times of the core are simulated, and those of the CPU are measured on a board if one is given. The two are never
-//! added.
+//! model's file, and lists the unit (core or CPU) of each layer. Times of the core are simulated, those of the CPU are
+//! measured on a board if one is given; the two are never added.
 
 use crate::Result;
 use crate::boards::{self, BoardOptions};
@@ -50,8 +48,7 @@ pub struct CpuBoard<'a> {
     pub threads: Option<usize>,
 }
 
-/// Result of running a model on the FPGA accelerator (the core) and a CPU. The order of the fields is that of the JSON
-/// document.
+/// Result of running a model on the core and a CPU. The order of the fields is that of the JSON document.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnitsReport {
     /// Whether layers computed by the FPGA accelerator equal the reference in every byte.

@@ -14,7 +14,6 @@ use std::fmt;
 use std::marker::PhantomData;
 use targets::Target;
 
-/// Name of the plan's file.
 pub const PLAN: &str = "plan.json";
 /// Version of the plan format; version 5 added the packing of results.
 pub const FORMAT: u32 = 5;
@@ -57,7 +56,6 @@ pub struct BuildEntry {
     /// Device kernels; their code is in files next to the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) device: Option<BuiltDevice>,
-    /// Reason why the build failed.
     pub(super) failure: Option<String>,
     pub(super) packings: Vec<Packing>,
     pub(super) trace: Option<String>,
@@ -98,7 +96,6 @@ impl BuildEntry {
     }
 }
 
-/// Parses an entry of bounded length.
 fn read_entry<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<T, D::Error> {
     parse_entry(<&RawValue>::deserialize(deserializer)?)
 }
@@ -201,7 +198,6 @@ pub(super) mod tests {
     const CONFIG: &str = "models = [{ source = 'simple', name = 'dense:m=4,n=6,k=8,bias=1,act=relu' }]\n\
                           threads = [1]\nschedules = 2\nbudget_seconds = 60.0\n[counters]\nbackend = 'none'";
 
-    /// Returns a plan as `build` writes it.
     pub fn plan() -> Plan {
         let config = Settings::parse(CONFIG).unwrap().check(1).unwrap();
         let tasks = planned_tasks(&config, &LoadedModels::default()).unwrap();
@@ -226,7 +222,6 @@ pub(super) mod tests {
         Plan { format: FORMAT, program_version, versions, target, config, revisions, tasks, builds: vec![built] }
     }
 
-    /// Evaluates all parts of an accepted plan that a run uses before it starts.
     fn evaluate_plan(plan: &Plan) {
         let limits = &plan.config.limits;
         for seconds in [limits.start_seconds, limits.build_seconds, limits.run_seconds] {
@@ -240,10 +235,8 @@ pub(super) mod tests {
         }
     }
 
-    /// A function that replaces one value of a document.
     type Changed<'a> = &'a dyn Fn(Value) -> Value;
 
-    /// Calls `change` for every value of a document with a function that replaces that value.
     fn with_each(value: &Value, change: &mut dyn FnMut(Changed<'_>)) {
         change(&|new| new);
         match value {

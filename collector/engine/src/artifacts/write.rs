@@ -142,14 +142,12 @@ impl NewFolder {
         Ok(BuiltDevice { source, launches: code.launches.clone(), workspaces: code.workspaces.clone(), cubins })
     }
 
-    /// Writes a file that is named after the hash of its content.
     fn write_hashed(&self, bytes: &[u8], suffix: &str) -> Result<String> {
         let name = format!("{}.{suffix}", &blake3::hash(bytes).to_hex()[..32]);
         fs::write(self.0.path().join(&name), bytes).map_err(Failure::environment)?;
         Ok(name)
     }
 
-    /// Writes the plan and moves the folder to its path.
     fn finish(self, plan: &Plan, out: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(plan).map_err(Failure::environment)?;
         fs::write(self.0.path().join(PLAN), text).map_err(Failure::environment)?;

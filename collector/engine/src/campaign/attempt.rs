@@ -20,8 +20,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use targets::Target;
 
-/// Returns the distinct tasks in the order of their first occurrence, except that tasks that are compiled together are
-/// adjacent.
+/// Returns the distinct tasks in the order of first occurrence; tasks that are compiled together are adjacent.
 pub fn planned_tasks(config: &Config, models: &LoadedModels) -> Result<Vec<PlannedTask>, PlanningError> {
     let mut planned: Vec<PlannedTask> = Vec::new();
     let mut index_of = HashMap::new();
@@ -94,12 +93,10 @@ pub fn task_schedules(task: &Task, target: &Target, config: &Config) -> Vec<Sche
     schedules
 }
 
-/// Returns all attempts, ordered by build in the order of experiment hashes, and within a build by size, cache state
-/// and threads. The order by hashes spreads slow attempts, failures and drift of the machine over all tasks. Attempts
-/// of a task with large data are adjacent, because runners do not cache such data for long.
-///
-/// A task that a library computes has one implementation instead of several schedules. Cold caches are produced by
-/// writing `flush_bytes` bytes.
+/// Returns all attempts, by build in the order of experiment hashes, then by size, cache state and threads. The hashes
+/// spread slow attempts, failures and drift of the machine over all tasks; attempts of a task with large data are
+/// adjacent. A library task has one implementation instead of several schedules. Writing `flush_bytes` bytes makes
+/// caches cold.
 pub fn plan_attempts(
     tasks: &[PlannedTask],
     modules: &[PlannedModule],
@@ -139,8 +136,7 @@ pub fn plan_attempts(
 /// Total size of a task's data in bytes above which runners do not cache the data for long.
 const LARGE_BYTES: u64 = 32 << 20;
 
-/// Orders builds by the hash of their first experiment, to mix tasks. Attempts that share a build stay adjacent, and
-/// so do all attempts of a family with large data.
+/// Orders builds by the hash of their first experiment; attempts with one build, or with large data, stay adjacent.
 fn shuffle_attempts(attempts: Vec<Attempt>, tasks: &[PlannedTask]) -> Vec<Attempt> {
     let is_large = |attempt: &Attempt| {
         let parameters = tasks.get(attempt.task).map(|planned| planned.task.parameters.as_slice()).unwrap_or_default();
@@ -183,7 +179,6 @@ pub(super) fn create_attempt(
     Ok(attempt)
 }
 
-/// Returns the implementations of a task: the library that computes it, or else the code of each schedule.
 fn task_implementations(
     planned: &PlannedTask,
     compiled: &Task,
@@ -204,7 +199,6 @@ fn task_implementations(
     schedules.map(code).collect()
 }
 
-/// Returns the variants in which each schedule is measured: all cache states with all numbers of threads.
 fn run_variants(
     config: &Config,
     source: Source,

@@ -97,8 +97,7 @@ impl ClaimResult {
     }
 }
 
-/// Callbacks of a campaign: consumer of records, listener of events, stop condition, and coordination with other
-/// processes.
+/// Callbacks of a campaign: record sink, event listener, stop condition, and coordination with other processes.
 pub struct CampaignCallbacks<'a, E> {
     /// Receives every record as soon as it is complete. An error ends the campaign.
     pub sink: &'a mut dyn FnMut(&Record) -> Result<(), E>,
@@ -137,8 +136,7 @@ pub struct Campaign<'a> {
     pub config: &'a Config,
 }
 
-/// Makes all attempts that a source proposes. Two batches are in progress at a time, so that builds continue during
-/// runs. The bench decides when each job runs.
+/// Makes all attempts that a source proposes, with two batches in progress so that builds continue during runs.
 pub fn collect_attempts<E: From<RowError>>(
     source: &mut dyn Source,
     campaign: &Campaign<'_>,
@@ -171,7 +169,6 @@ pub fn collect_attempts<E: From<RowError>>(
     Ok(outcomes)
 }
 
-/// State of a pass over all attempts.
 struct Pass<'a, 'b, E> {
     campaign: Campaign<'a>,
     source: &'a mut dyn Source,
@@ -179,7 +176,6 @@ struct Pass<'a, 'b, E> {
     callbacks: &'a mut CampaignCallbacks<'b, E>,
     start: Instant,
     outcomes: Outcomes,
-    /// Jobs that were submitted to the bench and have not ended, by ticket.
     submitted: BTreeMap<Ticket, SubmittedJob>,
     seen: EarlierVisits,
     /// Number of this process's attempts that have no record yet.
@@ -191,10 +187,8 @@ struct Pass<'a, 'b, E> {
     waiting_since: Option<Instant>,
 }
 
-/// Interval between two checks whether other processes have made their attempts.
 const CLAIM_CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// Maximum time to wait without progress of other processes. Claims of a process that was killed on another machine
-/// expire earlier.
+/// Longest wait without progress of other processes; claims of a process killed on another machine expire earlier.
 const MAX_CLAIM_WAIT: Duration = Duration::from_secs(8 * 60);
 
 enum SubmittedJob {
@@ -204,7 +198,6 @@ enum SubmittedJob {
     Run(Box<ClaimedAttempt>, Box<Record>),
 }
 
-/// An attempt that this process has claimed.
 struct ClaimedAttempt {
     attempt: Attempt,
     /// Number of this attempt among all attempts at its experiment, from 1.
@@ -214,7 +207,6 @@ struct ClaimedAttempt {
 enum AttemptEnd<E> {
     /// The campaign was stopped, or no worker could be started.
     Stopped,
-    /// A record could not be created or stored.
     Failed(E),
 }
 
@@ -346,7 +338,6 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         self.tickets += 1;
     }
 
-    /// Runs a built artifact, or records the failure of the build.
     fn finish_build(&mut self, build: Build, tries: Vec<ClaimedAttempt>) -> Result<(), AttemptEnd<E>> {
         let (outcome, why) = match build {
             Build::Built(artifact) => return tries.into_iter().try_for_each(|one| self.run_accepted(one, &artifact)),
@@ -374,7 +365,6 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         self.emit_record(one, &record)
     }
 
-    /// Passes a record to the sink, the listener and the source.
     fn emit_record(&mut self, one: &ClaimedAttempt, record: &Record) -> Result<(), AttemptEnd<E>> {
         (self.callbacks.sink)(record).map_err(AttemptEnd::Failed)?;
         match record.outcome {
@@ -406,8 +396,7 @@ fn begin_record(one: &ClaimedAttempt) -> Result<Record, RowError> {
 /// Results of earlier visits that the records of later visits contain.
 #[derive(Default)]
 struct EarlierVisits {
-    /// Largest absolute and relative errors of each experiment. Results are compared with the reference only in the
-    /// first visit.
+    /// Largest absolute and relative errors; only an experiment's first visit is compared with the reference.
     errors: HashMap<Key, (Option<f64>, Option<f64>)>,
     /// Scatter between the visits of experiments, by number of threads and cache state.
     noise_floors: HashMap<(usize, CacheState), NoiseFloor>,

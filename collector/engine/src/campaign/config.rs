@@ -182,7 +182,6 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// Returns the kind of a target, or an error that lists the allowed targets.
 pub(super) fn check_target(text: &String) -> Result<Kind, ConfigError> {
     targets::find_kind(text).ok_or_else(|| ConfigError::OutOfRange {
         field: "target",

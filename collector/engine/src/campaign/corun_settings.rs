@@ -15,8 +15,7 @@ pub struct CoRun {
     pub operators: usize,
     /// Largest number of combinations of each size, sampled at random.
     pub combinations: usize,
-    /// Number of measurements of each combination. One pass measures every combination once, so that a disturbance
-    /// does not affect all measurements of one combination.
+    /// Number of measurements of each combination; a pass measures every combination once, which spreads disturbances.
     pub passes: usize,
     /// Threads of each member.
     pub threads: usize,
@@ -48,7 +47,6 @@ impl Default for CoRun {
 }
 
 impl CoRun {
-    /// Upper limit of the number of members.
     const MAX_SIZE: usize = 8;
     const MAX_OPERATORS: usize = 128;
     const MAX_COMBINATIONS: usize = 100_000;

@@ -202,8 +202,7 @@ impl ModelRequest {
     }
 }
 
-/// Replaces requested batch sizes by those of the loaded models, because a file may have a fixed batch size. Fails if
-/// a requested batch size is not possible.
+/// Replaces requested batch sizes by those of the loaded models. Fails if a requested batch size is not possible.
 pub fn settle_batches(config: &mut Config, models: &LoadedModels) -> Result<(), PlanningError> {
     let is_whole: Vec<bool> = config.models.iter().map(|model| module::is_whole(model, config)).collect();
     for (request, is_whole) in config.models.iter_mut().zip(is_whole) {
@@ -235,7 +234,6 @@ fn common_value(mut numbers: impl Iterator<Item = Option<i64>>) -> Option<i64> {
     numbers.all(|number| number == Some(first)).then_some(first)
 }
 
-/// Returns the distinct tasks of one graph, cut according to the configuration.
 pub(super) fn tasks_of(graph: &Graph, config: &Config) -> Result<Vec<TaskUse>, models::Error> {
     let mut tasks: Vec<TaskUse> = Vec::new();
     for (_, plan) in cut_graph(graph, config)? {
@@ -318,7 +316,6 @@ mod tests {
     use super::*;
     use crate::campaign::Settings;
 
-    /// Returns the batch sizes of a model after it was loaded.
     fn settled(model: &str, settings: &str) -> Result<Vec<Option<i64>>, String> {
         let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/readers/tests");
         let text = format!("models = [{{ {} }}]\n{settings}", model.replace("MODELS", models));

@@ -1,8 +1,7 @@
 //! Campaigns: from models to tasks, attempts and records.
 //!
-//! Every attempt ends in a record, whatever its outcome. A source proposes attempts, and a bench
-//! decides when they are built and run. Nothing here prints or opens files: records go to a sink,
-//! and events to a listener.
+//! A source proposes attempts, a bench decides when they are built and run, and every attempt ends in a record. Nothing
+//! here prints or opens files: records go to a sink, and events to a listener.
 
 pub mod attempt;
 pub mod choices;

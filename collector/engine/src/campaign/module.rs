@@ -1,8 +1,6 @@
-//! Whole TorchScript files, run by PyTorch's library as a baseline for a model; they are not split into
-//! tasks.
+//! Whole TorchScript files, run by PyTorch's library as a baseline for a model; they are not split into tasks.
 //!
-//! A file contains a program without the shapes of its inputs, so the user provides them. Running
-//! it executes code from the file in the library's worker: use only trusted files.
+//! A file lacks the shapes of its inputs, so the user provides them. Its code is executed: use only trusted files.
 
 use super::choices::Backend;
 use super::config::{Config, ModelRequest};

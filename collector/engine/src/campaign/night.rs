@@ -1,5 +1,4 @@
-//! Settings of a nightly run: its duration, the frequency of sentinel measurements, and the work in
-//! addition to new experiments.
+//! Settings of a nightly run: duration, frequency of sentinel measurements, and work in addition to new experiments.
 
 use serde::{Deserialize, Serialize};
 

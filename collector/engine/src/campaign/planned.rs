@@ -74,12 +74,10 @@ pub struct Attempt {
     pub key: Key,
     /// Record with the task's columns. All attempts of the task share it, because records are large and attempts many.
     pub(super) with_task: Arc<Record>,
-    /// State of the caches before a run.
     pub(super) state: CacheState,
     /// Index of the visit (a repetition of the experiment in a fresh process), counted from 0.
     pub visit: u32,
-    /// Whether this is the first visit of the experiment in this run of the program; only its output is checked against
-    /// the reference.
+    /// Whether this is the experiment's first visit in this run; only its output is checked against the reference.
     pub is_first: bool,
     /// Number that identifies the runner process; consecutive visits of an experiment have different numbers.
     pub process: u32,

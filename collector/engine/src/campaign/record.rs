@@ -311,9 +311,8 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
     Ok(())
 }
 
-/// Returns the energy of one run in joules: of the GPU board, or of the CPU packages and their memory. Package energy
-/// is used only if the meters covered all timed runs. Board energy is used only with warm caches, because its separate
-/// runs always have warm caches.
+/// Returns the energy of one run in joules: of the GPU board, whose separate runs always have warm caches, or of the
+/// CPU packages and their memory, if the meters covered all timed runs.
 fn energy_joules(m: &Measurement, caches: Option<CacheState>) -> Option<f64> {
     const MILLIJOULE: f64 = 1e-3;
     const MICROJOULE: f64 = 1e-6;
@@ -329,7 +328,6 @@ fn energy_joules(m: &Measurement, caches: Option<CacheState>) -> Option<f64> {
     }
 }
 
-/// The properties of a counter value as stored in a record.
 #[derive(Serialize)]
 pub(crate) struct CounterOrigin<'a> {
     pub source: &'a str,
@@ -338,7 +336,6 @@ pub(crate) struct CounterOrigin<'a> {
     pub unit: &'a str,
     /// Threads or processes whose events are counted.
     pub coverage: &'a str,
-    /// Number of counted runs.
     pub runs: u64,
     /// Share of the time in which the counter was active.
     pub running_share: f64,
@@ -374,8 +371,7 @@ pub fn mark_failed(record: &mut Record, outcome: Outcome, why: String) {
     record.reason = Some(if why.is_empty() { "no reason was given".to_owned() } else { why });
 }
 
-/// Returns `Crashed` if the process or the connection to it ended, `TimedOut` for a timeout, and `other` for all other
-/// faults.
+/// Returns `Crashed` if the process or connection ended, `TimedOut` for a timeout, and `other` for other faults.
 pub fn fault_outcome(fault: &Fault, other: Outcome) -> Outcome {
     match fault {
         Fault::Crashed { .. } | Fault::Exited { .. } | Fault::Lost { .. } => Outcome::Crashed,
@@ -431,8 +427,7 @@ mod tests {
         }
     }
 
-    /// Returns a measurement with these counters: name, value per run, number of counted runs, and
-    /// whether all runs were counted.
+    /// `counters`: name, value per run, number of counted runs, and whether all runs were counted.
     fn measured(counters: &[(&str, f64, u64, bool)]) -> Measurement {
         let plan = Plan { samples_min: 1, time_budget_ns: 0, warm_up_time_ns: 0, ..Plan::default() };
         let mut run = |_| Ok::<(), std::convert::Infallible>(());

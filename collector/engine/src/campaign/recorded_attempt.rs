@@ -1,5 +1,4 @@
-//! Reconstructs the attempt that produced a record, in order to repeat it: its task, code, threads and measurement
-//! plan.
+//! Reconstructs the attempt that produced a record, to repeat it: its task, code, threads and measurement plan.
 
 use super::attempt::create_attempt;
 use super::config::{Limits, ModelRequest};

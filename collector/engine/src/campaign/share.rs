@@ -49,7 +49,6 @@ impl<'a> Share<'a> {
         self.shard.contains(self.request_key(attempt))
     }
 
-    /// Returns a key of an attempt that depends only on the request, not on the machine.
     fn request_key(&self, attempt: &Attempt) -> Key {
         let sampled = match &attempt.code {
             Code::Compiled { schedule, .. } => self.sampled.get(&(attempt.family, schedule.stable_hash())),
@@ -89,7 +88,6 @@ mod tests {
     use std::time::Duration;
     use targets::llvm_target;
 
-    /// A machine that runs one shard.
     struct Machine {
         target: Target,
         bases: Bases,
@@ -117,7 +115,6 @@ mod tests {
         Settings::parse(&format!("{MODELS}{text}")).expect("a configuration").check(cpus).expect("it fits")
     }
 
-    /// Returns all attempts that each machine plans, and those of its shard.
     fn shares(text: &str, machines: &[Machine]) -> (Vec<Vec<Attempt>>, Vec<Vec<Attempt>>) {
         let count = u32::try_from(machines.len()).expect("few machines");
         let planned = machines.iter().zip(0..).map(|(machine, index)| {

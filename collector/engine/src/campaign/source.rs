@@ -21,8 +21,7 @@ pub trait Source {
     /// Reports an attempt that is not executed here because another process executes or has executed it.
     fn skip_attempt(&mut self, _attempt: &Attempt) {}
 
-    /// Records that another process has claimed an attempt. Returns whether the source will propose the attempt
-    /// again, in case the other process ends before it has made the attempt.
+    /// Notes that another process has claimed an attempt. Returns whether to propose it again, as that process may end.
     fn postpone(&mut self, _attempt: &Attempt) -> bool {
         false
     }
@@ -46,14 +45,12 @@ pub trait Source {
 /// Visits of an experiment are at least a quarter of the list apart, or [`MAX_BETWEEN`] attempts of a long list, so
 /// that they sample different states of the machine. The limit bounds the number of artifacts kept for later visits.
 pub struct Sweep {
-    /// Position of each experiment in the list.
     places: HashMap<Key, usize>,
     /// Attempts of the list that have not been proposed yet; each is the first visit of its experiment.
     waiting: VecDeque<Attempt>,
     /// Further visits, by the value of `moment` at which they are due and by position of the experiment in the list.
     later: BTreeMap<(usize, usize), Attempt>,
-    /// Progress counter: the number of list entries proposed so far; after the end of the list, it advances to the due
-    /// times of further visits.
+    /// Number of list entries proposed so far; after the list's end, it advances to the due times of further visits.
     moment: usize,
     /// Number of attempts between two visits of one experiment.
     between: usize,
@@ -65,7 +62,6 @@ pub struct Sweep {
     open: usize,
 }
 
-/// Largest number of attempts between two visits of one experiment.
 const MAX_BETWEEN: usize = 2048;
 
 impl Sweep {

@@ -1,8 +1,7 @@
 //! Checks the machine before a long campaign. Each finding states what is available or missing, the consequence for
 //! measurements, and the remedy.
 //!
-//! [`check_machine`] collects evidence, and [`judge_evidence`] is a pure function that judges it. The command line
-//! prints the findings.
+//! [`check_machine`] collects evidence, and [`judge_evidence`] is a pure function that judges it.
 
 mod gpu;
 
@@ -137,7 +136,6 @@ pub struct Evidence {
 #[derive(Debug, PartialEq, Eq)]
 struct LibraryState {
     topic: &'static str,
-    /// Alternative file names.
     files: &'static [&'static str],
     is_required: bool,
     consequence: &'static str,

@@ -76,7 +76,6 @@ fn every_problem_has_a_consequence_and_advice() {
     "#]].assert_eq(&lines.concat());
 }
 
-/// Returns the findings about a machine with a GPU as text.
 fn with_gpu(counters: Result<GpuCounters, &str>, driver_cuda: &str, capability: u32, restricted: bool) -> String {
     let facts = DeviceFacts {
         name: "emulated GPU".into(),

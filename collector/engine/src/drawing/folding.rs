@@ -1,13 +1,10 @@
-//! Folds repeated blocks of boxes in a drawing, such as the layers of a transformer: the first block is shown, and a
-//! single box replaces its repetitions.
+//! Folds repeated blocks of boxes, such as a transformer's layers: one box replaces the repetitions of the first.
 
 use super::Card;
 use report::format_percent;
 use std::ops::Range;
 
-/// Smallest number of repetitions that are folded.
 const MIN_REPETITIONS: usize = 3;
-/// Smallest number of boxes that a fold replaces.
 const MIN_FOLDED_BOXES: usize = 6;
 
 /// A block of consecutive boxes that is repeated `times` times without gaps.

@@ -1,10 +1,8 @@
-//! Layout of a layered drawing, in which each box lies below all boxes that it reads from, with few
-//! crossings and short lines.
+//! Layout of a layered drawing: each box lies below all boxes that it reads from, with few crossings and short lines.
 //!
-//! The algorithm has the usual four steps. Layers follow from the longest path. Long lines get a
-//! corner in every layer they cross. Each layer is sorted by the mean position of its neighbours in
-//! a few sweeps down and up. Finally, boxes move towards their neighbours as far as the adjacent
-//! boxes allow. If a drawing has too many lines, they are drawn straight.
+//! The algorithm has the usual four steps. Layers follow from the longest path. Long lines get a corner in every layer.
+//! Each layer is sorted by the mean position of its neighbours in a few sweeps down and up. Finally, boxes move towards
+//! their neighbours as far as adjacent boxes allow. Too many lines are drawn straight.
 
 pub(super) struct DrawingLayout {
     pub boxes: Vec<PlacedBox>,
@@ -33,7 +31,6 @@ const CORNER_WIDTH: f64 = 10.0;
 const MAX_CORNERS: usize = 40_000;
 const SWEEPS: usize = 12;
 
-/// A box, or a corner of a line that crosses a layer.
 struct LayerPlace {
     width: f64,
     layer: usize,

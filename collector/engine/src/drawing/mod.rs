@@ -1,10 +1,7 @@
-//! Renders a graph as a self-contained HTML page: every task is a box, in layers from inputs to
-//! results.
+//! Renders a graph as a self-contained HTML page: every task is a box, in layers from inputs to results.
 //!
-//! Boxes are measured tasks (an anchor with its epilogue) and the nodes between them: views,
-//! computed constants, inputs and results. The page contains the drawing, the facts of each box,
-//! and a short script for moving, zooming and searching. Names come from files, so they are
-//! escaped.
+//! Boxes are measured tasks (an anchor with its epilogue) and the nodes between them: views, computed constants, inputs
+//! and results. A short script moves, zooms and searches. Names come from files, so they are escaped.
 
 mod folding;
 mod layers;
@@ -21,7 +18,6 @@ use std::fmt::Write;
 const STYLE: &str = include_str!("style.css");
 const BODY: &str = include_str!("body.html");
 const HEIGHT: f64 = 44.0;
-/// Largest number of characters per line in a box.
 const MAX_LINE_CHARACTERS: usize = 48;
 
 struct Card {

@@ -1,5 +1,4 @@
-//! Runs whole models: builds a model, runs it in the manner of an application, compares its outputs with the
-//! reference, and reports its times.
+//! Runs whole models as an application does, compares their outputs with the reference, and reports their times.
 
 mod report;
 

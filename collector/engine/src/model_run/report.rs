@@ -93,7 +93,6 @@ struct ReportLane {
     stage: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     cores: Vec<usize>,
-    /// The GPU stream in which the group ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     stream: Option<usize>,
     begin_ns: f64,

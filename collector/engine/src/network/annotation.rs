@@ -1,8 +1,6 @@
-//! Annotates an operator of a model: its calls, its schedule, the code that was compiled from it, and the share of
-//! time of each loop.
+//! Annotates an operator of a model: its calls, schedule and compiled code, and the share of time of each loop.
 //!
-//! If a run has too few samples in the operator, the shares are estimated from the code alone. The field `basis`
-//! states whether shares are sampled or estimated.
+//! With too few samples, shares are estimated from the code alone; the field `basis` states which was done.
 
 use job::listing::{Hit, Line, ListedFunction, ListedLoop, Listing, Samples};
 use job::space::Schedule;

@@ -1,5 +1,4 @@
-//! Reads named tensors from files: NumPy's `.npz` archives, `.safetensors`, and `.npy` files, which contain one array
-//! without a name.
+//! Reads named tensors from `.npz` archives, `.safetensors` files, and `.npy` files, which contain one unnamed array.
 //!
 //! The extension selects the format. The expected type is known before anything is read, so no more bytes than this
 //! type needs are unpacked from an archive, whatever size the archive claims.
@@ -104,7 +103,6 @@ mod tests {
         Tensor::from_numbers(TensorType::f32(&[2, 3]), &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("a tensor")
     }
 
-    /// Reads the array `x` from an archive in memory.
     fn member(bytes: Vec<u8>, name: &str, wanted: &TensorType) -> Result<Tensor, String> {
         super::read_member(&Archive::read(ArchiveBytes::Memory(bytes.into()))?, name, wanted)
     }
@@ -130,7 +128,6 @@ mod tests {
         }
     }
 
-    /// Reading a member stops after the expected size, whatever size the archive claims.
     #[test]
     fn members_larger_than_wanted_are_refused() {
         let mut content = npy::tensor_bytes(&tensor());

@@ -21,7 +21,6 @@ pub enum DefaultReason {
     NotMeasured,
     /// The interval of the measured median is too wide.
     Disturbed,
-    /// The task was measured only on hosts of other classes.
     OtherHost,
     /// The task was measured only with other versions or another clock policy.
     OtherVersions,
@@ -32,7 +31,6 @@ pub enum DefaultReason {
 }
 
 impl DefaultReason {
-    /// Returns the reason as text.
     pub fn reason_text(self) -> &'static str {
         match self {
             DefaultReason::NotMeasured => "not measured for this target and number of threads",
@@ -57,9 +55,7 @@ const ALGORITHM: &str = "algorithm";
 #[derive(Clone, Debug)]
 struct KnownSchedules {
     task: Task,
-    /// Attempts that were measured alone.
     alone: Attempts,
-    /// Reason why no attempt can be used.
     why: DefaultReason,
     /// Attempts that were timed interleaved in the network.
     in_place: Attempts,
@@ -77,7 +73,6 @@ impl Attempts {
         self.records.push(record.clone().without_long_columns());
     }
 
-    /// Returns the fastest schedule that satisfies `is_one`, and its time.
     fn fastest_where(&self, is_one: impl Fn(&Schedule) -> bool) -> Option<(f64, &Schedule)> {
         let some = self.records.iter().filter(|record| self.schedules.get(&record.key).is_some_and(&is_one));
         let found = find_fastest(some)?;
@@ -99,8 +94,7 @@ impl KnownSchedules {
         self.alone.fastest_attempt().map(|(_, schedule)| schedule)
     }
 
-    /// Returns the schedule that is fastest in the network, if the one that is fastest alone was timed there too;
-    /// otherwise the one that is fastest alone.
+    /// Returns the schedule fastest in the network, if the one fastest alone was timed there too; otherwise the latter.
     fn best_schedule(&self) -> Option<(&Record, &Schedule)> {
         let alone = self.alone.fastest_attempt()?;
         if self.in_place.has_schedule(alone.1) { self.in_place.fastest_attempt() } else { Some(alone) }
@@ -118,7 +112,6 @@ pub struct Best {
     now: Record,
     /// Whether measurements with other library versions and code revisions are used.
     all_versions: bool,
-    /// Number of measurements ignored because of other library versions or code revisions.
     left_out: usize,
     network: String,
     contest: String,
@@ -279,8 +272,7 @@ impl Best {
         self.left_out
     }
 
-    /// Describes the versions of the best schedules that were measured with other library versions or other code; None
-    /// if there are none.
+    /// Describes the versions of best schedules measured with other library versions or code; None if there are none.
     pub fn describe_other_versions(&self) -> Option<String> {
         let mut versions: BTreeMap<String, usize> = BTreeMap::new();
         for known in &self.tasks {
@@ -330,7 +322,6 @@ mod tests {
     use job::space::sample_points;
     use targets::llvm_target;
 
-    /// Returns a record with this half-width of its interval over visits.
     fn known_to(half_ns: f64, record: Record) -> Record {
         Record { median_interval_ns: Some(half_ns), interval_covers: Some(datasets::Covers::Visits), ..record }
     }

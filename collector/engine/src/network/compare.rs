@@ -16,17 +16,14 @@ pub struct Comparison {
     pub largest_output: f64,
     /// Tolerated error as a share of the largest output.
     pub tolerance: f64,
-    /// Whether the error of every output is within the tolerance. A NaN counts as an error unless the reference has
-    /// one too.
+    /// Whether every output's error is within the tolerance. A NaN is an error unless the reference has one too.
     pub is_right: bool,
 }
 
-/// Smallest tolerance, equal to the smallest normal number: subnormal numbers have fewer digits, and some machines
-/// flush them to zero.
+/// Smallest tolerance, the smallest normal number: some machines flush smaller ones to zero.
 const MIN_NORMAL: f64 = f32::MIN_POSITIVE as f64;
 
-/// Compares outputs pairwise and returns the worst comparison. `share` is the tolerated error relative to the largest
-/// output.
+/// Compares outputs pairwise; returns the worst comparison. `share`: tolerated error relative to the largest output.
 pub fn compare_outputs(share: f64, found: &[Tensor], wanted: &[Tensor]) -> Comparison {
     let mut worst = Comparison { max_abs_error: 0.0, largest_output: 0.0, tolerance: share, is_right: true };
     for (found, wanted) in found.iter().zip(wanted) {
@@ -44,8 +41,7 @@ pub fn compare_outputs(share: f64, found: &[Tensor], wanted: &[Tensor]) -> Compa
     worst
 }
 
-/// Returns the tolerated error as a share of the largest output. It is larger for half precision, which has fewer
-/// digits, and for quantised layers, which may round differently.
+/// Returns the tolerated error as a share of the largest output: more for half precision and for quantised layers.
 pub fn error_tolerance(graph: &Graph) -> f64 {
     let has = |wanted: &[DType]| graph.values.iter().any(|value| wanted.contains(&value.ty.dtype));
     match () {

@@ -1,5 +1,4 @@
-//! Records of a model's operators, timed in the network while the whole model ran: one row per task, separate from the
-//! rows of the same tasks measured alone.
+//! Records of a model's operators, timed in the network: one row per task, apart from rows of tasks measured alone.
 
 use super::record::Attempt;
 use crate::campaign::PlannedTask;

@@ -1,7 +1,6 @@
 //! Whole models: built call by call into a program's folder, run by a worker, and compared with the reference.
 //!
-//! The graph is cut into tasks in the same way as for a campaign, each task is built once with its chosen schedule,
-//! and the program is written with its constants. This module prints nothing.
+//! The graph is cut as for a campaign, each task is built once, and the program is written with its constants.
 
 pub mod annotation;
 pub mod arrays;

@@ -1,10 +1,8 @@
-//! Metadata in the folder of a program that allow it to run on machines without the compiler or the
-//! model: the name of the model, the processor that its code requires, the distributions of its
-//! inputs, and the expected outputs for the inputs generated from its seed.
+//! Metadata in a program's folder, with which it runs without the compiler or the model: name, required processor,
+//! distributions of inputs, and expected outputs for the inputs generated from its seed.
 //!
-//! `model.json` is written last, so a folder without it is incomplete. It contains the hashes of
-//! the program's description and of the expected outputs; the description contains the hashes of
-//! all other files.
+//! `model.json` is written last, so a folder without it is incomplete. It contains the hashes of the expected outputs
+//! and of the program's description; the description contains the hashes of all other files.
 
 use super::{NetworkError, Result};
 use bench::Versions;

@@ -1,5 +1,4 @@
-//! The record of a whole model: a row of the same table as the records of operators, with the columns that apply to a
-//! model.
+//! The record of a whole model: a row of the same table as operators, with the columns that apply to a model.
 
 use super::compare::Comparison;
 use super::{BuiltModel, constant_bytes};

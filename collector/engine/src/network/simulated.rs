@@ -1,10 +1,8 @@
-//! Counts the events of one call of each task with a simulated processor, `valgrind
-//! --tool=cachegrind`.
+//! Counts the events of one call of each task with a simulated processor, `valgrind --tool=cachegrind`.
 //!
-//! Each task runs alone on one thread, once with one call and once with three calls. Half of the
-//! difference is one call, because the cost of loading is the same in both runs. The simulator supports
-//! only older instructions, so the code is built again for them. Its counts are not measurements and
-//! are never mixed with measured ones.
+//! Each task runs alone on one thread, with one call and with three; half of the difference is one call, because the
+//! cost of loading is equal. The simulator supports only older instructions, so the code is built again for them. Its
+//! counts are not measurements and are never mixed with measured ones.
 
 use crate::processes::{ProcessLimits, read_pipe, wait_or_kill};
 use bench::{Bench, Build, worker_program};
@@ -72,8 +70,7 @@ impl Simulator {
         Ok(Simulator { version, worker: worker_program().map_err(|error| error.to_string())? })
     }
 
-    /// Counts one call of each task, simulating several tasks in parallel. Also returns the tasks that could not be
-    /// counted, with reasons.
+    /// Counts one call of each task, several tasks in parallel. Also returns tasks without counts, with reasons.
     pub fn count_tasks(
         &self,
         tasks: &[(&TaskUse, BuildJob)],
@@ -146,7 +143,6 @@ impl Simulator {
         Ok(SimulatedCounts { counts: more.counts.iter().filter_map(passed).collect(), ..more })
     }
 
-    /// Runs the simulator once, with `times` calls of the task.
     fn run(&self, job: &Path, out: &Path, times: u32) -> Result<SimulatedCounts, String> {
         let log = out.with_extension("log");
         let mut command = Command::new(PROGRAM);

@@ -1,5 +1,4 @@
-//! Selects the measurements that a nightly run repeats: regressions, and results with wide
-//! intervals.
+//! Selects the measurements that a nightly run repeats: regressions, and results with wide intervals.
 
 use super::options::NightOptions;
 use super::progress::NightProgress;
@@ -39,7 +38,6 @@ pub fn doubtful_keys(
     Ok(keys.into_iter().map(|(_, key)| key).take(KEYS_MAX).collect())
 }
 
-/// Returns the keys that were measured fewer than twice in the run `id`.
 pub fn keys_measured_once(options: &NightOptions, id: &str, keys: &[Key]) -> Result<Vec<Key>> {
     let mut made: BTreeMap<Key, usize> = BTreeMap::new();
     for record in open_existing(&options.store)?.select_records(Choose::All).map_err(store_failure)? {

@@ -1,5 +1,4 @@
-//! Executes the phases of a nightly run: slices of campaigns within its time, with sentinel measurements after each
-//! slice.
+//! Executes the phases of a nightly run: slices of campaigns within its time, each followed by sentinels.
 
 use super::doubts::{doubtful_keys, keys_measured_once};
 use super::options::NightOptions;
@@ -21,25 +20,17 @@ const MIN_SLICE: f64 = 5.0;
 /// Seconds by which a slice may exceed its budget, for attempts in flight and for measuring the machine's peaks.
 const GRACE: f64 = 60.0;
 
-/// A nightly run in progress.
 pub struct NightJob<'a> {
-    /// Options of the run.
     pub options: &'a NightOptions,
-    /// Table `[night]` of the configuration.
     pub settings: Night,
-    /// Deadline of the run.
     pub end: Instant,
     /// Stops the run when it becomes non-zero.
     pub signal: &'a AtomicUsize,
-    /// Receives notes.
     pub observer: &'a dyn Observer,
-    /// Sentinels of the run.
     pub sentinels: Sentinels,
-    /// Reports of the phases so far.
     pub phases: Vec<NightPhase>,
     /// Whether an attempt has no time, or a slice ended without a report.
     pub has_losses: bool,
-    /// Progress of the run, which is saved to `file`.
     pub progress: NightProgress,
     /// File to which the progress is saved.
     pub file: StateFile,
@@ -64,7 +55,6 @@ impl NightJob<'_> {
         self.signal.load(Ordering::Relaxed) != 0
     }
 
-    /// Executes all phases that fit into the time.
     pub fn run_phases(&mut self) -> Result<()> {
         const AGAIN: &str = "default schedules again";
         let has_sentinels = self.progress.last_sentinels.is_some_and(|(at_us, _)| {
@@ -102,7 +92,6 @@ impl NightJob<'_> {
         Ok(())
     }
 
-    /// Repeats measurements that became slower in this run or are uncertain.
     fn repeat_doubtful(&mut self, seconds: f64) -> Result<()> {
         const NAME: &str = "doubts again";
         if self.progress.has_done(NAME) {
@@ -205,7 +194,6 @@ impl NightJob<'_> {
         Ok((phase.left, made))
     }
 
-    /// Runs the sentinels if time is left for them.
     fn run_sentinels(&mut self) -> Result<()> {
         let left = Duration::from_secs_f64(self.seconds_left());
         if self.is_stopped() || left.is_zero() {

@@ -1,5 +1,4 @@
-//! Nightly runs: slices of campaigns, each a process with a deadline, sentinels between them, and a report of the
-//! changes.
+//! Nightly runs: slices of campaigns, each a process with a deadline, sentinels between them, and a report of changes.
 //!
 //! This process measures nothing and saves only its progress; slices write records to the store. A slice has a time
 //! budget. If it exceeds the budget, it receives SIGTERM, after which it seals its records, and it is killed at its

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Progress of a nightly run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NightProgress {
@@ -17,9 +16,7 @@ pub struct NightProgress {
     pub request: String,
     /// Deadline, in microseconds since 1970.
     pub end_us: i64,
-    /// Duration in seconds.
     pub seconds: f64,
-    /// Names of the completed phases.
     pub done: Vec<String>,
     /// Time spent in each phase so far, in seconds.
     pub spent: BTreeMap<String, f64>,
@@ -39,13 +36,11 @@ impl NightProgress {
         file.read::<NightProgress>().filter(|progress| progress.request == request && progress.end_us > now_us)
     }
 
-    /// Returns the hash that identifies a request: a configuration, a store and a duration.
     pub fn request_hash(config: &str, store: &Path, minutes: f64) -> String {
         let text = format!("{config}\n{}\n{minutes}", store.display());
         Key::of_bytes(text.as_bytes()).to_hex()
     }
 
-    /// Returns whether a phase is completed.
     pub fn has_done(&self, phase: &str) -> bool {
         self.done.iter().any(|done| done == phase)
     }
@@ -55,7 +50,6 @@ impl NightProgress {
         self.spent.get(phase).copied().unwrap_or(0.0)
     }
 
-    /// Adds the duration of a slice to the time spent in its phase.
     pub fn add_seconds(&mut self, phase: &str, seconds: f64) {
         *self.spent.entry(phase.to_owned()).or_default() += seconds;
     }

@@ -20,10 +20,8 @@ use std::time::{Duration, Instant};
 use targets::HOST;
 use tempfile::TempDir;
 
-/// Longest time for building the sentinels.
 const BUILD_TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// The sentinels of a nightly run.
 pub struct Sentinels {
     folder: PathBuf,
     program: PathBuf,
@@ -33,9 +31,7 @@ pub struct Sentinels {
     private: Option<TempDir>,
     /// Duration of the last run, in seconds.
     pub seconds: f64,
-    /// Number of times that the sentinels were run.
     pub runs: usize,
-    /// Notes for the user.
     pub notes: Vec<String>,
     is_off: bool,
 }

@@ -21,18 +21,15 @@ const SEALING_TIME: Duration = Duration::from_secs(20);
 /// Largest size of a slice's output that is kept, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Returns how long before its deadline a slice receives SIGTERM.
 pub fn sealing_time(deadline: Duration) -> Duration {
     SEALING_TIME.min(deadline / 4)
 }
 
-/// A child process that runs a slice.
 pub struct SliceProcess {
     process: std::process::Child,
     stdout: JoinHandle<Vec<u8>>,
 }
 
-/// Result of a slice.
 pub struct SliceEnd {
     /// Exit code; None if a signal ended the process.
     pub code: Option<i32>,

@@ -36,7 +36,6 @@ impl CodeOptions<'_> {
     }
 }
 
-/// Returns the tasks of a model that match a name.
 pub fn find_tasks(model: &PreparedModel, name: &str) -> Result<Vec<usize>> {
     let tasks = model.tasks();
     let found = match_tasks(tasks, name);
@@ -52,7 +51,6 @@ pub fn find_tasks(model: &PreparedModel, name: &str) -> Result<Vec<usize>> {
     Ok(found)
 }
 
-/// Annotates the task that takes the most time in the profile, out of `tasks`.
 pub fn annotate_slowest(
     model: &mut PreparedModel,
     made: &BuiltModel,
@@ -90,7 +88,6 @@ pub fn write_files(folder: &Path, annotation: &Annotation) -> Result<()> {
     Ok(())
 }
 
-/// Formats the assembly of all functions, with the number of samples before each line.
 fn format_assembly(annotation: &Annotation) -> String {
     let mut text = String::new();
     for function in &annotation.functions {

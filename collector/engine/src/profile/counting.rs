@@ -39,7 +39,6 @@ fn is_simulated(names: &[String]) -> bool {
     names.iter().any(|name| name == simulated::NAME)
 }
 
-/// Returns the installed simulator if `names` contains its name.
 pub fn find_simulator(names: &[String]) -> Result<Option<Simulator>> {
     if !is_simulated(names) {
         return Ok(None);
@@ -51,7 +50,6 @@ pub fn find_simulator(names: &[String]) -> Result<Option<Simulator>> {
     found.map(Some)
 }
 
-/// Adds the counts of a simulator to a profile.
 pub fn add_simulation(model: &mut PreparedModel, simulator: &Simulator, profile: &mut Profile) -> Result<()> {
     let (simulation, refused) = model.simulate_calls(simulator)?;
     profile.simulation = Some(simulation);

@@ -49,7 +49,6 @@ pub struct ProfileFiles {
 }
 
 impl ProfileFiles {
-    /// Opens the files.
     pub fn create(options: &FileOptions<'_>) -> Result<ProfileFiles> {
         let create = |path: Option<&Path>| {
             path.map(Output::create).transpose().map_err(|error| Failure::usage(format_chain(&error)))

@@ -1,5 +1,4 @@
-//! Profiles a model: runs it with time stamps and counters around each operator, and summarises,
-//! stores and writes the results.
+//! Profiles a model: runs it with time stamps and counters around operators; summarises, stores and writes the results.
 
 mod code;
 mod counting;

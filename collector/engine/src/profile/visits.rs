@@ -1,5 +1,4 @@
-//! Profiles a model in additional processes (visits), so that comparisons of profiles know the scatter between
-//! processes.
+//! Profiles a model in additional processes (visits), so that comparisons know the scatter between processes.
 
 use crate::Result;
 use crate::runs::Runs;
@@ -19,8 +18,7 @@ const BUSY: f64 = 0.1;
 /// Divisor of the time budget: each additional visit gets the budget divided by this number.
 const SHARE: u64 = 4;
 
-/// Adds the operators' times in two additional visits (processes), and in more while the visits disagree. Adds a note
-/// if they still disagree at the limit.
+/// Adds the operators' times of two more processes, and of further ones while they disagree, up to a limit.
 pub fn add_visits(profile: &mut Profile, job: &NetworkJob, runs: &mut Runs) -> Result<()> {
     let Some(plan) = &job.profile else { return Ok(()) };
     let plan = Plan::new(ProfileSchedule::default(), plan.budget_ns / SHARE);

@@ -1,5 +1,4 @@
-//! A thread that reports the counts of a campaign's events, and updates the status file of a store while the campaign
-//! waits for workers.
+//! A thread that reports the counts of a campaign, and updates a store's status file while it waits for workers.
 
 use super::Counts;
 use crate::campaign::CampaignEvent;
@@ -79,7 +78,6 @@ impl Drop for Meter {
     }
 }
 
-/// Reports the counts every second, until they are final.
 fn poll_counts(
     shared: &MeterState,
     start: Instant,

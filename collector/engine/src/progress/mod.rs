@@ -1,5 +1,4 @@
-//! Progress of a campaign: counts of finished attempts, the rate, and the remaining time, for users and for the status
-//! file of a store.
+//! Progress of a campaign: finished attempts, rate and remaining time, for users and for a store's status file.
 
 mod meter;
 
@@ -131,9 +130,8 @@ mod tests {
             .assert_eq(&counts.progress_line(16, Duration::from_secs(4)));
     }
 
-    /// End times of recorded attempts, in tenths of a second: a campaign over ResNet-18 with eight
-    /// schedules on one and on two threads, and one over ResNet-50 with 24 schedules on two
-    /// threads, with attempts from 10 ms to seconds.
+    /// End times of recorded attempts, in tenths of a second: a campaign over ResNet-18 with eight schedules on one and
+    /// on two threads, and one over ResNet-50 with 24 schedules on two threads.
     const RECORDED: &str = include_str!("recorded.txt");
 
     #[test]

@@ -1,5 +1,4 @@
-//! Replays of earlier measurements: one record of a store, or the candidates of saved runs of TVM's
-//! tuner.
+//! Replays of earlier measurements: one record of a store, or the candidates of saved runs of TVM's tuner.
 
 mod candidates;
 mod record;

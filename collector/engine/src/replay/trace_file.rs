@@ -27,7 +27,6 @@ pub(super) struct RecordedCandidate {
 
 pub(super) struct TraceFile {
     pub(super) task: Task,
-    /// Name of the operator in the header.
     pub(super) operator: String,
     pub(super) candidates: Vec<RecordedCandidate>,
 }

@@ -1,5 +1,4 @@
-//! The report of searches: best times over trials and over seconds, and the axes with the largest
-//! effects.
+//! The report of searches: best times over trials and over seconds, and the axes with the largest effects.
 
 use crate::campaign::{Finals, FoundBest, Outcomes, PlannedTask, Search, Stop, Trial, Tuning, Verdict, ranking_time};
 use datasets::{CacheState, Key, Outcome, Record};
@@ -40,8 +39,7 @@ pub struct Learning {
     pub default_ns: Option<f64>,
     /// Time of the best schedule in nanoseconds; a median over repetitions if it was measured again.
     pub best_ns: Option<f64>,
-    /// Ratio of the default schedule's time to the best time; computed within rounds if both were measured again,
-    /// because the machine's speed may drift.
+    /// Default time divided by best time; within rounds if both were measured again, because the machine may drift.
     pub gain: Option<f64>,
     /// Differences of the best schedule from the default one.
     pub difference: String,
@@ -61,8 +59,7 @@ pub struct Learning {
     course: Vec<(i64, String, f64)>,
 }
 
-/// Learning curve of all tasks together for one number of threads and one cache state: the sum of their best times,
-/// each weighted by its number of calls.
+/// Learning curve of all tasks for one number of threads and cache state: the sum of best times, weighted by calls.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LearningCourse {
     /// Number of threads.
@@ -279,7 +276,6 @@ fn describe_difference(schedule: &Schedule, default: &Schedule) -> String {
     }
 }
 
-/// Returns the start of each trial in seconds since the first trial; gaps between runs do not count.
 fn start_seconds(trials: &[&Record]) -> Vec<f64> {
     let starts: Vec<(&str, i64)> = trials.iter().map(|record| (record.run_id.as_str(), record.started_at_us)).collect();
     elapsed_seconds(&starts)
@@ -389,8 +385,7 @@ fn rejected_note(learnings: &[Learning]) -> String {
     if count == 0 { String::new() } else { format!("\n{count} {text}") }
 }
 
-/// Describes how many searches found no schedule faster than the default one; for these, the choice of the tuner makes
-/// no difference.
+/// Describes how many searches found nothing faster than the default schedule; the tuner does not matter for these.
 fn unimproved_note(learnings: &[Learning]) -> String {
     const MIN_GAIN: f64 = 1.01;
     let few = learnings.iter().filter_map(|one| one.gain).filter(|gain| *gain < MIN_GAIN).count();

@@ -1,5 +1,4 @@
-//! Learning curves as an HTML page. For all tasks together and for each search, the page shows the best time over
-//! trials and over seconds, and the effects of the schedule axes.
+//! Learning curves as an HTML page: best times over trials and seconds, in total and per search, and axes' effects.
 
 use super::learning::{Learning, LearningCourse, LearningPoint, SearchResults};
 use report::page::chart::{STYLE, Scale, round_ticks, svg_start};

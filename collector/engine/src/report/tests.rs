@@ -7,8 +7,7 @@ use crate::campaign::{PlannedTask, planned_tasks};
 use ::report::Paper;
 use datasets::{Covers, Key, Outcome, Peaks, Record};
 
-/// Summarises a model of two tasks with these records: task, median and half-width of its interval
-/// in nanoseconds.
+/// `measured`: task, median and half-width of its interval in nanoseconds.
 fn summary(measured: &[(usize, f64, Option<f64>)]) -> Summary {
     let source = "simple".to_owned();
     let models = ["relu:shape=64", "softmax:shape=8x64,axis=1"];

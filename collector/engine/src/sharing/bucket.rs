@@ -1,10 +1,8 @@
-//! Buckets with the S3 protocol, accessed through `curl`, which signs requests, checks certificates
-//! and supports proxies.
+//! Buckets with the S3 protocol, accessed through `curl`, which signs requests, checks certificates and knows proxies.
 //!
-//! Shared files of a store are named by the hash of their content, so an object is created if it is
-//! absent and never changed. An interrupted push or pull resumes where it stopped, and concurrent
-//! transfers are safe. Access keys are passed to `curl` on its standard input, because every user of a
-//! machine can read arguments.
+//! Files are named by the hash of their content, so an object is created if it is absent and never changed: interrupted
+//! transfers resume, and concurrent ones are safe. Access keys go to the standard input of `curl`, because every user
+//! of a machine can read arguments.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -80,7 +78,6 @@ impl BucketServer {
         }
     }
 
-    /// Formats the access keys as a configuration file of `curl`.
     fn curl_config(&self) -> String {
         let Some((id, secret)) = &self.key else { return String::new() };
         let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
@@ -95,18 +92,15 @@ impl BucketServer {
     }
 }
 
-/// Counts of transferred objects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ObjectCounts {
     /// Objects that were absent at the destination.
     pub new: u64,
-    /// Objects that were already present at the destination.
     pub known: u64,
     /// Objects whose content does not match their name, which were skipped.
     pub damaged: u64,
 }
 
-/// Client that transfers the shared files of stores to and from a bucket.
 pub struct BucketClient<'a> {
     bucket: &'a Bucket,
     base: String,
@@ -120,7 +114,6 @@ impl<'a> BucketClient<'a> {
         BucketClient { bucket, base: server.base_address(&bucket.name), server, signal }
     }
 
-    /// Uploads the shared files of a store.
     pub fn push(&self, store: &Store) -> Result<ObjectCounts> {
         let present = self.list_objects()?;
         let mut counts = ObjectCounts::default();

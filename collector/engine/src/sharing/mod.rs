@@ -1,8 +1,7 @@
 //! Exchanges records with other locations: push, pull, and merges of stores.
 //!
-//! A folder or a bucket (`bucket.rs`) receives the store's files (parts) unchanged. Their names are the hashes of
-//! their content, so existing parts are skipped and an interrupted push resumes. A database (`postgres.rs`) receives
-//! rows. A failed push loses no records, because the store keeps them for the next push.
+//! A folder or a bucket receives the store's parts unchanged, named by the hashes of their content, so an interrupted
+//! push resumes. A database receives rows. A failed push loses no records, because the store keeps them.
 
 mod bucket;
 mod postgres;

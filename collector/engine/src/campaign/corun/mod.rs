@@ -1,10 +1,8 @@
-//! Co-runs: plans combinations of operators that run concurrently, and records the slowdown of each
-//! member.
+//! Co-runs: plans combinations of operators that run concurrently, and records the slowdown of each member.
 //!
-//! A combination is one attempt with a record of each member. The time columns hold the times next
-//! to the other members. The counters hold the time alone on the same cores and the slowdown, both
-//! from the same rounds. If a member fails, the times of all members are discarded, because the
-//! combination did not run as recorded.
+//! A combination is one attempt with a record of each member. Time columns hold the times next to the other members;
+//! counters hold the time alone on the same cores and the slowdown, both from the same rounds. If a member fails, the
+//! times of all are discarded, because the combination did not run as recorded.
 
 pub mod plan;
 mod run;

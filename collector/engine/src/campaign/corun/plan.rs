@@ -1,5 +1,4 @@
-//! Plans the combinations of tasks. The plan is a pure function of the configuration, so the same
-//! command resumes an interrupted campaign.
+//! Plans the combinations of tasks, as a pure function of the configuration: the same command resumes a campaign.
 
 use crate::campaign::corun_settings::CoRun;
 use crate::campaign::planned::{Bases, PlannedTask, PlanningError};

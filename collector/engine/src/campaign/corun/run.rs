@@ -1,5 +1,4 @@
-//! Executes combinations: builds the operators, runs them concurrently, and writes a record of each
-//! member.
+//! Executes combinations: builds the operators, runs them concurrently, and writes a record of each member.
 
 use super::plan::{Combination, Operator, Part};
 use crate::campaign::collect::{CampaignCallbacks, CampaignEvent, ClaimResult, Outcomes, Visit};

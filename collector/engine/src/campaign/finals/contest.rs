@@ -12,7 +12,6 @@ use datasets::fastest::{EQUAL, LEAST_ROUNDS, Times, find_leader};
 use measure::{Ratio, paired_ratio};
 use serde::Serialize;
 
-/// Number of schedules in the first round.
 const FIRST_ROUND_SIZE: usize = 3;
 /// Largest number of schedules that are measured again.
 const MAX_REPEATED: usize = 8;
@@ -23,19 +22,14 @@ const CLEAR_DIFFERENCE: f64 = 0.03;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ContestState {
-    /// The schedule was not measured again.
     NotRepeated,
-    /// The schedule is measured in every round.
     Active,
     /// The schedule is as fast as the leader, within the tolerance.
     Equal,
-    /// The schedule is slower than the leader.
     Slower,
-    /// A repeated measurement failed.
     Failed,
 }
 
-/// A schedule's times and its state in the contest.
 #[derive(Clone, Debug)]
 pub struct Entry {
     times: Times,
@@ -43,7 +37,6 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Creates the entry of a schedule that was measured once.
     pub fn new(median_ns: f64, upper_end_ns: f64) -> Entry {
         Entry { times: Times::from_measurement(median_ns, upper_end_ns), state: ContestState::NotRepeated }
     }
@@ -79,7 +72,6 @@ pub struct Verdict {
 #[derive(Clone, Debug)]
 pub struct Contest {
     entries: Vec<Entry>,
-    /// Index of the default schedule.
     default: Option<usize>,
     round: usize,
     /// Schedules of the most recently started round.
@@ -110,9 +102,8 @@ impl Contest {
         self.update_states();
     }
 
-    /// Returns the schedules of the next round in rotated order; none during a round or after the contest. If
-    /// possible, the first schedule also belonged to the last round, so that readers of the records recognise its
-    /// repetition as the beginning of a round.
+    /// Returns the schedules of the next round in rotated order; none during a round or after the contest. If possible,
+    /// the first also belonged to the last round, so that readers of the records see where a round begins.
     pub fn next_round(&mut self) -> Vec<usize> {
         if self.open > 0 || self.is_over() {
             return Vec::new();
@@ -148,7 +139,6 @@ impl Contest {
         (0..self.entries.len()).filter(|number| self.entries[*number].state == ContestState::Active)
     }
 
-    /// Returns the fastest of the schedules that have not failed.
     fn leader(&self) -> Option<usize> {
         let able: Vec<usize> =
             (0..self.entries.len()).filter(|number| self.entries[*number].state != ContestState::Failed).collect();
@@ -173,7 +163,6 @@ impl Contest {
         (ratios, paired_ratio(&ones, &others))
     }
 
-    /// Removes schedules that are decided, and adds a schedule whose single time is lower than the leader's time.
     fn update_states(&mut self) {
         let Some(leader) = self.leader() else { return };
         self.entries[leader].state = ContestState::Active;
@@ -209,7 +198,6 @@ impl Contest {
         }
     }
 
-    /// Returns whether every schedule is decided or has been measured in the largest number of rounds.
     pub fn is_over(&self) -> bool {
         // A single schedule needs no comparison.
         if self.entries.len() < 2 {
@@ -253,8 +241,7 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
-    /// Runs a contest of entries whose first times are too low. `truth` returns the time of an entry in a
-    /// round.
+    /// Runs a contest of entries whose first times are too low. `truth` returns the time of an entry in a round.
     fn run(firsts: &[f64], truth: impl Fn(usize, usize) -> Option<f64>) -> (Contest, usize) {
         play(contest(firsts, None), truth)
     }

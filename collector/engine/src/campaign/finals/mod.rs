@@ -1,5 +1,4 @@
-//! The final measurements of a search: the best schedules and the default schedule are measured
-//! again, interleaved, until the fastest is known.
+//! Final measurements of a search: the best schedules and the default are measured again, interleaved.
 
 mod contest;
 
@@ -18,7 +17,6 @@ pub struct Finals {
     contests: Vec<FinalMatch>,
 }
 
-/// The contest of one search, with the attempts and schedules of its entries.
 struct FinalMatch {
     contest: Contest,
     attempts: Vec<Attempt>,
@@ -83,7 +81,6 @@ impl FinalMatch {
     }
 }
 
-/// Groups all measurements after the first one of each schedule into rounds.
 fn group_rounds(later: &[(Key, &Record)], numbers: &HashMap<Key, usize>) -> Vec<Vec<(usize, Option<f64>)>> {
     let moments = later.iter().map(|(key, record)| (*key, record.run_id.clone(), record.started_at_us));
     let mut rounds: Vec<Vec<(usize, Option<f64>)>> = Vec::new();

@@ -223,7 +223,6 @@ fn token_combinations(
     Ok(runs.collect())
 }
 
-/// Returns the default thread counts: one thread, and all CPUs.
 fn default_threads(allowed_cpus: usize) -> Vec<usize> {
     if allowed_cpus > 1 { vec![1, allowed_cpus] } else { vec![1] }
 }

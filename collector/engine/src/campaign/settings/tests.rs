@@ -5,7 +5,6 @@ use crate::campaign::config::Config;
 use std::time::Duration;
 use toml::{Table, Value};
 
-/// A file with every setting.
 const WHOLE: &str = r#"
     models = [
         { source = "transformers", name = "x" },
@@ -65,7 +64,6 @@ fn extremes() -> Vec<Value> {
     numbers.into_iter().chain(floats).chain(lists).chain(others).collect()
 }
 
-/// Checks that accepted settings can be converted to the types that workers need.
 fn check_usable(config: &Config) {
     let Limits { start_seconds, build_seconds, run_seconds, .. } = config.limits;
     for seconds in [start_seconds, build_seconds, run_seconds].into_iter().chain(config.budget_seconds) {

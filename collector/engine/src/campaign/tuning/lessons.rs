@@ -69,8 +69,7 @@ impl Lessons {
         group.times.insert(hash.clone(), (schedule, ns));
     }
 
-    /// Passes lessons to searches of the same operator kind, those of the most similar tasks first. Returns the number
-    /// of lessons.
+    /// Passes lessons to searches of the same operator kind, most similar tasks first. Returns the number of lessons.
     pub(super) fn teach_searches(&self, searches: &mut [Search], target: &Target) -> usize {
         let problems: Vec<(&LessonGroup, Problem)> = self
             .groups

@@ -41,7 +41,6 @@ pub struct Tuning {
     left: usize,
     /// Sum of the best times over all searches, appended after each result once every search has a time.
     totals: Vec<f64>,
-    /// Keys of experiments with results.
     keys: HashSet<Key>,
     /// Keys of the experiments in `fixed`, including those that are already known.
     others: Vec<Key>,
@@ -132,9 +131,8 @@ impl Tuning {
         self.busy
     }
 
-    /// Reads stored records, in chronological order, that represent experiments which these searches would run.
-    /// Records of other configurations are learned but do not count as trials. Trials that crashed or timed out are
-    /// run again, unless `is_known` holds for their experiments.
+    /// Reads stored records, in chronological order, of experiments that these searches would run. Records of other
+    /// configurations are learned but are no trials. Crashed or timed-out trials are run again unless `is_known`.
     pub fn resume(&mut self, records: &[Record], is_known: impl Fn(Key) -> bool) {
         let mut places: BTreeMap<task_search::SearchId, usize> = BTreeMap::new();
         for (place, search) in self.searches.iter().enumerate() {

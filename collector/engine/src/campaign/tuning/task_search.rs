@@ -25,7 +25,6 @@ pub(super) fn record_search_id(record: &Record) -> Option<SearchId> {
     Some((record.task_hash.clone(), record.threads?, record.cache_state? == CacheState::Cold))
 }
 
-/// TVM's evolutionary search applied to one task.
 struct TvmEvolution {
     breeder: Breeder,
     /// The task, as JSON.
@@ -129,7 +128,6 @@ impl Search {
         (self.default.with_task.task_hash.clone(), threads, self.default.state == CacheState::Cold)
     }
 
-    /// Returns the experiment key without the schedule, which all trials of this search share.
     pub(super) fn shared_key(&self) -> Result<Key, TuningError> {
         Ok(record::attempt_record(&self.default).map_err(PlanningError::from)?.ground_key())
     }
@@ -143,8 +141,7 @@ impl Search {
         own.task == attempt.task && own.cpus.len() == attempt.cpus.len() && own.state == attempt.state
     }
 
-    /// Returns the trial that a record represents, if this search would run the same experiment now. A record with
-    /// another version, CPU or measurement plan is a different experiment.
+    /// Returns the trial that a record represents; None for another version, CPU or measurement plan.
     pub fn match_trial<'a>(&self, record: &'a Record) -> Option<Trial<'a>> {
         let schedule =
             record.schedule.as_ref().filter(|_| record_search_id(record).as_ref() == Some(&self.search_id()))?;
@@ -225,8 +222,7 @@ impl Search {
         self.open = self.open.saturating_sub(1);
     }
 
-    /// Passes the result of a trial to the tuner. Schedules are compared by the upper end of their median's confidence
-    /// interval, because the lowest of many medians is biased low.
+    /// Passes a trial to the tuner by the upper end of its interval, as the lowest of many medians is biased low.
     pub(super) fn observe_record(&mut self, schedule: &Schedule, figures: Option<&Features>, record: &Record) {
         let ns = ranking_time(record);
         let Code::Compiled { schedule: default, .. } = &self.default.code else { return };
@@ -260,7 +256,6 @@ impl Search {
         self.update_hint();
     }
 
-    /// Returns the time of a record divided by that of the default schedule, if both are known.
     pub(super) fn time_over_default(&self, record: &Record) -> Option<f64> {
         Some(ranking_time(record)? / self.default_ns?)
     }
@@ -301,7 +296,6 @@ impl Search {
         Some(self.standing.best_ns()? * self.standing.weight)
     }
 
-    /// Returns the reason why the search gets no more trials, or None if it continues.
     pub(super) fn stop_reason(&self, tune: &Tune) -> Option<Stop> {
         if self.is_exhausted {
             return Some(Stop::Exhausted);
@@ -326,8 +320,7 @@ pub struct Trial<'a> {
     pub record: &'a Record,
 }
 
-/// Returns the time by which schedules are ranked: the upper end of the median's confidence interval, in nanoseconds.
-/// None if the attempt failed.
+/// Returns the time in ns by which schedules are ranked: the upper end of the median's interval; None after a failure.
 pub(crate) fn ranking_time(record: &Record) -> Option<f64> {
     record.upper_end_ns().filter(|_| record.outcome == Outcome::Ok)
 }

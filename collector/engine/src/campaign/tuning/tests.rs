@@ -1,5 +1,4 @@
-//! Tests of searches with synthetic times: which attempts count as trials, which known records are
-//! reused, and where trials go.
+//! Tests of searches with synthetic times: which attempts count, which known records are reused, where trials go.
 
 use super::*;
 use crate::campaign::attempt::planned_tasks;
@@ -11,7 +10,6 @@ use job::revision::Revisions;
 use std::path::Path;
 use targets::llvm_target;
 
-/// A configuration with its tasks and machine.
 struct Made {
     config: Config,
     tasks: Vec<PlannedTask>,
@@ -56,7 +54,6 @@ impl Made {
     }
 }
 
-/// Returns a record whose time is a function of the schedule's text and the task.
 fn answer(attempt: &Attempt, number: i64) -> Record {
     let record = record::attempt_record(attempt).unwrap();
     let digest = blake3::hash(record.schedule_hash.as_deref().unwrap_or_default().as_bytes());
@@ -70,7 +67,6 @@ fn answer(attempt: &Attempt, number: i64) -> Record {
     }
 }
 
-/// Runs trials until nothing more is proposed, or `most` were run.
 fn tune(tuning: &mut Tuning, most: usize) -> Vec<Record> {
     let mut records = Vec::new();
     while records.len() < most {
@@ -127,7 +123,6 @@ fn crashed_trials_are_retried_first() {
     assert_eq!((third.known_count(), third.attempts_left()), (15, 25), "often enough");
 }
 
-/// Returns the record of a build whose features predict its time well.
 fn build(attempt: &Attempt) -> (Record, f64) {
     let record = answer(attempt, 0);
     let ns = 1000.0 + 20.0 * (record.median_ns.unwrap() % 1000.0);
@@ -135,8 +130,6 @@ fn build(attempt: &Attempt) -> (Record, f64) {
     (Record { features: Some(figures.unwrap()), outcome: Outcome::Skipped, median_ns: None, ..record }, ns)
 }
 
-/// Builds and runs trials as a campaign does, until nothing more is proposed or `most` records were
-/// made.
 fn build_and_tune(tuning: &mut Tuning, most: usize) -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
     while records.len() < most {
@@ -213,10 +206,8 @@ fn records_of_other_campaigns_cost_no_trials_unless_their_code_differs() {
     assert!(keys(&records).is_disjoint(&keys(&known)));
 }
 
-/// A modification of a record.
 type Change = fn(Record) -> Record;
 
-/// Modifications that turn a record into a different experiment.
 const OTHER_EXPERIMENTS: [Change; 11] = [
     |record| Record { code_revision: Some("0123456789abcdef".to_owned()), ..record },
     |record| Record { host_class: "there".to_owned(), ..record },

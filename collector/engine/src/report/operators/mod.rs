@@ -1,7 +1,6 @@
 //! The table at the end of a campaign: each task of a model with its best schedule.
 //!
-//! [`datasets::fastest`] determines the best schedule from all attempts of a task. Unknown values are shown as `–`,
-//! never as zero.
+//! [`datasets::fastest`] determines the best schedule. Unknown values are shown as `–`, never as zero.
 
 use crate::campaign::{ModelRequest, PlannedModule, PlannedTask};
 use datasets::fastest::time_over;
@@ -46,8 +45,7 @@ pub struct OperatorRow {
     pub share: f64,
     /// Half-width of the share's interval; None if any operator of the model lacks an interval.
     pub share_spread: Option<f64>,
-    /// Ratio of the default schedule's time to the best time on the same threads; computed within rounds if both were
-    /// measured interleaved.
+    /// Default time divided by best time on the same threads; within rounds if both were measured interleaved.
     pub default_over_best: Option<f64>,
     /// Number of measurements of the best schedule.
     pub attempts: usize,
@@ -142,8 +140,7 @@ fn sum_numbers(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.fold(0.0, |sum, number| sum + number)
 }
 
-/// Computes half-widths of shares. Errors are assumed independent between operators, and equal for all calls of one
-/// operator.
+/// Errors are assumed independent between operators, and equal for all calls of one operator.
 fn set_share_spreads(rows: &mut [OperatorRow], total_ns: f64, half_widths: &[f64]) {
     let squares = sum_numbers(half_widths.iter().map(|width| width.powi(2)));
     for (row, width) in rows.iter_mut().zip(half_widths) {
@@ -232,8 +229,7 @@ const LOWER_DEFAULT_RATIO: f64 = 0.995;
 /// Share of the attainable rate below which the rate of an operator is marked as poor.
 const POOR_ROOFLINE_SHARE: f64 = 0.25;
 
-/// Explains rates above the roofline, which follows from measured peaks. Only repeated measurements with certain
-/// medians raise a peak.
+/// Explains rates above the roofline, whose peaks only repeated measurements with certain medians raise.
 fn roofline_excess_note(summary: &Summary) -> String {
     let above = summary.rows.iter().filter(|row| row.roofline.is_some_and(|part| part > 1.0));
     let (saving, above): (Vec<&OperatorRow>, Vec<&OperatorRow>) = above.partition(|row| row.saves_products);
@@ -256,7 +252,6 @@ fn roofline_excess_note(summary: &Summary) -> String {
     text
 }
 
-/// Explains why some default schedules have a lower median than the best schedule.
 fn default_win_note(summary: &Summary) -> String {
     let is_beaten = |row: &&OperatorRow| row.default_over_best.is_some_and(|ratio| ratio < LOWER_DEFAULT_RATIO);
     match summary.rows.iter().filter(is_beaten).count() {

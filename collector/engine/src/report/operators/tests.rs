@@ -3,7 +3,6 @@
 use super::*;
 use expect_test::{Expect, expect};
 
-/// Returns two operators of a network, one with a wide interval, and one without a time.
 fn summary() -> Summary {
     let row = OperatorRow {
         task: "conv2d f32[1,64,56,56] w[64,64,3,3] p=1 +bias +add +relu".to_owned(),

@@ -111,7 +111,6 @@ fn reading_cost(report: &Report) -> Option<String> {
     (!all.is_empty()).then(|| format!("reading cost    reading the counters adds {}", all.join(", ")))
 }
 
-/// Formats the counters that no source provided, each with the last reason for the failure.
 fn refused_lines(report: &Report) -> Vec<String> {
     let counted = |name: &&str| report.rows.iter().any(|row| row.counters.contains_key(*name));
     let given: BTreeSet<&str> = report.counters.iter().map(|counter| counter.name.as_str()).filter(counted).collect();

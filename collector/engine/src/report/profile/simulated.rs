@@ -1,5 +1,4 @@
-//! Formats the counts of a simulator in a separate table, because simulated and measured numbers
-//! are never mixed.
+//! Formats a simulator's counts in a separate table: simulated and measured numbers are never mixed.
 
 use profile::data::Simulation;
 use profile::summary::simulated;

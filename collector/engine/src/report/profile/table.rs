@@ -29,7 +29,6 @@ struct TableColumns<'a> {
     counters: BTreeSet<&'a String>,
 }
 
-/// Builds the table of a profile, with at most `view.row_limit` rows.
 pub fn build_table(report: &Report, view: ProfileView) -> Table {
     let shown = &report.rows[..view.row_limit.min(report.rows.len())];
     let is_other = |name: &&String| !name.starts_with(CPU_TIME);
