@@ -1,7 +1,6 @@
 //! Benchmarks one step of the store in a separate process, so that the peak memory of the step can be measured.
 //!
-//! `store_bench STEP FOLDER ROWS` prints the step, its seconds and its peak resident memory. `scripts/bench/store` runs
-//! the steps in order.
+//! `store_bench STEP FOLDER ROWS` prints the step, its seconds and its peak memory; `scripts/bench/store` runs all.
 #![allow(clippy::print_stdout)]
 
 use datasets::{
@@ -39,7 +38,6 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The result of a step, in addition to its time.
 #[derive(Default)]
 struct StepResult {
     rows: u64,
@@ -122,8 +120,7 @@ fn make(store: &Store, rows: u64) -> Result<StepResult> {
     Ok(StepResult { rows, note: format!("{} bytes per row", bytes / rows.max(1)), seconds: None })
 }
 
-/// Grows a store journal by journal, as a fleet does over weeks; sealed journals free space for the next journals.
-/// Samples are left out, because they are most of the bytes and are not read when counting or resuming.
+/// Grows a store journal by journal, as a fleet does over weeks, without samples: they are not read when resuming.
 fn grow(store: &Store, rows: u64) -> Result<StepResult> {
     let mut sealed = 0;
     for first in (0..rows).step_by(usize::try_from(JOURNAL_ROWS)?) {

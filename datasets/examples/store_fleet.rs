@@ -2,8 +2,7 @@
 //!
 //! `store_fleet FOLDER HOSTS MINUTES` runs ten-minute campaigns on every host. Only one record in `THINNED` is written,
 //! but the numbers of claims, journals, seals and merges are those of a fleet. One campaign in `RARE` is killed, and
-//! one is requested by two hosts at once. Hosts are distributed over a few threads, so that they access the store
-//! concurrently. The last line reports the written records and the content of the store.
+//! one is requested by two hosts at once. The last line reports the written records and the content of the store.
 #![allow(clippy::print_stdout)]
 
 use datasets::{Choose, Claims, Journal, Key, Origin, Outcome, Record, SMALL_PARTS, SealOptions, Source, Store};
@@ -13,21 +12,18 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Number of records that each written record represents.
 const THINNED: u64 = 100;
 /// Records per second of one host.
 const RATE: u64 = 10;
 const TICK_SECONDS: u64 = THINNED / RATE;
 const CAMPAIGN_SECONDS: u64 = 600;
 const RECORDS: u64 = CAMPAIGN_SECONDS / TICK_SECONDS;
-/// One campaign in this many is killed, and one is requested by two hosts.
 const RARE: u64 = 50;
 const CLASSES: u64 = 4;
 const THREADS: usize = 8;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Event counts of all hosts.
 #[derive(Default)]
 struct EventCounts {
     written: AtomicU64,
@@ -133,8 +129,7 @@ impl Host {
         Ok(())
     }
 
-    /// Seals abandoned journals, claims experiments, and starts a journal for the experiments that no host has finished
-    /// or claimed before.
+    /// Seals abandoned journals, claims experiments, and starts a journal for those that are new and unclaimed.
     fn begin(&self, store: &Store, number: u64, seen: &EventCounts) -> Result<Campaign> {
         store.seal_journals(SealOptions::default())?;
         let pair = self.number / 2 * 2;

@@ -1,5 +1,4 @@
-//! Generates `docs/reference/dataset-format.md` from the table of columns. The surrounding text is included here,
-//! because a test compares the whole file.
+//! Generates `docs/reference/dataset-format.md` from the table of columns and text; a test compares the whole file.
 
 use crate::record::SCHEMA_VERSION;
 use crate::record::experiment::EXPERIMENT;

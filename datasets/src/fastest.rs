@@ -77,8 +77,7 @@ fn median_value(values: &mut [f64]) -> Option<f64> {
     Some((values[low] + values[high]) / 2.0)
 }
 
-/// Returns the fastest of the repeated candidates. Starts from the lowest median, and moves on to candidates that are
-/// faster within common rounds.
+/// Returns the fastest repeated candidate: from the lowest median on to candidates faster within common rounds.
 pub fn find_leader(times: &[&Times]) -> Option<usize> {
     let again: Vec<usize> = (0..times.len()).filter(|number| times[*number].round_count() > 0).collect();
     let by_middle = |one: &&usize, other: &&usize| times[**one].middle_ns().total_cmp(&times[**other].middle_ns());
@@ -96,8 +95,7 @@ pub fn find_leader(times: &[&Times]) -> Option<usize> {
     }
 }
 
-/// Returns the leader, unless a candidate with one measurement is faster by more than the selection bias of first
-/// measurements.
+/// Returns the leader, unless a single measurement is faster by more than the selection bias of first measurements.
 fn find_winner(times: &[&Times]) -> Option<usize> {
     let leader = find_leader(times);
     let again = times.iter().filter(|one| one.round_count() > 0);
@@ -109,8 +107,7 @@ fn find_winner(times: &[&Times]) -> Option<usize> {
     once.min_by(|one, other| times[*one].upper_end_ns.total_cmp(&times[*other].upper_end_ns)).or(leader)
 }
 
-/// Numbers the rounds of measurements in time order. A new round begins with a new program run, with a repeated
-/// candidate, or when the round has lasted for its maximum duration.
+/// Numbers rounds in time order; one begins with a new run, a repeated candidate, or after the maximum duration.
 pub fn number_rounds<K: Ord>(measured: impl IntoIterator<Item = (K, String, i64)>) -> Vec<usize> {
     let mut numbers = Vec::new();
     let mut current: Option<(usize, BTreeSet<K>, String, i64)> = None;
@@ -146,8 +143,7 @@ pub struct Fastest<'a> {
     pub attempts: usize,
 }
 
-/// Returns the fastest candidate; each experiment is one candidate. Candidates without an interval are ignored if any
-/// candidate has a narrow interval.
+/// Returns the fastest experiment. Those without an interval are ignored if any has a narrow interval.
 pub fn find_fastest<'a>(attempts: impl IntoIterator<Item = &'a Record>) -> Option<Fastest<'a>> {
     let is_timed = |record: &&Record| record.outcome == Outcome::Ok && record.median_ns.is_some();
     let mut attempts: Vec<&Record> = attempts.into_iter().filter(is_timed).collect();
@@ -163,8 +159,7 @@ pub fn find_fastest<'a>(attempts: impl IntoIterator<Item = &'a Record>) -> Optio
     of_each.min_by(|one, other| one.known_ns.total_cmp(&other.known_ns))
 }
 
-/// Returns the time ratio of two candidates, given by key: within common rounds, or the ratio of their medians if there
-/// are too few rounds.
+/// Returns the time ratio of two candidates (keys): within common rounds, or of their medians if these are too few.
 pub fn time_over<'a>(attempts: impl IntoIterator<Item = &'a Record>, (one, other): (Key, Key)) -> Option<f64> {
     let are_both = |record: &&Record| record.outcome == Outcome::Ok && (record.key == one || record.key == other);
     let candidates = group_candidates(attempts.into_iter().filter(are_both).collect());

@@ -162,8 +162,7 @@ pub(super) fn list_all(folder: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Lists the files and folders with wanted names, sorted; none if the folder does not exist. Skips links and pipes;
-/// opening a pipe would block.
+/// Lists files and folders with wanted names, sorted; none without the folder. Skips links, and pipes, which block.
 pub(super) fn list_matching(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

@@ -11,7 +11,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
-    /// Another process holds the lock.
     Alive,
     /// No process held the lock; now this process holds it.
     Gone,
@@ -36,8 +35,7 @@ impl Holder {
     }
 }
 
-/// Returns whether the process that wrote a file at `wrote_at_us` (microseconds since 1970) still runs. A process that
-/// started later only reuses the process ID.
+/// Returns whether the process that wrote a file at `wrote_at_us` (since 1970) runs, not a later one with its ID.
 pub(super) fn is_running(pid: u32, wrote_at_us: Option<u64>) -> bool {
     /// Tolerance for the resolution of the boot time.
     const SLACK: Duration = Duration::from_secs(2);

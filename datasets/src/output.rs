@@ -1,8 +1,6 @@
-//! Output files. The path is checked before the work; the content is written to a temporary file, which is renamed when
-//! it is complete.
+//! Output files. The path is checked before the work; the content goes to a temporary file, renamed when complete.
 //!
-//! An unwritable path fails before any time is spent, and a full disk or a killed process leaves the old file
-//! unchanged. Pipes and devices are written directly.
+//! A full disk or a killed process leaves the old file unchanged. Pipes and devices are written directly.
 
 use crate::error::{Error, IoContext, Result};
 use crate::files::Scratch;

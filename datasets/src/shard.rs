@@ -1,9 +1,8 @@
 //! Splits a list of work into independent shards.
 //!
 //! The first bytes of a key determine its shard; keys are hashes, so shards have similar sizes. The number of shards
-//! may change between nightly runs, because recorded work is skipped in any shard. Shards may run on different
-//! machines, so the key must not depend on the machine. Experiment keys depend on the machine and must not be used
-//! here, because different shards would repeat the same work.
+//! may change between nightly runs. Keys must not depend on the machine, as experiment keys do: shards on different
+//! machines would repeat the same work.
 
 use crate::record::key::Key;
 use std::fmt;

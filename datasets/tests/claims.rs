@@ -62,7 +62,6 @@ fn news_is_what_others_claimed_in_between() {
     assert!(!one.claim_free(&keys(&[4])).unwrap().has_news);
 }
 
-/// Writes a claim file like a process on another machine, last modified `age` ago.
 fn foreign_claim(store: &Store, name: &str, text: &str, age: Duration) {
     let path = store.root().join("claims").join(name);
     std::fs::write(&path, text).unwrap();
@@ -103,7 +102,6 @@ fn damaged_files_of_others_do_not_stop_a_claim() {
     }
 }
 
-/// Many threads claim everything at once: every experiment is claimed exactly once.
 #[test]
 fn claims_at_the_same_time_never_overlap() {
     let (_folder, store) = store();

@@ -15,7 +15,6 @@ fn write(format: Format, records: &[Record]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Reads bytes as a file of the format; messages contain only the file's name.
 fn read_bytes(format: Format, bytes: &[u8]) -> Result<Vec<Record>> {
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("records").with_extension(format.name());
@@ -209,7 +208,6 @@ proptest! {
         }
     }
 
-    /// Reading a damaged file gives records or an error, never a panic or an excessive allocation.
     #[test]
     fn flipped_bytes_never_panic(
         flips in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6),

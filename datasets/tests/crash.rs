@@ -1,5 +1,4 @@
-//! Tests with real processes that are killed or run out of space. The child is this test program again, with the store
-//! in an environment variable.
+//! Tests with processes that are killed or run out of space: this program again, with the store in a variable.
 #![allow(missing_docs, clippy::print_stdout)] // children speak to their parent
 
 mod common;
@@ -19,7 +18,6 @@ fn store_of_child() -> Option<Store> {
     std::env::var_os(STORE).map(|path| Store::open(&PathBuf::from(path)).unwrap())
 }
 
-/// Returns a command that runs one of the child tests in this program.
 fn child(test: &str, store: &Store) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]).env(STORE, store.root());

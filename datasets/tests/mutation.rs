@@ -133,7 +133,6 @@ proptest! {
         }
     }
 
-    /// An imported file has no hash: either all of its rows are valid, or all are rejected.
     #[test]
     fn a_damaged_file_is_imported_whole_or_leaves_no_store(
         damages in damages(),

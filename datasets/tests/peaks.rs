@@ -114,8 +114,7 @@ fn one_visit_raises_no_peak() {
     assert_eq!(peak(&[(1, 1, 4000.0), (1, 2, 9000.0)]), (100e9, false), "the other one did not get so far");
 }
 
-/// Bytes that are counted but perhaps not moved do not raise the bandwidth, and integers do not raise the
-/// floating-point rate.
+/// Bytes that are perhaps not moved do not raise the bandwidth, and integers not the floating-point rate.
 #[test]
 fn only_what_surely_is_moved_counts() {
     let of = |record: Record| {
@@ -166,7 +165,6 @@ fn only_what_surely_is_moved_counts() {
     assert_eq!(of(Record { op_kind: NETWORK.to_owned(), ..product(10.0, None) }), (0, 0), "many operators");
 }
 
-/// A larger working set is never faster, and operands count as the largest set that they fill.
 #[test]
 fn memory_is_slower_the_more_is_moved() {
     let peaks = Peaks::from_measurements(&[measured(0, 1e9, 1e10, 3e10)]);
@@ -176,7 +174,6 @@ fn memory_is_slower_the_more_is_moved() {
     assert_eq!(rates, [9e10, 9e10, 9e10, 1e10]);
 }
 
-/// With cold caches the DRAM bandwidth applies, even to few bytes.
 #[test]
 fn cold_operands_come_from_the_last_level() {
     let peaks = Peaks::from_measurements(&[measured(0, 1e9, 9e10, 1e10)]);

@@ -1,5 +1,4 @@
-//! Tests that a panic of the Parquet library on a damaged file becomes one error without a panic message. The test
-//! needs its own process, because panic hooks are global.
+//! Tests that a panic of the Parquet library becomes an error without a message. Panic hooks need their own process.
 #![allow(missing_docs)]
 
 mod common;

@@ -1,5 +1,4 @@
-//! Tests that pandas, polars and DuckDB read sealed parts and CSV exports. Without the Python of `scripts/env` the test
-//! is skipped with a message.
+//! Tests that pandas, polars and DuckDB read sealed parts and CSV exports; skipped without the Python of `scripts/env`.
 #![allow(missing_docs, clippy::print_stderr)] // a skipped test says so
 
 mod common;
@@ -68,7 +67,6 @@ const READERS: [&str; 10] = [
     "duckdb-table",
 ];
 
-/// Returns the Python with the readers, or prints why there is none.
 fn python() -> Option<PathBuf> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.venv/bin/python");
     let probe = Command::new(&python).args(["-c", "import duckdb, pandas, polars, pyarrow"]).output();

@@ -168,7 +168,6 @@ fn every_attempt_is_kept_and_numbered_wherever_it_is() {
     }
 }
 
-/// Uses more attempts of one experiment than a batch has rows.
 #[test]
 fn an_experiment_may_have_any_number_of_attempts() {
     let (_folder, store) = new_store();
@@ -386,7 +385,6 @@ fn a_writer_whose_journal_is_taken_away_begins_another_with_all_it_has() {
     assert_eq!(records(&store).len(), 42);
 }
 
-/// Writes two parts of several pages; returns one of them with its content.
 fn two_parts(store: &Store) -> (PathBuf, Vec<u8>) {
     write(store, &(0..40).map(measured).collect::<Vec<_>>());
     let part = write(store, &(40..100).map(measured).collect::<Vec<_>>()).parts.remove(0);

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Newest supported version. Version 1 has no levels and kinds; its bandwidths are those of scalar loops in the
-/// last-level cache.
+/// Newest supported version; version 1 has no levels and kinds, and bandwidths of scalar loops in the last-level cache.
 const VERSION: u32 = 2;
 
 /// The measured peak rates of a host.

@@ -1,5 +1,4 @@
-//! Rates that operators in the records reached, which are lower bounds of the peaks. A single record may be an outlier
-//! or come from another machine, so a rate counts only if a second attempt of the same experiment confirms it.
+//! Rates that operators reached, as lower bounds of the peaks; a rate counts only if a second attempt confirms it.
 
 use crate::record::key::Key;
 use crate::record::table::Record;
@@ -22,14 +21,12 @@ struct Rates(HashMap<Key, Visits>);
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Visits {
     best: f64,
-    /// Start of the attempt with the best rate.
     started_at_us: i64,
     second: Option<f64>,
 }
 
 impl Reached {
-    /// Adds a record. Only operators that were measured in isolation and with little scatter within the process (visit)
-    /// count.
+    /// Adds a record; only operators measured in isolation and with little scatter within the process (visit) count.
     pub fn add_record(&mut self, record: &Record) {
         /// Maximum relative half-width of the confidence interval within a process (visit).
         const QUIET: f64 = 0.02;
@@ -100,8 +97,7 @@ impl Rates {
     }
 }
 
-/// Returns whether the code computes all counted operations. False for attention, for which earlier versions counted
-/// skipped pairs.
+/// Returns whether code computes all counted operations; false for attention, whose skipped pairs were once counted.
 fn computes_all(record: &Record) -> bool {
     !record.saves_products() && record.op_kind != "attention"
 }

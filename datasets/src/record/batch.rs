@@ -1,5 +1,4 @@
-//! Rows stored by column, as Parquet reads and writes them. Cells borrow from the batch, without an object per row. A
-//! batch may contain only some columns; values of the others are absent.
+//! Rows of all or some columns, stored by column as Parquet reads and writes them. Cells borrow from the batch.
 
 use crate::error::RowError;
 use crate::record::cell::Cell;
@@ -46,8 +45,7 @@ pub(crate) enum ColumnData {
     Bool(Vec<bool>),
     Integer(Vec<i64>),
     Float(Vec<f64>),
-    /// Texts of all rows in one string, because one allocation per text would be slow; `ends[row]` is the end of the
-    /// row's text.
+    /// Texts of all rows in one string, which saves allocations; `ends[row]` is the end of the row's text.
     Text {
         ends: Vec<usize>,
         text: String,

@@ -9,21 +9,18 @@ pub const KNOWN_WELL: f64 = 0.1;
 pub const DOUBTED: f64 = 0.25;
 
 impl Record {
-    /// Returns the relative half-width of the confidence interval over processes (visits). None if the scatter is
-    /// unknown, which must not be read as zero.
+    /// Returns the relative half-width of the interval over processes (visits). None means unknown scatter, not zero.
     pub fn uncertainty(&self) -> Option<f64> {
         self.over_visits()?.uncertainty()
     }
 
-    /// Returns the relative half-width of the confidence interval within the row's process (visit), which does not
-    /// cover the scatter between processes.
+    /// Returns the relative half-width within the row's process (visit), without the scatter between processes.
     pub fn uncertainty_within_visit(&self) -> Option<f64> {
         let (half_width, median) = (self.median_interval_ns?, self.median_ns?);
         (median > 0.0).then(|| half_width / median)
     }
 
-    /// Returns the upper end of the confidence interval over processes (visits). Without an interval, a relative error
-    /// of [`DOUBTED`] is assumed.
+    /// Returns the upper end of the interval over processes (visits); without one, [`DOUBTED`] is the relative error.
     pub fn upper_end_ns(&self) -> Option<f64> {
         let known = self.over_visits()?;
         Some(known.interval_ns.map_or(self.median_ns? * (1.0 + DOUBTED), |(_, high)| high))

@@ -13,8 +13,7 @@ use std::ops::Range;
 /// The selection among the measurements of each experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choose {
-    /// The successful measurement with the median time (the earlier of two central measurements), with the confidence
-    /// interval over all measurements.
+    /// The successful measurement with the median time (the earlier of two), with the interval over all measurements.
     #[default]
     Middle,
     /// The last successful measurement of the experiment.
@@ -47,8 +46,7 @@ impl Choose {
         Choose::from_name(name).ok_or_else(hint)
     }
 
-    /// Returns the indices of the selected attempts, which are in time order. If no attempt has a time, the last
-    /// attempt is selected, because its reason is the newest.
+    /// Returns the indices of the selected attempts, in time order; without times, the last, whose reason is newest.
     pub(crate) fn selected_range(self, attempts: &[AttemptTime]) -> Range<usize> {
         let one = |place: Option<usize>| {
             let place = place.unwrap_or(attempts.len().saturating_sub(1));
@@ -81,8 +79,7 @@ pub fn choose_records(mut records: Vec<Record>, how: Choose) -> Vec<Record> {
     chosen
 }
 
-/// Orders two attempts at an experiment by time, then by run, then by all other columns, so that the order does not
-/// depend on files. `Equal` means the same attempt.
+/// Orders an experiment's attempts by time, run and all other columns, not by files. `Equal` means the same attempt.
 pub fn order_attempts(left: &Record, right: &Record) -> Ordering {
     order_rows(left, right)
 }

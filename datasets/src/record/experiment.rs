@@ -43,8 +43,7 @@ impl Record {
         self.key_of(EXPERIMENT.iter().copied())
     }
 
-    /// Returns the key of the experiment without the schedule, which is equal for all schedules of a task that were
-    /// measured under equal conditions.
+    /// Returns the key without the schedule, equal for all schedules of a task measured under equal conditions.
     pub fn ground_key(&self) -> Key {
         self.key_of(EXPERIMENT.iter().copied().filter(|id| *id != ColumnId::schedule_hash))
     }

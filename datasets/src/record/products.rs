@@ -3,8 +3,7 @@
 use super::table::Record;
 
 impl Record {
-    /// Returns whether the schedule saves counted multiplications, as Winograd's algorithm does; its rate may exceed
-    /// the host's peak.
+    /// Returns whether the schedule saves counted multiplications, as Winograd's does; its rate may exceed the peak.
     pub fn saves_products(&self) -> bool {
         /// Texts in such schedules: Winograd saves multiplications, and the order `kernel_first` skips padding.
         const SAVING: [&str; 2] = [r#""algorithm":"winograd"#, r#""order":"kernel_first""#];

@@ -64,7 +64,6 @@ impl<'de> Deserialize<'de> for Record {
     }
 }
 
-/// Deserialises one record and stores the reason of a failure.
 struct RecordSeed<'a> {
     refusal: &'a mut Option<RowError>,
 }

@@ -47,8 +47,7 @@ impl Likeness {
     }
 }
 
-/// Returns whether a record can replace an attempt; `now` contains the columns of the attempt that are known before the
-/// run.
+/// Returns whether a record can replace an attempt; `now` has the attempt's columns that are known before the run.
 pub fn stands_for(record: &Record, now: &Record, likeness: Likeness) -> bool {
     likeness.cells(record).eq(likeness.cells(now))
 }
@@ -66,8 +65,7 @@ impl Conditions {
     }
 }
 
-/// Keeps the records with the newest conditions of each machine and the newest code revision of each task. Also returns
-/// the number of removed records.
+/// Keeps each machine's newest conditions and each task's newest revision. Also returns the number of others.
 pub fn keep_newest_conditions<R: Borrow<Record>, M: Ord>(
     records: Vec<R>,
     machine: impl Fn(&Record) -> M,

@@ -19,9 +19,8 @@ use std::collections::HashMap;
 /// Degrees of freedom that the noise floor contributes. Few, because scatter differs widely between experiments.
 const FLOOR_FREEDOM: u32 = 4;
 
-/// Variance that all visits of one campaign have in common, because they are close in time, relative to the variance
-/// between these visits. It cannot be estimated from the visits, so this share is added to the variance of their
-/// median.
+/// Variance that all visits of a campaign share, because they are close in time, relative to the variance between these
+/// visits. The visits cannot show it, so it is added to the variance of their median.
 const SHARED_VARIANCE: f64 = 0.4;
 
 /// 97.5 % quantiles of Student's t distribution, by degrees of freedom from 1.
@@ -200,8 +199,7 @@ fn max_half_width(shown_ns: f64, visits_ns: &[f64], floor: Option<f64>) -> f64 {
     (farthest + half_width(None, 1, floor).unwrap_or(0.0)).max(std::f64::consts::LN_2)
 }
 
-/// Returns the variance of the median of `count` values, relative to the variance of one value; an approximation for
-/// several values.
+/// Returns the variance of the median of `count` values, relative to that of one; approximate for several values.
 fn median_variance(count: usize) -> f64 {
     const HALF_PI: f64 = std::f64::consts::FRAC_PI_2;
     HALF_PI / (count as f64 + HALF_PI - 1.0)

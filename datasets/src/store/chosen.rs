@@ -46,7 +46,6 @@ impl SelectedRows {
         Ok(Some(chosen).filter(|chosen| !chosen.is_empty()))
     }
 
-    /// Selects among the attempts of the last experiment, which is now complete.
     fn close_experiment(&mut self, chosen: &mut Batch, known: &mut Vec<Option<OverVisits>>) {
         let open = std::mem::replace(&mut self.open, Batch::all_columns());
         known.extend(self.over_visits(&open, 0..open.len()));

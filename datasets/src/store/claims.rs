@@ -49,8 +49,7 @@ pub struct TakenClaim {
     pub held: HashSet<Key>,
     /// Claim files of the processes that hold these experiments.
     pub holders: BTreeSet<PathBuf>,
-    /// Whether other processes have claimed since the last claim of this process, so that the store may have new
-    /// records.
+    /// Whether others have claimed since the last claim of this process, so that the store may have new records.
     pub has_news: bool,
 }
 

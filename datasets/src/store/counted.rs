@@ -11,8 +11,7 @@ use serde::de::IgnoredAny;
 use std::collections::{BTreeMap, HashSet};
 
 impl Store {
-    /// Returns the experiments that need not be repeated for these counters, because one of their attempts has or
-    /// refused each of them, or used the configuration with this hash.
+    /// Returns the experiments of which an attempt has or refused each of these counters, or used this configuration.
     pub fn counted_experiments(&self, counters: &[String], config_hash: &str) -> Result<HashSet<Key>> {
         let columns = [ColumnId::key, ColumnId::config_hash, ColumnId::counters, ColumnId::counters_refused];
         let note = |batch: &Batch, counted: &mut HashSet<Key>| {

@@ -19,7 +19,6 @@ pub(super) struct Identity {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// The process is running.
     Alive,
     /// The process has ended, or its lease has expired.
     Gone,
@@ -42,9 +41,8 @@ impl Identity {
         Identity { machine: String::new(), boot: String::new(), pid: 0 }
     }
 
-    /// Returns the state of the process that wrote an open journal. Within one boot, the file lock decides, or the
-    /// process ID if file locks do not work. For another machine, only the lease is reliable, because hosts may share a
-    /// file system without locks and even a machine ID.
+    /// Returns the state of an open journal's writer: within one boot by the file lock, or without locks by the process
+    /// ID. For another machine, only the lease is reliable, because hosts may share even a machine ID.
     pub fn owner_state(&self, (path, journal): (&Path, &File), here: &Identity, lease: Lease) -> Owner {
         let is_here = !self.boot.is_empty() && self.boot == here.boot;
         let wrote_at_us = Maker::from_file_name(path).map(|maker| maker.moment_us);

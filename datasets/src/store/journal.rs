@@ -3,9 +3,8 @@
 //! The writer keeps all unsealed lines in memory. If another host considers the writer dead and seals its journal, the
 //! writer starts a new journal with these lines, so no record is lost.
 //!
-//! Lines overwrite preallocated zeros, so that a sync need not update the file length, which makes syncs much faster.
-//! Therefore, an open journal ends in zeros, which readers skip, and a line interrupted by a power loss may contain
-//! zeros.
+//! Lines overwrite preallocated zeros, which keeps the file length and makes syncs much faster. So an open journal ends
+//! in zeros, which readers skip, and a line interrupted by a power loss may contain zeros.
 
 use super::identity::Identity;
 use super::journal_reader::{JournalHeader, JournalReader};
@@ -108,8 +107,7 @@ fn create_journal(folder: &Path, header: &JournalHeader) -> Result<(PathBuf, Fil
 }
 
 impl Journal {
-    /// Appends a record and syncs the file, so that the record survives a crash. After an error, the journal is
-    /// unchanged.
+    /// Appends a record and syncs the file, so that the record survives a crash. After an error, nothing is changed.
     pub fn append(&mut self, record: &Record) -> Result<()> {
         record.check()?;
         let mut line = std::mem::take(&mut self.line);

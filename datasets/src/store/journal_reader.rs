@@ -64,7 +64,6 @@ impl NumberedLine {
 }
 
 enum JournalForm {
-    /// Only preallocated zeros.
     Zeros,
     Whole,
     TooLong,
@@ -89,7 +88,6 @@ pub(super) struct JournalReader {
     lines: LineReader,
     /// Header; None if the process died before writing it or if it is damaged.
     pub header: Option<JournalHeader>,
-    /// Whether a first line has been read.
     is_begun: bool,
     /// Line number and length of a torn or damaged line.
     broken: Option<(u64, u64)>,
@@ -103,7 +101,6 @@ impl JournalReader {
         JournalReader::from_file(path, File::open(path).context("opening", path)?)
     }
 
-    /// Reads an open journal from the start.
     pub fn from_file(path: &Path, file: File) -> Result<JournalReader> {
         let read = file.try_clone().context("opening", path)?;
         let mut reader = JournalReader {
@@ -172,7 +169,6 @@ impl JournalReader {
         &self.file
     }
 
-    /// Returns whether the file was modified since it was opened.
     pub fn has_changed(&self) -> bool {
         self.before.is_none() || length_and_time(&self.file) != self.before
     }

@@ -16,9 +16,7 @@ const RENEWED_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lease {
-    /// Renewed recently.
     Held,
-    /// Not renewed within the required time.
     RanOut,
     /// The journal has no lease, or the file system does not provide its age.
     Unknown,

@@ -120,8 +120,7 @@ impl Merge {
         before.extend(rows, last..last + 1);
     }
 
-    /// Returns the number of distinct rows at the head of cursor `first` that precede the rows of all other cursors, at
-    /// most `most`.
+    /// Returns how many distinct rows at the head of cursor `first`, at most `most`, precede those of all others.
     fn run_length(&self, first: usize, most: usize) -> usize {
         let cursor = &self.cursors[first];
         let next = self.order.len().checked_sub(2).map(|second| self.cursors[self.order[second]].head_row());

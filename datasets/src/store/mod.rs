@@ -14,10 +14,9 @@
 //!   quarantine/                                  damaged files
 //! ```
 //!
-//! No file has two writers, and sealed files never change. So writers need no locks, and any tool may copy parts
-//! anywhere, in any order. Duplicate rows count once, and attempts are numbered when they are read. A crash can only
-//! leave duplicate rows or a temporary file. Hashes and checksums detect damaged content, which is skipped and
-//! reported; the rest stays readable.
+//! No file has two writers, and sealed files never change. So writers need no locks, and any tool may copy parts in any
+//! order. Duplicate rows count once, and attempts are numbered when read. A crash can only leave duplicate rows or a
+//! temporary file. Hashes and checksums detect damaged content, which is skipped and reported.
 //!
 //! Readers read journals before parts, so that the rows of a journal that is sealed in the meantime are not missed.
 
@@ -131,8 +130,7 @@ const OWN: [&str; 13] = [
 ];
 
 impl Store {
-    /// Opens a store without writing. Fails if the folder is not a store, or if its version is newer than this
-    /// program.
+    /// Opens a store without writing. Fails if the folder is not a store or its version is newer than this program.
     pub fn open(root: &Path) -> Result<Store> {
         let marker = root.join(MARKER);
         let problem = |problem: String| Error::NotAStore { folder: root.to_owned(), problem };

@@ -20,8 +20,7 @@ pub(super) fn encode_name(text: &str) -> String {
     name
 }
 
-/// Returns the folder of a target's parts. Its partition names have the prefix `part_`, because some readers reject
-/// partitions that repeat a column.
+/// Returns the folder of a target's parts, named with `part_`: some readers reject partitions that repeat a column.
 pub(super) fn part_folder(target: &str, host_class: &str) -> String {
     format!("part_target={}/part_host_class={}", encode_name(target), encode_name(host_class))
 }

@@ -1,5 +1,4 @@
-//! Stores peak rates of hosts. Each measurement is an immutable file named after its content, so any host may write and
-//! any tool may copy them.
+//! Stores peak rates of hosts: each measurement is an immutable file named after its content, which tools may copy.
 
 use super::damage::is_unreadable;
 use super::names::encode_name;
@@ -27,8 +26,7 @@ impl Store {
         write_named(&folder, text.as_bytes())
     }
 
-    /// Returns all measurements by host and time. Skips damaged measurements and those of newer versions, because peaks
-    /// can be measured again.
+    /// Returns all measurements by host and time. Skips damaged and newer ones, because peaks can be measured again.
     pub fn peaks(&self) -> Result<Vec<PeaksMeasured>> {
         let mut all: Vec<PeaksMeasured> = Vec::new();
         for path in self.peak_files()? {

@@ -76,8 +76,7 @@ impl Store {
         Ok(report)
     }
 
-    /// Copies the valid rows of a damaged part to a new part. Returns the problem and the number of lost rows; None for
-    /// an intact part.
+    /// Copies a damaged part's valid rows to a new part. Returns the problem and the lost rows; None if intact.
     fn take_apart(&self, part: &Path, check: &RowCheck, manifest: &Manifest) -> Result<Option<(String, Option<u64>)>> {
         if let Some(damage) = part_damage(part)? {
             let listed = manifest.parts.get(&self.name_of(part)).map(|part| part.rows);

@@ -189,8 +189,7 @@ pub(super) fn keep_part(writer: PartWriter<HashedScratch>, rows: u64) -> Result<
     Ok(path)
 }
 
-/// Reads back and verifies a part that was just written. The system is asked to drop its cached pages, so that the data
-/// comes from the disk.
+/// Reads back and verifies a new part; the system is asked to drop cached pages, so that data comes from the disk.
 fn read_back(path: &Path, name: &str, rows: u64) -> Result<()> {
     use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
     let file = File::open(path).context("opening", path)?;

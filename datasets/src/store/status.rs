@@ -57,8 +57,7 @@ pub struct ProcessView {
     /// Last reported status.
     #[serde(flatten)]
     pub status: Status,
-    /// Whether the process is running. Certain for processes of this boot; otherwise inferred from the age of the
-    /// file.
+    /// Whether the process is running: certain for processes of this boot, otherwise inferred from the file's age.
     pub is_running: bool,
 }
 

@@ -57,7 +57,6 @@ pub fn failed(number: u64) -> Record {
     }
 }
 
-/// Returns a strategy for arbitrary valid records, with every nullable column sometimes absent.
 pub fn any_record() -> impl Strategy<Value = Record> {
     let cells = proptest::collection::vec(any_cell(), COLUMNS.len());
     (cells, any::<[u8; 16]>(), 0..Outcome::ALL.len(), 1i64..=i64::MAX, text()).prop_map(
@@ -150,7 +149,6 @@ fn any_cell() -> impl Strategy<Value = AnyCell> {
     )
 }
 
-/// Returns a strategy for nonnegative finite floats, including subnormals and both ends.
 fn float() -> impl Strategy<Value = f64> {
     prop_oneof![
         4 => (0..=f64::MAX.to_bits()).prop_map(f64::from_bits),
@@ -159,8 +157,7 @@ fn float() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// Returns a strategy for texts that are hard to store: quotes, separators, line ends, spaces, other scripts, control
-/// characters.
+/// Returns a strategy for texts that are hard to store: quotes, separators, line ends, spaces, control characters.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => proptest::collection::vec(any::<char>(), 1..8).prop_map(String::from_iter),

@@ -169,7 +169,6 @@ fn type_change_error() -> ParquetError {
     ParquetError::General("a column changes its type".to_owned())
 }
 
-/// Returns the contiguous present values of a row group, and the definition levels of all its rows.
 fn read_present<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Parquet<(Vec<T::T>, Vec<i16>)> {
     let (mut values, mut levels) = (Vec::new(), Vec::new());
     let mut read = 0;

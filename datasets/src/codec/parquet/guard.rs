@@ -10,8 +10,7 @@ thread_local! {
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Converts panics of the library, which damaged files can cause, to errors. Callers must drop the reader after an
-/// error.
+/// Converts panics of the library, caused by damaged files, to errors. Callers must drop the reader after an error.
 pub(super) fn catch_panics<T>(path: &Path, read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
     let problem = match catch_silently(read) {
         Ok(Ok(value)) => return Ok(value),

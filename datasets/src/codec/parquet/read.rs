@@ -72,7 +72,6 @@ impl PartCursor {
         self.reader.metadata().file_metadata().num_rows().try_into().unwrap_or(0)
     }
 
-    /// Returns the next rows, at most `most_rows`, or None at the end.
     pub fn read_batch(&mut self, most_rows: usize) -> Result<Option<Batch>> {
         while self.group.as_ref().is_none_or(|group| group.rows_left == 0) {
             if self.next_group == self.reader.num_row_groups() {

@@ -1,5 +1,4 @@
-//! The Parquet schema of the table: one leaf per column in table order. Lists use the standard three-level form, and
-//! times have a logical type, so that other readers show them as times.
+//! The Parquet schema: one leaf per column, lists in the standard three-level form, times with a logical type.
 
 use crate::record::column::Kind;
 use crate::record::table::COLUMNS;

@@ -87,7 +87,6 @@ impl<W: Write + Send> PartWriter<W> {
         self.write_full_group()
     }
 
-    /// Finishes the file and returns the sink.
     pub fn finish(mut self) -> Result<W> {
         self.write_group()?;
         let PartWriter { path, writer, failure, .. } = self;
@@ -107,7 +106,6 @@ impl<W: Write + Send> PartWriter<W> {
         self.write_columns(|column| Cow::Borrowed(rows.column_values(column.id).expect("the batch has every column")))
     }
 
-    /// Writes a row group, with its columns encoded in parallel.
     fn write_columns<'a>(&mut self, values: impl Fn(&Column) -> Cow<'a, Values> + Sync) -> Result<()> {
         let (schema, properties, plain) = (&self.schema, &self.properties, &self.plain);
         // Columns are scheduled one at a time, because a few of them take most of the time.
@@ -230,7 +228,6 @@ fn write_values(writer: &mut ColumnWriter<'_>, values: &Values) -> parquet::erro
     Ok(())
 }
 
-/// Returns the contiguous present values, as Parquet requires.
 fn present_values<'a, T: Clone>(values: &'a [T], levels: Option<&[i16]>) -> Cow<'a, [T]> {
     match levels {
         Some(levels) if levels.contains(&0) => {
