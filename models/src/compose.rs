@@ -93,8 +93,7 @@ pub struct Recurrent {
     pub bias: Option<ValueId>,
     /// Width of the state.
     pub units: i64,
-    /// Activations of the gates, of the candidate content, and of the memory when it is output. A plain layer uses
-    /// only the first.
+    /// Activations of the gates, of the candidate content, and of the output memory. A plain layer uses only the first.
     pub functions: [UnaryOp; 3],
     /// Limit to which the absolute values of the sums are clipped before activations.
     pub clip: Option<f64>,

@@ -86,7 +86,6 @@ pub fn plan_with(graph: &Graph, fuse: Fuse, claims: &[Claim]) -> Result<Plan> {
     Ok(plan)
 }
 
-/// A checked graph, with the readers and the constants that the partition into tasks needs.
 struct Cut<'a> {
     graph: &'a Graph,
     /// Nodes that read each value, once per read.

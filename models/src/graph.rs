@@ -74,8 +74,7 @@ pub struct Computed {
 }
 
 impl Const {
-    /// Counts the operators and leaf constants of a computed constant: an upper bound of its nesting depth, and a
-    /// measure of its cost.
+    /// Counts the operators and leaf constants of a computed constant: a bound of its nesting depth, and its cost.
     pub fn part_count(&self) -> usize {
         match self {
             Const::Computed(computed) => 1 + computed.inputs.iter().map(|(_, data)| data.part_count()).sum::<usize>(),

@@ -1,15 +1,12 @@
 //! Look-up of names that users type: ignores case and separators, and suggests the nearest names after a mistake.
 //!
-//! All programs use this module, so that every unknown name gets the same kind of error: `did you mean …?`, or the
-//! known names.
+//! All programs use it, so that every unknown name gets the same error: `did you mean …?`, or the known names.
 
 use std::collections::BTreeSet;
 
-/// Maximum number of suggested names.
 const MAX_SUGGESTIONS: usize = 3;
 /// Maximum length of a compared name. Longer names are truncated to bound the time of the nearest-name search.
 const MAX_NAME_CHARS: usize = 64;
-/// Maximum number of known names that a hint lists.
 const MAX_LISTED_NAMES: usize = 256;
 
 /// Returns the index of the entry with this name or alias, ignoring case, `-`, `_` and `.`; or an error with a hint.

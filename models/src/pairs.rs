@@ -1,5 +1,4 @@
-//! Counts multiplied pairs for operators that skip some pairs: queries and keys in attention, outputs and taps in
-//! transposed convolution. Closed formulas replace loops, because extents come from untrusted files.
+//! Counts multiplied pairs of operators that skip some, by closed formulas, because extents come from untrusted files.
 
 /// Attention mask of one head. Query row `i` has position `i + places - queries`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,8 +9,7 @@ pub struct AttentionMask {
     pub places: u64,
     /// Whether each query sees no positions after its own.
     pub is_causal: bool,
-    /// Number of visible positions up to and including the query's own; None for no limit. Only `is_causal` hides later
-    /// positions.
+    /// Number of visible positions up to and including the query's own; None for no limit. Hides no later positions.
     pub window: Option<i64>,
 }
 
@@ -51,9 +49,8 @@ fn clamped_sum(first: i128, count: i128, most: i128) -> i128 {
     above(0) - above(most)
 }
 
-/// Counts the pairs of an output element and a contributing tap, along one axis of a transposed convolution. Taps
-/// outside the input count, as taps on padding do in a convolution. If both dilation and stride exceed 1, the count is
-/// the average over the phases of the stride.
+/// Counts the pairs of output element and contributing tap along one axis of a transposed convolution; taps outside the
+/// input count, as on padding. With dilation and stride above 1, it is the average over the phases of the stride.
 pub fn transposed_pairs(outputs: u64, kernel: u64, stride: u64, head: u64, dilation: u64) -> u64 {
     let [outputs, kernel, stride, head] = [outputs, kernel, stride.max(1), head].map(u128::from);
     let pairs = if dilation == 1 {
@@ -72,7 +69,6 @@ pub fn transposed_pairs(outputs: u64, kernel: u64, stride: u64, head: u64, dilat
 mod tests {
     use super::*;
 
-    /// The formula agrees with enumeration.
     #[test]
     fn a_mask_leaves_the_pairs_that_can_be_enumerated() {
         for (queries, places) in [(1, 1), (1, 7), (4, 4), (3, 5), (5, 3), (8, 1), (6, 0), (0, 4)] {
@@ -104,7 +100,6 @@ mod tests {
         assert_eq!(transposed_pairs(most, most, 1, most, 1), u64::MAX);
     }
 
-    /// The formula agrees with enumeration.
     #[test]
     fn transposed_windows_count_the_taps_of_each_element() {
         for kernel in 1..6 {

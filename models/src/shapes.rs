@@ -1,5 +1,4 @@
-//! Checks and computations on types that the shape rules of several operators use. Errors contain only the reason;
-//! `infer` adds the operator and its inputs.
+//! Checks and computations on types for shape rules. Errors contain only the reason; `infer` adds operator and inputs.
 
 use crate::types::{DType, Dim, TensorType};
 use std::ops::Range;

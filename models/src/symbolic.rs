@@ -1,10 +1,8 @@
 //! Unifies tasks that differ only in sizes into one task with symbolic sizes.
 //!
-//! The tasks of a model at two sizes have the same steps with different extents. A dimension whose extents differ
-//! between the tasks becomes a symbol; dimensions with equal extents in every task share a symbol, and a dimension that
-//! is equal in all tasks stays a number. The shape rules then decide whether these symbols suffice. If a rule needs a
-//! sum or product of symbols, or if an attribute differs between the tasks, they cannot be unified and remain separate
-//! tasks.
+//! A dimension whose extents differ between the tasks becomes a symbol; dimensions with equal extents in every task
+//! share a symbol, and a dimension that is equal in all tasks stays a number. If a shape rule needs a sum or product of
+//! symbols, or if an attribute differs between the tasks, they cannot be unified and remain separate tasks.
 
 use crate::operators::Op;
 use crate::task::{Parameter, Step, Task};
@@ -24,8 +22,7 @@ pub struct Family {
     pub sizes: Vec<Sizes>,
 }
 
-/// Unifies tasks that differ only in sizes, or returns the reason why this fails. `names` predefines symbols for known
-/// extents, such as the batch, with one number per task.
+/// Unifies tasks that differ only in sizes, or returns why not. `names` predefines symbols, with one extent per task.
 pub fn unify_tasks(tasks: &[&Task], names: &[(&str, Vec<i64>)]) -> Result<Family, String> {
     let Some((first, others)) = tasks.split_first() else { return Err("there are no tasks".to_owned()) };
     if others.iter().any(|other| !is_alike(first, other)) {

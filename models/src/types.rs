@@ -1,8 +1,7 @@
 //! Element types, dimensions and tensor types.
 //!
-//! A dimension is a number or a symbol. Code that is compiled for one size needs numbers, which
-//! `TensorType::extents` returns. Element counts are computed with overflow checks, because shapes come
-//! from untrusted files.
+//! A dimension is a number or a symbol; code for one size needs numbers, which `TensorType::extents` returns. Element
+//! counts are computed with overflow checks, because shapes come from untrusted files.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,8 +1,7 @@
 //! Shape rules: infer the output type of an operator from its input types.
 //!
-//! All readers and passes use these rules, so each rule exists once. Attributes come from untrusted files: extents are
-//! computed in 128 bits or with overflow checks, and errors name the invalid number. Symbolic dimensions are allowed
-//! where a dimension is only passed on, and are errors where a rule computes with it.
+//! Attributes come from untrusted files: extents are computed in 128 bits or with overflow checks, and errors name the
+//! invalid number. Symbolic dimensions are allowed where a dimension is only passed on.
 
 use crate::error::{Error, Result};
 use crate::operators::Op;

@@ -401,7 +401,6 @@ fn quantised() {
 }
 
 proptest! {
-    /// The formula agrees with sliding a window by hand.
     #[test]
     fn window_places_are_those_one_can_walk(
         extent in 1i64..20, kernel in 1i64..5, stride in 1i64..5, head in 0i64..4, tail in 0i64..4, dilation in 1i64..4,

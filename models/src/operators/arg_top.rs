@@ -3,7 +3,6 @@
 use super::prelude::*;
 
 /// Indices of the `count` largest (or smallest) elements along `axis`, as `i64`, best first; ties by ascending index.
-/// `GatherElements` fetches the elements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArgTop {
     pub count: i64,

@@ -13,8 +13,7 @@ pub struct Work {
     pub macs: u64,
     /// Transcendental functions.
     pub exps: u64,
-    /// Bytes of activations read, counting each tensor once. Look-up tables count only the rows read, keys and values
-    /// only visible positions.
+    /// Bytes of activations read, each tensor once; of tables only the rows read, of keys and values visible positions.
     pub bytes_in: u64,
     /// Bytes of the result.
     pub bytes_out: u64,

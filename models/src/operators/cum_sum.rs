@@ -2,8 +2,7 @@
 
 use super::prelude::*;
 
-/// Sums of all elements up to each element (with `reverse`: from each element on); `exclusive` leaves out the element
-/// itself.
+/// Sums of the elements up to each one (with `reverse`: from it on); `exclusive` leaves out the element itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CumSum {
     pub axis: i64,

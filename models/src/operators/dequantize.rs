@@ -3,8 +3,7 @@
 use super::prelude::*;
 use super::quantised::{check_zero, per_channel, quantised_range};
 
-/// Inputs: `x, scale` and optionally the zero point, of the type of `x`. Output: `(x - zero) · scale` in the type of
-/// `scale`.
+/// Inputs: `x, scale` and optionally the zero point, typed as `x`. Output: `(x - zero) · scale` in the type of `scale`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dequantize {
     pub axis: i64,

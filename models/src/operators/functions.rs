@@ -1,8 +1,7 @@
 //! A macro that declares elementwise functions as a table.
 
-/// Declares an enum of elementwise functions with one row each: name in texts, accepted element types, operations and
-/// transcendental functions per element. Operations are additions, products, comparisons, selections, roots and
-/// divisions.
+/// Declares an enum of elementwise functions, one row each: name in texts, accepted types, operations (also selections,
+/// roots and divisions) and transcendental functions per element.
 macro_rules! functions {
     ($(#[$attribute:meta])* pub enum $functions:ident {
         $($(#[$doc:meta])* $function:ident $({ $($field:ident: $ty:ty),* })?

@@ -22,7 +22,6 @@ pub(super) fn format_list(numbers: &[i64]) -> String {
     }
 }
 
-/// Joins items with a separator.
 pub fn join_items<T: Display>(items: &[T], separator: &str) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(separator)
 }

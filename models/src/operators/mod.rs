@@ -1,8 +1,7 @@
 //! Every operator, each declared in a file of its own.
 //!
-//! The table below is the only list of operators, with examples; `Op` dispatches to their declarations. Inputs are
-//! tensors; attributes are the fields of the operator's struct. Biases and activations are separate operators; a pass
-//! fuses them into an anchor.
+//! The table below is the only list of operators, with examples; `Op` dispatches to their declarations. Biases and
+//! activations are separate operators; a pass fuses them into an anchor.
 
 #![allow(missing_docs, reason = "fields are attributes, which the operator they belong to describes")]
 
@@ -201,7 +200,6 @@ mod tests {
     use super::*;
     use crate::task::Task;
 
-    /// The text of an example begins with the kind of its variant and reads back as it was.
     #[test]
     fn examples_are_of_their_operator() {
         for (name, texts) in EXAMPLES {

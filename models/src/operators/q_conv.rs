@@ -5,8 +5,7 @@ use super::prelude::*;
 use super::quantised::{as_plain, describe_zeros};
 use super::window::ConvWindow;
 
-/// `Conv` of `(x - x_zero)` and `(w - w_zero)`: 8-bit operands, summed in `i32`; pads are filled with the zero
-/// point.
+/// `Conv` of `(x - x_zero)` and `(w - w_zero)`: 8-bit operands, summed in `i32`; pads contain the zero point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QConv {
     pub strides: Vec<i64>,

@@ -10,8 +10,7 @@ pub enum ResizeMode {
     Nearest,
     /// Interpolates the neighbours of `(i + 1/2) · old / new - 1/2` for output element `i`, clamped to the input.
     Linear,
-    /// Interpolates the neighbours of `i · (old - 1) / (new - 1)` for output element `i`: the corner elements
-    /// coincide.
+    /// Interpolates the neighbours of `i · (old - 1) / (new - 1)` for output element `i`, so that corners coincide.
     LinearAligned,
 }
 

@@ -19,8 +19,7 @@ impl Operator for Softmax {
         floating(inputs[0])
     }
 
-    /// Counts five operations per element: maximum, subtraction, exponential, sum, and division (for the logarithm, a
-    /// subtraction of the logarithm of the sum, which is computed once per row and not counted).
+    /// Counts five operations per element: maximum, subtraction, exponential, sum, division (or one more subtraction).
     fn count_arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
         Ok(Work { exps: elements(output)?, ..pointwise(output, 5)? })
     }

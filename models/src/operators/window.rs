@@ -57,7 +57,6 @@ impl ConvWindow<'_> {
         Ok(rank)
     }
 
-    /// Returns the number of windows along one spatial axis.
     pub(super) fn window_count(&self, x: &TensorType, axis: usize, kernel: i64, ceil: bool) -> Rule<i64> {
         if !(1..=MAX_ATTRIBUTE).contains(&kernel) {
             return Err(format!("kernel extent {kernel} must be at least 1 and at most {MAX_ATTRIBUTE}"));

@@ -1,5 +1,4 @@
-//! Stage plans: which calls of a model run concurrently, on which cores. A planner or a rule makes a plan; an executor
-//! runs it.
+//! Stage plans: which calls of a model run concurrently, on which cores. A planner or a rule makes them.
 //!
 //! A stage begins when the previous one has ended. Its groups run concurrently; the calls of a group run sequentially
 //! on the group's cores. There are three kinds: *sequential* has one group on all cores, *stream* gives each group
@@ -26,8 +25,7 @@ choice! {
 /// Calls that run sequentially.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// CPU cores of the group, one thread each, as indices into the available cores; on a GPU, the index of the
-    /// stream.
+    /// CPU cores of the group, one thread each, as indices into the available cores; on a GPU, the stream's index.
     pub cores: Vec<usize>,
     /// Indices of the model's calls, in order of execution.
     pub calls: Vec<usize>,

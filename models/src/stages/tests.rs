@@ -4,7 +4,6 @@ use super::*;
 use crate::operators::{Concat, Reshape, Softmax};
 use crate::{Fuse, GraphBuilder, Op, TensorType, plan_calls};
 
-/// A softmax whose result three others read, joined by sums.
 fn branches() -> (Graph, Plan) {
     let mut builder = GraphBuilder::new("branches");
     let x = builder.add_input("x", TensorType::f32(&[2, 64])).expect("an input");

@@ -69,7 +69,6 @@ pub(crate) mod tests {
     use crate::infer::infer_type;
     use crate::operators::{BiasAdd, Conv, Unary, UnaryOp};
 
-    /// The first layer of a well-known network.
     pub(crate) fn conv_bias_relu() -> Task {
         let conv = Op::Conv(Conv { strides: vec![2, 2], pads: vec![3; 4], dilations: vec![1, 1], groups: 1 });
         let mut task = single(conv, &["f32[1,3,224,224]", "f32[64,3,7,7]"]);
@@ -86,7 +85,6 @@ pub(crate) mod tests {
         task
     }
 
-    /// A task of one operator over parameters of these types.
     pub(crate) fn single(op: Op, types: &[&str]) -> Task {
         let types: Vec<TensorType> = types.iter().map(|ty| ty.parse().expect("a type")).collect();
         let output = infer_type(&op, &types.iter().collect::<Vec<_>>()).expect("types that fit");

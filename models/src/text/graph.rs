@@ -334,7 +334,6 @@ mod tests {
     }
 
     proptest! {
-        /// A damaged text is rejected or parsed, and never causes a panic.
         #[test]
         fn damage_is_survived(cut in 0usize..700, byte in 0u8..128, at in 0usize..700) {
             let mut text = small().to_text().into_bytes();

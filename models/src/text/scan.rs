@@ -16,7 +16,6 @@ impl<'a> Scan<'a> {
         Scan { rest: line.trim() }
     }
 
-    /// Consumes the text if it is next.
     pub(super) fn take_text(&mut self, expected: &str) -> bool {
         let Some(rest) = self.rest.strip_prefix(expected) else { return false };
         self.rest = rest.trim_start();
@@ -111,7 +110,6 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Returns an operator's serialised name and attributes.
 pub(super) fn parts_of(op: &Op) -> (String, Map<String, Value>) {
     let Ok(Value::Object(mut fields)) = serde_json::to_value(op) else { unreachable!("an operator is an object") };
     let Some(Value::String(kind)) = fields.remove("kind") else { unreachable!("an operator has a kind") };
