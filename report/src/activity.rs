@@ -22,7 +22,6 @@ struct Activity {
     is_reported: bool,
     /// Whether the terminal shows a line that will be rewritten.
     has_line: bool,
-    /// Whether other output shows the progress.
     is_paused: bool,
 }
 

@@ -14,8 +14,7 @@ use std::sync::OnceLock;
 
 static COLOURS: OnceLock<ColorChoice> = OnceLock::new();
 
-/// Removes `--color WHEN` from a command line, unless it follows `--`, and applies it. Returns the other arguments and
-/// the choice.
+/// Removes and applies `--color WHEN`, unless it follows `--`. Returns the other arguments and the choice.
 pub fn take_color_flag(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<(Vec<OsString>, ColorChoice), &'static str> {
@@ -51,8 +50,7 @@ pub fn stdout_paper() -> Paper {
     Paper::for_stream(&io::stdout(), colour_choice(), |name| std::env::var_os(name))
 }
 
-/// Prints a text and a line end. On a terminal, control characters are replaced, because texts may contain names from
-/// files.
+/// Prints a text and a line end. On a terminal, control characters are replaced, as names may come from files.
 pub fn print_result(text: &str) -> io::Result<()> {
     let is_terminal = io::stdout().is_terminal();
     let text = if is_terminal { escape_controls(text) } else { text.into() };

@@ -1,5 +1,4 @@
-//! Makes untrusted texts safe for a terminal. Names in files may contain control characters that move the cursor,
-//! rename the window or inject input.
+//! Makes untrusted texts safe for terminals: control characters could move the cursor or inject input.
 
 use std::borrow::Cow;
 
@@ -37,8 +36,7 @@ const ERROR_LINES: usize = 60;
 
 const MAX_NOTES: usize = 20;
 
-/// Formats notes of one kind, such as `warning`, shortened like errors. After the first notes, only the number of the
-/// others is given.
+/// Formats notes of one kind, such as `warning`, shortened like errors; after the first, only the others' number.
 pub fn note_lines<Note: ToString>(kind: &str, notes: impl IntoIterator<Item = Note>) -> String {
     let mut notes = notes.into_iter();
     let mut lines: String =

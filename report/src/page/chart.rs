@@ -24,8 +24,7 @@ impl Scale {
     }
 }
 
-/// Returns the start of an SVG image. The image shrinks with the window down to a readable size; below that, the page
-/// scrolls.
+/// Returns the start of an SVG image, which shrinks with the window to a readable size; below that, the page scrolls.
 pub fn svg_start(width: f64, height: f64, label: &str) -> String {
     /// Smallest scale at which text stays readable.
     const SMALLEST: f64 = 0.64;

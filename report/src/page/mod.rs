@@ -1,5 +1,4 @@
-//! The frame of all HTML pages: head, light and dark colours, common styles. Pages are self-contained: they load
-//! nothing from the network and use system fonts.
+//! The frame of all HTML pages. Pages are self-contained: they load nothing from the network and use system fonts.
 
 pub mod chart;
 
