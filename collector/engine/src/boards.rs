@@ -301,8 +301,7 @@ pub fn connect_core(
     Ok((bench, MeasuredMachine { facts: description.facts, cpus: vec![0], board: Some(board) }))
 }
 
-/// Returns why times are emulated; None if the agent is not an emulator or has the board's architecture. Only an agent
-/// that was started as an emulator may replace a board of another architecture; `check_architecture` rejects others.
+/// Returns why times are emulated; None if the agent is not an emulator or has the board's architecture.
 fn emulation_reason(board: &Target, name: &str, device: &Device) -> Option<String> {
     let description = device.description.as_ref()?;
     let (is, wanted) = (&description.facts.architecture, targets::target_architecture(&board.text));
@@ -347,7 +346,6 @@ fn board_target(requested: &str, device: &Device, bench: &mut dyn Bench) -> Resu
     }
 }
 
-/// Returns the facts that the board's agent reports, or else the facts that follow from the target.
 fn board_facts(device: &Device, target: &Target) -> Facts {
     match &device.description {
         Some(description) => description.facts.clone(),

@@ -76,9 +76,7 @@ pub struct Report {
     threads: usize,
     seed: u64,
     rounds: u32,
-    /// Number of visits (fresh processes) per variant.
     visits: usize,
-    /// Whether the ratios of all visits agree closely enough for a result without a further pass.
     has_agreement: bool,
     variants: Vec<TimedVariant>,
 }
@@ -94,7 +92,6 @@ struct TimedVariant {
     ratio: Option<Ratio>,
     /// Smallest relative difference that can be distinguished from the scatter between visits.
     detectable: Option<f64>,
-    /// Median ratio to the first variant within each visit.
     visit_ratios: Vec<f64>,
     round_medians_ns: Vec<f64>,
     /// Number of tasks of a compiled variant. `tasks_found` is the number of tasks with a schedule in the store.

@@ -165,7 +165,6 @@ fn replace_knobs(default: Knobs, given: &[String]) -> Result<Knobs> {
 
 const KEYS: [&str; 3] = ["instruction", "cycles", "port_wait_cycles"];
 
-/// Writes one track per module of the accelerator, each in chronological order.
 fn write_lanes<W: Write>(
     what: &str,
     program: &Program,

@@ -23,7 +23,6 @@ use serde::Serialize;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Number of rounds; each round runs every variant once.
 const ROUNDS: usize = 5;
 /// Largest number of listed tasks whose fastest schedule alone is not the fastest in the network.
 const MAX_LISTED: usize = 5;

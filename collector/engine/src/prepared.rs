@@ -389,7 +389,6 @@ impl PreparedModel {
     }
 }
 
-/// Starts the workers of the other engines. Fails with the error of the first one that is missing.
 fn start_engines(engines: &[Engine], bench: &mut dyn Bench) -> Result<()> {
     for (engine, ability, runtime) in [
         (Engine::OnnxRuntime, Ability::RunOnnxRuntime, &onnxruntime::DESCRIPTION),

@@ -110,7 +110,6 @@ fn read_keys(path: &Path) -> Result<HashSet<Key>> {
     lines.map(|line| line.parse().map_err(|error: RowError| wrong(error.problem))).collect()
 }
 
-/// Returns the experiments for which all stores have a time and these times agree.
 fn agreed_keys(stores: &[PathBuf]) -> Result<HashSet<Key>> {
     let mut known: HashMap<Key, Vec<f64>> = HashMap::new();
     for path in stores {

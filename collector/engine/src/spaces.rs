@@ -8,7 +8,6 @@ use datasets::Store;
 use job::space::VERSION;
 use serde_json::Value;
 
-/// Path to the version of the schedule spaces in the JSON of a configuration.
 const PLACE: [&str; 2] = ["tune", "spaces"];
 
 /// Rejects a store that contains the same search in another version of the schedule spaces.

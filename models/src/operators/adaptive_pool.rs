@@ -4,8 +4,8 @@ use super::pool::PoolMode;
 use super::prelude::*;
 use super::window::MAX_ATTRIBUTE;
 
-/// Pools to the given extents: output `i` of `n` reduces inputs `floor(i · old / n)` to before `ceil((i + 1) · old /
-/// n)`.
+/// Pools to the given extents: output `i` of `n` reduces inputs `floor(i · old / n)` to `ceil((i + 1) · old / n)`,
+/// exclusive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AdaptivePool {
     pub mode: PoolMode,

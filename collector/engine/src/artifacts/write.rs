@@ -69,7 +69,6 @@ pub fn build_artifacts(
     Ok(counts)
 }
 
-/// Returns one job per schedule, with the index of its task.
 fn build_jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result<Vec<(usize, BuildJob)>> {
     let base =
         record::machine_record(target, &Facts::read_facts(), &Versions::new(), "build").map_err(Failure::usage)?;

@@ -1,7 +1,6 @@
-//! Plans the attempts of models. Each attempt contains the key of its experiment.
-//!
-//! The plan is a pure function of the configuration, the target and the facts of the host: equal inputs give equal
-//! attempts in equal order. So processes can divide the list into shards, or resume it, without communication.
+//! Plans the attempts of models. Each attempt contains the key of its experiment. The plan is a pure function of the
+//! configuration, the target and the facts of the host: equal inputs give equal attempts in equal order. So processes
+//! can divide the list into shards, or resume it, without communication.
 
 use super::choices::{Executor, SamplerName};
 use super::config::{Config, ModelRequest};

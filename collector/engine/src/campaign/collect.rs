@@ -393,7 +393,6 @@ fn begin_record(one: &ClaimedAttempt) -> Result<Record, RowError> {
     Ok(Record { attempt: one.number, placement: Some(placement), ..record::attempt_record(&one.attempt)? })
 }
 
-/// Results of earlier visits that the records of later visits contain.
 #[derive(Default)]
 struct EarlierVisits {
     /// Largest absolute and relative errors; only an experiment's first visit is compared with the reference.

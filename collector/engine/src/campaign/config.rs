@@ -311,7 +311,6 @@ impl Config {
         }
     }
 
-    /// Checks that a setting that is fixed by the target has its default value.
     fn check_fixed(&self, setting: Setting, allowed: &str) -> Result<(), ConfigError> {
         let (is_default, field, found) = match setting {
             Setting::Threads => (self.threads == [1], "threads", format_setting(&self.threads)),

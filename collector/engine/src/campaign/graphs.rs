@@ -228,7 +228,6 @@ fn batch_of(graph: &Graph) -> Option<i64> {
     common_value(extents.map(|extents| extents.and_then(|extents| extents.first().copied())))
 }
 
-/// Returns the common value of all numbers; None if they differ or one is missing.
 fn common_value(mut numbers: impl Iterator<Item = Option<i64>>) -> Option<i64> {
     let first = numbers.next()??;
     numbers.all(|number| number == Some(first)).then_some(first)

@@ -1,7 +1,6 @@
-//! Campaigns: from models to tasks, attempts and records.
-//!
-//! A source proposes attempts, a bench decides when they are built and run, and every attempt ends in a record. Nothing
-//! here prints or opens files: records go to a sink, and events to a listener.
+//! Campaigns: from models to tasks, attempts and records. A source proposes attempts, a bench decides when they are
+//! built and run, and every attempt ends in a record. Nothing here prints or opens files: records go to a sink, and
+//! events to a listener.
 
 pub mod attempt;
 pub mod choices;

@@ -1,6 +1,5 @@
-//! Whole TorchScript files, run by PyTorch's library as a baseline for a model; they are not split into tasks.
-//!
-//! A file lacks the shapes of its inputs, so the user provides them. Its code is executed: use only trusted files.
+//! Whole TorchScript files, run by PyTorch's library as a baseline for a model; they are not split into tasks. A file
+//! lacks the shapes of its inputs, so the user provides them. Its code is executed: use only trusted files.
 
 use super::choices::Backend;
 use super::config::{Config, ModelRequest};

@@ -1,10 +1,8 @@
 //! Selects the attempts of a campaign that belong to one shard.
 //!
 //! Every process plans the whole campaign and keeps the attempts of its own shard. The assignment must not depend on
-//! the machine: not on its CPUs, host class or versions, and not on the target text that was derived from its
-//! processor. Even the schedules of a task differ between machines, because schedule spaces depend on the processor.
-//! So the assignment uses the request alone: the task, the index of the schedule among those of the task, the position
-//! of the thread count in the list, and the cache state.
+//! the machine, as even the schedules of a task do. So it uses the request alone: the task, the index of the schedule
+//! among those of the task, the position of the thread count in the list, and the cache state.
 
 use super::attempt::task_schedules;
 use super::config::Config;

@@ -1,9 +1,8 @@
 //! Plans models at several sizes, whose tasks are compiled once if possible.
 //!
 //! A model is loaded at each of its sizes and cut into calls of tasks. Calls at the same position are instances of one
-//! task at different sizes. If one symbolic task (`models::symbolic`) can represent all instances, a builder compiles
-//! the symbolic task once, and each instance is run with this code. Otherwise, each instance is compiled separately,
-//! and the reason is recorded.
+//! task. If one symbolic task (`models::symbolic`) can represent all instances, it is compiled once for all of them.
+//! Otherwise, each instance is compiled separately, and the reason is recorded.
 
 use super::config::{Config, ModelRequest};
 use super::graphs::{LoadedModels, cut_graph};

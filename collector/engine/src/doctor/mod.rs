@@ -1,7 +1,6 @@
 //! Checks the machine before a long campaign. Each finding states what is available or missing, the consequence for
-//! measurements, and the remedy.
-//!
-//! [`check_machine`] collects evidence, and [`judge_evidence`] is a pure function that judges it.
+//! measurements, and the remedy. [`check_machine`] collects evidence, and [`judge_evidence`] is a pure function that
+//! judges it.
 
 mod gpu;
 

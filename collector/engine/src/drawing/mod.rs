@@ -1,7 +1,6 @@
-//! Renders a graph as a self-contained HTML page: every task is a box, in layers from inputs to results.
-//!
-//! Boxes are measured tasks (an anchor with its epilogue) and the nodes between them: views, computed constants, inputs
-//! and results. A short script moves, zooms and searches. Names come from files, so they are escaped.
+//! Renders a graph as a self-contained HTML page: every task is a box, in layers from inputs to results. Boxes are
+//! measured tasks (an anchor with its epilogue) and the nodes between them: views, computed constants, inputs and
+//! results. A short script moves, zooms and searches. Names come from files, so they are escaped.
 
 mod folding;
 mod layers;

@@ -1,6 +1,5 @@
-//! Annotates an operator of a model: its calls, schedule and compiled code, and the share of time of each loop.
-//!
-//! With too few samples, shares are estimated from the code alone; the field `basis` states which was done.
+//! Annotates an operator of a model: its calls, schedule and compiled code, and the share of time of each loop. With
+//! too few samples, shares are estimated from the code alone; the field `basis` states which was done.
 
 use job::listing::{Hit, Line, ListedFunction, ListedLoop, Listing, Samples};
 use job::space::Schedule;

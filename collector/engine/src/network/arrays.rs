@@ -1,5 +1,4 @@
 //! Reads named tensors from `.npz` archives, `.safetensors` files, and `.npy` files, which contain one unnamed array.
-//!
 //! The extension selects the format. The expected type is known before anything is read, so no more bytes than this
 //! type needs are unpacked from an archive, whatever size the archive claims.
 

@@ -1,7 +1,6 @@
-//! Compares a model's outputs with the reference.
-//!
-//! The tolerances of single operators do not apply to a whole model, because errors accumulate and a small output may
-//! be the difference of large numbers. So the largest error is compared with the largest output.
+//! Compares a model's outputs with the reference. The tolerances of single operators do not apply to a whole model,
+//! because errors accumulate and a small output may be the difference of large numbers. So the largest error is
+//! compared with the largest output.
 
 use models::{DType, Graph};
 use reference::{Tensor, Tolerance};

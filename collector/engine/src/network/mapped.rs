@@ -1,9 +1,8 @@
 //! Runs a quantised model on a simulated FPGA accelerator, with the CPU computing the rest.
 //!
-//! Layers that the accelerator supports are computed by executing its instructions, with bit-exact results. Everything
-//! else is computed by the reference. A layer's scales become shifts (`accelerator::fold_scales`), so the outputs are
-//! those of the model as the accelerator represents it, which are compared with the outputs of the original model.
-//! Times of the accelerator are cycles of a timing model and are never added to other times.
+//! Supported layers are computed by executing the accelerator's instructions, with bit-exact results, all else by the
+//! reference. A layer's scales become shifts (`accelerator::fold_scales`), so the outputs are those of the model as the
+//! accelerator represents it. Its times are cycles of a timing model and are never added to other times.
 
 use accelerator::{
     FunctionalMachine, Program, TimedProgram, check_program, fold_scales, generate_program, simulate_program,

@@ -1,6 +1,5 @@
-//! Whole models: built call by call into a program's folder, run by a worker, and compared with the reference.
-//!
-//! The graph is cut as for a campaign, each task is built once, and the program is written with its constants.
+//! Whole models: built call by call into a program's folder, run by a worker, and compared with the reference. The
+//! graph is cut as for a campaign, each task is built once, and the program is written with its constants.
 
 pub mod annotation;
 pub mod arrays;

@@ -1,7 +1,5 @@
-//! Reads and writes tensors in NumPy's NPY format.
-//!
-//! Versions 1 to 3 are supported, in row-major order, little-endian, with the expected type only.
-//! The size that a file claims never determines how much memory is allocated.
+//! Reads and writes tensors in NumPy's NPY format. Versions 1 to 3 are supported, in row-major order, little-endian,
+//! with the expected type only. The size that a file claims never determines how much memory is allocated.
 
 use models::{DType, TensorType};
 use reference::Tensor;

@@ -89,7 +89,6 @@ pub fn schedules_hash<'a>(schedules: impl Iterator<Item = (&'a str, &'a Schedule
     hash_lines(schedules.map(|(task, schedule)| format!("{task} {}\n", schedule.stable_hash())).chain(staged))
 }
 
-/// Returns the hash of some lines as 32 hexadecimal digits.
 fn hash_lines(lines: impl Iterator<Item = String>) -> String {
     let mut hasher = blake3::Hasher::new();
     for line in lines {

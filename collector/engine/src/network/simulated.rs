@@ -21,7 +21,6 @@ use targets::Target;
 pub const NAME: &str = "cachegrind";
 const PROGRAM: &str = "valgrind";
 const LIMIT: Duration = Duration::from_secs(300);
-/// Number of bytes kept of the simulator's error messages.
 const MAX_ERROR_BYTES: u64 = 4096;
 /// Numbers of calls in the two simulations whose counts are subtracted.
 const CALLS: [u32; 2] = [1, 3];

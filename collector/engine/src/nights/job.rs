@@ -121,7 +121,6 @@ impl NightJob<'_> {
         Ok(())
     }
 
-    /// Marks a phase as completed, unless a signal ended it.
     fn end_phase(&mut self, phase: NightPhase) {
         if !self.is_stopped() {
             self.progress.done.push(phase.name.to_owned());

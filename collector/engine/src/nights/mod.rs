@@ -1,8 +1,8 @@
 //! Nightly runs: slices of campaigns, each a process with a deadline, sentinels between them, and a report of changes.
 //!
-//! This process measures nothing and saves only its progress; slices write records to the store. A slice has a time
-//! budget. If it exceeds the budget, it receives SIGTERM, after which it seals its records, and it is killed at its
-//! deadline. Slices end when this process ends. A restarted nightly run resumes where it stopped.
+//! This process measures nothing and saves only its progress; slices write records to the store. A slice that exceeds
+//! its time budget receives SIGTERM, after which it seals its records, and it is killed at its deadline. Slices end
+//! with this process; a restarted nightly run resumes where it stopped.
 
 mod doubts;
 mod job;
@@ -98,7 +98,6 @@ impl PreparedNight<'_> {
         self.build_report(job)
     }
 
-    /// Returns the progress of a killed run with the same request, or the initial progress of a new run.
     fn load_progress(&self, file: &StateFile) -> NightProgress {
         let request = NightProgress::request_hash(&self.text, &self.options.store, self.settings.minutes);
         if let Some(progress) = NightProgress::resume(file, &request, now_us()) {

@@ -1,8 +1,6 @@
 //! Sentinels: tasks that are built once per store and host class, and measured repeatedly with identical machine code,
-//! so that a change of their times is a change of the machine.
-//!
-//! Because other machines may write to a store, this machine keeps a hash of the sentinels that it built, and runs
-//! only a copy that matches the hash, in a folder to which only its user can write.
+//! so that a change of their times is a change of the machine. Other machines may write to a store, so this one runs
+//! only a copy that matches its hash, in a private folder.
 
 use super::options::NightOptions;
 use super::slice::SliceProcess;
@@ -129,7 +127,6 @@ impl Sentinels {
         Ok(has_own_copy)
     }
 
-    /// Copies built sentinels into the store, and saves their hash on this machine.
     fn store_built(&self, built: &Path) -> Result<()> {
         self.file.write(&hash_files(built)?)?;
         let parent = self.folder.parent().expect("the folder of sentinels is below the store");

@@ -39,7 +39,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// Default duration of profiling in seconds.
 const SECONDS: f64 = 2.0;
 /// Default time limit of profiling with a schedule, in seconds; a schedule normally ends earlier.
 const SECONDS_WITH_SCHEDULE: f64 = 600.0;
@@ -301,7 +300,6 @@ fn styled_table(profile: &Profile, style: Style, options: &ProfileOptions<'_>, t
     table
 }
 
-/// Creates the summary of a profile, without records and annotation.
 fn summarise_profile(measured: &MeasuredProfile, options: &ProfileOptions<'_>, model: &PreparedModel) -> Report {
     let MeasuredProfile { profile, made, .. } = measured;
     Report {

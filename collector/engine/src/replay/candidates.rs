@@ -146,7 +146,6 @@ type Reply = std::result::Result<Box<Measured>, String>;
 struct Replies {
     build_seconds: f64,
     run_seconds: f64,
-    /// Results, in the order of the candidates in the file.
     measured: Vec<Reply>,
 }
 

@@ -214,7 +214,6 @@ fn search_effects(search: &Search, trials: &[Trial<'_>]) -> Vec<Effect> {
     axis_effects(search.problem(), &timed, SEED).unwrap_or_default()
 }
 
-/// Returns, for each trial, its start, the run that made it, and the best time after it.
 fn trial_course(trials: &[&Record]) -> Vec<(i64, String, f64)> {
     let mut best_ns = f64::INFINITY;
     let steps = trials.iter().map(|record| {

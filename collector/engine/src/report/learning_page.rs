@@ -97,7 +97,6 @@ fn render_axes(effects: &[Effect]) -> String {
     )
 }
 
-/// Renders a learning curve twice: over trials and over seconds.
 fn render_curves(curve: &[LearningPoint], default_ns: Option<f64>, best_ns: Option<f64>) -> String {
     let trials = render_curve(curve, default_ns, best_ns, "trials", |point| point.trial as f64);
     let seconds = render_curve(curve, default_ns, best_ns, "seconds", |point| point.seconds);

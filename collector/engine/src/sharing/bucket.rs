@@ -263,7 +263,6 @@ fn read_beginning(path: &Path) -> String {
     read.map_or_else(|error| error.to_string(), |_| String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Lists the shared files of a store, sorted.
 fn shared_files(root: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for (folder, _) in SHARED {

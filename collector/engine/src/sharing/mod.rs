@@ -1,7 +1,6 @@
-//! Exchanges records with other locations: push, pull, and merges of stores.
-//!
-//! A folder or a bucket receives the store's parts unchanged, named by the hashes of their content, so an interrupted
-//! push resumes. A database receives rows. A failed push loses no records, because the store keeps them.
+//! Exchanges records with other locations: push, pull, and merges of stores. A folder or a bucket receives the store's
+//! parts unchanged, named by the hashes of their content, so an interrupted push resumes. A database receives rows. A
+//! failed push loses no records, because the store keeps them.
 
 mod bucket;
 mod postgres;

@@ -1,6 +1,5 @@
-//! Copies records into PostgreSQL databases through the client program `psql`.
-//!
-//! Rows are staged by COPY and merged in one transaction, so a crash of client or server leaves all rows or none.
+//! Copies records into PostgreSQL databases through the client program `psql`. Rows are staged by COPY and merged in
+//! one transaction, so a crash of client or server leaves all rows or none.
 
 use crate::Result;
 use crate::failure::Failure;

@@ -215,7 +215,6 @@ fn fill_member(
     Ok(())
 }
 
-/// Adds an operator's time when run alone and its slowdown in the co-run to the counters of a record.
 fn describe_shared(record: &mut Record, shared: &Shared) -> Result<(), RowError> {
     let mut counters: BTreeMap<String, f64> =
         record.counters.as_ref().map(Json::parse_as).transpose()?.unwrap_or_default();

@@ -1,19 +1,17 @@
 //! Selects the fastest of several schedules by repeated measurements, because the single time of a search may be low
 //! by chance.
 //!
-//! The schedules with the lowest times are measured again in rounds and compared within rounds. A schedule is removed
-//! when it is slower than the leader in every round, when the interval of its ratio to the leader excludes equality,
-//! or when the two are equally fast. A schedule that was measured only once is added when its time is lower than the
-//! confirmed time of the leader, so that no unconfirmed time ranks above a confirmed one. The default schedule is
-//! always measured again: its first time is the oldest of the search, when the machine may have been in another state,
-//! so the gain of a search is computed as a ratio within rounds.
+//! The schedules with the lowest times are measured again in rounds. One is removed when it is slower than the leader
+//! in every round, when the interval of its ratio to the leader excludes equality, or when the two are equally fast. A
+//! schedule that was measured once is added when its time is lower than the confirmed time of the leader, so that no
+//! unconfirmed time ranks above a confirmed one. The default schedule is always measured again, and the gain is a ratio
+//! within rounds: its first time is the oldest, when the machine may have been in another state.
 
 use datasets::fastest::{EQUAL, LEAST_ROUNDS, Times, find_leader};
 use measure::{Ratio, paired_ratio};
 use serde::Serialize;
 
 const FIRST_ROUND_SIZE: usize = 3;
-/// Largest number of schedules that are measured again.
 const MAX_REPEATED: usize = 8;
 /// Largest number of rounds per schedule, after which a schedule may be reported as undecided.
 const MAX_ROUNDS: usize = 9;

@@ -27,9 +27,7 @@ pub(super) fn record_search_id(record: &Record) -> Option<SearchId> {
 
 struct TvmEvolution {
     breeder: Breeder,
-    /// The task, as JSON.
     task: String,
-    /// TVM's description of the target.
     target: String,
 }
 

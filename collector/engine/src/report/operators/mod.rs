@@ -1,6 +1,5 @@
-//! The table at the end of a campaign: each task of a model with its best schedule.
-//!
-//! [`datasets::fastest`] determines the best schedule. Unknown values are shown as `–`, never as zero.
+//! The table at the end of a campaign: each task of a model with its best schedule. [`datasets::fastest`] determines
+//! the best schedule. Unknown values are shown as `–`, never as zero.
 
 use crate::campaign::{ModelRequest, PlannedModule, PlannedTask};
 use datasets::fastest::time_over;

@@ -3,7 +3,6 @@
 use crate::network::annotation::{AnnotatedLoop, Annotation, Basis, Function};
 use report::{format_number, format_percent};
 
-/// Largest number of loops that are shown, the hottest first.
 const MAX_LOOPS: usize = 3;
 const MAX_LINES: usize = 60;
 
