@@ -1,5 +1,4 @@
 //! Benchmarks one step of the store in a separate process, so that the peak memory of the step can be measured.
-//!
 //! `store_bench STEP FOLDER ROWS` prints the step, its seconds and its peak memory; `scripts/bench/store` runs all.
 #![allow(clippy::print_stdout)]
 
@@ -153,7 +152,6 @@ fn greatest_divisor(left: u64, right: u64) -> u64 {
     if right == 0 { left } else { greatest_divisor(right, left % right) }
 }
 
-/// A deterministic pseudo-random generator.
 struct Numbers(u64);
 
 impl Numbers {

@@ -1,7 +1,6 @@
-//! The best known schedule and time of each task, on a given host or the most similar one.
-//!
-//! [`crate::fastest`] ranks the attempts. Times of several hosts are never mixed: each task uses the records of the
-//! most similar host that has any. Only records of a host's newest versions count, unless all versions are requested.
+//! The best known schedule and time of each task, on a given host or the most similar one. [`crate::fastest`] ranks the
+//! attempts. Times of several hosts are never mixed: each task uses the records of the most similar host that has any.
+//! Only records of a host's newest versions count, unless all versions are requested.
 
 use crate::fastest::{Fastest, find_fastest};
 use crate::record::json::Json;

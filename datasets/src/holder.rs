@@ -1,8 +1,6 @@
-//! Determines whether the process that locked a file still runs.
-//!
-//! The kernel releases a lock when its process ends, so a lock is reliable within one boot of a machine. Network file
-//! systems grant exclusive locks only for files opened for writing, and some mounts have no locks. There, the process
-//! table is checked instead.
+//! Determines whether the process that locked a file still runs. A lock ends with its process, so it is reliable within
+//! one boot of a machine. Network file systems grant exclusive locks only for files opened for writing, and some mounts
+//! have no locks. There, the process table is checked.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;

@@ -1,6 +1,5 @@
-//! Output files. The path is checked before the work; the content goes to a temporary file, renamed when complete.
-//!
-//! A full disk or a killed process leaves the old file unchanged. Pipes and devices are written directly.
+//! Output files. The path is checked before the work; the content goes to a temporary file, renamed when complete. A
+//! full disk or a killed process leaves the old file unchanged. Pipes and devices are written directly.
 
 use crate::error::{Error, IoContext, Result};
 use crate::files::Scratch;

@@ -1,8 +1,6 @@
-//! Splits a list of work into independent shards.
-//!
-//! The first bytes of a key determine its shard; keys are hashes, so shards have similar sizes. The number of shards
-//! may change between nightly runs. Keys must not depend on the machine, as experiment keys do: shards on different
-//! machines would repeat the same work.
+//! Splits a list of work into independent shards. The first bytes of a key determine its shard; keys are hashes, so
+//! shards have similar sizes. The number of shards may change between nightly runs. Keys must not depend on the
+//! machine, as experiment keys do: shards on different machines would repeat the same work.
 
 use crate::record::key::Key;
 use std::fmt;
@@ -11,7 +9,6 @@ use std::str::FromStr;
 /// A shard, written `i/n`; the first is `1/n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Index from 0.
     index: u32,
     count: u32,
 }

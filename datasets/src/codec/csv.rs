@@ -1,7 +1,6 @@
-//! The CSV format: a header of column names, then one row per record.
-//!
-//! An absent value is an empty cell, lists are JSON, keys are hexadecimal, and floats have the fewest digits that read
-//! back exactly. Reading accepts columns in any order and missing nullable columns.
+//! The CSV format: a header of column names, then one row per record. An absent value is an empty cell, lists are JSON,
+//! keys are hexadecimal, and floats have the fewest digits that read back exactly. Reading accepts columns in any order
+//! and missing nullable columns.
 
 use crate::error::{Error, IoContext, Result, RowError, RowUnit};
 use crate::limits::MAX_LINE_BYTES;

@@ -1,8 +1,6 @@
-//! Peak rates of a host for rooflines.
-//!
-//! Other load lowers measured rates, and a single high rate may be an outlier. So peaks are measured several times,
-//! minutes apart, and the peak is the best rate that a second measurement confirms. No peak is below a rate that two
-//! attempts of an operator's experiment reached.
+//! Peak rates of a host for rooflines. Other load lowers measured rates, and a single high rate may be an outlier. So
+//! peaks are measured several times, minutes apart, and the peak is the best rate that a second measurement confirms.
+//! No peak is below a rate that two attempts of an operator's experiment reached.
 
 mod measured;
 mod reached;

@@ -1,7 +1,6 @@
-//! The rules of a record, checked before writing and after reading.
-//!
-//! The rules also make all formats lossless: they exclude floats that JSON cannot represent, and empty texts and JSON
-//! `null`, which CSV and JSON cannot distinguish from absent values.
+//! The rules of a record, checked before writing and after reading. The rules also make all formats lossless: they
+//! exclude floats that JSON cannot represent, and empty texts and JSON `null`, which CSV and JSON cannot distinguish
+//! from absent values.
 
 use super::SCHEMA_VERSION;
 use super::cell::Cell;

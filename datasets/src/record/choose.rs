@@ -1,7 +1,6 @@
-//! Orders, numbers and selects the measurements of an experiment.
-//!
-//! A store keeps every measurement. Attempts are numbered by time when they are read, because independent writers may
-//! have used the same number. Therefore, comparisons of rows ignore `attempt`.
+//! Orders, numbers and selects the measurements of an experiment. A store keeps every measurement. Attempts are
+//! numbered by time when they are read, because independent writers may have used the same number. Therefore,
+//! comparisons of rows ignore `attempt`.
 
 use super::table::{COLUMNS, ColumnId, Record};
 use super::visits::{AttemptTime, median_index, median_record};

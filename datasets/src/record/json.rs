@@ -1,7 +1,5 @@
-//! A JSON value in a column.
-//!
-//! The value is kept as its original text, so that a round trip changes no digit. The text is valid JSON on one line.
-//! Values created here are compact with sorted names, so equal values have equal texts.
+//! A JSON value in a column. The value is kept as its original text, so that a round trip changes no digit. The text is
+//! valid JSON on one line. Values created here are compact with sorted names, so equal values have equal texts.
 
 use super::key::excerpt;
 use crate::error::RowError;

@@ -1,7 +1,6 @@
-//! The record: one attempt to measure one candidate, as a flat row.
-//!
-//! `table` declares the columns. This module generates the `Record` struct and `COLUMNS`, through which codecs, schemas
-//! and documentation access rows without naming columns.
+//! The record: one attempt to measure one candidate, as a flat row. `table` declares the columns. This module generates
+//! the `Record` struct and `COLUMNS`, through which codecs, schemas and documentation access rows without naming
+//! columns.
 
 pub mod batch;
 pub mod cell;

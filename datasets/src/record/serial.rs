@@ -1,7 +1,6 @@
-//! Records as JSON objects from column names to values, without absent values.
-//!
-//! Reading rejects unknown and missing columns by name. Plain `Deserialize` can report the column only as text, so file
-//! readers use `from_json`, whose error has the column as a field.
+//! Records as JSON objects from column names to values, without absent values. Reading rejects unknown and missing
+//! columns by name. Plain `Deserialize` can report the column only as text, so file readers use `from_json`, whose
+//! error has the column as a field.
 
 use super::cell::Cell;
 use super::column::Kind;

@@ -1,8 +1,6 @@
-//! Decides whether a stored record can replace a new measurement.
-//!
-//! A tuner's trial requires the same experiment. A query for the fastest schedule on this machine accepts records
-//! measured under the same conditions. Times under different conditions are never compared. If the current conditions
-//! are unknown, for example on another host, the newest conditions count.
+//! Decides whether a stored record can replace a new measurement. A tuner's trial requires the same experiment; a query
+//! for the fastest schedule accepts records measured under the same conditions, or under the newest ones if the current
+//! conditions are unknown, for example on another host.
 
 use super::cell::Cell;
 use super::experiment::EXPERIMENT;
@@ -65,7 +63,7 @@ impl Conditions {
     }
 }
 
-/// Keeps each machine's newest conditions and each task's newest revision. Also returns the number of others.
+/// Keeps each machine's newest conditions and each task's newest code. Also returns the number of removed records.
 pub fn keep_newest_conditions<R: Borrow<Record>, M: Ord>(
     records: Vec<R>,
     machine: impl Fn(&Record) -> M,

@@ -99,7 +99,6 @@ impl Claims {
         self.file.write_all(bytes).context("writing", &self.path)
     }
 
-    /// Returns the claims of all other living processes with their files.
     fn claims_of_others(&self) -> Result<HashMap<Key, PathBuf>> {
         let now = self.file.metadata().and_then(|own| own.modified()).context("reading the metadata of", &self.path)?;
         let mut claimed = HashMap::new();

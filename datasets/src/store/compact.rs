@@ -1,9 +1,8 @@
 //! Merges small parts into large ones.
 //!
-//! The result depends only on the rows: they are sorted and deduplicated, and files are cut after a fixed number of
-//! rows. New parts are written and verified, then old parts are removed, then the manifest is written; readers and
-//! writers are not blocked. A part with a wrong content hash is left unchanged, because a merge would give its rows a
-//! valid hash.
+//! The result depends only on the rows: they are sorted, deduplicated, and cut into files of a fixed number of rows.
+//! New parts are written and verified, then old parts removed, then the manifest written, without blocking readers or
+//! writers. A part with a wrong hash is left unchanged, because a merge would give its rows a valid one.
 
 use super::Store;
 use super::damage::{Damage, split_sound};

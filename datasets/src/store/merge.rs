@@ -1,7 +1,6 @@
-//! Merges sorted parts into one sorted stream of distinct measurements with attempt numbers.
-//!
-//! Memory is bounded by the number of open files: each needs one batch of rows and one page of every column. If there
-//! are too many files, they are merged in several rounds through temporary files.
+//! Merges sorted parts into one sorted stream of distinct measurements with attempt numbers. Memory is bounded by the
+//! number of open files: each needs one batch of rows and one page of every column. If there are too many files, they
+//! are merged in several rounds through temporary files.
 
 use super::Store;
 use super::damage::Damage;
@@ -31,7 +30,6 @@ pub(super) struct Merge {
     order: Vec<usize>,
     /// Last output row with its attempt number, if any.
     last: (Batch, i64),
-    /// Temporary files, removed on drop.
     _scratch: Scratch,
 }
 

@@ -1,7 +1,6 @@
-//! Moves damaged files into quarantine and reports the lost rows.
-//!
-//! A part with a wrong content hash is lost as a whole. If the hash is right but some rows are invalid, the valid rows
-//! are first copied to a new part. Nothing is deleted: files keep their relative path below `quarantine/`.
+//! Moves damaged files into quarantine and reports the lost rows. A part with a wrong content hash is lost as a whole.
+//! If the hash is right but some rows are invalid, the valid rows are first copied to a new part. Nothing is deleted:
+//! files keep their relative path below `quarantine/`.
 
 use super::compact::Manifest;
 use super::damage::part_damage;

@@ -1,7 +1,6 @@
-//! Seals rows of journals into parts.
-//!
-//! A part is written to a temporary file, synced, renamed and verified before the journal is removed. A crash in
-//! between leaves duplicates, which readers drop. A journal with damaged lines is quarantined as a whole.
+//! Seals rows of journals into parts. A part is written to a temporary file, synced, renamed and verified before the
+//! journal is removed. A crash in between leaves duplicates, which readers drop. A journal with damaged lines is
+//! quarantined as a whole.
 
 use super::Store;
 use super::damage::Damage;

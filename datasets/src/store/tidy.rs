@@ -1,7 +1,6 @@
-//! Merges small parts while a store is being written to.
-//!
-//! Every campaign writes at least one part, so a fleet of machines creates thousands per night, which slows down
-//! reading. Unlike a compaction, this merges only small parts, so the cost does not depend on the size of the store.
+//! Merges small parts while a store is being written to. Every campaign writes at least one part, so a fleet of
+//! machines creates thousands per night, which slows down reading. Unlike a compaction, this merges only small parts,
+//! so the cost does not depend on the size of the store.
 
 use super::Store;
 use super::compact::PART_ROWS;

@@ -1,7 +1,6 @@
-//! Checks the page headers of a column before the Parquet library reads it.
-//!
-//! The library allocates the memory that a header states. Headers are small structs in Thrift's compact encoding, so a
-//! short parser can reject implausible sizes without decoding pages.
+//! Checks the page headers of a column before the Parquet library reads it. The library allocates the memory that a
+//! header states. Headers are small structs in Thrift's compact encoding, so a short parser can reject implausible
+//! sizes without decoding pages.
 
 use super::file::PartFile;
 use crate::limits::{MAX_CHUNK_VALUES, MAX_PAGE_BYTES};
@@ -77,7 +76,6 @@ fn parse_header(bytes: &[u8]) -> Option<PageHeader> {
     Some(header)
 }
 
-/// A reader of Thrift's compact encoding.
 struct Compact<'a> {
     bytes: &'a [u8],
     position: usize,
@@ -110,7 +108,6 @@ impl Compact<'_> {
         Some((raw >> 1) as i64 ^ -((raw & 1) as i64))
     }
 
-    /// Reads a nonnegative 32-bit integer.
     fn read_size(&mut self) -> Option<u64> {
         i32::try_from(self.read_integer()?).ok().and_then(|size| u64::try_from(size).ok())
     }

@@ -1,7 +1,6 @@
-//! Reads the requested columns of Parquet files in batches.
-//!
-//! Accepts files that other programs have rewritten: columns in any order, required columns declared optional (a
-//! missing value is then an error of its row), missing nullable columns. Rejects unknown columns and other types.
+//! Reads the requested columns of Parquet files in batches. Accepts files that other programs have rewritten: columns
+//! in any order, required columns declared optional (a missing value is then an error of its row), missing nullable
+//! columns. Rejects unknown columns and other types.
 
 use super::file::PartFile;
 use super::guard::catch_panics;
