@@ -1,6 +1,5 @@
-//! Builds a graph operator by operator. Readers, the zoo and passes create graphs only through this builder.
-//!
-//! Each output type is inferred as soon as the operator is added, so a mistake is reported where it is made.
+//! Builds a graph operator by operator. Readers, the zoo and passes create graphs only through this builder. Each
+//! output type is inferred as soon as the operator is added, so a mistake is reported where it is made.
 
 use crate::error::{Error, Result};
 use crate::graph::{Const, Graph, Node, Origin, Value, ValueId};

@@ -1,7 +1,6 @@
-//! Checks the invariants of a graph, after each reader and each pass.
-//!
-//! The invariants are topological order, one producer per value, stored types equal to inferred ones, and size limits.
-//! So code that handles a checked graph can index without checks and add sizes without overflow.
+//! Checks the invariants of a graph, after each reader and each pass. The invariants are topological order, one
+//! producer per value, stored types equal to inferred ones, and size limits. So code that handles a checked graph can
+//! index without checks and add sizes without overflow.
 
 use crate::error::{Error, Result};
 use crate::graph::{Computed, Const, Graph, Node, Value, ValueId};

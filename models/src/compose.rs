@@ -1,7 +1,6 @@
-//! Composite operators: builds operators of model formats from several graph operators, for all readers.
-//!
-//! Each function adds plain operators to a graph, so shape inference, cost model and lowering need no additions.
-//! Recurrent steps take the product with the input as an argument, because it can be computed once for all steps.
+//! Composite operators: builds operators of model formats from several graph operators, for all readers. Each function
+//! adds plain operators to a graph, so shape inference, cost model and lowering need no additions. Recurrent steps take
+//! the product with the input as an argument, because it can be computed once for all steps.
 
 use crate::builder::GraphBuilder;
 use crate::error::{Error, Result};

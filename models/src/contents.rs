@@ -1,6 +1,5 @@
-//! Contents of a constant as stored in its file: a shared slice, never copied.
-//!
-//! A weight can have gigabytes, so texts, messages and JSON documents contain its size and hash instead of its bytes.
+//! Contents of a constant as stored in its file: a shared slice, never copied. A weight can have gigabytes, so texts,
+//! messages and JSON documents contain its size and hash instead of its bytes.
 
 use bytes::Bytes;
 use serde::de::Error as _;

@@ -1,6 +1,5 @@
-//! Einstein notation: assigns a letter to each dimension of each operand.
-//!
-//! Equations are parsed only here; the shape rule, the reference computation and the lowering use letters as numbers.
+//! Einstein notation: assigns a letter to each dimension of each operand. Equations are parsed only here; the shape
+//! rule, the reference computation and the lowering use letters as numbers.
 
 use crate::types::{Dim, TensorType};
 

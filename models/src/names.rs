@@ -1,6 +1,5 @@
-//! Look-up of names that users type: ignores case and separators, and suggests the nearest names after a mistake.
-//!
-//! All programs use it, so that every unknown name gets the same error: `did you mean …?`, or the known names.
+//! Look-up of names that users type: ignores case and separators, and suggests the nearest names after a mistake. All
+//! programs use it, so that every unknown name gets the same error: `did you mean …?`, or the known names.
 
 use std::collections::BTreeSet;
 

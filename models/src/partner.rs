@@ -1,6 +1,5 @@
-//! Libraries that can compute groups of operators in place of the compiler, with the operators that each supports.
-//!
-//! A composite target such as `cpu-vendor, llvm` names partners first. The crate `passes` finds their patterns in a
+//! Libraries that can compute groups of operators in place of the compiler, with the operators that each supports. A
+//! composite target such as `cpu-vendor, llvm` names partners first. The crate `passes` finds their patterns in a
 //! graph, partners in the order of the target and patterns in that of the table, which lists the largest first.
 
 /// A library that computes operators or groups of operators.

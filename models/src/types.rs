@@ -1,7 +1,6 @@
-//! Element types, dimensions and tensor types.
-//!
-//! A dimension is a number or a symbol; code for one size needs numbers, which `TensorType::extents` returns. Element
-//! counts are computed with overflow checks, because shapes come from untrusted files.
+//! Element types, dimensions and tensor types. A dimension is a number or a symbol; code for one size needs numbers,
+//! which `TensorType::extents` returns. Element counts are computed with overflow checks, because shapes come from
+//! untrusted files.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

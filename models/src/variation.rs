@@ -1,7 +1,6 @@
-//! Varies the sizes of a task, so that datasets cover shapes between and around those of known networks.
-//!
-//! Equal extents stay equal, so that images stay square and joined tensors still fit; kernels, strides and extents of
-//! 1 are kept. The operator, its epilogue and its element types are kept, too.
+//! Varies the sizes of a task, so that datasets cover shapes between and around those of known networks. Equal extents
+//! stay equal, so that images stay square and joined tensors still fit; kernels, strides and extents of 1 are kept. The
+//! operator, its epilogue and its element types are kept, too.
 
 use crate::infer::infer_type;
 use crate::operators::{BiasAdd, Conv, ConvTranspose, Dequantize, Op, QConv, Requantize, Resize, ScaleShift, Slice};

@@ -1,7 +1,6 @@
-//! Shape rules: infer the output type of an operator from its input types.
-//!
-//! Attributes come from untrusted files: extents are computed in 128 bits or with overflow checks, and errors name the
-//! invalid number. Symbolic dimensions are allowed where a dimension is only passed on.
+//! Shape rules: infer the output type of an operator from its input types. Attributes come from untrusted files:
+//! extents are computed in 128 bits or with overflow checks, and errors name the invalid number. Symbolic dimensions
+//! are allowed where a dimension is only passed on.
 
 use crate::error::{Error, Result};
 use crate::operators::Op;

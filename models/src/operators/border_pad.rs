@@ -25,7 +25,6 @@ impl Border {
     }
 }
 
-/// Pads with elements of `x` itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BorderPad {
     pub border: Border,

@@ -2,7 +2,6 @@
 
 use super::prelude::*;
 
-/// Converts the numbers to another element type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cast {
     pub to: DType,

@@ -2,7 +2,6 @@
 
 use super::prelude::*;
 
-/// Joins the inputs along `axis`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Concat {
     pub axis: i64,

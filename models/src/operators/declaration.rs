@@ -31,7 +31,6 @@ pub enum Class {
 pub struct Facts {
     /// Name in text formats and messages.
     pub name: &'static str,
-    /// What passes may assume about the operator.
     pub class: Class,
     /// Possible numbers of inputs.
     pub arity: RangeInclusive<usize>,
@@ -68,9 +67,7 @@ impl Facts {
     }
 }
 
-/// One kind of operator.
 pub trait Operator {
-    /// Returns the shape-independent facts.
     fn facts(&self) -> Facts;
 
     /// Returns the type of the output or an error; the inputs and their extents are checked beforehand.
@@ -124,7 +121,6 @@ pub trait Operator {
         String::new()
     }
 
-    /// Appends the attributes to the description of a task.
     fn append_attributes(&self, line: &mut String) {
         let numbers = self.label_suffix();
         if !numbers.is_empty() {
@@ -133,22 +129,18 @@ pub trait Operator {
         }
     }
 
-    /// Returns the operator's name in text formats and messages.
     fn name(&self) -> &'static str {
         self.facts().name
     }
 
-    /// Returns the operator's class.
     fn class(&self) -> Class {
         self.facts().class
     }
 
-    /// Returns the possible numbers of inputs.
     fn arity(&self) -> RangeInclusive<usize> {
         self.facts().arity
     }
 
-    /// Returns whether the input usually is a constant of the model.
     fn is_weight(&self, input: usize) -> bool {
         self.facts().weights.contains(&input)
     }

@@ -1,7 +1,6 @@
-//! Every operator, each declared in a file of its own.
-//!
-//! The table below is the only list of operators, with examples; `Op` dispatches to their declarations. Biases and
-//! activations are separate operators; a pass fuses them into an anchor.
+//! Every operator, each declared in a file of its own. The table below is the only list of operators, with examples;
+//! `Op` dispatches to their declarations. Biases and activations are separate operators; a pass fuses them into an
+//! anchor.
 
 #![allow(missing_docs, reason = "fields are attributes, which the operator they belong to describes")]
 
@@ -188,7 +187,6 @@ operators! {
 }
 
 impl Op {
-    /// Replaces a negative axis by a non-negative one, the only stored form.
     pub fn with_front_axis(mut self, rank: usize) -> Op {
         self.count_axes_from_front(rank);
         self

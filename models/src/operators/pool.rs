@@ -3,7 +3,6 @@
 use super::prelude::*;
 use super::window::ConvWindow;
 
-/// Reduction of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolMode {

@@ -2,7 +2,6 @@
 
 use super::prelude::*;
 
-/// Reduction functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReduceOp {
@@ -24,7 +23,6 @@ pub enum ReduceOp {
 }
 
 impl ReduceOp {
-    /// Returns the function's name in texts.
     pub fn name(self) -> &'static str {
         match self {
             ReduceOp::Sum => "reduce_sum",

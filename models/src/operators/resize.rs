@@ -2,7 +2,6 @@
 
 use super::prelude::*;
 
-/// Interpolation modes of a resize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResizeMode {

@@ -125,7 +125,6 @@ impl UnaryOp {
     }
 }
 
-/// Applies a function to each element.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Unary {
     pub function: UnaryOp,

@@ -1,8 +1,6 @@
-//! Hash of a task: equal tasks have equal hashes, on every machine and in every version.
-//!
-//! The hash is computed over JSON with sorted keys and no spaces, so it does not depend on the order of fields in the
-//! structs or on the JSON library. Renaming a field or a variant changes it, and stored datasets would then no longer
-//! match new tasks; the expected values in the tests below guard against that.
+//! Hash of a task: equal tasks have equal hashes, on every machine and in every version. The hash is computed over JSON
+//! with sorted keys and no spaces, independent of field order and JSON library. Renaming a field or a variant changes
+//! it, and stored datasets would not match new tasks; the tests below guard against that.
 
 use crate::task::Task;
 use serde_json::Value;

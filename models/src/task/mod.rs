@@ -1,8 +1,6 @@
-//! A task: an operator, its fused epilogue, shapes and element types; the unit that is compiled.
-//!
-//! A task is a chain of steps. The first step is the anchor; each later one is elementwise or broadcast over the
-//! anchor's output and uses the previous step. Names and scopes are not part of a task, so equal work in two models is
-//! one task with one hash. `check` defines a well-formed task; the pass that cuts graphs only produces such tasks.
+//! A task: an operator, its fused epilogue, shapes and element types; the unit that is compiled. The first step is the
+//! anchor; each later one is elementwise or broadcast over the anchor's output and uses the previous step. Names and
+//! scopes are not part of a task, so equal work in two models is one task with one hash.
 
 mod check;
 mod describe;
