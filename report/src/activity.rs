@@ -1,7 +1,5 @@
-//! Prints progress notes on standard error during long silent work.
-//!
-//! A thread polls a few times a second. On a terminal it rewrites one line. Otherwise it writes a line after two
-//! seconds of silence, and then one every half minute.
+//! Prints progress notes on standard error during long silent work. A thread polls a few times a second. On a terminal
+//! it rewrites one line. Otherwise it writes a line after two seconds of silence, and then one every half minute.
 
 use crate::{ColorChoice, Paper};
 use std::io::{self, IsTerminal, Write};

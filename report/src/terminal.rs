@@ -1,6 +1,5 @@
-//! Prints to standard output and standard error: results, JSON documents, notes and errors.
-//!
-//! If the reader of a stream has closed it, as `head` does, that is not an error: the rest of the output is discarded.
+//! Prints to standard output and standard error: results, JSON documents, notes and errors. If the reader of a stream
+//! has closed it, as `head` does, that is not an error: the rest of the output is discarded.
 
 use crate::activity;
 use crate::advice;

@@ -1,7 +1,6 @@
-//! Tables that adapt to the output width: a line under the headings, none between rows.
-//!
-//! If a table is too wide, text columns wrap first. Then droppable columns are dropped in the order of `drops`, and a
-//! line under the table lists them. Finally, rows are stacked with one line per column. Numbers never wrap.
+//! Tables that adapt to the output width: a line under the headings, none between rows. If a table is too wide, text
+//! columns wrap first. Then droppable columns are dropped in the order of `drops`, and a line under the table lists
+//! them. Finally, rows are stacked with one line per column. Numbers never wrap.
 
 use crate::{Paper, escape_all_controls, page};
 use anstyle::{AnsiColor, Style};
