@@ -6,6 +6,7 @@ use crate::tiles::tile_count;
 use crate::transforms::{KERNEL, reached_positions, tile_transforms};
 use models::DType;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Packing {
@@ -42,6 +43,21 @@ pub enum Packing {
     /// 32-bit float filters `[o, i, 3, 3]`, transformed for Winograd's algorithm and stored as
     /// `[window, window, o / block, i, block]`, padded with zeros to whole blocks.
     Winograd { tile: i64, block: i64 },
+}
+
+impl fmt::Display for Packing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Packing::Plain => write!(f, "plain"),
+            Packing::Blocked { block } => write!(f, "blocks of {block}"),
+            Packing::Taps { block } => write!(f, "taps in blocks of {block}"),
+            Packing::Phases { block, .. } => write!(f, "phases in blocks of {block}"),
+            Packing::Quads { block } => write!(f, "groups of four bytes in blocks of {block}"),
+            Packing::Matrix => write!(f, "matrix"),
+            Packing::OneRow { dimensions, .. } => write!(f, "{dimensions} dimensions merged"),
+            Packing::Winograd { tile, block } => write!(f, "Winograd tiles of {tile} in blocks of {block}"),
+        }
+    }
 }
 
 impl Packing {

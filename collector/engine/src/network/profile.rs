@@ -59,7 +59,7 @@ fn describe_operator(one: &TaskUse, packings: &[Packing]) -> Operator {
         input_shapes: task.parameters.iter().map(|parameter| extents(&parameter.ty)).collect(),
         input_dtypes: task.parameters.iter().map(|parameter| parameter.ty.dtype.name().to_owned()).collect(),
         output_shapes: task.steps.last().map(|step| extents(&step.output)).into_iter().collect(),
-        layout: (!is_plain).then(|| packings.iter().map(|one| format!("{one:?}")).collect::<Vec<_>>().join(", ")),
+        layout: (!is_plain).then(|| packings.iter().map(Packing::to_string).collect::<Vec<_>>().join(", ")),
         flops: work.map(|work| work.flops),
         bytes: work.map(|work| work.total_bytes()),
         ..Operator::default()
