@@ -10,7 +10,6 @@ use crate::tiles::{filled_extent, reach_little_past};
 use models::operators::Attention;
 use models::{Op, Task};
 
-/// Treatment of key positions that no query of a register tile attends to.
 pub static UNSEEN: ChoiceAxis<Unseen> =
     ChoiceAxis::new("unseen").only_when(|knobs| !LAYOUT.is_set_to(knobs, LayoutKind::Plain));
 

@@ -1,5 +1,4 @@
-//! Declares schedule axes by name: their neutral setting and the condition under which they have an effect. Axes that
-//! several families of operators share are declared here, all others with their family.
+//! Schedule axes that several families of operators share: their neutral settings, and when they have an effect.
 
 use crate::knobs::{Knobs, Setting, Settings};
 use crate::{Axis, choices::*};
@@ -10,7 +9,6 @@ use std::marker::PhantomData;
 pub struct Ways(u8);
 
 impl Ways {
-    /// Direct computation with tiles and loops, on CPUs and over the threads of a GPU.
     pub const DIRECT: Ways = Ways(1);
     pub const WINOGRAD: Ways = Ways(2);
     /// 8-bit dot-product instructions, each of which multiplies groups of 4 bytes; vector lanes are positions.
@@ -31,7 +29,6 @@ impl Ways {
 pub struct Declaration {
     pub name: &'static str,
     neutral: Option<Neutral>,
-    /// Ways of computing a task in which the axis has an effect.
     pub ways: Ways,
     /// Whether the axis has an effect, given the other knobs of the schedule.
     pub decides: fn(&Knobs) -> bool,
@@ -91,12 +88,10 @@ impl NumberAxis {
         NumberAxis(Declaration { ways, ..self.0 })
     }
 
-    /// Adds a condition on the other knobs under which the axis has an effect.
     pub const fn only_when(self, decides: fn(&Knobs) -> bool) -> NumberAxis {
         NumberAxis(Declaration { decides, ..self.0 })
     }
 
-    /// Sets the version of the schedule spaces that introduced the axis.
     pub const fn added_in(self, version: u32) -> NumberAxis {
         NumberAxis(Declaration { version, ..self.0 })
     }
@@ -135,7 +130,6 @@ impl<T: Choice + PartialEq> ChoiceAxis<T> {
         ChoiceAxis(Declaration { decides, ..self.0 }, PhantomData)
     }
 
-    /// Sets the version of the schedule spaces that introduced the axis.
     pub const fn added_in(self, version: u32) -> ChoiceAxis<T> {
         ChoiceAxis(Declaration { version, ..self.0 }, PhantomData)
     }
@@ -170,7 +164,6 @@ pub static TILE_C: NumberAxis = NumberAxis::new("tile_c");
 pub static TILE_Y: NumberAxis = NumberAxis::new("tile_y");
 pub static TILE_X: NumberAxis = NumberAxis::new("tile_x");
 pub static SPLIT_R: NumberAxis = NumberAxis::new("split_r");
-/// Whether the innermost steps of a reduction are unrolled.
 pub static UNROLL: NumberAxis = NumberAxis::new("unroll");
 pub static OUTER: ChoiceAxis<TileOrder> = ChoiceAxis::new("outer").with_ways(Ways::DIRECT.or(Ways::DOTS));
 pub static VECTOR: NumberAxis = NumberAxis::new("vector")
@@ -181,19 +174,13 @@ pub static PARALLEL: NumberAxis = NumberAxis::new("parallel");
 /// Steps of the parallel loop that a thread takes at a time (chunk size).
 pub static GRAIN: NumberAxis =
     NumberAxis::new("grain").with_neutral(1).only_when(|knobs| !POOL.is_set_to(knobs, YesNo::No));
-/// Compute location of the padded input.
 pub static PAD_AT: ChoiceAxis<PadAt> =
     ChoiceAxis::new("pad_at").only_when(|knobs| !WINDOWS.is_set_to(knobs, Windows::ColumnsFirst));
 pub static POOL: ChoiceAxis<YesNo> = ChoiceAxis::new("pool").with_ways(EVERYWHERE_ON_CPUS);
-/// Implementation of exponentials and similar functions.
 pub static FUNCTIONS: ChoiceAxis<Functions> = ChoiceAxis::new("functions").with_ways(EVERYWHERE_ON_CPUS);
-/// Direct convolution, or Winograd's algorithm.
 pub static ALGORITHM: ChoiceAxis<Algorithm> = ChoiceAxis::new("algorithm").with_ways(Ways::DIRECT.or(Ways::WINOGRAD));
-/// Compute location of the intermediate results of row operators, such as maxima and sums.
 pub static HELPERS_AT: ChoiceAxis<HelpersAt> = ChoiceAxis::new("helpers_at");
-/// Order in which pooling windows are reduced.
 pub static WINDOWS: ChoiceAxis<Windows> = ChoiceAxis::new("windows").with_neutral("whole");
-/// Whether one thread or a whole block sums an element of the result, on GPUs.
 pub static SUM: ChoiceAxis<SummedBy> = ChoiceAxis::new("sum").with_ways(Ways::DIRECT.or(Ways::BLOCK_SUM));
 
 pub static SHARED: &[&Declaration] = &[

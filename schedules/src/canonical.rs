@@ -19,7 +19,6 @@ const FAMILIES: [&[&Declaration]; 9] = [
     tensor::AXES,
 ];
 
-/// Version of the schedule spaces that introduced the newest axis.
 pub const NEWEST_AXIS: u32 = {
     let (mut newest, mut family) = (0, 0);
     while family < FAMILIES.len() {
@@ -59,7 +58,6 @@ fn computing_way(knobs: &Knobs) -> Ways {
     }
 }
 
-/// Removes knobs without effect, so that equal schedules are equal points of the space.
 pub fn canonical_knobs(mut knobs: Knobs) -> Knobs {
     let way = computing_way(&knobs);
     // Both lists are sorted by name.

@@ -23,14 +23,11 @@ use std::ops::RangeInclusive;
 pub static CACHE_C: NumberAxis = NumberAxis::new("cache_c").with_neutral(1);
 pub static CACHE_Y: NumberAxis = NumberAxis::new("cache_y").with_neutral(1);
 pub static CACHE_X: NumberAxis = NumberAxis::new("cache_x").with_neutral(1);
-/// When sums are finished: per tile, or for all tiles of a group. Without groups there is no choice.
 pub static SUM_AT: ChoiceAxis<SumAt> = ChoiceAxis::new("sum_at").with_neutral("tile").only_when(groups_tiles);
 /// Depth steps that a group of tiles sums before the next group; the depth is split into such parts.
 pub static CACHE_R: NumberAxis = NumberAxis::new("cache_r").with_neutral(1).only_when(finishes_groups).added_in(6);
 pub static ORDER: ChoiceAxis<SumOrder> = ChoiceAxis::new("order");
-/// Compute location of a copy of the operand that tiles read; none by default.
 pub static COPY_AT: ChoiceAxis<CopyAt> = ChoiceAxis::new("copy_at").with_neutral("no").added_in(6);
-/// Compute location of the epilogue.
 pub static WRITE_AT: ChoiceAxis<WriteAt> = ChoiceAxis::new("write_at").with_neutral("tile");
 pub static VECTORIZE: ChoiceAxis<YesNo> = ChoiceAxis::new("vectorize");
 
@@ -168,9 +165,8 @@ fn tile_widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
 /// Columns of register tiles with two or three vectors of channels that fit 16 registers.
 const NARROW: RangeInclusive<i64> = 4..=6;
 
-/// Returns whether narrow tiles of a pointwise convolution may overhang, on CPUs with few registers: if no narrow tile
-/// divides the row of a long sum, or if an epilogue with exponentials then computes whole vectors. For short sums, the
-/// gain is less than the cost of the last tile.
+/// Returns whether narrow tiles of a pointwise convolution may overhang: with few registers, and for long sums or
+/// epilogues with exponentials. For short sums, the gain is less than the cost of the last tile.
 fn needs_narrow(machine: &Cpu, extents: &Extents, widths: &[i64]) -> bool {
     const LONG_SUM: i64 = 192;
     let is_pointwise = extents.is_single && extents.is_dense && extents.may_fill;
@@ -191,12 +187,10 @@ fn overhanging_widths(extents: &Extents, widths: &[i64], may_block: bool) -> Vec
 
 const OVERHANG_MAX: i64 = 16;
 
-/// Returns whether a tile may have this width: divisors, and widths up to 16 with little overhang.
 pub fn may_be_columns(columns: i64, width: i64) -> bool {
     columns % width == 0 || (width <= OVERHANG_MAX && reach_little_past(columns, width))
 }
 
-/// Returns whether a tile may have this height: divisors, and all heights up to 16.
 pub fn may_be_rows(rows: i64, height: i64) -> bool {
     rows % height == 0 || height <= OVERHANG_MAX.min(rows)
 }
@@ -217,7 +211,6 @@ fn block_sizes(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     }
 }
 
-/// Returns the block sizes for which the operand can be read without a copy.
 fn uncopied_blocks(extents: &Extents, blocks: &[i64]) -> Vec<i64> {
     blocks.iter().copied().filter(|block| extents.whole.is_none_or(|whole| whole % block == 0)).collect()
 }
@@ -298,8 +291,7 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     knobs
 }
 
-/// Returns whether distributing the tiles of a single row gives threads a more even load than distributing channels.
-/// The weights, which each tile of the row reads, must fit a core's cache.
+/// Returns whether threads are balanced better by tiles of a single row than by channels; weights must fit a cache.
 fn is_balanced_by_space(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
     const CACHED: i64 = 1 << 18;
     const UNEVEN: f64 = 1.1;
@@ -314,8 +306,7 @@ const COPIED_TOGETHER: i64 = 4;
 /// Tiles per group along columns, if the channel planes of the result are far apart in memory.
 const FAR_TOGETHER: i64 = 8;
 
-/// Returns whether a pointwise convolution has a large result with distant channel planes, so that tiles of all
-/// channels scatter their writes.
+/// Returns whether a pointwise convolution's channel planes are distant, so that tiles scatter their writes.
 fn has_far_planes(extents: &Extents, tile: &Tile) -> bool {
     const LARGE: i64 = 1 << 19;
     const PLANE: i64 = 6 << 10;
@@ -338,8 +329,7 @@ fn pads_planes(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
         && extents.channels >= SHARED * machine.cores
 }
 
-/// Returns the loop order of a sum by taps: window outermost. The exception is depthwise rows of seven with stride 2
-/// on Intel CPUs, which the compiler vectorises better with rows outermost.
+/// Returns the loop order of a sum by taps: window outermost, except for some depthwise rows on Intel CPUs.
 fn taps_order(machine: &Cpu, extents: &Extents, tile: &Tile) -> SumOrder {
     let is_left = is_depthwise(extents) && tile.columns == 1 && extents.columns == 7;
     if machine.is_intel && is_left && extents.step == 2 { SumOrder::Ycx } else { SumOrder::KernelFirst }
@@ -353,8 +343,7 @@ fn may_copy(extents: &Extents) -> bool {
     }
 }
 
-/// Returns the tile of a product whose second operand is copied by panels. None unless that operand is large or not
-/// readable as vectors, enough rows share a panel, and there are panels for all cores or little work.
+/// Returns the tile of a product whose second operand is copied by panels; None where the copy does not pay.
 fn panel_tile(machine: &Cpu, extents: &Extents, blocks: &[i64]) -> Option<Tile> {
     /// Minimum number of rows that amortises a copy. `FEW_ROWS` applies if the operand cannot be read as vectors.
     const ROWS: i64 = 32;
@@ -390,8 +379,7 @@ fn panel_tile(machine: &Cpu, extents: &Extents, blocks: &[i64]) -> Option<Tile> 
 
 const PRODUCT_ROWS: i64 = 16;
 
-/// Returns whether product rows may overhang. Their loop is then not parallel, so that all cores need enough blocks of
-/// channels.
+/// Returns whether product rows may overhang. Their loop is then not parallel: cores need enough blocks of channels.
 fn may_reach(machine: &Cpu, extents: &Extents) -> bool {
     !extents.is_conv
         && !matches!(extents.blocking, Blocking::None)
@@ -413,12 +401,10 @@ fn is_copied(extents: &Extents) -> bool {
         && extents.columns >= 2 * COPIED_TOGETHER * 16
 }
 
-/// Returns the default compute location of the padded input. A copy of the whole input goes through memory and to
-/// other cores; a copy per row of tiles stays in the cache. For few channels and small windows, bound checks are
-/// cheapest.
+/// Returns where the padded input is computed: a copy per row of tiles stays in the cache, unlike one of the whole
+/// input. For few channels and small windows, bound checks are cheapest.
 fn padded_at(extents: &Extents, tile: &Tile) -> PadAt {
-    /// Maximum number of channels of an input image. `SMALL` is the maximum window extent for which bound checks cost
-    /// less than a copy.
+    /// Maximum number of channels of an image; up to windows of `SMALL`, bound checks cost less than a copy.
     const IMAGE: i64 = 4;
     const SMALL: i64 = 3;
     let is_image = extents.depth <= IMAGE;
@@ -438,8 +424,7 @@ fn padded_at(extents: &Extents, tile: &Tile) -> PadAt {
     }
 }
 
-/// Returns the number of unrolled steps over channels. Window steps are always unrolled; channel steps only on Intel
-/// CPUs, for products, pointwise and dilated convolutions.
+/// Returns the number of unrolled steps over channels: 1 except on Intel CPUs, for products and some convolutions.
 fn unrolled_steps(machine: &Cpu, extents: &Extents, tile: &Tile) -> i64 {
     // Measured on one core with the instructions of Sapphire Rapids: products take from 1 % more to 23 % less time,
     // most of them 4 to 10 % less, and dilated windows 9 to 52 % less.

@@ -149,12 +149,10 @@ fn spatial_space(machine: &Cpu, output: &[i64], vector: i64, is_padded: bool) ->
     Space { template: Template::Spatial, axes, default, limits: no_limits() }
 }
 
-/// Sets default knobs for strided pooling, whose costs are irregular (found with AVX-512). `padded` is the number of
-/// window elements if the pooling is padded.
+/// Sets default knobs for strided pooling (found with AVX-512). `padded` counts the elements of padded windows.
 fn set_strided(default: &mut Knobs, machine: &Cpu, output: &[i64], padded: Option<i64>) {
     const LONG: i64 = 16;
     const SMALL: i64 = 3;
-    /// Maximum length of rows that are fully unrolled.
     const UNROLLED_MAX: i64 = 10;
     let (columns, lanes) = (output.last().copied().unwrap_or(1), machine.vector_lanes);
     let all = i64::try_from(output.len().saturating_sub(1)).unwrap_or(0).max(1);
@@ -256,7 +254,6 @@ fn keep_planes_apart(space: &mut Space, output: &[i64]) {
     }
 }
 
-/// Returns whether the intermediate results of a row operator reduce elements that are adjacent in memory.
 fn sums_neighbours(op: &Op, rank: usize) -> bool {
     let is_last = |axis: i64| axis + 1 == i64::try_from(rank).unwrap_or(i64::MAX);
     match op {
@@ -274,9 +271,8 @@ fn whole_vector(machine: &Cpu, columns: i64) -> i64 {
     VECTORS.into_iter().filter(fits).max().unwrap_or(1)
 }
 
-/// Returns the default vector width of pointwise operators. It is 1 for most widths that no vector divides, because
-/// the compiler vectorises these loops itself. Rows of two to four vectors are the exception: for them, the compiler
-/// masks the overhang of explicit vectors.
+/// Returns the default vector width of pointwise operators: 1 for most widths that no vector divides, because the
+/// compiler vectorises these loops itself. Rows of two to four vectors are the exception.
 fn element_vector(machine: &Cpu, columns: i64) -> i64 {
     let lanes = machine.vector_lanes;
     if columns % lanes == 0 {

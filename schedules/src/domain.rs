@@ -1,5 +1,4 @@
-//! The view of a task that templates have: extents of the result, and extents that are summed for each element of the
-//! result.
+//! The view of a task that templates have: extents of the result, and extents that are summed for each element.
 
 use crate::Template;
 use crate::dots::is_flat;
@@ -19,7 +18,6 @@ pub enum Walk {
     /// Columns, or the rows of a product.
     Columns,
     Depth,
-    /// Positions of a window.
     Taps,
     /// Elements of Winograd's transformed windows, each of which is an independent product.
     Transformed,
@@ -47,12 +45,10 @@ pub struct Domain {
     pub may_fill: bool,
     /// Number of channels, or row elements, that are summed for each element of the result.
     pub depth: i64,
-    /// Summed window extents, by dimension.
     pub window: Vec<i64>,
     pub is_depthwise: bool,
     /// Whether the result is one row of positions, and reads one row.
     pub is_row: bool,
-    /// Distance of adjacent windows, in input positions.
     pub stride: i64,
 }
 
@@ -144,7 +140,6 @@ impl Domain {
         if self.form == Form::Convolution { 1 } else { self.extents.len() - 1 }
     }
 
-    /// Returns the dimension along which a tile has adjacent columns.
     pub fn column_dimension(&self) -> usize {
         self.extents.len() - if self.form == Form::Convolution { 1 } else { 2 }
     }

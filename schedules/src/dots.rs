@@ -1,8 +1,5 @@
-//! 8-bit dot products. A group of four bytes along the depth is stored as a 32-bit number, and one instruction adds
-//! their four products to a sum.
-//!
-//! In convolutions, positions of the result are vector lanes and channels are broadcast. In pointwise convolutions,
-//! all positions form one row.
+//! 8-bit dot products: four bytes along the depth form a 32-bit number, and one instruction adds their products to a
+//! sum. In convolutions, positions are vector lanes and channels are broadcast.
 
 use super::axes::{ChoiceAxis, Declaration, LAYOUT, NumberAxis, OUTER, SPLIT_R, VECTOR, Ways, divisors};
 use super::choices::{Bytes, LayoutKind, QuadsAt, TileOrder};
@@ -14,13 +11,11 @@ use models::{Choice, DType, Op, Operand, Task};
 
 pub const QUAD: i64 = 4;
 
-/// Signedness of the data operand of 8-bit dot products.
 pub static BYTES: ChoiceAxis<Bytes> = ChoiceAxis::new("bytes")
     .with_ways(Ways::DIRECT.or(Ways::DOTS))
     .only_when(|knobs| LAYOUT.is_set_to(knobs, LayoutKind::Dots));
 pub static DOTS_C: NumberAxis = NumberAxis::new("dots_c").with_ways(Ways::DOTS);
 pub static DOTS_X: NumberAxis = NumberAxis::new("dots_x").with_ways(Ways::DOTS);
-/// Compute location of the packing of four bytes along the depth into a 32-bit number.
 pub static QUADS_AT: ChoiceAxis<QuadsAt> = ChoiceAxis::new("quads_at").with_ways(Ways::DOTS);
 
 pub(crate) static AXES: &[&Declaration] = &[&BYTES.0, &DOTS_C.0, &DOTS_X.0, &QUADS_AT.0];
@@ -123,7 +118,6 @@ pub(crate) fn add_to(space: &mut Space, machine: &Cpu, dots: &Dots) {
     OUTER.set(knobs, outer);
 }
 
-/// Returns whether vector lanes of 8-bit dot products are positions, as in a convolution, not columns of a product.
 pub(crate) fn are_lanes_positions(knobs: &impl Settings) -> bool {
     LAYOUT.is_set_to(knobs, LayoutKind::Dots) && DOTS_X.setting_in(knobs).is_some()
 }
@@ -157,8 +151,7 @@ fn bytes_axis(machine: &Cpu) -> Axis {
     BYTES.to_axis("whether 8-bit data are signed (dots)", [data_signedness(machine)])
 }
 
-/// Adjusts dependent settings: only two orders of tiles exist here, data packed per tile (`outer`) serves all its
-/// channels, and packing per channel is inside of the loop over channels.
+/// Adjusts dependent settings: only two orders of tiles exist here, and data packed per tile serve all its channels.
 pub(crate) fn settle_quads(knobs: &mut Knobs) {
     if !matches!(OUTER.setting_in(knobs), Some(TileOrder::Channels | TileOrder::Space)) && OUTER.0.is_in(knobs) {
         OUTER.set(knobs, TileOrder::Channels);

@@ -88,8 +88,7 @@ pub(crate) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
     }
 }
 
-/// Returns the extents of one phase of a transposed convolution. Returns `extents` unless phases are equal and the
-/// epilogue treats all positions alike.
+/// Returns the extents of one phase of a transposed convolution; `extents` itself where phases or positions differ.
 pub(crate) fn by_phases(task: &Task, output: &[i64], extents: Extents) -> Extents {
     let anchor = &task.steps[0];
     let Op::ConvTranspose(ConvTranspose { strides, .. }) = &anchor.op else { return extents };
@@ -131,9 +130,7 @@ pub(crate) struct Extents {
     pub(crate) depth: i64,
     pub(crate) is_padded: bool,
     pub(crate) is_conv: bool,
-    /// Whether columns beyond the result may be computed and discarded.
     pub(crate) may_fill: bool,
-    /// Number of elements that are summed for each element of the result.
     pub(crate) summed: i64,
     /// Whether adjacent elements of the result read adjacent elements of the input.
     pub(crate) is_dense: bool,
@@ -151,19 +148,15 @@ pub(crate) struct Extents {
     pub(crate) sources: i64,
     pub(crate) weights: i64,
     pub(crate) weight_bytes: i64,
-    /// Whether the epilogue computes exponentials or similar functions.
     pub(crate) has_functions: bool,
-    /// Number of matrix products with these extents.
     pub(crate) batch: i64,
     pub(crate) outside: i64,
-    /// Extent that channel blocks must divide to read the second operand of a product without a copy; None if the
-    /// operand is never copied, as in convolutions and with packed weights.
+    /// Extent that channel blocks must divide to read a product's second operand uncopied; None if it needs no copy.
     pub(crate) whole: Option<i64>,
     pub(crate) blocking: Blocking,
 }
 
 impl Extents {
-    /// Returns whether a convolution is dilated, so that adjacent columns share no inputs.
     pub(crate) fn is_dilated(&self) -> bool {
         self.is_conv && !self.is_single && !self.is_close && self.may_fill && !is_depthwise(self)
     }

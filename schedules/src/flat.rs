@@ -1,8 +1,6 @@
 //! Flattens tasks: pointwise convolutions become products over one row of all positions of an image, because vectors
-//! and tiles divide this row better than the image's width.
-//!
-//! Pointwise operators and concatenations of images are flattened, too. The rows of a product with one weight are
-//! merged into one dimension.
+//! and tiles divide this row better than the image's width. Pointwise operators and concatenations are flattened, too,
+//! and the rows of a product with one weight are merged into one dimension.
 
 use crate::Packing;
 use models::operators::{BiasAdd, Concat, Conv, Dequantize, QConv, Quantize, Requantize, ScaleShift};
@@ -12,15 +10,13 @@ use std::ops::{Range, RangeInclusive};
 /// Numbers of columns of a register tile that keep a core's arithmetic units busy.
 pub(crate) const ENOUGH: RangeInclusive<i64> = 7..=16;
 
-/// A flattened task: each image is one row, or all rows of a product are in one dimension.
 pub struct Flat {
     pub task: Task,
     /// Reshape that is applied to the tensors whose extents differ from the original task.
     pub packing: Packing,
 }
 
-/// Flattens a task without copies: image positions of a pointwise convolution, concatenation or pointwise operator
-/// into one row, or product rows into one dimension. None unless all operators treat all positions, or rows, alike.
+/// Flattens a task without copies; None unless all operators treat all positions of an image, or rows, alike.
 pub fn flatten_task(task: &Task) -> Option<Flat> {
     let (anchor, followers) = task.steps.split_first()?;
     let is_of_elements = is_pointwise(&anchor.op);
@@ -76,13 +72,11 @@ pub(crate) fn is_odd(places: i64, columns: i64) -> bool {
     !ENOUGH.clone().any(|width| places % width == 0) && columns > *ENOUGH.end()
 }
 
-/// Returns whether an operator is pointwise, and its per-channel operands, if any, are along one of the first two
-/// dimensions. The operator class `Pointwise` is wider.
+/// Returns whether an operator is pointwise, with per-channel operands along one of the first two dimensions.
 pub(crate) fn is_pointwise(op: &Op) -> bool {
     broadcast_way(op, &(0..2)).is_some()
 }
 
-/// How a pointwise operator broadcasts its other operands to the first one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Broadcast {
     AlongChannels,

@@ -1,9 +1,6 @@
-//! Schedules: which choices a task has, and what each choice does.
-//!
-//! A space is a list of axes. Each axis has a name and possible settings, and a point of the space (a schedule) is one
-//! setting per axis. Declaring, counting and sampling need no compiler and are pure functions: the same task, machine
-//! and seed give the same schedules in the same order. [`LoopNest`] is the single description of the loops that a
-//! template generates for a task and a schedule.
+//! Schedules: a space is a list of axes with possible settings, and a schedule is a point, with one setting per axis.
+//! Declaring, counting and sampling are pure functions: the same task, machine and seed give the same schedules in the
+//! same order. [`LoopNest`] is the single description of the loops that a template generates.
 
 mod attention;
 pub mod axes;
@@ -58,7 +55,6 @@ pub struct Space {
     pub template: Template,
     /// Axes, in the order in which their transformations are applied.
     pub axes: Vec<Axis>,
-    /// Default schedule, used without a search.
     pub default: Knobs,
     limits: SpaceLimits,
 }
@@ -83,7 +79,6 @@ pub enum Template {
 /// Constraints that involve several axes.
 #[derive(Clone, Debug, PartialEq)]
 enum SpaceLimits {
-    /// Limits from a CPU's registers and from build time.
     Registers {
         tile_elements: i64,
         /// Maximum of tile elements times unrolled steps; it bounds build time.

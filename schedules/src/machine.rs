@@ -28,7 +28,6 @@ pub struct Cpu {
 
 #[cfg(test)]
 impl Cpu {
-    /// Vectors of 256 or 512 bits.
     pub(crate) fn test(vector_lanes: i64, cores: i64) -> Cpu {
         Cpu { vector_lanes, vector_registers: 2 * vector_lanes, cores, is_halved: false, is_intel: false }
     }

@@ -1,8 +1,5 @@
-//! The loops that a template generates for a task and a schedule: trip counts, the dimension of each loop, and its
-//! execution.
-//!
-//! CPU rules, search features and predictor features read loops only here. A test in the crate `kernel` compares these
-//! loops with those of TVM.
+//! The loops that a template generates for a task and a schedule. CPU rules, search features and predictor features
+//! read loops only here; a test in the crate `kernel` compares these loops with those of TVM.
 
 use crate::axes::{
     BLOCK, GRAIN, HELPERS_AT, LAYOUT, NumberAxis, OUTER, PARALLEL, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL, VECTOR,
@@ -20,11 +17,9 @@ use crate::winograd::{STRIP, TILE_P};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Sequential loop.
     Plain,
     Unrolled,
     Vector,
-    /// Loop that runs on the thread pool.
     Parallel,
 }
 
@@ -213,7 +208,6 @@ impl LoopNest {
         }
     }
 
-    /// Returns the loops of a GPU schedule in which each thread of a block computes one tile.
     fn of_threads(domain: &Domain, knobs: &impl Settings) -> LoopNest {
         let number = |axis: &NumberAxis| axis.or_one(knobs).max(1);
         let dimension = |place: usize| {
@@ -247,7 +241,6 @@ impl LoopNest {
         }
     }
 
-    /// Returns the loops over independent elements; the last dimension is vectorised.
     fn of_elements(domain: &Domain, knobs: &impl Settings) -> LoopNest {
         let last = domain.extents.len().saturating_sub(1);
         let dimension = |(place, &extent): (usize, &i64)| {
@@ -307,8 +300,7 @@ impl LoopNest {
         walked * filled_extent(steps, self.grain) as f64 / steps.max(1) as f64
     }
 
-    /// Returns all loops around a multiply-add, outermost first. Fused loops are listed separately; loops with one
-    /// iteration are omitted.
+    /// Returns all loops around a multiply-add, outermost first: fused loops one by one, but none of one iteration.
     pub fn all_loops(&self) -> Vec<NestLoop> {
         let mut loops = self.around.clone();
         let home = if self.is_cached { self.order.len() } else { usize::MAX };
@@ -362,8 +354,7 @@ fn plain_loop(walk: Walk, extent: i64) -> NestLoop {
     NestLoop { walk, extent, mark: Mark::Plain }
 }
 
-/// Returns the loops of a sum, outermost first: parts of the depth (`cache_r`), then depth and window in their order,
-/// and the inner part of the split depth (`split_r`).
+/// Returns the loops of a sum, outermost first: parts of the depth, depth and window in their order, split depth.
 fn sum_loops(domain: &Domain, knobs: &impl Settings) -> Vec<NestLoop> {
     let is_of_quads = LAYOUT.is_set_to(knobs, LayoutKind::Dots);
     let depth = if is_of_quads { tile_count(domain.depth, QUAD) } else { domain.depth };

@@ -5,7 +5,6 @@ use crate::choices::{SumOrder, TileOrder};
 /// A loop: over channels, rows or columns of the result, or over the depth, rows or columns of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Letter {
-    /// Channels of the result, or the depth of a sum.
     C,
     Y,
     X,
@@ -13,8 +12,7 @@ enum Letter {
 
 use Letter::{C, X, Y};
 
-/// Returns dimension indices in the order of the letters. Rows and columns are the last two dimensions other than the
-/// channels; all others stay outermost.
+/// Returns dimensions in the order of the letters. Rows and columns are the last two; others stay outermost.
 fn order_dimensions(letters: [Letter; 3], channel: usize, rank: usize) -> Vec<usize> {
     let mut others: Vec<usize> = (0..rank).filter(|place| *place != channel).collect();
     let columns = others.pop();

@@ -10,7 +10,6 @@ use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Packing {
-    /// Same format as in the task.
     Plain,
     /// `[o, …]` stored as `[o / block, …, block]`, padded with zeros to whole blocks.
     Blocked { block: i64 },
@@ -28,7 +27,6 @@ pub enum Packing {
     /// Signed bytes `[o, c, …]` stored as 32-bit numbers `[o / block, 1 + … · c / 4, block]`: first the sum of a row,
     /// then groups of four bytes along `c` (along the last dimension if `c` is 1).
     Quads {
-        /// Number of rows (output channels) per block.
         block: i64,
     },
     /// `[o, …]` reshaped to the matrix `[o, rest]`; no data are moved.
@@ -190,8 +188,7 @@ fn transform_filters(tile: i64, block: i64, extents: &[i64], bytes: &[u8]) -> Ve
     packed
 }
 
-/// Returns three numbers: 1 if groups of four bytes are along the last dimension, else 0; the number of taps of a row;
-/// and the extent along which groups are formed.
+/// Returns 1 if groups of four bytes are along the last dimension, else 0; the taps of a row; the grouped extent.
 fn taps_and_depth(extents: &[i64]) -> [i64; 3] {
     let depth = extents.get(1).copied().unwrap_or(1);
     let taps = extents.iter().skip(2);
@@ -201,7 +198,6 @@ fn taps_and_depth(extents: &[i64]) -> [i64; 3] {
     }
 }
 
-/// Packs each row of bytes as its sum and its groups of four bytes.
 fn pack_quads(extents: &[i64], block: i64, bytes: &[u8]) -> Vec<u8> {
     const WIDTH: usize = QUAD as usize;
     let size = |extent: i64| usize::try_from(extent).expect("an extent is positive");

@@ -11,7 +11,6 @@ const LAUNCH: u64 = 1000;
 /// Work above which loops always run on the pool, as a multiple of `LAUNCH`.
 const QUESTIONABLE: u64 = 8;
 
-/// Adds the axis `POOL` and its default to the space of a small task.
 pub(crate) fn add_pool_axis(space: &mut Space, task: &Task, machine: &Cpu) {
     let Ok(work) = task.work() else { return };
     let alone = estimate_ns(&work);

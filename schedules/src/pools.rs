@@ -6,12 +6,10 @@ use models::{Op, Task, TensorType};
 #[derive(Clone, Debug)]
 pub struct PoolWindow {
     pub kernel: Vec<i64>,
-    /// Distance of adjacent windows, in input positions.
     pub strides: Vec<i64>,
     pub heads: Vec<i64>,
     /// Trailing padding, which counts as input if `count_pad` is set.
     pub tails: Vec<i64>,
-    /// Distance of adjacent window elements, in input positions.
     pub dilations: Vec<i64>,
     pub count_pad: bool,
 }

@@ -1,6 +1,4 @@
-//! Register tiles of default schedules.
-//!
-//! Rules choose the tiles, not a fitted cost model: `docs/decisions/0011-default-schedules-by-rules.md` has the comparison.
+//! Register tiles of default schedules. `docs/decisions/0011-default-schedules-by-rules.md` compares rules and models.
 
 use super::axes::candidate_divisors;
 use super::dots;
@@ -18,8 +16,7 @@ pub(crate) struct Tile {
     pub(crate) columns: i64,
 }
 
-/// Returns the tile with the fewest loads per multiply-add whose accumulators fit the registers. A reduction step
-/// loads one vector per vector of channels and one number per position, so square tiles are best.
+/// Returns the tile with the fewest loads per multiply-add whose accumulators fit the registers; prefers squares.
 pub(crate) fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths: &[i64]) -> Tile {
     /// Number of floats in two cache lines.
     const WIDE: i64 = 32;
@@ -73,8 +70,7 @@ pub(crate) fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths
     best.map_or(Tile { block: 1, channels: 1, rows: 1, columns: 1 }, |(_, tile)| tile)
 }
 
-/// Returns the slowdown by spilled accumulators, or None if the tile is unsuitable. A spill adds a store and a load to
-/// the latency of every reduction step; only many unrolled taps hide this.
+/// Returns the slowdown by spilled accumulators, which only many unrolled taps hide; None if the tile is unsuitable.
 fn spill_slowdown(machine: &Cpu, extents: &Extents, vectors: i64, broadcasts: i64) -> Option<f64> {
     const HIDING_TAPS: i64 = 9;
     /// Minimum number of registers that are needed in addition to the accumulators of a convolution.
@@ -92,8 +88,7 @@ fn spill_slowdown(machine: &Cpu, extents: &Extents, vectors: i64, broadcasts: i6
     }
 }
 
-/// Returns the number of groups whose inputs a tile reads. With AVX2 and NEON it counts as 1, so that tiles may span
-/// several groups: a tile of one group spills shared inputs with AVX2, and has too many accumulators with NEON.
+/// Returns the number of groups whose inputs a tile reads; 1 with AVX2 and NEON, so that tiles may span groups.
 fn groups_of(machine: &Cpu, extents: &Extents, channels: i64) -> i64 {
     /// Lanes of AVX-512.
     const LANES: i64 = 16;
@@ -108,8 +103,7 @@ pub(crate) fn has_few_registers(machine: &Cpu) -> bool {
     machine.vector_registers <= 16 && machine.vector_lanes >= 8
 }
 
-/// Returns the cost of exponentials in the epilogue, in steps per vector of the result; 0 unless the machine has few
-/// registers.
+/// Returns the cost of exponentials in the epilogue, in steps per vector; 0 unless the machine has few registers.
 fn function_steps(machine: &Cpu, extents: &Extents, columns: i64) -> f64 {
     const FULL_VECTOR: f64 = 40.0;
     if !extents.has_functions || !has_few_registers(machine) {
@@ -123,9 +117,8 @@ fn function_steps(machine: &Cpu, extents: &Extents, columns: i64) -> f64 {
     }
 }
 
-/// Returns the slowdown of single-position tiles whose weights exceed a cache, because each weight is used only once.
-/// The limit is a core's caches. With few registers, it is the nearest cache if that holds the inputs, one line per
-/// channel, because other tiles are then better.
+/// Returns the slowdown of single-position tiles whose weights exceed a core's caches, as each weight is used once.
+/// With few registers, the limit is the nearest cache if that holds the inputs, one line per channel.
 fn read_slowdown(machine: &Cpu, extents: &Extents, channels: i64, broadcasts: i64) -> f64 {
     const CACHED_BYTES: i64 = 1 << 19;
     const NEAREST_BYTES: i64 = 1 << 15;
@@ -136,9 +129,8 @@ fn read_slowdown(machine: &Cpu, extents: &Extents, channels: i64, broadcasts: i6
     if extents.is_conv && broadcasts == 1 && bytes > cached { 1.4 } else { 1.0 }
 }
 
-/// Returns the number of vector registers for accumulators, weights and broadcast inputs. Inputs that several unrolled
-/// taps read stay in registers. With stride `s`, a column reads `s` interleaved sequences, which adjacent columns
-/// share if they have several taps.
+/// Returns the number of vector registers for accumulators, weights and broadcast inputs, of which those that several
+/// unrolled taps read stay in registers. With stride `s`, a column reads `s` interleaved sequences.
 pub(crate) fn used_registers(extents: &Extents, vectors: i64, broadcasts: i64) -> i64 {
     // A transposed convolution is computed phase by phase, each with a stride of one.
     let (window, step) = match extents.may_fill {
@@ -169,7 +161,6 @@ pub(crate) fn is_deep(machine: &Cpu, extents: &Extents) -> bool {
     !extents.is_conv && extents.columns >= ROWS && panel_bytes(extents, 4 * machine.vector_lanes) > KEPT
 }
 
-/// Returns the size of the weights that these channels read.
 fn panel_bytes(extents: &Extents, channels: i64) -> i64 {
     channels.saturating_mul(extents.depth).saturating_mul(extents.weight_bytes)
 }
@@ -181,8 +172,7 @@ pub(crate) struct TileGroup {
     pub(crate) part: i64,
 }
 
-/// Returns groups of tiles for a deep product. None unless even the weights of a narrow tile are evicted from the
-/// cache, or there are too few rows to amortise loading the weights.
+/// Returns groups of tiles for a deep product; None if weights stay in the cache or too few rows amortise them.
 pub(crate) fn deep_grouping(machine: &Cpu, extents: &Extents, tile: &Tile) -> Option<TileGroup> {
     const KEPT: i64 = 5 << 18;
     const ROWS: i64 = 32;
@@ -199,9 +189,8 @@ pub(crate) fn deep_grouping(machine: &Cpu, extents: &Extents, tile: &Tile) -> Op
     Some(TileGroup { channels: CHANNELS, rows, part })
 }
 
-/// Returns the cost of a convolution, in steps per vector of the result: the sum, slowed down by loads that are not
-/// hidden and by spills, plus the final transposition of channels. Fitted on a core with 512-bit vectors. Adjacent
-/// taps share loads.
+/// Returns the cost of a convolution, in steps per vector of the result, with loads that are not hidden, spills and the
+/// final transposition of channels. Fitted on a core with 512-bit vectors. Adjacent taps share loads.
 fn conv_steps(extents: &Extents, loads: f64, accumulators: i64, columns: i64) -> f64 {
     const EASY_ACCUMULATORS: i64 = 16;
     const LONG_SUM: i64 = 64;
@@ -241,8 +230,7 @@ pub(crate) fn row_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Opti
     Some(Tile { block: 1, channels, rows: 1, columns: vectors * lanes })
 }
 
-/// Returns the number of channels that share two vectors of positions, on a machine with few registers: the number
-/// with the fewest loads per multiply-add.
+/// Returns the channels that share two vectors of positions with the fewest loads, on a machine with few registers.
 fn channels_of_rows(extents: &Extents, dividing: i64) -> i64 {
     const CANDIDATES: [i64; 2] = [6, 5];
     const VECTORS: i64 = 2;
@@ -279,8 +267,7 @@ pub(crate) fn group_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Op
     Some(Tile { block: 1, channels, rows, columns })
 }
 
-/// Maximum number of image positions for which a tile has two channels. `SMALL_IMAGE_ON_INTEL` applies to small
-/// windows with stride 1.
+/// Maximum image positions for tiles with two channels; `SMALL_IMAGE_ON_INTEL` is for small windows with stride 1.
 const SMALL_IMAGE: i64 = 400;
 
 const SMALL_IMAGE_ON_INTEL: i64 = 784;
@@ -319,7 +306,6 @@ fn column_steps(extents: &Extents, width: i64, rows: i64) -> i64 {
     tile_count(extents.columns, width) * (2 * rows * extents.window + 3 * loads)
 }
 
-/// Returns the number of input rows that all tiles of this height read.
 fn input_rows(extents: &Extents, rows: i64) -> i64 {
     tile_count(extents.rows, rows) * ((rows - 1) * extents.step + extents.window)
 }

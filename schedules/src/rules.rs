@@ -133,7 +133,6 @@ impl Space {
         rules
     }
 
-    /// Returns the name of the rule that forbids a schedule, or None.
     pub fn forbidding_rule(&self, knobs: &Knobs) -> Option<&'static str> {
         let (tile_elements, unrolled_elements, window, tiles, sums, domain, whole) = match &self.limits {
             SpaceLimits::Device(limits) => return limits.forbidding_rule(knobs),
@@ -196,8 +195,7 @@ impl Space {
         (unrolled > unrolled_elements).then_some(CODE)
     }
 
-    /// Removes groups of tiles and chunks of steps until their overhang is allowed, because few random schedules
-    /// satisfy this rule.
+    /// Removes groups of tiles and chunks until their overhang is allowed; few random schedules satisfy this rule.
     pub fn reduce_overhang(&self, mut knobs: Knobs) -> Knobs {
         static MANY: [&NumberAxis; 4] = [&GRAIN, &CACHE_C, &CACHE_Y, &CACHE_X];
         let SpaceLimits::Registers { domain, .. } = &self.limits else { return knobs };

@@ -9,9 +9,7 @@ use crate::knobs::Knobs;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Same layout as in the task.
     Plain,
-    /// Blocks of output channels (or of a product's columns).
     Blocked { block: i64 },
     /// Convolution with four bytes along the depth in one number, for 8-bit dot-product instructions.
     Dots {
@@ -23,10 +21,8 @@ pub enum Layout {
     BlockedDots { block: i64, is_signed: bool },
     /// Convolution as a product of a weight matrix and a matrix of windows (implicit GEMM).
     Columns {
-        /// Factor to a multiple of which the columns are padded with zeros.
         multiple: i64,
     },
-    /// Winograd's algorithm, with output channels in blocks.
     Winograd { tile: i64, block: i64 },
 }
 
@@ -38,7 +34,6 @@ pub struct ByTaps {
 }
 
 impl Knobs {
-    /// Returns the layout with which the task is lowered.
     pub fn layout(&self) -> Layout {
         let block = BLOCK.or_one(self);
         if let Some(tile) = winograd_tile(self) {
@@ -72,7 +67,6 @@ impl Knobs {
         ORDER.is_set_to(self, SumOrder::KernelFirst).then_some(ByTaps { tile })
     }
 
-    /// Returns whether pooling reduces the columns of a window before its rows.
     pub fn columns_first(&self) -> bool {
         WINDOWS.is_set_to(self, Windows::ColumnsFirst)
     }

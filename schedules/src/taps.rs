@@ -1,7 +1,5 @@
-//! Estimates how many products of a convolution are with padding, and whether skipping them pays.
-//!
-//! Dilated windows extend far beyond the image. Where a tap reads only padding for all positions of a register tile,
-//! its products are zero. A sum by taps (`order=kernel_first`) skips them.
+//! Estimates how many products of a convolution are with padding, and whether skipping them pays. Where a tap reads
+//! only padding for all positions of a register tile, a sum by taps (`order=kernel_first`) skips its products.
 
 use super::template::parameter_extents;
 use models::operators::{Conv, QConv};
@@ -67,7 +65,6 @@ fn kept_share(reach: &Reach, tile: i64) -> f64 {
 mod tests {
     use super::{Reach, is_worth_it, kept_share};
 
-    /// A dimension of a window of three taps, centred at each position.
     fn around(extent: i64, dilation: i64) -> Reach {
         Reach { extent, result: extent, taps: 3, stride: 1, dilation, head: dilation }
     }

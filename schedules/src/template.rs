@@ -28,7 +28,6 @@ pub fn task_template(task: &Task) -> Template {
     }
 }
 
-/// Returns whether a task computes functions with two implementations on CPUs (see [`super::choices::Functions`]).
 pub fn has_functions(task: &Task) -> bool {
     task.steps.iter().any(|step| {
         let is_narrow = matches!(step.output.dtype, DType::F32 | DType::F16 | DType::BF16);
@@ -62,7 +61,6 @@ pub fn has_functions(task: &Task) -> bool {
     })
 }
 
-/// Returns the extent of the first summed index of an Einstein sum.
 pub fn summed_extent(task: &Task) -> Option<i64> {
     let anchor = &task.steps[0];
     let Op::Einsum(Einsum { equation }) = &anchor.op else { return None };

@@ -13,7 +13,6 @@ pub const LANES: i64 = 16;
 /// Transform matrices of a tile size, row by row.
 #[derive(Debug)]
 pub struct Transforms {
-    /// Number of result positions along each dimension of a tile.
     pub tile: i64,
     /// The matrix `Bᵀ`, which transforms a window.
     pub window: &'static [&'static [f64]],
@@ -71,7 +70,6 @@ pub fn tile_transforms(tile: i64) -> Option<&'static Transforms> {
     [&TWO, &FOUR].into_iter().find(|one| one.tile == tile)
 }
 
-/// Returns the number of input positions that adjacent result positions read.
 pub fn reached_positions(places: i64) -> i64 {
     places + KERNEL as i64 - 1
 }
@@ -98,7 +96,6 @@ impl Transforms {
 mod tests {
     use super::{KERNEL, tile_transforms};
 
-    /// Small integers, so that rounding errors are small.
     fn number(place: usize) -> f64 {
         (place * 7 % 11) as f64 - 5.0
     }

@@ -37,7 +37,6 @@ impl Tiles {
         if strip == 0 { self.tile_count() } else { strip * self.columns }
     }
 
-    /// Returns whether strips divide the image, and register tiles divide a strip.
     pub(crate) fn allows_strip(self, strip: i64, places: i64) -> bool {
         (strip == 0 || self.rows % strip == 0) && self.strip_tiles(strip) % places == 0
     }
@@ -131,8 +130,7 @@ impl WinogradShape {
     }
 
     /// Returns candidates for the rows of tiles per strip (0 for all), each with the relative time of the products.
-    /// Strips pay if their data stay in the caches of a core, those of the whole image do not, and the tiles of a
-    /// strip amortise loading the filters.
+    /// Strips pay if their data, not the image's, stay in a core's caches, and tiles amortise loading the filters.
     fn strip_choices(&self, tiles: Tiles, window: i64, machine: &Cpu) -> Vec<(i64, f64)> {
         const KEPT: i64 = 1 << 20;
         const FAR: i64 = 3 << 20;

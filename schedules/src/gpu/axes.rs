@@ -8,7 +8,6 @@ pub static BLOCK_THREADS: NumberAxis = NumberAxis::new("threads");
 pub static THREADS_C: NumberAxis = NumberAxis::new("threads_c");
 pub static THREADS_Y: NumberAxis = NumberAxis::new("threads_y");
 pub static THREADS_X: NumberAxis = NumberAxis::new("threads_x");
-/// Whether the parts of a thread's tile are interleaved with those of other threads.
 pub static SPREAD: ChoiceAxis<Spread> = ChoiceAxis::new("spread");
 pub static STAGE: ChoiceAxis<StagedIn> = ChoiceAxis::new("stage");
 /// Number of parts of a sum that are computed in separate blocks.

@@ -1,7 +1,5 @@
-//! Declares the schedule space of each family of operators on GPUs.
-//!
-//! Every point can be mapped to a grid. Points that exceed the resources of a device are rejected here, before a
-//! build.
+//! Declares the schedule space of each family of operators on GPUs. Every point can be mapped to a grid; points that
+//! exceed the resources of a device are rejected here, before a build.
 
 mod axes;
 pub mod sum;
@@ -89,7 +87,6 @@ struct Window {
 impl Window {
     const POINT: Window = Window { stride: 1, reach: 1 };
 
-    /// Returns the number of input positions that adjacent windows read.
     fn input_extent(self, windows: i64) -> i64 {
         (windows - 1) * self.stride + self.reach
     }
@@ -382,8 +379,7 @@ fn contraction_default(
     knobs
 }
 
-/// Returns the relative time of a shape: the cost per multiply-add with its loads, divided by the share of a large
-/// device that is busy.
+/// Returns the relative time of a shape: the cost per multiply-add, divided by the busy share of a large device.
 fn estimate_time(limits: &GpuLimits, shape: &ProductShape, places: i64) -> f64 {
     /// Cost of a load from shared memory, in multiply-adds.
     const LOAD: f64 = 4.0;

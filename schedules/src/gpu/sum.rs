@@ -26,8 +26,7 @@ pub(super) struct SumChoices {
     most_fetched: i64,
 }
 
-/// Returns the choices for sums by blocks. None unless sums are long, and either few or in one row, whose elements
-/// share no other data.
+/// Returns the choices for sums by blocks; None unless sums are long, and few or in a row without shared data.
 pub(super) fn block_sums(task: &Task, elements: i64, depth: i64, is_row: bool) -> Option<SumChoices> {
     const FETCHED_BYTES: i64 = 16;
     let is_offered = depth >= BLOCK_SUM && (is_row || elements * i64::from(WARP_THREADS) <= DEVICE_THREADS);
@@ -65,7 +64,6 @@ impl SumChoices {
         candidate_divisors(self.depth, &[1, 2, 4, 8, 16]).filter(move |&count| count <= self.most_fetched)
     }
 
-    /// Returns whether a block has few enough threads, and all threads load whole vectors.
     pub(super) fn allows_point(self, knobs: &Knobs, block_threads: i64) -> bool {
         let (threads, fetched) = (SUM_THREADS.or_one(knobs), SUM_FETCH.or_one(knobs));
         threads * SUM_ELEMENTS.or_one(knobs) <= block_threads && (fetched == 1 || self.depth % (threads * fetched) == 0)

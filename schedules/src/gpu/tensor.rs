@@ -69,7 +69,6 @@ pub fn tensor_operands(task: &Task, capability: u32) -> Option<Operands> {
 /// Maximum number of columns per block, because untrusted records may hold arbitrary knobs.
 const MAX_COLUMNS: i64 = 1 << 20;
 
-/// Returns the number of columns (windows of a convolution) per block.
 pub(crate) fn block_columns(knobs: &Knobs) -> i64 {
     FRAGMENT.saturating_mul(FRAGMENTS_X.or_one(knobs)).saturating_mul(WARPS_X.or_one(knobs)).clamp(1, MAX_COLUMNS)
 }
@@ -81,7 +80,6 @@ pub static FRAGMENTS_X: NumberAxis = NumberAxis::new("fragments_x").with_ways(Wa
 pub static FRAGMENTS_R: NumberAxis = NumberAxis::new("fragments_r").with_ways(Ways::TENSOR);
 /// Number of iterations by which loads precede products.
 pub static AHEAD: NumberAxis = NumberAxis::new("ahead").with_ways(Ways::TENSOR);
-/// Path of data to shared memory: through registers, or by asynchronous copies.
 pub static COPY: ChoiceAxis<CopyThrough> = ChoiceAxis::new("copy").with_ways(Ways::TENSOR);
 pub static PRECISION: ChoiceAxis<Precision> = ChoiceAxis::new("precision").with_ways(Ways::TENSOR);
 
@@ -115,7 +113,6 @@ impl Operands {
         self.product == Product::TF32
     }
 
-    /// Returns whether a schedule divides the extents and fits the limits of a block.
     pub(super) fn allows_point(&self, knobs: &Knobs, block_threads: i64, shared_bytes: i64) -> bool {
         let fragments = [FRAGMENTS_Y.or_one(knobs), FRAGMENTS_X.or_one(knobs)];
         let warps = [WARPS_Y.or_one(knobs), WARPS_X.or_one(knobs)];
