@@ -6,7 +6,6 @@ use anyhow::{Result, anyhow, ensure};
 use measure::affinity;
 use measure::counters::{CounterRequest, CounterSession};
 
-/// Runs a job on a new thread pinned to the first CPU, with a pool on all CPUs and open counters.
 pub(crate) fn run_on_new_thread<T: Send>(
     cpus: &[usize],
     counters: &CounterRequest,

@@ -1,8 +1,6 @@
-//! The runner of whole models: reads a program's folder, and returns times and outputs.
-//!
-//! A program is loaded by the thread that measures it. Both are kept while folder, inputs and CPUs are the same, so
-//! that many short rounds of one model load it once. Inputs and outputs are passed in files, because they may exceed
-//! the size limit of messages between processes.
+//! The runner of whole models: reads a program's folder, and returns times and outputs. A loaded program is kept while
+//! folder, inputs and CPUs are the same, so that many short rounds of one model load it once. Inputs and outputs are
+//! passed in files, because they may exceed the size limit of messages between processes.
 
 use crate::measuring::ready_this_thread;
 use crate::perf_map;
@@ -25,7 +23,6 @@ use std::sync::atomic::AtomicI64;
 use std::sync::mpsc::{Receiver, Sender};
 use worker::{RunnerProcess, peak_resident_bytes};
 
-/// Runs jobs and keeps the data that the next job of the same program can use.
 pub struct Runner {
     process: RunnerProcess,
     kept: JobCache<Serving<Result<RunReply>>>,

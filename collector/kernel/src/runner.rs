@@ -1,8 +1,6 @@
-//! The runner of single tasks: loads an object file and returns its times.
-//!
-//! Inputs are generated from the job's seed, the expected result by the reference computation, both once per task. The
-//! output is filled with a pattern before the run, so that unwritten elements are detected. The result is compared
-//! after the measurement, and a wrong result invalidates the times.
+//! The runner of single tasks: loads an object file and returns its times. Inputs and the expected result are computed
+//! from the job's seed, once per task. The output is filled with a pattern before the run, so that unwritten elements
+//! are detected. A wrong result, which is checked after the measurement, invalidates the times.
 
 use crate::measuring::run_on_new_thread;
 use crate::tvm::kernel::{Kernel, KernelBuffer};
@@ -59,8 +57,7 @@ impl Runner {
     }
 }
 
-/// Calls code `times` times and does nothing else that depends on `times`, so that differences between simulated runs
-/// are due to the calls.
+/// Calls code `times` times and does nothing else that depends on `times`, so that simulated runs can be compared.
 pub fn call_only(process: RunnerProcess, job: &RunJob, times: u32) -> Result<()> {
     let mut prepared = PreparedTasks::default();
     let prepared = prepared.get_task(&job.task, job.seed, false)?;

@@ -1,7 +1,5 @@
-//! Runs members concurrently: generated code and synthetic loads, each in a thread with its own pool.
-//!
-//! TVM's pool belongs to the calling thread, so each member has a pool on its own CPUs. Results are compared after all
-//! members have run; a wrong result invalidates the times.
+//! Runs members concurrently: generated code and synthetic loads, each in a thread with its own pool and CPUs. Results
+//! are compared after all members have run; a wrong result invalidates the times.
 
 use crate::measuring::ready_this_thread;
 use crate::runner::{place_buffers, poison_output};

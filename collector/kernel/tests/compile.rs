@@ -77,7 +77,6 @@ fn target() -> (Target, compile::CompileTarget) {
     (target, compiled)
 }
 
-/// A layer of bytes, by its default schedule on processors that are described here.
 fn bytes_on(target: &str, machine: Cpu, text: &str) -> Vec<u8> {
     let task = Task::from_text(text).unwrap();
     let schedule = Schedule::Template { knobs: space::task_space(&task, &Machine::Cpu(machine)).default };
@@ -120,7 +119,6 @@ fn bytes_are_multiplied_by_the_instruction_that_a_processor_has() {
     }
 }
 
-/// Adding an operator without a lowering fails here, until it is named.
 #[test]
 fn operators_without_a_lowering_are_named() {
     library::open_libraries(NameRole::Builder).unwrap();
@@ -136,7 +134,6 @@ fn operators_without_a_lowering_are_named() {
     assert_eq!(missing.map(|(name, _)| *name).collect::<Vec<_>>(), Vec::<&str>::new());
 }
 
-/// The number of images may stay open, whatever becomes of the columns.
 #[test]
 fn code_for_any_number_of_images_has_odd_widths_and_steps_of_two() {
     library::open_libraries(NameRole::Builder).unwrap();

@@ -1,7 +1,5 @@
-//! Every operator, lowered, scheduled, compiled and run by real workers, computes what the reference does.
-//!
-//! Each text is built with its default schedule, some sampled ones and, where asked for, draws of TVM's own space;
-//! extents are chosen to divide nothing. All tests share one set of workers, so they take turns.
+//! Every operator, lowered, scheduled, compiled and run by real workers, computes what the reference does. Extents are
+//! chosen to divide nothing. All tests share one set of workers, so they take turns.
 #![allow(missing_docs, clippy::print_stderr)]
 
 mod common;
@@ -22,12 +20,10 @@ use proptest::test_runner::TestRunner;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use targets::{Machine, Target};
 
-/// How many schedules are tried of each task.
 #[derive(Clone, Copy)]
 struct Effort {
     /// Points of our own space, the default one included.
     template: usize,
-    /// Draws from TVM's.
     metaschedule: usize,
 }
 
@@ -35,7 +31,6 @@ const USUAL: Effort = Effort { template: 3, metaschedule: 0 };
 const LITTLE: Effort = Effort { template: 2, metaschedule: 0 };
 const BOTH: Effort = Effort { template: 3, metaschedule: 2 };
 
-/// What the tests of this program share.
 struct Rig {
     workers: Workers,
     target: Target,
@@ -59,7 +54,6 @@ fn check(effort: Effort, texts: &[&str]) {
     check_tasks(effort, &tasks);
 }
 
-/// Builds and runs all schedules of all tasks.
 #[track_caller]
 fn check_tasks(effort: Effort, tasks: &[(String, Task)]) {
     check_tasks_for(&native_target(), effort, tasks);
@@ -164,7 +158,6 @@ fn convolutions() {
     );
 }
 
-/// Widths that divide into no tiles are computed a little past the end, and cut.
 #[test]
 fn convolutions_of_odd_widths() {
     const EFFORT: Effort = Effort { template: 5, metaschedule: 0 };
@@ -187,7 +180,6 @@ fn convolutions_of_odd_widths() {
     );
 }
 
-/// Windows that reach far beyond the image: a sum by taps leaves out what is padding for a whole tile.
 #[test]
 fn convolutions_of_far_reaching_windows() {
     const EFFORT: Effort = Effort { template: 9, metaschedule: 0 };
@@ -240,7 +232,6 @@ fn grouped_and_depthwise_convolutions() {
     );
 }
 
-/// Odd images, images by twos, channels that fill no block, uneven padding, residual sums.
 #[test]
 fn convolutions_by_winograd_s_products() {
     let conv = "conv(f32[2,32,9,14], const f32[24,32,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1";
@@ -662,9 +653,6 @@ fn any_legal_window() {
     check_tasks(LITTLE, &draw(14, any_pool()));
 }
 
-/// Moves that default schedules do not make: loops over tiles and of sums in any order, tiles taken together, sums
-/// finished together, tiles that reach past the end, grains, results written apart from sums. A variable asks for more
-/// of them.
 #[test]
 fn moves_that_only_searches_make() {
     const DRAWS: usize = 400;
@@ -703,7 +691,6 @@ fn moves_that_only_searches_make() {
     check_candidates(&tasks, &candidates);
 }
 
-/// Sums in parts of the depth, copies for each of them, and rows that no tile divides, one by one.
 #[test]
 fn parts_of_the_depth_copies_and_last_tiles() {
     const BLOCKED: &str = r#""layout":"blocked","split_r":4,"tile_y":1,"unroll":1,"vectorize":"yes""#;
@@ -798,8 +785,7 @@ fn attention() {
     check(USUAL, &ATTENTION);
 }
 
-/// On a processor with masked vectors, LLVM can hide a read past the end of a row. AVX2 code shows such reads, and it
-/// is what most users' processors run.
+/// LLVM can hide a read past the end of a row on processors with masked vectors; code for AVX2 shows such reads.
 #[test]
 fn code_for_narrower_vectors() {
     let facts = Facts::read_facts();

@@ -1,7 +1,4 @@
-//! Every operator compiles for GPUs on a machine without one: its default schedule gives kernels that each
-//! architecture's limits admit.
-//!
-//! Real builders do it, through TVM and NVIDIA's compiler. Nothing is launched here, so nothing is said of results.
+//! Every operator compiles for GPUs on a machine without one, within each architecture's limits. Nothing is launched.
 //! `scripts/cuda-coverage` runs the same test and writes the table of the documentation.
 
 // A test that is skipped says so aloud.
@@ -36,7 +33,6 @@ use targets::Target;
 const OUT_VARIABLE: &str = "OPCOLLECT_COVERAGE_OUT";
 const ARCHITECTURES_VARIABLE: &str = "OPCOLLECT_COVERAGE_ARCHITECTURES";
 
-/// Says aloud where there is no compiler to ask.
 fn has_compiler() -> bool {
     match Nvrtc::open() {
         Ok(_) => true,
@@ -101,7 +97,6 @@ fn every_operator_compiles() {
     }
 }
 
-/// Code whose sizes are open compiles once, and the launches of each size follow from its tensors.
 #[test]
 fn open_sizes_compile() {
     if !has_compiler() {
@@ -133,7 +128,6 @@ fn open_sizes_compile() {
     }
 }
 
-/// The list above has a task for each operator there is.
 #[test]
 fn every_operator_has_a_task() {
     // What serde says of an unknown operator names all that it knows.
@@ -147,7 +141,6 @@ fn every_operator_has_a_task() {
     assert!(missing.is_empty(), "operators without a task: {missing:?}");
 }
 
-/// Points on tensor cores are built, of all types and orders of operands.
 #[test]
 fn products_compile_for_tensor_cores() {
     if !has_compiler() {
@@ -192,7 +185,6 @@ fn products_compile_for_tensor_cores() {
     }
 }
 
-/// Points of a space on tensor cores, as many as asked for, that have this setting too.
 fn on_tensor_cores(space: &Space, name: &str, setting: &str, count: usize) -> Vec<Knobs> {
     let points = space::sample_points(space, 3, 256).into_iter();
     let wanted = |knobs: &Knobs| knobs.choice("unit") == Some("tensor") && knobs.choice(name) == Some(setting);
@@ -226,8 +218,6 @@ fn copies_in_the_background_compile() {
     assert!(older.axes.iter().all(|axis| axis.name != "copy"), "devices before sm_80 have no such copies");
 }
 
-/// 32-bit operands go to tensor cores where that is asked for, and nowhere else; what is built says that it rounds
-/// them.
 #[test]
 fn rounded_operands_compile_and_are_never_the_default() {
     if !has_compiler() {
@@ -265,7 +255,6 @@ fn rounded_operands_compile_and_are_never_the_default() {
     assert!(older.axes.iter().all(|axis| axis.name != "unit"), "devices before sm_80 have no tf32");
 }
 
-/// Convolutions of half precision run on tensor cores by default, whatever their images' extents are.
 #[test]
 fn convolutions_of_residual_networks_have_points_on_tensor_cores() {
     // Channels, rows and columns of the image, channels of the result, extent of the kernel, stride, padding.
@@ -299,7 +288,6 @@ fn convolutions_of_residual_networks_have_points_on_tensor_cores() {
     assert!(space.axes.iter().all(|axis| axis.name != "unit"), "only one group is a product of matrices");
 }
 
-/// Sums are split between blocks of the grid, or done by the threads of a block, where there are few of them.
 #[test]
 fn long_sums_of_few_elements_compile() {
     if !has_compiler() {
@@ -333,7 +321,6 @@ fn long_sums_of_few_elements_compile() {
     assert!(large.axes.iter().all(|axis| axis.name != "split_k" && axis.name != "sum"));
 }
 
-/// The table of the documentation.
 fn table(architectures: &[String], outcomes: &[Outcome]) -> String {
     let built = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
     let mut text = format!(
@@ -367,7 +354,6 @@ fn table(architectures: &[String], outcomes: &[Outcome]) -> String {
     text
 }
 
-/// Points that the limits allow are built; those of TVM's own space too.
 #[test]
 fn sampled_schedules_compile() {
     if !has_compiler() {
@@ -385,7 +371,6 @@ fn sampled_schedules_compile() {
     expect_all(&tried, &outcomes);
 }
 
-/// TVM's own spaces have one for tensor cores, made of our steps; what is drawn from it can be replayed.
 #[test]
 fn tvms_own_schedules_use_tensor_cores() {
     if !has_compiler() {
@@ -423,7 +408,6 @@ fn tvms_own_schedules_use_tensor_cores() {
     }
 }
 
-/// What is said of a kernel agrees with what its machine code says of itself.
 #[test]
 fn figures_of_a_product_agree_with_its_code() {
     if !has_compiler() {
@@ -487,7 +471,6 @@ fn occupancy_agrees_with_nvidias_calculator() {
     }
 }
 
-/// The folder of CUPTI's headers; says aloud where there is none.
 fn cupti_headers() -> Option<PathBuf> {
     let include = cupti::candidate_paths().into_iter().find_map(|file| {
         let folder = file.parent()?.parent()?.join("include");
@@ -499,7 +482,6 @@ fn cupti_headers() -> Option<PathBuf> {
     include
 }
 
-/// Compiles a program over headers and runs it; what it writes.
 fn said(source: &Path, include: Option<&Path>, arguments: &[&str]) -> String {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let program = folder.path().join("program");
@@ -514,7 +496,6 @@ fn said(source: &Path, include: Option<&Path>, arguments: &[&str]) -> String {
     String::from_utf8(done.stdout).expect("it writes text")
 }
 
-/// The profilers' library opens without a GPU, and its own header has records as they are read.
 #[test]
 fn records_of_kernels_are_read_where_cupti_has_them() {
     const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cupti.c");
@@ -526,7 +507,6 @@ fn records_of_kernels_are_read_where_cupti_has_them() {
     assert_eq!(said(Path::new(SOURCE), Some(&include), &[]), read);
 }
 
-/// What the range profiler takes is as NVIDIA's headers declare it: every offset, and the size that CUPTI is told.
 #[test]
 fn structures_of_the_profiler_are_as_nvidia_declares_them() {
     /// Structures that later releases made longer than ours.
@@ -571,7 +551,6 @@ fn structures_of_the_profiler_are_as_nvidia_declares_them() {
     assert_eq!(expected.lines().count(), said.lines().count());
 }
 
-/// Every metric is one that NVIDIA's library knows, and every chip has one for each counter.
 #[test]
 fn chips_have_a_metric_for_each_counter() {
     const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/metrics.c");

@@ -7,7 +7,6 @@ use bench::{Ability, Bench};
 use job::space::{Schedule, Setting, task_space};
 use std::collections::BTreeMap;
 
-/// The figures of a task with its default schedule and some knobs set otherwise.
 #[track_caller]
 fn figures(text: &str, others: &[(&str, Setting)]) -> BTreeMap<String, f64> {
     let mut workers = common::workers();

@@ -80,7 +80,6 @@ fn compare(target: &Target, task: &Task, seed: u64) {
     }
 }
 
-/// Operators with their sizes.
 fn operators() -> impl Strategy<Value = String> {
     let conv = (1..=40i64, 5..=33i64, 1..=70i64, prop::sample::select(vec![(1, 0), (3, 0), (3, 1), (5, 2)]), 1..=2i64)
         .prop_map(|(ci, hw, co, (k, p), s)| format!("conv2d:ci={ci},hw={hw},co={co},k={k},p={p},s={s}"));

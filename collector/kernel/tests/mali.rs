@@ -1,6 +1,4 @@
-//! Every operator becomes OpenCL C for Mali GPUs, which a real front end of that language takes where one is there.
-//!
-//! Nothing is launched here, so nothing is said of results or times.
+//! Every operator becomes OpenCL C for Mali GPUs, which a front end checks where there is one. Nothing is launched.
 
 // A test that is skipped says so aloud.
 #![allow(clippy::print_stderr)]

@@ -1,9 +1,5 @@
-//! Real TVM builds every operator beyond the first convolutional networks, and what it builds answers as the
-//! reference does.
-//!
-//! A row is the text of a task, with odd extents so that few vectors fit. Each is built with the default schedule, and
-//! where a schedule can change more than the width of a vector with two others, by the workers a campaign uses, and
-//! run once on one core.
+//! Real TVM builds every operator beyond the first convolutional networks, and the artifacts, run once on one core,
+//! compute what the reference does. A row is the text of a task, with odd extents so that few vectors fit.
 
 mod common;
 
@@ -20,7 +16,6 @@ const SEED: u64 = 5;
 /// The default schedule and two others.
 const SCHEDULES: usize = 3;
 
-/// Builds and runs every task of a table, and names all that went wrong.
 #[track_caller]
 fn check(texts: &[&str], schedules: usize) {
     let mut workers = common::workers();
@@ -48,7 +43,6 @@ fn check(texts: &[&str], schedules: usize) {
     assert!(failures.is_empty(), "{} of {} failed:\n{}", failures.len(), tried.len(), failures.join("\n"));
 }
 
-/// What is wrong with one artifact.
 fn run(workers: &mut Workers, task: &Task, artifact: Artifact, cpus: &[usize]) -> Option<String> {
     let mut job = common::run_job(task, artifact.object, cpus);
     job.packings = artifact.packings;

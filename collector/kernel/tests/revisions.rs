@@ -1,8 +1,6 @@
 //! The table of revisions says what code this program makes: whoever changes lowering, templates or passes changes a
-//! line of it, and experiments whose code changed are measured again.
-//!
-//! Every operator is lowered and compiled as a builder does it, for a CPU to an object file and for a GPU to CUDA C,
-//! with the default schedule and another one; the hash over it all is the operator's revision.
+//! line of it, and experiments whose code changed are measured again. An operator's revision is a hash over its code
+//! for a CPU (an object file) and for a GPU (CUDA C), with the default schedule and another one.
 
 // A test that is skipped says so aloud.
 #![allow(clippy::print_stderr)]
@@ -25,7 +23,6 @@ use models::{Op, Task};
 use std::collections::BTreeMap;
 use targets::Target;
 
-/// Products that tensor cores make.
 const ON_TENSOR_CORES: &[&str] = &[
     "mat_mul(f16[128,256], f16[256,128]) transpose_a=false transpose_b=false",
     "mat_mul(f16[64,128], f16[96,64]) transpose_a=true transpose_b=true",
@@ -40,7 +37,6 @@ const ON_TENSOR_CORES: &[&str] = &[
 /// Products on a GPU whose staged rows are padded while threads stage vectors, which no drawn schedule above has.
 const PADDED: &[&str] = &["matmul:m=64,n=64,k=64", "dense:m=64,n=64,k=64,bias=1", "conv2d:ci=64,hw=8,co=64,k=3"];
 
-/// Tasks that TVM's own space is drawn for.
 const DRAWN: &[&str] =
     &["matmul:m=32,n=48,k=64", "conv2d:ci=8,hw=10,co=16,k=3,p=1,bias=1,act=relu", "softmax:shape=7x100,axis=1"];
 
@@ -54,7 +50,6 @@ const VERSION_OF_TABLE: u32 = 5;
 /// A file to be written in place of a comparison.
 const UPDATE_VARIABLE: &str = "OPCOLLECT_UPDATE_REVISIONS";
 
-/// A target, and how its code is written down.
 struct Bench {
     target: Target,
     compiled: CompileTarget,
@@ -85,7 +80,6 @@ impl Bench {
         Ok(format!("{}{:?}", source.text, source.launches).into_bytes())
     }
 
-    /// Adds the code of a task by some schedules to the hash of its name.
     fn add(&self, hashes: &mut BTreeMap<String, blake3::Hasher>, name: &str, task: &Task, schedules: &[Schedule]) {
         let hasher = hashes.entry(format!("{} {name}", self.target.kind)).or_default();
         for (place, schedule) in schedules.iter().enumerate() {
@@ -136,8 +130,7 @@ impl Bench {
     }
 }
 
-/// What code a schedule becomes is asked, not which schedule is the default one: where another point has become that
-/// since, this is the one that was. Convolutions whose channels share their input were padded at the root.
+/// Sets the point that was the default at the time of the table, so that only changes of code count.
 fn first_defaults(task: &Task, point: &mut Knobs) {
     let Op::Conv(Conv { groups, .. }) = &task.steps[0].op else { return };
     let channels = task.steps[0].output.extents().and_then(|extents| extents.get(1).copied());

@@ -19,7 +19,6 @@ use std::path::Path;
 use tempfile::TempDir;
 use zoo::{simple, transformers};
 
-/// A runtime, and how the bench is asked for it.
 struct Other {
     engine: Engine,
     ability: Ability,
@@ -55,7 +54,6 @@ fn workers(of: &Other) -> Option<Workers> {
     }
 }
 
-/// A folder with a model's file and inputs, and the job that runs it a few times.
 fn job(of: &Other, file: &[u8], inputs: &[Tensor], threads: usize) -> (TempDir, NetworkJob) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     fs::write(folder.path().join(MODEL), file).expect("a file");

@@ -14,7 +14,6 @@ use models::Task;
 const SEED: u64 = 5;
 const SCHEDULES: usize = 3;
 
-/// Builds every task once per schedule and runs it at each of the sizes of `n` and `m`.
 #[track_caller]
 fn check(texts: &[&str]) {
     let mut workers = common::workers();

@@ -17,7 +17,6 @@ use models::Task;
 use object::{Object, ObjectSection};
 use targets::Target;
 
-/// A processor that code is generated for.
 struct Bench {
     target: Target,
     compiled: CompileTarget,
@@ -29,12 +28,10 @@ impl Bench {
         Bench { target, compiled }
     }
 
-    /// The default point of a task's space.
     fn default(&self, task: &Task) -> Knobs {
         space::task_space(task, &self.target.machine).default
     }
 
-    /// The object file of a task with a point of its space.
     fn object(&self, task: &Task, knobs: Knobs) -> Vec<u8> {
         let schedule = Schedule::Template { knobs };
         let lowered = lower_task(task, Form::for_schedule(&schedule, &self.compiled)).expect("the task can be lowered");
@@ -104,7 +101,6 @@ fn vectors_on_the_stack_are_aligned_to_their_size() {
     }
 }
 
-/// Products, convolutions and attention, with odd and thin sizes.
 const SHAPES: &[&str] = &[
     "dense:m=128,n=256,k=256",
     "dense:m=127,n=255,k=129",
@@ -180,8 +176,7 @@ const SHARE: f64 = 0.1;
 /// Most instructions per multiply-add of a loop that counts as a product; exponentials have more.
 const INSTRUCTIONS_PER_PRODUCT: usize = 4;
 
-/// Returns the number of vector stores to constant stack addresses in the worst of the hot loops of products. Loads
-/// are not counted, because they may read a buffer.
+/// Returns the vector stores to constant stack addresses in the worst hot loop; a load may also read a buffer.
 fn spilled(object: &[u8]) -> usize {
     let functions = computing(object);
     let listed = list_functions(functions.iter().map(|(name, code)| (name.as_str(), code.as_slice())));
@@ -202,7 +197,6 @@ fn spilled(object: &[u8]) -> usize {
     most
 }
 
-/// Whether an instruction multiplies vectors.
 fn multiplies(step: &Step) -> bool {
     step.kind == Kind::Fma || format!("{:?}", step.instruction.mnemonic()).starts_with("Vpmadd")
 }
@@ -213,8 +207,7 @@ fn is_spill(step: &Step) -> bool {
     step.is_stack && is_vector && step.instruction.memory_index() == Register::None
 }
 
-/// Returns the same number for the innermost loops of code for AArch64, where LLVM unrolls the reduction by itself and
-/// a few spills per unrolled loop are accepted.
+/// Returns the same number for the innermost loops on AArch64, where LLVM unrolls and a few spills are accepted.
 fn spilled_on_arm(object: &[u8]) -> usize {
     let file = object::File::parse(object).expect("an object file");
     let sections = file.sections().filter(|section| section.kind() == object::SectionKind::Text);
@@ -269,7 +262,6 @@ fn jump_back(word: u32, place: usize) -> Option<usize> {
     place.checked_sub(back)
 }
 
-/// Lists the operators whose code spills more than is allowed.
 fn excess(bench: &Bench, cpu: &str, spilled: fn(&[u8]) -> usize) -> Vec<String> {
     let allowed = |text: &str| {
         let entry = ALLOWED.iter().find(|entry| (entry.0, entry.1) == (cpu, text));

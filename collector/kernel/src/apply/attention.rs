@@ -1,8 +1,6 @@
 //! Schedules attention on CPUs with register tiles: a few queries of a head at a time, whose scores stay in the
-//! first-level cache.
-//!
-//! Keys are transposed first, so that vectors hold the scores of adjacent key positions. Maxima and sums are
-//! accumulated as vectors, which are reduced to numbers at the end.
+//! first-level cache. Keys are transposed first, so that vectors hold the scores of adjacent key positions. Maxima and
+//! sums are accumulated as vectors, which are reduced to numbers at the end.
 
 use super::rows::{along_rows, split_partial};
 use super::{
@@ -100,7 +98,6 @@ fn vector_width(knobs: &Knobs) -> Result<i64> {
     Ok(required_number(knobs, &VECTOR)?.min(required_number(knobs, &BLOCK)?))
 }
 
-/// Returns the number of vectors of a row of values that are accumulated at once, so that they fit the registers.
 fn vectors_at_once(lowered: &Lowered, knobs: &Knobs) -> Result<i64> {
     const FEWEST_REGISTERS: i64 = 16;
     let (vector, rows) = (vector_width(knobs)?, required_number(knobs, &TILE_Y)?);
@@ -112,7 +109,6 @@ fn vectors_at_once(lowered: &Lowered, knobs: &Knobs) -> Result<i64> {
     Ok((1..=most).rev().find(|at_once| vectors % at_once == 0).unwrap_or(1))
 }
 
-/// Rule that skips key positions to which no query of a tile attends.
 struct Skipping {
     sight: Sight,
     queries: i64,
@@ -136,8 +132,7 @@ fn own_loops(moves: &Moves, block: &Block) -> Result<Vec<Loop>> {
     Ok(loops[loops.len() - count..].to_vec())
 }
 
-/// Moves a reduction outside of a tile, unrolls the tile's loops and vectorises its innermost loop, `vector`. Returns
-/// the outermost reduction loop.
+/// Moves a reduction outside of a tile and vectorises the loop `vector`; returns the outermost reduction loop.
 fn vectorize_tile(moves: &Moves, reduction: &[Loop], tile: &[Loop], vector: &Loop) -> Result<Loop> {
     moves.reorder_loops(&[reduction, tile, std::slice::from_ref(vector)].concat())?;
     moves.vectorize_loop(vector)?;

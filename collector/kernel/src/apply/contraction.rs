@@ -1,7 +1,5 @@
-//! Schedules convolutions and matrix products with register tiles.
-//!
-//! The result is tiled. Inside a tile, the anchor computes a small accumulator, with its reduction loops outside of
-//! the tile's own loops, so that the accumulator stays in registers during the whole reduction.
+//! Schedules convolutions and matrix products with register tiles. Reduction loops are outside of a tile's own loops,
+//! so that the tile's accumulator stays in registers during the whole reduction.
 
 use super::{
     Knobs, Result, block_of_part, fuse_grains, fuse_parallel, last_epilogue, plain_copy, required_choice,
@@ -101,7 +99,6 @@ pub(super) fn schedule_contraction(form: Form, lowered: &Lowered, knobs: &Knobs,
     Ok(())
 }
 
-/// Skips reduction steps for which the input of a whole tile is padding.
 fn skip_padding(moves: &Moves, window: &ReachedInput, tile: &ContractionTile, reduction: &[Loop]) -> Result<()> {
     let spatial = window.strides.len();
     let depth = &reduction[spatial];
@@ -149,7 +146,6 @@ fn split_at_cut(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Blo
 struct Dimensions {
     form: Form,
     rank: usize,
-    /// Whether channels are split into blocks, with the channels of a block as the innermost dimension.
     is_blocked: bool,
 }
 
@@ -205,8 +201,7 @@ impl ContractionTile {
     }
 }
 
-/// Returns the block to tile, the block that copies the valid part if tiles extend beyond the result, and otherwise the
-/// last epilogue block, which is scheduled separately.
+/// Returns the block to tile, the one that copies the valid part of overhanging tiles, otherwise the last epilogue.
 fn split_written(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Block, Option<Block>, Option<Block>)> {
     if lowered.blocks.iter().any(|block| block.part == Part::Cut) {
         return split_at_cut(lowered, moves, anchor).map(|(result, cut)| (result, cut, None));
@@ -225,7 +220,6 @@ struct Tiled {
 }
 
 impl Tiled {
-    /// Returns the number of outer loops around the reduction.
     fn sum_depth(&self, knobs: &Knobs) -> usize {
         if SUM_AT.is_set_to(knobs, SumAt::Cache) { self.together } else { self.outer.len() }
     }
@@ -275,7 +269,6 @@ fn cached_tiles(dimensions: &Dimensions, place: usize, knobs: &Knobs) -> i64 {
     one.tile_extent(dimensions, place)
 }
 
-/// Returns the dimensions in the order of the loops over tiles.
 fn order_of_places(dimensions: &Dimensions, outer: TileOrder) -> Vec<usize> {
     let Dimensions { form, rank, is_blocked } = *dimensions;
     let mut places = outer.dimension_order(dimensions.channel_dimension(), rank, form == Form::Conv);
@@ -283,8 +276,7 @@ fn order_of_places(dimensions: &Dimensions, outer: TileOrder) -> Vec<usize> {
     places
 }
 
-/// Schedules the anchor inside a tile and returns its reduction loops, outermost first. If the sums of several tiles
-/// are accumulated together, the outermost reduction loop surrounds those tiles.
+/// Schedules the anchor inside a tile and returns its reduction loops, outermost first.
 fn schedule_anchor(
     dimensions: &impl Fn(usize) -> Dimensions,
     moves: &Moves,
@@ -333,8 +325,7 @@ fn split_last(loops: &[Loop]) -> (Loop, Vec<Loop>) {
     (last.clone(), others.to_vec())
 }
 
-/// Splits and orders the reduction loops. Parts of the depth that tiles sum one after another are outermost. Also
-/// returns whether the depth is the innermost loop, apart from the part of it that `SPLIT_R` splits off.
+/// Orders the reduction loops, parts of the depth first; returns whether the depth is innermost, before `SPLIT_R`.
 fn order_reduction(moves: &Moves, reduction: &[Loop], knobs: &Knobs) -> Result<(Vec<Loop>, bool)> {
     let inner = required_number(knobs, &SPLIT_R)?;
     let (depth, kernel) = reduction.split_first().expect("a contraction reduces");

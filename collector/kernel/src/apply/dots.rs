@@ -1,8 +1,6 @@
-//! Schedules products of bytes with register tiles.
-//!
-//! Four bytes along the depth form a quad, a 32-bit integer. Vector lanes are columns; the weights of each channel are
-//! broadcast. Quads of the data are packed for a whole tile of columns, or before all tiles. The sums of a tile stay
-//! in registers during the whole reduction, and the epilogue is computed before they are stored.
+//! Schedules products of bytes with register tiles. Vector lanes are columns; the weights of each channel are
+//! broadcast. Quads (four bytes along the depth) are packed for a whole tile of columns, or before all tiles. Sums stay
+//! in registers during the reduction, and the epilogue is computed before they are stored.
 
 use super::{Knobs, Result, block_of_part, fuse_parallel, required_choice, required_number, single_epilogue};
 use crate::lower::{Lowered, Part};
@@ -81,7 +79,6 @@ pub(super) fn schedule_dots(task: &Task, lowered: &Lowered, knobs: &Knobs, moves
     vectorize_last(moves, &loops[loops.len() - 3..])
 }
 
-/// Fuses the spatial dimensions of a result into one.
 fn flatten_spatial(moves: &Moves, block: &Block, extents: &[i64]) -> Result<()> {
     moves.remap_loops(block, |i| Ok(vec![i[0].clone(), i[1].clone(), flat_column(&i[2..], &extents[2..])?]))?;
     Ok(())
@@ -116,7 +113,6 @@ fn order_sums(moves: &Moves, anchor: &Block, (outer, spatial): (usize, usize), l
     Ok(reduction[0].clone())
 }
 
-/// Unrolls loops and vectorises the last one.
 fn vectorize_last(moves: &Moves, loops: &[Loop]) -> Result<()> {
     let (last, others) = loops.split_last().expect("a tile has loops");
     moves.vectorize_loop(last)?;

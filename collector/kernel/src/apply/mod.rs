@@ -121,8 +121,7 @@ fn required_choice<T: Choice + PartialEq>(knobs: &Knobs, axis: &'static ChoiceAx
     axis.setting_in(knobs).ok_or(ApplyError::MissingKnob(axis.0.name))
 }
 
-/// Inlines all epilogue blocks except the last, and returns that block. Without an epilogue, returns a new block that
-/// copies the anchor's result.
+/// Inlines all epilogue blocks except the last, and returns it; without an epilogue, a new copy of the anchor's result.
 fn single_epilogue(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<Block> {
     match last_epilogue(&lowered.blocks, moves)? {
         Some(last) => Ok(last),
@@ -165,7 +164,6 @@ fn fuse_grains(moves: &Moves, loops: &[Loop], count: usize, knobs: &Knobs) -> Re
     Ok(parts[1].clone())
 }
 
-/// Runs a separate block on the thread pool, with its last loop vectorised.
 fn plain_copy(moves: &Moves, block: &Block) -> Result<()> {
     const VECTOR: i64 = 16;
     let loops = moves.loops(block)?;

@@ -1,6 +1,5 @@
-//! Schedules pooling that reduces the columns of windows first: for each row of results, every column of the input is
-//! reduced over the height of the windows, with vectors of adjacent columns; then the windows of the row are reduced
-//! from these values.
+//! Schedules pooling that reduces the columns of windows first: for each row of results, every input column is reduced
+//! over the height of the windows, with vectors of adjacent columns; then the row's windows from these values.
 
 use super::{Knobs, Result, block_of_part, fuse_grains, last_epilogue, required_number};
 use crate::lower::{Lowered, Part};
@@ -50,7 +49,6 @@ pub(super) fn schedule_pool(rank: usize, lowered: &Lowered, knobs: &Knobs, moves
     Ok(())
 }
 
-/// Schedules the reduction of window columns (sums or maxima) for one row of results.
 fn reduce_columns(moves: &Moves, columns: &Block, around: &Loop, (rank, width): (usize, i64)) -> Result<()> {
     let taps = moves.reduction_flags(columns)?.len() - rank;
     moves.compute_at(columns, around)?;

@@ -81,7 +81,6 @@ pub(super) fn split_partial(moves: &Moves, block: &Block, vector: i64) -> Result
     Ok(moves.factor_reduction(&parts[1], -1)?)
 }
 
-/// Computes partial results inside a loop, those of each row as one vector.
 pub(super) fn along_rows(moves: &Moves, partial: &Block, target: &Loop) -> Result<()> {
     moves.compute_at(partial, target)?;
     let is_summed = moves.reduction_flags(partial)?;

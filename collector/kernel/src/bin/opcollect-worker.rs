@@ -1,6 +1,5 @@
-//! Worker process of `opcollect`, which builds or runs artifacts and replies over a socket.
-//!
-//! The orchestrator survives crashes of this process and is not linked with TVM.
+//! Worker process of `opcollect`, which builds or runs artifacts and replies over a socket. The orchestrator survives
+//! crashes of this process and is not linked with TVM.
 
 use job::{RunJob, RunReply};
 use kernel::breeder::Breeder;

@@ -1,7 +1,5 @@
-//! Finds the loops of a function: their position, nesting, and iterations if these are constant.
-//!
-//! Compilers emit a counted loop as a counter that starts from a constant, is incremented by a constant in the body,
-//! and is compared with a constant before the backward jump. Loops in any other form have no known count.
+//! Finds the loops of a function: their position, nesting, and iterations if these are constant. Only loops with a
+//! counter that starts from a constant, grows by a constant and is compared with a constant have a known count.
 
 use super::step::{Kind, Step, is_comparison, register_operand};
 use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};

@@ -1,8 +1,6 @@
-//! Static features of machine code.
-//!
-//! A schedule only requests tiles, unrolling and vectors; whether a tile stays in registers, a loop is unrolled or a
-//! vector has full width depends on the compiler. So the instructions of every loop are counted, multiplied by the
-//! loop's iterations if these are constant, and summed over the operator. Only x86-64 is supported.
+//! Static features of machine code. A schedule only requests tiles, unrolling and vectors; what the code has depends on
+//! the compiler. So the instructions of every loop are counted, multiplied by the loop's iterations if these are
+//! constant, and summed over the operator. Only x86-64 is supported.
 
 mod instruction_sets;
 mod listing;
@@ -28,8 +26,7 @@ const UNKNOWN_OUTER_ITERATIONS: f64 = 8.0;
 /// Latency in cycles between multiply-adds on the same accumulator.
 const FMA_LATENCY_CYCLES: f64 = 4.0;
 
-/// Returns static features of the functions of an operator, by name. `macs` is the operator's number of multiply-adds.
-/// Loop nests with multiply-adds are scaled to it, because the iterations of loops over a thread's work are unknown.
+/// Returns static features of an operator's functions, with loop nests scaled to its number of multiply-adds, `macs`.
 pub fn code_features<'a>(functions: impl IntoIterator<Item = &'a [u8]>, macs: f64) -> BTreeMap<String, f64> {
     let mut nests: Vec<Nest> = functions.into_iter().flat_map(find_nests).collect();
     let multiplies = |nest: &Nest| nest.sums.fma_lanes > 0.0;

@@ -9,7 +9,6 @@ pub enum Kind {
     Arithmetic,
     Division,
     Shuffle,
-    /// Gathers and scatters.
     Gather,
     Move,
     /// Scalar integer instructions: address arithmetic, loop counters and comparisons.
@@ -75,7 +74,6 @@ fn describe_step(instruction: Instruction) -> Step {
     }
 }
 
-/// Returns the full-width register that contains an operand.
 pub fn register_operand(instruction: &Instruction, place: u32) -> Option<Register> {
     let is_register = place < instruction.op_count() && instruction.op_kind(place) == OpKind::Register;
     is_register.then(|| instruction.op_register(place).full_register())

@@ -1,7 +1,5 @@
-//! Lowers attention as one task, and rotary position embeddings.
-//!
-//! Scores, their maximum, exponentials, sums and the weighted values are separate blocks, so that a schedule can
-//! compute them for one head, or one query, at a time.
+//! Lowers attention as one task, and rotary position embeddings. Scores, maxima, exponentials, sums and weighted values
+//! are separate blocks, so that a schedule can compute them for one head, or one query, at a time.
 
 use super::pointwise::{apply_unary, broadcast_read};
 use super::{Output, Part, Result, Writer};
@@ -163,10 +161,8 @@ fn transpose_keys(writer: &mut Writer, name: &str, keys: &Tensor, stored: &Exten
     })
 }
 
-/// Copies a mask with its rows padded to `stored` positions.
-///
-/// A clamped index into the original mask does not work. Where the position is also compared with the bound, TVM
-/// removes the clamp and reads past the mask. Elsewhere the clamp stays, and each element is read separately.
+/// Copies a mask with its rows padded to `stored` positions. A clamped index into the mask does not work: where the
+/// position is also compared with the bound, TVM removes the clamp and reads past the mask.
 fn pad_mask(writer: &mut Writer, name: &str, mask: &Tensor, stored: &Extent) -> Result<Tensor> {
     let (places, leading) = mask.extents.split_last().expect("a mask has at least one dimension");
     let extents: Vec<Extent> = leading.iter().chain([stored]).cloned().collect();

@@ -1,11 +1,8 @@
-//! Lowers convolutions of any spatial rank, and dense and batched matrix products.
-//!
-//! There are three forms. Plain: one reduction in the task's own dimension order, with the block names that TVM's
-//! operator library uses, so that traces tuned on its definitions can be replayed. Blocked: the output's channel (or
-//! column) dimension is split into an outer and an innermost part, `acc[…, o / block, …, o % block]`, so that one
-//! vector holds a block of channels; a second block restores the task's order. Columns: a convolution as a product of
-//! two matrices, for tensor cores: the weight as it is stored, and the windows, which a separate block arranges as a
-//! matrix part by part; a last block restores the task's order.
+//! Lowers convolutions of any spatial rank, and matrix products, in one of three forms. Plain: one reduction in the
+//! task's dimension order, with the block names of TVM's operator library, so that traces tuned on its definitions can
+//! be replayed. Blocked: the channel (or column) dimension is split, `acc[…, o / block, …, o % block]`, so that one
+//! vector holds a block of channels. Columns: a convolution as a product of the weight and a matrix of windows, for
+//! tensor cores. In the last two forms, a last block restores the task's order.
 
 use super::movement::{padded_at, padded_extents};
 use super::products::{
@@ -211,9 +208,7 @@ fn fill_columns(
     Ok(Some((pads, extents)))
 }
 
-/// Returns the part of the padding that is read when a convolution is accumulated one kernel position at a time, and
-/// by how much the leading padding of each dimension shrinks. Tiles that lie entirely in the padding are skipped, so
-/// every other tile begins less than one tile before the input.
+/// Returns the padding that is read in sums tap by tap, and by how much the leading padding of each dimension shrinks.
 fn reached_by_taps(
     writer: &mut Writer,
     shape: &ConvShape,
@@ -317,7 +312,6 @@ pub(crate) fn column_of(at: &[Expression], places: &[i64]) -> Indices {
     Ok(vec![at[1].clone(), column])
 }
 
-/// Returns the block names of the padding and of the anchor.
 fn conv_names(spatial: usize, is_depthwise: bool, is_grouped: bool, is_blocked: bool) -> (&'static str, &'static str) {
     match (spatial, is_depthwise, is_grouped, is_blocked) {
         (_, _, _, true) => ("pad_temp", "conv_blocked"),
@@ -552,8 +546,7 @@ fn blocked_extents(writer: &Writer, extents: &[Extent], dimension: usize, block:
     Ok(blocked)
 }
 
-/// Returns the block size of a blocked layout, None for other layouts. With `must_divide`, for an operand that is read
-/// unpacked, the block must divide the extent.
+/// Returns the block size of a blocked layout, else None. With `must_divide`, it must divide `extent`.
 fn block_of(writer: &Writer, extent: &Extent, must_divide: bool) -> Result<Option<i64>> {
     let Layout::Blocked { block } = writer.layout else { return Ok(None) };
     let extent = writer.known_extent(extent)?;

@@ -1,9 +1,7 @@
 //! Lowers products of bytes to products of quads: four adjacent bytes along the depth, packed into a 32-bit integer.
-//!
-//! For convolutions, a first block packs the data, padded with its zero point, into quads and converts the bytes to
-//! the signedness that the processor's instructions require. The weight is already stored as quads, preceded by the
-//! sum of each row, from which the contribution of the data's zero point is computed. Columns may be padded to whole
-//! register tiles; the epilogue is then computed for all of them, and a last block selects the valid ones.
+//! For convolutions, a first block packs the data, padded with its zero point, and converts bytes to the signedness
+//! that the instructions require. The weight is stored with the sum of each row, for the contribution of the data's
+//! zero point. Columns may be padded to whole tiles; a last block then selects the valid ones.
 
 use super::products::{ConvShape, split_digits};
 use super::{Element, Indices, Output, Part, Result, Writer, known_sizes};
@@ -18,7 +16,6 @@ use schedules::tiles::{filled_extent, tile_count};
 
 pub(super) struct DotTile {
     pub(super) columns: i64,
-    /// Whether dot-product instructions read the data as signed bytes.
     pub(super) is_signed: bool,
 }
 
@@ -220,7 +217,6 @@ struct DotShape<'a> {
 }
 
 impl DotShape<'_> {
-    /// Returns the data's zero point after its bytes are converted to the required signedness.
     fn shifted_zero(&self, dtype: DType) -> i64 {
         self.convolution.zeros[0] + sign_shift(dtype, self.is_signed)
     }
@@ -272,7 +268,6 @@ impl DotShape<'_> {
         (taps - 1) * self.convolution.window.dilations[self.last_dimension()]
     }
 
-    /// Returns the input index read at a kernel position, for all spatial dimensions except the last.
     fn rows_at(&self, i: &[Expression], taps: &[Axis]) -> Indices {
         (0..self.last_dimension())
             .map(|d| {
@@ -287,7 +282,6 @@ impl DotShape<'_> {
         Ok([behind.floor_mod(&stride)?, column.add(&behind.floor_div(&stride)?)?])
     }
 
-    /// Returns the index of the quad that a product reads.
     fn quad_index(&self, i: &[Expression], axes: &[Axis], channels: i64) -> Indices {
         let (group, last) = (&axes[axes.len() - 1].variable, self.last_dimension());
         let per_group = channels / self.convolution.window.groups;

@@ -1,8 +1,5 @@
-//! Lowers gathers and scatters: reading and writing elements by index.
-//!
-//! Scatters are inverted: every element of the result searches for the updates that target it. That is more work than
-//! writing the updates, but elements are independent, and the result of several updates of one element is well
-//! defined.
+//! Lowers gathers and scatters. Scatters are inverted: every element of the result searches for the updates that target
+//! it. That is more work, but elements are independent, and several updates of one element have a defined result.
 
 use super::pointwise::axis_of;
 use super::{Element, Output, Part, Result, Writer};
@@ -102,7 +99,6 @@ trait IndexTarget {
     ) -> std::result::Result<(Vec<Expression>, Expression), TvmError>;
 }
 
-/// Target of `ScatterElements`: updates are searched along one dimension.
 struct Elements {
     axis: usize,
     data: Vec<i64>,
@@ -141,7 +137,6 @@ impl IndexTarget for Elements {
     }
 }
 
-/// Target of `ScatterNd`: updates are searched over all index tuples.
 struct Slices {
     looked_up: i64,
     /// Extents of the index tensor, without the dimension that contains each tuple.
@@ -221,7 +216,6 @@ fn scatter_updates(
 
 type Term<'a> = dyn Fn(&[Expression], &dyn Fn(&[Expression]) -> Element, Expression) -> Element + 'a;
 
-/// Finds the last update of each element, then reads that update.
 fn replace_elements(
     writer: &mut Writer,
     loops: &[Axis],

@@ -1,8 +1,6 @@
-//! Lowers a task to tensor expressions and a function that can be scheduled. One file per operator family.
-//!
-//! Each step of a task becomes one or several named blocks. Schedules find blocks by name, so names are stable and
-//! unique. Parameters come first in the order of the task, the output last. A layout may require a constant operand in
-//! packed form; the caller packs it once, outside of any timing.
+//! Lowers a task to tensor expressions and a function that can be scheduled. Schedules find blocks by name, so names
+//! are stable and unique. Parameters come first in the order of the task, the output last. A layout may require a
+//! constant operand in packed form; the caller packs it once, outside of any timing.
 
 mod attention;
 mod contraction;
@@ -40,13 +38,11 @@ pub struct Form {
     pub sums: Sums,
     /// Whether the spatial dimensions are flattened wherever no operator needs rows.
     pub is_flat: bool,
-    /// Multiple to which the columns of a convolution are padded.
     pub columns: i64,
     /// Whether depthwise convolutions of stride 2 store even and odd columns apart, so that vectors are contiguous.
     pub has_vectors: bool,
     /// How a convolution sums all channels of one kernel position (tap) before the next; None if it does not.
     pub by_taps: Option<ByTaps>,
-    /// Whether pooling reduces each column of a window first, then the results of the columns.
     pub columns_first: bool,
     /// Whether the second operand of a matrix product is copied into panels.
     pub copies: bool,
@@ -54,8 +50,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// Returns the form that a schedule expects. CPU templates expect flattened tasks; schedules of TVM's own space
-    /// expect tasks as TVM's operators define them.
+    /// Returns the form that a schedule expects: flattened for CPU templates, TVM's definitions for TVM's own spaces.
     pub fn for_schedule(schedule: &Schedule, target: &CompileTarget) -> Form {
         let is_cpu = !target.is_device();
         Form {
@@ -76,7 +71,6 @@ impl Form {
 
 #[derive(Clone)]
 pub struct Lowered {
-    /// The task in the form that was lowered.
     pub task: Task,
     /// Module with the function `main`.
     pub module: Module,
@@ -128,7 +122,6 @@ pub enum Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sums {
     Own,
-    /// 32-bit accumulators, as on GPUs.
     Wide,
 }
 
@@ -145,10 +138,8 @@ pub enum LowerError {
 
 type Result<T> = std::result::Result<T, LowerError>;
 
-/// Expression of one tensor element, or TVM's error.
 type Element = std::result::Result<Expression, TvmError>;
 
-/// Expressions of the indices of a tensor element, or TVM's error.
 type Indices = std::result::Result<Vec<Expression>, TvmError>;
 
 /// Collects blocks while a task is lowered.
@@ -368,7 +359,6 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Returns the role of the block in its task: anchor for the first step, epilogue for the others.
     fn block_part(&self) -> Part {
         if self.place == 0 { Part::Anchor } else { Part::Epilogue }
     }
@@ -387,8 +377,7 @@ fn known_sizes(numbers: &[i64]) -> Vec<Extent> {
     numbers.iter().map(|&number| Extent::Known(number)).collect()
 }
 
-/// Returns the storage format of a parameter: blocked layouts pack constant weights of contractions; column layouts
-/// store convolution weights as a matrix.
+/// Returns a parameter's storage format; blocked layouts pack constant weights, column layouts make a matrix of them.
 fn packing_of(task: &Task, place: usize, Form { layout, by_taps, .. }: Form) -> Packing {
     let anchor = &task.steps[0];
     let is_conv = matches!(anchor.op, Op::Conv(_) | Op::QConv(_));

@@ -51,7 +51,6 @@ fn batch_norm(writer: &mut Writer, epsilon: f64, inputs: &[Tensor], output: &Out
     })
 }
 
-/// Computes mean, variance and the normalised value, in three blocks.
 fn layer_norm(writer: &mut Writer, first: usize, epsilon: f64, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let [data, scale, shift] = inputs else { unreachable!("layer_norm has three inputs") };
     let dtype = output.dtype;
@@ -151,7 +150,6 @@ fn lp_norm(writer: &mut Writer, axis: i64, order: i64, data: &Tensor, output: &O
     })
 }
 
-/// Computes the sum and the sum of squares of each group of channels, then the normalised value.
 fn group_norm(writer: &mut Writer, groups: i64, epsilon: f64, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let [data, scale, shift] = inputs else { unreachable!("group_norm has three inputs") };
     let dtype = output.dtype;
@@ -216,7 +214,6 @@ fn normalise_channels(
     })
 }
 
-/// Computes maximum, exponential, sum and quotient of each row, in four blocks.
 fn softmax_rows(writer: &mut Writer, dimension: i64, log: bool, data: &Tensor, output: &Output) -> Result<Tensor> {
     let dimension = axis_of(dimension, output.extents.len());
     let dtype = output.dtype;

@@ -170,7 +170,6 @@ fn pool_term(mode: PoolMode, x: &Expression) -> Element {
     }
 }
 
-/// Computes the norm from a sum of powers, for Lp pooling.
 fn norm_root(writer: &mut Writer, order: i64, sums: &Tensor, output: &Output) -> Result<Tensor> {
     if order == 1 {
         return Ok(sums.clone());

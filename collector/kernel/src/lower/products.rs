@@ -1,5 +1,4 @@
-//! Parts that all contractions share: products of elements, channels of groups, and blocks that restore the result's
-//! order.
+//! Parts that contractions share: products of elements, channels of groups, blocks that restore the result's order.
 
 use super::{Element, Indices, Output, Part, Result, Writer};
 use crate::tvm::expression::{Axis, Expression, Extent, Tensor, constant, index_constant};

@@ -176,8 +176,7 @@ fn arg_reduce(
     })
 }
 
-/// Computes the rank of each element, the number of elements that precede it; each result element then searches for
-/// its rank. That is more work than sorting, but elements are independent.
+/// Counts the elements that precede each one; each result element searches for its rank. Elements are independent.
 fn arg_top(writer: &mut Writer, along: usize, largest: bool, data: &Tensor, output: &Output) -> Result<Tensor> {
     let other = loop_axis("k", &data.extents[along], true)?;
     let rank = writer.add_block(&output.block_name("top_rank"), Part::Helper, (PLACE, &data.extents), |i| {

@@ -1,9 +1,7 @@
-//! Lowers transposed convolutions.
-//!
-//! There are two forms. Plain: a convolution of the input with zeros inserted between its elements, so that most
-//! products are with zeros. Blocked: result positions are grouped by *phase*, their remainder modulo the stride. Each
-//! phase is a convolution of the original input with every `stride`-th tap. Weights are packed by phase. The epilogue
-//! is computed for each phase, and a last block interleaves the phases.
+//! Lowers transposed convolutions. Plain: a convolution of the input with zeros inserted between its elements. Blocked:
+//! result positions are grouped by *phase*, their remainder modulo the stride; each phase is a convolution of the
+//! original input with every `stride`-th tap. The epilogue is computed by phase, and a last block interleaves the
+//! phases.
 
 use super::movement::{padded_at, padded_extents};
 use super::products::{ConvShape, NO_ZEROS, multiply_elements, source_channel, unblock_result, with_leading};
@@ -96,7 +94,6 @@ pub(super) fn merge_phases(writer: &mut Writer, apart: &Tensor, strides: &[i64],
     })
 }
 
-/// Convolves the input, with zeros inserted between its elements, with the flipped kernel.
 fn spread_out(
     writer: &mut Writer,
     shape: &ConvShape,

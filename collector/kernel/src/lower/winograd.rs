@@ -1,8 +1,6 @@
-//! Lowers convolutions of 3 × 3 filters by Winograd's algorithm, see [`schedules::transforms`].
-//!
-//! The padded input has its channels innermost. Windows overlap by two positions; each is transformed along its rows,
-//! then along its columns. The anchor is one matrix product for each element of a transformed window. Its sums are
-//! transformed back, along rows and columns, and a last block restores the task's order.
+//! Lowers convolutions of 3 × 3 filters by Winograd's algorithm, see [`schedules::transforms`]. Windows of the padded
+//! input, channels innermost, are transformed along rows, then columns. The anchor is one matrix product per element of
+//! a transformed window. Its sums are transformed back, and a last block restores the task's order.
 
 use super::movement::padded_at;
 use super::products::with_leading;
@@ -12,8 +10,7 @@ use models::DType;
 use schedules::tiles::tile_count;
 use schedules::transforms::{KERNEL, reached_positions, tile_transforms};
 
-/// Lowers convolutions of stride 1 and one group. `pads` holds the leading padding of all spatial dimensions, then the
-/// trailing padding.
+/// Lowers convolutions of stride 1 and one group. `pads` holds all leading padding, then all trailing padding.
 pub(super) fn convolve_winograd(
     writer: &mut Writer,
     pads: &[i64],

@@ -1,11 +1,8 @@
-//! Aligns stack slots for vectors and buffers to cache lines, independent of the caller's stack address.
-//!
-//! TVM aligns buffers on the stack to 16 bytes. Spilled vectors are on the stack, too, and LLVM aligns their slots
-//! only if the function can realign its stack, which after register allocation requires a frame pointer. Slots that
-//! are less aligned than they are wide may cross cache lines, depending on the caller's stack address, and a read that
-//! crosses lines waits until the preceding write has reached the cache. TVM has no settings for either alignment, so
-//! both are edited in the LLVM IR text of the optimised module, from which code is then generated. Unedited text gives
-//! the same bytes as the module itself.
+//! Aligns stack slots for vectors and buffers to cache lines, independent of the caller's stack address. TVM aligns
+//! buffers to 16 bytes, and LLVM aligns slots of spilled vectors only in functions with a frame pointer. Other slots
+//! may cross cache lines, and a read that does waits until the preceding write has reached the cache. TVM has no
+//! settings for either, so the LLVM IR text of the optimised module is edited; unedited text gives the same bytes as
+//! the module.
 
 use super::call::{TvmError, Value, call};
 use super::memory_file::MemoryFile;
@@ -22,7 +19,6 @@ pub(super) fn with_aligned_stack(built: &Value) -> Result<Value, TvmError> {
     call!(names::LOAD_LLVM_IR, memory.path.as_str(), "ll")
 }
 
-/// Raises the alignment of stack slots and adds frame pointers in the LLVM IR text of a module.
 fn align_stacks(text: &str) -> String {
     text.split_inclusive('\n').fold(String::with_capacity(text.len() + 1024), |mut all, line| {
         match with_alignment(line).or_else(|| with_frame_pointer(line)) {

@@ -40,8 +40,7 @@ pub(super) fn operator_writer(operator: &str) -> Option<Function> {
     }))
 }
 
-/// Emits a copy between two addresses with offsets in elements. Only the source determines the element size, because
-/// generated code keeps all shared memory in one byte array.
+/// Emits a copy. Only the source determines the element size: generated code keeps shared memory in one byte array.
 fn write_copy(arguments: &[Value]) -> Result<Value> {
     let [places @ .., bytes] = arguments else {
         return Err(TvmError::new("copy", "an asynchronous copy has no arguments"));

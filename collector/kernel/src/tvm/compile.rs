@@ -1,8 +1,5 @@
-//! Compiles a scheduled module to an object file in memory.
-//!
-//! The passes are those of TVM 0.27's own pipeline for schedulable functions, in the same order, without those for
-//! GPUs (see `device`) and accelerators. The code generator writes the object to an anonymous file in memory, never to
-//! disk.
+//! Compiles a scheduled module to an object file in memory, never on disk. The passes are those of TVM 0.27's own
+//! pipeline for schedulable functions, in the same order, without those for GPUs (see `device`) and accelerators.
 
 use super::aligned_stack::with_aligned_stack;
 use super::call::{TvmError, Value, call, call_named};
@@ -94,7 +91,6 @@ fn refused_error(why: String) -> TvmError {
     TvmError::new(names::TARGET.text, why)
 }
 
-/// Returns TVM's target for a device, with a CPU as host.
 fn with_host(text: &str) -> Result<Value> {
     call!(names::TARGET_WITH_HOST, call!(names::TARGET, text)?, call!(names::TARGET, r#"{"kind": "llvm"}"#)?)
 }

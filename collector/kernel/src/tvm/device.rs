@@ -1,7 +1,5 @@
-//! Lowers a scheduled module to CUDA C or OpenCL C, and a list of kernel launches.
-//!
-//! The order of the passes is that of TVM 0.27's own pipeline. The host part is not compiled: it is parsed into a list
-//! of launches, which is passed on as plain data.
+//! Lowers a scheduled module to CUDA C or OpenCL C, with passes in the order of TVM 0.27's own pipeline. The host part
+//! is not compiled: it is parsed into a list of kernel launches, which is passed on as plain data.
 
 use super::async_copy;
 use super::call::{TvmError, Value, call};
@@ -48,9 +46,8 @@ const AFTER_BARRIERS: &[Name] = &[
 ];
 const OF_DEVICE: &[Name] = &[names::LOWER_WARP_MEMORY, names::SIMPLIFY, names::LOWER_INTRINSIC];
 
-/// Lowers a module for a GPU and generates CUDA C or OpenCL C. With tensor-core fragments, buffers do not share
-/// memory, because TVM ignores their different element types, and `bf16` is not replaced by an integer type, because
-/// fragments require the type's own name.
+/// Generates CUDA C or OpenCL C. With tensor-core fragments, buffers do not share memory, because TVM ignores their
+/// element types, and `bf16` is not replaced by an integer type, because fragments require the type's own name.
 pub fn generate_source(module: &Module, target: &CompileTarget, has_fragments: bool) -> Result<DeviceSource> {
     provide_headers()?;
     let start = Instant::now();
@@ -122,7 +119,6 @@ fn side_filter(side: FunctionSide) -> Result<Value> {
     call!(names::FILTER, Value(Any::from(keep)))
 }
 
-/// Returns whether a function is a kernel that the host launches, by its calling convention.
 fn is_kernel(function: &Value) -> Result<bool> {
     const KERNEL_LAUNCH: i64 = 2;
     let attributes = call!(names::FUNCTION_ATTRIBUTES, function)?;
@@ -135,7 +131,6 @@ fn is_kernel(function: &Value) -> Result<bool> {
     }
 }
 
-/// Reads an integer attribute: a plain number or a constant expression.
 fn integer_of(value: &Value) -> Result<i64> {
     value.as_integer().or_else(|_| value.field("value")?.as_integer())
 }
@@ -144,8 +139,7 @@ fn runtime_error(why: impl std::fmt::Display) -> Error {
     Error::new(tvm_ffi::RUNTIME_ERROR, &why.to_string(), "")
 }
 
-/// Registers the header of kernels and the operators for asynchronous copies, once per process. TVM has both only in
-/// its Python package.
+/// Registers kernel headers and operators for asynchronous copies, once per process: only TVM's Python has them.
 fn provide_headers() -> Result<()> {
     static PROVIDED: OnceLock<std::result::Result<(), TvmError>> = OnceLock::new();
     const HEADER: &str = "tirx.intrinsics.cuda.header_generator";

@@ -12,7 +12,6 @@ pub(in crate::tvm) fn call_own(name: &str, source: &str, arguments: Vec<Value>) 
     call_intrinsic("tirx.cuda.func_call", all)
 }
 
-/// Builds a call of a TVM operator for its side effect.
 pub(in crate::tvm) fn call_intrinsic(operator: &str, arguments: Vec<Value>) -> Result<Value> {
     let nothing = call!(names::PRIM_TYPE, "void")?;
     let operator = call!(names::GET_OPERATOR, operator)?;

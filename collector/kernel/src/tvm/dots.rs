@@ -1,9 +1,7 @@
-//! Sums of products of four bytes, computed by the processor's dot-product instructions.
-//!
-//! A reduction sums over pairs of quads, 32-bit integers of four bytes each. Its body consists of two operators of
-//! this module that all TVM passes treat as function calls. TVM's last pass lowers them to a call of one function of a
-//! sum and two quads. LLVM gets the definition of this function with the module and inlines it, for vectors of the
-//! required number of lanes, or for single numbers in loops that are not vectorised.
+//! Sums of products of four bytes, computed by the processor's dot-product instructions. A reduction sums over pairs of
+//! quads, 32-bit integers of four bytes each, with two operators that all TVM passes treat as function calls. TVM's
+//! last pass lowers them to a call of one function of a sum and two quads, whose definition LLVM gets with the module
+//! and inlines, for vectors of the required number of lanes, or for single numbers.
 
 use super::call::{TvmError, Value, call};
 use super::expression::{Axis, Expression, constant, reduce_by};
@@ -20,7 +18,6 @@ type Result<T> = std::result::Result<T, TvmError>;
 const ADD: &str = "opcollect.add_dot";
 /// Operator for a pair of quads of which the first one has unsigned bytes, the second one signed bytes.
 const UNSIGNED: &str = "opcollect.pair";
-/// Operator for a pair of quads of signed bytes.
 const SIGNED: &str = "opcollect.signed_pair";
 
 const RULE: &str = "llvm.FLowerIntrinsic";
@@ -94,7 +91,6 @@ pub(super) fn called_definitions(instruction: Instruction) -> String {
     text
 }
 
-/// Registers the operators and their lowering rule, once per process.
 fn register_operators() -> Result<()> {
     static REGISTERED: OnceLock<Result<()>> = OnceLock::new();
     REGISTERED
@@ -156,14 +152,12 @@ fn native_width(instruction: Instruction, is_signed: bool, lanes: u16) -> Option
     widths.iter().copied().find(|&width| lanes > 1 && width >= lanes)
 }
 
-/// Returns whether a vector must be split into halves, because only narrower vectors have an instruction.
 fn is_halved(instruction: Instruction, is_signed: bool, lanes: u16) -> bool {
     lanes.is_multiple_of(2)
         && native_width(instruction, is_signed, lanes).is_none()
         && native_width(instruction, is_signed, 2).is_some()
 }
 
-/// Returns LLVM's name of an instruction's intrinsic, and the type of its quads.
 fn llvm_intrinsic(instruction: Instruction, lanes: u16) -> (String, String) {
     match instruction {
         Instruction::NeonDot => ("llvm.aarch64.neon.sdot.v4i32.v16i8".to_owned(), "<16 x i8>".to_owned()),
@@ -191,7 +185,6 @@ fn function_definition(instruction: Instruction, is_signed: bool, lanes: u16) ->
     format!("{head}{body}}}\n")
 }
 
-/// Defines the function by one instruction of at least as many lanes.
 fn by_instruction(instruction: Instruction, lanes: u16, width: u16) -> String {
     let mut text = String::new();
     let list = |count: u16, used: u16| {

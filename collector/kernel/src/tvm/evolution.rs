@@ -39,8 +39,7 @@ const MUTATED: f64 = 0.85;
 const MUTATION_FAILURES: i64 = 10;
 const UNJUDGED: f64 = 0.05;
 
-/// Returns the moves of new schedules, most promising first; fewer than requested if the spaces are exhausted. `judge`
-/// returns a score for the features of each candidate; higher is better.
+/// Returns moves of new schedules, best first; fewer if spaces are exhausted. `judge` scores better ones higher.
 pub fn breed_schedules(
     module: &Module,
     target: &CompileTarget,
@@ -73,7 +72,6 @@ pub fn breed_schedules(
     bred.items()?.iter().map(|candidate| trace::schedule_moves(&Schedule::of_value(candidate.field("sch")?))).collect()
 }
 
-/// Adds the measured schedules to a TVM database.
 fn ancestor_database(module: &Module, target: &CompileTarget, ancestors: &[Ancestor]) -> Result<Value> {
     const SAME: &str = "structural";
     const NANOSECONDS: f64 = 1e-9;

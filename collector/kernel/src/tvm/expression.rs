@@ -1,7 +1,5 @@
-//! Tensor expressions: what a task computes, before it is scheduled.
-//!
-//! Thin types over TVM's expression objects. Every operation on `Expression` returns a result, because TVM rejects
-//! operands whose types do not agree. Indices are 32-bit while all tensors are small enough.
+//! Tensor expressions: what a task computes, before it is scheduled. Every operation on `Expression` returns a result,
+//! because TVM rejects operands whose types do not agree. Indices are 32-bit while all tensors are small enough.
 
 use super::call::{TvmError, Value, call};
 use super::names::{self, Name};
@@ -116,11 +114,8 @@ macro_rules! two_operands {
     };
 }
 two_operands! {
-    /// `self + right`
     add = ADD;
-    /// `self - right`
     sub = SUB;
-    /// `self * right`
     mul = MUL;
     /// `self / right`, truncating for integers
     div = DIV;
@@ -130,17 +125,11 @@ two_operands! {
     floor_mod = FLOOR_MOD;
     max = MAX;
     min = MIN;
-    /// `self >= right`
     at_least = GREATER_EQUAL;
-    /// `self < right`
     less = LESS;
-    /// `self == right`
     equal = EQUAL;
-    /// `self != right`
     differs = NOT_EQUAL;
-    /// `self <= right`
     at_most = LESS_EQUAL;
-    /// `self > right`
     greater = GREATER;
     and = AND;
     or = OR;
@@ -149,9 +138,7 @@ two_operands! {
     bit_and = BITWISE_AND;
     bit_or = BITWISE_OR;
     bit_xor = BITWISE_XOR;
-    /// `self << right`
     shift_left = LEFT_SHIFT;
-    /// `self >> right`
     shift_right = RIGHT_SHIFT;
 }
 
@@ -166,18 +153,14 @@ macro_rules! one_operand {
 }
 one_operand! {
     abs = ABS;
-    /// The largest integer not above the operand
     floor = FLOOR;
-    /// The smallest integer not below the operand
     ceil = CEIL;
     /// The nearest integer, ties to even
     nearest = NEARBYINT;
-    /// The operand rounded towards zero
     trunc = TRUNC;
     is_nan = IS_NAN;
     is_inf = IS_INF;
     not = NOT;
-    /// The operand with every bit inverted
     bit_not = BITWISE_NOT;
 }
 
@@ -208,7 +191,6 @@ impl Expression {
         function_of(operator, dtype, vec![self.0.clone()])
     }
 
-    /// Calls a function of two arguments, such as `tirx.pow`.
     pub fn function_with(&self, operator: &str, right: &Expression, dtype: DType) -> Result<Expression> {
         function_of(operator, dtype, vec![self.0.clone(), right.0.clone()])
     }
@@ -316,8 +298,7 @@ pub fn highest_number(dtype: DType) -> Result<Expression> {
     constant(dtype, number)
 }
 
-/// Creates a tensor that is computed element by element; `element` receives the loop variables. `name` becomes the
-/// name of the schedulable block, so it must be unique in its function.
+/// Creates a tensor from its elements at loop variables. `name` is the schedulable block's, unique in its function.
 pub fn compute_tensor(
     name: &str,
     dtype: DType,

@@ -1,9 +1,6 @@
-//! Features of a scheduled program from TVM, before code is generated.
-//!
-//! TVM's own cost models read a vector of numbers for every statement that writes a buffer (MetaSchedule's per-store
-//! features): arithmetic, annotations of the surrounding loops, and for each accessed buffer the number of bytes, the
-//! stride and the reuse. Programs have different numbers of such stores, so the vectors are pooled: amounts of work
-//! are summed, and other features are those of the store with most work.
+//! Features of a scheduled program from TVM, before code is generated: a vector of numbers for every statement that
+//! writes a buffer (MetaSchedule's per-store features). Programs have different numbers of such stores, so the vectors
+//! are pooled: amounts of work are summed, and other features are those of the store with most work.
 
 use super::call::{TvmError, Value, call};
 use super::compile::CompileTarget;
@@ -28,7 +25,6 @@ const LOOPS_AT: usize = ARITHMETIC.len();
 const BUFFERS_AT: usize = LOOPS_AT + 3 * LOOP_WIDTH + 8;
 const LOOP_WIDTH: usize = 11;
 const BUFFER_WIDTH: usize = 18;
-/// Number of features per store.
 const WIDTH: usize = BUFFERS_AT + BUFFER_WIDTH * BUFFERS + CURVE + 4 + 3;
 
 const ARITHMETIC: [&str; 16] = [
@@ -53,7 +49,6 @@ const LOOPS: [&str; 3] = ["vectorized", "unrolled", "parallel"];
 /// Names of a buffer's traffic features, with their indices among the features of a buffer access.
 const TRAFFIC: [(&str, usize); 4] = [("bytes", 3), ("unique_bytes", 4), ("lines", 5), ("unique_lines", 6)];
 const REUSE: [(&str, usize); 4] = [("reuse_steps", 10), ("reuse_bytes", 11), ("reuses", 12), ("stride", 17)];
-/// Number of described buffers of the innermost block.
 const BUFFERS_OF_BLOCK: usize = 3;
 
 /// Returns one feature vector for each store, in program order.
@@ -64,7 +59,6 @@ pub fn store_features(schedule: &Schedule, target: &CompileTarget) -> Result<Vec
     found.into_iter().next().ok_or_else(|| TvmError::new(names::META_EXTRACT_FROM.text, "TVM returned no features"))
 }
 
-/// Returns the feature vectors of the candidates that TVM's search passes, one per store.
 pub(in crate::tvm) fn candidate_features(context: &Value, candidates: &Value) -> Result<Vec<Vec<Vec<f64>>>> {
     const CACHE_LINE_BYTES: i64 = 64;
     const WITHOUT_WORKLOAD: bool = false;

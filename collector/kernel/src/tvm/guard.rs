@@ -33,7 +33,6 @@ fn guard_loop(statement: Value, guards: &[Guard]) -> Result<Value> {
     Ok(statement)
 }
 
-/// Returns the indices of the block inside a loop, at the first iteration of this loop and of all inner loops.
 pub(super) fn start_indices(statement: &Value) -> Result<Vec<Expression>> {
     let of_a_loop = statement.field("loop_var")?;
     let mut variables = vec![of_a_loop.clone()];

@@ -1,9 +1,6 @@
-//! Records the parallel tasks that the threads of TVM's pool run. Compiled code calls the launch function of this
-//! module instead of TVM's; it forwards to TVM's and records when each task begins and ends.
-//!
-//! Memory for the records is allocated before the run. A recorded task costs two clock reads and three stores, and
-//! almost nothing while recording is off. Tasks beyond the capacity are counted. Threads are numbered when they first
-//! run a task, including the calling thread.
+//! Records the parallel tasks that the threads of TVM's pool run: compiled code calls the launch function of this
+//! module, which forwards to TVM's. Memory for the records is allocated before the run; a recorded task costs two clock
+//! reads and three stores. Threads are numbered when they first run a task, including the calling thread.
 
 use super::team::{self, Lambda};
 use super::thread_counts;
@@ -22,7 +19,6 @@ pub const NAME: &str = "TVMBackendParallelLaunch";
 
 pub(super) type Launch = unsafe extern "C" fn(Lambda, *mut c_void, c_int) -> c_int;
 
-/// Maximum number of recorded tasks per run.
 const TASKS_MAX: usize = 1 << 15;
 
 static HOOK: OnceLock<Hook> = OnceLock::new();
@@ -108,7 +104,6 @@ pub fn thread_ids() -> Vec<i32> {
     THREADS.lock().map(|threads| threads.clone()).unwrap_or_default()
 }
 
-/// Returns the CPU time so far, in nanoseconds, of each thread that ran tasks.
 pub fn threads_cpu_ns() -> Vec<u64> {
     /// Low bits of a clock id that select the CPU-time clock of a thread.
     const THREAD_AND_TIME: i32 = 4 | 2;

@@ -1,7 +1,5 @@
-//! Opens TVM's libraries and checks that they have the release that this program requires.
-//!
-//! Errors list the paths that were tried. After opening, TVM's handlers for fatal signals are removed, because they
-//! print a stack trace for half a second before the process ends.
+//! Opens TVM's libraries and checks that they have the release that this program requires. TVM's handlers for fatal
+//! signals are then removed, because they print a stack trace for half a second before the process ends.
 
 use super::call;
 use super::names::{ALL, NameRole};
@@ -63,8 +61,7 @@ pub fn open_libraries(role: NameRole) -> Result<Versions, LibraryError> {
     Ok(Versions { tvm, llvm, folder })
 }
 
-/// Returns the version of the libraries in a folder according to their wheel. Without a wheel, returns a hash of their
-/// content, so that times of different installations are not mixed.
+/// Returns the wheel's version of the libraries in a folder, else a hash of their content, so that times are not mixed.
 fn library_version(folder: &Path) -> Result<String, LibraryError> {
     match wheel_version(folder) {
         Some(found) if found != TVM_VERSION => Err(LibraryError::WrongVersion { path: folder.to_owned(), found }),

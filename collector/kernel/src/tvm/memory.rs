@@ -1,19 +1,11 @@
-//! Memory for the tensors that kernels read and write.
+//! Memory for the tensors that kernels read and write, initially zero. A *guarded* tensor ends at an inaccessible page:
+//! the first access beyond its end, rounded up to 64 bytes, kills the process, which the supervisor records as a crash.
+//! Another inaccessible page precedes the tensor's first page. A *plain* tensor begins at a page boundary, for kernels
+//! that are known to be correct and for code that requires such an alignment.
 //!
-//! A kernel that writes past the end of its buffer usually succeeds silently and corrupts other data. So a
-//! *guarded* tensor ends at an inaccessible page: the first access beyond its end, rounded up to 64 bytes,
-//! kills the process, which the supervisor records as a crash. Another inaccessible page precedes the
-//! tensor's first page. A *plain* tensor begins at a page boundary, for kernels that are known to be
-//! correct and for code that requires such an alignment.
-//!
-//! Guarding has no measurable effect on times. What does affect times of cached data is the position of
-//! tensors relative to each other modulo 4096. Separate mappings make these positions a function of the sizes
-//! alone, the same in every process; with `malloc` they depend on earlier allocations.
-//!
-//! Large tensors end at a huge-page boundary and request huge pages, which need fewer TLB entries.
-//!
-//! Memory is initially zero. Access from Rust is through [`read_values`] and [`write_values`], which check
-//! type, layout and length; the binding's own slices leave some of these checks to the caller.
+//! Guarding has no measurable effect on times. What does affect times of cached data is the position of tensors
+//! relative to each other modulo 4096; separate mappings make it a function of the sizes alone, the same in every
+//! process. Large tensors end at a huge-page boundary and request huge pages, which need fewer TLB entries.
 
 use std::ffi::c_void;
 use std::io;
@@ -32,7 +24,6 @@ pub const ALIGNMENT_BYTES: usize = 64;
 /// Size of a huge page, which needs one TLB entry.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Position of a tensor relative to page boundaries and guard pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bounds {
     /// The tensor's end, rounded up to [`ALIGNMENT_BYTES`], is where an inaccessible page begins.
@@ -45,7 +36,6 @@ pub enum Bounds {
 
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// A negative dimension, or a size beyond the address space.
     #[error("the size of a tensor of shape {shape:?} and type {dtype} is invalid or exceeds the address space")]
     Size { shape: Vec<i64>, dtype: String },
     #[error("cannot map {size_bytes} bytes for a tensor: {source}")]
@@ -54,7 +44,6 @@ pub enum MemoryError {
     Type { tensor: String, values: String },
     #[error("the tensor contains {tensor} {unit}, but gets {values}")]
     Length { unit: &'static str, tensor: usize, values: usize },
-    /// The memory is not contiguous, or belongs to another device.
     #[error("the tensor {what}, so its values cannot be accessed from here")]
     Inaccessible { what: &'static str },
 }
@@ -159,8 +148,7 @@ pub fn write_values<T: Element>(tensor: &Tensor, values: &[T]) -> Result<(), Mem
     Ok(())
 }
 
-/// Copies the bytes of a tensor of any type, including types that Rust lacks; fails for a layout with gaps, or memory
-/// of another device.
+/// Copies the bytes of a tensor of any type, also those that Rust lacks; fails as [`read_values`] does.
 pub fn read_bytes(tensor: &Tensor) -> Result<Vec<u8>, MemoryError> {
     let source = TensorRow::of_tensor(tensor)?;
     let mut bytes = vec![0; source.size_bytes];
@@ -387,7 +375,6 @@ mod tests {
 
     const OVERRUN_BYTES: &str = "OPCOLLECT_TEST_OVERRUN_BYTES";
 
-    /// Runs this very test in a child process, which writes so many bytes past the end of a tensor.
     fn child_that_overruns(bytes: usize) -> std::process::ExitStatus {
         let program = std::env::current_exe().expect("the test has a file");
         let mut command = Command::new(program);

@@ -1,9 +1,6 @@
-//! Samples TVM's own schedule space (MetaSchedule).
-//!
-//! A sample is identified by a space and a seed: every sampling instruction of the space draws anew from the seed, so
-//! the same pair gives the same schedule. The rule sets are TVM's explicit ones for LLVM and for CUDA. Those for CUDA
-//! with tensor cores require tensor intrinsics that only TVM's Python package registers; the rule gets the intrinsics
-//! of this program instead.
+//! Samples TVM's own schedule space (MetaSchedule). A sample is identified by a space and a seed, from which every
+//! sampling instruction draws anew. The rule sets are TVM's explicit ones for LLVM and for CUDA; with tensor cores,
+//! they get the intrinsics of this program, because only TVM's Python package registers its own.
 
 use super::call::{TvmError, Value, call};
 use super::compile::CompileTarget;
@@ -23,7 +20,6 @@ pub struct Spaces {
     draws: usize,
 }
 
-/// A space, and the index of its family.
 struct Designed {
     schedule: Value,
     family: usize,
@@ -35,8 +31,7 @@ struct SpaceFamily {
     _context: Value,
 }
 
-/// Maximum number of draws for a sample on GPUs. Most draws are rejected there, because TVM's space ignores the limits
-/// of a block; a sample is the first valid draw of a series determined by its seed.
+/// Maximum number of draws for a sample on GPUs. Most are rejected, because TVM's space ignores the limits of a block.
 const DEVICE_DRAWS: usize = 48;
 
 /// Generates the spaces of a module. Includes those with tensor cores if `product` is given and the target is a GPU.
@@ -63,7 +58,6 @@ pub fn generate_spaces(module: &Module, target: &CompileTarget, product: Option<
     Ok(spaces)
 }
 
-/// Returns TVM's rule for tensor cores with its default settings and the tensor intrinsics of this program.
 fn tensor_core_rule(product: TensorProduct) -> Result<Value> {
     const ROLES: [&str; 5] = ["init", "load_a", "load_b", "compute", "store"];
     let names = product.register_steps()?;
@@ -107,7 +101,6 @@ pub(in crate::tvm) fn context_of(
     call!(names::META_CONTEXT, &module.0, target, generator, strategy, "task", threads, seed, silent)
 }
 
-/// Returns TVM's space generator without tensor cores, and its post-processors.
 pub(in crate::tvm) fn plain_generator(target: &CompileTarget) -> Result<(Value, Value)> {
     let [rules, postprocs, mutators] = if target.is_device() {
         [call!(names::META_RULES_CUDA)?, call!(names::META_POSTPROCS_CUDA)?, call!(names::META_MUTATORS_CUDA)?]

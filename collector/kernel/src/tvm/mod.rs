@@ -1,8 +1,6 @@
-//! The fence around TVM: the only folder that names `tvm_ffi` and touches native memory.
-//!
-//! Inside the fence are libraries that are opened at run time, calls with checked argument counts, and wrapper types
-//! of TVM objects. Outside, there are no raw pointers, handles or dtype codes. A runner loads only TVM's runtime
-//! library, a builder also its compiler library, and the orchestrator neither.
+//! The fence around TVM: the only folder that names `tvm_ffi` and touches native memory. Outside, there are no raw
+//! pointers, handles or dtype codes. A runner loads only TVM's runtime library, a builder also its compiler library,
+//! and the orchestrator neither.
 
 mod aligned_stack;
 mod async_copy;

@@ -1,8 +1,6 @@
-//! Table of all TVM functions that this program calls, with their argument counts.
-//!
-//! Packed functions do not check the number of their arguments and read past the end if one is missing, so the count
-//! is stored here and checked before each call. All names of a role are looked up when the libraries are opened, so
-//! that a missing function is an error at the start.
+//! Table of all TVM functions that this program calls, with their argument counts, which are checked before each call:
+//! packed functions read past the end if an argument is missing. All names of a role are looked up when the libraries
+//! are opened, so that a missing function is an error at the start.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRole {

@@ -1,8 +1,6 @@
-//! A program loaded into memory, ready to run: all code loaded, all constants stored, and the tensors of every call
-//! prepared.
-//!
-//! A run consists only of the calls: it allocates nothing, looks up nothing, and takes no locks except those of TVM's
-//! thread pool.
+//! A program loaded into memory, ready to run: all code loaded, all constants stored, the tensors of every call
+//! prepared. A run consists only of the calls: it allocates nothing, looks up nothing, and takes no locks except the
+//! thread pool's.
 
 use super::call::TvmError;
 use super::kernel::{Kernel, KernelBuffer};
@@ -52,15 +50,12 @@ pub struct PlacedFunction {
 
 pub struct Calls<'a> {
     all: Vec<(&'a Kernel, Vec<AnyView<'a>>)>,
-    /// Counter of profiled calls, if requested.
     pub watched: Option<&'static AtomicI64>,
     /// Whether tasks of pool threads are recorded; requires code loaded after `launch::install_hook`.
     pub has_threads: bool,
     /// Whether workspace requests are counted; requires code loaded after `workspace::install_hook`.
     pub has_workspace: bool,
-    /// Number of tasks that did not fit the recording buffer.
     pub lost_tasks: usize,
-    /// Threads that run the groups of a stage concurrently, if the program has stages.
     pub staging: Option<Staging>,
     placement: Placement,
     batches: u32,
@@ -121,7 +116,6 @@ impl LoadedNetwork {
         Ok(())
     }
 
-    /// Fills outputs with an unlikely pattern, so that unwritten elements are detected.
     pub fn poison_outputs(&self) -> Result<()> {
         let written = self.outputs.iter().zip(&self.is_given).filter(|(_, is_given)| !**is_given);
         for (output, _) in written {

@@ -35,7 +35,6 @@ const FUNCTIONS: [&str; 30] = [
     "trunc",
 ];
 
-/// Renames C's single-precision functions to OpenCL C's overloaded ones.
 pub(super) fn with_own_functions(source: &str) -> String {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let mut own = String::with_capacity(source.len());

@@ -1,7 +1,5 @@
-//! TVM's thread pool, of which each operating-system thread that calls a kernel has its own.
-//!
-//! The size of a pool is fixed at its creation, which also pins the calling thread. So each thread count gets a new
-//! thread, which configures the pool before anything else uses it, and checks the resulting size.
+//! TVM's thread pool, of which each operating-system thread that calls a kernel has its own. Its size is fixed at its
+//! creation, which also pins the calling thread. So each thread count gets a new thread.
 
 use super::call::{TvmError, Value, call};
 use super::launch::{self, Launch};

@@ -136,7 +136,6 @@ impl Schedule {
         self.2.set(true);
     }
 
-    /// Runs a loop on the thread pool, unless [`Self::leave_pool`] was called.
     pub fn run_parallel(&self, target: &Loop) -> Result<()> {
         if self.2.get() {
             return Ok(());
@@ -211,13 +210,11 @@ impl Schedule {
         call!(names::COMPUTE_INLINE, &self.0, &block.0).map(drop)
     }
 
-    /// Moves the initialisation of a reduction to a separate block before a loop, and returns that block.
     pub fn decompose_reduction(&self, block: &Block, target: &Loop) -> Result<Block> {
         call!(names::DECOMPOSE_REDUCTION, &self.0, &block.0, &target.0).map(Block)
     }
 
-    /// Makes a reduction loop a dimension of partial results, at index `dimension` (-1: the last). The returned block
-    /// computes the partial results; the block that had the loop sums them.
+    /// Makes a reduction loop a dimension of partial results, at index `dimension` (-1: the last); returns their block.
     pub fn factor_reduction(&self, target: &Loop, dimension: i64) -> Result<Block> {
         call!(names::FACTOR_REDUCTION, &self.0, &target.0, dimension).map(Block)
     }

@@ -1,9 +1,6 @@
-//! Keeps accumulator buffers on the stack, where LLVM can assign them to registers.
-//!
-//! TVM keeps buffers of less than a kibibyte on the stack and allocates all others in its workspace, which the code
-//! then reads and writes in every step of a sum. A tile that fills all 512-bit registers has two kibibytes. Buffers
-//! with an annotation stay on the stack, but TVM's interface cannot set it, so it is added to the serialized text of
-//! the module.
+//! Keeps accumulator buffers on the stack, where LLVM can assign them to registers. TVM allocates buffers of a kibibyte
+//! or more in its workspace, which the code then accesses in every step of a sum, unless an annotation is set. TVM's
+//! interface cannot set it, so it is added to the serialized text of the module.
 
 use super::call::{TvmError, Value, call};
 use super::expression::Module;
@@ -122,7 +119,6 @@ mod tests {
     use super::{bytes_of_type, mark_allocations, quote_numbers, unquote_numbers};
     use serde_json::{Value, json};
 
-    /// Builds a module's graph with one allocation of this many elements.
     fn graph(dtype: &str, scope: &str, elements: u64) -> Value {
         json!({"nodes": [
             {"type": "ir.PrimType", "data": {"dtype": dtype}},

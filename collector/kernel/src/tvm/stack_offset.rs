@@ -1,9 +1,5 @@
-//! Calls functions at a chosen offset below the caller's stack, so that a time does not depend on a single stack
-//! address.
-//!
-//! Which cache lines and sets the stack shares with data depends on the stack address modulo the page size. The
-//! system's choice is the same in every run of a process, or depends on its environment; measurements should depend on
-//! neither.
+//! Calls functions at a chosen offset below the caller's stack, so that times depend neither on one stack address,
+//! which decides the cache sets that the stack shares with data, nor on the process's environment.
 
 /// Size of a page. Cache conflicts depend only on offsets within a page.
 pub const PAGE_BYTES: usize = 4096;
@@ -36,7 +32,6 @@ mod moved {
 
     type Callee = unsafe extern "C-unwind" fn(*mut c_void);
 
-    /// Makes a call with the stack moved down by a multiple of 16 bytes, at most a page.
     pub(super) fn run<T, F: FnOnce() -> T>(call: &mut OffsetCall<T, F>, bytes: usize) {
         // SAFETY: the callee gets the call of its own type, which is borrowed for the whole time; the offset keeps the
         // stack aligned, and is too small to step over the guard page below the stack.
@@ -53,8 +48,7 @@ mod moved {
         unsafe { &mut *call.cast::<OffsetCall<T, F>>() }.make_call();
     }
 
-    /// Calls `callee` with `data` after moving the stack pointer down. The frame pointer links to the caller's
-    /// frame.
+    /// Calls `callee` with `data` after moving the stack pointer down. The frame pointer links to the caller's frame.
     ///
     /// # Safety
     ///
@@ -80,8 +74,7 @@ mod moved {
         )
     }
 
-    /// Calls `callee` with `data` after moving the stack pointer down. The frame pointer links to the caller's
-    /// frame.
+    /// Calls `callee` with `data` after moving the stack pointer down. The frame pointer links to the caller's frame.
     ///
     /// # Safety
     ///
@@ -125,7 +118,6 @@ mod tests {
     use super::{PAGE_BYTES, STEP_BYTES, with_stack_offset};
     use std::hint::black_box;
 
-    /// Returns the address of a local variable, which shows where the stack lies.
     #[inline(never)]
     fn local_address() -> usize {
         let local = 0_u8;

@@ -1,7 +1,5 @@
-//! Runs the stages of a program on a team of threads: groups of calls run concurrently, each on its own cores.
-//!
-//! Everything that a run needs is prepared before it: the leader of each group, and memory for the results of each
-//! group.
+//! Runs the stages of a program on a team of threads: groups of calls run concurrently, each on its own cores. The
+//! leader of each group and memory for its results are prepared before the run.
 
 use super::call::TvmError;
 use super::team::{Crew, Team};

@@ -1,10 +1,8 @@
-//! A team of threads pinned to CPUs that wait for work by polling, so that groups of calls can run concurrently.
-//!
-//! TVM's pool belongs to the calling thread, so several groups would need a pool each, and their threads would compete
-//! for cores. Here every core has one thread, its *seat*; a group (crew) has a leading seat and member seats. A
-//! command is passed to a seat through a separate memory location: the sender writes the command, then its number, and
-//! waits until the seat writes the same number back. A seat polls for about a millisecond before it sleeps, as TVM's
-//! threads do. If groups share cores (`full`), a core has one seat for each of them, and waiting threads yield.
+//! A team of threads pinned to CPUs that wait for work by polling, so that groups of calls (crews) can run
+//! concurrently. TVM's pool belongs to the calling thread, so several groups would need pools that compete for cores.
+//! Here every core has one thread, its *seat*, or one per group if groups share cores (`full`). The sender of a command
+//! writes it, then its number, and waits until the seat writes the number back. A seat polls for about a millisecond
+//! before it sleeps.
 
 use measure::affinity;
 use std::cell::{Cell, UnsafeCell};

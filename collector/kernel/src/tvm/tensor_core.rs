@@ -1,9 +1,6 @@
 //! Tensor cores: for each step of a product of fragments (small matrices), the plain loops that TVM matches, and the
-//! intrinsic that replaces them.
-//!
-//! Replacements are calls of NVIDIA's `wmma` functions, which all lanes of a warp execute together, or, for types
-//! without fragments in TVM, calls of helper functions (`tf32`). TVM's Python package registers such intrinsics for
-//! some types; those of this module are registered once per process, on first use.
+//! intrinsic that replaces them: calls of NVIDIA's `wmma` functions, which all lanes of a warp execute together, or,
+//! for types without fragments in TVM, of helper functions (`tf32`). Each is registered once per process, on first use.
 
 use super::call::{TvmError, Value, call};
 use super::device_function::{self, string_immediate};
@@ -18,7 +15,6 @@ type Result<T> = std::result::Result<T, TvmError>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// Sets an accumulator fragment to zero.
     Fill,
     LoadLeft {
         is_transposed: bool,
@@ -26,7 +22,6 @@ pub enum Step {
     LoadRight {
         is_transposed: bool,
     },
-    /// Multiplies two operand fragments and adds the product to an accumulator fragment.
     Multiply {
         is_left_transposed: bool,
         is_right_transposed: bool,

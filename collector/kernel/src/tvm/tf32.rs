@@ -1,7 +1,5 @@
-//! Steps on TF32 fragments, which TVM cannot generate: helper functions around NVIDIA's `wmma`.
-//!
-//! TVM sees an array per lane, with as many numbers as a whole fragment. A lane uses only the first few; the compiler
-//! keeps these in registers, because all indices are constants, and removes the others.
+//! Steps on TF32 fragments, which TVM cannot generate: helper functions around NVIDIA's `wmma`. TVM sees an array per
+//! lane, as long as a whole fragment; the compiler keeps the few elements that a lane uses in registers.
 
 use super::call::{TvmError, Value, call};
 use super::device_function::call_own;

@@ -1,7 +1,5 @@
-//! Counts events of pool threads around each task that they run, so that the polling between tasks is excluded.
-//!
-//! A thread opens its own counters before its first counted task. Counters that do not belong to a single thread, such
-//! as those of the whole process, are skipped.
+//! Counts events of pool threads around each task that they run, so that the polling between tasks is excluded. A
+//! thread opens its counters before its first counted task; counters that do not belong to a single thread are skipped.
 
 use measure::counters::{Channel, CounterReader, CounterRequest, CounterSession, Coverage, Reading};
 use profile::session::ThreadCount;

@@ -24,7 +24,6 @@ pub fn replay_moves(moves: &Moves, schedule: &Schedule) -> Result<()> {
     call!(names::TRACE_APPLY_JSON, value_of(moves.as_json())?, &schedule.0).map(drop)
 }
 
-/// Converts a value of a trace, a plain number or a constant expression, to JSON.
 fn json_of(value: &Value) -> Result<Json> {
     let index = value.0.type_index();
     if index == TypeIndex::kTVMFFIArray as i32 {

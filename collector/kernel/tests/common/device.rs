@@ -7,7 +7,6 @@ use job::device::DeviceCode;
 use job::space::Schedule;
 use targets::Target;
 
-/// What became of one task: its code, or why there is none.
 pub type Outcome = Result<DeviceCode, String>;
 
 pub fn build(workers: &mut Workers, target: &Target, tried: &[(&str, Schedule)]) -> Vec<Outcome> {

@@ -1,8 +1,6 @@
 //! Tasks of every operator, for tests of what is made of them.
 
-/// One task for each operator, and more where types or forms take other ways through the code generator. Odd extents,
-/// so that few tiles fit. A row more is a revision more of its operator, so rows are added only where they show code
-/// that no other row does.
+/// At least one task for each operator, with odd extents. Rows count in revisions, so each must show code of its own.
 pub const TASKS: &[&str] = &[
     // Convolutions and products.
     "conv1d:n=2,ci=4,size=31,co=8,k=5,s=2,d=2,p=3",

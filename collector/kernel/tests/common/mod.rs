@@ -30,11 +30,9 @@ pub const PATIENCE: Duration = Duration::from_secs(300);
 
 const MIB: u64 = 1 << 20;
 
-/// Functions of one element that the first convolutional networks need.
 pub const FIRST_FUNCTIONS: &[&str] =
     &["relu", "sigmoid", "hard_sigmoid", "tanh", "silu", "hard_swish", "gelu", "exp", "log", "sqrt", "neg", "abs"];
 
-/// Those beyond them that take no numbers, by name.
 pub const FURTHER_FUNCTIONS: &[&str] = &[
     "sin",
     "cos",
@@ -69,7 +67,6 @@ pub const FURTHER_FUNCTIONS: &[&str] = &[
     "is_nan",
 ];
 
-/// Limits as in a campaign.
 pub fn limits() -> WorkerLimits {
     WorkerLimits {
         builder_cpus: Vec::new(),
@@ -85,12 +82,10 @@ pub fn limits() -> WorkerLimits {
     }
 }
 
-/// Real workers.
 pub fn workers() -> Workers {
     Workers::new(&worker(), &limits())
 }
 
-/// One timed run: enough to see whether the result is right.
 pub fn one_run() -> Method {
     let plan = Plan {
         warm_up_time_ns: 0,
@@ -107,7 +102,6 @@ pub fn one_run() -> Method {
     Method::Sample(plan)
 }
 
-/// A checked run without counters.
 pub fn run_job(task: &Task, object: Vec<u8>, cpus: &[usize]) -> RunJob {
     let text = serde_json::to_string(task).expect("a task holds only JSON values");
     let packings = vec![job::Packing::Plain; task.parameters.len() + 1];

@@ -14,7 +14,6 @@ pub const PRODUCTS: &[&str] = &[
     "q_dense(u8[n,24], const i8[40,24]) x_zero=7 w_zero=0 | requantize(_, const f32[]) axis=0 high=255 low=0 to=\"u8\" zero=3",
 ];
 
-/// Products that tensor cores make, their batch open.
 pub const ON_TENSOR_CORES: &[&str] = &[
     "mat_mul(f16[n,32,64], f16[n,64,32]) transpose_a=false transpose_b=false",
     "conv(f16[n,32,9,9], const f16[32,32,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1",

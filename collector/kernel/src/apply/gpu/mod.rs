@@ -33,8 +33,7 @@ pub(super) fn schedule_task(task: &Task, lowered: &Lowered, knobs: &Knobs, moves
     }
 }
 
-/// Returns the product of a task that tensor cores of all target devices compute without rounding its operands; None
-/// for other tasks and for convolutions.
+/// Returns the tensor-core product of a task if no operand is rounded on any device; None for convolutions.
 pub(super) fn tensor_product(task: &Task, target: &CompileTarget) -> Option<TensorProduct> {
     let Device::Cuda(architectures) = &target.device else { return None };
     let capability = architectures.iter().map(|architecture| architecture.number).min()?;
@@ -54,7 +53,6 @@ fn bind_alone(moves: &Moves, block: &Block, threads: i64) -> Result<()> {
     bind_elements(moves, block, threads).map(drop)
 }
 
-/// Distributes all loops of a block without reduction over blocks of threads; returns the loop bound to threads.
 fn bind_elements(moves: &Moves, block: &Block, threads: i64) -> Result<Loop> {
     bind_loop(moves, &fuse_all_loops(moves, block)?, threads)
 }
@@ -68,7 +66,6 @@ fn fuse_all_loops(moves: &Moves, block: &Block) -> Result<Loop> {
     })
 }
 
-/// Distributes a loop over blocks of threads; returns the loop bound to threads.
 fn bind_loop(moves: &Moves, target: &Loop, threads: i64) -> Result<Loop> {
     let parts = moves.split_loop(target, &[None, Some(threads)])?;
     moves.bind_axis(&parts[0], ThreadAxis::BlockX)?;

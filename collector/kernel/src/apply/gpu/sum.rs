@@ -1,5 +1,4 @@
-//! Schedules contractions with few result elements on GPUs: a group of threads computes the sum of each element
-//! together.
+//! Schedules contractions with few result elements on GPUs: a group of threads computes the sum of each element.
 
 use super::{Knobs, Result, block_of_part, fuse_all_loops, reduce_across_threads, required_number, single_epilogue};
 use crate::lower::{Lowered, Part};

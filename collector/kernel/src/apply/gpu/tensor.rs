@@ -129,9 +129,7 @@ fn tile_sums(moves: &Moves, sums: &Block, knobs: &Knobs) -> Result<[Loop; 2]> {
 struct Anchored {
     /// Loop over the parts of the depth that are staged at once.
     rounds: Loop,
-    /// Loop over the fragments within a staged part.
     depth: Loop,
-    /// Loop over the rows of a fragment.
     fragment: Loop,
 }
 

@@ -1,8 +1,5 @@
-//! Formulas of the functions, for `f32`.
-//!
-//! The error of each is within the bound stated by its test for all floats, and results are correct for infinities,
-//! NaN and subnormal numbers. A multiply-add may be rounded once or twice, depending on the processor; both are within
-//! the bounds.
+//! Formulas of the functions, for `f32`. The error of each is within the bound stated by its test for all floats, even
+//! if a multiply-add is rounded twice; results are correct for infinities, NaN and subnormal numbers.
 
 use super::body::Number;
 

@@ -1,11 +1,7 @@
 //! Computes exponentials, logarithms and similar functions by vector arithmetic, instead of one library call per
-//! element.
-//!
-//! TVM's last pass calls a lowering rule for each operator. For `f32` on CPUs, the rule registered here lowers to a
-//! call of a function of a whole vector. LLVM gets the definitions of these functions with the module and inlines
-//! them. TVM itself sees only calls, because its analysis of nested formulas with named values takes excessive time.
-//! All other types keep TVM's rule. Because that pass is the last, schedules, features and traces are unaffected.
-//! [`lower_with`] selects the variant of the functions for the code lowered inside it.
+//! element. For `f32` on CPUs, TVM's last pass calls the rule registered here, which lowers to a call of a function of
+//! a whole vector. LLVM gets the definitions with the module and inlines them; TVM would take too long to analyse them.
+//! Because that pass is the last, schedules, features and traces are unaffected.
 
 mod body;
 mod formulas;
@@ -48,8 +44,7 @@ thread_local! {
     static CALLED: RefCell<BTreeSet<(usize, u16)>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Lowers with this variant of the functions, and adds the definitions of the functions that the module calls,
-/// including those for products of bytes.
+/// Lowers with this variant of the functions, and adds the definitions that the module calls, byte products included.
 pub(super) fn lower_with(
     functions: Functions,
     instruction: Instruction,
@@ -83,7 +78,6 @@ fn function_name(place: usize, lanes: u16) -> String {
     format!("{}.{lanes}", FORMULAS[place].0.replace("tirx", "opcollect"))
 }
 
-/// Registers the lowering rules of all functions, once per process.
 fn register_rules() -> Result<()> {
     static REGISTERED: OnceLock<Result<()>> = OnceLock::new();
     REGISTERED
@@ -149,7 +143,6 @@ fn first_argument(call: &Value) -> Result<Value> {
     argument.ok_or_else(|| TvmError::new(RULE, "the call has no argument"))
 }
 
-/// Replaces a call on a vector by one call for each lane.
 fn call_per_lane(call: &Value, dtype: DLDataType, write: impl Fn(Value) -> Result<Value>) -> Result<Value> {
     let (argument, operator) = (first_argument(call)?, call.field("op")?);
     let place = |lane: u16| call!(names::INT_IMMEDIATE, models::DType::I32, i64::from(lane), Value::none());

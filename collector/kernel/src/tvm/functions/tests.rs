@@ -32,7 +32,6 @@ const EVERY_VARIABLE: &str = "OPCOLLECT_EVERY_FLOAT";
 /// Else every so many; a prime, so that fractions of all kinds meet exponents of all kinds.
 const STRIDE: u32 = 1009;
 
-/// An object file of a function for a target; of a name, or of several, the first inside of the others.
 fn compiled(name: &str, target: &Target, functions: &str, dtype: DType) -> Vec<u8> {
     let input = format!("{dtype}[{LENGTH}]");
     let inputs = std::iter::once(input.as_str()).chain(std::iter::repeat("_"));
@@ -52,7 +51,6 @@ fn compiled(name: &str, target: &Target, functions: &str, dtype: DType) -> Vec<u
     compile::compile_module(&module, &compiled, schedule.function_variants(), false).expect("it compiles").bytes
 }
 
-/// Compiled code of one function of floats.
 struct Code {
     function: tvm_ffi::Function,
     _loaded: object::LoadedObject,
@@ -84,7 +82,6 @@ impl Code {
     }
 }
 
-/// As many numbers as one call has.
 fn filled(numbers: &[f32]) -> Vec<u8> {
     let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     bytes.resize(4 * LENGTH, 0);
@@ -95,7 +92,6 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("4 bytes"))).collect()
 }
 
-/// The same code as a program for a processor with NEON, which an emulator runs.
 struct Neon {
     folder: TempDir,
 }
@@ -105,7 +101,6 @@ impl Neon {
     const EMULATOR: &str = "qemu-aarch64";
     const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/floats.c");
 
-    /// What is missing here for that.
     fn missing() -> Option<&'static str> {
         let is_there = |program: &&str| Command::new(program).arg("--version").output().is_ok();
         [Neon::COMPILER, Neon::EMULATOR].into_iter().find(|program| !is_there(program))
@@ -139,7 +134,6 @@ impl Neon {
     }
 }
 
-/// The space between a float at this number and the next.
 fn spacing(number: f64) -> f64 {
     let number = number.abs().clamp(f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX));
     let exponent = (number.to_bits() >> 52) as i32 - 1023;
@@ -153,7 +147,6 @@ enum Unit {
     Absolute,
 }
 
-/// The largest error over the floats tried, and where it is.
 fn largest_error(of: impl Fn(&[f32]) -> Vec<f32>, stride: u32, truth: fn(f64) -> f64, unit: Unit) -> (f64, f32) {
     let stride = if std::env::var_os(EVERY_VARIABLE).is_some() { 1 } else { stride };
     let mut all = (0..=u32::MAX).step_by(stride as usize).map(f32::from_bits);
@@ -184,7 +177,6 @@ fn largest_error(of: impl Fn(&[f32]) -> Vec<f32>, stride: u32, truth: fn(f64) ->
     }
 }
 
-/// On this machine's CPU and on the plainest of its kind, which rounds a product before it adds.
 #[track_caller]
 fn check(name: &str, truth: fn(f64) -> f64, unit: Unit, bound: f64) {
     for cpu in ["native", "x86-64"] {
@@ -213,7 +205,6 @@ fn saturating_functions_are_within_four_tenths_of_a_millionth() {
     check("sigmoid", |x| 1.0 / (1.0 + (-x).exp()), Unit::Absolute, 4e-7);
 }
 
-/// The formulas are the same on every processor; what differs is what its compiler makes of them.
 #[test]
 fn neon_has_the_same_bounds() {
     /// An emulator is slow; a prime again.
@@ -237,7 +228,6 @@ fn neon_has_the_same_bounds() {
     check("sigmoid", |x| 1.0 / (1.0 + (-x).exp()), Unit::Absolute, 4e-7);
 }
 
-/// Of these TVM's analysis could see too much.
 #[test]
 fn functions_of_functions_are_right() {
     fn sigmoid(x: f64) -> f64 {

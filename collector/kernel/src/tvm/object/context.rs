@@ -1,8 +1,5 @@
-//! Resolves what an object needs from this process: imported functions, and the pointers that TVM's code generator
-//! leaves unset.
-//!
-//! TVM emits a variable for each function of its runtime that a kernel may call, and expects the loader to set it.
-//! TVM's own library loader sets the variables of the same names.
+//! Resolves what an object needs from this process: imported functions, and the variables that TVM emits for functions
+//! of its runtime. TVM's own library loader sets the variables of the same names.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, c_void};
@@ -19,7 +16,6 @@ use crate::tvm::{launch, workspace};
 /// TVM's name prefix of variables that point to runtime functions.
 const VARIABLE_PREFIX: &str = "__";
 
-/// Runtime functions that kernels call through the function-pointer variables that TVM emits.
 const RUNTIME_FUNCTIONS: [&str; 8] = [
     "TVMFFIFunctionCall",
     "TVMFFIErrorSetRaisedFromCStr",
@@ -33,7 +29,6 @@ const RUNTIME_FUNCTIONS: [&str; 8] = [
 
 pub type Imports = BTreeMap<usize, u64>;
 
-/// Resolves the imported symbols to which relocations refer.
 pub fn resolve_imports(object: &Object<'_>) -> Result<Imports, LoadError> {
     let process = Library::this();
     let mut imports = Imports::new();
@@ -61,7 +56,6 @@ pub(super) fn find_symbol(library: &Library, name: &str) -> Option<NonNull<c_voi
     NonNull::new(symbol.into_raw())
 }
 
-/// Sets the function-pointer variables for TVM's runtime in an object's image.
 pub fn fill_variables(exports: &HashMap<String, Export>, layout: &Layout, image: &mut [u8]) -> Result<(), LoadError> {
     for_each_variable(|variable, address| {
         let Some(export) = exports.get(variable) else { return Ok(()) };

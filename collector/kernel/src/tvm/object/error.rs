@@ -3,12 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Reason why an object cannot be loaded. Each message names the part of the object that causes it.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error("{what} is {size} bytes, more than the limit of {limit}")]
     TooLarge { what: &'static str, size: u64, limit: u64 },
-    /// The bytes are not a consistent ELF file.
     #[error("malformed object file: {what}")]
     Malformed { what: String },
     #[error(
@@ -18,13 +16,10 @@ pub enum LoadError {
     UnsupportedMachine { machine: String },
     #[error("{what} is not supported by the in-memory loader; the system's linker may load it")]
     Unsupported {
-        /// The unsupported part, with its section or symbol.
         what: String,
     },
-    /// The object contains code that would run on loading, which generated code never does; no loader accepts it.
     #[error("the object would run code when it is loaded ({what}), which generated code never does; it is rejected")]
     RunsOnLoading {
-        /// The section or symbol that contains this code.
         what: String,
     },
     #[error(
@@ -37,20 +32,17 @@ pub enum LoadError {
         /// Number of the relocation type in the x86-64 ABI.
         kind: u32,
     },
-    /// A value does not fit the field that a relocation patches.
     #[error(
         "symbol `{symbol}` is out of reach of the 32-bit field in section `{section}` at offset {offset:#x}; compile \
          position-independent code, or load it through the system's linker"
     )]
     OutOfReach { section: String, offset: u64, symbol: String },
-    /// No library in this process defines the symbol.
     #[error("no library in this process defines `{name}`, which the object needs; open the TVM runtime before loading")]
     UnresolvedSymbol { name: String },
     #[error("the object defines no function `{symbol}`")]
     MissingFunction { symbol: String },
     #[error("cannot map {size} bytes for the object's code: {source}")]
     Map { size: usize, source: io::Error },
-    /// The system's linker could not be started, or its input files could not be written.
     #[error("cannot link the object in `{}`: {source}; install binutils (`ld`) if it is missing", path.display())]
     LinkerUnavailable { path: PathBuf, source: io::Error },
     #[error("`ld -shared` failed ({status}): {message}")]

@@ -1,6 +1,4 @@
-//! Memory of a loaded object: writable while it is patched, then sealed.
-//!
-//! No page is ever writable and executable at the same time, and sealing cannot be undone.
+//! Memory of a loaded object, writable while it is patched, then sealed. No page is ever writable and executable.
 
 use std::ffi::c_void;
 use std::io;
@@ -22,7 +20,6 @@ pub struct Image {
     mapping: ImageMapping,
 }
 
-/// Mapped pages, which are unmapped on drop.
 #[derive(Debug)]
 struct ImageMapping {
     base: NonNull<c_void>,

@@ -1,13 +1,10 @@
-//! Positions of the parts of an object in memory.
+//! Positions of the parts of an object in memory. Calls to other libraries always go through a jump stub, as in shared
+//! libraries, so that a call costs the same in every process, independent of library addresses.
 //!
 //! ```text
 //! code sections, jump stubs | constants, table of addresses | data
 //! read + execute            | read                          | read + write     (each begins on a page)
 //! ```
-//!
-//! Calls to other libraries always go through a jump stub, even if the target is close enough for a direct
-//! call, so that a call costs the same in every process, independent of library addresses. Calls of shared
-//! libraries work the same way.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -61,7 +58,6 @@ impl Layout {
         Ok(Self { sections, slots, stubs, code, constants, size })
     }
 
-    /// Copies the contents of the sections. The rest of the image is already zero.
     pub fn copy_sections(&self, object: &Object<'_>, image: &mut [u8]) -> Result<(), LoadError> {
         for (section, place) in object.sections.iter().zip(&self.sections) {
             let target = image.get_mut(place.clone()).and_then(|target| target.get_mut(..section.bytes.len()));

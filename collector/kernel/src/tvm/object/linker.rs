@@ -1,6 +1,5 @@
 //! Fallback loader: the system's linker creates a shared library from the object, and the dynamic loader opens it.
-//!
-//! This is slower than loading in memory, but supports everything that the machine's toolchain supports.
+//! Slower than loading in memory, but supports everything that the machine's toolchain supports.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,16 +10,12 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use super::{Backing, LoadError, LoadedObject, context, on_loading};
 
-/// Links an object and opens the resulting library, in a new folder below `parent` that is deleted before
-/// return.
-///
-/// Other users may be able to write to `parent`, but the new folder is private and has an unpredictable
-/// name, so that no file in it can be planted.
+/// Links an object and opens the resulting library, in a new folder below `parent` that is deleted before return. Other
+/// users may write to `parent`, but the folder is private and its name unpredictable, so that no file can be planted.
 ///
 /// # Safety
 ///
-/// The system's linker and loader read an unchecked file. The caller accepts that they may crash this
-/// process.
+/// The system's linker and loader read an unchecked file. The caller accepts that they may crash this process.
 ///
 /// # Errors
 ///
@@ -58,7 +53,6 @@ fn run_linker(object: &Path, linked: &Path) -> Result<(), LoadError> {
     })
 }
 
-/// Returns the text of an error's cause, which is where the dynamic loader states its reason.
 fn with_cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| cause.to_string())
 }

@@ -1,11 +1,7 @@
-//! Loads the object file of a kernel into this process, without a linker and without a file.
-//!
-//! Linking an object into a shared library takes far longer than placing the few sections of one kernel, and needs a
-//! temporary file. So the static linker's work is done here, for the small part of ELF that compilers emit for a
-//! kernel: `read` parses the object, `layout` assigns positions, `relocate` patches the image, `image` owns the
-//! memory, and `context` sets the pointers that TVM's generated code expects. Anything outside of that part is
-//! reported as an error, and [`load_through_linker`] loads such objects, unless loading would run their code: all
-//! loaders reject those.
+//! Loads the object file of a kernel into this process, without a linker and without a file, which is far faster. The
+//! static linker's work is done here for the part of ELF that compilers emit for a kernel: `read` parses the object,
+//! `layout` assigns positions, `relocate` patches the image, `image` owns the memory, and `context` sets pointers.
+//! Other objects are loaded by [`load_through_linker`], unless loading would run their code: all loaders reject those.
 //!
 //! Loading executes nothing and is safe for any input bytes. *Calling* loaded code, or opening it with the system's
 //! loader, runs unchecked machine code: both are `unsafe` here and only done in runner processes, which may crash.
@@ -58,9 +54,8 @@ struct Export {
     is_code: bool,
 }
 
-/// Loads a relocatable x86-64 ELF object from memory. Undefined symbols are looked up among the libraries of this
-/// process, so TVM's runtime must be open. If this fails, [`LoadError::linker_may_help`] returns whether
-/// [`load_through_linker`] is worth trying.
+/// Loads a relocatable x86-64 ELF object. Undefined symbols are looked up in this process, so TVM's runtime must be
+/// open. If this fails, [`LoadError::linker_may_help`] returns whether [`load_through_linker`] is worth trying.
 pub fn load_object(bytes: &[u8]) -> Result<LoadedObject, LoadError> {
     let object = read::read_object(bytes)?;
     let layout = Layout::new(&object)?;
@@ -89,7 +84,6 @@ pub fn object_functions(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, LoadErro
     Ok(code_functions(&object).into_iter().map(code).collect())
 }
 
-/// Returns the names of functions, and their ranges in the loaded image.
 pub fn function_ranges(bytes: &[u8]) -> Result<Vec<(String, Range<usize>)>, LoadError> {
     let object = read::read_object(bytes)?;
     let layout = Layout::new(&object)?;

@@ -1,9 +1,6 @@
-//! Detects objects that would run code when a library linked from them is opened.
-//!
-//! The in-memory loader runs nothing. The system's loader calls functions that an object registers for loading and
-//! unloading, and resolver functions that select an implementation. Generated code has none of these, so such an
-//! object is never passed to the linker. Files that are not objects are rejected, too, because a linker would read
-//! them as a script, which can name any file.
+//! Detects objects that would run code when a library linked from them is opened: functions registered for loading and
+//! unloading, and resolvers. Generated code has none of these. Files that are not objects are rejected, too, because a
+//! linker would read them as a script, which can name any file.
 
 use object::LittleEndian;
 use object::elf::{
@@ -27,7 +24,6 @@ pub fn is_called(name: &str, kind: SectionType) -> bool {
     [SHT_INIT_ARRAY, SHT_FINI_ARRAY, SHT_PREINIT_ARRAY].contains(&kind) || CALLED.iter().any(|prefix| is_of(prefix))
 }
 
-/// Rejects objects that would run code when a library linked from them is opened, and files that are not objects.
 pub fn reject_loading_code(bytes: &[u8]) -> Result<(), LoadError> {
     match bytes.get(WIDTH.0) == Some(&WIDTH.1) {
         true => refuse_in::<FileHeader32<LittleEndian>>(bytes),

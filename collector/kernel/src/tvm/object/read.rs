@@ -1,7 +1,5 @@
-//! Parses an object file into the parts that loading needs.
-//!
-//! All values are checked copies of the file's tables: section numbers are valid indices, names are text, sizes are
-//! within limits. Addresses are not yet assigned.
+//! Parses an object file into the parts that loading needs. All values are checked copies of the file's tables: section
+//! numbers are valid indices, names are text, sizes are within limits. Addresses are not yet assigned.
 
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
@@ -74,7 +72,6 @@ pub struct Relocation {
     pub section: usize,
     pub offset: u64,
     pub kind: Kind,
-    /// Index of the symbol in [`Object::symbols`].
     pub symbol: usize,
     pub addend: i64,
 }

@@ -101,12 +101,10 @@ enum RelocatedField {
 }
 
 impl RelocatedField {
-    /// Returns a field of four bytes that is zero-extended.
     fn unsigned_field(value: u64) -> Self {
         u32::try_from(value).map_or(Self::TooFar, Self::Four)
     }
 
-    /// Returns a field of four bytes that is sign-extended.
     fn signed_field(value: u64) -> Self {
         i32::try_from(value.cast_signed()).map_or(Self::TooFar, |value| Self::Four(value.cast_unsigned()))
     }

@@ -103,7 +103,6 @@ fn a_weak_symbol_may_be_nowhere() {
     });
 }
 
-/// A packed function that answers its first argument plus one; the layout is that of the binding's C interface.
 const PACKED: &str = "typedef struct { int type; int pad; long value; } Any;\n\
     int __tvm_ffi_next(void *self, const Any *arguments, int count, Any *result) {\n\
     if (count != 1) return -1;\n\
@@ -168,7 +167,6 @@ fn no_page_is_writable_and_executable() {
     assert_eq!(rights, ["r-xp", "r--p", "rw-p"]);
 }
 
-/// The rights of the page at an address, as the kernel words them.
 fn rights_of(address: usize) -> String {
     let maps = fs::read_to_string("/proc/self/maps").expect("the kernel tells the mappings");
     let number = |text: &str| usize::from_str_radix(text, 16).expect("addresses are hexadecimal");

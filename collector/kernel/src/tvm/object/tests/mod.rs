@@ -14,7 +14,6 @@ use std::process::Command;
 
 use super::{LoadError, LoadedObject, load_object, load_through_linker};
 
-/// Compiles C to object bytes, position-independent as TVM's kernels are.
 fn compile(source: &str) -> Vec<u8> {
     compile_with(source, &["-O2", "-fPIC"])
 }
@@ -27,7 +26,6 @@ fn compile_with(source: &str, flags: &[&str]) -> Vec<u8> {
     fs::read(&output).expect("the compiler wrote an object")
 }
 
-/// Runs a tool and shows everything about it when it fails.
 fn run(command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -40,7 +38,6 @@ fn run(command: &mut Command) {
     );
 }
 
-/// Loads the same object by both routes and lets `check` look at each.
 fn by_both_routes(bytes: &[u8], check: impl Fn(&LoadedObject)) {
     check(&load_object(bytes).expect("the object loads in memory"));
     let dir = tempfile::tempdir().expect("a temporary folder can be made");
@@ -55,12 +52,10 @@ fn link(bytes: &[u8], parent: &Path) -> Result<LoadedObject, LoadError> {
     unsafe { load_through_linker(bytes, parent) }
 }
 
-/// The address of a symbol, as a pointer to transmute.
 fn address(loaded: &LoadedObject, name: &str) -> *mut c_void {
     loaded.find_symbol(name).unwrap_or_else(|| panic!("the object defines `{name}`")).as_ptr()
 }
 
-/// Takes a C function out of a loaded object.
 macro_rules! c_function {
     ($loaded:expr, $name:literal, fn($($argument:ty),*) -> $result:ty) => {{
         let address = super::address($loaded, $name);
@@ -71,7 +66,6 @@ macro_rules! c_function {
 }
 use c_function;
 
-/// The folder of the workspace, where `.venv` may be.
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies in the workspace").to_owned()
 }

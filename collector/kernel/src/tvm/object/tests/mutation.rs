@@ -1,6 +1,4 @@
-//! Whatever the bytes: loading answers with an error or with an image, and neither panics nor faults.
-//!
-//! Nothing of a damaged object is executed; that is what runner processes are for.
+//! Whatever the bytes, loading returns an error or an image, and neither panics nor faults. Nothing is executed.
 
 use std::sync::OnceLock;
 
@@ -70,7 +68,6 @@ proptest! {
     }
 }
 
-/// Every prefix, and every byte set to its extremes: the tables of the file are small, so all of it fits in a test.
 #[test]
 fn every_prefix_and_every_single_byte() {
     for original in originals() {

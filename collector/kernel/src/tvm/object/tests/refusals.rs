@@ -30,7 +30,6 @@ fn thread_local_storage() {
     );
 }
 
-/// By every way that a linker knows.
 #[test]
 fn code_that_runs_on_loading_is_taken_by_nothing() {
     let sources = [

@@ -60,7 +60,6 @@ fn a_parallel_kernel_of_tvm_computes() {
     });
 }
 
-/// Before the runtime is open, the kernel's need for it is an error that names the missing function.
 fn linker_is_needed_first(object: &[u8]) -> bool {
     match load_object(object) {
         Ok(_) => false,
@@ -71,7 +70,6 @@ fn linker_is_needed_first(object: &[u8]) -> bool {
     }
 }
 
-/// Opens TVM's runtime for the whole process, as a worker does at its start.
 fn open_runtime(python: &std::path::Path) {
     let output = Command::new(python)
         .args(["-c", "import importlib.util as u; print(u.find_spec('tvm').submodule_search_locations[0])"])
