@@ -10,6 +10,7 @@ use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Packing {
+    /// Same format as in the task.
     Plain,
     /// `[o, …]` stored as `[o / block, …, block]`, padded with zeros to whole blocks.
     Blocked { block: i64 },
@@ -27,6 +28,7 @@ pub enum Packing {
     /// Signed bytes `[o, c, …]` stored as 32-bit numbers `[o / block, 1 + … · c / 4, block]`: first the sum of a row,
     /// then groups of four bytes along `c` (along the last dimension if `c` is 1).
     Quads {
+        /// Number of rows (output channels) per block.
         block: i64,
     },
     /// `[o, …]` reshaped to the matrix `[o, rest]`; no data are moved.

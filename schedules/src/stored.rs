@@ -9,7 +9,9 @@ use crate::knobs::Knobs;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
+    /// Same layout as in the task.
     Plain,
+    /// Blocks of output channels (or of a product's columns).
     Blocked { block: i64 },
     /// Convolution with four bytes along the depth in one number, for 8-bit dot-product instructions.
     Dots {
@@ -21,8 +23,10 @@ pub enum Layout {
     BlockedDots { block: i64, is_signed: bool },
     /// Convolution as a product of a weight matrix and a matrix of windows (implicit GEMM).
     Columns {
+        /// Factor to a multiple of which the columns are padded with zeros.
         multiple: i64,
     },
+    /// Winograd's algorithm, with output channels in blocks.
     Winograd { tile: i64, block: i64 },
 }
 

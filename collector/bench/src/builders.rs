@@ -11,7 +11,6 @@ pub enum Build {
     Built(Box<Artifact>),
     Failed(String),
     Rejected(String),
-    /// The builder crashed or did not reply.
     Fault(Fault),
 }
 
@@ -34,8 +33,7 @@ struct BuilderSlot {
 }
 
 impl Builders {
-    /// Creates `count` builders. If `cpus` are given, each builder is pinned to one of them, from the last to the
-    /// first, because runners use the first CPUs.
+    /// Creates builders, pinned to `cpus` (if given) from the last to the first, because runners use the first CPUs.
     pub fn new(spec: &WorkerSpec, count: usize, cpus: &[usize], deadline: Duration) -> Builders {
         let slots = (0..count.max(1)).map(|place| {
             let cpu = (!cpus.is_empty()).then(|| cpus[cpus.len() - 1 - place % cpus.len()]);

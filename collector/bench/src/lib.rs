@@ -1,8 +1,7 @@
-//! The interface through which code is built and run.
-//!
-//! A caller submits [`BenchWork`] to a [`Bench`] and receives [`Done`] in an order that the bench chooses. [`Workers`]
-//! use this machine, [`Boards`] use remote devices. [`Prebuilt`] and [`Remembering`] wrap another bench and supply
-//! known builds. A [`Simulator`] models the accelerator core of a board; a [`FabricBoard`] runs on such a core.
+//! The interface through which code is built and run: a caller submits [`BenchWork`] to a [`Bench`] and receives
+//! [`Done`] in an order that the bench chooses. [`Workers`] use this machine, [`Boards`] remote devices; [`Prebuilt`]
+//! and [`Remembering`] supply known builds. A [`Simulator`] models a board's accelerator; a [`FabricBoard`] runs on
+//! one.
 
 mod boards;
 mod breeder;
@@ -69,8 +68,7 @@ pub trait Bench {
 
     fn submit(&mut self, ticket: Ticket, work: BenchWork);
 
-    /// Waits for the next result. Calls `goes_on` before anything is started. None if `goes_on` returns false, or if
-    /// nothing is in progress.
+    /// Waits for the next result. Calls `goes_on` first; None if it returns false, or if nothing is in progress.
     fn next_result(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)>;
 
     fn abandon_all(&mut self);

@@ -12,7 +12,6 @@ pub struct Prebuilt<B, Known> {
 }
 
 impl<B: Bench, Known: FnMut(&BuildJob) -> Option<Build>> Prebuilt<B, Known> {
-    /// Takes builds from `known` and passes all other work to `bench`.
     pub fn new(bench: B, known: Known) -> Self {
         Prebuilt { bench, known, done: VecDeque::new() }
     }

@@ -1,9 +1,6 @@
-//! The bench of this machine: builder and runner processes.
-//!
-//! Runs are sequential, and no CPU core builds and runs at the same time. A run that leaves CPUs to builders starts at
-//! once and overlaps with builds. A run that needs all CPUs makes builders pause. It is therefore delayed until
-//! several such runs are waiting, or nothing is left to build. `docs/performance.md` describes the effect of the
-//! overlap on times.
+//! The bench of this machine: builder and runner processes. Runs are sequential, and no CPU core builds and runs at the
+//! same time. A run that needs all CPUs makes builders pause, so it is delayed until several such runs are waiting, or
+//! nothing is left to build. `docs/performance.md` describes the effect of the overlap on times.
 
 use crate::builders::Builders;
 use crate::{Ability, Bench, BenchWork, Done, Ran, Ticket, Versions};
@@ -95,7 +92,6 @@ pub fn library_program(worker: &Path) -> PathBuf {
 impl Workers {
     /// Creates the bench. Processes are started on first use.
     pub fn new(program: &Path, limits: &WorkerLimits) -> Workers {
-        /// Resident memory above which a builder is replaced.
         const BUILDER_RSS_BYTES: u64 = 1 << 30;
         let mut build = WorkerSpec::new(program, &["build"]);
         build.start_deadline = limits.start_deadline;

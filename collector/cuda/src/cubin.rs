@@ -9,8 +9,7 @@ use std::ffi::CStr;
 #[error("not valid GPU machine code (cubin): {0}")]
 pub struct CubinError(String);
 
-/// A device-code image that the driver can load. The driver receives an address without a length and determines the
-/// length from the content, so the content must lie completely within its bytes.
+/// A device-code image for the driver, which gets no length, so the content must lie completely within its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a>(&'a [u8]);
 

@@ -1,9 +1,6 @@
-//! Safe interface of CUPTI, NVIDIA's profiling library, with all unsafe calls to it. It reports how long each kernel
-//! ran by the device's clock. Hardware counters are in `profiler`.
-//!
-//! CUPTI comes with a toolkit or as the wheel `nvidia-cuda-cupti`, and is opened at run time. Records are read at
-//! offsets that releases 12 and 13 share; a test compares them with the wheel's header. Recording costs time, so
-//! recorded runs are separate from timed ones.
+//! Safe interface of CUPTI, NVIDIA's profiling library: how long each kernel ran by the device's clock. It comes with a
+//! toolkit or as the wheel `nvidia-cuda-cupti`. Records are read at offsets that releases 12 and 13 share; a test
+//! compares them with the wheel's header. Recording costs time, so recorded runs are separate from timed ones.
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::alloc::{Layout, alloc, dealloc};
@@ -79,7 +76,6 @@ pub struct Cupti {
     library: std::mem::ManuallyDrop<Library>,
 }
 
-/// Byte offsets of fields in a kernel record.
 pub mod offsets {
     /// Kind of the record, 32 bits.
     pub const KIND: usize = 0;
@@ -244,7 +240,6 @@ impl CuptiFunctions {
 }
 
 impl Words {
-    /// Converts a status to a result. Errors name the call and the reason, with a hint if the permission is missing.
     pub(super) fn check_status(self, call: &'static str, status: CuptiStatus) -> Result<()> {
         if status == SUCCESS {
             return Ok(());

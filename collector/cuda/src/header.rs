@@ -26,8 +26,7 @@ const MATH_CONSTANTS: &str = "\
 #define CUDART_NAN __longlong_as_double(0xfff8000000000000LL)
 ";
 
-/// Returns the definitions for a half-precision type: comparisons, the vector of four elements that generated code
-/// uses, and functions that the device computes in single precision.
+/// Returns the definitions for a half-precision type: comparisons, the vector of four, functions in single precision.
 fn half_definitions(scalar: &str, to_float: &str, from_float: &str, four: &str, pack: &str, has_tanh: bool) -> String {
     let mut text = format!(
         "\

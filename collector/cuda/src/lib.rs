@@ -1,9 +1,6 @@
-//! CUDA without a toolkit: code is compiled on any machine, and measured on one with a GPU.
-//!
-//! `nvrtc`, `driver`, `cupti` and `profiler` (with its `parameters`) are the fences around NVIDIA's
-//! libraries, each opened at run time, like NVML. Everything else is plain data about device code.
-//! A machine without a GPU can compile code, check it against the limits of its architecture and
-//! pack it; only launches need the driver.
+//! CUDA without a toolkit: code is compiled and checked on any machine, and measured on one with a GPU. `nvrtc`,
+//! `driver`, `cupti` and `profiler` (with its `parameters`) are the fences around NVIDIA's libraries, each opened at
+//! run time, like NVML.
 
 mod compile;
 mod cubin;

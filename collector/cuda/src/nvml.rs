@@ -66,8 +66,7 @@ impl Nvml {
         }
     }
 
-    /// Returns the board's energy consumption since the driver was loaded. The counter is coarse: it
-    /// advances about every ten milliseconds.
+    /// Returns the energy since the driver was loaded; the counter advances about every ten milliseconds.
     pub fn energy_millijoules(&self) -> Result<u64> {
         self.device.total_energy_consumption().map_err(failed_call("nvmlDeviceGetTotalEnergyConsumption"))
     }

@@ -1,10 +1,7 @@
-//! The fence (all unsafe calls) around NVRTC, NVIDIA's compiler library, which compiles CUDA C to machine code and
-//! returns the assembler's log.
-//!
-//! NVRTC needs neither a toolkit nor a GPU. The library is opened at run time: the file that `OPCOLLECT_NVRTC` names,
-//! or else the first one found in a `lib` folder next to the program's own folder, the wheel in `.venv`, a toolkit,
-//! and the search path of the system's loader. Headers for half precision come from the wheel of the CUDA runtime,
-//! which installs them next to the library's folder.
+//! The fence (all unsafe calls) around NVRTC, which compiles CUDA C to machine code without a toolkit or a GPU. The
+//! library is the file that `OPCOLLECT_NVRTC` names, or else the first one found in a `lib` folder next to the
+//! program's own folder, the wheel in `.venv`, a toolkit, and the loader's search path. Headers for half precision come
+//! from the wheel of the CUDA runtime.
 
 use job::device::Architecture;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -199,8 +196,7 @@ impl Nvrtc {
         })
     }
 
-    /// Compiles CUDA C for one architecture. Fast mathematics is disabled, so that results are comparable with the
-    /// reference.
+    /// Compiles CUDA C for one architecture, without fast mathematics, so that results match the reference.
     pub fn compile_source(&self, source: &str, architecture: Architecture) -> Result<Compiled> {
         self.check_architecture(architecture)?;
         let text = c_string("nvrtcCreateProgram", source)?;
@@ -245,7 +241,6 @@ impl NvrtcFunctions {
     }
 }
 
-/// A program of NVRTC, which is destroyed on drop.
 struct OpenProgram<'a> {
     functions: &'a NvrtcFunctions,
     handle: NvrtcProgram,
@@ -273,7 +268,6 @@ impl OpenProgram<'_> {
         self.read_sized("nvrtcGetCUBIN", self.functions.cubin_size, self.functions.cubin)
     }
 
-    /// Reads an output of NVRTC: first its size, then its bytes.
     fn read_sized(
         &self,
         call: &'static str,

@@ -1,9 +1,6 @@
 //! Parameter structures of CUPTI's profiler: one per call, as declared in `cupti_profiler_host.h`,
-//! `cupti_profiler_target.h`, `cupti_range_profiler.h` and `cupti_target.h`.
-//!
-//! Each structure begins with its own size, by which CUPTI determines the available fields. Fields that were
-//! added after the first releases of this profiler are omitted, so that one declaration is valid for all
-//! releases. A test compiles NVIDIA's headers and compares every offset and size.
+//! `cupti_profiler_target.h`, `cupti_range_profiler.h` and `cupti_target.h`. Each begins with its own size, by which
+//! CUPTI determines the available fields; later fields are omitted. A test compares all offsets with the headers.
 
 use super::cupti::{CuptiError, CuptiStatus, Result};
 use libloading::os::unix::Library;

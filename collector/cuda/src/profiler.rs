@@ -1,9 +1,6 @@
-//! The fence (all unsafe calls) around CUPTI's range profiler, which reads hardware counters while kernels run.
-//!
-//! A device can read only a few counters at once, so the work is repeated in several passes until all counters have
-//! been read. The caller repeats the work, which must have the same result each time; this lets the caller control the
-//! caches. One range covers the whole work of a pass. CUPTI's host objects, which know the metrics of a chip, also
-//! need a driver.
+//! The fence (all unsafe calls) around CUPTI's range profiler, which reads hardware counters while kernels run. A
+//! device can read only a few at once, so the caller repeats the work in several passes, with the same result each
+//! time. One range covers the whole work of a pass.
 
 use super::cupti::{Cupti, CuptiError, CuptiStatus, Result, Words};
 use super::driver::Device;
@@ -35,7 +32,6 @@ pub struct Config {
     passes: usize,
 }
 
-/// Functions of the profiler, and the function that describes status codes.
 struct ProfilerCalls {
     functions: Functions,
     words: Words,
@@ -55,8 +51,7 @@ struct ProfilerSession<'a> {
     _device: &'a Device,
 }
 
-/// A session that reads counters. CUPTI keeps the addresses of both images until the session ends. The session is the
-/// first field, so it ends before the images are freed.
+/// A session that reads counters. It is the first field, so it ends before the images that CUPTI uses are freed.
 struct Counting<'a> {
     session: ProfilerSession<'a>,
     data: CounterImage,
@@ -163,8 +158,7 @@ impl Profiler {
         Ok(Config { host, names, image, passes: counted.count })
     }
 
-    /// Returns the metrics of `work`, which runs once per pass, each time after `ready`. Neither may depend on the
-    /// effects of an earlier pass.
+    /// Returns the metrics of `work`, which runs once per pass, after `ready`, independent of earlier passes.
     pub fn measure_metrics<E: From<CuptiError>>(
         &self,
         device: &Device,
@@ -172,8 +166,7 @@ impl Profiler {
         mut ready: impl FnMut() -> std::result::Result<(), E>,
         mut work: impl FnMut() -> std::result::Result<(), E>,
     ) -> std::result::Result<Vec<f64>, E> {
-        /// Passes allowed beyond the number that CUPTI reports, because some metrics need one per nesting level of
-        /// ranges.
+        /// Passes allowed beyond CUPTI's number, because some metrics need one per nesting level of ranges.
         const PASSES_SPARE: usize = 4;
         let mut counting = ProfilerSession::begin_session(&self.calls, device)?.start_counting(config)?;
         let passes = counting.config.passes.saturating_add(PASSES_SPARE);
@@ -188,8 +181,7 @@ impl Profiler {
     }
 }
 
-/// Returns the encoded counters that can be read on the device. Releases before 13.1 reject the field that requests
-/// counters of the whole device, and include these counters anyway.
+/// Returns the encoded available counters; releases before 13.1 reject the field for the whole device's.
 fn read_availability(calls: &ProfilerCalls, device: &Device) -> Result<CounterImage> {
     const INVALID_PARAMETER: CuptiStatus = 1;
     let mut given =
@@ -301,8 +293,7 @@ impl<'a> ProfilerSession<'a> {
         Ok(counting)
     }
 
-    /// Runs the work as one pass; returns whether it was the last. The range excludes the wait for the end of the
-    /// work, which would be counted too.
+    /// Runs the work as one pass; returns whether it was the last. The range excludes the wait for the end of the work.
     fn run_pass<E: From<CuptiError>>(
         &self,
         work: &mut impl FnMut() -> std::result::Result<(), E>,

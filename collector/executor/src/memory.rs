@@ -1,8 +1,5 @@
-//! Memory planning of intermediate tensors: tensors with overlapping lifetimes get disjoint address ranges.
-//!
-//! Tensors are placed one by one into the lowest sufficient gap between the tensors that are live at the same time.
-//! The best order depends on the model, so several are tried. The lower bound is the maximum total size of
-//! simultaneously live tensors, [`MemoryLayout::least_bytes`].
+//! Memory planning of intermediate tensors: each is placed into the lowest sufficient gap between the tensors that are
+//! live at the same time. The best order depends on the model, so several are tried.
 
 pub const ALIGNMENT_BYTES: u64 = 64;
 

@@ -1,7 +1,5 @@
-//! Jobs of builders and runners, and their replies.
-//!
-//! These types cross a process boundary in a compact format without self-describing values, so tasks, targets and
-//! schedules are JSON text as in records.
+//! Jobs of builders and runners, and their replies. They cross a process boundary in a compact format without
+//! self-describing values, so tasks, targets and schedules are JSON text as in records.
 
 pub mod device;
 pub mod kept;
@@ -38,7 +36,6 @@ pub struct BuildJob {
     pub target: String,
     pub schedule: String,
     pub wants_trace: bool,
-    /// Whether the reply should contain the code at every stage of compilation.
     pub wants_listing: bool,
 }
 
@@ -55,7 +52,6 @@ impl BuildJob {
     }
 }
 
-/// Creates new schedules of one task from measured ones, by TVM's evolutionary search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BreedJob {
     pub task: String,
@@ -71,7 +67,6 @@ pub struct BreedJob {
 pub enum BreedReply {
     /// New schedules as JSON, best predictions first; fewer than requested if the space is exhausted.
     Bred(Vec<String>),
-    /// Error of TVM or of the cost model's training, with the step and the reason.
     Failed(String),
 }
 
@@ -89,7 +84,6 @@ pub struct Artifact {
     pub object: Vec<u8>,
     /// Instruction set extensions that the object file uses, in the Linux kernel's spelling.
     pub instruction_sets: Vec<String>,
-    /// Kernels and their launches, for GPU targets.
     pub device: Option<DeviceCode>,
     /// Size of the machine code in bytes; for several architectures, that of the first.
     pub code_bytes: u64,
@@ -97,11 +91,9 @@ pub struct Artifact {
     pub packings: Vec<Packing>,
     /// Moves of the schedule as a trace, if requested.
     pub trace: Option<String>,
-    /// Code at every stage of compilation, if requested.
     pub listing: Option<Box<Listing>>,
     /// Time for lowering and scheduling, in milliseconds.
     pub schedule_ms: f64,
-    /// Time for TVM's passes, in milliseconds.
     pub lower_ms: f64,
     pub codegen_ms: f64,
     pub features: BTreeMap<String, f64>,
@@ -123,17 +115,13 @@ pub struct RunJob {
     pub seed: u64,
     /// ELF object file; empty if a library runs the task.
     pub object: Vec<u8>,
-    /// Kernels and their launches, for GPU targets.
     pub device: Option<DeviceCode>,
-    /// Packing of each parameter and, last, of the result.
     pub packings: Vec<Packing>,
     pub cpus: Vec<usize>,
     pub method: Method,
     pub placement: Placement,
     pub counters: CounterRequest,
-    /// Whether the result is compared with the reference computation.
     pub is_checked: bool,
-    /// Parameters of an additional measurement with TVM's own time evaluator, if any.
     pub tvm_evaluator: Option<Evaluator>,
 }
 
@@ -172,8 +160,7 @@ fn reference_time(flops: u64) -> Duration {
     Duration::from_secs_f64(flops as f64 / REFERENCE_FLOPS_PER_SECOND)
 }
 
-/// Returns the time limit of a method. TVM's evaluator has none of its own, so it gets a second per run, because slow
-/// candidates of a large operator take that long, and time for its minimum repeats and cooldowns.
+/// Returns the time limit of a method. TVM's evaluator gets a second per run, its minimum repeats and cooldowns.
 fn rule_limit(method: &Method) -> Duration {
     match method {
         Method::Sample(plan) => Duration::from_nanos(plan.time_limit_ns),
@@ -196,7 +183,6 @@ impl ModuleJob {
 pub enum RunReply {
     Measured(Box<Measured>),
     Simulated(Box<Simulated>),
-    /// The error of the result exceeds the tolerance, so no time is reported.
     WrongResult(Check),
     Failed(String),
     /// The library lacks an operator of the task; names the operator and the reason.
@@ -205,7 +191,6 @@ pub enum RunReply {
     Together(TogetherReply),
 }
 
-/// Job that runs a library's code, without compilation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum LibraryJob {
     Task(RunJob),
@@ -226,7 +211,6 @@ pub struct ModuleJob {
     pub counters: CounterRequest,
 }
 
-/// Runtime of a whole model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Engine {
     Program,
@@ -234,7 +218,6 @@ pub enum Engine {
     OpenVino,
     /// PyTorch, running a program whose code entries are tasks in JSON.
     Torch,
-    /// The compiled program on a GPU.
     Cuda,
 }
 
@@ -279,7 +262,6 @@ pub struct Profiled {
     /// Time spans of calls; the requester knows the names of the calls.
     pub profile: Profile,
     pub samples: Option<Samples>,
-    /// Symbol file for `perf`, if requested.
     pub perf_map: Option<PathBuf>,
     pub peak_memory_bytes: u64,
 }
@@ -323,6 +305,5 @@ pub struct Simulated {
 pub struct Check {
     pub max_abs_error: f64,
     pub max_rel_error: f64,
-    /// Whether every element is within the tolerance.
     pub is_right: bool,
 }

@@ -38,11 +38,9 @@ pub struct ListedLoop {
     pub estimated_share: f64,
 }
 
-/// Requests for information on loaded code, in addition to times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodeRequests {
     pub sampling: Option<Sampling>,
-    /// Whether a symbol file for `perf` and debuggers is written.
     pub has_perf_map: bool,
 }
 

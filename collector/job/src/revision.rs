@@ -1,9 +1,6 @@
-//! Revisions of generated code, which are part of the key of an experiment.
-//!
-//! A change of lowering, templates or passes can change the program of a task with the same knobs, so its old time is
-//! invalid. The revision hashes generated programs, not source text: a table contains a hash over the code of a fixed
-//! set of tasks for each operator and kind of target. A test generates that code again and compares the hashes, so the
-//! table cannot be forgotten. Comments, renames and other operators do not change a task's revision.
+//! Revisions of generated code, which are part of the key of an experiment: a change of lowering, templates or passes
+//! makes old times invalid. A revision hashes generated programs, not source text, of a fixed set of tasks for each
+//! operator and kind of target. A test compares the table with new code, so the table cannot be forgotten.
 
 use crate::space::Schedule;
 use models::{Op, Task};

@@ -1,7 +1,5 @@
-//! A thread that serves jobs of one model.
-//!
-//! Thread pools, counters and CPU affinity belong to the thread that loaded a model. So a runner that keeps a model for
-//! the next round keeps its thread.
+//! A thread that serves jobs of one model. Thread pools, counters and CPU affinity belong to the thread that loaded a
+//! model, so a runner that keeps a model for the next round keeps its thread.
 
 use crate::NetworkJob;
 use crate::kept::{JobCache, cache_key};
@@ -11,7 +9,6 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// Thread with a loaded model, which replies to jobs.
 pub struct Serving<Answer> {
     jobs: Option<Sender<NetworkJob>>,
     answers: Receiver<Answer>,
@@ -19,7 +16,6 @@ pub struct Serving<Answer> {
 }
 
 impl<Answer: Send + 'static> Serving<Answer> {
-    /// Starts a thread that replies to jobs until the channel is closed.
     pub fn start_thread(
         serve: impl FnOnce(&Receiver<NetworkJob>, &Sender<Answer>) + Send + 'static,
     ) -> Serving<Answer> {

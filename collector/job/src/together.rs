@@ -7,7 +7,6 @@ use measure::{RoundTimes, Shared, Together};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Runs several members (codes or synthetic loads) concurrently, each in a loop.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CoRunJob {
     pub members: Vec<Member>,
@@ -24,7 +23,6 @@ pub struct Member {
     pub cpus: Vec<usize>,
 }
 
-/// Member of a concurrent run: compiled code, or a synthetic load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum MemberWork {
     Code {
@@ -44,7 +42,6 @@ pub struct RaceJob {
     pub rule: Together,
 }
 
-/// Compiled codes that run one after another on the same CPUs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RaceLane {
     /// Compiled code with its tasks; lanes contain no synthetic loads.
@@ -89,7 +86,6 @@ pub enum TogetherReply {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum MemberReply {
     Shared(Box<Shared>, Option<Check>),
-    /// The error of the result exceeds the tolerance, so no time is reported.
     WrongResult(Check),
     Failed(String),
 }

@@ -5,12 +5,10 @@ use job::space::task_space;
 use models::{Fuse, plan_calls};
 use targets::llvm_target;
 
-/// The settings of some axes in the default schedule of an operator on a CPU with vectors of 512 bits.
 fn settings(cpu: &str, operator: &str, axes: &[&str]) -> String {
     settings_with("avx512f", cpu, operator, axes)
 }
 
-/// The same for a CPU with the vectors of a feature.
 fn settings_with(feature: &str, cpu: &str, operator: &str, axes: &[&str]) -> String {
     let graph = zoo::simple::build_operator(operator).unwrap_or_else(|error| panic!("{operator}: {error}"));
     let task = plan_calls(&graph, Fuse::Epilogue).expect("a plan").tasks.remove(0).task;

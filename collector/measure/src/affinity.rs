@@ -1,7 +1,5 @@
-//! CPU affinity: reads it, sets it for the calling thread, and checks it for the whole process.
-//!
-//! TVM's thread pool pins its caller, sometimes outside of the CPUs of this process, and accepts CPU numbers that do
-//! not exist. Therefore [`thread_masks`] reads the actual affinity once the pool exists.
+//! CPU affinity: reads, sets and checks it. TVM's thread pool pins its caller, sometimes outside of the CPUs of this
+//! process, and accepts CPU numbers that do not exist, so [`thread_masks`] reads the actual affinity once it exists.
 
 use std::{fs, io};
 
@@ -33,8 +31,7 @@ pub struct ThreadMask {
     pub cpus: Vec<usize>,
 }
 
-/// Returns the CPUs that the calling thread may use, in ascending order; a job scheduler or container may restrict
-/// them.
+/// Returns the calling thread's CPUs in ascending order; a job scheduler or container may restrict them.
 pub fn allowed_cpus() -> Result<Vec<usize>, AffinityError> {
     let set = sched_getaffinity(Pid::from_raw(0)).map_err(|errno| AffinityError::Unreadable(errno.into()))?;
     Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu) == Ok(true)).collect())
@@ -49,7 +46,6 @@ pub fn pin_thread(cpus: &[usize]) -> Result<(), AffinityError> {
     })
 }
 
-/// Pins all current threads of this process to these CPUs.
 pub fn pin_all(cpus: &[usize]) -> Result<(), AffinityError> {
     pin_thread(cpus)?;
     let set = set_of(cpus).map_err(|errno| AffinityError::Unreadable(errno.into()))?;

@@ -1,5 +1,4 @@
-//! The clock and the resource usage of the process, read around a batch of runs. [`Clock`] is a trait, so that
-//! measuring logic is tested without real time.
+//! The clock and the resource usage of the process, read around a batch of runs; [`Clock`] can be faked in tests.
 
 use std::{
     hint::black_box,
@@ -10,7 +9,6 @@ use crate::counters::Usage;
 use crate::flush::{CallingThread, Flusher, RunThreads};
 
 pub trait Clock {
-    /// Returns a monotonic time in nanoseconds.
     fn now_ns(&mut self) -> u64;
     /// Returns the smallest measurable time difference, including the cost of reading the clock.
     fn precision_ns(&self) -> u64;
@@ -18,8 +16,7 @@ pub trait Clock {
     /// Returns the time of a fixed computation, which depends only on the processor's clock rate.
     fn speed_probe_ns(&mut self) -> u64;
     fn sleep(&mut self, duration: Duration);
-    /// Flushes the caches of all CPUs that the run uses; `bytes` is an upper bound of the last-level cache size. Does
-    /// nothing if the timed code flushes caches itself.
+    /// Flushes the caches of all CPUs of a run, unless the timed code does; `bytes` bounds the last-level cache's size.
     fn empty_caches(&mut self, bytes: u64);
 }
 

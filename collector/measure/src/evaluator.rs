@@ -1,5 +1,4 @@
-//! Measures by the rule of TVM's time evaluator, so that times are comparable with those of other programs that use
-//! it.
+//! Measures by the rule of TVM's time evaluator, so that times are comparable with those of its other users.
 
 use std::time::Duration;
 
@@ -12,8 +11,7 @@ use crate::counters::CounterReader;
 
 const GROWTH: f64 = 1.618;
 
-/// Measures by a rule that passed [`Evaluator::check_settings`]. `run` runs the artifact the given number of times in
-/// sequence; an error from `run` ends the measurement.
+/// Measures by a rule that passed [`Evaluator::check_settings`]; an error from `run` ends the measurement.
 pub fn evaluate_rule<E>(
     run: &mut dyn FnMut(u32) -> Result<(), E>,
     rule: &Evaluator,
@@ -67,8 +65,7 @@ fn flush_caches(rule: &Evaluator, clock: &mut dyn Clock) {
     }
 }
 
-/// Returns the next `number`: the estimated need for `min_repeat_ms` plus one run, and at least [`GROWTH`] times
-/// `number`; rounded down, as TVM does.
+/// Returns the next `number`: the need for `min_repeat_ms` plus one, at least [`GROWTH`] times `number`, rounded down.
 fn grow_number(number: u32, elapsed_ns: u64, min_repeat_ms: u32) -> u32 {
     let run_ms = elapsed_ns as f64 / 1e6 / f64::from(number);
     let needed = f64::from(min_repeat_ms) / run_ms + 1.0;

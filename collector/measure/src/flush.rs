@@ -1,7 +1,5 @@
-//! Flushes caches: every CPU of a run writes its own buffer.
-//!
-//! A thread evicts lines only from its private caches and from caches that it shares. A flush takes longer than idle
-//! pool threads poll for work, so the threads are woken after it; the wake-up is not part of the timed run.
+//! Flushes caches: every CPU of a run writes its own buffer, because a thread evicts lines only from caches that it
+//! uses. Pool threads fall asleep during a flush, so they are woken after it, outside of the timed run.
 
 use crate::affinity;
 use crate::host::Topology;
@@ -53,7 +51,6 @@ impl RunThreads for PinnedThreads {
     fn wake_threads(&mut self) {}
 }
 
-/// The calling thread alone.
 pub(crate) struct CallingThread(Vec<usize>);
 
 impl CallingThread {
@@ -78,8 +75,7 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    /// Allocates buffers for a last-level cache of `bytes`. Each thread touches its own buffer, so that pages are on
-    /// its NUMA node and a flush has no page faults.
+    /// Allocates buffers for a last-level cache of `bytes`, each touched by its thread, so that it is on its NUMA node.
     pub(crate) fn new(bytes: u64, threads: &mut dyn RunThreads) -> Flusher {
         let topology = Topology::read_topology(threads.cpus());
         let sizes = topology.flush_shares(threads.cpus(), bytes);
@@ -112,7 +108,6 @@ impl Flusher {
 mod tests {
     use super::*;
 
-    /// Runs the work of fake CPUs on the calling thread and records the calls.
     #[derive(Default)]
     struct RecordedThreads {
         cpus: Vec<usize>,

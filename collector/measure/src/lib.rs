@@ -1,9 +1,6 @@
-//! Measures the run times of an artifact as a distribution, with its precision.
-//!
-//! [`sample_runs`] repeats short batches until the median is precise enough or the budget ends; [`evaluate_rule`]
-//! follows the rule of TVM's time evaluator. Both return a [`Measurement`] with all samples, the counters of exactly
-//! the timed runs, the stop reason and warnings. No sample is dropped, because predictors of tail latency need
-//! outliers. Tests replace [`clock::Clock`] with a fake.
+//! Measures the run times of an artifact as a distribution, with its precision. [`sample_runs`] repeats short batches
+//! until the median is precise enough or the budget ends; [`evaluate_rule`] follows TVM's time evaluator. No sample is
+//! dropped, because predictors of tail latency need outliers. Tests replace [`clock::Clock`] with a fake.
 
 pub mod affinity;
 pub mod clock;
@@ -40,7 +37,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::counters::{CounterReader, CounterValue, Refusal, Usage};
 
-/// Measures by the given method; see [`sample_runs`] and [`evaluate_rule`].
 pub fn measure_runs<E>(
     run: &mut dyn FnMut(u32) -> Result<(), E>,
     method: &Method,
@@ -94,13 +90,10 @@ pub struct Measurement {
     pub cpu_time_ns: f64,
     /// CPU time per run of the measuring thread.
     pub thread_cpu_time_ns: f64,
-    /// Resource usage of the process, summed over all samples.
     pub usage: Usage,
     pub counters: Vec<CounterValue>,
-    /// Requested counters without a value, with the reason.
     pub refusals: Vec<Refusal>,
 
-    /// Smallest measurable time difference, including the cost of reading the clock.
     pub clock_precision_ns: u64,
     pub warnings: Vec<Warning>,
 }

@@ -1,9 +1,6 @@
-//! The placement of a visit (one of the separate measurements of an experiment): factors that are known to change
-//! times and that vary between visits.
-//!
-//! The stack address decides which spill slots cross a cache line; tensor addresses decide which loads and stores
-//! alias. Both effects repeat per page. One fixed placement is a bias that no number of samples removes, so the visits
-//! of an experiment spread their offsets evenly over a page, from a seeded start.
+//! The placement of a visit (one of the separate measurements of an experiment): the stack address decides which spill
+//! slots cross a cache line, tensor addresses which loads and stores alias, both per page. One fixed placement is a
+//! bias that no number of samples removes, so visits spread their offsets evenly over a page, from a seeded start.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,8 +24,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Returns the placement of a visit, counted from 0. Tensors of the first visit end at an inaccessible page, so
-    /// that out-of-bounds accesses crash.
+    /// Returns the placement of a visit, counted from 0. Tensors of the first visit end at an inaccessible page.
     pub fn of_visit(seed: u64, visit: u32, process: u32) -> Placement {
         let offset = |seed: u64, step: u32| {
             let steps = f64::from(PAGE_BYTES / step);
@@ -46,8 +42,7 @@ impl Placement {
 
     /// Returns the stack offset of a batch, counted from 0, within a page.
     pub fn stack_bytes_of(&self, batch: u32) -> usize {
-        /// An odd multiple of the alignment near the golden section of a page: offsets of consecutive batches are far
-        /// apart, and every offset occurs.
+        /// An odd multiple of the alignment near the golden section of a page, so that every offset occurs.
         const STEP_BYTES: u32 = 2544;
         let moved = if self.is_stack_fixed { 0 } else { batch % PAGE_BYTES * STEP_BYTES };
         ((self.stack_bytes + moved) % PAGE_BYTES) as usize

@@ -20,8 +20,7 @@ pub struct Plan {
     pub visits: u32,
     /// Fixed stack offset, to study the effect of a placement; by default, offsets spread over a page.
     pub stack_offset_bytes: Option<u32>,
-    /// Minimum warm-up time after the first run. Runs several times as long need no warm-up, because cold effects are
-    /// a small part of them.
+    /// Minimum warm-up time after the first run; runs several times as long need none, as cold effects are small then.
     pub warm_up_time_ns: u64,
     pub warm_up_runs: u32,
     pub batch_precisions: u32,
@@ -73,8 +72,7 @@ impl Default for Plan {
 pub enum Cache {
     #[default]
     Warm,
-    /// Every thread of a run overwrites its caches before the run and is awake when the run begins. `flush_bytes` must
-    /// exceed the last-level cache; see [`crate::host::Facts::cold_cache_bytes`].
+    /// Every thread of a run overwrites its caches before the run; `flush_bytes` must exceed the last-level cache.
     Cold { flush_bytes: u64 },
 }
 
@@ -87,9 +85,8 @@ impl Cache {
     }
 }
 
-/// TVM's time evaluator, with its names. After one untimed call, each of `repeat` repeats runs `number` times. If a
-/// repeat takes less than `min_repeat_ms`, `number` grows to the larger of the estimate plus one and 1.618 times its
-/// value, and the repeat restarts. Later repeats keep the grown `number`. A sample is the mean of the last `number`
+/// TVM's time evaluator. After one untimed call, each of `repeat` repeats runs `number` times. If a repeat takes less
+/// than `min_repeat_ms`, `number` grows for good, and the repeat restarts. A sample is the mean of the last `number`
 /// runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -164,8 +161,7 @@ impl Method {
         }
     }
 
-    /// Returns the time after which measuring ends, at most one batch later; None for the evaluator's rule. A caller's
-    /// deadline must exceed it.
+    /// Returns when measuring ends, at most a batch later; None for the evaluator's rule. Callers' deadlines exceed it.
     pub fn time_limit(&self) -> Option<Duration> {
         match self {
             Method::Sample(plan) => Some(Duration::from_nanos(plan.time_limit_ns)),
@@ -175,8 +171,7 @@ impl Method {
 }
 
 impl Plan {
-    /// Returns the plan of one visit. A visit may be less precise, because errors of several visits partly cancel out.
-    /// The time limit is per visit.
+    /// Returns the plan of one visit, which may be less precise, because errors of several visits partly cancel out.
     pub fn of_visit(&self) -> Plan {
         let share = |time_ns: u64| time_ns / u64::from(self.visits);
         Plan {

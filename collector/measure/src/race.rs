@@ -1,8 +1,6 @@
 //! Interleaved comparison of several ways (variants) to do the same work. Each way runs on several threads, its lanes,
-//! which start together; a run of a way lasts until the last lane ends.
-//!
-//! Lanes spin within a phase of their way and sleep during the others' phases, so that ways do not disturb each other.
-//! A lane that fails continues without running, so that no other lane waits for it.
+//! which start together; a run lasts until the last lane ends. Lanes sleep during the phases of other ways. A lane that
+//! fails continues without running, so that no other lane waits for it.
 
 use super::{Ratio, Together, paired_ratio, statistics};
 use serde::{Deserialize, Serialize};
@@ -23,7 +21,6 @@ struct RaceWay {
     is_last: AtomicBool,
 }
 
-/// Median time of a variant in each round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoundTimes {
     pub rounds_ns: Vec<f64>,
@@ -99,8 +96,7 @@ impl Race {
 }
 
 impl RaceWay {
-    /// Runs a lane for one phase, in step with the way's other lanes. Only the first lane returns times, without its
-    /// first run's time.
+    /// Runs a lane for one phase. Only the first lane of the way returns times, without its first run's time.
     fn run_phase(&self, lane: usize, run: &mut dyn FnMut(), rule: &Together) -> Vec<f64> {
         let (mut samples, began) = (Vec::new(), Instant::now());
         for time in 0usize.. {

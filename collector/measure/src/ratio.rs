@@ -1,7 +1,5 @@
-//! Ratios of two series of times, taken within rounds that timed both in sequence.
-//!
-//! A disturbance of some seconds affects both times of a round. The median of the ratios is reported with its
-//! distribution-free confidence interval.
+//! Ratios of two series of times, taken within rounds that timed both in sequence, so that a disturbance of some
+//! seconds affects both. The median is reported with its distribution-free confidence interval.
 
 use crate::statistics::{CONFIDENCE, median_interval, median_of_sorted};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,4 @@
-//! Times batches and accumulates samples, counters and CPU time.
-//!
-//! Counters and usage are read outside of the timed interval. If there are more counters than registers, their groups
+//! Times batches and accumulates samples, counters and CPU time, read outside of the timed interval. Groups of counters
 //! alternate between batches, and each counter is divided by the runs of its own batches.
 
 use super::{Clock, Measurement, StopReason, Warning, statistics, stopping, warning};

@@ -1,7 +1,5 @@
-//! Adaptive sampling: a separate first run, warm-up, then many short batches until the median is precise.
-//!
-//! Many short batches are better than few long ones: on a shared machine a disturbance affects some batches and not
-//! the rest, so median and minimum are reproducible. The mean of one long batch contains every disturbance.
+//! Adaptive sampling: a separate first run, warm-up, then many short batches until the median is precise. A disturbance
+//! affects some batches and not the rest, so median and minimum are reproducible, unlike the mean of one long batch.
 
 use super::{
     Cache, Clock, Measurement, Plan,
@@ -10,8 +8,7 @@ use super::{
 };
 use crate::counters::CounterReader;
 
-/// Measures until a plan that passed [`Plan::check_settings`] is satisfied. `run` runs the artifact the given number
-/// of times in sequence; an error from `run` ends the measurement.
+/// Measures until a plan that passed [`Plan::check_settings`] is satisfied; an error from `run` ends the measurement.
 pub fn sample_runs<E>(
     run: &mut dyn FnMut(u32) -> Result<(), E>,
     plan: &Plan,
@@ -114,8 +111,7 @@ fn warm_up<E>(
     Ok(())
 }
 
-/// Returns the number of runs of the smallest batch that is long compared with the clock's precision; 1 for cold
-/// caches.
+/// Returns the runs of the smallest batch that is long compared with the clock's precision; 1 for cold caches.
 fn batch_size(plan: &Plan, run_ns: u64, precision_ns: u64) -> u32 {
     if matches!(plan.cache, Cache::Cold { .. }) {
         return 1;

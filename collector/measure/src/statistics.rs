@@ -71,9 +71,8 @@ pub fn median_interval(sorted: &[f64], confidence: f64) -> Option<(f64, f64)> {
     Some((sorted[outside], sorted[sorted.len() - 1 - outside]))
 }
 
-/// Returns the number of order statistics to drop at each end for the confidence interval of the median; None for too
-/// few samples. The number of samples below the true median is binomial with p = 1/2. Terms are computed as
-/// logarithms, because 2^-n underflows for large n.
+/// Returns the number of order statistics to drop at each end for the interval of the median; None for too few samples.
+/// Samples below the median are binomial with p = 1/2; terms are logarithms, because 2^-n underflows.
 fn samples_outside_interval(n: usize, confidence: f64) -> Option<usize> {
     let tail = (1.0 - confidence) / 2.0;
     let mut log_term = -(n as f64) * std::f64::consts::LN_2;
@@ -88,8 +87,7 @@ fn samples_outside_interval(n: usize, confidence: f64) -> Option<usize> {
     n.div_ceil(2).checked_sub(1)
 }
 
-/// Returns the median of the later half of the samples over that of the earlier half, minus one; `None` if a rank-sum
-/// test finds no significant difference or there are too few samples.
+/// Returns the later half's median over the earlier half's, minus one; None without a significant rank-sum test.
 pub fn detect_drift(samples: &[f64]) -> Option<f64> {
     if samples.len() < 16 {
         return None;

@@ -1,7 +1,5 @@
-//! The stopping rule of adaptive sampling.
-//!
-//! The rule tests the data repeatedly, so the stated confidence is slightly optimistic; the plan's minimum time and
-//! number of samples limit the effect.
+//! The stopping rule of adaptive sampling. It tests the data repeatedly, so the stated confidence is slightly
+//! optimistic; the plan's minimum time and number of samples limit the effect.
 
 use serde::{Deserialize, Serialize};
 

@@ -17,7 +17,6 @@ use crate::counters::{Channel, Coverage, NoCounters, Reading, Step};
 const MICROSECOND: u64 = 1_000;
 const MILLISECOND: u64 = 1_000_000;
 
-/// A shared time that only the test advances; reading it costs nothing.
 #[derive(Clone, Default)]
 struct Time(Rc<Cell<u64>>);
 
@@ -29,9 +28,7 @@ impl Time {
 
 struct FakeClock {
     time: Time,
-    /// Bytes of each cache flush, with the number of usage readings before it.
     emptied: Rc<RefCell<Vec<(u64, u64)>>>,
-    /// Results of the speed probe; the last one repeats.
     probes_ns: Vec<u64>,
     involuntary_switches_per_reading: u64,
     readings: u64,
@@ -81,7 +78,6 @@ impl Clock for FakeClock {
     }
 }
 
-/// Measures a kernel whose n-th run (from 0) takes `cost(n)`.
 fn measured(plan: &Plan, set: impl FnOnce(&mut FakeClock), mut cost: impl FnMut(u64) -> u64) -> Measurement {
     let time = Time::default();
     let mut clock = FakeClock::new(&time);
@@ -125,7 +121,6 @@ fn a_short_kernel_is_run_in_batches_long_enough_for_the_clock() {
     assert!(measurement.samples_ns.len() <= 256);
 }
 
-/// A slow start or a disturbed warm-up must not shrink the batches.
 #[test]
 fn the_least_run_decides_how_many_make_a_batch() {
     let slow_start = |run| if run == 0 { 25 * MILLISECOND } else { 300 };
@@ -148,7 +143,6 @@ fn the_least_run_decides_how_many_make_a_batch() {
     assert_eq!((measurement.warm_up_runs, measurement.median_ns), (0, 30e6));
 }
 
-/// Records state 95 %, independent of the plan's stopping rule.
 #[test]
 fn every_interval_is_made_for_the_same_probability() {
     let noisy = |run: u64| MILLISECOND + (run * 7919 % 101) * 10 * MICROSECOND;
@@ -260,7 +254,6 @@ fn an_error_of_the_kernel_ends_the_measuring() {
     assert_eq!(result.expect_err("the tenth run fails"), "out of memory");
 }
 
-/// A fake with two groups of one counter each, which count a fake clock in runs of one millisecond.
 struct TwoGroups {
     time: Time,
     channels: Vec<Channel>,
@@ -333,7 +326,6 @@ fn groups_of_counters_take_turns_and_each_is_divided_by_its_own_runs() {
     assert_eq!((measurement.counters.len(), measurement.refusals.len()), (1, 1));
 }
 
-/// Fake counters that fail, go down, or can be read only in every second batch.
 struct Unreliable {
     channels: Vec<Channel>,
     reads: u64,
@@ -388,7 +380,6 @@ fn what_was_not_counted_is_refused_and_never_zero() {
     assert_eq!(refused, ["silent", "sinking"]);
 }
 
-/// Runs the evaluator's rule on a kernel of `run_us` and returns the runs of each call.
 fn evaluated(rule: &Evaluator, run_us: u64) -> (Measurement, Vec<u32>) {
     let time = Time::default();
     let mut calls = Vec::new();

@@ -1,12 +1,10 @@
-//! **Fence**: handles and texts owned by a runtime's library.
-//!
-//! Invariant: a handle is released once, by the matching function of its library, which stays loaded until then.
+//! **Fence**: handles and texts owned by a runtime's library. A handle is released once, by the matching function of
+//! its library, which stays loaded until then.
 
 use std::ffi::{CStr, c_char, c_void};
 
 pub type Handle = *mut c_void;
 
-/// A handle that is released on drop.
 pub struct Owned<R> {
     pub handle: Handle,
     release: unsafe extern "C" fn(Handle),

@@ -1,9 +1,6 @@
-//! Execution of whole models in other runtimes: the same file and inputs, measured like this project's own code.
-//!
-//! The libraries come from pinned wheels, are loaded at run time and are optional. `onnxruntime` and `openvino` are
-//! the fences around their C interfaces; `ports` and `handles` are the fences around shared memory and handles;
-//! `runner` processes jobs with either. The runtimes may use all their optimisations: graph rewrites, spinning
-//! threads, one thread per CPU of the job.
+//! Execution of whole models in other runtimes: the same file and inputs, measured like this project's own code. The
+//! libraries come from pinned wheels, are loaded at run time and are optional. `onnxruntime` and `openvino` are the
+//! fences around them, `ports` and `handles` those around memory and handles. All their optimisations may be used.
 
 mod error;
 #[allow(unsafe_code)]

@@ -1,7 +1,5 @@
-//! **Fence**: memory that a runtime's library accesses by address.
-//!
-//! Invariants: memory outlives the library's handle to it, has the requested size, and is accessed here only while
-//! nothing runs, since a run borrows the whole session exclusively.
+//! **Fence**: memory that a runtime's library accesses by address. It outlives the library's handle to it, has the
+//! requested size, and is accessed here only while nothing runs, since a run borrows the whole session exclusively.
 
 use crate::error::{Result, RuntimeError};
 use std::ffi::c_void;

@@ -1,8 +1,5 @@
-//! Runner of whole models in another runtime: reads a model file from a folder, and returns times and outputs.
-//!
-//! This runner mirrors the runner of this project's own programs. A session is kept while folder, inputs and CPUs stay
-//! the same, so that many short measurement rounds load a model once. After each measurement the affinity of all
-//! threads is verified, whatever options the library received.
+//! Runner of whole models in another runtime, like the runner of this project's own programs. A session is kept while
+//! folder, inputs and CPUs stay the same. After each measurement the affinity of all threads is verified.
 
 use crate::MODEL;
 use crate::error::RuntimeError;

@@ -12,12 +12,10 @@ pub struct RuntimeDescription {
     pub key: &'static str,
     /// Folder of the library among installed wheels.
     pub(crate) folder: &'static str,
-    /// Prefix of the library's file name.
     pub(crate) file: &'static str,
     pub hint: &'static str,
 }
 
-/// A loaded library that runs whole models.
 pub trait Runtime: Sized {
     type Session: Session;
 

@@ -28,7 +28,6 @@ fn main() {
     }
 }
 
-/// A matrix product with ten axes of eight settings.
 fn billion() -> Problem {
     const NAMES: [&str; 10] =
         ["block", "tile_c", "tile_y", "tile_x", "split_r", "cache_c", "cache_y", "cache_x", "parallel", "grain"];
@@ -41,7 +40,6 @@ fn billion() -> Problem {
     problem
 }
 
-/// A proposal after news, which trees are grown for first.
 fn milliseconds(problem: &Problem, name: TunerName, seed: u64) -> f64 {
     let mut teacher =
         create_tuner(TunerName::Random, problem, seed + 100, || unreachable!("it draws")).expect("a tuner");
@@ -57,7 +55,6 @@ fn milliseconds(problem: &Problem, name: TunerName, seed: u64) -> f64 {
     ms
 }
 
-/// A made-up time.
 fn time(schedule: &Schedule) -> f64 {
     let Schedule::Template { knobs } = schedule else { return 1.0 };
     let cost = |(place, setting): (usize, &Setting)| match setting {

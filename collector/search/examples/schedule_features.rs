@@ -1,7 +1,5 @@
-//! Prints the features of recorded schedules that are known before a build, for `scripts/bench/defaults`.
-//!
-//! Reads one JSON object per line with the columns `task`, `schedule`, `target_text` and `threads` of a record. Writes
-//! one line per schedule: its loop features, and whether the schedule is the default of its task on that target.
+//! Prints, for `scripts/bench/defaults`, the features of recorded schedules that are known before a build, and whether
+//! each is its task's default. Reads one JSON object per line: `task`, `schedule`, `target_text` and `threads`.
 #![allow(clippy::print_stdout)]
 
 use job::space::Schedule;

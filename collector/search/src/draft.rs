@@ -1,21 +1,12 @@
-//! `draft`: the default tuner.
+//! `draft`: the default tuner. The first proposals are the default schedule and points that differ from it in one knob.
+//! Each later batch is chosen from several hundred candidates (neighbours of the best points, crossovers and random
+//! points) by boosted trees over knobs, tiles and loops, which predict times relative to the default schedule, so they
+//! also learn from other sizes of the operator. A share of each batch is random. Hints, points that were faster than
+//! the default for an equal problem, are tried first, one per batch.
 //!
-//! The first proposals are the default schedule and points that differ from it in one knob. Each later batch
-//! is chosen from several hundred candidates (neighbours of the best points, crossovers and random points) by
-//! boosted trees over knobs, tiles and loops. The trees are trained again whenever there are enough new
-//! results. They predict times relative to the default schedule, so they also learn from other sizes of the
-//! operator. A share of each batch is random.
-//!
-//! Hints are points that were faster than the default for an equal problem, such as the same contraction with
-//! another epilogue. They are tried first, one per batch.
-//!
-//! Of recently built candidates, only the half with the best predicted times is run. Exceptions that are
-//! always run: random points, hints, first trials of a combination of algorithm and layout (a kind), and
-//! points that are not clearly slower than the best.
-//!
-//! Similar points take similar times, and most candidates are similar to a good point. So the predicted speed
-//! decreases with the number of trials of a tile, every algorithm and layout is tried a few times, and
-//! neighbours of the best point of each kind are candidates.
+//! Of recently built candidates, only the half with the best predicted times is run, apart from random points, hints,
+//! first trials of a combination of algorithm and layout (a kind), and points that are not clearly slower than the
+//! best. The predicted speed decreases with the trials of a tile, and every kind is tried a few times.
 
 use crate::features::{self, View};
 use crate::judge::Judge;
@@ -78,7 +69,6 @@ pub struct Draft {
     first: VecDeque<Knobs>,
     /// Points faster than the default of an equal problem, with relative times, fastest first.
     hints: Vec<(f64, Knobs)>,
-    /// Number of hints that were proposed.
     proposed_hints: usize,
     /// Points that are run regardless of the features of their code.
     always_run: BTreeSet<Knobs>,
@@ -182,7 +172,6 @@ impl Draft {
         })
     }
 
-    /// Returns untried neighbours of the best points, crossovers and random points.
     fn candidate_pool(&mut self) -> Vec<Knobs> {
         let mut parents: Vec<Knobs> = self.timed.iter().take(PARENTS).map(|(_, knobs)| knobs.clone()).collect();
         for _ in 0..OTHER_KINDS {

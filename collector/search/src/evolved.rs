@@ -1,6 +1,5 @@
-//! `metaschedule`: TVM's MetaSchedule space and its evolutionary search. The first batch is random; each random
-//! schedule is named by a space and a seed. Later batches are children of measured schedules, from a process that has
-//! TVM.
+//! `metaschedule`: TVM's MetaSchedule space and its evolutionary search. The first batch is random; later batches are
+//! children of measured schedules, from a process that has TVM.
 
 use crate::{Error, Evolution, Features, Result, TrialResult, Tuner};
 use job::space::Schedule;
@@ -45,8 +44,7 @@ impl Evolved {
         }
     }
 
-    /// Returns a new child, bred now if none is left. None if nothing was measured, or all children are known; the
-    /// caller then draws random schedules.
+    /// Returns a new child, bred now if none is left; None if nothing was measured, or all children are known.
     fn next_child(&mut self) -> Result<Option<Schedule>> {
         let is_due = self.bred_at.is_none_or(|count| self.taken.len() >= count + BATCH);
         if self.children.is_empty() && is_due && !self.measured.is_empty() {
@@ -95,7 +93,6 @@ mod tests {
 
     type Asked = Rc<RefCell<Vec<(usize, i64)>>>;
 
-    /// Records its requests, and returns this many children each time.
     struct Fake(Asked, usize);
 
     impl Evolution for Fake {

@@ -7,7 +7,6 @@ use crate::{Problem, Result};
 use job::space::{Knobs, Setting, Space, canonical_knobs};
 use serde::Serialize;
 
-/// Effect of changing one axis around the best schedules.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effect {
     pub axis: String,

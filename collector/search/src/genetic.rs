@@ -65,7 +65,6 @@ impl Genetic {
         self.points.space.allows_point(&child).then_some(child)
     }
 
-    /// Picks a parent at random, weighted by speed.
     fn pick_parent(&mut self, parents: &[(Knobs, f64)]) -> Knobs {
         let all: f64 = parents.iter().map(|parent| parent.1).sum();
         let mut place = self.points.random.random::<f64>() * all;

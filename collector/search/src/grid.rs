@@ -14,7 +14,6 @@ pub struct Grid {
     next: u64,
     stride: u64,
     visited: u64,
-    /// Limit of consecutive positions without a new point.
     patience: u64,
 }
 
@@ -38,8 +37,7 @@ impl Grid {
         Some(place)
     }
 
-    /// Restarts with a stride near the grid's size times the golden ratio, which spreads positions evenly. Returns
-    /// false if it did so before.
+    /// Restarts with a stride near the grid's size times the golden ratio; returns false if it did so before.
     fn restart_spread(&mut self) -> bool {
         if self.stride > 1 {
             return false;
@@ -93,7 +91,6 @@ mod tests {
     use job::space::Knobs;
     use std::collections::BTreeSet;
 
-    /// Returns all allowed points of a space.
     fn allowed(problem: &Problem) -> BTreeSet<Knobs> {
         let all = (0..problem.space.point_count()).map(|place| nth_point(&problem.space, place));
         all.filter(|knobs| problem.space.allows_point(knobs)).collect()

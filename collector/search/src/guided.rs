@@ -1,7 +1,6 @@
-//! `xgb` and its variants, as in AutoTVM: each batch takes the next points of a plan. After as many results as a plan
-//! has points, trees are trained, and simulated annealing over their predictions makes the next plan. A share of the
-//! points is random. Trees over loops also learn from other problems, because their labels are relative to each
-//! problem's default schedule.
+//! `xgb` and its variants, as in AutoTVM: after as many results as a plan has points, trees are trained, and simulated
+//! annealing over their predictions makes the next plan. A share of the points is random. Trees over loops also learn
+//! from other problems, because their labels are relative to each problem's default schedule.
 
 use crate::anneal::anneal_points;
 use crate::features::{self, View};
@@ -29,7 +28,6 @@ enum GuidedLabel {
 
 struct Guided {
     problem: Problem,
-    /// Features that distinguish problems, if trees learn from several.
     sizes: Features,
     points: Points,
     view: View,
@@ -45,7 +43,6 @@ struct Guided {
     planned: usize,
 }
 
-/// Creates a tuner whose trees predict speeds.
 pub fn regression_tuner(problem: &Problem, view: View, seed: u64) -> Result<Box<dyn Tuner>> {
     guided_tuner(problem, view, Goal::Value, seed)
 }

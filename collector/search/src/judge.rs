@@ -1,8 +1,6 @@
-//! A cost model over generated code that selects the built candidates to run.
-//!
-//! Trees over code features predict better than trees over knobs, and building in parallel with a run costs little. So
-//! more candidates are built than run. A candidate is run if its prediction is in the better half of the recent ones,
-//! or not clearly slower than the best. If all predictions are similar, all candidates are run.
+//! A cost model over generated code that selects the built candidates to run: code features predict better than knobs,
+//! and building in parallel with a run costs little. A candidate is run if its prediction is in the better half of the
+//! recent ones, or not clearly slower than the best, or if all are similar.
 
 use crate::Result;
 use crate::model::{Goal, RetrainedTrees, TrainingRows};
@@ -40,8 +38,7 @@ impl Judge {
         self.labels.push(over_default.ln() as f32);
     }
 
-    /// Returns whether to run a built candidate. `best` is the best known time, relative to the default schedule. At
-    /// most as many candidates are rejected as were run.
+    /// Returns whether to run a candidate; `best` is relative to the default. Rejects at most as many as were run.
     pub fn should_run<'a>(&mut self, row: impl IntoIterator<Item = (&'a str, f64)>, best: f64) -> Result<bool> {
         self.train_if_due()?;
         let Some(model) = self.trees.trained_model() else { return Ok(true) };

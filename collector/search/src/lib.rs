@@ -1,8 +1,5 @@
-//! Tuners, which propose schedules of a task and learn from their results.
-//!
-//! Nothing in this crate compiles, runs, reads files or reads a clock. The same problem, seed and results give the same
-//! proposals, so a search continues from the records of a store, and tests use spaces with synthetic times. Trees are
-//! trained with the crate `learn`.
+//! Tuners, which propose schedules of a task and learn from their results. Nothing in this crate compiles, runs, reads
+//! files or reads a clock: the same problem, seed and results give the same proposals, so a search can be continued.
 
 mod anneal;
 mod draft;
@@ -39,7 +36,6 @@ pub enum TrialResult {
     Failed,
     /// The schedule is tried by another process; its result will not be observed.
     Elsewhere,
-    /// The schedule was built, but rejected by the cost model.
     RejectedByModel,
 }
 
@@ -47,8 +43,7 @@ pub trait Tuner {
     /// Returns up to `count` new schedules; none if the space is exhausted or the tuner waits for results.
     fn propose_schedules(&mut self, count: usize) -> Result<Vec<Schedule>>;
 
-    /// Returns whether a built schedule should be run, judged by the features of its code. The caller reports a
-    /// rejected schedule as [`TrialResult::RejectedByModel`].
+    /// Returns whether to run a built schedule; the caller reports a rejected one as [`TrialResult::RejectedByModel`].
     fn should_run(&mut self, _schedule: &Schedule, _code_features: &Features) -> Result<bool> {
         Ok(true)
     }

@@ -64,7 +64,6 @@ impl TrainingRows {
     }
 }
 
-/// Trees that are retrained after enough new rows.
 pub struct RetrainedTrees {
     /// Retraining is due when the new rows exceed the known rows divided by this number.
     enough: usize,
@@ -123,8 +122,7 @@ pub struct Prediction {
 }
 
 impl CostModel {
-    /// Predicts from named features and ignores unknown ones. Fastest if the features come in a few parts that are each
-    /// sorted by name.
+    /// Predicts from named features and ignores unknown ones; fastest for a few parts that are each sorted by name.
     pub fn predict_features<'a>(&self, features: impl IntoIterator<Item = (&'a str, f64)>) -> Prediction {
         let mut row = vec![f32::NAN; self.columns.len().max(1)];
         let mut columns = self.columns.iter().peekable();

@@ -50,7 +50,6 @@ struct Declaration {
 }
 
 impl Declaration {
-    /// Declares a tuner without loop features.
     const fn template_tuner(make: fn(Start<'_>) -> Result<Box<dyn Tuner>>) -> Declaration {
         Declaration { learns_cpu_loops: false, samples_tvm_space: false, make }
     }

@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 
 /// Number of rejected random points after which a small space is listed instead.
 const DRAWS: usize = 256;
-/// Limit of rejected random points for spaces that are too large to be listed; in some of them, only a few of a
-/// hundred thousand points are allowed.
+/// Limit of rejected random points for large spaces; some allow only a few of a hundred thousand points.
 const DRAWS_MAX: usize = 1 << 18;
 const LISTED_MAX: u64 = 1 << 16;
 
@@ -46,14 +45,12 @@ impl Points {
         None
     }
 
-    /// Takes a random point that was not taken before; None if none is found. Each axis is drawn independently, so a
-    /// kind of schedule with few points is as likely as a kind with many.
+    /// Takes a random new point; None if none is found. Axes are drawn independently, so kinds are equally likely.
     pub fn draw_new(&mut self) -> Option<Knobs> {
         self.draw_by(|points| Some(points.draw_within()))
     }
 
-    /// Takes a random point that was not taken before, uniform over canonical points: of all settings with the same
-    /// canonical form, only one is accepted.
+    /// Takes a random new point, uniform over canonical points: of all settings of a point, only one is accepted.
     pub fn draw_uniform(&mut self) -> Option<Knobs> {
         let drawn = self.draw_by(|points| {
             let settings = points.draw_settings();
@@ -208,7 +205,6 @@ mod tests {
     use std::collections::BTreeMap;
     use targets::{cuda_text, parse_cuda};
 
-    /// Makes a space with 64 points of scalar code and 2 of tensor cores, from equally many settings.
     fn two_kinds() -> Space {
         let numbers =
             |name, most: i64| Axis { name, meaning: "made up", settings: (1..=most).map(Setting::Number).collect() };

@@ -49,7 +49,6 @@ impl Standing {
         self.saving_after(self.begun.saturating_sub(self.observed)).max(self.weight * hinted)
     }
 
-    /// Returns the expected saving of a trial after `more` further trials without a gain.
     fn saving_after(&self, more: usize) -> f64 {
         let Some(best) = self.best_ns() else { return 0.0 };
         let past = self.bests.len().saturating_sub(1).min(RECENT);
@@ -66,8 +65,7 @@ impl Standing {
     }
 }
 
-/// Returns the expected saving of `trials` further trials in nanoseconds, if each goes to the search with the largest
-/// expected saving. Searches without a successful trial contribute nothing.
+/// Returns the expected saving of `trials` further trials in nanoseconds, each of the then most promising search.
 pub fn total_saving<'a>(standings: impl Iterator<Item = &'a Standing>, trials: usize) -> f64 {
     const STEPS: usize = 64;
     let open: Vec<&Standing> = standings.filter(|standing| standing.best_ns().is_some()).collect();

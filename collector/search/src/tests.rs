@@ -85,7 +85,6 @@ fn who_learns_is_better_than_chance_at_equal_trials() {
     }
 }
 
-/// Most points around the default one are as fast as it, and of its kind: what is another is tried all the same.
 #[test]
 fn no_kind_of_schedule_is_forgotten() {
     let problem = parse_problem("conv2d:ci=64,hw=7,co=64,k=3,p=1");

@@ -1,6 +1,4 @@
-//! Names of GPU architectures, and the resources of a multiprocessor of each.
-//!
-//! The numbers are those of the CUDA programming guide's table of technical specifications per compute capability.
+//! Names of GPU architectures, and resources of their multiprocessors, from the CUDA programming guide's table.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -27,7 +25,6 @@ enum Suffix {
 #[error("`{0}` is not a GPU architecture; write it like `sm_90`")]
 pub struct UnknownArchitecture(String);
 
-/// Resources of one multiprocessor for the blocks that run on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multiprocessor {
     pub threads: u32,
@@ -61,7 +58,6 @@ impl Architecture {
         number.map(|number| Architecture { number, suffix }).ok_or_else(unknown)
     }
 
-    /// Returns whether code for this architecture runs on a device of that capability.
     pub fn runs_on(self, device: u32) -> bool {
         match self.suffix {
             Suffix::Exact => device == self.number,

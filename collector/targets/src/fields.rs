@@ -1,14 +1,11 @@
-//! Fields that a JSON description of a target may have.
-//!
-//! A description may come from an untrusted record or configuration, and TVM's own fields can set any LLVM option by
-//! its name. Fields that the kind of target does not list are rejected.
+//! Fields that a JSON description of a target may have. A description may be untrusted, and TVM's own fields can set
+//! any LLVM option, so fields that the kind of target does not list are rejected.
 
 use crate::KINDS;
 use serde_json::Value;
 
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
-    /// A name, such as that of a processor.
     Word,
     /// Names that each begin with `+` or `-`.
     Switches,
@@ -18,7 +15,6 @@ pub enum Form {
     Flag,
 }
 
-/// Parses a description of a target, and checks every field against those that the kind of target lists.
 pub fn parse_checked(text: &str) -> Result<Value, String> {
     let read: Value = serde_json::from_str(text).map_err(|error| format!("target `{text:.200}`: {error}"))?;
     let fields = read.as_object().ok_or_else(|| format!("target `{text:.200}` is not a JSON object"))?;

@@ -1,5 +1,4 @@
-//! `pynq` with the unit `fpga`: an accelerator on a board's FPGA,
-//! which runs programs of this project's own generator.
+//! `pynq` with the unit `fpga`: an accelerator on a board's FPGA, for programs of this project's own generator.
 
 use crate::board::{DEFAULT_BOARD, PYNQ};
 use crate::kind::{BenchKind, Host, HostCpu, Refusal, Resolved, Setting, TargetKind, TaskForm, TunerNeeds};
@@ -8,7 +7,6 @@ use accelerator::{Core, FabricBoard, REVISION, TimingSet, fabric_boards, in_core
 use datasets::Record;
 use serde::{Deserialize, Serialize};
 
-/// Unit of a board: its FPGA.
 pub const FPGA: &str = "fpga";
 
 pub struct Fpga;
@@ -121,7 +119,6 @@ impl TargetKind for Fpga {
     }
 }
 
-/// An accelerator on a board's FPGA, with the parameters of its timing model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fabric {
@@ -132,7 +129,6 @@ pub struct Fabric {
     pub clock_mhz: u32,
     /// Name and version of the parameter set of the timing model.
     pub timing: String,
-    /// Revision of the program generator.
     pub revision: u32,
     /// Whether the timing parameters were compared with times of real hardware.
     pub calibrated: bool,

@@ -21,8 +21,7 @@ pub trait TargetKind: Sync {
         self.name()
     }
 
-    /// Returns the fields that a JSON description may have in addition to `kind`; none if descriptions are not
-    /// checked.
+    /// Returns the fields that a JSON description may have besides `kind`; none if descriptions are not checked.
     fn description_fields(&self) -> &'static [(&'static str, Form)] {
         &[]
     }
@@ -34,8 +33,7 @@ pub trait TargetKind: Sync {
             || (!self.description_fields().is_empty() && serde_json::from_str(text).is_ok_and(is_described))
     }
 
-    /// Adds the options that describe a target to the text of `--target`. Rejects options that the kind does not
-    /// support.
+    /// Adds options to the text of `--target`; rejects options that the kind does not support.
     fn apply_options(&self, text: String, options: TargetOptions) -> Result<String, OptionError> {
         options.refuse_board()?;
         options.refuse_architectures()?;
@@ -51,8 +49,7 @@ pub trait TargetKind: Sync {
     /// Returns the machine facts that a schedule space depends on, without starting a program.
     fn guess_machine(&self, text: &str, host: &HostCpu) -> Result<Machine, String>;
 
-    /// Parses the description in a record that was measured on this host. Returns None if this program does not
-    /// measure the kind.
+    /// Parses the description in a record measured on this host; None if this program does not measure the kind.
     fn read_record(&self, _text: &str, _host: Machine) -> Option<Result<Target, String>> {
         None
     }
@@ -67,7 +64,6 @@ pub trait TargetKind: Sync {
         None
     }
 
-    /// Returns whether a folder of artifacts can contain code for such a machine.
     fn has_artifacts_for(&self, machine: &Machine) -> bool {
         match self.code_generator() {
             Some(Generator::Llvm) => matches!(machine, Machine::Cpu(_)),
@@ -94,8 +90,7 @@ pub trait TargetKind: Sync {
         None
     }
 
-    /// Returns whether TVM's thread pool on this machine's CPUs runs the code. The number of threads is then varied,
-    /// and whole models use all CPUs.
+    /// Returns whether TVM's pool on this machine's CPUs runs the code; if so, the number of threads is varied.
     fn runs_on_cpus(&self) -> bool {
         false
     }
@@ -128,8 +123,7 @@ pub trait TargetKind: Sync {
         None
     }
 
-    /// Returns the settings of a campaign that must stay at their defaults, each with the reason or the allowed
-    /// values.
+    /// Returns the settings of a campaign that must stay at their defaults, with the reason or the allowed values.
     fn fixed_settings(&self) -> &'static [(Setting, &'static str)] {
         &[]
     }
@@ -155,7 +149,6 @@ pub trait TargetKind: Sync {
     }
 }
 
-/// Returns a task in the form in which a target computes it, or why the CPU computes it.
 pub type TaskForm = fn(&Task) -> Result<Task, CpuReason>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +169,6 @@ pub enum BenchKind {
     Core,
 }
 
-/// Settings of a campaign that a target may fix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     Threads,
@@ -189,7 +181,6 @@ pub enum Setting {
 #[derive(Clone, Copy, Debug)]
 pub struct TunerNeeds {
     pub name: &'static str,
-    /// Whether the tuner learns only from loops of CPU templates.
     pub learns_cpu_loops: bool,
     /// Whether the tuner samples from TVM's own space.
     pub draws: bool,
@@ -200,9 +191,7 @@ pub struct TargetOptions {
     pub arch: Option<Vec<String>>,
     pub unit: Option<String>,
     pub board: Option<String>,
-    /// Name of the accelerator on the board's FPGA.
     pub fpga_config: Option<String>,
-    /// Name of the parameter set of the accelerator's timing model.
     pub sim_params: Option<String>,
 }
 
@@ -271,7 +260,6 @@ pub trait Host {
     /// Returns the compute capability of the GPU, such as `90`.
     fn gpu_capability(&mut self) -> Result<String, Refusal>;
 
-    /// Checks that the GPU compiler can generate machine code for these architectures.
     fn check_architectures(&mut self, architectures: &[Architecture]) -> Result<(), Refusal>;
 }
 

@@ -77,7 +77,6 @@ pub fn library_kind() -> Kind {
     KINDS.iter().copied().find(|kind| kind.is_library()).expect("one kind is a library")
 }
 
-/// Returns a description of the values of `--target`.
 pub fn allowed_names() -> String {
     let words = KINDS.iter().filter(|kind| kind.has_word()).map(|kind| match kind.run_refusal() {
         None => format!("`{}`", kind.name()),
@@ -137,7 +136,6 @@ impl fmt::Display for dyn TargetKind {
     }
 }
 
-/// Facts of a machine that a schedule space depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Machine {

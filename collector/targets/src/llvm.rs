@@ -75,7 +75,6 @@ pub(crate) fn cpu_target(host: &HostCpu) -> Target {
     llvm_target(&host.name, &host.extensions, host.cores)
 }
 
-/// Returns the target of a CPU by its LLVM name, its reported features and the number of cores.
 pub fn llvm_target(cpu: &str, features: &[String], cores: usize) -> Target {
     let has = |name: &str| features.iter().any(|feature| feature == name);
     let (vector_lanes, vector_registers) = match (has("avx512f"), has("avx2") || has("avx")) {

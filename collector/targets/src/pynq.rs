@@ -1,5 +1,4 @@
-//! `pynq`: the Arm cores of a board, through LLVM.
-//! Code is the same as for `llvm`; records also state the board's unit.
+//! `pynq`: the Arm cores of a board, with the same code as for `llvm`; records also state the board's unit.
 
 use crate::board::{DEFAULT_BOARD, PYNQ};
 use crate::fpga::{FPGA, fabric_text};
@@ -8,7 +7,6 @@ use crate::llvm::{HOST, cpu_target};
 use crate::mali::MALI;
 use crate::{BOARDS, Machine, Target, find_board};
 
-/// Unit of a board: its Arm cores.
 pub const ARM: &str = "arm";
 
 pub struct Pynq;

@@ -1,8 +1,5 @@
-//! Clock that stops while this process is stopped.
-//!
-//! A supervisor that is stopped (Ctrl-Z, debugger, suspended machine) cannot receive a reply, so that time must not
-//! count against the worker. A process is not notified that it was stopped. But every wait is short, so a long gap
-//! between two readings of the clock was not spent waiting.
+//! Clock that stops while this process is stopped (Ctrl-Z, debugger, suspended machine), because that time must not
+//! count against a worker. Every wait is short, so a long gap between two readings was not spent waiting.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -61,7 +58,6 @@ impl AwakeClock {
 mod tests {
     use super::*;
 
-    /// Returns the awake milliseconds at each of the given readings.
     fn awake_ms(readings: &[u64]) -> Vec<u128> {
         let begin = Instant::now();
         let mut clock = AwakeClock::starting_at(begin);

@@ -1,7 +1,5 @@
-//! Confinement of a worker from the inside, before it loads a library or runs generated code.
-//!
-//! Deadlines of the supervisor end a worker that hangs. Confinement covers what deadlines cannot: a worker must not
-//! outlive its supervisor, write core dumps or exhaust the machine's memory. Child processes inherit the limits.
+//! Confinement of a worker from the inside, before it loads a library or runs generated code: it must not outlive its
+//! supervisor, write core dumps or exhaust the machine's memory. Child processes inherit the limits.
 
 use nix::sys::{
     prctl::set_pdeathsig,
@@ -30,7 +28,6 @@ pub enum ConfineError {
     Signals(std::io::Error),
     #[error(transparent)]
     Affinity(measure::affinity::AffinityError),
-    /// The supervisor ended before the parent-death signal was set, or a wrapper process is its child instead.
     #[error("parent process is {found}, not the supervisor {expected}: it has ended, or a wrapper forked in between")]
     Orphan {
         expected: i32,
@@ -39,9 +36,8 @@ pub enum ConfineError {
     },
 }
 
-/// Makes the kernel kill the calling process when its parent ends.
-/// The parent-death signal is sent when the *thread* that started the worker ends, so workers must be started from
-/// a thread that lives as long as the process, as [`super::Supervisor`] does.
+/// Makes the kernel kill the calling process when the *thread* that started it ends, so workers must be started from a
+/// thread that lives as long as the process, as [`super::Supervisor`] does.
 pub fn die_with_parent(supervisor_pid: i32) -> Result<(), ConfineError> {
     let refused = |errno| ConfineError::Refused { what: "the parent-death signal", errno };
     set_pdeathsig(Signal::SIGKILL).map_err(refused)?;
@@ -68,8 +64,7 @@ pub fn confine_process(limits: &ProcessLimits, supervisor_pid: i32) -> Result<()
     Ok(())
 }
 
-/// Ignores termination signals, which schedulers and service managers send to every process of a job. The supervisor
-/// handles them and lets jobs in flight finish; a worker that died of one would look crashed.
+/// Ignores termination signals, which every process of a job gets: the supervisor lets jobs in flight finish.
 fn ignore_termination_signals() -> std::io::Result<()> {
     let unread = Arc::new(AtomicBool::new(false));
     [SIGTERM, SIGINT, SIGHUP]

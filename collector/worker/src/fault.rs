@@ -11,7 +11,6 @@ pub enum Fault {
     /// The worker exited instead of replying. Libraries call `exit` on some internal errors.
     #[error("worker exited with code {code} instead of answering{}", stderr_note(stderr))]
     Exited { code: i32, stderr: String },
-    /// The device or its session disappeared during the job.
     #[error("the device was lost: {why}")]
     Lost { why: String },
     #[error("no reply within {limit_ms} ms; the worker was killed")]
@@ -24,7 +23,6 @@ pub enum Fault {
     /// No worker could be started. A retry does not help until the cause is removed.
     #[error("cannot start a worker: {why}")]
     CannotStart { why: String },
-    /// The request is too large to send and never reached the worker.
     #[error("the request cannot be sent: {why}")]
     Unsendable { why: String },
 }

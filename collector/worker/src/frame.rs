@@ -1,7 +1,5 @@
-//! Frames: a four-byte little-endian length, followed by that many bytes of postcard.
-//!
-//! The reader trusts no input: the length is limited, memory grows with the bytes that arrive, and a value must use up
-//! its frame. Every kind of failure has its own variant, since the supervisor reacts differently to each.
+//! Frames: a four-byte little-endian length, followed by that many bytes of postcard. The reader trusts no input: the
+//! length is limited, memory grows with the bytes that arrive, and a value must use up its frame.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -28,7 +26,6 @@ pub enum FrameError {
     Oversized { length_bytes: usize },
     #[error("frame content cannot be decoded: {why}")]
     Malformed { why: String },
-    /// The value cannot be encoded as postcard.
     #[error("value cannot be encoded: {why}")]
     Unencodable { why: String },
     #[error("no complete frame before the deadline")]

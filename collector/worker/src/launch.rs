@@ -1,7 +1,5 @@
-//! Launcher thread that starts all processes and lives as long as this process.
-//!
-//! A worker requests to be killed when its parent ends, and the kernel treats the thread that started it as its
-//! parent. Threads of supervisors may end; this one does not.
+//! Launcher thread that starts all processes and lives as long as this process: a worker is killed when its parent
+//! ends, and the kernel treats the thread that started it as its parent.
 
 use std::{
     io::{Error, Result},

@@ -1,19 +1,13 @@
 //! Worker processes that may crash, hang or send malformed data, and the supervisor that turns each of these into a
-//! value.
-//!
-//! Compiling and running generated code can end a process at any moment, so the orchestrator does neither. It starts
-//! workers (`opcollect-worker build|run`), exchanges frames with them over a socket and gives every job a deadline. A
-//! job ends with a reply or a [`Fault`]; after a fault the next job starts a new worker. Time in which the
-//! orchestrator is stopped does not count.
+//! value. The orchestrator starts workers (`opcollect-worker build|run`), exchanges frames with them over a socket and
+//! gives every job a deadline. A job ends with a reply or a [`Fault`]; after a fault the next job starts a new worker.
+//! Requests and replies are serde types that postcard supports (no self-describing formats, no skipped fields).
 //!
 //! * [`frame`] defines the length-prefixed encoding.
 //! * [`Supervisor`] is the orchestrator's side, over the stream of any [`PeerSource`].
 //! * [`enter_worker`] and [`Entry::serve_requests`] are the worker's side.
 //! * [`confine_process`] sets the worker's limits and ties its life to the supervisor's.
 //! * [`RunnerProcess`] is a capability that running machine code requires. Only confined workers can create it.
-//!
-//! This crate does not know any job types: requests and replies are arbitrary serde types that postcard supports (no
-//! self-describing formats, no skipped fields).
 
 mod awake;
 mod confine;
@@ -69,7 +63,6 @@ struct Envelope<Body> {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct WorkerAnswer<Reply> {
-    /// Resident memory after the job, for recycling.
     rss_bytes: u64,
     /// Reply, or the message of a panic.
     result: Result<Reply, String>,

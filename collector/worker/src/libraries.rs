@@ -1,9 +1,6 @@
-//! Search for the libraries that workers load.
-//!
-//! If the variable `OPCOLLECT_TVM` names a folder, TVM is searched only there. Otherwise the search covers `lib` next
-//! to the program's folder, the wheel next to the one that contains the program, the folder known at build time, and a
-//! `.venv` above the program. The working directory is never searched, since it may be untrusted. Wheels of one
-//! environment share a folder, so NVIDIA's libraries are found from TVM's.
+//! Search for the libraries that workers load. TVM is searched only in the folder `OPCOLLECT_TVM`, if it is set;
+//! otherwise in `lib` next to the program's folder, the wheel next to the one that contains the program, the folder
+//! known at build time, and a `.venv` above the program. The working directory is never searched: it may be untrusted.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -13,14 +10,12 @@ pub const FOLDER_VARIABLE: &str = "OPCOLLECT_TVM";
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the program that [`base_program`] returns, for a process hosted by another program such as Python. Only the
-/// first call has an effect, and only before the first worker starts.
+/// Sets the program that [`base_program`] returns; only the first call counts, before the first worker starts.
 pub fn set_program(path: PathBuf) {
     let _ = PROGRAM.set(path);
 }
 
-/// Returns the program relative to which workers and libraries are searched: this process's own unless
-/// [`set_program`] has set another one.
+/// Returns the program relative to which workers and libraries are searched: this process's own by default.
 pub fn base_program() -> std::io::Result<PathBuf> {
     PROGRAM.get().cloned().map_or_else(std::env::current_exe, Ok)
 }

@@ -44,7 +44,6 @@ pub trait Peer {
     fn end_with_fault(self, error: FrameError, limit: Duration) -> Fault;
 }
 
-/// A source of peers.
 pub trait PeerSource {
     type Peer: Peer;
     /// Starts a peer and receives its greeting, or returns why that failed.

@@ -162,7 +162,6 @@ impl Drop for Worker {
     }
 }
 
-/// Describes a status that is neither an exit nor a signal.
 fn describe_status(status: &WaitStatus) -> String {
     match status {
         WaitStatus::Stopped(_, signal) => format!("stopped by {signal}"),

@@ -1,8 +1,5 @@
 //! Worker's side of a conversation: takes over the socket, confines the process and serves requests until the
-//! supervisor closes the socket.
-//!
-//! There are two steps, because confinement must precede the first library and the greeting must follow the
-//! last one:
+//! supervisor closes the socket. Confinement must precede the first library, and the greeting must follow the last one:
 //!
 //! ```no_run
 //! let entry = worker::enter_worker()?;
@@ -64,14 +61,12 @@ pub struct Entry {
     limits: ProcessLimits,
 }
 
-/// Capability to load and run machine code: proof that the calling process is a confined worker that its supervisor is
-/// prepared to lose. Machine code itself cannot be checked, so only code from a builder of the same supervisor, or an
-/// artifact that the user named, may be run.
+/// Capability to run machine code: proof that the calling process is a confined worker. Machine code cannot be checked,
+/// so only code from a builder of the same supervisor, or an artifact that the user named, may be run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunnerProcess(());
 
-/// Takes over the socket from standard input and confines the process. Must be the first action of `main`.
-/// Standard input becomes `/dev/null`, so that generated code and linkers cannot reach the socket by number.
+/// Takes over the socket from standard input, which becomes `/dev/null`, and confines the process; called first.
 pub fn enter_worker() -> Result<Entry, ServeError> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(ServeError::Input)?;
     let mut stream = UnixStream::from(socket);
@@ -88,8 +83,7 @@ pub fn enter_worker() -> Result<Entry, ServeError> {
     Ok(Entry { stream, limits: start.limits })
 }
 
-/// Confines a process that does a single job without a socket, for example inside a processor simulator. The process
-/// is killed when its parent ends; `supervisor_pid` is the parent's process id.
+/// Confines a process that does a single job without a socket, such as in a simulator, and ends with its parent.
 pub fn enter_alone(supervisor_pid: i32) -> Result<RunnerProcess, ServeError> {
     confine_process(&ProcessLimits::default(), supervisor_pid)?;
     Ok(RunnerProcess(()))
@@ -105,9 +99,8 @@ impl Entry {
         &self.limits
     }
 
-    /// Sends the greeting and serves requests until the supervisor closes the socket.
-    /// A panic in the handler becomes an error reply with location and message; the supervisor then replaces this
-    /// process, since unwinding may leave inconsistent state.
+    /// Sends the greeting and serves requests until the supervisor closes the socket. A panic becomes an error reply;
+    /// the supervisor then replaces this process, since unwinding may leave inconsistent state.
     pub fn serve_requests<Request: DeserializeOwned, Reply: Serialize>(
         mut self,
         versions: BTreeMap<String, String>,

@@ -1,6 +1,5 @@
-//! Tail of a worker's standard error, quoted in the message of a fault.
-//!
-//! A thread drains the pipe continuously, since a full pipe would block the worker. Only the last bytes are kept.
+//! Tail of a worker's standard error, quoted in the message of a fault. A thread drains the pipe continuously, since a
+//! full pipe would block the worker.
 
 use std::{
     io::Read,

@@ -1,7 +1,5 @@
-//! Orchestrator's side of a conversation: starts workers on demand, sends them jobs and survives their faults.
-//!
-//! A job ends with a reply or a [`Fault`] within its deadline. After a fault the worker's whole process group is
-//! killed, and the next job starts a new worker. [`Recycle`] also retires working workers, because silent damage (a
+//! Orchestrator's side of a conversation: starts workers on demand, sends them jobs and survives their faults. After a
+//! fault the worker's whole process group is killed. [`Recycle`] also retires working workers, because silent damage (a
 //! buffer overrun, leaked memory) must not affect later jobs.
 
 use std::{ffi::OsString, marker::PhantomData, os::fd::BorrowedFd, path::PathBuf, thread, time::Duration};
@@ -27,7 +25,6 @@ pub struct WorkerSpec {
     pub program: PathBuf,
     /// Arguments of the program; `build` or `run` outside tests.
     pub arguments: Vec<OsString>,
-    /// Variables that are added to the inherited environment.
     pub environment: Vec<(OsString, OsString)>,
     pub limits: ProcessLimits,
     pub recycle: Recycle,
@@ -107,8 +104,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, Source: PeerSource> Supervisor
         self.receive_reply()
     }
 
-    /// Sends a request, after starting a worker if necessary; the deadline excludes the start. Panics if the reply to
-    /// the previous request has not been received: a worker processes one job at a time.
+    /// Sends a request, after starting a worker if necessary. Panics if the reply to the previous one is pending.
     pub fn send_request(&mut self, request: &Request, deadline: Duration) -> Result<(), Fault> {
         assert!(self.pending.is_none(), "the reply to the previous request must be received first");
         self.ensure_ready()?;
@@ -210,7 +206,6 @@ impl<Request: Serialize, Reply: DeserializeOwned, Source: PeerSource> Supervisor
             || self.source.recycle_criteria().above_rss_bytes.is_some_and(|most| worker.rss_bytes > most)
     }
 
-    /// Ends the worker and returns the fault of its job.
     fn fail_job(&mut self, error: FrameError, limit: Duration) -> Fault {
         self.counts.faults += 1;
         let worker = self.worker.take().expect("only a running worker can fail");
@@ -247,8 +242,7 @@ pub struct Waiting<'a> {
     deadline: Moment,
 }
 
-/// Waits until one of the workers has sent data or its deadline has expired, and returns its index, or `None` if no
-/// reply is pending. The following `receive_reply` on its supervisor does not wait for other workers.
+/// Waits for data of a worker or the end of its deadline; returns its index, or `None` if no reply is pending.
 pub fn wait_any(waiting: &[Option<Waiting<'_>>]) -> Option<usize> {
     let places: Vec<usize> = (0..waiting.len()).filter(|&place| waiting[place].is_some()).collect();
     let busy: Vec<Waiting<'_>> = waiting.iter().flatten().copied().collect();

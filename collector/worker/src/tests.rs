@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 use super::frame::{FrameError, read_frame, write_frame};
 use super::*;
 
-/// Generous time limit that is only reached if something is broken.
 const AMPLE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -106,7 +105,6 @@ fn worker_role() {
     served.expect("conversation");
 }
 
-/// Checks the fault of a misbehaving job, and that a new worker serves the next job.
 fn check_fault(spec: WorkerSpec, deed: &Deed, deadline: Duration, expected: Expect) -> Fault {
     let mut boss = Boss::new(spec);
     assert_eq!(boss.call_worker(&Deed::Echo("before".into()), AMPLE).as_deref(), Ok("before"));
@@ -240,7 +238,6 @@ fn a_failed_start_is_reported_with_standard_error() {
     );
 }
 
-/// Runs the worker program behind a shell script; `FOLDER` is replaced by the given folder.
 fn spec_behind(script: &str, folder: &std::path::Path) -> WorkerSpec {
     let mut spec = spec();
     let script = format!("{}; exec \"$0\" \"$@\"", script.replace("FOLDER", &folder.display().to_string()));
@@ -408,7 +405,6 @@ fn workers_die_with_their_supervisor() {
     assert!(matches!(end, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "{end:?}");
 }
 
-/// A peer over TCP that replies with the length of a text, and never replies to an empty one.
 struct Remote(std::net::SocketAddr, Recycle);
 
 struct Line(std::net::TcpStream, Hello);

@@ -1,8 +1,6 @@
-//! A bench of boards: code is built on this machine and run on devices.
-//!
-//! One thread passes builds to local workers. Each device has a thread that runs jobs, from the upload to the
-//! comparison of the result. If a device is lost, its current run fails and the thread tries to reconnect until the
-//! timeout of `Access`. Once no device is left, waiting jobs fail.
+//! A bench of boards: code is built on this machine and run on devices. One thread passes builds to local workers; each
+//! device has a thread that runs jobs, and reconnects until the timeout of `Access` if the device is lost. Once no
+//! device is left, waiting jobs fail.
 
 mod device;
 mod link;
@@ -34,7 +32,6 @@ pub struct Fleet {
     pub access: Access,
     pub linker: Linker,
     pub devices: usize,
-    /// Number of runs after which a session is replaced.
     pub jobs: u32,
     /// Required [`Device::likeness`] of all devices, because the records contain the description of only one of them.
     pub likeness: String,

@@ -1,7 +1,5 @@
-//! Measures kernels on a board.
-//!
-//! This project's agent measures like the local runner. TVM's own server has only a batch evaluator. With it, the
-//! stopping rule is evaluated on this machine, with a clock that advances only by the reported times.
+//! Measures kernels on a board. TVM's own server has only a batch evaluator; with it, the stopping rule is evaluated on
+//! this machine, with a clock that advances only by the reported times.
 
 use measure::counters::{Backend, CounterReader, CounterRequest, CounterSession, Usage};
 use measure::{Cache, Clock, Measurement, Method, Plan};

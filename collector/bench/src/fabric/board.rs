@@ -45,7 +45,6 @@ impl<'a> LoadedProgram<'a> {
         Ok(loaded)
     }
 
-    /// Overwrites the result memory with a pattern that no result equals.
     pub fn poison_result(&self, session: &mut Session) -> Result<(), Stop> {
         let (at, bytes) = result_place(self.program);
         let pattern: Vec<u8> = (0..bytes).map(|place| (place.wrapping_mul(31) % 251) as u8).collect();

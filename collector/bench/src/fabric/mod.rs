@@ -1,9 +1,6 @@
 //! A bench of the accelerator core in a board's FPGA, reached over RPC. Programs are generated and results compared on
-//! this machine; programs run on the board.
-//!
-//! A time is accepted only after a correct result. If the agent only simulates a core, its duration is not a
-//! measurement. The reply is then [`RunReply::Simulated`] with the time of our own model, as from a [`Simulator`], and
-//! the session only confirms that the board computed the correct bytes.
+//! this machine; a time is accepted only after a correct result. If the agent only simulates a core, the reply is
+//! [`RunReply::Simulated`] with the time of our own model, as from a [`Simulator`].
 
 mod board;
 
@@ -32,7 +29,6 @@ pub struct FabricBoard {
     device: Option<Device>,
     /// Number of runs after which the session is replaced.
     jobs: u32,
-    /// Number of runs in the current session.
     done: u32,
     /// Core that each session must find.
     expected: FoundCore,

@@ -1,9 +1,6 @@
-//! Launches kernels on several streams of a device. Kernels on different streams run concurrently, except where a
-//! stream waits for an event of another one.
-//!
-//! The first stream is the default stream, which is also used by the other launches of this crate, so its work is
-//! ordered after all earlier requests. The other streams are not ordered with the default stream, and wait only for
-//! events.
+//! Launches kernels on several streams of a device, which run concurrently, except where a stream waits for an event of
+//! another one. The first is the default stream, whose work is ordered after all earlier requests; the others wait only
+//! for events.
 
 use super::{Device, DeviceEvent, DriverHandle, Graph, Prepared, Result};
 use std::ffi::c_uint;

@@ -1,8 +1,6 @@
-//! The fence (all unsafe calls) around the CUDA driver: device memory, kernels, launches and events as safe types.
-//!
-//! The driver is installed wherever kernels can be launched. It is opened at run time, so neither a toolkit nor a
-//! runtime library is needed. All calls belong to one thread, which `Device` ensures because it is not `Send`. Other
-//! modules never get device addresses.
+//! The fence (all unsafe calls) around the CUDA driver: device memory, kernels, launches and events as safe types. It
+//! is opened at run time, so neither a toolkit nor a runtime library is needed. All calls belong to one thread:
+//! `Device` is not `Send`. Other modules never get device addresses.
 
 mod lanes;
 
@@ -407,8 +405,7 @@ pub struct Prepared<'a> {
 }
 
 impl DeviceModule<'_> {
-    /// Prepares a launch with known sizes and one argument per kernel parameter. Nothing checks which memory the
-    /// kernel accesses, so modules exist only in runner processes.
+    /// Prepares a launch. Nothing checks which memory the kernel accesses, so modules exist only in runner processes.
     pub fn prepare_launch<'a>(
         &'a self,
         launch: &job::device::Launch,
@@ -443,8 +440,7 @@ impl DeviceModule<'_> {
         })
     }
 
-    /// Checks that there is one argument for each of the kernel's parameters, each of at most eight bytes, because the
-    /// driver reads as many as the kernel has. If the driver cannot report the parameters, the builder is trusted.
+    /// Checks the number of arguments, of at most eight bytes each; trusts the builder if the driver reports none.
     fn check_arguments(&self, name: &str, kernel: DriverHandle, given: usize) -> Result<()> {
         let Some(parameter) = self.device.functions.parameter else { return Ok(()) };
         let bytes = |place| {
@@ -471,7 +467,6 @@ impl Drop for DeviceModule<'_> {
 }
 
 impl Prepared<'_> {
-    /// Launches the kernel without waiting for it.
     pub fn submit_kernel(&self) -> Result<()> {
         self.launch_on(null_mut())
     }
@@ -542,7 +537,6 @@ pub struct DeviceEvent<'a> {
 }
 
 impl DeviceEvent<'_> {
-    /// Records the event on the default stream, after all earlier requests.
     pub fn record_default(&self) -> Result<()> {
         self.record_on(null_mut())
     }
@@ -555,7 +549,6 @@ impl DeviceEvent<'_> {
         Ok(())
     }
 
-    /// Makes later requests of a stream wait for the event.
     fn block_stream(&self, stream: DriverHandle) -> Result<()> {
         const DEFAULT: c_uint = 0;
         // SAFETY: the event and the stream exist.

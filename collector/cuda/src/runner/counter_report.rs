@@ -1,5 +1,4 @@
-//! Results of a job in addition to its times: counters, rejected counters, warnings, and the failure that ended the
-//! reading of counters.
+//! Results of a job in addition to its times: counters, rejections, warnings, and the failure that ended reading.
 
 use measure::Warning;
 use measure::counters::gpu as names;
@@ -15,13 +14,11 @@ pub(super) struct CounterReport {
 }
 
 impl CounterReport {
-    /// Adds a counter under one of this project's names.
     pub(super) fn add_counter(&mut self, name: &str, native: &str, number: f64) {
         let counter = names::find_counter(name).expect("the counter is in the table");
         self.add_named(name, counter.unit, counter.step, native, number);
     }
 
-    /// Adds a counter under the given name, such as the one that was requested.
     pub(super) fn add_named(&mut self, name: &str, unit: &str, step: Step, native: &str, number: f64) {
         self.values.push(CounterValue {
             name: name.to_owned(),

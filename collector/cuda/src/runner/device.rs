@@ -1,9 +1,6 @@
-//! Runs kernels on a GPU and times them with the device's clock.
-//!
-//! A batch is timed by two events on the device, so the host's launch cost counts only where the device waits for it;
-//! the host's time is stored separately. Data is copied to the device once per job, and the result is copied back once
-//! and compared with the reference. After a failed call the state of the device is undefined, so the supervisor
-//! replaces the process.
+//! Runs kernels on a GPU and times them with the device's clock, by two events per batch, so the host's launch cost
+//! counts only where the device waits for it. Data is copied once per job. After a failed call the state of the device
+//! is undefined, so the supervisor replaces the process.
 
 use super::counter_report::CounterReport;
 use super::gpu::{Gpu, is_papi_of_gpu};
@@ -100,8 +97,7 @@ pub(super) fn best_cubin<'a>(code: &'a DeviceCode, facts: &DeviceFacts) -> Resul
     })
 }
 
-/// Loads machine code. If the driver is older than the compiler, the error explains that, because the driver's own
-/// message is unclear.
+/// Loads machine code; explains the error if the driver is older than the compiler, as its own message is unclear.
 pub(super) fn load_cubin<'a>(gpu: &'a Gpu, cubin: &Cubin, driver_cuda: &str) -> Result<DeviceModule<'a>> {
     let loaded = gpu.load_image(Image::from_cubin(&cubin.bytes)?);
     if loaded.is_err() && is_too_new(&cubin.compiler, driver_cuda) {
@@ -116,7 +112,6 @@ pub(super) fn load_cubin<'a>(gpu: &'a Gpu, cubin: &Cubin, driver_cuda: &str) -> 
     Ok(loaded?)
 }
 
-/// Adds the counters of the kernels and the device's state; see the module `gpu`.
 fn add_counters(
     gpu: &Gpu,
     timer: &Timer<'_>,
@@ -170,7 +165,6 @@ fn add_counters(
 /// Time in nanoseconds below which runs are also measured as a graph, because launches take as long as their kernels.
 const TINY_NS: f64 = 20_000.0;
 
-/// Allocates the inputs with their content, and then the output.
 fn allocate_tensors<'a>(device: &'a Device, inputs: &[Tensor], output_bytes: usize) -> Result<Vec<DeviceBuffer<'a>>> {
     let mut tensors = Vec::with_capacity(inputs.len() + 1);
     for input in inputs {
@@ -221,8 +215,7 @@ struct Copies<'a> {
     l2_bytes: u64,
 }
 
-/// Returns the time of a run that finds other data in the second-level cache: runs cycle through copies of the data
-/// that together exceed the cache. None if the memory does not suffice for the copies.
+/// Returns the time of runs that cycle through copies beyond the second-level cache; None without enough memory.
 fn rotated_ns(device: &Device, data: &Copies<'_>, marks: [&DeviceEvent<'_>; 2]) -> Result<Option<f64>> {
     const COPIES_MAX: u64 = 64;
     let own_bytes =
@@ -243,9 +236,7 @@ fn rotated_ns(device: &Device, data: &Copies<'_>, marks: [&DeviceEvent<'_>; 2]) 
 
 #[derive(Clone, Copy)]
 pub(super) enum DeviceRun<'a> {
-    /// Sequentially on one stream.
     Sequential,
-    /// Launches on several streams, with events between them.
     Streams(&'a Lanes<'a>, &'a [Step]),
     Graph(&'a Graph<'a>),
 }
@@ -301,8 +292,7 @@ impl<'a> Timer<'a> {
     }
 }
 
-/// Clock that advances by the device time during batches: the host's clock, from which the excess of host time over
-/// device time is subtracted after each batch.
+/// Clock that advances by the device time during batches: the host's clock, without the excess of host time.
 pub(super) struct DeviceClock<'a> {
     host: HostClock,
     timer: &'a Timer<'a>,

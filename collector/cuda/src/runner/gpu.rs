@@ -1,9 +1,6 @@
-//! Counters of a GPU and of its kernels. Each counter has either a value with its source, or a rejection with its
-//! reason.
-//!
-//! Counters are read after the timed runs, in separate runs, so that they do not disturb the times. Only the state of
-//! the device is read between timed runs (`watch`). A failed call loses its own counters and all later ones, but never
-//! the record.
+//! Counters of a GPU and of its kernels, each with a value and its source, or a rejection and its reason. They are read
+//! in separate runs after the timed ones; only the device's state is read between timed runs (`watch`). A failed call
+//! loses its own counters and all later ones, but never the record.
 
 use super::counter_report::CounterReport;
 use super::launch_costs::{LaunchCosts, launch_costs};
@@ -55,7 +52,6 @@ impl Gpu {
         Watch::new(self.nvml.as_ref().ok())
     }
 
-    /// Rejects names of requested counters that are not counters of a GPU.
     pub(super) fn reject_unknown(events: &[String], report: &mut CounterReport) {
         let is_unknown =
             |name: &&String| names::find_counter(name).is_none() && !name.starts_with(names::METRIC_PREFIX);
@@ -153,8 +149,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// Adds the hardware counters. With warm caches, one range covers enough runs that its ends are
-    /// negligible; with cold caches, it covers one run.
+    /// Adds the hardware counters: of many runs with warm caches, so that a range's ends are negligible, else of one.
     pub(super) fn add_metrics(
         &self,
         wanted: &[WantedMetric],

@@ -8,7 +8,6 @@ use std::ffi::CStr;
 use std::time::Instant;
 use worker::RunnerProcess;
 
-/// Launch costs, measured with an empty kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaunchCosts {
     /// Time in nanoseconds on the device from the start of one kernel to that of the next.

@@ -1,7 +1,5 @@
-//! Runs a whole model on a GPU: the calls of its program as one list of launches on tensors at fixed addresses.
-//!
-//! Intermediate tensors share one buffer, constants are in another, and each input and output has its own. If the
-//! program has stages, groups of calls run on separate streams. The list is launched as a graph if that is faster.
+//! Runs a whole model on a GPU: the calls of its program as one list of launches on tensors at fixed addresses, or as a
+//! graph if that is faster. If the program has stages, groups of calls run on separate streams.
 
 use super::device::{DeviceClock, DeviceRun, Timer, best_cubin, load_cubin, prepare_launches};
 use super::gpu::Gpu;
@@ -19,7 +17,6 @@ use measure::{HostClock, Method, measure_runs};
 use models::stages::Stage;
 use std::ops::Range;
 
-/// Runs the program in a folder on the inputs from a file.
 pub(super) fn run_program(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
     let device = &gpu.device;
     let content = folder::read_program(&job.program)?;
@@ -87,15 +84,13 @@ pub(super) fn run_program(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
     Ok(RunReply::Measured(Box::new(measured)))
 }
 
-/// Returns the start and end of each group of each stage, relative to the start of the run. Of several runs, the one
-/// with the median duration is chosen.
+/// Returns start and end of each group of each stage, relative to the start of the run with the median duration.
 fn stages_ns(
     device: &Device,
     kernels: &[Prepared<'_>],
     stages: &[Stage],
     of_calls: &[Range<usize>],
 ) -> Result<Vec<Vec<(f64, f64)>>, DriverError> {
-    /// Number of runs of which the median is taken.
     const RUNS: usize = 11;
     let order = order_calls(stages, of_calls, true);
     let lanes = Lanes::new(device, kernels, order.streams, order.events)?;
@@ -153,7 +148,6 @@ struct NetworkMemory<'a> {
 }
 
 impl<'a> NetworkMemory<'a> {
-    /// Allocates memory for calls with the given launches and streams, and copies inputs and constants to it.
     fn for_calls(
         device: &'a Device,
         content: &'a Content,

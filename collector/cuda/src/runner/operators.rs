@@ -1,9 +1,6 @@
-//! Profiles the calls of a whole model on a GPU with events between the calls. The events are evaluated after each
-//! run.
-//!
-//! The times are those of the device's clock. A call lasts from the event before its first kernel to the event after
-//! its last kernel, so it includes the time in which the device waits for launches. The only overhead is recording the
-//! events, which is determined by a comparison with runs without events.
+//! Profiles the calls of a whole model on a GPU with events between the calls, evaluated after each run. A call lasts
+//! from the event before its first kernel to the event after its last one, so it includes waiting for launches. The
+//! only overhead is recording the events, which a comparison with runs without events determines.
 
 use super::counter_report::CounterReport;
 use super::gpu::Gpu;

@@ -1,8 +1,5 @@
-//! Orders the kernels of a program whose calls run concurrently on several streams.
-//!
-//! The kernels of a group run on the stream that the program's plan specifies. At the start of a stage, all other
-//! streams wait for an event of the first stream. At its end, the first stream waits for an event of each other
-//! stream. So a stage begins when the previous one has ended.
+//! Orders the kernels of a program whose calls run concurrently on several streams. At the start of a stage, all other
+//! streams wait for an event of the first stream; at its end, the first one waits for an event of each other stream.
 
 use crate::driver::Step;
 use anyhow::{Result, ensure};

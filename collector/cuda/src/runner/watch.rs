@@ -1,8 +1,5 @@
-//! Samples the state of a GPU between timed batches, never during one.
-//!
-//! NVML updates its values only every ten milliseconds or less often, so samples are taken at least
-//! five milliseconds apart: consecutive short batches share a sample. Samples of the warm-up are
-//! discarded.
+//! Samples the state of a GPU between timed batches, at least five milliseconds apart, because NVML updates its values
+//! only every ten milliseconds or less often. Samples of the warm-up are discarded.
 
 use crate::nvml::{BoardState, Nvml, NvmlError};
 use std::cell::{Cell, RefCell};

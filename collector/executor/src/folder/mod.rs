@@ -1,9 +1,6 @@
-//! On-disk format of a compiled program: everything that a runner needs to execute it without compiling.
-//!
-//! `program.json` describes the calls. The code of each task is a separate file, and one more file
-//! contains all constants in the layouts that the code expects. All files are verified by their hashes.
-//! Code is executed unchecked, so only trusted folders may be run. Inconsistent descriptions are rejected
-//! before anything runs.
+//! On-disk format of a compiled program: `program.json` describes the calls, the code of each task is a separate file,
+//! and one more file contains all constants in the layouts that the code expects. All files are verified by their
+//! hashes. Code is executed unchecked, so only trusted folders may be run.
 
 use crate::memory::ALIGNMENT_BYTES;
 use crate::program::{CallArgument, Place, Program};
@@ -97,7 +94,6 @@ pub fn write_program<E: From<FolderError>>(
     Ok(write_file(&folder.join(PROGRAM), &text)?)
 }
 
-/// Reads a program and checks that it is complete and consistent.
 pub fn read_program(folder: &Path) -> Result<Content> {
     let path = folder.join(PROGRAM);
     let text = read_file(&path, DESCRIPTION_BYTES_MAX)?;
@@ -151,7 +147,6 @@ const CORES_MAX: usize = 1 << 16;
 
 const BYTES_MAX: u64 = 1 << 46;
 
-/// Checks that all indices are valid, and that all tensors fit the memory that they refer to.
 fn check_program(
     program: &Program,
     offsets: &[u64],

@@ -54,7 +54,6 @@ fn changed_files_are_rejected() {
     }
 }
 
-/// A modified program with valid hashes is rejected by validation.
 #[test]
 fn invalid_indices_are_rejected() {
     let refused = |change: &dyn Fn(&mut Description)| {

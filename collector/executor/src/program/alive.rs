@@ -7,8 +7,7 @@ use crate::memory::Lifetime;
 use models::{Graph, Plan, ValueId};
 use std::collections::HashMap;
 
-/// Returns the lifetimes of intermediate tensors as ranges of the plan's calls. With concurrent calls, a lifetime
-/// extends from the first to the last call that may run at the same time.
+/// Returns lifetimes as ranges of the plan's calls, extended over all calls that may run at the same time.
 pub(super) fn live_ranges(
     values: &ProgramValues,
     parts: &ResultParts,
@@ -34,8 +33,7 @@ pub(super) fn live_ranges(
     lifetimes
 }
 
-/// Returns the lifetimes of a program's intermediate tensors as ranges of the program's calls. Calls of the plan that
-/// need no work are not calls of the program.
+/// Returns lifetimes as ranges of the program's calls, which exclude calls of the plan that need no work.
 pub fn program_lifetimes(graph: &Graph, plan: &Plan, writing: Writing) -> Result<Vec<Lifetime>> {
     let values = ProgramValues::from_graph(graph)?;
     let spans = sequential_spans(plan);

@@ -1,8 +1,6 @@
-//! Lowers a partitioned graph to a program: calls of compiled code on tensors with memory locations.
-//!
-//! Views need no call and no memory: a reshaped value shares the location of its source. Values that depend only on
-//! constants are computed once at lowering and stored in the layout that their reader expects. Inputs and outputs are
-//! not part of the shared activation memory, because they belong to the caller.
+//! Lowers a partitioned graph to a program: calls of compiled code on tensors with memory locations. Views need no call
+//! and no memory. Values that depend only on constants are computed at lowering and stored in the layout that their
+//! reader expects. Inputs and outputs belong to the caller.
 
 mod alive;
 mod parts;
@@ -105,13 +103,11 @@ pub enum ProgramError {
 
 type Result<T> = std::result::Result<T, ProgramError>;
 
-/// Lowers a partitioned graph to calls in sequence. `packings` are the layouts that each task's code expects for its
-/// operands and its result.
+/// Lowers a partitioned graph to calls in sequence; `packings` are each task's layouts of operands and result.
 pub fn lower_sequential(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>], writing: Writing) -> Result<Program> {
     Ok(lower_with_spans(graph, plan, packings, &sequential_spans(plan), writing)?.0)
 }
 
-/// Lowers a partitioned graph to concurrent calls, according to a validated stage plan.
 pub fn lower_staged(
     graph: &Graph,
     plan: &Plan,
@@ -124,8 +120,7 @@ pub fn lower_staged(
     Ok(Program { stages: staged.program_stages(&place_of), ..program })
 }
 
-/// Lowers a partitioned graph. `spans` are, for each call, the calls that may run concurrently with it. Also returns
-/// each planned call's index in the program; `None` if the call needs no work.
+/// Lowers a graph; `spans` are each call's concurrent ones. Also returns each call's index, `None` without work.
 fn lower_with_spans(
     graph: &Graph,
     plan: &Plan,

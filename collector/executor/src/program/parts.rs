@@ -1,10 +1,6 @@
-//! Tensors that share the memory of other tensors.
-//!
-//! If all dimensions outside of the concatenation axis have extent 1, each operand of a concatenation is a contiguous
-//! part of the result. Its producer then writes directly into the result, and the concatenation needs no call.
-//!
-//! A result may also overwrite an operand that has no later reader, if each element depends only on the operand's
-//! element at the same index. A residual addition then needs no second tensor.
+//! Tensors that share the memory of other tensors. If all dimensions outside of the concatenation axis have extent 1,
+//! each operand of a concatenation is a contiguous part of the result, and its producer writes directly into it. A
+//! result may also overwrite an operand without later reader, if each element depends only on the same element of it.
 
 use super::ProgramValues;
 use super::staged::StageSpan;
@@ -109,7 +105,6 @@ impl ResultParts {
         (id, offset)
     }
 
-    /// Returns whether a call needs no work, because its result is already in memory.
     pub(super) fn is_done(&self, call: usize) -> bool {
         self.done.contains(&call)
     }
@@ -140,8 +135,7 @@ fn concat_offsets(values: &ProgramValues, plan: &Plan, call: &Call) -> Option<Ve
     Some(found)
 }
 
-/// Returns the parameters that the result may overwrite: each element of the result depends on the parameter only at
-/// the same index.
+/// Returns the parameters that the result may overwrite: each element depends only on that at the same index.
 fn overwritable_parameters(task: &Task) -> impl Iterator<Item = usize> + '_ {
     let result = &task.steps[task.steps.len() - 1].output;
     let looks_around = |step: &models::Step| step.op.class() != Class::Pointwise || step.output.shape != result.shape;

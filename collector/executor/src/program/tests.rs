@@ -5,7 +5,6 @@ use models::fuse::{Fuse, plan_calls};
 use models::operators::{Binary, Concat, Reshape, Slice, Softmax, Unary};
 use models::{BinaryOp, GraphBuilder, Op, Parallel, UnaryOp};
 
-/// Returns programs with concurrent calls, one for each rule.
 fn concurrent_programs(graph: &Graph, plan: &Plan) -> Vec<Program> {
     let packings: Vec<Vec<Packing>> =
         plan.tasks.iter().map(|one| vec![Packing::Plain; one.task.parameters.len() + 1]).collect();
@@ -17,7 +16,6 @@ fn concurrent_programs(graph: &Graph, plan: &Plan) -> Vec<Program> {
     [Parallel::Sequential, Parallel::Stream, Parallel::Full].map(of).to_vec()
 }
 
-/// Checks that no call accesses memory that a concurrent group writes.
 fn check_disjoint_memory(program: &Program) {
     let stretch = |argument: &CallArgument| {
         let Place::Activation(begins) = argument.place else { return None };
@@ -50,7 +48,6 @@ fn cut_to(graph: &Graph, writing: Writing) -> (Plan, Program) {
     (cut, made)
 }
 
-/// Executes a program on byte memory, with the reference computation of each task.
 fn run(graph: &Graph, plan: &Plan, program: &Program, inputs: &[Tensor]) -> Vec<Tensor> {
     let size = |ty: &TensorType| usize::try_from(ty.size_bytes().expect("a size")).expect("a small size");
     let constants = reference::graph_constants(graph).expect("constants");
@@ -186,8 +183,6 @@ fn symbolic_sizes_are_rejected() {
     assert!(refused.contains("`tokens` (f32[n,4])"), "{refused}");
 }
 
-/// Returns the number of calls of a model with one input of two rows, whose values `make` adds and whose outputs it
-/// returns.
 fn calls_of(make: impl FnOnce(&mut GraphBuilder, ValueId) -> Vec<ValueId>) -> usize {
     let mut builder = GraphBuilder::new("joined");
     let x = builder.add_input("x", TensorType::f32(&[1, 2, 16])).expect("an input");

@@ -19,11 +19,9 @@ pub struct DeviceCode {
     pub rounding: Rounding,
 }
 
-/// Host part of device code: launches, and the sizes of the buffers that the host allocates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launches {
     pub launches: Vec<Launch>,
-    /// Sizes in bytes of intermediate buffers.
     pub workspaces: Vec<Count>,
 }
 
@@ -42,11 +40,9 @@ pub enum Argument {
     /// Buffer of a task parameter, by index; the index after the last parameter is the output.
     Tensor(usize),
     Workspace(usize),
-    /// Scalar integer argument of 32 or 64 bits.
     Number(Count),
 }
 
-/// Machine code for one architecture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cubin {
     pub architecture: Architecture,
@@ -190,8 +186,7 @@ impl DeviceCode {
         postcard::from_bytes(bytes).map_err(|error| format!("not valid device code: {error}"))
     }
 
-    /// Evaluates and checks all sizes in the launches. `extents` holds the extents of all task parameters, then of the
-    /// output.
+    /// Evaluates and checks all sizes in the launches; `extents` has those of all parameters, then of the output.
     pub fn resolve_launches(&self, extents: &[Vec<i64>]) -> Result<Launches, String> {
         let known = |count: &Count| count.evaluate_at(extents).map(Count::Known).map_err(|error| error.to_string());
         let launch = |launch: &Launch| -> Result<Launch, String> {
@@ -214,8 +209,7 @@ impl DeviceCode {
         })
     }
 
-    /// Checks that launches refer only to existing buffers and kernels and respect the architectures' limits.
-    /// Untrusted code passes this check before any launch. `tensors` is the number of task parameters plus one for the
+    /// Checks untrusted launches: buffers and kernels exist, and limits hold. `tensors` counts parameters and the
     /// output.
     pub fn check_launches(&self, tensors: usize) -> Result<(), String> {
         for launch in &self.launches {

@@ -99,7 +99,6 @@ mod tests {
     use super::*;
     use expect_test::expect;
 
-    /// Returns the number of blocks of 32 that contain all rows.
     fn blocks() -> Count {
         let rows = Count::Extent { tensor: 0, dimension: 1 };
         let rounded = Count::from_operation(Operator::Add, rows, Count::Known(31)).expect("a number");

@@ -1,14 +1,11 @@
-//! Parses the kernel launches in the host part of a function that TVM split into host and device code.
-//!
-//! TVM serializes the function as a graph of nodes with types and fields that refer to other nodes. The host part may
-//! only contain buffers and launches whose sizes are constants or expressions of tensor extents. Anything else is work
-//! that the schedule left on the host, and is rejected as an error.
+//! Parses the kernel launches in the host part of a function that TVM split into host and device code: a graph of nodes
+//! with types and fields that refer to other nodes. Anything else than buffers and launches, with sizes that are
+//! constants or expressions of tensor extents, is rejected.
 
 use super::code::{Argument, Launch, Launches};
 use super::count::{Count, Operator};
 use serde_json::Value as Json;
 
-/// Error: the host code does more than allocate buffers and launch kernels.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the schedule leaves work on the host: {0}")]
 pub struct HostWork(String);
@@ -73,7 +70,6 @@ impl<'a> NodeGraph<'a> {
         self.node_items(self.node_field(self.node_field(variable, "ty")?, "shape")?)
     }
 
-    /// Returns a constant: a number, or a node that contains one.
     fn parse_constant(self, node: usize) -> Result<i64> {
         let value = match self.node_kind(node) {
             "ir.IntImm" => self.node_data(node).and_then(|data| data.get("value")).and_then(json_index),
@@ -197,7 +193,6 @@ impl LaunchReader<'_> {
         Count::from_operation(operator, left, right).map_err(|error| HostWork(error.to_string()))
     }
 
-    /// Evaluates a constant condition, which does not depend on tensor extents.
     fn condition_holds(&self, node: usize) -> Result<bool> {
         if self.graph.node_kind(node).ends_with(".Not") {
             return Ok(self.graph.parse_constant(self.graph.node_field(node, "a")?)? == 0);
@@ -292,7 +287,6 @@ mod tests {
     use crate::device::{Argument, Count};
     use proptest::prelude::*;
 
-    /// A function of one parameter with an intermediate buffer, a launch that writes it and a launch that reads it.
     const GRAPH: &str = r#"{"root_index": 0, "nodes": [
         {"type": "tirx.PrimFunc", "data": {"params": 1, "body": 3}},
         {"type": "ffi.Array", "data": [2]},
@@ -353,7 +347,6 @@ mod tests {
     }
 
     proptest! {
-        /// Any node may refer to any other, including itself.
         #[test]
         fn a_damaged_graph_never_panics(changes in proptest::collection::vec((0usize..1200, 0u8..10), 1..12)) {
             let mut text = GRAPH.as_bytes().to_vec();

@@ -1,7 +1,6 @@
-//! Occupancy: the number of blocks of a kernel that fit on a multiprocessor at once.
-//!
-//! The rules are those of NVIDIA's occupancy calculator. Registers are allocated to warps in units of 256, warps are
-//! distributed over four schedulers, and shared memory is allocated in units of 128 bytes (256 before Ampere).
+//! Occupancy: the number of blocks of a kernel that fit on a multiprocessor at once, by NVIDIA's occupancy calculator.
+//! Registers are allocated to warps in units of 256, warps are distributed over four schedulers, and shared memory is
+//! allocated in units of 128 bytes (256 before Ampere).
 
 use serde::{Deserialize, Serialize};
 use targets::{Architecture, WARP_THREADS};
@@ -56,7 +55,6 @@ pub fn kernel_occupancy(
 mod tests {
     use super::{Architecture, Limiter, kernel_occupancy};
 
-    /// Checks values that follow from the table of the programming guide.
     #[test]
     fn each_resource_limits_in_its_turn() {
         let sm = |name: &str| Architecture::parse_name(name).unwrap();

@@ -1,14 +1,10 @@
-//! Moves of a schedule (instructions of a TVM trace), checked against an allow list.
-//!
-//! Moves may come from an untrusted record, and TVM generates any code that they request: an annotation can contain
-//! assembly text, and an index map can call any function. [`Moves`] can only be constructed from instructions on the
-//! list below, which gives the form of the inputs and attributes of each. All other input is rejected before TVM reads
-//! it.
+//! Moves of a schedule (instructions of a TVM trace), checked against an allow list. They may come from an untrusted
+//! record, and TVM generates any code that they request: an annotation can contain assembly text, and an index map can
+//! call any function. [`Moves`] can only be constructed from instructions on the list; other input never reaches TVM.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Moves of a schedule that passed the allow list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Value", into = "Value")]
 pub struct Moves(Value);
@@ -23,7 +19,6 @@ pub struct MovesError {
 /// Limit on the number of moves; TVM's own traces have some hundreds.
 const MOVES_MAX: usize = 10_000;
 
-/// Maximum length of a name or word, in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
 const NODES_MAX: usize = 1_000;
@@ -35,20 +30,15 @@ pub const OBJECT: &str = "object";
 enum ValueForm {
     /// Result of an earlier move: a block, loop or variable, such as `b0`, `l3` or `v7`.
     Found,
-    /// Result of an earlier move, or a number.
     FoundOrNumber,
     /// Result of an earlier move, or null for the inferred factor of a split.
     FoundOrNothing,
-    /// List of results of earlier moves.
     AllFound,
-    /// List of results of earlier moves, or one of them.
     FoundOrAll,
     Number,
     Numbers,
-    /// Name of a block or function of the scheduled program.
     Name,
     Scope,
-    /// GPU thread axis.
     Thread,
     /// Name of a tensor intrinsic registered by this program or TVM.
     Step,
@@ -322,8 +312,7 @@ fn names_intrinsic(text: &str) -> bool {
     text.len() <= NAME_BYTES_MAX && text.bytes().all(is_sign)
 }
 
-/// Returns whether a value is an index map: a serialized graph of TVM objects, inline or as text, whose nodes all have
-/// allowed types and refer to earlier nodes only.
+/// Returns whether a value is an index map: a graph of TVM objects of allowed types that refer only to earlier nodes.
 fn is_index_map(value: &Value) -> bool {
     let graph = match value {
         // Other readers recognise such texts by their first character, so nothing may precede the brace.
@@ -392,7 +381,6 @@ mod tests {
     use expect_test::{Expect, expect};
     use serde_json::json;
 
-    /// Returns sound moves of a schedule with one more move.
     #[track_caller]
     fn check(step: Value, expected: Expect) {
         let block = json!(["GetSBlock", [], ["sum", "main"], ["b0"]]);
@@ -403,7 +391,6 @@ mod tests {
         expected.assert_eq(&refused);
     }
 
-    /// An index map that swaps two indices, the second one replaced by a node of this type with this data.
     fn index_map(kind: &str, data: Value) -> Value {
         json!({"object": {"root_index": 7, "nodes": [
             {"type": "None"},

@@ -83,17 +83,14 @@ impl Schedule {
         self.knobs()?.by_taps()
     }
 
-    /// Returns whether pooling reduces the columns of a window before its rows.
     pub fn columns_first(&self) -> bool {
         self.knobs().is_some_and(Knobs::columns_first)
     }
 
-    /// Returns whether the input of each tile is copied to contiguous memory.
     pub fn copies_inputs(&self) -> bool {
         self.knobs().is_some_and(Knobs::copies_operand)
     }
 
-    /// Returns how exponentials and similar functions are computed.
     pub fn function_variants(&self) -> Functions {
         self.knobs().map_or(Functions::Vector, Knobs::functions)
     }

@@ -15,6 +15,7 @@ type Result<T> = std::result::Result<T, TvmError>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
+    /// Sets an accumulator fragment to zero.
     Fill,
     LoadLeft {
         is_transposed: bool,

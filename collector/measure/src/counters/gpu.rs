@@ -1,8 +1,5 @@
-//! Stable names of GPU counters, and their sources.
-//!
-//! Records contain these names, so they must not change. Chips have different names for hardware metrics, so each
-//! range-profiler counter lists all equivalent metrics, best first. A test checks each metric against NVIDIA's
-//! library.
+//! Stable names of GPU counters, which records contain, and their sources. Chips have different names for hardware
+//! metrics, so range-profiler counters list equivalent ones, best first; a test checks them against NVIDIA's library.
 
 use super::Step;
 
@@ -166,7 +163,6 @@ pub fn find_counter(name: &str) -> Option<&'static GpuCounter> {
     GPU_NAMES.iter().find(|counter| counter.name == name)
 }
 
-/// Returns whether the prefix of a name is that of GPU counters; the counter itself may not exist.
 pub fn has_gpu_prefix(name: &str) -> bool {
     name.starts_with("gpu_") || name.starts_with(METRIC_PREFIX)
 }
@@ -201,7 +197,6 @@ impl WantedMetric {
         wanted
     }
 
-    /// Returns the first candidate whose base metric the chip has.
     pub fn choose_metric(&self, known: &std::collections::BTreeSet<String>) -> Option<&str> {
         let is_known = |metric: &&String| known.contains(metric.split('.').next().unwrap_or_default());
         self.candidates.iter().find(is_known).map(String::as_str)

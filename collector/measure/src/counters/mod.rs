@@ -1,15 +1,10 @@
-//! Counters of the processor and the system, read around timed runs.
-//!
-//! Each counter tries these sources in order: PAPI (if installed), perf events, and the kernel's accounting
-//! ([`Usage`]). Energy comes from the kernel's power caps. A counter without a source becomes a [`Refusal`] with the
-//! reason, because absent is not zero; a refusal never ends a measurement.
+//! Counters of the processor and the system, read around timed runs. Sources are tried in order: PAPI (if installed),
+//! perf events, and the kernel's accounting ([`Usage`]); energy comes from the kernel's power caps. A counter without a
+//! source becomes a [`Refusal`] with the reason, because absent is not zero; a refusal never ends a measurement.
 //!
 //! Counter sets belong to the thread that opened them, and [`Coverage`] states what a value covers. Perf events with
-//! descendants include threads that this thread starts later, so open the session before TVM creates its pool.
-//!
-//! If there are more hardware counters than registers, groups of counters alternate explicitly (see
-//! [`CounterReader::select_group`]); the kernel never multiplexes them silently. Unsafe code is fenced in [`papi`] and
-//! `perf`.
+//! descendants include later threads, so open the session before TVM creates its pool. Hardware counters beyond the
+//! registers alternate in groups ([`CounterReader::select_group`]); the kernel never multiplexes them silently.
 
 pub mod gpu;
 pub mod names;

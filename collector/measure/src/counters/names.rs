@@ -1,7 +1,5 @@
-//! Stable names of CPU counters, and their names at each source.
-//!
-//! Records contain these names, so they must not change. Hardware counters are listed in groups of four, so that both
-//! parts of a ratio are counted in the same batches.
+//! Stable names of CPU counters, which records contain, and their names at each source. Hardware counters are in groups
+//! of four, so that both parts of a ratio are counted in the same batches.
 
 use super::sys;
 
@@ -97,8 +95,7 @@ const fn energy_counter(name: &'static str, description: &'static str, zone: &'s
 const CLOCK: UsageParts = UsageParts { thread_clock: false, process_clock: true, events: false };
 const EVENTS: UsageParts = UsageParts { thread_clock: false, process_clock: false, events: true };
 
-/// All CPU counters with a stable name. Page faults and context switches come from the kernel's accounting, because
-/// perf software events miss faults under load and count no switches in user mode.
+/// All CPU counters. The kernel's accounting counts page faults and switches, because perf software events miss some.
 pub const NAMES: &[CounterName] = &[
     papi_counter(
         "cycles",

@@ -1,14 +1,11 @@
-//! Bindings to PAPI, opened at run time without its header.
+//! Bindings to PAPI, opened at run time without its header. Call order matters: the library for software-defined events
+//! must be loaded with global symbols before PAPI is initialised, once per process. PAPI accepts only its own version
+//! number and safely rejects others, so versions are tried from the newest. An event set counts the user mode of the
+//! thread that created it.
 //!
-//! Call order matters. The library for software-defined events must be loaded with global symbols before PAPI is
-//! initialised, or its component remains empty. PAPI accepts only its own version number and safely rejects others, so
-//! versions are tried from the newest. PAPI is initialised once per process and never shut down. An event set belongs
-//! to the thread that created it and counts that thread's user mode.
-//!
-//! Every call except initialisation requires a registered thread; otherwise PAPI follows a null pointer. PAPI claims
-//! to be thread-safe, but it grows its tables of threads, events and sets without locking, and concurrent calls have
-//! corrupted memory. Therefore a mutex serialises all calls except reading, and the table of sets, which reading uses,
-//! is grown before the first read.
+//! Every call except initialisation requires a registered thread; otherwise PAPI follows a null pointer. PAPI grows its
+//! tables of threads, events and sets without locking, so a mutex serialises all calls except reading, and the table of
+//! sets, which reading uses, is grown before the first read.
 
 use std::{
     cell::Cell,
@@ -22,7 +19,6 @@ use super::names::NAMES;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 use nix::unistd::gettid;
 
-/// File names of PAPI's library, newest first; distributions include the version.
 const LIBRARIES: &[&str] =
     &["libpapi.so.7.3", "libpapi.so.7.2", "libpapi.so.7.1", "libpapi.so.7.0", "libpapi.so.6.0", "libpapi.so"];
 /// PAPI versions whose structure layouts are known, newest first.
@@ -72,7 +68,6 @@ pub struct Papi {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component {
     pub name: String,
-    /// Reason why PAPI disabled the component, if it did.
     pub disabled: Option<String>,
 }
 
@@ -203,7 +198,6 @@ impl Papi {
         format!("{}.{} ({})", self.version.0, self.version.1, self.file)
     }
 
-    /// Registers the calling thread with PAPI; the thread is unregistered when it ends.
     fn enter_thread(&self) -> Result<(), PapiError> {
         if IS_KNOWN.with(|known| known.0.get()) {
             return Ok(());
@@ -291,8 +285,7 @@ impl Papi {
         self.check_status(self.with_functions(|papi| unsafe { (papi.get_event_component)(code) }))
     }
 
-    /// Rejects software-defined events that do not exist. PAPI itself accepts any name, because an event may be
-    /// registered later.
+    /// Rejects software-defined events that do not exist. PAPI accepts any name, because one may be registered later.
     fn check_sde_event(&self, event: &str) -> Result<(), PapiError> {
         if !event.starts_with("sde:::") || missing_component(event, &self.list_components()).is_some() {
             return Ok(());
@@ -332,8 +325,7 @@ impl Papi {
     }
 }
 
-/// Describes why an event's component (named before `:::`, otherwise the processor's) is unavailable; None if it is
-/// available.
+/// Describes why an event's component (before `:::`, else the processor's) is unavailable; None if it is available.
 fn missing_component(event: &str, components: &[Component]) -> Option<String> {
     let (name, is_named) = event.split_once(":::").map_or(("perf_event", false), |(name, _)| (name, true));
     match components.iter().find(|component| component.name == name) {
@@ -345,8 +337,7 @@ fn missing_component(event: &str, components: &[Component]) -> Option<String> {
     }
 }
 
-/// Whether this thread is registered with PAPI. Dropped, and then unregistered, when the thread ends, because the
-/// kernel reuses thread numbers.
+/// Whether this thread is registered with PAPI. Unregistered on drop, because the kernel reuses thread numbers.
 struct IsKnown(Cell<bool>);
 
 thread_local! {
@@ -463,8 +454,7 @@ impl Drop for EventSet {
     }
 }
 
-/// Exports a number as the software-defined event `sde:::opcollect::NAME`, so that other PAPI tools can watch a
-/// collection. The number is never freed, because PAPI may read it at any time.
+/// Exports the event `sde:::opcollect::NAME` to other PAPI tools; never freed, because PAPI may read it at any time.
 pub fn export_number(name: &str) -> Result<&'static AtomicI64, PapiError> {
     let papi = open_library()?;
     let sde =

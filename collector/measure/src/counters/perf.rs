@@ -1,7 +1,5 @@
-//! Perf events of the Linux kernel: one file descriptor per event, opened for the calling thread.
-//!
-//! Events are read one by one, because older kernels cannot read groups with descendants. They are still scheduled as
-//! a group.
+//! Perf events of the Linux kernel: one file descriptor per event, opened for the calling thread. Events are scheduled
+//! as a group, but read one by one, because older kernels cannot read groups with descendants.
 
 use std::{
     fs::File,
@@ -25,8 +23,7 @@ pub struct Mode {
 pub struct PerfCounter(File);
 
 impl PerfCounter {
-    /// Opens an event for the calling thread on any CPU. Events without a leader start disabled and may lead a group;
-    /// members follow their leader.
+    /// Opens an event for the calling thread on any CPU. Without a leader, it starts disabled and may lead a group.
     pub fn open_event(event: PerfEvent, mode: Mode, leader: Option<&PerfCounter>) -> Result<Self, Errno> {
         let mut attributes = sys::perf_event_attr {
             type_: event.kind,

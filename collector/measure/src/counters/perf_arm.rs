@@ -1,5 +1,4 @@
-//! Stub of perf events for 32-bit ARM, which the `perf` bindings do not support: every event is refused, so that the
-//! other sources are used.
+//! Stub of perf events for 32-bit ARM, which the `perf` bindings do not support: every event is refused.
 
 use nix::errno::Errno;
 use std::convert::Infallible;
@@ -12,7 +11,6 @@ pub struct Mode {
     pub is_user_only: bool,
 }
 
-/// A counter that can never be opened, so that no value of this type exists.
 #[derive(Debug)]
 pub struct PerfCounter(Infallible);
 

@@ -1,7 +1,5 @@
-//! Energy of CPU packages and their memory from the kernel's power-cap interface, in microjoules.
-//!
-//! Each zone states the value at which its counter wraps. Counters are updated about once per millisecond, so short
-//! calls need the mean over many runs. The energy includes all processes on the package.
+//! Energy of CPU packages and their memory, of all processes, from the kernel's power-cap interface, in microjoules.
+//! Counters are updated about once per millisecond, so short calls need the mean over many runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};

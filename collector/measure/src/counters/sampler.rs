@@ -1,7 +1,5 @@
-//! Samples the instruction pointer of a thread and its descendants.
-//!
-//! Each CPU has one event with a ring buffer: cycles if the processor counts them, otherwise the kernel's CPU timer.
-//! Samples that are lost because the buffer is full are counted.
+//! Samples the instruction pointer of a thread and its descendants, with one event and ring buffer per CPU: cycles if
+//! the processor counts them, otherwise the kernel's CPU timer. Samples lost to a full buffer are counted.
 
 use super::perf::{PerfCounter, explain_errno};
 use super::values::Refusal;
@@ -14,8 +12,7 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of data pages of a ring buffer, a power of two, after one control page. Unprivileged processes may map 516
-/// KiB per CPU.
+/// Data pages of a ring buffer, a power of two, after one control page. Unprivileged processes may map 516 KiB per CPU.
 const RING_PAGES: usize = 64;
 const PAGE_BYTES: usize = 4096;
 /// Upper bound of a record's size with the requested sample fields.
@@ -26,7 +23,6 @@ const EVENTS: [(&str, PerfEvent); 2] = [
     ("cpu-clock", PerfEvent { kind: sys::PERF_TYPE_SOFTWARE, config: sys::PERF_COUNT_SW_CPU_CLOCK as u64 }),
 ];
 
-/// Sampler of the calling thread, and of threads that it starts later, on some CPUs.
 #[derive(Debug)]
 pub struct Sampler {
     pub event: &'static str,

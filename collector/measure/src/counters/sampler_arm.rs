@@ -4,7 +4,6 @@ use super::Step;
 use super::values::Refusal;
 use std::convert::Infallible;
 
-/// A sampler that can never be opened, so that no value of this type exists.
 #[derive(Debug)]
 pub struct Sampler {
     pub event: &'static str,

@@ -43,7 +43,6 @@ struct PerfGroup {
     group: Option<usize>,
 }
 
-/// A counter that could be opened in a trial, before groups are formed.
 struct Granted {
     channel: Channel,
     event: PerfEvent,
@@ -52,8 +51,8 @@ struct Granted {
 }
 
 impl CounterSession {
-    /// Opens counters for the calling thread. [`CounterReader::refusals`] lists what each source refused; a counter
-    /// that a later source provides is listed there, too.
+    /// Opens counters for the calling thread. [`CounterReader::refusals`] also lists those that a later source
+    /// provides.
     pub fn open_counters(request: &CounterRequest) -> Self {
         let mut session = Self {
             channels: Vec::new(),

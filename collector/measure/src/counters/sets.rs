@@ -1,7 +1,5 @@
-//! Sets of PAPI events: planned, started in a trial, and split until each set can count.
-//!
-//! PAPI accepts events into sets that it then cannot start, for lack of registers or because the component already
-//! counts for this thread. Such a set would report zeros, so only sets that have started are kept.
+//! Sets of PAPI events. PAPI accepts events into sets that it then cannot start, for lack of registers or because the
+//! component already counts for this thread. They would report zeros, so only sets that have started are kept.
 
 use std::ffi::c_int;
 
@@ -97,7 +95,6 @@ impl Planned {
         }
     }
 
-    /// Splits a set that does not start, until its parts start.
     fn split_set(self, error: &PapiError, with_descendants: bool, refused: &mut Refused) -> Vec<Self> {
         let (papi, component, is_hardware) = (self.set.papi_library(), self.component, self.is_hardware);
         drop(self.set);

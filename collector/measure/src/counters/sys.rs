@@ -1,5 +1,4 @@
-//! Perf event numbers of the kernel, equal on all architectures. The bindings crate lacks 32-bit ARM, so they are
-//! repeated here.
+//! Perf event numbers of the kernel, equal on all architectures; the bindings crate lacks them for 32-bit ARM.
 
 #[cfg(not(target_arch = "arm"))]
 pub use perf_event_open_sys::bindings::*;

@@ -145,7 +145,6 @@ fn papi_sets_belong_to_their_thread_and_many_can_live() {
     }
 }
 
-/// PAPI runs one set per component and thread. It accepts events into a second set, which then does not start.
 #[test]
 fn a_set_that_does_not_start_leaves_no_channel() {
     if let Err(error) = papi::export_number("sets_started") {
@@ -164,7 +163,6 @@ fn a_set_that_does_not_start_leaves_no_channel() {
     assert_eq!(CounterSession::open_counters(&events).channels().len(), 2, "the component is free again");
 }
 
-/// Events in a PAPI set that does not start come from the next source.
 #[test]
 fn a_set_that_does_not_start_goes_down_the_ladder() {
     let events = request(Backend::Auto, &["thread_cpu_ns", "thread_cpu_ns", "instructions"]);
@@ -183,7 +181,6 @@ fn a_set_that_does_not_start_goes_down_the_ladder() {
     assert!(counted(&mut second, spin).iter().all(|reading| reading.value > 0));
 }
 
-/// Samples of a loop in this program must lie in its address range, or the refusal must have a reason.
 #[test]
 fn a_sampler_sees_where_this_program_is() {
     let cpus = crate::affinity::allowed_cpus().expect("the system tells the CPUs");

@@ -19,7 +19,6 @@ pub struct Usage {
     pub involuntary_switches: u64,
 }
 
-/// Parts of [`Usage`] that are read by separate system calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UsageParts {
     pub thread_clock: bool,

@@ -10,9 +10,7 @@ pub enum Step {
     Perf,
     Usage,
     Powercap,
-    /// Timeline of a GPU.
     Device,
-    /// GPU driver state.
     Nvml,
     Cupti,
 }
@@ -189,13 +187,11 @@ impl CounterValue {
     }
 }
 
-/// A requested counter that one source cannot provide.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     pub event: String,
     pub step: Step,
     pub errno: Option<i32>,
-    /// Reason of the refusal, with a remedy if one is known.
     pub why: String,
 }
 
@@ -208,7 +204,6 @@ pub trait CounterReader {
     fn select_group(&mut self, group: usize);
     /// Reads all channels; the entries of failed sources become None.
     fn read_channels(&mut self, into: &mut [Option<Reading>]);
-    /// Returns the counters that could not be opened.
     fn refusals(&self) -> &[Refusal];
 }
 

@@ -1,7 +1,5 @@
 //! Partitions of the last-level cache, made by the kernel's resource control (`resctrl`), which assigns cache ways to
-//! groups of CPUs.
-//!
-//! The root folder is a parameter, for tests.
+//! groups of CPUs. The root folder is a parameter, for tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,5 @@
-//! Locks that allow one measurement at a time per CPU, across all stores of a host.
-//!
-//! Concurrent measurements on one CPU disturb each other, and statistics of a single process cannot show it. A
-//! measuring process locks every CPU that it may use; processes with disjoint CPUs do not conflict. The kernel
-//! releases the locks when the process ends.
+//! Locks that allow one measurement at a time per CPU, across all stores of a host, because concurrent ones disturb
+//! each other. A process locks every CPU that it may use; the kernel releases the locks when the process ends.
 
 use super::command;
 use nix::unistd::Uid;

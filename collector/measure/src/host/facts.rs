@@ -80,9 +80,7 @@ pub struct Facts {
     /// Frequency governor of the first allowed CPU.
     pub governor: Option<String>,
     pub is_boost_on: Option<bool>,
-    /// Minimum clock of the frequency policy.
     pub clock_min_khz: Option<u64>,
-    /// Maximum clock of the frequency policy.
     pub clock_max_khz: Option<u64>,
     pub hypervisor: Option<String>,
     pub huge_pages: Option<String>,
@@ -139,8 +137,7 @@ impl Facts {
         }
     }
 
-    /// Returns governor, clock limits and boost state as one text, without unknown parts; None without a governor, as
-    /// in most virtual machines.
+    /// Returns governor, clock limits and boost state as text; None without a governor, as in most virtual machines.
     pub fn clock_policy(&self) -> Option<String> {
         let governor = Some(format!("governor {}", self.governor.as_ref()?));
         let limit = |name: &str, khz: Option<u64>| khz.map(|khz| format!("{name} {khz} kHz"));
@@ -154,17 +151,14 @@ impl Facts {
         Some(last.size_bytes)
     }
 
-    /// Returns the number of bytes to write for a cold cache: more than the last-level cache, limited by the memory
-    /// size. A virtual machine sees its host's whole cache, of which it may own less; then the flush is larger than
-    /// needed.
+    /// Returns the bytes to write for a cold cache: more than the last-level cache (of a VM's host), within the memory.
     pub fn cold_cache_bytes(&self) -> u64 {
         let cache_bytes = self.last_level_cache_bytes().unwrap_or(64 << 20);
         let wanted = cache_bytes + cache_bytes / 4;
         self.memory_bytes.map_or(wanted, |memory_bytes| wanted.min(memory_bytes / 8)).max(1 << 20)
     }
 
-    /// Returns a name shared by machines with comparable times: processor model, number of CPUs, and a hash of the
-    /// stable facts that affect times. Host name and kernel are excluded.
+    /// Returns a name shared by machines with comparable times: model, number of CPUs, and a hash of stable facts.
     pub fn host_class(&self) -> String {
         let comparable = (
             (&self.architecture, &self.cpu_model, &self.vector_extensions),
@@ -204,7 +198,6 @@ fn os_name(text: &str) -> Option<String> {
     Some(name.trim_matches('"').to_string())
 }
 
-/// Returns the value of the first line `name : value`.
 fn field_value(text: &str, name: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;

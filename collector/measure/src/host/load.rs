@@ -76,7 +76,6 @@ impl Load {
     }
 }
 
-/// Sums the CPU times of this process, of its ended children and of its current children, in ticks.
 fn own_ticks() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
@@ -85,8 +84,7 @@ fn own_ticks() -> u64 {
     processes.filter_map(|process| ticks_of(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)).sum()
 }
 
-/// Sums fields 14 to 17 of `/proc/<pid>/stat`: the CPU times of a process and its ended children. Counts fields from
-/// the end of the process name, which may contain spaces and parentheses.
+/// Sums fields 14 to 17 of `/proc/<pid>/stat`, counted from the end of the process name, which may contain spaces.
 fn ticks_of(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let times: Vec<u64> =

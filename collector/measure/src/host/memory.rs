@@ -11,8 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Returns the lowest memory limit of the control groups (versions 1 and 2) and the process, with its source. The
-/// first call determines it.
+/// Returns the lowest memory limit of control groups (versions 1 and 2) and process, with its source; cached.
 pub fn memory_limit() -> Option<(u64, String)> {
     static FOUND: OnceLock<Option<(u64, String)>> = OnceLock::new();
     FOUND.get_or_init(find_limit).clone()
@@ -42,8 +41,7 @@ fn find_limit() -> Option<(u64, String)> {
     limits.into_iter().min()
 }
 
-/// Limits the private memory of this process, and of its later children, to that of the machine or its control group.
-/// An allocation beyond the limit fails, before the kernel kills another process.
+/// Limits private memory to that of the machine or control group, so that an allocation fails instead of a kill.
 pub fn limit_private_memory() {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_DATA) else { return };
     let limit = memory_limit().map_or(u64::MAX, |(bytes, _)| bytes);

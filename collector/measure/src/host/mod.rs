@@ -1,7 +1,5 @@
-//! The host of a measurement: facts for the record, noise, load, peak rates and locks.
-//!
-//! Times are comparable only within one [`Facts::host_class`]; the other facts explain remaining differences. All data
-//! comes from procfs and sysfs without privileges; unreadable facts are absent, never guessed.
+//! The host of a measurement. Times are comparable only within one [`Facts::host_class`]. All data comes from procfs
+//! and sysfs without privileges; unreadable facts are absent, never guessed.
 
 pub mod cache_shares;
 pub mod command;

@@ -55,7 +55,6 @@ mod tests {
     use super::*;
     use crate::counters::Usage;
 
-    /// A clock with steps of 100 ns; every thousandth takes 100 microseconds without CPU time.
     struct Interrupted {
         readings: u64,
         now_ns: u64,

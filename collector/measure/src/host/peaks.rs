@@ -1,7 +1,5 @@
-//! Measures the attainable bandwidth of each memory level for rooflines, with streaming loops on pinned threads.
-//!
-//! Arithmetic peaks are measured with compiled kernels elsewhere. Use a release build, because an unoptimised loop
-//! does not reach the bandwidth.
+//! Measures the attainable bandwidth of each memory level for rooflines, with streaming loops on pinned threads. Use a
+//! release build: an unoptimised loop does not reach the bandwidth.
 
 use super::Topology;
 use super::streams::{self, Kind, LINE, LINE_BYTES};
@@ -56,7 +54,6 @@ impl Streaming {
     }
 }
 
-/// Returns the powers of two from half of the first cache level to four times the last, limited by the memory.
 fn working_sets(levels: &[(u32, u64)], memory_bytes: u64) -> Vec<u64> {
     /// Default size of the first cache level, if sysfs lists no caches.
     const FIRST_BYTES: u64 = 32 << 10;

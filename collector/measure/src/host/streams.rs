@@ -35,8 +35,7 @@ impl Kind {
     }
 }
 
-/// Runs one pass over memory that is divided into equal arrays of whole cache lines. Returns a value that depends on
-/// all reads, so that the compiler keeps them.
+/// Runs one pass over equal arrays of whole cache lines; returns a value of all reads, so that the compiler keeps them.
 pub fn run_pass(kind: Kind, memory: &mut [f64]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
@@ -97,7 +96,6 @@ fn read_elements(memory: &[f64]) -> u64 {
 mod tests {
     use super::*;
 
-    /// The dispatched loops must give the results of the plain ones for all sizes.
     #[test]
     fn passes_move_what_they_say() {
         for count in [0, 1, 7, 8, 9, 24, 100, 800] {

@@ -1,7 +1,5 @@
-//! Cores, caches and NUMA nodes of CPUs, and the order in which runs use CPUs.
-//!
-//! CPU numbers do not identify SMT siblings: some machines number siblings consecutively, others put all second
-//! threads after all first ones. Every multithreaded run uses [`Topology::order_cpus`].
+//! Cores, caches and NUMA nodes of CPUs. CPU numbers do not identify SMT siblings, whose numbering differs between
+//! machines, so every multithreaded run uses [`Topology::order_cpus`].
 
 use super::files::{Files, parse_size};
 use crate::affinity::{self, AffinityError};
@@ -61,9 +59,8 @@ impl Topology {
         Topology { places: cpus.iter().map(|&cpu| (cpu, place(cpu))).collect() }
     }
 
-    /// Orders CPUs so that a run on `n` threads uses the first `n`: first siblings of all cores, then second siblings.
-    /// Within each, CPUs are grouped by NUMA node, last-level cache and core type; groups are in order of their
-    /// smallest CPU number.
+    /// Orders CPUs so that a run on `n` threads uses the first `n`: first siblings of all cores, then second siblings,
+    /// each grouped by NUMA node, last-level cache and core type, in order of their smallest CPU number.
     pub fn order_cpus(&self, cpus: &[usize]) -> Vec<usize> {
         let ascending: BTreeSet<usize> = cpus.iter().copied().collect();
         let (mut nodes, mut caches, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
@@ -100,8 +97,7 @@ impl Topology {
         nodes.into_iter().collect()
     }
 
-    /// Returns the number of bytes that each CPU writes to flush a last-level cache of `bytes`: an equal share of it,
-    /// and at least twice its private caches.
+    /// Returns the bytes that each CPU writes to flush a cache of `bytes`: a share, at least twice its private caches.
     pub fn flush_shares(&self, cpus: &[usize], bytes: u64) -> Vec<u64> {
         let last = |cpu: usize| self.last_level(cpu).map(|cache| cache.first);
         let share = |&cpu: &usize| {
@@ -179,7 +175,6 @@ mod tests {
         capacity: &'static str,
     }
 
-    /// Writes the sysfs files of a machine; a CPU's number is its index.
     fn machine(fakes: &[FakeCpu]) -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("folder");
         let write = |path: &str, text: &str| {

@@ -1,9 +1,6 @@
-//! Measures several members that run concurrently, each in a loop on a thread of its own.
-//!
-//! A round has a phase for each member alone, while the others sleep, and a phase in which all run together. A sample
-//! counts only if it ended while every member was still running. A member therefore continues after its own last
-//! sample until all are satisfied. A failed member stays without running, so that no other member waits for it.
-//! Slowdowns are ratios within rounds, because a disturbance of some seconds affects both phases of a round.
+//! Measures several members that run concurrently, each in a loop on a thread of its own. A round has a phase for each
+//! member alone and one in which all run together; there, a member continues after its own last sample until all are
+//! satisfied, and samples count only while every member runs. A failed member stays, so that no other waits for it.
 
 use super::recorder::{Closing, Recorder};
 use super::{Clock, Measurement, Ratio, StopReason, paired_ratio, statistics};
@@ -66,7 +63,6 @@ impl Together {
     }
 }
 
-/// Synchronises the members of a concurrent run, so that they go through rounds and phases together.
 pub struct CoRunRounds {
     members: usize,
     barrier: Barrier,
@@ -78,7 +74,6 @@ pub struct CoRunRounds {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shared {
-    /// Measurement while the other members run.
     pub beside: Measurement,
     /// Median time of each round while the other members run.
     pub beside_ns: Vec<f64>,
@@ -87,7 +82,6 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Returns the ratio of the times alongside the other members to the times alone, within rounds.
     pub fn slowdown_ratio(&self) -> Option<Ratio> {
         paired_ratio(&self.beside_ns, &self.alone_ns)
     }

@@ -1,6 +1,4 @@
-//! Functions of the library's interface, by their index in its function table.
-//!
-//! The table only grows at its end, so an index refers to the same function in all versions from the requested one on.
+//! Functions of the library's interface, by their index in its function table, which only grows at its end.
 
 use super::description::DESCRIPTION;
 use crate::error::{Result, RuntimeError};

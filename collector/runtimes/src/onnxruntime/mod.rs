@@ -1,7 +1,6 @@
-//! **Fence**: the only code that calls ONNX Runtime, through the function table of its C interface.
-//!
-//! Invariants: every buffer passed to the library outlives the session's use of it and has the size of the model's
-//! type; memory allocated by the library is returned to it; a status is read once and released.
+//! **Fence**: the only code that calls ONNX Runtime, through the function table of its C interface. Every buffer passed
+//! to the library outlives the session's use of it and has the size of the model's type; memory allocated by the
+//! library is returned to it; a status is read once and released.
 
 mod description;
 mod functions;
@@ -109,7 +108,6 @@ fn to_c_string(text: &OsStr) -> Result<CString> {
     CString::new(text.as_bytes()).map_err(refused)
 }
 
-/// Creates session options: all optimisations, and the number of threads with their CPUs.
 fn session_options(runtime: &OnnxRuntime, cpus: &[usize]) -> Result<Owned> {
     let functions = runtime.functions();
     let mut handle = null_mut();

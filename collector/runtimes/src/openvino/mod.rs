@@ -1,7 +1,5 @@
-//! **Fence**: the only code that calls OpenVINO, through its C interface.
-//!
-//! Invariants: every buffer passed to the library outlives the request's use of it and has the size of the model's
-//! type; memory allocated by the library is returned to it once.
+//! **Fence**: the only code that calls OpenVINO, through its C interface. Every buffer passed to the library outlives
+//! the request's use of it and has the size of the model's type; memory of the library is returned to it once.
 
 mod description;
 mod functions;
@@ -61,8 +59,7 @@ impl Runtime for OpenVino {
         Ok(Session { request, ports: Ports { inputs, outputs }, _compiled: compiled, runtime: self.clone() })
     }
 
-    /// Returns all CPUs. The library pins the caller during a run, and its other threads to the CPUs that the caller
-    /// may use. If the caller were pinned to one CPU before, all threads would share this CPU.
+    /// Returns all CPUs: the library pins the caller itself, and its other threads to the CPUs that the caller may use.
     fn caller_cpus(cpus: &[usize]) -> &[usize] {
         cpus
     }
@@ -102,8 +99,7 @@ fn read_model(runtime: &OpenVino, model: &Path) -> Result<Owned> {
     Ok(Owned::new(runtime, handle, runtime.functions().release_model))
 }
 
-/// Compiles a model for minimum latency of single requests on `threads` threads. Enforces f32: by default, the library
-/// computes in reduced precision where the processor supports it, which would make a comparison with f32 code unfair.
+/// Compiles a model for minimum latency on `threads` threads, in f32, as comparisons with f32 code must be fair.
 fn compile_model(runtime: &OpenVino, model: &Owned, threads: usize) -> Result<Owned> {
     let functions = runtime.functions();
     let threads = CString::new(threads.to_string()).expect("digits contain no zero byte");

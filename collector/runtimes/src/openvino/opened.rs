@@ -20,7 +20,6 @@ struct OpenedOpenVino {
     version: String,
     /// CPUs that the first model was loaded for.
     cpus: OnceCell<Vec<usize>>,
-    /// Keeps the code of the functions mapped.
     _library: Library,
 }
 

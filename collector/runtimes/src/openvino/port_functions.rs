@@ -11,7 +11,6 @@ use std::ptr::null_mut;
 const RANK_MAX: usize = 64;
 const STEP: &str = "describe the inputs or outputs of the model";
 
-/// Library functions that query either the inputs or the outputs of a model.
 pub struct OpenVinoPortFunctions {
     count: unsafe extern "C" fn(Handle, *mut usize) -> Status,
     port: unsafe extern "C" fn(Handle, usize, *mut Handle) -> Status,

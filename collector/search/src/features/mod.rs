@@ -24,7 +24,6 @@ pub struct VisibleFeatures {
     knobs: Vec<(String, f64)>,
     /// Tile sizes relative to the operator's sizes.
     tiles: Vec<(&'static str, f64)>,
-    /// Features of the loops or of the reuse curves.
     nest: Vec<(&'static str, f64)>,
 }
 
@@ -59,7 +58,6 @@ pub fn point_features(problem: &Problem, knobs: &Knobs, view: View) -> VisibleFe
     VisibleFeatures { knobs: named, tiles, nest }
 }
 
-/// Returns features that distinguish problems in common training data.
 pub fn problem_features(problem: &Problem) -> Features {
     let Some(work) = &problem.work else { return Features::new() };
     let sizes = [
@@ -77,7 +75,6 @@ pub fn problem_features(problem: &Problem) -> Features {
     sizes.into_iter().map(|(name, size)| (format!("size.{name}"), (1.0 + size).log2())).collect()
 }
 
-/// Returns whether two problems differ only in their epilogue.
 pub fn differ_in_epilogue_only(one: &Problem, other: &Problem) -> bool {
     let sums = |problem: &Problem| {
         let mut sizes = problem_features(problem);

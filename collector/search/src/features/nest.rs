@@ -1,7 +1,4 @@
-//! The data that each loop of a schedule touches, derived from its knobs.
-//!
-//! This approximates the loop nest for a cost model. The effect of knobs that do not determine a loop is learned from
-//! the knobs themselves.
+//! The data that each loop of a schedule touches, derived from its knobs; an approximation for a cost model.
 
 use job::space::{Domain, Form, LoopNest, NestLoop, Walk};
 use samples::features::Work;
