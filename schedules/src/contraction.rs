@@ -215,7 +215,6 @@ fn uncopied_blocks(extents: &Extents, blocks: &[i64]) -> Vec<i64> {
     blocks.iter().copied().filter(|block| extents.whole.is_none_or(|whole| whole % block == 0)).collect()
 }
 
-/// Returns the default knobs: a register tile whose accumulators fill most vector registers.
 fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths: &[i64]) -> Knobs {
     let is_depthwise = is_depthwise(extents);
     let row_tile = row_tile(machine, extents, widths).or_else(|| group_tile(machine, extents, widths));
@@ -306,7 +305,6 @@ const COPIED_TOGETHER: i64 = 4;
 /// Tiles per group along columns, if the channel planes of the result are far apart in memory.
 const FAR_TOGETHER: i64 = 8;
 
-/// Returns whether a pointwise convolution's channel planes are distant, so that tiles scatter their writes.
 fn has_far_planes(extents: &Extents, tile: &Tile) -> bool {
     const LARGE: i64 = 1 << 19;
     const PLANE: i64 = 6 << 10;

@@ -66,7 +66,6 @@ impl Domain {
         }
     }
 
-    /// Returns the domain for CPU templates, after flattening the task.
     pub fn on_cpu(task: &Task) -> Domain {
         let flat = flatten_task(task);
         let task = flat.as_ref().map_or(task, |flat| &flat.task);
@@ -120,7 +119,6 @@ impl Domain {
         }
     }
 
-    /// Merges the positions of an image, or the rows of a product, into one dimension where the templates do so.
     pub fn in_one_row(mut self) -> Domain {
         let together = match self.form {
             Form::Convolution => 2..self.extents.len(),

@@ -66,7 +66,6 @@ pub(crate) fn find_dots(task: &Task) -> Option<Dots> {
     Some(Dots { together, rows: output[0] * rows, columns, steps, is_flat, is_of_columns })
 }
 
-/// Returns whether the epilogue treats all positions of a channel alike.
 pub(crate) fn follows_channels(task: &Task) -> bool {
     task.steps.iter().enumerate().skip(1).all(|(place, step)| {
         let is_pointwise = matches!(

@@ -140,7 +140,6 @@ pub(crate) struct Extents {
     pub(crate) is_single: bool,
     /// Whether a window's elements are adjacent (no dilation), so that adjacent windows share inputs.
     pub(crate) is_close: bool,
-    /// Windows along each dimension, where they may leave the image.
     pub(crate) reaches: Vec<Reach>,
     pub(crate) window: i64,
     pub(crate) taps: i64,

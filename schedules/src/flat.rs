@@ -108,7 +108,6 @@ fn broadcast_way(op: &Op, channels: &Range<usize>) -> Option<Broadcast> {
 
 struct FlatImage<'a> {
     shape: &'a [Dim],
-    /// Range of dimensions that are merged.
     together: Range<usize>,
 }
 

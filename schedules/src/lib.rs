@@ -76,7 +76,6 @@ pub enum Template {
     Rows,
 }
 
-/// Constraints that involve several axes.
 #[derive(Clone, Debug, PartialEq)]
 enum SpaceLimits {
     Registers {

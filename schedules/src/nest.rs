@@ -65,7 +65,6 @@ pub struct LoopNest {
     pub order: Vec<usize>,
     /// Number of outer loops over tiles and groups that are fused and distributed over threads.
     pub shared: usize,
-    /// Steps of the fused loop that a thread takes at a time (chunk size).
     pub grain: i64,
     /// Whether the sums of all tiles of a group are finished together.
     pub is_cached: bool,

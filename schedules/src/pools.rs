@@ -44,7 +44,6 @@ impl PoolWindow {
     }
 }
 
-/// Returns whether windows overhang the input at the ends of rows.
 pub fn has_ends(task: &Task) -> bool {
     let step = &task.steps[0];
     let Op::Pool(pool) = &step.op else { return false };

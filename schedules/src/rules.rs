@@ -38,7 +38,6 @@ const CACHED_ELEMENTS: i64 = 4096;
 /// The same limit if sums take many steps before the next group: the elements stay in a cache of the core.
 const PART_ELEMENTS: i64 = 1 << 18;
 
-/// Returns the ratio of executed to necessary steps; 1 without tiles.
 fn walked_ratio(domain: &Domain, knobs: &Knobs) -> f64 {
     if domain.form == Form::Elements { 1.0 } else { LoopNest::without_sums(domain, knobs).walked_ratio() }
 }

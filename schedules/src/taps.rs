@@ -39,7 +39,6 @@ pub(crate) fn conv_reaches(task: &Task) -> Vec<Reach> {
         .collect()
 }
 
-/// Returns whether tiles skip so much padding that a sum by taps is faster.
 pub(crate) fn is_worth_it(reaches: &[Reach], rows: i64, columns: i64) -> bool {
     /// Speed of a sum by taps that skips nothing, relative to other loop orders: adjacent taps share no loads.
     const LOSS: f64 = 0.85;

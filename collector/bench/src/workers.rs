@@ -21,7 +21,6 @@ pub struct WorkerLimits {
     pub builders: usize,
     /// One CPU per builder; empty for no pinning.
     pub builder_cpus: Vec<usize>,
-    /// Whether builders continue while a candidate runs on other CPUs.
     pub overlap: bool,
     /// Number of waiting runs that need all CPUs at which builders pause.
     pub wide_runs: usize,
@@ -29,7 +28,6 @@ pub struct WorkerLimits {
     pub build_deadline: Duration,
     pub build_memory_bytes: u64,
     pub run_memory_bytes: u64,
-    /// Number of jobs after which a runner is replaced.
     pub runner_jobs: u32,
     /// Number of times that an idle pool thread polls for work before it sleeps.
     pub spin_count: u32,
@@ -46,7 +44,6 @@ pub struct Workers {
     /// Waiting runs during which builders must pause.
     wide: VecDeque<(Ticket, WorkerRun)>,
     wide_runs: usize,
-    /// Whether builders pause until no wide run is left.
     builders_pause: bool,
     /// Process number in the placement of the last job. A job with a greater number gets a new runner process.
     process: u32,

@@ -31,7 +31,6 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// Creates an image of PTX text, which the driver compiles.
     pub fn from_ptx(text: &'a CStr) -> Image<'a> {
         Image(text.to_bytes_with_nul())
     }

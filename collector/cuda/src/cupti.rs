@@ -54,7 +54,6 @@ type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 type NextRecord = unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> CuptiStatus;
 
-/// CUPTI's function that describes a status code.
 #[derive(Clone, Copy)]
 pub(super) struct Words(unsafe extern "C" fn(CuptiStatus, *mut *const c_char) -> CuptiStatus);
 
@@ -97,8 +96,6 @@ const BUFFER: Layout = match Layout::from_size_align(1 << 20, 8) {
     Err(_) => unreachable!(),
 };
 
-/// Allocates a buffer for CUPTI.
-///
 /// # Safety
 ///
 /// Each argument must point to writable memory.
@@ -111,8 +108,6 @@ unsafe extern "C" fn provide_buffer(buffer: *mut *mut u8, size: *mut usize, reco
     }
 }
 
-/// Collects the kernel times from a buffer and frees it.
-///
 /// # Safety
 ///
 /// The buffer must come from [`provide_buffer`] and not be used afterwards. Its first `valid` bytes must be records.
@@ -195,7 +190,6 @@ impl Cupti {
         self.version
     }
 
-    /// Returns the loaded library, which is never unloaded.
     pub(super) fn loaded_library(&self) -> &Library {
         &self.library
     }

@@ -72,7 +72,6 @@ impl Nvml {
     }
 }
 
-/// Opens the library once. It is never closed.
 fn open_library() -> Result<&'static Library> {
     static LIBRARY: OnceLock<Result<Library>> = OnceLock::new();
     let open = || Library::init().map_err(|error| NvmlError::NotFound(innermost_cause(&error)));

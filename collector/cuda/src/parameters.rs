@@ -87,7 +87,6 @@ calls! {
     initialize = "cuptiProfilerInitialize",
     Initialize = "CUpti_Profiler_Initialize_Params" {}
 
-    /// Checks whether a device can be profiled, and returns the obstacles if not.
     supported = "cuptiProfilerDeviceSupported",
     Supported = "CUpti_Profiler_DeviceSupported_Params" {
         device = "cuDevice": c_int,
@@ -149,7 +148,6 @@ calls! {
         bytes = "configImageSize": usize,
     }
 
-    /// Returns the configuration image, which describes the counters of each pass.
     config = "cuptiProfilerHostGetConfigImage",
     ConfigImage = "CUpti_Profiler_Host_GetConfigImage_Params" {
         host = "pHostObject": Handle,
@@ -226,7 +224,6 @@ calls! {
         profiler = "pRangeProfilerObject": Handle,
     }
 
-    /// Ends a pass, and returns whether it was the last one.
     stop = "cuptiRangeProfilerStop",
     Stop = "CUpti_RangeProfiler_Stop_Params" {
         profiler = "pRangeProfilerObject": Handle,

@@ -76,7 +76,6 @@ macro_rules! call {
 }
 
 impl Profiler {
-    /// Checks whether the device can be profiled, and reads which counters are available.
     pub fn open(cupti: &Cupti, device: &Device) -> Result<Profiler> {
         let calls =
             ProfilerCalls { functions: Functions::look_up(cupti.loaded_library())?, words: cupti.status_words() };

@@ -20,7 +20,6 @@ pub struct MemoryLayout {
 }
 
 impl Lifetime {
-    /// Returns the size rounded up to the alignment.
     pub fn stored_bytes(&self) -> u64 {
         self.bytes.next_multiple_of(ALIGNMENT_BYTES)
     }

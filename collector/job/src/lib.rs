@@ -55,7 +55,6 @@ impl BuildJob {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BreedJob {
     pub task: String,
-    /// Target as JSON for TVM.
     pub target: String,
     /// Measured schedules of TVM's space, as JSON, with their times in nanoseconds.
     pub measured: Vec<(String, f64)>,
@@ -92,7 +91,6 @@ pub struct Artifact {
     /// Moves of the schedule as a trace, if requested.
     pub trace: Option<String>,
     pub listing: Option<Box<Listing>>,
-    /// Time for lowering and scheduling, in milliseconds.
     pub schedule_ms: f64,
     pub lower_ms: f64,
     pub codegen_ms: f64,
@@ -233,7 +231,6 @@ pub struct NetworkJob {
     pub method: Method,
     pub placement: Placement,
     pub counters: CounterRequest,
-    /// Profiling plan, if operators are profiled instead of timing the whole model.
     pub profile: Option<profile::Plan>,
     pub code: CodeRequests,
 }
@@ -259,7 +256,6 @@ impl NetworkJob {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Profiled {
-    /// Time spans of calls; the requester knows the names of the calls.
     pub profile: Profile,
     pub samples: Option<Samples>,
     pub perf_map: Option<PathBuf>,
@@ -280,7 +276,6 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Creates a result without optional parts, for a runner that remains usable.
     pub fn from_measurement(measurement: Measurement, check: Option<Check>, peak_memory_bytes: u64) -> Measured {
         Measured {
             measurement,

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Listing {
-    /// TIR after all moves of the schedule were applied.
     pub scheduled: String,
     /// TIR after lowering, the input of code generation.
     pub lowered: String,
@@ -67,7 +66,6 @@ pub struct Samples {
 pub struct Hit {
     pub code: usize,
     pub function: String,
-    /// Offset from the start of the function in bytes.
     pub offset: u64,
     pub count: u64,
 }

@@ -53,7 +53,6 @@ impl Runner {
     }
 }
 
-/// Loads the program of the first job and measures it for all jobs.
 fn serve_program(
     process: RunnerProcess,
     jobs: &Receiver<NetworkJob>,

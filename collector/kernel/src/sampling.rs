@@ -7,7 +7,6 @@ use measure::counters::Sampler;
 use measure::{Clock, HostClock};
 use std::collections::BTreeMap;
 
-/// Runs a model until the sampling time is over and counts samples by instruction address.
 pub fn sample_run(
     calls: &mut Calls<'_>,
     sampler: &mut Sampler,

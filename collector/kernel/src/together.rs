@@ -191,7 +191,6 @@ fn run_lane(
     })
 }
 
-/// Runs one member. If its setup fails, it still joins the common barriers, because others wait for it.
 fn run_member(
     process: RunnerProcess,
     job: &CoRunJob,

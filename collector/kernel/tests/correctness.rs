@@ -22,7 +22,6 @@ use targets::{Machine, Target};
 
 #[derive(Clone, Copy)]
 struct Effort {
-    /// Points of our own space, the default one included.
     template: usize,
     metaschedule: usize,
 }

@@ -22,7 +22,6 @@ const POINTS: usize = 8;
 /// A loop by how TVM writes it, and its trip count. Loops of one trip are left out.
 type Written = (&'static str, i64);
 
-/// The loops around a block in the text of a module, outermost first.
 fn written(module: &str, block: &str) -> Vec<Written> {
     let mut around: Vec<(usize, Vec<Written>)> = Vec::new();
     for line in module.lines() {
@@ -49,7 +48,6 @@ fn written(module: &str, block: &str) -> Vec<Written> {
     panic!("there is no block `{block}` in\n{module}")
 }
 
-/// The loops that are described, as TVM would write them: what threads share is one loop, with its grains inside.
 fn described(task: &Task, knobs: &Knobs) -> Vec<Written> {
     let nest = LoopNest::of_point(&Domain::on_cpu(task), knobs);
     let loops = nest.all_loops();

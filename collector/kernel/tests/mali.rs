@@ -13,13 +13,10 @@ use job::space::{self, Schedule};
 use std::path::Path;
 use std::process::Command;
 
-/// Types that OpenCL C has no words for.
 const FOREIGN: &[&str] = &["bf16["];
 
-/// How many points of a space are tried, the default first.
 const POINTS: usize = 2;
 
-/// Whether a front end takes a source; nothing where there is none.
 fn is_taken(folder: &Path, place: usize, source: &str) -> Option<Result<(), String>> {
     let file = folder.join(format!("{place}.cl"));
     std::fs::write(&file, source).expect("a temporary file");
@@ -42,7 +39,6 @@ fn is_taken(folder: &Path, place: usize, source: &str) -> Option<Result<(), Stri
     Some(if found.status.success() { Ok(()) } else { Err(said) })
 }
 
-/// Refuses what is no OpenCL C for one Mali, and what a front end does not take; tells whether there was one.
 fn look(folder: &Path, place: usize, outcome: Outcome) -> Result<bool, String> {
     let code = outcome?;
     let largest = code.launches.iter().map(|launch| launch.block_threads()).max().unwrap_or(0);

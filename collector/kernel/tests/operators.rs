@@ -13,7 +13,6 @@ use measure::affinity;
 use models::Task;
 
 const SEED: u64 = 5;
-/// The default schedule and two others.
 const SCHEDULES: usize = 3;
 
 #[track_caller]

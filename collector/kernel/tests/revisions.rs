@@ -40,7 +40,6 @@ const PADDED: &[&str] = &["matmul:m=64,n=64,k=64", "dense:m=64,n=64,k=64,bias=1"
 const DRAWN: &[&str] =
     &["matmul:m=32,n=48,k=64", "conv2d:ci=8,hw=10,co=16,k=3,p=1,bias=1,act=relu", "softmax:shape=7x100,axis=1"];
 
-/// Schedules of each task, the default one first.
 const SCHEDULES: usize = 2;
 const SEED: u64 = 7;
 
@@ -61,7 +60,6 @@ impl Bench {
         Bench { target, compiled }
     }
 
-    /// The code of one schedule; a draw that does not fit is none.
     fn code(&self, task: &Task, schedule: &Schedule) -> Result<Vec<u8>, String> {
         let is_device = self.target.kind.runs_on_gpu();
         let lowered =

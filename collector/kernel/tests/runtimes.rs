@@ -36,7 +36,6 @@ const ONNX_RUNTIME: Other = Other {
 const OPENVINO: Other =
     Other { engine: Engine::OpenVino, ability: Ability::RunOpenVino, described: &openvino::DESCRIPTION, version: "20" };
 
-/// Workers, unless the library is not installed here.
 fn workers(of: &Other) -> Option<Workers> {
     let mut workers = common::workers();
     match workers.capability(of.ability) {

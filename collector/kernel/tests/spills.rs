@@ -52,7 +52,6 @@ fn computing(object: &[u8]) -> Vec<(String, Vec<u8>)> {
     functions.into_iter().filter(|(name, _)| !name.starts_with("__")).collect()
 }
 
-/// Lists accesses to vectors on the stack that are not aligned to their size, and counts all such accesses.
 fn unaligned(object: &[u8]) -> (Vec<String>, usize) {
     let (mut wrong, mut all) = (Vec::new(), 0);
     for (name, code) in computing(object) {
@@ -201,7 +200,6 @@ fn multiplies(step: &Step) -> bool {
     step.kind == Kind::Fma || format!("{:?}", step.instruction.mnemonic()).starts_with("Vpmadd")
 }
 
-/// Whether an instruction stores a vector to a constant stack address.
 fn is_spill(step: &Step) -> bool {
     let is_vector = step.stored_bytes >= 16 && step.kind == Kind::Move;
     step.is_stack && is_vector && step.instruction.memory_index() == Register::None
@@ -233,12 +231,10 @@ fn spilled_words(words: &[u32]) -> usize {
     loops.iter().filter(is_innermost).map(spills).max().unwrap_or(0)
 }
 
-/// Whether an instruction is `fmla` of vectors, or of a vector and an element.
 fn is_multiply_add(word: u32) -> bool {
     word & 0xbfa0_fc00 == 0x0e20_cc00 || word & 0xbf80_f400 == 0x0f80_1000
 }
 
-/// Whether an instruction is `str`, `stur` or `stp` of 128 bits, relative to the stack pointer or the frame pointer.
 fn is_store_to_stack(word: u32) -> bool {
     const STORES: [(u32, u32); 3] =
         [(0xffc0_0000, 0x3d80_0000), (0xffe0_0c00, 0x3c80_0000), (0xffc0_0000, 0xad00_0000)];
@@ -246,7 +242,6 @@ fn is_store_to_stack(word: u32) -> bool {
     is_store && matches!(word >> 5 & 31, 29 | 31)
 }
 
-/// Returns the index of the instruction that a backward jump leads to.
 fn jump_back(word: u32, place: usize) -> Option<usize> {
     let (bits, field) = match word {
         _ if word & 0xfc00_0000 == 0x1400_0000 => (26, word),

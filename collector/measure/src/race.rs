@@ -33,7 +33,6 @@ impl RoundTimes {
         (!sorted.is_empty()).then(|| statistics::median_of_sorted(&sorted))
     }
 
-    /// Returns the ratio of these times to those of another variant within the same rounds.
     pub fn ratio_to(&self, other: &RoundTimes) -> Option<Ratio> {
         paired_ratio(&self.rounds_ns, &other.rounds_ns)
     }

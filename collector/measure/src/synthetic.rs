@@ -38,7 +38,6 @@ impl Synthetic {
         }
     }
 
-    /// Returns the number of bytes moved between caches or memory and registers in a run.
     pub fn bytes_per_run(self) -> u64 {
         match self {
             Synthetic::Arithmetic => 0,
@@ -102,7 +101,6 @@ impl Load {
     }
 }
 
-/// Runs independent chains of multiply-adds, which keep all multiply-add units busy.
 fn run_arithmetic() {
     const CHAINS: usize = 64;
     const STEPS: usize = 500;

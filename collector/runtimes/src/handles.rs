@@ -8,7 +8,6 @@ pub type Handle = *mut c_void;
 pub struct Owned<R> {
     pub handle: Handle,
     release: unsafe extern "C" fn(Handle),
-    /// Keeps the library loaded.
     _runtime: R,
 }
 

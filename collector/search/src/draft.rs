@@ -57,7 +57,6 @@ enum DraftLabel {
 
 pub struct Draft {
     problem: Problem,
-    /// Features that distinguish this problem from others in the training data.
     sizes: Features,
     points: Points,
     seed: u64,
@@ -65,7 +64,6 @@ pub struct Draft {
     labels: Vec<DraftLabel>,
     timed: Vec<(f64, Knobs)>,
     default_ns: Option<f64>,
-    /// Points to propose before trees are trained.
     first: VecDeque<Knobs>,
     /// Points faster than the default of an equal problem, with relative times, fastest first.
     hints: Vec<(f64, Knobs)>,

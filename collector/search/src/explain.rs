@@ -16,7 +16,6 @@ pub struct Effect {
     pub worst: Setting,
 }
 
-/// Minimum number of timed points.
 const TRIALS_MIN: usize = 16;
 /// Number of fastest schedules around which axes are changed.
 const BEST_SCHEDULES: usize = 8;

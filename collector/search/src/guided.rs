@@ -20,7 +20,6 @@ const STARTS: usize = 16;
 
 #[derive(Clone, Copy)]
 enum GuidedLabel {
-    /// Time of this problem in nanoseconds.
     Own(f64),
     /// Time of another problem, relative to its default schedule.
     Other(f64),

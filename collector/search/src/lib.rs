@@ -67,7 +67,6 @@ pub trait Tuner {
     }
 }
 
-/// TVM's evolutionary search, which runs in a process that has TVM.
 pub trait Evolution {
     /// Returns up to `count` children of measured schedules, whose times are in nanoseconds.
     fn breed_schedules(

@@ -90,7 +90,6 @@ impl Points {
         Knobs(self.space.axes.iter().map(|axis| (axis.name.to_owned(), random_setting(axis, random))).collect())
     }
 
-    /// Returns whether these settings are the representative of all settings that canonicalise to the point.
     fn is_representative(&self, settings: &Knobs, knobs: &Knobs) -> bool {
         let usual = self.preferred_settings(knobs);
         match settings.0.iter().filter(|(name, setting)| usual.0.get(*name) != Some(*setting)).count() {

@@ -6,7 +6,6 @@ use models::partner::{PARTNERS, Partner, find_partner};
 pub struct Composite {
     /// Partner libraries in order of priority; each takes the operators that it supports.
     pub partners: Vec<&'static Partner>,
-    /// Target for which the compiler generates code.
     pub rest: String,
 }
 

@@ -26,7 +26,6 @@ pub trait TargetKind: Sync {
         &[]
     }
 
-    /// Returns whether a value of `--target` is the name or a JSON description of this kind.
     fn is_named_by(&self, text: &str) -> bool {
         let is_described = |json: serde_json::Value| json["kind"] == self.code_name();
         (self.has_word() && text == self.name())
@@ -132,10 +131,8 @@ pub trait TargetKind: Sync {
         None
     }
 
-    /// Returns the value of the record's column `target`.
     fn record_word(&self) -> datasets::Target;
 
-    /// Returns the value of the record's column `unit`.
     fn unit_name(&self) -> Option<&'static str> {
         None
     }

@@ -48,7 +48,6 @@ static CODE_NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     (0..KINDS.len()).filter(is_first).map(|place| KINDS[place].code_name()).collect()
 });
 
-/// Returns the kind that a value of `--target` names or describes.
 pub fn find_kind(text: &str) -> Option<Kind> {
     KINDS.iter().copied().find(|kind| kind.is_named_by(text))
 }

@@ -35,7 +35,6 @@ use serde::{Deserialize, Serialize};
 /// Version of the protocol. Both sides must have the same version, since they come from one build.
 pub const PROTOCOL: u32 = 2;
 
-/// First frame of a conversation, sent by the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Start {
     protocol: u32,
@@ -75,7 +74,6 @@ pub fn peak_resident_bytes() -> u64 {
     line.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// Returns the resident memory of this process; 0 without procfs.
 fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm")
         .ok()

@@ -59,7 +59,6 @@ impl StartError {
 }
 
 impl Worker {
-    /// Starts the program, sends its limits and waits for its greeting.
     pub fn start_worker(spec: &WorkerSpec) -> Result<Self, StartError> {
         let (stream, theirs) = UnixStream::pair()
             .map_err(|error| StartError::lasting_error(format!("cannot make a socket pair: {error}")))?;

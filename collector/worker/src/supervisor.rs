@@ -50,7 +50,6 @@ impl WorkerSpec {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recycle {
     pub after_jobs: Option<u32>,
-    /// Resident memory after a job above which the worker is replaced.
     pub above_rss_bytes: Option<u64>,
 }
 
@@ -64,7 +63,6 @@ pub struct SupervisorCounts {
 }
 
 impl SupervisorCounts {
-    /// Returns the number of workers that replaced an earlier one.
     pub fn respawn_count(&self) -> u64 {
         self.started.saturating_sub(1)
     }

@@ -17,7 +17,6 @@ pub struct Operands {
     pub vectors: [i64; 2],
     /// Whether the right operand consists of the windows of a convolution (implicit GEMM).
     pub is_conv: bool,
-    /// Whether the device can copy whole vectors to shared memory asynchronously.
     can_copy: bool,
     /// Extents of rows, columns and depth.
     extents: [i64; 3],

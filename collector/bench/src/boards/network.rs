@@ -18,7 +18,6 @@ use worker::Fault;
 /// Minimum size of an allocation in bytes, because empty memory has no address.
 const BYTES_MIN: u64 = 64;
 
-/// Runs a model within its deadline and writes its outputs to the files that the job names.
 pub fn run_network(
     device: &mut Device,
     linker: &Linker,

@@ -27,10 +27,8 @@ pub struct FabricBoard {
     /// Bitstream that the agent loads into the FPGA; empty to use the core that is already loaded.
     bitstream: String,
     device: Option<Device>,
-    /// Number of runs after which the session is replaced.
     jobs: u32,
     done: u32,
-    /// Core that each session must find.
     expected: FoundCore,
     queue: VecDeque<(Ticket, BenchWork)>,
 }

@@ -192,7 +192,6 @@ impl Device {
         self.ordinal
     }
 
-    /// Returns the context, which is valid as long as the device.
     pub(super) fn raw_context(&self) -> DriverHandle {
         self.context
     }

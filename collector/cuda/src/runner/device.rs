@@ -245,7 +245,6 @@ pub(super) struct Timer<'a> {
     device: &'a Device,
     kernels: &'a [Prepared<'a>],
     run: DeviceRun<'a>,
-    /// Buffer that is overwritten before each batch to make the caches cold.
     flush: Option<DeviceBuffer<'a>>,
     start: DeviceEvent<'a>,
     end: DeviceEvent<'a>,

@@ -37,7 +37,6 @@ pub(super) fn streams_of(stages: &[Stage], calls: usize) -> Vec<usize> {
     streams
 }
 
-/// Index of the first stream, from which all other streams fork.
 const FIRST: usize = 0;
 
 fn stream_of(group: &Group) -> usize {

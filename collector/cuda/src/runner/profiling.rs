@@ -13,7 +13,6 @@ pub(super) struct Profiling {
     refused: Vec<(String, CuptiError)>,
 }
 
-/// A counter, with the metric of this chip that provides it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Chosen {
     pub(super) name: String,

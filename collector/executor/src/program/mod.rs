@@ -272,7 +272,6 @@ pub struct Numbers<'a> {
     pub graph: &'a Graph,
     constants: &'a [Option<Tensor>],
     computed: HashMap<ValueId, Tensor>,
-    /// Index of the node that produces each value.
     makers: HashMap<ValueId, usize>,
 }
 

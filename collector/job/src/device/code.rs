@@ -101,12 +101,10 @@ impl Launch {
         Some([x?, y?, z?])
     }
 
-    /// Returns the total number of blocks; None if it depends on the call's tensor extents.
     pub fn grid_blocks(&self) -> Option<u64> {
         self.known_grid().map(|grid| grid.iter().fold(1, |product: u64, &extent| product.saturating_mul(extent)))
     }
 
-    /// Checks the launch against those device limits that can be checked before compilation.
     pub fn check_launch(&self, architecture: Architecture) -> Result<(), LimitExceeded> {
         const GRID_X: u32 = i32::MAX as u32;
         const GRID_YZ: u32 = u16::MAX as u32;

@@ -143,7 +143,6 @@ impl LaunchReader<'_> {
         Ok(())
     }
 
-    /// Resolves an address expression (a variable, or the data pointer of one) to a buffer.
     fn resolve_buffer(&self, node: usize) -> Result<Argument> {
         let variable = match self.graph.node_kind(node) {
             "ir.Call" if self.call_operator(node)? == "tirx.buffer_data" => {

@@ -40,7 +40,6 @@ enum ValueForm {
     Name,
     Scope,
     Thread,
-    /// Name of a tensor intrinsic registered by this program or TVM.
     Step,
     /// Index map made of integer arithmetic alone.
     IndexMap,
@@ -160,7 +159,6 @@ impl Moves {
         Ok(Moves(trace))
     }
 
-    /// Returns the moves as JSON in the format of TVM's traces.
     pub fn as_json(&self) -> &Value {
         &self.0
     }
@@ -173,7 +171,6 @@ impl Moves {
         self.move_names().count()
     }
 
-    /// Returns whether a move replaces loops by a tensor intrinsic.
     pub fn has_fragments(&self) -> bool {
         self.move_names().any(|name| name == "Tensorize")
     }

@@ -118,7 +118,6 @@ impl Schedule {
         if parts.is_empty() { "default".to_owned() } else { parts.join(" ") }
     }
 
-    /// Describes all knobs in one line: `block=16 tile_x=14 …`.
     pub fn describe_knobs(&self) -> String {
         match self {
             Schedule::Template { knobs } => {

@@ -74,7 +74,6 @@ fn vectorize_row(moves: &Moves, row: &Loop, vector: i64) -> Result<()> {
     Ok(moves.vectorize_loop(&parts[1])?)
 }
 
-/// Splits the last reduction loop into partial results, one per vector lane.
 pub(super) fn split_partial(moves: &Moves, block: &Block, vector: i64) -> Result<Block> {
     let loops = moves.loops(block)?;
     let parts = moves.split_loop(loops.last().expect("a reduction has a loop"), &[None, Some(vector)])?;

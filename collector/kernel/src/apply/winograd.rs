@@ -53,7 +53,6 @@ fn schedule_windows(moves: &Moves, strip: Option<&Loop>) -> Result<()> {
     Ok(())
 }
 
-/// Schedules the matrix products with register tiles of positions and channels. Returns the reduction loop.
 fn schedule_products(moves: &Moves, anchor: &Block, places: i64, strip: Option<&Loop>) -> Result<Loop> {
     let loops: [Loop; 8] = enter_strip(moves, anchor, strip)?;
     let place = moves.fuse_loops(&loops[3..6])?;

@@ -77,7 +77,6 @@ fn serve_with_tvm(role: NameRole, serve: impl FnOnce(Entry, Versions) -> anyhow:
     serve(entry, versions)
 }
 
-/// Serves jobs as a runner that needs the GPU driver but not TVM.
 fn serve_device<Job: DeserializeOwned>(answer: fn(&mut cuda::Runner, &Job) -> RunReply) -> anyhow::Result<()> {
     let entry = worker::enter_worker()?;
     let process = entry.become_runner();
@@ -92,7 +91,6 @@ fn serve_device<Job: DeserializeOwned>(answer: fn(&mut cuda::Runner, &Job) -> Ru
     Ok(())
 }
 
-/// Serves jobs of whole models with another runtime, which has its own thread pool.
 fn serve_runtime<R: Runtime>() -> anyhow::Result<()> {
     let entry = worker::enter_worker()?;
     let mut runner = runtimes::Runner::<R>::open(entry.become_runner())?;

@@ -11,7 +11,6 @@ pub struct Loop {
     pub last: usize,
     /// Iterations each time the loop is entered; None if they depend on values at run time.
     pub turns: Option<f64>,
-    /// Index of the enclosing loop.
     pub around: Option<usize>,
 }
 

@@ -11,7 +11,6 @@ pub enum Kind {
     Shuffle,
     Gather,
     Move,
-    /// Scalar integer instructions: address arithmetic, loop counters and comparisons.
     Integer,
     Jump,
     Call,

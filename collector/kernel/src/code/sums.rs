@@ -32,7 +32,6 @@ sums! {
     /// Divisions and square roots.
     divisions,
     shuffles,
-    /// Elements that are gathered or scattered.
     gathers,
     loads,
     loaded_bytes,

@@ -462,7 +462,6 @@ fn multiply_matrices(
     unblock_result(writer, &accumulated, rank - 1, block, output, &output.extents)
 }
 
-/// Returns the indices of an operand's batch dimensions, with broadcasting.
 fn batch_indices(tensor: &Tensor, place: &[Expression]) -> Indices {
     let batch = tensor.extents.len() - 2;
     let skipped = place.len() - batch;

@@ -22,7 +22,6 @@ pub(super) struct DotTile {
 /// Mask that flips the sign bit of all four bytes of a quad.
 const SIGNS: i64 = 0x8080_8080_u32.cast_signed() as i64;
 
-/// Lowers a convolution of bytes whose weight has no zero point.
 pub(super) fn convolve_bytes(
     writer: &mut Writer,
     op: &Op,
@@ -208,7 +207,6 @@ fn pack_quad(mut byte: impl FnMut(i64) -> Element) -> Element {
 struct DotShape<'a> {
     places: &'a [i64],
     kernel: &'a [i64],
-    /// Number of input channels that each output channel reads.
     depth: i64,
     /// Extent of the last spatial dimension, rounded up to whole tiles.
     padded: i64,

@@ -36,7 +36,6 @@ use std::collections::HashMap;
 pub struct Form {
     pub layout: Layout,
     pub sums: Sums,
-    /// Whether the spatial dimensions are flattened wherever no operator needs rows.
     pub is_flat: bool,
     pub columns: i64,
     /// Whether depthwise convolutions of stride 2 store even and odd columns apart, so that vectors are contiguous.
@@ -44,7 +43,6 @@ pub struct Form {
     /// How a convolution sums all channels of one kernel position (tap) before the next; None if it does not.
     pub by_taps: Option<ByTaps>,
     pub columns_first: bool,
-    /// Whether the second operand of a matrix product is copied into panels.
     pub copies: bool,
     pub indices: DType,
 }
@@ -80,7 +78,6 @@ pub struct Lowered {
     pub packings: Vec<Packing>,
     /// Input of a convolution whose sums must skip tiles that are entirely padding.
     pub window: Option<ReachedInput>,
-    /// Whether the last tile of a product's rows is computed separately.
     pub has_tail: bool,
 }
 
@@ -104,13 +101,10 @@ pub enum Part {
     /// Pads an input, or stores it in another order.
     Pad,
     Copy,
-    /// Packs four bytes into one integer, for products of bytes.
     Quads,
-    /// Arranges the windows of a convolution as a matrix.
     Windows,
     /// Computes an intermediate result that the anchor reads, such as the maximum of a softmax.
     Helper,
-    /// Reduces the columns of a pooling operator's windows.
     Columns,
     Anchor,
     Epilogue,
@@ -215,7 +209,6 @@ pub fn lower_task(task: &Task, form: Form) -> Result<Lowered> {
     })
 }
 
-/// Returns whether the last tile of a product's rows is partial and can be computed separately.
 pub fn has_tail(task: &Task, form: Form) -> bool {
     let anchor = &task.steps[0];
     let is_product = matches!(anchor.op, Op::Dense(_) | Op::MatMul(_) | Op::QDense(_) | Op::QMatMul(_));

@@ -91,7 +91,6 @@ pub(super) fn lower_movement(
     .map(Some)
 }
 
-/// Maps a position in a padded dimension to the source position whose value it has.
 fn source_position(border: Border, place: &Expression, extent: i64, head: i64, tail: i64) -> Element {
     if head == 0 && tail == 0 {
         return Ok(place.clone());

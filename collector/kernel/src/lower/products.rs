@@ -46,7 +46,6 @@ pub(super) fn multiply_elements(
     read(a, zeros[0])?.mul(&read(b, zeros[1])?)
 }
 
-/// Prepends zeros for the batch and channel dimensions to the padding of the spatial dimensions.
 pub(super) fn with_leading(pads: &[i64]) -> Vec<i64> {
     [0, 0].iter().chain(pads).copied().collect()
 }

@@ -34,7 +34,6 @@ pub(super) fn lower_reduce(writer: &mut Writer, op: &Op, inputs: &[Tensor], outp
 
 pub(super) struct ReducedRows {
     pub(super) axes: Vec<usize>,
-    /// Whether reduced dimensions are kept, with extent 1, in the indexed tensor.
     pub(super) keep: bool,
 }
 

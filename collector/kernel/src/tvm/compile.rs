@@ -20,7 +20,6 @@ type Result<T> = std::result::Result<T, TvmError>;
 #[derive(Clone)]
 pub struct CompileTarget {
     pub(in crate::tvm) value: Value,
-    /// Target for which TVM's own schedule space is sampled.
     pub(in crate::tvm) sampled: Value,
     pub device: Device,
 }
@@ -125,7 +124,6 @@ pub struct Object {
 #[derive(Clone, Debug)]
 pub struct Texts {
     pub scheduled: String,
-    /// TIR from which LLVM IR is generated.
     pub lowered: String,
     pub llvm: String,
 }

@@ -17,7 +17,6 @@ type Result<T> = std::result::Result<T, TvmError>;
 
 #[derive(Clone, Debug)]
 pub struct DeviceSource {
-    /// CUDA C or OpenCL C.
     pub text: String,
     pub launches: Launches,
     pub lower_ms: f64,

@@ -70,7 +70,6 @@ pub(super) fn forget_calls() {
     CALLED.take();
 }
 
-/// Returns the LLVM definitions of the functions called since [`forget_calls`].
 pub(super) fn called_definitions(instruction: Instruction) -> String {
     let mut called = CALLED.take();
     // A function that is split into halves needs the function for half as many lanes, down to the widest instruction.
@@ -114,7 +113,6 @@ fn register_operators() -> Result<()> {
         .clone()
 }
 
-/// Lowers the addition of a pair of quads to a function call.
 fn write_call(call: &Value) -> Result<Value> {
     let kind: DLDataType = call.field("ty")?.field("dtype")?.convert_to("element type")?;
     let [sum, pair] = two_arguments(call)?;

@@ -13,7 +13,6 @@ use tvm_ffi::Tensor;
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// Predictors of a program's time before code generation, by name.
 pub type Features = BTreeMap<String, f64>;
 
 /// Number of described buffers per store, most accessed first.
@@ -46,7 +45,6 @@ const ARITHMETIC: [&str; 16] = [
     "selections",
 ];
 const LOOPS: [&str; 3] = ["vectorized", "unrolled", "parallel"];
-/// Names of a buffer's traffic features, with their indices among the features of a buffer access.
 const TRAFFIC: [(&str, usize); 4] = [("bytes", 3), ("unique_bytes", 4), ("lines", 5), ("unique_lines", 6)];
 const REUSE: [(&str, usize); 4] = [("reuse_steps", 10), ("reuse_bytes", 11), ("reuses", 12), ("stride", 17)];
 const BUFFERS_OF_BLOCK: usize = 3;

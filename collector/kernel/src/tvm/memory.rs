@@ -21,7 +21,6 @@ use tvm_ffi::{DLDataType, DLDataTypeExt, DLDevice, DLDeviceType, NDAllocator, Te
 /// Alignment of every tensor, required by TVM's generated code.
 pub const ALIGNMENT_BYTES: usize = 64;
 
-/// Size of a huge page, which needs one TLB entry.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -48,7 +48,6 @@ pub enum Memory {
     Shared,
     /// Shared memory whose size is set at launch, so that buffers with disjoint lifetimes can share space.
     SharedAtLaunch,
-    /// Registers of a single thread.
     Local,
     /// Registers of a warp, for fragments of the left operand of a tensor-core product.
     FragmentsLeft,

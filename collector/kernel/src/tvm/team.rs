@@ -84,7 +84,6 @@ struct TeamRegion<'a> {
     crew: &'a Crew,
 }
 
-/// Threads that run the tasks that this thread launches.
 #[derive(Clone, Copy)]
 enum Starting {
     Pool,

@@ -16,7 +16,6 @@ pub(super) fn fill_sums(sums: FragmentPart) -> Result<Value> {
     call_step("tf32_fill", &["sums"], &[(OperandSide::Sum, false, "c")], "", &body, sums.to_vec())
 }
 
-/// Loads a fragment of an operand and rounds its elements to TF32.
 pub(super) fn load_operand(
     side: OperandSide,
     is_transposed: bool,

@@ -41,7 +41,6 @@ pub const ROWS: &[&str] = &[
     "pool(f32[n,4,8,8]) ceil=false count_pad=false dilations=[1,1] kernel=[2,2] mode=\"max\" pads=[0,0,0,0] strides=[2,2]",
 ];
 
-/// A task at every size that is tried: once where nothing of it is open.
 pub fn at_sizes(task: &Task) -> Vec<Task> {
     let bound = [[1, 1], [3, 5], [32, 33], [7, 64]].map(|[n, m]| {
         let sizes = BTreeMap::from([("n", n), ("m", m)]);

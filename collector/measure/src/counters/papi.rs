@@ -298,7 +298,6 @@ impl Papi {
         Err(plain_error(format!("no library in this process provides the software-defined event; {hint}")))
     }
 
-    /// Returns whether events of the component need counter registers.
     pub fn is_hardware(&self, component: c_int) -> bool {
         self.describe_component(component).is_some_and(|component| component.name.starts_with("perf_event"))
     }

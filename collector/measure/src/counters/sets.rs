@@ -50,7 +50,6 @@ fn add_first(
     Err(refusal)
 }
 
-/// Adds an event to the last set of its component, or to a new set if that one is full.
 fn add_event(
     papi: &'static Papi,
     native: &str,

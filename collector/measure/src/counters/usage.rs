@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 pub struct Usage {
     /// CPU time of the thread, including kernel mode.
     pub thread_cpu_ns: u64,
-    /// CPU time of the process, including kernel mode.
     pub process_cpu_ns: u64,
     pub minor_faults: u64,
     pub major_faults: u64,

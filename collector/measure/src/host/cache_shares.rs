@@ -42,7 +42,6 @@ fn count_ways(root: &Path) -> Result<u32, CacheShareError> {
 }
 
 impl CacheShares {
-    /// Gives each group of CPUs a disjoint partition with a share of the ways.
     pub fn take_shares(root: &Path, groups: &[&[usize]], share: f64) -> Result<CacheShares, CacheShareError> {
         let ways = count_ways(root)?;
         let own = ((f64::from(ways) * share) as u32).max(1);

@@ -112,7 +112,6 @@ impl CoRunRounds {
         }
     }
 
-    /// Measures a member on the calling thread; `run` runs it the given number of times.
     pub fn measure_member<E>(
         &self,
         member: usize,

@@ -20,7 +20,6 @@ struct OpenedOnnx {
     functions: OnnxRuntimeFunctions,
     environment: Handle,
     version: String,
-    /// Keeps the code of the functions mapped.
     _library: Library,
 }
 

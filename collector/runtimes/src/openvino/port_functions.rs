@@ -27,7 +27,6 @@ impl OpenVinoPortFunctions {
     }
 }
 
-/// Creates the ports of the inputs or the outputs, and binds their memory to an inference request.
 pub fn bind_ports(
     runtime: &OpenVino,
     compiled: &Owned,

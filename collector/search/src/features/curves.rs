@@ -19,7 +19,6 @@ static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
     OPERANDS.iter().flat_map(of).collect()
 });
 
-/// Indices of the samples in name order.
 static ORDER: LazyLock<Vec<usize>> = LazyLock::new(|| {
     let mut order: Vec<usize> = (0..NAMES.len()).collect();
     order.sort_by_key(|&place| &NAMES[place]);

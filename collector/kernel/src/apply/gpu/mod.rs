@@ -43,7 +43,6 @@ pub(super) fn tensor_product(task: &Task, target: &CompileTarget) -> Option<Tens
     is_offered.then_some(TensorProduct { product, is_left_transposed, is_right_transposed })
 }
 
-/// Schedules a block as a separate kernel, with one thread for each element of its result.
 fn bind_alone(moves: &Moves, block: &Block, threads: i64) -> Result<()> {
     if moves.reduction_flags(block)?.contains(&true) {
         let result = moves.cache_write(block, Memory::Local)?;
@@ -91,7 +90,6 @@ fn reduce_across_threads(moves: &Moves, block: &Block, around: &Loop, threads: i
 struct Summed {
     anchor: Block,
     result: Block,
-    /// Whether the first dimension of the result indexes partial sums.
     is_partial: bool,
 }
 

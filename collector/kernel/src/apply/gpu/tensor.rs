@@ -81,7 +81,6 @@ fn tile_fragments(knobs: &Knobs) -> Result<[[i64; 2]; 2]> {
     Ok([fragments, warps])
 }
 
-/// Tiles the result for blocks, and distributes a tile over all threads; returns the loop over blocks.
 fn tile_result(moves: &Moves, result: &Block, knobs: &Knobs, at_once: i64) -> Result<Loop> {
     let [fragments, warps] = tile_fragments(knobs)?;
     let loops = moves.loops(result)?;
@@ -127,7 +126,6 @@ fn tile_sums(moves: &Moves, sums: &Block, knobs: &Knobs) -> Result<[Loop; 2]> {
 }
 
 struct Anchored {
-    /// Loop over the parts of the depth that are staged at once.
     rounds: Loop,
     depth: Loop,
     fragment: Loop,

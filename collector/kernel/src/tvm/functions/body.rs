@@ -151,7 +151,6 @@ impl<'a> Whole<'a> {
         Whole(self.0.with("shl", "i32", self.with_constant(by).0))
     }
 
-    /// Shifts right arithmetically.
     pub(super) fn shift_down(self, by: i32) -> Whole<'a> {
         Whole(self.0.with("ashr", "i32", self.with_constant(by).0))
     }

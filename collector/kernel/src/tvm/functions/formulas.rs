@@ -3,7 +3,6 @@
 
 use super::body::Number;
 
-/// Number of fraction bits of a float.
 const FRACTION: i32 = 23;
 const BIAS: i32 = 127;
 /// Number that, added to a float below 2^22, rounds it to an integer and moves this integer into the last bits.

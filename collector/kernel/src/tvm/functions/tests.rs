@@ -142,7 +142,6 @@ fn spacing(number: f64) -> f64 {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Unit {
-    /// In spaces between floats.
     Spacing,
     Absolute,
 }
@@ -207,7 +206,6 @@ fn saturating_functions_are_within_four_tenths_of_a_millionth() {
 
 #[test]
 fn neon_has_the_same_bounds() {
-    /// An emulator is slow; a prime again.
     const STRIDE: u32 = 20_011;
     if let Some(missing) = Neon::missing() {
         eprintln!("skipped: functions on NEON need `{missing}`");

@@ -13,7 +13,6 @@ use super::layout::Layout;
 use super::read::{Object, Place};
 use crate::tvm::{launch, workspace};
 
-/// TVM's name prefix of variables that point to runtime functions.
 const VARIABLE_PREFIX: &str = "__";
 
 const RUNTIME_FUNCTIONS: [&str; 8] = [
@@ -81,7 +80,6 @@ pub fn fill_library(library: &Library) -> Result<(), LoadError> {
     })
 }
 
-/// Calls `visit` for each variable, with its name and a function that looks up the address to store.
 fn for_each_variable(
     mut visit: impl FnMut(&str, &dyn Fn() -> Result<usize, LoadError>) -> Result<(), LoadError>,
 ) -> Result<(), LoadError> {

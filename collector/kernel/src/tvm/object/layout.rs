@@ -31,7 +31,6 @@ pub struct Layout {
     pub code: Range<usize>,
     /// Range of constants and address slots, in whole pages.
     pub constants: Range<usize>,
-    /// Size of the image, in whole pages.
     pub size: usize,
 }
 

@@ -33,7 +33,6 @@ pub use linker::load_through_linker;
 use image::{Draft, Image};
 use layout::Layout;
 
-/// TVM's prefix of function names in the symbol table of an object.
 const FUNCTION_PREFIX: &str = "__tvm_ffi_";
 
 /// Code and data of one object, unmapped when it and all functions taken from it are dropped.

@@ -8,7 +8,6 @@ use super::super::load_object;
 use super::compile;
 use super::damage::Damage;
 
-/// Objects that together have every kind of section, symbol and relocation that loading knows.
 fn originals() -> &'static [Vec<u8>] {
     static ORIGINALS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     ORIGINALS.get_or_init(|| {
