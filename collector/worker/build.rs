@@ -1,5 +1,4 @@
-//! Embeds the location of TVM's wheel at build time into the programs, if there was one. Without it the workspace
-//! still builds, and the libraries are found in other ways.
+//! Embeds the location of TVM's wheel at build time into the programs, if there was one.
 
 mod tvm_ffi_config;
 

@@ -136,7 +136,6 @@ pub(crate) struct Extents {
     pub(crate) is_dense: bool,
     /// Distance in the input of adjacent columns of the result.
     pub(crate) step: i64,
-    /// Whether a convolution is pointwise.
     pub(crate) is_single: bool,
     /// Whether a window's elements are adjacent (no dilation), so that adjacent windows share inputs.
     pub(crate) is_close: bool,

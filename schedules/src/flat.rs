@@ -1,6 +1,5 @@
 //! Flattens tasks: pointwise convolutions become products over one row of all positions of an image, because vectors
-//! and tiles divide this row better than the image's width. Pointwise operators and concatenations are flattened, too,
-//! and the rows of a product with one weight are merged into one dimension.
+//! and tiles divide this row better; pointwise operators, concatenations and rows of products are merged likewise.
 
 use crate::Packing;
 use models::operators::{BiasAdd, Concat, Conv, Dequantize, QConv, Quantize, Requantize, ScaleShift};

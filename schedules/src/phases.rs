@@ -1,5 +1,4 @@
-//! Packs the weights of transposed convolutions by phase. A phase is a position of the result within a stride; it is
-//! computed from every `stride`-th tap.
+//! Packs the weights of transposed convolutions by phase, the position of a result within a stride.
 
 use crate::Packing;
 use crate::tiles::tile_count;

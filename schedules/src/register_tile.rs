@@ -90,7 +90,6 @@ fn spill_slowdown(machine: &Cpu, extents: &Extents, vectors: i64, broadcasts: i6
 
 /// Returns the number of groups whose inputs a tile reads; 1 with AVX2 and NEON, so that tiles may span groups.
 fn groups_of(machine: &Cpu, extents: &Extents, channels: i64) -> i64 {
-    /// Lanes of AVX-512.
     const LANES: i64 = 16;
     match extents.blocking {
         Blocking::Dividing(group) if extents.is_conv && machine.vector_lanes >= LANES => tile_count(channels, group),

@@ -1,7 +1,6 @@
 //! The interface through which code is built and run: a caller submits [`BenchWork`] to a [`Bench`] and receives
-//! [`Done`] in an order that the bench chooses. [`Workers`] use this machine, [`Boards`] remote devices; [`Prebuilt`]
-//! and [`Remembering`] supply known builds. A [`Simulator`] models a board's accelerator; a [`FabricBoard`] runs on
-//! one.
+//! [`Done`] in an order that the bench chooses. [`Workers`] use this machine, [`Boards`] and [`FabricBoard`] remote
+//! devices, and a [`Simulator`] a model; [`Prebuilt`] and [`Remembering`] supply known builds.
 
 mod boards;
 mod breeder;

@@ -12,7 +12,6 @@ pub struct Remembering<'a> {
     bench: &'a mut dyn Bench,
     asked: BTreeMap<Ticket, BuildJob>,
     known: HashMap<BuildJob, Build>,
-    /// Insertion order, oldest first.
     order: VecDeque<BuildJob>,
     bytes: usize,
     done: VecDeque<(Ticket, Build)>,

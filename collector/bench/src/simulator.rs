@@ -1,5 +1,4 @@
-//! A bench that executes programs of an accelerator core bit-exactly and takes their times from a timing model. Its
-//! replies are [`RunReply::Simulated`] and never count as measurements.
+//! A bench that executes an accelerator's programs bit-exactly; its times, [`RunReply::Simulated`], are from a model.
 
 use crate::{Ability, Bench, BenchWork, Build, Done, Ran, Ticket, Versions};
 use accelerator::{

@@ -81,7 +81,6 @@ pub fn set_worker_program(path: PathBuf) {
     worker::libraries::set_program(path);
 }
 
-/// Returns the program that runs PyTorch's library, next to the worker program.
 pub fn library_program(worker: &Path) -> PathBuf {
     worker.with_file_name("opcollect-torch")
 }

@@ -1,6 +1,5 @@
 //! CUDA without a toolkit: code is compiled and checked on any machine, and measured on one with a GPU. `nvrtc`,
-//! `driver`, `cupti` and `profiler` (with its `parameters`) are the fences around NVIDIA's libraries, each opened at
-//! run time, like NVML.
+//! `driver`, `cupti`, `profiler` and `nvml` open NVIDIA's libraries at run time.
 
 mod compile;
 mod cubin;

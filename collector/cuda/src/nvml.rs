@@ -1,5 +1,4 @@
-//! Interface to NVML, the library of the NVIDIA driver that reports the state of a GPU: clocks, power, temperature and
-//! throttling. NVML is part of the driver and opened at run time.
+//! Interface to NVML, the part of the NVIDIA driver that reports a GPU's clocks, power, temperature and throttling.
 
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::{Device, Nvml as Library};

@@ -196,7 +196,7 @@ impl Nvrtc {
         })
     }
 
-    /// Compiles CUDA C for one architecture, without fast mathematics, so that results match the reference.
+    /// Compiles CUDA C for one architecture. Fast mathematics is off, to keep results comparable with the reference.
     pub fn compile_source(&self, source: &str, architecture: Architecture) -> Result<Compiled> {
         self.check_architecture(architecture)?;
         let text = c_string("nvrtcCreateProgram", source)?;

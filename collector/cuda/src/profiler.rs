@@ -64,7 +64,6 @@ struct CounterImage {
     bytes: usize,
 }
 
-/// Calls a CUPTI function with its parameter structure. Errors contain the name of the function.
 macro_rules! call {
     ($calls:expr, $function:ident, $given:ident) => {{
         let calls: &ProfilerCalls = $calls;

@@ -1,5 +1,4 @@
-//! Memory planning of intermediate tensors: each is placed into the lowest sufficient gap between the tensors that are
-//! live at the same time. The best order depends on the model, so several are tried.
+//! Plans memory: each tensor is placed into the lowest gap between those live at the same time; tries several orders.
 
 pub const ALIGNMENT_BYTES: u64 = 64;
 

@@ -88,7 +88,6 @@ pub struct Artifact {
     pub code_bytes: u64,
     /// Packing of each parameter and, last, of the result.
     pub packings: Vec<Packing>,
-    /// Moves of the schedule as a trace, if requested.
     pub trace: Option<String>,
     pub listing: Option<Box<Listing>>,
     pub schedule_ms: f64,
@@ -183,7 +182,6 @@ pub enum RunReply {
     Simulated(Box<Simulated>),
     WrongResult(Check),
     Failed(String),
-    /// The library lacks an operator of the task; names the operator and the reason.
     Unsupported(String),
     Profiled(Box<Profiled>),
     Together(TogetherReply),

@@ -55,7 +55,6 @@ pub struct Samples {
     pub event: String,
     pub hertz: u64,
     pub taken: u64,
-    /// Number of samples lost for lack of buffer space.
     pub lost: u64,
     /// Number of samples outside of compiled code, in the runtime or in libraries.
     pub elsewhere: u64,

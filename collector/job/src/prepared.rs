@@ -1,7 +1,4 @@
-//! Caches the data of tasks for later jobs of the same task.
-//!
-//! Inputs are generated from the job's seed, and the expected result by the reference computation, both once per task
-//! for all kinds of jobs.
+//! Caches the inputs (from the job's seed) and the expected result of tasks for later jobs of the same task.
 
 use super::Check;
 use anyhow::{Context, Result};

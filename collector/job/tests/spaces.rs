@@ -1,5 +1,4 @@
-//! The version of the spaces: a resumed search depends on them, so a change of axes, settings or rules needs a new
-//! version.
+//! The version of the spaces: a change of axes, settings or rules needs a new one, as resumed searches depend on it.
 #![allow(missing_docs)]
 
 use job::space::{SETTINGS_VERSION, VERSION, find_declaration, task_space};

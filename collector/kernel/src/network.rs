@@ -1,6 +1,5 @@
-//! The runner of whole models: reads a program's folder, and returns times and outputs. A loaded program is kept while
-//! folder, inputs and CPUs are the same, so that many short rounds of one model load it once. Inputs and outputs are
-//! passed in files, because they may exceed the size limit of messages between processes.
+//! The runner of whole models. A loaded program is kept while folder, inputs and CPUs are the same. Inputs and outputs
+//! are passed in files, because they may exceed the size limit of messages between processes.
 
 use crate::measuring::ready_this_thread;
 use crate::perf_map;

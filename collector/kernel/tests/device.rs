@@ -29,7 +29,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use targets::Target;
 
-/// A file that gets the table, and the architectures it is about.
 const OUT_VARIABLE: &str = "OPCOLLECT_COVERAGE_OUT";
 const ARCHITECTURES_VARIABLE: &str = "OPCOLLECT_COVERAGE_ARCHITECTURES";
 

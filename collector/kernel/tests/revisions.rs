@@ -46,7 +46,6 @@ const SEED: u64 = 7;
 /// Version of the spaces at the time of the table. Later axes change the sampled points, not the code of a point.
 const VERSION_OF_TABLE: u32 = 5;
 
-/// A file to be written in place of a comparison.
 const UPDATE_VARIABLE: &str = "OPCOLLECT_UPDATE_REVISIONS";
 
 struct Bench {

@@ -1,5 +1,4 @@
-//! Other runtimes' own libraries compute what our files say: every operator and networks of every kind, by the workers
-//! that compare whole models.
+//! Other runtimes' libraries compute what our files say: every operator, and networks of every kind.
 
 mod common;
 

@@ -1,5 +1,4 @@
-//! Spills of generated code: default schedules keep accumulators in registers, and what is on the stack is aligned.
-//! Machine code for other processors is generated and read, not run.
+//! Default schedules keep accumulators in registers, and what is on the stack is aligned. Code is read, not run.
 
 mod common;
 
@@ -147,7 +146,6 @@ const SHAPES: &[&str] = &[
     "q_conv2d:ci=64,hw=28,co=64,k=3,p=1,xz=5",
 ];
 
-/// Processors and operators whose loops do spill vectors, with the largest number allowed.
 const ALLOWED: &[(&str, &str, usize)] = &[
     // Winograd's transforms of windows have more values than there are registers.
     ("haswell", "conv2d:ci=512,hw=7,co=512,k=3,p=1", 60),

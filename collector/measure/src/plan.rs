@@ -161,7 +161,7 @@ impl Method {
         }
     }
 
-    /// Returns when measuring ends, at most a batch later; None for the evaluator's rule. Callers' deadlines exceed it.
+    /// Returns when measuring ends, at most a batch later (deadlines must exceed it); None for the evaluator's rule.
     pub fn time_limit(&self) -> Option<Duration> {
         match self {
             Method::Sample(plan) => Some(Duration::from_nanos(plan.time_limit_ns)),

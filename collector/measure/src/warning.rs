@@ -31,7 +31,7 @@ pub enum Warning {
         change: f64,
     },
     ClockMoved {
-        /// Time of the speed probe after the samples over that before, minus one; positive if the processor slowed
+        /// Time of the speed probe after the samples over its time before, minus one; positive if the processor slowed
         /// down.
         change: f64,
     },

@@ -1,5 +1,4 @@
-//! **Fence**: handles and texts owned by a runtime's library. A handle is released once, by the matching function of
-//! its library, which stays loaded until then.
+//! **Fence**: a library's handles and texts. A handle is released once, by its library, which stays loaded until then.
 
 use std::ffi::{CStr, c_char, c_void};
 

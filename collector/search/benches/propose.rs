@@ -1,5 +1,5 @@
-//! How long tuners take to propose 64 schedules from a space of a billion points, 256 of which they have heard of. Ends with a line of
-//! JSON for each; `cargo bench -p search`.
+//! How long tuners take to propose 64 schedules from a space of a billion points, 256 of which they have heard of. Ends
+//! with a line of JSON for each; `cargo bench -p search`.
 #![allow(missing_docs, clippy::print_stdout)]
 
 use job::space::{Axis, Knobs, Schedule, Setting, Space, Template};

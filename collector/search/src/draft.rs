@@ -19,10 +19,8 @@ use rand::RngExt;
 use rand::seq::SliceRandom;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Number of observed points before trees are trained.
 const MIN_TRAINING_ROWS: usize = 8;
 const RANDOM_SHARE: f64 = 0.08;
-/// Number of best points whose neighbours are candidates.
 const PARENTS: usize = 6;
 /// Numbers of candidates: changes of two or three knobs per parent, crossovers, and random points.
 const CHANGES: usize = 24;

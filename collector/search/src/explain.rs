@@ -1,5 +1,4 @@
-//! The importance of axes: the effect of changing one axis around the best schedules, predicted by trees over all
-//! trials of a search.
+//! The importance of axes: predicted effects of changing one axis around the best schedules of a search.
 
 use crate::features::{self, View};
 use crate::model::{Goal, TrainingRows};
@@ -17,7 +16,6 @@ pub struct Effect {
 }
 
 const TRIALS_MIN: usize = 16;
-/// Number of fastest schedules around which axes are changed.
 const BEST_SCHEDULES: usize = 8;
 const ENSEMBLES: u64 = 3;
 

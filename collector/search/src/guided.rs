@@ -15,7 +15,6 @@ use std::collections::VecDeque;
 /// Number of points of a plan, and of results before the first plan.
 const PLAN: usize = 24;
 const RANDOM_SHARE: f64 = 0.05;
-/// Number of observed points at which annealing starts.
 const STARTS: usize = 16;
 
 #[derive(Clone, Copy)]

@@ -6,7 +6,6 @@ use crate::Result;
 use crate::model::{Goal, RetrainedTrees, TrainingRows};
 use std::collections::VecDeque;
 
-/// Number of rows before trees are trained.
 const MIN_TRAINING_ROWS: usize = 8;
 const RETRAINING_ROWS: usize = 8;
 /// Number of recent predictions that a new one is compared with, and the minimum number for a comparison.
@@ -32,7 +31,6 @@ impl Judge {
         Judge { seed, lessons, labels: Vec::new(), trees, predictions: VecDeque::new(), spare: 0 }
     }
 
-    /// Adds a training row: features of generated code, and a time relative to the default schedule.
     pub fn add_result<'a>(&mut self, row: impl IntoIterator<Item = (&'a str, f64)>, over_default: f64) {
         self.lessons.add_row(row);
         self.labels.push(over_default.ln() as f32);

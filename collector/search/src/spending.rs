@@ -1,5 +1,4 @@
-//! Allocation of trials: chooses the searches with the largest expected saving among several that share a number of
-//! trials.
+//! Allocation of trials: chooses among several searches the one with the largest expected saving.
 
 const RECENT: usize = 8;
 /// Weight of recent gains in the expected gain; the rest is the weight of a first gain after trials without one.

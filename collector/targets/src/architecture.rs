@@ -29,7 +29,6 @@ pub struct UnknownArchitecture(String);
 pub struct Multiprocessor {
     pub threads: u32,
     pub blocks: u32,
-    /// Number of 32-bit registers.
     pub registers: u32,
     pub shared_bytes: u32,
     /// Shared memory that the system reserves for each block, in bytes.

@@ -201,7 +201,6 @@ impl Fabric {
         format!("simulated: {} at {} MHz by {}{doubt}", self.plain_name(), self.clock_mhz, self.timing)
     }
 
-    /// Describes the accelerator without the qualification of its times.
     pub fn plain_name(&self) -> String {
         format!("core {} of {}", self.core, self.board)
     }

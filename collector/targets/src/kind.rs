@@ -160,7 +160,6 @@ pub enum Generator {
 /// Ways to run and measure operators; the engine has one table of how each is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BenchKind {
-    /// Workers of this machine, or boards that run what the workers build.
     Workers,
     /// An accelerator on a board's FPGA, simulated or real.
     Core,

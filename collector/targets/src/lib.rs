@@ -1,5 +1,4 @@
-//! Targets: the machines for which code is generated. Each kind of target is declared in a file of its own, and
-//! [`KINDS`] lists them.
+//! Targets: the machines for which code is generated, one file per kind; [`KINDS`] lists them.
 
 mod architecture;
 mod board;

@@ -1,5 +1,4 @@
-//! Launcher thread that starts all processes and lives as long as this process: a worker is killed when its parent
-//! ends, and the kernel treats the thread that started it as its parent.
+//! Launcher thread that starts all processes and never ends: a worker is killed when the thread that started it ends.
 
 use std::{
     io::{Error, Result},

@@ -48,7 +48,6 @@ struct Start {
 pub struct Hello {
     pub protocol: u32,
     pub pid: i32,
-    /// Versions of the loaded libraries by name, as stored in records.
     pub versions: BTreeMap<String, String>,
     pub rss_bytes: u64,
 }

@@ -1,5 +1,4 @@
-//! Tail of a worker's standard error, quoted in the message of a fault. A thread drains the pipe continuously, since a
-//! full pipe would block the worker.
+//! Tail of a worker's standard error, for messages of faults. It is drained, since a full pipe would block the worker.
 
 use std::{
     io::Read,

@@ -21,7 +21,6 @@ const START_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerSpec {
-    /// Program to start; `opcollect-worker` outside tests.
     pub program: PathBuf,
     /// Arguments of the program; `build` or `run` outside tests.
     pub arguments: Vec<OsString>,

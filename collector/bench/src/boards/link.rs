@@ -1,5 +1,4 @@
-//! Links object files into shared libraries for a board, through a C compiler. The compiler adds runtime routines that
-//! the processor lacks, such as integer division on a Cortex-A9.
+//! Links object files for a board through a C compiler, which adds routines such as integer division.
 
 use std::io::Read;
 use std::path::PathBuf;

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 const EVALUATOR: &str = "runtime.RPCTimeEvaluator";
 
-/// Reason why TVM's servers cannot measure multithreaded runs with cold caches.
 pub const COLD_ON_ONE_THREAD: &str = "TVM's server flushes the caches of one CPU only; those of other CPUs stay warm";
 
 pub struct LoadedLibrary<'a> {

@@ -1,6 +1,5 @@
-//! Launches kernels on several streams of a device, which run concurrently, except where a stream waits for an event of
-//! another one. The first is the default stream, whose work is ordered after all earlier requests; the others wait only
-//! for events.
+//! Launches kernels on several streams of a device, which run concurrently. The first is the default stream, whose work
+//! is ordered after all earlier requests; the others wait only for events.
 
 use super::{Device, DeviceEvent, DriverHandle, Graph, Prepared, Result};
 use std::ffi::c_uint;

@@ -248,7 +248,6 @@ pub(super) struct Timer<'a> {
     flush: Option<DeviceBuffer<'a>>,
     start: DeviceEvent<'a>,
     end: DeviceEvent<'a>,
-    /// Excess of host time over device time in all batches: launch calls, flushing, waiting and queries.
     ahead_ns: Cell<i64>,
     watch: Watch<'a>,
 }

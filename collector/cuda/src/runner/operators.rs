@@ -82,7 +82,6 @@ impl Clock for DeviceTimes<'_> {
     fn empty_caches(&mut self, _: u64) {}
 }
 
-/// A profiled model whose times are available after each run.
 struct Watched<'a, 'b>(&'b Calls<'a>);
 
 impl Subject for Watched<'_, '_> {

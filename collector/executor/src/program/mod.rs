@@ -120,7 +120,7 @@ pub fn lower_staged(
     Ok(Program { stages: staged.program_stages(&place_of), ..program })
 }
 
-/// Lowers a graph; `spans` are each call's concurrent ones. Also returns each call's index, `None` without work.
+/// Lowers a graph; `spans` holds each call's concurrent calls. Also returns each call's index, `None` without work.
 fn lower_with_spans(
     graph: &Graph,
     plan: &Plan,
@@ -185,7 +185,6 @@ fn lower_with_spans(
     Ok((program, place_of))
 }
 
-/// Values of a graph, with views resolved to the values that they refer to.
 struct ProgramValues<'a> {
     graph: &'a Graph,
     roots: Vec<ValueId>,

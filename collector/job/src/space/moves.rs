@@ -23,7 +23,6 @@ const NAME_BYTES_MAX: usize = 200;
 
 const NODES_MAX: usize = 1_000;
 
-/// Key of a serialized TVM object within a move.
 pub const OBJECT: &str = "object";
 
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +51,6 @@ enum ValueForm {
 /// Forms of the values in a list: of its first values in order, and of all further values, if these are allowed.
 type Forms = (&'static [ValueForm], Option<ValueForm>);
 
-/// Allowed instructions, with the forms of their inputs and attributes.
 const MOVES: &[(&str, Forms, Forms)] = {
     use ValueForm::*;
     const NONE: Forms = (&[], None);

@@ -1,6 +1,5 @@
-//! Schedules attention on CPUs with register tiles: a few queries of a head at a time, whose scores stay in the
-//! first-level cache. Keys are transposed first, so that vectors hold the scores of adjacent key positions. Maxima and
-//! sums are accumulated as vectors, which are reduced to numbers at the end.
+//! Schedules attention on CPUs with register tiles: a few queries of a head at a time. Keys are transposed first, so
+//! that vectors hold the scores of adjacent key positions. Maxima and sums are vectors that are reduced at the end.
 
 use super::rows::{along_rows, split_partial};
 use super::{

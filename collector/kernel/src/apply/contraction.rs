@@ -122,7 +122,6 @@ fn skip_padding(moves: &Moves, window: &ReachedInput, tile: &ContractionTile, re
     Ok(moves.only_if(depth, inside.expect("a window has dimensions"))?)
 }
 
-/// Returns the block to tile, and the next block, which copies the valid part if tiles extend beyond the result.
 fn split_at_cut(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Block, Option<Block>)> {
     let Some(place) = lowered.blocks.iter().position(|block| block.part == Part::Cut) else {
         return Ok((single_epilogue(lowered, moves, anchor)?, None));
@@ -325,7 +324,7 @@ fn split_last(loops: &[Loop]) -> (Loop, Vec<Loop>) {
     (last.clone(), others.to_vec())
 }
 
-/// Orders the reduction loops, parts of the depth first; returns whether the depth is innermost, before `SPLIT_R`.
+/// Orders the reduction loops, parts of the depth first; returns whether the depth, without `SPLIT_R`, is innermost.
 fn order_reduction(moves: &Moves, reduction: &[Loop], knobs: &Knobs) -> Result<(Vec<Loop>, bool)> {
     let inner = required_number(knobs, &SPLIT_R)?;
     let (depth, kernel) = reduction.split_first().expect("a contraction reduces");

@@ -1,6 +1,5 @@
 //! Schedules products of bytes with register tiles. Vector lanes are columns; the weights of each channel are
-//! broadcast. Quads (four bytes along the depth) are packed for a whole tile of columns, or before all tiles. Sums stay
-//! in registers during the reduction, and the epilogue is computed before they are stored.
+//! broadcast. Quads (four bytes along the depth) are packed for a whole tile of columns, or before all tiles.
 
 use super::{Knobs, Result, block_of_part, fuse_parallel, required_choice, required_number, single_epilogue};
 use crate::lower::{Lowered, Part};

@@ -1,5 +1,4 @@
-//! Schedules normalisations, attention and other tasks of several steps on CPUs: one row at a time, so that a row
-//! stays in the first-level cache.
+//! Schedules tasks of several steps, such as attention, on CPUs by rows, so that a row stays in the nearest cache.
 
 use super::{Knobs, Result, fuse_parallel, required_choice, required_number, single_epilogue};
 use crate::lower::{Lowered, Part};

@@ -1,5 +1,4 @@
-//! Schedules operators with independent output elements on CPUs: outer loops run on the thread pool, columns are
-//! vectors. Reductions over windows add vectors of adjacent columns.
+//! Schedules operators with independent elements on CPUs: outer loops run on the thread pool, columns are vectors.
 
 use super::rows::{along_rows, split_partial};
 use super::{Knobs, Result, block_of_part, fuse_grains, fuse_parallel, plain_copy, required_number};

@@ -33,7 +33,6 @@ fn schedule_padding(moves: &Moves, pad: &Block, strip: Option<&Loop>) -> Result<
     Ok(())
 }
 
-/// Schedules the input transform: all windows of a row of tiles, for one vector of channels at a time.
 fn schedule_windows(moves: &Moves, strip: Option<&Loop>) -> Result<()> {
     let block = moves.block("winograd_windows")?;
     let [e, f, image, y, x, channel] = enter_strip(moves, &block, strip)?;

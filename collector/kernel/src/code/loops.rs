@@ -91,7 +91,6 @@ fn register_growth(body: &[Step], counter: Register) -> Option<(i64, usize)> {
 }
 
 fn start_value(steps: &[Step], first: usize, counter: Register) -> Option<i64> {
-    /// Number of instructions before a loop that are searched for the counter's start value.
     const SEARCHED_STEPS: usize = 400;
     let before = &steps[first.saturating_sub(SEARCHED_STEPS)..first];
     let step = &before[last_write(before, counter)?].instruction;

@@ -1,6 +1,5 @@
-//! Static features of machine code. A schedule only requests tiles, unrolling and vectors; what the code has depends on
-//! the compiler. So the instructions of every loop are counted, multiplied by the loop's iterations if these are
-//! constant, and summed over the operator. Only x86-64 is supported.
+//! Static features of machine code: the instructions of every loop are counted, multiplied by the loop's iterations if
+//! these are constant, and summed over the operator. Only x86-64 is supported.
 
 mod instruction_sets;
 mod listing;

@@ -239,7 +239,6 @@ fn reached_by_taps(
     Ok((pads, offsets))
 }
 
-/// Convolves by a matrix product: one weight row per output channel, one window column per output position.
 fn conv_of_columns(
     writer: &mut Writer,
     shape: &ConvShape,
@@ -323,7 +322,6 @@ fn conv_names(spatial: usize, is_depthwise: bool, is_grouped: bool, is_blocked: 
     }
 }
 
-/// Storage order of a padded input.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SumOrder {
     Own,

@@ -136,7 +136,6 @@ type Element = std::result::Result<Expression, TvmError>;
 
 type Indices = std::result::Result<Vec<Expression>, TvmError>;
 
-/// Collects blocks while a task is lowered.
 pub(crate) struct Writer {
     blocks: Vec<Block>,
     layout: Layout,

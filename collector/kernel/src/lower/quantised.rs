@@ -1,5 +1,4 @@
-//! Lowers quantised operators: numbers with a scale and a zero point, computed in 32-bit floats unless the scale is
-//! wider.
+//! Lowers quantised operators (scale and zero point), computed in 32-bit floats unless the scale is wider.
 
 use super::pointwise::axis_of;
 use super::{Element, Output, Result, Writer};

@@ -1,7 +1,6 @@
 //! Lowers transposed convolutions. Plain: a convolution of the input with zeros inserted between its elements. Blocked:
 //! result positions are grouped by *phase*, their remainder modulo the stride; each phase is a convolution of the
-//! original input with every `stride`-th tap. The epilogue is computed by phase, and a last block interleaves the
-//! phases.
+//! original input with every `stride`-th tap, and a last block interleaves the phases.
 
 use super::movement::{padded_at, padded_extents};
 use super::products::{ConvShape, NO_ZEROS, multiply_elements, source_channel, unblock_result, with_leading};

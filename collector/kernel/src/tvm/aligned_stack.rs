@@ -1,8 +1,7 @@
-//! Aligns stack slots for vectors and buffers to cache lines, independent of the caller's stack address. TVM aligns
-//! buffers to 16 bytes, and LLVM aligns slots of spilled vectors only in functions with a frame pointer. Other slots
-//! may cross cache lines, and a read that does waits until the preceding write has reached the cache. TVM has no
-//! settings for either, so the LLVM IR text of the optimised module is edited; unedited text gives the same bytes as
-//! the module.
+//! Aligns stack slots for vectors and buffers to cache lines. TVM aligns buffers to 16 bytes, and LLVM aligns slots of
+//! spilled vectors only in functions with a frame pointer. Other slots may cross cache lines, and a read that does
+//! waits until the preceding write has reached the cache. TVM has no settings for either, so the LLVM IR text of the
+//! optimised module is edited; unedited text gives the same bytes as the module.
 
 use super::call::{TvmError, Value, call};
 use super::memory_file::MemoryFile;

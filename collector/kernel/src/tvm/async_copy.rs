@@ -1,5 +1,4 @@
-//! Emits asynchronous copies in CUDA C. TVM's passes create them, but only TVM's Python package knows their text. Here
-//! they are calls of NVIDIA's pipeline functions.
+//! Emits asynchronous copies in CUDA C, whose text only TVM's Python package has, by NVIDIA's pipeline functions.
 
 use super::call::{TvmError, Value, call};
 use super::device_function::call_own;

@@ -138,7 +138,7 @@ fn runtime_error(why: impl std::fmt::Display) -> Error {
     Error::new(tvm_ffi::RUNTIME_ERROR, &why.to_string(), "")
 }
 
-/// Registers kernel headers and operators for asynchronous copies, once per process: only TVM's Python has them.
+/// Registers headers and operators for asynchronous copies, once per process: only TVM's Python package has them.
 fn provide_headers() -> Result<()> {
     static PROVIDED: OnceLock<std::result::Result<(), TvmError>> = OnceLock::new();
     const HEADER: &str = "tirx.intrinsics.cuda.header_generator";

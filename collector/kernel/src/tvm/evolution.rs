@@ -86,7 +86,6 @@ fn ancestor_database(module: &Module, target: &CompileTarget, ancestors: &[Ances
     Ok(database)
 }
 
-/// Wraps a judge as a function that TVM calls with a context, candidates and a buffer for their scores.
 fn wrap_judge(judge: impl Fn(&[Features]) -> Vec<f64> + 'static) -> Value {
     let answer = move |arguments: &[AnyView<'_>]| {
         let failed = |why: &str| Error::new(RUNTIME_ERROR, why, "");

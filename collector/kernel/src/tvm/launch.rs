@@ -114,8 +114,6 @@ pub fn threads_cpu_ns() -> Vec<u64> {
     thread_ids().into_iter().map(of).collect()
 }
 
-/// Launches tasks as TVM does, and records them if recording is on.
-///
 /// # Safety
 ///
 /// Called only by compiled code, with a lambda that may run with this data on any thread.
@@ -135,8 +133,6 @@ unsafe extern "C" fn launch_tasks(lambda: Lambda, data: *mut c_void, tasks: c_in
     unsafe { (hook.original)(record_task, (&raw const region).cast_mut().cast(), tasks) }
 }
 
-/// Runs one task and records its time.
-///
 /// # Safety
 ///
 /// Called only by TVM's pool, with the region that `launch_tasks` passed.

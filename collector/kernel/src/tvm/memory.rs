@@ -1,11 +1,9 @@
 //! Memory for the tensors that kernels read and write, initially zero. A *guarded* tensor ends at an inaccessible page:
 //! the first access beyond its end, rounded up to 64 bytes, kills the process, which the supervisor records as a crash.
-//! Another inaccessible page precedes the tensor's first page. A *plain* tensor begins at a page boundary, for kernels
-//! that are known to be correct and for code that requires such an alignment.
-//!
-//! Guarding has no measurable effect on times. What does affect times of cached data is the position of tensors
-//! relative to each other modulo 4096; separate mappings make it a function of the sizes alone, the same in every
-//! process. Large tensors end at a huge-page boundary and request huge pages, which need fewer TLB entries.
+//! A *plain* tensor begins at a page boundary, for kernels that are known to be correct and for code that requires it.
+//! Times of cached data depend on the position of tensors relative to each other modulo 4096; separate mappings make it
+//! a function of the sizes alone, the same in every process. Large tensors end at a huge-page boundary and request huge
+//! pages, which need fewer TLB entries.
 
 use std::ffi::c_void;
 use std::io;

@@ -1,6 +1,5 @@
-//! A program loaded into memory, ready to run: all code loaded, all constants stored, the tensors of every call
-//! prepared. A run consists only of the calls: it allocates nothing, looks up nothing, and takes no locks except the
-//! thread pool's.
+//! A program loaded into memory, ready to run: all code, constants and the tensors of every call. A run allocates
+//! nothing, looks up nothing, and takes no locks except the thread pool's.
 
 use super::call::TvmError;
 use super::kernel::{Kernel, KernelBuffer};

@@ -1,5 +1,4 @@
-//! Fixes invalid OpenCL C in TVM's output: renames C's single-precision functions, such as `expf`, to OpenCL's
-//! overloaded ones, such as `exp`.
+//! Fixes TVM's OpenCL C: renames C's single-precision functions (`expf`) to OpenCL's overloaded ones (`exp`).
 
 /// Functions that OpenCL C overloads by floating-point width, while C has a separate name for each width.
 const FUNCTIONS: [&str; 30] = [

@@ -1,5 +1,4 @@
-//! TVM's thread pool, of which each operating-system thread that calls a kernel has its own. Its size is fixed at its
-//! creation, which also pins the calling thread. So each thread count gets a new thread.
+//! TVM's thread pool, one per calling thread. Its size is fixed at its creation, which also pins the calling thread.
 
 use super::call::{TvmError, Value, call};
 use super::launch::{self, Launch};

@@ -38,8 +38,6 @@ mod moved {
         unsafe { move_and_call((&raw mut *call).cast(), make::<T, F>, bytes) }
     }
 
-    /// Makes the call that a pointer refers to.
-    ///
     /// # Safety
     ///
     /// `call` must point to an `OffsetCall<T, F>` of the same types that nothing else uses.

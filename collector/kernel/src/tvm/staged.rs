@@ -1,5 +1,4 @@
-//! Runs the stages of a program on a team of threads: groups of calls run concurrently, each on its own cores. The
-//! leader of each group and memory for its results are prepared before the run.
+//! Runs the stages of a program on a team of threads: groups of calls run concurrently, each on its own cores.
 
 use super::call::TvmError;
 use super::team::{Crew, Team};

@@ -1,8 +1,7 @@
-//! A team of threads pinned to CPUs that wait for work by polling, so that groups of calls (crews) can run
-//! concurrently. TVM's pool belongs to the calling thread, so several groups would need pools that compete for cores.
-//! Here every core has one thread, its *seat*, or one per group if groups share cores (`full`). The sender of a command
-//! writes it, then its number, and waits until the seat writes the number back. A seat polls for about a millisecond
-//! before it sleeps.
+//! A team of threads pinned to CPUs that poll for work, so that groups of calls (crews) can run concurrently; TVM's
+//! pools, one per calling thread, would compete for cores. Every core has one thread, its *seat*, or one per group if
+//! groups share cores (`full`). The sender of a command writes it, then its number, and waits until the seat writes the
+//! number back. A seat polls for about a millisecond before it sleeps.
 
 use measure::affinity;
 use std::cell::{Cell, UnsafeCell};
@@ -14,7 +13,6 @@ use std::thread::{JoinHandle, Thread};
 /// Parallel part of an operator in TVM's generated code. Parameters are the task number, the environment and the data.
 pub(super) type Lambda = unsafe extern "C" fn(c_int, *mut c_void, *mut c_void) -> c_int;
 
-/// Number of polls before a waiting thread gives up its core.
 #[derive(Clone, Copy)]
 struct Patience {
     /// Number of polls before an idle seat sleeps.
@@ -282,8 +280,6 @@ impl Crew {
     }
 }
 
-/// Runs a member's share of the tasks of a launch.
-///
 /// # Safety
 ///
 /// `data` must point to the region of the launch, which lives until all members are done.

@@ -1,5 +1,4 @@
-//! Traces: the moves of a schedule as JSON, as stored in records and used for replays. [`Moves`] defines what a trace
-//! may contain.
+//! Traces: the moves of a schedule as JSON, in records and for replays. [`Moves`] defines what a trace may contain.
 
 use super::call::{TvmError, Value, call};
 use super::names;

@@ -1,5 +1,4 @@
-//! Counts the bytes that compiled code requests from TVM's workspace. Code calls the allocation function of this
-//! module, which forwards to TVM's.
+//! Counts the bytes that compiled code requests from TVM's workspace, by a function that forwards to TVM's.
 
 use libloading::os::unix::Library;
 use std::ffi::{c_int, c_void};
@@ -35,8 +34,6 @@ pub fn take_bytes() -> u64 {
     BYTES.swap(0, Ordering::Relaxed)
 }
 
-/// Counts the requested bytes and allocates them through TVM.
-///
 /// # Safety
 ///
 /// Called only by compiled code, with the arguments that TVM's function requires.

@@ -1,11 +1,8 @@
 //! Bindings to PAPI, opened at run time without its header. Call order matters: the library for software-defined events
 //! must be loaded with global symbols before PAPI is initialised, once per process. PAPI accepts only its own version
-//! number and safely rejects others, so versions are tried from the newest. An event set counts the user mode of the
-//! thread that created it.
-//!
-//! Every call except initialisation requires a registered thread; otherwise PAPI follows a null pointer. PAPI grows its
-//! tables of threads, events and sets without locking, so a mutex serialises all calls except reading, and the table of
-//! sets, which reading uses, is grown before the first read.
+//! number and safely rejects others. Every call except initialisation requires a registered thread; otherwise PAPI
+//! follows a null pointer. PAPI grows its tables of threads, events and sets without locking, so a mutex serialises all
+//! calls except reading, and the table of sets, which reading uses, is grown before the first read.
 
 use std::{
     cell::Cell,
@@ -61,7 +58,6 @@ pub struct Papi {
     version: (c_int, c_int),
     file: String,
     sde: Option<Library>,
-    /// Library that contains the code of `functions`, kept loaded.
     _library: Library,
 }
 
@@ -193,7 +189,6 @@ impl Papi {
         call(&self.functions.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns version and file name, such as `7.0 (libpapi.so.7.0)`.
     pub fn version_text(&self) -> String {
         format!("{}.{} ({})", self.version.0, self.version.1, self.file)
     }
@@ -363,7 +358,6 @@ fn event_name(event: &str) -> Result<CString, PapiError> {
     CString::new(event).map_err(|_| plain_error(format!("`{}` is not a valid event name", event.escape_default())))
 }
 
-/// Events of one PAPI component, counted for the thread that created the set.
 pub struct EventSet {
     papi: &'static Papi,
     handle: c_int,

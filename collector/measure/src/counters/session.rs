@@ -51,8 +51,8 @@ struct Granted {
 }
 
 impl CounterSession {
-    /// Opens counters for the calling thread. [`CounterReader::refusals`] also lists those that a later source
-    /// provides.
+    /// Opens counters for the calling thread. [`CounterReader::refusals`] lists what each source refused; a counter
+    /// that a later source provides is listed there, too.
     pub fn open_counters(request: &CounterRequest) -> Self {
         let mut session = Self {
             channels: Vec::new(),

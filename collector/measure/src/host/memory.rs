@@ -41,7 +41,7 @@ fn find_limit() -> Option<(u64, String)> {
     limits.into_iter().min()
 }
 
-/// Limits private memory to that of the machine or control group, so that an allocation fails instead of a kill.
+/// Limits private memory to that of the machine or control group: allocations fail before the kernel kills a process.
 pub fn limit_private_memory() {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_DATA) else { return };
     let limit = memory_limit().map_or(u64::MAX, |(bytes, _)| bytes);

@@ -1,5 +1,4 @@
-//! Measures the attainable bandwidth of each memory level for rooflines, with streaming loops on pinned threads. Use a
-//! release build: an unoptimised loop does not reach the bandwidth.
+//! Measures the bandwidth of each memory level for rooflines, on pinned threads. Only a release build reaches it.
 
 use super::Topology;
 use super::streams::{self, Kind, LINE, LINE_BYTES};

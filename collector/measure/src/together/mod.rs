@@ -198,7 +198,6 @@ impl CoRunRounds {
         self.barrier.wait();
     }
 
-    /// Measures the phase in which all members run; returns the median of the valid samples.
     fn measure_together<E>(
         &self,
         run: &mut dyn FnMut(u32) -> Result<(), E>,

@@ -13,13 +13,11 @@ const DEFAULT_MEMORY: c_int = 0;
 /// Maximum rank, above that of any tensor of a model.
 const RANK_MAX: usize = 64;
 
-/// A tensor over a port's memory, with its name in the model.
 pub struct Tensor {
     pub name: CString,
     pub value: Owned,
 }
 
-/// Library functions that query either the inputs or the outputs of a model.
 pub struct PortFunctions {
     count: unsafe extern "C" fn(Handle, *mut usize) -> Status,
     name: unsafe extern "C" fn(Handle, usize, Handle, *mut *mut c_char) -> Status,

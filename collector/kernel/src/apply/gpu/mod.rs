@@ -1,5 +1,4 @@
-//! Binds the blocks of a task to a GPU's grid. Each block that a template does not schedule becomes a separate kernel,
-//! so that no operator is left without a schedule.
+//! Binds the blocks of a task to a GPU's grid; each block that a template does not schedule becomes a kernel.
 
 mod contraction;
 mod rows;

@@ -1,5 +1,4 @@
-//! Schedules normalisations, attention and other tasks of several steps on GPUs: a block of threads for each row, or a
-//! kernel for each step.
+//! Schedules tasks of several steps, such as attention, on GPUs: a block of threads per row, or a kernel per step.
 
 use super::{
     Knobs, Loop, Result, ThreadAxis, bind_alone, block_of_part, reduce_across_threads, required_choice, required_number,

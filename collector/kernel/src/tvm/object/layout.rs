@@ -21,7 +21,6 @@ const STUB_ALIGNMENT: usize = 16;
 
 #[derive(Debug)]
 pub struct Layout {
-    /// Position of each of [`Object::sections`] in the image.
     pub sections: Vec<Range<usize>>,
     /// Offset of the slot that holds a symbol's address, by symbol index.
     pub slots: BTreeMap<usize, usize>,

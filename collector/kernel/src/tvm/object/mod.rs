@@ -161,8 +161,6 @@ impl LoadedObject {
     }
 }
 
-/// Releases the reference that a function holds on its loaded object.
-///
 /// # Safety
 ///
 /// `handle` must be one strong count of a [`Backing`], whose ownership passes to this call.

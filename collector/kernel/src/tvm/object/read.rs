@@ -68,7 +68,6 @@ pub enum Place {
 
 #[derive(Debug)]
 pub struct Relocation {
-    /// Index of the patched section in [`Object::sections`].
     pub section: usize,
     pub offset: u64,
     pub kind: Kind,
