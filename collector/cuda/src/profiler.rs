@@ -179,7 +179,7 @@ impl Profiler {
     }
 }
 
-/// Returns the encoded available counters; releases before 13.1 reject the field for the whole device's.
+/// Returns the available counters, encoded. Releases before 13.1 reject the field that requests the whole device's.
 fn read_availability(calls: &ProfilerCalls, device: &Device) -> Result<CounterImage> {
     const INVALID_PARAMETER: CuptiStatus = 1;
     let mut given =

@@ -86,8 +86,7 @@ impl Cache {
 }
 
 /// TVM's time evaluator. After one untimed call, each of `repeat` repeats runs `number` times. If a repeat takes less
-/// than `min_repeat_ms`, `number` grows for good, and the repeat restarts. A sample is the mean of the last `number`
-/// runs.
+/// than `min_repeat_ms`, `number` grows for good, and the repeat restarts. Samples are means of `number` runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Evaluator {

@@ -21,7 +21,7 @@ pub trait TargetKind: Sync {
         self.name()
     }
 
-    /// Returns the fields that a JSON description may have besides `kind`; none if descriptions are not checked.
+    /// Returns the fields that a JSON description may have next to `kind`; none if descriptions are not checked.
     fn description_fields(&self) -> &'static [(&'static str, Form)] {
         &[]
     }

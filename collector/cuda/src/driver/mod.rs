@@ -439,7 +439,7 @@ impl DeviceModule<'_> {
         })
     }
 
-    /// Checks the number of arguments, of at most eight bytes each; trusts the builder if the driver reports none.
+    /// Checks for one argument of at most eight bytes per parameter, unless the driver cannot report parameters.
     fn check_arguments(&self, name: &str, kernel: DriverHandle, given: usize) -> Result<()> {
         let Some(parameter) = self.device.functions.parameter else { return Ok(()) };
         let bytes = |place| {

@@ -207,8 +207,7 @@ impl DeviceCode {
         })
     }
 
-    /// Checks untrusted launches: buffers and kernels exist, and limits hold. `tensors` counts parameters and the
-    /// output.
+    /// Checks untrusted launches: buffers and kernels exist, limits hold. `tensors` counts parameters and output.
     pub fn check_launches(&self, tensors: usize) -> Result<(), String> {
         for launch in &self.launches {
             for argument in &launch.arguments {

@@ -151,7 +151,7 @@ impl Facts {
         Some(last.size_bytes)
     }
 
-    /// Returns the bytes to write for a cold cache: more than the last-level cache (of a VM's host), within the memory.
+    /// Returns the bytes to write for a cold cache: more than the last-level cache, limited by the memory.
     pub fn cold_cache_bytes(&self) -> u64 {
         let cache_bytes = self.last_level_cache_bytes().unwrap_or(64 << 20);
         let wanted = cache_bytes + cache_bytes / 4;
