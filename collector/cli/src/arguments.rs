@@ -185,7 +185,7 @@ pub enum Command {
         #[command(subcommand)]
         command: DatasetCommand,
     },
-    /// Run a nightly campaign: regressions, new work, variations, sentinels
+    /// Run a nightly campaign: repeat operators, measure new ones, check drift
     #[command(after_help = NIGHT_EXAMPLES)]
     Night(Box<NightRun>),
     /// Find regressions, corrected for machine drift

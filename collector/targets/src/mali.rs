@@ -55,7 +55,7 @@ impl TargetKind for Mali {
     }
 
     fn refuse_tuner(&self, tuner: &TunerNeeds) -> Option<String> {
-        Some(format!("`{}` measures, but this program cannot run OpenCL kernels", tuner.name))
+        Some(format!("the tuner `{}` needs measurements, but this program cannot run OpenCL kernels", tuner.name))
     }
 
     fn record_word(&self) -> datasets::Target {

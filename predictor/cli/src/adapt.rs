@@ -49,7 +49,7 @@ pub struct Adapt {
     /// With --this-host the default is in the user's cache folder.
     #[arg(long, value_name = "FILE", required_unless_present = "this_host")]
     pub out: Option<PathBuf>,
-    /// With --this-host, replace a calibration whose rounds agreed better
+    /// Replace an earlier calibration of this host that was more consistent
     #[arg(long, requires = "this_host")]
     pub replace: bool,
     /// Time limit of --this-host in seconds, 10 to 3600

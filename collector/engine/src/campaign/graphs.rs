@@ -124,7 +124,7 @@ fn load_file(
                 let mut read = |shapes| reader(path, &Options { shapes, ..options.clone() });
                 read_with_batch(&imported.graph, (has, wanted), &mut read)
                     .map(|again| imported = again)
-                    .map_err(|why| format!("{why}; the graph cannot be changed either: {of_graph}"))
+                    .map_err(|why| format!("{why}; rewriting the graph for this batch failed, too: {of_graph}"))
             }
         };
         match changed {

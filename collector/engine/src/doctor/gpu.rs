@@ -79,7 +79,7 @@ pub(super) fn gpu_state(gpu: &GpuFound) -> Finding {
 
 pub(super) fn gpu_profiler(gpu: &GpuFound) -> Finding {
     let topic = "GPU profiler (CUPTI)";
-    let consequence = "kernel times without gaps and hardware counters are unavailable";
+    let consequence = "hardware counters and the times of single kernels are unavailable";
     match &gpu.profiler {
         Ok(Some(version)) => new_finding(topic, Status::Ok, format!("interface {version}"), "", ""),
         Ok(None) => {
