@@ -24,7 +24,7 @@ use targets::{HOST, Kind, Target};
 pub struct BestTimes {
     /// Best time of each task, slowest first.
     pub tasks: Vec<Best>,
-    /// Number of times that were omitted because they were measured with other versions.
+    /// Number of measurements that were omitted because they were made with other versions.
     pub left_out: usize,
     /// Sum of the best times of the model's tasks, each weighted by its count.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ pub fn find_best(store: &Path, question: &Question, observer: &dyn Observer) -> 
     Ok(BestTimes { total_ns, ..times })
 }
 
-/// Returns each task's best time: under current conditions for this class of hosts, of the newest versions for others.
+/// Returns each task's best time: with current versions for this host class, with the newest ones for other classes.
 pub fn best_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> Result<Vec<Best>> {
     Ok(find_in_store(store, question, observer)?.0.tasks)
 }
@@ -95,7 +95,7 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
     Ok((BestTimes { tasks, left_out: left_out + old_count, total_ns: None, is_damaged }, hosts))
 }
 
-/// Returns None without records, or if the compiler cannot be started; callers then use the store's newest versions.
+/// Returns the conditions of a measurement made now; None without records, or if the compiler cannot be started.
 fn current_conditions(records: &[Record], facts: &Facts, observer: &dyn Observer) -> Option<CurrentConditions> {
     if records.is_empty() {
         return None;

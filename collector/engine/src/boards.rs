@@ -95,9 +95,9 @@ pub struct Board {
 }
 
 enum BoardPart {
-    /// The board's processor. A target of this kind selects it.
+    /// The board's processor, for which a target of this kind generates code.
     Processor(Kind),
-    /// An accelerator core in the FPGA, with the host processor's facts, which affect times only if the core is real.
+    /// An accelerator core in the FPGA. The facts describe the host processor, which affects only times of a real core.
     Fabric(Box<Facts>),
 }
 
@@ -135,7 +135,7 @@ impl Board {
         }
     }
 
-    /// Returns the source of the times measured on the board.
+    /// Returns whether the board's times are measured, emulated or simulated.
     pub fn time_source(&self) -> Source {
         self.source
     }
@@ -301,7 +301,7 @@ pub fn connect_core(
     Ok((bench, MeasuredMachine { facts: description.facts, cpus: vec![0], board: Some(board) }))
 }
 
-/// Returns why times are emulated; None if the agent is not an emulator or has the board's architecture.
+/// Returns why times are emulated; None unless the agent is an emulator on another architecture than the board's.
 fn emulation_reason(board: &Target, name: &str, device: &Device) -> Option<String> {
     let description = device.description.as_ref()?;
     let (is, wanted) = (&description.facts.architecture, targets::target_architecture(&board.text));

@@ -43,7 +43,7 @@ pub struct Collection<'a> {
     pub store: &'a Store,
     /// The shard of this process, if the work is divided.
     pub shard: Option<Shard>,
-    /// Selection of experiments: measured ones to repeat, and new ones to skip.
+    /// Selection of measured experiments to repeat and of new experiments to skip.
     pub repeat: &'a Repeat,
     /// Name of the nightly run to which this collection belongs, if any.
     pub night: Option<&'a str>,
@@ -51,7 +51,7 @@ pub struct Collection<'a> {
     pub loaded: &'a LoadedModels,
     /// The machine that executes the measured code.
     pub on: &'a MeasuredMachine,
-    /// Start of the command, from which the time budget counts.
+    /// Start time of the `opcollect` command, from which the time budget counts.
     pub start: Instant,
     /// Set to the number of a signal that ends the collection after the attempt in flight.
     pub signal: Arc<AtomicUsize>,
@@ -228,7 +228,7 @@ impl Collection<'_> {
         Ok(CollectionResult { wanted, known_before, outcomes, load, searched })
     }
 
-    /// Returns the record with the median over visits for each of these experiments, without long columns.
+    /// Returns one record per experiment, with the median over its visits (repetitions) and without long columns.
     fn read_records(&self, wanted: &HashSet<Key>) -> Result<Vec<Record>> {
         let mut records = Vec::new();
         for record in self.store.select_records(Choose::Middle).map_err(store_failure)? {
@@ -252,7 +252,7 @@ impl Collection<'_> {
         }
     }
 
-    /// Returns all attempts at these experiments, and the highest rates of this host with the current versions.
+    /// Returns the records of these experiments, and the highest rates reached by this host with current versions.
     fn read_attempts(&self, wanted: &HashSet<Key>, bases: &Bases) -> Result<(Vec<Record>, Reached)> {
         let (mut tried, mut reached, now) = (Vec::new(), Reached::default(), CurrentConditions::from_bases(bases));
         for record in self.store.select_records(Choose::All).map_err(store_failure)? {
@@ -351,7 +351,7 @@ pub struct Collected {
     pub signal: usize,
     /// Load of the machine by other processes during the run, if it was measured.
     pub load: Option<Load>,
-    /// One record per planned experiment, with the median over all visits.
+    /// One record per planned experiment, with the median over all visits (repetitions).
     pub records: Vec<Record>,
     /// Results of the searches, if there were any.
     pub searched: Option<SearchResults>,

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Name that selects records by nightly run like a column; records have no such column.
+/// Name by which nightly runs are selected as if it were a column; records have no such column.
 const NIGHT: &str = "night";
 
 /// Options of a comparison.

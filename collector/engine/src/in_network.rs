@@ -111,7 +111,7 @@ fn found_schedule<'a>(searches: &'a [Learning], task: &Task, threads: usize) -> 
     searches.iter().find(own)?.schedule.as_ref()
 }
 
-/// Returns None if the model has fewer than two tasks, or if all candidates of tasks with several were timed already.
+/// Times candidate schedules in the network; None if there is only one task, or if all alternatives were timed before.
 fn time_schedules(prepared: &mut PreparedModel, store: &Path, searches: &[Learning]) -> Result<Option<NetworkTimes>> {
     let known = prepared.known_schedules(store)?;
     let threads = prepared.runs.cpus.len();

@@ -19,7 +19,7 @@ pub struct Ledger<'a> {
     /// Experiments whose measurements include the requested counters; None if none were requested.
     counted: Option<HashSet<Key>>,
     claims: Option<Claims>,
-    /// Claim files of processes that hold visits of the last request; the next request checks them for progress.
+    /// Claim files of other processes that hold requested visits (repetitions); the next request checks their progress.
     holders: BTreeSet<PathBuf>,
     journal: Option<Journal>,
     observer: &'a dyn Observer,
@@ -74,12 +74,12 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Returns the claim files of other processes that hold visits of the last claim request.
+    /// Returns the claim files of other processes that hold visits (repetitions) of the last claim request.
     pub fn holders(&self) -> &BTreeSet<PathBuf> {
         &self.holders
     }
 
-    /// Claims visits whose experiments are not known yet.
+    /// Claims visits (repetitions) whose experiments are not known yet.
     pub fn claim(&mut self, wanted: &[Visit]) -> Result<ClaimResults> {
         self.claim_where(wanted, |ledger, visit| match ledger.keys.known_outcome(visit.key) {
             Some(Outcome::Ok) if !ledger.repeat.again && !ledger.lacks_counters(visit.key) => {
@@ -89,12 +89,12 @@ impl<'a> Ledger<'a> {
         })
     }
 
-    /// Claims visits without checking whether their experiments already have an outcome.
+    /// Claims visits (repetitions) without checking whether their experiments already have an outcome.
     pub fn claim_again(&mut self, wanted: &[Visit]) -> Result<ClaimResults> {
         self.claim_where(wanted, |_, _| false)
     }
 
-    /// Claims visits of experiments that were measured fewer than `times` times.
+    /// Claims visits (repetitions) of experiments that were measured fewer than `times` times.
     pub fn claim_until(&mut self, wanted: &[Visit], times: i64) -> Result<ClaimResults> {
         self.claim_where(wanted, |ledger, visit| ledger.tries_left(visit.key, times) == 0)
     }

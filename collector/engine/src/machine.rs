@@ -93,7 +93,7 @@ pub fn lock_cpus(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive
 
 const LIBRARY_HINT: &str = "run `scripts/setup --torch`, which installs PyTorch's library, then `scripts/opcollect`, which builds with it; see docs/guide/torch.md";
 
-/// Returns the versions of the library that computes tasks or whole programs, if any. Fails without its worker.
+/// Returns the versions of the library that computes tasks or whole programs, if any. Fails if its worker is missing.
 pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], bench: &mut dyn Bench) -> Result<Versions> {
     let count = tasks.iter().filter(|planned| planned.partner.is_some()).count();
     if count == 0 && modules.is_empty() {
@@ -106,7 +106,7 @@ pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], bench:
     library_worker(&what, bench)
 }
 
-/// Returns the versions that the library's worker reports. `what` is the reason for the need, for error messages.
+/// Returns the versions that the library's worker reports. `what` begins the error message for a missing worker.
 pub fn library_worker(what: &str, bench: &mut dyn Bench) -> Result<Versions> {
     let worker = bench::worker_program().map_err(Failure::environment)?;
     if !bench::library_program(&worker).exists() {

@@ -22,7 +22,7 @@ const MAX_MEASUREMENTS: usize = 5;
 /// Shortest interval between two measurements, in microseconds; load by other processes often lasts for minutes.
 const MIN_INTERVAL_US: i64 = 120_000_000;
 
-/// Returns the host's peak rates: measured if the store has too few, and raised to the rates that operators reached.
+/// Returns the host's peak rates: measured now if the store has too few, and raised to rates that operators reached.
 pub fn host_peaks(
     store: &Store,
     base: &Record,

@@ -309,8 +309,8 @@ impl PreparedModel {
         self.plan.tasks.iter().map(|one| choose(&one.task)).collect()
     }
 
-    /// Writes the model as ONNX before simplification, because other libraries simplify on their own; afterwards if an
-    /// operator has an ONNX form only then, or if constants come from seeds, which simplification changes.
+    /// Writes the model as ONNX before simplification, because other libraries simplify on their own. Writes the
+    /// simplified model if only that has an ONNX form, or if constants come from seeds, which simplification changes.
     pub fn write_onnx(&self, folder: &Path) -> Result<()> {
         let is_drawn =
             |graph: &Graph| graph.values.iter().filter_map(|value| value.data.as_ref()?.random_seed()).count() > 0;

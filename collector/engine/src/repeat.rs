@@ -14,7 +14,7 @@ pub const DEFAULT_RETRY_FAULTS: i64 = 2;
 /// Relative difference up to which the medians of an experiment in different stores agree.
 const AGREEMENT: f64 = 0.02;
 
-/// Selection of experiments: measured ones to repeat, and new ones to skip.
+/// Selection of measured experiments to repeat and of new experiments to skip.
 #[derive(Debug)]
 pub struct Repeat {
     /// Whether known experiments are measured again.

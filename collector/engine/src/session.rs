@@ -44,7 +44,7 @@ pub struct SessionOptions<'a> {
     pub compares: bool,
     /// Longest wait for another process that measures on the same CPUs, in seconds.
     pub wait_seconds: u64,
-    /// Start of the command; the time budget counts from here.
+    /// Start time of the `opcollect` command; the time budget counts from here.
     pub start: Instant,
     /// Set to the number of a received signal; the collection then ends after the current attempt.
     pub signal: Arc<AtomicUsize>,
@@ -166,7 +166,7 @@ impl Session {
         self.to_collection().run(self.bench.borrow_mut().as_mut())
     }
 
-    /// Times the best schedules of a whole-model search again, in the network.
+    /// Times the schedules found by a search of whole models again, while the whole models run.
     pub fn time_in_network(&self, done: &Collected) -> Vec<NetworkTimes> {
         self.to_collection().time_in_network(done)
     }
@@ -176,7 +176,7 @@ impl Session {
         (self.compares && done.signal == 0).then(|| self.to_collection().compare_models(done))
     }
 
-    /// Returns the seconds since the start of the command.
+    /// Returns the seconds since the start of the `opcollect` command.
     pub fn elapsed_seconds(&self) -> f64 {
         self.start.elapsed().as_secs_f64()
     }

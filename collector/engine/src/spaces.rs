@@ -1,4 +1,4 @@
-//! Rejects stores with the same search in another version of the schedule spaces: it cannot be resumed.
+//! Rejects stores that contain the same search in another version of the schedule spaces, which cannot be resumed.
 
 use crate::Result;
 use crate::campaign::Config;

@@ -38,7 +38,7 @@ pub struct DrainOptions {
     pub tracker: Address,
     /// Key of the devices.
     pub key: String,
-    /// Secret with which their agents were started.
+    /// Secret with which the agents of the devices were started.
     pub secret: Option<String>,
     /// Longest wait for sessions to end.
     pub wait: Duration,

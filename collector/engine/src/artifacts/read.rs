@@ -17,14 +17,14 @@ use std::path::{Path, PathBuf};
 pub struct Artifacts {
     folder: PathBuf,
     plan: Plan,
-    /// Number of each distinct compiled task, by its JSON; tasks that compile to the same JSON share a number.
+    /// Number that identifies each distinct compiled task, by the task's JSON.
     tasks: HashMap<String, usize>,
-    /// Indices of the builds in the plan, by task index and schedule.
+    /// Indices of the builds in the plan, by the number of the compiled task and by schedule.
     builds: HashMap<(usize, String), usize>,
 }
 
 impl Artifacts {
-    /// Reads a folder. Drops thread counts that exceed the CPUs of this machine.
+    /// Reads a folder of artifacts. Drops the configured thread counts that exceed the CPUs of this machine.
     pub fn read(dir: &Path) -> Result<Artifacts> {
         let mut plan = read_plan(dir)?;
         if let Some(refusal) = plan.target.kind.run_refusal() {

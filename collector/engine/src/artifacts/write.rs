@@ -20,7 +20,7 @@ use std::fs;
 use std::path::Path;
 use targets::Target;
 
-/// Numbers of schedules and tasks in a folder that was built.
+/// Numbers of tasks, and of schedules with and without code, in a new folder of artifacts.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct BuildCounts {
     /// Number of schedules with code.

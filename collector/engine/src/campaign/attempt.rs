@@ -92,10 +92,10 @@ pub fn task_schedules(task: &Task, target: &Target, config: &Config) -> Vec<Sche
     schedules
 }
 
-/// Returns all attempts, by build in the order of experiment hashes, then by size, cache state and threads. The hashes
-/// spread slow attempts, failures and drift of the machine over all tasks; attempts of a task with large data are
-/// adjacent. A library task has one implementation instead of several schedules. Writing `flush_bytes` bytes makes
-/// caches cold.
+/// Returns all attempts. Builds are in the order of experiment hashes, which spreads slow attempts, failures and drift
+/// of the machine over all tasks; builds of a task with large data stay adjacent. The attempts of a build are ordered
+/// by size, cache state and threads. A library task has one implementation instead of several schedules. Writing
+/// `flush_bytes` bytes makes caches cold.
 pub fn plan_attempts(
     tasks: &[PlannedTask],
     modules: &[PlannedModule],
@@ -135,7 +135,7 @@ pub fn plan_attempts(
 /// Total size of a task's data in bytes above which runners do not cache the data for long.
 const LARGE_BYTES: u64 = 32 << 20;
 
-/// Orders builds by the hash of their first experiment; attempts with one build, or with large data, stay adjacent.
+/// Orders builds by the hash of their first experiment; attempts of one build, or with large data, stay adjacent.
 fn shuffle_attempts(attempts: Vec<Attempt>, tasks: &[PlannedTask]) -> Vec<Attempt> {
     let is_large = |attempt: &Attempt| {
         let parameters = tasks.get(attempt.task).map(|planned| planned.task.parameters.as_slice()).unwrap_or_default();

@@ -23,7 +23,7 @@ pub enum CampaignEvent<'a> {
     Recorded(&'a Record),
     /// Progress message of the source of attempts.
     Progress(&'a str),
-    /// All remaining attempts are claimed by other processes. Contains the number of these attempts.
+    /// All remaining attempts, of which there are this many, are claimed by other processes.
     Waiting(usize),
 }
 
@@ -237,7 +237,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         }
     }
 
-    /// Starts batches until two are in progress.
+    /// Claims and submits batches of attempts until two batches are in progress.
     fn fill_pipeline(&mut self) -> Result<(), AttemptEnd<E>> {
         while self.open <= self.newest {
             let proposed = self.source.propose(self.campaign.config.limits.build_batch);
@@ -397,7 +397,7 @@ fn begin_record(one: &ClaimedAttempt) -> Result<Record, RowError> {
 struct EarlierVisits {
     /// Largest absolute and relative errors; only an experiment's first visit is compared with the reference.
     errors: HashMap<Key, (Option<f64>, Option<f64>)>,
-    /// Scatter between the visits of experiments, by number of threads and cache state.
+    /// Scatter between the visits (repeated measurements) of experiments, by number of threads and cache state.
     noise_floors: HashMap<(usize, CacheState), NoiseFloor>,
 }
 

@@ -18,21 +18,21 @@ use zoo::transformers::{self, Phase};
 pub struct Limits {
     /// Number of concurrent builders; 0 means one per CPU.
     pub builders: usize,
-    /// Number of builds per batch, and number of waiting runs on all CPUs at which builders pause.
+    /// Number of builds per batch. Builders also pause when this number of runs that need all CPUs is waiting.
     pub build_batch: usize,
     /// Whether builders keep working while a candidate runs on other CPUs.
     pub overlap: bool,
-    /// Longest start of a worker in seconds, which includes loading libraries from a cold disk.
+    /// Time limit in seconds for the start of a worker, which includes loading libraries from a cold disk.
     pub start_seconds: f64,
-    /// Longest build in seconds.
+    /// Time limit of a build in seconds.
     pub build_seconds: f64,
-    /// Longest run in seconds, in addition to the plan's own limit and the reference computation.
+    /// Time limit of a run in seconds, in addition to the plan's own limit and the reference computation.
     pub run_seconds: f64,
-    /// Memory limit of a builder.
+    /// Memory limit of a builder process, in MiB.
     pub build_memory_mib: u64,
-    /// Memory limit of a runner.
+    /// Memory limit of a runner process, in MiB.
     pub run_memory_mib: u64,
-    /// Number of jobs after which a runner is replaced.
+    /// Number of jobs after which a runner process is replaced.
     pub runner_jobs: u32,
     /// Number of polls of an idle TVM thread before it sleeps; waking it would add to the measured time.
     pub spin_count: u32,
@@ -123,7 +123,7 @@ pub struct Config {
     /// Compiler or library that computes the tasks not claimed by a partner library.
     #[serde(default, skip_serializing_if = "is_default_backend")]
     pub backend: Backend,
-    /// Thread counts.
+    /// Numbers of threads with which every task is measured.
     pub threads: Vec<usize>,
     /// Sources of schedules.
     pub samplers: Vec<SamplerName>,
@@ -144,15 +144,15 @@ pub struct Config {
     pub variations: usize,
     /// Cache states before a timed run, such as warm or cold.
     pub cache: Vec<CacheChoice>,
-    /// Seed of schedules and of input values.
+    /// Seed of the random schedules and random input values.
     pub seed: u64,
-    /// Time budget in seconds.
+    /// Time budget of the campaign in seconds; None sets no limit.
     pub budget_seconds: Option<f64>,
-    /// Plan of the measurements.
+    /// Measurement plan: how each experiment is timed.
     pub measure: Plan,
-    /// Counters to read.
+    /// Hardware counters to read.
     pub counters: CounterRequest,
-    /// Limits of every job.
+    /// Resource and time limits of every job.
     pub limits: Limits,
 }
 

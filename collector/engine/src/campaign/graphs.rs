@@ -248,8 +248,8 @@ pub(super) fn tasks_of(graph: &Graph, config: &Config) -> Result<Vec<TaskUse>, m
     })
 }
 
-/// Converts tasks to the form that a target supports, merging equal ones; also returns the tasks for the CPU, with
-/// reasons.
+/// Converts tasks to the form that a target supports, and merges tasks that become equal. Also returns the tasks that
+/// the CPU must compute, with reasons.
 fn convert_to_form(tasks: Vec<TaskUse>, form: TaskForm) -> (Vec<TaskUse>, Vec<(TaskUse, CpuReason)>) {
     let (mut computed, mut left): (Vec<TaskUse>, _) = (Vec::new(), Vec::new());
     for found in tasks {
@@ -264,7 +264,7 @@ fn convert_to_form(tasks: Vec<TaskUse>, form: TaskForm) -> (Vec<TaskUse>, Vec<(T
     (computed, left)
 }
 
-/// Returns a note on the meaning of simulated times.
+/// Returns a note on the meaning of the target's simulated times; None for targets without simulated times.
 pub fn simulated_note(config: &Config) -> Option<String> {
     config.target_kind().timing_note(&config.target)
 }

@@ -14,7 +14,7 @@ pub fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> O
     Some(BuildJob::for_schedule(tasks[attempt.task].compiled_json(), target, schedule))
 }
 
-/// Returns the placement of repetition `number` of an attempt, from 1; placements differ between repetitions.
+/// Returns the memory placement of repetition `number` (from 1) of an attempt, which differs between repetitions.
 pub fn try_placement(attempt: &Attempt, number: i64) -> Placement {
     let seed = u64::from_le_bytes(attempt.key.0[..8].try_into().expect("a key has 16 bytes"));
     attempt.method.placement(seed, u32::try_from(number - 1).unwrap_or(0), attempt.process)

@@ -311,8 +311,8 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
     Ok(())
 }
 
-/// Returns the energy of one run in joules: of the GPU board, only with warm caches, which its separate runs always
-/// have, or of the CPU packages and their memory, only if the meters covered all timed runs.
+/// Returns the energy of one run in joules: of the GPU board, whose separate runs have warm caches, unless caches are
+/// to be cold; else of the CPU packages and their memory, if the meters covered all timed runs.
 fn energy_joules(m: &Measurement, caches: Option<CacheState>) -> Option<f64> {
     const MILLIJOULE: f64 = 1e-3;
     const MICROJOULE: f64 = 1e-6;

@@ -63,7 +63,7 @@ fn unusable_column<E: std::fmt::Display>(column: &'static str) -> impl Fn(E) -> 
 }
 
 impl RecordedAttempt {
-    /// Reconstructs the attempt of a record. `machine` limits the search spaces from which the code may be generated.
+    /// Reconstructs the attempt of a record. `machine` describes the hardware from which schedule spaces are derived.
     pub fn from_record(record: &Record, machine: Machine) -> Result<RecordedAttempt, RepeatError> {
         if record.is_network() {
             return Err(RepeatError::Network);

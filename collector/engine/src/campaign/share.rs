@@ -1,7 +1,7 @@
 //! Selects the attempts of a campaign that belong to one shard.
 //!
 //! Every process plans the whole campaign and keeps the attempts of its own shard. The assignment must not depend on
-//! the machine, as even the schedules of a task do. So it uses the request alone: the task, the index of the schedule
+//! the machine, although the schedules of a task do. So it uses only the request: the task, the index of the schedule
 //! among those of the task, the position of the thread count in the list, and the cache state.
 
 use super::attempt::task_schedules;
@@ -24,7 +24,7 @@ pub struct Share<'a> {
 type RandomSchedule = (&'static str, usize);
 
 impl<'a> Share<'a> {
-    /// Creates the share of a shard. A search is not divided, because it needs the results of all trials.
+    /// Creates the selection for a shard. A search stays in one shard, because it needs the results of all its trials.
     pub fn new(shard: Shard, tasks: &[PlannedTask], target: &Target, config: &'a Config) -> Share<'a> {
         let mut sampled = HashMap::new();
         let is_sweep = shard != Shard::WHOLE && config.tune.is_none();

@@ -106,8 +106,8 @@ fn symbol_values(members: &[SizeMember<'_>]) -> Vec<(&'static str, Vec<i64>)> {
     vec![("batch", batch), ("sequence", sequence)]
 }
 
-/// Returns the symbolic task that covers one task at several sizes. None if the tasks are equal or computed by a
-/// library; an error with the reason if there is none.
+/// Returns the symbolic task that covers one task at several sizes; None if the tasks are equal or a library computes
+/// them. The error is the reason why no symbolic task exists.
 fn unify_uses(used: &[&TaskUse], names: &[(&str, Vec<i64>)]) -> Result<Option<Family>, String> {
     if used.iter().any(|used| used.partner.is_some()) {
         return Ok(None);

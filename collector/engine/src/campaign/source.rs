@@ -40,7 +40,7 @@ pub trait Source {
     }
 }
 
-/// A source that proposes a list from beginning to end, with all visits of each experiment.
+/// A source that proposes a list from beginning to end, with all visits (repeated measurements) of each experiment.
 ///
 /// Visits of an experiment are at least a quarter of the list apart, or [`MAX_BETWEEN`] attempts of a long list, so
 /// that they sample different states of the machine. The limit bounds the number of artifacts kept for later visits.

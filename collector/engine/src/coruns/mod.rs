@@ -89,7 +89,7 @@ impl CoRunCampaign {
         Ok(CoRunCampaign { config, corun, repeat, tasks, operators, planned, target, cache_bytes, workers, observer })
     }
 
-    /// Runs the combinations that the store lacks, and reports all slowdowns. A signal ends it after the one in flight.
+    /// Runs the combinations that the store lacks, and reports all slowdowns. A signal ends the work early.
     pub fn run(mut self, store: &Store, signal: &AtomicUsize) -> Result<CoRunReport> {
         store.keep_config(&self.config.json_without_budget()).map_err(store_failure)?;
         let (outcomes, known_before) = self.run_missing(store, signal)?;
@@ -110,7 +110,7 @@ impl CoRunCampaign {
         })
     }
 
-    /// Runs the combinations that a store lacks. Returns their outcomes, and the number of those that it has.
+    /// Runs the combinations that a store lacks. Returns their outcomes, and the number of combinations already stored.
     fn run_missing(&mut self, store: &Store, signal: &AtomicUsize) -> Result<(Outcomes, usize)> {
         let mut ledger = Ledger::open(store, &self.repeat, self.observer.as_ref()).map_err(store_failure)?;
         let passes = i64::try_from(self.corun.passes).unwrap_or(i64::MAX);

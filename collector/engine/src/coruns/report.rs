@@ -26,7 +26,7 @@ pub struct CoRunReport {
     pub losses: Vec<Loss>,
     /// Operators and synthetic partners of the combinations that have a time.
     pub members: Vec<CoRunMember>,
-    /// Number of times that later runs of the command retry combinations that crashed or timed out.
+    /// Number of retries that later runs of `opcollect corun` make for combinations that crashed or timed out.
     #[serde(skip)]
     pub retry_faults: i64,
 }

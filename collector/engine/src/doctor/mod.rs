@@ -78,15 +78,15 @@ pub struct PapiFound {
 /// Evidence about the GPU and its libraries.
 #[derive(Debug, Clone)]
 pub struct GpuFound {
-    /// NVIDIA's compiler library: its version, its file, and its compute capabilities times ten.
+    /// Version and file of NVIDIA's compiler library (NVRTC), and the compute capabilities that it knows, times ten.
     pub compiler: Result<(String, PathBuf, Vec<u32>), String>,
     /// Whether the compiler finds the headers for half precision.
     pub has_half_precision: bool,
     /// Whether the compiler finds the headers for tensor cores.
     pub has_fragments: bool,
-    /// Whether the state of the device can be read.
+    /// Success if the state of the device can be read, or the reason why not.
     pub state: Result<(), String>,
-    /// NVIDIA's profiling library, by the version of its interface.
+    /// Interface version of NVIDIA's profiling library (CUPTI), if known; the error if the library cannot be loaded.
     pub profiler: Result<Option<u32>, String>,
     /// Facts about the first device that the driver lists.
     pub device: Result<DeviceFacts, String>,
@@ -101,9 +101,9 @@ pub struct GpuFound {
 pub struct GpuCounters {
     /// Name of the device's chip.
     pub chip: String,
-    /// Number of counters with a stable name that the chip supports.
+    /// Number of GPU counters known to this program that the chip supports.
     pub given: usize,
-    /// Counters with a stable name that the chip lacks.
+    /// GPU counters known to this program that the chip lacks.
     pub lacking: Vec<String>,
 }
 
@@ -118,7 +118,7 @@ pub struct Evidence {
     pub perf_event_paranoid: Option<i32>,
     /// PAPI, or the reason why it cannot be used.
     pub papi: Result<PapiFound, String>,
-    /// Availability of every counter with a stable name.
+    /// Availability of every counter that this program knows by name.
     pub counters: Vec<Availability>,
     /// Interruptions of a busy-waiting thread, as a measure of the machine's noise.
     pub noise: Noise,

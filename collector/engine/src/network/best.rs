@@ -94,7 +94,7 @@ impl KnownSchedules {
         self.alone.fastest_attempt().map(|(_, schedule)| schedule)
     }
 
-    /// Returns the schedule fastest in the network, if the one fastest alone was timed there too; otherwise the latter.
+    /// Returns the schedule fastest in the network; returns the one fastest alone if that was not timed in the network.
     fn best_schedule(&self) -> Option<(&Record, &Schedule)> {
         let alone = self.alone.fastest_attempt()?;
         if self.in_place.has_schedule(alone.1) { self.in_place.fastest_attempt() } else { Some(alone) }
@@ -168,14 +168,14 @@ impl Best {
         }
     }
 
-    /// Returns whether a record is an operator of this model that was timed in the network, interleaved with variants.
+    /// Returns whether a record is an operator of this model, timed in the network interleaved with other variants.
     fn is_contest_record(&self, record: &Record) -> bool {
         record.network_hash.as_ref() == Some(&self.network)
             && record.co_run.is_none()
             && record.plan.as_ref().is_some_and(|plan| plan.as_text() == self.contest)
     }
 
-    /// Parses a record's schedule if its time is valid for this program's code on this machine; else the reason.
+    /// Returns a record's schedule if its time is valid for this program's code on this machine, else why it is not.
     fn usable_schedule(&self, record: &Record, task: &Task, schedule: &str) -> Result<Schedule, DefaultReason> {
         if record.uncertainty_within_visit().is_some_and(|uncertainty| uncertainty > MAX_HALF_WIDTH) {
             return Err(DefaultReason::Disturbed);

@@ -1,4 +1,4 @@
-//! Executes the phases of a nightly run: slices of campaigns within its time, each followed by sentinels.
+//! Executes the phases of a nightly run: slices of campaigns, each followed by sentinels (tasks with unchanging code).
 
 use super::doubts::{doubtful_keys, keys_measured_once};
 use super::options::NightOptions;
@@ -75,7 +75,7 @@ impl NightJob<'_> {
         Ok(())
     }
 
-    /// Runs slices of a phase until its work is complete, a slice makes no progress, or its time is over.
+    /// Runs slices of a phase until the work is complete, a slice makes no progress, or the phase's time is over.
     fn run_phase(&mut self, name: &'static str, seconds: f64, flags: &[&str]) -> Result<()> {
         if self.progress.has_done(name) {
             return Ok(());
@@ -138,7 +138,7 @@ impl NightJob<'_> {
         (slice >= MIN_SLICE && !self.is_stopped()).then_some(slice)
     }
 
-    /// Runs one slice and the sentinels after it. Returns whether its work is complete, and the number of attempts.
+    /// Runs a slice and then the sentinels. Returns whether the phase is complete, and the number of finished attempts.
     fn run_slice(&mut self, phase: &mut NightPhase, slice: f64, flags: &[String]) -> Result<(bool, u64)> {
         let begun = Instant::now();
         let mut arguments: Vec<String> = ["--config".to_owned(), self.options.config.display().to_string()]

@@ -10,7 +10,7 @@ use std::fmt::Write;
 pub struct NightPhase {
     /// Name of the phase.
     pub name: &'static str,
-    /// Number of slices.
+    /// Number of slices (campaign processes with a time budget).
     pub slices: usize,
     /// Duration of all slices in seconds.
     pub seconds: f64,
@@ -48,9 +48,9 @@ pub struct NightReport {
     pub allowed_minutes: f64,
     /// Reports of the phases.
     pub phases: Vec<NightPhase>,
-    /// Number of sentinel runs.
+    /// Number of times that the sentinels (tasks with unchanging code) were measured.
     pub sentinels: usize,
-    /// Notes about the sentinels.
+    /// Notes about the sentinels (tasks with unchanging code).
     pub notes: Vec<String>,
     /// Changes compared with earlier nightly runs.
     pub drift: Drift,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs the command once per cycle, on a temporary trace file. Stops at the first failure and returns the reason.
+/// Runs the user's command on a temporary trace file of each cycle. Stops at the first failure and returns the reason.
 pub fn run_on_cycles(profile: &Profile, command: &str, limit_bytes: u64) -> Result<Option<String>> {
     let folder = tempfile::Builder::new().prefix("opcollect-traces-").tempdir().map_err(Failure::environment)?;
     let cycles = cycle::list_cycles(profile);
@@ -38,7 +38,7 @@ pub fn run_on_cycles(profile: &Profile, command: &str, limit_bytes: u64) -> Resu
     Ok(None)
 }
 
-/// Starts the command in its own process group, with the path of a trace file as its last argument.
+/// Starts the user's command in its own process group, with the path of a trace file as its last argument.
 fn start_command(command: &str, path: &Path) -> std::result::Result<Child, ProcessError> {
     Command::new("sh")
         .args(["-c", &format!("{command} \"$1\""), "sh"])

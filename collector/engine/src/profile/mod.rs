@@ -80,7 +80,7 @@ pub struct ProfileOptions<'a> {
 }
 
 impl ProfileOptions<'_> {
-    /// Returns whether further processes (visits) are profiled: unless runs are selected or traces passed to a command.
+    /// Returns whether further processes (visits) are profiled: only without selection of runs and `on_trace_ready`.
     fn has_visits(&self) -> bool {
         self.schedule.is_none() && self.sample.is_none() && self.on_trace_ready.is_none()
     }
@@ -96,7 +96,7 @@ pub struct ModelProfile {
     pub styled: Option<StyledTable>,
     /// Peak rates of the machine.
     pub peaks: Peaks,
-    /// Whether outputs are wrong, or traces could not be passed to the command.
+    /// Whether outputs differ from the reference, or the user's command `on_trace_ready` failed on a trace.
     pub has_losses: bool,
     /// Number of other operators that match the name given for annotation.
     homonyms: usize,

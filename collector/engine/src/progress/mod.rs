@@ -18,7 +18,7 @@ pub struct Counts {
     losses: u64,
     /// Progress message of the source, if it reported one.
     standing: Option<String>,
-    /// Time of the end of the first attempt, which includes the start of workers; rates are computed from then on.
+    /// Time until the end of the first attempt, which includes the start of workers; rates are computed from then on.
     first: Option<Duration>,
 }
 

@@ -94,10 +94,10 @@ impl BucketServer {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ObjectCounts {
-    /// Objects that were absent at the destination.
+    /// Number of objects that were absent at the destination.
     pub new: u64,
     pub known: u64,
-    /// Objects whose content does not match their name, which were skipped.
+    /// Number of skipped objects, whose content does not match their name.
     pub damaged: u64,
 }
 
@@ -202,7 +202,7 @@ impl<'a> BucketClient<'a> {
         format!("{}/{}", self.base, encode_path(&format!("{}{name}", self.bucket.prefix)))
     }
 
-    /// Sends a request, writes the body to `answer` and returns the status; fails if it exceeds `max_bytes`.
+    /// Sends a request, writes the response body to `answer` and returns the status. Fails above `max_bytes`.
     fn send_request(&self, url: &str, answer: &Path, max_bytes: u64, more: &[String]) -> Result<u16> {
         let mut command = Command::new("curl");
         command.args([

@@ -10,7 +10,7 @@ use models::{Choice, Parallel};
 use serde_json::json;
 use targets::Target;
 
-/// The `op_kind` of synthetic partners.
+/// Value of the column `op_kind` for synthetic partners: members that only load the machine and compute no operator.
 pub const SYNTHETIC: &str = "synthetic";
 
 /// An operator with its schedule, shared by all its co-runs.
@@ -29,7 +29,7 @@ pub struct Operator {
 pub enum Part {
     /// An operator, by its index among the sampled operators.
     Operator(usize),
-    /// A synthetic partner.
+    /// A synthetic partner, which only loads arithmetic units, memory or a cache.
     Synthetic(Synthetic),
 }
 

@@ -26,11 +26,11 @@ pub struct CoRuns<'a> {
     pub operators: &'a [Operator],
     /// Settings of co-runs.
     pub corun: &'a CoRun,
-    /// Limits, seed and counters.
+    /// Configuration, of which the limits, the seed and the counters are used.
     pub config: &'a Config,
     /// Target of the compiled code.
     pub target: &'a Target,
-    /// Size of the largest cache.
+    /// Size of the largest cache in bytes.
     pub cache_bytes: u64,
 }
 

@@ -1,11 +1,11 @@
-//! Selects the fastest of several schedules by repeated measurements, because the single time of a search may be low
-//! by chance.
+//! A contest selects the fastest of several schedules by repeated measurements, because the single time of a search may
+//! be low by chance.
 //!
-//! The schedules with the lowest times are measured again in rounds. One is removed when it is slower than the leader
-//! in every round, when the interval of its ratio to the leader excludes equality, or when the two are equally fast. A
-//! schedule that was measured once is added when its time is lower than the confirmed time of the leader, so that no
-//! unconfirmed time ranks above a confirmed one. The default schedule is always measured again, and the gain is a ratio
-//! within rounds: its first time is the oldest, when the machine may have been in another state.
+//! The schedules with the lowest times are measured again in rounds. A schedule is removed when it is slower than the
+//! leader in every round, when the interval of its ratio to the leader excludes equality, or when both are equally
+//! fast. A schedule that was measured once is added when its time is lower than the confirmed time of the leader, so
+//! that no unconfirmed time ranks above a confirmed one. The default schedule is always measured again, because the
+//! machine may have been in another state when its first time was measured; the gain is a ratio within rounds.
 
 use datasets::fastest::{EQUAL, LEAST_ROUNDS, Times, find_leader};
 use measure::{Ratio, paired_ratio};
@@ -100,8 +100,8 @@ impl Contest {
         self.update_states();
     }
 
-    /// Returns the schedules of the next round in rotated order; none during a round or after the contest. If possible,
-    /// the first also belonged to the last round, so that readers of the records see where a round begins.
+    /// Returns the schedules of the next round in rotated order; an empty list during a round or after the contest. If
+    /// possible, the first schedule was also in the last round, so that readers of records see where a round begins.
     pub fn next_round(&mut self) -> Vec<usize> {
         if self.open > 0 || self.is_over() {
             return Vec::new();
@@ -148,7 +148,7 @@ impl Contest {
         self.default.filter(|default| *default != leader)
     }
 
-    /// Returns the default schedule if it shares too few rounds with the leader to determine the gain.
+    /// Returns the default schedule if it has too few rounds in common with the leader to determine the gain.
     fn undecided_default(&self, leader: usize) -> Option<usize> {
         let default = self.default_unless_leader(leader)?;
         let is_measured = self.entries[default].state != ContestState::Failed;

@@ -12,7 +12,7 @@ use datasets::{Key, Outcome, Record};
 use job::space::Schedule;
 use std::collections::{HashMap, HashSet};
 
-/// The contests of all searches.
+/// Repeated measurements (contests) that determine the fastest schedule of each search.
 pub struct Finals {
     contests: Vec<FinalMatch>,
 }
@@ -29,7 +29,7 @@ pub struct FoundBest<'a> {
     pub schedule: &'a Schedule,
     /// The planned measurement of that schedule.
     pub attempt: &'a Attempt,
-    /// Comparison of the schedule with the others that were measured again.
+    /// Comparison of the schedule with the other schedules that were measured again.
     pub verdict: Verdict,
 }
 
@@ -39,7 +39,7 @@ impl Finals {
         Finals { contests: tuning.searches().iter().map(|search| FinalMatch::new(search, records)).collect() }
     }
 
-    /// Returns the result of each search, in their order; None if no schedule was measured again.
+    /// Returns the result of each search, in the order of the searches; None if no schedule was measured again.
     pub fn found_bests(&self) -> impl Iterator<Item = Option<FoundBest<'_>>> {
         self.contests.iter().map(|one| {
             let verdict = one.contest.verdict()?;
@@ -118,7 +118,7 @@ impl Source for Finals {
         Some(format!("final measurement: {known} of {} searches are decided", self.contests.len()))
     }
 
-    /// Returns the number of unfinished contests, because the number of rounds is not known in advance.
+    /// Returns the number of unfinished contests instead of attempts, because the number of rounds is not known yet.
     fn attempts_left(&self) -> usize {
         self.contests.iter().filter(|one| !one.contest.is_over()).count()
     }

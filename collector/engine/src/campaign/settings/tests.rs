@@ -1,4 +1,4 @@
-//! Tests of settings in files, and of rejected ones.
+//! Tests of settings in configuration files, including invalid settings.
 
 use super::*;
 use crate::campaign::config::Config;

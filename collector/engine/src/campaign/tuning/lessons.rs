@@ -34,7 +34,7 @@ pub struct Lessons {
 }
 
 impl Lessons {
-    /// Creates an empty collection for these searches and their target.
+    /// Creates an empty collection of lessons for these searches and their target.
     pub fn new(searches: &[Search], target: &Target) -> Result<Lessons, TuningError> {
         let kinds = searches.iter().map(|search| search.operator_kind().to_owned()).collect();
         let own = searches.iter().map(Search::shared_key).collect::<Result<HashSet<Key>, TuningError>>()?;

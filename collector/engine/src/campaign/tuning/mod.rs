@@ -84,7 +84,7 @@ pub enum TuningError {
 }
 
 impl Tuning {
-    /// Creates a search for each task, thread count and cache state whose default satisfies `is_ours`.
+    /// Creates a search for each task, thread count and cache state whose default attempt satisfies `is_ours`.
     pub fn new(
         inputs: &SearchInputs<'_>,
         tune: &Tune,
@@ -131,8 +131,8 @@ impl Tuning {
         self.busy
     }
 
-    /// Reads stored records, in chronological order, of experiments that these searches would run. Records of other
-    /// configurations are learned but are no trials. Crashed or timed-out trials are run again unless `is_known`.
+    /// Reads stored records of the searched experiments, in chronological order. Tuners also learn from records of
+    /// other configurations, which are no trials. Crashed or timed-out trials run again unless `is_known`.
     pub fn resume(&mut self, records: &[Record], is_known: impl Fn(Key) -> bool) {
         let mut places: BTreeMap<task_search::SearchId, usize> = BTreeMap::new();
         for (place, search) in self.searches.iter().enumerate() {
@@ -237,7 +237,7 @@ impl Tuning {
         self.searches.iter().position(|search| search.is_own_trial(attempt))
     }
 
-    /// Returns the next batch of the most promising search; none if all searches wait or have ended.
+    /// Returns the next batch of the most promising search; an empty list if all searches wait or have ended.
     fn next_batch(&mut self) -> Vec<Attempt> {
         let began = Instant::now();
         let batch = self.propose_batch();

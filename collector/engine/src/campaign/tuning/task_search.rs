@@ -220,7 +220,7 @@ impl Search {
         self.open = self.open.saturating_sub(1);
     }
 
-    /// Passes a trial to the tuner by the upper end of its interval, as the lowest of many medians is biased low.
+    /// Reports a trial to the tuner with the upper end of its interval, as the lowest of many medians is biased low.
     pub(super) fn observe_record(&mut self, schedule: &Schedule, figures: Option<&Features>, record: &Record) {
         let ns = ranking_time(record);
         let Code::Compiled { schedule: default, .. } = &self.default.code else { return };

@@ -101,7 +101,7 @@ fn a_resumed_search_makes_the_remaining_trials_without_duplicates() {
     assert_eq!((rest.len(), keys(&[first, rest].concat()).len()), (25, 40));
 }
 
-/// A schedule counts as the cause of crashes only after several of them.
+/// A schedule counts as the cause of crashes only after several crashes.
 #[test]
 fn crashed_trials_are_retried_first() {
     let made = made("[tune]\ntuner = 'random'\ntrials = 20");

@@ -139,7 +139,7 @@ fn sum_numbers(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.fold(0.0, |sum, number| sum + number)
 }
 
-/// Errors are assumed independent between operators, and equal for all calls of one operator.
+/// Sets `share_spread`. Assumes independent errors between operators, and equal errors for all calls of one operator.
 fn set_share_spreads(rows: &mut [OperatorRow], total_ns: f64, half_widths: &[f64]) {
     let squares = sum_numbers(half_widths.iter().map(|width| width.powi(2)));
     for (row, width) in rows.iter_mut().zip(half_widths) {
@@ -228,7 +228,7 @@ const LOWER_DEFAULT_RATIO: f64 = 0.995;
 /// Share of the attainable rate below which the rate of an operator is marked as poor.
 const POOR_ROOFLINE_SHARE: f64 = 0.25;
 
-/// Explains rates above the roofline, whose peaks only repeated measurements with certain medians raise.
+/// Returns notes on rates above the roofline, for example because uncertain medians do not raise its peak rates.
 fn roofline_excess_note(summary: &Summary) -> String {
     let above = summary.rows.iter().filter(|row| row.roofline.is_some_and(|part| part > 1.0));
     let (saving, above): (Vec<&OperatorRow>, Vec<&OperatorRow>) = above.partition(|row| row.saves_products);
