@@ -58,7 +58,7 @@ pub fn end_activity() {
     *lock_activity() = None;
 }
 
-/// Clears the terminal line before other output, and restarts the waiting time.
+/// Clears the progress line of the terminal before other output, and postpones the next progress note.
 pub fn clear_line() {
     if let Some(activity) = lock_activity().as_mut() {
         activity.written = Instant::now();

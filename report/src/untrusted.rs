@@ -36,7 +36,7 @@ const ERROR_LINES: usize = 60;
 
 const MAX_NOTES: usize = 20;
 
-/// Formats notes of one kind, such as `warning`, shortened like errors; after the first, only the others' number.
+/// Formats notes of one kind, such as `warning`, shortened like errors. Notes beyond `MAX_NOTES` are only counted.
 pub fn note_lines<Note: ToString>(kind: &str, notes: impl IntoIterator<Item = Note>) -> String {
     let mut notes = notes.into_iter();
     let mut lines: String =

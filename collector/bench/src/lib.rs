@@ -67,12 +67,12 @@ pub trait Bench {
 
     fn submit(&mut self, ticket: Ticket, work: BenchWork);
 
-    /// Waits for the next result. Calls `goes_on` first; None if it returns false, or if nothing is in progress.
+    /// Waits for the next result. None if nothing is in progress, or if `goes_on`, called first, returns false.
     fn next_result(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)>;
 
     fn abandon_all(&mut self);
 
-    /// Builds jobs; results are in their order. Calls `done` after each build. Nothing else may be in progress.
+    /// Returns the builds of jobs in their order. Calls `done` after each build. Nothing else may be in progress.
     fn build_jobs(&mut self, jobs: &[BuildJob], done: &mut dyn FnMut()) -> Vec<Build> {
         let mut done = || {
             done();

@@ -22,7 +22,7 @@ pub struct WorkerLimits {
     /// One CPU per builder; empty for no pinning.
     pub builder_cpus: Vec<usize>,
     pub overlap: bool,
-    /// Number of waiting runs that need all CPUs at which builders pause.
+    /// Number of waiting runs at which builders pause, counting only runs that need all CPUs.
     pub wide_runs: usize,
     pub start_deadline: Duration,
     pub build_deadline: Duration,
@@ -45,7 +45,7 @@ pub struct Workers {
     wide: VecDeque<(Ticket, WorkerRun)>,
     wide_runs: usize,
     builders_pause: bool,
-    /// Process number in the placement of the last job. A job with a greater number gets a new runner process.
+    /// Runner process number that the last job requested. A job with a greater number gets a new runner process.
     process: u32,
 }
 

@@ -80,7 +80,7 @@ fn model_entries(models: &Models) -> Result<Option<Vec<ModelEntry>>> {
     Ok(Some(entries))
 }
 
-/// Returns a hint for an operator name without sizes, or for a misspelt one.
+/// Returns a hint for an operator name that lacks sizes or is misspelt.
 fn operator_hint(name: &str) -> Option<String> {
     let (kind, has_sizes) = name.split_once(':').map_or((name, false), |(kind, _)| (kind, true));
     let forms = zoo::simple::list_forms();

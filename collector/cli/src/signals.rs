@@ -15,8 +15,8 @@ pub fn watch_signals() -> Result<Arc<AtomicUsize>> {
     Ok(seen)
 }
 
-/// Makes the first signal set `seen` to its number. Before this call, a signal ends the process at once, even while
-/// the process waits for another one.
+/// Makes the first signal set `seen` to its number. Before this call, a signal ends the process at once, even while the
+/// process waits for another process.
 pub fn watch_signals_for(seen: &Arc<AtomicUsize>) -> Result<()> {
     let again = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

@@ -1,4 +1,4 @@
-//! Possible causes of a difference: versions, settings and hosts of nightly runs, and the generated code of lines.
+//! Possible causes of a difference: versions, settings and hosts of nightly runs, and the generated code of tasks.
 
 use super::cell::cell_text;
 use super::history::{LineFacts, Night, Side};

@@ -1,4 +1,4 @@
-//! Change points of lines over many nights.
+//! Change points of lines (times of one task and schedule) over many nights.
 //! For each line, the best split into two periods is determined. Its p-value is multiplied by the number of possible
 //! splits, and all lines are judged together. A line with a change point is split there, and both periods are searched
 //! again.

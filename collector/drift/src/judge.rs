@@ -225,8 +225,8 @@ fn line_statistics<'a>(line: &'a DriftLine, nights: &[Night], machine: &MachineD
 }
 
 /// Estimates the false discovery rate of each line from equally large changes in the opposite direction: a disturbance
-/// of a whole measurement, which its interval does not show, is equally likely on both sides. Only lines with unchanged
-/// code count there.
+/// of a whole measurement, which its interval does not show, is equally likely on both sides. In the opposite
+/// direction, only lines with unchanged code count.
 fn mirrored_discovery_rates(scores: &[f64], is_same_code: &[bool]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&one, &other| scores[other].abs().total_cmp(&scores[one].abs()));
@@ -298,7 +298,7 @@ fn degrees_of_freedom(one: &LineStatistics<'_>, prior: Option<Prior>, of_looks: 
     prior.map_or(of_looks.min(SINGLE_FREEDOM), |prior| prior.freedom + one.spread.1)
 }
 
-/// Returns the ratio of actual to expected scatter, assuming that most lines are unchanged.
+/// Returns the ratio of actual to expected scatter of all changes, assuming that most lines are unchanged.
 fn spread_of_all(seen: &[LineStatistics<'_>], judged: &[(f64, f64)]) -> f64 {
     /// Ratio of standard deviation to median absolute deviation for a normal distribution.
     const NORMAL: f64 = 1.4826;

@@ -14,7 +14,7 @@ const ITERATIONS: usize = 20;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MachineDrift {
     pub log_factor: Vec<f64>,
-    /// Standard error of `log_factor` for a single line, which may depend more on some aspects of the machine.
+    /// Standard error of `log_factor` for a single line, whose dependence on the machine may differ from the average.
     pub doubt: Vec<f64>,
     pub aspects: BTreeMap<Aspect, Vec<Option<f64>>>,
     /// Number of sentinels that were measured in at least two nights.

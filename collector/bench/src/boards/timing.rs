@@ -162,6 +162,6 @@ impl Clock for ReportedClock {
 
     fn sleep(&mut self, _: Duration) {}
 
-    /// The server empties the caches before each batch.
+    /// Does nothing, because the server empties the caches before each batch.
     fn empty_caches(&mut self, _: u64) {}
 }
