@@ -74,7 +74,7 @@ pub fn resolve_access(address: BoardAddress<'_>) -> Result<Access> {
 
 /// The machine that executes the measured code: this machine or a board.
 pub struct MeasuredMachine {
-    /// Facts about the machine.
+    /// Facts about the hardware and software of the machine, such as its CPU model.
     pub facts: Facts,
     /// CPUs of the machine that may be used.
     pub cpus: Vec<usize>,

@@ -47,7 +47,7 @@ pub struct Collection<'a> {
     pub repeat: &'a Repeat,
     /// Name of the nightly run to which this collection belongs, if any.
     pub night: Option<&'a str>,
-    /// The models that were read.
+    /// Cache of the models that were read.
     pub loaded: &'a LoadedModels,
     /// The machine that executes the measured code.
     pub on: &'a MeasuredMachine,

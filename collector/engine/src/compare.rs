@@ -114,7 +114,7 @@ pub struct ComparisonRequest<'a> {
     pub variants: &'a [VariantName],
     /// Schedules of the variant `best`.
     pub best: Option<&'a Best>,
-    /// Stages of the variant `plan`.
+    /// Stages of concurrent calls, for the variant `plan`.
     pub plan: Option<&'a StagePlan>,
 }
 
@@ -132,7 +132,7 @@ pub struct Variant {
     visits: Vec<u32>,
 }
 
-/// Prepares all variants.
+/// Prepares all requested variants for timing.
 pub fn prepare_variants(wanted: &ComparisonRequest<'_>, prepared: &mut PreparedModel) -> Result<Vec<Variant>> {
     let made = |&variant| prepared.runs.check_signal().and_then(|()| prepare_variant(variant, wanted, prepared));
     wanted.variants.iter().map(made).collect()
@@ -297,7 +297,7 @@ fn build_report(prepared: &PreparedModel, variants: &[Variant]) -> Report {
     }
 }
 
-/// Formats a report as text.
+/// Formats the report of a comparison as text.
 pub fn describe_report(report: &Report, paper: &Paper) -> String {
     let Report { model, threads, rounds, seed, .. } = report;
     let plural = if *threads == 1 { "" } else { "s" };

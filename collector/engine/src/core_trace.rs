@@ -28,7 +28,7 @@ pub struct CoreTraceOptions<'a> {
     pub task: usize,
     /// Knobs that differ from the default schedule, as `NAME=N`.
     pub knobs: &'a [String],
-    /// The file of the trace.
+    /// Trace file to write.
     pub out: &'a Path,
     /// Largest size of the trace in MiB.
     pub trace_mib: u32,

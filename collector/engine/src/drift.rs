@@ -35,9 +35,9 @@ pub struct DriftOptions {
 /// Paths of the report files of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct PagePaths {
-    /// A page with curves and a heat map.
+    /// HTML page with curves and a heat map.
     pub html: Option<PathBuf>,
-    /// A summary in Markdown.
+    /// Summary of the changes in Markdown.
     pub markdown: Option<PathBuf>,
 }
 

@@ -11,7 +11,7 @@ pub trait Observer {
     /// Announces a long step that has no progress display of its own.
     fn announce_step(&self, _what: &str) {}
 
-    /// Receives a single note.
+    /// Receives a single note for the user.
     fn note(&self, note: String) {
         self.receive_notes(&[note]);
     }
@@ -25,7 +25,7 @@ pub trait Progress {
     /// Updates the display by an event of the campaign.
     fn observe_event(&mut self, event: &CampaignEvent<'_>);
 
-    /// Ends the display.
+    /// Ends the progress display.
     fn finish(self: Box<Self>);
 }
 

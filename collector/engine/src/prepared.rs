@@ -64,7 +64,7 @@ pub struct PreparationRequest<'a> {
     pub models: &'a LoadedModels,
     /// Number of threads; by default one per CPU.
     pub threads: Option<usize>,
-    /// Inputs from files.
+    /// Files with inputs of the model; all other inputs are random.
     pub inputs: &'a InputFiles,
     /// Whether outputs are compared with the reference computation.
     pub is_checked: bool,
@@ -359,7 +359,7 @@ impl PreparedModel {
         network::write_tasks(&mut numbers, &self.plan, folder).map(drop).map_err(build_failure)
     }
 
-    /// Returns the calls of the model.
+    /// Returns the plan that cuts the model into calls of tasks.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }

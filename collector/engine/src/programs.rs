@@ -33,7 +33,7 @@ pub struct ProgramOptions<'a> {
 /// Summary of a program that was built into a folder.
 #[derive(Clone, Debug, Serialize)]
 pub struct BuiltProgram {
-    /// Path of the folder.
+    /// Path of the folder with the program.
     pub folder: String,
     /// Name of the model.
     pub model: String,
@@ -43,9 +43,9 @@ pub struct BuiltProgram {
     pub target: String,
     /// Processor that the code requires.
     pub code_for: String,
-    /// Number of calls.
+    /// Number of calls in the program.
     pub calls: usize,
-    /// Number of tasks.
+    /// Number of distinct tasks in the program.
     pub tasks: usize,
     /// Number of tasks whose schedule came from the store; None if no store was given.
     pub tasks_found: Option<usize>,
@@ -131,9 +131,9 @@ pub struct ProgramRunOptions<'a> {
     pub config: Settings,
     /// Number of threads; by default one per CPU.
     pub threads: Option<usize>,
-    /// Seed of input values; by default that of the expected outputs.
+    /// Seed of the random input values; by default that of the expected outputs.
     pub seed: Option<u64>,
-    /// Inputs from files.
+    /// Files with inputs of the model; all other inputs are random.
     pub inputs: &'a InputFiles,
     /// Longest wait for another process that measures on the same CPUs.
     pub wait_seconds: u64,
@@ -143,15 +143,15 @@ pub struct ProgramRunOptions<'a> {
 pub struct ProgramRun {
     /// Metadata of the program.
     pub portable: Portable,
-    /// The program.
+    /// The program that ran.
     pub program: Program,
     /// Number of threads.
     pub threads: usize,
-    /// Seed of input values.
+    /// Seed of the random input values.
     pub seed: u64,
-    /// Measured times.
+    /// Measured times of the program.
     pub measured: Measured,
-    /// Outputs of the last run.
+    /// Outputs of the model in the last run.
     pub outputs: Vec<Tensor>,
     /// Comparison with the expected outputs, if these belong to the inputs of the run.
     pub check: Option<Comparison>,

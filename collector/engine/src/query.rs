@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// Result of a query.
 pub struct QueryReport {
-    /// Columns and rows.
+    /// Columns and rows of the result.
     pub answer: Answer,
     /// Whether damaged records were skipped.
     pub has_damage: bool,

@@ -98,7 +98,7 @@ pub struct RaceReport {
     pub sequential_ns: f64,
     /// Concurrent time divided by sequential time, compared within rounds.
     pub ratio: Option<Ratio>,
-    /// Number of rounds.
+    /// Number of interleaved rounds.
     pub rounds: usize,
     /// Total number of cores.
     pub threads: usize,

@@ -46,7 +46,7 @@ pub(crate) fn reply_measurement(
     }
 }
 
-/// The resources for running models.
+/// Resources for running whole models: bench, CPUs and a folder for inputs and outputs.
 pub struct Runs {
     /// Checked configuration.
     pub config: Config,
@@ -92,7 +92,7 @@ impl Runs {
         Ok(Runs { config, cpus, bench, observer, run_id: None, signal: Arc::default(), folder })
     }
 
-    /// Returns the path of a file or folder with this name.
+    /// Returns the path of a file or folder with this name in the folder for inputs and outputs.
     pub fn join_path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

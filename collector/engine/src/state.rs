@@ -21,14 +21,14 @@ impl StateFile {
         StateFile(state.join(kind).join(format!("{}.json", Key::of_bytes(text.as_bytes()))))
     }
 
-    /// Reads the value. Returns None if the file is missing or unreadable.
+    /// Reads the value from the file. Returns None if the file is missing or unreadable.
     pub fn read<T: DeserializeOwned>(&self) -> Option<T> {
         let length = std::fs::symlink_metadata(&self.0).ok().filter(std::fs::Metadata::is_file)?.len();
         let text = (length <= MAX_BYTES).then(|| std::fs::read(&self.0).ok()).flatten()?;
         serde_json::from_slice(&text).ok()
     }
 
-    /// Replaces the value atomically.
+    /// Replaces the value in the file atomically.
     pub fn write<T: Serialize>(&self, value: &T) -> Result<()> {
         let folder = self.0.parent().expect("a state file has a parent folder");
         std::fs::create_dir_all(folder).map_err(Failure::environment)?;
@@ -36,7 +36,7 @@ impl StateFile {
         datasets::output::write_file(&self.0, text).map_err(|error| Failure::environment(format_chain(&error)))
     }
 
-    /// Removes the file.
+    /// Removes the state file.
     pub fn remove_file(&self) {
         // A file that cannot be removed does no harm.
         let _ = std::fs::remove_file(&self.0);

@@ -15,7 +15,7 @@ use capture::tpu::{self, Reading, Timeline};
 use datasets::store::ImportReport;
 use std::path::Path;
 
-/// Reads a capture.
+/// Reads a profiler capture of a TPU card.
 pub fn read_capture(input: &Path, reading: &Reading) -> Result<Timeline> {
     tpu::read_capture(input, reading).map_err(capture_failure)
 }
@@ -32,7 +32,7 @@ pub fn write_outputs(
 
 /// Options of the import of a capture.
 pub struct ImportOptions<'a> {
-    /// Store; it is created if needed.
+    /// Store that receives the records; it is created if needed.
     pub store: &'a Path,
     /// What one row of the store describes: an operator or a command.
     pub per: Per,

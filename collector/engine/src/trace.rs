@@ -149,7 +149,7 @@ pub fn check_trace(file: &Path, memory_mib: u32) -> Result<CheckReport> {
 
 /// Options of the import of a trace.
 pub struct ImportOptions<'a> {
-    /// Store; it is created if needed.
+    /// Store that receives the records; it is created if needed.
     pub store: &'a Path,
     /// Name of the host on which the trace was taken.
     pub host: Option<&'a str>,
@@ -232,7 +232,7 @@ pub enum Clocks<'a> {
 /// Summary of a written trace.
 #[derive(Serialize)]
 pub struct WrittenTrace {
-    /// Size in bytes before compression.
+    /// Size of the written trace in bytes, before compression.
     pub bytes: u64,
     /// Number of slices and counter values.
     pub events: u64,
@@ -245,7 +245,7 @@ pub struct WrittenTrace {
 /// One of several merged traces.
 #[derive(Serialize)]
 pub struct TraceInput {
-    /// Name of the file.
+    /// Name of the input file.
     pub file: String,
     /// Offset in nanoseconds that was added to the times of the trace.
     pub offset_ns: i64,

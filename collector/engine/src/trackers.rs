@@ -47,7 +47,7 @@ pub struct DrainOptions {
 /// Result of taking devices out of service.
 #[derive(Clone, Debug, Serialize)]
 pub struct DrainReport {
-    /// Devices with the key that are registered at the tracker afterwards.
+    /// Number of devices with the key that are registered at the tracker after the request.
     pub devices: usize,
     /// Key of the devices.
     pub key: String,

@@ -90,7 +90,7 @@ pub struct UnitCall {
 /// Sums over all calls that a unit (accelerator or CPU) computes.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnitSum {
-    /// Number of calls.
+    /// Number of calls that the unit computes.
     pub calls: usize,
     /// Name of the machine that the unit belongs to.
     pub on: String,

@@ -72,7 +72,7 @@ pub struct BuildEntry {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BuiltDevice {
-    /// File with the CUDA C source.
+    /// Name of the file with the CUDA C source.
     pub(super) source: String,
     pub(super) launches: Vec<Launch>,
     /// Sizes in bytes of the buffers that only kernels access, not the host.

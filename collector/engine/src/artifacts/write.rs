@@ -27,7 +27,7 @@ pub struct BuildCounts {
     pub built: usize,
     /// Number of schedules that could not be built.
     pub lost: usize,
-    /// Number of tasks.
+    /// Number of tasks in the folder.
     pub tasks: usize,
 }
 

@@ -18,7 +18,7 @@ pub struct CurrentConditions {
     known: RefCell<HashMap<CodeOf, Option<Arc<str>>>>,
 }
 
-/// Task hash, symbolic task, kind of target, and whether the schedule comes from TVM's own space.
+/// Identity of code: task hash, symbolic task, kind of target, and whether the schedule comes from TVM's own space.
 type CodeOf = (String, Option<String>, &'static str, bool);
 
 impl CurrentConditions {

@@ -65,7 +65,7 @@ pub struct ModelRequest {
     /// Requested batch size; after loading, the actual batch size. None if the model has no batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<i64>,
-    /// Shapes of inputs by name.
+    /// Shapes of the model's inputs, by input name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shapes: BTreeMap<String, Vec<i64>>,
     /// Values of inputs that are constant, by input name.
@@ -103,7 +103,7 @@ impl ModelRequest {
 pub struct Tokens {
     /// Number of tokens per sequence.
     pub sequence: i64,
-    /// Phase of the inference.
+    /// Phase of the inference: prefill or decoding.
     pub phase: Phase,
     /// Number of decoding steps; each step reads the keys and values of all previous steps. None means one step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,7 +125,7 @@ pub struct Config {
     pub backend: Backend,
     /// Numbers of threads with which every task is measured.
     pub threads: Vec<usize>,
-    /// Sources of schedules.
+    /// Sources from which schedules are sampled.
     pub samplers: Vec<SamplerName>,
     /// Number of schedules per task and sampler.
     pub schedules: usize,

@@ -17,7 +17,7 @@ pub struct CoRun {
     pub combinations: usize,
     /// Number of measurements of each combination; a pass measures every combination once, which spreads disturbances.
     pub passes: usize,
-    /// Threads of each member.
+    /// Number of threads of each member.
     pub threads: usize,
     /// Synthetic partners: `arithmetic`, `bandwidth`, `cache=4MiB`.
     pub partners: Vec<String>,
@@ -26,7 +26,7 @@ pub struct CoRun {
     /// Share of the last-level cache reserved for each member, on machines that can partition it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_share: Option<f64>,
-    /// Plan of a measurement.
+    /// Measurement plan: how each combination is timed.
     pub measure: Together,
 }
 
@@ -118,7 +118,7 @@ impl CoRun {
         })
     }
 
-    /// Returns the synthetic partners.
+    /// Returns the synthetic partners that these settings name.
     pub fn synthetic_partners(&self) -> Vec<Synthetic> {
         self.partners.iter().filter_map(|text| Synthetic::parse_workload(text)).collect()
     }

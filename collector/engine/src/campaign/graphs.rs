@@ -21,7 +21,7 @@ use zoo::transformers;
 /// A graph with notes about the file from which it was read.
 #[derive(Clone, Debug)]
 pub struct LoadedGraph {
-    /// The graph.
+    /// Graph of the model.
     pub graph: Graph,
     /// Notes about the file, such as its hash and the operators that were skipped.
     pub notes: Vec<String>,

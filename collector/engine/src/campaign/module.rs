@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 /// A TorchScript file of the campaign.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedModule {
-    /// Index of the model.
+    /// Index of the model among the models of the configuration.
     pub index: usize,
     /// The model as it was requested.
     pub model: ModelRequest,
-    /// Path of the file.
+    /// Path of the TorchScript file.
     pub path: PathBuf,
     /// BLAKE3 hash of the file's content.
     pub hash: String,

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Night {
-    /// Duration in minutes.
+    /// Duration of a nightly run in minutes.
     pub minutes: f64,
-    /// Latest end, as `HH:MM` in UTC.
+    /// Latest end of a nightly run, as `HH:MM` in UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
     /// Interval between sentinel runs in minutes. Sentinels also run at the beginning and the end.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// A task of the campaign, with its occurrences in models.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlannedTask {
-    /// The task.
+    /// Operator with its fused epilogue, shapes and element types.
     pub task: Task,
     /// The task as JSON.
     pub json: String,
@@ -42,7 +42,7 @@ pub struct Symbolic {
     pub task: Task,
     /// The symbolic task as JSON.
     pub json: String,
-    /// Values of the symbols.
+    /// Value of each symbol for this size.
     pub sizes: Sizes,
 }
 
@@ -68,9 +68,9 @@ pub struct Attempt {
     pub code: Code,
     /// CPUs of the threads, one thread on each.
     pub cpus: Vec<usize>,
-    /// Method of the measurement.
+    /// Method of the measurement, with its stopping rule.
     pub method: Method,
-    /// The key of the experiment.
+    /// Key that identifies the experiment in stores.
     pub key: Key,
     /// Record with the task's columns. All attempts of the task share it, because records are large and attempts many.
     pub(super) with_task: Arc<Record>,
@@ -88,11 +88,11 @@ pub struct Attempt {
 pub enum Code {
     /// Code that is compiled with a schedule.
     Compiled {
-        /// The schedule.
+        /// Schedule with which the task is compiled.
         schedule: Arc<Schedule>,
         /// Origin of the schedule.
         source: ScheduleSource,
-        /// Revision of the generated code.
+        /// Code revision, which changes when a program version generates different code for such tasks.
         revision: Arc<str>,
     },
     /// A library; nothing is built.

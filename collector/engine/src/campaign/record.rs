@@ -195,7 +195,7 @@ pub fn describe_cpus(record: &mut Record, cpus: &[usize]) -> Result<(), RowError
     Ok(())
 }
 
-/// Fills the columns of the artifact.
+/// Fills the columns that describe the built artifact and its schedule.
 pub fn describe_artifact(record: &mut Record, schedule: &Schedule, artifact: &Artifact) -> Result<(), RowError> {
     record.code_bytes = i64::try_from(artifact.code_bytes).ok();
     record.build_ms = Some(artifact.schedule_ms + artifact.lower_ms + artifact.codegen_ms);
@@ -218,7 +218,7 @@ pub fn describe_artifact(record: &mut Record, schedule: &Schedule, artifact: &Ar
     Ok(())
 }
 
-/// Fills the columns of the result.
+/// Fills the columns that describe the result of a run, or the fault that ended it.
 pub fn describe_reply(record: &mut Record, reply: &Result<RunReply, Fault>) -> Result<(), RowError> {
     match reply {
         Ok(RunReply::Measured(measured)) => describe_measured(record, measured)?,
@@ -331,7 +331,7 @@ fn energy_joules(m: &Measurement, caches: Option<CacheState>) -> Option<f64> {
 #[derive(Serialize)]
 pub(crate) struct CounterOrigin<'a> {
     pub source: &'a str,
-    /// Name of the counter in its source.
+    /// Name of the counter in the library or interface that counts it.
     pub native: &'a str,
     pub unit: &'a str,
     /// Threads or processes whose events are counted.

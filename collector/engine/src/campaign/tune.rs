@@ -1,4 +1,4 @@
-//! Settings of a search.
+//! Settings of a search for fast schedules.
 
 #[cfg(feature = "clap")]
 use crate::flags::choice_parser;
@@ -64,7 +64,7 @@ pub struct TuneSettings {
 }
 
 impl TuneSettings {
-    /// Returns these settings (of flags), with missing ones taken from the configuration file.
+    /// Returns these settings, given by flags, with missing settings taken from the configuration file.
     pub fn with_fallback(self, file: TuneSettings) -> TuneSettings {
         TuneSettings {
             tuner: self.tuner.or(file.tuner),

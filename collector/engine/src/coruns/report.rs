@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub struct CoRunReport {
     /// Folder of the store.
     pub store: String,
-    /// Number of operators.
+    /// Number of operators that take part in co-runs.
     pub operators: usize,
     /// Number of planned combinations.
     pub combinations: usize,
@@ -34,7 +34,7 @@ pub struct CoRunReport {
 /// A member of a combination.
 #[derive(Clone, Debug, Serialize)]
 pub struct CoRunMember {
-    /// The operator as text.
+    /// The operator or synthetic partner as text.
     pub operator: String,
     /// The other members of the combination, which run concurrently with this one.
     pub beside: Vec<String>,

@@ -22,7 +22,7 @@ use measure::counters::{Availability, CounterRequest, Step, list_available, papi
 use measure::host::{Facts, Noise};
 use measure::{Clock, HostClock};
 
-/// Options of the checks.
+/// Options of the checks of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DoctorRequest {
     /// Folders searched for native libraries, in this order.
@@ -35,11 +35,11 @@ pub struct DoctorRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Works without limitations.
+    /// The checked feature works without limitations.
     Ok,
-    /// Works with restrictions.
+    /// The checked feature works with restrictions.
     Limited,
-    /// Does not work.
+    /// The checked feature does not work.
     Missing,
 }
 
@@ -48,7 +48,7 @@ pub enum Status {
 pub struct Finding {
     /// Subject of the check.
     pub topic: String,
-    /// Severity.
+    /// Severity of the finding.
     pub status: Status,
     /// Evidence that the check found.
     pub found: String,
@@ -71,7 +71,7 @@ pub struct LibraryFound {
 pub struct PapiFound {
     /// Version and file name of the loaded library.
     pub version: String,
-    /// Components of the library.
+    /// Components of PAPI, each of which provides counters.
     pub components: Vec<papi::Component>,
 }
 
@@ -107,10 +107,10 @@ pub struct GpuCounters {
     pub lacking: Vec<String>,
 }
 
-/// All evidence that was collected.
+/// All evidence about a machine, from which the findings follow.
 #[derive(Debug, Clone)]
 pub struct Evidence {
-    /// GPU and its libraries.
+    /// Evidence about the GPU and its libraries.
     pub gpu: GpuFound,
     /// Facts about the machine.
     pub facts: Facts,
@@ -122,11 +122,11 @@ pub struct Evidence {
     pub counters: Vec<Availability>,
     /// Interruptions of a busy-waiting thread, as a measure of the machine's noise.
     pub noise: Noise,
-    /// Precision of the clock.
+    /// Precision of the clock, in nanoseconds.
     pub clock_precision_ns: u64,
-    /// Lowest memory limit, and its origin.
+    /// Lowest memory limit of this process in bytes, and the origin of the limit.
     pub memory_limit: Option<(u64, String)>,
-    /// Native libraries.
+    /// Results of the search for native libraries.
     pub libraries: Vec<LibraryFound>,
     /// Folders that were searched for native libraries.
     pub library_folders: Vec<PathBuf>,

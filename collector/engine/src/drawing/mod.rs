@@ -20,11 +20,11 @@ const HEIGHT: f64 = 44.0;
 const MAX_LINE_CHARACTERS: usize = 48;
 
 struct Card {
-    /// Class in the page's style sheet.
+    /// CSS class of the box in the page's style sheet.
     style: &'static str,
     title: String,
     subtitle: String,
-    /// Lines of the tooltip.
+    /// Lines of the box's tooltip, each as name and value.
     facts: Vec<(&'static str, String)>,
     /// Share of the model's time, or of its operations if some call has no time.
     share: f64,

@@ -33,7 +33,7 @@ pub struct ModelRunOptions<'a> {
     pub board: Option<(&'a Access, BoardOptions<'a>)>,
     /// Number of threads; by default one per CPU.
     pub threads: Option<usize>,
-    /// Inputs from files.
+    /// Files with inputs of the model; all other inputs are random.
     pub inputs: &'a InputFiles,
     /// Whether outputs are compared with the reference.
     pub is_checked: bool,
@@ -55,7 +55,7 @@ pub struct ModelRun {
     pub report: ModelReport,
     /// The program that was built and run.
     pub program: Program,
-    /// Outputs of the last run.
+    /// Outputs of the model in the last run.
     pub outputs: Vec<Tensor>,
 }
 

@@ -24,9 +24,9 @@ pub struct RanProgram<'a> {
     pub code_for: Option<String>,
     /// Number of threads.
     pub threads: usize,
-    /// Seed of input values.
+    /// Seed of the random input values.
     pub seed: u64,
-    /// The program.
+    /// The program that ran.
     pub program: &'a Program,
     /// Measured times and their method.
     pub measured: &'a Measured,

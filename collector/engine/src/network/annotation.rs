@@ -34,7 +34,7 @@ pub struct Annotation {
     pub scheduled_tir: String,
     /// TIR from which code is generated.
     pub lowered_tir: String,
-    /// LLVM IR.
+    /// LLVM IR of the operator.
     pub llvm_ir: String,
     /// Functions of the machine code.
     pub functions: Vec<Function>,
@@ -57,13 +57,13 @@ pub struct SampleCounts {
     pub event: String,
     /// Sampling frequency per CPU, in Hz.
     pub hertz: u64,
-    /// Samples within the operator.
+    /// Number of samples within the operator.
     pub own: u64,
-    /// Samples in the operator's argument checks and error handling, whose functions are not shown.
+    /// Number of samples in the operator's argument checks and error handling, whose functions are not shown.
     pub in_glue: u64,
     /// Number of samples in the whole process.
     pub all: u64,
-    /// Samples that were lost because the buffer was full.
+    /// Number of samples that were lost because the buffer was full.
     pub lost: u64,
 }
 
@@ -83,9 +83,9 @@ pub struct Function {
 pub struct AnnotatedInstruction {
     /// Offset from the first byte of the function.
     pub offset: u64,
-    /// Assembly text.
+    /// Assembly text of the instruction.
     pub text: String,
-    /// Samples at this instruction.
+    /// Number of samples at this instruction.
     pub samples: u64,
 }
 
@@ -96,11 +96,11 @@ pub struct AnnotatedLoop {
     pub first: usize,
     /// Index of the loop's last instruction.
     pub last: usize,
-    /// Index of the enclosing loop.
+    /// Index of the enclosing loop; None for an outermost loop.
     pub around: Option<usize>,
     /// Trip count, if it is constant.
     pub turns: Option<f64>,
-    /// Samples in the loop, without those in inner loops.
+    /// Number of samples in the loop, without those in inner loops.
     pub samples: u64,
     /// Share of the operator's time that the loop's own instructions take.
     pub share: f64,

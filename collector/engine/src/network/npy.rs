@@ -16,7 +16,7 @@ pub fn read_tensor(reader: impl Read, wanted: &TensorType) -> Result<Tensor, Str
     parse_tensor(&bytes, wanted)
 }
 
-/// Parses the content of a file.
+/// Parses the content of an NPY file.
 pub fn parse_tensor(bytes: &[u8], wanted: &TensorType) -> Result<Tensor, String> {
     let no_array = || "the file is not an array in NumPy's NPY format".to_owned();
     let rest = bytes.strip_prefix(MAGIC).ok_or_else(no_array)?;
@@ -71,7 +71,7 @@ fn dtype_names(dtype: DType) -> &'static [&'static str] {
     }
 }
 
-/// Formats a tensor as the content of a file.
+/// Formats a tensor as the content of an NPY file.
 pub fn tensor_bytes(tensor: &Tensor) -> Vec<u8> {
     let extents = tensor.tensor_type().extents().unwrap_or_default();
     let shape: String = extents.iter().map(|extent| format!("{extent}, ")).collect();

@@ -32,7 +32,7 @@ pub struct Portable {
     pub model: String,
     /// Batch size of the model, if it has one.
     pub batch: Option<i64>,
-    /// Target of the code.
+    /// Target for which the code was compiled.
     pub target: String,
     /// Processor architecture of the code.
     pub architecture: String,
@@ -55,7 +55,7 @@ pub struct Portable {
 pub struct ProgramFolder {
     /// Metadata of the program.
     pub portable: Portable,
-    /// The program.
+    /// Program of the model.
     pub program: Program,
     /// Expected outputs for the inputs generated from the seed, if they were computed.
     pub expected: Option<Vec<Tensor>>,
@@ -142,7 +142,7 @@ pub fn write_metadata(folder: &Path, portable: Portable, expected: Option<&[Tens
     keep(MODEL, &serde_json::to_vec_pretty(&portable).expect("metadata hold only JSON values"))
 }
 
-/// Reads and validates a folder.
+/// Reads and validates the folder of a program.
 pub fn read_folder(folder: &Path) -> Result<ProgramFolder> {
     let path = metadata_path(folder);
     let text = read_bounded(&path, MODEL_BYTES_MAX)?;

@@ -16,7 +16,7 @@ use worker::Fault;
 
 /// A planned run of a whole model.
 pub struct Attempt<'a> {
-    /// The model.
+    /// The requested model.
     pub model: &'a ModelRequest,
     /// Graph from which the calls were cut.
     pub graph: &'a Graph,
@@ -26,7 +26,7 @@ pub struct Attempt<'a> {
     pub schedules: &'a [Schedule],
     /// Origin of the schedules.
     pub source: ScheduleSource,
-    /// Target of the code.
+    /// Target for which the code was compiled.
     pub target: &'a Target,
     /// CPUs of the threads, one thread on each.
     pub cpus: &'a [usize],

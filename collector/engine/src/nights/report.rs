@@ -18,7 +18,7 @@ pub struct NightPhase {
     pub outcomes: BTreeMap<String, u64>,
     /// Number of attempts left undone.
     pub left: u64,
-    /// Notes for the user.
+    /// Notes about the phase for the user.
     pub notes: Vec<String>,
 }
 

@@ -25,7 +25,7 @@ pub struct Sentinels {
     program: PathBuf,
     file: StateFile,
     config: Settings,
-    /// Folder of the verified copy that is run.
+    /// Folder of the verified copy of the sentinels, which is run.
     private: Option<TempDir>,
     /// Duration of the last run, in seconds.
     pub seconds: f64,
@@ -96,7 +96,7 @@ impl Sentinels {
         Ok(())
     }
 
-    /// Returns the folder of the verified copy, which the first call creates. None if there was no time to build it.
+    /// Returns the folder of the verified sentinels, which the first call builds; None if no time was left to build.
     fn prepare_copy(&mut self, left: Duration, signal: &AtomicUsize) -> Result<Option<PathBuf>> {
         const NAME: &str = "sentinels";
         if let Some(private) = &self.private {

@@ -26,7 +26,7 @@ pub struct FileOptions<'a> {
     pub perfetto: Option<&'a Path>,
     /// A trace in the format of torch.profiler; compressed if the name ends in `.gz`.
     pub chrome_trace: Option<&'a Path>,
-    /// An HTML page.
+    /// An HTML page of the profile.
     pub page: Option<&'a Path>,
     /// Largest size of a trace before compression, in MiB.
     pub trace_mib: u32,

@@ -47,7 +47,7 @@ const SECONDS_WITH_SCHEDULE: f64 = 600.0;
 pub struct ProfileOptions<'a> {
     /// Number of threads; by default one per CPU.
     pub threads: Option<usize>,
-    /// Inputs from files.
+    /// Files with inputs of the model; all other inputs are random.
     pub inputs: &'a InputFiles,
     /// Whether the outputs are compared with the reference computation.
     pub is_checked: bool,
@@ -88,7 +88,7 @@ impl ProfileOptions<'_> {
 
 /// The profile of a model with its tables.
 pub struct ModelProfile {
-    /// The profile.
+    /// The measured profile.
     pub profile: Profile,
     /// Summary of the profile.
     pub report: Report,

@@ -15,7 +15,7 @@ pub struct MeterReading {
     pub status: Status,
     /// Progress as one line of text.
     pub line: String,
-    /// Time since the start.
+    /// Time since the meter was started.
     pub elapsed: Duration,
     /// Whether this is the last reading.
     pub is_last: bool,

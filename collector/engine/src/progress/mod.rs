@@ -16,14 +16,14 @@ pub struct Counts {
     pub done: u64,
     builds: u64,
     losses: u64,
-    /// Progress message of the source, if it reported one.
+    /// Progress message of the source of attempts, if there is one.
     standing: Option<String>,
     /// Time until the end of the first attempt, which includes the start of workers; rates are computed from then on.
     first: Option<Duration>,
 }
 
 impl Counts {
-    /// Counts an event.
+    /// Counts an event of a campaign. `elapsed` is the time since the start.
     pub fn count_event(&mut self, event: &CampaignEvent<'_>, elapsed: Duration) {
         match event {
             CampaignEvent::Built => self.builds += 1,

@@ -42,9 +42,9 @@ pub struct TraceReplayOptions {
 pub struct FileReplay {
     /// Name of the operator in the file.
     pub operator: String,
-    /// Number of candidates.
+    /// Number of candidates that were replayed.
     pub count: usize,
-    /// Number of candidates with a time.
+    /// Number of candidates for which a time was measured.
     pub ok_count: usize,
     /// Time spent waiting for builders.
     pub build_seconds: f64,

@@ -30,9 +30,9 @@ pub struct RecordReplay {
     pub schedule: String,
     /// Number of threads.
     pub threads: usize,
-    /// Median of the record.
+    /// Median time in the record, in nanoseconds.
     pub recorded_median_ns: Option<f64>,
-    /// Median of the replay.
+    /// Median time of the replay, in nanoseconds.
     pub median_ns: Option<f64>,
     /// Width of the confidence interval of the replay's median, in nanoseconds.
     pub median_interval_ns: Option<f64>,

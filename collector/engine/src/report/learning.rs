@@ -23,7 +23,7 @@ pub struct Learning {
     pub count: usize,
     /// Number of threads.
     pub threads: usize,
-    /// State of the caches.
+    /// State of the caches before each run.
     pub cache_state: CacheState,
     /// Number of distinct schedules that were tried, including those of other campaigns.
     pub trials: usize,
@@ -64,7 +64,7 @@ pub struct Learning {
 pub struct LearningCourse {
     /// Number of threads.
     pub threads: usize,
-    /// State of the caches.
+    /// State of the caches before each run.
     pub cache_state: CacheState,
     /// Number of searched tasks.
     pub tasks: usize,
@@ -109,7 +109,7 @@ pub struct SearchResults {
     pub learnings: Vec<Learning>,
     /// Learning curves of all tasks together, one per number of threads and cache state.
     pub courses: Vec<LearningCourse>,
-    /// Cost of the searches.
+    /// Time that the searches took, and how it was spent.
     pub effort: Effort,
 }
 

@@ -24,7 +24,7 @@ pub struct Operator {
     pub record: Record,
 }
 
-/// A participant of a combination.
+/// A member of a combination: an operator or a synthetic partner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// An operator, by its index among the sampled operators.
@@ -38,7 +38,7 @@ pub enum Part {
 pub struct Combination {
     /// Assignment of cores to the members.
     pub parallel: Parallel,
-    /// Participants, with the CPUs of each.
+    /// Members, with the CPUs of each.
     pub members: Vec<(Part, Vec<usize>)>,
     /// Records of the members, in the same order, with the columns that are known before the run.
     pub records: Vec<Record>,

@@ -44,7 +44,7 @@ impl Entry {
     }
 }
 
-/// Result of a contest.
+/// Result of a contest between the schedules of a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// Index of the fastest schedule among the entries.
@@ -52,7 +52,7 @@ pub struct Verdict {
     pub winner: usize,
     /// Median of the winner's times, in nanoseconds.
     pub median_ns: f64,
-    /// Number of rounds of the winner.
+    /// Number of rounds in which the winner was measured.
     pub rounds: usize,
     /// Number of schedules that were measured again, including the winner.
     pub measured_again: usize,

@@ -25,7 +25,7 @@ struct FinalMatch {
 
 /// The fastest schedule of a search, with its attempt and the result of its contest.
 pub struct FoundBest<'a> {
-    /// The schedule.
+    /// The fastest schedule.
     pub schedule: &'a Schedule,
     /// The planned measurement of that schedule.
     pub attempt: &'a Attempt,

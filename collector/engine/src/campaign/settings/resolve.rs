@@ -16,7 +16,7 @@ use zoo::transformers::{self, Phase};
 
 /// A checked configuration, with the models that were read to check it.
 pub struct ResolvedConfig {
-    /// The configuration.
+    /// The checked configuration.
     pub config: Config,
     /// Cache of the models that were loaded to check the configuration.
     pub loaded: LoadedModels,

@@ -51,7 +51,7 @@ pub struct Tuning {
 
 /// The inputs of a search: the campaign's tasks, and the machine.
 pub struct SearchInputs<'a> {
-    /// The tasks.
+    /// Tasks of the campaign.
     pub tasks: &'a [PlannedTask],
     /// Models that are run as whole programs by a library.
     pub modules: &'a [PlannedModule],
@@ -61,7 +61,7 @@ pub struct SearchInputs<'a> {
     pub config: &'a Config,
     /// Base records with all columns that are known before the tasks are planned.
     pub bases: &'a Bases,
-    /// CPUs that may be used.
+    /// CPUs on which measurements may run.
     pub cpus: &'a [usize],
     /// Number of bytes to write in order to flush the caches before a run with cold caches.
     pub flush_bytes: u64,
@@ -182,7 +182,7 @@ impl Tuning {
         self.left.min(self.searches.iter().fold(0usize, |sum, search| sum.saturating_add(room(search))))
     }
 
-    /// Returns the searches.
+    /// Returns all searches of the campaign.
     pub fn searches(&self) -> &[Search] {
         &self.searches
     }

@@ -314,7 +314,7 @@ pub struct Trial<'a> {
     pub schedule: Schedule,
     /// Attempt of the trial.
     pub attempt: Attempt,
-    /// The record.
+    /// Record of the trial.
     pub record: &'a Record,
 }
 

@@ -64,7 +64,7 @@ pub struct Summary {
     pub simulated: Option<String>,
     /// Rows of the tasks, in graph order.
     pub rows: Vec<OperatorRow>,
-    /// Tasks without any time.
+    /// Descriptions of the tasks without any time.
     pub missing: Vec<String>,
     /// Total time: the sum of median × count over the rows, in nanoseconds.
     pub total_ns: f64,
@@ -261,7 +261,7 @@ fn default_win_note(summary: &Summary) -> String {
     }
 }
 
-/// Formats the summary as a table.
+/// Formats the summary of a model as a table.
 pub fn render_summary(summary: &Summary, paper: &Paper) -> String {
     let mut table = Table::new([
         text_column("operator").min_width(24),

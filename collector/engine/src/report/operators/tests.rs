@@ -1,4 +1,4 @@
-//! Tests of the table of a model.
+//! Tests of the table of a model's operators.
 
 use super::*;
 use expect_test::{Expect, expect};
