@@ -52,7 +52,7 @@ pub fn set_paused(is_paused: bool) {
     }
 }
 
-/// Stops notes, because the work is done or waits for others.
+/// Stops progress notes, because the work is done or waits for other processes.
 pub fn end_activity() {
     clear_line();
     *lock_activity() = None;

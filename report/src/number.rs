@@ -1,6 +1,6 @@
 //! Formats numbers with three significant digits, times with a suitable unit, and percentages.
 
-/// Text of an unknown number.
+/// Text that represents an unknown number.
 pub const UNKNOWN: &str = "–";
 
 /// Formats a number with three significant digits and no exponent: `0.0123`, `1.23`, `12.3`, `123`, `1235`.

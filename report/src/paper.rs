@@ -13,14 +13,14 @@ pub enum ColorChoice {
     /// Colours if the output is a terminal and `NO_COLOR` is not set.
     #[default]
     Auto,
-    /// Always colours.
+    /// Colours in every output.
     Always,
-    /// Never colours.
+    /// No colours in any output.
     Never,
 }
 
 impl ColorChoice {
-    /// Values of `--color`.
+    /// Allowed values of `--color`.
     pub const NAMES: [&'static str; 3] = ["auto", "always", "never"];
 
     /// Returns the choice for a value of `--color`.

@@ -19,7 +19,7 @@ const SPIN_VARIABLE: &str = "TVM_THREAD_POOL_SPIN_COUNT";
 #[derive(Clone, Debug)]
 pub struct WorkerLimits {
     pub builders: usize,
-    /// One CPU per builder; empty for no pinning.
+    /// CPUs to which builders are pinned, one for each builder; empty for no pinning.
     pub builder_cpus: Vec<usize>,
     pub overlap: bool,
     /// Number of waiting runs at which builders pause, counting only runs that need all CPUs.

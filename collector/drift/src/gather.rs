@@ -40,7 +40,7 @@ struct MeasuredTime {
     at_us: i64,
 }
 
-/// Returns a record's night: its run of `opcollect night`, or else the UTC date of the preceding noon.
+/// Returns the night to which a record belongs: its run of `opcollect night`, else the UTC date of the preceding noon.
 pub fn night_of(record: &Record) -> String {
     const DAY_US: i64 = 86_400_000_000;
     match record.run_id.starts_with(NIGHT) {

@@ -74,7 +74,7 @@ impl DriftLine {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct History {
-    /// Nights, ordered by side and then by time.
+    /// Nights of the side `Before`, then of the side `After`, each in chronological order.
     pub nights: Vec<Night>,
     pub lines: Vec<DriftLine>,
     /// Variance of `log_ns` between repetitions within a night, estimated from sentinels.

@@ -1,4 +1,4 @@
-//! Comparison of the two sides, first of each line, and then of all lines with a common false discovery rate.
+//! Comparison of two sets of records (sides), first for each line, then for all lines with one false discovery rate.
 
 use super::causes::{Cause, differing_columns, night_causes};
 use super::cell::shorten_hash;
@@ -61,9 +61,9 @@ pub struct Drift {
     pub machine_aspects: Vec<(Aspect, f64)>,
     /// Lines on both sides: slower ones first, then faster ones, then all others, each by decreasing change.
     pub changes: Vec<Change>,
-    /// Lines that have a time before and only failed attempts after.
+    /// Lines with a time on the side `Before` and only failed attempts on the side `After`.
     pub lost: Vec<LineIdentity>,
-    /// Number of lines that exist only before, and of those that exist only after.
+    /// Number of lines that exist only on the side `Before`, and number of lines that exist only on the side `After`.
     pub only: (usize, usize),
     pub causes: Vec<Cause>,
     /// Smallest relative change that is detectable in half of the lines.

@@ -1,4 +1,4 @@
-//! A device: its address, the session with it, and the facts it reports.
+//! A remote device: its address, the RPC session with the device, and the facts that the device reports.
 
 use remote::agent::{AgentDescription, HOST, LEAVE};
 use remote::handshake::Key;

@@ -17,7 +17,7 @@ pub const COLD_ON_ONE_THREAD: &str = "TVM's server flushes the caches of one CPU
 pub struct LoadedLibrary<'a> {
     pub library: u64,
     pub name: &'a str,
-    /// Inputs, followed by the output.
+    /// Inputs of the operator, followed by the output.
     pub tensors: &'a [Tensor],
 }
 
