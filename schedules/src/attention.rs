@@ -25,7 +25,7 @@ pub struct Sight {
 }
 
 impl Sight {
-    /// Returns the visibility of a task; None unless it is causal attention with known sizes.
+    /// Returns which keys the queries of a task attend to; None unless it is causal attention with known sizes.
     pub fn from_task(task: &Task) -> Option<Sight> {
         let Op::Attention(Attention { causal: true, window, .. }) = &task.steps[0].op else { return None };
         let [_, _, queries, _] = parameter_extents(task, 0)[..] else { return None };
@@ -35,7 +35,7 @@ impl Sight {
         Some(Sight { earlier: places - queries, window, places })
     }
 
-    /// Returns the key positions that one visibility test covers, a divisor of all positions; None if no size fits.
+    /// Returns how many key positions one visibility test covers: a divisor of their number, or None if none fits.
     pub fn visibility_block(&self) -> Option<i64> {
         /// Smallest block of positions: with fewer, a test costs more than it saves.
         const LEAST: i64 = 8;
@@ -77,7 +77,7 @@ pub(crate) fn add_query_tiles(space: &mut Space, task: &Task, machine: &Cpu) {
     }
 }
 
-/// Returns the possible queries of a tile: divisors, or else numbers that overhang by at most an eighth.
+/// Returns candidates for the queries per tile: divisors of `queries`, or else sizes that overhang by up to an eighth.
 fn query_tiles(machine: &Cpu, queries: i64) -> Vec<i64> {
     const ENOUGH: i64 = 4;
     const MOST: i64 = 8;
@@ -90,9 +90,9 @@ fn query_tiles(machine: &Cpu, queries: i64) -> Vec<i64> {
     if is_enough { dividing } else { (1..=MOST.min(queries)).filter(is_close).collect() }
 }
 
-/// Returns positions and queries of the tile with the least work, overhang included, that fits the registers.
+/// Returns the positions and queries of the cheapest tile, counting overhang, whose accumulators fit the registers.
 fn best_tile(machine: &Cpu, [queries, places]: [i64; 2], blocks: &[i64], tiles: &[i64]) -> (i64, i64) {
-    /// Cost per multiply-add that is equal for all tiles, in loads.
+    /// Part of the cost of a multiply-add that does not depend on the tile, in loads.
     const OTHER_STEPS: f64 = 2.0;
     let vectors = |block: i64| block / machine.vector_lanes;
     let fits = |(block, rows): &(i64, i64)| {

@@ -50,7 +50,7 @@ impl Declaration {
         knobs.0.contains_key(self.name)
     }
 
-    /// Returns the setting without effect, which a schedule has if it does not name the axis.
+    /// Returns the setting that has no effect, which applies to schedules that do not name the axis.
     pub fn neutral_setting(&self) -> Option<Setting> {
         self.neutral.map(|neutral| match neutral {
             Neutral::Number(number) => Setting::Number(number),
@@ -133,7 +133,7 @@ impl<T: Choice + PartialEq> ChoiceAxis<T> {
         ChoiceAxis(Declaration { version, ..self.0 }, PhantomData)
     }
 
-    /// Returns the setting of the axis; None if it is missing or unknown.
+    /// Returns the setting of this axis in `knobs`; None if it is missing or not a known name.
     pub fn setting_in(&self, knobs: &impl Settings) -> Option<T> {
         T::from_name(knobs.choice(self.0.name)?)
     }

@@ -19,7 +19,7 @@ use crate::tiles::{filled_extent, reach_little_past, tile_count};
 use models::Choice;
 use std::ops::RangeInclusive;
 
-/// Tiles per group along channels; `CACHE_Y` and `CACHE_X` are the same along rows and columns.
+/// Register tiles along channels per group that shares cached data; `CACHE_Y` and `CACHE_X`: along rows and columns.
 pub static CACHE_C: NumberAxis = NumberAxis::new("cache_c").with_neutral(1);
 pub static CACHE_Y: NumberAxis = NumberAxis::new("cache_y").with_neutral(1);
 pub static CACHE_X: NumberAxis = NumberAxis::new("cache_x").with_neutral(1);
@@ -42,7 +42,7 @@ fn finishes_groups(knobs: &Knobs) -> bool {
     groups_tiles(knobs) && SUM_AT.is_set_to(knobs, SumAt::Cache)
 }
 
-/// Adjusts a dependent setting: if the depth has no parts, the copy is made once per parallel step, not per part.
+/// Adjusts a dependent setting: if the depth is not split, operands are copied once per parallel step, not per part.
 pub(crate) fn settle_copies(knobs: &mut Knobs) {
     if COPY_AT.is_set_to(knobs, CopyAt::Part) && CACHE_R.setting_in(knobs).is_none() {
         COPY_AT.set(knobs, CopyAt::Outer);
@@ -290,7 +290,7 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     knobs
 }
 
-/// Returns whether threads are balanced better by tiles of a single row than by channels; weights must fit a cache.
+/// Returns whether tiles along a single row balance threads better than channels do, with weights that fit a cache.
 fn is_balanced_by_space(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
     const CACHED: i64 = 1 << 18;
     const UNEVEN: f64 = 1.1;
@@ -299,10 +299,10 @@ fn is_balanced_by_space(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
     extents.rows == 1 && extents.weights <= CACHED && by_channels > UNEVEN * by_columns
 }
 
-/// Tiles along columns whose input is copied together by default; with more, the load of two threads is uneven.
+/// Default number of tiles along columns that share one copy of their input; a larger one unbalances two threads.
 const COPIED_TOGETHER: i64 = 4;
 
-/// Tiles per group along columns, if the channel planes of the result are far apart in memory.
+/// Default number of tiles per group along columns if the channel planes of the result are far apart in memory.
 const FAR_TOGETHER: i64 = 8;
 
 fn has_far_planes(extents: &Extents, tile: &Tile) -> bool {
@@ -327,7 +327,7 @@ fn pads_planes(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
         && extents.channels >= SHARED * machine.cores
 }
 
-/// Returns the loop order of a sum by taps: window outermost, except for some depthwise rows on Intel CPUs.
+/// Returns the loop order of a sum by taps: window outermost, except for some depthwise convolutions on Intel CPUs.
 fn taps_order(machine: &Cpu, extents: &Extents, tile: &Tile) -> SumOrder {
     let is_left = is_depthwise(extents) && tile.columns == 1 && extents.columns == 7;
     if machine.is_intel && is_left && extents.step == 2 { SumOrder::Ycx } else { SumOrder::KernelFirst }
@@ -349,7 +349,7 @@ fn panel_tile(machine: &Cpu, extents: &Extents, blocks: &[i64]) -> Option<Tile> 
     const LARGE: i64 = 1 << 17;
     /// Number of multiply-adds that one core finishes before other cores have started.
     const FEW: i64 = 1 << 20;
-    /// Loads per multiply-add whose cost is hidden.
+    /// Number of loads per multiply-add that cost no time, because they overlap with arithmetic.
     const HIDDEN: f64 = 0.55;
     let (whole, lanes) = (extents.whole?, machine.vector_lanes);
     let is_readable = whole % (2 * lanes) == 0;
@@ -377,7 +377,7 @@ fn panel_tile(machine: &Cpu, extents: &Extents, blocks: &[i64]) -> Option<Tile> 
 
 const PRODUCT_ROWS: i64 = 16;
 
-/// Returns whether product rows may overhang. Their loop is then not parallel: cores need enough blocks of channels.
+/// Returns whether row tiles of a product may overhang; the row loop is then sequential, so channels must fill cores.
 fn may_reach(machine: &Cpu, extents: &Extents) -> bool {
     !extents.is_conv
         && !matches!(extents.blocking, Blocking::None)
@@ -385,7 +385,7 @@ fn may_reach(machine: &Cpu, extents: &Extents) -> bool {
         && extents.batch * tile_count(extents.channels, 4 * machine.vector_lanes) >= 2 * machine.cores
 }
 
-/// Returns whether pointwise input is copied: it exceeds a core's cache, and planes collide or weights are large.
+/// Returns whether a pointwise convolution copies its input: a large one, if planes collide or weights are large.
 fn is_copied(extents: &Extents) -> bool {
     const LARGE: i64 = 1 << 19;
     const MANY: i64 = 1 << 18;
@@ -399,10 +399,10 @@ fn is_copied(extents: &Extents) -> bool {
         && extents.columns >= 2 * COPIED_TOGETHER * 16
 }
 
-/// Returns where the padded input is computed: a copy per row of tiles stays in the cache, unlike one of the whole
-/// input. For few channels and small windows, bound checks are cheapest.
+/// Returns where the padded input is computed: a copy per row of tiles stays in the cache, a copy of the whole input
+/// does not. For few channels and small windows, bound checks are cheapest.
 fn padded_at(extents: &Extents, tile: &Tile) -> PadAt {
-    /// Maximum number of channels of an image; up to windows of `SMALL`, bound checks cost less than a copy.
+    /// Maximum channels of an image, for which bound checks cost less than a copy in windows up to `SMALL`.
     const IMAGE: i64 = 4;
     const SMALL: i64 = 3;
     let is_image = extents.depth <= IMAGE;

@@ -149,7 +149,7 @@ fn spatial_space(machine: &Cpu, output: &[i64], vector: i64, is_padded: bool) ->
     Space { template: Template::Spatial, axes, default, limits: no_limits() }
 }
 
-/// Sets default knobs for strided pooling (found with AVX-512). `padded` is the window's size if it is padded.
+/// Sets default knobs for strided pooling (tuned with AVX-512). `padded` is the window's size if it is padded.
 fn set_strided(default: &mut Knobs, machine: &Cpu, output: &[i64], padded: Option<i64>) {
     const LONG: i64 = 16;
     const SMALL: i64 = 3;
@@ -192,7 +192,7 @@ fn set_strided(default: &mut Knobs, machine: &Cpu, output: &[i64], padded: Optio
     }
 }
 
-/// Adds pooling that reduces columns first, the default for maxima and some strided means (found with AVX-512).
+/// Adds pooling that reduces columns first, the default for maxima and some strided means (tuned with AVX-512).
 fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
     let anchor = &task.steps[0];
     let Op::Pool(Pool { mode, kernel, strides, pads, count_pad, .. }) = &anchor.op else { return };
@@ -265,14 +265,14 @@ fn sums_neighbours(op: &Op, rank: usize) -> bool {
     }
 }
 
-/// Returns the widest vector that divides the columns. Other widths need a bound check per step.
+/// Returns the largest vector width that divides the columns. Other widths need a bound check per step.
 fn whole_vector(machine: &Cpu, columns: i64) -> i64 {
     let fits = |vector: &i64| *vector <= machine.vector_lanes.min(columns) && columns % vector == 0;
     VECTORS.into_iter().filter(fits).max().unwrap_or(1)
 }
 
-/// Returns the default vector width of pointwise operators: 1 for most widths that no vector divides, because the
-/// compiler vectorises these loops itself. Rows of two to four vectors are the exception.
+/// Returns the default vector width of pointwise operators: 1 for most row lengths that no vector width divides,
+/// because the compiler vectorises these loops itself. Rows of two to four vectors are the exception.
 fn element_vector(machine: &Cpu, columns: i64) -> i64 {
     let lanes = machine.vector_lanes;
     if columns % lanes == 0 {

@@ -47,7 +47,7 @@ pub struct Domain {
     pub depth: i64,
     pub window: Vec<i64>,
     pub is_depthwise: bool,
-    /// Whether the result is one row of positions, and reads one row.
+    /// Whether each position of the result reads only the input at this position, so that all form one row.
     pub is_row: bool,
     pub stride: i64,
 }

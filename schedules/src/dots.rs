@@ -41,7 +41,7 @@ pub fn is_flat(op: &Op, kernel: &[i64]) -> bool {
     strides.iter().chain(kernel).all(|&one| one == 1) && pads.iter().all(|&pad| pad == 0)
 }
 
-/// Returns the dot products; None unless weights are packed without zero point and the epilogue is by channel.
+/// Returns a convolution's 8-bit dot products; None if weights have a zero point or the epilogue is not by channel.
 pub(crate) fn find_dots(task: &Task) -> Option<Dots> {
     let anchor = &task.steps[0];
     let Op::QConv(QConv { groups, w_zero: 0, .. }) = &anchor.op else { return None };
@@ -121,7 +121,7 @@ pub(crate) fn are_lanes_positions(knobs: &impl Settings) -> bool {
     LAYOUT.is_set_to(knobs, LayoutKind::Dots) && DOTS_X.setting_in(knobs).is_some()
 }
 
-/// Returns whether this is an 8-bit product with packed weights: columns are vector lanes, data are broadcast.
+/// Returns whether a task is an 8-bit matrix product with packed weights, whose columns become vector lanes.
 pub(crate) fn is_product(task: &Task) -> bool {
     let anchor = &task.steps[0];
     let (Op::QDense(_), DType::I32) = (&anchor.op, anchor.output.dtype) else { return false };
@@ -150,7 +150,7 @@ fn bytes_axis(machine: &Cpu) -> Axis {
     BYTES.to_axis("whether 8-bit data are signed (dots)", [data_signedness(machine)])
 }
 
-/// Adjusts dependent settings: only two orders of tiles exist here, and data packed per tile serve all its channels.
+/// Adjusts dependent settings: dot products have two tile orders, and the order must fit where data are packed.
 pub(crate) fn settle_quads(knobs: &mut Knobs) {
     if !matches!(OUTER.setting_in(knobs), Some(TileOrder::Channels | TileOrder::Space)) && OUTER.0.is_in(knobs) {
         OUTER.set(knobs, TileOrder::Channels);

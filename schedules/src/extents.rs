@@ -88,7 +88,7 @@ pub(crate) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
     }
 }
 
-/// Returns the extents of one phase of a transposed convolution; `extents` itself where phases or positions differ.
+/// Returns the extents of one phase of a transposed convolution; `extents` unchanged if phases cannot be used.
 pub(crate) fn by_phases(task: &Task, output: &[i64], extents: Extents) -> Extents {
     let anchor = &task.steps[0];
     let Op::ConvTranspose(ConvTranspose { strides, .. }) = &anchor.op else { return extents };
@@ -149,7 +149,7 @@ pub(crate) struct Extents {
     pub(crate) has_functions: bool,
     pub(crate) batch: i64,
     pub(crate) outside: i64,
-    /// Extent that channel blocks must divide to read a product's second operand uncopied; None if it needs no copy.
+    /// Extent that channel blocks must divide unless a product's second operand is copied; None if it is never copied.
     pub(crate) whole: Option<i64>,
     pub(crate) blocking: Blocking,
 }

@@ -66,7 +66,7 @@ pub fn flatten_task(task: &Task) -> Option<Flat> {
     Some(Flat { task: flat, packing: Packing::OneRow { dimensions: spatial, behind } })
 }
 
-/// Returns whether no good tile width divides all positions; the image's rows are then tiled separately.
+/// Returns whether no good tile width divides the number of positions, so that image rows are tiled separately.
 pub(crate) fn is_odd(places: i64, columns: i64) -> bool {
     !ENOUGH.clone().any(|width| places % width == 0) && columns > *ENOUGH.end()
 }

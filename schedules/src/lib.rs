@@ -104,7 +104,7 @@ impl Space {
         Space { template, axes, default, limits: declare::no_limits() }
     }
 
-    /// Returns the setting without effect, which a schedule has if it does not name the axis.
+    /// Returns the setting that has no effect, which applies to schedules that do not name the axis.
     pub fn neutral_setting(name: &str) -> Option<Setting> {
         find_declaration(name)?.neutral_setting()
     }

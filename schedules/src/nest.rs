@@ -353,7 +353,7 @@ fn plain_loop(walk: Walk, extent: i64) -> NestLoop {
     NestLoop { walk, extent, mark: Mark::Plain }
 }
 
-/// Returns the loops of a sum, outermost first: parts of the depth, depth and window in their order, split depth.
+/// Returns the loops of a sum, outermost first: parts of the depth, depth and window in the chosen order, split depth.
 fn sum_loops(domain: &Domain, knobs: &impl Settings) -> Vec<NestLoop> {
     let is_of_quads = LAYOUT.is_set_to(knobs, LayoutKind::Dots);
     let depth = if is_of_quads { tile_count(domain.depth, QUAD) } else { domain.depth };

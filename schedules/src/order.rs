@@ -12,7 +12,7 @@ enum Letter {
 
 use Letter::{C, X, Y};
 
-/// Returns dimensions in the order of the letters. Rows and columns are the last two but for channels.
+/// Returns dimensions in the order of the letters. Rows and columns are the last two dimensions other than channels.
 fn order_dimensions(letters: [Letter; 3], channel: usize, rank: usize) -> Vec<usize> {
     let mut others: Vec<usize> = (0..rank).filter(|place| *place != channel).collect();
     let columns = others.pop();

@@ -190,7 +190,7 @@ fn transform_filters(tile: i64, block: i64, extents: &[i64], bytes: &[u8]) -> Ve
     packed
 }
 
-/// Returns 1 if groups of four bytes are along the last dimension, else 0; the taps of a row; the grouped extent.
+/// Returns 1 if four-byte groups lie along the last dimension (else 0), the taps per row, and the grouped extent.
 fn taps_and_depth(extents: &[i64]) -> [i64; 3] {
     let depth = extents.get(1).copied().unwrap_or(1);
     let taps = extents.iter().skip(2);

@@ -20,7 +20,7 @@ pub fn phase_packing(op: &Op, block: i64) -> Option<Packing> {
     Some(Packing::Phases { block, strides: own_strides, heads })
 }
 
-/// Returns the extents of a packed weight, whose original extents are `[ci, co, …]`.
+/// Returns the extents of a weight packed by phase, whose original extents are `[ci, co, …]`.
 pub(crate) fn phase_extents(extents: &[i64], block: i64, strides: [i64; RANK]) -> Vec<i64> {
     let kernel = extents.get(2..).unwrap_or_default();
     let phases = strides.iter().take(kernel.len());

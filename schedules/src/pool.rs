@@ -25,7 +25,7 @@ pub(crate) fn add_pool_axis(space: &mut Space, task: &Task, machine: &Cpu) {
 
 /// Returns a rough estimate of the time on one core, with data in the nearest caches.
 fn estimate_ns(work: &Work) -> u64 {
-    /// Multiply-adds per nanosecond on one core; the others are rates of functions, other operations and bytes.
+    /// Multiply-adds per nanosecond on one core; the constants below are rates of function calls, operations and bytes.
     const PRODUCTS: u64 = 60;
     const FUNCTIONS: u64 = 8;
     const OTHERS: u64 = 32;

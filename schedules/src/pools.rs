@@ -28,13 +28,13 @@ impl PoolWindow {
         }
     }
 
-    /// Returns by how much the last window overhangs the input, or even the padding if the extent was rounded up.
+    /// Returns how far the last window extends past the input; past its padding, too, if the extent was rounded up.
     pub fn end_overhang(&self, d: usize, old: i64, new: i64) -> i64 {
         let last = (new - 1) * self.strides[d] + (self.kernel[d] - 1) * self.dilations[d] + 1;
         (last - self.heads[d] - old).max(0)
     }
 
-    /// Returns the positions counted per window, None if these differ; `old` and `new` are input and result extents.
+    /// Returns the positions counted per window, None if windows differ; `old` and `new` are input and result extents.
     pub fn window_divisor(&self, old: &[i64], new: &[i64]) -> Option<i64> {
         let counts_all = |d: usize| {
             let reach = self.end_overhang(d, old[d], new[d]);

@@ -128,8 +128,8 @@ fn read_slowdown(machine: &Cpu, extents: &Extents, channels: i64, broadcasts: i6
     if extents.is_conv && broadcasts == 1 && bytes > cached { 1.4 } else { 1.0 }
 }
 
-/// Returns the number of vector registers for accumulators, weights and broadcast inputs, of which those that several
-/// unrolled taps read stay in registers. With stride `s`, a column reads `s` interleaved sequences.
+/// Returns the number of vector registers for accumulators, weights and broadcast inputs. An input that several
+/// unrolled taps read stays in a register. With stride `s`, a column reads `s` interleaved sequences.
 pub(crate) fn used_registers(extents: &Extents, vectors: i64, broadcasts: i64) -> i64 {
     // A transposed convolution is computed phase by phase, each with a stride of one.
     let (window, step) = match extents.may_fill {

@@ -29,13 +29,13 @@ const PADDED: &str = "padded";
 const BEYOND: &str = "beyond";
 const CORE: &str = "core";
 
-/// Maximum ratio of executed to necessary steps, counted in tiles.
+/// Maximum ratio of the tiles that are computed to those that are needed; the rest is overhang of groups and chunks.
 const WALKED_RATIO_MAX: f64 = 1.25;
 
 /// Maximum number of elements whose sums are finished together, so that they stay in the nearest cache.
 const CACHED_ELEMENTS: i64 = 4096;
 
-/// The same limit if sums take many steps before the next group: the elements stay in a cache of the core.
+/// Replaces `CACHED_ELEMENTS` if the depth is split (`CACHE_R`): elements then need to fit only a core's larger cache.
 const PART_ELEMENTS: i64 = 1 << 18;
 
 fn walked_ratio(domain: &Domain, knobs: &Knobs) -> f64 {

@@ -15,7 +15,7 @@ pub enum Layout {
     Blocked { block: i64 },
     /// Convolution with four bytes along the depth in one number, for 8-bit dot-product instructions.
     Dots {
-        /// Factor to a multiple of which the columns of the result are padded.
+        /// The columns of the result are padded to a multiple of this number.
         columns: i64,
         is_signed: bool,
     },
@@ -23,7 +23,7 @@ pub enum Layout {
     BlockedDots { block: i64, is_signed: bool },
     /// Convolution as a product of a weight matrix and a matrix of windows (implicit GEMM).
     Columns {
-        /// Factor to a multiple of which the columns are padded with zeros.
+        /// The columns are padded with zeros to a multiple of this number.
         multiple: i64,
     },
     /// Winograd's algorithm, with output channels in blocks.
@@ -53,7 +53,7 @@ impl Knobs {
         }
     }
 
-    /// Returns the register tile's width, to a multiple of which the columns of a convolution are padded.
+    /// Returns the register tile's width; the columns of a convolution are padded to a multiple of this width.
     pub fn column_multiple(&self) -> i64 {
         match self.layout() {
             Layout::Plain | Layout::Blocked { .. } => TILE_X.or_one(self),

@@ -47,7 +47,7 @@ pub(crate) fn is_worth_it(reaches: &[Reach], rows: i64, columns: i64) -> bool {
     kept < LOSS
 }
 
-/// Returns the share of pairs of a tile and a tap that read the input, not only padding.
+/// Returns the share of (tile, tap) pairs that read at least one element of the input, not only padding.
 fn kept_share(reach: &Reach, tile: i64) -> f64 {
     let tile = tile.max(1);
     let firsts: Vec<i64> = (0..reach.result).step_by(usize::try_from(tile).unwrap_or(1)).collect();

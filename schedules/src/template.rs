@@ -71,7 +71,7 @@ pub fn summed_extent(task: &Task) -> Option<i64> {
     TensorType { dtype: anchor.output.dtype, shape: vec![first] }.extents().map(|extents| extents[0])
 }
 
-/// Returns the dimensions of the result that form a row, for which intermediate results are computed once.
+/// Returns the dimensions of the result that form a row; intermediate results are computed once per row.
 pub fn rows_of(task: &Task, helpers_at: HelpersAt) -> Vec<usize> {
     let anchor = &task.steps[0];
     let rank = anchor.output.rank();

@@ -111,7 +111,7 @@ mod cost {
     pub(crate) const LANES: i64 = 16;
     /// Cost of loading a byte of the filters, which come from memory when a whole model runs.
     pub(crate) const BYTE: f64 = 15.0;
-    /// Cost of loading a byte of the filters on cores with narrower or half-width vectors, which hide more latency.
+    /// `BYTE` for cores with narrower or half-width vectors, which hide more latency.
     pub(crate) const BYTE_OF_HALVES: f64 = 3.0;
     /// Cost of transforming an element of the input or the result, for 2 × 2 and 4 × 4 tiles.
     pub(crate) const ELEMENT: [f64; 2] = [150.0, 110.0];
@@ -137,7 +137,7 @@ impl WinogradShape {
         /// Number of tiles that amortises loading filters from distant caches; `ENOUGH_OF_NARROW` is for narrower vectors.
         const ENOUGH: i64 = 28;
         const ENOUGH_OF_NARROW: i64 = 7;
-        /// Cost factor of a single pass over the full height, if strips would pay.
+        /// Factor on the time of computing the full height at once where strips would be faster.
         const WITHOUT: f64 = 1.15;
         let numbers = window * window * 4;
         let bytes = |tiles: i64| numbers * tiles * (self.sources + self.channels);

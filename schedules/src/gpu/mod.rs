@@ -19,7 +19,7 @@ use crate::machine::Gpu;
 use models::operators::{Conv, ConvTranspose, QConv};
 use models::{Dim, Op, Task};
 
-/// Replaces symbolic extents by a prime, because no tile may rely on dividing them. Threads past the end do nothing.
+/// Replaces symbolic extents by a prime, so that no tile relies on dividing them; threads past the end do nothing.
 pub fn assume_sizes(task: &Task) -> Task {
     const OPEN: i64 = 127;
     task.with_sizes(|_| OPEN)
@@ -67,7 +67,7 @@ pub(crate) struct GpuLimits {
     tensor: Option<tensor::Operands>,
 }
 
-/// Data of both operands that a block copies to shared memory, as far as they do not depend on the schedule.
+/// Properties, independent of the schedule, of the operands' data that a block copies to shared memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct FetchStage {
     element_bytes: i64,
@@ -379,7 +379,7 @@ fn contraction_default(
     knobs
 }
 
-/// Returns the relative time of a shape: the cost per multiply-add, divided by the busy share of a large device.
+/// Returns the relative time of a shape: the cost per multiply-add, divided by the used share of a large device.
 fn estimate_time(limits: &GpuLimits, shape: &ProductShape, places: i64) -> f64 {
     /// Cost of a load from shared memory, in multiply-adds.
     const LOAD: f64 = 4.0;

@@ -22,11 +22,11 @@ pub(super) fn part_counts(elements: i64, depth: i64) -> Vec<i64> {
 pub(super) struct SumChoices {
     elements: i64,
     depth: i64,
-    /// Maximum number of depth neighbours per load; they must be adjacent in both operands.
+    /// Maximum number of elements per load along the depth, which must be adjacent in memory in both operands.
     most_fetched: i64,
 }
 
-/// Returns the choices for sums by blocks; None unless sums are long, and few or in a row without shared data.
+/// Returns the choices for sums by whole blocks; None unless sums are long, and few or the result is a single row.
 pub(super) fn block_sums(task: &Task, elements: i64, depth: i64, is_row: bool) -> Option<SumChoices> {
     const FETCHED_BYTES: i64 = 16;
     let is_offered = depth >= BLOCK_SUM && (is_row || elements * i64::from(WARP_THREADS) <= DEVICE_THREADS);
