@@ -299,7 +299,7 @@ impl LoopNest {
         walked * filled_extent(steps, self.grain) as f64 / steps.max(1) as f64
     }
 
-    /// Returns all loops around a multiply-add, outermost first: fused loops one by one, but none of one iteration.
+    /// Returns all loops around a multiply-add, outermost first; splits fused loops, omits loops of one iteration.
     pub fn all_loops(&self) -> Vec<NestLoop> {
         let mut loops = self.around.clone();
         let home = if self.is_cached { self.order.len() } else { usize::MAX };

@@ -21,7 +21,7 @@ fn is_wrapper(name: &str) -> bool {
     name.starts_with("__")
 }
 
-/// Creates the device code from OpenCL C, which the device's driver compiles, after a check of work-group sizes.
+/// Creates device code that consists of OpenCL C, for the device's driver to compile; checks work-group sizes.
 fn opencl_code(source: &str, launches: Launches, items: i64) -> Result<DeviceCode> {
     let Launches { launches, workspaces } = launches;
     for launch in &launches {

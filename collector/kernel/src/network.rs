@@ -122,7 +122,7 @@ fn serve_program(
     }
 }
 
-/// Returns the counter of profiled calls that PAPI can read as an event, if that event was requested.
+/// Returns the counter of profiled calls, which PAPI can read as an event, if the job requests that event.
 fn watched_calls(request: &CounterRequest) -> Option<&'static AtomicI64> {
     static NUMBER: OnceLock<Option<&'static AtomicI64>> = OnceLock::new();
     const NAME: &str = "calls";

@@ -5,7 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{BufWriter, Result, Write};
 use std::path::PathBuf;
 
-/// Writes this process's symbol file, which is kept for `perf report`; `scope` returns that of a code's first call.
+/// Writes this process's symbol file, which is kept for `perf report`; `scope` returns the scope of a code's first use.
 pub fn write_symbols(functions: &[PlacedFunction], scope: impl Fn(usize) -> String) -> Result<PathBuf> {
     let path = PathBuf::from(format!("/tmp/perf-{}.map", std::process::id()));
     // An existing file belongs to an ended process with the same number. The new file is only writable by this user.

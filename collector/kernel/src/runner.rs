@@ -57,7 +57,7 @@ impl Runner {
     }
 }
 
-/// Calls code `times` times and does nothing else that depends on `times`, so that simulated runs can be compared.
+/// Calls a job's code `times` times; nothing else depends on `times`, so that simulated runs can be compared.
 pub fn call_only(process: RunnerProcess, job: &RunJob, times: u32) -> Result<()> {
     let mut prepared = PreparedTasks::default();
     let prepared = prepared.get_task(&job.task, job.seed, false)?;

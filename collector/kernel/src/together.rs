@@ -162,7 +162,7 @@ impl Ready<'_> {
     }
 }
 
-/// Runs one lane. If its setup fails, it still joins the common barriers, because other lanes wait for it.
+/// Runs one lane (thread) of a race. A lane whose setup fails still joins the common barriers, where other lanes wait.
 fn run_lane(
     process: RunnerProcess,
     lane: &RaceLane,

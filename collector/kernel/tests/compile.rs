@@ -1,4 +1,4 @@
-//! Real TVM compiles every template of the tasks that ResNet-18 and an MLP are made of.
+//! Tests that TVM compiles every template of the tasks in ResNet-18 and an MLP.
 
 use job::space::{self, Layout, Schedule};
 use kernel::apply::SpaceCache;

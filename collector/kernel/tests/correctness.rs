@@ -1,5 +1,5 @@
-//! Every operator, lowered, scheduled, compiled and run by real workers, computes what the reference does. Extents are
-//! chosen to divide nothing. All tests share one set of workers, so they take turns.
+//! Tests that every operator, lowered, scheduled, compiled and run by real workers, computes what the reference does.
+//! No tile or vector divides the extents. All tests share one set of workers, so they run one at a time.
 #![allow(missing_docs, clippy::print_stderr)]
 
 mod common;
@@ -76,7 +76,7 @@ fn check_candidates(tasks: &[(String, Task)], candidates: &[(usize, Schedule)]) 
     check_candidates_for(&native_target(), tasks, candidates);
 }
 
-/// Builds and runs schedules, each for the task of its index; all failures are reported together at the end.
+/// Builds and runs pairs of a task's index and a schedule; reports all failures together at the end.
 #[track_caller]
 fn check_candidates_for(target: &Target, tasks: &[(String, Task)], candidates: &[(usize, Schedule)]) {
     let mut bench = bench().lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +112,7 @@ fn schedules(task: &Task, target: &Target, effort: Effort) -> Vec<Schedule> {
     ours.chain(draws).collect()
 }
 
-/// Whether a built candidate runs and is right; a draw may also be rejected, which is no fault.
+/// Checks that a built candidate runs and computes the right result. A draw (random sample) may also be rejected.
 fn judge(workers: &mut Workers, task: &Task, build: Build, cpus: &[usize], is_draw: bool) -> Result<(), String> {
     let artifact = match build {
         Build::Built(artifact) => artifact,
@@ -584,7 +584,7 @@ fn fused_epilogues() {
     );
 }
 
-/// Texts drawn from a strategy: always the same, so that a failure is met again by whoever looks for it.
+/// Draws texts of tasks from a strategy, always the same texts, so that failures can be reproduced.
 fn draw(count: usize, strategy: impl Strategy<Value = String>) -> Vec<(String, Task)> {
     let mut runner = TestRunner::deterministic();
     let mut text = || strategy.new_tree(&mut runner).expect("most draws are legal").current();
@@ -741,7 +741,7 @@ fn parts_of_the_depth_copies_and_last_tiles() {
     check_candidates(&tasks, &candidates);
 }
 
-/// What searches found wrong or damaging, as they found it: results written apart from sums whose channels are blocks.
+/// Schedules from searches that once gave wrong results or damaged memory, such as separate epilogues of blocked sums.
 #[test]
 fn moves_that_were_wrong_once() {
     let cases = [
@@ -784,7 +784,7 @@ fn attention() {
     check(USUAL, &ATTENTION);
 }
 
-/// LLVM can hide a read past the end of a row on processors with masked vectors; code for AVX2 shows such reads.
+/// Tests code for AVX2, which shows reads past the end of a row that LLVM can hide on processors with masked vectors.
 #[test]
 fn code_for_narrower_vectors() {
     let facts = Facts::read_facts();

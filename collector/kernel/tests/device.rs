@@ -1,4 +1,4 @@
-//! Every operator compiles for GPUs on a machine without one, within each architecture's limits. Nothing is launched.
+//! Tests that every operator compiles for GPUs, within each architecture's limits, without a GPU. Nothing is launched.
 //! `scripts/cuda-coverage` runs the same test and writes the table of the documentation.
 
 // A test that is skipped says so aloud.
@@ -42,7 +42,7 @@ fn has_compiler() -> bool {
     }
 }
 
-/// The driver is told no length: it would read on where the file ended.
+/// Tests that cut machine code is rejected: the driver gets no length, so it would read past the end of the bytes.
 #[test]
 fn machine_code_that_was_cut_is_no_image() {
     if !has_compiler() {
@@ -375,7 +375,7 @@ fn tvms_own_schedules_use_tensor_cores() {
     if !has_compiler() {
         return;
     }
-    /// The first is without tensor cores.
+    /// Index of the space with tensor cores; space 0 has none.
     const SPACE: usize = 1;
     let tasks = [
         ("mat_mul(f16[256,256], f16[256,256]) transpose_a=false transpose_b=false", "sm_75"),
@@ -429,7 +429,7 @@ fn figures_of_a_product_agree_with_its_code() {
     assert_eq!(launch.arguments.len(), 3, "two operands and the result: {launch:?}");
 }
 
-/// The occupancy of many kernels, as NVIDIA's own calculator has it: a header of the CUDA runtime's wheel.
+/// Compares the occupancy of many kernels with NVIDIA's calculator, a header in the wheel of the CUDA runtime.
 #[test]
 fn occupancy_agrees_with_nvidias_calculator() {
     const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/occupancy.c");
@@ -508,7 +508,7 @@ fn records_of_kernels_are_read_where_cupti_has_them() {
 
 #[test]
 fn structures_of_the_profiler_are_as_nvidia_declares_them() {
-    /// Structures that later releases made longer than ours.
+    /// Structures that later releases of CUPTI extended by fields that this program does not use.
     const LONGER_NOW: [&str; 3] = [
         "CUpti_Profiler_DeviceSupported_Params",
         "CUpti_Profiler_Host_Initialize_Params",
@@ -553,7 +553,7 @@ fn structures_of_the_profiler_are_as_nvidia_declares_them() {
 #[test]
 fn chips_have_a_metric_for_each_counter() {
     const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/metrics.c");
-    /// Chips that share the host's memory, which the profiler does not count.
+    /// Chips that share the host's memory, whose traffic the profiler does not count.
     const WITHOUT_MEMORY: [&str; 5] = ["GA10B", "GB10B", "GB10C", "GB20B", "GB20C"];
     let library = cupti::candidate_paths()
         .into_iter()

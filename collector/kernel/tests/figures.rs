@@ -1,4 +1,4 @@
-//! What real TVM and its compiler say of programs they made.
+//! Tests of the features of code that TVM generated.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! The loops that the crate `schedules` describes are those that TVM has after the moves of a schedule.
+//! Tests that the loops described by the crate `schedules` are the loops that TVM has after a schedule's moves.
 #![allow(missing_docs)]
 
 mod common;
@@ -19,7 +19,7 @@ use targets::{Target, llvm_target};
 
 const POINTS: usize = 8;
 
-/// A loop by how TVM writes it, and its trip count. Loops of one trip are left out.
+/// A loop: its kind in TVM's script, and its trip count, which is at least 2.
 type Written = (&'static str, i64);
 
 fn written(module: &str, block: &str) -> Vec<Written> {

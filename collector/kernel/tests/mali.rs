@@ -1,4 +1,4 @@
-//! Every operator becomes OpenCL C for Mali GPUs, which a front end checks where there is one. Nothing is launched.
+//! Tests that every operator becomes OpenCL C for Mali GPUs, checked by a compiler if one is installed, without a GPU.
 
 // A test that is skipped says so aloud.
 #![allow(clippy::print_stderr)]

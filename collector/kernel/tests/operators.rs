@@ -1,5 +1,5 @@
-//! Real TVM builds every operator beyond the first convolutional networks, and the artifacts, run once on one core,
-//! compute what the reference does. A row is the text of a task, with odd extents so that few vectors fit.
+//! Tests that TVM builds every operator beyond those of early convolutional networks, and that the artifacts compute
+//! what the reference does. Each row is a task's text, with odd extents so that few vectors fit.
 
 mod common;
 

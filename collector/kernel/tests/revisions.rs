@@ -1,6 +1,6 @@
-//! The table of revisions says what code this program makes: whoever changes lowering, templates or passes changes a
-//! line of it, and experiments whose code changed are measured again. An operator's revision is a hash over its code
-//! for a CPU (an object file) and for a GPU (CUDA C), with the default schedule and another one.
+//! Tests that the table of revisions matches the generated code: changes of lowering, templates or passes change its
+//! lines, and experiments whose code changed are measured again. An operator's revision is a hash over its code for a
+//! CPU (an object file) and for a GPU (CUDA C), with the default schedule and another one.
 
 // A test that is skipped says so aloud.
 #![allow(clippy::print_stderr)]
@@ -34,7 +34,7 @@ const ON_TENSOR_CORES: &[&str] = &[
     "q_conv(i8[1,32,7,7], const i8[32,32,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 x_zero=0 w_zero=0",
 ];
 
-/// Products on a GPU whose staged rows are padded while threads stage vectors, which no drawn schedule above has.
+/// Products on a GPU with padded rows in shared memory that threads copy by vectors; no sampled schedule has both.
 const PADDED: &[&str] = &["matmul:m=64,n=64,k=64", "dense:m=64,n=64,k=64,bias=1", "conv2d:ci=64,hw=8,co=64,k=3"];
 
 const DRAWN: &[&str] =
@@ -43,7 +43,7 @@ const DRAWN: &[&str] =
 const SCHEDULES: usize = 2;
 const SEED: u64 = 7;
 
-/// Version of the spaces at the time of the table. Later axes change the sampled points, not the code of a point.
+/// Version of the schedule spaces from which the table's points are sampled; later axes would change the sample.
 const VERSION_OF_TABLE: u32 = 5;
 
 const UPDATE_VARIABLE: &str = "OPCOLLECT_UPDATE_REVISIONS";
@@ -127,7 +127,7 @@ impl Bench {
     }
 }
 
-/// Sets the point that was the default at the time of the table, so that only changes of code count.
+/// Changes a default point to the default of the table's version, so that only changes of code count.
 fn first_defaults(task: &Task, point: &mut Knobs) {
     let Op::Conv(Conv { groups, .. }) = &task.steps[0].op else { return };
     let channels = task.steps[0].output.extents().and_then(|extents| extents.get(1).copied());

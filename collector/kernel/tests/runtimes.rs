@@ -1,4 +1,4 @@
-//! Other runtimes' libraries compute what our files say: every operator, and networks of every kind.
+//! Tests that other runtimes compute the results of ONNX files written by this program: all operators, many networks.
 
 mod common;
 
@@ -78,7 +78,7 @@ fn write_inputs(folder: &Path, inputs: &[Tensor]) {
     fs::write(folder.join("inputs.bin"), bytes).expect("a file");
 }
 
-/// How far what the library answers is off the reference, as a part of the largest number; or why it does not answer.
+/// Returns a library's largest error relative to the largest number of the reference, or the reason of its failure.
 fn apart(of: &Other, workers: &mut Workers, graph: &Graph, threads: usize) -> Result<f64, String> {
     let file = readers::onnx::write_graph(graph).map_err(|error| error.to_string())?;
     let inputs = reference::graph_inputs(graph, 7).expect("inputs");

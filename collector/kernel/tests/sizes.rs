@@ -1,4 +1,4 @@
-//! Real TVM compiles a task whose sizes have names, and the one artifact answers as the reference does at every size.
+//! Tests that TVM compiles tasks with symbolic sizes, and that the artifact agrees with the reference at every size.
 
 mod common;
 

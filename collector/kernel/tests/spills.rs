@@ -1,4 +1,4 @@
-//! Default schedules keep accumulators in registers, and what is on the stack is aligned. Code is read, not run.
+//! Tests, by reading machine code, that default schedules keep accumulators in registers and align stack slots.
 
 mod common;
 
@@ -45,7 +45,7 @@ fn x86(cpu: &str, feature: &str) -> Bench {
     Bench::new(targets::llvm_target(cpu, &[feature.to_owned()], 2))
 }
 
-/// Returns the functions of an object for x86-64 that compute; others check arguments and raise errors.
+/// Returns the functions of an x86-64 object that compute; its other functions check arguments and raise errors.
 fn computing(object: &[u8]) -> Vec<(String, Vec<u8>)> {
     let functions = loader::object_functions(object).expect("an object for x86-64");
     functions.into_iter().filter(|(name, _)| !name.starts_with("__")).collect()
@@ -167,13 +167,13 @@ const ALLOWED: &[(&str, &str, usize)] = &[
     ("skylake-avx512", "q_conv2d:ci=64,hw=28,co=64,k=3,p=1,xz=5", 1),
 ];
 
-/// Share of all estimated cycles from which on a loop is checked.
+/// Minimum share of all estimated cycles of the loops that are checked.
 const SHARE: f64 = 0.1;
 
-/// Most instructions per multiply-add of a loop that counts as a product; exponentials have more.
+/// Maximum number of instructions per multiply-add in the loop of a product; loops of exponentials have more.
 const INSTRUCTIONS_PER_PRODUCT: usize = 4;
 
-/// Returns the vector stores to constant stack addresses in the worst hot loop; a load may also read a buffer.
+/// Returns how many vectors the worst hot loop stores to constant stack addresses; loads could also be from buffers.
 fn spilled(object: &[u8]) -> usize {
     let functions = computing(object);
     let listed = list_functions(functions.iter().map(|(name, code)| (name.as_str(), code.as_slice())));
@@ -203,7 +203,7 @@ fn is_spill(step: &Step) -> bool {
     step.is_stack && is_vector && step.instruction.memory_index() == Register::None
 }
 
-/// Returns the same number for the innermost loops on AArch64, where LLVM unrolls and a few spills are accepted.
+/// Returns the spills of the worst innermost loop on AArch64, where LLVM unrolls and a few spills are accepted.
 fn spilled_on_arm(object: &[u8]) -> usize {
     let file = object::File::parse(object).expect("an object file");
     let sections = file.sections().filter(|section| section.kind() == object::SectionKind::Text);

@@ -92,7 +92,7 @@ pub(super) fn schedule_attention(lowered: &Lowered, knobs: &Knobs, moves: &Moves
     Ok(())
 }
 
-/// Returns the elements of one vector. Positions are padded to whole blocks, so a wider vector would read past them.
+/// Returns the elements per vector, at most a block: positions are padded to blocks, past which no vector may read.
 fn vector_width(knobs: &Knobs) -> Result<i64> {
     Ok(required_number(knobs, &VECTOR)?.min(required_number(knobs, &BLOCK)?))
 }
@@ -131,7 +131,7 @@ fn own_loops(moves: &Moves, block: &Block) -> Result<Vec<Loop>> {
     Ok(loops[loops.len() - count..].to_vec())
 }
 
-/// Moves a reduction outside of a tile and vectorises the loop `vector`; returns the outermost reduction loop.
+/// Moves reduction loops outside of a tile's loops and vectorises `vector`; returns the outermost reduction loop.
 fn vectorize_tile(moves: &Moves, reduction: &[Loop], tile: &[Loop], vector: &Loop) -> Result<Loop> {
     moves.reorder_loops(&[reduction, tile, std::slice::from_ref(vector)].concat())?;
     moves.vectorize_loop(vector)?;

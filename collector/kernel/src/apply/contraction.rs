@@ -200,7 +200,7 @@ impl ContractionTile {
     }
 }
 
-/// Returns the block to tile, the one that copies the valid part of overhanging tiles, otherwise the last epilogue.
+/// Returns the block to tile, and the block that copies its valid part if tiles overhang, otherwise the last epilogue.
 fn split_written(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Block, Option<Block>, Option<Block>)> {
     if lowered.blocks.iter().any(|block| block.part == Part::Cut) {
         return split_at_cut(lowered, moves, anchor).map(|(result, cut)| (result, cut, None));
@@ -275,7 +275,7 @@ fn order_of_places(dimensions: &Dimensions, outer: TileOrder) -> Vec<usize> {
     places
 }
 
-/// Schedules the anchor inside a tile and returns its reduction loops, outermost first.
+/// Schedules the anchor (the contraction) inside a tile and returns its reduction loops, outermost first.
 fn schedule_anchor(
     dimensions: &impl Fn(usize) -> Dimensions,
     moves: &Moves,
@@ -324,7 +324,7 @@ fn split_last(loops: &[Loop]) -> (Loop, Vec<Loop>) {
     (last.clone(), others.to_vec())
 }
 
-/// Orders the reduction loops, parts of the depth first; returns whether the depth, without `SPLIT_R`, is innermost.
+/// Orders the reduction loops, parts of the depth first; returns whether the depth is innermost but for `SPLIT_R`.
 fn order_reduction(moves: &Moves, reduction: &[Loop], knobs: &Knobs) -> Result<(Vec<Loop>, bool)> {
     let inner = required_number(knobs, &SPLIT_R)?;
     let (depth, kernel) = reduction.split_first().expect("a contraction reduces");

@@ -37,7 +37,7 @@ type Result<T> = std::result::Result<T, ApplyError>;
 pub struct SpaceCache(Option<meta_schedule::Spaces>);
 
 impl SpaceCache {
-    /// Drops the spaces; required when the task or the target changes.
+    /// Drops the cached spaces; required when the task or the target changes.
     pub fn clear(&mut self) {
         self.0 = None;
     }
@@ -121,7 +121,7 @@ fn required_choice<T: Choice + PartialEq>(knobs: &Knobs, axis: &'static ChoiceAx
     axis.setting_in(knobs).ok_or(ApplyError::MissingKnob(axis.0.name))
 }
 
-/// Inlines all epilogue blocks except the last, and returns it; without an epilogue, a new copy of the anchor's result.
+/// Inlines all epilogue blocks but the last and returns that block, or else a new block that copies the result.
 fn single_epilogue(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<Block> {
     match last_epilogue(&lowered.blocks, moves)? {
         Some(last) => Ok(last),
@@ -151,7 +151,7 @@ fn fuse_parallel(moves: &Moves, loops: &[Loop], count: usize) -> Result<Loop> {
     Ok(fused)
 }
 
-/// Fuses `count` loops and runs them on the pool, `GRAIN` iterations per step; returns the innermost loop.
+/// Fuses the first `count` loops and runs them on the pool, `GRAIN` iterations per step; returns the innermost loop.
 fn fuse_grains(moves: &Moves, loops: &[Loop], count: usize, knobs: &Knobs) -> Result<Loop> {
     let grain = GRAIN.or_one(knobs);
     if grain == 1 {

@@ -23,7 +23,7 @@ pub(super) fn schedule_winograd(tile: i64, lowered: &Lowered, knobs: &Knobs, mov
     Ok(())
 }
 
-/// Schedules the padding block, which also moves channels to the innermost dimension; vectors are along channels.
+/// Schedules the padding block, which also makes channels the innermost dimension, along which vectors lie.
 fn schedule_padding(moves: &Moves, pad: &Block, strip: Option<&Loop>) -> Result<()> {
     let [image, y, x, channel] = enter_strip(moves, pad, strip)?;
     let channels = moves.split_loop(&channel, &[None, Some(LANES)])?;

@@ -4,7 +4,7 @@ use super::step::decode_steps;
 use iced_x86::CpuidFeature;
 use std::collections::BTreeSet;
 
-/// Extensions beyond the 64-bit baseline, with the Linux kernel's names for them.
+/// Instruction set extensions beyond the x86-64 baseline, with the Linux kernel's names.
 const EXTENSIONS: &[(CpuidFeature, &str)] = &[
     (CpuidFeature::SSE3, "pni"),
     (CpuidFeature::SSSE3, "ssse3"),

@@ -10,7 +10,7 @@ pub fn list_functions<'a>(functions: impl IntoIterator<Item = (&'a str, &'a [u8]
     listed
 }
 
-/// Disassembles a function. `estimated_share` of its loops still holds cycles, not shares.
+/// Disassembles a function. The field `estimated_share` of its loops holds cycles until the caller divides them.
 fn list_function(name: &str, code: &[u8]) -> ListedFunction {
     let steps = step::decode_steps(code);
     let found = loops::find_loops(&steps);

@@ -4,12 +4,12 @@
 use super::step::{Kind, Step, is_comparison, register_operand};
 use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 
-/// Instructions from the target of a backward jump to the jump itself.
+/// A loop: the instructions from the target of a backward jump to the jump itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loop {
     pub first: usize,
     pub last: usize,
-    /// Iterations each time the loop is entered; None if they depend on values at run time.
+    /// Iterations each time the loop is entered; None if the number depends on values at run time.
     pub turns: Option<f64>,
     pub around: Option<usize>,
 }

@@ -18,14 +18,14 @@ use std::collections::{BTreeMap, HashMap};
 use step::{Kind, Step};
 use sums::Sums;
 
-/// Assumed iterations of a loop whose count is unknown at compile time, mostly over window positions at the border.
+/// Assumed iterations of a loop whose count is unknown at compile time, often one over window positions at the border.
 const UNKNOWN_ITERATIONS: f64 = 3.0;
 /// Assumed iterations of an outermost loop whose count is unknown at compile time: a thread's share of the work.
 const UNKNOWN_OUTER_ITERATIONS: f64 = 8.0;
 /// Latency in cycles between multiply-adds on the same accumulator.
 const FMA_LATENCY_CYCLES: f64 = 4.0;
 
-/// Returns static features of an operator's functions, with loop nests scaled to its number of multiply-adds, `macs`.
+/// Returns features of an operator's code by name; counts of loop nests are scaled to its `macs` multiply-adds.
 pub fn code_features<'a>(functions: impl IntoIterator<Item = &'a [u8]>, macs: f64) -> BTreeMap<String, f64> {
     let mut nests: Vec<Nest> = functions.into_iter().flat_map(find_nests).collect();
     let multiplies = |nest: &Nest| nest.sums.fma_lanes > 0.0;
@@ -107,7 +107,7 @@ impl Nest {
     }
 }
 
-/// Returns the loop nests of a function, after the code outside of loops.
+/// Returns the code outside of a function's loops, as one nest, followed by its loop nests.
 fn find_nests(code: &[u8]) -> Vec<Nest> {
     let steps = step::decode_steps(code);
     let found = loops::find_loops(&steps);
@@ -122,7 +122,7 @@ fn find_nests(code: &[u8]) -> Vec<Nest> {
     nests
 }
 
-/// Counts each instruction in the innermost loop that contains it; also returns the counts outside of loops.
+/// Returns instruction counts of each loop, without its inner loops, and of the code outside of loops.
 fn split_bodies(steps: &[Step], found: &[Loop]) -> (Vec<Body>, Sums) {
     let mut bodies = vec![Body::default(); found.len()];
     let mut plain = Sums::default();

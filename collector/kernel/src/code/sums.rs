@@ -4,7 +4,7 @@ use super::step::{Kind, Step};
 
 macro_rules! sums {
     ($( $(#[$note:meta])* $name:ident, )*) => {
-        /// Instruction counts; fractional after they are weighted by loop iterations.
+        /// Instruction counts, which weights by loop iterations make fractional.
         #[derive(Clone, Copy, Debug, Default, PartialEq)]
         pub struct Sums {
             $( $(#[$note])* pub $name: f64, )*
@@ -83,7 +83,7 @@ impl Sums {
     }
 
     /// Estimates cycles for a processor with two vector operations, two loads, one store and six instructions per
-    /// cycle. The busiest unit counts in full, the second busiest in part; divisions, gathers and calls are added.
+    /// cycle. The busiest unit counts in full, the second busiest in part; divisions, gathers and calls add cycles.
     pub fn estimate_cycles(&self) -> f64 {
         let mut busy = [
             (self.fmas + self.arithmetic) / 2.0 + 0.7 * self.shuffles,

@@ -1,4 +1,4 @@
-//! Loops that were assembled by hand, and bytes that are no code at all.
+//! Tests of loop detection on loops assembled by hand and on bytes that are not code.
 
 use super::code_features;
 use super::loops::{Loop, find_loops};

@@ -29,7 +29,7 @@ pub(super) fn lower_attention(
     .map(Some)
 }
 
-/// Builds the condition that the query at `own` attends to the position `place`; None if every query attends to all.
+/// Builds the condition that query `own` attends to key position `place`; None if all queries attend to all positions.
 fn sight_condition(
     attributes: &Attention,
     own: &Expression,

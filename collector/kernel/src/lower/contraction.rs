@@ -184,7 +184,7 @@ fn convolve_input(
     }
 }
 
-/// Returns enlarged padding and output extents if the output columns do not fill whole tiles, otherwise None.
+/// Returns padding and output extents enlarged to whole tiles of columns; None if the columns fill whole tiles already.
 fn fill_columns(
     writer: &Writer,
     shape: &ConvShape,
@@ -208,7 +208,7 @@ fn fill_columns(
     Ok(Some((pads, extents)))
 }
 
-/// Returns the padding that is read in sums tap by tap, and by how much the leading padding of each dimension shrinks.
+/// Returns the padding that sums tap by tap read, and by how much that shortens the leading padding of each dimension.
 fn reached_by_taps(
     writer: &mut Writer,
     shape: &ConvShape,
@@ -325,13 +325,13 @@ fn conv_names(spatial: usize, is_depthwise: bool, is_grouped: bool, is_blocked: 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SumOrder {
     Own,
-    /// In each row, the even columns come before the odd ones.
+    /// In each row, the even columns come before the odd columns.
     Apart,
     /// The rows of all channels at one height are adjacent.
     Rows,
 }
 
-/// Pads the input with its zero point. `pads`: leading padding of all spatial dimensions, then the trailing.
+/// Pads the input with its zero point. `pads`: leading padding of all spatial dimensions, then trailing padding.
 fn pad_input(
     writer: &mut Writer,
     name: &str,
@@ -543,7 +543,7 @@ fn blocked_extents(writer: &Writer, extents: &[Extent], dimension: usize, block:
     Ok(blocked)
 }
 
-/// Returns the block size of a blocked layout, else None. With `must_divide`, it must divide `extent`.
+/// Returns the block size of a blocked layout, else None. With `must_divide`, fails if it does not divide `extent`.
 fn block_of(writer: &Writer, extent: &Extent, must_divide: bool) -> Result<Option<i64>> {
     let Layout::Blocked { block } = writer.layout else { return Ok(None) };
     let extent = writer.known_extent(extent)?;

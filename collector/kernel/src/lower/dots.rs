@@ -87,7 +87,7 @@ fn with_channels(images: &Extent, channels: Extent, rest: &[i64]) -> Vec<Extent>
     [images.clone(), channels].into_iter().chain(known_sizes(rest)).collect()
 }
 
-/// Returns the index of a result element within the sums, whose spatial dimensions may be flattened into one row.
+/// Returns the index in the tensor of sums, whose spatial dimensions may be flattened, of the result element `at`.
 fn index_in_sums(wide: &[i64], at: &[Expression], extents: &[i64]) -> Indices {
     let last = wide.len() - 1;
     if wide[..last] == extents[..last] {
@@ -169,7 +169,7 @@ pub(super) fn multiply_bytes(
     })
 }
 
-/// Returns the offset that converts each byte to the signedness that the dot products require.
+/// Returns the offset that, added to each byte, gives the signedness that the dot products require.
 fn sign_shift(dtype: DType, is_signed: bool) -> i64 {
     const SHIFT: i64 = 128;
     match (dtype, is_signed) {

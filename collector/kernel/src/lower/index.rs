@@ -90,7 +90,7 @@ fn gather_nd(writer: &mut Writer, batch: usize, inputs: &[Tensor], output: &Outp
 
 trait IndexTarget {
     fn update_loops(&self) -> Result<Vec<Axis>>;
-    /// Returns the index of an update, and the condition that it targets the element at `own`.
+    /// Returns the index of an update, and the condition that this update targets the element at `own`.
     fn find_update(
         &self,
         indices: &Tensor,

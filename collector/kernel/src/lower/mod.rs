@@ -40,7 +40,7 @@ pub struct Form {
     pub columns: i64,
     /// Whether depthwise convolutions of stride 2 store even and odd columns apart, so that vectors are contiguous.
     pub has_vectors: bool,
-    /// How a convolution sums all channels of one kernel position (tap) before the next; None if it does not.
+    /// Whether and how a convolution sums all channels of one kernel position (tap) before the next position.
     pub by_taps: Option<ByTaps>,
     pub columns_first: bool,
     pub copies: bool,
@@ -74,9 +74,9 @@ pub struct Lowered {
     pub module: Module,
     /// Blocks in order of computation.
     pub blocks: Vec<Block>,
-    /// Storage format of each parameter, in order, and last of the result.
+    /// Storage format of each parameter, in order, followed by that of the result.
     pub packings: Vec<Packing>,
-    /// Input of a convolution whose sums must skip tiles that are entirely padding.
+    /// Windows of a convolution whose sums must skip taps that read only padding.
     pub window: Option<ReachedInput>,
     pub has_tail: bool,
 }
@@ -140,7 +140,7 @@ pub(crate) struct Writer {
     blocks: Vec<Block>,
     layout: Layout,
     sums: Sums,
-    /// Symbolic sizes, which are known only at the call, by name.
+    /// Symbolic sizes, by name, whose values are known only at run time.
     symbols: HashMap<String, Extent>,
     operator: &'static str,
     /// Kernel extents of a convolution, because a weight stored as a matrix does not contain them.
@@ -328,7 +328,7 @@ fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor])
     })
 }
 
-/// Lowers an operator, or returns None if it belongs to another family.
+/// Function that lowers an operator of one family, or returns None for operators of other families.
 type OperatorFamily = fn(&mut Writer, &Op, &[Tensor], &Output) -> Result<Option<Tensor>>;
 
 const FAMILIES: &[OperatorFamily] = &[
@@ -369,7 +369,7 @@ fn known_sizes(numbers: &[i64]) -> Vec<Extent> {
     numbers.iter().map(|&number| Extent::Known(number)).collect()
 }
 
-/// Returns a parameter's storage format; blocked layouts pack constant weights, column layouts make a matrix of them.
+/// Returns a parameter's storage format; blocked layouts pack constant weights, column layouts store them as a matrix.
 fn packing_of(task: &Task, place: usize, Form { layout, by_taps, .. }: Form) -> Packing {
     let anchor = &task.steps[0];
     let is_conv = matches!(anchor.op, Op::Conv(_) | Op::QConv(_));

@@ -99,7 +99,7 @@ fn rms_norm(writer: &mut Writer, first: usize, epsilon: f64, inputs: &[Tensor], 
     })
 }
 
-/// Sums a term over rows in a helper block. The term gets an element and the index of its row.
+/// Sums `term` over each row in a helper block. The arguments of `term` are an element and the index of its row.
 fn sum_rows(
     writer: &mut Writer,
     name: &str,

@@ -78,7 +78,7 @@ pub(super) fn axis_of(axis: i64, rank: usize) -> usize {
     usize::try_from(if axis < 0 { axis + rank } else { axis }).expect("checked by shape inference")
 }
 
-/// Clamps a constant to the range of its type: a bound outside has no effect and cannot be represented.
+/// Clamps a constant to the range of its type: a bound outside of it has no effect and cannot be represented.
 fn saturate_constant(dtype: DType, number: f64) -> f64 {
     if dtype.is_float() {
         return number;

@@ -111,7 +111,7 @@ fn pool_windows(
     }
 }
 
-/// Reduces each window column once per output row: windows share columns, and reads stay contiguous.
+/// Reduces each input column once per output row, then combines columns: windows share them, reads stay contiguous.
 fn reduce_columns(
     writer: &mut Writer,
     (mode, how): (PoolMode, Reduction),
@@ -184,7 +184,7 @@ fn norm_root(writer: &mut Writer, order: i64, sums: &Tensor, output: &Output) ->
     })
 }
 
-/// Lowers adaptive pooling, whose window sizes differ by at most two: iterates over the largest, masks the excess.
+/// Lowers adaptive pooling, whose window sizes differ by up to two: iterates over the largest size, masks the excess.
 fn pool_adaptive(writer: &mut Writer, mode: PoolMode, data: &Tensor, output: &Output) -> Result<Tensor> {
     let (old, new) = (writer.known_extents(&data.extents[2..])?, writer.known_extents(&output.extents[2..])?);
     let ends = |d: usize, place: &Expression| -> std::result::Result<[Expression; 2], TvmError> {

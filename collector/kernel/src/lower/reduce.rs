@@ -145,7 +145,7 @@ fn log_sum_exp(writer: &mut Writer, rows: &ReducedRows, data: &Tensor, output: &
     })
 }
 
-/// Finds the extreme value, then its first or last position: two plain reductions instead of one over pairs.
+/// Finds the extreme value, then its first or last position, by two plain reductions instead of a reduction of pairs.
 fn arg_reduce(
     writer: &mut Writer,
     largest: bool,
@@ -175,7 +175,7 @@ fn arg_reduce(
     })
 }
 
-/// Counts the elements that precede each one; each result element searches for its rank. Elements are independent.
+/// Computes the rank of each element, then searches the element of each rank, so that elements are independent.
 fn arg_top(writer: &mut Writer, along: usize, largest: bool, data: &Tensor, output: &Output) -> Result<Tensor> {
     let other = loop_axis("k", &data.extents[along], true)?;
     let rank = writer.add_block(&output.block_name("top_rank"), Part::Helper, (PLACE, &data.extents), |i| {

@@ -58,7 +58,7 @@ fn weighted_sum(data: &Tensor, terms: &[Term]) -> Element {
     Ok(sum.expect("there is at least one term"))
 }
 
-/// Source index along one dimension, and the weight of the element; None stands for weight 1.
+/// Source index along one dimension, and the weight of the element at this index; None stands for weight 1.
 type SampleSource = (Expression, Option<Expression>);
 
 type Term = (Vec<Expression>, Option<Expression>);

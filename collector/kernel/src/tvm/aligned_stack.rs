@@ -1,6 +1,6 @@
 //! Aligns stack slots for vectors and buffers to cache lines. TVM aligns buffers to 16 bytes, and LLVM aligns slots of
-//! spilled vectors only in functions with a frame pointer. Other slots may cross cache lines, and a read that does
-//! waits until the preceding write has reached the cache. TVM has no settings for either, so the LLVM IR text of the
+//! spilled vectors only in functions with a frame pointer. Other slots may cross cache lines, and a read across lines
+//! waits until the preceding write has reached the cache. TVM has no setting for this, so the LLVM IR text of the
 //! optimised module is edited; unedited text gives the same bytes as the module.
 
 use super::call::{TvmError, Value, call};
@@ -28,7 +28,7 @@ fn align_stacks(text: &str) -> String {
     })
 }
 
-/// Aligns the stack allocation (`alloca`) in a line to a cache line, or returns None for other lines.
+/// Returns a line of LLVM IR with its stack allocation (`alloca`) aligned to a cache line; None for other lines.
 fn with_alignment(line: &str) -> Option<String> {
     const ALIGNMENT: &str = ", align ";
     let place = line.find(" = alloca ").filter(|_| line.starts_with("  %"))?;
@@ -38,7 +38,7 @@ fn with_alignment(line: &str) -> Option<String> {
     Some(format!("{}{}{}", &line[..number], alignment.max(LINE_BYTES), &line[end..]))
 }
 
-/// Adds a frame pointer to the attribute group of compiled functions, recognised by its `target-cpu`.
+/// Returns a line with a frame pointer added to the functions' attributes (with `target-cpu`); None for other lines.
 fn with_frame_pointer(line: &str) -> Option<String> {
     const PROCESSOR: &str = r#""target-cpu"="#;
     const WITH_FRAME: &str = r#""frame-pointer"="all" "target-cpu"="#;

@@ -1,4 +1,4 @@
-//! Emits asynchronous copies in CUDA C, whose text only TVM's Python package has, by NVIDIA's pipeline functions.
+//! Emits asynchronous copies in CUDA C by NVIDIA's pipeline functions, which TVM supports only in its Python package.
 
 use super::call::{TvmError, Value, call};
 use super::device_function::call_own;
@@ -39,7 +39,7 @@ pub(super) fn operator_writer(operator: &str) -> Option<Function> {
     }))
 }
 
-/// Emits a copy. Only the source determines the element size: generated code keeps shared memory in one byte array.
+/// Emits a copy with the element size of its source: the destination, shared memory, is one byte array in the code.
 fn write_copy(arguments: &[Value]) -> Result<Value> {
     let [places @ .., bytes] = arguments else {
         return Err(TvmError::new("copy", "an asynchronous copy has no arguments"));

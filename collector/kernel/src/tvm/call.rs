@@ -25,7 +25,7 @@ impl TvmError {
     }
 }
 
-/// Calls a function of the table of names: `call!(names::FUSE, schedule, loops, true)`.
+/// Calls a function of TVM that the table of names lists: `call!(names::FUSE, schedule, loops, true)`.
 macro_rules! call {
     ($name:expr $(, $argument:expr)* $(,)?) => {
         $crate::tvm::call::call_named(&$name, &[$($crate::tvm::call::Value::from($argument)),*])
@@ -50,7 +50,7 @@ pub(in crate::tvm) fn find_function(name: &Name) -> Result<Function, TvmError> {
     })
 }
 
-/// Calls a function of the table and asserts its number of arguments.
+/// Calls a function of the table of names and asserts its number of arguments.
 pub(in crate::tvm) fn call_named(name: &Name, arguments: &[Value]) -> Result<Value, TvmError> {
     assert_eq!(arguments.len(), name.arguments, "argument count of `{}`", name.text);
     call_function(&find_function(name)?, name.text, arguments)

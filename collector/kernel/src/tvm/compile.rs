@@ -37,8 +37,8 @@ pub enum Device {
 }
 
 impl CompileTarget {
-    /// Parses TVM's JSON, such as `{"kind": "llvm", "mcpu": "…"}` or `{"kind": "cuda", "arch": "sm_90"}`.
-    /// `arch` may be a list: TVM generates one source for all, and machine code is generated for each.
+    /// Parses TVM's JSON, such as `{"kind": "llvm", "mcpu": "…"}` or `{"kind": "cuda", "arch": "sm_90"}`. `arch` may be
+    /// a list: TVM generates one source for all GPU architectures, and each gets machine code.
     pub fn from_json(json: &str) -> Result<CompileTarget> {
         // Serialised again, so that TVM reads exactly the fields that were checked, even if the text has duplicate
         // names.
@@ -117,7 +117,7 @@ pub struct Object {
     pub bytes: Vec<u8>,
     pub lower_ms: f64,
     pub codegen_ms: f64,
-    /// TIR and LLVM IR, on request.
+    /// Texts of TIR and LLVM IR; None unless requested.
     pub texts: Option<Texts>,
 }
 
@@ -144,7 +144,7 @@ const AFTER_COMPACTING: &[Name] = &[
     names::FLATTEN_BUFFER,
     names::BF16_COMPUTE_LEGALIZE,
 ];
-/// Passes after the one that lets buffers share memory, in order. Also used for GPUs.
+/// Passes after the pass that lets buffers share memory, in order. Also used for GPUs.
 pub(in crate::tvm) const AFTER_STORAGE: &[Name] = &[
     names::HOIST_IF_THEN_ELSE,
     names::UNROLL_LOOP,

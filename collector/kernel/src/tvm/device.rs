@@ -45,8 +45,8 @@ const AFTER_BARRIERS: &[Name] = &[
 ];
 const OF_DEVICE: &[Name] = &[names::LOWER_WARP_MEMORY, names::SIMPLIFY, names::LOWER_INTRINSIC];
 
-/// Generates CUDA C or OpenCL C. With tensor-core fragments, buffers do not share memory, because TVM ignores their
-/// element types, and `bf16` is not replaced by an integer type, because fragments require the type's own name.
+/// Generates CUDA C or OpenCL C. If there are tensor-core fragments, buffers do not share memory, because TVM ignores
+/// element types there, and `bf16` is not replaced by an integer type, which fragments reject.
 pub fn generate_source(module: &Module, target: &CompileTarget, has_fragments: bool) -> Result<DeviceSource> {
     provide_headers()?;
     let start = Instant::now();
@@ -138,7 +138,7 @@ fn runtime_error(why: impl std::fmt::Display) -> Error {
     Error::new(tvm_ffi::RUNTIME_ERROR, &why.to_string(), "")
 }
 
-/// Registers headers and operators for asynchronous copies, once per process: only TVM's Python package has them.
+/// Registers headers and operators for asynchronous copies, once per process; TVM has these only in its Python package.
 fn provide_headers() -> Result<()> {
     static PROVIDED: OnceLock<std::result::Result<(), TvmError>> = OnceLock::new();
     const HEADER: &str = "tirx.intrinsics.cuda.header_generator";

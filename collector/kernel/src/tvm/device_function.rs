@@ -1,4 +1,4 @@
-//! Helper functions in generated CUDA C, for what TVM cannot express; their source is added to the kernels.
+//! Helper functions in generated CUDA C, for operations that TVM cannot express; their source is added to the kernels.
 
 use super::call::{TvmError, Value, call};
 use super::names;

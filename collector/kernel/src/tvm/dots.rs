@@ -16,7 +16,7 @@ use tvm_ffi::{Any, AnyView, DLDataType, Error, Function};
 type Result<T> = std::result::Result<T, TvmError>;
 
 const ADD: &str = "opcollect.add_dot";
-/// Operator for a pair of quads of which the first one has unsigned bytes, the second one signed bytes.
+/// Operator on a quad of unsigned and a quad of signed bytes; both quads of `SIGNED` have signed bytes.
 const UNSIGNED: &str = "opcollect.pair";
 const SIGNED: &str = "opcollect.signed_pair";
 
@@ -27,7 +27,7 @@ pub struct Pair<'a> {
     pub is_signed: bool,
 }
 
-/// Sums products of the bytes of data and weight over `axes`. Must be the top-level expression of a computed element.
+/// Sums products of the bytes of data and weight over `axes`. The sum must be the whole expression of an element.
 pub fn sum_pairs(data: &Pair<'_>, weight: &Expression, axes: &[Axis]) -> Result<Expression> {
     register_operators()?;
     let operator = if data.is_signed { SIGNED } else { UNSIGNED };
@@ -44,7 +44,7 @@ pub(super) enum Instruction {
     AvxVnni,
     /// `sdot` of 4 lanes.
     NeonDot,
-    /// No such instruction: LLVM's code for products and sums.
+    /// No dot-product instruction: LLVM generates code for products and sums.
     None,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn find_instruction(target: &Value) -> Result<Instruction> {
 }
 
 thread_local! {
-    /// Functions called by the module being lowered: whether data is signed, and the number of lanes.
+    /// Dot-product functions that the module being lowered calls: whether data is signed, and the number of lanes.
     static CALLED: RefCell<BTreeSet<(bool, u16)>> = const { RefCell::new(BTreeSet::new()) };
 }
 
@@ -209,7 +209,7 @@ fn by_instruction(instruction: Instruction, lanes: u16, width: u16) -> String {
     text
 }
 
-/// Defines the function by two calls of the function with half as many lanes.
+/// Defines the dot-product function by two calls of the function with half as many lanes.
 fn by_halves(is_signed: bool, lanes: u16) -> String {
     let mut text = String::new();
     let mut line = |line: String| writeln!(text, "  {line}").expect("writing to a string succeeds");
@@ -231,7 +231,7 @@ fn by_halves(is_signed: bool, lanes: u16) -> String {
     text
 }
 
-/// Defines the function by 32-bit products, one byte of each quad at a time.
+/// Defines the dot-product function by 32-bit products, one byte of each quad at a time.
 fn by_products(is_signed: bool, lanes: u16, kind: &str) -> String {
     let mut text = String::new();
     let splat = |number: u16| if lanes == 1 { number.to_string() } else { format!("splat (i32 {number})") };

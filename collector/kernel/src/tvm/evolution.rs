@@ -28,8 +28,8 @@ pub struct Breeding {
 }
 
 /// TVM's default settings, in this order: schedules per generation, measured share of the first generation, minimum
-/// number of new schedules in it, limit of failed samples, generations, mutation probability, limit of failed
-/// mutations, share of random picks.
+/// number of unmeasured schedules in the first generation, limit of failed samples, generations, mutation probability,
+/// limit of failed mutations, share of random picks.
 const POPULATION: i64 = 512;
 const MEASURED: f64 = 0.2;
 const RANDOM_MIN: i64 = 50;
@@ -39,7 +39,7 @@ const MUTATED: f64 = 0.85;
 const MUTATION_FAILURES: i64 = 10;
 const UNJUDGED: f64 = 0.05;
 
-/// Returns moves of new schedules, best first; fewer if spaces are exhausted. `judge` scores better ones higher.
+/// Returns the moves of up to `breeding.count` new schedules, best first. `judge` returns a score per candidate.
 pub fn breed_schedules(
     module: &Module,
     target: &CompileTarget,

@@ -201,7 +201,7 @@ fn function_of(operator: &str, dtype: DType, arguments: Vec<Value>) -> Result<Ex
     call!(names::CALL_OPERATOR, kind, operator, arguments, Value::none(), Vec::new(), Value::none()).map(Expression)
 }
 
-/// Creates a loop over `0..extent`. `is_reduction`: the results of its iterations are combined.
+/// Creates a loop over `0..extent`. `is_reduction` states whether results of iterations are combined.
 pub fn loop_axis(name: &str, extent: &Extent, is_reduction: bool) -> Result<Axis> {
     const DATA: i64 = 0;
     const REDUCTION: i64 = 2;
@@ -225,7 +225,7 @@ impl Tensor {
     }
 }
 
-/// Builds a reduction over `axes`. Must be the top-level expression of a computed element.
+/// Builds a reduction over `axes`, which must be the whole expression of an element.
 pub fn reduce_axes(how: Reduction, dtype: DType, source: &Expression, axes: &[Axis]) -> Result<Expression> {
     let identity = match how {
         Reduction::Sum => constant(dtype, 0.0)?,
@@ -278,7 +278,7 @@ pub fn lowest_number(dtype: DType) -> Result<Expression> {
     constant(dtype, number)
 }
 
-/// Returns the largest finite number of a type; for `i64`, the largest that TVM's constants can hold.
+/// Returns the largest finite number of a type; for 64-bit integers, the largest number that TVM's constants can hold.
 pub fn highest_number(dtype: DType) -> Result<Expression> {
     let number = match dtype {
         DType::F32 | DType::BF16 => f64::from(f32::MAX),
@@ -297,7 +297,7 @@ pub fn highest_number(dtype: DType) -> Result<Expression> {
     constant(dtype, number)
 }
 
-/// Creates a tensor from its elements at loop variables. `name` is the schedulable block's, unique in its function.
+/// Creates a tensor whose elements `element` computes from loop variables. `name` is the unique name of its block.
 pub fn compute_tensor(
     name: &str,
     dtype: DType,

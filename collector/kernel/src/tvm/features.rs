@@ -1,6 +1,6 @@
 //! Features of a scheduled program from TVM, before code is generated: a vector of numbers for every statement that
 //! writes a buffer (MetaSchedule's per-store features). Programs have different numbers of such stores, so the vectors
-//! are pooled: amounts of work are summed, and other features are those of the store with most work.
+//! are pooled: amounts of work are summed, and other features are taken from the store with most work.
 
 use super::call::{TvmError, Value, call};
 use super::compile::CompileTarget;
@@ -15,7 +15,7 @@ type Result<T> = std::result::Result<T, TvmError>;
 
 pub type Features = BTreeMap<String, f64>;
 
-/// Number of described buffers per store, most accessed first.
+/// Number of buffers per store that have features, most accessed buffers first.
 const BUFFERS: usize = 5;
 const CURVE: usize = 10;
 /// Offsets of the feature groups in the vector of a store: arithmetic, loop annotations, buffers.

@@ -22,7 +22,7 @@ pub(super) fn with_guards(module: Module, guards: &[Guard]) -> Result<Module> {
     super::expression::with_body(&module, &body)
 }
 
-/// Wraps a loop in its condition, if any; recognised by its variable, because bodies may have changed.
+/// Wraps a loop in its condition, if any. The loop is recognised by its variable, because its body may have changed.
 fn guard_loop(statement: Value, guards: &[Guard]) -> Result<Value> {
     let variable = statement.field("loop_var")?;
     for guard in guards {

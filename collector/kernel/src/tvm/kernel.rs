@@ -86,7 +86,7 @@ impl Kernel {
         self.function.call_packed(views).map(drop).map_err(|error| TvmError::new(ENTRY, error.message()))
     }
 
-    /// Measures with TVM's own time evaluator; returns seconds per run, one value per repeat.
+    /// Measures with TVM's own time evaluator; returns the seconds per run of each repeat.
     pub fn evaluate_with_tvm(&self, buffers: &[&KernelBuffer], rule: &Evaluator) -> Result<Vec<f64>, TvmError> {
         // The evaluator finds a function by its name. Names are never released, so each call uses a new one.
         static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -1,6 +1,6 @@
-//! Records the parallel tasks that the threads of TVM's pool run: compiled code calls the launch function of this
-//! module, which forwards to TVM's. Memory for the records is allocated before the run; a recorded task costs two clock
-//! reads and three stores. Threads are numbered when they first run a task, including the calling thread.
+//! Records the parallel tasks that the threads of TVM's pool run: compiled code calls this module's launch function,
+//! which forwards to TVM's function. Memory for the records is allocated before the run; a recorded task costs two
+//! clock reads and three stores. Threads are numbered when they first run a task, including the calling thread.
 
 use super::team::{self, Lambda};
 use super::thread_counts;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Name of TVM's launch function, which the one of this module replaces.
+/// Name of TVM's launch function, which the launch function of this module replaces.
 pub const NAME: &str = "TVMBackendParallelLaunch";
 
 pub(super) type Launch = unsafe extern "C" fn(Lambda, *mut c_void, c_int) -> c_int;
@@ -40,7 +40,7 @@ struct Hook {
 
 #[derive(Default)]
 struct TaskRecord {
-    /// Index of the call in the upper half, number of the thread in the lower half.
+    /// Index of the operator's call in the upper 32 bits, number of the thread in the lower 32 bits.
     call_and_thread: AtomicU64,
     start_ns: AtomicU64,
     end_ns: AtomicU64,
@@ -52,7 +52,7 @@ struct LaunchRegion {
     data: *mut c_void,
 }
 
-/// Redirects launches of code loaded later; returns the clock of task times, or None without TVM's function.
+/// Redirects launches of code loaded later; returns the clock of task times; None if TVM's function is missing.
 pub fn install_hook() -> Option<HostClock> {
     if HOOK.get().is_none() {
         let original = original_launch()?;

@@ -61,7 +61,7 @@ pub fn open_libraries(role: NameRole) -> Result<Versions, LibraryError> {
     Ok(Versions { tvm, llvm, folder })
 }
 
-/// Returns the wheel's version of the libraries in a folder, else a hash of their content, so that times are not mixed.
+/// Returns the version of the wheel with a folder's libraries, else a hash of them, so that times are not mixed.
 fn library_version(folder: &Path) -> Result<String, LibraryError> {
     match wheel_version(folder) {
         Some(found) if found != TVM_VERSION => Err(LibraryError::WrongVersion { path: folder.to_owned(), found }),

@@ -1,8 +1,8 @@
 //! Memory for the tensors that kernels read and write, initially zero. A *guarded* tensor ends at an inaccessible page:
 //! the first access beyond its end, rounded up to 64 bytes, kills the process, which the supervisor records as a crash.
 //! A *plain* tensor begins at a page boundary, for kernels that are known to be correct and for code that requires it.
-//! Times of cached data depend on the position of tensors relative to each other modulo 4096; separate mappings make it
-//! a function of the sizes alone, the same in every process. Large tensors end at a huge-page boundary and request huge
+//! Times of cached data depend on the relative positions of tensors modulo 4096, which separate mappings make a
+//! function of the sizes alone, equal in every process. Large tensors end at a huge-page boundary and request huge
 //! pages, which need fewer TLB entries.
 
 use std::ffi::c_void;
@@ -25,7 +25,7 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 pub enum Bounds {
     /// The tensor's end, rounded up to [`ALIGNMENT_BYTES`], is where an inaccessible page begins.
     Guarded,
-    /// As [`Bounds::Guarded`], but this many bytes earlier, a multiple of [`ALIGNMENT_BYTES`].
+    /// As [`Bounds::Guarded`], but the tensor ends this many bytes earlier, a multiple of [`ALIGNMENT_BYTES`].
     Moved(usize),
     /// The tensor starts at a page boundary, without a guard page.
     Plain,
@@ -145,7 +145,7 @@ pub fn write_values<T: Element>(tensor: &Tensor, values: &[T]) -> Result<(), Mem
     Ok(())
 }
 
-/// Copies the bytes of a tensor of any type, also those that Rust lacks; fails as [`read_values`] does.
+/// Copies the bytes of a tensor of any type, including types that Rust lacks; fails as [`read_values`] does.
 pub fn read_bytes(tensor: &Tensor) -> Result<Vec<u8>, MemoryError> {
     let source = TensorRow::of_tensor(tensor)?;
     let mut bytes = vec![0; source.size_bytes];

@@ -1,6 +1,6 @@
-//! Samples TVM's own schedule space (MetaSchedule). A sample is identified by a space and a seed, from which every
-//! sampling instruction draws anew. The rule sets are TVM's explicit ones for LLVM and for CUDA; with tensor cores,
-//! they get the intrinsics of this program, because only TVM's Python package registers its own.
+//! Samples TVM's own schedule space (MetaSchedule). A sample is identified by a space and a seed, which determines all
+//! random choices. The rule sets are TVM's explicit ones for LLVM and for CUDA; with tensor cores, they use intrinsics
+//! of this program, because only TVM's Python package registers TVM's.
 
 use super::call::{TvmError, Value, call};
 use super::compile::CompileTarget;
@@ -14,7 +14,7 @@ type Result<T> = std::result::Result<T, TvmError>;
 
 pub struct Spaces {
     module: Module,
-    /// Generated spaces, those without tensor cores first.
+    /// Generated spaces; spaces without tensor cores come first.
     schedules: Vec<Designed>,
     families: Vec<SpaceFamily>,
     draws: usize,
@@ -34,7 +34,7 @@ struct SpaceFamily {
 /// Maximum number of draws for a sample on GPUs. Most are rejected, because TVM's space ignores the limits of a block.
 const DEVICE_DRAWS: usize = 48;
 
-/// Generates the spaces of a module. Includes those with tensor cores if `product` is given and the target is a GPU.
+/// Generates the spaces of a module. Includes spaces with tensor cores if `product` is given and the target is a GPU.
 pub fn generate_spaces(module: &Module, target: &CompileTarget, product: Option<TensorProduct>) -> Result<Spaces> {
     let is_device = target.is_device();
     let mut spaces = Spaces {
@@ -83,7 +83,7 @@ fn tensor_core_rule(product: TensorProduct) -> Result<Value> {
     )
 }
 
-/// Creates a tuning context with one thread and a fixed seed. The generator may be None.
+/// Creates a tuning context with one thread and a fixed seed. The space generator may be None.
 pub(in crate::tvm) fn tuning_context(module: &Module, target: &Value, generator: &Value) -> Result<Value> {
     const THREADS: i64 = 1;
     const SEED: i64 = 1;

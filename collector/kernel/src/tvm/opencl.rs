@@ -1,4 +1,4 @@
-//! Fixes TVM's OpenCL C: renames C's single-precision functions (`expf`) to OpenCL's overloaded ones (`exp`).
+//! Fixes TVM's OpenCL C: renames C's single-precision functions (`expf`) to OpenCL's overloaded functions (`exp`).
 
 /// Functions that OpenCL C overloads by floating-point width, while C has a separate name for each width.
 const FUNCTIONS: [&str; 30] = [

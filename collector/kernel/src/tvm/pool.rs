@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// Creates the calling thread's pool with one thread per CPU, the caller on the first, and returns its size.
+/// Creates the calling thread's pool with one thread per CPU (the caller uses the first CPU); returns the pool's size.
 pub fn configure_pool(cpus: &[usize]) -> Result<usize> {
     const ONE_CPU_PER_THREAD: i64 = -2;
     let count = i64::try_from(cpus.len()).map_err(|error| TvmError::new(names::CONFIG_THREADPOOL.text, error))?;

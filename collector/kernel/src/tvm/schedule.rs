@@ -69,7 +69,7 @@ impl Memory {
     }
 }
 
-/// Name of the block that is the whole function.
+/// Name of the block that contains the whole function.
 pub const ROOT: &str = "root";
 
 impl Schedule {
@@ -109,7 +109,7 @@ impl Schedule {
         Ok(call!(names::GET_LOOPS, &self.0, &block.0)?.items()?.into_iter().map(Loop).collect())
     }
 
-    /// Splits a loop by `factors`, from the outermost to the innermost; one of them may be None and is then inferred.
+    /// Splits a loop by `factors`, from the outermost to the innermost; one factor may be None and is then inferred.
     pub fn split_loop(&self, target: &Loop, factors: &[Option<i64>]) -> Result<Vec<Loop>> {
         let factors = factors
             .iter()
@@ -130,7 +130,7 @@ impl Schedule {
         call!(names::REORDER, &self.0, loop_values(loops)).map(drop)
     }
 
-    /// Makes all later calls of [`Self::run_parallel`] leave loops on one thread.
+    /// Disables the thread pool: later calls of [`Self::run_parallel`] have no effect.
     pub fn leave_pool(&self) {
         self.2.set(true);
     }
@@ -187,7 +187,7 @@ impl Schedule {
         variables.iter().map(|variable| Ok(variable.field("iter_type")?.as_integer()? == REDUCTION)).collect()
     }
 
-    /// Replaces the loops of a block; `map` converts the current loop variables to the new ones.
+    /// Replaces the loops of a block; `map` computes the new loop variables from the current ones.
     pub fn remap_loops(&self, block: &Block, map: impl FnOnce(&[Expression]) -> Result<Vec<Expression>>) -> Result<()> {
         let count = self.reduction_flags(block)?.len();
         let from = (0..count).map(|place| index_variable(&format!("i{place}"))).collect::<Result<Vec<_>>>()?;
@@ -213,7 +213,7 @@ impl Schedule {
         call!(names::DECOMPOSE_REDUCTION, &self.0, &block.0, &target.0).map(Block)
     }
 
-    /// Makes a reduction loop a dimension of partial results, at index `dimension` (-1: the last); returns their block.
+    /// Turns a reduction loop into dimension `dimension` (-1: last) of partial results; returns the block of them.
     pub fn factor_reduction(&self, target: &Loop, dimension: i64) -> Result<Block> {
         call!(names::FACTOR_REDUCTION, &self.0, &target.0, dimension).map(Block)
     }

@@ -30,7 +30,7 @@ struct ReadyStage {
 }
 
 impl Staging {
-    /// Starts the threads of the stages, one per CPU and more where groups share cores. The caller is the first.
+    /// Starts the threads of the stages: one per CPU, more if groups share cores. The calling thread is the first.
     pub fn new(cpus: &[usize], stages: &[Stage]) -> Result<Staging, StagingError> {
         let cores = stages.iter().flat_map(|stage| &stage.groups).flat_map(|group| &group.cores);
         let wanted = cores.max().map_or(0, |core| core + 1);

@@ -1,7 +1,7 @@
 //! A team of threads pinned to CPUs that poll for work, so that groups of calls (crews) can run concurrently; TVM's
 //! pools, one per calling thread, would compete for cores. Every core has one thread, its *seat*, or one per group if
-//! groups share cores (`full`). The sender of a command writes it, then its number, and waits until the seat writes the
-//! number back. A seat polls for about a millisecond before it sleeps.
+//! groups share cores (`full`). The sender writes a command, then the command's number, and waits until the seat writes
+//! the number back. A seat polls for about a millisecond before it sleeps.
 
 use measure::affinity;
 use std::cell::{Cell, UnsafeCell};
@@ -17,7 +17,7 @@ pub(super) type Lambda = unsafe extern "C" fn(c_int, *mut c_void, *mut c_void) -
 struct Patience {
     /// Number of polls before an idle seat sleeps.
     awake: u32,
-    /// Number of polls before a waiting thread yields.
+    /// Number of polls after which a polling thread yields.
     alone: u32,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Team {
 pub(super) struct Crew {
     /// Seats of the crew, the leader first.
     seats: Vec<usize>,
-    /// Counters for synchronisation between tasks, as TVM's code expects; one cache line each.
+    /// Synchronisation counters of the tasks, in the layout that TVM's code expects: one cache line per counter.
     sync: Box<[CacheLine]>,
     has_failed: AtomicBool,
 }
@@ -85,7 +85,7 @@ struct TeamRegion<'a> {
 #[derive(Clone, Copy)]
 enum Starting {
     Pool,
-    /// A crew of a team. Both must outlive this value.
+    /// The crew that runs the tasks, and its team. Both must outlive this value.
     Crew(*const Team, *const Crew),
     /// No other threads: the launching thread runs the tasks sequentially.
     Alone,
@@ -248,7 +248,7 @@ impl Drop for Team {
 }
 
 impl Crew {
-    /// Creates a crew. If the team's first seat is a member, it becomes the leader.
+    /// Creates a crew. The team's first seat becomes the leader if it is among `seats`.
     pub fn new(mut seats: Vec<usize>) -> Crew {
         if let Some(own) = seats.iter().position(|seat| *seat == 0) {
             seats.swap(0, own);

@@ -64,7 +64,7 @@ pub fn register_step(product: Product, step: Step) -> Result<String> {
     Ok(name)
 }
 
-/// Returns the plain loops that TVM matches for a step, and their replacement.
+/// Returns the plain loops of a step, which TVM searches, and the intrinsic that replaces these loops.
 fn write_step(product: Product, step: Step) -> Result<[Value; 2]> {
     match step {
         Step::Fill => {
@@ -184,7 +184,7 @@ const SHARED: &str = "shared.dyn";
 const READ: i64 = 1;
 const WRITE: i64 = 2;
 
-/// Kind of a loop over result elements (`DATA`) or over a reduction, as TVM numbers them.
+/// TVM's number of the kind of loops over result elements; `REDUCTION` is that of reduction loops.
 const DATA: i64 = 0;
 const REDUCTION: i64 = 2;
 
@@ -193,7 +193,7 @@ struct Matrix {
     dtype: DType,
     extents: [i64; 2],
     offset: Expression,
-    /// Number of elements between rows; only for buffers of the replacing intrinsic.
+    /// Number of elements between the starts of rows; None except for buffers of the replacing intrinsic.
     stride: Option<Expression>,
 }
 

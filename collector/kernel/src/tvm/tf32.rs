@@ -8,7 +8,7 @@ use job::device::{OperandSide, Product};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// A fragment, given by an array of fragments and an index.
+/// A fragment: the array of fragments that contains it, and its index in the array.
 type FragmentPart = [Value; 2];
 
 pub(super) fn fill_sums(sums: FragmentPart) -> Result<Value> {

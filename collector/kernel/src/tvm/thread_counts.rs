@@ -27,7 +27,7 @@ struct ThreadCounts {
 struct Own {
     session: CounterSession,
     group: usize,
-    /// Index of each of the session's channels among all threads' channels; None if it does not count a single thread.
+    /// Index of each channel of the session among all channels; None for channels that do not count a single thread.
     places: Vec<Option<usize>>,
     before: Vec<Option<Reading>>,
     after: Vec<Option<Reading>>,
@@ -37,7 +37,7 @@ fn lock_counts() -> MutexGuard<'static, ThreadCounts> {
     COUNTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sets the counters to open at the next [`select_group`].
+/// Sets the counters that the next call of [`select_group`] opens.
 pub fn request_counters(request: &CounterRequest) {
     lock_counts().request = Some(CounterRequest { with_descendants: false, ..request.clone() });
 }

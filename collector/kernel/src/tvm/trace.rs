@@ -17,7 +17,7 @@ pub fn schedule_moves(schedule: &Schedule) -> Result<Moves> {
     Moves::new(json).map_err(|error| TvmError::new(names::TRACE_AS_JSON.text, error))
 }
 
-/// Applies moves to a new schedule. They are checked, because TVM generates any code that moves request.
+/// Applies moves to a new schedule, after a check of the moves, because TVM generates any code that they request.
 pub fn replay_moves(moves: &Moves, schedule: &Schedule) -> Result<()> {
     moves.check_again().map_err(|error| TvmError::new(names::TRACE_APPLY_JSON.text, error))?;
     call!(names::TRACE_APPLY_JSON, value_of(moves.as_json())?, &schedule.0).map(drop)

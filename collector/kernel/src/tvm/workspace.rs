@@ -1,11 +1,11 @@
-//! Counts the bytes that compiled code requests from TVM's workspace, by a function that forwards to TVM's.
+//! Counts the bytes that compiled code requests from TVM's workspace, by a function that forwards to TVM's function.
 
 use libloading::os::unix::Library;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Name of TVM's allocation function, which the one of this module replaces.
+/// Name of TVM's allocation function, which the function of this module replaces.
 pub const NAME: &str = "TVMBackendAllocWorkspace";
 
 /// Signature of the allocation function: device type and number, bytes, element type code and bits.

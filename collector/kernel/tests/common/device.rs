@@ -1,4 +1,4 @@
-//! Code for devices that are not there: built for each task and schedule, looked at, and never launched.
+//! Helpers that build and inspect device code of each task and schedule, for devices that need not exist.
 
 use super::{build_job, task};
 use bench::{Bench, Build, Workers};

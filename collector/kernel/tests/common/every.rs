@@ -1,4 +1,4 @@
-//! Tasks of every operator, for tests of what is made of them.
+//! Tasks of every operator, for tests of code generation.
 
 /// At least one task for each operator, with odd extents. Rows count in revisions, so each must show code of its own.
 pub const TASKS: &[&str] = &[

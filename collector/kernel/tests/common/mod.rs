@@ -1,4 +1,4 @@
-//! What the tests with real workers share: the workers, short measuring, and tasks from their texts.
+//! Helpers of tests with real workers: the workers, short measurements, and tasks parsed from text.
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
 pub mod device;
@@ -25,7 +25,7 @@ pub fn worker() -> PathBuf {
     }
 }
 
-/// How long a job may take on a machine that is busy with other tests; nothing waits for it in a good run.
+/// Time limit of a job, for machines that are busy with other tests; no successful job takes as long.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 const MIB: u64 = 1 << 20;
@@ -118,7 +118,7 @@ pub fn build_job(task: &Task, target: &Target, schedule: &Schedule) -> BuildJob 
     }
 }
 
-/// The task of a text: the long form as it stands, the short form as the campaign would cut it.
+/// Parses a task from its long form, or builds it from a short form in the way that a campaign does.
 #[track_caller]
 pub fn task(text: &str) -> Task {
     if text.contains('(') {

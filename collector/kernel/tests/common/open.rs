@@ -1,4 +1,4 @@
-//! Tasks whose sizes `n` and `m` are open, and sizes to try.
+//! Tasks with the symbolic sizes `n` and `m`, and values of these sizes to test.
 
 use models::Task;
 use std::collections::BTreeMap;

@@ -50,7 +50,7 @@ struct Tiled {
     threads: i64,
 }
 
-/// Splits and orders the loops of the result: over blocks, the separate tiles of a thread, threads, and within a tile.
+/// Splits and orders the loops of the result: blocks, interleaved tiles of a thread, threads, elements of a tile.
 fn tile_result(form: Form, moves: &Moves, summed: &Summed, knobs: &Knobs) -> Result<Tiled> {
     let mut loops = moves.loops(&summed.result)?;
     let sums: Vec<Loop> = loops.drain(..usize::from(summed.is_partial)).collect();

@@ -32,7 +32,7 @@ pub(super) fn schedule_task(task: &Task, lowered: &Lowered, knobs: &Knobs, moves
     }
 }
 
-/// Returns the tensor-core product of a task if no operand is rounded on any device; None for convolutions.
+/// Returns a task's tensor-core product; None for convolutions, or if the product would round an operand.
 pub(super) fn tensor_product(task: &Task, target: &CompileTarget) -> Option<TensorProduct> {
     let Device::Cuda(architectures) = &target.device else { return None };
     let capability = architectures.iter().map(|architecture| architecture.number).min()?;
@@ -71,7 +71,7 @@ fn bind_loop(moves: &Moves, target: &Loop, threads: i64) -> Result<Loop> {
     Ok(parts[1].clone())
 }
 
-/// Sums in a block of threads, each reading `together` adjacent elements; returns the loop bound to threads.
+/// Sums an element by a block of threads, each reading `together` neighbours at once; returns the loop over threads.
 fn reduce_across_threads(moves: &Moves, block: &Block, around: &Loop, threads: i64, together: i64) -> Result<Loop> {
     moves.compute_at(block, around)?;
     moves.set_memory(block, Memory::Shared)?;
@@ -92,7 +92,7 @@ struct Summed {
     is_partial: bool,
 }
 
-/// Splits a sum's depth over blocks of the grid (split-K); a second kernel adds the parts, a thread per element.
+/// Splits a sum's depth over blocks of the grid (split-K); a second kernel adds the parts, with one thread per element.
 fn split_sum(moves: &Moves, anchor: Block, result: Block, knobs: &Knobs) -> Result<Summed> {
     const THREADS: i64 = 256;
     let parts = SPLIT_K.or_one(knobs);

@@ -58,7 +58,7 @@ pub(super) fn schedule_tensor(task: &Task, lowered: &Lowered, knobs: &Knobs, mov
     Ok(())
 }
 
-/// Returns the memory scope of fragments; TVM has none for TF32, where a lane's part is a plain array.
+/// Returns the memory scope of fragments; TVM has no scope for TF32, whose fragments are plain arrays of each lane.
 fn fragment_memory(product: Product, side: OperandSide) -> Memory {
     match side {
         _ if product == Product::TF32 => Memory::Local,
@@ -74,7 +74,7 @@ fn own_loops(moves: &Moves, block: &Block) -> Result<Vec<Loop>> {
     Ok(loops[loops.len() - count..].to_vec())
 }
 
-/// Returns the rows and columns of a warp's tile, in fragments, and those of a block's tile, in warps.
+/// Returns rows and columns of a warp's tile, in fragments, then rows and columns of a block's tile, in warps.
 fn tile_fragments(knobs: &Knobs) -> Result<[[i64; 2]; 2]> {
     let fragments = [required_number(knobs, &FRAGMENTS_Y)?, required_number(knobs, &FRAGMENTS_X)?];
     let warps = [required_number(knobs, &WARPS_Y)?, required_number(knobs, &WARPS_X)?];
@@ -111,7 +111,7 @@ fn bind_lanes(moves: &Moves, elements: &Loop, warps: i64, vector: i64) -> Result
     Ok(())
 }
 
-/// Tiles the sums for warps and fragments; returns the loop over warps and the loop over the rows of a fragment.
+/// Tiles a block of sums for warps and fragments; returns the loop over warps and the loop over the rows of a fragment.
 fn tile_sums(moves: &Moves, sums: &Block, knobs: &Knobs) -> Result<[Loop; 2]> {
     let [fragments, warps] = tile_fragments(knobs)?;
     let own = own_loops(moves, sums)?;

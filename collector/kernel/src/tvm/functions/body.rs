@@ -1,5 +1,5 @@
-//! Builds the LLVM IR body of a function of a vector of `f32`. Operations on `Number` record instructions: `x * y`
-//! appends one, and its value can be used any number of times.
+//! Builds the LLVM IR body of a function that takes a vector of `f32`. Operations on `Number` record instructions: `x *
+//! y` appends one, and its value can be used any number of times.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;

@@ -1,5 +1,5 @@
-//! Formulas of the functions, for `f32`. The error of each is within the bound stated by its test for all floats, even
-//! if a multiply-add is rounded twice; results are correct for infinities, NaN and subnormal numbers.
+//! Formulas of `exp`, `log` and similar functions, for `f32`. For all floats, the error is within the bound that tests
+//! state, even if a multiply-add is rounded twice; results are correct for infinities, NaN and subnormal numbers.
 
 use super::body::Number;
 
@@ -11,7 +11,7 @@ const ROUNDING_TERM_BITS: i32 = 0x4b40_0000;
 const INFINITY: u32 = 0x7f80_0000;
 const NAN_BITS: u32 = 0x7fc0_0000;
 
-/// ln 2 in two parts; products of the first with integers below 2^9 are exact.
+/// ln 2 as a sum of two parts; products of the first part with integers below 2^9 are exact.
 const LN_2: [f64; 2] = [0.693_145_751_953_125, 1.428_606_820_309_417_2e-6];
 
 /// Taylor series of `exp`, used up to ln 2 / 2.
@@ -50,7 +50,7 @@ pub(super) fn exp2_formula(x: Number<'_>) -> Number<'_> {
     times_power(rest.polynomial(&EXP_2), rounded)
 }
 
-/// Multiplies by two to the power of the integer in the last bits of `rounded`, in two steps to avoid overflow.
+/// Multiplies `number` by `2^n`, where `n` is the integer in the last bits of `rounded`, in two steps against overflow.
 fn times_power<'a>(number: Number<'a>, rounded: Number<'a>) -> Number<'a> {
     let whole = rounded.as_integer() - ROUNDING_TERM_BITS;
     let half = whole.shift_down(1);
@@ -60,7 +60,7 @@ fn times_power<'a>(number: Number<'a>, rounded: Number<'a>) -> Number<'a> {
 
 /// Bits of the smallest float not below the square root of 1/2.
 const ROOT_OF_HALF: i32 = 0x3f35_04f3;
-/// The smallest normal float; smaller ones are scaled by `2^LIFT`.
+/// The smallest normal float; smaller numbers are scaled by `2^LIFT`.
 const NORMAL_MIN: f64 = 1.175_494_350_822_287_5e-38;
 const LIFT: i32 = 25;
 

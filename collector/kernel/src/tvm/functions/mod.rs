@@ -40,11 +40,11 @@ const FLOAT: u8 = 2;
 
 thread_local! {
     static CHOSEN: Cell<Functions> = const { Cell::new(Functions::Vector) };
-    /// Functions called by the module being lowered, by index, with the number of lanes.
+    /// Vector functions that the module being lowered calls: index of the function, and number of lanes.
     static CALLED: RefCell<BTreeSet<(usize, u16)>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Lowers with this variant of the functions, and adds the definitions that the module calls, byte products included.
+/// Runs `lower` with a variant of the functions, and adds definitions of called functions, byte products included.
 pub(super) fn lower_with(
     functions: Functions,
     instruction: Instruction,

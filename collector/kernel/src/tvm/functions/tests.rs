@@ -1,4 +1,4 @@
-//! How far each function is off its true value, of floats from one end to the other.
+//! Tests of the error of each function over the whole range of floats.
 
 // What was measured is for the documents.
 #![allow(clippy::print_stderr)]
@@ -23,13 +23,13 @@ use targets::Target;
 use tempfile::TempDir;
 use tvm_ffi::AnyView;
 
-/// Numbers in one call; a vector does not divide it, so that single elements are tried, too.
+/// Numbers per call; no multiple of a vector's length, so that the code for remaining elements is tested, too.
 const LENGTH: usize = (1 << 20) + 5;
 
-/// Set, every float is tried: a quarter of an hour.
+/// Environment variable that, if set, makes tests try every float, which takes a quarter of an hour.
 const EVERY_VARIABLE: &str = "OPCOLLECT_EVERY_FLOAT";
 
-/// Else every so many; a prime, so that fractions of all kinds meet exponents of all kinds.
+/// Distance of the tested floats otherwise; a prime, so that all kinds of fractions and exponents are combined.
 const STRIDE: u32 = 1009;
 
 fn compiled(name: &str, target: &Target, functions: &str, dtype: DType) -> Vec<u8> {

@@ -1,5 +1,5 @@
 //! Resolves what an object needs from this process: imported functions, and the variables that TVM emits for functions
-//! of its runtime. TVM's own library loader sets the variables of the same names.
+//! of its runtime. TVM's own library loader sets the same variables.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, c_void};
@@ -47,7 +47,7 @@ pub fn resolve_imports(object: &Object<'_>) -> Result<Imports, LoadError> {
     Ok(imports)
 }
 
-/// Finds a symbol in a library or its dependencies. `library` can also be the whole process.
+/// Finds a symbol in a library or its dependencies, or in the whole process if `library` stands for the process.
 pub(super) fn find_symbol(library: &Library, name: &str) -> Option<NonNull<c_void>> {
     let name = CString::new(name).ok()?;
     // SAFETY: the symbol is only taken as an address.

@@ -16,7 +16,7 @@ pub enum LoadError {
     UnsupportedMachine { machine: String },
     #[error("{what} is not supported by the in-memory loader; the system's linker may load it")]
     Unsupported {
-        /// The unsupported part, with its section or symbol.
+        /// Description of the unsupported part, with its section or symbol.
         what: String,
     },
     #[error("the object would run code when it is loaded ({what}), which generated code never does; it is rejected")]

@@ -1,4 +1,4 @@
-//! Memory of a loaded object, writable while it is patched, then sealed. No page is ever writable and executable.
+//! Memory of a loaded object, writable until relocations are applied. No page is ever writable and executable.
 
 use std::ffi::c_void;
 use std::io;

@@ -71,7 +71,7 @@ impl Layout {
     }
 }
 
-/// Returns the symbols that need an address slot, and those that need a jump stub, with offsets that are not yet set.
+/// Returns the symbols that need an address slot, and the symbols that need a jump stub, all with offset 0 for now.
 fn needed_symbols(object: &Object<'_>) -> (BTreeMap<usize, usize>, BTreeMap<usize, usize>) {
     let (mut slots, mut stubs) = (BTreeMap::new(), BTreeMap::new());
     for relocation in &object.relocations {

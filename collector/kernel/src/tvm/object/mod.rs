@@ -1,7 +1,7 @@
 //! Loads the object file of a kernel into this process, without a linker and without a file, which is far faster. The
 //! static linker's work is done here for the part of ELF that compilers emit for a kernel: `read` parses the object,
 //! `layout` assigns positions, `relocate` patches the image, `image` owns the memory, and `context` sets pointers.
-//! Other objects are loaded by [`load_through_linker`], unless loading would run their code: all loaders reject those.
+//! Other objects are loaded by [`load_through_linker`]. All loaders reject objects whose code would run on loading.
 //!
 //! Loading executes nothing and is safe for any input bytes. *Calling* loaded code, or opening it with the system's
 //! loader, runs unchecked machine code: both are `unsafe` here and only done in runner processes, which may crash.

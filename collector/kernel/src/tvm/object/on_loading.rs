@@ -12,7 +12,7 @@ use object::read::elf::{FileHeader, SectionHeader, Sym};
 use super::LoadError;
 use super::size::WIDTH;
 
-/// Prefixes of the names of sections whose code the system's loader calls.
+/// Prefixes of the names of sections with code, or addresses of code, that the system's loader calls.
 const CALLED: [&str; 7] = [".init", ".fini", ".preinit", ".ctors", ".dtors", ".init_array", ".fini_array"];
 
 /// Functions that a linker registers by their name to run on loading and unloading.

@@ -1,5 +1,5 @@
-//! Parses an object file into the parts that loading needs. All values are checked copies of the file's tables: section
-//! numbers are valid indices, names are text, sizes are within limits. Addresses are not yet assigned.
+//! Parses an object file into the parts that loading needs. All values are copied from the file's tables and checked:
+//! section numbers are valid indices, names are text, sizes are within limits. Addresses are not yet assigned.
 
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
@@ -31,7 +31,7 @@ pub struct Section<'a> {
     /// Alignment in bytes: a power of two, at most one page.
     pub alignment: usize,
     pub size: usize,
-    /// Contents of the section. They may be shorter than `size`; the rest is zero.
+    /// Contents of the section. If they are shorter than `size`, the rest of the section is zero.
     pub bytes: &'a [u8],
 }
 
@@ -62,7 +62,7 @@ pub enum Place {
     Import {
         is_weak: bool,
     },
-    /// In a section that is not loaded, or of an unsupported kind.
+    /// Defined in a section that is not loaded, or of an unsupported kind.
     Unreachable,
 }
 

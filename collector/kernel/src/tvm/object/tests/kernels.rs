@@ -1,4 +1,4 @@
-//! What a C compiler emits runs as it does when linked.
+//! Tests that loaded objects of a C compiler compute the same as linked ones.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs;

@@ -1,4 +1,4 @@
-//! Objects from the system's C compiler and from TVM, and objects that nobody would emit.
+//! Tests of the loader with objects of the system's C compiler, objects of TVM, and malformed objects.
 
 #[path = "../../../../../../tests/damage.rs"]
 mod damage;

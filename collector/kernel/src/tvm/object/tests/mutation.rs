@@ -1,4 +1,4 @@
-//! Whatever the bytes, loading returns an error or an image, and neither panics nor faults. Nothing is executed.
+//! Tests that loading any bytes returns an error or an image, without a panic or a fault. Nothing is executed.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! What the loader does not take is an error that names itself and says whether the linker may help.
+//! Tests that errors name the unsupported part of an object and state whether the linker may support it.
 
 use expect_test::{Expect, expect};
 

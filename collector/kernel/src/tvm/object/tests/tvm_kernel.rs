@@ -1,4 +1,4 @@
-//! A kernel that TVM compiled: the object of a parallel loop, with the runtime's variables and a library call.
+//! Tests loading a kernel of TVM: the object of a parallel loop, with the runtime's variables and a library call.
 
 use std::fs;
 use std::process::Command;
