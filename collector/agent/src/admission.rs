@@ -40,7 +40,7 @@ pub struct Admission {
 struct Occupancy {
     /// Key that the tracker gives to the next client. `None` if no session is offered, or while a session runs.
     match_key: Option<String>,
-    /// Client of the running session; once it disconnects, the client of the next session.
+    /// Client of the running session; once this client disconnects, the client of the next session.
     holder: Option<Arc<Client>>,
 }
 
@@ -160,7 +160,7 @@ fn is_same(left: &str, right: &str) -> bool {
     differences == 0 && left.len() == right.len()
 }
 
-/// Reports whether a client has disconnected. Requests that it sent before may still be unread.
+/// Reports whether a client has disconnected. Earlier requests of the client may still be unread.
 pub fn has_hung_up(stream: &TcpStream) -> bool {
     // `nix` does not define this flag. poll reports no other event on an intact connection.
     let ends = PollFlags::from_bits_retain(POLLRDHUP);

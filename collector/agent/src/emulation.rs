@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// Returns a reason to assume that the machine is emulated, if any. Unreadable files count as a reason.
+/// Returns a reason to assume that the machine is emulated, such as an unreadable file; None without a reason.
 pub fn emulator_evidence() -> Option<String> {
     let unreadable = |what: &str| Some(format!("cannot read `{what}`"));
     let Ok(maps) = fs::read_to_string("/proc/thread-self/maps") else { return unreadable("/proc/thread-self/maps") };

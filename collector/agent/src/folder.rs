@@ -12,7 +12,7 @@ use tempfile::TempDir;
 const PREFIX: &str = "opcollect-board-";
 /// Name of the lock file. It is hidden from clients, whose file names cannot start with a dot.
 const LOCK: &str = ".lock";
-/// Name of a file that exists while a board's accelerator core runs. If the file is left over, the core may still run.
+/// Name of a file that exists while a board's accelerator core runs. If an old file is found, the core may still run.
 pub const CORE_AT_WORK: &str = ".core-at-work";
 
 /// Folder of a session's files. It is removed on drop.
@@ -38,7 +38,7 @@ impl SessionFolder {
         self.folder.path()
     }
 
-    /// Keeps the folder if it marks a running accelerator core; removes it otherwise.
+    /// Keeps the folder if it contains the mark of a running accelerator core; removes the folder otherwise.
     pub fn into_marked(mut self) -> Option<MarkedFolder> {
         let path = self.path().to_owned();
         path.join(CORE_AT_WORK).exists().then(|| {
@@ -61,8 +61,8 @@ impl MarkedFolder {
     }
 }
 
-/// Removes left-over folders of this user. Folders with the mark of a running accelerator core are kept. They are also
-/// returned if `serves_devmem`, that is, if this agent accesses the core by `/dev/mem`.
+/// Removes left-over folders of this user. Folders with the mark of a running accelerator core are kept, and returned
+/// if `serves_devmem`, that is, if this agent accesses the core by `/dev/mem`.
 pub fn sweep_folders(parent: &Path, serves_devmem: bool) -> Vec<MarkedFolder> {
     let mut marked = Vec::new();
     for entry in parent.read_dir().into_iter().flatten().flatten() {

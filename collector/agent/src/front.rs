@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 const FAREWELL: Duration = Duration::from_secs(5);
 /// Delay before a session is killed after its client has disconnected.
 const CLOSED_GRACE: Duration = Duration::from_millis(500);
-/// Delay as in `CLOSED_GRACE` if requests of the client are still unread.
+/// `CLOSED_GRACE` if requests of the client are still unread.
 const CLOSED_GRACE_UNREAD: Duration = Duration::from_millis(5000);
 const TICK: Duration = Duration::from_secs(2);
 
@@ -76,7 +76,7 @@ pub fn bind_listener(options: &Options) -> Result<TcpListener, ServeError> {
     TcpListener::bind((options.bind, options.port)).map_err(|error| ServeError::Listen(address(), error))
 }
 
-/// Serves clients sequentially until one stops the agent. Log messages go to `log`.
+/// Serves clients one after another until a client stops the agent. Log messages go to `log`.
 pub fn serve_clients(listener: TcpListener, options: &Options, log: fn(String)) -> Result<(), ServeError> {
     let port = listener.local_addr()?.port();
     let serves_devmem = options.fabric == Some(FabricKind::Devmem);
@@ -116,7 +116,7 @@ enum SessionEnd {
     Bad(String),
 }
 
-/// Runs one session. Folders that mark a core that may still run are kept until the next session's is marked.
+/// Runs one session. Marks of a core that may still run are kept until the next session has set its own mark.
 fn run_session(
     stream: &TcpStream,
     options: &Options,
@@ -197,7 +197,7 @@ enum SessionExit {
     Left,
 }
 
-/// Waits for the session. Kills it at the limit or once its client left: an endless kernel blocks the board.
+/// Waits for the session. Kills it at the limit or after its client has left, as an endless kernel blocks the board.
 fn wait_for_end(child: &mut Child, stream: &TcpStream, limit: Duration) -> std::io::Result<SessionExit> {
     const LONGEST: Duration = Duration::from_millis(20);
     let process = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
@@ -227,7 +227,7 @@ fn wait_for_end(child: &mut Child, stream: &TcpStream, limit: Duration) -> std::
     Ok(how.unwrap_or(SessionExit::By(status)))
 }
 
-/// Checks for the end of a child without reaping it.
+/// Checks whether a child process has ended, without reaping it.
 fn has_ended(process: Pid) -> std::io::Result<bool> {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     Ok(waitid(Id::Pid(process), flags)? != WaitStatus::StillAlive)

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Number of checks after which an assigned but unused session is offered again.
+/// Number of checks of the tracker after which an assigned but unused session is offered again.
 const UNUSED_CHECKS_MAX: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -34,8 +34,8 @@ impl Registration {
     }
 
     /// Ensures that the tracker offers a session; returns an error once per outage. `offered` is the match key already
-    /// offered. `set_key` receives a new key before the tracker does, and `None` during an outage; it returns false if
-    /// a client has occupied the board.
+    /// offered. `set_key` is called with a new key before the tracker gets the key, and with `None` during an outage;
+    /// it returns false if a client has occupied the board.
     pub fn ensure_offer(
         &mut self,
         offered: Option<&str>,

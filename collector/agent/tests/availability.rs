@@ -1,5 +1,5 @@
-//! Clients cannot block the board for others: silent clients, disappearing clients, endless kernels and killed agents.
-//! All tests use the real program.
+//! Tests that clients cannot block the board for others: silent clients, disappearing clients, endless kernels and
+//! killed agents. All tests use the real program.
 #![allow(missing_docs)]
 
 mod common;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Environment variable with the address of an agent, for the process that acts as the client of another test.
+/// Environment variable with an agent's address, set for the test process that another test starts as a client.
 const CLIENT_VARIABLE: &str = "OPCOLLECT_TEST_CLIENT";
 
 fn tcp(address: &Address) -> TcpStream {
@@ -124,7 +124,7 @@ fn message(stream: &mut TcpStream) -> String {
     String::from_utf8(text).expect("text")
 }
 
-/// Acknowledges all messages up to the next offer and returns its match key.
+/// Plays the tracker: acknowledges an agent's messages up to the next offer of a session; returns its match key.
 fn offered(stream: &mut TcpStream) -> Key {
     loop {
         let text = message(stream);
@@ -175,7 +175,7 @@ fn a_tracker_that_does_not_answer_delays_no_greeting() {
     assert!(greet(&next).is_ok());
 }
 
-/// The agent frees the board shortly after a client has closed its connection. The next client waits for that.
+/// Tests that the next client waits until the agent has freed the board, shortly after the last client has left.
 #[test]
 fn one_session_follows_another_without_a_pause() {
     let agent = Agent::start(&[]);
@@ -292,7 +292,7 @@ fn has_ended(process: Pid) -> bool {
     stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'))
 }
 
-/// A script replaces the session process. It logs whether it finds the mark of a running core, and leaves one.
+/// Replaces the session process by a script that logs whether a running core is marked, and leaves such a mark.
 #[test]
 fn a_running_core_is_known_to_the_next_session() {
     let parent = tempfile::tempdir().expect("a folder");

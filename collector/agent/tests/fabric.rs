@@ -1,5 +1,5 @@
-//! A simulated core on the fabric, served by the real program: exact results of programs, and rejection of invalid
-//! requests. No test uses a board.
+//! Tests of a simulated accelerator core, served by the real program: exact results of programs, and rejection of
+//! invalid requests. No test uses a board.
 #![allow(missing_docs)]
 
 mod common;

@@ -1,4 +1,4 @@
-//! Sessions with the real program: supported requests, and isolation of sessions from each other.
+//! Tests of sessions with the real program: supported requests, and isolation of sessions from each other.
 
 // Skipped tests print a message.
 #![allow(clippy::print_stderr)]
@@ -97,7 +97,7 @@ fn the_agent_survives_a_crashed_session() {
     assert!(agent.session().find_function(HOST).expect("the agent is there").is_some());
 }
 
-/// An endless kernel blocks a board only while its client is connected.
+/// Tests that an endless kernel blocks a board only while its client is connected.
 #[test]
 fn a_board_is_free_soon_after_its_client_disconnects() {
     let Some(kernels) = kernels() else { return };

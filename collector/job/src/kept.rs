@@ -35,7 +35,7 @@ impl<Value> Default for JobCache<Value> {
 }
 
 impl<Value> JobCache<Value> {
-    /// Takes the value if its key matches. Otherwise drops the value, so that two never exist at the same time.
+    /// Takes the cached value if its key matches. Otherwise drops the value, so that two values never exist at once.
     pub fn take_matching(&mut self, key: &CacheKey) -> Option<Value> {
         self.0.take().filter(|(known, _)| known == key && known.has_all_files()).map(|(_, value)| value)
     }

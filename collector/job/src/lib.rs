@@ -84,9 +84,9 @@ pub struct Artifact {
     /// Instruction set extensions that the object file uses, in the Linux kernel's spelling.
     pub instruction_sets: Vec<String>,
     pub device: Option<DeviceCode>,
-    /// Size of the machine code in bytes; for several architectures, that of the first.
+    /// Size of the machine code in bytes; if there are several architectures, of the code for the first.
     pub code_bytes: u64,
-    /// Packing of each parameter and, last, of the result.
+    /// Storage format of each parameter, followed by that of the result.
     pub packings: Vec<Packing>,
     pub trace: Option<String>,
     pub listing: Option<Box<Listing>>,
@@ -145,7 +145,7 @@ impl RunJob {
         RunJob { object, device, packings, ..self }
     }
 
-    /// Returns the sum of measuring time, a reference computation of `flops` on a slow machine, and `slack`.
+    /// Returns the time for measuring, for a reference computation of `flops` on a slow machine, and `slack`, summed.
     pub fn time_limit(&self, flops: u64, slack: Duration) -> Duration {
         rule_limit(&self.method) + reference_time(flops) + slack
     }
@@ -157,7 +157,7 @@ fn reference_time(flops: u64) -> Duration {
     Duration::from_secs_f64(flops as f64 / REFERENCE_FLOPS_PER_SECOND)
 }
 
-/// Returns the time limit of a method. TVM's evaluator gets a second per run, its minimum repeats and cooldowns.
+/// Returns the time limit of a method. TVM's evaluator may take a second per run, plus minimum repeats and cooldowns.
 fn rule_limit(method: &Method) -> Duration {
     match method {
         Method::Sample(plan) => Duration::from_nanos(plan.time_limit_ns),
@@ -212,7 +212,7 @@ pub enum Engine {
     Program,
     OnnxRuntime,
     OpenVino,
-    /// PyTorch, running a program whose code entries are tasks in JSON.
+    /// PyTorch, which runs a program whose code entries are tasks in JSON.
     Torch,
     Cuda,
 }
@@ -267,7 +267,7 @@ pub struct Measured {
     pub peak_memory_bytes: u64,
     /// Seconds per run from TVM's own time evaluator, one value per repeat; empty unless requested.
     pub tvm_seconds: Vec<f64>,
-    /// Whether an error after the measurement makes the runner unusable for the next job.
+    /// Whether the runner must be replaced before the next job, because an error followed the measurement.
     pub is_runner_spent: bool,
     /// For staged programs: start and end of each group of each stage, relative to the start of the median run.
     pub stages_ns: Vec<Vec<(f64, f64)>>,

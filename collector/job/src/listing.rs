@@ -31,9 +31,9 @@ pub struct ListedLoop {
     pub first: usize,
     pub last: usize,
     pub around: Option<usize>,
-    /// Iterations each time the loop is entered, if they are constant.
+    /// Iterations each time the loop is entered; None unless the number is constant.
     pub turns: Option<f64>,
-    /// Share of the operator's estimated cycles that the loop's own instructions take, without inner loops.
+    /// Share of the operator's estimated cycles that the loop takes without its inner loops.
     pub estimated_share: f64,
 }
 

@@ -12,10 +12,10 @@ use targets::Kind;
 /// Revision table of this program, which `tests/revisions.rs` writes.
 const OWN: &str = include_str!("revisions.txt");
 
-/// Operator name of the table's line for TVM's own schedule space and its sampling.
+/// Name, in place of an operator, of the table's lines for TVM's own schedule space and its sampling.
 const TVM_SPACE: &str = "metaschedule";
 
-/// Hashes of generated code, by `target operator`.
+/// Hashes of generated code; a key is the target and the operator, separated by a space.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Revisions(pub BTreeMap<String, String>);

@@ -1,5 +1,5 @@
 //! A thread that serves jobs of one model. Thread pools, counters and CPU affinity belong to the thread that loaded a
-//! model, so a runner that keeps a model for the next round keeps its thread.
+//! model, so a runner that keeps a model for the next job keeps the model's thread.
 
 use crate::NetworkJob;
 use crate::kept::{JobCache, cache_key};

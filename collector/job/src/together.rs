@@ -28,13 +28,13 @@ pub enum MemberWork {
     Code {
         task: String,
         object: Vec<u8>,
-        /// Packing of each parameter and, last, of the result.
+        /// Storage format of each parameter, followed by that of the result.
         packings: Vec<Packing>,
     },
     Synthetic(Synthetic),
 }
 
-/// Compares ways of running compiled codes in interleaved rounds. The lanes of an alternative start together.
+/// Compares alternative ways to run codes in interleaved rounds. The lanes (threads) of an alternative start together.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RaceJob {
     pub ways: Vec<Vec<RaceLane>>,
@@ -66,7 +66,7 @@ impl TogetherJob {
         cpus
     }
 
-    /// Returns the sum of measuring time, reference computations of `flops` on a slow machine, and `slack`.
+    /// Returns the time for measuring, for reference computations of `flops` on a slow machine, and `slack`, summed.
     pub fn time_limit(&self, flops: u64, slack: Duration) -> Duration {
         let rule = match self {
             TogetherJob::CoRun(job) => &job.rule,

@@ -1,4 +1,4 @@
-//! Whatever the bytes: schedules are read or refused, and what is read can be used.
+//! Tests that any bytes are either rejected or read as a schedule that can be used.
 #![allow(missing_docs)]
 
 #[path = "../../../tests/damage.rs"]

@@ -1,4 +1,4 @@
-//! What default schedules do, by the machine that they are for.
+//! Tests of the default schedules for several machines.
 #![allow(missing_docs)]
 
 use job::space::task_space;

@@ -1,4 +1,4 @@
-//! The version of the spaces: a change of axes, settings or rules needs a new one, as resumed searches depend on it.
+//! Tests that a change of axes, settings or rules has a new version of the spaces, on which resumed searches depend.
 #![allow(missing_docs)]
 
 use job::space::{SETTINGS_VERSION, VERSION, find_declaration, task_space};
@@ -6,7 +6,7 @@ use models::Task;
 use std::collections::BTreeMap;
 use targets::{cuda_text, llvm_target, parse_cuda};
 
-/// Hash of this version's axes, settings and rules, without axes of the next version, which increment it.
+/// Version of the spaces, and hash of its axes, settings and rules. Axes of later versions are not part of the hash.
 const KNOWN: (u32, &str) = (7, "984960ddd6f61713");
 
 const TASKS: &[&str] = &[

@@ -1,5 +1,5 @@
 //! CPU affinity: reads, sets and checks it. TVM's thread pool pins its caller, sometimes outside of the CPUs of this
-//! process, and accepts CPU numbers that do not exist, so [`thread_masks`] reads the actual affinity once it exists.
+//! process, and accepts CPU numbers that do not exist, so [`thread_masks`] reads the actual affinity of its threads.
 
 use std::{fs, io};
 

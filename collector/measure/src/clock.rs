@@ -16,7 +16,7 @@ pub trait Clock {
     /// Returns the time of a fixed computation, which depends only on the processor's clock rate.
     fn speed_probe_ns(&mut self) -> u64;
     fn sleep(&mut self, duration: Duration);
-    /// Flushes the caches of all CPUs of a run, unless the timed code does; `bytes` bounds the last-level cache's size.
+    /// Flushes the caches of all CPUs of a run, unless the timed code does; `bytes` exceeds the last-level cache.
     fn empty_caches(&mut self, bytes: u64);
 }
 

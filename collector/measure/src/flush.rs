@@ -1,5 +1,5 @@
 //! Flushes caches: every CPU of a run writes its own buffer, because a thread evicts lines only from caches that it
-//! uses. Pool threads fall asleep during a flush, so they are woken after it, outside of the timed run.
+//! uses. Pool threads fall asleep during a flush, so they are woken after the flush, outside of the timed run.
 
 use crate::affinity;
 use crate::host::Topology;

@@ -71,9 +71,9 @@ pub struct Measurement {
     pub first_run_ns: u64,
     /// Number of warm-up runs, not counting the first run.
     pub warm_up_runs: u64,
-    /// Runs per sample; the final value if the evaluator's rule increased it.
+    /// Runs per sample; the last value if TVM's rule increased this number.
     pub batch_size: u32,
-    /// Number of timed runs; counters and CPU times are divided by it.
+    /// Number of timed runs, by which counters and CPU times are divided.
     pub timed_runs: u64,
     /// Stored samples: every `samples_stride`-th one, in time order.
     pub samples_ns: Vec<f64>,
@@ -98,7 +98,7 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Returns the visit with the median time (the earlier of two), with all visits' medians; `None` without visits.
+    /// Returns the visit with the median time (the earlier of two) and adds all visits' medians; `None` without visits.
     pub fn of_visits(visits: Vec<Measurement>) -> Option<Measurement> {
         let visits_ns: Vec<f64> = visits.iter().map(|visit| visit.median_ns).collect();
         let mut order: Vec<usize> = (0..visits.len()).collect();

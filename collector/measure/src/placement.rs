@@ -1,6 +1,6 @@
 //! The placement of a visit (one of the separate measurements of an experiment): the stack address decides which spill
-//! slots cross a cache line, tensor addresses which loads and stores alias, both per page. One fixed placement is a
-//! bias that no number of samples removes, so visits spread their offsets evenly over a page, from a seeded start.
+//! slots cross a cache line, tensor addresses which loads and stores alias, modulo the page size. One fixed placement
+//! is a bias that no number of samples removes, so visits spread their offsets evenly over a page, from a seeded start.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub struct Placement {
     pub is_stack_fixed: bool,
     /// Unit of tensor offsets: tensor `n`, counted from 1, is offset by `n` times this value, modulo the page size.
     pub buffer_bytes: u32,
-    /// Number of the runner process; a visit with a new number runs in a new process.
+    /// Number of the runner process; visits with different numbers run in different processes.
     pub process: u32,
 }
 
@@ -40,7 +40,7 @@ impl Placement {
         }
     }
 
-    /// Returns the stack offset of a batch, counted from 0, within a page.
+    /// Returns the stack offset within a page, in bytes, of a batch, counted from 0.
     pub fn stack_bytes_of(&self, batch: u32) -> usize {
         /// An odd multiple of the alignment near the golden section of a page, so that every offset occurs.
         const STEP_BYTES: u32 = 2544;
@@ -48,7 +48,7 @@ impl Placement {
         ((self.stack_bytes + moved) % PAGE_BYTES) as usize
     }
 
-    /// Returns the offset of a tensor, counted from 0, within a page.
+    /// Returns the offset within a page, in bytes, of a tensor, counted from 0.
     pub fn tensor_bytes(&self, number: usize) -> usize {
         (self.buffer_bytes as usize).wrapping_mul(number + 1) % PAGE_BYTES as usize
     }

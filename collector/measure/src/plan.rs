@@ -1,4 +1,4 @@
-//! Measuring plans: all settings and their checks. A plan is stored with the times it produced.
+//! Measuring plans: all settings and their checks. A plan is stored with the measured times.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ pub enum Method {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Plan {
-    /// Number of visits, at different times and placements, which share the durations below.
+    /// Number of visits (measurements at different times and placements), which share the durations below.
     pub visits: u32,
     /// Fixed stack offset, to study the effect of a placement; by default, offsets spread over a page.
     pub stack_offset_bytes: Option<u32>,
-    /// Minimum warm-up time after the first run; runs several times as long need none, as cold effects are small then.
+    /// Minimum warm-up time after the first run. Runs several times as long need no warm-up, as cold effects are small.
     pub warm_up_time_ns: u64,
     pub warm_up_runs: u32,
     pub batch_precisions: u32,
@@ -30,7 +30,7 @@ pub struct Plan {
     pub confidence: f64,
     /// Minimum number of samples within the time budget.
     pub samples_min: u32,
-    /// Minimum number of samples for slow runs, of which the time budget does not allow `samples_min`.
+    /// Minimum number of samples if runs are so slow that the time budget does not allow `samples_min`.
     pub samples_slow_min: u32,
     pub samples_max: u32,
     /// Minimum sampling time, because a few early samples may agree by chance.
@@ -86,13 +86,13 @@ impl Cache {
 }
 
 /// TVM's time evaluator. After one untimed call, each of `repeat` repeats runs `number` times. If a repeat takes less
-/// than `min_repeat_ms`, `number` grows for good, and the repeat restarts. Samples are means of `number` runs.
+/// than `min_repeat_ms`, `number` grows permanently, and the repeat restarts. Samples are means of `number` runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Evaluator {
     pub number: u32,
     pub repeat: u32,
-    /// Minimum duration of a repeat; 0 never increases `number`.
+    /// Minimum duration of a repeat; with 0, `number` never grows.
     pub min_repeat_ms: u32,
     /// Number of measured durations of zero after which `number` stops growing in a repeat.
     pub limit_zero_time_iterations: u32,
@@ -160,7 +160,7 @@ impl Method {
         }
     }
 
-    /// Returns when measuring ends, at most a batch later (deadlines must exceed it); None for the evaluator's rule.
+    /// Returns when measuring ends, at most a batch later (deadlines must be longer); None for the evaluator's rule.
     pub fn time_limit(&self) -> Option<Duration> {
         match self {
             Method::Sample(plan) => Some(Duration::from_nanos(plan.time_limit_ns)),

@@ -1,6 +1,6 @@
-//! Interleaved comparison of several ways (variants) to do the same work. Each way runs on several threads, its lanes,
-//! which start together; a run lasts until the last lane ends. Lanes sleep during the phases of other ways. A lane that
-//! fails continues without running, so that no other lane waits for it.
+//! Interleaved comparison of several ways to do the same work. Each way runs on several threads (lanes), which start
+//! together; a run lasts until the last lane ends. Lanes sleep during the phases of other ways. A failed lane continues
+//! without running, so that other lanes need not wait for it.
 
 use super::{Ratio, Together, paired_ratio, statistics};
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ impl Race {
         }
     }
 
-    /// Runs a lane on the calling thread. Only the first lane of a way returns times: those of the whole way.
+    /// Runs a lane on the calling thread. Only the first lane of a way returns times, which are those of the whole way.
     pub fn run_lane<E>(
         &self,
         (way, lane): (usize, usize),

@@ -1,4 +1,4 @@
-//! Ratios of two series of times, taken within rounds that timed both in sequence, so that a disturbance of some
+//! Ratios of two series of times, taken within rounds that time one after the other, so that a disturbance of some
 //! seconds affects both. The median is reported with its distribution-free confidence interval.
 
 use crate::statistics::{CONFIDENCE, median_interval, median_of_sorted};

@@ -65,7 +65,7 @@ pub fn sample_runs<E>(
     }))
 }
 
-/// Multiple of the warm-up time from which a run counts as long and needs no warm-up.
+/// A run that takes at least this multiple of the warm-up time needs no warm-up.
 const WARM_UP_MULTIPLE: u64 = 4;
 
 fn is_long(plan: &Plan, run_ns: u64) -> bool {
@@ -81,7 +81,7 @@ fn flush_caches(plan: &Plan, clock: &mut dyn Clock) {
 struct Warm {
     runs: u64,
     spent_ns: u64,
-    /// Time per run: the minimum over all batches so far, because the other batches were disturbed or cold.
+    /// Minimum time per run over all batches so far, because slower batches were disturbed or cold.
     run_ns: u64,
 }
 
@@ -93,7 +93,7 @@ impl Warm {
     }
 }
 
-/// Runs growing batches for the warm-up time; at least one, as the cold first run would give a wrong batch size.
+/// Runs growing batches for the warm-up time, at least one batch, as the cold first run would give a wrong batch size.
 fn warm_up<E>(
     recorder: &mut Recorder<'_>,
     run: &mut dyn FnMut(u32) -> Result<(), E>,

@@ -30,7 +30,7 @@ pub struct SampleSummary {
     pub median_interval: Option<(f64, f64)>,
 }
 
-/// Computes all statistics of sorted samples, in their unit; `None` without samples.
+/// Computes all statistics of sorted samples, in the unit of the samples; `None` without samples.
 pub fn summarise_samples(sorted: &[f64]) -> Option<SampleSummary> {
     debug_assert!(sorted.is_sorted(), "samples must be sorted");
     let (first, last) = (*sorted.first()?, *sorted.last()?);
@@ -87,7 +87,7 @@ fn samples_outside_interval(n: usize, confidence: f64) -> Option<usize> {
     n.div_ceil(2).checked_sub(1)
 }
 
-/// Returns the later half's median over the earlier half's, minus one; None without a significant rank-sum test.
+/// Returns the later half's median over the earlier half's, minus one; None if the rank-sum test is not significant.
 pub fn detect_drift(samples: &[f64]) -> Option<f64> {
     if samples.len() < 16 {
         return None;

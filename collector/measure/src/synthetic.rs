@@ -1,5 +1,5 @@
-//! Synthetic workloads that each load one resource, to run next to an operator. The operator's slowdown is its
-//! sensitivity to that resource; the workload's slowdown is the operator's pressure on it.
+//! Synthetic workloads, each of which loads one resource while an operator runs concurrently. The operator's slowdown
+//! is its sensitivity to that resource; the workload's slowdown is the operator's pressure on it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub const FIRST_RUN_SLOW_RATIO: f64 = 3.0;
 /// Relative change of the processor speed or of the times that causes a warning.
 pub const CHANGE_MAX: f64 = 0.03;
-/// Minimum length of a batch, in clock precisions; shorter batches have an error of about a percent.
+/// Minimum length of a batch, in multiples of the clock's precision; shorter ones have an error of about a percent.
 pub const BATCH_PRECISIONS_MIN: f64 = 100.0;
 pub const PREEMPTED_PART_MAX: f64 = 0.1;
 
@@ -27,7 +27,7 @@ pub enum Warning {
         wanted: u32,
     },
     Drifting {
-        /// Later median over earlier median, minus one.
+        /// Median of the later half of the samples over that of the earlier half, minus one.
         change: f64,
     },
     ClockMoved {

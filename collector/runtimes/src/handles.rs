@@ -1,4 +1,4 @@
-//! **Fence**: a library's handles and texts. A handle is released once, by its library, which stays loaded until then.
+//! Unsafe code of a library's handles and texts. A handle is released once, by its library, which is loaded until then.
 
 use std::ffi::{CStr, c_char, c_void};
 

@@ -15,7 +15,7 @@ pub fn library_file(runtime: &RuntimeDescription) -> Result<PathBuf> {
     })
 }
 
-/// Returns the file whose name sorts last among those with the prefix, from the first folder that has one.
+/// Returns a library by its name's prefix: from the first folder with a match, the file whose name sorts last.
 fn find_library(folders: &[PathBuf], prefix: &str) -> Option<PathBuf> {
     let in_folder = |folder: &PathBuf| {
         let files = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());

@@ -1,4 +1,4 @@
-//! **Fence**: memory that a runtime's library accesses by address. It outlives the library's handle to it, has the
+//! Unsafe code of memory that a runtime's library accesses by address. The memory outlives its handle, has the
 //! requested size, and is accessed here only while nothing runs, since a run borrows the whole session exclusively.
 
 use crate::error::{Result, RuntimeError};

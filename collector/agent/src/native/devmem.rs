@@ -1,5 +1,5 @@
 //! Access to an accelerator core's registers by `/dev/mem`, and to contiguous memory of the u-dma-buf kernel module.
-//! **Not run on hardware.**
+//! **Never tested on hardware.**
 //!
 //! Memory is mapped cached, since the ports of the published designs (ACP, HPC0) are coherent. It is accessed by
 //! copies and never as a slice, because the core writes it concurrently.
@@ -171,7 +171,7 @@ impl Bus for Devmem {
     }
 }
 
-/// Orders earlier before later memory accesses, also as observed by the accelerator core.
+/// Orders memory accesses before the call before those after it, also as observed by the accelerator core.
 fn memory_barrier() {
     #[cfg(any(target_arch = "arm", target_arch = "aarch64"))]
     // SAFETY: the instruction is a memory barrier without other effects.

@@ -1,4 +1,4 @@
-//! Functions of TVM's runtime that compiled kernels call, as far as the agent provides them.
+//! The functions of TVM's runtime that the agent provides for compiled kernels.
 //!
 //! `TVMFFIErrorSetRaisedFromCStrParts` is resolved by its symbol name when a library is loaded, and must be
 //! exported by the program. The other functions are stored into function pointers of the library.
@@ -79,7 +79,7 @@ unsafe extern "C" fn free_workspace(_: c_int, _: c_int, piece: *mut c_void) -> c
     if workspace::take_back(piece.cast()) { 0 } else { -1 }
 }
 
-/// Returns an error. Replaces runtime functions that the agent does not provide.
+/// Returns an error in place of runtime functions that the agent does not provide.
 extern "C" fn refuse_call() -> c_int {
     record_error("RuntimeError", "the library calls a function of TVM's runtime that the board agent does not provide");
     -1

@@ -45,7 +45,7 @@ pub struct LibraryKernel {
     _library: Library,
 }
 
-/// Arguments for many calls. Their tensors lie in vectors, as moving a box would invalidate pointers into it.
+/// Arguments for repeated calls. Tensors lie in vectors, because moving a box would invalidate pointers into the box.
 pub struct Arguments {
     cells: Vec<ArgumentCell>,
     _tensors: Vec<RawTensor>,

@@ -1,5 +1,5 @@
-//! **Fence**: all unsafe code of the agent: tensor memory, loaded libraries and calls of their functions, threads
-//! of parallel kernels, registers of a board, and socket options.
+//! All unsafe code of the agent: tensor memory, loaded libraries and calls of their functions, threads of parallel
+//! kernels, registers of a board, and socket options.
 
 mod devmem;
 mod exports;

@@ -13,7 +13,7 @@ const SPIN_COUNT: usize = 2000;
 
 type Task = unsafe extern "C" fn(c_int, *mut Environment, *mut c_void) -> c_int;
 
-/// Barrier of a launch and its number of tasks.
+/// A launch's number of tasks, and the barrier for its tasks.
 #[repr(C)]
 pub struct Environment {
     barrier: *const TaskBarrier,
@@ -51,7 +51,7 @@ struct WorkerPool {
 
 static POOL: Mutex<Option<WorkerPool>> = Mutex::new(None);
 
-/// Recreates the pool with one thread per CPU; the caller uses the first one.
+/// Recreates the pool with one thread per CPU; the calling thread uses the first CPU.
 pub fn use_cpus(cpus: &[usize]) -> Result<(), affinity::AffinityError> {
     affinity::pin_thread(&cpus[..1])?;
     let shared = Arc::new(PoolState::default());
@@ -144,7 +144,7 @@ fn run_share(job: &PoolJob, place: usize, threads: usize, shared: &PoolState) {
     }
 }
 
-/// Runs tasks on all threads and waits for them.
+/// Runs a launch's tasks on all threads of the pool and waits for their end.
 ///
 /// # Safety
 ///

@@ -32,7 +32,7 @@ pub fn lend_piece(bytes: usize) -> Option<*mut u8> {
     Some(address as *mut u8)
 }
 
-/// Marks an allocation as free. Returns false if the address is not that of an allocation in use.
+/// Marks an allocation as free. Returns false if no allocation in use has this address.
 pub fn take_back(address: *mut u8) -> bool {
     let Ok(mut pieces) = PIECES.lock() else { return false };
     let Pieces { free, lent } = &mut *pieces;

@@ -10,7 +10,7 @@ const CALLS_MAX: usize = 100_000;
 
 type Call = (LibraryKernel, Vec<Value>);
 
-/// Calls as given by the client. Addresses are resolved for every run, since tensors may have been freed before it.
+/// Calls as given by the client. Addresses are resolved before every run, since tensors may have been freed meanwhile.
 #[derive(Clone, Default)]
 pub struct CallList(Rc<RefCell<Vec<Call>>>);
 

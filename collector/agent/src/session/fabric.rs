@@ -1,4 +1,4 @@
-//! Functions that give clients access to an accelerator core in the FPGA: its memory, and runs of instructions.
+//! Functions by which clients use an accelerator core in the FPGA: access to its memory, and runs of instructions.
 //!
 //! All addresses in instructions are validated before a run, since nothing else prevents the core from accessing other
 //! memory. Blocks are freed when the session ends; there is only one session at a time.
@@ -52,7 +52,7 @@ pub struct FabricSession {
     core: Option<(String, Core)>,
     blocks: BTreeMap<i64, Range<u64>>,
     next: i64,
-    /// Whether a run of the core did not finish, in this or an earlier session.
+    /// Whether a run of the core, in this or an earlier session, did not finish.
     is_stuck: bool,
     /// File that exists while the core may still run, also after the end of the session.
     mark: Option<PathBuf>,

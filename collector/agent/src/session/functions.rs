@@ -193,7 +193,7 @@ fn order_of(text: &str) -> Result<Order, RequestRefusal> {
     serde_json::from_str(text).map_err(|error| RequestRefusal(format!("invalid measurement order: {error}")))
 }
 
-/// Measures calls like the local runner: with pinned threads, and with counters around exactly the timed runs.
+/// Measures calls as the runner on a local machine does: with pinned threads, and counters around the timed runs only.
 fn measure_calls(calls: &ResolvedCalls, order: &Order, cpus: &[usize]) -> Result<Value, RequestRefusal> {
     order.method.check_settings().map_err(|error| RequestRefusal(error.to_string()))?;
     let Some(cpus) = cpus.get(..order.threads).filter(|cpus| !cpus.is_empty()) else {

@@ -67,7 +67,7 @@ pub struct Kernel {
     pub barriers: u32,
     pub code_bytes: u64,
     pub block_threads: u32,
-    /// Number of blocks of the grid; None if it depends on the call's tensor extents.
+    /// Number of blocks of the grid; None if the number depends on the call's tensor extents.
     #[serde(default)]
     pub grid_blocks: Option<u64>,
     pub occupancy: Occupancy,
@@ -94,7 +94,7 @@ impl Launch {
         self.block.iter().fold(1, |product: u64, &extent| product.saturating_mul(u64::from(extent)))
     }
 
-    /// Returns blocks in x, y and z; None if they depend on the call's tensor extents or are out of range.
+    /// Returns the number of blocks in x, y and z; None if one depends on the call's tensor extents or is out of range.
     pub fn known_grid(&self) -> Option<[u64; 3]> {
         let [x, y, z] =
             [0, 1, 2].map(|axis: usize| u64::try_from(self.grid[axis].known_value()?).ok().filter(|&n| n > 0));
@@ -153,7 +153,7 @@ impl Launch {
 }
 
 impl Cubin {
-    /// Returns static features by name: sums over kernels for additive features, otherwise those of the worst kernel.
+    /// Returns static features by name: sums over kernels for additive features, else the worst kernel's value.
     pub fn static_features(&self) -> Vec<(&'static str, f64)> {
         let all = |of: fn(&Kernel) -> f64| self.kernels.iter().map(of);
         let most = |of: fn(&Kernel) -> f64| all(of).fold(0.0, f64::max);
@@ -184,7 +184,7 @@ impl DeviceCode {
         postcard::from_bytes(bytes).map_err(|error| format!("not valid device code: {error}"))
     }
 
-    /// Evaluates and checks all sizes in the launches; `extents` has those of all parameters, then of the output.
+    /// Evaluates and checks all sizes in the launches; `extents` are those of all parameters and the output.
     pub fn resolve_launches(&self, extents: &[Vec<i64>]) -> Result<Launches, String> {
         let known = |count: &Count| count.evaluate_at(extents).map(Count::Known).map_err(|error| error.to_string());
         let launch = |launch: &Launch| -> Result<Launch, String> {
@@ -207,7 +207,7 @@ impl DeviceCode {
         })
     }
 
-    /// Checks untrusted launches: buffers and kernels exist, limits hold. `tensors` counts parameters and output.
+    /// Checks untrusted launches: buffers and kernels exist, limits hold. `tensors`: number of parameters and outputs.
     pub fn check_launches(&self, tensors: usize) -> Result<(), String> {
         for launch in &self.launches {
             for argument in &launch.arguments {

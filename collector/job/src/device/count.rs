@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub enum Count {
     Known(i64),
-    /// Extent of a dimension. `tensor`: the index of a parameter, or for the output the index after the last one.
+    /// Extent of a dimension. `tensor` is the index of a parameter, or, for the output, the number of parameters.
     Extent {
         tensor: usize,
         dimension: usize,

@@ -1,6 +1,6 @@
 //! Parses the kernel launches in the host part of a function that TVM split into host and device code: a graph of nodes
-//! with types and fields that refer to other nodes. Anything else than buffers and launches, with sizes that are
-//! constants or expressions of tensor extents, is rejected.
+//! with types and fields that refer to other nodes. Only buffers and launches, with sizes that are constants or
+//! expressions of tensor extents, are accepted.
 
 use super::code::{Argument, Launch, Launches};
 use super::count::{Count, Operator};
@@ -91,7 +91,7 @@ fn json_index(json: &Json) -> Option<usize> {
 struct LaunchReader<'a> {
     graph: NodeGraph<'a>,
     buffers: Vec<(usize, Argument)>,
-    /// Variables, by node, that stand for parameter extents or expressions of these.
+    /// Variables, by node, that stand for extents of parameters or for expressions of such extents.
     symbols: Vec<(usize, Count)>,
     found: Launches,
 }
@@ -107,7 +107,7 @@ impl LaunchReader<'_> {
         }
     }
 
-    /// Parses a statement that is not a sequence; sequences are not nested.
+    /// Parses a statement other than a sequence of statements; sequences are not nested.
     fn parse_simple(&mut self, node: usize) -> Result<()> {
         match self.graph.node_kind(node) {
             "tirx.AllocBuffer" => self.allocate_buffer(self.graph.node_field(node, "buffer")?),

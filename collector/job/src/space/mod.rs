@@ -10,11 +10,11 @@ pub use schedules::*;
 use models::Task;
 use targets::Machine;
 
-/// Version of the schedule spaces. A resumed search must propose the same points, so a store of another
-/// version is rejected. A new axis states its version, one more than this, in its declaration.
+/// Version of the schedule spaces. A resumed search must propose the same points, so a store of another version is
+/// rejected. The declaration of a new axis states this number plus one.
 pub const VERSION: u32 = if NEWEST_AXIS > SETTINGS_VERSION { NEWEST_AXIS } else { SETTINGS_VERSION };
 
-/// Version of the spaces that last changed settings or rules. Any such change sets one more than [`VERSION`].
+/// Version of the spaces that last changed settings or rules. Any such change sets this to [`VERSION`] plus one.
 /// `tests/spaces.rs` checks the rules, and the settings of all axes except those of later versions than this.
 pub const SETTINGS_VERSION: u32 = 7;
 

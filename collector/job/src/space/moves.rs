@@ -48,7 +48,7 @@ enum ValueForm {
     Annotated,
 }
 
-/// Forms of the values in a list: of its first values in order, and of all further values, if these are allowed.
+/// Forms of the values in a list: the form of each of the first values, and that of all further values, if allowed.
 type Forms = (&'static [ValueForm], Option<ValueForm>);
 
 const MOVES: &[(&str, Forms, Forms)] = {
@@ -104,7 +104,7 @@ const MOVES: &[(&str, Forms, Forms)] = {
 enum AnnotationForm {
     Number,
     Numbers,
-    /// A word, or the name of a tensor intrinsic.
+    /// A single word, or the name of a tensor intrinsic.
     Word,
 }
 

@@ -20,7 +20,7 @@ pub enum Schedule {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trace: Option<Moves>,
     },
-    /// Moves that do not belong to a schedule space.
+    /// Moves (TVM schedule instructions) that do not belong to a schedule space.
     Trace { trace: Moves },
 }
 
@@ -41,7 +41,7 @@ impl Schedule {
         Ok(serde_json::from_str(text)?)
     }
 
-    /// Returns a hash of 32 hexadecimal digits, without a random sample's moves; see [`Schedule::moves_hash`].
+    /// Returns a hash of 32 hexadecimal digits, which ignores moves of random samples (see [`Schedule::moves_hash`]).
     pub fn stable_hash(&self) -> String {
         let named = match self {
             Schedule::MetaSchedule { space, seed, .. } => {
@@ -69,7 +69,7 @@ impl Schedule {
         self.knobs().map_or(Layout::Plain, Knobs::layout)
     }
 
-    /// Returns the multiple that convolution columns are padded to, for whole register tiles; 1 without padding.
+    /// Returns the tile width, to a multiple of which columns of a convolution are padded; 1 without padding.
     pub fn column_multiple(&self) -> i64 {
         self.knobs().map_or(1, Knobs::column_multiple)
     }

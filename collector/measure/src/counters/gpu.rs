@@ -1,5 +1,5 @@
 //! Stable names of GPU counters, which records contain, and their sources. Chips have different names for hardware
-//! metrics, so range-profiler counters list equivalent ones, best first; a test checks them against NVIDIA's library.
+//! metrics, so range-profiler counters list equivalent metrics, best first; a test compares them with NVIDIA's library.
 
 use super::Step;
 

@@ -1,6 +1,6 @@
 //! Counters of the processor and the system, read around timed runs. Sources are tried in order: PAPI (if installed),
 //! perf events, and the kernel's accounting ([`Usage`]); energy comes from the kernel's power caps. A counter without a
-//! source becomes a [`Refusal`] with the reason, because absent is not zero; a refusal never ends a measurement.
+//! source becomes a [`Refusal`] with the reason, instead of a zero; a refusal never ends a measurement.
 //!
 //! Counter sets belong to the thread that opened them, and [`Coverage`] states what a value covers. Perf events with
 //! descendants include later threads, so open the session before TVM creates its pool. Hardware counters beyond the

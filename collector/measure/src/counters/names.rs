@@ -12,7 +12,7 @@ pub struct CounterName {
     /// Unit of the counter: `count`, `ns` or `microjoule`.
     pub unit: &'static str,
     pub description: &'static str,
-    /// Names of the event in PAPI, tried in order; empty if PAPI is not useful for this counter.
+    /// Names of the event in PAPI, tried in order; empty if PAPI is not used for this counter.
     pub papi: &'static [&'static str],
     pub perf: Option<PerfEvent>,
     pub usage: Option<UsageFigure>,
@@ -40,7 +40,7 @@ impl PerfEvent {
         self.kind == sys::PERF_TYPE_SOFTWARE
     }
 
-    /// Returns whether the event occurs in kernel mode, where a user-mode counter misses it.
+    /// Returns whether the event occurs in kernel mode, where a user-mode counter misses the event.
     pub fn occurs_in_kernel(self) -> bool {
         let of_kernel = [sys::PERF_COUNT_SW_CONTEXT_SWITCHES, sys::PERF_COUNT_SW_CPU_MIGRATIONS];
         self.is_software() && of_kernel.iter().any(|&config| u64::from(config) == self.config)

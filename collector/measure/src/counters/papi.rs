@@ -297,7 +297,7 @@ impl Papi {
         self.describe_component(component).is_some_and(|component| component.name.starts_with("perf_event"))
     }
 
-    /// Adds a reason to the error for an unknown event: a disabled or missing component, or a similar name.
+    /// Adds to the error for an unknown event that its component is disabled or missing, or a similar event name.
     fn with_reason(&self, event: &str, mut error: PapiError) -> PapiError {
         if error.code == Some(NO_EVENT)
             && let Some(reason) =
@@ -331,7 +331,7 @@ fn missing_component(event: &str, components: &[Component]) -> Option<String> {
     }
 }
 
-/// Whether this thread is registered with PAPI. Unregistered on drop, because the kernel reuses thread numbers.
+/// Whether this thread is registered with PAPI. Dropping unregisters the thread: the kernel reuses thread numbers.
 struct IsKnown(Cell<bool>);
 
 thread_local! {

@@ -51,8 +51,8 @@ struct Granted {
 }
 
 impl CounterSession {
-    /// Opens counters for the calling thread. [`CounterReader::refusals`] lists what each source refused; a counter
-    /// that a later source provides is listed there, too.
+    /// Opens counters for the calling thread. [`CounterReader::refusals`] lists what each source refused; including
+    /// refusals of counters that a later source provides.
     pub fn open_counters(request: &CounterRequest) -> Self {
         let mut session = Self {
             channels: Vec::new(),
@@ -160,7 +160,7 @@ impl CounterSession {
         }
     }
 
-    /// Forms groups. Software events always count; hardware events alternate in groups of up to `GROUP_EVENTS_MAX`.
+    /// Opens perf events in groups. Software events always count; hardware events alternate by groups of limited size.
     fn open_perf(&mut self, granted: Vec<Granted>) {
         let (software, hardware): (Vec<_>, Vec<_>) = granted.into_iter().partition(|one| one.event.is_software());
         for one in software {

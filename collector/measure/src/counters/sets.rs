@@ -1,5 +1,5 @@
 //! Sets of PAPI events. PAPI accepts events into sets that it then cannot start, for lack of registers or because the
-//! component already counts for this thread. They would report zeros, so only sets that have started are kept.
+//! component already counts for this thread. Such sets would report zeros, so only started sets are kept.
 
 use std::ffi::c_int;
 
@@ -126,7 +126,7 @@ fn halve_members(mut members: Vec<Member>) -> SetParts {
     (vec![members, rest], Vec::new())
 }
 
-/// Separates events that do not start even alone. Sets of such components cannot alternate, because only one can run.
+/// Separates events that do not start even alone. Their components run only one set, so sets cannot alternate.
 fn split_startable(members: Vec<Member>, start: impl Fn(&Member) -> Result<(), PapiError>) -> SetParts {
     let (able, unable): (Vec<_>, Vec<_>) = members.into_iter().partition(|member| start(member).is_ok());
     match able.is_empty() || unable.is_empty() {

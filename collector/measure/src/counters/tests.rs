@@ -1,4 +1,4 @@
-//! Reads real counters of this machine; missing ones must be refused with a reason.
+//! Tests that read real counters of this machine; missing counters must be refused with a reason.
 
 use std::{hint::black_box, sync::atomic::Ordering};
 

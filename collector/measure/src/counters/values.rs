@@ -65,7 +65,7 @@ pub enum Coverage {
     Process,
     /// All processes on the machine's CPU packages.
     Machine,
-    /// The program that exports the value defines what it covers.
+    /// The program that exports the value defines what the value covers.
     External,
 }
 

@@ -1,5 +1,5 @@
 //! Partitions of the last-level cache, made by the kernel's resource control (`resctrl`), which assigns cache ways to
-//! groups of CPUs. The root folder is a parameter, for tests.
+//! groups of CPUs. Tests pass another root folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ impl Drop for CacheShares {
     }
 }
 
-/// Parses the last-level caches' numbers from a line such as `L3:0=fff;1=fff`; returns `0` without such a line.
+/// Returns the last-level caches' numbers in a line such as `L3:0=fff;1=fff`; only `0` without such a line.
 fn cache_domains(schemata: &str) -> Vec<String> {
     let line = schemata.lines().find_map(|line| line.trim().strip_prefix("L3:"));
     let found = line.unwrap_or("0=").split(';').filter_map(|one| Some(one.split_once('=')?.0.trim().to_owned()));

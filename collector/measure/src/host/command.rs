@@ -10,7 +10,7 @@ pub fn without_password(text: &str) -> String {
     split_password(text).0
 }
 
-/// Returns an address without its passwords, and the password: after the user name, or of the setting `password`.
+/// Returns an address without secrets, and the password, which follows the user name or is the setting `password`.
 pub fn split_password(text: &str) -> (String, Option<&str>) {
     let Some((scheme, rest)) = text.split_once("://") else { return (text.to_owned(), None) };
     // A password may contain any character, even one that should be percent-encoded.

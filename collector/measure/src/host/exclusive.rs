@@ -1,5 +1,5 @@
-//! Locks that allow one measurement at a time per CPU, across all stores of a host, because concurrent ones disturb
-//! each other. A process locks every CPU that it may use; the kernel releases the locks when the process ends.
+//! Locks that allow one measurement at a time per CPU, across all stores of a host, because concurrent measurements
+//! disturb each other. A process locks every CPU that it may use; the kernel releases the locks when the process ends.
 
 use super::command;
 use nix::unistd::Uid;
@@ -40,7 +40,7 @@ pub fn lock_folder() -> PathBuf {
 }
 
 impl Exclusive {
-    /// Locks CPUs until drop, waiting at most `patience`; calls `waits` once with the current holder if it must wait.
+    /// Locks CPUs until drop, waiting at most `patience`; if they are locked, calls `waits` once with the holder.
     pub fn lock_cpus(
         folder: &Path,
         cpus: &[usize],
@@ -50,7 +50,7 @@ impl Exclusive {
         Exclusive::wait_for_lock(folder, patience, waits, || try_all(folder, cpus))
     }
 
-    /// Takes the machine-wide lock of nightly runs. Parts of the nightly run lock their CPUs themselves.
+    /// Takes the machine-wide lock of nightly runs. The measurements of a nightly run lock their CPUs themselves.
     pub fn lock_night(
         folder: &Path,
         patience: Duration,

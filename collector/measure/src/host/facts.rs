@@ -37,7 +37,7 @@ const VECTOR_EXTENSIONS: &[&str] = &[
     "bf16",
 ];
 
-/// Returns all processor flags in the Linux kernel's spelling; [`Facts`] contains only some.
+/// Returns all processor flags in the Linux kernel's spelling; [`Facts`] contains only some of them.
 pub fn cpu_flags() -> BTreeSet<String> {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     cpu_flags_line(&cpuinfo).split_ascii_whitespace().map(str::to_owned).collect()

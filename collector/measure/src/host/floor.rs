@@ -16,7 +16,7 @@ pub const FLOOR_ROUNDS: u32 = 20;
 pub struct FloorVisits {
     pub load: Synthetic,
     pub threads: usize,
-    /// One measurement per round; with several threads, the measurement of the thread with the median time.
+    /// One measurement per round; with several threads, the one of the thread with the median time.
     pub visits: Vec<Measurement>,
 }
 

@@ -58,7 +58,7 @@ impl LoadReading {
 impl Load {
     /// Describes the disturbance by other processes, the hypervisor and throttling; None on a quiet machine.
     pub fn describe_disturbance(&self) -> Option<String> {
-        /// The kernel's own work stays below this number of CPUs.
+        /// Number of CPUs below which load is attributed to the kernel's own work.
         const OTHERS_CPUS: f64 = 0.1;
         const STOLEN_SHARE: f64 = 0.01;
         let mut parts = Vec::new();

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Returns the lowest memory limit of control groups (versions 1 and 2) and process, with its source; cached.
+/// Returns the lowest memory limit of control groups (versions 1 and 2) and this process, and its source; cached.
 pub fn memory_limit() -> Option<(u64, String)> {
     static FOUND: OnceLock<Option<(u64, String)>> = OnceLock::new();
     FOUND.get_or_init(find_limit).clone()
@@ -41,7 +41,7 @@ fn find_limit() -> Option<(u64, String)> {
     limits.into_iter().min()
 }
 
-/// Limits private memory to that of the machine or control group: allocations fail before the kernel kills a process.
+/// Limits this process to the memory of machine and control group: allocations fail before the kernel kills processes.
 pub fn limit_private_memory() {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_DATA) else { return };
     let limit = memory_limit().map_or(u64::MAX, |(bytes, _)| bytes);

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::Clock;
 
-/// Number of usual clock steps from which a gap counts as an interruption.
+/// Minimum length of an interruption, in multiples of the usual step between clock readings.
 const GAP_STEPS: u64 = 20;
-/// Shorter gaps are jitter of the clock.
+/// Minimum length of an interruption; shorter gaps are jitter of the clock.
 const GAP_MIN_NS: u64 = 2_000;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

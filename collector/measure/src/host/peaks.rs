@@ -1,4 +1,4 @@
-//! Measures the bandwidth of each memory level for rooflines, on pinned threads. Only a release build reaches it.
+//! Measures the bandwidth of each memory level for rooflines, on pinned threads. Debug builds measure too little.
 
 use super::Topology;
 use super::streams::{self, Kind, LINE, LINE_BYTES};
@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Streaming {
     pub cpus: Vec<usize>,
-    /// Working sets in bytes, each the total over all threads.
+    /// Sizes of the working sets in bytes, each summed over all threads.
     pub working_sets: Vec<u64>,
-    /// Cache levels, L1 first, each with the total size of its caches.
+    /// Cache levels, L1 first, each with the total size of its caches in bytes.
     levels: Vec<(u32, u64)>,
 }
 

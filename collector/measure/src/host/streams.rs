@@ -1,5 +1,5 @@
-//! **Fence**: streaming loops, compiled for several vector extensions and dispatched at run time. The unsafe part is
-//! the call of a function that is compiled for more instruction sets than the rest of the program.
+//! Streaming loops, compiled for several vector extensions and dispatched at run time. The only unsafe code calls
+//! functions compiled for more instruction sets than the rest of the program.
 
 pub const LINE_BYTES: usize = 64;
 
@@ -63,7 +63,7 @@ fn run_256_bits(kind: Kind, memory: &mut [f64]) -> u64 {
     run_portable(kind, memory)
 }
 
-/// Runs one pass. Inlined into its callers, and so compiled for their instruction sets.
+/// Runs one pass. This function is inlined into its callers, so it is compiled for their instruction sets.
 #[inline(always)]
 fn run_portable(kind: Kind, memory: &mut [f64]) -> u64 {
     let count = elements_per_array(kind, memory.len());

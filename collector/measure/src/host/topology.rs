@@ -26,7 +26,7 @@ struct CorePlace {
 struct Cache {
     level: u32,
     size_bytes: u64,
-    /// First CPU that shares the cache, which identifies it.
+    /// First CPU that shares the cache; with the level, it identifies the cache.
     first: usize,
 }
 
@@ -97,7 +97,7 @@ impl Topology {
         nodes.into_iter().collect()
     }
 
-    /// Returns the bytes that each CPU writes to flush a cache of `bytes`: a share, at least twice its private caches.
+    /// Returns how many bytes each CPU writes to flush a cache of `bytes`: a share, at least twice its private caches.
     pub fn flush_shares(&self, cpus: &[usize], bytes: u64) -> Vec<u64> {
         let last = |cpu: usize| self.last_level(cpu).map(|cache| cache.first);
         let share = |&cpu: &usize| {

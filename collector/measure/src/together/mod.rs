@@ -1,6 +1,6 @@
 //! Measures several members that run concurrently, each in a loop on a thread of its own. A round has a phase for each
-//! member alone and one in which all run together; there, a member continues after its own last sample until all are
-//! satisfied, and samples count only while every member runs. A failed member stays, so that no other waits for it.
+//! member alone and one in which all run together, each until all have enough samples; samples count only while every
+//! member runs. A failed member stays in all phases, so that no other waits.
 
 use super::recorder::{Closing, Recorder};
 use super::{Clock, Measurement, Ratio, StopReason, paired_ratio, statistics};
@@ -68,7 +68,7 @@ pub struct CoRunRounds {
     barrier: Barrier,
     arrived: AtomicUsize,
     satisfied: AtomicUsize,
-    /// Number of rounds to run: all, until the time limit has passed; then the number of completed rounds.
+    /// Number of rounds to run, which is lowered to the number of completed rounds when the time limit has passed.
     rounds: AtomicUsize,
 }
 

@@ -1,4 +1,4 @@
-//! Slow, failing or late members must not block the others.
+//! Tests that slow, failing or late members do not block the others.
 
 use super::*;
 use crate::HostClock;

@@ -1,4 +1,4 @@
-//! Functions of the library's interface, by their index in its function table, which only grows at its end.
+//! Functions of the library's interface, by index in its function table, to which new versions only append.
 
 use super::description::DESCRIPTION;
 use crate::error::{Result, RuntimeError};

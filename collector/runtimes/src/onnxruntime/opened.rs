@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::rc::Rc;
 
-/// Log level at which only errors are printed to standard error.
+/// Log level of ONNX Runtime at which only errors are printed to standard error.
 const LOG_ERRORS: c_int = 3;
 
 #[derive(Clone)]

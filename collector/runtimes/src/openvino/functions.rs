@@ -103,7 +103,7 @@ impl OpenVinoFunctions {
     }
 }
 
-/// Returns the last line, which states the error; earlier lines are locations in the library's source.
+/// Returns the last line of an error message, which states the error; earlier lines are locations in the source.
 fn last_line(message: &str) -> Option<&str> {
     message.lines().map(str::trim).rfind(|line| !line.is_empty())
 }

@@ -1,5 +1,5 @@
-//! **Fence**: the only code that calls OpenVINO, through its C interface. Every buffer passed to the library outlives
-//! the request's use of it and has the size of the model's type; memory of the library is returned to it once.
+//! The only code that calls OpenVINO, through its C interface. Every buffer passed to the library outlives its use by
+//! the request and has the size of the model's type; memory of the library is returned to it once.
 
 mod description;
 mod functions;
@@ -99,7 +99,7 @@ fn read_model(runtime: &OpenVino, model: &Path) -> Result<Owned> {
     Ok(Owned::new(runtime, handle, runtime.functions().release_model))
 }
 
-/// Compiles a model for minimum latency on `threads` threads, in f32, as comparisons with f32 code must be fair.
+/// Compiles a model for minimum latency on `threads` threads, in f32, for a fair comparison with f32 code.
 fn compile_model(runtime: &OpenVino, model: &Owned, threads: usize) -> Result<Owned> {
     let functions = runtime.functions();
     let threads = CString::new(threads.to_string()).expect("digits contain no zero byte");

@@ -38,7 +38,7 @@ pub fn open_library() -> Result<OpenVino> {
     Ok(OpenVino(Rc::new(OpenedOpenVino { functions, core, version, cpus: OnceCell::new(), _library: library })))
 }
 
-/// Returns the library's version number, without the build that follows it in the library's text.
+/// Returns the library's version number, without the build information that follows it in the library's text.
 fn parse_version(functions: &OpenVinoFunctions) -> Result<String> {
     let mut version = OpenVinoVersion { build: null(), description: null() };
     // SAFETY: the pointer refers to a local variable.
