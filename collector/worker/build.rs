@@ -1,4 +1,4 @@
-//! Embeds the location of TVM's wheel at build time into the programs, if there was one.
+//! Embeds the location of TVM's wheel, if one is installed at build time, into the programs.
 
 mod tvm_ffi_config;
 

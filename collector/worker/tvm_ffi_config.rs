@@ -1,4 +1,4 @@
-//! Location of TVM's interface library for build scripts, from the same tool that the binding's build script uses.
+//! Returns, for build scripts, the location of TVM's interface library, from the tool that the binding's build uses.
 
 use std::process::Command;
 

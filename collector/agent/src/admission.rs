@@ -38,7 +38,7 @@ pub struct Admission {
 
 #[derive(Default)]
 struct Occupancy {
-    /// Key that the tracker gives to the next client. `None` if no session is offered, or while a session runs.
+    /// Key that the tracker gives to the next client. `None` unless a session is offered to the tracker.
     match_key: Option<String>,
     /// Client of the running session; once this client disconnects, the client of the next session.
     holder: Option<Arc<Client>>,

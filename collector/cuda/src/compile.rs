@@ -19,7 +19,7 @@ pub enum CompileError {
     Unnamed(String),
 }
 
-/// Compiles CUDA C for every architecture. Checks limits of launches before, and limits of kernels after.
+/// Compiles CUDA C for every architecture. Checks limits of launches before compilation, limits of kernels after it.
 pub fn compile_source(
     nvrtc: &Nvrtc,
     source: &str,

@@ -9,7 +9,7 @@ use std::ffi::CStr;
 #[error("not valid GPU machine code (cubin): {0}")]
 pub struct CubinError(String);
 
-/// A device-code image for the driver, which gets no length, so the content must lie completely within its bytes.
+/// A device-code image for the driver, which gets no length, so all sections must lie within the bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a>(&'a [u8]);
 
@@ -40,7 +40,7 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Returns the name and the size of the machine code in bytes of each kernel.
+/// Returns each kernel's name, and the size of its machine code in bytes.
 pub fn kernel_sizes(bytes: &[u8]) -> Result<Vec<(String, u64)>, CubinError> {
     let sections = parse_header(bytes)?.sections(LittleEndian, bytes).map_err(cubin_error)?;
     let mut found = Vec::new();

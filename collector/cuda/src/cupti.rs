@@ -1,6 +1,6 @@
-//! Safe interface of CUPTI, NVIDIA's profiling library: how long each kernel ran by the device's clock. It comes with a
-//! toolkit or as the wheel `nvidia-cuda-cupti`. Records are read at offsets that releases 12 and 13 share; a test
-//! compares them with the wheel's header. Recording costs time, so recorded runs are separate from timed ones.
+//! Safe interface of CUPTI, NVIDIA's profiling library, which records kernel times of the device's clock. CUPTI comes
+//! with a toolkit or as the wheel `nvidia-cuda-cupti`. Records are read at offsets that releases 12 and 13 share; a
+//! test compares them with the wheel's header. Recording costs time, so recorded runs are separate from timed ones.
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::alloc::{Layout, alloc, dealloc};
@@ -41,7 +41,7 @@ pub(super) type Result<T> = std::result::Result<T, CuptiError>;
 pub(super) type CuptiStatus = c_int;
 
 const SUCCESS: CuptiStatus = 0;
-/// Status codes for a missing permission to read counters; the second one is that of virtual devices.
+/// Status codes for a missing permission to read counters; the second code is that of virtual devices.
 const NOT_PERMITTED: [CuptiStatus; 2] = [35, 40];
 
 pub const PERMISSION_HINT: &str = "load NVIDIA's kernel module with NVreg_RestrictProfilingToAdminUsers=0 (a line \

@@ -1,4 +1,4 @@
-//! Source text in front of generated CUDA C: definitions of the features that TVM lists for a kernel.
+//! Definitions put in front of generated CUDA C, for the features (such as half precision) that TVM lists for a kernel.
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the generated CUDA code needs the header feature `{0}`, which this version does not provide")]
@@ -26,7 +26,7 @@ const MATH_CONSTANTS: &str = "\
 #define CUDART_NAN __longlong_as_double(0xfff8000000000000LL)
 ";
 
-/// Returns the definitions for a half-precision type: comparisons, the vector of four, functions in single precision.
+/// Returns definitions for a half-precision type: comparisons, the vector of four, functions by single precision.
 fn half_definitions(scalar: &str, to_float: &str, from_float: &str, four: &str, pack: &str, has_tanh: bool) -> String {
     let mut text = format!(
         "\

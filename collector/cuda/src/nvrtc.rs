@@ -1,5 +1,5 @@
 //! The fence (all unsafe calls) around NVRTC, which compiles CUDA C to machine code without a toolkit or a GPU. The
-//! library is the file that `OPCOLLECT_NVRTC` names, or else the first one found in a `lib` folder next to the
+//! library is the file that `OPCOLLECT_NVRTC` names, or else the first file found in a `lib` folder next to the
 //! program's own folder, the wheel in `.venv`, a toolkit, and the loader's search path. Headers for half precision come
 //! from the wheel of the CUDA runtime.
 
@@ -218,7 +218,7 @@ impl Nvrtc {
     }
 }
 
-/// Returns the first errors of a log, because later ones are often consequences.
+/// Returns the first errors of a log, because later errors are often consequences.
 fn first_lines(log: &str) -> String {
     const LINES: usize = 6;
     let said = || log.lines().map(str::trim).filter(|line| !line.is_empty());

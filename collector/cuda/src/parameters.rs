@@ -126,7 +126,7 @@ calls! {
         host = "pHostObject": Handle,
     }
 
-    /// Lists the base metrics of one kind. A base metric is the part of a metric's name before the first point.
+    /// Lists the base metrics of one kind. The name of a base metric is the part of metric names before the first dot.
     base_metrics = "cuptiProfilerHostGetBaseMetrics",
     BaseMetrics = "CUpti_Profiler_Host_GetBaseMetrics_Params" {
         host = "pHostObject": Handle,
@@ -155,7 +155,7 @@ calls! {
         image = "pConfigImage": *mut u8,
     }
 
-    /// Returns the number of passes. The work is repeated in each of them.
+    /// Returns the number of passes, in each of which the work is repeated.
     passes = "cuptiProfilerHostGetNumOfPasses",
     Passes = "CUpti_Profiler_Host_GetNumOfPasses_Params" {
         bytes = "configImageSize": usize,

@@ -1,6 +1,6 @@
 //! The fence (all unsafe calls) around CUPTI's range profiler, which reads hardware counters while kernels run. A
-//! device can read only a few at once, so the caller repeats the work in several passes, with the same result each
-//! time. One range covers the whole work of a pass.
+//! device can read only a few at once, so the caller repeats the same work in several passes. One range covers the
+//! whole work of a pass.
 
 use super::cupti::{Cupti, CuptiError, CuptiStatus, Result, Words};
 use super::driver::Device;
@@ -51,14 +51,14 @@ struct ProfilerSession<'a> {
     _device: &'a Device,
 }
 
-/// A session that reads counters. It is the first field, so it ends before the images that CUPTI uses are freed.
+/// Reading of counters. The first field is the session, which so ends before the images that CUPTI uses are freed.
 struct Counting<'a> {
     session: ProfilerSession<'a>,
     data: CounterImage,
     config: &'a mut Config,
 }
 
-/// Data of CUPTI, stored as 64-bit words for alignment.
+/// A data buffer of CUPTI, stored as 64-bit words for alignment.
 struct CounterImage {
     words: Vec<u64>,
     bytes: usize,
@@ -156,7 +156,7 @@ impl Profiler {
         Ok(Config { host, names, image, passes: counted.count })
     }
 
-    /// Returns the metrics of `work`, which runs once per pass, after `ready`, independent of earlier passes.
+    /// Returns the metrics of `work`, which runs once per pass, each time after `ready`, and must be repeatable.
     pub fn measure_metrics<E: From<CuptiError>>(
         &self,
         device: &Device,
@@ -164,7 +164,7 @@ impl Profiler {
         mut ready: impl FnMut() -> std::result::Result<(), E>,
         mut work: impl FnMut() -> std::result::Result<(), E>,
     ) -> std::result::Result<Vec<f64>, E> {
-        /// Passes allowed beyond CUPTI's number, because some metrics need one per nesting level of ranges.
+        /// Passes allowed beyond CUPTI's number, because some metrics need one pass per nesting level of ranges.
         const PASSES_SPARE: usize = 4;
         let mut counting = ProfilerSession::begin_session(&self.calls, device)?.start_counting(config)?;
         let passes = counting.config.passes.saturating_add(PASSES_SPARE);
@@ -179,7 +179,7 @@ impl Profiler {
     }
 }
 
-/// Returns the available counters, encoded. Releases before 13.1 reject the field that requests the whole device's.
+/// Returns the available counters, encoded. Releases before 13.1 reject the field that requests device-wide ones.
 fn read_availability(calls: &ProfilerCalls, device: &Device) -> Result<CounterImage> {
     const INVALID_PARAMETER: CuptiStatus = 1;
     let mut given =
@@ -198,7 +198,7 @@ fn read_availability(calls: &ProfilerCalls, device: &Device) -> Result<CounterIm
 }
 
 impl Config {
-    /// Returns the values of the metrics in the only range, in the order of the metrics.
+    /// Returns the values of the metrics, in their order, in the session's only range.
     fn evaluate_metrics(&self, data: &mut CounterImage) -> Result<Vec<f64>> {
         let texts = text_pointers(&self.names);
         let mut values = vec![f64::NAN; texts.len()];
@@ -291,7 +291,7 @@ impl<'a> ProfilerSession<'a> {
         Ok(counting)
     }
 
-    /// Runs the work as one pass; returns whether it was the last. The range excludes the wait for the end of the work.
+    /// Runs the work as one pass; returns whether no pass is left. The range excludes the wait for the end of the work.
     fn run_pass<E: From<CuptiError>>(
         &self,
         work: &mut impl FnMut() -> std::result::Result<(), E>,

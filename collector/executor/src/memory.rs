@@ -1,4 +1,4 @@
-//! Plans memory: each tensor is placed into the lowest gap between those live at the same time; tries several orders.
+//! Plans memory: each tensor is placed into the lowest gap between tensors live at the same time; tries several orders.
 
 pub const ALIGNMENT_BYTES: u64 = 64;
 
@@ -6,7 +6,7 @@ pub const ALIGNMENT_BYTES: u64 = 64;
 pub struct Lifetime {
     pub bytes: u64,
     pub first: usize,
-    /// Last call that reads the tensor.
+    /// Index of the last call that reads the tensor.
     pub last: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Times round trips: `round_trip HOST:PORT KEY FUNCTION COUNT` prints one duration in nanoseconds per line.
+//! Times `COUNT` calls: `round_trip HOST:PORT KEY FUNCTION COUNT` prints the nanoseconds of each call on a line.
 #![allow(clippy::print_stdout)]
 
 use remote::handshake::Key;

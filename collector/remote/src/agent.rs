@@ -5,15 +5,15 @@ use measure::counters::CounterRequest;
 use measure::host::Facts;
 use serde::{Deserialize, Serialize};
 
-/// Function that returns [`AgentDescription`] as JSON.
+/// Name of the function that returns [`AgentDescription`] as JSON.
 pub const HOST: &str = "opcollect.host";
 /// Measures a kernel and returns a `Measurement` as JSON. Arguments: library, function name, [`Order`] as JSON and
-/// kernel arguments; or a call sequence built with [`CALLS`], followed by the order.
+/// kernel arguments; or a call sequence built with [`CALLS`], and the [`Order`].
 pub const MEASURE: &str = "opcollect.measure";
 /// Returns an empty call sequence; given a sequence, a library, a function name and arguments, appends a call.
 pub const CALLS: &str = "opcollect.calls";
 
-/// Limits each later request, in whole seconds; the agent enforces it even if the client has disappeared.
+/// Limits each later request to whole seconds; the agent enforces this limit even if the client has disappeared.
 pub const LIMIT: &str = "opcollect.limit";
 /// Makes an agent exit after the current session.
 pub const LEAVE: &str = "opcollect.leave";

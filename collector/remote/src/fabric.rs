@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Selects the accelerator by name, such as `1x16`, or loads the bitstream file, whose name starts with that name.
+/// Selects the accelerator by name, such as `1x16`, or loads a bitstream file whose name starts with the accelerator's.
 pub const PROGRAM: &str = "pynq.fpga.program";
 /// Returns the [`Fabric`], which describes the FPGA and its accelerator.
 pub const INFO: &str = "pynq.fpga.info";
@@ -38,7 +38,7 @@ pub struct Fabric {
     pub memory_bytes: u64,
 }
 
-/// Result of a run: status, and microseconds from the first register write to the end. Serialized as a list of two.
+/// Result of a run: status, and microseconds from the first register write to the end. Serialized as a JSON list.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ran(pub FabricStatus, pub f64);
 

@@ -8,7 +8,7 @@ pub const MAGIC: i32 = 0x000f_f271;
 pub const TRACKER_MAGIC: i32 = 0x0002_f271;
 const KEY_BYTES_MAX: usize = 4096;
 
-/// Key that a client offers: the server's own or one issued by a tracker, with options for the session.
+/// Key that a client offers: the server's own key or a key issued by a tracker, with options for the session.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Key {
     pub name: String,
@@ -45,7 +45,7 @@ impl Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeVerdict {
     Taken = 0,
-    /// The server is busy; TVM's clients report an error at this code.
+    /// The server is busy; on receiving this code, TVM's clients report an error.
     Duplicate = 1,
     Mismatch = 2,
 }

@@ -4,7 +4,7 @@ use crate::wire::{Malformed, Tensor, Value, WireReader, put_list, put_tensor, pu
 use crate::{RemoteError, Waiting};
 
 pub const VERSION: &str = "0.8.0";
-/// Maximum length of a packet; tensors are copied in much smaller pieces.
+/// Maximum length of a packet in bytes; tensors are copied in much smaller pieces.
 pub const PACKET_BYTES_MAX: u64 = 256 << 20;
 pub const PIECE_BYTES: u64 = 4 << 20;
 
@@ -69,7 +69,7 @@ impl Code {
 #[allow(missing_docs)]
 pub enum Packet {
     Shutdown,
-    /// Starts a session with the client's protocol version; without arguments it runs in the server's own process.
+    /// Starts a session with the client's protocol version; without arguments, the session runs in the server process.
     InitServer {
         version: String,
         arguments: Vec<Value>,

@@ -24,13 +24,13 @@ pub struct Session {
 #[derive(Clone, Copy)]
 enum LimitFunction {
     Unknown,
-    /// Not offered by the server, for example TVM's own server.
+    /// The server, such as TVM's own server, does not offer the function.
     Absent,
     Handle(u64),
 }
 
 impl Session {
-    /// Opens a session, with retries while the server is busy. Without a deadline, `within` also limits each request.
+    /// Opens a session, with retries while the server is busy. Unless a deadline is set, `within` limits each request.
     pub fn open(address: &Address, key: &Key, within: Duration) -> Result<Session, RemoteError> {
         const PAUSE_MIN: Duration = Duration::from_millis(50);
         const PAUSE_MAX: Duration = Duration::from_secs(1);

@@ -29,7 +29,7 @@ pub struct AssignedDevice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueuePosition {
     Last = 1,
-    /// The request is served before all waiting requests.
+    /// Priority of a request that is served before all waiting requests.
     First = 2,
 }
 
@@ -76,7 +76,7 @@ impl Tracker {
         parse_summary(&answer).ok_or_else(|| refusal_error(&answer))
     }
 
-    /// Registers the server that this connection belongs to.
+    /// Registers, under a key, the RPC server that this connection belongs to.
     pub fn register_server(&mut self, key: &str, port: u16, within: Duration) -> Result<(), RemoteError> {
         let info = json!({ "key": format!("server:{key}"), "addr": [Json::Null, port] });
         let answer = self.send_request("registering", json!([code::INFO, info]), within)?;
@@ -95,7 +95,7 @@ impl Tracker {
         is_success(&answer).then_some(()).ok_or_else(|| refusal_error(&answer))
     }
 
-    /// Returns the match keys offered over this connection that no client has used yet.
+    /// Returns the match keys (keys for one session) offered over this connection that no client has used yet.
     pub fn pending_keys(&mut self, within: Duration) -> Result<Vec<String>, RemoteError> {
         let answer =
             self.send_request("querying the devices that are still offered", json!([code::PENDING]), within)?;

@@ -30,7 +30,7 @@ pub struct Waiting {
     until: Instant,
     limit: Duration,
     doing: &'static str,
-    /// Received bytes that are not consumed yet, starting at `taken`.
+    /// Received bytes; those from index `taken` on are not consumed yet.
     ahead: Vec<u8>,
     taken: usize,
     waits: [Option<Duration>; 2],
@@ -129,7 +129,7 @@ impl Waiting {
         }
     }
 
-    /// Lowers the timeout to the time left. Keeps a shorter one: setting is a system call, and the caller retries.
+    /// Lowers the socket's timeout to the time left. Keeps a shorter timeout to save a system call: the caller retries.
     fn wait_at_most(&mut self, way: usize) -> Result<(), RemoteError> {
         let left = self.time_left()?;
         if self.waits[way].is_none_or(|waits| waits > left) {
@@ -140,7 +140,7 @@ impl Waiting {
         Ok(())
     }
 
-    /// Returns Ok if the operation can be retried; `time_left` ends the retries.
+    /// Returns Ok if an operation that failed with `error` can be retried; `time_left` ends the retries.
     fn check_retry(&mut self, error: &std::io::Error, way: usize) -> Result<(), RemoteError> {
         match error.kind() {
             ErrorKind::Interrupted => Ok(()),

@@ -1,6 +1,6 @@
 //! Encoding of arguments and results of calls.
 
-/// Maximum number of arguments; no kernel takes more.
+/// Maximum number of arguments of a call; no kernel takes more.
 const ARGUMENTS_MAX: usize = 1024;
 const RANK_MAX: usize = 32;
 
@@ -86,7 +86,7 @@ mod kind {
 }
 
 impl Value {
-    /// Returns the type code that marks the value as the result of a call.
+    /// Returns the type code that precedes the value in the reply to a call.
     pub fn type_code(&self) -> i32 {
         match self {
             Value::None => kind::NONE,
@@ -230,7 +230,7 @@ pub fn put_tensor(tensor: &Tensor, to: &mut Vec<u8>) {
     to.extend(tensor.byte_offset.to_le_bytes());
 }
 
-/// Writes a list of values. Texts and bytes use their plain encoding, which every version of TVM reads.
+/// Writes a list of values. Texts and bytes use the plain encoding, which every version of TVM reads.
 pub fn put_list(values: &[Value], to: &mut Vec<u8>) {
     to.extend((values.len() as i32).to_le_bytes());
     values.iter().for_each(|value| put_value(value, to));

@@ -1,4 +1,4 @@
-//! Round trips of packets, their expected bytes, and rejection of malformed input.
+//! Tests of round trips of packets, of their expected bytes, and of the rejection of malformed input.
 #![allow(missing_docs)]
 
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! Execution of whole models in other runtimes: the same file and inputs, measured like this project's own code. The
-//! libraries come from pinned wheels, are loaded at run time and are optional. `onnxruntime` and `openvino` are the
-//! fences around them, `ports` and `handles` those around memory and handles. All their optimisations may be used.
+//! libraries come from pinned wheels, are loaded at run time and are optional. Unsafe code is in `onnxruntime` and
+//! `openvino` (calls), `ports` (memory) and `handles`. All optimisations of the libraries may be used.
 
 mod error;
 #[allow(unsafe_code)]

@@ -1,5 +1,5 @@
-//! How long tuners take to propose 64 schedules from a space of a billion points, 256 of which they have heard of. Ends
-//! with a line of JSON for each; `cargo bench -p search`.
+//! Times how long each tuner takes to propose 64 schedules from a space of a billion points, 256 of which have results.
+//! Prints a line of JSON for each tuner; run by `cargo bench -p search`.
 #![allow(missing_docs, clippy::print_stdout)]
 
 use job::space::{Axis, Knobs, Schedule, Setting, Space, Template};

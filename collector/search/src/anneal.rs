@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const WALKERS: usize = 64;
 const STEPS: usize = 36;
-/// Number of steps without a new best point after which all walkers stop.
+/// Number of steps without a new best point after which annealing ends.
 const PATIENCE: usize = 12;
 
 /// Anneals from `starts` and random points. Returns up to `count` new points, highest scores first.

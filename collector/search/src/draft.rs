@@ -22,16 +22,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 const MIN_TRAINING_ROWS: usize = 8;
 const RANDOM_SHARE: f64 = 0.08;
 const PARENTS: usize = 6;
-/// Numbers of candidates: changes of two or three knobs per parent, crossovers, and random points.
+/// Number of candidates that change two or three knobs of each parent; below, of crossovers and random points.
 const CHANGES: usize = 24;
 const CROSSOVERS: usize = 64;
 const RANDOM_POINTS: usize = 192;
 /// Number of tree ensembles, whose spread is the uncertainty, and the weight of the uncertainty in the ranking.
 const ENSEMBLES: u64 = 2;
 const UNCERTAINTY_WEIGHT: f64 = 0.5;
-/// Increase of the predicted logarithm of the time per earlier trial of the same tile.
+/// Amount added to the predicted logarithm of the time for each earlier trial of the same tile.
 const REPEATED_TILE_PENALTY: f64 = 0.005;
-/// Minimum trials of each kind (algorithm and layout), and number of further kinds with neighbours as candidates.
+/// Minimum trials of each kind (algorithm and layout); below, number of kinds, except the best, that get neighbours.
 const KIND_TRIALS: usize = 6;
 const OTHER_KINDS: usize = 2;
 /// Knobs that define the kind of a schedule, and knobs that define its tile within the kind.
@@ -49,7 +49,7 @@ const FAILURE_FACTOR: f64 = 8.0;
 enum DraftLabel {
     Own(f64),
     Failed,
-    /// Time of another problem, relative to its default schedule.
+    /// Time of a schedule of another problem, relative to that problem's default schedule.
     Other(f64),
 }
 
@@ -63,7 +63,7 @@ pub struct Draft {
     timed: Vec<(f64, Knobs)>,
     default_ns: Option<f64>,
     first: VecDeque<Knobs>,
-    /// Points faster than the default of an equal problem, with relative times, fastest first.
+    /// Points faster than the default schedule of an equal problem, with times relative to it, fastest first.
     hints: Vec<(f64, Knobs)>,
     proposed_hints: usize,
     /// Points that are run regardless of the features of their code.
@@ -136,7 +136,7 @@ impl Draft {
         self.labels.push(label);
     }
 
-    /// Returns the fastest untried hint, if it promises a shorter time than the best known one.
+    /// Returns the fastest untried hint, if its time is shorter than the best measured time.
     fn next_hint(&self) -> Option<&(f64, Knobs)> {
         let (best, default_ns) = (self.timed.first()?.0, self.default_ns?);
         let is_open = |knobs: &Knobs| !self.points.is_taken(knobs) && self.problem.space.allows_point(knobs);

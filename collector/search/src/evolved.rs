@@ -11,10 +11,10 @@ pub struct Evolved {
     first: i64,
     next: usize,
     evolution: Box<dyn Evolution>,
-    /// Hashes of proposed and observed schedules.
+    /// Hashes of all schedules that were proposed or observed.
     taken: HashSet<String>,
     measured: Vec<(Schedule, f64)>,
-    /// Children that were not proposed yet, and the number of taken schedules when they were bred.
+    /// Children (bred schedules) not proposed yet; `bred_at` is the number of taken schedules when they were bred.
     children: VecDeque<Schedule>,
     bred_at: Option<usize>,
 }
@@ -44,7 +44,7 @@ impl Evolved {
         }
     }
 
-    /// Returns a new child, bred now if none is left; None if nothing was measured, or all children are known.
+    /// Returns a new child, after breeding if none is left; None if nothing was measured, or all children are known.
     fn next_child(&mut self) -> Result<Option<Schedule>> {
         let is_due = self.bred_at.is_none_or(|count| self.taken.len() >= count + BATCH);
         if self.children.is_empty() && is_due && !self.measured.is_empty() {

@@ -19,7 +19,7 @@ const TRIALS_MIN: usize = 16;
 const BEST_SCHEDULES: usize = 8;
 const ENSEMBLES: u64 = 3;
 
-/// Returns the effects of the axes, largest first, or none for too few timed points. Times are in nanoseconds.
+/// Returns the effects of the axes, largest first; an empty list for too few timed points. Times are in nanoseconds.
 pub fn axis_effects(problem: &Problem, timed: &[(Knobs, f64)], seed: u64) -> Result<Vec<Effect>> {
     if timed.len() < TRIALS_MIN {
         return Ok(Vec::new());

@@ -12,7 +12,7 @@ const POPULATION: usize = 32;
 const ELITE: usize = 3;
 /// Probability of a mutation per axis of a child.
 const MUTATION: f64 = 0.1;
-/// Attempts to create a new child, after which a random point replaces it.
+/// Number of attempts to create a new child, after which a random point is taken instead.
 const TRIES: usize = 16;
 
 pub struct Genetic {

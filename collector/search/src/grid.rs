@@ -37,7 +37,7 @@ impl Grid {
         Some(place)
     }
 
-    /// Restarts with a stride near the grid's size times the golden ratio; returns false if it did so before.
+    /// Restarts with a stride near the grid's size times the golden ratio; returns false if it was restarted before.
     fn restart_spread(&mut self) -> bool {
         if self.stride > 1 {
             return false;

@@ -12,7 +12,7 @@ use job::space::{Knobs, Schedule};
 use rand::RngExt;
 use std::collections::VecDeque;
 
-/// Number of points of a plan, and of results before the first plan.
+/// Number of points per plan (batch from annealing), and of results before the first plan.
 const PLAN: usize = 24;
 const RANDOM_SHARE: f64 = 0.05;
 const STARTS: usize = 16;
@@ -20,7 +20,7 @@ const STARTS: usize = 16;
 #[derive(Clone, Copy)]
 enum GuidedLabel {
     Own(f64),
-    /// Time of another problem, relative to its default schedule.
+    /// Time of a schedule of another problem, relative to that problem's default schedule.
     Other(f64),
 }
 
@@ -32,7 +32,7 @@ struct Guided {
     goal: Goal,
     seed: u64,
     lessons: TrainingRows,
-    /// Observed points with their times; infinite for failures.
+    /// Observed points with their times in nanoseconds; infinite for failures.
     seen: Vec<(Knobs, f64)>,
     /// Labels of all training rows, including rows of other problems.
     labels: Vec<GuidedLabel>,

@@ -1,6 +1,6 @@
 //! A cost model over generated code that selects the built candidates to run: code features predict better than knobs,
-//! and building in parallel with a run costs little. A candidate is run if its prediction is in the better half of the
-//! recent ones, or not clearly slower than the best, or if all are similar.
+//! and building in parallel with a run costs little. A candidate is run if its prediction is in the better half of
+//! recent predictions, or not clearly slower than the best, or if all are similar.
 
 use crate::Result;
 use crate::model::{Goal, RetrainedTrees, TrainingRows};
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 const MIN_TRAINING_ROWS: usize = 8;
 const RETRAINING_ROWS: usize = 8;
-/// Number of recent predictions that a new one is compared with, and the minimum number for a comparison.
+/// Number of recent predictions that a new prediction is compared with; below, the minimum number.
 const RECENT_PREDICTIONS: usize = 7;
 const PREDICTIONS_MIN: usize = 3;
 /// Ratio of the predicted time to the best time from which a candidate is clearly slower.
@@ -21,7 +21,7 @@ pub struct Judge {
     trees: RetrainedTrees,
     /// Recent predictions: logarithms of times relative to the default schedule.
     predictions: VecDeque<f64>,
-    /// Number of candidates that may still be rejected; each run adds one.
+    /// Number of candidates that may still be rejected; each candidate that is run adds one.
     spare: usize,
 }
 
@@ -36,7 +36,7 @@ impl Judge {
         self.labels.push(over_default.ln() as f32);
     }
 
-    /// Returns whether to run a candidate; `best` is relative to the default. Rejects at most as many as were run.
+    /// Returns whether to run a candidate; `best` is relative to the default. Rejects no more candidates than were run.
     pub fn should_run<'a>(&mut self, row: impl IntoIterator<Item = (&'a str, f64)>, best: f64) -> Result<bool> {
         self.train_if_due()?;
         let Some(model) = self.trees.trained_model() else { return Ok(true) };

@@ -34,16 +34,16 @@ pub enum TrialResult {
     Time(f64),
     /// The build failed, the code crashed, or its result was wrong.
     Failed,
-    /// The schedule is tried by another process; its result will not be observed.
+    /// Another process tries the schedule; this search will not observe the result.
     Elsewhere,
     RejectedByModel,
 }
 
 pub trait Tuner {
-    /// Returns up to `count` new schedules; none if the space is exhausted or the tuner waits for results.
+    /// Returns up to `count` new schedules; an empty list if the space is exhausted or the tuner waits for results.
     fn propose_schedules(&mut self, count: usize) -> Result<Vec<Schedule>>;
 
-    /// Returns whether to run a built schedule; the caller reports a rejected one as [`TrialResult::RejectedByModel`].
+    /// Returns whether to run a built schedule; if not, the caller reports [`TrialResult::RejectedByModel`].
     fn should_run(&mut self, _schedule: &Schedule, _code_features: &Features) -> Result<bool> {
         Ok(true)
     }
@@ -68,7 +68,7 @@ pub trait Tuner {
 }
 
 pub trait Evolution {
-    /// Returns up to `count` children of measured schedules, whose times are in nanoseconds.
+    /// Returns up to `count` new schedules bred from measured schedules, whose times are in nanoseconds.
     fn breed_schedules(
         &mut self,
         measured: &[(Schedule, f64)],
@@ -77,7 +77,7 @@ pub trait Evolution {
     ) -> std::result::Result<Vec<Schedule>, String>;
 }
 
-/// Creates a tuner by name. Only `metaschedule` calls `evolution`.
+/// Creates a tuner by name. Only the tuner `metaschedule` uses `evolution`.
 pub fn create_tuner(
     name: TunerName,
     problem: &Problem,

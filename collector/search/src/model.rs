@@ -122,7 +122,7 @@ pub struct Prediction {
 }
 
 impl CostModel {
-    /// Predicts from named features and ignores unknown ones; fastest for a few parts that are each sorted by name.
+    /// Predicts from named features and ignores unknown features; fastest if `features` is a few parts sorted by name.
     pub fn predict_features<'a>(&self, features: impl IntoIterator<Item = (&'a str, f64)>) -> Prediction {
         let mut row = vec![f32::NAN; self.columns.len().max(1)];
         let mut columns = self.columns.iter().peekable();

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 /// Number of rejected random points after which a small space is listed instead.
 const DRAWS: usize = 256;
-/// Limit of rejected random points for large spaces; some allow only a few of a hundred thousand points.
+/// Limit of rejected random points for large spaces, some of which allow only a few of a hundred thousand points.
 const DRAWS_MAX: usize = 1 << 18;
 const LISTED_MAX: u64 = 1 << 16;
 
@@ -45,12 +45,12 @@ impl Points {
         None
     }
 
-    /// Takes a random new point; None if none is found. Axes are drawn independently, so kinds are equally likely.
+    /// Takes a random new point; None if none is found. Each axis is drawn uniformly, so no setting is rare.
     pub fn draw_new(&mut self) -> Option<Knobs> {
         self.draw_by(|points| Some(points.draw_within()))
     }
 
-    /// Takes a random new point, uniform over canonical points: of all settings of a point, only one is accepted.
+    /// Takes a random new point, uniform over distinct points: of all settings that give a point, one is accepted.
     pub fn draw_uniform(&mut self) -> Option<Knobs> {
         let drawn = self.draw_by(|points| {
             let settings = points.draw_settings();
@@ -100,7 +100,7 @@ impl Points {
         }
     }
 
-    /// Returns the representative settings of a point: one for every axis, neutral or default where possible.
+    /// Returns the representative settings of a point: one per axis, neutral or default for unused axes if possible.
     fn representative_settings(&self, knobs: &Knobs) -> Option<Knobs> {
         let usual = self.preferred_settings(knobs);
         let is_point = |settings: &Knobs| canonical_knobs(settings.clone()) == *knobs;

@@ -10,7 +10,7 @@ use targets::{Machine, Target};
 pub struct Problem {
     pub space: Space,
     pub threads: usize,
-    /// Operations and bytes of the task; None if they cannot be counted.
+    /// Numbers of operations and bytes of the task; None if they cannot be counted.
     pub(crate) work: Option<Work>,
     pub(crate) domain: Domain,
     pub(crate) device: Device,
@@ -37,7 +37,7 @@ impl Problem {
     }
 }
 
-/// Describes a machine for features. Unknown properties get typical values, because a search runs on one machine.
+/// Describes a machine for features. Unknown properties get typical values, as a search covers one machine.
 fn device_features(machine: &Machine) -> Device {
     const MULTIPLY_ADDS: f64 = 4.0;
     let (units, flops_per_cycle) = match machine {

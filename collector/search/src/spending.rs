@@ -1,7 +1,7 @@
 //! Allocation of trials: chooses among several searches the one with the largest expected saving.
 
 const RECENT: usize = 8;
-/// Weight of recent gains in the expected gain; the rest is the weight of a first gain after trials without one.
+/// Weight of recent gains in the expected gain; the rest is the weight of a gain after trials without any.
 const GAINS_WEIGHT: f64 = 0.5;
 /// Number of trials without a gain after which the expected next gain is halved.
 const HALVING_TRIALS: usize = 3;
@@ -38,7 +38,7 @@ impl Standing {
         self.bests.last().copied()
     }
 
-    /// Returns the next trial's expected saving in nanoseconds, over all calls; infinite before the first trial.
+    /// Returns the next trial's expected saving in nanoseconds, summed over all calls; infinite before the first trial.
     pub fn expected_saving(&self) -> f64 {
         if self.begun == 0 {
             return f64::INFINITY;
@@ -64,7 +64,7 @@ impl Standing {
     }
 }
 
-/// Returns the expected saving of `trials` further trials in nanoseconds, each of the then most promising search.
+/// Returns the expected saving in nanoseconds of `trials` further trials, each given to the most promising search.
 pub fn total_saving<'a>(standings: impl Iterator<Item = &'a Standing>, trials: usize) -> f64 {
     const STEPS: usize = 64;
     let open: Vec<&Standing> = standings.filter(|standing| standing.best_ns().is_some()).collect();

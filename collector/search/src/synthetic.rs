@@ -52,7 +52,7 @@ pub fn synthetic_time(schedule: &Schedule) -> f64 {
     if together > 64 { time * 2.0 } else { time }
 }
 
-/// Tunes in batches and returns the schedules. Panics if one is proposed twice.
+/// Tunes in batches and returns the proposed schedules. Panics if a schedule is proposed twice.
 pub fn run_trials(
     tuner: &mut dyn Tuner,
     trials: usize,

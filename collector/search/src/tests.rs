@@ -1,4 +1,4 @@
-//! What holds for every tuner, and which of them is worth its name, on made-up times.
+//! Tests of all tuners on synthetic times, and comparisons of the tuners with random search.
 
 use super::*;
 use crate::synthetic::{billion_points, childless_evolution, parse_problem, run_trials, synthetic_time};

@@ -1,4 +1,4 @@
-//! Names of GPU architectures, and resources of their multiprocessors, from the CUDA programming guide's table.
+//! Names of GPU architectures, and resources of their multiprocessors, as listed in the CUDA programming guide.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -12,7 +12,7 @@ pub struct Architecture {
     suffix: Suffix,
 }
 
-/// Devices that code is generated for. Code for fewer devices may use features beyond those of the capability.
+/// Range of devices that code runs on. Code for fewer devices may use features beyond those of the capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Suffix {
     /// Devices of the same major capability, from this capability on.

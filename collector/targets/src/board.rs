@@ -9,7 +9,7 @@ pub(crate) const DEFAULT_BOARD: &str = "pynq-z1";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Board {
-    /// Name of the board, and the usual key of its server.
+    /// Name of the board, which is also the default key of the board's RPC server.
     pub name: &'static str,
     /// Architecture of the processor, in Rust's spelling.
     pub architecture: &'static str,
@@ -38,7 +38,7 @@ impl Board {
     }
 }
 
-/// Returns the target of an ARM processor, with hardware floating point, unlike TVM's own targets for these boards.
+/// Returns the target of a board's Arm processor. Unlike TVM's own targets, it has hardware floating point.
 fn arm_target(architecture: &str, mcpu: &str, cores: i64) -> Target {
     // Both architectures have vectors of four floats; the older one has half as many vector registers.
     let (text, vector_registers) = match architecture {

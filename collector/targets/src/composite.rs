@@ -1,4 +1,4 @@
-//! Composite targets: partner libraries, followed by the target for which code is generated, as in `cpu-vendor, llvm`.
+//! Composite targets, such as `cpu-vendor, llvm`: partner libraries, then the target of generated code.
 
 use models::partner::{PARTNERS, Partner, find_partner};
 

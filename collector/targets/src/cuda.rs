@@ -109,7 +109,7 @@ pub fn cuda_text(architectures: &[String]) -> String {
     json!({ "kind": "cuda", "arch": architectures }).to_string()
 }
 
-/// Parses a JSON description; limits that it lacks get values that are valid on all architectures.
+/// Parses a JSON description; missing limits get values that are valid on all architectures.
 pub fn parse_cuda(text: &str) -> Result<Target, String> {
     if text == CUDA {
         return Err(

@@ -7,7 +7,7 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
     Word,
-    /// Names that each begin with `+` or `-`.
+    /// List of names, each with the prefix `+` or `-`.
     Switches,
     Words,
     /// A number that is not negative.

@@ -92,7 +92,7 @@ impl TargetKind for Fpga {
         datasets::Source::Simulated
     }
 
-    /// Fills in board and device, and clears the facts of this machine, which do not affect simulated times.
+    /// Fills in board and device, and clears the facts of the host machine, which do not affect simulated times.
     fn fill_columns(&self, text: &str, record: &mut Record) -> Result<(), String> {
         let fabric = Fabric::parse_text(text)?;
         *record = Record {
@@ -175,7 +175,7 @@ impl Fabric {
         cycles as f64 * 1e3 / f64::from(self.clock_mhz)
     }
 
-    /// Parses a target description. Fails unless it is exactly what this program writes for that target.
+    /// Parses a target description. Fails unless the text is exactly what this program writes for the parsed target.
     pub fn parse_text(text: &str) -> Result<Fabric, String> {
         let fabric: Fabric = serde_json::from_str(text).map_err(|error| format!("target `{text}`: {error}"))?;
         let name = fabric.timing.split('@').next().unwrap_or_default();
@@ -195,7 +195,7 @@ impl Fabric {
         TimingSet::find_set(name).expect("the name was checked when it was read")
     }
 
-    /// Describes the accelerator, with the qualification that must accompany all of its times, such as "simulated".
+    /// Describes the accelerator and the origin of its times, such as "simulated", which must accompany these times.
     pub fn describe(&self) -> String {
         let doubt = if self.calibrated { "" } else { ", not calibrated" };
         format!("simulated: {} at {} MHz by {}{doubt}", self.plain_name(), self.clock_mhz, self.timing)

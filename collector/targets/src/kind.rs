@@ -8,7 +8,7 @@ use models::Task;
 
 /// A kind of target. Other crates call its methods and never compare kinds; the defaults describe most kinds.
 pub trait TargetKind: Sync {
-    /// Returns its value of `--target`, or else the name of the board's unit or of the backend that selects the kind.
+    /// Returns the kind's value of `--target`, or else the name of the board's unit or of the backend that selects it.
     fn name(&self) -> &'static str;
 
     /// Returns whether the name alone is a value of `--target`.
@@ -42,7 +42,7 @@ pub trait TargetKind: Sync {
     /// Parses a description that needs no facts of this machine.
     fn parse(&self, text: &str) -> Result<Target, String>;
 
-    /// Creates the target of a description, with missing facts taken from the host.
+    /// Creates the target of a description; takes missing facts from the host.
     fn resolve(&self, text: &str, host: &mut dyn Host) -> Result<Resolved, Refusal>;
 
     /// Returns the machine facts that a schedule space depends on, without starting a program.
@@ -53,7 +53,7 @@ pub trait TargetKind: Sync {
         None
     }
 
-    /// Returns a board's target by its name, or else its server's key; None if the kind does not depend on boards.
+    /// Returns the target of a board, found by name or else by its server's key; None if the kind needs no board.
     fn board_target(&self, _name: Option<&str>, _key: &str) -> Option<Result<Target, String>> {
         None
     }
@@ -84,17 +84,17 @@ pub trait TargetKind: Sync {
         BenchKind::Workers
     }
 
-    /// Returns why code of this kind does not run here, or None if it does.
+    /// Returns why code of this kind cannot run on this machine, or None if it can.
     fn run_refusal(&self) -> Option<Refusal> {
         None
     }
 
-    /// Returns whether TVM's pool on this machine's CPUs runs the code; if so, the number of threads is varied.
+    /// Returns whether TVM's pool on this machine's CPUs runs the code, so that campaigns vary the number of threads.
     fn runs_on_cpus(&self) -> bool {
         false
     }
 
-    /// Returns whether a GPU runs the code. One host thread launches it, so CPU counters do not describe it.
+    /// Returns whether a GPU runs the code, which one host thread launches, so that CPU counters do not describe it.
     fn runs_on_gpu(&self) -> bool {
         false
     }
@@ -122,7 +122,7 @@ pub trait TargetKind: Sync {
         None
     }
 
-    /// Returns the settings of a campaign that must stay at their defaults, with the reason or the allowed values.
+    /// Returns the settings of a campaign that must keep their defaults, each with the reason or the allowed values.
     fn fixed_settings(&self) -> &'static [(Setting, &'static str)] {
         &[]
     }
@@ -157,7 +157,7 @@ pub enum Generator {
     OpenclC,
 }
 
-/// Ways to run and measure operators; the engine has one table of how each is opened.
+/// Ways to run and measure operators. A table in the crate `engine` defines how each is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BenchKind {
     Workers,
@@ -225,7 +225,7 @@ pub(crate) fn refuse_first(options: &[(&'static str, &Option<String>)], allowed:
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Whether the machine or the installation lacks something; otherwise the request was wrong.
+    /// Whether the machine or the installation lacks a requirement; otherwise the request was wrong.
     pub is_of_environment: bool,
     pub message: String,
     pub hint: Option<String>,

@@ -10,7 +10,7 @@ pub(super) fn add_limits(fields: &mut Map<String, Json>, limits: &[(&str, u32)])
     }
 }
 
-/// Returns the facts for a schedule space from a complete description; `text` is the user's input, for messages.
+/// Returns the GPU facts for schedule spaces from a complete description; `text` is the user's input, for messages.
 pub(super) fn gpu_facts(text: &str, fields: &Map<String, Json>, capability: u32) -> Result<Gpu, String> {
     let number = |name: &str| {
         fields[name]

@@ -102,7 +102,7 @@ pub fn llvm_target(cpu: &str, features: &[String], cores: usize) -> Target {
     }
 }
 
-/// Returns the host's target or that of a JSON description, whose cores and vector registers default to the host's.
+/// Returns the host's target or a described one, whose numbers of cores and vector registers default to the host's.
 fn resolve_llvm(text: &str, host: Target) -> Result<Target, String> {
     if text == HOST {
         return Ok(host);

@@ -67,7 +67,7 @@ fn mali_text() -> String {
     json!({ "kind": "opencl", "device": "mali" }).to_string()
 }
 
-/// Parses a description; limits default to those of every Mali GPU. Warp size is 1, as threads lack lockstep.
+/// Parses a description; limits default to those of every Mali GPU. Warp size is 1, as no threads run in lockstep.
 pub fn parse_mali(text: &str) -> Result<Target, String> {
     let any = mali_text();
     let text = if text == MALI { &any } else { text };

@@ -1,5 +1,5 @@
 //! Clock that stops while this process is stopped (Ctrl-Z, debugger, suspended machine), because that time must not
-//! count against a worker. Every wait is short, so a long gap between two readings was not spent waiting.
+//! count against a worker's deadline. Every wait is short, so a long gap between two readings was not spent waiting.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ impl Moment {
         Moment(self.0.saturating_add(duration))
     }
 
-    /// Returns the time until the moment; zero if the moment has passed.
+    /// Returns the time from now until this moment; zero if the moment has passed.
     pub fn time_left(self) -> Duration {
         self.0.saturating_sub(Moment::now().0)
     }

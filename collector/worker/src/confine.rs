@@ -13,7 +13,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 /// Resource limits of a worker. `None` keeps the inherited limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessLimits {
-    /// Limit on private writable memory; not address space, since the compiler's library maps large unused regions.
+    /// Limit on private writable memory, not on address space, since the compiler's library maps large unused regions.
     pub memory_bytes: Option<u64>,
     /// Limit on a job's processor time over all threads, enforced by SIGXCPU even while the supervisor is stopped.
     pub cpu_seconds_per_job: Option<u64>,
@@ -46,7 +46,7 @@ pub fn die_with_parent(supervisor_pid: i32) -> Result<(), ConfineError> {
     if found == supervisor_pid { Ok(()) } else { Err(ConfineError::Orphan { expected: supervisor_pid, found }) }
 }
 
-/// Ties the process to its supervisor and sets its limits. Must be the first action of a worker.
+/// Ties the calling process to its supervisor and sets its limits. Must be the first action of a worker.
 pub fn confine_process(limits: &ProcessLimits, supervisor_pid: i32) -> Result<(), ConfineError> {
     let refused = |what| move |errno| ConfineError::Refused { what, errno };
     die_with_parent(supervisor_pid)?;
@@ -82,7 +82,7 @@ pub(super) fn arm_cpu_fuse(limits: &ProcessLimits) -> Result<(), ConfineError> {
     lower_limit(Resource::RLIMIT_CPU, used.saturating_add(seconds).saturating_add(2)).map_err(refused)
 }
 
-/// Sets the soft limit within the hard limit, which stays unchanged.
+/// Sets the soft limit of a resource, within the hard limit, which stays unchanged.
 fn lower_limit(resource: Resource, soft: u64) -> nix::Result<()> {
     let (_, hard) = getrlimit(resource)?;
     setrlimit(resource, soft.min(hard), hard)

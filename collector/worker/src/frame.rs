@@ -1,11 +1,11 @@
 //! Frames: a four-byte little-endian length, followed by that many bytes of postcard. The reader trusts no input: the
-//! length is limited, memory grows with the bytes that arrive, and a value must use up its frame.
+//! length is limited, memory grows with the bytes that arrive, and a value must consist of all bytes of its frame.
 
 use std::io::{ErrorKind, Read, Write};
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Maximum length of a frame's content, far above any object code or samples.
+/// Maximum length of a frame's content, far above the size of any object code or samples.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
 
 /// Maximum number of bytes reserved before any content arrives.
@@ -18,7 +18,7 @@ pub enum FrameError {
     Closed,
     #[error("frame is cut off: {got_bytes} of {expected_bytes} bytes arrived")]
     Truncated {
-        /// Announced length, or the size of the length field itself.
+        /// Announced length of the content, or the size of the length field if that is incomplete.
         expected_bytes: usize,
         got_bytes: usize,
     },

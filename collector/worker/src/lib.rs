@@ -38,7 +38,7 @@ pub const PROTOCOL: u32 = 2;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Start {
     protocol: u32,
-    /// Process id of the supervisor, by which the worker detects that it is already an orphan.
+    /// Process id of the supervisor, by which a worker detects that its supervisor has already ended.
     supervisor_pid: i32,
     limits: ProcessLimits,
 }
@@ -62,7 +62,7 @@ struct Envelope<Body> {
 #[derive(Debug, Serialize, Deserialize)]
 struct WorkerAnswer<Reply> {
     rss_bytes: u64,
-    /// Reply, or the message of a panic.
+    /// Reply of the handler, or the message of its panic.
     result: Result<Reply, String>,
 }
 

@@ -10,7 +10,7 @@ pub const FOLDER_VARIABLE: &str = "OPCOLLECT_TVM";
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the program that [`base_program`] returns; only the first call counts, before the first worker starts.
+/// Sets the program that [`base_program`] returns; must precede the first worker, and later calls have no effect.
 pub fn set_program(path: PathBuf) {
     let _ = PROGRAM.set(path);
 }
@@ -39,7 +39,7 @@ pub fn tvm_folders() -> Vec<PathBuf> {
     distinct_folders(folders)
 }
 
-/// Returns the folders of TVM's library, each followed by that of its interface library in the same environment.
+/// Returns the folders of TVM's library, each followed by the folder of the interface library from the same install.
 pub fn tvm_and_interface() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = Vec::new();
     for folder in tvm_folders() {
@@ -58,7 +58,7 @@ pub fn wheel_folders() -> Vec<PathBuf> {
     tvm_folders().into_iter().filter_map(above).collect()
 }
 
-/// Removes folders that resolve to an earlier one.
+/// Removes folders that resolve to an earlier folder of the list.
 fn distinct_folders(folders: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut kept: Vec<PathBuf> = Vec::new();
     for folder in folders {

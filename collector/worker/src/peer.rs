@@ -1,4 +1,4 @@
-//! Abstraction of the peer that processes jobs, wherever it runs, over a byte stream.
+//! Abstraction of a peer (such as a worker process) that processes jobs sent over a byte stream.
 
 use std::io::{ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
@@ -38,9 +38,9 @@ stream!(UnixStream, TcpStream);
 pub trait Peer {
     fn frame_stream(&self) -> &dyn PeerStream;
     fn peer_hello(&self) -> &Hello;
-    /// Returns whether the peer has ended by itself, as far as known.
+    /// Returns whether the peer is known to have ended by itself.
     fn has_ended(&self) -> bool;
-    /// Ends the peer and classifies the fault, from the failed transfer and the way in which the peer ended.
+    /// Ends the peer and returns the fault, derived from the failed transfer and the way in which the peer ended.
     fn end_with_fault(self, error: FrameError, limit: Duration) -> Fault;
 }
 

@@ -28,7 +28,7 @@ use super::{
     stderr::StderrTail,
 };
 
-/// Time that a process has to end after its socket was closed; after that it counts as running.
+/// Maximum wait for a process to end after its socket was closed; a later end is not awaited.
 const ENDING_PATIENCE: Duration = Duration::from_secs(2);
 /// Time for the end of standard error to arrive after the process has ended.
 const STDERR_PATIENCE: Duration = Duration::from_millis(200);

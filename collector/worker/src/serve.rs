@@ -83,7 +83,7 @@ pub fn enter_worker() -> Result<Entry, ServeError> {
     Ok(Entry { stream, limits: start.limits })
 }
 
-/// Confines a process that does a single job without a socket, such as in a simulator, and ends with its parent.
+/// Confines a process that does a single job without a socket, such as in a simulator; ties it to its parent's life.
 pub fn enter_alone(supervisor_pid: i32) -> Result<RunnerProcess, ServeError> {
     confine_process(&ProcessLimits::default(), supervisor_pid)?;
     Ok(RunnerProcess(()))

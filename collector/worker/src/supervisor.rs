@@ -1,6 +1,6 @@
 //! Orchestrator's side of a conversation: starts workers on demand, sends them jobs and survives their faults. After a
-//! fault the worker's whole process group is killed. [`Recycle`] also retires working workers, because silent damage (a
-//! buffer overrun, leaked memory) must not affect later jobs.
+//! fault the worker's whole process group is killed. [`Recycle`] also replaces workers without faults, because silent
+//! damage (a buffer overrun, leaked memory) must not affect later jobs.
 
 use std::{ffi::OsString, marker::PhantomData, os::fd::BorrowedFd, path::PathBuf, thread, time::Duration};
 
@@ -16,7 +16,7 @@ use super::{
 };
 
 const START_TRIES: u32 = 4;
-/// Delay before the second attempt to start a worker; triples with each further attempt.
+/// Delay before the second attempt to start a worker; the delay triples with each further attempt.
 const START_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl WorkerSpec {
     }
 }
 
-/// When to replace a working worker. `None` disables a criterion.
+/// Criteria for replacing a worker that still works. `None` disables a criterion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recycle {
     pub after_jobs: Option<u32>,
@@ -101,7 +101,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, Source: PeerSource> Supervisor
         self.receive_reply()
     }
 
-    /// Sends a request, after starting a worker if necessary. Panics if the reply to the previous one is pending.
+    /// Sends a request, after starting a worker if necessary. Panics if the reply to the previous request is pending.
     pub fn send_request(&mut self, request: &Request, deadline: Duration) -> Result<(), Fault> {
         assert!(self.pending.is_none(), "the reply to the previous request must be received first");
         self.ensure_ready()?;
@@ -176,7 +176,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, Source: PeerSource> Supervisor
         Ok(self.worker.as_ref().expect("the worker was just started").peer.peer_hello())
     }
 
-    /// Ends the worker; the next job starts a new one. Intended for suspicious results.
+    /// Ends the worker, for example after a suspicious result; the next job starts a new worker.
     pub fn recycle_worker(&mut self) {
         self.pending = None;
         if self.worker.take().is_some() {
@@ -239,7 +239,7 @@ pub struct Waiting<'a> {
     deadline: Moment,
 }
 
-/// Waits for data of a worker or the end of its deadline; returns its index, or `None` if no reply is pending.
+/// Waits until a worker sends data or exceeds its deadline; returns its index, or `None` if no reply is pending.
 pub fn wait_any(waiting: &[Option<Waiting<'_>>]) -> Option<usize> {
     let places: Vec<usize> = (0..waiting.len()).filter(|&place| waiting[place].is_some()).collect();
     let busy: Vec<Waiting<'_>> = waiting.iter().flatten().copied().collect();

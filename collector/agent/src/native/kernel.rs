@@ -159,7 +159,7 @@ impl LibraryKernel {
     }
 }
 
-/// Checks that a library was compiled for this architecture, because the dynamic linker's message is less clear.
+/// Checks that a library was compiled for this architecture, as the dynamic linker would report less clearly.
 fn check_machine(path: &Path) -> Result<(), NativeError> {
     use std::io::Read;
     let mut header = [0; 20];

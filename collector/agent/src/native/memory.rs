@@ -1,5 +1,5 @@
 //! Tensor memory. Each block is a mapping that ends with an inaccessible page, so that a kernel that overruns its
-//! output crashes the session instead of corrupting other blocks. Clients refer to blocks by handles.
+//! output crashes the session instead of corrupting other blocks. Clients identify blocks by handles.
 
 use super::NativeError;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};

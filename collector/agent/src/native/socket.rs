@@ -7,7 +7,7 @@ use nix::libc::{
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 
-/// Makes the system close connections to a vanished peer. Errors are ignored: a session's other limits remain.
+/// Makes the system close a connection whose peer vanishes. Errors are ignored, because sessions have time limits, too.
 pub fn detect_dead_peer(stream: &TcpStream) {
     for (level, option, value) in [
         (SOL_SOCKET, SO_KEEPALIVE, 1),

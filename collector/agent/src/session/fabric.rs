@@ -63,7 +63,7 @@ impl FabricSession {
         FabricSession { kind, bus, core: None, blocks: BTreeMap::new(), next: 1, is_stuck: false, mark: None }
     }
 
-    /// Adds the path of the mark file. If the file exists, the core did not finish in an earlier session.
+    /// Adds the path of the file that marks a running core. If it exists, an earlier session left the core running.
     pub(super) fn with_mark_file(self, folder: &Path) -> FabricSession {
         let mark = Some(folder.join(CORE_AT_WORK)).filter(|_| self.kind == FabricKind::Devmem);
         FabricSession { is_stuck: mark.as_ref().is_some_and(|mark| mark.exists()), mark, ..self }

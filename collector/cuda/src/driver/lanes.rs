@@ -1,5 +1,5 @@
 //! Launches kernels on several streams of a device, which run concurrently. The first is the default stream, whose work
-//! is ordered after all earlier requests; the others wait only for events.
+//! is ordered after all earlier requests; other streams wait only for events.
 
 use super::{Device, DeviceEvent, DriverHandle, Graph, Prepared, Result};
 use std::ffi::c_uint;
@@ -11,7 +11,7 @@ pub enum Step {
     Launch { kernel: usize, stream: usize },
     /// Records an event after all earlier requests of the stream.
     Mark { event: usize, stream: usize },
-    /// Blocks later requests of the stream until the latest recording of an event.
+    /// Blocks later requests of the stream until the latest recording of an event is reached.
     Wait { event: usize, stream: usize },
 }
 

@@ -1,5 +1,5 @@
-//! The fence (all unsafe calls) around the CUDA driver: device memory, kernels, launches and events as safe types. It
-//! is opened at run time, so neither a toolkit nor a runtime library is needed. All calls belong to one thread:
+//! The fence (all unsafe calls) around the CUDA driver: device memory, kernels, launches and events as safe types. The
+//! driver is opened at run time, so neither a toolkit nor a runtime library is needed. All calls belong to one thread:
 //! `Device` is not `Send`. Other modules never get device addresses.
 
 mod lanes;
@@ -253,7 +253,7 @@ impl Device {
         self.capture_requests(|stream| kernels.iter().try_for_each(|kernel| kernel.launch_on(stream)))
     }
 
-    /// Captures the requests that `ask` submits to a stream as one graph. The requests' kernels must outlive the graph.
+    /// Captures the launches that `ask` submits to a stream as one CUDA graph, which the launched kernels must outlive.
     fn capture_requests<'a>(&'a self, ask: impl FnOnce(DriverHandle) -> Result<()>) -> Result<Graph<'a>> {
         const DEFAULT: c_uint = 0;
         const OF_THIS_THREAD: c_int = 1;
@@ -285,7 +285,7 @@ impl Device {
         Ok(DeviceEvent { device: self, handle, is_recorded: Cell::new(false) })
     }
 
-    /// Waits for all requests to the device and reports any failure of them.
+    /// Waits for all requests to the device and reports the failure of any.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the call takes no arguments; the context is current on this thread.
         self.check_status("cuCtxSynchronize", unsafe { (self.functions.synchronize)() })
@@ -439,7 +439,7 @@ impl DeviceModule<'_> {
         })
     }
 
-    /// Checks for one argument of at most eight bytes per parameter, unless the driver cannot report parameters.
+    /// Checks that a kernel has `given` parameters of at most eight bytes, unless the driver cannot report parameters.
     fn check_arguments(&self, name: &str, kernel: DriverHandle, given: usize) -> Result<()> {
         let Some(parameter) = self.device.functions.parameter else { return Ok(()) };
         let bytes = |place| {
@@ -561,7 +561,7 @@ impl DeviceEvent<'_> {
         self.device.check_status("cuEventSynchronize", unsafe { (self.device.functions.wait)(self.handle) })
     }
 
-    /// Returns the nanoseconds between two events, both of which must have been reached.
+    /// Returns the nanoseconds from `earlier` to this event; both events must have been reached.
     pub fn since_ns(&self, earlier: &DeviceEvent<'_>) -> Result<u64> {
         assert!(self.is_recorded.get() && earlier.is_recorded.get(), "events are recorded before they are compared");
         let mut elapsed_ms = 0f32;

@@ -1,4 +1,4 @@
-//! Results of a job in addition to its times: counters, rejections, warnings, and the failure that ended reading.
+//! Results of a job other than times: counters, rejections, warnings, and the failure that ended reading counters.
 
 use measure::Warning;
 use measure::counters::gpu as names;
@@ -37,7 +37,7 @@ impl CounterReport {
         self.refusals.push(Refusal { event: name.to_owned(), step, errno, why: why.to_string() });
     }
 
-    /// Reads counters with `read`. After a failure, these and all later counters are rejected.
+    /// Reads counters with `read`. A failure rejects these counters and all later ones.
     pub(super) fn read_or_refuse<E: std::fmt::Display>(
         &mut self,
         names: &[&str],

@@ -1,6 +1,6 @@
-//! Runs kernels on a GPU and times them with the device's clock, by two events per batch, so the host's launch cost
-//! counts only where the device waits for it. Data is copied once per job. After a failed call the state of the device
-//! is undefined, so the supervisor replaces the process.
+//! Runs kernels on a GPU and times them with the device's clock, by two events per batch, so the launch cost of the
+//! host counts only if the device waits for launches. Data is copied once per job. After a failed call the state of the
+//! device is undefined, so the supervisor replaces the process.
 
 use super::counter_report::CounterReport;
 use super::gpu::{Gpu, is_papi_of_gpu};
@@ -97,7 +97,7 @@ pub(super) fn best_cubin<'a>(code: &'a DeviceCode, facts: &DeviceFacts) -> Resul
     })
 }
 
-/// Loads machine code; explains the error if the driver is older than the compiler, as its own message is unclear.
+/// Loads machine code; explains the error if the driver is older than the compiler, as the driver's message is unclear.
 pub(super) fn load_cubin<'a>(gpu: &'a Gpu, cubin: &Cubin, driver_cuda: &str) -> Result<DeviceModule<'a>> {
     let loaded = gpu.load_image(Image::from_cubin(&cubin.bytes)?);
     if loaded.is_err() && is_too_new(&cubin.compiler, driver_cuda) {
@@ -162,7 +162,7 @@ fn add_counters(
     }
 }
 
-/// Time in nanoseconds below which runs are also measured as a graph, because launches take as long as their kernels.
+/// Run time in nanoseconds below which launches may take longer than kernels, so that a graph is measured, too.
 const TINY_NS: f64 = 20_000.0;
 
 fn allocate_tensors<'a>(device: &'a Device, inputs: &[Tensor], output_bytes: usize) -> Result<Vec<DeviceBuffer<'a>>> {
@@ -215,7 +215,7 @@ struct Copies<'a> {
     l2_bytes: u64,
 }
 
-/// Returns the time of runs that cycle through copies beyond the second-level cache; None without enough memory.
+/// Returns the time per run if runs alternate among data copies that exceed the L2 cache; None without enough memory.
 fn rotated_ns(device: &Device, data: &Copies<'_>, marks: [&DeviceEvent<'_>; 2]) -> Result<Option<f64>> {
     const COPIES_MAX: u64 = 64;
     let own_bytes =
@@ -290,7 +290,7 @@ impl<'a> Timer<'a> {
     }
 }
 
-/// Clock that advances by the device time during batches: the host's clock, without the excess of host time.
+/// Clock that advances by device time during batches: the host's clock, minus the time that only the host used.
 pub(super) struct DeviceClock<'a> {
     host: HostClock,
     timer: &'a Timer<'a>,

@@ -1,6 +1,6 @@
-//! Counters of a GPU and of its kernels, each with a value and its source, or a rejection and its reason. They are read
-//! in separate runs after the timed ones; only the device's state is read between timed runs (`watch`). A failed call
-//! loses its own counters and all later ones, but never the record.
+//! Counters of a GPU and of its kernels, each with a value and its source, or a rejection and its reason. Counters are
+//! read in separate runs after the timed runs; only the device's state is read between timed runs (`watch`). A failed
+//! call loses its own counters and all later counters, but never the record.
 
 use super::counter_report::CounterReport;
 use super::launch_costs::{LaunchCosts, launch_costs};
@@ -149,7 +149,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// Adds the hardware counters: of many runs with warm caches, so that a range's ends are negligible, else of one.
+    /// Adds hardware counters: of many runs with warm caches, to make the ends of a range negligible, else of one run.
     pub(super) fn add_metrics(
         &self,
         wanted: &[WantedMetric],

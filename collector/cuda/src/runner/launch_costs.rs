@@ -1,4 +1,4 @@
-//! Measures the launch costs of a GPU, and times runs without them by graphs.
+//! Measures the launch costs of a GPU, and times runs without these costs by CUDA graphs.
 
 use crate::Image;
 use crate::driver::{Device, DeviceEvent, DriverError, Prepared};

@@ -1,5 +1,5 @@
 //! Runs a whole model on a GPU: the calls of its program as one list of launches on tensors at fixed addresses, or as a
-//! graph if that is faster. If the program has stages, groups of calls run on separate streams.
+//! CUDA graph if faster. If the program has stages, groups of calls run on separate streams.
 
 use super::device::{DeviceClock, DeviceRun, Timer, best_cubin, load_cubin, prepare_launches};
 use super::gpu::Gpu;
@@ -116,7 +116,7 @@ fn workspace_bytes(launches: &Launches) -> Option<u64> {
     launches.workspaces.iter().map(|bytes| bytes.known_value().and_then(|bytes| u64::try_from(bytes).ok())).sum()
 }
 
-/// Returns for each stream the sizes of its workspaces. Each is the largest size that any call needs at this index.
+/// Returns for each stream the sizes of its workspaces. Each size is the maximum over the stream's calls.
 fn workspace_sizes(lists: &[Launches], streams: &[usize]) -> Result<Vec<Vec<u64>>> {
     let mut sizes: Vec<Vec<u64>> = vec![Vec::new(); streams.iter().max().map_or(0, |last| last + 1)];
     for (list, stream) in lists.iter().zip(streams) {

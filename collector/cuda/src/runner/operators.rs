@@ -1,6 +1,6 @@
 //! Profiles the calls of a whole model on a GPU with events between the calls, evaluated after each run. A call lasts
 //! from the event before its first kernel to the event after its last one, so it includes waiting for launches. The
-//! only overhead is recording the events, which a comparison with runs without events determines.
+//! overhead of recording events is determined by a comparison with runs without events.
 
 use super::counter_report::CounterReport;
 use super::gpu::Gpu;
@@ -16,10 +16,10 @@ use std::time::Duration;
 
 pub(super) struct Calls<'a> {
     kernels: &'a [Prepared<'a>],
-    /// Index after the last kernel of each call.
+    /// For each call, index of the kernel after its last kernel.
     ends: Vec<usize>,
     workspaces: Option<Vec<u64>>,
-    /// One event before each call, and one after the last.
+    /// One event before each call, and one event after the last call.
     marks: Vec<DeviceEvent<'a>>,
     times: OperatorTimes,
 }
@@ -132,7 +132,7 @@ impl Subject for Watched<'_, '_> {
     }
 }
 
-/// Profiles the calls. If a run as one graph is faster than as a list of launches, a note states both times.
+/// Profiles the calls. If a run as a CUDA graph is faster than a run as a list of launches, a note states both times.
 pub(super) fn profile_calls(
     calls: Calls<'_>,
     plan: &Plan,

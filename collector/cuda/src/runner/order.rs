@@ -1,5 +1,5 @@
 //! Orders the kernels of a program whose calls run concurrently on several streams. At the start of a stage, all other
-//! streams wait for an event of the first stream; at its end, the first one waits for an event of each other stream.
+//! streams wait for an event of the first stream; at its end, the first stream waits for an event of each other stream.
 
 use crate::driver::Step;
 use anyhow::{Result, ensure};
@@ -13,11 +13,11 @@ pub(super) struct Order {
     pub(super) steps: Vec<Step>,
     pub(super) streams: usize,
     pub(super) events: usize,
-    /// Start and end events of each group of each stage, if groups are timed.
+    /// Indices of the start and end events of each group of each stage; empty unless groups are timed.
     pub(super) marks: Vec<Vec<[usize; 2]>>,
 }
 
-/// Returns the stages of a program. A program without stages becomes one group on the first stream.
+/// Returns the stages of a program. A program without stages becomes one stage with one group on the first stream.
 pub(super) fn program_stages(program: &Program) -> Result<Vec<Stage>> {
     if program.stages.is_empty() {
         let all = Group { cores: vec![FIRST], calls: (0..program.calls.len()).collect() };

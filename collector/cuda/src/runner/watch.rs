@@ -33,7 +33,7 @@ impl Default for WatchedRun {
 }
 
 impl WatchedRun {
-    /// Adds a sample. A value that any sample lacks is dropped, since the others would not be representative.
+    /// Adds a sample. A quantity that any sample lacks is dropped, since its other values would not be representative.
     fn add_sample(&mut self, state: BoardState) {
         let add = |all: &mut Result<Vec<u32>, NvmlError>, one: Result<u32, NvmlError>| match one {
             Ok(number) => all.iter_mut().for_each(|seen| seen.push(number)),

@@ -16,7 +16,7 @@ const FORMAT: u32 = 1;
 const DESCRIPTION_BYTES_MAX: u64 = 256 << 20;
 const CODE_BYTES_MAX: u64 = 256 << 20;
 
-/// Returns the path of `program.json`. It contains hashes of the other files, so it changes with any of them.
+/// Returns the path of `program.json`, which contains hashes of the other files, so that any change changes this file.
 pub fn description_path(folder: &Path) -> PathBuf {
     folder.join(PROGRAM)
 }
@@ -34,7 +34,7 @@ struct Description {
 #[derive(Debug)]
 pub struct Content {
     pub program: Program,
-    /// Code by the code index of calls: object files, or tasks as JSON for libraries that need no compilation.
+    /// Codes, to whose indices calls refer: object files, or tasks as JSON for libraries that need no compilation.
     pub codes: Vec<Vec<u8>>,
     pub offsets: Vec<u64>,
     pub constants: Vec<u8>,

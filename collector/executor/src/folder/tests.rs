@@ -1,4 +1,4 @@
-//! Round trips of folders, and rejection of modified ones.
+//! Tests of round trips of folders, and of the rejection of modified folders.
 
 use super::*;
 use crate::program::{Numbers, Writing, lower_sequential};

@@ -78,7 +78,7 @@ pub enum Place {
 pub struct ProgramPort {
     pub name: String,
     pub ty: TensorType,
-    /// Location of an output that no call writes, such as a constant or a view of an input.
+    /// Location of the data of an output that no call writes, such as a constant; None if a call writes the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_as: Option<Place>,
 }
@@ -103,7 +103,7 @@ pub enum ProgramError {
 
 type Result<T> = std::result::Result<T, ProgramError>;
 
-/// Lowers a partitioned graph to calls in sequence; `packings` are each task's layouts of operands and result.
+/// Lowers a partitioned graph to sequential calls; `packings` has, per task, the layouts of operands and result.
 pub fn lower_sequential(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>], writing: Writing) -> Result<Program> {
     Ok(lower_with_spans(graph, plan, packings, &sequential_spans(plan), writing)?.0)
 }
@@ -120,7 +120,7 @@ pub fn lower_staged(
     Ok(Program { stages: staged.program_stages(&place_of), ..program })
 }
 
-/// Lowers a graph; `spans` holds each call's concurrent calls. Also returns each call's index, `None` without work.
+/// Lowers a graph; `spans` holds each call's concurrent calls. Also returns the new index of each call, `None` if none.
 fn lower_with_spans(
     graph: &Graph,
     plan: &Plan,
@@ -266,7 +266,7 @@ impl ProgramWriter<'_> {
     }
 }
 
-/// Constants, and values that depend only on constants, computed on demand.
+/// Constants, and values computed from constants alone, each evaluated on demand.
 pub struct Numbers<'a> {
     pub graph: &'a Graph,
     constants: &'a [Option<Tensor>],

@@ -135,7 +135,7 @@ fn concat_offsets(values: &ProgramValues, plan: &Plan, call: &Call) -> Option<Ve
     Some(found)
 }
 
-/// Returns the parameters that the result may overwrite: each element depends only on that at the same index.
+/// Returns the parameters that the result may overwrite: each element depends only on the element at the same index.
 fn overwritable_parameters(task: &Task) -> impl Iterator<Item = usize> + '_ {
     let result = &task.steps[task.steps.len() - 1].output;
     let looks_around = |step: &models::Step| step.op.class() != Class::Pointwise || step.output.shape != result.shape;

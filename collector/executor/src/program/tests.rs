@@ -1,4 +1,4 @@
-//! Programs of real networks compute the results of their graphs, with every call executed by the reference.
+//! Tests that programs of real networks compute the results of their graphs if the reference executes each call.
 
 use super::*;
 use models::fuse::{Fuse, plan_calls};

@@ -35,7 +35,7 @@ impl Kind {
     }
 }
 
-/// Runs one pass over equal arrays of whole cache lines; returns a value of all reads, so that the compiler keeps them.
+/// Runs one pass over equal arrays of whole cache lines; the result depends on all reads, so that none is removed.
 pub fn run_pass(kind: Kind, memory: &mut [f64]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {

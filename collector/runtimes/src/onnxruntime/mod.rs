@@ -1,6 +1,6 @@
-//! The only code that calls ONNX Runtime, through the function table of its C interface, and so the only unsafe code.
-//! Every buffer passed to the library outlives the session's use of it and has the size of the model's type; memory
-//! allocated by the library is returned to it; a status is read once and released.
+//! The only code that calls ONNX Runtime, through the function table of its C interface. Every buffer passed to the
+//! library outlives the session's use of it and has the size of the model's type; memory allocated by the library is
+//! returned to it; a status is read once and released.
 
 mod description;
 mod functions;

@@ -4,7 +4,7 @@ use super::nest::Nest;
 use job::space::Mark;
 use std::sync::LazyLock;
 
-/// Number of innermost loops with features of their own; outer loops are described only by knobs.
+/// Number of innermost loops that have features; outer loops are described only by knobs.
 const DESCRIBED: usize = 9;
 
 const FEATURES: [&str; 10] = [
