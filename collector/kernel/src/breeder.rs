@@ -1,4 +1,4 @@
-//! The breeder, which creates schedules from measured ones with TVM's evolutionary search.
+//! The breeder, which creates new schedules from measured schedules by TVM's evolutionary search.
 
 use crate::apply::{SpaceCache, apply_schedule};
 use crate::builder::Builder;

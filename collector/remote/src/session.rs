@@ -60,7 +60,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Sets a common deadline for all later requests; sent with the next call, so the agent enforces it on its own.
+    /// Sets a common deadline for all later requests; the next call also sends it to the agent, which enforces it.
     pub fn set_deadline(&mut self, until: Instant) {
         (self.until, self.unsent_limit) = (Some(until), Some(until));
     }

@@ -48,7 +48,7 @@ pub trait PeerSource {
     type Peer: Peer;
     /// Starts a peer and receives its greeting, or returns why that failed.
     fn start_peer(&self) -> std::result::Result<Self::Peer, String>;
-    /// Returns after how much use a peer is replaced although it still works.
+    /// Returns the criteria by which a peer that still works is replaced.
     fn recycle_criteria(&self) -> &Recycle;
 }
 

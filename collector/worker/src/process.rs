@@ -169,7 +169,7 @@ fn describe_status(status: &WaitStatus) -> String {
     }
 }
 
-/// Returns the exit status; `None` while running. Does not reap, so that the group id cannot be reused.
+/// Returns the exit status; `None` while running. Does not reap the process, so that its group id cannot be reused.
 fn peek_status(child: &Child) -> Option<WaitStatus> {
     let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     waitid(Id::Pid(child_pid(child)), look).ok().filter(|status| *status != WaitStatus::StillAlive)

@@ -394,7 +394,7 @@ pub struct DeviceModule<'a> {
 pub struct Prepared<'a> {
     device: &'a Device,
     kernel: DriverHandle,
-    /// Kernel arguments: addresses and integers. Kernels read 32-bit integers from the first four bytes.
+    /// Kernel arguments: addresses and integers. A kernel reads a 32-bit integer from the first four bytes of eight.
     arguments: Vec<u64>,
     grid: [u32; 3],
     block: [u32; 3],

@@ -1,6 +1,6 @@
 //! Tensors that share the memory of other tensors. If all dimensions outside of the concatenation axis have extent 1,
 //! each operand of a concatenation is a contiguous part of the result, and its producer writes directly into it. A
-//! result may also overwrite an operand without a later reader, if each element depends only on the same element of it.
+//! result may overwrite an operand that is not read later, if each element depends only on the operand's same element.
 
 use super::ProgramValues;
 use super::staged::StageSpan;

@@ -1,7 +1,7 @@
 //! Lowers products of bytes to products of quads: four adjacent bytes along the depth, packed into a 32-bit integer.
 //! For convolutions, a first block packs the data, padded with its zero point, and converts bytes to the signedness
 //! that the instructions require. The weight is stored with the sum of each row, for the contribution of the data's
-//! zero point. Columns may be padded to whole tiles; a last block then selects the valid ones.
+//! zero point. Columns may be padded to whole tiles; a last block then selects the valid columns.
 
 use super::products::{ConvShape, split_digits};
 use super::{Element, Indices, Output, Part, Result, Writer, known_sizes};

@@ -1,5 +1,5 @@
 //! Compiles a scheduled module to an object file in memory, never on disk. The passes are those of TVM 0.27's own
-//! pipeline for schedulable functions, in the same order, without those for GPUs (see `device`) and accelerators.
+//! pipeline for schedulable functions, in the same order, without passes for GPUs (see `device`) and accelerators.
 
 use super::aligned_stack::with_aligned_stack;
 use super::call::{TvmError, Value, call, call_named};

@@ -30,7 +30,7 @@ fn format_paths(paths: &[PathBuf]) -> String {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Versions {
-    /// TVM's release according to its wheel, or a content hash for libraries without one.
+    /// TVM's release according to its wheel, or a content hash for libraries without a wheel.
     pub tvm: String,
     /// LLVM's major version; None outside builders.
     pub llvm: Option<String>,

@@ -83,7 +83,7 @@ impl Shared {
         write_bytes(&self.place_tensor(0, &all, <u8 as AsDLDataType>::DL_DATA_TYPE)?, bytes)
     }
 
-    /// Creates a tensor at an offset, which may overlap others; fails if it does not fit or is not aligned.
+    /// Creates a tensor at an offset; tensors may overlap. Fails if the tensor does not fit or `offset` is not aligned.
     pub fn place_tensor(&self, offset: usize, shape: &[i64], dtype: DLDataType) -> Result<Tensor, MemoryError> {
         let wanted = size_bytes(shape, dtype).filter(|size| {
             offset.is_multiple_of(ALIGNMENT_BYTES)

@@ -1,6 +1,6 @@
 //! Samples TVM's own schedule space (MetaSchedule). A sample is identified by a space and a seed, which determines all
-//! random choices. The rule sets are TVM's explicit ones for LLVM and for CUDA; with tensor cores, they use intrinsics
-//! of this program, because only TVM's Python package registers TVM's.
+//! random choices. Rules are TVM's explicit rule sets for LLVM and for CUDA; with tensor cores, they use intrinsics of
+//! this program, because only TVM's Python package registers TVM's.
 
 use super::call::{TvmError, Value, call};
 use super::compile::CompileTarget;

@@ -1,6 +1,6 @@
 //! Table of all TVM functions that this program calls, with their argument counts, which are checked before each call:
-//! packed functions read past the end if an argument is missing. All names of a role are looked up when the libraries
-//! are opened, so that a missing function is an error at the start.
+//! a function reads past its arguments if one is missing. All names of a role are looked up when the libraries are
+//! opened, so that a missing function is an error at the start.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRole {
@@ -13,7 +13,7 @@ pub enum NameRole {
 #[derive(Clone, Copy, Debug)]
 pub struct Name {
     pub text: &'static str,
-    /// Number of arguments, including optional ones that are passed as None.
+    /// Number of arguments, including optional arguments that are passed as None.
     pub arguments: usize,
     pub role: NameRole,
     pub(super) index: usize,

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 const ALLOCATION: &str = "tirx.AllocBuffer";
 /// TVM's own limit: smaller buffers are kept on the stack anyway.
 const SMALL_BYTES: u64 = 1 << 10;
-/// Size limit of a buffer that is kept on the stack: twice the size of a processor's largest set of vector registers.
+/// Size limit of a buffer that is kept on the stack: twice the total size of the vector registers of AVX-512.
 const LARGEST_BYTES: u64 = 4 << 10;
 
 pub(super) fn keep_small_buffers(module: Module) -> Result<Module, TvmError> {

@@ -1,6 +1,6 @@
 //! Tensor cores: for each step of a product of fragments (small matrices), the plain loops that TVM matches, and the
-//! intrinsic that replaces them: calls of NVIDIA's `wmma` functions, which all lanes of a warp execute together, or,
-//! for types without fragments in TVM, of helper functions (`tf32`). Each is registered once per process, on first use.
+//! intrinsic that replaces them: calls of NVIDIA's `wmma` functions, which a warp executes together, or, for types
+//! without fragments in TVM, of helper functions (`tf32`). Intrinsics are registered once per process, on first use.
 
 use super::call::{TvmError, Value, call};
 use super::device_function::{self, string_immediate};

@@ -1,6 +1,6 @@
 //! Tasks of every operator, for tests of code generation.
 
-/// At least one task for each operator, with odd extents. Rows count in revisions, so each must show code of its own.
+/// At least one task for each operator, with odd extents. Revisions hash all rows, so each must have code of its own.
 pub const TASKS: &[&str] = &[
     // Convolutions and products.
     "conv1d:n=2,ci=4,size=31,co=8,k=5,s=2,d=2,p=3",

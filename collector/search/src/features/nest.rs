@@ -26,7 +26,7 @@ impl Nest {
         }
     }
 
-    /// Returns the bytes that each loop touches, with its inner loops, and their iterations, innermost loop first.
+    /// Returns the bytes touched and the iterations of each loop, including its inner loops, innermost loop first.
     pub fn loop_footprints(&self) -> impl Iterator<Item = (Touched, f64)> {
         let mut extents = [1.0; Walk::COUNT];
         self.loops.iter().rev().map(move |one| {

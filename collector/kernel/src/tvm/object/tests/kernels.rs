@@ -1,4 +1,4 @@
-//! Tests that loaded objects of a C compiler compute the same as linked ones.
+//! Tests that loaded objects of a C compiler compute the same as linked objects.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs;
