@@ -179,7 +179,7 @@ impl Profiler {
     }
 }
 
-/// Returns the available counters, encoded. Releases before 13.1 reject the field that requests device-wide ones.
+/// Returns the available counters, encoded. Releases before 13.1 reject the field for device-wide counters.
 fn read_availability(calls: &ProfilerCalls, device: &Device) -> Result<CounterImage> {
     const INVALID_PARAMETER: CuptiStatus = 1;
     let mut given =

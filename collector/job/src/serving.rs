@@ -34,7 +34,7 @@ impl<Answer: Send + 'static> Serving<Answer> {
 }
 
 impl<Answer: Send + 'static> JobCache<Serving<Result<Answer>>> {
-    /// Runs a job on the cached thread for these files, or on a new one, and caches the thread again unless it ended.
+    /// Runs a job on the cached thread of these files, or on a new thread, and caches the thread again unless it ended.
     pub fn serve_job(
         &mut self,
         job: &NetworkJob,

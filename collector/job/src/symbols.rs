@@ -1,5 +1,5 @@
-//! Which dimensions of operators may be symbolic. Known without TVM, because the set of tasks depends on it: a task
-//! that needs a static size is compiled separately for each size.
+//! Which dimensions of operators may be symbolic. The rules do not need TVM, because the set of tasks depends on them:
+//! a task that needs a static size is compiled separately for each size.
 
 use models::{Step, Task, TensorType};
 

@@ -10,7 +10,7 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Limit on CPU numbers; larger ones indicate damaged input.
+/// Limit on CPU numbers; larger numbers indicate damaged input.
 const CPUS_MAX: usize = 1 << 16;
 
 #[derive(Debug, thiserror::Error)]

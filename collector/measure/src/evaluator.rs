@@ -65,7 +65,7 @@ fn flush_caches(rule: &Evaluator, clock: &mut dyn Clock) {
     }
 }
 
-/// Returns the next runs per repeat: those that take `min_repeat_ms` plus one, at least [`GROWTH`] times `number`.
+/// Returns the next number of runs: enough for `min_repeat_ms` plus one, but at least [`GROWTH`] times `number`.
 fn grow_number(number: u32, elapsed_ns: u64, min_repeat_ms: u32) -> u32 {
     let run_ms = elapsed_ns as f64 / 1e6 / f64::from(number);
     let needed = f64::from(min_repeat_ms) / run_ms + 1.0;

@@ -75,7 +75,7 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    /// Allocates buffers for a last-level cache of `bytes`, each touched by its thread, so that it is on its NUMA node.
+    /// Allocates buffers for a last-level cache of `bytes`, each touched by its thread to be on the thread's NUMA node.
     pub(crate) fn new(bytes: u64, threads: &mut dyn RunThreads) -> Flusher {
         let topology = Topology::read_topology(threads.cpus());
         let sizes = topology.flush_shares(threads.cpus(), bytes);

@@ -95,7 +95,7 @@ impl Race {
 }
 
 impl RaceWay {
-    /// Runs a lane for one phase. Only the first lane of the way returns times, without its first run's time.
+    /// Runs a lane for one phase. Only the first lane of the way returns times, which exclude the phase's first run.
     fn run_phase(&self, lane: usize, run: &mut dyn FnMut(), rule: &Together) -> Vec<f64> {
         let (mut samples, began) = (Vec::new(), Instant::now());
         for time in 0usize.. {

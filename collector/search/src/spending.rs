@@ -1,4 +1,4 @@
-//! Allocation of trials: chooses among several searches the one with the largest expected saving.
+//! Allocation of trials to several searches: chooses the search with the largest expected saving.
 
 const RECENT: usize = 8;
 /// Weight of recent gains in the expected gain; the rest is the weight of a gain after trials without any.

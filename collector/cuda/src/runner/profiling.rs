@@ -1,4 +1,4 @@
-//! Selects the metrics of the range profiler that a job reads: requested ones that the device supports.
+//! Selects the metrics of the range profiler that a job reads: the requested metrics that the device supports.
 
 use crate::cupti::{Cupti, CuptiError};
 use crate::driver::{Device, DriverError};

@@ -23,7 +23,7 @@ pub struct Mode {
 pub struct PerfCounter(File);
 
 impl PerfCounter {
-    /// Opens an event for the calling thread on any CPU. Without `leader`, the event starts disabled and may lead one.
+    /// Opens an event for the calling thread on any CPU. Without a leader, it starts disabled and may lead a group.
     pub fn open_event(event: PerfEvent, mode: Mode, leader: Option<&PerfCounter>) -> Result<Self, Errno> {
         let mut attributes = sys::perf_event_attr {
             type_: event.kind,
