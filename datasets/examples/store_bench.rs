@@ -1,5 +1,5 @@
 //! Benchmarks one step of the store in a separate process, so that the peak memory of the step can be measured.
-//! `store_bench STEP FOLDER ROWS` prints the step, its seconds and its peak memory; `scripts/bench/store` runs all.
+//! `store_bench STEP FOLDER ROWS` prints a step, its seconds and its peak memory; `scripts/bench/store` runs all steps.
 #![allow(clippy::print_stdout)]
 
 use datasets::{
@@ -14,7 +14,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::time::Instant;
 
-/// Rows of one synthetic journal, the number that a process writes before sealing.
+/// Number of rows of a synthetic journal, as many as a real process writes before it seals its journal.
 const JOURNAL_ROWS: u64 = 50_000;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -40,7 +40,7 @@ fn main() -> Result<()> {
 #[derive(Default)]
 struct StepResult {
     rows: u64,
-    /// Measured time, if the step also did work that should not count.
+    /// Time of the measured part in seconds; None if the time of the whole step counts.
     seconds: Option<f64>,
     note: String,
 }
@@ -71,7 +71,7 @@ fn origin() -> Origin {
     Origin { host: "bench".into(), program: "store_bench".into(), command: "store_bench".into() }
 }
 
-/// Appends records one by one, each with a sync. Creating the records does not count.
+/// Appends records one by one, each with a sync. The time to create the records is excluded.
 fn append(folder: &Path, rows: u64) -> Result<StepResult> {
     let store = Store::create(&folder.join("append"))?;
     let records: Vec<Record> = (0..rows).map(record).collect();
@@ -100,7 +100,7 @@ fn sync(folder: &Path, rows: u64) -> Result<StepResult> {
     Ok(StepResult { rows, seconds: Some(seconds), note: String::new() })
 }
 
-/// Writes journals of ended processes, without a sync per record.
+/// Writes journals as ended processes leave them, without a sync per record.
 fn make(store: &Store, rows: u64) -> Result<StepResult> {
     let mut bytes = 0;
     for first in (0..rows).step_by(usize::try_from(JOURNAL_ROWS)?) {
@@ -119,7 +119,7 @@ fn make(store: &Store, rows: u64) -> Result<StepResult> {
     Ok(StepResult { rows, note: format!("{} bytes per row", bytes / rows.max(1)), seconds: None })
 }
 
-/// Grows a store journal by journal, as a fleet does over weeks, without samples: they are not read when resuming.
+/// Fills a store journal by journal, as a fleet does over weeks. Samples are omitted, because resuming reads none.
 fn grow(store: &Store, rows: u64) -> Result<StepResult> {
     let mut sealed = 0;
     for first in (0..rows).step_by(usize::try_from(JOURNAL_ROWS)?) {

@@ -1,7 +1,7 @@
 //! Simulates an hour of a fleet on one shared store, with a fake clock and fake work on a real store.
 //!
 //! `store_fleet FOLDER HOSTS MINUTES` runs ten-minute campaigns on every host. Only one record in `THINNED` is written,
-//! but the numbers of claims, journals, seals and merges are those of a fleet. One campaign in `RARE` is killed, and
+//! but the numbers of claims, journals, seals and merges are realistic. One campaign in `RARE` is killed, and
 //! one is requested by two hosts at once. The last line reports the written records and the content of the store.
 #![allow(clippy::print_stdout)]
 
@@ -36,7 +36,7 @@ struct EventCounts {
 struct Campaign {
     number: u64,
     journal: Journal,
-    /// Held until the campaign ends.
+    /// Claims of the campaign's experiments, which are released when the campaign ends.
     _claims: Claims,
     todo: Vec<u64>,
 }
@@ -129,7 +129,7 @@ impl Host {
         Ok(())
     }
 
-    /// Seals abandoned journals, claims experiments, and starts a journal for those that are new and unclaimed.
+    /// Seals abandoned journals, claims experiments, and starts a journal for experiments that are new and unclaimed.
     fn begin(&self, store: &Store, number: u64, seen: &EventCounts) -> Result<Campaign> {
         store.seal_journals(SealOptions::default())?;
         let pair = self.number / 2 * 2;
@@ -155,7 +155,7 @@ impl Host {
     }
 }
 
-/// Returns whether an event of probability 1 / [`RARE`] happens to a campaign.
+/// Returns whether the event `what` (a number), whose probability is 1 / [`RARE`], happens to a campaign.
 fn chance(host: u64, campaign: u64, what: u64) -> bool {
     let bytes = Key::of_bytes(format!("{host} {campaign} {what}").as_bytes()).0;
     u64::from(bytes[0]) * 256 + u64::from(bytes[1]) < 65_536 / RARE

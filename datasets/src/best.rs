@@ -11,7 +11,7 @@ use crate::record::words::{CacheState, Outcome, ScheduleSource, Source, Target};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A query for best schedules.
+/// A query for best schedules. A field that is None does not restrict the result.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Question {
@@ -47,17 +47,17 @@ pub struct Best {
     pub task: String,
     /// Hash of the task.
     pub task_hash: String,
-    /// Target.
+    /// Target that the schedule was compiled for.
     pub target: Target,
     /// Number of threads.
     pub threads: Option<i64>,
-    /// State of the caches.
+    /// State of the caches at the start of a sample, such as `warm`; None if not recorded.
     pub cache_state: Option<&'static str>,
     /// Median time of one run.
     pub median_ns: f64,
     /// 95 % confidence interval of the median over processes (visits), if their scatter is known.
     pub interval_ns: Option<(f64, f64)>,
-    /// Schedule.
+    /// Knob values or trace of the best schedule, if recorded.
     pub schedule: Option<Json>,
     /// Hash of the schedule.
     pub schedule_hash: Option<String>,
@@ -69,7 +69,7 @@ pub struct Best {
     pub schedules: usize,
     /// Number of occurrences of the task in the requested model.
     pub count: Option<i64>,
-    /// Measured host.
+    /// Name of the host that measured the schedule.
     pub host: String,
     /// Class of the host.
     pub host_class: String,
@@ -85,16 +85,16 @@ pub struct Best {
     pub clock_policy: Option<String>,
     /// Revision of the generated code.
     pub code_revision: Option<String>,
-    /// All versions as text.
+    /// Versions that the time depends on, and the code revision, as text.
     pub versions: String,
     /// Dissimilarity to the requested host; 0 for the same host.
     pub distance: f64,
 }
 
-/// Key of comparable records: task, target, device, board, threads and cache state.
+/// Fields in which records must agree to be compared: task, target, device, board, threads and cache state.
 type TaskPlace<'a> = (&'a str, Target, Option<&'a str>, Option<&'a str>, Option<i64>, Option<CacheState>);
 
-/// Returns the best schedule of every task that matches a query. Records of hosts similar to `here` are preferred.
+/// Returns the best schedule of each task that matches a query, from records of hosts similar to the host of `here`.
 pub fn best_records(records: &[Record], question: &Question, here: &Record) -> Answer {
     let asked: Vec<&Record> = records.iter().filter(|record| question.is_about(record)).collect();
     let (asked, left_out) = match question.all_versions {

@@ -1,8 +1,8 @@
 //! Ranks candidates for the same work by all of their measurements.
 //!
 //! The minimum of many noisy medians is biased, so a candidate with one measurement is ranked by the upper end of its
-//! interval. Repeated candidates are ranked by their median. Candidates with common rounds are compared by ratios
-//! within rounds, because a shared machine's speed changes within minutes.
+//! interval. Repeated candidates are ranked by their median. Candidates that were measured in the same rounds (short
+//! series of runs without repeats) are compared by ratios within rounds, because a shared machine's speed changes.
 
 use crate::record::certainty::DOUBTED;
 use crate::record::key::Key;
@@ -32,7 +32,7 @@ impl Times {
         Times { median_ns, upper_end_ns, rounds: BTreeMap::new() }
     }
 
-    /// Adds the median of a round.
+    /// Adds the candidate's median time in a round.
     pub fn add_round(&mut self, round: usize, median_ns: f64) {
         self.rounds.insert(round, median_ns);
     }
@@ -42,7 +42,7 @@ impl Times {
         self.rounds.len()
     }
 
-    /// Returns the time of the median attempt, which is reported.
+    /// Returns the reported time: that of the attempt with the median time.
     pub fn middle_ns(&self) -> f64 {
         let all: Vec<f64> = [self.median_ns].into_iter().chain(self.rounds.values().copied()).collect();
         let tried: Vec<AttemptTime> = all.iter().map(|ns| AttemptTime { median_ns: Some(*ns) }).collect();
@@ -77,7 +77,7 @@ fn median_value(values: &mut [f64]) -> Option<f64> {
     Some((values[low] + values[high]) / 2.0)
 }
 
-/// Returns the fastest repeated candidate: from the lowest median on to candidates faster within common rounds.
+/// Returns the index of the fastest repeated candidate, judged by medians and then by ratios within common rounds.
 pub fn find_leader(times: &[&Times]) -> Option<usize> {
     let again: Vec<usize> = (0..times.len()).filter(|number| times[*number].round_count() > 0).collect();
     let by_middle = |one: &&usize, other: &&usize| times[**one].middle_ns().total_cmp(&times[**other].middle_ns());
@@ -107,7 +107,7 @@ fn find_winner(times: &[&Times]) -> Option<usize> {
     once.min_by(|one, other| times[*one].upper_end_ns.total_cmp(&times[*other].upper_end_ns)).or(leader)
 }
 
-/// Numbers rounds in time order; one begins with a new run, a repeated candidate, or after the maximum duration.
+/// Assigns measurements to rounds, numbered in time order. A new run, a repeated candidate or a time limit ends one.
 pub fn number_rounds<K: Ord>(measured: impl IntoIterator<Item = (K, String, i64)>) -> Vec<usize> {
     let mut numbers = Vec::new();
     let mut current: Option<(usize, BTreeSet<K>, String, i64)> = None;
@@ -143,7 +143,7 @@ pub struct Fastest<'a> {
     pub attempts: usize,
 }
 
-/// Returns the fastest experiment. Those without an interval are ignored if any has a narrow interval.
+/// Returns the fastest candidate. Attempts without an interval are ignored if any attempt has a narrow interval.
 pub fn find_fastest<'a>(attempts: impl IntoIterator<Item = &'a Record>) -> Option<Fastest<'a>> {
     let is_timed = |record: &&Record| record.outcome == Outcome::Ok && record.median_ns.is_some();
     let mut attempts: Vec<&Record> = attempts.into_iter().filter(is_timed).collect();
@@ -159,7 +159,7 @@ pub fn find_fastest<'a>(attempts: impl IntoIterator<Item = &'a Record>) -> Optio
     of_each.min_by(|one, other| one.known_ns.total_cmp(&other.known_ns))
 }
 
-/// Returns the time ratio of two candidates (keys): within common rounds, or of their medians if these are too few.
+/// Returns the time ratio of two experiments (keys): within common rounds, or of the medians if rounds are too few.
 pub fn time_over<'a>(attempts: impl IntoIterator<Item = &'a Record>, (one, other): (Key, Key)) -> Option<f64> {
     let are_both = |record: &&Record| record.outcome == Outcome::Ok && (record.key == one || record.key == other);
     let candidates = group_candidates(attempts.into_iter().filter(are_both).collect());

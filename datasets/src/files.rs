@@ -162,7 +162,7 @@ pub(super) fn list_all(folder: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Lists files and folders with wanted names, sorted; none without the folder. Skips links, and pipes, which block.
+/// Lists files and folders whose names `is_wanted` accepts, sorted; none for a missing folder. Skips links and pipes.
 pub(super) fn list_matching(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

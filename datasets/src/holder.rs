@@ -33,7 +33,7 @@ impl Holder {
     }
 }
 
-/// Returns whether the process that wrote a file at `wrote_at_us` (since 1970) runs, not a later one with its ID.
+/// Returns whether process `pid` runs and already ran when it wrote a file at `wrote_at_us` (microseconds since 1970).
 pub(super) fn is_running(pid: u32, wrote_at_us: Option<u64>) -> bool {
     /// Tolerance for the resolution of the boot time.
     const SLACK: Duration = Duration::from_secs(2);
@@ -46,7 +46,7 @@ pub(super) fn is_running(pid: u32, wrote_at_us: Option<u64>) -> bool {
 }
 
 fn began_at(stat: &str) -> Option<SystemTime> {
-    /// Index of the start time among the fields after the process name in parentheses, which may contain anything.
+    /// Index of the start time among the fields after the process name, which may contain spaces and parentheses.
     const BEGINNING: usize = 19;
     let ticks: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(BEGINNING)?.parse().ok()?;
     let per_second = u64::try_from(nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??).ok()?;

@@ -221,7 +221,7 @@ proptest! {
         let _ = read_bytes(format, &bytes);
     }
 
-    /// The footer contains sizes, so it is damaged more often.
+    /// Damages only the footer, which contains sizes.
     #[test]
     fn flipped_bytes_of_the_footer_never_panic(
         flips in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4),

@@ -1,4 +1,4 @@
-//! Tests with processes that are killed or run out of space: this program again, with the store in a variable.
+//! Tests processes that are killed or run out of space: children of this program, with the store in a variable.
 #![allow(missing_docs, clippy::print_stdout)] // children speak to their parent
 
 mod common;
@@ -24,7 +24,7 @@ fn child(test: &str, store: &Store) -> Command {
     command
 }
 
-/// Runs a child test with a file-size limit in blocks; the signal is ignored, so that writes fail with an error.
+/// Runs a child test with a file-size limit in blocks. `SIGXFSZ` is ignored, so writes over the limit return an error.
 fn child_with_small_files(test: &str, store: &Store, blocks: u32) -> String {
     let mut command = Command::new("sh");
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" --exact {test} --ignored --nocapture");

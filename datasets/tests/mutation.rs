@@ -1,4 +1,4 @@
-//! Tests that reading a damaged store returns a subset of the written rows, and never others.
+//! Tests that reading a damaged store returns a subset of the written rows, and no other rows.
 #![allow(missing_docs)]
 
 mod common;

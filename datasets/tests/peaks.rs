@@ -114,7 +114,7 @@ fn one_visit_raises_no_peak() {
     assert_eq!(peak(&[(1, 1, 4000.0), (1, 2, 9000.0)]), (100e9, false), "the other one did not get so far");
 }
 
-/// Bytes that are perhaps not moved do not raise the bandwidth, and integers not the floating-point rate.
+/// Bytes that may not have been moved must not raise the bandwidth, nor integer operations the floating-point peak.
 #[test]
 fn only_what_surely_is_moved_counts() {
     let of = |record: Record| {
@@ -195,7 +195,7 @@ fn the_fastest_kind_of_stream_is_the_peak_of_a_working_set() {
     assert_eq!(Peaks::from_measurements(&measured).memory[0].bytes_per_second, 5e10, "of copies the lower rate lasts");
 }
 
-/// Version 1 used other loops and working sets in the last-level cache.
+/// Bandwidths of version 1 come from other loops and working sets, so they count only without newer bandwidths.
 #[test]
 fn earlier_versions_are_read_and_count_where_there_is_no_other() {
     let text = r#"{"version": 1, "host": "bench-1", "host_class": "class", "program_version": "0.1.0", "taken_at_us": 1,

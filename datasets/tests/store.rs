@@ -52,7 +52,7 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// Records of older programs have networks of the zoo under the aliases that users typed.
+/// Older programs recorded zoo networks under whichever alias the user typed; reading replaces it by the current name.
 #[test]
 fn networks_of_the_zoo_have_one_name() {
     let (_folder, store) = new_store();

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Newest supported version; version 1 has no levels and kinds, and bandwidths of scalar loops in the last-level cache.
+/// Newest format version. Version 1 lacks `level` and `kind`, and measured scalar loops in the last-level cache.
 const VERSION: u32 = 2;
 
 /// The measured peak rates of a host.

@@ -152,7 +152,7 @@ impl Batch {
         if let Cell::Integer(number) = self.row(row).cell(ColumnId::attempt) { number } else { 0 }
     }
 
-    /// Replaces cells of a column; None keeps a row's cell.
+    /// Replaces cells of a column, with one item per row; an item of None keeps the row's cell.
     pub(crate) fn set_cells<'a>(&mut self, id: ColumnId, cells: impl Iterator<Item = Option<Cell<'a>>>) {
         let mut values = Values::empty(id.column_metadata());
         for (row, cell) in self.rows().zip(cells) {

@@ -27,33 +27,33 @@ pub enum Cell<'a> {
 /// The cell variant that a Rust type uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// `Cell::Bool`
+    /// A boolean, stored as [`Cell::Bool`].
     Bool,
-    /// `Cell::Integer`
+    /// An integer or a time, stored as [`Cell::Integer`].
     Integer,
-    /// `Cell::Float`
+    /// A float, stored as [`Cell::Float`].
     Float,
-    /// `Cell::Text`
+    /// A text or label, stored as [`Cell::Text`].
     Text,
-    /// `Cell::Text` that holds JSON
+    /// JSON, stored as its text in [`Cell::Text`].
     Json,
-    /// `Cell::List`
+    /// A list of floats, stored as [`Cell::List`].
     List,
-    /// `Cell::Key`
+    /// A key of an experiment, stored as [`Cell::Key`].
     Key,
 }
 
-/// A Rust type of a column.
+/// A Rust type that a column of the record table can have.
 pub trait Field: Sized {
     /// Cell variant of the type.
     const STORAGE: Storage;
     /// Whether the value may be absent.
     const NULLABLE: bool = false;
-    /// Returns the value of an empty row.
+    /// Returns the value of the column in a new record.
     fn empty() -> Self;
     /// Returns the value as a cell.
     fn cell(&self) -> Cell<'_>;
-    /// Converts a cell.
+    /// Converts a cell to this type, or fails if the cell has another kind.
     fn from_cell(cell: Cell<'_>) -> Result<Self, RowError>;
 }
 

@@ -45,7 +45,7 @@ impl Choose {
         Choose::from_name(name).ok_or_else(hint)
     }
 
-    /// Returns the indices of the selected attempts, in time order; without times, the last, whose reason is newest.
+    /// Returns the range of selected attempts in time order; without times, `Middle` and `Latest` select the last.
     pub(crate) fn selected_range(self, attempts: &[AttemptTime]) -> Range<usize> {
         let one = |place: Option<usize>| {
             let place = place.unwrap_or(attempts.len().saturating_sub(1));
@@ -78,7 +78,7 @@ pub fn choose_records(mut records: Vec<Record>, how: Choose) -> Vec<Record> {
     chosen
 }
 
-/// Orders an experiment's attempts by time, run and all other columns, not by files. `Equal` means the same attempt.
+/// Orders an experiment's attempts by time, run and all other columns, independent of files. `Equal`: the same attempt.
 pub fn order_attempts(left: &Record, right: &Record) -> Ordering {
     order_rows(left, right)
 }

@@ -83,7 +83,7 @@ mod tests {
     use crate::record::json::Json;
     use crate::record::table::Record;
 
-    /// Python's `json` writes spaces, keeps the order of names and formats small numbers differently.
+    /// Python's `json` writes spaces, keeps the order of names and formats small numbers differently than this crate.
     #[test]
     fn a_key_does_not_depend_on_who_wrote_the_json() {
         let of = |plan: &str, cpus: &str| {

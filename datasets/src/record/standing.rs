@@ -63,7 +63,7 @@ impl Conditions {
     }
 }
 
-/// Keeps each machine's newest conditions and each task's newest code. Also returns the number of removed records.
+/// Keeps records of their machine's newest conditions and their task's newest code; also returns how many it removed.
 pub fn keep_newest_conditions<R: Borrow<Record>, M: Ord>(
     records: Vec<R>,
     machine: impl Fn(&Record) -> M,
@@ -98,7 +98,7 @@ fn keep_newest<R: Borrow<Record>, P: Ord, G: Ord>(
     records
 }
 
-/// Returns the schedule's form, because schedules sampled from TVM's own space have their own code revision.
+/// Returns the origin of the schedule, because schedules sampled from TVM's own space have their own code revision.
 fn kind_of_schedule(record: &Record) -> Option<String> {
     #[derive(Deserialize)]
     struct WrittenStanding {

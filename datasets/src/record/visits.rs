@@ -88,7 +88,7 @@ impl OverVisits {
         statistics_over_visits(shown_ns, &visits_ns.iter().map(visit).collect::<Vec<Visit>>())
     }
 
-    /// Returns the half-width, as a logarithm, of the interval expected from a number of visits; None without scatter.
+    /// Returns the half-width, as a logarithm, of the interval expected from a number of visits; None without `spread`.
     pub fn expected_half_width(spread: Option<f64>, visits: usize) -> Option<f64> {
         let variance = 2.0 * (median_variance(visits) + SHARED_VARIANCE) * spread?.powi(2);
         Some(student_quantile(u32::MAX) * variance.sqrt())
@@ -228,7 +228,7 @@ impl NoiseFloor {
         self.freedom += usize::from(medians_ns.len() > 1);
     }
 
-    /// Returns the pooled standard deviation; recomputed after enough new visits.
+    /// Returns the pooled standard deviation, updated after enough new visits; None for too few repeated visits.
     pub fn pooled_spread(&mut self) -> Option<f64> {
         const LEAST_FREEDOM: usize = 8;
         if self.freedom >= LEAST_FREEDOM && 10 * self.freedom >= 11 * self.known.1 {

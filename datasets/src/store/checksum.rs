@@ -1,4 +1,4 @@
-//! Checksums of journal lines, stored as the last member, so that each line stays a JSON object.
+//! Checksums of journal lines. A checksum is the last member of the line's JSON object, so the line remains valid JSON.
 
 use crate::error::RowError;
 

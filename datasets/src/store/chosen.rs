@@ -10,7 +10,7 @@ use std::ops::Range;
 pub(super) struct SelectedRows {
     merge: Merge,
     choose: Choose,
-    /// Attempts of the last experiment read, which may continue in the next rows.
+    /// Attempts of the experiment that was read last; the next rows may contain more attempts of this experiment.
     open: Batch,
 }
 

@@ -49,7 +49,7 @@ pub struct TakenClaim {
     pub held: HashSet<Key>,
     /// Claim files of the processes that hold these experiments.
     pub holders: BTreeSet<PathBuf>,
-    /// Whether others have claimed since the last claim of this process, so that the store may have new records.
+    /// Whether other processes have claimed since this process's last claim, so that the store may have new records.
     pub has_news: bool,
 }
 
@@ -73,7 +73,7 @@ impl Store {
 }
 
 impl Claims {
-    /// Claims the wanted experiments that no other process has claimed, and returns the claims of others.
+    /// Claims the wanted experiments that no other process has claimed, and returns the claims of other processes.
     pub fn claim_free(&mut self, wanted: &[Key]) -> Result<TakenClaim> {
         let turn_path = self.folder.join("turn");
         let mut options = OpenOptions::new();

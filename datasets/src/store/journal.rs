@@ -27,7 +27,7 @@ static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
 const SEAL_AT_BYTES: usize = 128 << 20;
 
-/// The writer of a journal.
+/// Description of the process that writes a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Host name.

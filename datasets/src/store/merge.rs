@@ -118,7 +118,7 @@ impl Merge {
         before.extend(rows, last..last + 1);
     }
 
-    /// Returns how many distinct rows at the head of cursor `first`, at most `most`, precede those of all others.
+    /// Returns how many distinct rows at the head of cursor `first`, at most `most`, precede the rows of other cursors.
     fn run_length(&self, first: usize, most: usize) -> usize {
         let cursor = &self.cursors[first];
         let next = self.order.len().checked_sub(2).map(|second| self.cursors[self.order[second]].head_row());

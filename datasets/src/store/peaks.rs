@@ -26,7 +26,7 @@ impl Store {
         write_named(&folder, text.as_bytes())
     }
 
-    /// Returns all measurements by host and time. Skips damaged and newer ones, because peaks can be measured again.
+    /// Returns all measurements by host and time. Skips damaged measurements and those of newer formats.
     pub fn peaks(&self) -> Result<Vec<PeaksMeasured>> {
         let mut all: Vec<PeaksMeasured> = Vec::new();
         for path in self.peak_files()? {

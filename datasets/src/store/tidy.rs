@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::files::list_matching;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of parts per folder that are not full; more are merged.
+/// Number of parts below full size that a folder may contain; if there are more, they are merged.
 pub const SMALL_PARTS: usize = 64;
 
 impl Store {

@@ -134,7 +134,7 @@ impl Store {
         }
     }
 
-    /// Reports files that do not belong to the store, because these are ignored.
+    /// Reports files that do not belong to the store; readers ignore such files.
     fn find_strangers(&self, report: &mut VerifyReport) -> Result<()> {
         for folder in self.written_folders()? {
             report.leftovers.extend(list_leftovers(&folder)?);

@@ -1,4 +1,4 @@
-//! Test records: a plain one, and arbitrary valid ones.
+//! Creates test records: a plain record, and arbitrary valid records.
 #![allow(dead_code, missing_docs)] // each test file uses its own part
 
 use datasets::{COLUMNS, CacheState, Cell, ColumnId, Json, Key, Kind, Outcome, Record, Source};
@@ -105,7 +105,7 @@ fn make_failed(record: &mut Record, reason: String) {
     }
 }
 
-/// A value of every form; the column decides which one is used.
+/// One value of each storage kind, of which a column takes the value of its own kind.
 #[derive(Clone, Debug)]
 struct AnyCell {
     is_absent: bool,

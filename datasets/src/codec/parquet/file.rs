@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 type Parquet<T> = parquet::errors::Result<T>;
 
-/// A Parquet file. Reads state their position, so that readers of several columns and threads are independent.
+/// An open Parquet file. Each read names its file offset, so columns can be read independently and by several threads.
 #[derive(Clone)]
 pub(crate) struct PartFile {
     file: Arc<File>,

@@ -112,7 +112,7 @@ impl Compact<'_> {
         i32::try_from(self.read_integer()?).ok().and_then(|size| u64::try_from(size).ok())
     }
 
-    /// Reads the next field's number and type; the inner None ends the struct.
+    /// Reads the next field's number and type; `Some(None)` marks the end of the struct, None invalid bytes.
     fn read_field(&mut self, last: &mut i64) -> Option<Option<(i64, u8)>> {
         let head = self.read_byte()?;
         if head == 0 {
