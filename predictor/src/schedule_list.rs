@@ -99,7 +99,7 @@ fn check_length(text: &str) -> Result<(), String> {
 }
 
 impl<'a> ScheduleList<'a> {
-    /// Parses a plan, which is one JSON document, or a list of schedule spaces, which is the last line of the output.
+    /// Parses a plan of `opcollect build`, or the output of `opcollect space`, of which only the last line is used.
     pub fn parse_list(text: &'a str) -> Result<ScheduleList<'a>, String> {
         let is_neither =
             "the file is neither the output of `opcollect space --sample N --json` nor a plan of `opcollect build`";

@@ -143,7 +143,7 @@ impl Calibration {
         (factors.len() > 1).then(|| (most - least).exp() - 1.0)
     }
 
-    /// Returns whether the rounds of another calibration of this predictor disagree and those of this one agree better.
+    /// Returns whether the rounds of `other` (same predictor) disagree and the rounds of this calibration agree better.
     pub fn is_better_than(&self, other: &Calibration) -> bool {
         let range = |one: &Calibration| one.repeats_within().unwrap_or(f64::INFINITY);
         self.data_hash == other.data_hash && range(self) < range(other) && range(other) > AGREEMENT

@@ -1,4 +1,4 @@
-//! What a library chose is learned from, guessed for questions, and never asked for.
+//! Tests that a library's choice is learned if recorded, predicted for queries, and never required in a query.
 #![allow(missing_docs)]
 
 use learn::predictor::{Predictor, Query};

@@ -1,4 +1,4 @@
-//! What counts of operators that ran beside each other.
+//! Tests that slowdowns of concurrent operators are left out if their interval is wide or unknown.
 #![allow(missing_docs)]
 
 use datasets::{Json, Outcome, Record};

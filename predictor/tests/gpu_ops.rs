@@ -1,4 +1,4 @@
-//! The public GPU tables, where they lie beside the checkout.
+//! Tests with the public GPU tables, skipped if `shared/data/gpu-ops` is not next to the checkout.
 #![allow(clippy::print_stderr)]
 
 use learn::Learner;

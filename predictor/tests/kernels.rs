@@ -1,4 +1,4 @@
-//! Files with a section of kernels: both sections are read, each alone, and damage is reported.
+//! Tests predictor files with a section of language-model kernels: each section can be read alone; damage is reported.
 #![allow(missing_docs)]
 
 use predictor::{bundle, kernels};

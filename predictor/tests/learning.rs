@@ -1,4 +1,4 @@
-//! From a table to answers, with the real XGBoost.
+//! Tests of the whole path from a table to predictions, with the real XGBoost library.
 
 mod common;
 
@@ -461,7 +461,7 @@ proptest! {
         prop_assert!(bundle::from_bytes(&bytes[..length.index(bytes.len())]).is_err());
     }
 
-    /// The hash is no secret: whoever makes a hostile file makes a fitting hash, so the content is checked, too.
+    /// Anyone can compute a valid hash for a hostile file, so the content is checked, too.
     #[test]
     fn hostile_files_do_no_harm(place in any::<prop::sample::Index>(), byte: u8) {
         let bytes = common::trained();

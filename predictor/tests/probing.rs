@@ -1,4 +1,4 @@
-//! Probes whose program fails: said in a line, and no process stays behind.
+//! Tests of measurements whose program fails: the error is one line, and no process remains.
 
 use predictor::probe::measure_operator;
 use std::os::unix::fs::PermissionsExt;
@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// One at a time: a process that another test starts while a script is being written would hold the script open, and
-/// what is open for writing cannot be run.
+/// Serialises the tests: a process that another test starts while a script is written would inherit the open script,
+/// and a file that is open for writing cannot be executed.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)

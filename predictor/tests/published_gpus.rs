@@ -1,4 +1,4 @@
-//! What the predictor for GPUs that ships says of a network on devices that differ in size and generation.
+//! Tests the shipped GPU predictor on a network, on devices of different size and generation.
 #![allow(missing_docs)]
 
 use predictor::answers::{Conditions, NetworkAnswer, predict_network};

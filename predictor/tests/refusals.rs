@@ -1,4 +1,4 @@
-//! What cannot be judged or asked is refused with a reason.
+//! Tests that impossible evaluations and unusable predictor files are rejected with a reason.
 
 mod common;
 

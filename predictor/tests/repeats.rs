@@ -1,4 +1,4 @@
-//! Measurements whose median is known are taken, others can be brought back, and repeats become one sample.
+//! Tests the selection of measurements by uncertainty, the flags that relax it, and repeats, which become one sample.
 #![allow(missing_docs)]
 
 use datasets::{Json, NETWORK, Outcome, Record, ScheduleSource, Source};
@@ -121,7 +121,7 @@ fn only_what_measurements_agree_about_is_asked() {
     assert!(evaluate(&samples, &Plan { score_apart: Some(0.001), ..plan }).is_err());
 }
 
-/// Each split asks everything once; together they are no larger tasks.
+/// Schedules of one task are ranked only within a split; the same rows in several splits are not further schedules.
 #[test]
 fn schedules_are_ranked_within_a_split() {
     let records: Vec<Record> = (0..6).map(|step| record(64 << step, 100.0 + f64::from(step))).collect();
@@ -132,7 +132,7 @@ fn schedules_are_ranked_within_a_split() {
     assert!(found.ranking.is_empty(), "no task has two schedules: {:?}", found.ranking);
 }
 
-/// A measurement whose median is known to some share of it; single runs are spread widely, as on a busy machine.
+/// Returns a record with a median of this relative uncertainty and widely scattered runs, as on a busy machine.
 fn known_to(elements: usize, share: Option<f64>) -> Record {
     let record = record(elements, 100.0);
     Record { cv: Some(0.6), median_interval_ns: share.map(|share| 100.0 * share), ..record }

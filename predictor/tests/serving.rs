@@ -1,4 +1,4 @@
-//! The server as clients meet it, by plain sockets; a browser opens its page in the package `tests`.
+//! Tests the HTTP server through plain sockets; the package `tests` opens its page in a browser.
 
 mod common;
 
@@ -132,7 +132,7 @@ fn check(document: &Value, schema: &str, openapi: &Value) {
     assert!(required.is_subset(&names(&schema["properties"])), "{schema}");
 }
 
-/// A calibration is named by the class of hosts alone.
+/// A calibration is identified by the host class only.
 #[test]
 fn answers_for_a_calibrated_host_name_it() {
     let mut predictor = bundle::from_bytes(common::trained()).expect("a predictor");
@@ -246,7 +246,7 @@ fn connections_that_are_idle_or_drip_cost_the_others_nothing() {
     assert_eq!(get(address, "/about").0, 200);
 }
 
-/// Pages of other sites may send requests to this machine, also under a name of their own for it.
+/// Pages of other sites may send requests to this machine, also under their own host name that resolves to it.
 #[test]
 fn pages_of_other_sites_are_not_answered() {
     let address = server(Duration::from_secs(20));

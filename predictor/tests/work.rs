@@ -1,4 +1,4 @@
-//! What operators of networks are to a predictor: sizes that mean what their names say.
+//! Tests that the sizes of network operators mean what their names in the predictor state.
 
 use predictor::queries::{ModelSource, NetworkQuestion, parse_operator};
 use samples::features::{Form, Work};

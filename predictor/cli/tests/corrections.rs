@@ -22,7 +22,7 @@ formats = { dtype = "dtype" }
 const LEARNED: [&str; 4] = ["a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm"];
 const NEW: &str = "l40s";
 
-/// A time above the bound by a factor that depends on the device and on the shape.
+/// Returns the bound times a factor that depends on the device and, on the new device, on the shape.
 fn seconds(kernel: &Kernel, system: &str) -> f64 {
     let device = find_device(system).expect(system);
     let facts = kernel_features(kernel, device, 0.0).expect("features");

@@ -1,4 +1,4 @@
-//! Servers of language models, by the program itself.
+//! Tests predictions for language-model servers through the command line.
 #![allow(missing_docs)]
 
 use serde_json::Value;

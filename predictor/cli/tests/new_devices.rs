@@ -1,4 +1,4 @@
-//! A device that is held out is described by what was known of it before: its own records do not set its peaks.
+//! Tests that a held-out device is described only by facts known before: its own records do not set its peaks.
 #![allow(missing_docs)]
 
 use datasets::{Json, Outcome, Record, ScheduleSource, Target};
@@ -7,7 +7,7 @@ use predictor::evaluate::{Plan, Protocol, evaluate};
 use samples::records::{Policy, gather_samples};
 use serde_json::Value;
 
-/// A product on a GPU, at so many operations per nanosecond.
+/// Returns the record of a matrix product on a GPU with this rate.
 fn product(device: &str, size: i64, flops_per_ns: f64) -> Record {
     let graph = zoo::simple::build_operator(&format!("matmul:m={size},n={size},k={size}")).expect("a product");
     let task = models::distinct_tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;

@@ -1,5 +1,5 @@
-//! What ships is what `scripts/publish` makes: the dataset is sound and as its manifest says, the predictor was learned from it, and
-//! learning again gives the same figures.
+//! Tests the files that `scripts/publish` ships: the dataset is valid and matches its manifest, the predictor was
+//! trained on it, and training again gives the same figures.
 #![allow(clippy::print_stderr, missing_docs)]
 
 use datasets::{Choose, Outcome, Source, Store};
@@ -12,7 +12,7 @@ use samples::table::Mapping;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Shipped files may be so long together: parts, and each predictor.
+/// Maximum bytes of the shipped parts together; `PREDICTOR_MOST` is the limit of each predictor.
 const PARTS_MOST: u64 = 15_000_000;
 const PREDICTOR_MOST: u64 = 25_000_000;
 
@@ -28,7 +28,7 @@ fn learned_from() -> Samples {
     read_samples(&[published("cpu")], &Policy::default()).expect("samples")
 }
 
-/// The program with what ships where it looks for it, wherever it was built.
+/// A copy of the program with the shipped files where it searches for them.
 struct Installed(tempfile::TempDir);
 
 impl Installed {
@@ -94,7 +94,7 @@ fn the_predictor_was_learned_from_the_dataset() {
     assert_eq!(shipped.about.devices.len(), 1);
 }
 
-/// What was learned before errors were kept does not know them, and says so.
+/// A predictor that was trained before errors were recorded has none, which its answers state.
 #[test]
 fn answers_say_how_many_threads_they_assume_and_how_far_off_they_are() {
     let installed = Installed::new();
@@ -214,7 +214,7 @@ fn a_device_that_nobody_knows_has_the_nearest_names() {
     assert!(!asked.status.success() && said.contains("`Tesla T4`") && said.contains("oppredict devices"), "{said}");
 }
 
-/// Some operators are enough to see that learning gives what was shipped, and take seconds.
+/// A few operators suffice to compare retraining with the shipped predictor, and take seconds.
 #[test]
 fn learning_again_gives_the_same_figures() {
     let shipped = bundle::read_bundle(&published("cpu.opp")).expect("a predictor of this program");

@@ -75,7 +75,7 @@ pub struct Suggestion {
     pub threads: f64,
 }
 
-/// Returns up to `count` shapes per operator whose measurement reduces the total variance most, best first.
+/// Returns up to `count` shapes per operator whose measurement most reduces the variance of predictions, best first.
 pub fn suggest_shapes(predictor: &Predictor, samples: Samples, count: usize) -> Result<Vec<Suggestion>> {
     let samples = samples.with_features(&predictor.about.names);
     let default: Vec<usize> = (0..samples.rows.len()).filter(|row| samples.rows[*row].is_default).collect();
@@ -125,7 +125,7 @@ fn log_residuals(learned: &Ensemble, samples: &Samples, rows: &[usize]) -> Vec<f
     rows.iter().zip(times).map(|(row, time)| (time / samples.rows[*row].time_ns).ln()).collect()
 }
 
-/// Returns two-fold cross-validated log errors, empty for one shape; `learned` keeps the last fold's correction.
+/// Returns log errors of two-fold cross-validation, empty for one shape. `learned` keeps the last fold's correction.
 fn cross_validated(learned: &mut Ensemble, samples: &Samples, rows: &[usize]) -> Vec<f64> {
     let groups: Vec<u64> = rows.iter().map(|row| samples.rows[*row].shape).collect();
     if count_shapes(samples, rows) < 2 {

@@ -69,7 +69,7 @@ pub fn calibrate_intervals(
     Ok(())
 }
 
-/// Returns the rows that represent queries of a view. Queries by sizes assume default schedules.
+/// Returns the rows that are like queries of a view. For `View::Sizes`, these are the rows of default schedules.
 pub(crate) fn asked_in_view(samples: &Samples, rows: &[usize], view: View) -> Vec<usize> {
     let asks = |row: &&usize| match view {
         View::Sizes => samples.rows[**row].is_default,
@@ -140,7 +140,7 @@ fn set_held_out_errors(fitted: &mut Ensemble, trial: &Ensemble, samples: &Sample
 
 type Scores = BTreeMap<(u32, Option<u32>), Vec<f64>>;
 
-/// Returns absolute log errors per operator and device; `view` limits the known schedule, `unseen` merges devices.
+/// Returns absolute log errors by operator and device. `view` limits the known schedule; `unseen` pools all devices.
 fn nonconformity_scores(
     trial: &Ensemble,
     samples: &Samples,

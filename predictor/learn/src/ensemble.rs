@@ -19,9 +19,9 @@ use samples::Samples;
 use samples::features::{FEATURES, Feature, Matrix, Origin, View};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Minimum number of rows; operators with fewer also use pooled trees, fitted to all operators together.
+/// Number of rows below which an operator also uses pooled trees, which are fitted to all operators together.
 const FEW: usize = 400;
-/// Minimum number of shapes for trees of an operator's own; with fewer, only pooled trees are used.
+/// Number of shapes below which an operator has no trees of its own and uses only pooled trees.
 const FEW_SHAPES: usize = 8;
 /// Maximum number of candidate shapes in active selection; larger sets are subsampled evenly.
 const MOST_CANDIDATES: usize = 1500;
@@ -125,7 +125,7 @@ pub fn fit_ensemble(
     Ok(fitted)
 }
 
-/// Fits trees per view, joined by splits on the view feature; without this feature, for the view of sizes only.
+/// Fits trees for each view (how much of the schedule is known) and joins them; without view feature, for sizes only.
 fn gated_by_view(
     samples: &Samples,
     views: &BTreeMap<View, TrainingSet>,
@@ -142,7 +142,7 @@ fn concatenate_sets(parts: &[TrainingSet]) -> TrainingSet {
     (Matrix::from_rows(columns, values), parts.iter().flat_map(|(_, labels)| labels.iter().copied()).collect())
 }
 
-/// Returns the device feature with the most distinct values, ascending; None for a single device or missing values.
+/// Returns the device feature with the most distinct values, and these in ascending order; None if it cannot be split.
 fn distinguishing_feature(matrix: &Matrix) -> Option<(usize, Vec<f32>)> {
     let of_device = |column: &usize| FEATURES[*column].origin == Origin::Device;
     let values = |column: usize| {
@@ -229,7 +229,7 @@ impl Ensemble {
         samples.views.iter().map(|view| (*view, self.training_set(samples, rows, *view))).collect()
     }
 
-    /// Returns a view's training set with unknown features masked; for sizes, default schedules only, unless too few.
+    /// Returns a view's training set with unknown features masked; for sizes, only default schedules if enough exist.
     fn training_set(&self, samples: &Samples, rows: &[usize], view: View) -> TrainingSet {
         const FEWEST: usize = 10;
         let belongs = |row: &&usize| match view {

@@ -197,7 +197,7 @@ pub fn fit_correction(overhead_ns: f64, inputs: Vec<Input>, residuals: &[f64]) -
     fit_posterior(overhead_ns, inputs, residuals, CorrectionOptions::default()).0
 }
 
-/// Fits a correction. Also returns the measurements' leave-one-out residuals, with the hyperparameters of all.
+/// Fits a correction. Also returns leave-one-out residuals, computed with the hyperparameters of all measurements.
 pub fn fit_with_errors(
     overhead_ns: f64,
     inputs: Vec<Input>,

@@ -47,11 +47,11 @@ use std::collections::BTreeMap;
 use trees::Trees;
 
 pub const COVERAGE: f64 = 0.9;
-/// Key for devices without training data, where values are stored by device.
+/// Name under which maps by device hold the value for devices without training data.
 pub const UNSEEN: &str = "";
 
 models::choice! {
-    /// Something that can be fitted; ours first, then what it must beat.
+    /// A method that predicts times: first this project's learner and its variants, then baselines to compare with.
     pub enum Learner {
         /// Boosted trees on utilisation, as in `train`
         Ensemble = "ours",

@@ -81,7 +81,7 @@ impl OperatorEnsemble {
             .chain(classes.map(|(_, trees)| trees))
     }
 
-    /// Returns the trees for known or for other devices, with weights; uses the other kind if one is missing.
+    /// Returns the weighted trees for known or for other devices; if one of these sets is missing, uses the other set.
     pub fn weighted_trees(&self, is_known: bool) -> impl Iterator<Item = (f64, &Trees)> {
         let is_of_transfer = (!is_known && !self.transfer.is_empty()) || self.known.is_empty();
         let weight = if self.per_device.is_empty() { 0.0 } else { self.statistics.per_device_weight };

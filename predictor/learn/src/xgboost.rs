@@ -1,4 +1,4 @@
-//! **Fence**: the only code that calls XGBoost's C library, opened at run time from the pinned wheel.
+//! All unsafe code of this crate: calls of XGBoost's C library, which is opened at run time from the pinned wheel.
 //!
 //! Invariants: every buffer passed to the library outlives the call and has the stated length; everything the library
 //! returns is copied before the next call. `docs/decisions/0004-xgboost-by-its-c-interface.md` explains why no crate is

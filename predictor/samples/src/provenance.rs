@@ -67,8 +67,8 @@ impl Provenance {
         }
     }
 
-    /// Returns operators with several code revisions, with the record counts of the most frequent one and of the
-    /// others.
+    /// Returns operators with several code revisions, with the record counts of the most frequent revision and of all
+    /// other revisions.
     pub fn mixed_revisions(&self) -> BTreeMap<&str, (usize, usize)> {
         let mut alike: BTreeMap<CodeOrigin, Vec<&CodeOrigin>> = BTreeMap::new();
         for origin in &self.code {

@@ -328,7 +328,7 @@ impl SamplesBuilder {
         schedules.add_default(device, &question.work, &question.extras);
     }
 
-    /// Sets the shapes of each network, with their counts; by default, each shape that was measured for it, once.
+    /// Sets the shapes of each network with their counts. By default, a network has each shape measured for it, once.
     pub fn set_networks(&mut self, networks: Vec<Network>) {
         self.samples.networks = networks;
     }

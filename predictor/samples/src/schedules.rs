@@ -1,7 +1,7 @@
 //! The schedules of an operator that were collected: the settings of each knob, and the default schedules.
 //!
-//! A predictor has neither the collector's rules for default schedules nor the task, only sizes. It therefore stores
-//! each collected default schedule, and takes open knobs from that of the most similar sizes, as far as it fits.
+//! A predictor has neither the collector's rules for default schedules nor the task, only sizes. Therefore, it stores
+//! the collected default schedules and takes unspecified knobs from that for the most similar sizes, if they fit.
 
 use crate::features::{Work, tiling};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub struct Schedules {
     axes: BTreeMap<String, KnobAxis>,
     /// Distinct knob settings of default schedules, by feature name.
     knobs: Vec<BTreeMap<String, f64>>,
-    /// Default schedules by device: coordinates in sorted order, each with an index into `knobs`.
+    /// Default schedules by device: sizes as coordinates, in sorted order, each with an index into `knobs`.
     defaults: BTreeMap<String, Vec<(Vec<f64>, usize)>>,
 }
 
@@ -154,8 +154,8 @@ impl Schedules {
         self.default_of(work, device).map_or_else(|_| Vec::new(), names)
     }
 
-    /// Returns the knobs of the most similar default schedule that fits the sizes. If none fits as a whole, each knob
-    /// of the most similar one that does not fit is replaced by the nearest setting that fits.
+    /// Returns the knobs of the most similar default schedule that fits the sizes. If none fits as a whole, the knobs
+    /// of the most similar schedule that do not fit are replaced by their nearest fitting settings.
     fn default_of(&self, work: &Work, device: &str) -> Result<BTreeMap<String, f64>, String> {
         let place = schedule_coordinates(work);
         let own = self.defaults.get(device).filter(|own| !own.is_empty());

@@ -1,4 +1,4 @@
-//! Records whose settings affect times are never mixed: one group is taken, the others are counted.
+//! Tests that records with different settings are never mixed: one group is used, and other records are counted.
 #![allow(missing_docs)]
 
 use datasets::{CacheState, Json, Outcome, Record, ScheduleSource};

@@ -1,4 +1,4 @@
-//! What devices of records can do at best: measured on their hosts, and never less than an operator reached.
+//! Tests the peaks of devices in records: measured on their hosts, and at least the rates that operators reached.
 #![allow(missing_docs)]
 
 use datasets::peaks::{ComputeRate, MemoryRate};

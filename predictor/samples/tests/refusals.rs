@@ -1,4 +1,4 @@
-//! Bad input: one clear sentence each, and nothing silently dropped.
+//! Tests that each kind of bad input gives one clear sentence, and that nothing is dropped silently.
 #![allow(missing_docs)]
 
 use samples::Samples;
@@ -40,7 +40,7 @@ fn tables_that_cannot_be_trusted_are_refused_with_a_reason() {
     }
 }
 
-/// A data type under `after_run` would otherwise be averaged away.
+/// Rows that differ in the data type, a column under `after_run`, must not be averaged as repeats.
 #[test]
 fn rows_that_differ_only_in_an_unused_column_are_no_repeats() {
     let table = format!("{TABLE}product,here,100,1,64,64,64,bf16\nproduct,here,50,1,64,64,64,fp8\n");

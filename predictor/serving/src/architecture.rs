@@ -5,7 +5,7 @@ use models::names;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Size limit of a `config.json`; published ones have a few kilobytes.
+/// Size limit of a `config.json`; published files have a few kilobytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 const MAX_COUNT: u64 = 1 << 14;
 const MAX_WIDTH: u64 = 1 << 24;

@@ -69,7 +69,7 @@ pub struct Scores {
     /// Share of measured values inside the interval, for each level, in percent.
     pub coverage: Vec<f64>,
     pub ratio: Vec<f64>,
-    /// Coverage in percent and ratio of the 90 % intervals of predictions corrected by a few measurements, by method.
+    /// Coverage in percent and ratio of the ends of 90 % intervals of corrected predictions, by number of measurements.
     pub corrected: BTreeMap<&'static str, (f64, f64)>,
 }
 

@@ -17,7 +17,7 @@ pub struct Features {
     pub values: Vec<f32>,
     /// Roofline bound plus launch overhead. The model predicts the log ratio of the time to this value.
     pub reference_seconds: f64,
-    /// Like `reference_seconds`, but data that fits in the shared cache is read from the cache, as in replayed kernels.
+    /// Like `reference_seconds`, but data that fits in the shared cache is read from the cache, as in repeated runs.
     pub warm_seconds: f64,
     pub compute_seconds: f64,
 }
@@ -28,7 +28,7 @@ const COMMON: usize = 13;
 const OF_DEVICE: std::ops::Range<usize> = 7..COMMON;
 
 impl Features {
-    /// Returns the features without those of the device only, from which trees of few devices do not generalise.
+    /// Returns the features except those of the device only, from which trees of few devices do not generalise.
     pub fn shared_values(&self) -> Vec<f32> {
         [&self.values[..OF_DEVICE.start], &self.values[OF_DEVICE.end..]].concat()
     }

@@ -18,8 +18,8 @@ use std::path::Path;
 const ABOVE_PEAK: f64 = 1.25;
 /// Share of implausible rows above which the mapping is considered wrong and the table is rejected.
 const MOST_IMPLAUSIBLE: f64 = 0.05;
-/// Smallest plausible ratio of a kernel's mean power to that of both neighbours of its layer in size. Meters that read
-/// while the device idles show less, sometimes a third.
+/// Smallest plausible ratio of a kernel's mean power to that of the next smaller and next larger kernel of the layer.
+/// Meters that read while the device idles show less, sometimes a third.
 const LEAST_OF_NEIGHBOURS: f64 = 0.75;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,7 +54,7 @@ pub struct Provenance {
 }
 
 impl Measurements {
-    /// Reads a mapping's tables from a folder, which must have at least one of them, or one table from a file.
+    /// Reads a mapping's tables from a folder, which must contain at least one of the tables, or one table from a file.
     pub fn read_tables(path: &Path, mapping: &Mapping) -> Result<Measurements> {
         let mut all = Measurements::default();
         if path.is_file() {
@@ -123,7 +123,7 @@ impl Measurements {
         Ok(())
     }
 
-    /// Drops rows, from index `first` on, whose power is far below that of both neighbours of the same layer in size.
+    /// Drops rows from `first` on whose power is far below that of the next smaller and next larger kernel of a layer.
     fn leave_out_power_dips(&mut self, file: &str, first: usize) {
         let mut layers: BTreeMap<_, Vec<(f64, f64, usize)>> = BTreeMap::new();
         for (place, row) in self.rows.iter().enumerate().skip(first) {
@@ -149,7 +149,7 @@ impl Measurements {
         }
     }
 
-    /// Drops rows that are faster than the peak allows; rejects the table if there are many of them.
+    /// Drops rows that are faster than the peak allows; rejects the table if many rows are.
     fn leave_out_implausible(&mut self, file: &str, implausible: Counts<'_>, counts: &Counts<'_>) -> Parsed<()> {
         for ((device, dtype), count) in implausible {
             let (device, all) = (&self.devices[usize::from(device)].name, counts[&(device, dtype)]);

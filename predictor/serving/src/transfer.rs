@@ -90,7 +90,7 @@ pub fn collect_votes<'a>(
     Ok(Ballot { votes, similar: nearest, class })
 }
 
-/// Converts the log ratio of a similar device to that of `device`, whose features are `own`, by the ratio of bounds.
+/// Converts a similar device's log ratio `lent` to that of `device`, whose features are `own`, by the ratio of bounds.
 fn scaled_log(lent: f64, own: &Features, kernel: &Kernel, device: &GpuFacts, similar: &GpuFacts) -> Result<f64> {
     let theirs = kernel_features(kernel, similar, 0.0)?;
     let seconds = theirs.reference_seconds * lent.exp();
@@ -108,7 +108,7 @@ fn lent_bound(own: &Features, theirs: &Features, device: &GpuFacts, similar: &Gp
     (own.compute_seconds * units).sqrt() + LAUNCH_SECONDS
 }
 
-/// Scales a similar device's time by the ratio of bounds, but less far above the bound, where latencies limit.
+/// Scales a similar device's time by the ratio of bounds, but less if the time is far above the bound.
 fn scale_by_bound(seconds: f64, their_bound: f64, own_bound: f64) -> f64 {
     let explained = (BOUND_WEIGHT * (their_bound - LAUNCH_SECONDS) / seconds).clamp(0.0, 1.0);
     seconds * (own_bound / their_bound).powf(explained)

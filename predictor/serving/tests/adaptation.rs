@@ -1,4 +1,4 @@
-//! Corrections of devices that were held out, on the public tables.
+//! Tests corrections of held-out devices on the public tables.
 #![allow(missing_docs, clippy::print_stderr)]
 
 use serving::adaptation::{adapt_learned, choose_kernels};

@@ -1,4 +1,4 @@
-//! Learning from synthetic kernels: answers, distances, intervals, the file, and what is physically impossible.
+//! Tests training on synthetic kernels: predictions, distances, intervals, the file, and physical limits.
 #![allow(missing_docs)]
 
 use serving::device::find_device;

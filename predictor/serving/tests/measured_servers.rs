@@ -1,4 +1,4 @@
-//! Overheads of servers, learned from the public table of whole servers.
+//! Tests the overheads that are learned from the public table of whole servers.
 #![allow(clippy::print_stderr, missing_docs)]
 
 use serving::measured_servers::MeasuredServers;

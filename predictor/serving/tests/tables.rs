@@ -1,4 +1,4 @@
-//! Tables of kernels through a mapping: what is read, dropped and refused.
+//! Tests which rows of kernel tables are read, dropped and rejected through a mapping.
 #![allow(missing_docs, clippy::print_stderr)]
 
 use serving::{Mapping, Measurements};

@@ -53,7 +53,7 @@ fn knob_name(predictor: &Predictor, query: &Query<'_>, feature: &str) -> Result<
     Ok(is_knob.then(|| name.to_owned()))
 }
 
-/// Predicts the time factor of each setting of a knob. The baseline is also predicted by the knob model.
+/// Predicts the time factor of each setting of a knob. The baseline is also predicted from knobs, to be comparable.
 fn sweep_knob(predictor: &Predictor, query: &Query<'_>, knob: &str) -> Result<Vec<Change>> {
     let schedules = &predictor.find_operator(query.operator)?.statistics.schedules;
     let refused = |problem: String| Error::Query(format!("`{}`: {problem}", query.operator));

@@ -17,7 +17,7 @@ use std::path::Path;
 const SYNTHETIC: &str = "synthetic";
 /// Minimum number of measured co-runs. With fewer, the model uses only bandwidth and cache.
 const LEAST_PAIRS: usize = 20;
-/// Maximum relative half-width of a slowdown's interval; slowdowns with wider ones were disturbed and are left out.
+/// Maximum relative half-width of a slowdown's interval; slowdowns with wider intervals are left out as disturbed.
 const KNOWN: f64 = 0.05;
 /// Number of folds of the cross-validation; all co-runs of an operator are in one fold.
 const FOLDS: usize = 5;
@@ -101,7 +101,7 @@ impl CoRuns {
         record.co_run.is_some() && record.outcome == Outcome::Ok && record.source == Source::Measured
     }
 
-    /// Reads the co-runs of the given or the only host class. Also returns the records and the number of outdated ones.
+    /// Reads the co-runs of the given or the only host class; also returns the records and the number of outdated ones.
     pub fn read_coruns(path: &Path, class: Option<&str>, all_versions: bool) -> Result<(CoRuns, Vec<Record>, usize)> {
         let mut by_class: BTreeMap<String, Vec<Record>> = BTreeMap::new();
         for record in Store::open(path)?.select_records(datasets::Choose::Middle)? {

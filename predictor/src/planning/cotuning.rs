@@ -113,7 +113,7 @@ pub struct PredictedChoice {
 
 impl PredictedChoice {
     /// Predicts the faster choice with its interval. Errors of sequential operators are independent; for concurrent
-    /// ones, the largest half-width is used, because the last operator to end determines the time.
+    /// operators, the largest half-width is used, because the last operator to end determines the time.
     fn from_cotuned(found: &Cotuned, schedules: &[Vec<(String, Vec<Time>)>], cores: usize) -> PredictedChoice {
         let off = |half_width: fn(&Time) -> f64| -> f64 {
             let operators = schedules.iter().enumerate();

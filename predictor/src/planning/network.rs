@@ -180,7 +180,7 @@ fn call_alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Ve
     of_tasks.iter().enumerate().map(alternative).collect()
 }
 
-/// Explains the choice. The tuple has the numbers of operators that are slower on all cores, operators, and cores.
+/// Explains the choice, given the numbers of operators slower on all cores than on fewer, of operators, and of cores.
 fn explain_choice(
     found: &Stages,
     gain: f64,

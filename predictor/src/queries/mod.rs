@@ -43,7 +43,7 @@ pub struct Setting {
 }
 
 impl Operator {
-    /// Returns the operator with name and sizes of a trained foreign table, if the table has this operator.
+    /// Returns the operator under the name and sizes of a trained foreign table, or unchanged if no table contains it.
     pub fn as_learned(&self, predictor: &Predictor) -> Operator {
         match predictor.learned_as(&self.name, &self.work) {
             Some((name, work)) => Operator { name, work, ..self.clone() },
@@ -282,7 +282,7 @@ pub(crate) fn translate_to_host(
     prediction
 }
 
-/// Predicts schedules. Default schedules are predicted by the knob model, too, so that all times are comparable.
+/// Predicts schedules. Default schedules are also predicted from their knobs, so that all times are comparable.
 pub fn predict_schedules(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
     let asked = |(operator, setting): &(Operator, Setting)| {
         Ok((operator.clone(), setting.complete_knobs(predictor, operator)?))

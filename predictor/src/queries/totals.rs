@@ -136,7 +136,7 @@ pub fn widest_kind(operators: &[Operator], predictions: &[OperatorPrediction]) -
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct InPlaceTotal {
     pub operators_ns: f64,
-    /// Ratio of this sum to the sum of the operators' times alone.
+    /// Ratio of `operators_ns` to the sum of the operators' isolated times.
     pub over_alone: f64,
     /// Time per run that is spent outside of operators; None if no complete network was measured.
     pub beside_ns: Option<f64>,

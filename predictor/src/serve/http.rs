@@ -26,7 +26,7 @@ const MOST_WAITING: usize = 32;
 /// Bodies up to this size do not count as large, so that slow large uploads do not block small requests.
 const SMALL_BODY_BYTES: usize = 32 << 10;
 const MOST_LARGE_BYTES: usize = 16 << 20;
-/// Maximum number of open connections: half the usual limit on open files. Others wait in the kernel's queue.
+/// Maximum number of open connections: half the usual limit on open files. More connections wait in the kernel's queue.
 const MOST_CONNECTIONS: usize = 512;
 const MOST_HEAD_BYTES: usize = 16 << 10;
 const MOST_BODY_BYTES: usize = 1 << 20;

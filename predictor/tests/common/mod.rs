@@ -1,4 +1,4 @@
-//! A foreign table that is made up here: two operators on three devices, whose times follow a law with tiles and waves.
+//! A synthetic foreign table: two operators on three devices, whose times follow a law with tiles and waves.
 
 use learn::train::{TrainOptions, train_predictor};
 use samples::Samples;

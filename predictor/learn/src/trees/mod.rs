@@ -371,7 +371,7 @@ impl Trees {
         sums
     }
 
-    /// Moves up to `LANES` rows through a tree and adds to `sums`; with `IS_WHOLE`, no row has missing features.
+    /// Moves up to `LANES` rows through a tree and adds their leaves to `sums`. With `IS_WHOLE`, no feature is missing.
     fn climb_tree<const IS_WHOLE: bool>(&self, tree: &Span, matrix: &Matrix, first: usize, sums: &mut [f32]) {
         let mut places = [tree.root as usize; LANES];
         let rows: [&[f32]; LANES] = std::array::from_fn(|lane| matrix.row(first + lane.min(sums.len() - 1)));

@@ -87,7 +87,7 @@ fn plain_terms(machine: &Machine, CoRunMeasurement { own, others, .. }: &CoRunMe
     ]
 }
 
-/// Returns the plain terms, then per partner: sensitivity times the others' pressure, pressure, and sensitivity.
+/// Returns the plain terms, and three per synthetic partner: own sensitivity × others' pressure, pressure, sensitivity.
 fn profiled_terms(machine: &Machine, seen: &CoRunMeasurement<'_>) -> Option<Vec<f64>> {
     let own = seen.own.1.profile.as_ref()?;
     let others = seen.others.iter().map(|(_, one)| one.profile.as_ref()).collect::<Option<Vec<_>>>()?;

@@ -64,7 +64,7 @@ fn assign_greedily(game: &Game<'_>, is_longest_first: bool) -> Vec<usize> {
     devices
 }
 
-/// Moves or exchanges operators while the cost falls; ties go to smaller sums of squared loads, to prepare moves.
+/// Moves or exchanges operators while the cost falls; among equal costs, prefers the smaller sum of squared loads.
 fn descend_cost(game: &Game<'_>, devices: &mut [usize], budget: &mut usize) -> f64 {
     let mut now = assignment_cost(game, devices);
     loop {

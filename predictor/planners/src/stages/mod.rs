@@ -130,7 +130,7 @@ fn cut_parts(graph: &Graph, order: &[usize]) -> Vec<(Vec<usize>, bool)> {
     parts
 }
 
-/// Returns whether each operator is an articulation: ordered with respect to every other operator in all orders.
+/// Returns for each operator whether it is an articulation: every other operator always runs before or always after it.
 fn find_articulations(graph: &Graph, order: &[usize]) -> Vec<bool> {
     let count = order.len();
     let words = count.div_ceil(64);

@@ -63,8 +63,8 @@ impl View {
         }
     }
 
-    /// Returns whether trees of this view must not use a feature. If the schedule is known, these are also the
-    /// quantisation features, whose tile sizes are guesses for vendor libraries.
+    /// Returns whether trees of this view must not use a feature. If the schedule is known, quantisation features are
+    /// hidden, too, because their tile sizes are guesses about vendor libraries.
     pub fn hides_feature(self, column: usize, name: &str) -> bool {
         let is_guess = FEATURES.get(column).is_some_and(|feature| feature.origin == Origin::Quantisation);
         let is_knob = name.starts_with("knob.") || tiling::is_feature(name);

@@ -49,7 +49,7 @@ const SETTINGS: &[Setting] = &[
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     Operators,
-    /// Operators in a network: only settings of machine and compiler; other settings are set by the network.
+    /// Operators in a network. Only settings of machine and compiler are compared; the network determines the others.
     Networks,
 }
 

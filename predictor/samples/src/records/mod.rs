@@ -272,7 +272,7 @@ fn merge_timing(records: &[&Record]) -> Timing {
     Timing { measured_ns, ..chosen.first().map_or_else(Timing::default, timing) }
 }
 
-/// Returns the tasks of each network. Known ones are rebuilt, because a shared task is recorded for only one of them.
+/// Returns the tasks of each network. Rebuilds networks if possible, because a task is recorded for one network only.
 fn recorded_networks(records: &[Record]) -> Vec<Network> {
     let mut recorded: BTreeMap<(&str, i64, &str), BTreeMap<&str, &Record>> = BTreeMap::new();
     for record in records.iter().filter(|record| !record.is_network() && record.co_run.is_none()) {

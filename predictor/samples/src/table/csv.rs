@@ -15,7 +15,7 @@ pub const MAX_BYTES: u64 = 16 << 30;
 const MOST_UNPACKED: u64 = 60;
 const ALWAYS_UNPACKED: u64 = 64 << 20;
 const MAX_COLUMNS: usize = 4096;
-/// Minimum size of a piece; smaller ones are not worth a thread.
+/// Minimum size of a piece; a smaller piece is not worth a thread.
 const PIECE_BYTES: usize = 1 << 20;
 
 pub fn read_csv(path: &Path) -> Result<Table> {
@@ -115,7 +115,7 @@ fn split_pieces(body: &[u8]) -> Vec<&[u8]> {
 
 struct Cell<'a> {
     bytes: &'a [u8],
-    /// Whether the cell was quoted and contains doubled quotes, which stand for single ones.
+    /// Whether the cell was quoted and contains doubled quotes, each of which stands for a single quote.
     has_quotes: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Curves of times over thread counts in foreign tables, and the mapping that names their columns.
 //!
-//! A curve belongs to one operator or network on one device. Its rows need no sizes, unlike those of the other mapping.
+//! A curve belongs to one operator or network on one device. Its rows need no operator sizes, unlike rows of `mapping`.
 
 use super::mapping::Time;
 use super::{Cells, Table};
@@ -41,7 +41,7 @@ struct CurveKey {
     device: String,
     operator: String,
     apart: Vec<String>,
-    /// Number of earlier rows with the same thread count, operator and device; these rows belong to other curves.
+    /// Number of earlier rows with equal thread count, operator and device. Each such repeat belongs to another curve.
     repeat: usize,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Times below what a device can reach indicate a wrong unit or device; operands larger than its memory, wrong sizes.
 //! If a table has launch grids, every exchange of two columns is tried, because more threads are launched for more
-//! outputs, and the mapping is rejected if one explains the grids far better.
+//! outputs. The mapping is rejected if an exchange explains the grids far better.
 
 use super::Table;
 use super::mapping::{Mapping, Shape, number_column};

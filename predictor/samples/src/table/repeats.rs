@@ -7,10 +7,10 @@ use crate::samples::{RawSample, shape_hash};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Tolerated share of rows that differ only in such a column: a library may choose another kernel in a repeated run.
+/// Tolerated share of rows that differ only in an unused text column: a repeated run may use another library kernel.
 const DOUBTFUL: f64 = 0.001;
 
-/// Rejects a table whose rows differ only in an unused column, such as one of `after_run`; warns if they are few.
+/// Rejects a table with rows that differ only in an unused text column; warns instead if such rows are rare.
 pub(super) fn check_repeats(
     path: &Path,
     table: &Table,
