@@ -1,4 +1,4 @@
-//! Damage to bytes, for the tests of readers of untrusted files.
+//! Mutations of bytes, for tests of readers of untrusted files.
 #![allow(dead_code, reason = "every test does some of it")]
 
 use proptest::prelude::*;
@@ -45,7 +45,7 @@ impl Damage {
     }
 }
 
-/// Generates damages, some of which insert one of these words.
+/// Generates mutations, some of which insert one of the given words.
 pub fn with_words<Word: AsRef<[u8]>>(words: &[Word]) -> impl Strategy<Value = Damage> + use<Word> {
     let index = any::<Index>;
     let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_ref().to_vec()).collect();

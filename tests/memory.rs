@@ -1,9 +1,9 @@
-//! The peak memory of a process, for tests of readers. Unit tests include this file, because the library of the
-//! end-to-end tests depends on their crates.
+//! The peak memory of a process, for tests of readers. Unit tests of other crates include this file, because the crate
+//! `tests` depends on these crates.
 
 use std::process::Command;
 
-/// Runs the body of the calling test in a process of its own, because concurrent tests allocate, too.
+/// Runs the body of the calling test in a separate process, because concurrent tests also allocate memory.
 pub fn alone(body: impl FnOnce()) {
     let is_alone = std::env::args().any(|argument| argument == "--exact");
     let thread = std::thread::current();

@@ -10,7 +10,7 @@ mod events;
 mod small_program;
 mod targets;
 
-/// Calls a macro with the names of all targets, which are also those of their modules and seed folders.
+/// Calls a macro with the names of all targets. Each name is also that of a module and of a seed folder.
 #[macro_export]
 macro_rules! for_each_target {
     ($macro:ident) => {

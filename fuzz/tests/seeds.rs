@@ -19,7 +19,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 const MAX_INPUT_TIME: Duration = Duration::from_secs(60);
-/// Maximum length of an input; longer ones are truncated.
+/// Maximum length of an input in bytes; a longer input is truncated.
 const MAX_INPUT_BYTES: usize = 1 << 20;
 
 /// Numbers and text fragments that often break parsers.
@@ -45,7 +45,7 @@ const WORDS: [&[u8]; 16] = [
 #[derive(Clone, Debug)]
 enum Mutation {
     Damage(Damage),
-    /// Replaces the end by the end of another seed.
+    /// Replaces the end of the input by the end of another seed.
     Splice(prop::sample::Index, Vec<u8>),
 }
 
@@ -91,7 +91,7 @@ fn write_finding(target: &str, kind: &str, input: &[u8]) -> PathBuf {
     path
 }
 
-/// Aborts the process if an input takes too long. The next input, or the channel's end, shows that the last has ended.
+/// Aborts the process if an input takes too long. An input has ended when the next is received or the channel closes.
 fn watch(target: &str, inputs: &Receiver<Vec<u8>>) {
     let mut running: Option<Vec<u8>> = None;
     loop {
@@ -118,7 +118,7 @@ fn feed(target: &fuzz::Target, input: Vec<u8>, watcher: &Sender<Vec<u8>>) {
     }
 }
 
-/// Uses memory for temporary files if possible, because stores wait for disk syncs.
+/// Puts temporary files into memory if possible, because stores wait for disk syncs.
 fn use_memory() {
     let memory = Path::new("/dev/shm");
     if tempfile::tempfile_in(memory).is_ok() {

@@ -22,7 +22,7 @@ impl Server {
         killpg(Pid::from_raw(self.child.id() as i32), signal)
     }
 
-    /// Returns whether the process ends within a time limit. It is not reaped, so its number stays reserved until drop.
+    /// Returns whether the process ends within a time limit. It is not reaped, so its ID stays reserved until drop.
     pub fn ends(&self, within: Duration) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         let process = Pid::from_raw(self.child.id() as i32);
@@ -44,7 +44,7 @@ impl Drop for Server {
     }
 }
 
-/// Starts an agent that reports its port; `before` may hold an emulator's command line.
+/// Starts an agent that reports its port; `before` may contain an emulator's command line, which then runs the agent.
 pub fn agent(path: &Path, before: &[&str], options: &str) -> Server {
     let mut words = before.iter().map(|word| word.to_string()).collect::<Vec<_>>();
     words.push(path.display().to_string());

@@ -108,7 +108,7 @@ fn one(request: &Request, folder: &Path) -> Ended {
     Ended { verdict, name, operators: case.operators, tasks: Ok(vec![]) }
 }
 
-/// Returns the indices of the passing cases; of a sample, chosen by the hashes of the names, if a number is requested.
+/// Returns the indices of the passing cases, or of a sample of the requested size, selected by hashes of the names.
 fn drawn(request: &Request, ended: &[Ended]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..ended.len()).filter(|&place| ended[place].verdict == Verdict::Passed).collect();
     if let Some(count) = request.sample {

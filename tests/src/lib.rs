@@ -45,7 +45,7 @@ backend = 'none'
 build_batch = 4
 ";
 
-/// Environment variables that are removed, because they change the defaults of programs.
+/// Environment variables that are removed before a program starts, because they change its defaults.
 const VARIABLES: &[&str] = &[
     "LD_LIBRARY_PATH",
     "COLUMNS",
@@ -188,7 +188,7 @@ impl Running {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
 
-    /// Calls `look` until it returns a result or the process has ended.
+    /// Calls `look` with the process ID until it returns a result; None if the process ends before.
     pub fn until<T>(&mut self, mut look: impl FnMut(i32) -> Option<T>) -> Option<T> {
         let end = Instant::now() + PATIENCE;
         while self.is_alive() {

@@ -1,8 +1,8 @@
 //! Cases of the ONNX project's backend tests: a model, inputs and expected outputs.
 //!
 //! A case folder contains `model.onnx` and `test_data_set_0/{input,output}_K.pb`, and `output_K_N.pb` for each tensor
-//! of a sequence. The suite treats inputs that determine shapes as data; the smallest set of them that our reader needs
-//! as constants is bound.
+//! of a sequence. In the suite, inputs that determine shapes are data; the smallest set of such inputs that our reader
+//! needs as constants becomes constant.
 
 use models::{DType, Error, Graph};
 use readers::{Options, onnx};
@@ -163,7 +163,7 @@ impl Case {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Distance {
-    /// Largest difference of integers.
+    /// Largest absolute difference of integer elements.
     pub steps: f64,
     /// Root mean square of the differences of floats, divided by that of the expected elements.
     pub share: f64,
@@ -207,7 +207,7 @@ impl Case {
     }
 }
 
-/// Sets of inputs to bind, in the order of trying.
+/// Rules that select the inputs to turn into constants, in the order in which they are tried.
 const BINDINGS: [fn(usize, &Tensor) -> bool; 5] = [
     |_, _| false,
     |index, tensor| index > 0 && !tensor.tensor_type().dtype.is_float() && tensor.tensor_type().rank() <= 1,

@@ -15,7 +15,7 @@ use std::time::Duration;
 use targets::Target;
 
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Number of builds between two rounds of runs.
+/// Number of tasks that are built at a time, before they are run.
 const BATCH: usize = 64;
 const SEED: u64 = 7;
 
@@ -44,7 +44,7 @@ impl Tasks {
         self.tasks.len()
     }
 
-    /// Returns the error of each task, if any, in code for `mcpu`, by default this machine; `program` is the worker.
+    /// Returns the error of each task, if any, from code for the CPU `mcpu` or for this CPU; `program` is the worker.
     pub fn run(&self, program: &Path, mcpu: Option<&str>) -> Result<Vec<Option<String>>, String> {
         let limits = WorkerLimits {
             builder_cpus: Vec::new(),

@@ -35,7 +35,7 @@ pub fn files(end: &str) -> Vec<String> {
 pub struct Member {
     pub name: String,
     pub folder: String,
-    /// Names of its dependencies, including those of tests and build scripts.
+    /// Names of the member's dependencies, including dependencies of its tests and build script.
     pub dependencies: Vec<String>,
 }
 

@@ -173,7 +173,7 @@ fn a_profile_is_the_same_in_document_file_and_page() {
     }
 }
 
-/// Returns the time of all boxes with a name; nested ones count once.
+/// Returns the time of all boxes with a name; a box inside another box of the same name is not added again.
 fn boxes(node: &Value, name: &str) -> f64 {
     if node["n"] == name {
         return number(node, "v");

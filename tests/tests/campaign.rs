@@ -495,7 +495,7 @@ fn first_records(running: &mut Running, store: &Path, known: &HashSet<Key>) -> H
     news.expect("the campaign goes on: more attempts are needed")
 }
 
-/// Waits until a file is created or removed, while nothing is journaled.
+/// Waits until a file of the store is created or removed; returns no keys, because no record is journaled then.
 fn first_change(running: &mut Running, store: &Path) -> HashSet<Key> {
     let before = stores::files(store);
     running.until(|_| (stores::files(store) != before).then_some(()));

@@ -43,7 +43,7 @@ const PROGRAM: &str = "program";
 const PROFILER: &str = "libcupti.so";
 const HIDDEN: &str = "libcupti.hidden";
 
-/// Tasks with the number of points of their spaces that are tested, the default first.
+/// Tasks, each with the number of schedules of its space to test, the default schedule first.
 const TASKS: &[(&str, usize)] = &[
     ("matmul:m=64,n=96,k=32", 3),
     ("matmul:m=17,n=31,k=7", 2),
@@ -81,7 +81,7 @@ const TF32: &str = "unit=tensor precision=tf32 warps_y=1 warps_x=1 fragments_y=2
 const TF32_CONV: &str =
     "unit=tensor precision=tf32 warps_y=1 warps_x=1 fragments_y=2 fragments_x=1 fragments_r=2 ahead=1";
 
-/// Tasks with changes of the default point, which produce moves that few points have.
+/// Tasks with changes of the default schedule's knobs, which produce transformations that few schedules contain.
 const POINTS: &[(&str, &str)] = &[
     ("dense:m=4,n=24,k=256,bias=1,act=relu", "split_k=4"),
     ("dense:m=4,n=24,k=256", "split_k=16 stage=global"),
@@ -531,7 +531,7 @@ fn expect_counted_by_an_older_cupti(workers: &mut Workers, job: &RunJob, folder:
     assert_eq!(value(&measured, "gpu_sm_percent"), Some(62.5), "{measured:?}");
 }
 
-/// A share far above 100 % is discarded.
+/// A counter's share far above 100 % is discarded.
 fn expect_no_impossible_share(workers: &mut Workers, job: &RunJob, folder: &Path) {
     let _disagreeing = Behaviour::new(folder, "passes-disagree");
     let measured = measured(workers, &with_counters(job, &["gpu_sm_percent"]));
@@ -576,7 +576,7 @@ fn expect_fault_costs_no_record(workers: &mut Workers, job: &RunJob, folder: &Pa
     workers.recycle_runners();
 }
 
-/// The driver's own message for unknown code is not helpful.
+/// If the driver is too old for the code, the error states this, because the driver's own message does not.
 fn expect_old_driver_told(workers: &mut Workers, job: &RunJob, folder: &Path) {
     let behaviour = Behaviour::new(folder, "old-driver");
     workers.recycle_runners();

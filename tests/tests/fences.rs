@@ -1,11 +1,11 @@
-//! Checks that every `unsafe` has a reason, and that none is outside of the fences named in `ARCHITECTURE.md`.
+//! Checks that every `unsafe` has a reason and is in one of the modules (fences) that `ARCHITECTURE.md` lists.
 #![allow(missing_docs)]
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::BTreeMap;
 use tests::workspace::{files, text};
 
-/// Lines with an `unsafe` block, function or implementation, and whether a reason precedes each.
+/// Lines with an `unsafe` block, function or implementation, each with whether a reason precedes the line.
 type Promises = Vec<(usize, bool)>;
 
 fn promises(text: &str) -> Promises {
@@ -94,7 +94,7 @@ fn every_unsafe_has_a_reason_and_is_in_a_fence() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Returns the lines of a text that need a reason and lack one.
+/// Returns the lines of a text with an `unsafe` without a reason, and the number of all its lines with `unsafe`.
 fn lacking(text: &str) -> (Vec<usize>, usize) {
     let promises = promises(text);
     (promises.iter().filter(|(_, has_reason)| !has_reason).map(|(line, _)| *line).collect(), promises.len())

@@ -68,7 +68,7 @@ fn a_night_keeps_its_deadline_and_seals() {
     assert!(stores::journal_lines(&bench.path("store")).is_empty(), "all is sealed");
 }
 
-/// A killed nightly run is continued under its name within its original time; changed sentinels are not run.
+/// A killed nightly run continues under its name until its original end; a changed sentinel's machine code is not run.
 #[test]
 fn a_killed_night_continues() {
     let bench = Bench::new();
@@ -147,7 +147,7 @@ fn invalid_nights_are_rejected() {
     assert!(!bench.path("opcollect-data").exists(), "a refusal leaves no store behind");
 }
 
-/// A disturbance by another process must not remove the series of sentinel times.
+/// A nightly run that fails because another process measures must not advise to remove the stored sentinels.
 #[test]
 fn a_night_on_a_busy_cpu_does_not_advise_to_remove_its_sentinels() {
     let bench = Bench::new();

@@ -12,7 +12,7 @@ fn options(help: &str) -> BTreeSet<&str> {
     words.filter(|word| word.starts_with("--")).collect()
 }
 
-/// Returns the long help of a command and of those below it, by their path of names. Checks their short help.
+/// Returns the long help of a command and of its subcommands, by the path of their names. Also checks their short help.
 fn walk(bench: &Bench, program: &Path, path: &str) -> Vec<(String, String)> {
     let long = run(bench.command(program, &format!("{path} --help"))).expect(0).stdout;
     let short = run(bench.command(program, &format!("{path} -h"))).expect(0).stdout;

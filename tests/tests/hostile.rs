@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tests::{Bench, Ran, run, stores, workspace};
 
-/// A shell command embedded in code that runs when a library is loaded, as TVM takes it from an annotation.
+/// Returns assembly that TVM accepts as an annotation and that runs a shell command when the library is loaded.
 fn assembly(mark: &Path) -> String {
     let lines = [
         ".text".to_owned(),
@@ -42,7 +42,7 @@ fn moves(mark: &Path) -> Value {
 
 const MODEL: &str = "--modelsource simple --modelname matmul:m=32,n=32,k=32";
 
-/// Creates a store in which an untrusted schedule is by far the fastest of a product; all other content is valid.
+/// Creates a store in which an untrusted schedule is by far the fastest of a matrix product; all other data is valid.
 fn stranger(bench: &Bench, name: &str, schedule: &Value) -> Record {
     run(bench.opcollect(&format!("{MODEL} --schedules 2 --threads 1 --config quick.toml --store sound"))).expect(0);
     let mut records = stores::records(&bench.path("sound"));

@@ -568,7 +568,7 @@ const VAGUE_FUNCTIONS: [&str; 12] =
 
 #[test]
 fn function_names_have_an_object() {
-    /// Maximum percentage of functions whose name is a single word; `new`, `len` and `run` are among them.
+    /// Maximum percentage of functions whose name is a single word, such as `new`, `len` and `run`.
     const ONE_WORD_MAX_PERCENT: usize = 20;
     let is_product = |path: &String| path.contains("/src/") && !path.starts_with("tests/") && !path.contains("/tests");
     let (mut all, mut single, mut wrong) = (0, 0, Vec::new());

@@ -8,7 +8,7 @@ use std::process::Command;
 use tests::program;
 use tests::workspace::{members, root};
 
-/// A cargo that logs its arguments and builds a program that prints the sources it was built from.
+/// A fake cargo that logs its arguments and builds a program that prints the sources it was built from.
 const CARGO: &str = r#"#!/bin/sh
 [ "$1" != tree ] || { printf 'a\nb\n'; exit; }
 [ "$1" != --version ] || { [ -e ../toolchain ] || echo "error: no default toolchain" >&2; [ -e ../toolchain ]; exit; }
@@ -148,7 +148,7 @@ fn other_build_inputs_are_detected() {
     assert_eq!((asked.lines().count(), of_agent.count()), (2, 1), "{asked}");
 }
 
-/// A built program starts in each of these situations.
+/// A built program starts without a toolchain, in other environments, through links and for another user.
 #[test]
 fn a_built_program_needs_neither_a_toolchain_nor_an_environment() {
     let checkout = Checkout::new();

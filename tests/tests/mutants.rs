@@ -1,5 +1,5 @@
-//! Damaged files of every kind that may come from others: each gives an error or a partial result, in bounded memory
-//! and time.
+//! Damaged files of every kind that may come from other people: each gives an error or a partial result, in bounded
+//! memory and time.
 #![allow(missing_docs)]
 
 #[path = "../damage.rs"]

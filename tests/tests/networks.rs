@@ -178,7 +178,7 @@ fn models_are_compared_with_onnx_runtime() {
     }
 }
 
-/// Writes a model with NumPy and `onnx`: a product and a reshape to these extents, of an input with these dimensions.
+/// Writes a model with NumPy and `onnx`: a matrix product of an input of shape `dims`, and a reshape to `shape`.
 fn write_reshaped(bench: &Bench, file: &str, dims: &str, shape: &str) -> bool {
     let script = format!(
         "import numpy as np, onnx\n\

@@ -86,7 +86,7 @@ fn two_do_not_measure_on_one_cpu() {
     take();
 }
 
-/// Signals let the attempt in flight finish, if there is one.
+/// A signal lets the current attempt finish. Here, the process waits and has no attempt, so it ends at once.
 #[test]
 fn a_signal_ends_the_wait_for_another_process() {
     let bench = Bench::new();
@@ -211,7 +211,7 @@ fn processes_on_one_store_share_the_work() {
     assert_eq!((ended(&rest, "ok"), count(&rest, "known_before")), (0, keys.len() as u64), "{rest}");
 }
 
-/// A store that was written by another build of the program, and one by a build before revisions existed.
+/// Tests a store of another build of the program, and a store of a build that did not record code revisions yet.
 #[test]
 fn times_of_other_code_do_not_count() {
     let bench = Bench::new();

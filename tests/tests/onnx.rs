@@ -33,7 +33,7 @@ fn all_forms_of_attention_become_one_operator() {
     }
 }
 
-/// Tolerances: steps of integers, and shares of floats, as rounding to few bits can go either way.
+/// Returns the tolerance of a case: one integer step and a relative float error, because rounding is ambiguous.
 fn allowed(name: &str) -> Distance {
     let form = name.split('/').next().unwrap_or_default();
     let share = match form {

@@ -9,7 +9,7 @@ use tests::{Bench, Ran, program, run};
 
 const WIDTHS: [usize; 4] = [60, 80, 120, 180];
 
-/// Runs a command once for each width; its tables fit and have no colours.
+/// Runs a command at each width, and checks that its tables fit and have no colours.
 fn check(bench: &Bench, name: &str, arguments: &str, wanted: &str) {
     for width in WIDTHS {
         let mut command = bench.command(&program(name), arguments);
@@ -22,7 +22,7 @@ fn check(bench: &Bench, name: &str, arguments: &str, wanted: &str) {
     }
 }
 
-/// The rule of a table is as wide as the table; without a rule, the rows are stacked.
+/// Returns whether all table rules fit; a table that would be too wide has stacked rows and no rule.
 fn fits(ran: &Ran, width: usize) -> bool {
     let rules = ran.stdout.lines().filter(|line| line.contains('─'));
     rules.map(|line| line.chars().count()).all(|length| length <= width)

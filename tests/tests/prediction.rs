@@ -1,5 +1,5 @@
-//! From measurement to prediction with both real programs: collected records are learned from, built candidates are
-//! ranked before they run, and uncertain ones are measured.
+//! From measurement to prediction with both real programs: a predictor is trained on collected records, built
+//! candidates are ranked before they run, and candidates with uncertain predictions are measured.
 #![allow(missing_docs)]
 
 use tests::{Bench, Ran, program, run, skip};

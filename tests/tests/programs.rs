@@ -6,7 +6,7 @@ use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DynamicTag};
 use object::read::elf::{Dyn, ElfFile64, FileHeader};
 use tests::{Bench, processes, program, run, start};
 
-/// Returns the texts of these entries of a program's dynamic section.
+/// Returns the texts of the entries with these tags in a program's dynamic section.
 fn dynamic(name: &str, tags: &[DynamicTag]) -> Vec<String> {
     let bytes = std::fs::read(program(name)).expect("a program can be read");
     let file = ElfFile64::<LittleEndian>::parse(&*bytes).expect("a program is an ELF file");

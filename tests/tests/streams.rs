@@ -77,7 +77,7 @@ fn inception() -> Graph {
     builder.finish(&[x, mean]).expect("a graph")
 }
 
-/// Returns concurrent products whose sums are so long that several blocks share them.
+/// Returns concurrent products with sums so long that several thread blocks compute each sum.
 fn products() -> Graph {
     let mut builder = GraphBuilder::new("products");
     let x = builder.add_input("x", TensorType::f32(&[4, 256])).expect("an input");
@@ -178,7 +178,7 @@ impl Rig {
     }
 }
 
-/// Behaviours that make the device's launches or its graphs the slower way to run a model.
+/// Behaviours of the emulator that make either kernel launches or CUDA graphs the slower way to run a model.
 const WAYS: [&str; 2] = ["slow-launches", "slow-graphs"];
 
 /// Behaviours that set the order in which the device executes ready commands; by default, the latest is first.

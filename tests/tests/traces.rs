@@ -21,7 +21,7 @@ fn has(python: &Path, module: &str) -> bool {
     asked.is_ok_and(|asked| asked.status.success())
 }
 
-/// Returns the rows of `trace top` by name: calls, and the sums of `keys`.
+/// Returns the rows of `trace top` as texts: name, shapes, number of calls, and the values of `keys`.
 fn sums(rows: &Value, keys: [&str; 2]) -> BTreeSet<String> {
     let row = |row: &Value| {
         let shapes = row.get("input_shapes").unwrap_or(&Value::Null);

@@ -1,7 +1,7 @@
 //! Sends arbitrary packets to a session of the board agent with a simulated core; each packet must be answered or end
 //! the session.
-//! A packet is two bytes of length and its content. All agent functions are looked up first, so that inputs can call
-//! them. Inputs that load libraries are skipped, because their code would run.
+//! A packet is two bytes of length and its content. All agent functions are looked up first, so that packets can call
+//! these functions. Inputs that load libraries are skipped, because their code would run.
 
 use agent::session::{FabricSession, serve_session};
 use remote::fabric::{ADDRESS, ALLOCATE, FREE, FabricKind, INFO, PROGRAM, READ, RUN, WRITE};

@@ -1,5 +1,5 @@
-//! Decodes arbitrary bits as a core's instructions, and checks, executes and times edited programs; a program that
-//! passes the check must execute. Any file is a useful seed.
+//! Flips arbitrary bits in the instructions of a core's program, then decodes, checks, executes and times the program.
+//! A program that passes the check must execute. Any file is a useful seed.
 
 use accelerator::{
     Core, FunctionalMachine, Program, check_program, decode_instruction, default_knobs, encode_instruction,

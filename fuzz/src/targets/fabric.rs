@@ -1,5 +1,5 @@
-//! Parses arbitrary texts as targets of a simulated core, and inputs of three lines also as the names of a board, a
-//! core and the timing parameters (`--sim-params`). Accepted targets must survive a round trip.
+//! Parses arbitrary texts as targets of a simulated core; texts of three lines also as the names of a board and a core,
+//! and as timing parameters (`--sim-params`). Accepted targets must survive a round trip.
 
 use super::valid_text;
 use targets::{Fabric, fabric_text, parse_fabric};

@@ -1,4 +1,4 @@
-//! Reads arbitrary bytes as Perfetto events. Useful seeds are those of `chrome_trace` after `opcollect trace convert`.
+//! Reads arbitrary bytes as Perfetto events. Useful seeds: `chrome_trace` seeds after `opcollect trace convert`.
 
 use crate::events;
 use capture::events::open::TraceFormat;

@@ -1,5 +1,5 @@
-//! Parses arbitrary texts as two profiles for `opcollect profile diff`, separated by a zero byte; valid ones are
-//! summarised, compared and written. A single profile is compared with itself.
+//! Parses arbitrary texts as two profiles for `opcollect profile diff`, separated by a zero byte. Valid profiles are
+//! summarised, compared and written; a single profile is compared with itself.
 
 use profile::Profile;
 use profile::compare::compare_profiles;

@@ -1,5 +1,5 @@
-//! Parses arbitrary texts as choices for `opcollect race`; accepted ones contain valid tasks and schedules on existing
-//! cores. A useful seed is the output of `oppredict cotune --choice`.
+//! Parses arbitrary texts as choices for `opcollect race`; accepted choices contain valid tasks and schedules on
+//! existing cores. A useful seed is the output of `oppredict cotune --choice`.
 
 use engine::race::read_jobs;
 

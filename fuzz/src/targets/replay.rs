@@ -1,4 +1,4 @@
-//! Reads arbitrary bytes as traces for `opcollect replay`; accepted ones have a task and moves of the allow list.
+//! Reads arbitrary bytes as traces for `opcollect replay`; accepted traces have a task and allowed schedule moves.
 
 use engine::replay::read_moves;
 

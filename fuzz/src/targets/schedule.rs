@@ -1,5 +1,5 @@
-//! Parses arbitrary texts as schedules from records and saved traces of TVM's tuner; accepted ones must survive a round
-//! trip. Useful seeds are the column `schedule` of a store and the lines of a trace file.
+//! Parses arbitrary texts as schedules from records and saved traces of TVM's tuner; accepted schedules must survive a
+//! round trip. Useful seeds are the column `schedule` of a store and the lines of a trace file.
 
 use super::valid_text;
 use job::space::Schedule;

@@ -1,5 +1,5 @@
-//! Parses arbitrary texts as stage plans for a small model; accepted ones give a program that runs every call once. The
-//! hash of the model's calls is filled in, because an input cannot guess it.
+//! Parses arbitrary texts as stage plans for a small model; accepted plans give a program that runs every call once.
+//! The hash of the model's calls is filled in, because an input cannot guess it.
 
 use executor::{Writing, lower_staged};
 use job::Packing;

@@ -1,5 +1,5 @@
-//! Parses arbitrary texts as target descriptions; accepted ones contain only fields of the allow list, and words
-//! without characters that code would need. Useful seeds are the column `target_text` of a store.
+//! Parses arbitrary texts as target descriptions. Accepted descriptions contain only fields of the allow list, and
+//! words without characters that code would need. Useful seeds are the column `target_text` of a store.
 
 use super::valid_text;
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! Reads arbitrary bytes as the layer files of a TPU capture, `tensor_location.json` and, after the first zero byte,
-//! `final.mlir`; all commands that show layers must continue.
+//! Reads arbitrary bytes as the layer files of a TPU capture: `tensor_location.json` and, after the first zero byte,
+//! `final.mlir`. No command that shows layers may fail.
 
 use crate::card;
 use capture::tpu::{Reading, book, import, read_capture};

@@ -1,7 +1,7 @@
 //! Reads arbitrary bytes as the files of two cores and a port in a TPU capture, and formats every record; invalid
 //! content is rejected or skipped.
 //!
-//! Useful seeds are the files of any capture after five bytes: chip and style, then two lengths.
+//! Useful seeds are the files of any capture after five bytes: one for chip and style, then two lengths of two bytes.
 
 use capture::tpu::chip::{Chip, Engine};
 use capture::tpu::settings::Settings;

@@ -142,7 +142,7 @@ fn tree(tokens: &[TokenTree], before: &[String], own: &[String], found: &mut Vec
     }
 }
 
-/// Returns the path from the crate's root; empty for other crates, and for modules of the file itself.
+/// Returns the path from the crate's root; None for other crates and for modules of the file itself.
 fn absolute(path: &[String], own: &[String]) -> Option<Path> {
     let ups = path.iter().take_while(|name| *name == "super").count();
     let path: Path = path.iter().filter(|name| *name != "self").cloned().collect();
