@@ -65,7 +65,7 @@ impl Times {
         median_value(&mut ratios).filter(|_| ratios.len() >= LEAST_ROUNDS)
     }
 
-    /// Returns whether this candidate has one measurement and seems clearly faster than the leader.
+    /// Returns whether this candidate has one measurement and seems clearly faster than `leader`, a repeated candidate.
     pub fn seems_faster(&self, leader: &Times) -> bool {
         self.rounds.is_empty() && self.upper_end_ns < leader.middle_ns() * (1.0 - EQUAL)
     }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const MAX_BYTES: u64 = 1 << 30;
 const MAX_SETS: usize = 256;
 
-/// Name of the feature that is appended to the features of samples.
+/// Name of the log ratio of bound to overhead, which is appended to the features of samples.
 pub const LAST_FEATURE: &str = "bound_of_overhead";
 
 /// Writes all trees of a predictor into a folder, which is created if missing. Returns the paths of the files.

@@ -59,7 +59,7 @@ impl Choose {
     }
 }
 
-/// Numbers records and returns the selected records, sorted by key and time.
+/// Numbers the attempts of each experiment, and returns the selected records, sorted by key and time.
 pub fn choose_records(mut records: Vec<Record>, how: Choose) -> Vec<Record> {
     records.sort_by(|left, right| left.key.cmp(&right.key).then_with(|| order_attempts(left, right)));
     records.dedup_by(|later, kept| later.key == kept.key && order_attempts(kept, later).is_eq());

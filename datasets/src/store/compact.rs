@@ -36,9 +36,9 @@ const _: () = assert!(PART_ROWS.is_multiple_of(ROWS_OUT as u64));
 pub struct CompactReport {
     /// Result of sealing the journals, the first step of a compaction.
     pub sealed: SealReport,
-    /// Number of parts before.
+    /// Number of parts before the compaction.
     pub parts_before: u64,
-    /// Number of parts after.
+    /// Number of parts after the compaction.
     pub parts_after: u64,
     /// Rows in all parts after the compaction, except damaged parts.
     pub rows: u64,

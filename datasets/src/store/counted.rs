@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use std::collections::{BTreeMap, HashSet};
 
 impl Store {
-    /// Returns the experiments of which an attempt has or refused each of these counters, or used this configuration.
+    /// Returns the experiments with an attempt that has or refused each of `counters`, or that used this configuration.
     pub fn counted_experiments(&self, counters: &[String], config_hash: &str) -> Result<HashSet<Key>> {
         let columns = [ColumnId::key, ColumnId::config_hash, ColumnId::counters, ColumnId::counters_refused];
         let note = |batch: &Batch, counted: &mut HashSet<Key>| {

@@ -35,13 +35,13 @@ pub struct Status {
     pub command: String,
     /// Start of the current phase, in microseconds since 1970.
     pub began_us: i64,
-    /// Finished attempts, including those without a time.
+    /// Number of finished attempts, including attempts without a time.
     pub done: u64,
     /// Number of attempts that are planned so far.
     pub total: u64,
-    /// Attempts without a time.
+    /// Number of attempts without a time.
     pub losses: u64,
-    /// Built artifacts.
+    /// Number of built artifacts.
     pub built: u64,
     /// Attempts per second.
     pub rate: Option<f64>,

@@ -25,7 +25,7 @@ const WAITING: usize = 2;
 pub struct MergeReport {
     /// Number of copied parts.
     pub parts: u64,
-    /// Number of parts that existed already.
+    /// Number of parts that the target store already had.
     pub known: u64,
     /// Number of damaged parts replaced by intact copies.
     pub mended: u64,

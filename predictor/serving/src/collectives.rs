@@ -19,7 +19,7 @@ pub enum Collective {
         ranks: u64,
     },
     AllGather {
-        /// Total bytes of all parts.
+        /// Total bytes of the parts of all ranks.
         bytes: f64,
         ranks: u64,
     },

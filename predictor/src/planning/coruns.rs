@@ -46,7 +46,7 @@ pub struct CoRunSlowdown {
 pub struct CoRuns {
     pub operators: Vec<Operator>,
     pub beside: Vec<CoRunSlowdown>,
-    /// Synthetic partners, in the order of profiles.
+    /// Texts of the synthetic partner operators, in the order of the losses in each profile.
     pub partners: Vec<String>,
     pub left_out: usize,
 }

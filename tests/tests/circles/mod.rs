@@ -68,7 +68,7 @@ fn reached<'a>(from: &Path, arrows: &'a BTreeMap<Path, BTreeSet<Path>>) -> BTree
     found
 }
 
-/// Returns every path from the crate's root that tokens contain, without test modules.
+/// Adds every path from the crate's root in the tokens, without test modules.
 fn paths(tokens: TokenStream, own: &[String], found: &mut Vec<Path>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut at = 0;
@@ -112,7 +112,7 @@ fn is_names(tokens: TokenStream) -> bool {
     })
 }
 
-/// Returns the names joined by `::` at the start of tokens, and the number of tokens.
+/// Returns the names joined by `::` at the start of the tokens, and the number of tokens that they take.
 fn straight(tokens: &[TokenTree]) -> (Path, usize) {
     let (mut path, mut at) = (Vec::new(), 0);
     while let Some(TokenTree::Ident(word)) = tokens.get(at) {

@@ -27,7 +27,7 @@ pub(crate) struct PartCursor {
     path: PathBuf,
     reader: SerializedFileReader<PartFile>,
     file: PartFile,
-    /// Leaf index of each column of the table, or None if the file lacks it.
+    /// For each column of the record table, the index of the file's leaf column; None if the file lacks the column.
     leaves: Vec<Option<usize>>,
     columns: Vec<ColumnId>,
     next_group: usize,
@@ -131,7 +131,7 @@ fn is_optional(descriptor: &ColumnDescriptor) -> bool {
     descriptor.self_type().get_basic_info().repetition() == Repetition::OPTIONAL
 }
 
-/// Maps columns to leaves; rejects unknown columns and missing required columns.
+/// Finds the leaf column of each column of the record table; rejects unknown columns and missing required columns.
 fn map_leaves(path: &Path, reader: &SerializedFileReader<PartFile>) -> Result<Vec<Option<usize>>> {
     let refuse = |row: RowError| Error::Row { file: path.to_owned(), counted: RowUnit::Row, number: 0, row };
     let schema = reader.metadata().file_metadata().schema_descr();

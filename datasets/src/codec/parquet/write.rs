@@ -136,7 +136,7 @@ fn is_worth_compressing(chunk: &ColumnChunkMetaData) -> bool {
     before > SMALL_BYTES && 100 * after < WORTH_PERCENT * before
 }
 
-/// Returns the size of the next row group, cut as if the rows were added one by one.
+/// Returns the number of rows of the next row group, cut as if the rows were added one by one.
 fn group_rows<R: Row>(rows: &[&R]) -> usize {
     let mut list_values = 0;
     for (index, row) in rows.iter().enumerate() {

@@ -64,7 +64,7 @@ fn weighted_sum(terms: &[f64], weights: &[f64]) -> f64 {
     terms.iter().zip(weights).map(|(term, weight)| term * weight).sum()
 }
 
-/// Returns the slowdown from bandwidth and cache minus 1, then terms of the partners' bandwidth and cache use.
+/// Returns the slowdown minus 1 from bandwidth and cache capacity, then terms of the partners' bandwidth and cache use.
 fn plain_terms(machine: &Machine, CoRunMeasurement { own, others, .. }: &CoRunMeasurement<'_>) -> Vec<f64> {
     let (cores, demand) = *own;
     let mut running = vec![*own];

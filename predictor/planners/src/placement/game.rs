@@ -6,7 +6,7 @@ use crate::Result;
 
 pub(super) struct Game<'a> {
     pub instance: &'a Instance,
-    /// Order in which list scheduling considers operators: descending rank (longest remaining path first).
+    /// Order in which list scheduling considers operators: longest remaining path first.
     order: Vec<usize>,
     reads: Vec<Vec<Edge>>,
 }

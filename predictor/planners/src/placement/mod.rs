@@ -2,8 +2,8 @@
 //! raise the objective. The result includes a bound on the distance from the optimum.
 //!
 //! Without edges, the makespan is the largest device load. The cost of an operator is the load of its device plus its
-//! energy. With edges and transfer costs, operators run in list order and all share one cost, the makespan plus energy.
-//! Small instances are searched exhaustively, others by local search.
+//! energy. With edges and transfer costs, operators run in list-scheduling order and all share one cost: makespan plus
+//! energy. Small instances are searched exhaustively, others by local search.
 
 mod bound;
 mod exact;
@@ -50,7 +50,7 @@ pub struct Placement {
     pub pays_ns: Vec<Vec<f64>>,
     /// Largest cost reduction of one operator by moving alone; not positive in an equilibrium.
     pub largest_gain_ns: f64,
-    /// Lower bound of the objective, if operators run in list order.
+    /// Lower bound of the objective if operators run in the order of list scheduling.
     pub least_ns: f64,
     /// Lower bound of the objective for any order of the operators.
     pub least_in_any_order_ns: f64,
