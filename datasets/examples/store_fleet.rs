@@ -1,7 +1,7 @@
 //! Simulates an hour of a fleet on one shared store, with a fake clock and fake work on a real store.
 //!
 //! `store_fleet FOLDER HOSTS MINUTES` runs ten-minute campaigns on every host. Only one record in `THINNED` is written,
-//! but the numbers of claims, journals, seals and merges are realistic. One campaign in `RARE` is killed, and
+//! but the numbers of claims, journals, seals and merges are those of a fleet. One campaign in `RARE` is killed, and
 //! one is requested by two hosts at once. The last line reports the written records and the content of the store.
 #![allow(clippy::print_stdout)]
 

@@ -94,7 +94,7 @@ pub struct Best {
 /// Fields in which records must agree to be compared: task, target, device, board, threads and cache state.
 type TaskPlace<'a> = (&'a str, Target, Option<&'a str>, Option<&'a str>, Option<i64>, Option<CacheState>);
 
-/// Returns the best schedule of each task that matches a query, from records of hosts similar to the host of `here`.
+/// Returns the best schedule of each task that matches a query, measured on the host most similar to that of `here`.
 pub fn best_records(records: &[Record], question: &Question, here: &Record) -> Answer {
     let asked: Vec<&Record> = records.iter().filter(|record| question.is_about(record)).collect();
     let (asked, left_out) = match question.all_versions {

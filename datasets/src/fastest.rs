@@ -2,7 +2,7 @@
 //!
 //! The minimum of many noisy medians is biased, so a candidate with one measurement is ranked by the upper end of its
 //! interval. Repeated candidates are ranked by their median. Candidates that were measured in the same rounds (short
-//! series of runs without repeats) are compared by ratios within rounds, because a shared machine's speed changes.
+//! series without repeats) are compared by ratios within rounds, because a shared machine's speed changes in minutes.
 
 use crate::record::certainty::DOUBTED;
 use crate::record::key::Key;

@@ -1,4 +1,4 @@
-//! Tests processes that are killed or run out of space: children of this program, with the store in a variable.
+//! Tests child processes of this program that are killed or run out of space; a variable holds the path of their store.
 #![allow(missing_docs, clippy::print_stdout)] // children speak to their parent
 
 mod common;

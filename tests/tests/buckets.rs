@@ -10,7 +10,7 @@ use tests::{Bench, Ran, run, skip, stores};
 const FEW: &str = "--modelsource simple --modelname relu:shape=1x64 --modelname softmax:shape=3x17 \
                    --schedules 5 --config quick.toml";
 
-/// Creates a bucket and two users by as many requests as the server answers before it checks keys (`REQUESTS`).
+/// Creates a bucket and two users, with exactly the `REQUESTS` requests that the server answers without checking keys.
 const PREPARE: &str = r#"
 import boto3, json, sys
 talk = lambda name: boto3.client(name, endpoint_url=sys.argv[1], region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")

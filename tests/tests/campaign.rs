@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 use tests::{Bench, Ran, Running, install_with_worker, processes, run, start, stores};
 
-/// Two small operators: ten attempts.
+/// Two small operators with ten attempts in total.
 const FEW: &str = "--modelsource simple --modelname relu:shape=1x64 --modelname softmax:shape=3x17 \
                    --schedules 5 --config quick.toml";
 

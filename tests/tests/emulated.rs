@@ -487,7 +487,7 @@ fn with_counters(job: &RunJob, names: &[&str]) -> RunJob {
     RunJob { counters: CounterRequest { backend: Backend::Auto, events, ..job.counters.clone() }, ..job.clone() }
 }
 
-/// Hardware counts are per run and have the right names; missing ones have a reason.
+/// Hardware counts are per run and have the right names; missing counts have a reason.
 fn expect_counted(workers: &mut Workers, job: &RunJob) {
     let names = [
         "gpu_kernel_ns",
@@ -562,7 +562,7 @@ fn expect_counters_refused(workers: &mut Workers, job: &RunJob, folder: &Path) {
     assert!(!measured.is_runner_spent);
 }
 
-/// A kernel that fails while it is counted keeps its times, and the runner must be replaced.
+/// A kernel that fails while its counters are read keeps its measured times, and the runner must be replaced.
 fn expect_fault_costs_no_record(workers: &mut Workers, job: &RunJob, folder: &Path) {
     let behaviour = Behaviour::new(folder, "fault-in-range");
     let names = ["gpu_kernel_ns", "gpu_sm_percent", "gpu_energy_millijoules"];

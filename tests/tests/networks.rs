@@ -636,7 +636,7 @@ fn invalid_folders_give_one_error() {
     refused("empty --threads 1", 2, "`--threads` applies only to a folder of `model build`");
 }
 
-/// A model with two inputs, and a script that writes both to files.
+/// Tests a model with two inputs, which a script writes to files of several formats.
 #[test]
 fn inputs_come_from_archives_by_their_names() {
     let bench = Bench::new();

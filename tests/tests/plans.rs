@@ -55,7 +55,7 @@ fn cut() -> (models::Graph, models::Plan) {
     (graph, cut)
 }
 
-/// Writes a store with times of each operator on each number of threads, which are equal.
+/// Writes a store in which every operator takes equal time on every number of threads up to `cores`.
 fn store(path: &Path, host_class: &str, cores: usize) {
     let (_, cut) = cut();
     let origin = Origin { host: "bench-1".into(), program: "test 0".into(), command: "test".into() };

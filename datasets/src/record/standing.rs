@@ -63,7 +63,7 @@ impl Conditions {
     }
 }
 
-/// Keeps records of their machine's newest conditions and their task's newest code; also returns how many it removed.
+/// Keeps records with their machine's newest conditions and their task's newest code; also returns the number removed.
 pub fn keep_newest_conditions<R: Borrow<Record>, M: Ord>(
     records: Vec<R>,
     machine: impl Fn(&Record) -> M,

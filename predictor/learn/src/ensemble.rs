@@ -125,7 +125,7 @@ pub fn fit_ensemble(
     Ok(fitted)
 }
 
-/// Fits trees for each view (how much of the schedule is known) and joins them; without view feature, for sizes only.
+/// Fits trees for each view (how much of the schedule is known) and joins them; without views, for sizes only.
 fn gated_by_view(
     samples: &Samples,
     views: &BTreeMap<View, TrainingSet>,
@@ -142,7 +142,7 @@ fn concatenate_sets(parts: &[TrainingSet]) -> TrainingSet {
     (Matrix::from_rows(columns, values), parts.iter().flat_map(|(_, labels)| labels.iter().copied()).collect())
 }
 
-/// Returns the device feature with the most distinct values, and these in ascending order; None if it cannot be split.
+/// Returns the device feature with the most distinct values, and these in ascending order; None for one value or NaN.
 fn distinguishing_feature(matrix: &Matrix) -> Option<(usize, Vec<f32>)> {
     let of_device = |column: &usize| FEATURES[*column].origin == Origin::Device;
     let values = |column: usize| {

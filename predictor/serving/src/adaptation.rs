@@ -50,7 +50,7 @@ pub fn choose_kernels(
     Ok(gaussian_process::most_informative(&inputs, count.min(inputs.len())))
 }
 
-/// Selects up to `count` kernels per operator and format, best first; only formats supported by and new on the device.
+/// Selects up to `count` kernels per operator and format, best first. Skips formats that are unsupported or trained.
 pub fn suggest_kernels(
     learned: &Learned,
     candidates: &Measurements,

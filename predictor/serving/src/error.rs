@@ -21,7 +21,7 @@ pub enum Error {
     #[error("cannot divide model `{model}`: {problem}")]
     Parallelism {
         model: String,
-        /// The number that does not divide, with numbers that do.
+        /// Why the model cannot be divided among these numbers of GPUs.
         problem: String,
     },
     #[error("{0}")]

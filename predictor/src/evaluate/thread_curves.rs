@@ -22,7 +22,7 @@ pub struct CurvesEvaluation {
     pub machines: BTreeMap<String, BTreeMap<String, Regret>>,
 }
 
-/// Slowdown relative to the fastest measured thread count.
+/// Slowdown of the chosen thread counts, relative to the fastest measured thread count.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Regret {
     pub curves: usize,

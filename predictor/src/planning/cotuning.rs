@@ -103,9 +103,9 @@ impl Cotuning {
 #[derive(Serialize)]
 pub struct PredictedChoice {
     pub time_ns: f64,
-    /// Lower end of the 90 % interval.
+    /// Lower end of the 90 % interval of the time.
     pub low_ns: f64,
-    /// Upper end of the 90 % interval.
+    /// Upper end of the 90 % interval of the time.
     pub high_ns: f64,
     /// Cores of each operator in the concurrent choice, numbered from 0 among the given cores.
     pub affinity: Vec<Vec<usize>>,

@@ -68,7 +68,7 @@ fn reached<'a>(from: &Path, arrows: &'a BTreeMap<Path, BTreeSet<Path>>) -> BTree
     found
 }
 
-/// Adds every path from the crate's root in the tokens, without test modules.
+/// Adds every path, from the crate's root, that occurs in the tokens, without test modules.
 fn paths(tokens: TokenStream, own: &[String], found: &mut Vec<Path>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut at = 0;

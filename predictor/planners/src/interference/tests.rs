@@ -1,4 +1,4 @@
-//! Tests of the invariants of sharing.
+//! Tests of the invariants of the interference model.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! A set of a part's operators as a bit mask.
+//! A set of operators of one part of the graph, as a bit mask.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Set(pub u128);
