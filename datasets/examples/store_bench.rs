@@ -142,7 +142,7 @@ fn grow(store: &Store, rows: u64) -> Result<StepResult> {
     Ok(StepResult { rows, ..StepResult::default() })
 }
 
-/// Permutes the numbers below `rows`, so that neighbours are far apart and journals overlap, like journals of many hosts.
+/// Permutes the numbers below `rows`: neighbours become far apart and journals overlap, like journals of many hosts.
 fn shuffled(number: u64, rows: u64) -> u64 {
     let step = (rows * 618 / 1000..).find(|step| greatest_divisor(*step, rows) == 1).unwrap_or(1);
     (number as u128 * u128::from(step) % u128::from(rows)) as u64

@@ -4,11 +4,11 @@
 //! store/
 //!   opcollect-store.json                         marks the folder and its schema version
 //!   journal/<host>-<start>-<pid>.jsonl           one per writing process: a header, then a line per record
-//!   dataset/part_target=<t>/part_host_class=<c>/part-<hash>.parquet    sealed rows, immutable, named after their content
+//!   dataset/part_target=<t>/part_host_class=<c>/part-<hash>.parquet    immutable sealed rows, named by content
 //!   hosts/<host>/peaks-<hash>.json               peak rates of a host, one file per measurement
 //!   claims/<start>-<pid>-<boot>.txt              experiments claimed by a running process
 //!   status/<start>-<pid>-<boot>.json             progress of a running process
-//!   sentinels/<class>/                           machine code that `opcollect night` runs repeatedly; readers ignore it
+//!   sentinels/<class>/                           code that `opcollect night` runs repeatedly; readers ignore it
 //!   configs/<hash>.json                          configurations, by the `config_hash` of records
 //!   manifest.json                                parts after the last compaction
 //!   quarantine/                                  damaged files
