@@ -37,19 +37,19 @@ impl GraphBuilder {
         self.origin = origin;
     }
 
-    /// Sets the scope of all operators that are added after this call; used for sources without names.
+    /// Sets the scope, without a source operator, of all operators that are added after this call.
     pub fn set_scope(&mut self, scope: &str) {
         self.set_origin(Origin { source_op: String::new(), scope: scope.to_owned() });
     }
 
-    /// Adds an operator; its output is named after scope and kind.
+    /// Adds an operator. The name of its output consists of the current scope and the operator's name.
     pub fn push(&mut self, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
         let scope = if self.origin.scope.is_empty() { "" } else { "." };
         let name = format!("{}{scope}{}", self.origin.scope, op.name());
         self.push_named(&name, op, inputs)
     }
 
-    /// Adds an operator whose output has a name in the source.
+    /// Adds an operator and gives its output this name, usually that in the source file.
     pub fn push_named(&mut self, name: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
         let types = inputs.iter().map(|&id| self.value_type(id)).collect::<Result<Vec<_>>>()?;
         let op = op.with_front_axis(types.first().map_or(0, |ty| ty.rank()));
@@ -84,7 +84,7 @@ impl GraphBuilder {
         self.constant_data(id).is_some() || self.graph.inputs.contains(&id)
     }
 
-    /// Renames a value to its name in the source.
+    /// Changes the name of a value, usually to that in the source file.
     pub fn rename_value(&mut self, id: ValueId, name: &str) {
         if let Some(value) = self.graph.values.get_mut(id.0 as usize) {
             name.clone_into(&mut value.name);

@@ -5,22 +5,22 @@ pub trait Choice: Copy + 'static {
     /// All values, in the order of the help text.
     const ALL: &'static [Self];
 
-    /// Returns the name on the command line and in files.
+    /// Returns the name of this value on the command line and in files.
     fn name(self) -> &'static str;
 
-    /// Returns the description in the help text.
+    /// Returns the description of this value in the help text.
     fn help(self) -> &'static str;
 
-    /// Returns further accepted names, which help texts omit.
+    /// Returns further accepted names of this value, which help texts omit.
     fn aliases(self) -> &'static [&'static str];
 
-    /// Returns the value of a name or an alias.
+    /// Returns the value with this name or alias, or None if there is none.
     fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|choice| choice.name() == name || choice.aliases().contains(&name))
     }
 }
 
-/// Declares an enum with [`Choice`] and serde's traits by name. Aliases follow: `= "device_time" | "cuda_time"`.
+/// Declares an enum that implements [`Choice`] and serde's traits. Aliases follow a name: `= "device" | "cuda"`.
 #[macro_export]
 macro_rules! choice {
     (

@@ -1,6 +1,6 @@
-//! Composite operators: builds operators of model formats from several graph operators, for all readers. Each function
-//! adds plain operators to a graph, so shape inference, cost model and lowering need no additions. Recurrent steps take
-//! the product with the input as an argument, because it can be computed once for all steps.
+//! Composite operators: functions, used by all readers, that build an operator of a model format from several graph
+//! operators. Shape inference, cost model and lowering therefore need no additions. Recurrent steps take the product
+//! with the input as an argument, because it can be computed once for all steps.
 
 use crate::builder::GraphBuilder;
 use crate::error::{Error, Result};
@@ -83,7 +83,7 @@ pub fn mat_mul(builder: &mut GraphBuilder, a: ValueId, b: ValueId) -> Result<Val
     builder.push(Op::Reshape(Reshape { shape }), &[product])
 }
 
-/// The part of a recurrent layer that is applied to the state: `weight[gates · units, units]`.
+/// The part of a recurrent layer that reads the state of the previous step; the weight is `[gates · units, units]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Recurrent {
     /// Weight of the product with the state, with one row per unit of each gate.
@@ -92,7 +92,7 @@ pub struct Recurrent {
     pub bias: Option<ValueId>,
     /// Width of the state.
     pub units: i64,
-    /// Activations of the gates, of the candidate content, and of the output memory. A plain layer uses only the first.
+    /// Activations of the gates, of the candidate content, and of the memory when output. Elman layers use the first.
     pub functions: [UnaryOp; 3],
     /// Limit to which the absolute values of the sums are clipped before activations.
     pub clip: Option<f64>,
@@ -101,7 +101,7 @@ pub struct Recurrent {
 }
 
 impl Recurrent {
-    /// Creates a layer with sigmoid gates and hyperbolic tangent activations.
+    /// Creates a layer with sigmoid gates, hyperbolic tangent activations, no clipping and no peepholes.
     pub fn new(weight: ValueId, bias: Option<ValueId>, units: i64) -> Recurrent {
         let functions = [UnaryOp::Sigmoid, UnaryOp::Tanh, UnaryOp::Tanh];
         Recurrent { weight, bias, units, functions, clip: None, peepholes: None }

@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Contents(Bytes);
 
 impl Contents {
-    /// Wraps these bytes.
+    /// Creates the contents of a constant from its bytes.
     pub fn new(bytes: impl Into<Bytes>) -> Contents {
         Contents(bytes.into())
     }

@@ -5,7 +5,7 @@ use thiserror::Error;
 /// Result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Rejection of a graph, a task or a text.
+/// Error that rejects a graph, a task, a text or a model file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the messages name the fields")]
@@ -37,7 +37,7 @@ pub enum Error {
     #[error("`{file}`{}: {reason}", after_comma(.place))]
     Malformed {
         file: String,
-        /// The node, tensor or input; empty if the reason concerns the whole file.
+        /// Name of the node, tensor or input at fault; empty if the reason concerns the whole file.
         place: String,
         reason: String,
     },
@@ -45,7 +45,7 @@ pub enum Error {
     #[error("`{file}`{}: not supported: {reason}", after_comma(.place))]
     Unsupported {
         file: String,
-        /// The node with its operator, the tensor or the input; empty if the reason concerns the whole file.
+        /// Name of the node (with its operator), tensor or input; empty if the reason concerns the whole file.
         place: String,
         reason: String,
     },

@@ -43,7 +43,7 @@ pub struct Call {
     pub arguments: Vec<ValueId>,
     /// Value of the graph for the task's result.
     pub result: ValueId,
-    /// Nodes of the graph that the task computes, anchor first.
+    /// Indices of the graph's nodes that the task computes; the main operator comes first.
     pub nodes: Vec<usize>,
 }
 
@@ -66,7 +66,7 @@ pub fn plan_calls(graph: &Graph, fuse: Fuse) -> Result<Plan> {
     plan_with(graph, fuse, &[])
 }
 
-/// Like `plan_calls`, with some operators claimed by partners. Claims that do not form a valid task are ignored.
+/// Like `plan_calls`, but partner libraries compute the claimed operators. Ignores claims that form no valid task.
 pub fn plan_with(graph: &Graph, fuse: Fuse, claims: &[Claim]) -> Result<Plan> {
     graph.check_default()?;
     let cut = Cut::from_graph(graph);
@@ -88,10 +88,10 @@ pub fn plan_with(graph: &Graph, fuse: Fuse, claims: &[Claim]) -> Result<Plan> {
 
 struct Cut<'a> {
     graph: &'a Graph,
-    /// Nodes that read each value, once per read.
+    /// For each value, the indices of the nodes that read it, once per read.
     readers: Vec<Vec<usize>>,
     is_output: Vec<bool>,
-    /// Whether a value is the same in all runs, because it depends on constants only.
+    /// For each value, whether it is the same in all runs, because it depends on constants only.
     is_constant: Vec<bool>,
 }
 
@@ -142,7 +142,7 @@ impl<'a> Cut<'a> {
         groups
     }
 
-    /// Returns whether no node belongs to a group yet, and the nodes form a valid task: a chain of steps.
+    /// Returns whether these nodes form a valid task (a chain of steps), and no other group contains any of them.
     fn is_chain(&self, nodes: &[usize], is_taken: &[bool]) -> bool {
         !nodes.is_empty() && !nodes.iter().any(|&node| is_taken[node]) && self.build_task(nodes).0.check().is_ok()
     }

@@ -40,9 +40,9 @@ pub struct Value {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Const {
-    /// Values generated from a seed on demand.
+    /// Random values, generated on demand.
     Random {
-        /// The seed.
+        /// Seed of the random generator.
         seed: u64,
     },
     /// Every element is this number.
@@ -53,23 +53,23 @@ pub enum Const {
     Bytes(Contents),
     /// Elements in another file, little-endian and without gaps, read on demand.
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Offset of the first element.
+        /// Offset of the first element in the file, in bytes.
         offset: u64,
-        /// Size in bytes.
+        /// Size of all elements in bytes.
         length: u64,
     },
     /// Result of an operator over other constants, computed on demand to save memory.
     Computed(Box<Computed>),
 }
 
-/// An operator whose inputs are all constants.
+/// A constant that is the result of an operator, all of whose inputs are constants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Computed {
-    /// The operator.
+    /// The operator that computes the constant.
     pub op: Op,
-    /// Its inputs.
+    /// Types and contents of the operator's inputs.
     pub inputs: Vec<(TensorType, Const)>,
 }
 
@@ -82,12 +82,12 @@ impl Const {
         }
     }
 
-    /// Describes the result of an operator over constants.
+    /// Creates a constant that is the result of an operator over other constants.
     pub fn from_operator(op: Op, inputs: Vec<(TensorType, Const)>) -> Const {
         Const::Computed(Box::new(Computed { op, inputs }))
     }
 
-    /// Describes a constant that counts up from `first` along one dimension; all other extents are 1.
+    /// Creates a constant that counts up from `first` along one dimension; all other extents are 1.
     pub fn range_along(dtype: DType, extents: &[i64], axis: i64, first: i64) -> Const {
         let ty = TensorType::new(dtype, extents);
         let ones = vec![(ty.clone(), Const::Fill(1.0))];
@@ -96,7 +96,7 @@ impl Const {
         Const::from_operator(Op::Binary(Binary { function: BinaryOp::Add }), vec![(ty, places), first])
     }
 
-    /// Returns whether a formula computes the constant (a mask, position angles), so that it is not learned.
+    /// Returns whether only plain numbers define the constant (masks, position angles), so that it is not learned.
     pub fn is_formula(&self) -> bool {
         match self {
             Const::Computed(computed) => computed.inputs.iter().all(|(_, data)| match data {
@@ -107,7 +107,7 @@ impl Const {
         }
     }
 
-    /// Returns the seed of a constant that is random or computed from a random one.
+    /// Returns the seed of a random constant, or of a random one that the constant is computed from.
     pub fn random_seed(&self) -> Option<u64> {
         match self {
             Const::Random { seed } => Some(*seed),
@@ -120,22 +120,22 @@ impl Const {
 /// One operator with its inputs and output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// The operator.
+    /// The operator with its attributes.
     pub op: Op,
-    /// Its inputs, in the order of the operator's description.
+    /// Values that the operator reads, in the order that the operator defines.
     pub inputs: Vec<ValueId>,
-    /// Its outputs.
+    /// Values that the operator computes.
     pub outputs: Vec<ValueId>,
-    /// Source location.
+    /// Location of the operator in the model file.
     pub origin: Origin,
 }
 
 /// Source location of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// Name of the operator in the source, such as `Conv`.
+    /// Name of the operator in the model file, such as `Conv`.
     pub source_op: String,
-    /// Scope, such as `layer3.0.conv1`.
+    /// Name of the module that contains the operator, such as `layer3.0.conv1`.
     pub scope: String,
 }
 
@@ -154,7 +154,7 @@ impl Graph {
         self.values.get(id.0 as usize)
     }
 
-    /// Counts the floating-point constants of the graph as read; folding changes the count.
+    /// Counts the elements of floating-point constants. Call it before constant folding, which changes the count.
     pub fn count_parameters(&self) -> ParameterCount {
         let mut is_statistic = vec![false; self.values.len()];
         for node in self.nodes.iter().filter(|node| matches!(node.op, Op::BatchNorm(_))) {

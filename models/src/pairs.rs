@@ -1,4 +1,4 @@
-//! Counts multiplied pairs of operators that skip some, by closed formulas, because extents come from untrusted files.
+//! Counts the products of attention and transposed convolution by formulas: loops over untrusted extents might not end.
 
 /// Attention mask of one head. Query row `i` has position `i + places - queries`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,15 @@
-//! Libraries that can compute groups of operators in place of the compiler, with the operators that each supports. A
-//! composite target such as `cpu-vendor, llvm` names partners first. The crate `passes` finds their patterns in a
-//! graph, partners in the order of the target and patterns in that of the table, which lists the largest first.
+//! Partners: libraries that can compute groups of operators in place of the compiler, with the patterns that each
+//! supports. A composite target such as `cpu-vendor, llvm` names partners first. The crate `passes` tries partners in
+//! the order of the target, and a partner's patterns in the order of its table, which lists the largest first.
 
 /// A library that computes operators or groups of operators.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Partner {
     /// Name of the library in a composite target, such as `cpu-vendor` in `cpu-vendor, llvm`.
     pub name: &'static str,
-    /// Description.
+    /// Description of the library.
     pub what: &'static str,
-    /// Supported patterns: the operators that a match covers.
+    /// Patterns of operators that the library computes as one task, in the notation of `passes::pattern`.
     pub patterns: &'static [&'static str],
 }
 
@@ -35,7 +35,7 @@ pub const PARTNERS: &[Partner] = &[Partner {
     ],
 }];
 
-/// Returns the partner of a name.
+/// Returns the partner with this name, or None if there is none.
 pub fn find_partner(name: &str) -> Option<&'static Partner> {
     PARTNERS.iter().find(|partner| partner.name == name)
 }

@@ -3,7 +3,7 @@
 use crate::types::{DType, Dim, TensorType};
 use std::ops::Range;
 
-/// Result of a shape rule, or the error text.
+/// Result of a shape rule; the error is a text.
 pub type Rule<T> = std::result::Result<T, String>;
 
 /// Returns the element type in which a contraction accumulates: `i32` for narrower integers, else `dtype` itself.

@@ -132,7 +132,7 @@ mod tests {
         check(&Op::GlobalPool(GlobalPool { mode: PoolMode::Average }), &[TensorType::f32(&[1, 2, 3, 3])], 18, 0, 0);
     }
 
-    /// Four heads of three queries of eight numbers, five key positions, values of six numbers.
+    /// Checks attention with four heads, three queries of width eight, five key positions, and values of width six.
     #[track_caller]
     fn check_attention(op: (bool, Option<i64>), pairs: u64, places_read: u64) {
         let op = Op::Attention(Attention { causal: op.0, scale: 0.5, window: op.1, softcap: None });

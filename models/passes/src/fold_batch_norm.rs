@@ -39,7 +39,7 @@ pub(super) fn fold_batch_norm(graph: &Graph) -> Result<Graph> {
 #[derive(Default)]
 struct Folds {
     weights: HashMap<usize, Const>,
-    /// Biases that were absorbed, with the contraction output that replaces their result.
+    /// Nodes of biases that were absorbed, each with the contraction output that replaces the bias's result.
     dropped_biases: HashMap<usize, ValueId>,
     biases: HashMap<usize, Const>,
 }

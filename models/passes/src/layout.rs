@@ -49,7 +49,7 @@ fn is_transpose(op: &Op) -> bool {
     matches!(op, Op::Transpose(_))
 }
 
-/// A deferred transpose: dimension `i` is dimension `order[i]` of the base.
+/// A deferred transpose of the value `base`: dimension `i` of the result is dimension `order[i]` of `base`.
 #[derive(Clone)]
 struct LayoutView {
     base: ValueId,
@@ -132,7 +132,7 @@ impl Carry<'_> {
         Ok(true)
     }
 
-    /// Returns the inputs in the order of the base: values before their transpose, and constants transposed now.
+    /// Returns a node's inputs as they were before a deferred transpose by `order`; constants are transposed back.
     fn base_inputs(&mut self, node: &Node, order: &[usize]) -> Result<Option<Vec<ValueId>>> {
         let mut inputs = Vec::new();
         for (index, &id) in node.inputs.iter().enumerate() {
@@ -184,7 +184,7 @@ fn remove_axes(order: &[usize], axes: &[i64]) -> Vec<usize> {
     kept.iter().map(|axis| kept.iter().filter(|other| *other < axis).count()).collect()
 }
 
-/// Transposes a constant that broadcasts to the transposed value, so that it broadcasts to the value before.
+/// Transposes a constant that broadcasts to the result of a transpose, so that it broadcasts to the input instead.
 fn transpose_constant(ty: &TensorType, data: &Const, order: &[usize]) -> Option<(TensorType, Const)> {
     let missing = order.len().checked_sub(ty.rank())?;
     let mut shape = vec![Dim::Known(1); missing];
@@ -207,7 +207,7 @@ fn has_vectors(op: &Op) -> bool {
         || matches!(op, Op::Quantize(_) | Op::Dequantize(_) | Op::Requantize(_))
 }
 
-/// Returns the operator to apply before the transpose in place of `op` after it, or None if there is none.
+/// Returns the operator that, before a deferred transpose, has the effect of `op` after it; None if there is none.
 fn on_base(op: &Op, order: &[usize]) -> Option<Op> {
     let at = |axis: i64| usize::try_from(axis).ok().and_then(|axis| order.get(axis)).map(|&axis| axis as i64);
     let all = |axes: &[i64]| axes.iter().map(|&axis| at(axis)).collect::<Option<Vec<i64>>>();

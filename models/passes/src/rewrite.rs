@@ -11,7 +11,7 @@ use models::types::TensorType;
 pub(super) struct Replacement {
     pub op: Op,
     pub inputs: Vec<Part>,
-    /// Operators that follow on the result; each reads the previous result and further inputs.
+    /// Operators after `op`; each reads the result of the previous one, followed by these inputs.
     pub then: Vec<(Op, Vec<Part>)>,
 }
 
@@ -27,7 +27,7 @@ impl Replacement {
     }
 }
 
-/// A pattern and a function that returns the replacement of a match, or None if the match does not qualify.
+/// A pattern, and a function that returns the replacement of its match, or None if the match has no replacement.
 pub(super) type Rule = (&'static str, fn(&GraphLookup<'_>, &Node, &Match) -> Option<Replacement>);
 
 pub(super) fn rewrite_by(graph: &Graph, rules: &[Rule]) -> Result<Graph> {

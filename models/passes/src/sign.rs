@@ -113,7 +113,7 @@ impl Changes {
 
 struct Roles {
     data: std::ops::Range<usize>,
-    /// Whether the result consists of the input's bytes, so that both must be converted together.
+    /// Whether the result consists of bytes of the inputs, so that both must be converted together.
     is_moving: bool,
     /// Whether the result may be converted to `i8` independently of the inputs.
     makes_bytes: bool,

@@ -158,7 +158,7 @@ mod tests {
     use models::builder::GraphBuilder;
     use reference::{Tensor, Tolerance, compare_tensors, evaluate_graph};
 
-    /// `types` are those of queries, keys, values and perhaps a mask.
+    /// Checks that splitting keeps the result; `types` are those of queries, keys, values and optionally a mask.
     #[track_caller]
     fn check(types: &[&str], causal: bool, window: Option<i64>, softcap: Option<f64>) {
         let mut builder = GraphBuilder::new("attention");

@@ -103,7 +103,7 @@ mod tests {
     use proptest::prelude::*;
     use reference::Tensor;
 
-    /// A convolution of one channel; its windows as `(kernel, dilation, pads, stride)`.
+    /// Builds a convolution of one channel; `windows` holds `(kernel, dilation, pads, stride)` of each axis.
     fn conv(image: [i64; 2], windows: [(i64, i64, [i64; 2], i64); 2]) -> Option<Graph> {
         let result = |d: usize| {
             let (kernel, dilation, pads, stride) = windows[d];

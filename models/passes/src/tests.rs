@@ -1,4 +1,4 @@
-//! Passes keep what a graph computes.
+//! Tests that passes do not change what a graph computes.
 
 use super::*;
 use models::builder::GraphBuilder;

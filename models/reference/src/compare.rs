@@ -51,8 +51,8 @@ pub fn default_tolerance(task: &Task) -> Tolerance {
     tolerance_when_rounded(task, Rounding::None)
 }
 
-/// Two rounded operands of `n` products have `2 n` independent errors, which add up to about `sqrt(n) / 4` units: a
-/// product is about 1/3, and an error about half of the largest.
+/// Returns the tolerance if operands are rounded. `n` products have `2 n` independent errors, which add up to about
+/// `sqrt(n) / 4` units of roundoff: a product is about 1/3, and an error about half of the largest one.
 pub fn tolerance_when_rounded(task: &Task, rounding: Rounding) -> Tolerance {
     let types = task.parameters.iter().map(|parameter| &parameter.ty).chain(task.steps.iter().map(|step| &step.output));
     let roundoff = types.map(|ty| dtype_roundoff(ty.dtype)).fold(0.0, f64::max);

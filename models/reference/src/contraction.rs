@@ -221,7 +221,7 @@ fn last_two(array: &Array) -> (usize, usize) {
 mod tests {
     use super::*;
 
-    /// Blocks and their rests change no digit.
+    /// Tests that computing in blocks, also in smaller last ones, gives exactly the sums in order.
     #[test]
     fn products_are_sums_from_the_first_term_to_the_last() {
         for (m, k, n) in [(1, 1, 1), (ROWS + 1, TERMS, COLUMNS), (3, 2 * TERMS + 3, COLUMNS + 1), (2 * ROWS, 7, 33)] {

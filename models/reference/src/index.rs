@@ -6,7 +6,7 @@ use models::operators::{
     Border, BorderPad, Gather, GatherElements, GatherNd, OneHot, Op, ScatterElements, ScatterNd, ScatterOp, Trilu,
 };
 
-/// Calls `visit` for each element in storage order, with its position and its running number.
+/// Calls `visit` for each element in storage order, with its indices and its position in storage.
 fn for_each(extents: &[usize], mut visit: impl FnMut(&[usize], usize)) {
     let mut place = vec![0; extents.len()];
     for number in 0..extents.iter().product() {

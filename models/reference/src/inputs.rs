@@ -44,7 +44,7 @@ pub fn input_draws(graph: &Graph) -> Vec<Draw> {
     graph.inputs.iter().map(|id| draws[id.0 as usize]).collect()
 }
 
-/// Returns one random tensor per type and range: the same as `graph_inputs`, but without the graph.
+/// Returns one random tensor per type and range; equals `graph_inputs` for the types and ranges of a graph's inputs.
 pub fn drawn_inputs<'a>(wanted: impl Iterator<Item = (&'a TensorType, Draw)>, seed: u64) -> Result<Vec<Tensor>> {
     (0..).zip(wanted).map(|(stream, (ty, draw))| random_tensor(ty, draw, seed, stream)).collect()
 }
@@ -116,7 +116,7 @@ pub enum Draw {
     Any,
     Positive,
     AboveOne,
-    /// Whole numbers from zero up to, but not including, this one.
+    /// Whole numbers from zero up to this bound (exclusive).
     Below(i64),
 }
 

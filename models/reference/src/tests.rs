@@ -83,7 +83,7 @@ fn pools_by_hand() {
     check(Op::GlobalPool(GlobalPool { mode: PoolMode::Max }), &x(), &[-1.0]);
 }
 
-/// The reference walks the data under a window, never the window: a huge one must not stop it.
+/// The reference iterates over the data under a window, not over the window, so a huge window takes no longer.
 #[test]
 fn a_window_far_larger_than_its_data() {
     let op = |mode, count_pad| {
@@ -448,7 +448,7 @@ proptest! {
         prop_assert!(compared.ok, "{:?}", compared);
     }
 
-    /// Each output gathers the inputs that a tap would have carried to it.
+    /// Computes each output as the sum over the inputs that kernel positions of a transposed convolution carry to it.
     #[test]
     fn transposed_convolution_gathers_what_it_spreads((op, w_extents, x_extents) in any_conv_transpose(), seed in any::<u64>()) {
         let task = single(op.clone(), &[&TensorType::f32(&x_extents).to_string(), &TensorType::f32(&w_extents).to_string()]);
@@ -476,7 +476,7 @@ proptest! {
         prop_assert!(compared.ok, "{:?}", compared);
     }
 
-    /// Broadcasting the batch, and either operand stored transposed, changes where numbers are read and nothing else.
+    /// Broadcasting the batch or transposing a stored operand only changes where numbers are read, not the products.
     #[test]
     fn products_read_the_right_elements(
         (m, n, k) in (1i64..5, 1i64..5, 1i64..5), left: bool,

@@ -1,4 +1,4 @@
-//! What composed operators compute.
+//! Tests of the results of composite operators.
 #![allow(missing_docs)]
 
 use models::compose::{

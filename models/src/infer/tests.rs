@@ -1,4 +1,4 @@
-//! Shapes and types that follow from those of the inputs.
+//! Tests of the output shapes and types that the shape rules infer.
 
 use super::*;
 use crate::operators::{
@@ -12,7 +12,7 @@ use crate::types::DType;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
-/// `f32[1,3,8,8] f32[4,3,3,3]` as types.
+/// Parses a list of types such as `f32[1,3,8,8] f32[4,3,3,3]`.
 fn types(text: &str) -> Vec<TensorType> {
     text.split(' ').map(|ty| ty.parse().expect("a type")).collect()
 }

@@ -34,18 +34,18 @@ pub struct Facts {
     pub class: Class,
     /// Possible numbers of inputs.
     pub arity: RangeInclusive<usize>,
-    /// Positions of the inputs that usually are constants of the model.
+    /// Positions of those inputs that usually are weights, which are constants of the model.
     pub weights: Range<usize>,
     /// Operations per output element, for operators that do not override `count_arithmetic`.
     pub flops: u64,
-    /// First dimension of each input from which on code generation needs numbers instead of symbols.
+    /// Code generation needs a number, not a symbol, for this dimension of each input and all later ones.
     pub numbers_from: usize,
     /// Whether the operator returns its first input unchanged if input and output types are equal.
     pub is_identity: bool,
 }
 
 impl Facts {
-    /// Creates facts without weights, arithmetic and required numbers: one compilation serves all sizes.
+    /// Creates facts of an operator without weights and arithmetic, which code generation supports at symbolic sizes.
     pub(super) fn new(name: &'static str, class: Class, arity: RangeInclusive<usize>) -> Facts {
         Facts { name, class, arity, weights: 0..0, flops: 0, numbers_from: usize::MAX, is_identity: false }
     }
@@ -73,7 +73,7 @@ pub trait Operator {
     /// Returns the type of the output or an error; the inputs and their extents are checked beforehand.
     fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType>;
 
-    /// Counts operations, multiply-adds and transcendental functions; default: `flops` per element.
+    /// Counts operations, multiply-adds and transcendental functions; by default `Facts::flops` per output element.
     fn count_arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
         pointwise(output, self.facts().flops)
     }
@@ -91,7 +91,7 @@ pub trait Operator {
     /// Replaces negative axes by non-negative ones, the only stored form. `rank` is that of the first input.
     fn count_axes_from_front(&mut self, _rank: usize) {}
 
-    /// Returns the sliding window, or None for an operator without one, or a pool whose window follows from extents.
+    /// Returns the sliding window, or None if the operator has none or computes it from input and output extents.
     fn window(&self) -> Option<ConvWindow<'_>> {
         None
     }

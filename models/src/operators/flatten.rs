@@ -31,7 +31,7 @@ impl Operator for Flatten {
     }
 }
 
-/// Multiplies extents. A symbol is allowed if all other extents are 1, and is the result.
+/// Multiplies extents. If one extent is a symbol, all others must be 1, and the product is that symbol.
 fn joined_extent(dims: &[Dim]) -> Rule<Dim> {
     let proper: Vec<&Dim> = dims.iter().filter(|dim| **dim != Dim::Known(1)).collect();
     match proper.as_slice() {

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// Combination of an existing element with an update.
+/// How a scatter operator combines an existing element with an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScatterOp {
@@ -85,12 +85,12 @@ pub(super) fn scatter_work(inputs: &[&TensorType], combine: ScatterOp) -> Result
     }
 }
 
-/// Returns the number of terms in the worst case, in which all updates hit one element; at most 64.
+/// Returns the number of terms of an element if all updates apply to it, which is the worst case; at most 64.
 pub(super) fn scatter_terms(inputs: &[&TensorType]) -> i64 {
     known_product(inputs, 2, 0..usize::MAX).min(64)
 }
 
-/// Returns the bytes read of an input. Of the table (input 0) only the elements that are looked up count.
+/// Returns the bytes read of one input; of the table (input 0), only the elements that are looked up.
 pub(super) fn bytes_found(input: usize, ty: &TensorType, output: &TensorType) -> Result<u64> {
     if input == 0 { Ok(bytes_of(ty)?.min(bytes_of(output)?)) } else { bytes_of(ty) }
 }

@@ -35,7 +35,7 @@ impl Operator for OneHot {
         Ok(TensorType { dtype: self.to, shape })
     }
 
-    /// Counts from the rank of the output, which has one dimension more.
+    /// Converts a negative axis by the rank of the output, which has one dimension more than the input.
     fn count_axes_from_front(&mut self, rank: usize) {
         count_from_front(&mut self.axis, rank.saturating_add(1));
     }

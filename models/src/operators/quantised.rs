@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// Checks that there is one scale for all elements, or one per channel along `axis`.
+/// Checks that the scale is a scalar, or a vector with one element per channel along `axis`.
 pub(super) fn per_channel(x: &TensorType, scale: &TensorType, axis: i64) -> Rule<()> {
     match scale.shape.as_slice() {
         [] if axis == 0 => Ok(()),

@@ -4,7 +4,7 @@ use super::gather_elements::GatherElements;
 use super::lookup::{ScatterOp, scatter_terms, scatter_type, scatter_work};
 use super::prelude::*;
 
-/// Inputs: `x, indices, updates`. Writes each update where `GatherElements` would read; an element's last update stays.
+/// Inputs: `x, indices, updates`. Writes updates where `GatherElements` would read; the last update of an element wins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScatterElements {
     pub axis: i64,

@@ -31,12 +31,12 @@ pub struct Group {
     pub calls: Vec<usize>,
 }
 
-/// Groups that run in parallel.
+/// Groups of calls that run concurrently.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
-    /// The groups.
+    /// The groups, each with its calls and cores.
     pub groups: Vec<Group>,
-    /// Time predicted by the planner.
+    /// Duration of the stage as predicted by the planner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ns: Option<f64>,
 }
@@ -54,7 +54,7 @@ pub struct Promise {
     pub sequential_ns: f64,
 }
 
-/// A model's calls in stages.
+/// A complete stage plan of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StagePlan {
@@ -71,7 +71,7 @@ pub struct StagePlan {
     pub cores: usize,
     /// How operators share the cores.
     pub parallel: Parallel,
-    /// The stages.
+    /// The stages in order of execution.
     pub stages: Vec<Stage>,
     /// The planner's prediction, if it made one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,7 +99,7 @@ pub enum StageError {
 /// Version of the file format.
 pub const FORMAT: u32 = 1;
 
-/// Maximum streams of a GPU, limited by its hardware queues.
+/// Maximum number of streams of a GPU, limited by its hardware queues.
 pub const STREAMS_MOST: usize = 32;
 
 /// Returns, for each call, the calls that produce its inputs, directly or through views.
@@ -223,7 +223,7 @@ impl StagePlan {
         self
     }
 
-    /// Returns the largest number of parallel groups.
+    /// Returns the largest number of parallel groups in any stage.
     pub fn max_groups(&self) -> usize {
         self.stages.iter().map(|stage| stage.groups.len()).max().unwrap_or(0)
     }

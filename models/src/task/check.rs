@@ -1,4 +1,4 @@
-//! Checks that a task is well-formed. Tasks also come from files and pipes, so readers check before they trust.
+//! Checks that a task is well-formed. Tasks are also read from files and pipes, so their readers call this check.
 
 use crate::error::{Error, Result};
 use crate::infer::infer_type;

@@ -33,7 +33,7 @@ pub struct Parameter {
 pub struct Step {
     /// The operator.
     pub op: Op,
-    /// Its inputs.
+    /// Sources of the operator's inputs, in the order that the operator defines.
     pub inputs: Vec<Operand>,
     /// Type of its one output.
     pub output: TensorType,

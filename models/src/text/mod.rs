@@ -17,8 +17,8 @@
 //! conv(f32[1,3,8,8], const f32[4,3,3,3]) dilations=[1,1] groups=1 pads=[0,0,0,0] strides=[1,1] | unary(_) function="relu"
 //! ```
 //!
-//! Operators and attributes have the names of the serialised form. Memory is not allocated by numbers in the text, ids
-//! must be dense, and a parsed graph or task is checked before it is returned.
+//! Operators and attributes have the names of the serialised form. Numbers in the text do not determine how much memory
+//! is allocated, ids must be consecutive, and a parsed graph or task is checked before it is returned.
 
 mod graph;
 mod scan;

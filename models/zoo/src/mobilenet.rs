@@ -20,14 +20,14 @@ pub(super) fn version_1(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     Ok(vec![net.dense("classifier", x, 1000)?])
 }
 
-/// An inverted residual block: expansion, depthwise convolution, projection; the input is added if shapes agree.
+/// An inverted residual block: expansion, depthwise convolution, projection; the input is added if shapes are equal.
 pub(super) struct Inverted {
     pub expanded: i64,
     pub out: i64,
     pub kernel: i64,
     pub stride: i64,
     pub activation: Op,
-    /// Channels, activation and gate of a squeeze-and-excite stage.
+    /// Squeeze-and-excite stage, if any: its number of channels, its activation and its gate.
     pub squeeze: Option<(i64, UnaryOp, UnaryOp)>,
     pub epsilon: f64,
 }
@@ -71,7 +71,7 @@ pub(super) fn version_2(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     Ok(vec![net.dense("classifier.1", x, 1000)?])
 }
 
-/// Kernel, expanded channels, output channels, squeeze and excite, hard swish, stride.
+/// Kernel, expanded channels, output channels, whether squeeze-and-excite, whether hard swish, stride.
 type BlockRow = (i64, i64, i64, bool, bool, i64);
 
 const LARGE: &[BlockRow] = &[

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Parameters and multiply-adds for one input, counted on the reference library; the last rows come from layer lists.
+/// Parameters and multiply-adds for one input, counted on published implementations or, in the last rows, layer lists.
 const GOLDEN: &[(&str, u64, u64)] = &[
     ("resnet-18", 11_689_512, 1_814_073_344),
     ("resnet-34", 21_797_672, 3_663_761_408),

@@ -128,7 +128,7 @@ impl Batching<'_> {
         }
     }
 
-    /// Converts an operator whose inputs broadcast, except for the last `matrix` dimensions.
+    /// Converts an operator whose inputs are broadcast in all dimensions but the last `matrix` ones.
     fn convert_broadcast(
         &mut self,
         node: &Node,
@@ -336,7 +336,7 @@ impl Batching<'_> {
         }
     }
 
-    /// Converts writes: slices hold all samples, or the sample's number becomes an additional index.
+    /// Converts a scatter: each slice holds all samples, or the sample's number becomes an additional index.
     fn convert_scatter_nd(&mut self, node: &Node, operands: &[Operand], output: &[i64]) -> Outcome<BatchPosition> {
         let [x, at, updates] = operands else { return Err("the operator needs 3 inputs".to_owned()) };
         let looked_up = index(*at.extents.last().unwrap_or(&0));
@@ -423,7 +423,7 @@ impl Batching<'_> {
         }
     }
 
-    /// Returns the operand with the batch as a dimension of its own, before the rest of the dimension that holds it.
+    /// Returns the operand with a separate batch dimension, inserted before the dimension that held the batch.
     fn split_batch(&mut self, node: &Node, operand: &Operand) -> Outcome<ValueId> {
         let position = batch_place(operand)?;
         if position.outer != 1 {
@@ -448,7 +448,7 @@ impl Batching<'_> {
         self.emit_view(node, made, product(&output[..axis]), output)
     }
 
-    /// Makes the node's result a view of a value that has `prefix` elements before the batch.
+    /// Reshapes a value with `prefix` elements before the batch to the node's result.
     fn emit_view(&mut self, node: &Node, value: ValueId, prefix: i64, output: &[i64]) -> Outcome<BatchPosition> {
         let position =
             BatchPosition::find(output, prefix).ok_or("the samples of the result would not lie in one dimension")?;

@@ -8,8 +8,8 @@ pub(super) type Outcome<T> = Result<T, String>;
 
 pub(super) const COMBINES: &str = "the operator combines the samples";
 
-/// Position of the batch in a value: dimension `axis` has extent `outer * inner` for one sample, and the elements of
-/// `outer * batch * inner` in this order for a batch.
+/// Position of the batch in a value. Dimension `axis` of the value has extent `outer * inner` in a graph for one
+/// sample, and becomes `outer * batch * inner`, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BatchPosition {
     pub(super) axis: usize,
@@ -51,7 +51,7 @@ impl BatchPosition {
 pub(super) struct Step {
     pub(super) op: Op,
     pub(super) axis: usize,
-    /// Whether the operator runs on a value whose batch is a dimension of its own.
+    /// Whether the operator must be applied to its input after the batch was split off as a separate dimension.
     pub(super) is_split: bool,
 }
 
@@ -67,7 +67,7 @@ impl Operand {
         self.extents.len()
     }
 
-    /// Returns the extents with leading dimensions of extent 1 up to `rank`.
+    /// Returns the extents, preceded by as many extents of 1 as are needed for `rank`.
     pub(super) fn padded(&self, rank: usize) -> Vec<i64> {
         let mut extents = vec![1; rank.saturating_sub(self.rank())];
         extents.extend(&self.extents);
@@ -105,7 +105,7 @@ pub(super) fn index(axis: i64) -> usize {
     usize::try_from(axis).unwrap_or(usize::MAX)
 }
 
-/// Moves axes from `a` on behind an additional dimension at `a`, if `a` is one of them; returns whether it is.
+/// If `a` is among the axes, adds 1 to all axes from `a` on, as the batch is inserted at `a`; returns whether it is.
 pub(super) fn split_axes(axes: &mut [i64], a: usize) -> bool {
     let is_split = axes.iter().any(|axis| index(*axis) == a);
     for axis in axes.iter_mut().filter(|axis| is_split && index(**axis) >= a) {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 const BATCH: i64 = 3;
 
-/// Random inputs; integers are below 2, because they may be indices.
+/// Returns random inputs. Integers are 0 or 1, because they may be indices.
 fn small_inputs(graph: &Graph, seed: u64) -> Vec<Tensor> {
     let inputs = reference::graph_inputs(graph, seed).unwrap();
     let small = |tensor: Tensor| {
@@ -55,7 +55,7 @@ fn check_samples(graph: &Graph) -> Outcome<Graph> {
     Ok(changed)
 }
 
-/// The parameters in `batched` have the batch in dimension `axis`, after `outer` elements; the others are constants.
+/// Builds a task's graph. `batched` parameters have the batch in `axis` after `outer` elements; others are constants.
 fn operator_graph(task: &Task, batched: &[usize], axis: usize, outer: i64) -> Option<Graph> {
     let mut builder = GraphBuilder::new("one");
     let mut values = Vec::new();

@@ -302,7 +302,7 @@ fn keeps_matrices(lookup: &GraphLookup<'_>, node: &Node) -> bool {
 }
 
 impl ProductOperand {
-    /// `is_transposed`: positions are the last dimension; `takes_scale`: absorbs a preceding scale.
+    /// Matches the producers of `id`. `is_transposed`: positions are last; `takes_scale`: a scale is absorbed, too.
     fn match_operand(
         lookup: &GraphLookup<'_>,
         id: ValueId,
@@ -413,7 +413,7 @@ impl Mask {
         (width > 0 && (0..).zip(&seen).all(is_expected)).then_some(AttentionMask { is_causal: true, window, ..nothing })
     }
 
-    /// Whether the mask is infinite at masked positions, so that these stay masked whatever is added.
+    /// Whether masked positions are infinite in the mask, so that they stay masked whatever is added.
     fn is_endless(&self, lookup: &GraphLookup<'_>) -> bool {
         match *self {
             Mask::Chosen { hidden, .. } => hidden == f64::NEG_INFINITY,

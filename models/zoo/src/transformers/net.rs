@@ -28,7 +28,7 @@ pub(super) struct Net {
 #[derive(Clone, Copy)]
 pub(super) struct Heads {
     pub count: i64,
-    /// Number of key and value heads, a divisor of the query heads.
+    /// Number of key and value heads, a divisor of `count`, the number of query heads.
     pub kept: i64,
     pub width: i64,
 }

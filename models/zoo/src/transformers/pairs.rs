@@ -20,7 +20,7 @@ struct Half {
     inner: i64,
     activation: UnaryOp,
     is_norm_before: bool,
-    /// Bias of the key projection; Whisper has none.
+    /// Whether the key projection has a bias; in Whisper it has none.
     key_bias: Bias,
 }
 
@@ -171,7 +171,7 @@ fn add_mlp(net: &mut Net, half: &Half, scope: &str, x: ValueId) -> Result<ValueI
     })
 }
 
-/// Adds a residual branch, normalised before the branch or after the sum.
+/// Adds a residual branch, with the normalisation before the branch or after the sum.
 fn add_residual(
     net: &mut Net,
     half: &Half,

@@ -12,7 +12,7 @@ pub(super) struct Rotary {
 }
 
 impl Rotary {
-    /// Older configurations keep base and scaling outside of `rope_parameters`, with the rotated part in `part_field`.
+    /// Reads `rope_parameters`; in older configurations, separate fields (`part_field` for the rotated part).
     pub fn from_config(config: &Fields, head: i64, part_field: &str, part: f64) -> Result<Rotary> {
         let inside = config.nested_fields("rope_parameters");
         let old = config.nested_fields("rope_scaling");

@@ -23,7 +23,7 @@ pub(super) fn chain_steps(name: &str, steps: &[Graph]) -> Result<Graph> {
 struct Chain {
     graph: Graph,
     known: HashMap<String, Vec<ValueId>>,
-    /// Keys and values after the last step, in input order.
+    /// Keys and values that the last step returns, in the order of the inputs of a step.
     carried: Vec<ValueId>,
 }
 

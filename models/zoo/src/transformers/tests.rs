@@ -47,7 +47,7 @@ const GOLDEN: &[(&str, u64, u64)] = &[
     ("clip-vit-base-patch32-vision", 87_456_000, 4_408_418_304),
 ];
 
-/// Returns the multiply-adds of masked attention pairs, which the published classes compute, too.
+/// Returns the multiply-adds of masked attention pairs, which the published classes compute although masked.
 fn hidden_macs(mut graph: Graph) -> u64 {
     let seen = graph.work().unwrap().macs;
     for node in &mut graph.nodes {

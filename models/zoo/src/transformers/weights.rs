@@ -1,4 +1,4 @@
-//! Looks up weights by name: random ones, or those in safetensors files.
+//! Looks up weights by name: in safetensors files, or random ones if there are no files.
 
 use crate::safetensors::{self, Entry};
 use models::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! Attention in the ways that exporters spell it.
+//! Tests of recognising attention in the forms that exporters write.
 
 use super::counting;
 use crate::simplify_graph;
@@ -6,7 +6,7 @@ use models::graph::Graph;
 use models::operators::{Attention, Op};
 use reference::{Tensor, Tolerance, compare_tensors, evaluate_graph};
 
-/// Two batches of four heads; more keys than queries.
+/// Declares the inputs: two batches of four heads, with more keys than queries.
 const INPUTS: &str = r#"
     input %0 "q": f32[2,4,3,8]
     input %1 "k": f32[2,4,5,8]

@@ -1,4 +1,4 @@
-//! Operators that files spell in many small ones.
+//! Tests of recognising operators that files express in many small operators.
 
 mod attention;
 
