@@ -98,7 +98,7 @@ pub struct Archive {
     entries: BTreeMap<String, Entry>,
 }
 
-/// Lists the names in the directory without checking the entries.
+/// Lists the entry names in the directory of an archive without checking the entries.
 pub fn list_entry_names(store: &ArchiveBytes) -> Result<Vec<String>, String> {
     let directory = Directory::find_directory(store)?;
     let bytes = store.read_range(directory.range)?;

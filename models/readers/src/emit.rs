@@ -101,8 +101,8 @@ impl<'a> Emit<'a> {
         self.add_constant(TensorType::new(DType::I64, &[numbers.len() as i64]), Const::Small(list))
     }
 
-    /// Adds a constant of this shape that counts up from 0 in row-major order. A large one is a lazy expression, so its
-    /// memory does not grow with the extents that a file states.
+    /// Adds a constant of this shape that counts up from 0 in row-major order. A large constant is stored as an
+    /// expression, so its memory does not grow with the extents that a file states.
     pub fn add_range(&mut self, dtype: DType, shape: &[i64]) -> Outcome<ValueId> {
         let ty = TensorType::new(dtype, shape);
         let Some(count) = ty.element_count().and_then(|count| i64::try_from(count).ok()) else {
@@ -232,7 +232,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Pads with a number; `pads`: leading pads of all axes, then trailing. A non-finite number is concatenated.
+    /// Pads with a number; `pads` holds all leading, then all trailing pads. Non-finite numbers are concatenated.
     pub fn pad(&mut self, x: ValueId, pads: &[i64], value: f64) -> Outcome<ValueId> {
         if value.is_finite() {
             return self.push(Op::Pad(Pad { pads: pads.to_vec(), value }), &[x]);

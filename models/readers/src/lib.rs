@@ -24,12 +24,12 @@ use std::path::Path;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub batch: i64,
-    /// Extent of unspecified dimensions whose name denotes a sequence length.
+    /// Extent of each dimension without a number in the file whose name denotes a sequence length.
     pub sequence: Option<i64>,
     pub shapes: BTreeMap<String, Vec<i64>>,
-    /// Inputs that become constants, because their values determine shapes.
+    /// Tensors, by input name, that replace model inputs by constants, because their values determine shapes.
     pub bindings: BTreeMap<String, Tensor>,
-    /// Inputs of ONNX files that become constants: one number for all elements, or one for each.
+    /// Like `bindings`, for inputs of ONNX files: one number for all elements, or one number for each element.
     pub values: BTreeMap<String, Vec<f64>>,
     pub skip_unsupported: bool,
 }
@@ -60,7 +60,7 @@ pub struct Imported {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// Name of the node, or of its first output.
+    /// Name of the skipped node or, if it has none, of its first output.
     pub place: String,
     pub operator: String,
     pub reason: String,

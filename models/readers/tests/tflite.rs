@@ -1,4 +1,4 @@
-//! TFLite files against what the TFLite interpreter makes of them. `scripts/tflite_cases.py` wrote files and results.
+//! Compares TFLite files with the results of the TFLite interpreter, both written by `scripts/tflite_cases.py`.
 
 use models::{DType, Graph, TensorType};
 use readers::{Options, onnx, tflite};
@@ -42,7 +42,7 @@ fn cases() -> Vec<PathBuf> {
     folders
 }
 
-/// How far a result is from the interpreter's: in steps for integers, in parts of the largest number for floats.
+/// Returns the largest difference from the interpreter's result, relative to its largest number for floats.
 fn distance(found: &Tensor, given: &Given) -> f64 {
     let largest = given.data.iter().fold(1e-3f64, |most, number| most.max(number.abs()));
     let unit = if found.tensor_type().dtype.is_float() { largest } else { 1.0 };
@@ -91,7 +91,7 @@ fn tasks(graph: &Graph) -> Vec<models::Task> {
     models::distinct_tasks(&simple, models::Fuse::Epilogue).unwrap().into_iter().map(|found| found.task).collect()
 }
 
-/// One quantised layer, as TFLite names it and as ONNX spells it, is always the same task with the same numbers.
+/// Tests that a quantised layer becomes the same task with the same numbers from TFLite and from all forms in ONNX.
 #[test]
 fn a_quantised_layer_is_one_task_whatever_wrote_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tflite-cases");

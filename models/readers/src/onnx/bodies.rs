@@ -1,6 +1,6 @@
 //! Operators with subgraphs: branches, loops, and attention with functions that modify its scores. A branch with a
 //! constant condition replaces its node. A loop is unrolled if its trip count and, before each iteration, its condition
-//! are known. All others are refused or, on request, left out with the operators of one iteration added.
+//! are known. All other branches and loops are refused or, on request, skipped; one iteration is then added.
 
 use super::call::Call;
 use super::import::{Importer, MAX_DEPTH, has_bodies, node_label, normalise_domain};
@@ -135,7 +135,7 @@ impl<'a> Importer<'a> {
         outputs.ok_or_else(|| Refusal::Malformed("the subgraph does not produce all of its outputs".to_owned()).into())
     }
 
-    /// Refuses a node with unknown trip count or branch; when skipping, adds the operators of its subgraphs once.
+    /// Refuses a node with unknown trip count or branch; if such nodes may be skipped, adds its subgraphs once.
     fn refuse_open(
         &mut self,
         reason: &str,

@@ -103,7 +103,7 @@ impl<'a> Importer<'a> {
         Err(self.malformed(place, reason))
     }
 
-    /// Returns the number in the file, the value of a symbol, the batch size, or the sequence length.
+    /// Returns a dimension's extent from the file, its symbol, the batch size or the sequence length; None if unknown.
     fn resolve_extent(&self, dim: &Dim, index: usize, symbols: &BTreeMap<String, i64>) -> Option<i64> {
         let name = match dim {
             Dim::Known(extent) => return Some(*extent),

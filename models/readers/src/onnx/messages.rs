@@ -88,7 +88,7 @@ pub(super) struct Attribute {
     pub name: String,
     #[prost(string, tag = "21")]
     pub ref_attr_name: String,
-    /// Type code that names the field with the value. Unused here; other readers require it.
+    /// Code of the attribute's type. Written because other readers require it; not read here.
     #[prost(int32, tag = "20")]
     pub kind: i32,
     #[prost(float, optional, tag = "2")]

@@ -49,7 +49,7 @@ fn depth_first_order(before: &[Vec<usize>]) -> Vec<usize> {
     order
 }
 
-/// Visits each name that a node or its subgraphs read; names defined inside a subgraph have no outer producer.
+/// Visits all names that a node and its subgraphs read, also names that are defined inside of the subgraphs.
 fn visit_reads<'a>(node: &'a Node, found: &mut dyn FnMut(&'a str)) {
     node.input.iter().for_each(|name| found(name));
     for graph in node.attribute.iter().filter_map(|attribute| attribute.g.as_ref()) {

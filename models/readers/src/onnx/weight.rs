@@ -1,4 +1,4 @@
-//! Estimates the memory that a decoded file takes, because an empty attribute takes two bytes but hundreds in memory.
+//! Estimates the memory of a decoded file: an empty attribute takes two bytes in the file but hundreds in memory.
 
 use super::messages::{
     Attribute, Dimension, Entry, Function, Graph, Node, OperatorSet, SparseTensor, Tensor, ValueInfo,
@@ -6,9 +6,9 @@ use super::messages::{
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-/// Allowed bytes of decoded messages per byte of the file.
+/// Memory limit of decoded messages, in bytes per byte of the file.
 const MEMORY_PER_BYTE: u64 = 24;
-/// Allowed bytes of decoded messages for any file, in addition.
+/// Fixed part of the memory limit, for a file of any size.
 const MEMORY_BYTES_FIXED: u64 = 64 << 20;
 
 const MAX_DEPTH: usize = 100;

@@ -185,7 +185,7 @@ impl<'a> TfliteImporter<'a> {
         }
     }
 
-    /// Binds an operator's outputs. Values from `first_new` on are the operator's own and take the tensors' names.
+    /// Assigns an operator's results to its output tensors; values from `first_new` on are renamed accordingly.
     fn bind_outputs(&mut self, operator: &Operator<'_>, outputs: &[ValueId], first_new: ValueId) -> Result<()> {
         for (&index, &id) in operator.outputs.iter().zip(outputs) {
             let (slot, tensor) = self.find_tensor(index)?;

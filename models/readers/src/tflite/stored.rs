@@ -25,16 +25,16 @@ const MAX_LEVELS: usize = 32;
 
 /// Format of a sparse tensor: one level per dimension, followed by the levels of blocks.
 pub(super) struct Sparsity {
-    /// Dimension of each level; block dimensions are numbered after the tensor's own.
+    /// For each level, its dimension; block dimensions are numbered after the dimensions of the tensor.
     order: Vec<usize>,
-    /// Tensor dimension of each block dimension.
+    /// For each block dimension, the tensor dimension that it divides into blocks.
     blocks: Vec<usize>,
     levels: Vec<Level>,
 }
 
 enum Level {
     Dense(usize),
-    /// Stores only some positions: part `i` has the elements `segments[i]` to `segments[i + 1]`, at these positions.
+    /// Stores only some indices of its dimension: group `i` consists of `places[segments[i]..segments[i + 1]]`.
     Sparse {
         segments: Vec<usize>,
         places: Vec<usize>,
@@ -87,7 +87,7 @@ impl Sparsity {
         Ok(dense.out)
     }
 
-    /// Returns the extent of each level; the level of a blocked dimension counts blocks.
+    /// Returns the extent of each level. For a dimension that is divided into blocks, it is the number of blocks.
     fn level_extents(&self, extents: &[usize]) -> Read<Vec<usize>> {
         let wrong = || "the dimensions of a sparse tensor do not fit its shape".to_owned();
         let mut seen = vec![false; self.order.len()];
@@ -136,7 +136,7 @@ struct Dense<'a> {
 }
 
 impl Dense<'_> {
-    /// Fills part `part` of a level; `at` holds the positions of outer levels.
+    /// Expands group `part` of a level and all levels inside it; `at` holds the indices in the outer levels.
     fn fill_level(&mut self, level: usize, part: usize, at: &mut Vec<usize>) -> Read<()> {
         let sparsity = self.sparsity;
         let size = self.sizes.get(level).copied().unwrap_or(0);

@@ -1,1 +1,1 @@
-//! TFLite files that are read, and those that are refused.
+//! Tests of TFLite files that are read and that are refused.

@@ -16,7 +16,7 @@ pub(super) enum Argument {
     Floats(Vec<f64>),
     Bool(bool),
     Text(String),
-    /// Devices, layouts and memory formats; element types, too, because the file states the result types.
+    /// An argument without effect: device, layout, memory format, or element type, as the file states the result types.
     Ignored,
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Importer<'a> {
     program: &'a ExportedProgram,
     /// Graph of the nodes that are being imported: the program's, or that of a loop's condition or body.
     pub(super) graph: &'a schema::Graph,
-    /// Prefix of value names inside loops: the loop and the iteration; empty outside.
+    /// Prefix of value names inside loops, which identifies the loop and the iteration; empty outside of loops.
     pub(super) prefix: String,
     pub(super) iterations: usize,
     pub(super) nodes: usize,

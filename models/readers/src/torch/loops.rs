@@ -76,7 +76,7 @@ impl<'a> Importer<'a> {
         }
     }
 
-    /// Refuses a loop whose condition is not known; when skipping, adds the operators of its body once.
+    /// Refuses a loop with an unknown condition. If such nodes may be skipped, adds the operators of its body once.
     fn list_iteration(&mut self, body: &'a Graph, inputs: &[ValueId], prefix: String) -> Result<Failure, Failure> {
         let reason = "the loop condition depends on data at run time";
         if !self.options.skip_unsupported {

@@ -21,7 +21,7 @@ pub(super) enum Slot {
 
 struct Cell {
     slot: Slot,
-    /// The cell whose memory is shared, and the part of it that this cell views.
+    /// The cell whose memory this cell shares, and the part of that memory; None for a cell with memory of its own.
     parent: Option<(usize, Memory)>,
     windows: Vec<usize>,
 }
@@ -37,7 +37,7 @@ impl Cells {
         self.cells.len() - 1
     }
 
-    /// Adds an operator's result, which may be a view of the first input's memory.
+    /// Adds a cell for an operator's result, which may be a view of the memory of the cell `source`.
     pub fn add_result(&mut self, id: ValueId, window: Memory, source: Option<usize>) -> usize {
         let cell = self.add_cell(Slot::Value(id));
         if let (Some(source), false) = (source, matches!(window, Memory::Own)) {
@@ -51,7 +51,7 @@ impl Cells {
         self.cells[cell].slot
     }
 
-    /// Writes to a cell and updates the cells that it is a slice of, up to the first that is a view of another kind.
+    /// Writes to a cell and, while a cell is a slice of another one, to that one, but not through other views.
     pub fn write_cell(&mut self, emit: &mut Emit<'_>, written: usize, id: ValueId) -> Outcome<()> {
         self.cells[written].slot = Slot::Value(id);
         let mut path = vec![written];
@@ -76,7 +76,7 @@ impl Cells {
         Ok(())
     }
 
-    /// Returns whether a view is disjoint from a view of the same cell among `kept`, the cells that the write updated.
+    /// Returns whether a slice is disjoint from another slice of the same cell among `kept`, the updated cells.
     fn is_beside(&self, window: usize, kept: &[usize]) -> bool {
         let range = |cell: usize| match self.cells[cell].parent {
             Some((parent, Memory::Range { axis, start, stop, .. })) => Some((parent, axis, start, stop)),

@@ -1,4 +1,4 @@
-//! Programs of PyTorch that are read, and those that are refused.
+//! Tests of PyTorch programs that are read, and of those that are refused.
 
 use super::*;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub(super) fn cases_of(folder: &Path, extension: &str) -> Vec<PathBuf> {
     cases
 }
 
-/// What torch made of the same tensors; see `scripts/pt2_cases.py`.
+/// Compares with PyTorch's results on the same tensors; see `scripts/pt2_cases.py`.
 #[test]
 fn small_programs_answer_as_torch_does() {
     let cases = cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch"));
@@ -96,7 +96,7 @@ fn directory_of(bytes: &[u8]) -> usize {
     u32::from_le_bytes(bytes[end + 16..end + 20].try_into().unwrap()) as usize
 }
 
-/// What is in a file and what is in memory is read by two ways of reading bytes.
+/// Bytes on disk and bytes in memory are read by different code, which must return the same errors.
 #[test]
 fn a_damaged_file_is_answered_as_its_bytes_are() {
     let whole = small_image();

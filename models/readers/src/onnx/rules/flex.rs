@@ -10,7 +10,7 @@ use models::types::DType;
 
 pub(in crate::onnx) const DOMAIN: &str = "ai.onnx.preview";
 
-/// Extents of attention; `heads / shared` consecutive query heads read the same key head.
+/// Extents of attention. Each of the `shared` key heads serves `heads / shared` consecutive query heads.
 struct Extents {
     batch: i64,
     heads: i64,

@@ -12,7 +12,7 @@ use passes::fold::MAX_SMALL;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Maximum number of boxes, because each is compared with all better ones.
+/// Maximum number of boxes, because each box is compared with all boxes of higher score.
 const MAX_BOXES: usize = 4096;
 
 fn small_constant(emit: &Emit<'_>, id: ValueId) -> Outcome<Vec<f64>> {
@@ -182,7 +182,7 @@ pub(super) fn non_max_suppression(emit: &mut Emit<'_>, call: &Call<'_>) -> Outpu
     Ok(vec![integer_constant(emit, &[rows.len() as i64 / 3, 3], rows)?])
 }
 
-/// Reinterprets bits: of any constants, and of computed integers, where a cast to an equally wide type keeps the bits.
+/// Reinterprets bits of constants, or of integers computed at run time by a cast to an integer type of equal width.
 pub(super) fn bit_cast(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let code = i32::try_from(call.int_attribute("to", 0)).unwrap_or(0);

@@ -47,7 +47,7 @@ fn lowest_bits(emit: &mut Emit<'_>, x: ValueId, low: i64, high: i64) -> Outcome<
     emit.binary_with(BinaryOp::Add, flipped, low as f64)
 }
 
-/// Returns the largest power of two up to each magnitude, or, by rounding, the next: callers must tolerate this.
+/// Returns the largest power of two up to each magnitude. Rounding may give the next power, which callers must allow.
 fn power_below(emit: &mut Emit<'_>, x: ValueId, (lowest, highest): (i32, i32)) -> Outcome<ValueId> {
     let size = emit.unary(UnaryOp::Abs, x)?;
     let log = emit.unary(UnaryOp::Log2, size)?;

@@ -70,7 +70,7 @@ fn binary(emit: &mut Emit<'_>, call: &Call<'_>, function: BinaryOp) -> Outputs {
     Ok(vec![emit.binary(function, a, b)?])
 }
 
-/// Returns both operands of a binary operator; before version 7, an attribute aligned the second with an axis.
+/// Returns both operands of a binary operator. Before version 7, an attribute gave the axis of the second one.
 pub(super) fn operands(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<(ValueId, ValueId)> {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let Some(axis) = call.optional_int("axis").filter(|_| call.opset < 7) else { return Ok((a, b)) };

@@ -1,4 +1,4 @@
-//! Branches, loops, sequences and optional values.
+//! Tests of branches, loops, sequences and optional values.
 
 use super::*;
 

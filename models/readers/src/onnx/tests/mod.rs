@@ -1,4 +1,4 @@
-//! ONNX files that are read, and those that are refused.
+//! Tests of ONNX files that are read, and of those that are refused.
 
 mod flow;
 mod quantised;
@@ -23,7 +23,7 @@ fn info(name: &str, dims: &[&str]) -> ValueInfo {
     ValueInfo { name: name.to_owned(), ty: Some(messages::Type { tensor: Some(tensor) }) }
 }
 
-/// `y = Add(a, b)`
+/// Parses a node such as `y = Add(a, b)`.
 fn node(text: &str) -> Node {
     let (outputs, call) = text.split_once(" = ").unwrap();
     let (operator, inputs) = call.split_once('(').unwrap();
@@ -82,7 +82,7 @@ fn model(x: &[&str], constants: Vec<messages::Tensor>, nodes: Vec<Node>) -> mess
     }
 }
 
-/// A batch flattened the way exporters do it: its extent is taken from the shape and put before -1.
+/// Builds a model that flattens a batch as exporters do, to the shape `[batch, -1]` with the batch read from the input.
 fn flattening() -> messages::Model {
     let constants = vec![integers("zero", &[0]), integers("rest", &[-1]), floats("w", &[2, 4], &[0.5; 8])];
     let mut concat = node("shape = Concat(batch, rest)");

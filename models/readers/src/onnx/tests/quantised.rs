@@ -1,4 +1,4 @@
-//! Products and convolutions of bytes whose zero point is computed at run time.
+//! Tests of products and convolutions of 8-bit integers whose zero point is computed at run time.
 
 use super::*;
 use models::operators::{QConv, QDense};

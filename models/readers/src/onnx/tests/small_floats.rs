@@ -1,4 +1,4 @@
-//! Floats of at most 8 bits.
+//! Tests of floats of at most 8 bits.
 
 use super::*;
 use crate::narrow::SmallFloat;

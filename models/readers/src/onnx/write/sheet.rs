@@ -22,7 +22,7 @@ pub(super) struct Sheet<'a> {
     initializers: Vec<messages::Tensor>,
     taken: HashSet<String>,
     fresh: usize,
-    /// Nodes that are already written as part of another node.
+    /// Indices of nodes that are already written as part of another node.
     done: HashSet<usize>,
 }
 
@@ -109,14 +109,14 @@ impl<'a> Sheet<'a> {
         self.done.contains(&node)
     }
 
-    /// Claims the bias along `axis` of an output with no other reader; returns bias and sum, for the caller to write.
+    /// Claims the addition of a bias along `axis` to an output that nothing else reads; returns the bias and the sum.
     pub fn take_bias(&mut self, node: &Node, axis: usize) -> Option<(ValueId, ValueId)> {
         let (reader, bias) = self.find_bias(node.outputs[0], axis)?;
         self.done.insert(reader);
         Some((bias, self.graph.nodes[reader].outputs[0]))
     }
 
-    /// Claims the requantisation, and any bias before it, of sums with no other reader, for the caller to write.
+    /// Claims the requantisation, and any bias before it, of sums that nothing else reads; returns bias and node.
     pub fn take_requantization(&mut self, sums: &Node, axis: usize) -> Option<(Option<ValueId>, &'a Node)> {
         let bias = self.find_bias(sums.outputs[0], axis);
         let biased = bias.map_or(sums.outputs[0], |(reader, _)| self.graph.nodes[reader].outputs[0]);

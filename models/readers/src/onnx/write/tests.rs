@@ -1,4 +1,4 @@
-//! What is written is read again and computes the same.
+//! Tests that a written file is read back as a graph that computes the same.
 
 use crate::{Options, onnx};
 use expect_test::expect;

@@ -192,7 +192,7 @@ pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![y])
 }
 
-/// Python slicing: bit `i` of the begin or end mask removes the limit of axis `i`, of the shrink mask the axis.
+/// Emits Python slicing. Bit `i` of the begin or end mask removes that limit of axis `i`; of the shrink mask, the axis.
 pub(super) fn strided_slice(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
     let extents = call.emit.extents(x)?;

@@ -118,7 +118,7 @@ pub(super) fn convolution(call: &mut Call<'_, '_>) -> Outputs {
     if call.flag_argument("transposed", false)? { conv_transpose(call) } else { conv(call) }
 }
 
-/// Query `i` of the causal mask sees keys 0 to `i`, even with more keys than queries.
+/// Emits attention. In a causal mask, query `i` sees keys 0 to `i`, even if there are more keys than queries.
 pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
     let mut parts = [call.tensor_argument("query")?, call.tensor_argument("key")?, call.tensor_argument("value")?];
     if call.float_argument("dropout_p", 0.0)? != 0.0 {

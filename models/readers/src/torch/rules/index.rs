@@ -32,7 +32,7 @@ pub(super) fn gather(call: &mut Call<'_, '_>) -> Outputs {
     push_output(call, Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, numbers])
 }
 
-/// Operands of indexing: the data with the indexed dimensions first, and all indices combined: `[positions…, count]`.
+/// Operands of indexing: the data, indexed dimensions first, and the indices of all these: `[positions…, count]`.
 struct Places {
     data: ValueId,
     numbers: ValueId,

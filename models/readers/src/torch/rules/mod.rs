@@ -34,14 +34,14 @@ pub(super) struct RuleOutput {
 #[derive(Clone, Copy)]
 pub(super) enum Memory {
     Own,
-    /// A view of the elements `start` to `stop` of one dimension, which is dropped if `is_row`.
+    /// A view of the elements `start` to `stop` of one dimension of the input, which is dropped if `is_row`.
     Range {
         axis: usize,
         start: i64,
         stop: i64,
         is_row: bool,
     },
-    /// May share memory, at unknown positions.
+    /// A view whose position in the input's memory is unknown, or a result that may be such a view.
     Other,
 }
 
@@ -74,7 +74,7 @@ pub(super) fn is_dropped(target: &str) -> bool {
     DROPPED.iter().any(|start| target.starts_with(start))
 }
 
-/// Splits `aten.add_.Tensor` into operator and whether in place. Other libraries' names keep their prefix.
+/// Splits `aten.add_.Tensor` into operator and whether in place. Operators of other libraries keep their prefix.
 pub(super) fn split_target(target: &str) -> Option<(&str, bool)> {
     const LIBRARIES: &[&str] = &["torchvision.", "transformers."];
     if target.starts_with("higher_order.") {

@@ -340,7 +340,7 @@ fn add_batch_axis(emit: &mut Emit<'_>, neighbours: Vec<Neighbour>) -> Outcome<Ve
         .collect()
 }
 
-/// Returns two neighbours per position; more than one element outside, their weight is zero. Others are clamped.
+/// Returns both neighbours of each position, clamped to the axis. Positions over one element outside have weight zero.
 fn region_neighbours(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<Vec<Neighbour>> {
     let dtype = emit.dtype(place)?;
     let (least, most) = (emit.add_scalar(dtype, -1.0)?, emit.add_scalar(dtype, extent as f64)?);

@@ -35,7 +35,7 @@ pub(super) enum Value {
 
 pub(super) struct Sequence {
     pub items: Vec<Value>,
-    /// Class name of a named tuple.
+    /// Class name of a named tuple; None for other sequences.
     pub class: Option<Rc<str>>,
 }
 

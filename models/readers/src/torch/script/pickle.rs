@@ -25,7 +25,7 @@ struct Unpickler<'a> {
     bytes: &'a [u8],
     folder: &'a str,
     heap: &'a mut Heap,
-    /// Stack of the machine; None is a mark.
+    /// Stack of the pickle machine; None is a mark that starts a group of values.
     stack: Vec<Option<Value>>,
     memo: HashMap<u32, Value>,
 }

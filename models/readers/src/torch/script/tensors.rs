@@ -21,14 +21,14 @@ pub(super) struct Tensors<'a> {
     archive: &'a Archive,
     options: &'a Options,
     cells: Cells,
-    /// Memory cells of the file's tensors that were used, by index in the heap; `shared` finds them by content.
+    /// Memory cells of the file's tensors that were used, by their index in the heap; `shared` has them by content.
     loaded: HashMap<usize, usize>,
     shared: HashMap<String, usize>,
     signatures: HashMap<String, Rc<Vec<Signature>>>,
     complex: HashSet<usize>,
     /// Constants that represent Python numbers, which do not affect the result type.
     numbers: HashSet<ValueId>,
-    /// Module that is being interpreted; `target` is the variable that receives the result.
+    /// Path of the module that is being interpreted; `target` is the variable to which the current result is assigned.
     pub scope: Rc<str>,
     pub target: &'a str,
     pub refused: Option<String>,

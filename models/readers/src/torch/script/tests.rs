@@ -1,4 +1,4 @@
-//! TorchScript files that are read, and those that are refused.
+//! Tests of TorchScript files that are read, and of those that are refused.
 
 use crate::Options;
 use crate::torch::tests::{cases_of, check_answer};
@@ -18,7 +18,7 @@ fn options(path: &Path) -> Options {
     Options { shapes: shapes.collect(), ..Options::default() }
 }
 
-/// What torch made of the same tensors; see `scripts/torchscript_cases.py`.
+/// Compares with PyTorch's results on the same tensors; see `scripts/torchscript_cases.py`.
 #[test]
 fn programs_answer_as_torch_does() {
     let cases = cases_of(&folder(), "pt");

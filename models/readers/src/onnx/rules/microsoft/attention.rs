@@ -62,7 +62,7 @@ pub(super) fn fused_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(outputs)
 }
 
-/// Inputs: `query, key, value, bias, key padding mask, attention bias, past key, past value`.
+/// Emits `MultiHeadAttention`; inputs: `query, key, value, bias, key padding mask, attention bias, past key and value`.
 pub(super) fn multi_head(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (q, Some(k), Some(v)) = (call.input(0)?, call.optional_input(1), call.optional_input(2)) else {
         return unsupported("queries, keys and values packed in one tensor");

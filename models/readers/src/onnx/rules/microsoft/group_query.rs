@@ -77,7 +77,7 @@ fn split_projections(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<[ValueId; 
     Ok([part(0, count)?, part(count, groups)?, part(count + groups, groups)?])
 }
 
-/// Without a past, sequences may be shorter than the tensors, as a causal query never attends to the padding behind it.
+/// Checks that sequences fill the tensors. Without a past they may be shorter: causal queries do not see later padding.
 fn check_lengths(emit: &Emit<'_>, call: &Call<'_>, past: i64, total: i64) -> Outcome<()> {
     for (index, shift) in [(5, 1), (6, 0)] {
         let Some(id) = call.optional_input(index) else { continue };

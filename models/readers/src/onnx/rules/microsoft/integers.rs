@@ -13,7 +13,7 @@ fn dequantise_operand(emit: &mut Emit<'_>, call: &Call<'_>, place: usize) -> Out
     quantise::dequantise_scalar(emit, call.input(place)?, call.input(place + 1)?, call.optional_input(place + 2))
 }
 
-/// Quantises to the type of operand `like`; input `place` is the scale, the next one the zero point.
+/// Quantises to the element type of input `like`; input `place` is the scale, and the next input the zero point.
 fn quantise_result(emit: &mut Emit<'_>, call: &Call<'_>, y: ValueId, place: usize, like: usize) -> Outputs {
     let to = emit.dtype(call.input(like)?)?;
     Ok(vec![quantise::quantise_scalar(emit, y, call.input(place)?, call.optional_input(place + 1), to)?])
