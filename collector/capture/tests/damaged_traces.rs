@@ -1,4 +1,4 @@
-//! Damaged host traces and Perfetto traces are either read or rejected, and the results are usable.
+//! Tests that damaged host traces and Perfetto traces are read or rejected, and that results are usable.
 #![allow(missing_docs)]
 
 #[allow(dead_code, reason = "other tests use all of it")]

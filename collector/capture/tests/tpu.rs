@@ -1,4 +1,4 @@
-//! TPU captures from raw bytes to reports.
+//! Tests of TPU captures, from raw bytes to reports.
 #![allow(missing_docs)]
 
 #[path = "tpu/card.rs"]
@@ -170,7 +170,7 @@ fn conflict_ratios_are_rounded_like_the_vendors_tool() {
     assert_eq!(ratios(File::default().tiu(&records).nodes(&nodes).extras(&[product])), "0.7% ");
 }
 
-/// Two records that disabling the profiler causes: they move no data and have no node.
+/// The two records that disabling the profiler causes. They move no data and have no node.
 const MARKERS: [[u32; 6]; 2] = [[9000, 9012, 0, 0, 0, 0], [9100, 9112, 1, 0, 0, 0]];
 
 #[test]

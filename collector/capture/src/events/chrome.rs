@@ -60,7 +60,7 @@ struct Raw<'a> {
 #[derive(Default)]
 struct ChromeTracks {
     by_key: HashMap<Vec<u8>, u32>,
-    /// Key and result of the most recent lookup, since consecutive events often share a track.
+    /// Key of the most recently looked up track, and its index, since consecutive events often share a track.
     last: (Vec<u8>, u32),
     key: Vec<u8>,
     process_names: HashMap<String, String>,

@@ -110,7 +110,7 @@ struct ConversionPlan<'a> {
 struct PartPlan {
     tracks: Vec<usize>,
     lanes: HashMap<(u32, u16), usize>,
-    /// Lane of each slice that is not in the first lane, by index of the slice.
+    /// For each slice that is not in the first lane of its track, by index, its lane.
     lane_of: HashMap<u32, u16>,
     ends: HashMap<u64, (u32, u32)>,
     /// Salt of the ids of flow arrows. It keeps this trace's arrows distinct from those of other traces.
@@ -129,7 +129,8 @@ impl PartPlan {
         flow ^ self.salt
     }
 
-    /// Returns the role as written: Perfetto has only steps, so the first becomes the start, the last the end.
+    /// Returns the role to write: Perfetto's arrows have only steps, of which the first becomes the start, the last the
+    /// end.
     fn written_role(&self, flow: u64, role: Role, slice: u32) -> Role {
         match (role, self.ends.get(&flow)) {
             (Role::Step, Some((first, _))) if *first == slice => Role::Start,

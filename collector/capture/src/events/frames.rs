@@ -252,7 +252,7 @@ impl<R: Read> Frames<R> {
         })
     }
 
-    /// Parses a member of the outermost object. `None` without value, or for a list of records, which is entered.
+    /// Parses a member of the outermost object. `None` if it has no value, or is a list of records, which is entered.
     fn scan_member(&mut self) -> std::io::Result<Option<FrameRange>> {
         let FrameValue::Whole(length) = self.scan_value()? else { return Ok(Some(self.end_early())) };
         self.name.clear();

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
-/// A slice or an instant.
+/// A slice (an interval on a track) or an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
     pub track: u32,
@@ -215,7 +215,8 @@ impl Trace {
         Some((start, end))
     }
 
-    /// Assigns flow points to the innermost open slice, or an arrow's end to the next. Also counts points without one.
+    /// Returns the flow points of each slice (an arrow's end may lie before it), and the number of points without
+    /// slice.
     pub fn assign_arrows(&self) -> (HashMap<u32, Vec<(u64, Role)>>, u64) {
         let mut by_track: HashMap<u32, Vec<&FlowPoint>> = HashMap::new();
         self.points.iter().for_each(|point| by_track.entry(point.track).or_default().push(point));

@@ -109,7 +109,7 @@ pub enum Error {
     Large { path: PathBuf, limit: usize, what: &'static str },
 }
 
-/// Limit that a consumer of events has reached, and the name of what is limited.
+/// Limit that a consumer of events has reached, and a name of what it limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full(pub usize, pub &'static str);
 

@@ -105,7 +105,7 @@ fn read_field(input: &mut impl Read, bytes: &mut Vec<u8>, offset: &mut u64) -> s
     })
 }
 
-/// Returns `None` at the end of the file or if the varint is invalid.
+/// Reads a variable-length integer. Returns `None` at the end of the file or if the integer is invalid.
 fn read_varint(input: &mut impl Read, offset: &mut u64) -> std::io::Result<Option<u64>> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {

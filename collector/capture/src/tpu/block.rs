@@ -14,12 +14,12 @@ pub enum Kind {
     CdmaRecords,
     /// Words that describe dynamically issued commands.
     Nodes,
-    /// Raw descriptors of dynamically issued commands.
+    /// Raw descriptors of dynamically issued commands, in the order of issue.
     Extras,
     TiuCommands,
     GdmaCommands,
     SdmaCommands,
-    /// Descriptors that nodes refer to.
+    /// Descriptors to which nodes refer by key.
     KeyedCommands,
 }
 

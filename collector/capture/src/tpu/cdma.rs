@@ -23,7 +23,7 @@ pub struct Port {
     pub losses: Losses,
 }
 
-/// Number of the first command of each launch.
+/// Number of the first command of each launch, at which the numbers restart.
 const FIRST_ID: u64 = 1;
 /// A decrease of the command number by more than this starts a new launch.
 const DROP: u64 = 10;
@@ -53,7 +53,7 @@ pub fn parse_port(settings: &Settings, mut port: Port, bytes: Vec<u8>) -> Port {
     port
 }
 
-/// Aligns the ports to the last core's clock: the record before a port's work ends when an SDMA send of that core does.
+/// Sets port clocks such that a port's first record, from before its work, ends when an SDMA send of `core` ends.
 pub fn anchor_ports(settings: &Settings, ports: &mut [Port], core: &mut Core, losses: &mut Losses) {
     let preamble = settings.chip.facts().preamble;
     let mut sends = 0;

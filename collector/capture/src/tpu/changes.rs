@@ -6,7 +6,7 @@ use report::{Cell, Paper, Table, format_duration, format_number, number_column, 
 use serde_json::{Value, json};
 
 impl CaptureComparison {
-    /// Formats up to `limit` changes of each kind. Slower means by more than `share`, and significantly.
+    /// Lists up to `limit` changes of each kind. Slower are means that grew significantly and by more than `share`.
     pub fn format_text(&self, share: f64, limit: usize, paper: &Paper) -> String {
         let (table, lines) = self.change_table(share, limit);
         table.map(|table| table.format_for(paper)).into_iter().chain(lines).collect::<Vec<_>>().join("\n")

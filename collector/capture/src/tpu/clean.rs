@@ -91,7 +91,7 @@ pub fn swap_ids(records: &mut [Record]) {
     }
 }
 
-/// With `compat`, every backward step in the upper half of the range is a wrap-around, as in the vendor's tool.
+/// Extends times beyond wrap-arounds; with `compat`, every step back from the upper half of the range counts as one.
 pub fn lift_times(records: &mut [Record], compat: bool) {
     let (mut last, mut lift) = (0, 0);
     for record in records {

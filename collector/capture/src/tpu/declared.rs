@@ -70,7 +70,7 @@ impl Declared {
         note_cores_without_commands(cores, losses);
     }
 
-    /// A full buffer keeps fewer records than declared, so that only an empty stream counts as missing there.
+    /// Returns whether records are missing. Full buffers drop records, so that only an empty stream counts for them.
     fn falls_short(&self, read: u64, count: u64) -> bool {
         let is_full = self.limit != 0 && count >= self.limit;
         read < count && (read == 0 || !is_full)

@@ -1,4 +1,4 @@
-//! Errors that prevent reading or showing a capture.
+//! Errors that prevent a capture from being read or shown.
 
 use super::chip::Chip;
 use std::path::PathBuf;

@@ -17,7 +17,7 @@ pub struct Section {
     count: usize,
     /// Size of the range of command numbers that the section covers.
     span: u64,
-    /// Tags of records that have no command, or `NONE`.
+    /// Tags for records of this section that have no command, or `NONE`.
     tags: u32,
 }
 
@@ -53,10 +53,10 @@ impl Commands {
     }
 }
 
-/// Ranges of the file with the descriptors that nodes refer to, by key and count.
+/// File ranges of the descriptors that nodes refer to, by the key and the number of commands in the node.
 pub type Keyed = HashMap<(u32, u32), Range<usize>>;
 
-/// Returns the commands of nodes. Decodes descriptors that nodes refer to, whose commands it adds to `pool`.
+/// Returns the commands of nodes. Descriptors that nodes refer to are decoded and added to `pool` as commands.
 pub fn from_nodes(
     chip: Chip,
     engine: Engine,
@@ -149,7 +149,7 @@ fn add_stream(
     }
 }
 
-/// Pairs those records with commands that have none yet; returns whether any was paired.
+/// Pairs the records that have no command yet, by their sections of numbers; returns whether any was paired.
 pub fn pair_records(
     records: &mut [Record],
     commands: &Commands,
@@ -241,10 +241,10 @@ fn record_sections(records: &[Record], open: &[usize]) -> Vec<Range<usize>> {
 
 /// Minimum length of a section that can be matched by position alone.
 const SHORTEST: usize = 4;
-/// Start number below which a section of records, except for the first one, belongs to the next block of commands.
+/// In a section of records other than the first, a first number below this one means that the next block has begun.
 const NEXT_BLOCK: u64 = 1000;
 
-/// Pairs records by number: in each block, the record with number m belongs to command m, counted from 0.
+/// Pairs records by number: a record with number m belongs to the m-th command of its block, counted from 0.
 pub fn pair_by_number(records: &mut [Record], commands: &Commands) {
     let open: Vec<usize> = (0..records.len()).filter(|index| records[*index].command == NONE).collect();
     let mut block = 0;
@@ -265,7 +265,7 @@ pub fn pair_by_number(records: &mut [Record], commands: &Commands) {
     }
 }
 
-/// Occurrences of each command number in the tensor unit's nodes; descriptors cover all numbers below a count.
+/// Number of occurrences of command numbers in TIU nodes; a reference to descriptors counts for all below `count`.
 #[derive(Debug, Default)]
 pub struct Numbers {
     commands: HashMap<u64, u32>,

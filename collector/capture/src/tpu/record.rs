@@ -1,6 +1,6 @@
 //! PMU records with their times and commands.
 
-/// Index that marks a missing command or missing tags.
+/// Index that stands for a missing command or for missing tags.
 pub const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Record {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// Dynamic node with registers.
+    /// Dynamic node that contains registers.
     Tdi,
     /// Node that names a generator instead of registers.
     Rvt,
@@ -43,7 +43,7 @@ pub enum Origin {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordedCommand {
-    /// Word of the node; 0 for descriptors that no node refers to.
+    /// Word of the node that describes the command; 0 for descriptors that no node refers to.
     pub word: u32,
     pub id: u32,
     pub tags: u32,

@@ -109,7 +109,7 @@ fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// SQLite checks the time only between steps, so the query runs on another thread, which is abandoned at the limit.
+/// Runs a query on a thread that is abandoned at the time limit, since SQLite checks the time only between steps.
 pub fn ask_in_time(mut database: Connection, sql: String, bounds: QueryBounds) -> Result<Answer, Error> {
     let (sender, receiver) = sync_channel(1);
     let asking = std::thread::spawn(move || {

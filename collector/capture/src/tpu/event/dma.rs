@@ -12,7 +12,7 @@ use crate::tpu::pmu::sum_counters;
 pub enum Memory {
     Ddr,
     L2,
-    /// Shared memory, recognised by an address of CV84X6. The vendor's tool has another name for it in this case.
+    /// Shared memory that is recognised by an address, on CV84X6 only; the vendor's tool prints another name for it.
     L2Address,
     Local,
     Unknown,
@@ -136,7 +136,7 @@ fn cv_memory(address: u64) -> Memory {
     }
 }
 
-/// Returns source and destination of a transfer, as implied by the name of its generator variant.
+/// Returns source and destination of a generated transfer, which the name of its generator variant contains.
 fn rvt_ends(event: &Event<'_>) -> Option<(Memory, Memory)> {
     let (op, sub) = event.operation_codes();
     let extra = event.command.map_or(0, |command| command.upper_bits());

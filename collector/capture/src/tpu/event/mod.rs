@@ -120,12 +120,12 @@ impl<'a> Event<'a> {
         self.command.is_some_and(|command| command.origin == Origin::Rvt)
     }
 
-    /// Returns whether the node contains only a generator and its variant, without element type and memories.
+    /// Returns whether the command is known only by its generator and variant, without element type and memories.
     pub fn is_generated(&self) -> bool {
         self.is_rvt() && self.chip() == Chip::Cv84x6
     }
 
-    /// Returns whether the record is a message or a marker instead of work.
+    /// Returns whether the record is a system command (a message or a marker) and does no work.
     pub fn is_system(&self) -> bool {
         !self.is_rvt() && self.operation_codes().0 == Some(self.engine.system_op())
     }
@@ -174,7 +174,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Passes the registers of a TIU command to `add`. The first two arguments are joined to the column name.
+    /// Calls `add` with each register of a TIU command. The first two arguments form the column name when concatenated.
     pub fn list_registers(&self, add: &mut impl FnMut(&str, &str, Value<'static>)) {
         if self.engine == Engine::Tiu {
             tiu::list_registers(self, add);

@@ -43,7 +43,7 @@ struct HostEvent {
     at_ns: i64,
 }
 
-/// `tail` is the end of the last record, and the host time from there to the end of `disable_profile`.
+/// Reads a host trace. `tail`: end of the last record, and host time from there to the end of `disable_profile`.
 pub fn read_host_trace(path: &Path, tail: (i64, Option<i64>), losses: &mut Losses) -> Result<HostTrace> {
     let (format, input) = open::open_trace(path).map_err(|error| convert_error(path, error))?;
     gather_slices(path, tail, losses, |take| open::read_from(path, format, input, take))
