@@ -129,7 +129,7 @@ impl PartPlan {
         flow ^ self.salt
     }
 
-    /// Returns the role to write: Perfetto's arrows have only steps, of which the first becomes the start, the last the
+    /// Returns the role to write: Perfetto has only steps, of which an arrow's first becomes the start, its last the
     /// end.
     fn written_role(&self, flow: u64, role: Role, slice: u32) -> Role {
         match (role, self.ends.get(&flow)) {

@@ -215,8 +215,7 @@ impl Trace {
         Some((start, end))
     }
 
-    /// Returns the flow points of each slice (an arrow's end may lie before it), and the number of points without
-    /// slice.
+    /// Returns the flow points of each slice (arrows may also end before it), and the number of points without slice.
     pub fn assign_arrows(&self) -> (HashMap<u32, Vec<(u64, Role)>>, u64) {
         let mut by_track: HashMap<u32, Vec<&FlowPoint>> = HashMap::new();
         self.points.iter().for_each(|point| by_track.entry(point.track).or_default().push(point));
