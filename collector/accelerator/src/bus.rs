@@ -1,5 +1,5 @@
-//! Board interface of an accelerator core: its registers, contiguous memory, and a wait with a time limit. **Not run on
-//! hardware.** It was tested on a bus that simulates the core's response to its registers.
+//! Interface between host and accelerator core: registers, contiguous memory, and a wait with a time limit. **Not run
+//! on hardware.** It was tested on a bus that simulates the core's response to its registers.
 
 use crate::core::Core;
 
@@ -13,7 +13,7 @@ pub enum BusBlock {
 }
 
 impl BusBlock {
-    /// All blocks, in the order of their addresses.
+    /// All blocks of registers, in the order of their addresses.
     pub const ALL: [BusBlock; 4] = [BusBlock::Fetch, BusBlock::Load, BusBlock::Compute, BusBlock::Store];
 }
 
@@ -32,7 +32,7 @@ pub mod registers {
     pub const MICRO_OPS: u32 = 0x20;
     pub const SUMS: u32 = 0x28;
     pub const START: u32 = 0x01;
-    /// Starts a block with automatic restart.
+    /// Value of `CONTROL` that starts a block and restarts it automatically.
     pub const RESTART: u32 = 0x81;
 }
 

@@ -7,7 +7,7 @@ pub(crate) const MICRO_OP_BYTES: u64 = 4;
 /// Configuration of an accelerator core. Data and weights have 8 bits, sums 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Core {
-    /// Rows of data per buffer element.
+    /// Rows of data (images or matrix rows) per buffer element.
     pub batch: u32,
     /// Channels per buffer element of data and results.
     pub block: u32,

@@ -5,7 +5,7 @@ use crate::fit::check_fit;
 use crate::knobs::Knobs;
 use crate::layer::{Kind, Layer};
 
-/// Returns the possible values of each knob. Not all combinations fit the core.
+/// Returns the possible values of each tiling parameter. Not all combinations of them fit on the core.
 pub fn knob_choices(core: &Core, layer: &Layer) -> [Vec<u32>; 7] {
     let [height, width] = layer.output_extents();
     let [batches, _, blocks_out] = layer.block_counts(core);
@@ -50,7 +50,7 @@ pub fn default_knobs(core: &Core, layer: &Layer) -> Option<Knobs> {
     best.map(|(_, knobs)| knobs)
 }
 
-/// Returns a tiling's sort key: virtual threads, sums per loaded element and per tile, input blocks per load.
+/// Returns a sort key, highest for the best tiling: virtual threads, sums per load and per tile, input blocks per load.
 fn score_tiling(layer: &Layer, knobs: &Knobs) -> (u64, u64, u64, u64) {
     let Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads } = *knobs;
     let places = u64::from(tile_b) * u64::from(tile_h) * u64::from(tile_w);

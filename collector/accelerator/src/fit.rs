@@ -41,11 +41,11 @@ pub(crate) struct Plan {
     pub data: u32,
     pub weights: u32,
     pub tile: u32,
-    /// Number of sums, including the operands of post-processing and the `fillers`.
+    /// Number of sums, including those for operands of post-processing and for the rows of `fillers`.
     pub sums: u32,
     /// Whether a tile has fewer rows of sums than the minimum distance, so that columns must be iterated innermost.
     pub is_narrow: bool,
-    /// Number of dummy products into unused sums that enforce the minimum distance.
+    /// Number of additional rows of unused sums, into which dummy products are added to keep the minimum distance.
     pub fillers: u32,
     pub threads: u32,
 }

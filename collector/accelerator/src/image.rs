@@ -53,7 +53,7 @@ pub fn external_result(program: &Program, packed: &[u8]) -> Result<Vec<u8>, Layo
     unpack_result(&program.core, &program.layer, packed)
 }
 
-/// Encodes the instructions with absolute addresses, since all base registers are zero.
+/// Encodes the instructions with absolute addresses, because all base address registers of the core are zero.
 fn relocate_program(program: &Program, address: u64) -> Result<Vec<u8>, ImageError> {
     let core = &program.core;
     let mut bytes = Vec::with_capacity(16 * program.instructions.len());

@@ -29,14 +29,14 @@ pub enum Kind {
     Convolution,
     /// Each result sums over one channel of a window; the weights of all other channels are zero.
     Depthwise,
-    /// No summation: the data are 32-bit sums.
+    /// No products: the data are 32-bit values that are directly post-processed.
     Elementwise,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tensors {
     Images,
-    /// Matrices with `rows` rows of channels. Adjacent rows become images, at the same position of the layer.
+    /// Matrices of `rows` rows, whose columns are channels. Adjacent rows become images at the same layer position.
     Matrix {
         rows: u32,
     },

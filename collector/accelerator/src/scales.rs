@@ -8,10 +8,10 @@ use crate::form::{CpuReason, cpu_error, layer_of};
 use models::operators::{Binary, Cast, Clip, Conv, Dense, QConv, QDense, Requantize};
 use models::{BinaryOp, DType, Op, Operand, Parameter, Step, Task, TensorType};
 
-/// A layer in a form that the accelerator core executes, with all operands except its data.
+/// A layer converted to a form that the core executes, with all operands except the data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Folded {
-    /// The task. Its first parameter is the data.
+    /// The converted task, whose first parameter is the data.
     pub task: Task,
     pub constants: Vec<Vec<u8>>,
 }

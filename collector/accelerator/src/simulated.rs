@@ -36,7 +36,7 @@ impl SimulatedBus {
         BusBlock::ALL.into_iter().all(|block| self.register_value(block, registers::CONTROL) & registers::START != 0)
     }
 
-    /// Runs the program in the registers. `None` if it never finishes: a deadlock or an access outside the memory.
+    /// Runs the program that the registers select. `None` if it does not finish (deadlock, access outside memory).
     fn run_program(&mut self) -> Option<()> {
         let count = u64::from(self.register_value(BusBlock::Fetch, registers::COUNT));
         let at = u64::from(self.register_value(BusBlock::Fetch, registers::INSTRUCTIONS)).checked_sub(self.address)?;

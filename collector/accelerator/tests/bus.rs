@@ -1,4 +1,4 @@
-//! Programs run by the registers of a simulated bus. No test uses a board.
+//! Tests of programs that are run by the registers of a simulated bus. No test uses a board.
 
 #[allow(dead_code)]
 mod common;

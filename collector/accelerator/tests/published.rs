@@ -15,7 +15,7 @@ fn set(name: &str) -> Timing {
     TimingSet::find_set(name).unwrap().timing
 }
 
-/// Returns the mean and the maximum relative error.
+/// Returns the mean and the maximum relative error of the simulated times.
 fn errors(rows: &[&Row], timing: &Timing) -> (f64, f64) {
     let errors: Vec<f64> = rows
         .iter()

@@ -1,4 +1,4 @@
-//! Damaged programs: a removed token or a changed address is rejected or detected in the result.
+//! Tests that a removed token or a changed address is rejected or makes the result wrong.
 
 #[allow(dead_code)]
 mod common;

@@ -25,7 +25,7 @@ pub enum ProfileVerdict {
     Faster,
     Slower,
     Same,
-    /// There are too few calls for confidence intervals.
+    /// There are too few calls to compute confidence intervals.
     Unknown,
     New,
     Gone,
@@ -51,9 +51,9 @@ pub struct ProfileComparison {
     pub before_ns: f64,
     pub after_ns: f64,
     pub visits: (usize, usize),
-    /// Smallest relative difference that is detectable in half of the rows; None for profiles of one visit.
+    /// Smallest relative difference that is detectable in half of the rows; None if a profile has one visit only.
     pub detectable: Option<f64>,
-    /// Median ratio over common rows, if there are enough; indicates a change of the machine, not of the code.
+    /// Median ratio of times over common rows; None for too few. It shows a change of the machine rather than the code.
     pub common: Option<f64>,
     pub beside_common: usize,
     /// All rows, sorted by decreasing absolute difference per run.
@@ -99,7 +99,7 @@ pub fn compare_profiles(before: &Profile, after: &Profile, group_by: GroupBy) ->
     }
 }
 
-/// Returns the rows by key. Omits the times of individual visits unless both profiles have several visits.
+/// Returns the rows by key. Omits the times of single visits unless both profiles have several visits (processes).
 fn rows_by_key(profile: &Profile, group_by: GroupBy, has_visits: bool) -> BTreeMap<String, Row> {
     let key = |(place, mut row): (usize, Row)| {
         if !has_visits {
@@ -128,13 +128,13 @@ fn sorted_median(mut all: Vec<f64>) -> Option<f64> {
     (!all.is_empty()).then(|| median_of_sorted(&all))
 }
 
-/// Returns the scatter between visits, averaged over both profiles; None if one has a single visit.
+/// Returns the scatter between visits (processes), averaged over both profiles; None if a profile has a single visit.
 fn noise_floor(before: &Profile, after: &Profile) -> Option<f64> {
     let (first, second) = visits::visit_scatter(before).zip(visits::visit_scatter(after))?;
     Some((0.5 * (first.powi(2) + second.powi(2))).sqrt())
 }
 
-/// Returns the median ratio over the rows with confidence intervals or several visits; None for too few rows.
+/// Returns the median ratio of times over rows with confidence intervals or several visits; None for too few such rows.
 fn common_ratio(pairs: &[(&Row, &Row)]) -> Option<f64> {
     let has_scatter = |row: &Row| row.median_interval_ns.is_some() || !row.visits_ns.is_empty();
     let is_known = |(before, after): &&(&Row, &Row)| {
@@ -171,7 +171,7 @@ impl Noise {
         Some(log.exp_m1().max(SAME))
     }
 
-    /// If the common ratio may come from the machine, the row must also differ from it in the same direction.
+    /// Judges a row. If the common ratio may come from the machine, a change must hold relative to that ratio, too.
     fn judge_row(&self, pair: &(&Row, &Row)) -> ProfileVerdict {
         let by_itself = self.compare_scaled(pair, 1.0);
         let is_machine = |common: &f64| (1.0 / MACHINE_RATIO_MAX..=MACHINE_RATIO_MAX).contains(common);

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct Profile {
     pub model: String,
     pub source: Source,
-    /// Source format, such as `torch.profiler`; empty if measured here.
+    /// Format of the imported file, such as `torch.profiler`; empty for a profile measured by this program.
     pub format: String,
     pub target: String,
     /// Threads and device queues; in measured profiles, the calling thread comes first.
@@ -25,7 +25,7 @@ pub struct Profile {
     pub counts: Vec<Count>,
     /// Memory events in chronological order.
     pub memory: Vec<MemoryEvent>,
-    /// Durations of unprofiled runs, interleaved with the steps; the difference is the overhead of profiling.
+    /// Durations of unprofiled runs, which alternate with the steps. The difference is the overhead of profiling.
     pub bare_ns: Vec<u64>,
     /// Median self time of each operator in further visits: fresh processes with another memory placement.
     #[serde(default)]
@@ -40,7 +40,7 @@ pub struct Profile {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Energy {
-    /// Domain of the meter, such as `gpu`; includes its idle consumption.
+    /// Domain that the meter covers, such as `gpu`; the energy includes that of an idle device.
     pub domain: String,
     pub source: String,
     pub millijoules: f64,
@@ -125,7 +125,7 @@ pub struct Counter {
     pub native: String,
     /// Either `thread`, `thread_user`, `descendants`, `descendants_user`, `process`, `machine` or `external`.
     pub coverage: String,
-    /// Count between two consecutive readings, if it was measured. It is never subtracted.
+    /// Count between two consecutive readings, if it was measured: the overhead of reading, which is not subtracted.
     #[serde(default)]
     pub alone: Option<f64>,
 }
@@ -167,7 +167,7 @@ pub struct Span {
 pub enum Kind {
     #[default]
     Operator,
-    /// Part of an operator on a thread of the pool.
+    /// Part of an operator that a thread of the thread pool executes.
     Task,
     Kernel,
     Copy,
@@ -176,7 +176,7 @@ pub enum Kind {
     Overhead,
 }
 
-/// Value of one counter during a span, or during the same call of a later run.
+/// Value of one counter during a span or, if counted in a separate run, during the same call of that run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Count {

@@ -283,7 +283,7 @@ fn write_counts<W: Write>(profile: &Profile, tracks: &ExportTracks, sink: &mut S
     Ok(())
 }
 
-/// Converts to a time of the trace; saturates at the largest time that a trace can represent.
+/// Converts to a time of the trace; larger values become the largest time that a trace can represent.
 fn to_trace_ns(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Imported traces of other profilers, compared with the tables of those profilers.
+//! Tests of imported traces of other profilers, compared with the tables of those profilers.
 #![allow(missing_docs)]
 
 use datasets::Target;

@@ -34,7 +34,7 @@ fn window_of(op: &Op) -> ConvWindow<'_> {
     op.window().expect("a convolution has a window")
 }
 
-/// Returns the padding of all dimensions; batch and channels have none.
+/// Returns the pads of all dimensions; batch and channels are not padded.
 pub fn all_pads(window: &ConvWindow<'_>) -> Vec<i64> {
     let (heads, tails) = window.pads.split_at(window.strides.len());
     [&[0, 0], heads, &[0, 0], tails].concat()
@@ -103,7 +103,7 @@ fn einsum_as(equation: &str, inputs: &[&Tensor], kind: Kind) -> Result<Tensor> {
     Ok(if inputs.len() == 1 { result.f_alias_copy()? } else { result })
 }
 
-/// Returns an additive mask for attention that PyTorch's causal flag cannot express; otherwise nothing.
+/// Returns an additive attention mask if PyTorch's causal flag cannot express the task's mask; otherwise an empty list.
 pub fn attention_mask(task: &Task, causal: bool, window: Option<i64>) -> Result<Vec<Tensor>> {
     let anchor = &task.steps[0];
     let ty = |input: usize| task.operand_type(anchor.inputs[input]).map_err(|error| Refusal::Failed(error.to_string()));

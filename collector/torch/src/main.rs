@@ -1,6 +1,6 @@
-//! The worker that computes tasks, whole models and TorchScript files with PyTorch's library. `opcollect` starts it and
-//! survives its end. It is a program of its own, because the library has a thread pool, and two pools in one process
-//! would disturb each other's times. It is built with the feature `torch`.
+//! The worker program that computes tasks, whole models and TorchScript files with PyTorch's library. `opcollect`
+//! starts it and survives its crash. It is a separate program, because the library has a thread pool, and two pools in
+//! one process would disturb each other's times. It is built with the feature `torch`.
 
 mod call;
 mod contraction;

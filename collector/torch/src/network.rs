@@ -70,7 +70,7 @@ struct TorchNetwork {
 }
 
 impl TorchNetwork {
-    /// Loads a program, whose codes are tasks as JSON.
+    /// Loads a program in which the code of each call is a task as JSON.
     fn load_program(job: &NetworkJob) -> anyhow::Result<Result<TorchNetwork>> {
         let content = folder::read_program(&job.program)?;
         let tasks = content.codes.iter().map(|text| {
@@ -153,7 +153,7 @@ fn tensor_from_bytes(ty: &TensorType, bytes: &[u8]) -> Result<Tensor> {
     inputs::to_torch(&own.map_err(|error| Refusal::Failed(error.to_string()))?)
 }
 
-/// Returns, for each call, the buffers of intermediate tensors that are not read again before they are overwritten.
+/// Returns, for each call, the intermediate buffers whose contents no later call reads.
 fn last_read(program: &Program) -> Vec<Vec<Place>> {
     let is_own = |place: &Place| matches!(place, Place::Activation(_));
     // Whether a later call reads the current content of a place.

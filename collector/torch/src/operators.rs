@@ -9,7 +9,7 @@ use models::operators::{Attention, BiasAdd};
 use models::{Op, Operand, Step, Task};
 use tch::Tensor;
 
-/// Creates the additional tensors that PyTorch's form of a task needs, before timing.
+/// Creates tensors, such as masks, that PyTorch needs for a task in addition to its inputs; runs before timing.
 pub fn extra_tensors(task: &Task) -> Result<Vec<Tensor>> {
     match &task.steps[0].op {
         Op::Attention(Attention { causal, window, .. }) => contraction::attention_mask(task, *causal, *window),
@@ -36,7 +36,7 @@ fn step_operands<'a>(step: &Step, parameters: &'a [Tensor], before: Option<&'a T
     step.inputs.iter().map(operand).collect()
 }
 
-/// Returns the index of the parameter added directly after a contraction, if PyTorch's call supports it as bias.
+/// Returns the index of the bias that is added to a contraction, if PyTorch's call of the contraction can add it.
 fn joining_bias(task: &Task) -> Option<usize> {
     let [anchor, step, ..] = task.steps.as_slice() else { return None };
     let channel = match &anchor.op {
@@ -67,7 +67,7 @@ fn apply_follower(task: &Task, step: &Step, mut value: Tensor, parameters: &[Ten
     apply_operator(&Call::from_step(step, &operands)?)
 }
 
-/// Computes an operator of one family; None if the operator belongs to another family.
+/// Computes an operator of one family; returns None if the operator belongs to another family.
 type OperatorFamily = fn(&Call<'_>) -> Result<Option<Tensor>>;
 
 const FAMILIES: &[OperatorFamily] = &[

@@ -12,7 +12,7 @@ const TOKENS_MAX: usize = 254;
 /// Number of instructions of each module that are guaranteed to have ended.
 type EndedCounts = [usize; 3];
 
-/// Last write and read of a buffer element, each as the number of instructions its module has ended after it.
+/// A buffer element's last write and read, each as the number of instructions that its module has executed by then.
 #[derive(Clone, Copy, Default)]
 struct ElementAccess {
     written: usize,
@@ -67,7 +67,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Records an instruction's buffer accesses. Rejects any whose earlier conflicting access may not have ended.
+    /// Records an instruction's buffer accesses. Rejects the instruction if a conflicting access may not have ended.
     fn record_accesses(&mut self, instruction: &Instruction, ended: usize) -> Result<(), String> {
         let [loads, computes, stores] = [Module::Load, Module::Compute, Module::Store].map(|module| module as usize);
         match instruction {
@@ -182,7 +182,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Records a write by the `ended`-th instruction. Rejects it if an element's last reader may not have ended.
+/// Records a write by a module's `ended`-th instruction. Rejects it if the last reader of an element may be running.
 fn record_write(elements: &mut [ElementAccess], ended: usize, known: usize, what: &str) -> Result<(), String> {
     if elements.iter().any(|element| element.read > known) {
         return Err(format!("the instruction overwrites {what}"));

@@ -68,7 +68,7 @@ impl<'a> FunctionalMachine<'a> {
         Ok(machine)
     }
 
-    /// Runs a program on operands and returns its result; both have the layout used outside of the accelerator.
+    /// Runs a program and returns its result. Operands and result have the layout used outside of the accelerator.
     pub fn compute_result(
         program: &Program,
         operands: &[&[u8]],
@@ -116,7 +116,7 @@ pub(crate) struct Place<'m> {
 }
 
 impl Place<'_> {
-    /// Returns `count` elements of `element` bytes each. `first` is an element index relative to address zero.
+    /// Returns `count` elements of `element` bytes each, from element `first`, counted from address zero.
     fn element_slice(&mut self, first: u64, count: usize, element: usize) -> Option<&mut [u8]> {
         let begin = first.checked_mul(element as u64)?.checked_sub(self.origin)?;
         let begin = usize::try_from(begin).ok()?;
@@ -206,7 +206,7 @@ impl<'m> Modules<'m> {
         }
     }
 
-    /// Executes one instruction. The error names the memory whose bounds are exceeded; empty at the step limit.
+    /// Executes one instruction. On failure, returns the memory whose bounds were exceeded, or "" at the step limit.
     fn execute_step(&mut self, instruction: &Instruction) -> Result<(), &'static str> {
         match instruction {
             Instruction::Load(memory) | Instruction::Store(memory) if is_empty(memory) => Ok(()),

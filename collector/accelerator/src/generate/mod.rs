@@ -57,7 +57,7 @@ pub fn generate_program(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Pro
     })
 }
 
-/// Instructions of a virtual thread that its later instructions must wait for.
+/// Indices of the last instructions of a virtual thread that its later instructions must wait for.
 #[derive(Clone, Copy, Default)]
 struct VirtualThread {
     /// Last instruction that read the loaded data.
@@ -68,7 +68,7 @@ struct VirtualThread {
     stored: Option<usize>,
 }
 
-/// Indices of the first batch element, channel block, row and column of a result tile.
+/// Position of a result tile: its first batch element, channel block, row and column.
 #[derive(Clone, Copy)]
 struct LayerTile {
     image: u32,

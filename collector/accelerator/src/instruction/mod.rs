@@ -16,7 +16,7 @@ pub enum Instruction {
     Finish,
 }
 
-/// Synchronisation with the previous and the next module in the data flow: a pop waits for a token, a push sends one.
+/// Synchronisation with the previous and the next module in the data flow. A pop waits for a token, a push sends one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
     pub pop_previous: bool,
@@ -65,7 +65,7 @@ pub struct Multiply {
     pub tokens: Tokens,
     pub is_reset: bool,
     pub steps: Steps,
-    /// Increments of the sum index per outer and inner iteration.
+    /// Increments of the index of the sum, per outer and per inner iteration.
     pub sum: [u16; 2],
     pub data: [u16; 2],
     pub weight: [u16; 2],
@@ -103,7 +103,7 @@ impl AluOp {
     }
 }
 
-/// Indices of one step: a sum, an element of data (the source sum for ALU instructions), and an element of weights.
+/// Indices that one step uses: a sum, an element of data (the source sum for ALU instructions), an element of weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub struct MicroOp {

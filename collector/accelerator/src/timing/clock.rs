@@ -1,4 +1,4 @@
-//! Event-driven timing simulation: the lane that can advance first executes its next step.
+//! Event-driven timing simulation: the lane that can advance at the earliest cycle executes its next step.
 
 use super::{ModuleSpan, TimedProgram, Timing, TimingError, TimingLane};
 use crate::check::{Module, is_empty, module_of_instruction, queues_of, step_count, tokens_of_instruction};
@@ -20,7 +20,7 @@ struct ModuleWork {
     place: usize,
     begin: u64,
     waited: u64,
-    /// Bytes per row, remaining rows, and remaining bytes of the current row.
+    /// Bytes of each row, number of remaining rows, and remaining bytes of the current row.
     row: u64,
     rows: u64,
     left: u64,
@@ -61,7 +61,7 @@ impl<'a> Clock<'a> {
         ready.min_by_key(|(when, lane)| (*when, *lane as usize)).map(|(_, lane)| lane)
     }
 
-    /// Returns the cycle at which a lane can advance. `None` if the lane waits for another one.
+    /// Returns the cycle at which a lane can advance, or `None` as long as the lane waits for another one.
     fn ready_cycle(&self, lane: TimingLane) -> Option<u64> {
         let ModuleProgress { now, work, queue } = &self.lanes[lane as usize];
         if work.is_some() {

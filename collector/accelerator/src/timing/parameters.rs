@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
     pub instruction: u64,
-    /// Cycles per row read.
+    /// Latency before each row that is read.
     pub row: u64,
     pub store_row: u64,
-    /// Latency of the first burst of a row.
+    /// Latency of the first burst of each row.
     pub burst: u64,
     pub next_burst: u64,
-    /// Beats per burst, one cycle each.
+    /// Number of transfers (beats) per burst, of one cycle each.
     pub burst_beats: u64,
     pub beat_bytes: u64,
-    /// Whether the memory port is occupied during the latency, too.
+    /// Whether the memory port is busy also during the latency of a burst.
     pub is_one_at_a_time: bool,
     pub joins_rows: bool,
     /// Cycles per element of padding.

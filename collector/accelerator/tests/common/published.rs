@@ -12,15 +12,15 @@ pub struct Row {
     pub core: Core,
     pub layer: Layer,
     pub knobs: Knobs,
-    /// Time in milliseconds, including the host.
+    /// Measured time in milliseconds, including the work of the host.
     pub ms: f64,
 }
 
 /// Published cycle counts of an RTL simulation.
 pub struct Cycles {
-    /// Convolutions of each network: with four cycles per product, and with one.
+    /// Cycles of the convolutions of each network, at four cycles per product and at one cycle per product.
     pub networks: Vec<(String, [f64; 2])>,
-    /// Cycles of one layer by port width in bits.
+    /// Cycles of one layer, each with the width of the memory port in bits.
     pub widths: Vec<(u64, f64)>,
 }
 

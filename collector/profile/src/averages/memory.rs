@@ -1,4 +1,4 @@
-//! Memory allocated during calls, from cumulative sums over the memory events.
+//! Memory that is allocated during calls, computed from running totals of the memory events.
 
 use super::{AverageRow, Grouping, is_device};
 use crate::data::{Pool, Profile, Span};

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grouping {
     pub by_input_shape: bool,
-    /// Number of outermost module names by which rows are separated; 0 compares whole scopes, None ignores scopes.
+    /// Number of outermost module names of a scope that distinguish rows; 0 for whole scopes, None to ignore scopes.
     pub by_scope: Option<usize>,
 }
 
@@ -206,7 +206,7 @@ fn is_device(span: &Span) -> bool {
 
 type GroupKey<'a> = (Kind, &'a str, Option<&'a str>, Option<&'a [Vec<i64>]>);
 
-/// Returns a row without times per group of calls, and each span's row index; tasks on other threads have none.
+/// Returns a row without times per group of calls, and a function from spans to rows (None for tasks on other threads).
 fn group_calls(profile: &Profile, grouping: Grouping) -> (Vec<AverageRow>, impl Fn(&Span) -> Option<usize> + '_) {
     let mut rows: Vec<AverageRow> = Vec::new();
     let mut by_key: HashMap<GroupKey<'_>, usize> = HashMap::new();

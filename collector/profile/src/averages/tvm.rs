@@ -35,7 +35,7 @@ pub(crate) const DEVICE: &str = "Device";
 pub(crate) const COUNT: &str = "Count";
 pub(crate) const SHAPES: &str = "Argument Shapes";
 pub(crate) const HASH: &str = "Hash";
-/// Leading columns; all other columns follow alphabetically.
+/// Columns that come first, in this order; all other columns follow alphabetically.
 const FIRST: [&str; 6] = [NAME, DURATION, PERCENT, DEVICE, COUNT, SHAPES];
 const HOST: &str = "cpu0";
 

@@ -256,7 +256,7 @@ fn convert_track(track: &capture::events::Track) -> Track {
     Track { name, process, id, ..Track::default() }
 }
 
-/// Converts the steps found in a trace; returns none if steps overlap.
+/// Converts the steps found in a trace; returns no steps if any overlap.
 fn build_steps(found: &mut [(u64, i64, i64)], zero: i64) -> Vec<Step> {
     found.sort_by_key(|(_, start, _)| *start);
     if found.windows(2).any(|pair| pair[1].1 < pair[0].2) {

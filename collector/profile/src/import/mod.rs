@@ -21,7 +21,7 @@ pub struct ImportBounds {
     pub spans: usize,
 }
 
-/// Peak memory per span during import and in tables.
+/// Peak memory per span in bytes, during import and while tables are computed.
 pub const SPAN_BYTES: usize = 200;
 
 impl ImportBounds {
@@ -46,7 +46,7 @@ pub enum Error {
     Empty {
         path: String,
         events: u64,
-        /// Error of the first unreadable record.
+        /// Description of the first unreadable record.
         why: String,
     },
 }

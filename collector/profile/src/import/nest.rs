@@ -10,7 +10,7 @@ use std::collections::HashMap;
 pub struct Raw {
     pub kind: Kind,
     pub operator: u32,
-    /// Correlation number between a call and the device work that it launched.
+    /// Number by which a trace connects a call with the device work that it launched; None if it has none.
     pub external: Option<u64>,
     pub track: u32,
     pub start_ns: i64,
@@ -19,7 +19,7 @@ pub struct Raw {
 
 const NONE: u32 = u32::MAX;
 
-/// Orders spans, assigns parents and converts; `lift` merges an only child into a parent of the same name.
+/// Orders spans, assigns parents and converts; `lift` merges an only child into a parent of equal name.
 pub fn nest_spans(
     mut raw: Vec<Raw>,
     tracks: &[Track],

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
 pub struct Provenance {
-    /// Time at which the trace was recorded, or else written, in microseconds since 1970.
+    /// Time at which the trace was recorded or, if unknown, its file was written, in microseconds since 1970.
     pub taken_at_us: i64,
     pub host: String,
     pub threads: Option<i64>,

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub const SPANS: usize = 20_000;
 const POINTS: usize = 2000;
 
-/// Returns the first spans as a flat list: track, start, duration, operator, depth and kind of each.
+/// Returns the first spans as a flat list of numbers: track, start, duration, operator, depth and kind of each span.
 pub fn timeline_spans(profile: &Profile) -> Value {
     let mut order: Vec<u32> = (0..profile.spans.len() as u32).collect();
     order.sort_by_key(|at| profile.spans[*at as usize].start_ns);

@@ -77,7 +77,7 @@ impl Session {
         }
     }
 
-    /// Returns the counter of a thread channel. It has a name of its own, because it excludes polling between tasks.
+    /// Returns the counter of a channel of pool threads. Its name is separate: polling between tasks is excluded.
     fn task_counter(&self, channel: &Channel) -> Counter {
         let same = self.channels.iter().zip(&self.alone).find(|(own, _)| own.name == channel.name);
         let one = to_counter(channel, same.and_then(|(_, alone)| *alone));

@@ -12,12 +12,12 @@ pub(super) struct Session {
     pub(super) cells_max: usize,
     /// Start and end of each call of the last timed run.
     pub(super) stamps: Vec<u64>,
-    /// Readings of all channels before each call and after the last, in the last counted runs, one per counter group.
+    /// Readings of all channels before each call and after the last one, in the last counted run of each group.
     pub(super) readings: Vec<Option<Reading>>,
     pub(super) channels: Vec<Channel>,
     pub(super) alone: Vec<Option<f64>>,
     pub(super) workspace_bytes: Option<Vec<u64>>,
-    /// Number of recorded steps, including those discarded since.
+    /// Number of steps recorded so far, including those discarded to bound the memory.
     pub(super) recorded: u64,
     pub(super) stride: u64,
     pub(super) steps: Vec<Step>,
@@ -133,7 +133,7 @@ impl Session {
         }
     }
 
-    /// Stores the counts of each call. A channel's counts come from the run of its counter group.
+    /// Stores the counts of each call; those of a channel come from the run in which its group of counters was enabled.
     fn keep_counts(&mut self) {
         let channels = self.channels.len();
         for call in 0..self.calls {
@@ -158,7 +158,7 @@ impl Session {
     }
 }
 
-/// Returns each channel's median count between two consecutive readings.
+/// Returns each channel's median count between two readings in direct succession; None for a channel that fails.
 pub(super) fn reading_overhead(counters: &mut dyn CounterReader) -> Vec<Option<f64>> {
     const PAIRS: usize = 33;
     let channels = counters.channels().to_vec();
@@ -182,7 +182,7 @@ pub(super) fn reading_overhead(counters: &mut dyn CounterReader) -> Vec<Option<f
     seen.into_iter().map(middle).collect()
 }
 
-/// Returns a count, extrapolated if it was multiplexed, and its active fraction of the time.
+/// Returns a count, extrapolated if the counter was active for only a part of the time, and that part; None if never.
 pub(super) fn extrapolate_count(passed: Reading) -> Option<(u64, f64)> {
     match passed {
         Reading { value, enabled_ns: 0, .. } => Some((value, 1.0)),

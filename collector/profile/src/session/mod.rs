@@ -33,7 +33,7 @@ pub trait Subject {
     }
     /// Enables the recording of pool threads, if there are any, for the next run.
     fn record_threads(&mut self) {}
-    /// Returns the tasks of pool threads in that run, in any order.
+    /// Returns the tasks that pool threads executed in the last run for which recording was enabled, in any order.
     fn tasks(&mut self) -> Vec<Task> {
         Vec::new()
     }
@@ -72,12 +72,12 @@ pub struct Plan {
     pub schedule: ProfileSchedule,
     /// Time after which the session ends, once the minimum number of steps is recorded.
     pub budget_ns: u64,
-    /// Time after which the session ends once any step is recorded.
+    /// Time after which the session ends even with fewer steps, as soon as one step is recorded.
     pub limit_ns: u64,
     pub cells_max: usize,
 }
 
-/// Minimum number of recorded steps, unless the time limit comes first.
+/// Minimum number of recorded steps, unless the time limit ends the session earlier.
 const STEPS_MIN: usize = 5;
 
 impl Plan {

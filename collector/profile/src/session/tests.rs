@@ -1,4 +1,4 @@
-//! Sessions on a clock that only the test advances.
+//! Tests of sessions on a clock that only the test advances.
 
 use super::kept::extrapolate_count;
 use super::*;
@@ -94,7 +94,7 @@ impl Subject for Model {
     }
 }
 
-/// Counters, some of them in groups: each reading increases by one times the channel's index.
+/// Counters, some of them in groups: each reading increases channel `i`, counted from 0, by `i + 1`.
 struct Fake {
     channels: Vec<Channel>,
     groups: usize,

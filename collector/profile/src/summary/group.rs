@@ -155,7 +155,7 @@ impl Derived {
     }
 }
 
-/// Total work of a row. A value that is unknown for one operator is unknown for the row.
+/// Total work of a row. A quantity that is unknown for one operator of the row is unknown for the row.
 struct Works {
     typical_ns: f64,
     flops: Option<f64>,

@@ -23,7 +23,7 @@ pub enum GroupBy {
     Name,
     #[default]
     InputShape,
-    /// Scopes, cut to this number of outermost module names.
+    /// Operators in the same module, where scopes are cut to this number of outermost module names.
     Scope(usize),
     Call,
 }
@@ -72,7 +72,7 @@ pub struct Row {
     pub text: String,
     /// Scope in the model; the common prefix if there are several scopes.
     pub scope: String,
-    /// Task; None unless the row has a single task.
+    /// Hash of the task; None unless the row has a single task.
     pub task: Option<String>,
     pub schedule: Option<String>,
     /// Shapes of the inputs, if all calls agree.
@@ -103,11 +103,11 @@ pub struct Row {
     pub bytes: Option<f64>,
     pub gflops_per_second: Option<f64>,
     pub gbytes_per_second: Option<f64>,
-    /// Roofline bound over the measured time.
+    /// Ratio of the roofline bound to the measured time.
     pub roofline_share: Option<f64>,
     pub allocated_bytes: Option<u64>,
     pub workspace_bytes: Option<u64>,
-    /// Peak bytes of tensors between operators during any of the calls.
+    /// Peak bytes in use by tensors that operators pass on, during any of the calls.
     pub live_bytes: Option<u64>,
     /// Mean count per call of each counter with data.
     pub counters: BTreeMap<String, f64>,
@@ -202,7 +202,7 @@ pub fn summary_rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Ve
     rows
 }
 
-/// Returns bytes and peak of the tensors between operators that each span allocates, in steps with memory events.
+/// Returns, for spans in steps with memory events, the bytes allocated for tensors between operators, and their peak.
 fn span_memory(profile: &Profile) -> BTreeMap<usize, (u64, u64)> {
     let events = || profile.memory.iter().filter(|event| event.pool == Pool::Activations);
     let steps: BTreeSet<Option<u32>> =

@@ -1,4 +1,4 @@
-//! Rows and totals of small profiles, and properties of generated ones.
+//! Tests of rows and totals of small profiles, and of properties of generated profiles.
 
 use super::*;
 use crate::data::{Count, Counter, MemoryEvent, Span, Step, Track};

@@ -11,9 +11,9 @@ pub struct Thread {
     pub id: u64,
     pub tasks: u64,
     pub busy_ns: u64,
-    /// Time in tasks over the duration of all steps.
+    /// Ratio of the time in tasks to the duration of all steps.
     pub busy_share: f64,
-    /// Operator time in which the thread ran no task.
+    /// Duration of all operators minus the time of this thread's tasks.
     pub idle_ns: u64,
     /// Processor time outside tasks: polling, waking and sleeping, and the calling thread's own code.
     pub polling_ns: Option<u64>,
@@ -23,7 +23,7 @@ pub struct Thread {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
     pub tasks_per_call: Option<f64>,
-    /// Busiest thread's time over the mean of all threads in the median call; 1 is balanced.
+    /// Ratio of the busiest thread's time to the mean over all threads, in the median call; 1 is balanced.
     pub imbalance: Option<f64>,
     /// Time from the start of the median call until the last thread started its first task.
     pub wake_ns: Option<f64>,

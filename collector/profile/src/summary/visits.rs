@@ -1,4 +1,4 @@
-//! Times of operators in further visits: fresh processes, whose times differ more than those of runs in one process.
+//! Times of operators in further visits: in fresh processes, between which times differ more than between runs of one.
 
 use super::{GroupBy, median_of_sorted, sorted_copy, summary_rows};
 use crate::data::{Kind, Profile};
@@ -17,7 +17,7 @@ pub fn medians_ns(profile: &Profile) -> Vec<u64> {
     times.iter().map(middle).collect()
 }
 
-/// Returns the standard deviation of log times over visits: time-weighted median of operators; None for one visit.
+/// Returns the standard deviation of log times over visits (time-weighted median of operators); None for one visit.
 pub fn visit_scatter(profile: &Profile) -> Option<f64> {
     let known = |row: super::Row| Some((log_spread(&row.visits_ns)?, row.share));
     let mut spreads: Vec<(f64, f64)> =
