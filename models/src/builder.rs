@@ -79,7 +79,7 @@ impl GraphBuilder {
         ValueId(u32::try_from(self.graph.values.len()).unwrap_or(u32::MAX))
     }
 
-    /// Returns whether a value is an input or a constant, so that no operator produces it.
+    /// Returns whether a value is an input or a constant, which no operator produces.
     pub fn is_source(&self, id: ValueId) -> bool {
         self.constant_data(id).is_some() || self.graph.inputs.contains(&id)
     }

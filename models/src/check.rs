@@ -14,7 +14,7 @@ pub const MAX_COMPUTED: usize = 64;
 /// Size limits of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraphLimits {
-    /// Maximum size of one tensor.
+    /// Maximum size of one tensor in bytes.
     pub tensor_bytes: u64,
     /// Maximum number of operators.
     pub nodes: usize,

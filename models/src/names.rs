@@ -82,7 +82,7 @@ pub fn name_words(name: &str) -> Vec<String> {
     words.map(str::to_lowercase).collect()
 }
 
-/// Appends a suggestion to a parser's error for an unknown name: the nearest of the names that the error lists.
+/// Appends to a parser's error for an unknown name the nearest of the names that the error lists, as a suggestion.
 pub fn with_hint(message: &str) -> String {
     let suggestion = || {
         let after = ["unknown field `", "unknown variant `"].iter().find_map(|start| message.split_once(start))?.1;

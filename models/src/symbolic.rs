@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Values of the symbols of a task, by name.
 pub type Sizes = BTreeMap<String, i64>;
 
-/// A task with symbolic sizes.
+/// A task with symbolic sizes that stands for several tasks with different sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Family {
     /// The task; without symbols if all sizes are equal.

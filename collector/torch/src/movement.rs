@@ -1,4 +1,4 @@
-//! Operators that move or look up elements.
+//! Computes operators that move or look up elements.
 
 use crate::call::Call;
 use crate::refusal::{Refusal, Result};

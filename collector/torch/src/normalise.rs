@@ -1,4 +1,4 @@
-//! Normalisations.
+//! Computes normalisations.
 
 use crate::call::Call;
 use crate::pointwise::broadcast_along;

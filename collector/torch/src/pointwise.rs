@@ -1,4 +1,4 @@
-//! Pointwise operators.
+//! Computes pointwise operators.
 
 use crate::call::Call;
 use crate::inputs;

@@ -1,4 +1,4 @@
-//! Prepares a thread for measurements.
+//! Prepares a thread for measurements of library calls.
 
 use crate::refusal;
 use anyhow::{Context, Result, ensure};

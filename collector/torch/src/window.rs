@@ -1,4 +1,4 @@
-//! Pooling and resampling.
+//! Computes pooling and resampling.
 
 use crate::call::Call;
 use crate::contraction::all_pads;

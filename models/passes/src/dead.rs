@@ -1,4 +1,4 @@
-//! Removes operators with unused results. Inputs stay, because they are part of the model's signature.
+//! Removes operators with unused results. Unused inputs stay, because they are part of the model's signature.
 
 use super::rebuild::Rebuild;
 use models::error::Result;

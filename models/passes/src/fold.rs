@@ -65,7 +65,7 @@ fn eval_small(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
 }
 
 pub fn contents_of(tensor: &Tensor) -> Const {
-    /// Maximum length of a short list; longer ones are kept as bytes.
+    /// Maximum number of elements that are stored as a list of numbers; longer constants are stored as bytes.
     const SHORT: usize = 64;
     let numbers = tensor.to_numbers();
     match numbers.as_slice() {

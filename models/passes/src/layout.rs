@@ -81,7 +81,7 @@ fn carry_transposes(graph: &Graph) -> Result<Graph> {
 }
 
 impl Carry<'_> {
-    /// Rewrites a node so that its inputs' transposes stay deferred. Returns false if they must be emitted first.
+    /// Rewrites a node so that the transposes of its inputs stay deferred. Returns false if they must be emitted first.
     fn carry_along(&mut self, node: &Node) -> Result<bool> {
         if let Op::Transpose(Transpose { permutation }) = &node.op {
             let order: Vec<usize> = permutation.iter().map(|&axis| axis as usize).collect();

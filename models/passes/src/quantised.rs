@@ -119,7 +119,7 @@ fn integer_movement(op: &Op, zero: i64) -> Option<Op> {
     is_mover.then(|| op.clone())
 }
 
-/// Merges bounds that follow a requantisation into it, and a cast after them if its type holds bounds and zero point.
+/// Merges bounds after a requantisation into it, and a cast after those if its type holds bounds and zero point.
 pub(super) fn drop_clips(graph: &Graph) -> Result<Graph> {
     rewrite_by(
         graph,

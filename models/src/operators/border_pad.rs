@@ -7,11 +7,11 @@ use super::prelude::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Border {
-    /// Mirrored at the outermost element, which is not repeated.
+    /// Elements mirrored at the outermost element, which is not repeated.
     Reflect,
-    /// The outermost element.
+    /// The outermost element, repeated.
     Edge,
-    /// Periodic repetition.
+    /// Periodic repetition of all elements.
     Wrap,
 }
 

@@ -11,10 +11,10 @@ pub struct Work {
     pub flops: u64,
     /// Multiply-adds of contractions.
     pub macs: u64,
-    /// Transcendental functions.
+    /// Number of transcendental functions, such as exponentials.
     pub exps: u64,
-    /// Bytes of activations read, each tensor once; of tables only the rows read, of keys and values visible positions.
-    pub bytes_in: u64,
+    /// Bytes of activations read, each tensor once. Of tables, only rows that are read count; of keys and values, only
+    /// those at visible positions.
     /// Bytes of the result.
     pub bytes_out: u64,
     /// Bytes of the constants read, counted like `bytes_in`.

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// Sums of the elements up to each one (with `reverse`: from it on); `exclusive` leaves out the element itself.
+/// Sums the elements up to each position (with `reverse`: from it on); `exclusive` leaves out the element at it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CumSum {
     pub axis: i64,

@@ -14,7 +14,7 @@ pub enum Class {
     Contraction,
     /// Scales each element by statistics of many elements, such as mean and variance.
     Normalisation,
-    /// Reduces windows.
+    /// Reduces sliding windows of a tensor.
     Pool,
     /// Reduces whole dimensions, or all elements before each element (a scan).
     Reduction,
@@ -32,7 +32,7 @@ pub struct Facts {
     /// Name in text formats and messages.
     pub name: &'static str,
     pub class: Class,
-    /// Possible numbers of inputs.
+    /// Allowed numbers of inputs.
     pub arity: RangeInclusive<usize>,
     /// Positions of those inputs that usually are weights, which are constants of the model.
     pub weights: Range<usize>,

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// Returns its input, such as dropout at inference.
+/// Returns its input; stands for operators without effect at inference, such as dropout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Identity {}
 

@@ -3,7 +3,7 @@
 use super::prelude::*;
 
 /// Inputs: `x[…, s, d], cos[…, s, r / 2], sin[…, s, r / 2]`, broadcast to the leading dimensions of `x`. Rotates pairs
-/// of the first `rotary` elements: adjacent ones if `interleaved`, otherwise ones that are `rotary / 2` apart.
+/// of the first `rotary` elements: adjacent elements if `interleaved`, otherwise elements `rotary / 2` apart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rope {
     pub rotary: i64,

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// Each dimension repeated as often as its entry in `repeats`.
+/// Repeats each dimension as often as its entry in `repeats` says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tile {
     pub repeats: Vec<i64>,

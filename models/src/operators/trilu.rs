@@ -4,7 +4,7 @@ use super::prelude::*;
 
 const MAX_DIAGONAL: i64 = 1 << 31;
 
-/// The upper (or lower) triangle of the last two dimensions; the rest is zero.
+/// Keeps the upper (or lower) triangle of the last two dimensions; the rest becomes zero.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trilu {
     pub upper: bool,

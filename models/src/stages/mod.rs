@@ -22,7 +22,7 @@ choice! {
     }
 }
 
-/// Calls that run sequentially.
+/// Calls of tasks that run sequentially on the same cores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     /// CPU cores of the group, one thread each, as indices into the available cores; on a GPU, the stream's index.
@@ -44,11 +44,11 @@ pub struct Stage {
 /// A planner's prediction for a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Promise {
-    /// Predicted time.
+    /// Predicted time of the plan.
     pub time_ns: f64,
-    /// Lower bound of the 90 % interval.
+    /// Lower bound of the 90 % prediction interval.
     pub low_ns: f64,
-    /// Upper bound of the 90 % interval.
+    /// Upper bound of the 90 % prediction interval.
     pub high_ns: f64,
     /// Predicted time of sequential execution on all cores.
     pub sequential_ns: f64,
@@ -62,7 +62,7 @@ pub struct StagePlan {
     pub format: u32,
     /// Name of the model, for human readers; not checked.
     pub model: String,
-    /// Hash of the model's calls.
+    /// Hash of the model's calls as returned by [`calls_hash`].
     pub calls_hash: String,
     /// Host class on which the planner's times were measured; None if the plan is valid for any host.
     #[serde(default, skip_serializing_if = "Option::is_none")]

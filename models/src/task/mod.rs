@@ -10,12 +10,12 @@ use crate::operators::Op;
 use crate::types::TensorType;
 use serde::{Deserialize, Serialize};
 
-/// The unit that is compiled.
+/// The unit that is compiled: a list of operators with their shapes and element types.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Task {
     /// Input tensors in argument order: the anchor's, then the epilogue's.
     pub parameters: Vec<Parameter>,
-    /// The anchor, then the epilogue.
+    /// The operators: the anchor first, then the fused epilogue.
     pub steps: Vec<Step>,
 }
 
@@ -31,7 +31,7 @@ pub struct Parameter {
 /// One operator of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// The operator.
+    /// The operator with its attributes.
     pub op: Op,
     /// Sources of the operator's inputs, in the order that the operator defines.
     pub inputs: Vec<Operand>,
@@ -43,9 +43,9 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operand {
-    /// Parameter by index.
+    /// The parameter of the task with this index.
     Parameter(usize),
-    /// Output of an earlier step by index.
+    /// The output of an earlier step, by the index of the step.
     Step(usize),
 }
 

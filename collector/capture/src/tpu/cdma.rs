@@ -18,7 +18,7 @@ pub struct Port {
     pub path: PathBuf,
     pub bytes: Vec<u8>,
     pub stream: Stream,
-    /// Core that the port's clock was aligned to.
+    /// Core to whose clock the port's clock was aligned; `None` if it was not aligned.
     pub anchor: Option<u32>,
     pub losses: Losses,
 }

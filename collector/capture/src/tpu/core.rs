@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 pub struct Stream {
     /// Records in chronological order.
     pub records: Vec<Record>,
-    /// Number of records in the file, including those that were dropped later.
+    /// Number of records in the file, including records that were dropped after reading.
     pub read: u64,
     blocks: Vec<(u32, usize)>,
     stride: usize,

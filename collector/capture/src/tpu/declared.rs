@@ -95,7 +95,7 @@ fn parse_stream(key: &str) -> Option<(Engine, u32)> {
     Some((engine, number.parse().ok()?))
 }
 
-/// Notes cores without commands if others have some. This proves no loss, as their number is not declared.
+/// Notes that cores have no commands if other cores have some. This proves no loss: no number of them is declared.
 fn note_cores_without_commands(cores: &[(u32, &Core)], losses: &mut Losses) {
     let has_records = |core: &Core| core.streams.iter().any(|stream| stream.read > 0);
     if !cores.iter().any(|(_, core)| core.has_commands()) {

@@ -152,7 +152,7 @@ pub fn visit_operators(timeline: &Timeline, take: &mut impl FnMut(&Event<'_>, Op
     }
 }
 
-/// Groups records by core (for ports, the one that displays them) and operator, in the order of first occurrence.
+/// Groups records by operator and core (for a port's records, the core that displays them), in order of occurrence.
 pub fn operators_by_core(timeline: &Timeline) -> Vec<(Option<u32>, Operator, Runs)> {
     let mut groups: Vec<(Option<u32>, Operator, Runs)> = Vec::new();
     let mut places: HashMap<(Option<u32>, Operator), usize> = HashMap::new();

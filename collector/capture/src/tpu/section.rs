@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The vendor's algorithm with the full table.
+    /// Matches sections by the vendor's algorithm, with the full table, as a reference for tests.
     fn by_table(records: &[u64], commands: &[u64]) -> Vec<(usize, usize)> {
         let (m, n) = (records.len(), commands.len());
         let mut table = vec![vec![0u32; n + 1]; m + 1];

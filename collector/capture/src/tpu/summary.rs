@@ -16,7 +16,7 @@ pub struct Moved {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CoreSums {
-    /// Cycles of TIU records, except for system commands.
+    /// Sum of the cycles of all TIU records except system commands.
     pub tiu_cycles: i64,
     pub asked: u128,
     pub done: u128,

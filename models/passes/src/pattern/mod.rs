@@ -57,12 +57,12 @@ pub struct NotAPattern {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Match {
     values: BTreeMap<String, ValueId>,
-    /// Indices of the covered operators, last one first.
+    /// Indices of the nodes that the match covers, last one first.
     pub nodes: Vec<usize>,
 }
 
 impl Match {
-    /// Returns the value bound to a name; every name that is not inside an alternative is bound.
+    /// Returns the value that matched a name. Every name that is not inside an alternative has a value.
     pub fn get(&self, name: &str) -> Option<ValueId> {
         self.values.get(name).copied()
     }

@@ -58,7 +58,7 @@ struct ProductOperand {
 #[derive(Clone, Copy)]
 enum Mask {
     Added(ValueId),
-    /// Keeps scores where a condition holds, or does not hold; all others are replaced by `hidden`.
+    /// Keeps scores where a condition holds (or does not hold) and replaces all other scores by `hidden`.
     Chosen {
         condition: ValueId,
         is_seen_where_true: bool,
@@ -456,7 +456,7 @@ impl Mask {
     }
 }
 
-/// Returns the largest finite number that, added to a score, is taken to mask it.
+/// Returns the number up to which a finite number added to scores is considered to mask them.
 fn masking_number(dtype: DType) -> f64 {
     if dtype == DType::F16 { -60_000.0 } else { -1e30 }
 }

@@ -14,7 +14,7 @@ use models::graph::{Const, ValueId};
 use models::types::{DType, TensorType};
 use std::collections::HashMap;
 
-/// Loops with more iterations are not unrolled.
+/// Maximum number of iterations of a loop that is unrolled.
 const MAX_ITERATIONS: i64 = 4096;
 
 type Slotted = Result<Vec<Slot>, Failure>;

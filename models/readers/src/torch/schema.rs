@@ -57,7 +57,7 @@ pub(super) struct Node {
     pub parts: Vec<Graph>,
 }
 
-/// Metadata of a node; entries not listed are skipped, because they may take far more memory than in the file.
+/// Metadata of a node. Entries without a field here are skipped, as they may take far more memory than in the file.
 #[derive(Default, Deserialize)]
 pub(super) struct Metadata {
     #[serde(default)]

@@ -12,7 +12,7 @@ pub struct TiuSums {
     pub waits: i64,
     /// Minimum number of cycles that the algorithm needs.
     pub algorithm: u128,
-    /// Number of operations of the algorithm.
+    /// Number of operations that the algorithm needs, without padding.
     pub asked: u128,
     /// Number of operations that the hardware executes, including padding.
     pub done: u128,

@@ -1,4 +1,4 @@
-//! Attention and rotary position embeddings.
+//! Import rules of attention and rotary position embeddings.
 
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};

@@ -1,4 +1,4 @@
-//! Matrix products.
+//! Import rules of matrix products.
 
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed};

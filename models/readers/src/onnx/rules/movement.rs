@@ -1,4 +1,4 @@
-//! Operators that move elements.
+//! Import rules of operators that move elements.
 
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed};

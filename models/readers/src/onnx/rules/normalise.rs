@@ -1,4 +1,4 @@
-//! Normalisations.
+//! Import rules of normalisations.
 
 use super::reduce::reduce_over;
 use crate::onnx::call::Call;

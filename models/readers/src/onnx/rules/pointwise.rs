@@ -1,4 +1,4 @@
-//! Pointwise functions.
+//! Import rules of pointwise functions.
 
 use super::narrow;
 use crate::onnx::call::Call;

@@ -1,4 +1,4 @@
-//! Reductions over dimensions.
+//! Import rules of reductions over dimensions.
 
 use super::movement::integer_list;
 use crate::onnx::call::Call;

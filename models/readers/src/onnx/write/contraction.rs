@@ -1,4 +1,4 @@
-//! Matrix products.
+//! Writes matrix products.
 
 use super::sheet::{Sheet, flag_attribute, text_attribute};
 use super::{NameResult, refuse_operator};

@@ -1,4 +1,4 @@
-//! Operators that move elements.
+//! Writes operators that move elements.
 
 use super::sheet::{Sheet, flag_attribute, int_attribute, ints_attribute, text_attribute};
 use super::{NameResult, refuse_operator};

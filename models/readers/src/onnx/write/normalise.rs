@@ -1,4 +1,4 @@
-//! Normalisations and reductions.
+//! Writes normalisations and reductions.
 
 use super::sheet::{Sheet, flag_attribute, float_attribute, int_attribute, ints_attribute};
 use super::{NameResult, refuse_operator};

@@ -1,4 +1,4 @@
-//! Pointwise functions.
+//! Writes pointwise functions.
 
 use super::sheet::{Sheet, flag_attribute, float_attribute, int_attribute, text_attribute};
 use super::{NameResult, refuse_operator};

@@ -1,4 +1,4 @@
-//! Operators with a sliding window.
+//! Writes operators with a sliding window.
 
 use super::sheet::{Sheet, flag_attribute, int_attribute, ints_attribute};
 use super::{NameResult, refuse_operator};

@@ -1,4 +1,4 @@
-//! Matrix products.
+//! Import rules of matrix products.
 
 use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed, unsupported};

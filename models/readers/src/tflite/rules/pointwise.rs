@@ -1,4 +1,4 @@
-//! Pointwise functions.
+//! Import rules of pointwise functions.
 
 use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed};

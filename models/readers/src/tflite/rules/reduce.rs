@@ -1,4 +1,4 @@
-//! Reductions and normalisations.
+//! Import rules of reductions and normalisations.
 
 use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed, unsupported};

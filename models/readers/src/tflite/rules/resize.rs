@@ -1,4 +1,4 @@
-//! Resampling of images.
+//! Import rules of the resampling of images.
 
 use crate::tflite::call::Call;
 use crate::{Outcome, malformed, unsupported};

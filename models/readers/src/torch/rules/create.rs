@@ -1,4 +1,4 @@
-//! Constants, copies and type conversions.
+//! Import rules of constants, copies and type conversions.
 
 use super::{Call, Memory, Outputs, RuleOutput, own_output, view_output};
 use crate::{Outcome, malformed, unsupported};

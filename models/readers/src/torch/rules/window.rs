@@ -1,4 +1,4 @@
-//! Pooling and resizing.
+//! Import rules of pooling and resizing.
 
 use super::{Call, Outputs, numbers_of, push_output};
 use crate::onnx::{ResizeAxis, ResizeFilter};

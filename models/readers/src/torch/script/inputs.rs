@@ -22,7 +22,7 @@ struct Inputs<'i, 'a, 'o> {
     options: &'o Options,
     stated: Vec<Stated<'o>>,
     used: BTreeSet<&'o str>,
-    /// Names of all tensor inputs; `missing` lists those without a shape.
+    /// Names of all tensor inputs; `missing` contains those for which neither caller nor traced call gives a shape.
     names: Vec<String>,
     missing: Vec<String>,
 }

@@ -173,7 +173,7 @@ impl Unpickler<'_> {
         }
     }
 
-    /// Pops elements, entries or attributes from the stack and adds them to the container below.
+    /// Pops elements, entries or attributes from the stack and adds them to the container that lies below on the stack.
     fn fill_container(&mut self, opcode: u8) -> Outcome<()> {
         let added = match opcode {
             b'e' | b'u' => self.pop_marked()?,
