@@ -13,7 +13,7 @@ pub struct Work {
     pub macs: u64,
     /// Number of transcendental functions, such as exponentials.
     pub exps: u64,
-    /// Bytes of activations read, each tensor once; of tables, keys and values, only rows that are looked up or visible.
+    /// Bytes of activations read, each tensor once; of tables, keys and values, only rows looked up or visible.
     pub bytes_in: u64,
     /// Bytes of the result.
     pub bytes_out: u64,

@@ -129,7 +129,7 @@ impl PartPlan {
         flow ^ self.salt
     }
 
-    /// Returns the role to write: Perfetto has only steps, of which an arrow's first becomes the start, its last the
+    /// Returns the role to write. Perfetto has only steps: an arrow's first one becomes its start, the last one its
     /// end.
     fn written_role(&self, flow: u64, role: Role, slice: u32) -> Role {
         match (role, self.ends.get(&flow)) {
