@@ -129,8 +129,7 @@ impl PartPlan {
         flow ^ self.salt
     }
 
-    /// Returns the role to write. Perfetto has only steps: an arrow's first one becomes its start, the last one its
-    /// end.
+    /// Returns the role to write. Perfetto has only steps: an arrow's first step becomes the start, the last the end.
     fn written_role(&self, flow: u64, role: Role, slice: u32) -> Role {
         match (role, self.ends.get(&flow)) {
             (Role::Step, Some((first, _))) if *first == slice => Role::Start,
