@@ -103,6 +103,13 @@ fn a_window_far_larger_than_its_data() {
 }
 
 #[test]
+fn empty_outputs_take_no_time() {
+    let wide = || f32(&[1, 1 << 40, 0], &[]);
+    check(Op::Concat(Concat { axis: 0 }), &[wide(), wide()], &[]);
+    check(Op::Transpose(Transpose { permutation: vec![2, 0, 1] }), &[wide()], &[]);
+}
+
+#[test]
 fn movement_by_hand() {
     check(Op::Transpose(Transpose { permutation: vec![1, 0] }), &[counting(&[2, 3])], &[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
     let parts = [counting(&[2, 1]), counting(&[2, 2])];

@@ -19,7 +19,8 @@ fn constant_matrix(
     [rows, columns]: [i64; 2],
     number: impl Fn(i64, i64) -> f64,
 ) -> Outcome<ValueId> {
-    if rows.checked_mul(columns).is_none_or(|count| count > MAX_MADE) {
+    // A matrix without columns has no elements, but its rows would be counted one by one.
+    if rows.max(1).checked_mul(columns.max(1)).is_none_or(|count| count > MAX_MADE) {
         return unsupported(format!("a matrix of {rows} x {columns} elements is too large"));
     }
     let numbers: Vec<f64> = (0..rows)
