@@ -65,6 +65,9 @@ pub(super) fn reduce_over(
     if axes.windows(2).any(|pair| pair[0] == pair[1]) {
         return malformed(format!("the axes {axes:?} contain a dimension twice"));
     }
+    if let Some(axis) = axes.iter().find(|&&axis| axis >= extents.len()) {
+        return malformed(format!("axis {axis} is out of range for a tensor of {} dimensions", extents.len()));
+    }
     if axes.is_empty() {
         // A scalar: some functions (such as the logarithm of a sum) still change it, so it is reduced as a vector.
         let vector = emit.reshape(x, &[1])?;
