@@ -25,6 +25,9 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         k = emit.concat_parts(&[past_k, k], 2)?;
         v = emit.concat_parts(&[past_v, v], 2)?;
     }
+    if emit.rank(k)? != 4 || emit.rank(v)? != 4 {
+        return malformed(format!("the keys {} and values {} must have 4 dimensions", emit.ty(k)?, emit.ty(v)?));
+    }
     let (present_k, present_v) = (k, v);
     let dtype = emit.dtype(q)?;
     let [_, _, places, width] = emit.extents(q)?[..] else { return malformed("the queries must have 4 dimensions") };

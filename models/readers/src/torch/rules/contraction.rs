@@ -118,6 +118,9 @@ pub(super) fn convolution(call: &mut Call<'_, '_>) -> Outputs {
     if call.flag_argument("transposed", false)? { conv_transpose(call) } else { conv(call) }
 }
 
+/// Maximum number of elements of a generated causal mask.
+const MAX_MASK: i64 = 1 << 24;
+
 /// Emits attention. In a causal mask, query `i` sees keys 0 to `i`, even if there are more keys than queries.
 pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
     let mut parts = [call.tensor_argument("query")?, call.tensor_argument("key")?, call.tensor_argument("value")?];
@@ -161,7 +164,10 @@ pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
         }
     }
     if causal && rows != places {
-        let numbers: Vec<f64> = (0..rows.saturating_mul(places))
+        if rows.checked_mul(places).is_none_or(|elements| elements > MAX_MASK) {
+            return unsupported(format!("a causal mask of {rows} x {places} elements is too large"));
+        }
+        let numbers: Vec<f64> = (0..rows * places)
             .map(|index| if index % places > index / places { f64::NEG_INFINITY } else { 0.0 })
             .collect();
         if mask.is_some() {

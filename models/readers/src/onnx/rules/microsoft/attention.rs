@@ -122,8 +122,7 @@ struct Masks {
 
 fn masked_attention(emit: &mut Emit<'_>, call: &Call<'_>, parts: [ValueId; 3], masks: &Masks) -> Outcome<ValueId> {
     let [q, k, _] = parts;
-    let width = emit.extents(q)?.get(3).copied().unwrap_or(1);
-    let batch = emit.extents(q)?[0];
+    let [batch, _, _, width] = emit.extents(q)?[..] else { return malformed("the queries must have 4 dimensions") };
     let total = emit.extents(k)?.get(2).copied().unwrap_or(0);
     let dtype = emit.dtype(q)?;
     let scale = match call.float_attribute("scale", 0.0) {
