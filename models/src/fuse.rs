@@ -9,9 +9,16 @@
 use crate::choice;
 use crate::error::Result;
 use crate::graph::{Graph, ValueId};
-use crate::operators::{Class, Op};
+use crate::operators::{Binary, BinaryOp, Class, Op, Unary, UnaryOp};
 use crate::task::{Operand, Parameter, Step, Task, TaskUse};
 use std::collections::HashMap;
+
+/// Maximum number of operators of a group.
+const MAX_STEPS: usize = 64;
+
+/// Maximum number of functions of a group that can read their operand several times. Each reading repeats the code of
+/// the operators before it, so that the time of a build grows exponentially with their number.
+const MAX_FUNCTIONS: usize = 4;
 
 choice! {
     /// Whether pointwise operators join the operator before them.
@@ -160,6 +167,9 @@ impl<'a> Cut<'a> {
 
     fn find_follower(&self, group: &[usize], fuse: Fuse) -> Option<usize> {
         let last = group[group.len() - 1];
+        if group.len() == MAX_STEPS {
+            return None;
+        }
         // A quantised layer ends with its quantisation, so that the task is the same whatever operator follows.
         if let Op::Quantize(_) | Op::Requantize(_) = self.graph.nodes[last].op {
             return None;
@@ -172,8 +182,24 @@ impl<'a> Cut<'a> {
             && !self.is_output[value.0 as usize]
             && node.op.class() == Class::Pointwise
             && !node.op.is_weight(at)
+            && (!self.is_function(*next) || self.count_functions(group) < MAX_FUNCTIONS)
             && self.graph.value(node.outputs[0])?.ty.shape == self.graph.value(value)?.ty.shape;
         joins.then_some(*next)
+    }
+
+    fn count_functions(&self, group: &[usize]) -> usize {
+        group.iter().filter(|&&node| self.is_function(node)).count()
+    }
+
+    fn is_function(&self, node: usize) -> bool {
+        match &self.graph.nodes[node].op {
+            Op::Unary(Unary { function }) => !matches!(function, UnaryOp::Relu | UnaryOp::Neg),
+            Op::Binary(Binary { function }) => {
+                matches!(function, BinaryOp::Pow | BinaryOp::Mod | BinaryOp::Fmod | BinaryOp::FloorDiv)
+            }
+            Op::PRelu(_) => true,
+            _ => false,
+        }
     }
 
     fn output_of(&self, node: usize) -> ValueId {
@@ -213,5 +239,27 @@ impl<'a> Cut<'a> {
             })
             .collect();
         (Task { parameters, steps }, arguments)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builder::GraphBuilder;
+    use crate::types::TensorType;
+
+    fn group_lengths(functions: &[UnaryOp]) -> Vec<usize> {
+        let mut builder = GraphBuilder::new("chain");
+        let x = builder.add_input("x", TensorType::f32(&[4])).unwrap();
+        let y = functions.iter().fold(x, |y, &function| builder.push(Op::Unary(Unary { function }), &[y]).unwrap());
+        let plan = plan_calls(&builder.finish(&[y]).unwrap(), Fuse::Epilogue).unwrap();
+        plan.calls.iter().map(|call| call.nodes.len()).collect()
+    }
+
+    #[test]
+    fn long_chains_are_cut() {
+        assert_eq!(group_lengths(&[UnaryOp::Gelu; 10]), [4, 4, 2]);
+        assert_eq!(group_lengths(&[UnaryOp::Relu; 130]), [64, 64, 2]);
+        assert_eq!(group_lengths(&[UnaryOp::Gelu, UnaryOp::Relu].repeat(5)), [8, 2]);
     }
 }
