@@ -97,8 +97,8 @@ impl Space {
             },
         ];
         if self.has_axis(TILE_X.0.name) {
-            let text = "overhanging groups of tiles (cache_c, cache_y, cache_x) and chunks of steps (grain) add at most \
-                        a quarter of the steps";
+            let text = "groups of tiles (cache_c, cache_y, cache_x) and chunks of loop steps (grain) may exceed their \
+                        loop by at most a quarter of its steps";
             rules.push(Rule { name: BEYOND, text: text.to_owned() });
         }
         if self.has_axis(SUM_AT.0.name) {

@@ -28,7 +28,7 @@ pub enum DatasetCommand {
         /// Store
         #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
         store: PathBuf,
-        /// Attempts of an experiment to count
+        /// Which attempts of each experiment are counted
         #[arg(long, value_name = "WHICH", default_value = "middle", value_parser = datasets::Choose::parse_name)]
         choose: datasets::Choose,
         /// Print one JSON document
@@ -46,7 +46,7 @@ pub enum DatasetCommand {
         /// Output file, replaced only when complete
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
-        /// Attempts of an experiment to write
+        /// Which attempts of each experiment are written
         #[arg(long, value_name = "WHICH", default_value = "all", value_parser = datasets::Choose::parse_name)]
         choose: datasets::Choose,
         /// Print one JSON document
@@ -141,7 +141,7 @@ pub enum DatasetCommand {
         /// SQL query, one statement
         #[arg(long, value_name = "STATEMENT")]
         sql: String,
-        /// Attempts of an experiment to query
+        /// Which attempts of each experiment are queried
         #[arg(long, value_name = "WHICH", default_value = "all", value_parser = datasets::Choose::parse_name)]
         choose: datasets::Choose,
         /// Time limit of the query in seconds

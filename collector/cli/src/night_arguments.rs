@@ -86,7 +86,7 @@ pub struct DriftRun {
     /// Store or part of a store to compare with the baseline
     #[arg(value_name = "AFTER")]
     pub after: Option<String>,
-    /// Unit of comparison
+    /// Compare each schedule, or the best schedule of each task
     #[arg(long, value_enum, default_value = "schedule")]
     pub by: By,
     #[command(flatten)]

@@ -219,7 +219,7 @@ fn variation_tables(feature: &str, varied: &[Change], effects: &[Effect]) -> Str
             format!("{:.3}", effect.accumulated),
         ]);
     }
-    format!("{here}\nover measured rows\n{}", all.format_for(&stdout_paper()))
+    format!("{here}\naverages over the measured rows\n{}", all.format_for(&stdout_paper()))
 }
 
 /// Prints the effect of each feature over many rows of each operator.

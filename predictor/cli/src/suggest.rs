@@ -24,7 +24,7 @@ pub struct Suggest {
     pub predictor: Option<PathBuf>,
     #[command(flatten)]
     pub data: Data,
-    /// New device, with a mapping of language-model kernels
+    /// Device to be measured, for mappings of language-model kernels
     #[arg(long, value_name = "NAME", requires = "mapping")]
     pub device: Option<String>,
     /// Number of shapes per operator, and per format of language-model kernels

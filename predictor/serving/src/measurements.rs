@@ -139,7 +139,8 @@ impl Measurements {
             dips.extend(rows.windows(3).filter(is_dip).map(|near| near[1].2));
         }
         if !dips.is_empty() {
-            let what = format!("power is under {LEAST_OF_NEIGHBOURS} of that of both neighbours in size, in `{file}`");
+            let what =
+                format!("power below {LEAST_OF_NEIGHBOURS} of the next smaller and the next larger shape, in `{file}`");
             *self.left_out.entry(what).or_default() += dips.len() as u64;
             let mut place = 0;
             self.rows.retain(|_| {

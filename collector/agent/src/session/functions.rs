@@ -190,7 +190,7 @@ fn rule_of(arguments: &[Value]) -> Result<measure::Evaluator, RequestRefusal> {
 }
 
 fn order_of(text: &str) -> Result<Order, RequestRefusal> {
-    serde_json::from_str(text).map_err(|error| RequestRefusal(format!("invalid measurement order: {error}")))
+    serde_json::from_str(text).map_err(|error| RequestRefusal(format!("invalid measurement request: {error}")))
 }
 
 /// Measures calls as the runner on a local machine does: with pinned threads, and counters around the timed runs only.

@@ -135,7 +135,7 @@ pub struct Import {
     /// Name of the host of the trace
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
-    /// Number of threads of operators on that host
+    /// Number of threads of operators on the host that recorded the trace
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i64).range(1..))]
     pub threads: Option<i64>,
     /// Name of the model [default: that in the file]

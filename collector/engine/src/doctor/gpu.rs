@@ -55,8 +55,8 @@ pub(super) fn gpu_device(gpu: &GpuFound) -> Finding {
         Ok((_, _, known)) if !known.contains(&facts.capability) => (
             Status::Limited,
             "NVRTC does not support this architecture",
-            "set `OPCOLLECT_NVRTC` to the `libnvrtc.so` of a release that does, or give `--arch` an earlier \
-             architecture of the same family",
+            "set `OPCOLLECT_NVRTC` to the `libnvrtc.so` of a release that supports it, or give `--arch` an \
+             earlier architecture of the same family",
         ),
         _ => (Status::Ok, "", ""),
     };

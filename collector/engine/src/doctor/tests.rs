@@ -113,7 +113,7 @@ fn a_gpu_is_judged_by_its_driver_compiler_and_permissions() {
     "#]]
     .assert_eq(&with_gpu(Ok(some), "12.4", 90, false));
     expect![[r#"
-        Limited GPU: emulated GPU (sm_70), 132 multiprocessors, 80 GiB, driver for CUDA 13.0 | NVRTC does not support this architecture | set `OPCOLLECT_NVRTC` to the `libnvrtc.so` of a release that does, or give `--arch` an earlier architecture of the same family
+        Limited GPU: emulated GPU (sm_70), 132 multiprocessors, 80 GiB, driver for CUDA 13.0 | NVRTC does not support this architecture | set `OPCOLLECT_NVRTC` to the `libnvrtc.so` of a release that supports it, or give `--arch` an earlier architecture of the same family
         Limited GPU counters: for administrators only (RmProfilingAdminOnly): `cuptiRangeProfilerEnable` of CUPTI failed with 35: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES | hardware counters of kernels are unavailable; times are not affected | load NVIDIA's kernel module with NVreg_RestrictProfilingToAdminUsers=0 (a line `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in a file of /etc/modprobe.d, then restart), or run as root
     "#]]
     .assert_eq(&with_gpu(Err(refused), "13.0", 70, true));

@@ -56,8 +56,9 @@ fn scale_frequencies(frequencies: &mut [f64], scaling: &Fields) -> Result<()> {
     let (low, high) = (scaling.positive_or("low_freq_factor", 1.0)?, scaling.positive_or("high_freq_factor", 4.0)?);
     let places = scaling.positive_or("original_max_position_embeddings", 8192.0)?;
     if high <= low {
-        return Err(scaling
-            .malformed_field("high_freq_factor", format!("must exceed `low_freq_factor`, which is {low}, is {high}")));
+        return Err(
+            scaling.malformed_field("high_freq_factor", format!("is {high}, must exceed `low_freq_factor` ({low})"))
+        );
     }
     for frequency in frequencies {
         let turns = places * *frequency / std::f64::consts::TAU;
