@@ -15,7 +15,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 const GREETING: Duration = Duration::from_secs(5);
-/// Limit of concurrent greetings; when it is exceeded, the oldest greeting is ended.
+/// Maximum number of concurrent handshakes; beyond it, the oldest handshake is ended.
 const GREETINGS_MAX: usize = 64;
 const STACK_BYTES: usize = 256 << 10;
 

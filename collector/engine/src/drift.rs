@@ -108,7 +108,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Creates the files whose paths are given.
+    /// Creates the HTML and Markdown files of the report that were requested.
     pub fn create(paths: &PagePaths) -> Result<Pages> {
         let create = |path: &Option<PathBuf>| path.as_deref().map(Output::create).transpose().map_err(store_failure);
         Ok(Pages { html: create(&paths.html)?, markdown: create(&paths.markdown)? })

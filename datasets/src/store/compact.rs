@@ -48,7 +48,7 @@ pub struct CompactReport {
     pub leftovers: u64,
 }
 
-/// The parts after the last compaction, by their path in the dataset folder.
+/// All parts at the end of the last compaction, by their path in the dataset folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     schema_version: i64,

@@ -241,7 +241,7 @@ fn record_sections(records: &[Record], open: &[usize]) -> Vec<Range<usize>> {
 
 /// Minimum length of a section that can be matched by position alone.
 const SHORTEST: usize = 4;
-/// In a section of records other than the first, a first number below this one means that the next block has begun.
+/// If a later section of records begins with a number below this limit, it belongs to the next block of commands.
 const NEXT_BLOCK: u64 = 1000;
 
 /// Pairs records by number: a record with number m belongs to the m-th command of its block, counted from 0.

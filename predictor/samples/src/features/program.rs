@@ -19,7 +19,7 @@ const PLAIN: [&str; 7] = [
     "store_places",
 ];
 
-/// Divides the counts in `extras` by the work; returns the time of a contraction's instructions, if estimated.
+/// Divides the counts in `extras` by the operations of the task; returns the estimated time of a contraction's code.
 pub fn relate_counts(
     work: &Work,
     device: &Device,

@@ -1,6 +1,6 @@
-//! Writes a graph as an ONNX file, with the constants of the reference, so that other libraries can run it. An operator
-//! becomes the equivalent ONNX operator if there is one, because libraries have fast code for those, and several
-//! operators otherwise. Larger models than 2 GiB are refused.
+//! Writes a graph as an ONNX file, with the same constants as the reference computation, so that other libraries can
+//! run it. Each operator becomes the equivalent ONNX operator, for which libraries have fast code, or several operators
+//! if there is none. Models larger than 2 GiB are refused.
 
 mod contraction;
 mod movement;
