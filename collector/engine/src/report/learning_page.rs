@@ -3,7 +3,7 @@
 use super::learning::{Learning, LearningCourse, LearningPoint, SearchResults};
 use report::page::chart::{STYLE, Scale, round_ticks, svg_start};
 use report::page::{escape_html, whole_page};
-use report::{format_duration, or_unknown};
+use report::{format_duration, format_plain, or_unknown};
 use search::Effect;
 use std::fmt::Write;
 
@@ -53,9 +53,7 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
             one.describe_certainty(),
             one.stop.reason_text(),
         );
-        if !one.curve.is_empty() {
-            body += &render_curves(&one.curve, one.default_ns, one.best_ns);
-        }
+        body += &render_curves(&one.curve, one.default_ns, one.best_ns);
         if !one.axes.is_empty() {
             body += &render_axes(&one.axes);
         }
@@ -97,7 +95,11 @@ fn render_axes(effects: &[Effect]) -> String {
     )
 }
 
+/// Renders a curve over trials and over seconds, or nothing if it has fewer than two points.
 fn render_curves(curve: &[LearningPoint], default_ns: Option<f64>, best_ns: Option<f64>) -> String {
+    if curve.len() < 2 {
+        return String::new();
+    }
     let trials = render_curve(curve, default_ns, best_ns, "trials", |point| point.trial as f64);
     let seconds = render_curve(curve, default_ns, best_ns, "seconds", |point| point.seconds);
     format!("<figure style=\"display:flex;flex-wrap:wrap;gap:1rem\">{trials}{seconds}</figure>")
@@ -113,7 +115,7 @@ fn render_curve(
     let times = curve.iter().map(|point| point.best_ns).chain(default_ns).chain(best_ns);
     let (low, high) = times.fold((f64::INFINITY, 0.0f64), |(low, high), ns| (low.min(ns), high.max(ns)));
     let margin = (high - low).max(0.02 * high) * 0.08;
-    let end = curve.last().map_or(1.0, &place).max(f64::MIN_POSITIVE);
+    let end = curve.last().map_or(1.0, &place).max(1.0);
     let across = Scale { range: (0.0, end), places: (LEFT, WIDTH - RIGHT), is_log: false };
     let down = Scale { range: (low - margin, high + margin), places: (HEIGHT - BOTTOM, TOP), is_log: false };
     let mut svg = svg_start(WIDTH, HEIGHT, &format!("best time so far over {over}"));
@@ -132,9 +134,10 @@ fn render_curve(
     for tick in round_ticks(0.0, end, 6) {
         let _ = write!(
             svg,
-            "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{tick}</text>",
+            "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             across.coordinate_of(tick),
-            HEIGHT - BOTTOM + 16.0
+            HEIGHT - BOTTOM + 16.0,
+            format_plain(tick)
         );
     }
     let _ = write!(
