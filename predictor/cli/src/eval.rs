@@ -129,9 +129,11 @@ pub fn run(eval: &Eval) -> Result<u8> {
         return evaluate_servers(&eval.data.data, eval.seeds, eval.json);
     }
     if eval.protocol.eq_ignore_ascii_case(CURVES_PROTOCOL) {
+        refuse_page(eval, &format!("--protocol {CURVES_PROTOCOL}"))?;
         return run_curves(eval);
     }
     if let Some(mapping) = eval.data.mapping.as_deref().map(predictor::kernels::read_mapping).transpose()?.flatten() {
+        refuse_page(eval, "a mapping of language-model kernels")?;
         return kernels::run_eval(&eval.data.data, &mapping, &kernel_plan(eval)?, eval.json);
     }
     if eval.hold_out.is_some() {
@@ -165,6 +167,14 @@ pub fn run(eval: &Eval) -> Result<u8> {
         print_json(&evaluation)?;
     }
     Ok(if worse.is_empty() { DONE } else { WORSE })
+}
+
+/// Fails if the user requests a page of an evaluation that has none.
+fn refuse_page(eval: &Eval, cause: &str) -> Result<()> {
+    match eval.html {
+        Some(_) => Err(Error::Query(format!("--html cannot be used with {cause}; use --json or the printed table"))),
+        None => Ok(()),
+    }
 }
 
 /// Evaluates predictions of the fastest thread count and prints their regret.
