@@ -2,21 +2,50 @@
 
 use super::compare::{CaptureChange, CaptureComparison};
 use super::operators::Operator;
-use report::{Cell, Paper, Table, format_duration, format_number, number_column, page, text_column};
+use report::page::{chart, escape_html, whole_page};
+use report::{Cell, Paper, Table, format_duration, format_number, number_column, text_column};
 use serde_json::{Value, json};
+
+/// Rules beside those of pages with charts: long names wrap, and only the names are text.
+const STYLE: &str = "td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 14rem; }\n\
+    td:nth-child(2), th:nth-child(2) { text-align: right; }\n\
+    details { margin: .6rem 0; }\nsummary { cursor: pointer; }\n";
 
 impl CaptureComparison {
     /// Lists up to `limit` changes of each kind. Slower are means that grew significantly and by more than `share`.
     pub fn format_text(&self, share: f64, limit: usize, paper: &Paper) -> String {
         let (table, lines) = self.change_table(share, limit);
-        table.map(|table| table.format_for(paper)).into_iter().chain(lines).collect::<Vec<_>>().join("\n")
+        let mut only = Vec::new();
+        for (what, list) in [("only before", &self.gone), ("only after", &self.new)] {
+            let line = |(operator, time): &(Operator, i64)| {
+                format!("{what}: {} ({})", operator.format_text(), format_duration(*time as f64))
+            };
+            only.extend(list.iter().take(limit).map(line));
+        }
+        table.map(|table| table.format_for(paper)).into_iter().chain(only).chain(lines).collect::<Vec<_>>().join("\n")
     }
 
     pub fn format_page(&self, share: f64) -> String {
         let (table, lines) = self.change_table(share, usize::MAX);
-        let table = table.map_or_else(String::new, |table| table.to_html());
-        let lines: String = lines.iter().map(|line| format!("<p>{}</p>\n", page::escape_html(line))).collect();
-        page::whole_page("Two captures compared", "", &format!("<h1>Two captures compared</h1>\n{table}{lines}"))
+        let mut body: String = lines.iter().map(|line| format!("<p>{}</p>\n", escape_html(line))).collect();
+        if let Some(table) = table {
+            body += &format!("<div class=\"wide\">{}</div>\n", table.to_html());
+        }
+        for (side, list) in
+            [("before", &self.gone), ("after", &self.new)].into_iter().filter(|(_, list)| !list.is_empty())
+        {
+            let plural = if list.len() == 1 { "" } else { "s" };
+            body += &format!(
+                "<details><summary>{} operator{plural} only {side}</summary><div class=\"wide\">{}</div></details>\n",
+                list.len(),
+                total_rows(list).to_html()
+            );
+        }
+        whole_page(
+            "Two captures compared",
+            &format!("{}{STYLE}", chart::STYLE),
+            &format!("<main><h1>Two captures compared</h1>\n{body}</main>"),
+        )
     }
 
     fn change_table(&self, share: f64, limit: usize) -> (Option<Table>, Vec<String>) {
@@ -29,30 +58,25 @@ impl CaptureComparison {
         }
         let (changed, equal): (Vec<_>, Vec<_>) = self.changes.iter().partition(|change| change.differs());
         let table = (!changed.is_empty()).then(|| change_rows(&changed[..changed.len().min(limit)], share));
-        let mut lines = Vec::new();
-        for (what, list) in [("only before", &self.gone), ("only after", &self.new)] {
-            let line = |(operator, time): &(Operator, i64)| {
-                format!("{what}: {} ({})", operator.format_text(), format_duration(*time as f64))
-            };
-            lines.extend(list.iter().take(limit).map(line));
-        }
         let lost: f64 = self.changes.iter().map(CaptureChange::lost_ns).sum();
         let (what, time) = if lost < 0.0 { ("gained", -lost) } else { ("lost", lost) };
         let slower = changed.iter().filter(|change| change.is_slower(share)).count();
-        lines.push(format!(
-            "{} operators in both captures, {} of them equal, {slower} significantly slower by more than {} %; \
+        let lines = vec![
+            format!(
+                "{} operators in both captures, {} of them equal, {slower} significantly slower by more than {} %; \
              together they {what} {}",
-            self.changes.len(),
-            equal.len(),
-            format_number(share * 100.0),
-            format_duration(time)
-        ));
-        lines.push(format!(
-            "the captures took {} and {}, a ratio of {:.3}",
-            format_duration(before as f64),
-            format_duration(after as f64),
-            self.span_ratio()
-        ));
+                self.changes.len(),
+                equal.len(),
+                format_number(share * 100.0),
+                format_duration(time)
+            ),
+            format!(
+                "the captures took {} and {}, a ratio of {:.3}",
+                format_duration(before as f64),
+                format_duration(after as f64),
+                self.span_ratio()
+            ),
+        ];
         (table, lines)
     }
 
@@ -87,9 +111,9 @@ impl CaptureComparison {
 fn change_rows(changes: &[&CaptureChange], share: f64) -> Table {
     let mut table = Table::new([
         text_column("operator"),
-        number_column("before").drop_order(2),
+        number_column("calls before").drop_order(2),
         number_column("mean before"),
-        number_column("after").drop_order(1),
+        number_column("calls after").drop_order(1),
         number_column("mean after"),
         number_column("ratio"),
         number_column("lost"),
@@ -106,6 +130,14 @@ fn change_rows(changes: &[&CaptureChange], share: f64) -> Table {
             format_duration(change.lost_ns()).into(),
             if change.is_slower(share) { Cell::from("slower").mark_bad() } else { Cell::from("") },
         ]);
+    }
+    table
+}
+
+fn total_rows(operators: &[(Operator, i64)]) -> Table {
+    let mut table = Table::new([text_column("operator"), number_column("total time")]);
+    for (operator, time) in operators {
+        table.add_row([operator.format_text(), format_duration(*time as f64)]);
     }
     table
 }
