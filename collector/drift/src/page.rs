@@ -23,8 +23,8 @@ pub fn render_page(name: &str, history: &History, drift: &Drift, change_points: 
     }
     if !drift.causes.is_empty() {
         body.push_str(
-            "<h2>What differs between the sides</h2>\n<div class=\"wide\"><table><tr><th>setting</th><th>before → \
-             after</th></tr>",
+            "<h2>What differs between the sides</h2>\n<div class=\"wide\"><table class=\"texts\"><tr>\
+             <th>setting</th><th>before → after</th></tr>",
         );
         for cause in &drift.causes {
             let _ = write!(body, "<tr><td>{}</td><td>{}</td></tr>", cause.name, escape_html(&before_after(cause)));

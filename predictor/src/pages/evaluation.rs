@@ -37,7 +37,7 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
         let of_intervals = if has_intervals { "<th>coverage of 90 % intervals<th>half-width" } else { "" };
         let _ = write!(
             body,
-            "<h2>{title}</h2><div class=\"wide\"><table><tr><th><th>learner<th>rows<th>MAPE %<th>95 % interval<th>median %<th>p90 %<th>RMSPE %<th>hit@5 %<th>hit@10 %<th>hit@20 %<th>weighted %<th>bias %{of_intervals}"
+            "<h2>{title}</h2><div class=\"wide\"><table class=\"texts\"><tr><th><th>learner<th>rows<th>MAPE %<th>95 % interval<th>median %<th>p90 %<th>RMSPE %<th>hit@5 %<th>hit@10 %<th>hit@20 %<th>weighted %<th>bias %{of_intervals}"
         );
         for (group, learners) in groups {
             let mut sorted: Vec<_> = learners.iter().collect();
@@ -131,7 +131,7 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
             one.hit10
         );
     }
-    *body += "</table></div><p>Deviation of the predicted from the measured sum in percent, by learner:</p><div class=\"wide\"><table><tr><th>network<th>setting<th>operators measured<th>measured, ms";
+    *body += "</table></div><p>Deviation of the predicted from the measured sum in percent, by learner:</p><div class=\"wide\"><table class=\"texts\"><tr><th>network<th>setting<th>operators measured<th>measured, ms";
     let learners: Vec<&String> = found.learners.keys().collect();
     learners.iter().for_each(|learner| *body += &format!("<th>{}", escape(learner)));
     for one in &found.networks {
