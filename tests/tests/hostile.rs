@@ -369,7 +369,7 @@ fn no_text_of_a_store_becomes_a_command_a_path_or_a_script() {
             .replace("FOLDER", &bench.folder.display().to_string())
             .replace("PRODUCT", PRODUCT)
             .replace("DATA", "--data strings --max-uncertainty inf --all-versions")
-            .replace("TIMES", "--data strings --hardware CLASS --threads 2 --all-versions")
+            .replace("TIMES", "--data strings --hardware CLASS --threads 1 --all-versions")
             .replace("CLASS", &class);
         let ran = bench.open(&command, STRINGS_BYTES);
         done += usize::from(ran.code() <= 1);

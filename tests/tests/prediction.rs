@@ -198,6 +198,8 @@ fn shipped_predictors_predict_and_adapt() {
     let time = |key: &str| total[key].as_f64().unwrap_or_default();
     assert!(time("low_ns") > 0.0 && time("low_ns") < time("time_ns") && time("time_ns") < time("high_ns"), "{first}");
     assert!((1e6..1e9).contains(&time("time_ns")), "milliseconds, not {}\n{first}", time("time_ns"));
+    let refused = ask("plan --model resnet-18 --threads 1024").expect(2);
+    assert!(refused.stderr.contains("--threads 1024 is outside of the training range"), "{refused}");
 
     let adapted = ask("adapt --this-host --json");
     if adapted.code() == 3 && adapted.stderr.contains("the machine is busy") {

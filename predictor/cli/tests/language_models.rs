@@ -56,6 +56,7 @@ fn a_model_that_does_not_fit_is_answered_with_a_warning() {
 fn wrong_questions_are_refused_with_a_way_out() {
     for (line, reason) in [
         ("eval --data absent --mapping absent.toml --hold-out site --seeds 0", "--seeds must be at least 1"),
+        ("eval --data absent --protocol K --html absent.html", "--html cannot be used with --protocol K"),
         ("predict --model llama-3.1-71b --device h100_sxm --dtype fp8", "did you mean `llama-3.1-70b`"),
         (
             "predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --tensor-parallel 3",

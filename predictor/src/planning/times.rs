@@ -170,6 +170,17 @@ fn rank_schedules(attempts: &[&Record]) -> Vec<(String, Time)> {
     times.into_iter().map(|(_, schedule, time)| (schedule, time)).collect()
 }
 
+/// Fails if predictions for so many threads are extrapolated, as a prediction of a single operator does.
+fn check_threads(predictor: &Predictor, setting: &Setting, threads: usize, cores: usize) -> Result<()> {
+    let learned = predictor.learned_threads(queries::find_device(predictor, setting)?);
+    let Some((least, most)) = learned.filter(|(_, most)| threads as f64 > *most) else { return Ok(()) };
+    let range = if least < most { format!("{least} to {most}") } else { format!("only {most}") };
+    Err(Error::Query(format!(
+        "--threads {cores} is outside of the training range (threads: {threads}, training range {range}); measure the \
+         operators on {threads} threads and give --data, or use at most --threads {most}"
+    )))
+}
+
 impl Times<'_> {
     /// Returns the times of each task on one core, two cores, and so on.
     pub fn task_times(&self, tasks: &[TaskUse], cores: usize) -> Result<Vec<Vec<Time>>> {
@@ -183,6 +194,9 @@ impl Times<'_> {
         if let Some((predictor, setting)) = self.predictor {
             for threads in 1..=cores {
                 let missing: Vec<usize> = (0..tasks.len()).filter(|&task| found[task][threads - 1].is_none()).collect();
+                if !missing.is_empty() {
+                    check_threads(predictor, setting, threads, cores)?;
+                }
                 let operators: Vec<Operator> =
                     missing.iter().map(|&task| queries::task_operator(&tasks[task])).collect::<Result<_>>()?;
                 let setting = Setting { threads: Some(threads as f64), ..setting.clone() };
