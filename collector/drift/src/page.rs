@@ -5,7 +5,7 @@ use super::history::{DriftLine, History, Side};
 use super::judge::{Drift, Verdict};
 use super::machine::MachineDrift;
 use super::text::{before_after, code_causes, describe_change_point, line_title, verdict_sentence};
-use report::page::chart::{STYLE, Scale, round_ticks, svg_start};
+use report::page::chart::{STYLE, Scale, cell_class, round_ticks, svg_start};
 use report::page::{escape_html, whole_page as whole};
 use report::{format_duration, format_number, format_percent};
 use std::collections::BTreeMap;
@@ -127,14 +127,15 @@ fn heat_map(history: &History, machine: &MachineDrift) -> String {
         for (place, value) in row.iter().enumerate() {
             let Some(value) = value else { continue };
             let x = MARGIN.0 + CELL.0 * place as f64;
-            let (colour, strength) = (if *value > 0.0 { "up" } else { "down" }, (value.abs() / 0.1).min(1.0));
+            let (is_up, strength) = (*value > 0.0, (value.abs() / 0.1).min(1.0));
+            let colour = if is_up { "up" } else { "down" };
             let _ = write!(
                 out,
                 "<rect class=\"{colour}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" opacity=\"{strength:.2}\"/>\
-                 <text class=\"cell{}\" x=\"{:.1}\" y=\"{:.1}\">{:.3}</text>",
+                 <text class=\"{}\" x=\"{:.1}\" y=\"{:.1}\">{:.3}</text>",
                 CELL.0 - 2.0,
                 CELL.1 - 2.0,
-                if strength > 0.6 { " deep" } else { "" },
+                cell_class(strength, is_up),
                 x + CELL.0 / 2.0,
                 y + 14.0,
                 value.exp(),

@@ -2,7 +2,7 @@
 
 use super::{escape, styled_page};
 use crate::correlate::Correlation;
-use report::page::chart::{label_width, svg_start};
+use report::page::chart::{cell_class, label_width, svg_start};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -116,15 +116,16 @@ fn draw_map(
             let Some(one) = cells.get(&(*feature, across)) else { continue };
             let value = of(one);
             let depth = if value.is_finite() { (value.abs() / full).min(1.0) } else { 0.0 };
-            let class = if value >= 0.0 { "up" } else { "down" };
+            let is_up = value >= 0.0;
+            let class = if is_up { "up" } else { "down" };
             let x = left + width * across;
             let is_chance = one.q_value > SIGNIFICANT;
             let depth = if is_chance { 0.3 * depth } else { depth };
-            let deep = if depth > 0.55 { " deep" } else { "" };
+            let cell = cell_class(depth, is_up);
             let _ = write!(
                 svg,
                 "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill-opacity=\"{depth:.2}\"><title>{} with {}: {value:.3}, {} rows, q-value {:.1e}</title></rect>\
-                <text class=\"cell{deep}\" x=\"{}\" y=\"{}\"{}>{value:.2}</text>",
+                <text class=\"{cell}\" x=\"{}\" y=\"{}\"{}>{value:.2}</text>",
                 width - 1,
                 height - 1,
                 escape(group),

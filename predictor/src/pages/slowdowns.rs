@@ -3,7 +3,7 @@
 use super::{escape, styled_page};
 use crate::planning::coruns::{CoRuns, Scores};
 use report::format_duration;
-use report::page::chart::svg_start;
+use report::page::chart::{cell_class, svg_start};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -77,16 +77,17 @@ fn draw_pairs(coruns: &CoRuns) -> String {
         let slowdown = seen.iter().sum::<f64>() / seen.len() as f64;
         let depth = if most > 1.0 { ((slowdown - 1.0) / (most - 1.0)).clamp(0.0, 1.0) } else { 0.0 };
         let (x, y) = (left + width * other, top + height * own);
-        let class = if slowdown >= 1.0 { "up" } else { "down" };
+        let is_up = slowdown >= 1.0;
+        let class = if is_up { "up" } else { "down" };
         let _ = write!(
             picture,
             "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill-opacity=\"{depth:.2}\"><title>{} with {}: {slowdown:.3}</title></rect>\
-             <text class=\"cell{}\" x=\"{}\" y=\"{}\">{slowdown:.2}</text>",
+             <text class=\"{}\" x=\"{}\" y=\"{}\">{slowdown:.2}</text>",
             width - 1,
             height - 1,
             escape(&coruns.operators[*own].text),
             escape(&coruns.operators[*other].text),
-            if depth > 0.55 { " deep" } else { "" },
+            cell_class(depth, is_up),
             x + width / 2,
             y + 15
         );

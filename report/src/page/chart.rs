@@ -36,6 +36,17 @@ pub fn svg_start(width: f64, height: f64, label: &str) -> String {
     )
 }
 
+/// Returns the class of the text in a cell of a heat map, given the opacity of the fill and whether its class is `up`.
+/// With these thresholds, the contrast of text and fill is at least 4.5 in light and dark mode.
+pub fn cell_class(depth: f64, is_up: bool) -> &'static str {
+    match depth {
+        depth if depth > 0.87 && !is_up => "cell full",
+        depth if depth > 0.65 => "cell deep",
+        depth if depth > 0.5 => "cell medium",
+        _ => "cell",
+    }
+}
+
 /// Returns the powers of ten within a range, or the ends of the range if there are none.
 pub fn decades_between(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().ceil() as i32, high.log10().floor() as i32);
@@ -92,6 +103,39 @@ mod tests {
             (format_factor(0.5), format_factor(2.0), format_factor(1.41)),
             ("× 0.5".into(), "× 2".into(), "× 1.4".into())
         );
+    }
+
+    #[test]
+    fn text_of_cells_is_readable() {
+        let luminance = |colour: [f64; 3]| {
+            let linear = |part: f64| match part / 255.0 {
+                part if part <= 0.04045 => part / 12.92,
+                part => ((part + 0.055) / 1.055).powf(2.4),
+            };
+            0.2126 * linear(colour[0]) + 0.7152 * linear(colour[1]) + 0.0722 * linear(colour[2])
+        };
+        let hex = |text: &str| [1, 3, 5].map(|at| f64::from(u8::from_str_radix(&text[at..at + 2], 16).unwrap()));
+        let page = include_str!("page.css");
+        let (light, dark) = page.split_at(page.find("@media").unwrap());
+        for (mode, is_dark) in [(light, false), (dark, true)] {
+            let colour = |name: &str| {
+                let start = mode.find(&format!("--{name}: #")).unwrap() + name.len() + 4;
+                hex(&mode[start..start + 7])
+            };
+            for (step, is_up) in (0..=100).flat_map(|step| [(step, true), (step, false)]) {
+                let depth = f64::from(step) / 100.0;
+                let (fill, paper) = (colour(if is_up { "up" } else { "down" }), colour("paper"));
+                let mixed = [0, 1, 2].map(|part| depth * fill[part] + (1.0 - depth) * paper[part]);
+                let text = match (cell_class(depth, is_up), is_dark) {
+                    ("cell full", false) | ("cell medium", true) => [255.0; 3],
+                    ("cell full", true) | ("cell deep", _) => [0.0; 3],
+                    _ => colour("ink"),
+                };
+                let (one, two) = (luminance(mixed), luminance(text));
+                let contrast = (one.max(two) + 0.05) / (one.min(two) + 0.05);
+                assert!(contrast >= 4.5, "{contrast} at {depth}, up: {is_up}, dark: {is_dark}");
+            }
+        }
     }
 
     proptest! {
