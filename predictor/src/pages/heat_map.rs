@@ -28,6 +28,12 @@ const MEASURES: &[Measure] = &[
     }),
 ];
 
+/// Measures that are never negative.
+const UNSIGNED: &[&str] = &["distance", "mutual information"];
+const DIRECTIONS: &str = "<b style=\"color:var(--up)\">Orange</b>: utilisation rises with the feature; \
+    <b style=\"color:var(--down)\">blue</b>: it falls.";
+const NO_DIRECTION: &str = "The colour shows only the strength: this measure does not tell whether utilisation rises.";
+
 pub fn heat_map(found: &[Correlation]) -> String {
     let mut groups: Vec<String> = Vec::new();
     let mut strength: BTreeMap<&str, f64> = BTreeMap::new();
@@ -54,9 +60,9 @@ pub fn heat_map(found: &[Correlation]) -> String {
     let count = features.len();
     features.truncate(MOST);
     let mut body = format!(
-        "<p>Correlation of each feature with the measured utilisation (attainable time divided by measured time). <b class=\"up\" style=\"color:var(--up)\">Orange</b>: \
-        utilisation rises with the feature; <b style=\"color:var(--down)\">blue</b>: it falls. Darker cells are stronger correlations. Pale cells are not \
-        significant (false-discovery rate above 5 %).</p><p class=\"soft\">The {} strongest of {count} varying features; {} rows on {}.</p><div class=\"tabs\">",
+        "<p>Correlation of each feature with the measured utilisation (attainable time divided by measured time). \
+        Stronger colours are stronger correlations. Pale cells are not significant (false-discovery rate above 5 %).</p>\
+        <p class=\"soft\">The {} strongest of {count} varying features; {} rows on {}.</p><div class=\"tabs\">",
         features.len(),
         count_rows(found),
         escape(&devices.into_iter().collect::<Vec<_>>().join(", "))
@@ -73,9 +79,10 @@ pub fn heat_map(found: &[Correlation]) -> String {
     for (place, measure) in MEASURES.iter().enumerate() {
         let _ = write!(
             body,
-            "<figure id=\"f{place}\"><figcaption class=\"soft\">{}: {}</figcaption>{}</figure>",
+            "<figure id=\"f{place}\"><figcaption class=\"soft\">{}: {}. {}</figcaption>{}</figure>",
             measure.0,
             measure.1,
+            if UNSIGNED.contains(&measure.0) { NO_DIRECTION } else { DIRECTIONS },
             draw_map(&groups, &features, &cells, measure)
         );
     }
@@ -124,19 +131,31 @@ fn draw_map(
             let cell = cell_class(depth, is_up);
             let _ = write!(
                 svg,
-                "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill-opacity=\"{depth:.2}\"><title>{} with {}: {value:.3}, {} rows, q-value {:.1e}</title></rect>\
-                <text class=\"{cell}\" x=\"{}\" y=\"{}\"{}>{value:.2}</text>",
+                "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill-opacity=\"{depth:.2}\">\
+                <title>{} with {}: {}, {} rows, q-value {:.1e}</title></rect>\
+                <text class=\"{cell}\" x=\"{}\" y=\"{}\"{}>{}</text>",
                 width - 1,
                 height - 1,
                 escape(group),
                 escape(feature),
+                round_to(value, 3),
                 one.rows,
                 one.q_value,
                 x + width / 2,
                 y + 13,
-                if is_chance { " opacity=\".55\"" } else { "" }
+                if is_chance { " opacity=\".7\"" } else { "" },
+                round_to(value, 2)
             );
         }
     }
     svg + "</svg>"
+}
+
+/// Formats a number with a fixed number of decimals, without a sign if it rounds to zero.
+fn round_to(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$}");
+    match text.strip_prefix('-') {
+        Some(zero) if zero.bytes().all(|sign| matches!(sign, b'0' | b'.')) => zero.to_owned(),
+        _ => text,
+    }
 }
