@@ -14,6 +14,8 @@ const TOP: f64 = 46.0;
 const BOTTOM: f64 = 52.0;
 /// Ratio of the longest to the shortest time above which the scale is logarithmic.
 const FLAT: f64 = 40.0;
+/// Ratio of the largest to the smallest number of threads above which the scale is logarithmic.
+const WIDE: f64 = 8.0;
 
 pub fn curves_page(operator: &str, device: &str, knees: &[Knee]) -> String {
     let mut body = format!("<p class=\"soft\">{} on {}</p>", escape(operator), escape(device));
@@ -110,11 +112,11 @@ impl CurveTimes {
 fn draw_curve(knee: &Knee) -> String {
     let (first, last) =
         (knee.curve.first().map_or(0.0, |point| point.at), knee.curve.last().map_or(1.0, |point| point.at));
-    // The scale of knobs is logarithmic.
-    let is_log = knee.over != "threads" && first > 0.0;
+    // The scale of knobs is logarithmic, the scale of threads only if the range is wide.
+    let is_log = first > 0.0 && (knee.over != "threads" || last > WIDE * first);
     let across = Scale { range: (first, last), places: (LEFT + 14.0, WIDTH - RIGHT - 14.0), is_log };
     let times = CurveTimes::from_knee(knee);
-    let name = times.name;
+    let name = if times.name.is_empty() { "time".to_owned() } else { format!("time, {}", times.name) };
     let (x, y) = (|at: f64| across.coordinate_of(at), |time_ns: f64| times.place_time(time_ns));
     let mut svg = svg_start(WIDTH, HEIGHT, &format!("time over {}", knee.over));
     svg += &times.draw_grid();
