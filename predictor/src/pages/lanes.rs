@@ -8,7 +8,7 @@ use crate::planning::NetworkPlan;
 use crate::planning::network::Alternative;
 use models::Choice;
 use models::stages::Group;
-use report::page::chart::{Scale, round_ticks, svg_start};
+use report::page::chart::{Scale, format_tick, round_ticks, svg_start};
 use report::{format_duration, format_number, format_range};
 use samples::text::read_bounded;
 use serde::Deserialize;
@@ -195,7 +195,7 @@ fn draw_lanes(all: &[ShownLanes], cores: usize, total_ns: f64, name: &str) -> St
             picture,
             "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" class=\"soft\">{}</text>",
             height + 16.0,
-            format_duration(tick)
+            format_tick(tick)
         );
     }
     for one in all {

@@ -4,7 +4,7 @@ use super::{escape, styled_page};
 use crate::planning::tables::TimesTable;
 use planners::placement::{Instance, Placement};
 use report::format_duration;
-use report::page::chart::{Scale, label_width, round_ticks, svg_start};
+use report::page::chart::{Scale, format_tick, label_width, round_ticks, svg_start};
 use std::fmt::Write;
 
 pub fn placement_page(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
@@ -53,7 +53,7 @@ fn draw_devices(table: &TimesTable, instance: &Instance, found: &Placement) -> S
     let mut picture = svg_start(WIDTH, height + 24.0, "operators of each device");
     for tick in round_ticks(0.0, longest_ns, 6) {
         let (x, y) = (scale.coordinate_of(tick), height + 16.0);
-        let time = format_duration(tick);
+        let time = format_tick(tick);
         let _ = write!(picture, "<text class=\"soft\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{time}</text>");
     }
     for (device, name) in table.devices.iter().enumerate() {

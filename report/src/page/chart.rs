@@ -76,6 +76,11 @@ pub fn round_ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
     steps.map(|at| (first + at as f64) * step).filter(|tick| *tick <= high + 1e-9 * step).collect()
 }
 
+/// Formats a time on an axis; the origin has no unit.
+pub fn format_tick(nanoseconds: f64) -> String {
+    if nanoseconds == 0.0 { "0".to_owned() } else { crate::format_duration(nanoseconds) }
+}
+
 /// Formats a factor, such as `× 2` or `× 0.5`.
 pub fn format_factor(value: f64) -> String {
     let digits = if value >= 10.0 {
