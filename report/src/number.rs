@@ -60,7 +60,25 @@ pub fn format_size(bytes: u64) -> String {
 /// Formats a fraction as a percentage with one decimal.
 pub fn format_percent(part: f64) -> String {
     // An empty sum of floats is -0.0, and adding zero makes it 0.0.
-    if part.is_finite() { format!("{:.1} %", part * 100.0 + 0.0) } else { UNKNOWN.to_owned() }
+    if part.is_finite() { format!("{} %", format_percentage(part * 100.0 + 0.0, 1)) } else { UNKNOWN.to_owned() }
+}
+
+/// Percentages from this one on have an exponent.
+const MAX_PLAIN_PERCENTAGE: f64 = 9_999.5;
+
+/// Formats a number of percent without a unit, as `12.34`; numbers above 9999 have an exponent, as `4.3e35`.
+pub fn format_percentage(percent: f64, decimals: usize) -> String {
+    match percent.abs() {
+        size if !size.is_finite() => UNKNOWN.to_owned(),
+        size if size < MAX_PLAIN_PERCENTAGE => format!("{percent:.decimals$}"),
+        _ => format!("{percent:.1e}"),
+    }
+}
+
+/// Formats a number of percent as [`format_percentage`] does, with its sign.
+pub fn format_signed_percentage(percent: f64, decimals: usize) -> String {
+    let sign = if percent.is_finite() && percent.is_sign_positive() { "+" } else { "" };
+    format!("{sign}{}", format_percentage(percent, decimals))
 }
 
 /// Formats a value; None becomes the text for unknown values.
@@ -109,6 +127,16 @@ mod tests {
             (format_plain(1.5), format_plain(2.0), format_plain(1e3)),
             ("1.5".into(), "2".into(), "1000".into())
         );
+    }
+
+    #[test]
+    fn percentages_of_any_size_are_short() {
+        let texts = [0.0, 12.346, -3.0, 9999.4, 12_345.0, 4.303e35, f64::NAN, f64::INFINITY];
+        let wanted = ["0.00", "12.35", "-3.00", "9999.40", "1.2e4", "4.3e35", "–", "–"];
+        assert_eq!(texts.map(|percent| format_percentage(percent, 2)), wanted.map(str::to_owned));
+        let signed = [1.26, -1.26, 4.303e35, -4.303e35, f64::NAN].map(|percent| format_signed_percentage(percent, 1));
+        assert_eq!(signed, ["+1.3", "-1.3", "+4.3e35", "-4.3e35", "–"]);
+        assert_eq!(format_percent(4.303e33), "4.3e35 %");
     }
 
     proptest! {

@@ -15,7 +15,10 @@ use predictor::evaluate::{
 };
 use predictor::{Error, Result, pages};
 use report::terminal::print_notes;
-use report::{Cell, Column, Table, UNKNOWN, format_duration, number_column, or_unknown, text_column};
+use report::{
+    Cell, Column, Table, UNKNOWN, format_duration, format_percentage, format_signed_percentage, number_column,
+    or_unknown, text_column,
+};
 use samples::features::View;
 use samples::table::CurveMapping;
 use serving::evaluate::{HoldOut, Plan as KernelPlan};
@@ -201,9 +204,9 @@ fn run_curves(eval: &Eval) -> Result<u8> {
                 machine.to_owned(),
                 method.clone(),
                 one.curves.to_string(),
-                format!("{:.2}", one.mean_percent),
-                format!("{:.2}", one.p90_percent),
-                format!("{:.1}", one.found_percent),
+                format_percentage(one.mean_percent, 2),
+                format_percentage(one.p90_percent, 2),
+                format_percentage(one.found_percent, 1),
             ]);
         }
     }
@@ -253,12 +256,15 @@ fn format_overview(evaluation: &Evaluation) -> String {
     let mut tables = Vec::new();
     if let Some(repeats) = &evaluation.repeats {
         tables.push(format!(
-            "{} candidates were measured repeatedly: mean deviation from the candidate's time {:.2} %, 90 % within {:.2} %",
-            repeats.candidates, repeats.mape, repeats.p90
+            "{} candidates were measured repeatedly: mean deviation from the candidate's time {} %, 90 % within {} %",
+            repeats.candidates,
+            format_percentage(repeats.mape, 2),
+            format_percentage(repeats.p90, 2)
         ));
     }
     if let Some(spread) = evaluation.mean_cv {
-        tables.push(format!("mean coefficient of variation within a measurement: {spread:.2} %"));
+        let spread = format_percentage(spread, 2);
+        tables.push(format!("mean coefficient of variation within a measurement: {spread} %"));
     }
     if !evaluation.learners.is_empty() {
         tables.push(error_table(evaluation));
@@ -301,13 +307,15 @@ fn error_table(evaluation: &Evaluation) -> String {
         sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
         for (place, (learner, one)) in sorted.into_iter().enumerate() {
             let mut cells: Vec<Cell> = vec![operator.as_str().into(), learner.into(), one.rows.to_string().into()];
-            let mape = Cell::from(format!("{:.2}", one.mape));
+            let mape = Cell::from(format_percentage(one.mape, 2));
             cells.push(if place == 0 { mape.mark_best() } else { mape });
-            cells.push(format!("{:.2} … {:.2}", one.mape_interval.0, one.mape_interval.1).into());
+            let (low, high) = one.mape_interval;
+            cells.push(format!("{} … {}", format_percentage(low, 2), format_percentage(high, 2)).into());
             let errors = [one.median, one.p90, one.rmspe];
-            cells.extend(errors.map(|number| format!("{number:.2}").into()));
-            cells.extend([one.hit5, one.hit10, one.hit20].map(|number| format!("{number:.1}").into()));
-            cells.extend([one.weighted_mape, one.bias].map(|number| format!("{number:.2}").into()));
+            cells.extend(errors.map(|number| format_percentage(number, 2).into()));
+            cells.extend([one.hit5, one.hit10, one.hit20].map(|number| format_percentage(number, 1).into()));
+            cells.push(format_percentage(one.weighted_mape, 2).into());
+            cells.push(format_signed_percentage(one.bias, 2).into());
             cells.extend(match &one.interval {
                 None => [UNKNOWN.into(), UNKNOWN.into(), UNKNOWN.into()],
                 Some(interval) => {
@@ -315,7 +323,7 @@ fn error_table(evaluation: &Evaluation) -> String {
                         if interval.rows < one.rows { format!(" of {}", interval.rows) } else { String::new() };
                     [
                         coverage_cell(interval.coverage, &suffix),
-                        format!("± {:.1} %", interval.half_width).into(),
+                        format!("± {} %", format_percentage(interval.half_width, 1)).into(),
                         other_coverage_cell(interval),
                     ]
                 }
@@ -328,14 +336,14 @@ fn error_table(evaluation: &Evaluation) -> String {
 
 /// Formats the coverage of 90 % intervals, marked if it is too low.
 fn coverage_cell(coverage: f64, suffix: &str) -> Cell {
-    let cell = Cell::from(format!("{coverage:.1} %{suffix}"));
+    let cell = Cell::from(format!("{} %{suffix}", format_percentage(coverage, 1)));
     if coverage < pages::KEPT { cell.mark_bad() } else { cell }
 }
 
 /// Formats the coverage of intervals at levels other than 90 %.
 fn other_coverage_cell(interval: &IntervalScore) -> Cell {
     let levels = interval.levels.iter().filter(|(level, _)| **level != 90);
-    let held: Vec<String> = levels.map(|(_, coverage)| format!("{coverage:.1}")).collect();
+    let held: Vec<String> = levels.map(|(_, coverage)| format_percentage(*coverage, 1)).collect();
     if held.is_empty() { UNKNOWN.into() } else { held.join("/").into() }
 }
 
@@ -344,7 +352,7 @@ fn curve_table(points: &[Point]) -> String {
     let columns: Vec<Column> = [text_column("our MAPE %")].into_iter().chain(points.iter().map(of_share)).collect();
     let mut table = Table::new(columns);
     for operator in points.iter().flat_map(|point| point.mape.keys()).collect::<std::collections::BTreeSet<_>>() {
-        let mape = |point: &Point| or_unknown(point.mape.get(operator), |mape| format!("{mape:.2}"));
+        let mape = |point: &Point| or_unknown(point.mape.get(operator), |mape| format_percentage(*mape, 2));
         table.add_row([operator.clone()].into_iter().chain(points.iter().map(mape)));
     }
     table.format_for(&stdout_paper())
@@ -365,7 +373,7 @@ fn ranking_table(evaluation: &Evaluation) -> String {
     for (learner, one) in &evaluation.ranking {
         let mut cells = vec![learner.clone(), one.tasks.to_string()];
         cells.extend([one.top1, one.top5, one.top1_by_time, one.top5_by_time].map(|number| format!("{number:.3}")));
-        cells.push(format!("{:.2}", one.regret10));
+        cells.push(format_percentage(one.regret10, 2));
         cells.extend([one.kendall, one.spearman].map(|number| format!("{number:.3}")));
         table.add_row(cells);
     }
@@ -384,7 +392,7 @@ fn network_table(found: &EndToEnd) -> String {
     ]);
     for one in &found.networks {
         let predicted = or_unknown(one.predicted_ns.get(ours), |time| format_duration(*time));
-        let error = or_unknown(one.error_percent(ours), |error| format!("{error:+.1}"));
+        let error = or_unknown(one.error_percent(ours), |error| format_signed_percentage(error, 1));
         let share =
             format!("{} of {}{}", one.measured, one.operators, if one.is_measured() { "" } else { ", not scored" });
         table.add_row([
@@ -404,7 +412,7 @@ fn network_table(found: &EndToEnd) -> String {
         number_column("within 10 %"),
     ]);
     for (learner, one) in &found.learners {
-        let numbers = [one.mape, one.hit5, one.hit10].map(|number| format!("{number:.1}"));
+        let numbers = [one.mape, one.hit5, one.hit10].map(|number| format_percentage(number, 1));
         scores.add_row([learner.clone(), one.networks.to_string()].into_iter().chain(numbers));
     }
     format!("{}\n\n{}", table.format_for(&stdout_paper()), scores.format_for(&stdout_paper()))

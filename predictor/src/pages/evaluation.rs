@@ -3,6 +3,7 @@
 use super::evaluation_charts::draw_charts;
 use super::{escape, styled_page};
 use crate::evaluate::{EndToEnd, Evaluation, Point};
+use report::{format_percentage, format_signed_percentage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -13,12 +14,15 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
     if let Some(repeats) = &evaluation.repeats {
         let _ = write!(
             body,
-            "<p>{} candidates were measured repeatedly: measurements deviate by {:.2} % from the candidate's time on average, 90 % of them by at most {:.2} %.</p>",
-            repeats.candidates, repeats.mape, repeats.p90
+            "<p>{} candidates were measured repeatedly: measurements deviate by {} % from the candidate's time on average, 90 % of them by at most {} %.</p>",
+            repeats.candidates,
+            format_percentage(repeats.mape, 2),
+            format_percentage(repeats.p90, 2)
         );
     }
     if let Some(spread) = evaluation.mean_cv {
-        let _ = write!(body, "<p>Mean coefficient of variation within a measurement: {spread:.2} %.</p>");
+        let spread = format_percentage(spread, 2);
+        let _ = write!(body, "<p>Mean coefficient of variation within a measurement: {spread} %.</p>");
     }
     for (reason, count) in &evaluation.left_out {
         let _ = write!(body, "<p>{count} rows skipped: {}.</p>", escape(reason));
@@ -45,27 +49,31 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
             for (learner, one) in sorted {
                 let class = if learner.starts_with("ours") { " class=\"ours\"" } else { "" };
                 let interval = match &one.interval {
-                    Some(one) => format!("<td>{:.1} %<td>±\u{a0}{:.1}\u{a0}%", one.coverage, one.half_width),
+                    Some(one) => format!(
+                        "<td>{} %<td>±\u{a0}{}\u{a0}%",
+                        format_percentage(one.coverage, 1),
+                        format_percentage(one.half_width, 1)
+                    ),
                     None if has_intervals => "<td><td>".to_owned(),
                     None => String::new(),
                 };
                 let _ = write!(
                     body,
-                    "<tr{class}><td>{}<td>{}<td>{}<td>{:.2}<td>{:.2}\u{a0}…\u{a0}{:.2}<td>{:.2}<td>{:.2}<td>{:.2}<td>{:.1}<td>{:.1}<td>{:.1}<td>{:.2}<td>{:+.2}{interval}",
+                    "<tr{class}><td>{}<td>{}<td>{}<td>{}<td>{}\u{a0}…\u{a0}{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}{interval}",
                     escape(group),
                     escape(learner),
                     one.rows,
-                    one.mape,
-                    one.mape_interval.0,
-                    one.mape_interval.1,
-                    one.median,
-                    one.p90,
-                    one.rmspe,
-                    one.hit5,
-                    one.hit10,
-                    one.hit20,
-                    one.weighted_mape,
-                    one.bias
+                    format_percentage(one.mape, 2),
+                    format_percentage(one.mape_interval.0, 2),
+                    format_percentage(one.mape_interval.1, 2),
+                    format_percentage(one.median, 2),
+                    format_percentage(one.p90, 2),
+                    format_percentage(one.rmspe, 2),
+                    format_percentage(one.hit5, 1),
+                    format_percentage(one.hit10, 1),
+                    format_percentage(one.hit20, 1),
+                    format_percentage(one.weighted_mape, 2),
+                    format_signed_percentage(one.bias, 2)
                 );
             }
         }
@@ -76,14 +84,14 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
         for (learner, one) in &evaluation.ranking {
             let _ = write!(
                 body,
-                "<tr><td>{}<td>{}<td>{:.3}<td>{:.3}<td>{:.3}<td>{:.3}<td>{:.2}<td>{:.3}<td>{:.3}",
+                "<tr><td>{}<td>{}<td>{:.3}<td>{:.3}<td>{:.3}<td>{:.3}<td>{}<td>{:.3}<td>{:.3}",
                 escape(learner),
                 one.tasks,
                 one.top1,
                 one.top5,
                 one.top1_by_time,
                 one.top5_by_time,
-                one.regret10,
+                format_percentage(one.regret10, 2),
                 one.kendall,
                 one.spearman
             );
@@ -112,7 +120,8 @@ fn curve_of_learning(points: &[Point], body: &mut String) {
     for operator in points.iter().flat_map(|point| point.mape.keys()).collect::<BTreeSet<_>>() {
         let _ = write!(body, "<tr><td>{}<td>", escape(operator));
         for point in points {
-            *body += &point.mape.get(operator).map_or("<td>".to_owned(), |mape| format!("<td>{mape:.2}"));
+            let mape = point.mape.get(operator).map_or(String::new(), |mape| format_percentage(*mape, 2));
+            let _ = write!(body, "<td>{mape}");
         }
     }
     *body += "</table></div>";
@@ -123,12 +132,12 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
     for (learner, one) in &found.learners {
         let _ = write!(
             body,
-            "<tr><td>{}<td><td>{}<td>{:.1}<td>{:.1}<td>{:.1}",
+            "<tr><td>{}<td><td>{}<td>{}<td>{}<td>{}",
             escape(learner),
             one.networks,
-            one.mape,
-            one.hit5,
-            one.hit10
+            format_percentage(one.mape, 1),
+            format_percentage(one.hit5, 1),
+            format_percentage(one.hit10, 1)
         );
     }
     *body += "</table></div><p>Deviation of the predicted from the measured sum in percent, by learner:</p><div class=\"wide\"><table class=\"texts\"><tr><th>network<th>setting<th>operators measured<th>measured, ms";
@@ -146,11 +155,8 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
             one.measured_ns / 1e6
         );
         for learner in &learners {
-            let _ = write!(
-                body,
-                "<td>{}",
-                one.error_percent(learner).map_or(String::new(), |error| format!("{error:+.1}"))
-            );
+            let error = one.error_percent(learner).map_or(String::new(), |error| format_signed_percentage(error, 1));
+            let _ = write!(body, "<td>{error}");
         }
     }
     *body += "</table></div>";

@@ -6,7 +6,7 @@ use crate::evaluate::{Evaluation, ScatterPoint};
 use learn::Learner;
 use models::Choice;
 use report::page::chart::{Scale, decades_between, label_width, round_ticks, svg_start};
-use report::{format_duration, format_plain};
+use report::{format_duration, format_percentage, format_plain};
 use std::fmt::Write;
 
 const SIDE: f64 = 420.0;
@@ -62,13 +62,17 @@ struct Bar {
 impl Bar {
     fn error_bar(name: &str, one: &Metrics) -> Bar {
         let (low, high) = one.mape_interval;
-        let says = format!("{:.1}", one.mape);
+        let says = format_percentage(one.mape, 1);
         Bar { name: name.to_owned(), value: one.mape, range: Some((low, high)), says, is_bad: false }
     }
 
     fn coverage_bar(name: &str, one: &Metrics) -> Option<Bar> {
         let interval = one.interval.as_ref()?;
-        let says = format!("{:.1}, half-width {:.1}", interval.coverage, interval.half_width);
+        let says = format!(
+            "{}, half-width {}",
+            format_percentage(interval.coverage, 1),
+            format_percentage(interval.half_width, 1)
+        );
         let is_bad = interval.coverage < super::KEPT;
         Some(Bar { name: name.to_owned(), value: interval.coverage, range: None, says, is_bad })
     }
@@ -134,11 +138,12 @@ fn draw_bars(bars: &[Bar], promise: Option<f64>) -> String {
             svg,
             "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{MARGIN}\" y2=\"{floor}\"/><text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             floor + 18.0,
-            format_plain(tick)
+            if most < 1e4 { format_plain(tick) } else { format_percentage(tick, 0) }
         );
     }
     for (place, bar) in bars.iter().enumerate() {
         let middle = MARGIN + LANE * (place as f64 + 0.5);
+        let value = if bar.value.is_nan() { 0.0 } else { bar.value.min(most) };
         let _ = write!(
             svg,
             "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><rect class=\"{}\" fill-opacity=\".75\" x=\"{left}\" y=\"{:.1}\" width=\"{:.1}\" height=\"12\"/>",
@@ -147,9 +152,9 @@ fn draw_bars(bars: &[Bar], promise: Option<f64>) -> String {
             escape(&bar.name),
             if bar.is_bad { "up" } else { "down" },
             middle - 6.0,
-            across.coordinate_of(bar.value.min(most)) - left
+            across.coordinate_of(value) - left
         );
-        if let Some((low, high)) = bar.range {
+        if let Some((low, high)) = bar.range.filter(|(low, high)| !low.is_nan() && !high.is_nan()) {
             let (low, high) = (across.coordinate_of(low), across.coordinate_of(high.min(most)));
             let _ = write!(
                 svg,
