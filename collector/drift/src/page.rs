@@ -1,10 +1,10 @@
 //! HTML report: changes, a heat map of operators by night, and a curve for each changed line.
 
 use super::change_points::ChangePoint;
-use super::history::{DriftLine, History, Side};
+use super::history::{DriftLine, History, Night, Side};
 use super::judge::{Drift, Verdict};
 use super::machine::MachineDrift;
-use super::text::{before_after, code_causes, describe_change_point, line_title, verdict_sentence};
+use super::text::{before_after, code_causes, count_threads, describe_change_point, line_title, verdict_sentence};
 use report::page::chart::{STYLE, Scale, cell_class, round_ticks, svg_start};
 use report::page::{escape_html, whole_page as whole};
 use report::{format_duration, format_number, format_percent};
@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 const CURVES: usize = 200;
-const CELL: (f64, f64) = (54.0, 22.0);
-const MARGIN: (f64, f64) = (190.0, 30.0);
-const CURVE: (f64, f64) = (520.0, 120.0);
+const CELL: (f64, f64) = (62.0, 22.0);
+const MARGIN: (f64, f64) = (190.0, 40.0);
+const CURVE: (f64, f64) = (520.0, 150.0);
 
-pub fn render_page(name: &str, history: &History, drift: &Drift, change_points: &[ChangePoint]) -> String {
-    let mut body = format!("<main><h1>{}</h1>\n<p>{}</p>\n", escape_html(name), escape_html(&verdict_sentence(drift)));
+pub fn render_page(title: &str, history: &History, drift: &Drift, change_points: &[ChangePoint]) -> String {
+    let mut body = format!("<main><h1>{}</h1>\n<p>{}</p>\n", escape_html(title), escape_html(&verdict_sentence(drift)));
     for note in &drift.notes {
         let _ = write!(body, "<p class=\"soft\">note: {}</p>", escape_html(note));
     }
@@ -31,8 +31,15 @@ pub fn render_page(name: &str, history: &History, drift: &Drift, change_points: 
         }
         body.push_str("</table></div>\n");
     }
-    body.push_str("<h2>Nights and operators</h2>\n<p class=\"soft\">The median of all lines of an operator relative to their first night, \
-        corrected for the machine; the last rows show the machine's own changes according to the sentinels.</p>\n");
+    body.push_str(
+        "<h2>Nights and operators</h2>\n<p class=\"soft\">Each cell shows the median of all lines of an \
+        operator relative to their first night, corrected for the machine. Changes of single lines are under \
+        <a href=\"#changes\">What changed</a>.",
+    );
+    if !drift.machine.aspects.is_empty() {
+        body.push_str(" The last rows show the machine's own changes according to the sentinels.");
+    }
+    body.push_str("</p>\n");
     let _ = writeln!(body, "<figure>{}</figure>", heat_map(history, &drift.machine));
     if !change_points.is_empty() {
         body.push_str("<h2>Change points</h2>\n<ul>");
@@ -42,19 +49,19 @@ pub fn render_page(name: &str, history: &History, drift: &Drift, change_points: 
         body.push_str("</ul>\n");
     }
     body.push_str(&changes_section(history, drift));
-    whole(name, STYLE, &format!("{body}</main>"))
+    whole(title, STYLE, &format!("{body}</main>"))
 }
 
 fn changes_section(history: &History, drift: &Drift) -> String {
     let lines: BTreeMap<_, &DriftLine> = history.lines.iter().map(|line| (&line.identity, line)).collect();
     let changed = drift.changes.iter().filter(|change| matches!(change.verdict, Verdict::Slower | Verdict::Faster));
-    let mut body = "<h2>What changed</h2>\n".to_owned();
+    let mut body = "<h2 id=\"changes\">What changed</h2>\n".to_owned();
     let count = changed.clone().count();
     if count == 0 {
         body.push_str("<p>No change was detected.</p>\n");
     }
     for change in changed.take(CURVES) {
-        let threads = change.identity.threads.map_or(String::new(), |threads| format!(", {threads} threads"));
+        let threads = change.identity.threads.map_or(String::new(), |threads| format!(", {}", count_threads(threads)));
         let _ = writeln!(
             body,
             "<h3>{}{threads}</h3><p class=\"soft\">{} → {}: × {} ({} … {}), q-value {}; code: \
@@ -107,13 +114,12 @@ fn heat_map(history: &History, machine: &MachineDrift) -> String {
     let mut out = svg_start(width, height, "nights and operators");
     for (place, night) in history.nights.iter().enumerate() {
         let x = MARGIN.0 + CELL.0 * (place as f64 + 0.5);
-        let _ = write!(
-            out,
-            "<text class=\"soft cell\" x=\"{x:.1}\" y=\"{:.1}\">{}<title>{}</title></text>",
-            MARGIN.1 - 8.0,
-            escape_html(&shorten_label(&night.label)),
-            escape_html(&night.label),
-        );
+        let _ = write!(out, "<text class=\"soft cell\"><title>{}</title>", escape_html(&night.label));
+        let [date, clock] = shorten_label(&night.label);
+        for (text, up) in [(date, 21.0), (clock, 8.0)] {
+            let _ = write!(out, "<tspan x=\"{x:.1}\" y=\"{:.1}\">{}</tspan>", MARGIN.1 - up, escape_html(&text));
+        }
+        out.push_str("</text>");
     }
     for (down, (name, row)) in rows.iter().enumerate() {
         let y = MARGIN.1 + CELL.1 * down as f64;
@@ -145,14 +151,19 @@ fn heat_map(history: &History, machine: &MachineDrift) -> String {
     out + "</svg>"
 }
 
-fn shorten_label(label: &str) -> String {
+/// Returns the date and the time of a night, or an empty date and the end of a label that is not a point in time.
+fn shorten_label(label: &str) -> [String; 2] {
+    static MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let characters: Vec<char> = label.chars().collect();
     let text = |from: usize, to: usize| characters[from..to].iter().collect::<String>();
-    match characters.iter().position(|sign| *sign == '-') {
-        // Pattern `20261122-213000`, optionally followed by a host.
-        Some(8) if characters.len() >= 15 => format!("{} {}:{}", text(6, 8), text(9, 11), text(11, 13)),
-        _ => text(characters.len().saturating_sub(8), characters.len()),
+    // Pattern `20261122-213000`, optionally followed by a host.
+    if characters.len() >= 15 && characters.iter().position(|sign| *sign == '-') == Some(8) {
+        let month = text(4, 6).parse::<usize>().ok().and_then(|month| MONTHS.get(month.checked_sub(1)?));
+        if let Some(month) = month {
+            return [format!("{month} {}", text(6, 8)), format!("{}:{}", text(9, 11), text(11, 13))];
+        }
     }
+    [String::new(), text(characters.len().saturating_sub(10), characters.len())]
 }
 
 fn line_curve(line: &DriftLine, history: &History, machine: &MachineDrift) -> String {
@@ -166,8 +177,19 @@ fn line_curve(line: &DriftLine, history: &History, machine: &MachineDrift) -> St
     let (low, high) = ends.fold((-0.01f64, 0.01f64), |(low, high), end| (low.min(end), high.max(end)));
     let nights = history.nights.len().max(2) as f64 - 1.0;
     let across = Scale { range: (0.0, nights), places: (60.0, CURVE.0 - 20.0), is_log: false };
-    let down = Scale { range: (low.exp(), high.exp()), places: (CURVE.1 - 12.0, 10.0), is_log: true };
+    let down = Scale { range: (low.exp(), high.exp()), places: (CURVE.1 - 32.0, 24.0), is_log: true };
     let mut out = svg_start(CURVE.0, CURVE.1, &line_title(&line.identity));
+    let (left, right, low_end) = (across.places.0, across.places.1, CURVE.1 - 6.0);
+    let night = |place: Option<&Night>| place.map_or(String::new(), |night| shorten_label(&night.label).join(" "));
+    for (x, y, anchor, text) in [
+        (4.0, 12.0, "start", "relative to first night".to_owned()),
+        (left, low_end, "start", night(history.nights.first())),
+        ((left + right) / 2.0, low_end, "middle", "night".to_owned()),
+        (right, low_end, "end", night(history.nights.last())),
+    ] {
+        let text = escape_html(text.trim());
+        let _ = write!(out, "<text class=\"soft\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{text}</text>");
+    }
     for tick in round_ticks(low.exp(), high.exp(), 4) {
         let y = down.coordinate_of(tick);
         let _ = write!(
@@ -200,10 +222,11 @@ mod tests {
     #[test]
     fn labels_are_short() {
         let cases = [
-            ("20261122-213000", "22 21:30"),
-            ("20261122-213000 host-9", "22 21:30"),
-            ("2026-11-22", "26-11-22"),
-            ("é", "é"),
+            ("20261122-213000", ["Nov 22", "21:30"]),
+            ("20261122-213000 host-9", ["Nov 22", "21:30"]),
+            ("20261322-213000", ["", "322-213000"]),
+            ("2026-11-22", ["", "2026-11-22"]),
+            ("é", ["", "é"]),
         ];
         cases.iter().for_each(|(label, expected)| assert_eq!(shorten_label(label), *expected));
     }

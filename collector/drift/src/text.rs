@@ -140,8 +140,13 @@ fn list_values(values: &BTreeSet<String>) -> String {
     }
 }
 
+pub(super) fn count_threads(threads: i64) -> String {
+    if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") }
+}
+
 pub(super) fn describe_change_point(change_point: &ChangePoint) -> String {
-    let threads = change_point.identity.threads.map_or(String::new(), |threads| format!(" on {threads} threads"));
+    let threads =
+        change_point.identity.threads.map_or(String::new(), |threads| format!(" on {}", count_threads(threads)));
     format!(
         "since {}, × {}: {}{threads}",
         change_point.night,

@@ -82,7 +82,7 @@ pub fn compare_records(options: &DriftOptions, observer: &dyn Observer) -> Resul
         Some(after) => format!("{} and {}", before.store.display(), after.store.display()),
         None => format!("{}", before.store.display()),
     };
-    pages.write(&name, &report, None, observer)?;
+    pages.write(&format!("Drift of {name}"), &report, None, observer)?;
     observer.receive_notes(&report.drift.notes);
     Ok(report)
 }
@@ -114,15 +114,15 @@ impl Pages {
         Ok(Pages { html: create(&paths.html)?, markdown: create(&paths.markdown)? })
     }
 
-    /// Writes the files. `above` is text that precedes the changes in the Markdown summary.
-    pub fn write(self, name: &str, report: &DriftReport, above: Option<&str>, observer: &dyn Observer) -> Result<()> {
+    /// Writes the files. `title` is the heading of the page, and `above` precedes the changes in the Markdown summary.
+    pub fn write(self, title: &str, report: &DriftReport, above: Option<&str>, observer: &dyn Observer) -> Result<()> {
         let above = above.map(|text| format!("{text}\n")).unwrap_or_default();
         let DriftReport { drift, change_points, history } = report;
         if let Some(file) = self.markdown {
             write_page(file, &format!("{above}{}", render_markdown(drift, change_points)), observer)?;
         }
         if let Some(file) = self.html {
-            write_page(file, &render_page(name, history, drift, change_points), observer)?;
+            write_page(file, &render_page(title, history, drift, change_points), observer)?;
         }
         Ok(())
     }
