@@ -6,13 +6,15 @@ use report::page::chart::{Scale, format_factor, label_width, svg_start};
 use std::fmt::Write;
 
 const MOST: usize = 16;
-/// Horizontal position of factor 1, the centre of the dots.
-const MIDDLE: f64 = 610.0;
+/// Width of the axis of factors.
+const AXIS: f64 = 610.0;
 const RIGHT: f64 = 150.0;
 const TOP: f64 = 34.0;
 const LANE: f64 = 28.0;
 /// Width of a column in which overlapping dots are stacked.
 const COLUMN: f64 = 4.0;
+/// Smallest distance of ticks, so that their labels do not overlap.
+const TICK: f64 = 52.0;
 
 pub fn swarm_page(summaries: &[Summary]) -> String {
     let mut body = "<p>Each dot is a measured row. Its position is the factor on the time that the feature contributes (Shapley value), \
@@ -35,8 +37,8 @@ fn draw_swarms(features: &[FeatureSummary]) -> String {
     let logs = features.iter().flat_map(|one| one.points.iter().map(|(_, factor)| factor.ln().abs()));
     let most = logs.filter(|log| log.is_finite()).fold(0.05, f64::max).exp();
     let left = label_width(features.iter().map(|one| one.feature.as_str())) + 30.0;
-    let width = left + MIDDLE + RIGHT;
-    let across = Scale { range: (1.0 / most, most), places: (left, left + MIDDLE), is_log: true };
+    let width = left + AXIS + RIGHT;
+    let across = Scale { range: (1.0 / most, most), places: (left, left + AXIS), is_log: true };
     let bottom = TOP + LANE * features.len() as f64;
     let mut svg = svg_start(width, bottom + 46.0, "factors of features");
     for tick in factor_ticks(most) {
@@ -82,8 +84,15 @@ fn factor_ticks(most: f64) -> Vec<f64> {
         most if most > 1.3 => &[1.1, 1.25, 1.5, 2.0],
         _ => &[1.02, 1.05, 1.1, 1.2],
     };
-    let steps = steps.iter().copied().filter(|step| *step <= most);
-    steps.flat_map(|step| [1.0 / step, step]).chain([1.0]).collect()
+    let mut last: f64 = 1.0;
+    let mut ticks = vec![1.0];
+    for step in steps.iter().copied().filter(|step| *step <= most) {
+        if (step / last).ln() / most.ln() * AXIS / 2.0 >= TICK {
+            ticks.extend([1.0 / step, step]);
+            last = step;
+        }
+    }
+    ticks
 }
 
 fn draw_lane(one: &FeatureSummary, middle: f64, across: &Scale) -> String {

@@ -83,12 +83,10 @@ pub fn format_tick(nanoseconds: f64) -> String {
 
 /// Formats a factor, such as `× 2` or `× 0.5`.
 pub fn format_factor(value: f64) -> String {
-    let digits = if value >= 10.0 {
-        0
-    } else if value >= 1.0 {
-        1
-    } else {
-        2
+    let digits = match value {
+        value if value >= 10.0 => 0,
+        value if value >= 0.01 => 2,
+        _ => 4,
     };
     let text = format!("{value:.digits$}");
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
@@ -105,8 +103,8 @@ mod tests {
         assert_eq!(round_ticks(0.0, 9.3, 5), [0.0, 2.0, 4.0, 6.0, 8.0]);
         assert_eq!(round_ticks(0.0, 1.0, 5).len(), 6);
         assert_eq!(
-            (format_factor(0.5), format_factor(2.0), format_factor(1.41)),
-            ("× 0.5".into(), "× 2".into(), "× 1.4".into())
+            [0.001, 0.5, 1.25, 2.0, 100.0].map(format_factor),
+            ["× 0.001", "× 0.5", "× 1.25", "× 2", "× 100"].map(str::to_owned)
         );
     }
 
