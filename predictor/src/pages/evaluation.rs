@@ -105,9 +105,9 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
         add_network_tables(found, &mut body);
     }
     if !evaluation.costs.is_empty() {
-        body += "<h2>Cost</h2><p>Wall-clock time, with one split per core in parallel.</p><div class=\"wide\"><table><tr><th>learner<th><th>training, s<th>prediction per row, µs";
+        body += "<h2>Cost</h2><p>Wall-clock time, with one split per core in parallel.</p><div class=\"wide\"><table><tr><th>learner<th>training, s<th>prediction per row, µs";
         for (learner, cost) in &evaluation.costs {
-            let _ = write!(body, "<tr><td>{}<td><td>{:.2}<td>{:.2}", escape(learner), cost.learn_s, cost.answer_us);
+            let _ = write!(body, "<tr><td>{}<td>{:.2}<td>{:.2}", escape(learner), cost.learn_s, cost.answer_us);
         }
         body += "</table></div>";
     }
@@ -115,10 +115,10 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
 }
 
 fn curve_of_learning(points: &[Point], body: &mut String) {
-    *body += "<h2>Our MAPE in percent by share of training shapes</h2><div class=\"wide\"><table><tr><th>operator<th>";
+    *body += "<h2>Our MAPE in percent by share of training shapes</h2><div class=\"wide\"><table><tr><th>operator";
     points.iter().for_each(|point| *body += &format!("<th>{}", point.share));
     for operator in points.iter().flat_map(|point| point.mape.keys()).collect::<BTreeSet<_>>() {
-        let _ = write!(body, "<tr><td>{}<td>", escape(operator));
+        let _ = write!(body, "<tr><td>{}", escape(operator));
         for point in points {
             let mape = point.mape.get(operator).map_or(String::new(), |mape| format_percentage(*mape, 2));
             let _ = write!(body, "<td>{mape}");
@@ -128,11 +128,11 @@ fn curve_of_learning(points: &[Point], body: &mut String) {
 }
 
 fn add_network_tables(found: &EndToEnd, body: &mut String) {
-    *body += "<h2>Whole networks</h2><div class=\"wide\"><table><tr><th>learner<th><th>networks<th>MAPE %<th>within 5 %<th>within 10 %";
+    *body += "<h2>Whole networks</h2><div class=\"wide\"><table><tr><th>learner<th>networks<th>MAPE %<th>within 5 %<th>within 10 %";
     for (learner, one) in &found.learners {
         let _ = write!(
             body,
-            "<tr><td>{}<td><td>{}<td>{}<td>{}<td>{}",
+            "<tr><td>{}<td>{}<td>{}<td>{}<td>{}",
             escape(learner),
             one.networks,
             format_percentage(one.mape, 1),
