@@ -2,6 +2,7 @@
 
 use super::evaluation_charts::draw_charts;
 use super::{escape, styled_page};
+use crate::evaluate::metrics::Metrics;
 use crate::evaluate::{EndToEnd, Evaluation, Point};
 use report::{format_percentage, format_signed_percentage};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,61 +25,13 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
         let spread = format_percentage(spread, 2);
         let _ = write!(body, "<p>Mean coefficient of variation within a measurement: {spread} %.</p>");
     }
-    for (reason, count) in &evaluation.left_out {
-        let _ = write!(body, "<p>{count} rows skipped: {}.</p>", escape(reason));
-    }
-    body += &draw_charts(evaluation);
     // With a single operator, the row for all operators would repeat it.
     let all = (evaluation.operators.len() != 1).then(|| ("all".to_owned(), evaluation.learners.clone()));
-    let all = all.into_iter().collect();
-    for (title, groups) in
-        [("Operators", &evaluation.operators), ("Held out", &evaluation.held_out), ("All rows", &all)]
-    {
-        if groups.is_empty() {
-            continue;
-        }
-        let has_intervals = groups.values().flat_map(BTreeMap::values).any(|one| one.interval.is_some());
-        let of_intervals = if has_intervals { "<th>coverage of 90 % intervals<th>half-width" } else { "" };
-        let _ = write!(
-            body,
-            "<h2>{title}</h2><div class=\"wide\"><table class=\"texts\"><tr><th><th>learner<th>rows<th>MAPE %<th>95 % interval<th>median %<th>p90 %<th>RMSPE %<th>hit@5 %<th>hit@10 %<th>hit@20 %<th>weighted %<th>bias %{of_intervals}"
-        );
-        for (group, learners) in groups {
-            let mut sorted: Vec<_> = learners.iter().collect();
-            sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
-            for (learner, one) in sorted {
-                let class = if learner.starts_with("ours") { " class=\"ours\"" } else { "" };
-                let interval = match &one.interval {
-                    Some(one) => format!(
-                        "<td>{} %<td>±\u{a0}{}\u{a0}%",
-                        format_percentage(one.coverage, 1),
-                        format_percentage(one.half_width, 1)
-                    ),
-                    None if has_intervals => "<td><td>".to_owned(),
-                    None => String::new(),
-                };
-                let _ = write!(
-                    body,
-                    "<tr{class}><td>{}<td>{}<td>{}<td>{}<td>{}\u{a0}…\u{a0}{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}{interval}",
-                    escape(group),
-                    escape(learner),
-                    one.rows,
-                    format_percentage(one.mape, 2),
-                    format_percentage(one.mape_interval.0, 2),
-                    format_percentage(one.mape_interval.1, 2),
-                    format_percentage(one.median, 2),
-                    format_percentage(one.p90, 2),
-                    format_percentage(one.rmspe, 2),
-                    format_percentage(one.hit5, 1),
-                    format_percentage(one.hit10, 1),
-                    format_percentage(one.hit20, 1),
-                    format_percentage(one.weighted_mape, 2),
-                    format_signed_percentage(one.bias, 2)
-                );
-            }
-        }
-        body += "</table></div>";
-    }
+    let all: BTreeMap<String, BTreeMap<String, Metrics>> = all.into_iter().collect();
+    add_error_table("All rows", &all, &mut body);
+    add_error_table("Operators", &evaluation.operators, &mut body);
+    body += &draw_charts(evaluation);
+    add_error_table("Held out", &evaluation.held_out, &mut body);
     if !evaluation.ranking.is_empty() {
         body += "<h2>Ranking of schedules within a task</h2><div class=\"wide\"><table><tr><th>learner<th>tasks<th>top-1<th>top-5<th>top-1 by time<th>top-5 by time<th>regret@10 %<th>Kendall<th>Spearman";
         for (learner, one) in &evaluation.ranking {
@@ -111,7 +64,61 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
         }
         body += "</table></div>";
     }
+    if !evaluation.left_out.is_empty() {
+        body += "<h2>Skipped rows</h2>";
+    }
+    for (reason, count) in &evaluation.left_out {
+        let _ = write!(body, "<p>{count} rows skipped: {}.</p>", escape(reason));
+    }
     styled_page(&format!("Evaluation under protocol {}", evaluation.protocol), &body)
+}
+
+/// Adds a table of errors by group and learner, unless it has no rows.
+fn add_error_table(title: &str, groups: &BTreeMap<String, BTreeMap<String, Metrics>>, body: &mut String) {
+    if groups.values().all(BTreeMap::is_empty) {
+        return;
+    }
+    let has_intervals = groups.values().flat_map(BTreeMap::values).any(|one| one.interval.is_some());
+    let of_intervals = if has_intervals { "<th>coverage of 90 % intervals<th>half-width" } else { "" };
+    let _ = write!(
+        body,
+        "<h2>{title}</h2><div class=\"wide\"><table class=\"texts\"><tr><th><th>learner<th>rows<th>MAPE %<th>95 % interval<th>median %<th>p90 %<th>RMSPE %<th>hit@5 %<th>hit@10 %<th>hit@20 %<th>weighted %<th>bias %{of_intervals}"
+    );
+    for (group, learners) in groups {
+        let mut sorted: Vec<_> = learners.iter().collect();
+        sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
+        for (learner, one) in sorted {
+            let class = if learner.starts_with("ours") { " class=\"ours\"" } else { "" };
+            let interval = match &one.interval {
+                Some(one) => format!(
+                    "<td>{} %<td>±\u{a0}{}\u{a0}%",
+                    format_percentage(one.coverage, 1),
+                    format_percentage(one.half_width, 1)
+                ),
+                None if has_intervals => "<td><td>".to_owned(),
+                None => String::new(),
+            };
+            let _ = write!(
+                body,
+                "<tr{class}><td>{}<td>{}<td>{}<td>{}<td>{}\u{a0}…\u{a0}{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}{interval}",
+                escape(group),
+                escape(learner),
+                one.rows,
+                format_percentage(one.mape, 2),
+                format_percentage(one.mape_interval.0, 2),
+                format_percentage(one.mape_interval.1, 2),
+                format_percentage(one.median, 2),
+                format_percentage(one.p90, 2),
+                format_percentage(one.rmspe, 2),
+                format_percentage(one.hit5, 1),
+                format_percentage(one.hit10, 1),
+                format_percentage(one.hit20, 1),
+                format_percentage(one.weighted_mape, 2),
+                format_signed_percentage(one.bias, 2)
+            );
+        }
+    }
+    *body += "</table></div>";
 }
 
 fn curve_of_learning(points: &[Point], body: &mut String) {
