@@ -4,7 +4,7 @@ use super::evaluation_charts::draw_charts;
 use super::{escape, styled_page};
 use crate::evaluate::metrics::Metrics;
 use crate::evaluate::{EndToEnd, Evaluation, Point};
-use report::{format_percentage, format_signed_percentage};
+use report::{format_duration, format_percentage, format_signed_percentage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -147,19 +147,19 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
             format_percentage(one.hit10, 1)
         );
     }
-    *body += "</table></div><p>Deviation of the predicted from the measured sum in percent, by learner:</p><div class=\"wide\"><table class=\"texts\"><tr><th>network<th>setting<th>operators measured<th>measured, ms";
+    *body += "</table></div><p>Deviation of the predicted from the measured sum in percent, by learner:</p><div class=\"wide\"><table class=\"texts\"><tr><th>network<th>setting<th>operators measured<th>measured";
     let learners: Vec<&String> = found.learners.keys().collect();
     learners.iter().for_each(|learner| *body += &format!("<th>{}", escape(learner)));
     for one in &found.networks {
         let scored = if one.is_measured() { "" } else { " (not scored)" };
         let _ = write!(
             body,
-            "<tr><td>{}<td>{}<td>{} of {}{scored}<td>{:.3}",
+            "<tr><td>{}<td>{}<td>{} of {}{scored}<td>{}",
             escape(&one.name),
             escape(&one.setting),
             one.measured,
             one.operators,
-            one.measured_ns / 1e6
+            format_duration(one.measured_ns)
         );
         for learner in &learners {
             let error = one.error_percent(learner).map_or(String::new(), |error| format_signed_percentage(error, 1));
