@@ -10,6 +10,7 @@ use std::fmt::Write;
 pub fn placement_page(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
     let mut body = format!(
         "<p>Makespan {}; {}; largest gain of a single move: {}.</p><figure>{}</figure>\
+         <p class=\"soft\">Total work of each device; waits and transfers are not drawn.</p>\
          <div class=\"wide\"><table><tr><th>operator</th>",
         format_duration(found.makespan_ns),
         if found.is_exact {
