@@ -6,7 +6,7 @@ use learn::levels::LEVELS;
 use predictor::kernels::{self, KernelAnswer};
 use predictor::{Error, Result, bundle, published};
 use report::terminal::print_notes;
-use report::{Table, activity, format_duration, number_column, text_column};
+use report::{Table, activity, format_duration, format_percentage, number_column, text_column};
 use serde_json::json;
 use serving::adaptation::{FormatChange, adapt_learned, suggest_kernels};
 use serving::calibration::level_share;
@@ -75,7 +75,7 @@ fn error_table(learned: &Learned) -> String {
     ]);
     for (key, group) in &learned.times.groups.by_key {
         let Some(held_out) = group.held_out else { continue };
-        let percent = |number: f64| format!("{number:.1} %");
+        let percent = |number: f64| format!("{} %", format_percentage(number, 1));
         table.add_row([
             key.operator.clone(),
             key.format.clone(),
@@ -126,7 +126,7 @@ fn evaluation_text(evaluation: &Evaluation) -> String {
 fn score_rows(scores: &Scores) -> Vec<[String; 11]> {
     let row = |(method, errors): (&&'static str, &serving::group::HeldOut)| {
         let is_ours = *method == "ours" && !scores.coverage.is_empty();
-        let percent = |number: f64| format!("{number:.1} %");
+        let percent = |number: f64| format!("{} %", format_percentage(number, 1));
         // Corrections by a few measurements are scored only at 90 %.
         let corrected = scores.corrected.get(method);
         let joined = |numbers: &[f64], digits: usize| {
