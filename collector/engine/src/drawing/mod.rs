@@ -9,7 +9,7 @@ use layers::{DrawingLayout, PlacedBox};
 use models::fuse::{Claim, Fuse, plan_with};
 use models::{Class, Graph, Result, ValueId};
 use report::page::{self, escape_html};
-use report::{format_duration, format_percent};
+use report::{format_duration, format_number, format_percent};
 use serde_json::json;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -143,7 +143,7 @@ impl Drawing {
                 ("result", ty(call.result)),
                 ("place", anchor.origin.scope.clone()),
                 ("source", anchor.origin.source_op.clone()),
-                ("work", format!("{} FLOP, {:.1} % of the model", format_amount(work.flops as f64), 100.0 * share)),
+                ("work", format!("{}FLOP, {:.1} % of the model", format_amount(work.flops as f64), 100.0 * share)),
                 (
                     "moves",
                     format!(
@@ -177,17 +177,19 @@ impl Drawing {
         let mut edges: Vec<(usize, usize)> = edges.collect();
         edges.sort_unstable();
         edges.dedup();
-        let measured = match medians.iter().flatten().count() {
-            0 => String::new(),
-            count => format!(", {count} of them measured: {}", format_duration(time_ns)),
+        let (measured, time) = match medians.iter().flatten().count() {
+            0 => (String::new(), String::new()),
+            count if count == medians.len() => (" (all measured)".to_owned(), format_duration(time_ns)),
+            count => (format!(" ({count} measured)"), format!("{} for the measured calls", format_duration(time_ns))),
         };
-        let totals = format!(
-            "{} operators, {} calls of {} tasks, {} FLOP{measured}",
-            graph.nodes.len(),
-            plan.calls.len(),
-            plan.tasks.len(),
-            format_amount(all)
-        );
+        let parts = [
+            count_of(graph.nodes.len(), "operator"),
+            format!("{} of {}{measured}", count_of(plan.calls.len(), "call"), count_of(plan.tasks.len(), "task")),
+            format!("{}FLOP", format_amount(all)),
+            time,
+        ];
+        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let totals = parts.join(", ");
         Ok(Drawing { cards, edges, totals })
     }
 
@@ -305,11 +307,17 @@ fn shorten_text(text: &str) -> String {
     if is_short { text.to_owned() } else { text.chars().take(MAX_LINE_CHARACTERS - 1).chain(['…']).collect() }
 }
 
+fn count_of(number: usize, name: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {name}{plural}")
+}
+
 /// Formats a number with three digits and a metric prefix.
 fn format_amount(number: f64) -> String {
-    let scale = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")].into_iter().find(|(size, _)| number >= *size);
-    match scale {
-        Some((size, prefix)) => format!("{:.3} {prefix}", number / size),
+    let scales = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    // Values that round to 1000 have the next prefix.
+    match scales.into_iter().find(|(size, _)| number >= 0.9995 * size) {
+        Some((size, prefix)) => format!("{} {prefix}", format_number(number / size)),
         None => format!("{number} "),
     }
 }
@@ -362,10 +370,10 @@ mod tests {
         let page = render_graph(&graph, Fuse::Epilogue, &[], &times).unwrap();
         assert!(page.contains(">1.00 µs · "), "{page}");
         assert!(page.contains(" % of the model; ± 0.8 % on a \\u003chost>"), "{page}");
-        assert!(page.contains(&format!("{} of them measured: ", plan.calls.len())), "{page}");
+        assert!(page.contains(" (all measured), "), "{page}");
         let first: HashMap<String, MeasuredMedian> = hashes().take(1).map(|hash| (hash, median(0))).collect();
         let page = render_graph(&graph, Fuse::Epilogue, &[], &first).unwrap();
-        assert!(page.contains("\"1.00 µs; ± 0.8 %") && page.contains("1 of them measured: 1.00 µs"), "{page}");
+        assert!(page.contains("\"1.00 µs; ± 0.8 %") && page.contains(" (1 measured), "), "{page}");
     }
 
     #[test]
