@@ -1,5 +1,7 @@
 //! Formats numbers with three significant digits, times with a suitable unit, and percentages.
 
+use std::fmt::Display;
+
 /// Text that represents an unknown number.
 pub const UNKNOWN: &str = "–";
 
@@ -92,6 +94,12 @@ pub fn format_plain(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// Formats a number of things, with the plural of a regular noun: `1 call`, `2 calls`.
+pub fn format_count<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+    let plural = if number == N::from(1u8) { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,6 +145,12 @@ mod tests {
         let signed = [1.26, -1.26, 4.303e35, -4.303e35, f64::NAN].map(|percent| format_signed_percentage(percent, 1));
         assert_eq!(signed, ["+1.3", "-1.3", "+4.3e35", "-4.3e35", "–"]);
         assert_eq!(format_percent(4.303e33), "4.3e35 %");
+    }
+
+    #[test]
+    fn one_is_singular() {
+        let texts = [format_count(0usize, "call"), format_count(1i64, "call"), format_count(2.0, "call")];
+        assert_eq!(texts, ["0 calls", "1 call", "2 calls"]);
     }
 
     proptest! {

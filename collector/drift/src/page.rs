@@ -4,10 +4,10 @@ use super::change_points::ChangePoint;
 use super::history::{DriftLine, History, Night, Side};
 use super::judge::{Drift, Verdict};
 use super::machine::MachineDrift;
-use super::text::{before_after, code_causes, count_threads, describe_change_point, line_title, verdict_sentence};
+use super::text::{before_after, code_causes, describe_change_point, line_title, verdict_sentence};
 use report::page::chart::{STYLE, Scale, cell_class, round_ticks, svg_start};
 use report::page::{escape_html, whole_page as whole};
-use report::{format_duration, format_number, format_percent};
+use report::{format_count, format_duration, format_number, format_percent};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -61,7 +61,8 @@ fn changes_section(history: &History, drift: &Drift) -> String {
         body.push_str("<p>No change was detected.</p>\n");
     }
     for change in changed.take(CURVES) {
-        let threads = change.identity.threads.map_or(String::new(), |threads| format!(", {}", count_threads(threads)));
+        let threads =
+            change.identity.threads.map_or(String::new(), |threads| format!(", {}", format_count(threads, "thread")));
         let _ = writeln!(
             body,
             "<h3>{}{threads}</h3><p class=\"soft\">{} → {}: × {} ({} … {}), q-value {}; code: \

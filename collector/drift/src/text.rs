@@ -5,7 +5,7 @@ use super::cell::shorten_hash;
 use super::change_points::ChangePoint;
 use super::history::LineIdentity;
 use super::judge::{Change, Drift, Verdict};
-use report::{Paper, Table, format_duration, format_number, format_percent, number_column, text_column};
+use report::{Paper, Table, format_count, format_duration, format_number, format_percent, number_column, text_column};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -140,13 +140,11 @@ fn list_values(values: &BTreeSet<String>) -> String {
     }
 }
 
-pub(super) fn count_threads(threads: i64) -> String {
-    if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") }
-}
-
 pub(super) fn describe_change_point(change_point: &ChangePoint) -> String {
-    let threads =
-        change_point.identity.threads.map_or(String::new(), |threads| format!(" on {}", count_threads(threads)));
+    let threads = change_point
+        .identity
+        .threads
+        .map_or(String::new(), |threads| format!(" on {}", format_count(threads, "thread")));
     format!(
         "since {}, × {}: {}{threads}",
         change_point.night,
@@ -171,15 +169,17 @@ pub fn verdict_sentence(drift: &Drift) -> String {
                 .map(|(aspect, ratio)| format!("{} × {}", aspect.name(), format_number(*ratio)))
                 .collect();
             format!(
-                "machine × {} by {sentinels} sentinels ({})",
+                "machine × {} by {} ({})",
                 format_number(drift.machine_ratio),
+                format_count(sentinels, "sentinel"),
                 aspects.join(", ")
             )
         }
     };
     let mut text = format!(
-        "{compared} lines on both sides: {slower} slower, {faster} faster, {} the same within {}, {} unclear; \
+        "{} on both sides: {slower} slower, {faster} faster, {} the same within {}, {} unclear; \
          {machine}",
+        format_count(compared, "line"),
         count(Verdict::Same),
         format_percent(drift.bounds.threshold),
         count(Verdict::Unclear),

@@ -11,7 +11,7 @@ use predictor::knee::{Knee, KneeOptions, Probing, find_knee, find_table_knee};
 use predictor::queries::{self, Setting};
 use predictor::{Error, Result, pages};
 use report::quantity::whole_seconds;
-use report::{Cell, Table, format_duration, format_range, number_column, text_column};
+use report::{Cell, Table, format_count, format_duration, format_range, number_column, text_column};
 use samples::table::CurveMapping;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -157,7 +157,7 @@ fn run_table(
         });
     }
     if let Some(at) = found.next_probe {
-        text.push_str(&format!("measure next: {at} threads\n"));
+        text.push_str(&format!("measure next: {}\n", format_count(at, "thread")));
     }
     print_text(arguments.json, text.trim_end())?;
     let knees = [found.knee.clone()];

@@ -90,7 +90,7 @@ fn network_result(
     let own = if network.setting.is_empty() { String::new() } else { format!("{}, ", network.setting) };
     NetworkResult {
         name: network.name.clone(),
-        setting: format!("{own}{threads} threads, {device}"),
+        setting: format!("{own}{}, {device}", report::format_count(threads, "thread")),
         operators: network.uses.values().sum(),
         measured: measured.iter().map(|(count, _)| count).sum(),
         measured_ns: measured.iter().map(|(_, time)| time).sum(),

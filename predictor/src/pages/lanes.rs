@@ -9,7 +9,7 @@ use crate::planning::network::Alternative;
 use models::Choice;
 use models::stages::Group;
 use report::page::chart::{Scale, format_tick, round_ticks, svg_start};
-use report::{format_duration, format_number, format_range};
+use report::{format_count, format_duration, format_number, format_range};
 use samples::text::read_bounded;
 use serde::Deserialize;
 use std::fmt::Write;
@@ -77,9 +77,10 @@ struct ShownLanes {
 pub fn plan_page(planned: &NetworkPlan, measured: Option<&MeasuredLanes>) -> String {
     let NetworkPlan { promise, why, model, cores, .. } = planned;
     let mut body = format!(
-        "<p>{}: {} on {cores} cores, predicted {} ({}); sequential execution {}.</p><p class=\"soft\">{}</p>",
+        "<p>{}: {} on {}, predicted {} ({}); sequential execution {}.</p><p class=\"soft\">{}</p>",
         escape(model),
         planned.parallel.name(),
+        format_count(*cores, "core"),
         format_duration(promise.time_ns),
         format_range(promise.low_ns, promise.high_ns),
         format_duration(promise.sequential_ns),
@@ -137,10 +138,10 @@ fn planned_lanes(planned: &NetworkPlan) -> Vec<ShownLanes> {
                     is_even: place % 2 == 0,
                     label: operator.split(' ').next().unwrap_or_default().to_owned(),
                     title: format!(
-                        "call {call}: {operator}\n{} on {} cores\nstage {number}, {} concurrent groups",
+                        "call {call}: {operator}\n{} on {}\nstage {number}, {}",
                         format_duration(alone_ns),
-                        group.cores.len(),
-                        stage.groups.len()
+                        format_count(group.cores.len(), "core"),
+                        format_count(stage.groups.len(), "concurrent group")
                     ),
                 });
                 from_ns += factor * alone_ns;

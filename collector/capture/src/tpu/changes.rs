@@ -3,7 +3,7 @@
 use super::compare::{CaptureChange, CaptureComparison};
 use super::operators::Operator;
 use report::page::{chart, escape_html, whole_page};
-use report::{Cell, Paper, Table, format_duration, format_number, number_column, text_column};
+use report::{Cell, Paper, Table, format_count, format_duration, format_number, number_column, text_column};
 use serde_json::{Value, json};
 
 /// Rules beside those of pages with charts: long names wrap, and only the names are text.
@@ -34,10 +34,9 @@ impl CaptureComparison {
         for (side, list) in
             [("before", &self.gone), ("after", &self.new)].into_iter().filter(|(_, list)| !list.is_empty())
         {
-            let plural = if list.len() == 1 { "" } else { "s" };
             body += &format!(
-                "<details><summary>{} operator{plural} only {side}</summary><div class=\"wide\">{}</div></details>\n",
-                list.len(),
+                "<details><summary>{} only {side}</summary><div class=\"wide\">{}</div></details>\n",
+                format_count(list.len(), "operator"),
                 total_rows(list).to_html()
             );
         }
@@ -51,9 +50,8 @@ impl CaptureComparison {
     fn change_table(&self, share: f64, limit: usize) -> (Option<Table>, Vec<String>) {
         let (before, after) = self.spans_ns;
         if self.is_equal() {
-            let (count, time) = (self.changes.len(), format_duration(before as f64));
-            let equal =
-                format!("no differences: {count} operators with equal counts and times in both captures of {time}");
+            let (count, time) = (format_count(self.changes.len(), "operator"), format_duration(before as f64));
+            let equal = format!("no differences: {count} with equal counts and times in both captures of {time}");
             return (None, vec![equal]);
         }
         let (changed, equal): (Vec<_>, Vec<_>) = self.changes.iter().partition(|change| change.differs());
@@ -63,9 +61,9 @@ impl CaptureComparison {
         let slower = changed.iter().filter(|change| change.is_slower(share)).count();
         let lines = vec![
             format!(
-                "{} operators in both captures, {} of them equal, {slower} significantly slower by more than {} %; \
+                "{} in both captures, {} of them equal, {slower} significantly slower by more than {} %; \
              together they {what} {}",
-                self.changes.len(),
+                format_count(self.changes.len(), "operator"),
                 equal.len(),
                 format_number(share * 100.0),
                 format_duration(time)

@@ -9,7 +9,7 @@ use layers::{DrawingLayout, PlacedBox};
 use models::fuse::{Claim, Fuse, plan_with};
 use models::{Class, Graph, Result, ValueId};
 use report::page::{self, escape_html};
-use report::{format_duration, format_number, format_percent};
+use report::{format_count, format_duration, format_number, format_percent};
 use serde_json::json;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -183,8 +183,12 @@ impl Drawing {
             count => (format!(" ({count} measured)"), format!("{} for the measured calls", format_duration(time_ns))),
         };
         let parts = [
-            count_of(graph.nodes.len(), "operator"),
-            format!("{} of {}{measured}", count_of(plan.calls.len(), "call"), count_of(plan.tasks.len(), "task")),
+            format_count(graph.nodes.len(), "operator"),
+            format!(
+                "{} of {}{measured}",
+                format_count(plan.calls.len(), "call"),
+                format_count(plan.tasks.len(), "task")
+            ),
             format!("{}FLOP", format_amount(all)),
             time,
         ];
@@ -305,11 +309,6 @@ fn curve_path(points: &[(f64, f64)]) -> String {
 fn shorten_text(text: &str) -> String {
     let is_short = text.chars().count() <= MAX_LINE_CHARACTERS;
     if is_short { text.to_owned() } else { text.chars().take(MAX_LINE_CHARACTERS - 1).chain(['…']).collect() }
-}
-
-fn count_of(number: usize, name: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {name}{plural}")
 }
 
 /// Formats a number with three digits and a metric prefix.

@@ -14,7 +14,7 @@ use datasets::{Choose, EXPERIMENT, Key, Record, RowError};
 use job::space::Schedule;
 use measure::counters::{self, CounterRequest};
 use measure::host::Facts;
-use report::format_duration;
+use report::{format_count, format_duration};
 use serde::Serialize;
 use std::path::Path;
 use targets::HOST;
@@ -147,10 +147,10 @@ impl RecordReplay {
     pub fn describe(&self) -> String {
         let time = |ns: Option<f64>| ns.map(format_duration).unwrap_or_else(|| "no time".to_owned());
         let mut text = format!(
-            "{}\n{} · {} threads\nrecorded {}, now {}",
+            "{}\n{} · {}\nrecorded {}, now {}",
             self.task,
             self.schedule,
-            self.threads,
+            format_count(self.threads, "thread"),
             time(self.recorded_median_ns),
             time(self.median_ns)
         );

@@ -3,7 +3,7 @@
 use super::learning::{Learning, LearningCourse, LearningPoint, SearchResults};
 use report::page::chart::{STYLE, Scale, round_ticks, svg_start};
 use report::page::{escape_html, whole_page};
-use report::{format_duration, format_plain, or_unknown};
+use report::{format_count, format_duration, format_plain, or_unknown};
 use search::Effect;
 use std::fmt::Write;
 
@@ -36,17 +36,16 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
         body += &render_course(course);
     }
     for one in sorted {
-        let plural = if one.threads == 1 { "" } else { "s" };
         let _ = write!(
             body,
-            "<h2>{}</h2><p class=\"soft\">{} calls in the models, {} thread{plural}, {} caches: {} after {} trials in {:.0} s, {} the \
+            "<h2>{}</h2><p class=\"soft\">{} in the models, {}, {} caches: {} after {} in {:.0} s, {} the \
              speed of the default schedule; differences: {}; {}; ended by: {}</p>",
             escape_html(&one.task),
-            one.count,
-            one.threads,
+            format_count(one.count, "call"),
+            format_count(one.threads, "thread"),
             one.cache_state,
             or_unknown(one.best_ns, format_duration),
-            one.trials,
+            format_count(one.trials, "trial"),
             one.seconds,
             or_unknown(one.gain, |gain| format!("{gain:.2}×")),
             escape_html(&one.difference),
@@ -63,15 +62,14 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
 
 fn render_course(course: &LearningCourse) -> String {
     let Some(last) = course.curve.last() else { return String::new() };
-    let plural = if course.threads == 1 { "" } else { "s" };
     format!(
-        "<h2>All {} tasks, {} thread{plural}, {} caches</h2><p class=\"soft\">Sum of the best times of all tasks, each \
-         multiplied by its number of calls, from when every task has a time: {} after {} trials in {:.0} s.</p>{}",
+        "<h2>All {} tasks, {}, {} caches</h2><p class=\"soft\">Sum of the best times of all tasks, each \
+         multiplied by its number of calls, from when every task has a time: {} after {} in {:.0} s.</p>{}",
         course.tasks,
-        course.threads,
+        format_count(course.threads, "thread"),
         course.cache_state,
         format_duration(last.best_ns),
-        last.trial,
+        format_count(last.trial, "trial"),
         last.seconds,
         render_curves(&course.curve, None, None)
     )
