@@ -177,23 +177,8 @@ impl Drawing {
         let mut edges: Vec<(usize, usize)> = edges.collect();
         edges.sort_unstable();
         edges.dedup();
-        let (measured, time) = match medians.iter().flatten().count() {
-            0 => (String::new(), String::new()),
-            count if count == medians.len() => (" (all measured)".to_owned(), format_duration(time_ns)),
-            count => (format!(" ({count} measured)"), format!("{} for the measured calls", format_duration(time_ns))),
-        };
-        let parts = [
-            format_count(graph.nodes.len(), "operator"),
-            format!(
-                "{} of {}{measured}",
-                format_count(plan.calls.len(), "call"),
-                format_count(plan.tasks.len(), "task")
-            ),
-            format!("{}FLOP", format_amount(all)),
-            time,
-        ];
-        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        let totals = parts.join(", ");
+        let measured = (medians.iter().flatten().count(), time_ns);
+        let totals = describe_totals([graph.nodes.len(), plan.calls.len(), plan.tasks.len()], all, measured);
         Ok(Drawing { cards, edges, totals })
     }
 
@@ -309,6 +294,23 @@ fn curve_path(points: &[(f64, f64)]) -> String {
 fn shorten_text(text: &str) -> String {
     let is_short = text.chars().count() <= MAX_LINE_CHARACTERS;
     if is_short { text.to_owned() } else { text.chars().take(MAX_LINE_CHARACTERS - 1).chain(['…']).collect() }
+}
+
+/// Describes a graph by its numbers of operators, calls and tasks, its operations, and the number of measured calls with
+/// the sum of their times in nanoseconds.
+fn describe_totals([operators, calls, tasks]: [usize; 3], flops: f64, (count, time_ns): (usize, f64)) -> String {
+    let (measured, time) = match count {
+        0 => (String::new(), String::new()),
+        count if count == calls => (" (all measured)".to_owned(), format!(", {}", format_duration(time_ns))),
+        count => (format!(" ({count} measured)"), format!(", {} for the measured calls", format_duration(time_ns))),
+    };
+    format!(
+        "{}, {} of {}{measured}, {}FLOP{time}",
+        format_count(operators, "operator"),
+        format_count(calls, "call"),
+        format_count(tasks, "task"),
+        format_amount(flops)
+    )
 }
 
 /// Formats a number with three digits and a metric prefix.
