@@ -296,8 +296,8 @@ fn shorten_text(text: &str) -> String {
     if is_short { text.to_owned() } else { text.chars().take(MAX_LINE_CHARACTERS - 1).chain(['…']).collect() }
 }
 
-/// Describes a graph by its numbers of operators, calls and tasks, its operations, and the number of measured calls with
-/// the sum of their times in nanoseconds.
+/// Describes a graph by its numbers of operators, calls and tasks, its operations, and the number of measured calls
+/// with the sum of their times in nanoseconds.
 fn describe_totals([operators, calls, tasks]: [usize; 3], flops: f64, (count, time_ns): (usize, f64)) -> String {
     let (measured, time) = match count {
         0 => (String::new(), String::new()),
