@@ -16,8 +16,8 @@ pub mod terminal;
 mod untrusted;
 
 pub use number::{
-    UNKNOWN, format_count, format_duration, format_number, format_percent, format_percentage, format_plain, format_range,
-    format_signed_percentage, format_size, or_unknown, time_unit,
+    UNKNOWN, format_count, format_duration, format_number, format_percent, format_percentage, format_plain,
+    format_range, format_signed_percentage, format_size, or_unknown, time_unit,
 };
 pub use paper::{ColorChoice, Paper};
 pub use table::{Cell, Column, Table, number_column, text_column};
