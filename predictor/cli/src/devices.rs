@@ -17,7 +17,7 @@ pub struct Devices {
     /// Predictor file of `train` [default: both built-in predictors]
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
-    /// TOML file that maps columns of another project's table and lists its devices
+    /// TOML file that maps another project's table and lists its devices
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
     /// Print one JSON document and nothing else

@@ -170,7 +170,7 @@ fn rank_schedules(attempts: &[&Record]) -> Vec<(String, Time)> {
     times.into_iter().map(|(_, schedule, time)| (schedule, time)).collect()
 }
 
-/// Fails if predictions for so many threads are extrapolated, as a prediction of a single operator does.
+/// Fails if predictions for this number of threads are extrapolated, as a prediction of a single operator does.
 fn check_threads(predictor: &Predictor, setting: &Setting, threads: usize, cores: usize) -> Result<()> {
     let learned = predictor.learned_threads(queries::find_device(predictor, setting)?);
     let Some((least, most)) = learned.filter(|(_, most)| threads as f64 > *most) else { return Ok(()) };

@@ -6,7 +6,7 @@ use report::page::{chart, escape_html, whole_page};
 use report::{Cell, Paper, Table, format_count, format_duration, format_number, number_column, text_column};
 use serde_json::{Value, json};
 
-/// Rules beside those of pages with charts: long names wrap, and only the names are text.
+/// Rules in addition to those of pages with charts: long names wrap, and only the names are text.
 const STYLE: &str = "td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 14rem; }\n\
     td:nth-child(2), th:nth-child(2) { text-align: right; }\n\
     details { margin: .6rem 0; }\nsummary { cursor: pointer; }\n";
