@@ -182,23 +182,24 @@ impl<'a> Cut<'a> {
             && !self.is_output[value.0 as usize]
             && node.op.class() == Class::Pointwise
             && !node.op.is_weight(at)
-            && (!self.is_function(*next) || self.count_functions(group) < MAX_FUNCTIONS)
+            && self.weigh_functions(group) + self.function_weight(*next) <= MAX_FUNCTIONS
             && self.graph.value(node.outputs[0])?.ty.shape == self.graph.value(value)?.ty.shape;
         joins.then_some(*next)
     }
 
-    fn count_functions(&self, group: &[usize]) -> usize {
-        group.iter().filter(|&&node| self.is_function(node)).count()
+    fn weigh_functions(&self, group: &[usize]) -> usize {
+        group.iter().map(|&node| self.function_weight(node)).sum()
     }
 
-    fn is_function(&self, node: usize) -> bool {
+    /// Returns how many functions an operator counts as; `sinh` reads its operand far more often than others.
+    fn function_weight(&self, node: usize) -> usize {
         match &self.graph.nodes[node].op {
-            Op::Unary(Unary { function }) => !matches!(function, UnaryOp::Relu | UnaryOp::Neg),
-            Op::Binary(Binary { function }) => {
-                matches!(function, BinaryOp::Pow | BinaryOp::Mod | BinaryOp::Fmod | BinaryOp::FloorDiv)
-            }
-            Op::PRelu(_) => true,
-            _ => false,
+            Op::Unary(Unary { function: UnaryOp::Relu | UnaryOp::Neg }) => 0,
+            Op::Unary(Unary { function: UnaryOp::Sinh | UnaryOp::Expm1 }) => 3,
+            Op::Binary(Binary { function: BinaryOp::Pow | BinaryOp::Mod | BinaryOp::Fmod | BinaryOp::FloorDiv })
+            | Op::Unary(_)
+            | Op::PRelu(_) => 1,
+            _ => 0,
         }
     }
 
@@ -259,6 +260,7 @@ mod tests {
     #[test]
     fn long_chains_are_cut() {
         assert_eq!(group_lengths(&[UnaryOp::Gelu; 10]), [4, 4, 2]);
+        assert_eq!(group_lengths(&[UnaryOp::Sinh; 3]), [1, 1, 1]);
         assert_eq!(group_lengths(&[UnaryOp::Relu; 130]), [64, 64, 2]);
         assert_eq!(group_lengths(&[UnaryOp::Gelu, UnaryOp::Relu].repeat(5)), [8, 2]);
     }
