@@ -9,16 +9,16 @@
 use crate::choice;
 use crate::error::Result;
 use crate::graph::{Graph, ValueId};
-use crate::operators::{Binary, BinaryOp, Class, Op, Unary, UnaryOp};
+use crate::operators::{Class, Op};
 use crate::task::{Operand, Parameter, Step, Task, TaskUse};
 use std::collections::HashMap;
 
 /// Maximum number of operators of a group.
 const MAX_STEPS: usize = 64;
 
-/// Maximum number of functions of a group that can read their operand several times. Each reading repeats the code of
+/// Maximum number of functions of a group whose code reads the operand several times. Each of them repeats the code of
 /// the operators before it, so that the time of a build grows exponentially with their number.
-const MAX_FUNCTIONS: usize = 4;
+const MAX_REPEATS: usize = 4;
 
 choice! {
     /// Whether pointwise operators join the operator before them.
@@ -177,30 +177,15 @@ impl<'a> Cut<'a> {
         let value = self.output_of(last);
         let [next] = self.readers[value.0 as usize].as_slice() else { return None };
         let node = &self.graph.nodes[*next];
+        let repeats: usize = group.iter().chain([next]).map(|&node| self.graph.nodes[node].op.repeats()).sum();
         let at = node.inputs.iter().position(|&id| id == value)?;
         let joins = fuse == Fuse::Epilogue
             && !self.is_output[value.0 as usize]
             && node.op.class() == Class::Pointwise
             && !node.op.is_weight(at)
-            && self.weigh_functions(group) + self.function_weight(*next) <= MAX_FUNCTIONS
+            && repeats <= MAX_REPEATS
             && self.graph.value(node.outputs[0])?.ty.shape == self.graph.value(value)?.ty.shape;
         joins.then_some(*next)
-    }
-
-    fn weigh_functions(&self, group: &[usize]) -> usize {
-        group.iter().map(|&node| self.function_weight(node)).sum()
-    }
-
-    /// Returns how many functions an operator counts as; `sinh` reads its operand far more often than others.
-    fn function_weight(&self, node: usize) -> usize {
-        match &self.graph.nodes[node].op {
-            Op::Unary(Unary { function: UnaryOp::Relu | UnaryOp::Neg }) => 0,
-            Op::Unary(Unary { function: UnaryOp::Sinh | UnaryOp::Expm1 }) => 3,
-            Op::Binary(Binary { function: BinaryOp::Pow | BinaryOp::Mod | BinaryOp::Fmod | BinaryOp::FloorDiv })
-            | Op::Unary(_)
-            | Op::PRelu(_) => 1,
-            _ => 0,
-        }
     }
 
     fn output_of(&self, node: usize) -> ValueId {
@@ -247,6 +232,7 @@ impl<'a> Cut<'a> {
 mod tests {
     use super::*;
     use crate::builder::GraphBuilder;
+    use crate::operators::{Unary, UnaryOp};
     use crate::types::TensorType;
 
     fn group_lengths(functions: &[UnaryOp]) -> Vec<usize> {

@@ -42,7 +42,8 @@ pub struct Binary {
 
 impl Operator for Binary {
     fn facts(&self) -> Facts {
-        Facts::new(self.function.name(), Class::Pointwise, 2..=2)
+        let repeats = matches!(self.function, BinaryOp::Pow | BinaryOp::Mod | BinaryOp::Fmod | BinaryOp::FloorDiv);
+        Facts::new(self.function.name(), Class::Pointwise, 2..=2).with_repeats(usize::from(repeats))
     }
 
     fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {

@@ -42,12 +42,15 @@ pub struct Facts {
     pub numbers_from: usize,
     /// Whether the operator returns its first input unchanged if input and output types are equal.
     pub is_identity: bool,
+    /// Number of functions of a fused group that a pointwise operator counts as, because its code reads the operand
+    /// several times.
+    pub repeats: usize,
 }
 
 impl Facts {
     /// Creates facts of an operator without weights and arithmetic, which code generation supports at symbolic sizes.
     pub(super) fn new(name: &'static str, class: Class, arity: RangeInclusive<usize>) -> Facts {
-        Facts { name, class, arity, weights: 0..0, flops: 0, numbers_from: usize::MAX, is_identity: false }
+        Facts { name, class, arity, weights: 0..0, flops: 0, numbers_from: usize::MAX, is_identity: false, repeats: 0 }
     }
 
     pub(super) fn with_weights(self, weights: Range<usize>) -> Facts {
@@ -60,6 +63,10 @@ impl Facts {
 
     pub(super) fn with_numbers_from(self, numbers_from: usize) -> Facts {
         Facts { numbers_from, ..self }
+    }
+
+    pub(super) fn with_repeats(self, repeats: usize) -> Facts {
+        Facts { repeats, ..self }
     }
 
     pub(super) fn with_identity(self) -> Facts {
@@ -139,6 +146,10 @@ pub trait Operator {
 
     fn arity(&self) -> RangeInclusive<usize> {
         self.facts().arity
+    }
+
+    fn repeats(&self) -> usize {
+        self.facts().repeats
     }
 
     fn is_weight(&self, input: usize) -> bool {

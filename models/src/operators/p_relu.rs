@@ -8,7 +8,7 @@ pub struct PRelu {}
 
 impl Operator for PRelu {
     fn facts(&self) -> Facts {
-        Facts::new("p_relu", Class::Pointwise, 2..=2).with_weights(1..2).with_flops(3)
+        Facts::new("p_relu", Class::Pointwise, 2..=2).with_weights(1..2).with_flops(3).with_repeats(1)
     }
 
     fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {

@@ -132,7 +132,13 @@ pub struct Unary {
 
 impl Operator for Unary {
     fn facts(&self) -> Facts {
-        Facts::new(self.function.name(), Class::Pointwise, 1..=1)
+        let repeats = match self.function {
+            UnaryOp::Relu | UnaryOp::Neg => 0,
+            // These read their operand far more often than others.
+            UnaryOp::Sinh | UnaryOp::Expm1 => 3,
+            _ => 1,
+        };
+        Facts::new(self.function.name(), Class::Pointwise, 1..=1).with_repeats(repeats)
     }
 
     fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
