@@ -88,6 +88,23 @@ impl<'a> Emit<'a> {
         self.add_constant(tensor.tensor_type().clone(), contents_of(tensor))
     }
 
+    /// Adds an additive attention mask `[queries, keys]`: minus infinity where a key is hidden from a query.
+    pub fn constant_mask(
+        &mut self,
+        [queries, keys]: [i64; 2],
+        dtype: DType,
+        hides: impl Fn(i64, i64) -> bool,
+    ) -> Outcome<ValueId> {
+        const MAX_ELEMENTS: i64 = 1 << 24;
+        if queries.checked_mul(keys).is_none_or(|elements| elements > MAX_ELEMENTS) {
+            return unsupported(format!("a mask of {queries} x {keys} elements is too large"));
+        }
+        let numbers: Vec<f64> = (0..queries * keys)
+            .map(|index| if hides(index / keys, index % keys) { f64::NEG_INFINITY } else { 0.0 })
+            .collect();
+        self.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[queries, keys]), &numbers)?)
+    }
+
     pub fn add_scalar(&mut self, dtype: DType, number: f64) -> Outcome<ValueId> {
         self.add_constant(TensorType::new(dtype, &[]), Const::Fill(number))
     }

@@ -6,12 +6,9 @@ use models::graph::ValueId;
 use models::operators::{
     Attention, BinaryOp, Compare, CompareOp, Expand, Gather, MatMul, Op, Pad, Rope, Softmax, UnaryOp, Where,
 };
-use models::types::{DType, TensorType};
-use reference::Tensor;
+use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
-
-const MAX_MASK: i64 = 1 << 24;
 
 pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let is_flat = emit.rank(call.input(0)?)? == 3;
@@ -114,7 +111,7 @@ fn build_mask(
         let sight = VisibleRange { causal, left, right };
         masks.push(length_mask(emit, lengths, [places, total], dtype, &sight)?);
     } else if (causal || left >= 0 || right >= 0) && !is_fused {
-        masks.push(constant_mask(emit, [places, total], dtype, |at, key| {
+        masks.push(emit.constant_mask([places, total], dtype, |at, key| {
             let at = at + past;
             (causal && key > at)
                 || (left >= 0 && key < at.saturating_sub(left))
@@ -186,21 +183,6 @@ fn length_mask(
     emit.push(Op::Where(Where {}), &[visible, open, hidden])
 }
 
-fn constant_mask(
-    emit: &mut Emit<'_>,
-    [places, total]: [i64; 2],
-    dtype: DType,
-    hides: impl Fn(i64, i64) -> bool,
-) -> Outcome<ValueId> {
-    if places.checked_mul(total).is_none_or(|elements| elements > MAX_MASK) {
-        return unsupported(format!("a mask of {places} x {total} elements is too large"));
-    }
-    let numbers: Vec<f64> = (0..places * total)
-        .map(|index| if hides(index / total, index % total) { f64::NEG_INFINITY } else { 0.0 })
-        .collect();
-    emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[places, total]), &numbers)?)
-}
-
 struct Parts {
     q: ValueId,
     k: ValueId,
@@ -233,7 +215,7 @@ fn separate_operators(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Ou
     if parts.causal {
         // Without the fused operator, a constant mask hides later positions.
         let [_, _, places, total] = emit.extents(scores)?[..] else { return malformed("scores need 4 dimensions") };
-        let mask = constant_mask(emit, [places, total], dtype, |at, key| key > at + total - places)?;
+        let mask = emit.constant_mask([places, total], dtype, |at, key| key > at + total - places)?;
         scores = emit.binary(BinaryOp::Add, scores, mask)?;
     }
     let wide = emit.cast(scores, parts.precision)?;

@@ -7,8 +7,7 @@ use models::graph::ValueId;
 use models::operators::{
     Attention, BiasAdd, BinaryOp, Conv, ConvTranspose, Dense, Einsum, Gather, Op, Reduce, ReduceOp, Where,
 };
-use models::types::{DType, TensorType};
-use reference::Tensor;
+use models::types::DType;
 
 pub(super) fn linear_layer(call: &mut Call<'_, '_>) -> Outputs {
     let (x, w) = (call.tensor_argument("input")?, call.tensor_argument("weight")?);
@@ -118,9 +117,6 @@ pub(super) fn convolution(call: &mut Call<'_, '_>) -> Outputs {
     if call.flag_argument("transposed", false)? { conv_transpose(call) } else { conv(call) }
 }
 
-/// Maximum number of elements of a generated causal mask.
-const MAX_MASK: i64 = 1 << 24;
-
 /// Emits attention. In a causal mask, query `i` sees keys 0 to `i`, even if there are more keys than queries.
 pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
     let mut parts = [call.tensor_argument("query")?, call.tensor_argument("key")?, call.tensor_argument("value")?];
@@ -164,16 +160,10 @@ pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
         }
     }
     if causal && rows != places {
-        if rows.checked_mul(places).is_none_or(|elements| elements > MAX_MASK) {
-            return unsupported(format!("a causal mask of {rows} x {places} elements is too large"));
-        }
-        let numbers: Vec<f64> = (0..rows * places)
-            .map(|index| if index % places > index / places { f64::NEG_INFINITY } else { 0.0 })
-            .collect();
         if mask.is_some() {
             return unsupported("a mask together with a causal mask of a different number of queries and keys");
         }
-        mask = Some(call.emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[rows, places]), &numbers)?)?);
+        mask = Some(call.emit.constant_mask([rows, places], dtype, |row, place| place > row)?);
         causal = false;
     }
     let mut inputs = parts.to_vec();
