@@ -120,6 +120,28 @@ impl Prediction {
         }
     }
 
+    /// Returns remarks for people: what the prediction was learned as, and why it is uncertain.
+    pub fn remarks(&self) -> Vec<String> {
+        /// Maximum length of a displayed kernel name, which may be a whole C++ signature.
+        const MOST: usize = 60;
+        let short = |name: &String| match name.char_indices().nth(MOST) {
+            Some((end, _)) => format!("by `{}…`", &name[..end]),
+            None => format!("by `{name}`"),
+        };
+        let learned_as = self.learned_as.iter().map(|name| format!("as `{name}`"));
+        let outside = (!self.outside.is_empty()).then(|| match self.basis {
+            Basis::Learned => format!("outside: {}", self.outside.join("; ")),
+            Basis::Extrapolated => format!("extrapolated: {}", self.outside.join("; ")),
+            Basis::Bound => self.outside.join("; "),
+        });
+        let ratio = self.high_ns / self.low_ns;
+        let wide =
+            self.wide.iter().filter(|_| ratio > WIDE).map(|reason| format!("interval {ratio:.0}× wide: {reason}"));
+        let is_beyond = self.time_ns < self.attainable_ns;
+        let beyond = is_beyond.then(|| "faster than the roofline, like measured operators of this kind".to_owned());
+        learned_as.chain(self.choice.iter().map(short)).chain(outside).chain(wide).chain(beyond).collect()
+    }
+
     pub fn rescale_interval(&mut self, ratio: f64) {
         self.low_ns = self.time_ns * (self.low_ns / self.time_ns).powf(ratio);
         self.high_ns = self.time_ns * (self.high_ns / self.time_ns).powf(ratio);

@@ -9,10 +9,10 @@ pub use http::serve_requests;
 pub use known::StoredRecords;
 
 use crate::error::{Error, Result};
-use crate::queries::{self, Cell, ModelSource, NetworkQuestion, Operator, Run, Setting};
+use crate::queries::{self, Cell, ModelSource, NetworkQuestion, Operator, OperatorPrediction, Run, Setting};
 use learn::predictor::Predictor;
 use samples::table::Mapping;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -45,6 +45,14 @@ struct Request {
     knobs: BTreeMap<String, Value>,
     #[serde(default)]
     extrapolate: bool,
+}
+
+/// A prediction with its remarks, which the page shows.
+#[derive(Serialize)]
+struct OperatorReply<'a> {
+    #[serde(flatten)]
+    operator: &'a OperatorPrediction,
+    remarks: Vec<String>,
 }
 
 struct Reply {
@@ -150,7 +158,8 @@ fn predict_request(request: Request, service: &Service) -> Result<Value> {
     let total = queries::total_time(&operators, &answers, &Run::default());
     let calibration = service.predictor.this_host.as_ref().filter(|_| setting.device.is_none());
     let this_host = calibration.map(|host| &host.host_class);
-    Ok(json!({ "operators": answers, "total": total, "this_host": this_host }))
+    let answers = answers.iter().map(|one| OperatorReply { remarks: one.prediction.remarks(), operator: one });
+    Ok(json!({ "operators": answers.collect::<Vec<_>>(), "total": total, "this_host": this_host }))
 }
 
 fn refusal_reply(status: u16, problem: &str) -> Reply {

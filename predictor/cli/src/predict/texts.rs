@@ -2,10 +2,12 @@
 
 use crate::stdout_paper;
 use learn::cross_validation::CrossValidatedError;
-use learn::predictor::{Basis, Prediction, WIDE};
+use learn::predictor::{Basis, Prediction};
 use predictor::answers::NetworkAnswer;
 use predictor::queries::{AssumedThreads, HeldOutErrors, InPlaceTotal, OperatorPrediction, Total};
-use report::{Cell, Table, UNKNOWN, format_duration, format_percent, format_range, number_column, text_column};
+use report::{
+    Cell, Table, UNKNOWN, format_count, format_duration, format_percent, format_range, number_column, text_column,
+};
 use std::fmt::Write;
 
 /// Text if the predictor has no held-out error for the operator or device.
@@ -13,8 +15,7 @@ pub const NOT_RECORDED: &str = "the error on held-out shapes is not recorded";
 
 pub fn on_threads(threads: &AssumedThreads) -> String {
     let AssumedThreads { count, word, reason, .. } = threads;
-    let plural = if *count == 1.0 { "" } else { "s" };
-    format!("on {count} {word}{plural} ({reason})")
+    format!("on {} ({reason})", format_count(*count, word))
 }
 
 pub fn error_text(error: &CrossValidatedError) -> String {
@@ -174,24 +175,6 @@ fn interval_cell(prediction: &Prediction) -> Cell {
 }
 
 fn remarks_cell(prediction: &Prediction) -> Cell {
-    /// Maximum length of a displayed kernel name, which may be a whole C++ signature.
-    const MOST: usize = 60;
-    let short = |name: &String| match name.char_indices().nth(MOST) {
-        Some((end, _)) => format!("by `{}…`", &name[..end]),
-        None => format!("by `{name}`"),
-    };
-    let learned_as = prediction.learned_as.iter().map(|name| format!("as `{name}`"));
-    let choice = learned_as.chain(prediction.choice.iter().map(short));
-    let outside = (!prediction.outside.is_empty()).then(|| match prediction.basis {
-        Basis::Learned => format!("outside: {}", prediction.outside.join("; ")),
-        Basis::Extrapolated => format!("extrapolated: {}", prediction.outside.join("; ")),
-        Basis::Bound => prediction.outside.join("; "),
-    });
-    let ratio = prediction.high_ns / prediction.low_ns;
-    let wide =
-        prediction.wide.iter().filter(|_| ratio > WIDE).map(|reason| format!("interval {ratio:.0}× wide: {reason}"));
-    let is_beyond = prediction.time_ns < prediction.attainable_ns;
-    let beyond = is_beyond.then(|| "faster than the roofline, like measured operators of this kind".to_owned());
-    let cell = Cell::from(choice.chain(outside).chain(wide).chain(beyond).collect::<Vec<_>>().join("; "));
+    let cell = Cell::from(prediction.remarks().join("; "));
     if prediction.outside.is_empty() { cell } else { cell.mark_uncertain() }
 }
