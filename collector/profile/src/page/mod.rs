@@ -10,6 +10,7 @@ use crate::sort::SortBy;
 use crate::summary::{self, GroupBy};
 use report::{format_duration, format_percent, page};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 const STYLE: &str = include_str!("style.css");
 const BODY: &str = include_str!("body.html");
@@ -32,6 +33,7 @@ fn page_data(profile: &Profile, group_by: GroupBy) -> Value {
         "facts": page_facts(profile),
         "notes": page_notes(profile),
         "rows": rows.iter().map(table_row).collect::<Vec<_>>(),
+        "units": profile.counters.iter().map(|one| (&one.name, &one.unit)).collect::<BTreeMap<_, _>>(),
         "device_rows": device_rows(profile),
         "simulated": profile.simulation.as_ref().map(parts::simulated_table),
         "operators": (0..profile.operators.len().min(parts::SPANS)).map(group_of).collect::<Vec<_>>(),
