@@ -12,27 +12,31 @@ const MOST: usize = 40;
 pub const SIGNIFICANT: f64 = 0.05;
 const CELL: (usize, usize) = (44, 19);
 
-/// Name, explanation and accessor of a correlation measure.
-type Measure = (&'static str, &'static str, fn(&Correlation) -> f64);
+/// Name, explanation, meaning of the colours, and accessor of a correlation measure.
+type Measure = (&'static str, &'static str, &'static str, fn(&Correlation) -> f64);
+
+const SIGNED: &str = "<b style=\"color:var(--up)\">Orange</b>: utilisation rises with the feature; \
+    <b style=\"color:var(--down)\">blue</b>: it falls.";
+const UNSIGNED: &str = "The colour shows only the strength: this measure does not tell whether utilisation rises.";
 
 const MEASURES: &[Measure] = &[
-    ("Spearman", "rank correlation: 1 if utilisation only rises with the feature, −1 if it only falls", |one| {
-        one.spearman
-    }),
-    ("Pearson", "linear correlation", |one| one.pearson),
-    ("Kendall", "share of concordant pairs minus share of discordant pairs", |one| one.kendall),
-    ("partial", "rank correlation, controlled for the roofline time", |one| one.partial),
-    ("distance", "distance correlation: 0 only for independent values", |one| one.distance),
-    ("mutual information", "information shared by the feature and the utilisation, in bits, at most 3", |one| {
-        one.mutual_information
-    }),
+    (
+        "Spearman",
+        "rank correlation: 1 if utilisation only rises with the feature, −1 if it only falls",
+        SIGNED,
+        |one| one.spearman,
+    ),
+    ("Pearson", "linear correlation", SIGNED, |one| one.pearson),
+    ("Kendall", "share of concordant pairs minus share of discordant pairs", SIGNED, |one| one.kendall),
+    ("partial", "rank correlation, controlled for the roofline time", SIGNED, |one| one.partial),
+    ("distance", "distance correlation: 0 only for independent values", UNSIGNED, |one| one.distance),
+    (
+        "mutual information",
+        "information shared by the feature and the utilisation, in bits, at most 3",
+        UNSIGNED,
+        |one| one.mutual_information,
+    ),
 ];
-
-/// Measures that are never negative.
-const UNSIGNED: &[&str] = &["distance", "mutual information"];
-const DIRECTIONS: &str = "<b style=\"color:var(--up)\">Orange</b>: utilisation rises with the feature; \
-    <b style=\"color:var(--down)\">blue</b>: it falls.";
-const NO_DIRECTION: &str = "The colour shows only the strength: this measure does not tell whether utilisation rises.";
 
 pub fn heat_map(found: &[Correlation]) -> String {
     let mut groups: Vec<String> = Vec::new();
@@ -68,7 +72,7 @@ pub fn heat_map(found: &[Correlation]) -> String {
         escape(&devices.into_iter().collect::<Vec<_>>().join(", "))
     );
     let mut rules = String::new();
-    for (place, (name, _, _)) in MEASURES.iter().enumerate() {
+    for (place, (name, ..)) in MEASURES.iter().enumerate() {
         let checked = if place == 0 { " checked" } else { "" };
         let _ = write!(
             body,
@@ -82,7 +86,7 @@ pub fn heat_map(found: &[Correlation]) -> String {
             "<figure id=\"f{place}\"><figcaption class=\"soft\">{}: {}. {}</figcaption>{}</figure>",
             measure.0,
             measure.1,
-            if UNSIGNED.contains(&measure.0) { NO_DIRECTION } else { DIRECTIONS },
+            measure.2,
             draw_map(&groups, &features, &cells, measure)
         );
     }
@@ -100,7 +104,7 @@ fn draw_map(
     groups: &[String],
     features: &[&str],
     cells: &BTreeMap<(&str, usize), &Correlation>,
-    (name, _, of): &Measure,
+    (name, .., of): &Measure,
 ) -> String {
     let (width, height) = CELL;
     // Labels are rotated by 38 degrees; a letter takes about six units.
