@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 const CURVES: usize = 200;
-const CELL: (f64, f64) = (62.0, 22.0);
+const CELL: (f64, f64) = (70.0, 22.0);
 const MARGIN: (f64, f64) = (190.0, 40.0);
 const CURVE: (f64, f64) = (520.0, 150.0);
 
@@ -154,15 +154,12 @@ fn heat_map(history: &History, machine: &MachineDrift) -> String {
 
 /// Returns the date and the time of a night, or an empty date and the end of a label that is not a point in time.
 fn shorten_label(label: &str) -> [String; 2] {
-    static MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let characters: Vec<char> = label.chars().collect();
     let text = |from: usize, to: usize| characters[from..to].iter().collect::<String>();
     // Pattern `20261122-213000`, optionally followed by a host.
     if characters.len() >= 15 && characters.iter().position(|sign| *sign == '-') == Some(8) {
-        let month = text(4, 6).parse::<usize>().ok().and_then(|month| MONTHS.get(month.checked_sub(1)?));
-        if let Some(month) = month {
-            return [format!("{month} {}", text(6, 8)), format!("{}:{}", text(9, 11), text(11, 13))];
-        }
+        let date = format!("{}-{}-{}", text(0, 4), text(4, 6), text(6, 8));
+        return [date, format!("{}:{}", text(9, 11), text(11, 13))];
     }
     [String::new(), text(characters.len().saturating_sub(10), characters.len())]
 }
@@ -223,9 +220,8 @@ mod tests {
     #[test]
     fn labels_are_short() {
         let cases = [
-            ("20261122-213000", ["Nov 22", "21:30"]),
-            ("20261122-213000 host-9", ["Nov 22", "21:30"]),
-            ("20261322-213000", ["", "322-213000"]),
+            ("20261122-213000", ["2026-11-22", "21:30"]),
+            ("20261122-213000 host-9", ["2026-11-22", "21:30"]),
             ("2026-11-22", ["", "2026-11-22"]),
             ("é", ["", "é"]),
         ];
