@@ -6,9 +6,8 @@ use report::page::{chart, escape_html, whole_page};
 use report::{Cell, Paper, Table, format_count, format_duration, format_number, number_column, text_column};
 use serde_json::{Value, json};
 
-/// Rules in addition to those of pages with charts: long names wrap, and only the names are text.
+/// Rules in addition to those of pages with charts: long names wrap.
 const STYLE: &str = "td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 14rem; }\n\
-    td:nth-child(2), th:nth-child(2) { text-align: right; }\n\
     details { margin: .6rem 0; }\nsummary { cursor: pointer; }\n";
 
 impl CaptureComparison {
@@ -16,9 +15,9 @@ impl CaptureComparison {
     pub fn format_text(&self, share: f64, limit: usize, paper: &Paper) -> String {
         let (table, lines) = self.change_table(share, limit);
         let mut only = Vec::new();
-        for (what, list) in [("only before", &self.gone), ("only after", &self.new)] {
+        for (side, list) in self.one_sided() {
             let line = |(operator, time): &(Operator, i64)| {
-                format!("{what}: {} ({})", operator.format_text(), format_duration(*time as f64))
+                format!("only {side}: {} ({})", operator.format_text(), format_duration(*time as f64))
             };
             only.extend(list.iter().take(limit).map(line));
         }
@@ -31,9 +30,7 @@ impl CaptureComparison {
         if let Some(table) = table {
             body += &format!("<div class=\"wide\">{}</div>\n", table.to_html());
         }
-        for (side, list) in
-            [("before", &self.gone), ("after", &self.new)].into_iter().filter(|(_, list)| !list.is_empty())
-        {
+        for (side, list) in self.one_sided().into_iter().filter(|(_, list)| !list.is_empty()) {
             body += &format!(
                 "<details><summary>{} only {side}</summary><div class=\"wide\">{}</div></details>\n",
                 format_count(list.len(), "operator"),
@@ -45,6 +42,11 @@ impl CaptureComparison {
             &format!("{}{STYLE}", chart::STYLE),
             &format!("<main><h1>Two captures compared</h1>\n{body}</main>"),
         )
+    }
+
+    /// Returns the operators of only one capture, with their total times.
+    fn one_sided(&self) -> [(&'static str, &[(Operator, i64)]); 2] {
+        [("before", &self.gone), ("after", &self.new)]
     }
 
     fn change_table(&self, share: f64, limit: usize) -> (Option<Table>, Vec<String>) {
