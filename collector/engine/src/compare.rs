@@ -11,7 +11,7 @@ use measure::counters::{Backend, CounterRequest};
 use measure::statistics::{median_of_sorted, summarise_samples};
 use measure::{Method, Placement, Plan, Ratio};
 use models::{Choice, Parallel, StagePlan, Task, choice};
-use report::{Paper, Table, format_duration, format_percent, number_column, or_unknown, text_column};
+use report::{Paper, Table, format_count, format_duration, format_percent, number_column, or_unknown, text_column};
 use serde::Serialize;
 
 /// Sampling time per variant and round: caches and clocks settle in it, and a disturbance affects few rounds.
@@ -300,7 +300,6 @@ fn build_report(prepared: &PreparedModel, variants: &[Variant]) -> Report {
 /// Formats the report of a comparison as text.
 pub fn describe_report(report: &Report, paper: &Paper) -> String {
     let Report { model, threads, rounds, seed, .. } = report;
-    let plural = if *threads == 1 { "" } else { "s" };
     let mut table = Table::new([
         text_column("variant"),
         number_column("median"),
@@ -329,7 +328,8 @@ pub fn describe_report(report: &Report, paper: &Paper) -> String {
     }
     let visits = report.visits;
     let mut text = format!(
-        "{model}: {threads} thread{plural}, {rounds} rounds in {visits} visits, seed {seed}\n{}",
+        "{model}: {}, {rounds} rounds in {visits} visits, seed {seed}\n{}",
+        format_count(*threads, "thread"),
         table.format_for(paper)
     );
     text.push('\n');

@@ -48,8 +48,7 @@ impl ModelComparison {
         match self {
             ModelComparison::Timed(report) => compare::describe_report(report, paper),
             ModelComparison::NotCompared { model, threads, why, .. } => {
-                let plural = if *threads == 1 { "" } else { "s" };
-                format!("{model}: {threads} thread{plural}, not compared: {why}")
+                format!("{model}: {}, not compared: {why}", report::format_count(*threads, "thread"))
             }
         }
     }

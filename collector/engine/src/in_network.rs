@@ -18,7 +18,7 @@ use job::{NetworkJob, RunReply};
 use measure::Method;
 use models::Task;
 use profile::Profile;
-use report::format_duration;
+use report::{format_count, format_duration};
 use serde::Serialize;
 use std::path::Path;
 use std::rc::Rc;
@@ -88,8 +88,8 @@ fn time_model(
     let report_failure = |(threads, seen): (usize, Result<Option<NetworkTimes>>)| match seen {
         Ok(seen) => seen,
         Err(failure) => {
-            let (why, plural) = (failure.message(), if threads == 1 { "" } else { "s" });
-            observer.note(format!("{} on {threads} thread{plural} was not timed in the network: {why}", model.label()));
+            let (on_threads, why) = (format_count(threads, "thread"), failure.message());
+            observer.note(format!("{} on {on_threads} was not timed in the network: {why}", model.label()));
             None
         }
     };
@@ -244,10 +244,10 @@ impl NetworkTimes {
     /// Formats the results as text.
     pub fn describe(&self) -> String {
         let NetworkTimes { model, threads, tasks, default_ns, alone_ns, best_ns, changed, .. } = self;
-        let plural = if *threads == 1 { "" } else { "s" };
         let [by_default, alone, best] = [default_ns, alone_ns, best_ns].map(|ns| format_duration(*ns));
         let mut text = format!(
-            "{model}, {threads} thread{plural}, in the network: {by_default} with default schedules, {alone} with those fastest in isolation, {best} with those fastest in the network"
+            "{model}, {}, in the network: {by_default} with default schedules, {alone} with those fastest in isolation, {best} with those fastest in the network",
+            format_count(*threads, "thread")
         );
         if !changed.is_empty() {
             text.push_str(&format!(

@@ -67,8 +67,8 @@ pub fn shared_core_notes(threads: &[usize], cpus: &[usize]) -> Vec<String> {
 
 fn shared_cores(topology: &Topology, cpus: &[usize]) -> Option<String> {
     let cores = topology.count_cores(cpus);
-    let plural = if cores == 1 { "" } else { "s" };
-    let note = || format!("{} threads run on {cores} core{plural}, whose units they share", cpus.len());
+    let note =
+        || format!("{} threads run on {}, whose units they share", cpus.len(), report::format_count(cores, "core"));
     (cores < cpus.len()).then(note)
 }
 

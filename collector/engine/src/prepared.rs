@@ -186,9 +186,8 @@ impl PreparedModel {
     pub fn best_schedules(&mut self, store: &Path, all_versions: bool) -> Result<Best> {
         let best = self.read_best(store, all_versions)?;
         let threads = self.runs.cpus.len();
-        let plural = if threads == 1 { "" } else { "s" };
-        let note =
-            |lacking| format!("for the best schedules in `{}` on {threads} thread{plural}: {lacking}", store.display());
+        let on_threads = report::format_count(threads, "thread");
+        let note = |lacking| format!("for the best schedules in `{}` on {on_threads}: {lacking}", store.display());
         let notes = best
             .describe_lacking()
             .map(note)

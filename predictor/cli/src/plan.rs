@@ -116,13 +116,13 @@ fn plan_model(arguments: &PlanArguments) -> Result<PlanOfTimes> {
 fn describe_plan(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> String {
     let NetworkPlan { promise, model, parallel, cores, .. } = found;
     let mut lines = vec![format!(
-        "{model}: {} on {cores} core{}, {} expected ({})",
+        "{model}: {} on {}, {} expected ({})",
         match (parallel, found.stages_side_by_side) {
             (models::Parallel::Sequential, _) => "one operator after the other",
             (_, 0) => "one operator after the other, each with its best core count,",
             (models::Parallel::Stream | models::Parallel::Full, _) => "groups side by side",
         },
-        if *cores == 1 { "" } else { "s" },
+        report::format_count(*cores, "core"),
         format_duration(promise.time_ns),
         format_range(promise.low_ns, promise.high_ns),
     )];

@@ -175,12 +175,11 @@ fn report_lanes(ran: &RanProgram<'_>) -> Vec<ReportLane> {
 
 fn describe_report(report: &ModelReport) -> String {
     let mut lines = vec![format!(
-        "{}: {} calls of {} tasks, {} thread{}, seed {}",
+        "{}: {} calls of {} tasks, {}, seed {}",
         report.model,
         report.calls,
         report.tasks,
-        report.threads,
-        if report.threads == 1 { "" } else { "s" },
+        report::format_count(report.threads, "thread"),
         report.seed
     )];
     let covered = match report.interval_covers {

@@ -10,16 +10,19 @@ pub use summary::{OperatorRecords, ProfileView, Report, TotalTimes};
 
 use super::styled::StyledTable;
 use profile::summary::threads::Thread;
-use report::{Paper, format_duration, format_number, format_percent, format_size, or_unknown};
+use report::{Paper, format_count, format_duration, format_number, format_percent, format_size, or_unknown};
 use std::collections::BTreeSet;
 
 /// Formats a profile: its rows, or the table in another tool's style, followed by totals and notes.
 pub fn describe_profile(report: &Report, view: ProfileView, styled: Option<&StyledTable>, paper: &Paper) -> String {
     let ProfileView { row_limit, .. } = view;
-    let plural = if report.threads == 1 { "" } else { "s" };
     let mut lines = vec![format!(
-        "{}: {} calls of {} tasks, {} thread{plural}, seed {}",
-        report.model, report.calls, report.tasks, report.threads, report.seed
+        "{}: {} calls of {} tasks, {}, seed {}",
+        report.model,
+        report.calls,
+        report.tasks,
+        format_count(report.threads, "thread"),
+        report.seed
     )];
     match styled {
         Some(styled) => lines.push(styled.format_text(row_limit, paper)),
