@@ -22,6 +22,7 @@ pub struct Builders {
     ended: BTreeMap<u64, Build>,
     /// Tickets of pending builds, oldest first.
     tickets: VecDeque<Ticket>,
+    /// Number of the oldest pending build.
     first: u64,
 }
 

@@ -67,7 +67,8 @@ pub trait Bench {
 
     fn submit(&mut self, ticket: Ticket, work: BenchWork);
 
-    /// Waits for the next result. None if nothing is in progress, or if `goes_on`, called first, returns false.
+    /// Waits for the next result. None if nothing is in progress, or if `goes_on`, called before work is started,
+    /// returns false.
     fn next_result(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)>;
 
     fn abandon_all(&mut self);

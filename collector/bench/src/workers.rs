@@ -1,6 +1,7 @@
 //! The bench of this machine: builder and runner processes. Runs are sequential, and no CPU core builds and runs at the
-//! same time. A run that needs all CPUs makes builders pause, so it is delayed until several such runs are waiting, or
-//! nothing is left to build. `docs/performance.md` describes the effect of the overlap on times.
+//! same time. A run that leaves CPUs to builders overlaps with builds. A run that needs all CPUs makes builders pause,
+//! so it is delayed until several such runs are waiting, or nothing is left to build. `docs/performance.md` describes
+//! the effect of the overlap on times.
 
 use crate::builders::Builders;
 use crate::{Ability, Bench, BenchWork, Done, Ran, Ticket, Versions};
@@ -28,6 +29,7 @@ pub struct WorkerLimits {
     pub build_deadline: Duration,
     pub build_memory_bytes: u64,
     pub run_memory_bytes: u64,
+    /// Number of jobs after which a runner is replaced.
     pub runner_jobs: u32,
     /// Number of times that an idle pool thread polls for work before it sleeps.
     pub spin_count: u32,
@@ -88,6 +90,7 @@ pub fn library_program(worker: &Path) -> PathBuf {
 impl Workers {
     /// Creates the bench. Processes are started on first use.
     pub fn new(program: &Path, limits: &WorkerLimits) -> Workers {
+        /// Resident memory above which a builder is replaced.
         const BUILDER_RSS_BYTES: u64 = 1 << 30;
         let mut build = WorkerSpec::new(program, &["build"]);
         build.start_deadline = limits.start_deadline;

@@ -1,4 +1,5 @@
-//! Links object files for a board through a C compiler, which adds routines such as integer division.
+//! Links object files into shared libraries for a board through a C compiler, which adds routines that the processor
+//! lacks, such as integer division.
 
 use std::io::Read;
 use std::path::PathBuf;

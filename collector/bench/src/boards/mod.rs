@@ -32,6 +32,7 @@ pub struct Fleet {
     pub access: Access,
     pub linker: Linker,
     pub devices: usize,
+    /// Number of runs after which a session is replaced.
     pub jobs: u32,
     /// Required [`Device::likeness`] of all devices, because the records contain the description of only one of them.
     pub likeness: String,

@@ -103,6 +103,7 @@ fn try_run(
     Ok(RunReply::Measured(Box::new(Measured::from_measurement(measurement, check, 0))))
 }
 
+/// Uploads and loads a library. Returns its file name and its handle.
 pub fn load_library(device: &mut Device, library: Vec<u8>) -> Result<(String, u64), RemoteError> {
     // Each upload has a new name, because TVM's server would overwrite the file of a library in use.
     device.uploads += 1;

@@ -27,6 +27,7 @@ pub struct FabricBoard {
     /// Bitstream that the agent loads into the FPGA; empty to use the core that is already loaded.
     bitstream: String,
     device: Option<Device>,
+    /// Number of runs after which the session is replaced.
     jobs: u32,
     done: u32,
     expected: FoundCore,
