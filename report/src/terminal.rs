@@ -49,7 +49,7 @@ pub fn stdout_paper() -> Paper {
     Paper::for_stream(&io::stdout(), colour_choice(), |name| std::env::var_os(name))
 }
 
-/// Prints a text and a line end. On a terminal, control characters are replaced, as names may come from files.
+/// Prints a text and a line end. On a terminal, control characters are replaced, because files may contain them.
 pub fn print_result(text: &str) -> io::Result<()> {
     let is_terminal = io::stdout().is_terminal();
     let text = if is_terminal { escape_controls(text) } else { text.into() };

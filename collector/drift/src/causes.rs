@@ -35,6 +35,7 @@ const OF_LINE: [ColumnId; 6] = [
 
 const VALUES_MAX: usize = 16;
 
+/// A column whose values differ between the two sides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
     pub name: &'static str,

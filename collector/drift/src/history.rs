@@ -63,6 +63,7 @@ pub struct DriftLine {
     /// Variance of repeated measurements within a night, and its degrees of freedom.
     pub looks: (f64, f64),
     pub facts: BTreeMap<Side, LineFacts>,
+    /// Number of failed attempts on each side.
     pub losses: BTreeMap<Side, usize>,
 }
 

@@ -30,6 +30,7 @@ impl Default for Bounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
+    /// Significantly slower, by more than the threshold.
     Slower,
     Faster,
     /// Any change is smaller than the threshold.

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 const LINES_MIN: usize = 10;
 const ITERATIONS: usize = 20;
 
-/// Logarithm of each night's times relative to a typical night: a slower machine has a larger factor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MachineDrift {
+    /// Logarithm of each night's times relative to a typical night: a slower machine has a larger factor.
     pub log_factor: Vec<f64>,
     /// Standard error of `log_factor` for a single line, whose dependence on the machine may differ from the average.
     pub doubt: Vec<f64>,
