@@ -86,7 +86,8 @@ struct OpenedSession {
 }
 
 impl Session {
-    /// Opens a session: plans tasks, starts workers or connects to the board. A failure leaves no new store behind.
+    /// Opens a session: plans tasks, starts workers or connects to the board. Opens the store last, so that a failure
+    /// leaves no new store behind.
     pub fn open(resolved: ResolvedConfig, options: SessionOptions<'_>, observer: Rc<dyn Observer>) -> Result<Session> {
         let ResolvedConfig { config, loaded } = resolved;
         let chooses = options.repeat.again || !options.repeat.unless_agree.is_empty() || options.repeat.keys.is_some();
@@ -166,7 +167,7 @@ impl Session {
         self.to_collection().run(self.bench.borrow_mut().as_mut())
     }
 
-    /// Times the schedules found by a search of whole models again, while the whole models run.
+    /// Times the best schedules of a search of whole models again, while the whole models run.
     pub fn time_in_network(&self, done: &Collected) -> Vec<NetworkTimes> {
         self.to_collection().time_in_network(done)
     }

@@ -1,8 +1,8 @@
 //! Folders of artifacts: tasks that are compiled on one machine and measured on another.
 //!
 //! A folder holds `plan.json` and the code of each schedule: one object file, one file per GPU architecture, or OpenCL
-//! C for a Mali GPU. The folder appears atomically and is complete, so the measuring machine needs no compiler. An
-//! object file is machine code that is executed: run only trusted folders.
+//! C that the driver of a Mali GPU compiles. The folder appears atomically and is complete, so the measuring machine
+//! needs no compiler. An object file is machine code that is executed: run only trusted folders.
 
 #[cfg(test)]
 #[path = "../../../../tests/memory.rs"]

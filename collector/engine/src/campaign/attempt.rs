@@ -135,7 +135,8 @@ pub fn plan_attempts(
 /// Total size of a task's data in bytes above which runners do not cache the data for long.
 const LARGE_BYTES: u64 = 32 << 20;
 
-/// Orders builds by the hash of their first experiment; attempts of one build, or with large data, stay adjacent.
+/// Orders builds by the hash of their first experiment. Attempts of one build stay adjacent, and so do all attempts of
+/// a family with large data.
 fn shuffle_attempts(attempts: Vec<Attempt>, tasks: &[PlannedTask]) -> Vec<Attempt> {
     let is_large = |attempt: &Attempt| {
         let parameters = tasks.get(attempt.task).map(|planned| planned.task.parameters.as_slice()).unwrap_or_default();

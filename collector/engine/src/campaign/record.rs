@@ -311,8 +311,8 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
     Ok(())
 }
 
-/// Returns the energy of one run in joules: of the GPU board, whose separate runs have warm caches, unless caches are
-/// to be cold; else of the CPU packages and their memory, if the meters covered all timed runs.
+/// Returns the energy of one run in joules: of the GPU board, or else of the CPU packages and their memory if the
+/// meters covered all timed runs. With cold caches, board energy is not used: its separate runs have warm caches.
 fn energy_joules(m: &Measurement, caches: Option<CacheState>) -> Option<f64> {
     const MILLIJOULE: f64 = 1e-3;
     const MICROJOULE: f64 = 1e-6;

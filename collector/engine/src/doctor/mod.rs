@@ -86,7 +86,7 @@ pub struct GpuFound {
     pub has_fragments: bool,
     /// Success if the state of the device can be read, or the reason why not.
     pub state: Result<(), String>,
-    /// Interface version of NVIDIA's profiling library (CUPTI), if known; the error if the library cannot be loaded.
+    /// Interface version of NVIDIA's profiling library (CUPTI), or None without a driver; an error if it is not loaded.
     pub profiler: Result<Option<u32>, String>,
     /// Facts about the first device that the driver lists.
     pub device: Result<DeviceFacts, String>,
@@ -135,6 +135,7 @@ pub struct Evidence {
 #[derive(Debug, PartialEq, Eq)]
 struct LibraryState {
     topic: &'static str,
+    /// Alternative file names, one of which suffices.
     files: &'static [&'static str],
     is_required: bool,
     consequence: &'static str,

@@ -1,8 +1,8 @@
 //! Layout of a layered drawing: each box lies below all boxes that it reads from, with few crossings and short lines.
 //!
-//! The algorithm has the usual four steps. Layers follow from the longest path. Long lines get a corner in every layer.
-//! Each layer is sorted by the mean position of its neighbours in a few sweeps down and up. Finally, boxes move towards
-//! their neighbours as far as adjacent boxes allow. Too many lines are drawn straight.
+//! The algorithm has the usual four steps. Layers follow from the longest path. Long lines get a corner in every layer
+//! they cross. Each layer is sorted by the mean position of its neighbours in a few sweeps down and up. Finally, boxes
+//! move towards their neighbours as far as adjacent boxes allow. With too many corners, all lines are drawn straight.
 
 pub(super) struct DrawingLayout {
     pub boxes: Vec<PlacedBox>,

@@ -94,7 +94,7 @@ impl KnownSchedules {
         self.alone.fastest_attempt().map(|(_, schedule)| schedule)
     }
 
-    /// Returns the schedule fastest in the network; returns the one fastest alone if that was not timed in the network.
+    /// Returns the fastest schedule in the network, or the fastest alone if the latter was not timed in the network.
     fn best_schedule(&self) -> Option<(&Record, &Schedule)> {
         let alone = self.alone.fastest_attempt()?;
         if self.in_place.has_schedule(alone.1) { self.in_place.fastest_attempt() } else { Some(alone) }

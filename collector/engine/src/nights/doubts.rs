@@ -38,6 +38,7 @@ pub fn doubtful_keys(
     Ok(keys.into_iter().map(|(_, key)| key).take(KEYS_MAX).collect())
 }
 
+/// Returns the keys that were measured fewer than twice in the run `id`.
 pub fn keys_measured_once(options: &NightOptions, id: &str, keys: &[Key]) -> Result<Vec<Key>> {
     let mut made: BTreeMap<Key, usize> = BTreeMap::new();
     for record in open_existing(&options.store)?.select_records(Choose::All).map_err(store_failure)? {

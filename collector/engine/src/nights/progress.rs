@@ -16,6 +16,7 @@ pub struct NightProgress {
     pub request: String,
     /// Deadline, in microseconds since 1970.
     pub end_us: i64,
+    /// Planned duration of the whole run in seconds.
     pub seconds: f64,
     pub done: Vec<String>,
     /// Time spent in each phase so far, in seconds.

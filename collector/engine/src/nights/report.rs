@@ -50,7 +50,7 @@ pub struct NightReport {
     pub phases: Vec<NightPhase>,
     /// Number of times that the sentinels (tasks with unchanging code) were measured.
     pub sentinels: usize,
-    /// Notes about the sentinels (tasks with unchanging code).
+    /// Notes about the sentinels.
     pub notes: Vec<String>,
     /// Changes compared with earlier nightly runs.
     pub drift: Drift,

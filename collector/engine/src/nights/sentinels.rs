@@ -96,7 +96,8 @@ impl Sentinels {
         Ok(())
     }
 
-    /// Returns the folder of the verified sentinels, which the first call builds; None if no time was left to build.
+    /// Returns the folder of the verified sentinels. The first call copies them from the store, or builds them; None if
+    /// no time was left to build.
     fn prepare_copy(&mut self, left: Duration, signal: &AtomicUsize) -> Result<Option<PathBuf>> {
         const NAME: &str = "sentinels";
         if let Some(private) = &self.private {

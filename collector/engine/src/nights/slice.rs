@@ -18,6 +18,7 @@ pub const PARENT_VARIABLE: &str = "OPCOLLECT_PARENT";
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time between SIGTERM and the deadline, in which a slice seals its records.
 const SEALING_TIME: Duration = Duration::from_secs(20);
+/// Largest size of a slice's output that is kept.
 const MAX_BYTES: u64 = 256 << 20;
 
 pub fn sealing_time(deadline: Duration) -> Duration {

@@ -39,6 +39,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+/// Default duration of profiling in seconds.
 const SECONDS: f64 = 2.0;
 /// Default time limit of profiling with a schedule, in seconds; a schedule normally ends earlier.
 const SECONDS_WITH_SCHEDULE: f64 = 600.0;
@@ -80,7 +81,7 @@ pub struct ProfileOptions<'a> {
 }
 
 impl ProfileOptions<'_> {
-    /// Returns whether further processes (visits) are profiled: only without selection of runs and `on_trace_ready`.
+    /// Returns whether further processes (visits) are profiled: unless runs are selected or `on_trace_ready` is given.
     fn has_visits(&self) -> bool {
         self.schedule.is_none() && self.sample.is_none() && self.on_trace_ready.is_none()
     }

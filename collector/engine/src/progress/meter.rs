@@ -1,4 +1,4 @@
-//! A thread that reports the counts of a campaign, and updates a store's status file while it waits for workers.
+//! A thread that reports a campaign's counts and updates the store's status file, also while the campaign waits.
 
 use super::Counts;
 use crate::campaign::CampaignEvent;

@@ -54,7 +54,7 @@ pub struct FileReplay {
     pub candidates_per_minute: f64,
     /// Ratio of the measured time to the time in the file; median over the candidates.
     pub over_recorded: Option<f64>,
-    /// Relative difference of this program's and TVM's evaluator's times for an artifact; median over the candidates.
+    /// Absolute relative difference between this program's time and TVM's evaluator's; median over the candidates.
     pub evaluator_difference: Option<f64>,
     /// All candidates in the order of the file.
     pub candidates: Vec<CandidateTimes>,
@@ -67,7 +67,7 @@ pub struct CandidateTimes {
     pub i: i64,
     /// Time recorded in the file, in milliseconds.
     pub recorded_ms: f64,
-    /// Time measured by this program, in ms: the median of the samples, or the mean if the rule yields one sample.
+    /// Time measured by this program, in ms: the median of the samples. With the evaluator's rule, a sample is a mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_ms: Option<f64>,
     /// Minimum of this program's samples, in milliseconds.

@@ -1,4 +1,4 @@
-//! Learning curves as an HTML page: best times over trials and seconds, in total and per search, and axes' effects.
+//! HTML page with learning curves (best times over trials and seconds, in total and per search) and effects of axes.
 
 use super::learning::{Learning, LearningCourse, LearningPoint, SearchResults};
 use report::page::chart::{STYLE, Scale, round_ticks, svg_start};

@@ -30,6 +30,7 @@ impl ModelEntry {
         other.unwrap_or_else(|| self.name.clone())
     }
 
+    /// Checks that every option of the entry has an effect.
     fn check(&self) -> Result<(), ConfigError> {
         let is_file = ![ModelSource::Local, ModelSource::Simple, ModelSource::Transformers]
             .iter()

@@ -41,6 +41,7 @@ pub struct Tuning {
     left: usize,
     /// Sum of the best times over all searches, appended after each result once every search has a time.
     totals: Vec<f64>,
+    /// Keys of experiments with results.
     keys: HashSet<Key>,
     /// Keys of the experiments in `fixed`, including those that are already known.
     others: Vec<Key>,

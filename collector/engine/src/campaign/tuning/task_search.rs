@@ -27,7 +27,9 @@ pub(super) fn record_search_id(record: &Record) -> Option<SearchId> {
 
 struct TvmEvolution {
     breeder: Breeder,
+    /// The task as JSON.
     task: String,
+    /// TVM's description of the target.
     target: String,
 }
 
@@ -126,6 +128,7 @@ impl Search {
         (self.default.with_task.task_hash.clone(), threads, self.default.state == CacheState::Cold)
     }
 
+    /// Returns the experiment key without the schedule, which all trials of this search share.
     pub(super) fn shared_key(&self) -> Result<Key, TuningError> {
         Ok(record::attempt_record(&self.default).map_err(PlanningError::from)?.ground_key())
     }
