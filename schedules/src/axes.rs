@@ -32,6 +32,7 @@ pub struct Declaration {
     pub ways: Ways,
     /// Whether the axis has an effect, given the other knobs of the schedule.
     pub decides: fn(&Knobs) -> bool,
+    /// Version of the schedule spaces that introduced the axis.
     pub version: u32,
 }
 

@@ -165,8 +165,8 @@ fn tile_widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
 /// Columns of register tiles with two or three vectors of channels that fit 16 registers.
 const NARROW: RangeInclusive<i64> = 4..=6;
 
-/// Returns whether narrow tiles of a pointwise convolution may overhang: with few registers, and for long sums or
-/// epilogues with exponentials. For short sums, the gain is less than the cost of the last tile.
+/// Returns whether narrow tiles of a pointwise convolution may overhang, on CPUs with few registers: for epilogues with
+/// exponentials, and for long sums if no narrow tile divides the row. For short sums, the last tile costs more.
 fn needs_narrow(machine: &Cpu, extents: &Extents, widths: &[i64]) -> bool {
     const LONG_SUM: i64 = 192;
     let is_pointwise = extents.is_single && extents.is_dense && extents.may_fill;
@@ -299,7 +299,7 @@ fn is_balanced_by_space(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
     extents.rows == 1 && extents.weights <= CACHED && by_channels > UNEVEN * by_columns
 }
 
-/// Default number of tiles along columns that share one copy of their input; a larger one unbalances two threads.
+/// Default number of tiles along columns that share one copy of their input; more tiles load two threads unevenly.
 const COPIED_TOGETHER: i64 = 4;
 
 /// Default number of tiles per group along columns if the channel planes of the result are far apart in memory.

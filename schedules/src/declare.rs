@@ -149,7 +149,7 @@ fn spatial_space(machine: &Cpu, output: &[i64], vector: i64, is_padded: bool) ->
     Space { template: Template::Spatial, axes, default, limits: no_limits() }
 }
 
-/// Sets default knobs for strided pooling (tuned with AVX-512). `padded` is the window's size if it is padded.
+/// Sets default knobs for strided pooling (tuned with AVX-512). `padded` is the longest extent of padded windows.
 fn set_strided(default: &mut Knobs, machine: &Cpu, output: &[i64], padded: Option<i64>) {
     const LONG: i64 = 16;
     const SMALL: i64 = 3;

@@ -131,11 +131,13 @@ pub(crate) struct Extents {
     pub(crate) is_padded: bool,
     pub(crate) is_conv: bool,
     pub(crate) may_fill: bool,
+    /// Number of elements that are summed for each element of the result.
     pub(crate) summed: i64,
     /// Whether adjacent elements of the result read adjacent elements of the input.
     pub(crate) is_dense: bool,
     /// Distance in the input of adjacent columns of the result.
     pub(crate) step: i64,
+    /// Whether a convolution is pointwise.
     pub(crate) is_single: bool,
     /// Whether a window's elements are adjacent (no dilation), so that adjacent windows share inputs.
     pub(crate) is_close: bool,
@@ -146,7 +148,9 @@ pub(crate) struct Extents {
     pub(crate) sources: i64,
     pub(crate) weights: i64,
     pub(crate) weight_bytes: i64,
+    /// Whether the epilogue computes exponentials or similar functions.
     pub(crate) has_functions: bool,
+    /// Number of matrix products with these extents.
     pub(crate) batch: i64,
     pub(crate) outside: i64,
     /// Extent that channel blocks must divide unless a product's second operand is copied; None if it is never copied.

@@ -12,7 +12,8 @@ enum Letter {
 
 use Letter::{C, X, Y};
 
-/// Returns dimensions in the order of the letters. Rows and columns are the last two dimensions other than channels.
+/// Returns dimensions in the order of the letters. Rows and columns are the last two dimensions other than channels;
+/// all others stay outermost.
 fn order_dimensions(letters: [Letter; 3], channel: usize, rank: usize) -> Vec<usize> {
     let mut others: Vec<usize> = (0..rank).filter(|place| *place != channel).collect();
     let columns = others.pop();

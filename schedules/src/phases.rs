@@ -5,6 +5,7 @@ use crate::tiles::tile_count;
 use models::Op;
 use models::operators::ConvTranspose;
 
+/// Maximum number of spatial dimensions of a convolution.
 pub(crate) const RANK: usize = 3;
 
 /// Returns the packing of the weights by phase. None unless the convolution can be computed by phases.

@@ -16,7 +16,8 @@ pub(crate) struct Tile {
     pub(crate) columns: i64,
 }
 
-/// Returns the tile with the fewest loads per multiply-add whose accumulators fit the registers; prefers squares.
+/// Returns the tile with the least estimated cost. Its main part, the loads per multiply-add, is least for square tiles
+/// whose accumulators fill the registers.
 pub(crate) fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths: &[i64]) -> Tile {
     /// Number of floats in two cache lines.
     const WIDE: i64 = 32;
@@ -88,7 +89,8 @@ fn spill_slowdown(machine: &Cpu, extents: &Extents, vectors: i64, broadcasts: i6
     }
 }
 
-/// Returns the number of groups whose inputs a tile reads; 1 with AVX2 and NEON, so that tiles may span groups.
+/// Returns the number of groups whose inputs a tile reads; 1 with AVX2 and NEON, so that tiles may span groups: a tile
+/// of one group spills shared inputs with AVX2, and has too many accumulators with NEON.
 fn groups_of(machine: &Cpu, extents: &Extents, channels: i64) -> i64 {
     const LANES: i64 = 16;
     match extents.blocking {
@@ -171,7 +173,7 @@ pub(crate) struct TileGroup {
     pub(crate) part: i64,
 }
 
-/// Returns groups of tiles for a deep product; None if weights stay in the cache or too few rows amortise them.
+/// Returns groups of tiles for a deep product; None if weights stay in the cache and enough rows amortise loading them.
 pub(crate) fn deep_grouping(machine: &Cpu, extents: &Extents, tile: &Tile) -> Option<TileGroup> {
     const KEPT: i64 = 5 << 18;
     const ROWS: i64 = 32;
