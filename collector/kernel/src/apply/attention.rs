@@ -131,7 +131,8 @@ fn own_loops(moves: &Moves, block: &Block) -> Result<Vec<Loop>> {
     Ok(loops[loops.len() - count..].to_vec())
 }
 
-/// Moves reduction loops outside of a tile's loops and vectorises `vector`; returns the outermost reduction loop.
+/// Moves reduction loops outside of a tile's loops, unrolls the latter and vectorises `vector`; returns the outermost
+/// reduction loop.
 fn vectorize_tile(moves: &Moves, reduction: &[Loop], tile: &[Loop], vector: &Loop) -> Result<Loop> {
     moves.reorder_loops(&[reduction, tile, std::slice::from_ref(vector)].concat())?;
     moves.vectorize_loop(vector)?;

@@ -1,4 +1,5 @@
 //! Schedules operators with independent elements on CPUs: outer loops run on the thread pool, columns are vectors.
+//! Reductions over windows add vectors of adjacent columns.
 
 use super::rows::{along_rows, split_partial};
 use super::{Knobs, Result, block_of_part, fuse_grains, fuse_parallel, plain_copy, required_number};

@@ -208,7 +208,8 @@ fn fill_columns(
     Ok(Some((pads, extents)))
 }
 
-/// Returns the padding that sums tap by tap read, and by how much that shortens the leading padding of each dimension.
+/// Returns the padding that a sum tap by tap reads, and by how much the leading padding of each dimension shrinks.
+/// Tiles entirely in the padding are skipped, so every other tile begins less than a tile before the input.
 fn reached_by_taps(
     writer: &mut Writer,
     shape: &ConvShape,

@@ -22,6 +22,7 @@ pub(super) struct DotTile {
 /// Mask that flips the sign bit of all four bytes of a quad.
 const SIGNS: i64 = 0x8080_8080_u32.cast_signed() as i64;
 
+/// Lowers a convolution of bytes whose weight has no zero point.
 pub(super) fn convolve_bytes(
     writer: &mut Writer,
     op: &Op,

@@ -36,13 +36,16 @@ use std::collections::HashMap;
 pub struct Form {
     pub layout: Layout,
     pub sums: Sums,
+    /// Whether the spatial dimensions are flattened wherever no operator needs rows.
     pub is_flat: bool,
+    /// Multiple to which the columns of a convolution are padded.
     pub columns: i64,
     /// Whether depthwise convolutions of stride 2 store even and odd columns apart, so that vectors are contiguous.
     pub has_vectors: bool,
     /// Whether and how a convolution sums all channels of one kernel position (tap) before the next position.
     pub by_taps: Option<ByTaps>,
     pub columns_first: bool,
+    /// Whether the second operand of a matrix product is copied into panels.
     pub copies: bool,
     pub indices: DType,
 }
@@ -369,7 +372,7 @@ fn known_sizes(numbers: &[i64]) -> Vec<Extent> {
     numbers.iter().map(|&number| Extent::Known(number)).collect()
 }
 
-/// Returns a parameter's storage format; blocked layouts pack constant weights, column layouts store them as a matrix.
+/// Returns a parameter's storage format; blocked layouts pack constant weights, `Columns` makes any filter a matrix.
 fn packing_of(task: &Task, place: usize, Form { layout, by_taps, .. }: Form) -> Packing {
     let anchor = &task.steps[0];
     let is_conv = matches!(anchor.op, Op::Conv(_) | Op::QConv(_));

@@ -138,7 +138,8 @@ fn runtime_error(why: impl std::fmt::Display) -> Error {
     Error::new(tvm_ffi::RUNTIME_ERROR, &why.to_string(), "")
 }
 
-/// Registers headers and operators for asynchronous copies, once per process; TVM has these only in its Python package.
+/// Registers the header of kernels, and operators for asynchronous copies, once per process. TVM has both only in its
+/// Python package.
 fn provide_headers() -> Result<()> {
     static PROVIDED: OnceLock<std::result::Result<(), TvmError>> = OnceLock::new();
     const HEADER: &str = "tirx.intrinsics.cuda.header_generator";

@@ -39,7 +39,7 @@ const MUTATED: f64 = 0.85;
 const MUTATION_FAILURES: i64 = 10;
 const UNJUDGED: f64 = 0.05;
 
-/// Returns the moves of up to `breeding.count` new schedules, best first. `judge` returns a score per candidate.
+/// Returns the moves of up to `breeding.count` new schedules, best first. `judge` scores candidates; higher is better.
 pub fn breed_schedules(
     module: &Module,
     target: &CompileTarget,

@@ -34,6 +34,7 @@ pub struct Axis {
 #[derive(Clone)]
 pub struct Module(pub(in crate::tvm) Value);
 
+/// Type of indices that are stored as data.
 pub const PLACE: DType = DType::I32;
 
 thread_local! {

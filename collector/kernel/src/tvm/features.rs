@@ -17,6 +17,7 @@ pub type Features = BTreeMap<String, f64>;
 
 /// Number of buffers per store that have features, most accessed buffers first.
 const BUFFERS: usize = 5;
+/// Number of points of the curve of arithmetic intensity.
 const CURVE: usize = 10;
 /// Offsets of the feature groups in the vector of a store: arithmetic, loop annotations, buffers.
 const LOOPS_AT: usize = ARITHMETIC.len();

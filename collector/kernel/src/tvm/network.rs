@@ -54,6 +54,7 @@ pub struct Calls<'a> {
     pub has_threads: bool,
     /// Whether workspace requests are counted; requires code loaded after `workspace::install_hook`.
     pub has_workspace: bool,
+    /// Number of tasks that did not fit the recording buffer.
     pub lost_tasks: usize,
     pub staging: Option<Staging>,
     placement: Placement,

@@ -209,11 +209,12 @@ impl Schedule {
         call!(names::COMPUTE_INLINE, &self.0, &block.0).map(drop)
     }
 
+    /// Moves the initialisation of a reduction to a separate block before a loop, and returns that block.
     pub fn decompose_reduction(&self, block: &Block, target: &Loop) -> Result<Block> {
         call!(names::DECOMPOSE_REDUCTION, &self.0, &block.0, &target.0).map(Block)
     }
 
-    /// Turns a reduction loop into dimension `dimension` (-1: last) of partial results; returns the block of them.
+    /// Turns a reduction loop into dimension `dimension` (-1: last) of partial results, computed by the returned block.
     pub fn factor_reduction(&self, target: &Loop, dimension: i64) -> Result<Block> {
         call!(names::FACTOR_REDUCTION, &self.0, &target.0, dimension).map(Block)
     }

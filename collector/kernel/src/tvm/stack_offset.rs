@@ -32,6 +32,7 @@ mod moved {
 
     type Callee = unsafe extern "C-unwind" fn(*mut c_void);
 
+    /// Makes a call with the stack moved down by a multiple of 16 bytes, at most a page.
     pub(super) fn run<T, F: FnOnce() -> T>(call: &mut OffsetCall<T, F>, bytes: usize) {
         // SAFETY: the callee gets the call of its own type, which is borrowed for the whole time; the offset keeps the
         // stack aligned, and is too small to step over the guard page below the stack.

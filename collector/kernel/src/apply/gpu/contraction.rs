@@ -75,6 +75,7 @@ fn tile_result(form: Form, moves: &Moves, summed: &Summed, knobs: &Knobs) -> Res
     Ok(Tiled { thread, threads: thread_count })
 }
 
+/// Returns the number of threads along a dimension, and the number of elements that each thread computes.
 fn thread_extents(form: Form, knobs: &Knobs, place: usize, rank: usize) -> Result<(i64, i64)> {
     Ok(match form {
         Form::Conv if place == 1 => (required_number(knobs, &THREADS_C)?, required_number(knobs, &TILE_C)?),

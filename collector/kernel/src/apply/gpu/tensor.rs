@@ -125,6 +125,7 @@ fn tile_sums(moves: &Moves, sums: &Block, knobs: &Knobs) -> Result<[Loop; 2]> {
     Ok([warp, pairs[4].clone()])
 }
 
+/// Loops over staged parts of the depth, over fragments within a part, and over the rows of a fragment.
 struct Anchored {
     rounds: Loop,
     depth: Loop,
