@@ -90,7 +90,9 @@ pub struct Artifact {
     pub packings: Vec<Packing>,
     pub trace: Option<String>,
     pub listing: Option<Box<Listing>>,
+    /// Time for lowering the task and for scheduling.
     pub schedule_ms: f64,
+    /// Time for TVM's passes.
     pub lower_ms: f64,
     pub codegen_ms: f64,
     pub features: BTreeMap<String, f64>,

@@ -65,6 +65,7 @@ pub struct Samples {
 pub struct Hit {
     pub code: usize,
     pub function: String,
+    /// Offset from the start of the function in bytes.
     pub offset: u64,
     pub count: u64,
 }

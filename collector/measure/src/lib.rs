@@ -88,7 +88,9 @@ pub struct Measurement {
 
     /// CPU time per run of all threads, including time in the kernel.
     pub cpu_time_ns: f64,
+    /// CPU time per run of the measuring thread.
     pub thread_cpu_time_ns: f64,
+    /// Resource usage of the process, summed over all samples.
     pub usage: Usage,
     pub counters: Vec<CounterValue>,
     pub refusals: Vec<Refusal>,

@@ -22,6 +22,7 @@ pub struct DeviceCode {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launches {
     pub launches: Vec<Launch>,
+    /// Sizes in bytes of intermediate buffers.
     pub workspaces: Vec<Count>,
 }
 
@@ -184,7 +185,7 @@ impl DeviceCode {
         postcard::from_bytes(bytes).map_err(|error| format!("not valid device code: {error}"))
     }
 
-    /// Evaluates and checks all sizes in the launches; `extents` are those of all parameters and the output.
+    /// Evaluates and checks all sizes in the launches; `extents`: of all parameters, then of the output.
     pub fn resolve_launches(&self, extents: &[Vec<i64>]) -> Result<Launches, String> {
         let known = |count: &Count| count.evaluate_at(extents).map(Count::Known).map_err(|error| error.to_string());
         let launch = |launch: &Launch| -> Result<Launch, String> {

@@ -39,6 +39,7 @@ enum ValueForm {
     Name,
     Scope,
     Thread,
+    /// Name of a tensor intrinsic registered by this program or TVM.
     Step,
     /// Index map made of integer arithmetic alone.
     IndexMap,

@@ -358,6 +358,7 @@ fn event_name(event: &str) -> Result<CString, PapiError> {
     CString::new(event).map_err(|_| plain_error(format!("`{}` is not a valid event name", event.escape_default())))
 }
 
+/// Events of one PAPI component, counted for the thread that created the set.
 pub struct EventSet {
     papi: &'static Papi,
     handle: c_int,

@@ -51,7 +51,7 @@ struct Granted {
 }
 
 impl CounterSession {
-    /// Opens counters for the calling thread. [`CounterReader::refusals`] lists what each source refused; including
+    /// Opens counters for the calling thread. [`CounterReader::refusals`] lists what each source refused, including
     /// refusals of counters that a later source provides.
     pub fn open_counters(request: &CounterRequest) -> Self {
         let mut session = Self {

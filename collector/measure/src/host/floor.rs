@@ -20,7 +20,8 @@ pub struct FloorVisits {
     pub visits: Vec<Measurement>,
 }
 
-/// Measures arithmetic, cache and memory workloads for about `duration`; calls `report_round` after each round.
+/// Measures arithmetic, cache and memory workloads, on one CPU and on all of `cpus`, for about `duration`. Calls
+/// `report_round` after each round.
 pub fn floor_visits(
     duration: Duration,
     facts: &Facts,

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use std::path::Path;
 
+/// Cumulative CPU times from the kernel, in ticks, and the number of thermal throttling events.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadReading {
     busy: u64,

@@ -1,6 +1,7 @@
 //! Measures several members that run concurrently, each in a loop on a thread of its own. A round has a phase for each
-//! member alone and one in which all run together, each until all have enough samples; samples count only while every
-//! member runs. A failed member stays in all phases, so that no other waits.
+//! member alone, while the others sleep, and a phase in which all run together until each has enough samples. A sample
+//! counts only if it ended while every member was running. A failed member stays in all phases, so that no other waits.
+//! Slowdowns are ratios within rounds, because a disturbance of some seconds affects both phases of a round.
 
 use super::recorder::{Closing, Recorder};
 use super::{Clock, Measurement, Ratio, StopReason, paired_ratio, statistics};
