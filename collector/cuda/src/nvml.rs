@@ -65,7 +65,7 @@ impl Nvml {
         }
     }
 
-    /// Returns the energy since the driver was loaded; the counter advances about every ten milliseconds.
+    /// Returns the energy since the driver was loaded; the counter advances every ten milliseconds or less often.
     pub fn energy_millijoules(&self) -> Result<u64> {
         self.device.total_energy_consumption().map_err(failed_call("nvmlDeviceGetTotalEnergyConsumption"))
     }

@@ -51,7 +51,7 @@ struct ProfilerSession<'a> {
     _device: &'a Device,
 }
 
-/// Reading of counters. The first field is the session, which so ends before the images that CUPTI uses are freed.
+/// A session that reads counters. CUPTI uses both images until the session ends, so the session is dropped first.
 struct Counting<'a> {
     session: ProfilerSession<'a>,
     data: CounterImage,

@@ -439,7 +439,8 @@ impl DeviceModule<'_> {
         })
     }
 
-    /// Checks that a kernel has `given` parameters of at most eight bytes, unless the driver cannot report parameters.
+    /// Checks that a kernel has `given` parameters of at most eight bytes, because the driver reads one argument for
+    /// each parameter. Accepts all kernels if the driver cannot report parameters.
     fn check_arguments(&self, name: &str, kernel: DriverHandle, given: usize) -> Result<()> {
         let Some(parameter) = self.device.functions.parameter else { return Ok(()) };
         let bytes = |place| {

@@ -248,6 +248,7 @@ pub(super) struct Timer<'a> {
     flush: Option<DeviceBuffer<'a>>,
     start: DeviceEvent<'a>,
     end: DeviceEvent<'a>,
+    /// Excess of host time over device time, summed over all batches.
     ahead_ns: Cell<i64>,
     watch: Watch<'a>,
 }

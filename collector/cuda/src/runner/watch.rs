@@ -17,6 +17,7 @@ pub(super) struct WatchedRun {
     pub(super) memory_clock_mhz: Result<Vec<u32>, NvmlError>,
     pub(super) power_mw: Result<Vec<u32>, NvmlError>,
     pub(super) temperature_celsius: Result<Vec<u32>, NvmlError>,
+    /// Bit mask of the reasons for throttling that occurred in any sample.
     pub(super) throttle: Result<u64, NvmlError>,
 }
 
