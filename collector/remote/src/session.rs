@@ -30,7 +30,8 @@ enum LimitFunction {
 }
 
 impl Session {
-    /// Opens a session, with retries while the server is busy. Unless a deadline is set, `within` limits each request.
+    /// Opens a session, with retries while the server is busy. `within` limits the opening and, unless a deadline is
+    /// set, each later request.
     pub fn open(address: &Address, key: &Key, within: Duration) -> Result<Session, RemoteError> {
         const PAUSE_MIN: Duration = Duration::from_millis(50);
         const PAUSE_MAX: Duration = Duration::from_secs(1);

@@ -33,6 +33,7 @@ pub struct Waiting {
     /// Received bytes; those from index `taken` on are not consumed yet.
     ahead: Vec<u8>,
     taken: usize,
+    /// Current write and read timeouts of the socket.
     waits: [Option<Duration>; 2],
 }
 

@@ -66,7 +66,8 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug)]
 pub struct RunnerProcess(());
 
-/// Takes over the socket from standard input, which becomes `/dev/null`, and confines the process; called first.
+/// Takes over the socket from standard input, which becomes `/dev/null`, and confines the process. Must be the
+/// first action of `main`.
 pub fn enter_worker() -> Result<Entry, ServeError> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(ServeError::Input)?;
     let mut stream = UnixStream::from(socket);

@@ -1,4 +1,4 @@
-//! Tail of a worker's standard error, for messages of faults. It is drained, since a full pipe would block the worker.
+//! Tail of a worker's standard error, for messages of faults. A thread drains the pipe: a full one blocks the worker.
 
 use std::{
     io::Read,

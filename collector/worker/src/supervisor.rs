@@ -101,7 +101,8 @@ impl<Request: Serialize, Reply: DeserializeOwned, Source: PeerSource> Supervisor
         self.receive_reply()
     }
 
-    /// Sends a request, after starting a worker if necessary. Panics if the reply to the previous request is pending.
+    /// Sends a request, after starting a worker if necessary; the deadline excludes the start. Panics if the reply to
+    /// the previous request is pending.
     pub fn send_request(&mut self, request: &Request, deadline: Duration) -> Result<(), Fault> {
         assert!(self.pending.is_none(), "the reply to the previous request must be received first");
         self.ensure_ready()?;
