@@ -19,6 +19,7 @@ pub struct Genetic {
     points: Points,
     /// Observed points with their fitness: operations per time, 0 for failures.
     seen: Vec<(Knobs, f64)>,
+    /// Number of points observed in earlier generations.
     earlier: usize,
     waiting: VecDeque<Knobs>,
     unheard: BTreeSet<Knobs>,

@@ -45,7 +45,8 @@ impl Points {
         None
     }
 
-    /// Takes a random new point; None if none is found. Each axis is drawn uniformly, so no setting is rare.
+    /// Takes a random new point; None if none is found. Each axis is drawn independently, so a kind of schedule with
+    /// few points is as likely as a kind with many.
     pub fn draw_new(&mut self) -> Option<Knobs> {
         self.draw_by(|points| Some(points.draw_within()))
     }

@@ -17,8 +17,10 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
 
 struct FabricAddresses {
+    /// Device file of the board's physical memory, with the core's registers at `base`.
     registers: PathBuf,
     base: u64,
+    /// Device file of the contiguous memory.
     memory: PathBuf,
     /// Candidate folders with the attributes of the contiguous memory; the first existing one is used.
     attributes: Vec<PathBuf>,

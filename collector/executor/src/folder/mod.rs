@@ -34,7 +34,7 @@ struct Description {
 #[derive(Debug)]
 pub struct Content {
     pub program: Program,
-    /// Codes, to whose indices calls refer: object files, or tasks as JSON for libraries that need no compilation.
+    /// Code by the index that calls contain: object files, or tasks as JSON for libraries that need no compilation.
     pub codes: Vec<Vec<u8>>,
     pub offsets: Vec<u64>,
     pub constants: Vec<u8>,

@@ -120,7 +120,8 @@ pub fn lower_staged(
     Ok(Program { stages: staged.program_stages(&place_of), ..program })
 }
 
-/// Lowers a graph; `spans` holds each call's concurrent calls. Also returns the new index of each call, `None` if none.
+/// Lowers a graph; `spans` holds each call's concurrent calls. Also returns the index in the program of each planned
+/// call, `None` for calls that need no work.
 fn lower_with_spans(
     graph: &Graph,
     plan: &Plan,
