@@ -162,7 +162,8 @@ pub(super) fn list_all(folder: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Lists files and folders whose names `is_wanted` accepts, sorted; none for a missing folder. Skips links and pipes.
+/// Lists files and folders whose names `is_wanted` accepts, sorted; none for a missing folder. Skips links, and
+/// pipes, because opening a pipe would block.
 pub(super) fn list_matching(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

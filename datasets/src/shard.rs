@@ -1,6 +1,7 @@
 //! Splits a list of work into independent shards. The first bytes of a key determine its shard; keys are hashes, so
-//! shards have similar sizes. The number of shards may change between nightly runs. The keys must not depend on the
-//! machine, unlike experiment keys; otherwise, shards on different machines would repeat or omit work.
+//! shards have similar sizes. The number of shards may change between nightly runs, because every shard skips recorded
+//! work. The keys must not depend on the machine, unlike experiment keys; otherwise, shards on different machines would
+//! repeat or omit work.
 
 use crate::record::key::Key;
 use std::fmt;

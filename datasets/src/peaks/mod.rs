@@ -172,7 +172,7 @@ impl Peaks {
         interpolate_rate(self.compute.iter().map(|peak| (f64::from(peak.threads), peak.flops_per_second)), threads)
     }
 
-    /// Returns the bandwidth for any number of threads: that of the largest measured working set that operands fill.
+    /// Returns the bandwidth, for any thread count, of the largest working set that `bytes` fill, else of the smallest.
     pub fn bytes_per_second(&self, threads: f64, bytes: f64) -> Option<f64> {
         let per_thread = self.memory.chunk_by(|left, right| left.threads == right.threads).map(|sets| {
             let filled = sets.iter().rfind(|set| set.working_set_bytes as f64 <= bytes);

@@ -21,6 +21,7 @@ struct Rates(HashMap<Key, Visits>);
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Visits {
     best: f64,
+    /// Start of the attempt with the best rate.
     started_at_us: i64,
     second: Option<f64>,
 }

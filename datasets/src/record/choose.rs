@@ -12,7 +12,7 @@ use std::ops::Range;
 /// The selection among the measurements of each experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choose {
-    /// The successful measurement with the median time (the earlier of two), with the interval over all measurements.
+    /// The successful measurement of median time (the earlier of the central two), with the interval over all of them.
     #[default]
     Middle,
     /// The last successful measurement of the experiment.

@@ -107,7 +107,7 @@ fn create_journal(folder: &Path, header: &JournalHeader) -> Result<(PathBuf, Fil
 }
 
 impl Journal {
-    /// Appends a record and syncs the file, so that the record survives a crash. After an error, nothing is changed.
+    /// Appends a record and syncs it, so that it survives a crash. After a failed write, the journal is unchanged.
     pub fn append(&mut self, record: &Record) -> Result<()> {
         record.check()?;
         let mut line = std::mem::take(&mut self.line);

@@ -1,6 +1,6 @@
-//! The Parquet format of stored records. Row groups have a fixed number of rows, so equal rows in equal order give
-//! equal bytes. The library is not robust against hostile files, so sizes are checked first (`pages`) and remaining
-//! panics become errors (`guard`).
+//! The Parquet format of stored records. Row groups end after a fixed number of rows or list values, so equal rows in
+//! equal order give equal bytes. The library is not robust against hostile files, so sizes are checked first (`pages`)
+//! and remaining panics become errors (`guard`).
 
 mod file;
 mod foreign;
