@@ -11,6 +11,7 @@ use samples::features::{FEATURES, Origin};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Minimum number of measured shapes for calibrating a device's intervals.
 const FEWEST: usize = 20;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -153,6 +153,7 @@ impl ApplicabilityDomain {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldOutError {
+    /// Distance beyond the usual distance, in multiples of the usual distance.
     excess_distance: f64,
     /// Absolute log error in units of the interval's half-width.
     half_widths: f64,

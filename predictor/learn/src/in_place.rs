@@ -9,6 +9,7 @@ use samples::statistics::median;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Minimum number of operators with both an isolated time and a time in the network.
 const LEAST: usize = 10;
 const FOLDS: usize = 5;
 /// Shrinkage: a kind with this many operators gets half of its own offset and half of the common one.

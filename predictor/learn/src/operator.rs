@@ -95,6 +95,7 @@ impl OperatorEnsemble {
     }
 }
 
+/// Returns the logarithms of the sizes, followed by the log ratio of bound to overhead.
 fn log_sizes(row: &[f32]) -> Vec<f32> {
     let sizes = FEATURES.iter().take_while(|feature| feature.unit.starts_with("log2")).count();
     let mut place = row[..sizes].to_vec();

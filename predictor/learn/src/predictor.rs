@@ -28,6 +28,7 @@ pub struct About {
     pub min_split_loss: f64,
     /// Tuned hyperparameters by operator; other operators use the defaults.
     pub parameters: BTreeMap<String, BoostingParameters>,
+    /// Number of shapes of each operator with too few shapes for training.
     pub not_learned: BTreeMap<String, usize>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub in_place: BTreeMap<String, InPlace>,

@@ -21,6 +21,7 @@ pub struct PlacedNetwork {
     pub device: String,
     pub threads: i64,
     pub operators: Vec<OperatorInNetwork>,
+    /// Time of one run of the whole network with default schedules, if known.
     pub whole_ns: Option<f64>,
 }
 

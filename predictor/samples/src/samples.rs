@@ -73,6 +73,7 @@ pub struct Samples {
     pub size_names: BTreeMap<String, BTreeMap<String, String>>,
     /// Operators of foreign tables that can replace a network's operator in queries, by the operator's task name.
     pub stand_ins: BTreeMap<String, Vec<StandIn>>,
+    /// Command-line form of operator and sizes, by shape hash.
     pub shape_texts: Arc<BTreeMap<u64, String>>,
     pub left_out: BTreeMap<String, u64>,
     pub warnings: Vec<String>,

@@ -18,7 +18,7 @@ pub struct Schedules {
     axes: BTreeMap<String, KnobAxis>,
     /// Distinct knob settings of default schedules, by feature name.
     knobs: Vec<BTreeMap<String, f64>>,
-    /// Default schedules by device: sizes as coordinates, in sorted order, each with an index into `knobs`.
+    /// Default schedules by device: `schedule_coordinates` in sorted order, each with an index into `knobs`.
     defaults: BTreeMap<String, Vec<(Vec<f64>, usize)>>,
 }
 

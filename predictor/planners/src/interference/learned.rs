@@ -23,6 +23,7 @@ pub struct Learned {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoRunMeasurement<'a> {
+    /// Number of cores and demand of the measured operator.
     pub own: (usize, &'a Demand),
     pub others: Vec<(usize, &'a Demand)>,
     pub slowdown: f64,

@@ -105,7 +105,7 @@ fn physical_speeds(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> 
     rates.iter().zip(shares).map(|(rate, share)| if *rate > 0.0 { (share / rate).min(1.0) } else { 1.0 }).collect()
 }
 
-/// Returns the slowdown of each operator relative to its time alone, if all operators repeat continuously.
+/// Returns the slowdown of each operator relative to its time alone on the same cores, if all repeat continuously.
 pub fn steady_slowdowns(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
     relative_speeds(machine, running).into_iter().map(f64::recip).collect()
 }

@@ -22,7 +22,7 @@ pub struct Device {
     /// Number that increases with the architecture generation, such as a compute capability; 0 if unknown.
     #[serde(default)]
     pub generation: f64,
-    /// Measured peaks by thread count and working set. They determine the roofline bound; other figures are features.
+    /// Measured peaks by thread count and working set. They replace the other figures in the roofline bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peaks: Option<Peaks>,
 }

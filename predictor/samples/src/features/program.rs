@@ -19,7 +19,7 @@ const PLAIN: [&str; 7] = [
     "store_places",
 ];
 
-/// Divides the counts in `extras` by the operations of the task; returns the estimated time of a contraction's code.
+/// Replaces counts in `extras` by logarithms relative to the work. Returns the estimated time of a contraction's code.
 pub fn relate_counts(
     work: &Work,
     device: &Device,

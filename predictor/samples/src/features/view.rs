@@ -1,6 +1,6 @@
 //! Views: how much of a schedule is known when a time is predicted.
 //!
-//! Without any information, the default schedule is assumed. Each case needs separate trees: trees that may use code
+//! Without any information, the default schedule is assumed. Each view needs separate trees: trees that may use code
 //! features learn little from knobs, and trees that expect knobs predict badly without knobs.
 
 use super::table::{FEATURES, Origin};

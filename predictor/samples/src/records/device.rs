@@ -42,6 +42,7 @@ fn described_device(figures: Device, peaks: Peaks, is_measured: bool) -> Device 
 }
 
 fn assumed_cpu(record: &Record) -> Device {
+    /// Clock of a typical server under vector load.
     const CLOCK_GHZ: f64 = 2.5;
     const BYTES_PER_NS: f64 = 10.0;
     let target = record.target_text.as_deref().unwrap_or_default();
@@ -88,6 +89,7 @@ fn nominal_rates(figures: &Device, threads: u32) -> Rates {
 }
 
 fn reached_rates(reached: &Reached) -> Rates {
+    /// Typical ratio of peak operations to bytes.
     const BALANCE: f64 = 10.0;
     // Rates of cached data do not represent memory, so the rates of the largest transfers are used.
     match (reached.best_flops_per_second(), reached.best_bytes_per_second()) {

@@ -136,6 +136,7 @@ fn gather_with_damage(
 struct RecordFilter<'a> {
     policy: &'a Policy,
     uncertainties: HashMap<Key, Option<f64>>,
+    /// The most frequent TVM version.
     usual: Option<&'a str>,
     comparable: Comparable<'a>,
 }
