@@ -16,6 +16,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 const FEWEST_KERNELS: usize = 5;
+/// Maximum number of kernels that one correction is fitted to; the prediction time is proportional to it.
 const MOST_KERNELS: usize = 400;
 /// Maximum number of kernels per operator and number format among which measurements are chosen.
 pub(crate) const CANDIDATES: usize = 1000;

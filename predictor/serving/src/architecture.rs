@@ -7,6 +7,7 @@ use std::path::Path;
 
 /// Size limit of a `config.json`; published files have a few kilobytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
+/// Limit on the number of layers, heads and experts.
 const MAX_COUNT: u64 = 1 << 14;
 const MAX_WIDTH: u64 = 1 << 24;
 /// Unsupported model families: their feed-forward network has no gate, so it has two matrices instead of three.

@@ -24,6 +24,7 @@ pub struct DeviceError {
     pub device: usize,
     pub generation: usize,
     pub class: usize,
+    /// Log ratio of predicted to measured value.
     pub error: f64,
 }
 

@@ -76,6 +76,7 @@ pub struct Scores {
 struct Scored {
     key: GroupKey,
     target: &'static str,
+    /// Log ratio of predicted to measured value, by method.
     errors: Vec<(&'static str, f64)>,
     /// Interval ends divided by the measured value, for each level.
     intervals: Vec<(f64, f64)>,

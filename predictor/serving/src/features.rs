@@ -33,7 +33,8 @@ impl Features {
         [&self.values[..OF_DEVICE.start], &self.values[OF_DEVICE.end..]].concat()
     }
 
-    /// Returns the features, all logarithms, by which the similarity of kernels is measured.
+    /// Returns the features, all logarithms, that measure the similarity of kernels: compute and memory time, bound,
+    /// cache share and sizes.
     pub fn similarity_values(&self, kernel: &Kernel) -> Vec<f32> {
         let sizes: &[usize] = match kernel {
             Kernel::Gemm(_) => &[0, 1, 2],

@@ -37,7 +37,7 @@ pub struct Group {
     pub trees: PackedTrees,
     pub sites: BTreeSet<u64>,
     pub frameworks: BTreeMap<u16, u64>,
-    /// Interval half-widths for new shapes with a trained weight matrix (site).
+    /// Interval half-widths for new shapes of trained sites (layer sizes of a model).
     pub at_known_sites: Option<Reaches>,
     pub at_new_sites: Option<Reaches>,
     pub held_out: Option<HeldOut>,

@@ -59,6 +59,7 @@ pub struct Overheads {
     words: Vec<String>,
     samples: Vec<LearnedSample>,
     means: [f64; TARGETS],
+    /// Interval half-widths of similarity ranges, by serving mode.
     intervals: BTreeMap<String, Vec<[Range; TARGETS]>>,
 }
 
@@ -228,7 +229,8 @@ fn server_similarity(one: (&[f32], &[u16]), other: (&[f32], &[u16])) -> f64 {
 /// Similarity of a held-out server to the training data, and its absolute log errors by target.
 type HeldOut = (f64, [f64; TARGETS]);
 
-/// Predicts each sample with its configuration, server or device held out. Returns the errors by serving mode.
+/// Predicts each sample three times, with its configuration, server and device held out in turn. Returns the errors
+/// by serving mode.
 fn held_out_errors(samples: &[OverheadSample]) -> BTreeMap<String, Vec<HeldOut>> {
     let devices: BTreeMap<&str, u64> =
         samples.iter().map(|sample| sample.features.names[DEVICE].as_str()).zip(0..).collect();

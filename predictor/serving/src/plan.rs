@@ -7,6 +7,7 @@ use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
 use crate::scheme::{Dtype, Scheme};
 use serde::Serialize;
 
+/// Bytes per element of the residual stream.
 const STREAM_BYTES: f64 = 2.0;
 pub(crate) const STATE_BYTES: f64 = 4.0;
 const MAX_DEVICES: u64 = 1024;

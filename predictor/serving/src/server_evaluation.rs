@@ -60,6 +60,7 @@ pub struct IntervalErrors {
 
 struct Outcome<'a> {
     server: &'a MeasuredServer,
+    /// Log ratios of predicted to measured time, by target and method.
     errors: [[f64; ServerLearner::ALL.len()]; TARGETS],
     half_widths: [[f64; LEVELS.len()]; TARGETS],
 }

@@ -108,7 +108,7 @@ fn lent_bound(own: &Features, theirs: &Features, device: &GpuFacts, similar: &Gp
     (own.compute_seconds * units).sqrt() + LAUNCH_SECONDS
 }
 
-/// Scales a similar device's time by the ratio of bounds, but less if the time is far above the bound.
+/// Scales a similar device's time by the ratio of bounds; less far above the bound, where latencies limit the time.
 fn scale_by_bound(seconds: f64, their_bound: f64, own_bound: f64) -> f64 {
     let explained = (BOUND_WEIGHT * (their_bound - LAUNCH_SECONDS) / seconds).clamp(0.0, 1.0);
     seconds * (own_bound / their_bound).powf(explained)
