@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 const MOST: usize = 600;
 const CELLS: usize = 8;
 
+/// Minimum number of rows of a group for correlations.
 const FEWEST: usize = 8;
 
 /// Rows that a correlation covers, among those of an operator on a device.

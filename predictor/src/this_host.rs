@@ -46,6 +46,7 @@ const MOST_BYTES: u64 = 1 << 20;
 #[serde(deny_unknown_fields)]
 pub struct Sentinel {
     pub operator: String,
+    /// Operator kind in the predictor; empty in older files.
     #[serde(default)]
     pub kind: String,
     pub threads: u32,

@@ -27,7 +27,7 @@ bandwidth_gb_per_s = 200
 cache_bytes = 4e6
 "#;
 
-/// Products that run as `tall` if they have more rows than columns, else as `wide`, which takes three times too long.
+/// Products that run as `tall` if they have more rows than columns, else as `wide`, which takes three times as long.
 fn samples() -> Samples {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut table = "op,device,time_us,m,n,k,kernel\n".to_owned();

@@ -90,6 +90,7 @@ pub struct Plan {
     /// Number of cross-validation folds; None for the protocol's default.
     pub folds: Option<usize>,
     pub intervals: bool,
+    /// Share of the available shapes that are used for training.
     pub share: f64,
     /// Maximum coefficient of variation of scored rows; None for no limit.
     pub score_cv: Option<f64>,

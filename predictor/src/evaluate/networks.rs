@@ -9,6 +9,7 @@ use samples::{Network, Samples};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Share of a network's operators that must be measured for the network to be scored.
 const WHOLE: f64 = 0.9;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

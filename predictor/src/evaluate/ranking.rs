@@ -6,6 +6,7 @@ use samples::statistics::median;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Minimum number of schedules of a scored task.
 const FEWEST: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,7 @@ pub struct Ranking {
     pub top5_by_time: f64,
     /// Mean slowdown in percent of the best of the ten schedules predicted to be fastest, over the fastest schedule.
     pub regret10: f64,
+    /// Median over tasks of the rank correlation; the same for `spearman`.
     pub kendall: f64,
     pub spearman: f64,
 }

@@ -92,6 +92,7 @@ pub(crate) fn fit_law(points: &[(f64, f64)]) -> (f64, f64) {
 struct Fit {
     contention: f64,
     coherence: f64,
+    /// Logarithm of the time on one thread, for each segment between breaks.
     levels: Vec<f64>,
     squares: f64,
 }

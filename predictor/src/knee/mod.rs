@@ -24,6 +24,7 @@ use serde::Serialize;
 const NEAR: f64 = 1.05;
 /// Half-width of a 90 % interval, in standard deviations.
 const HALF_WIDTH_OF_90: f64 = 1.645;
+/// Number of points of a local correlation.
 const WINDOW: usize = 5;
 /// Smallest absolute local correlation that counts as rising or falling.
 const CLEAR: f64 = 0.3;

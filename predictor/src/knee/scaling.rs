@@ -177,7 +177,7 @@ impl ScalingPosterior {
         weights.into_iter().map(|weight| weight / sum).collect()
     }
 
-    /// Returns the columns of a square root of the covariance, which sample a deviation from normal numbers.
+    /// Returns the columns of a square root of the covariance. Weighted by normal numbers, they sum to a deviation.
     fn covariance_factors(&self) -> Vec<Vec<f64>> {
         /// Variance up to which a point counts as measured.
         const NOTHING: f64 = 1e-12;

@@ -1,6 +1,7 @@
 //! Draws a plan of stages as lanes: a row for each core, time from left to right, and a box for each operator.
 //!
-//! If the plan was measured, a second chart shows the measured times. Boxes and table show the same times.
+//! If the plan was measured, a second chart shows the measured times. A table lists the times of operators by number of
+//! cores; boxes show the same times.
 
 use super::{escape, styled_page};
 use crate::error::{Error, Result};

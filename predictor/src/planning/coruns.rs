@@ -65,10 +65,12 @@ pub struct Score {
 pub struct Scores {
     /// Errors by rule; the fitted interference model comes first.
     pub rules: Vec<Score>,
+    /// Number of predicted slowdowns.
     pub asked: usize,
     pub operators: usize,
     /// Median relative half-width of the measured slowdowns' intervals, in percent; a lower bound of a rule's error.
     pub noise: f64,
+    /// Median measured slowdown.
     pub middle: f64,
 }
 
