@@ -11,6 +11,7 @@ use profile::{export, page};
 use std::io::Cursor;
 use std::path::Path;
 
+/// Memory limit of a trace, in MiB.
 const MEMORY: u32 = 64;
 const LENGTH: u64 = 1 << 20;
 

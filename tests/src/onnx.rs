@@ -1,8 +1,8 @@
 //! Cases of the ONNX project's backend tests: a model, inputs and expected outputs.
 //!
 //! A case folder contains `model.onnx` and `test_data_set_0/{input,output}_K.pb`, and `output_K_N.pb` for each tensor
-//! of a sequence. In the suite, inputs that determine shapes are data; the smallest set of such inputs that our reader
-//! needs as constants becomes constant.
+//! of a sequence. In the suite, inputs that determine shapes are data. Our reader needs them as constants, so the
+//! smallest set of inputs with which a model can be read is made constant.
 
 use models::{DType, Error, Graph};
 use readers::{Options, onnx};

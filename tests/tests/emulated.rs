@@ -371,7 +371,7 @@ fn machine_code(library: &Path) -> Vec<u8> {
     bytes
 }
 
-/// The driver does not know the length of code; truncated code and wrong launches must never reach it.
+/// The driver checks neither the length of code nor the number of arguments, so wrong code must not reach it.
 fn expect_false_code_refused(workers: &mut Workers, job: &RunJob) {
     let whole = &job.device.as_ref().expect("device code").cubins[0].bytes;
     let mut failure = |change: &dyn Fn(&mut DeviceCode)| {

@@ -185,7 +185,7 @@ impl HostileBench {
         self.folder.join(name)
     }
 
-    /// Runs a command and checks that it ends with a documented exit code, in bounded memory and time.
+    /// Runs a command; checks exit code, memory and time, and that nothing ran or was written outside of the folder.
     #[track_caller]
     fn open(&self, command: &str, max_bytes: u64) -> Ran {
         let (program, arguments) = command.split_once(' ').expect("a program and its arguments");

@@ -207,7 +207,7 @@ fn command_lines_and_files_stay_small() {
     no_faults(wrong);
 }
 
-/// Returns the commands of both programs with their options, from the references that `help.rs` compares.
+/// Returns the commands of both programs with their options, from the references that `help.rs` checks.
 fn commands() -> BTreeMap<String, BTreeSet<String>> {
     let mut commands = BTreeMap::new();
     for program in ["opcollect", "oppredict"] {

@@ -146,7 +146,8 @@ fn claims_of_a_dead_machine_expire() {
     assert_eq!((ended(&ran, "ok"), elsewhere(&ran), count(&ran, "known_before")), (4, 0, 6), "{ran}");
 }
 
-/// Some network file systems do not lock. A killed process's work is repeated at once, without waiting for others.
+/// Network file systems may lock only files that are opened for writing, or no files. In all cases, a killed process's
+/// work is repeated at once, without waiting for others.
 #[test]
 fn killed_work_is_repeated_with_and_without_locks() {
     // Locks of CPUs are on another file system and work.

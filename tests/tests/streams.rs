@@ -1,7 +1,7 @@
 //! Concurrent calls of a model on the streams of an emulated GPU, with results that equal those of sequential execution
 //! bit for bit.
 //!
-//! The device executes commands as late as it may: a call that does not wait for its inputs reads wrong data.
+//! The emulated device executes commands as late as it may: a call that does not wait for its inputs reads wrong data.
 
 // Skipped tests print a message.
 #![allow(clippy::print_stderr)]
