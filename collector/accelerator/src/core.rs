@@ -12,6 +12,7 @@ pub struct Core {
     /// Channels per buffer element of data and results.
     pub block: u32,
     pub micro_ops: u32,
+    /// Capacity of the data buffer in elements; `weights` has the same unit.
     pub data: u32,
     pub weights: u32,
     /// Capacity of the sum buffer in elements; the result buffer has the same capacity.

@@ -50,7 +50,8 @@ pub fn default_knobs(core: &Core, layer: &Layer) -> Option<Knobs> {
     best.map(|(_, knobs)| knobs)
 }
 
-/// Returns a sort key, highest for the best tiling: virtual threads, sums per load and per tile, input blocks per load.
+/// Returns a sort key, highest for the best tiling: virtual threads, sums per loaded element, sums per tile, and input
+/// blocks per load.
 fn score_tiling(layer: &Layer, knobs: &Knobs) -> (u64, u64, u64, u64) {
     let Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads } = *knobs;
     let places = u64::from(tile_b) * u64::from(tile_h) * u64::from(tile_w);

@@ -82,6 +82,7 @@ struct ProgramWriter<'a> {
     layer: &'a Layer,
     knobs: &'a Knobs,
     plan: Plan,
+    /// Index in memory of the first element of each operand.
     at: Vec<u32>,
     result: u32,
     micro_ops_at: u32,

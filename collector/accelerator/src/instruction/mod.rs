@@ -78,7 +78,9 @@ pub struct Alu {
     pub op: AluOp,
     pub steps: Steps,
     pub sum: [u16; 2],
+    /// Increments of the index of the source sum, per outer and per inner iteration.
     pub other: [u16; 2],
+    /// Operand that is used instead of the source sum.
     pub immediate: Option<i16>,
 }
 

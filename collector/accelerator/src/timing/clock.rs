@@ -24,6 +24,7 @@ struct ModuleWork {
     row: u64,
     rows: u64,
     left: u64,
+    /// Cycles that follow the last burst of the instruction.
     extra_cycles: u64,
     /// Latency in cycles before each row.
     row_start: u64,

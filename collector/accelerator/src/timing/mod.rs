@@ -46,6 +46,7 @@ pub struct ModuleSpan {
     /// Cycle at which execution started, after the instruction's tokens were available.
     pub begin: u64,
     pub end: u64,
+    /// Cycles spent waiting for the memory port.
     pub waited: u64,
 }
 
