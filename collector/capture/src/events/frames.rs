@@ -14,6 +14,7 @@ pub enum Frame<'a> {
     Record(&'a [u8]),
     /// Name and value of a member of the outermost object, if the member is not a list of records.
     Member(&'a [u8], &'a [u8]),
+    /// Length in bytes of a record or member that was skipped because it is too long.
     Long(u64),
     Cut,
 }

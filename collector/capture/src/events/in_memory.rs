@@ -215,7 +215,8 @@ impl Trace {
         Some((start, end))
     }
 
-    /// Returns the flow points of each slice (arrows may also end before it), and the number of points without slice.
+    /// Assigns each flow point to the innermost open slice, or the end of an arrow outside of all slices to the next
+    /// slice. Also returns the number of points without a slice.
     pub fn assign_arrows(&self) -> (HashMap<u32, Vec<(u64, Role)>>, u64) {
         let mut by_track: HashMap<u32, Vec<&FlowPoint>> = HashMap::new();
         self.points.iter().for_each(|point| by_track.entry(point.track).or_default().push(point));

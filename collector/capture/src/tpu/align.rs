@@ -108,7 +108,7 @@ fn drop_unpaired(records: &mut Vec<Record>, is_system: impl Fn(&Record) -> bool)
     }
 }
 
-/// Returns whether a record is a system command. With `compat`, any label from before pairing decides, not the command.
+/// Returns whether a record is a system command. With `compat`, every record that was labelled before pairing is one.
 fn is_system(settings: &Settings, engine: Engine, record: &Record, core: Option<&Core>) -> bool {
     if settings.compat && record.label != Label::None {
         return true;

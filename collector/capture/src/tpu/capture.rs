@@ -10,6 +10,7 @@ use std::time::SystemTime;
 pub struct Request {
     /// Level of detail: 0 for records only, 1 for records and commands, 2 for records, commands and their registers.
     pub mode: Option<u8>,
+    /// Maximum number of records per engine.
     pub records: Option<u64>,
     /// Firmware of the cores, required by old models.
     pub firmware: Option<PathBuf>,

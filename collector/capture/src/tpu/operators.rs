@@ -152,7 +152,8 @@ pub fn visit_operators(timeline: &Timeline, take: &mut impl FnMut(&Event<'_>, Op
     }
 }
 
-/// Groups records by operator and core (for a port's records, the core that displays them), in order of occurrence.
+/// Groups records by core and operator, in the order of first occurrence. Records of a port belong to the core under
+/// which they are displayed.
 pub fn operators_by_core(timeline: &Timeline) -> Vec<(Option<u32>, Operator, Runs)> {
     let mut groups: Vec<(Option<u32>, Operator, Runs)> = Vec::new();
     let mut places: HashMap<(Option<u32>, Operator), usize> = HashMap::new();

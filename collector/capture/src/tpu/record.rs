@@ -32,7 +32,7 @@ pub struct Record {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// Dynamic node that contains registers.
+    /// Dynamic node of a command with registers, which are stored elsewhere and only if they were recorded.
     Tdi,
     /// Node that names a generator instead of registers.
     Rvt,

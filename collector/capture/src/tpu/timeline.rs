@@ -18,6 +18,7 @@ pub struct Timeline {
     /// Cores in the order of their numbers. Cores without a file are empty.
     pub cores: Vec<Core>,
     pub ports: Vec<Port>,
+    /// Host time between the end of the last record and the end of `disable_profile`, if declared.
     pub tail_offset_ns: Option<i64>,
     /// End time of the last record, including the profiler's own records.
     pub tail_ns: i64,

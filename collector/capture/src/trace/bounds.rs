@@ -45,6 +45,7 @@ const FUNCTIONS: &str = "-> ->> abs acos acosh asin asinh atan atan2 atanh avg c
     row_number rtrim sign sin sinh soundex sqlite_version sqrt strftime string_agg substr substring subtype sum tan tanh \
     time timediff total trim trunc typeof unhex unicode unistr unistr_quote unixepoch unlikely upper zeroblob";
 
+/// Description of the action that was rejected, for the error message.
 pub type Refused = Arc<Mutex<Option<String>>>;
 
 /// Limits the memory of a database. Must be called before the database is filled.

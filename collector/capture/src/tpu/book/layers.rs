@@ -1,4 +1,4 @@
-//! Two sheets about the layers of a compiled model: one row per layer, and the possible gain of each category.
+//! Two sheets about the layers of a compiled model: one row per layer, and the gain if each category ran at its peak.
 
 use super::engines::{Overall, percent_cell};
 use super::sheet::{Cell, Sheet, Style};
