@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 /// Relative difference up to which medians count as equal, regardless of their confidence intervals.
 pub const SAME: f64 = 0.02;
 
+/// Minimum number of rows for an estimate of the common ratio.
 const ROWS_MIN: usize = 5;
 
 /// Largest common ratio (or inverse ratio) that is attributed to the machine.
@@ -55,6 +56,7 @@ pub struct ProfileComparison {
     pub detectable: Option<f64>,
     /// Median ratio of times over common rows; None for too few. It shows a change of the machine rather than the code.
     pub common: Option<f64>,
+    /// Number of rows that differ from the common ratio by more than the noise.
     pub beside_common: usize,
     /// All rows, sorted by decreasing absolute difference per run.
     pub changes: Vec<ProfileChange>,

@@ -83,6 +83,7 @@ pub struct Track {
     pub process: u64,
     pub id: u64,
     pub is_device: bool,
+    /// Processor time over all steps, if it was measured.
     #[serde(default)]
     pub cpu_ns: Option<u64>,
 }

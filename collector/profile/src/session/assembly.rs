@@ -105,7 +105,7 @@ impl Session {
         }
     }
 
-    /// Returns the workspace allocations of the first recorded step; all are equal. A call's end frees its workspace.
+    /// Returns the workspace allocations of the first recorded step; all steps are equal. A call frees its workspace.
     fn workspace_events(&self) -> Vec<MemoryEvent> {
         let events = |((call, bytes), stamps): ((usize, &u64), &[u64])| {
             let event = |at_ns: u64, bytes: i64, live_bytes: u64| MemoryEvent {

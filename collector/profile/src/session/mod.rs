@@ -74,6 +74,7 @@ pub struct Plan {
     pub budget_ns: u64,
     /// Time after which the session ends even with fewer steps, as soon as one step is recorded.
     pub limit_ns: u64,
+    /// Maximum number of stored times and counts.
     pub cells_max: usize,
 }
 

@@ -100,11 +100,13 @@ pub struct Row {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub visits_ns: Vec<f64>,
     pub flops: Option<f64>,
+    /// Minimum number of bytes that an average call moves.
     pub bytes: Option<f64>,
     pub gflops_per_second: Option<f64>,
     pub gbytes_per_second: Option<f64>,
     /// Ratio of the roofline bound to the measured time.
     pub roofline_share: Option<f64>,
+    /// Bytes allocated for results by the calls of one run, if known.
     pub allocated_bytes: Option<u64>,
     pub workspace_bytes: Option<u64>,
     /// Peak bytes in use by tensors that operators pass on, during any of the calls.

@@ -17,6 +17,7 @@ pub struct Thread {
     pub idle_ns: u64,
     /// Processor time outside tasks: polling, waking and sleeping, and the calling thread's own code.
     pub polling_ns: Option<u64>,
+    /// Counts per step, summed over the tasks of the thread.
     pub counters: BTreeMap<String, f64>,
 }
 
