@@ -9,6 +9,7 @@ pub struct Call<'a> {
     pub op: &'a Op,
     pub inputs: &'a [&'a Tensor],
     pub bias: Option<&'a Tensor>,
+    /// Additional tensors of the anchor, see `operators::extra_tensors`.
     pub constants: &'a [Tensor],
     pub output: &'a TensorType,
     pub extents: Vec<i64>,

@@ -153,7 +153,7 @@ fn tensor_from_bytes(ty: &TensorType, bytes: &[u8]) -> Result<Tensor> {
     inputs::to_torch(&own.map_err(|error| Refusal::Failed(error.to_string()))?)
 }
 
-/// Returns, for each call, the intermediate buffers whose contents no later call reads.
+/// Returns, for each call, the intermediate buffers that it is the last one to read before they are overwritten.
 fn last_read(program: &Program) -> Vec<Vec<Place>> {
     let is_own = |place: &Place| matches!(place, Place::Activation(_));
     // Whether a later call reads the current content of a place.
