@@ -1,4 +1,5 @@
-//! Scales, biases and bounds, computed alike for all readers and passes, so that equal layers become equal tasks.
+//! Quantisation scales, biases and bounds, computed alike for all readers and passes, so that equal layers become equal
+//! tasks.
 
 use crate::fold::{contents_of, fold_operator};
 use models::graph::Const;

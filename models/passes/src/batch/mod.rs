@@ -372,6 +372,7 @@ impl Batching<'_> {
         self.emit_split(node, node.op.clone(), &inputs, 0, output)
     }
 
+    /// Returns the operands with the batch as an additional first dimension.
     fn in_front(&mut self, node: &Node, operands: &[Operand]) -> Outcome<Vec<ValueId>> {
         let mut inputs = Vec::new();
         for operand in operands {
@@ -432,6 +433,7 @@ impl Batching<'_> {
         self.reshape(node, operand.new, insert_extent(&operand.extents, position.axis, self.batch))
     }
 
+    /// Adds an operator whose result has a separate batch dimension at `axis`; the node's result is a view of it.
     fn emit_split(
         &mut self,
         node: &Node,
