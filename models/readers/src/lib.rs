@@ -24,7 +24,7 @@ use std::path::Path;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub batch: i64,
-    /// Extent of each dimension without a number in the file whose name denotes a sequence length.
+    /// Extent of each dimension whose name denotes a sequence length and for which the file states no number.
     pub sequence: Option<i64>,
     pub shapes: BTreeMap<String, Vec<i64>>,
     /// Tensors, by input name, that replace model inputs by constants, because their values determine shapes.

@@ -419,7 +419,7 @@ impl<'a> Importer<'a> {
     }
 }
 
-/// Returns a node's name, or its first output's, after its path of function calls; keeps the end if this is long.
+/// Returns a node's name, or that of its first output, after the path of function calls; keeps the end of a long one.
 pub(super) fn node_label(node: &messages::Node, scope: &Scope<'_>) -> String {
     const MAX_PREFIX_CHARS: usize = 200;
     let name = if node.name.is_empty() { node.output.first() } else { Some(&node.name) };

@@ -20,6 +20,7 @@ pub(super) struct Scope<'a> {
     pub names: Vec<HashMap<&'a str, Slot>>,
     pub opsets: HashMap<&'a str, i64>,
     pub arguments: Arguments<'a>,
+    /// Prefix of node names.
     pub place: String,
     pub depth: usize,
 }

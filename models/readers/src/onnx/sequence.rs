@@ -8,6 +8,7 @@ use models::types::DType;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+/// Inputs of a node that are not tensors, by position.
 pub(super) type Slots = BTreeMap<usize, Slot>;
 
 const MAX_PARTS: i64 = 4096;

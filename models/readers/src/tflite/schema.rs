@@ -40,6 +40,7 @@ pub(super) struct Quantisation {
 pub(super) struct Operator<'a> {
     pub code: i32,
     pub custom: String,
+    /// Tensor indices; -1 for an omitted optional input.
     pub inputs: Vec<i32>,
     pub outputs: Vec<i32>,
     /// Table of attributes; None if all have their defaults.

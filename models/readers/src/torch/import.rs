@@ -27,6 +27,7 @@ pub(super) struct Importer<'a> {
     /// Prefix of value names inside loops, which identifies the loop and the iteration; empty outside of loops.
     pub(super) prefix: String,
     pub(super) iterations: usize,
+    /// Number of nodes in all unrolled iterations.
     pub(super) nodes: usize,
     pub(super) options: &'a Options,
     pub(super) emit: Emit<'a>,

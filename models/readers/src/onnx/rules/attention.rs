@@ -142,6 +142,7 @@ fn build_mask(
     Ok(Mask { value, is_causal: is_fused })
 }
 
+/// Keys that a query may attend to: `left` before and `right` after its position; negative for no limit.
 struct VisibleRange {
     causal: bool,
     left: i64,

@@ -182,7 +182,7 @@ pub(super) fn non_max_suppression(emit: &mut Emit<'_>, call: &Call<'_>) -> Outpu
     Ok(vec![integer_constant(emit, &[rows.len() as i64 / 3, 3], rows)?])
 }
 
-/// Reinterprets bits of constants, or of integers computed at run time by a cast to an integer type of equal width.
+/// Reinterprets the bits of small constants. Other integers become a cast to an integer type of the same width.
 pub(super) fn bit_cast(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let code = i32::try_from(call.int_attribute("to", 0)).unwrap_or(0);

@@ -84,6 +84,7 @@ fn port_info(name: String, ty: &TensorType) -> messages::ValueInfo {
     messages::ValueInfo { name, ty: Some(messages::Type { tensor: Some(tensor) }) }
 }
 
+/// Name of an operator's result in the file, or the reason why the operator cannot be written.
 type NameResult = std::result::Result<String, String>;
 
 fn write_operator(sheet: &mut Sheet<'_>, node: &Node) -> NameResult {

@@ -156,7 +156,7 @@ impl SampledAxis {
         emit.binary_with(BinaryOp::Add, wave, low)
     }
 
-    /// Returns the neighbour at an integer position, clamped to the image. Outside, its weight is 0 in the mode zeros.
+    /// Returns the neighbour at an integer position, clamped to the image. Outside, `Zeros` makes its weight zero.
     fn bounded_neighbour(self, emit: &mut Emit<'_>, place: ValueId, weight: Option<ValueId>) -> Outcome<Neighbour> {
         let inside = self.clip_position(emit, place)?;
         if self.outside != Outside::Zeros {
@@ -340,7 +340,8 @@ fn add_batch_axis(emit: &mut Emit<'_>, neighbours: Vec<Neighbour>) -> Outcome<Ve
         .collect()
 }
 
-/// Returns both neighbours of each position, clamped to the axis. Positions over one element outside have weight zero.
+/// Returns both neighbours of each position, clamped to the axis. Their weight is zero for positions more than one
+/// element outside.
 fn region_neighbours(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<Vec<Neighbour>> {
     let dtype = emit.dtype(place)?;
     let (least, most) = (emit.add_scalar(dtype, -1.0)?, emit.add_scalar(dtype, extent as f64)?);

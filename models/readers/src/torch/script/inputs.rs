@@ -7,6 +7,7 @@ use crate::{Options, Outcome, escape_name, malformed, unsupported};
 use models::types::{DType, TensorType};
 use std::collections::BTreeSet;
 
+/// Maximum number of tensors in one list argument.
 const MAX_ELEMENTS: usize = 64;
 
 /// A shape that the caller gives: name or number of the input, an optional element type, and the extents.

@@ -69,6 +69,7 @@ fn top_of(archive: &Archive) -> std::result::Result<String, String> {
 struct Objects {
     root: usize,
     constants: Vec<Value>,
+    /// Arguments of the traced call; empty if the file has none.
     examples: Vec<Value>,
 }
 
