@@ -49,8 +49,9 @@ fn clamped_sum(first: i128, count: i128, most: i128) -> i128 {
     above(0) - above(most)
 }
 
-/// Counts the pairs of output element and contributing tap along one axis of a transposed convolution; taps outside the
-/// input count, as on padding. With dilation and stride above 1, it is the average over the phases of the stride.
+/// Counts the pairs of output element and contributing tap along one axis of a transposed convolution. Taps outside the
+/// input count, as a convolution counts taps on padding. If both dilation and stride exceed 1, the count is the average
+/// over the phases of the stride.
 pub fn transposed_pairs(outputs: u64, kernel: u64, stride: u64, head: u64, dilation: u64) -> u64 {
     let [outputs, kernel, stride, head] = [outputs, kernel, stride.max(1), head].map(u128::from);
     let pairs = if dilation == 1 {

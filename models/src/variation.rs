@@ -16,7 +16,7 @@ const MAX_RATIO: u64 = 2;
 /// Exponent of the largest power of two whose multiples are preserved: a multiple of 8 stays a multiple of 8.
 const KEPT_POWER: u32 = 3;
 
-/// Returns a task of the same operators with other sizes and at most twice the work and bytes; None if attempts fail.
+/// Returns a task of the same operators with other sizes and at most twice the work and bytes; None if all tries fail.
 pub fn vary_task(task: &Task, random: &mut impl Rng) -> Option<Task> {
     let most = task.work().ok()?;
     let is_like = |drawn: &Task| {

@@ -4,7 +4,8 @@ use super::gather_elements::GatherElements;
 use super::lookup::{ScatterOp, scatter_terms, scatter_type, scatter_work};
 use super::prelude::*;
 
-/// Inputs: `x, indices, updates`. Writes updates where `GatherElements` would read; the last update of an element wins.
+/// Inputs: `x, indices, updates`. Writes updates where `GatherElements` would read. Of several updates of one element,
+/// `Replace` keeps the last.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScatterElements {
     pub axis: i64,
