@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// Maximum of extents, counts and widths; products of two fit 64 bits.
+/// Maximum of extents and widths; products of two fit 64 bits.
 const MAX_SIZE: i64 = 1 << 24;
+/// Maximum number of layers, heads and the like.
 const MAX_COUNT: i64 = 1 << 10;
 
 pub(super) struct Fields {
@@ -32,7 +33,7 @@ impl Fields {
         Fields { file: file.to_owned(), map, given: BTreeSet::new(), used: RefCell::default() }
     }
 
-    /// Sets a field to the JSON value or, if it is none, to the text. Returns false if the field was set before.
+    /// Sets a field to a value, which is a text unless it is valid JSON. Returns false if the field was set before.
     pub fn set_field(&mut self, key: &str, value: &str) -> bool {
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
         self.map.insert(key.to_owned(), value);

@@ -60,6 +60,7 @@ struct LlamaShape {
     width: i64,
     inner: i64,
     heads: i64,
+    /// Number of key and value heads.
     kept: i64,
     head: i64,
     activation: UnaryOp,

@@ -67,6 +67,7 @@ type Build = fn(&mut Net, &Fields) -> Result<Vec<ValueId>>;
 struct Family {
     /// Value of the field `model_type` in configurations of this family.
     name: &'static str,
+    /// Optional prefix of published weight names.
     prefix: &'static str,
     is_decoder: bool,
     build: Build,
