@@ -1,6 +1,6 @@
-//! Streaming splitter of a JSON text into records, which are delimited by brackets. A record need not be valid JSON and
-//! does not affect others. Lists of records are the outermost list, or members of the outermost object with known
-//! names. A string ends at the end of its line at the latest, which limits the effect of a stray quote.
+//! Streaming splitter of a JSON text into records, which are delimited by brackets. Records are not parsed, so that a
+//! malformed one does not affect others. Lists of records are the outermost list, or members of the outermost object
+//! with known names. A string ends at the end of its line at the latest, which limits the effect of a stray quote.
 
 use memchr::memchr3;
 use std::io::{ErrorKind, Read};
