@@ -56,7 +56,7 @@ pub struct ProfileComparison {
     pub detectable: Option<f64>,
     /// Median ratio of times over common rows; None for too few. It shows a change of the machine rather than the code.
     pub common: Option<f64>,
-    /// Number of rows that differ from the common ratio by more than the noise.
+    /// Number of rows that differ from the common ratio, or from 1 if it is unknown, by more than the noise.
     pub beside_common: usize,
     /// All rows, sorted by decreasing absolute difference per run.
     pub changes: Vec<ProfileChange>,

@@ -25,7 +25,7 @@ pub struct Profile {
     pub counts: Vec<Count>,
     /// Memory events in chronological order.
     pub memory: Vec<MemoryEvent>,
-    /// Durations of unprofiled runs, which alternate with the steps. The difference is the overhead of profiling.
+    /// Durations of unprofiled runs, one next to each step. The difference is the overhead of profiling.
     pub bare_ns: Vec<u64>,
     /// Median self time of each operator in further visits: fresh processes with another memory placement.
     #[serde(default)]
