@@ -102,6 +102,7 @@ impl Changes {
         self.of_value[id.0 as usize]
     }
 
+    /// Returns whether the zero point of a quantisation or dequantisation must change.
     fn zero_of(&self, node: &Node) -> bool {
         match node.op {
             Op::Quantize(_) => self.has_value(node.outputs[0]),
