@@ -96,7 +96,7 @@ impl Const {
         Const::from_operator(Op::Binary(Binary { function: BinaryOp::Add }), vec![(ty, places), first])
     }
 
-    /// Returns whether only plain numbers define the constant (masks, position angles), so that it is not learned.
+    /// Returns whether the constant is computed from plain numbers only (masks, angles), so that it is not learned.
     pub fn is_formula(&self) -> bool {
         match self {
             Const::Computed(computed) => computed.inputs.iter().all(|(_, data)| match data {
