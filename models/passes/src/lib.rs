@@ -13,6 +13,7 @@ mod identities;
 mod layout;
 mod lookup;
 pub mod partition;
+mod parts;
 pub mod pattern;
 pub mod quantise;
 mod quantised;
@@ -57,6 +58,8 @@ pub const PASSES: &[(&str, Pass)] = &[
     ("replace means by global pools", recognise::global_pools),
     ("fold batch norm", fold_batch_norm::fold_batch_norm),
     ("share common subexpressions", common::share_common_subexpressions),
+    ("replace repeated slices by look-ups", parts::slices_to_look_ups),
+    ("join many tensors in groups", parts::join_in_groups),
     ("drop new identities", identities::drop_identities),
     ("drop dead code", drop_dead_code),
 ];

@@ -5,6 +5,9 @@ use crate::task::{Operand, Step, Task};
 use crate::types::TensorType;
 use std::fmt::Write;
 
+/// From this number on, equal inputs are counted and not repeated: `1000×f32[1,8]`.
+const LEAST_COUNTED: usize = 5;
+
 impl Task {
     /// Returns the kind of the anchor, such as `conv2d` or `depthwise_conv2d`.
     pub fn anchor_kind(&self) -> String {
@@ -39,13 +42,20 @@ impl Task {
 
     /// Appends activations with their element type and weights as `w`; omits per-channel vectors.
     fn describe_inputs(&self, anchor: &Step, line: &mut String) {
-        for (index, operand) in anchor.inputs.iter().enumerate() {
-            let Operand::Parameter(parameter) = operand else { continue };
-            let Some(ty) = self.parameters.get(*parameter).map(|parameter| &parameter.ty) else { continue };
-            if !anchor.op.is_weight(index) {
-                let _ = write!(line, " {ty}");
-            } else if ty.rank() > 1 {
-                let _ = write!(line, " w[{}]", join_items(&ty.shape, ","));
+        let described = anchor.inputs.iter().enumerate().filter_map(|(index, operand)| {
+            let Operand::Parameter(parameter) = operand else { return None };
+            let ty = &self.parameters.get(*parameter)?.ty;
+            match anchor.op.is_weight(index) {
+                false => Some(ty.to_string()),
+                true => (ty.rank() > 1).then(|| format!("w[{}]", join_items(&ty.shape, ","))),
+            }
+        });
+        let described: Vec<String> = described.collect();
+        for equal in described.chunk_by(|a, b| a == b) {
+            if equal.len() < LEAST_COUNTED {
+                equal.iter().for_each(|input| line.extend([" ", input]));
+            } else {
+                let _ = write!(line, " {}×{}", equal.len(), equal[0]);
             }
         }
     }
@@ -54,7 +64,7 @@ impl Task {
 #[cfg(test)]
 mod tests {
 
-    use crate::operators::{Conv, MatMul, Op, Unary, UnaryOp};
+    use crate::operators::{Concat, Conv, MatMul, Op, Unary, UnaryOp};
     use crate::task::tests::{conv_bias_relu, single};
     use expect_test::expect;
 
@@ -75,6 +85,8 @@ mod tests {
         expect!["conv1d f32[1,8,9] w[4,4,3] g=2"].assert_eq(&single(grouped, &["f32[1,8,9]", "f32[4,4,3]"]).describe());
         let product = Op::MatMul(MatMul { transpose_a: false, transpose_b: true });
         expect!["matmul f32[2,3] f32[4,3] tb"].assert_eq(&single(product, &["f32[2,3]", "f32[4,3]"]).describe());
+        let parts = single(Op::Concat(Concat { axis: 0 }), &["f32[1,8]"; 1000]);
+        expect!["concat 1000×f32[1,8] axis=0"].assert_eq(&parts.describe());
         let leaky = Op::Unary(Unary { function: UnaryOp::LeakyRelu { alpha: 0.1 } });
         expect!["leaky_relu f32[4] (0.1)"].assert_eq(&single(leaky, &["f32[4]"]).describe());
     }

@@ -7,6 +7,7 @@ mod small_floats;
 use super::messages::{self, Attribute, Dimension, Extent, Node, ValueInfo};
 use super::*;
 use expect_test::{Expect, expect};
+use models::fuse::{Fuse, distinct_tasks};
 use models::operators::{Binary, BinaryOp, Op, Reshape, Unary, UnaryOp};
 use models::types::DType;
 use passes::simplify_graph;
@@ -295,6 +296,35 @@ fn nothing_is_summed_without_a_kernel() {
     assert!(graph.nodes.is_empty(), "{}", graph.to_text());
     let x = Tensor::from_numbers(graph.values[0].ty.clone(), &[]).unwrap();
     assert_eq!(reference::evaluate_graph(&graph, &[x]).unwrap()[0].to_numbers(), [0.0; 6]);
+}
+
+#[test]
+fn steps_of_a_recurrent_layer_share_their_tasks() {
+    let mut layer = node("y = LSTM(x, w, r)");
+    layer.attribute.push(int("hidden_size", 2));
+    let weights = |name: &str, columns: i64| floats(name, &[1, 8, columns], &vec![0.5; 8 * columns as usize]);
+    let net = model(&["1000", "1", "3"], vec![weights("w", 3), weights("r", 2)], vec![layer]);
+    let graph = simplify_graph(&read(&net, &Options::default()).unwrap().graph).unwrap();
+    let tasks = distinct_tasks(&graph, Fuse::Epilogue).unwrap();
+    let list: Vec<String> = tasks.iter().map(|one| format!("{} {}\n", one.places.len(), one.task.describe())).collect();
+    expect![[r#"
+        1000 gather w[1000,1,3] i64[1] axis=0
+        1 dense f32[1,3] w[8,3] +bias
+        1000 slice f32[1,8] axes=1 from=6 to=8 +tanh
+        1 slice f32[1,8] axes=1 from=4 to=6 +sigmoid +mul
+        999 slice f32[1,8] axes=1 from=0 to=2 +sigmoid +mul +add
+        999 tanh f32[1,2]
+        999 slice f32[1,8] axes=1 from=2 to=4 +sigmoid +mul
+        999 dense f32[1,2] w[8,2]
+        999 dense f32[1,3] w[8,3] +add
+        999 slice f32[1,8] axes=1 from=4 to=6 +sigmoid +mul
+        1 slice f32[1,8] axes=1 from=2 to=4 +sigmoid
+        1 slice f32[1,8] axes=1 from=0 to=2 +sigmoid +mul +add +tanh +mul
+        31 concat 32×f32[1,1,1,2] axis=0
+        1 concat 8×f32[1,1,1,2] axis=0
+        1 concat 31×f32[32,1,1,2] f32[8,1,1,2] axis=0
+    "#]]
+    .assert_eq(&list.concat());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{Call, Memory, Outputs, RuleOutput};
 use crate::{Outcome, malformed, unsupported};
 use models::compose::{self, Recurrent, Reset};
 use models::graph::ValueId;
-use models::operators::{BiasAdd, Dense, Gather, Op, UnaryOp};
+use models::operators::{BiasAdd, Dense, Op, UnaryOp};
 
 /// Maximum of sequence length times layers, because each step adds about twenty operators.
 const MAX_STEPS: i64 = 4096;
@@ -188,10 +188,7 @@ impl Side<'_> {
         let mut all = Vec::new();
         for step in 0..steps {
             let at = if self.is_reversed { steps - 1 - step } else { step };
-            // The offset of a slice is part of a task, an index is not: so all steps share one task.
-            let at = call.emit.add_integers(&[at])?;
-            let now = call.emit.push(Op::Gather(Gather { axis: 0 }), &[from_input, at])?;
-            let now = take_row(call, now, 0)?;
+            let now = take_row(call, from_input, at)?;
             states = self.kind.next_states(call, now, &states, (&recurrent, self.projection))?;
             all.push(states[0]);
         }
