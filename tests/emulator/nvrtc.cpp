@@ -5,13 +5,13 @@
 // one per kernel. The register counts in the log are invented.
 #include <nvrtc.h>
 
+#include <algorithm>
 #include <cstring>
 #include <dlfcn.h>
 #include <elf.h>
 #include <fstream>
 #include <functional>
 #include <map>
-#include <regex>
 #include <sstream>
 #include <string>
 #include <unistd.h>
@@ -27,15 +27,24 @@ std::string folder() {
   dladdr((void *)&nvrtcVersion, &here);
   return std::string(here.dli_fname).substr(0, std::string(here.dli_fname).rfind('/'));
 }
-// Each kernel with its number of arguments.
+// Each kernel with its number of arguments. <regex> would take most of the time of this file's compilation.
 std::map<std::string, size_t> kernels(const std::string &source) {
   std::map<std::string, size_t> found;
-  std::regex head("__global__ void (?:__launch_bounds__\\(\\d+\\) )?(\\w+)\\(([^)]*)\\)");
-  for (std::sregex_iterator match(source.begin(), source.end(), head), end; match != end; ++match) {
-    std::string arguments = (*match)[2];
-    found[(*match)[1]] = arguments.empty() ? 0 : 1 + std::count(arguments.begin(), arguments.end(), ',');
+  const std::string mark = "__global__ void ", bounds = "__launch_bounds__(";
+  for (size_t at = source.find(mark); at != std::string::npos; at = source.find(mark, at)) {
+    at += mark.size();
+    if (!source.compare(at, bounds.size(), bounds)) at = source.find(") ", at) + 2;
+    size_t open = source.find('(', at), close = source.find(')', open);
+    if (close == std::string::npos) break;
+    size_t commas = std::count(source.begin() + open, source.begin() + close, ',');
+    found[source.substr(at, open - at)] = close == open + 1 ? 0 : 1 + commas;
   }
   return found;
+}
+std::string replaced(std::string text, const std::string &from, const std::string &to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  return text;
 }
 // Converts the source for the CPU. The only buffer whose size a launch determines is declared in the header.
 std::string emulated(const std::string &source) {
@@ -43,8 +52,8 @@ std::string emulated(const std::string &source) {
   std::istringstream lines(source);
   for (std::string line; std::getline(lines, line);)
     if (line.rfind("typedef ", 0) && line.rfind("#", 0)) text += line + "\n";
-  text = std::regex_replace(text, std::regex("extern __shared__"), "// ");
-  text = std::regex_replace(text, std::regex("__shared__ alignas\\(64\\)"), "alignas(64) static");
+  text = replaced(text, "extern __shared__", "// ");
+  text = replaced(text, "__shared__ alignas(64)", "alignas(64) static");
   text = "#include \"device.h\"\nnamespace kernels {\nusing ::max, ::min;\n" + text + "}\n";
   for (auto &[name, count] : kernels(source))
     text += "extern \"C\" int " + name + "_arguments;\nint " + name + "_arguments = " + std::to_string(count) + ";\n";
@@ -61,10 +70,7 @@ std::string library(const std::string &source, std::string &log) {
   std::string path = stem + ".so", own = stem + "-" + std::to_string(getpid());
   if (!access(path.c_str(), F_OK)) return path;
   std::ofstream(own + ".cpp") << text;
-  std::string flags = "g++ -O1 -shared -fPIC -w -fno-strict-aliasing -std=c++20 -fpermissive "
-                      // A GPU faults on vector accesses that are not aligned to their size.
-                      "-fsanitize=alignment -fsanitize-undefined-trap-on-error ";
-  bool is_made = !system((flags + own + ".cpp -o " + own + ".so </dev/null >" + own + ".log 2>&1").c_str());
+  bool is_made = !system(("g++ " + read(folder() + "/flags") + " " + own + ".cpp -o " + own + ".so </dev/null >" + own + ".log 2>&1").c_str());
   log = read(own + ".log");
   // Renamed at the end, since other processes may look for the file.
   return is_made && !rename((own + ".so").c_str(), path.c_str()) ? path : "";

@@ -25,7 +25,7 @@ impl Emulator {
         compile(&sources.join("driver.cpp"), &folder.path().join("libcuda.so.1"), &[&include]);
         compile(&sources.join("state.c"), &folder.path().join("libnvidia-ml.so.1"), &[]);
         compile(&sources.join("nvrtc.cpp"), &folder.path().join(COMPILER), &[&include]);
-        fs::copy(sources.join("device.h"), folder.path().join("device.h")).expect("a file can be copied");
+        compile_header(folder.path());
         Some(Emulator { folder })
     }
 
@@ -59,19 +59,34 @@ pub fn include() -> Option<PathBuf> {
     Nvrtc::open().ok()?.include_folder().filter(|_| compiler.is_ok()).map(Path::to_owned)
 }
 
+const FLAGS: [&str; 4] = ["-shared", "-fPIC", "-w", "-fno-strict-aliasing"];
+/// Further flags for C++. A GPU faults on vector accesses that are not aligned to their size.
+const CPP_FLAGS: [&str; 4] =
+    ["-std=c++20", "-fpermissive", "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"];
+
 pub fn compile(source: &Path, out: &Path, include: &[&Path]) {
-    let mut compiler = Command::new(if source.extension().is_some_and(|suffix| suffix == "c") { "gcc" } else { "g++" });
-    compiler.args(["-O0", "-shared", "-fPIC", "-w", "-fno-strict-aliasing"]);
-    if source.extension().is_some_and(|suffix| suffix == "cpp") {
-        compiler.args(["-std=c++20", "-fpermissive"]);
-        // A GPU faults on vector accesses that are not aligned to their size.
-        compiler.args(["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"]);
-    }
+    let is_c = source.extension().is_some_and(|suffix| suffix == "c");
+    let mut compiler = Command::new(if is_c { "gcc" } else { "g++" });
+    compiler.arg("-O0").args(FLAGS).args(if is_c { &[][..] } else { &CPP_FLAGS });
     for folder in include {
         compiler.arg("-I").arg(folder);
     }
-    let done = compiler.arg(source).arg("-o").arg(out).arg("-ldl").output().expect("there is a C++ compiler");
-    assert!(done.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&done.stderr));
+    run_compiler(compiler.arg(source).arg("-ldl"), out);
+}
+
+/// Compiles the header of all kernels, which takes longer than most kernels. The kernels are compiled with these flags.
+fn compile_header(folder: &Path) {
+    let (header, flags) = (folder.join("device.h"), ["-O1"].iter().chain(&FLAGS).chain(&CPP_FLAGS));
+    fs::copy(Path::new(SOURCES).join("device.h"), &header).expect("a file can be copied");
+    let flags: Vec<&str> = flags.copied().collect();
+    fs::write(folder.join("flags"), flags.join(" ")).expect("a file can be written");
+    let mut compiler = Command::new("g++");
+    run_compiler(compiler.args(flags).args(["-x", "c++-header"]).arg(&header), &folder.join("device.h.gch"));
+}
+
+fn run_compiler(compiler: &mut Command, out: &Path) {
+    let done = compiler.arg("-o").arg(out).output().expect("there is a C++ compiler");
+    assert!(done.status.success(), "{}: {}", out.display(), String::from_utf8_lossy(&done.stderr));
 }
 
 /// A file whose presence changes the behaviour of the emulated libraries; removed on drop.

@@ -43,6 +43,7 @@ time_budget_ns = 0
 backend = 'none'
 [limits]
 build_batch = 4
+measure_peaks = false
 ";
 
 /// Environment variables that are removed before a program starts, because they change its defaults.
@@ -86,6 +87,11 @@ impl Bench {
         let bench = Bench { folder, locks };
         bench.write("quick.toml", QUICK);
         bench
+    }
+
+    /// Lets campaigns with `quick.toml` measure the peak rates of this host.
+    pub fn measure_peaks(&self) {
+        self.write("quick.toml", &QUICK.replace("measure_peaks = false\n", ""));
     }
 
     pub fn locks(&self) -> &Path {

@@ -242,6 +242,7 @@ fn the_report_has_its_fields() {
 #[test]
 fn peaks_stay_with_the_store() {
     let bench = Bench::new();
+    bench.measure_peaks();
     let first = run(collect(&bench, &format!("{FEW} --store store"))).expect(0).json();
     let peaks = &first["peaks"];
     assert!(peaks["compute"].as_array().is_some_and(|compute| !compute.is_empty()), "{peaks}");

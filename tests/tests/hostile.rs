@@ -174,6 +174,7 @@ struct HostileBench {
 impl HostileBench {
     fn new() -> HostileBench {
         let bench = Bench::new();
+        bench.measure_peaks();
         let folder = bench.path("a/b/c/d");
         std::fs::create_dir_all(&folder).expect("a folder can be made");
         std::fs::copy(bench.path("quick.toml"), folder.join("quick.toml")).expect("a file can be copied");

@@ -42,7 +42,7 @@ pub fn render_text(drift: &Drift, change_points: &[ChangePoint], paper: &Paper) 
     }
     let rest = changed_lines(drift).count() - shown.len();
     if rest > 0 {
-        parts.push(format!("{rest} more lines in `--json` and `--html`"));
+        parts.push(format!("{} in `--json` and `--html`", format_count(rest, "more line")));
     }
     parts.extend(drift.lost.iter().take(ROWS).map(|lost| format!("no longer has a time: {}", line_title(lost))));
     parts.extend(change_points.iter().take(ROWS).map(describe_change_point));

@@ -13,7 +13,7 @@ use datasets::{Choose, Record};
 use job::revision::Revisions;
 use job::space::Schedule;
 use measure::host::Facts;
-use report::{Paper, Table, format_duration, number_column, or_unknown, text_column};
+use report::{Paper, Table, format_count, format_duration, number_column, or_unknown, text_column};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -46,8 +46,9 @@ pub fn find_best(store: &Path, question: &Question, observer: &dyn Observer) -> 
             0 => Failure::usage(format!("the store `{}` has no matching time", store.display()))
                 .with_hint("`opcollect dataset stats` shows the contents of a store"),
             left_out => Failure::usage(format!(
-                "the store `{}` has {left_out} matching times, but all were measured with other versions than this machine's",
-                store.display()
+                "the store `{}` has {}, measured with other versions than this machine's",
+                store.display(),
+                format_count(left_out, "matching time")
             ))
             .with_hint("measure again, or use them with `--all-versions`"),
         });

@@ -31,7 +31,8 @@ pub fn host_peaks(
     bench: &mut dyn Bench,
 ) -> Result<Peaks> {
     let known = read_measurements(store, base)?;
-    let missing: Vec<usize> = config.threads.iter().copied().filter(|threads| is_due(&known, *threads)).collect();
+    let is_missing = |threads: &usize| config.limits.measure_peaks && is_due(&known, *threads);
+    let missing: Vec<usize> = config.threads.iter().copied().filter(is_missing).collect();
     if target.kind.runs_on_cpus() && !missing.is_empty() {
         let mut measured = PeaksMeasured::new(&base.host, &base.host_class, &base.program_version, now_us());
         measure_peaks(&missing, target, facts, bench, &mut measured);

@@ -84,7 +84,8 @@ pub fn verify_store(store: &Path, has_quarantine: bool) -> Result<StoreCheck> {
 
 /// Returns a note on times that were skipped because of other versions of TVM or of the code; None if there are none.
 pub fn left_out_note(left_out: usize) -> Option<String> {
-    (left_out > 0).then(|| format!("{left_out} times of other versions were skipped; `--all-versions` includes them"))
+    let times = report::format_count(left_out, "time");
+    (left_out > 0).then(|| format!("skipped {times} of other versions; `--all-versions` includes them"))
 }
 
 /// Adds records to a store, created if needed, as one table, because a journal would flush to disk after every row.

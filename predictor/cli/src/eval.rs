@@ -132,11 +132,11 @@ pub fn run(eval: &Eval) -> Result<u8> {
         return evaluate_servers(&eval.data.data, eval.seeds, eval.json);
     }
     if eval.protocol.eq_ignore_ascii_case(CURVES_PROTOCOL) {
-        refuse_page(eval, &format!("--protocol {CURVES_PROTOCOL}"))?;
+        refuse_shapes_only(eval, &format!("--protocol {CURVES_PROTOCOL}"))?;
         return run_curves(eval);
     }
     if let Some(mapping) = eval.data.mapping.as_deref().map(predictor::kernels::read_mapping).transpose()?.flatten() {
-        refuse_page(eval, "a mapping of language-model kernels")?;
+        refuse_shapes_only(eval, "a mapping of language-model kernels")?;
         return kernels::run_eval(&eval.data.data, &mapping, &kernel_plan(eval)?, eval.json);
     }
     if eval.hold_out.is_some() {
@@ -172,10 +172,13 @@ pub fn run(eval: &Eval) -> Result<u8> {
     Ok(if worse.is_empty() { DONE } else { WORSE })
 }
 
-/// Fails if the user requests a page of an evaluation that has none.
-fn refuse_page(eval: &Eval, cause: &str) -> Result<()> {
-    match eval.html {
-        Some(_) => Err(Error::Query(format!("--html cannot be used with {cause}; use --json or the printed table"))),
+/// Fails if the user asks for what only evaluations by shapes have: a page or a gate.
+fn refuse_shapes_only(eval: &Eval, cause: &str) -> Result<()> {
+    let refused = [("--html", &eval.html), ("--gate", &eval.gate)];
+    match refused.into_iter().find(|(_, file)| file.is_some()) {
+        Some((flag, _)) => {
+            Err(Error::Query(format!("{flag} cannot be used with {cause}; use --json or the printed table")))
+        }
         None => Ok(()),
     }
 }

@@ -6,7 +6,7 @@ use learn::levels::LEVELS;
 use predictor::kernels::{self, KernelAnswer};
 use predictor::{Error, Result, bundle, published};
 use report::terminal::print_notes;
-use report::{Table, activity, format_duration, format_percentage, number_column, text_column};
+use report::{Table, activity, format_count, format_duration, format_percentage, number_column, text_column};
 use serde_json::json;
 use serving::adaptation::{FormatChange, adapt_learned, suggest_kernels};
 use serving::calibration::level_share;
@@ -19,7 +19,10 @@ use std::path::{Path, PathBuf};
 fn read_tables(data: &[PathBuf], mapping: &Mapping) -> Result<Measurements> {
     activity::begin_activity(format!("reading tables of {}", mapping.source));
     let measurements = kernels::read_tables(data, mapping)?;
-    let reasons = measurements.left_out.iter().map(|(reason, count)| format!("{count} rows skipped: {reason}"));
+    let reasons = measurements
+        .left_out
+        .iter()
+        .map(|(reason, count)| format!("skipped {}: {reason}", format_count(*count, "row")));
     print_notes("note", reasons);
     activity::begin_activity(format!("working on {} kernels", measurements.rows.len()));
     Ok(measurements)

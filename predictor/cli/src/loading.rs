@@ -7,8 +7,8 @@ use predictor::origin::Origin;
 use predictor::planning::{Host, KnownTimes, RecordChoice};
 use predictor::this_host::{self, Calibration};
 use predictor::{Error, Result, bundle, published, queries};
-use report::activity;
 use report::terminal::print_notes;
+use report::{activity, format_count};
 use samples::Samples;
 use samples::records::{self, Policy};
 use samples::table::{self, Mapping};
@@ -19,12 +19,16 @@ use std::path::{Path, PathBuf};
 pub fn print_reasons(left_out: &BTreeMap<String, u64>) {
     let mut reasons: Vec<_> = left_out.iter().collect();
     reasons.sort_by_key(|(_, count)| Reverse(**count));
-    print_notes("note", reasons.into_iter().map(|(reason, count)| format!("{count} rows skipped: {reason}")));
+    print_notes(
+        "note",
+        reasons.into_iter().map(|(reason, count)| format!("skipped {}: {reason}", format_count(*count, "row"))),
+    );
 }
 
 pub fn print_left_out(count: usize) {
     if count > 0 {
-        let note = format!("{count} records of other versions were skipped; `--all-versions` includes them");
+        let records = format_count(count, "record");
+        let note = format!("skipped {records} of other versions; `--all-versions` includes them");
         print_notes("note", [note]);
     }
 }

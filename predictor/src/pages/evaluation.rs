@@ -4,7 +4,7 @@ use super::evaluation_charts::draw_charts;
 use super::{escape, styled_page};
 use crate::evaluate::metrics::Metrics;
 use crate::evaluate::{EndToEnd, Evaluation, Point};
-use report::{format_duration, format_percentage, format_signed_percentage};
+use report::{format_count, format_duration, format_percentage, format_signed_percentage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -68,7 +68,7 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
         body += "<h2>Skipped rows</h2>";
     }
     for (reason, count) in &evaluation.left_out {
-        let _ = write!(body, "<p>{count} rows skipped: {}.</p>", escape(reason));
+        let _ = write!(body, "<p>Skipped {}: {}.</p>", format_count(*count, "row"), escape(reason));
     }
     styled_page(&format!("Evaluation under protocol {}", evaluation.protocol), &body)
 }

@@ -36,6 +36,9 @@ pub struct Limits {
     pub runner_jobs: u32,
     /// Number of polls of an idle TVM thread before it sleeps; waking it would add to the measured time.
     pub spin_count: u32,
+    /// Whether the peak rates of this host are measured, which takes one to two seconds for each number of threads.
+    #[serde(skip_serializing_if = "is_true")]
+    pub measure_peaks: bool,
 }
 
 impl Default for Limits {
@@ -51,6 +54,7 @@ impl Default for Limits {
             run_memory_mib: 8192,
             runner_jobs: 200,
             spin_count: 2000,
+            measure_peaks: true,
         }
     }
 }
@@ -176,6 +180,11 @@ pub enum ConfigError {
 
 fn is_default_backend(backend: &Backend) -> bool {
     *backend == Backend::default()
+}
+
+/// A default is not written, so that the hash of a configuration is that of earlier versions.
+fn is_true(flag: &bool) -> bool {
+    *flag
 }
 
 fn is_zero(count: &usize) -> bool {

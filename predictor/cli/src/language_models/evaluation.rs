@@ -4,7 +4,7 @@ use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_out
 use models::Choice;
 use predictor::{Error, Result};
 use report::terminal::print_notes;
-use report::{Table, activity, number_column, text_column};
+use report::{Table, activity, format_count, number_column, text_column};
 use serde_json::json;
 use serving::measured_servers::MeasuredServers;
 use serving::server_evaluation::{HeldOutServers, ServerErrors, evaluate_overheads};
@@ -45,7 +45,10 @@ fn read_servers(paths: &[PathBuf]) -> Result<MeasuredServers> {
     };
     activity::begin_activity(format!("reading `{}`", path.display()));
     let measured = MeasuredServers::read_table(path)?;
-    print_notes("note", measured.left_out.iter().map(|(reason, count)| format!("{count} rows skipped: {reason}")));
+    print_notes(
+        "note",
+        measured.left_out.iter().map(|(reason, count)| format!("skipped {}: {reason}", format_count(*count, "row"))),
+    );
     Ok(measured)
 }
 

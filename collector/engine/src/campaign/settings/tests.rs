@@ -47,6 +47,7 @@ const WHOLE: &str = r#"
     run_memory_mib = 200
     runner_jobs = 5
     spin_count = 6
+    measure_peaks = false
     [night]
     minutes = 60
     deadline = "06:30"

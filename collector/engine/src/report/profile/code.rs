@@ -1,7 +1,7 @@
 //! Formats an operator with its code, and the loops in which the operator spends its time.
 
 use crate::network::annotation::{AnnotatedLoop, Annotation, Basis, Function};
-use report::{format_number, format_percent};
+use report::{format_count, format_number, format_percent};
 
 const MAX_LOOPS: usize = 3;
 const MAX_LINES: usize = 60;
@@ -65,7 +65,8 @@ fn loop_lines(function: &Function, hot: &AnnotatedLoop, basis: Basis) -> Vec<Str
         lines.push(format!("{share:>8}  {:6x}  {}", line.offset, line.text));
     }
     if inside.len() > MAX_LINES {
-        lines.push(format!("          {} more lines: `--annotate-to DIR` writes all", inside.len() - MAX_LINES));
+        let rest = format_count(inside.len() - MAX_LINES, "more line");
+        lines.push(format!("          {rest}: `--annotate-to DIR` writes all"));
     }
     lines
 }
