@@ -176,27 +176,12 @@ fn describe_knee(operator: &str, found: &Knee) -> String {
         text_column("remarks"),
     ]);
     for point in &found.curve {
-        let probe = found.probes.iter().find(|probe| probe.at == point.at);
-        let mut remark = probe.map_or(String::new(), |probe| {
-            let known = probe
-                .uncertainty
-                .map_or(String::new(), |half| format!(", uncertainty of the median {:.1} %", 100.0 * half));
-            let spread = probe.cv.map_or(String::new(), |cv| format!(" (CV {:.0} %{known})", 100.0 * cv));
-            let predicted = match probe.predicted_ns.is_finite() {
-                true => format!(", predicted {}", format_duration(probe.predicted_ns)),
-                false => String::new(),
-            };
-            format!("measured {}{spread}{predicted}", format_duration(probe.measured_ns))
-        });
-        if point.at == found.knee {
-            remark = format!("knee {remark}").trim_end().to_owned();
-        }
         let time = Cell::from(format_duration(point.time_ns));
         table.add_row([
             point.at.to_string().into(),
             if point.at == found.knee { time.mark_best() } else { time },
             format_range(point.low_ns, point.high_ns).into(),
-            remark.into(),
+            pages::point_remark(found, point).into(),
         ]);
     }
     format!("{}\n{}\n{}\n", operator, table.format_for(&stdout_paper()), pages::describe_knee(found))

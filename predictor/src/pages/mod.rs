@@ -9,7 +9,7 @@ mod placement;
 mod slowdowns;
 mod swarm;
 
-pub use curve::{curves_page, describe_knee};
+pub use curve::{curves_page, describe_knee, point_remark};
 pub use evaluation::evaluation_tables;
 pub use heat_map::{SIGNIFICANT, heat_map};
 pub use lanes::{Lane, MeasuredLanes, plan_page};
