@@ -6,6 +6,7 @@ mod evaluation_charts;
 mod heat_map;
 mod lanes;
 mod placement;
+mod plan_times;
 mod slowdowns;
 mod swarm;
 
@@ -14,6 +15,7 @@ pub use evaluation::evaluation_tables;
 pub use heat_map::{SIGNIFICANT, heat_map};
 pub use lanes::{Lane, MeasuredLanes, plan_page};
 pub use placement::{describe_placement, placement_page};
+pub use plan_times::{PlanFacts, describe_plan};
 pub use slowdowns::slowdowns_page;
 pub use swarm::swarm_page;
 
