@@ -11,7 +11,7 @@ mod slowdowns;
 mod swarm;
 
 pub use curve::{curves_page, describe_knee, point_remark};
-pub use evaluation::evaluation_tables;
+pub use evaluation::{evaluation_tables, other_coverage};
 pub use heat_map::{SIGNIFICANT, heat_map};
 pub use lanes::{Lane, MeasuredLanes, plan_page};
 pub use placement::{describe_placement, placement_page};
