@@ -28,7 +28,8 @@ pub fn curves_page(operator: &str, device: &str, knees: &[Knee]) -> String {
 
 fn points_table(knee: &Knee) -> String {
     let mut text = format!(
-        "<div class=\"wide\"><table class=\"curve\"><tr><th>{}</th><th>time</th><th>90 % between</th><th>remarks</th></tr>",
+        "<div class=\"wide\"><table class=\"curve\"><tr><th>{}</th><th>time</th><th>90 % \
+         between</th><th>remarks</th></tr>",
         escape(&knee.over)
     );
     for point in &knee.curve {
@@ -232,7 +233,8 @@ fn draw_curve(knee: &Knee) -> String {
     for point in &knee.curve {
         let _ = write!(
             svg,
-            "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{}\"><title>{} = {}: {}, 90 % between {}</title></circle>",
+            "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{}\"><title>{} = {}: {}, 90 % between \
+             {}</title></circle>",
             x(point.at),
             y(point.time_ns),
             if knee.curve.len() > 40 { 2.0 } else { 3.4 },

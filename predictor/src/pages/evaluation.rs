@@ -94,8 +94,8 @@ fn headline(evaluation: &Evaluation) -> String {
         format!(" {} % of the measurements are inside the 90 % intervals.", format_percentage(interval.coverage, 1))
     });
     format!(
-        "<p><b>Our predictions{} deviate by {} % in the median and by {} % on average</b> (MAPE, 95 % interval {}\u{a0}…\u{a0}{} %), \
-         over {} held-out rows.{rank}{coverage}</p>",
+        "<p><b>Our predictions{} deviate by {} % in the median and by {} % on average</b> (MAPE, 95 % interval \
+         {}\u{a0}…\u{a0}{} %), over {} held-out rows.{rank}{coverage}</p>",
         if name == Learner::Ensemble.name() { String::new() } else { format!(" ({})", escape(name)) },
         format_percentage(ours.median, 2),
         format_percentage(ours.mape, 2),
@@ -114,7 +114,9 @@ fn add_error_table(title: &str, groups: &BTreeMap<String, BTreeMap<String, Metri
     let of_intervals = if has_intervals { "<th>90 % coverage<th>half-width<th>50/80/95 % coverage" } else { "" };
     let _ = write!(
         body,
-        "<h2>{title}</h2><div class=\"wide\"><table class=\"texts figures\"><tr><th>{}<th>learner<th>rows<th>MAPE %<th>95 % interval<th>median %<th>p90 %<th>RMSPE %<th>hit@5 %<th>hit@10 %<th>hit@20 %<th>weighted %<th>bias %{of_intervals}",
+        "<h2>{title}</h2><div class=\"wide\"><table class=\"texts figures\"><tr><th>{}<th>learner<th>rows<th>MAPE \
+         %<th>95 % interval<th>median %<th>p90 %<th>RMSPE %<th>hit@5 %<th>hit@10 %<th>hit@20 %<th>weighted %<th>bias \
+        %{of_intervals}",
         if title == "Held out" { "held out" } else { "operator" }
     );
     for (group, learners) in groups {
@@ -194,7 +196,8 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
             format_percentage(one.hit10, 1)
         );
     }
-    *body += "</table></div><p>Deviation of the predicted from the measured sum in percent, by learner:</p><div class=\"wide\"><table class=\"texts\"><tr><th>network<th>setting<th>operators measured<th>measured<th>ours";
+    *body += "</table></div><p>Deviation of the predicted from the measured sum in percent, by learner:</p><div \
+    class=\"wide\"><table class=\"texts\"><tr><th>network<th>setting<th>operators measured<th>measured<th>ours";
     let learners: Vec<&String> = found.learners.keys().collect();
     learners.iter().for_each(|learner| *body += &format!("<th>{} error %", escape(learner)));
     for one in &found.networks {

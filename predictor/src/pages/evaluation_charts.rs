@@ -32,8 +32,9 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
         };
         let _ = write!(
             text,
-            "<h2>Predicted against measured</h2><p class=\"soft\">{} by our predictor. On the line, predicted and measured times \
-             are equal; in the band, they differ by at most {WITHIN:.0} %.{beyond}</p><figure>{}</figure>",
+            "<h2>Predicted against measured</h2><p class=\"soft\">{} by our predictor. On the line, predicted and \
+             measured times are equal; in the band, they differ by at most {WITHIN:.0} \
+            %.{beyond}</p><figure>{}</figure>",
             format_count(evaluation.scatter_points.len(), "held-out row"),
             draw_scatter(&evaluation.scatter_points, &axes)
         );
@@ -52,8 +53,8 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
         let cut = if most.is_cut { " Triangle: continues beyond the axis." } else { "" };
         let _ = write!(
             text,
-            "<h2>Our error by operator</h2><p class=\"soft\">Bar: mean absolute error (MAPE); whisker: its 95 % interval; \
-             dot: median error.{cut}</p><figure>{}</figure>",
+            "<h2>Our error by operator</h2><p class=\"soft\">Bar: mean absolute error (MAPE); whisker: its 95 % \
+             interval; dot: median error.{cut}</p><figure>{}</figure>",
             draw_bars(&bars, &most, "absolute error, %")
         );
     }
@@ -62,8 +63,8 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
         let axis = BarAxis { most: 100.0, is_cut: false, promise: Some(PROMISE) };
         let _ = write!(
             text,
-            "<h2>Measurements inside our 90 % intervals</h2><p class=\"soft\">The line is the nominal coverage. Orange: below \
-             {:.0} %.</p><figure>{}</figure>",
+            "<h2>Measurements inside our 90 % intervals</h2><p class=\"soft\">The line is the nominal coverage. \
+             Orange: below {:.0} %.</p><figure>{}</figure>",
             super::KEPT,
             draw_bars(&bars, &axis, "measurements inside the interval, %")
         );
@@ -181,7 +182,8 @@ fn draw_scatter(points: &[ScatterPoint], axes: &ScatterAxes) -> String {
     svg += &draw_band(&across, &up);
     let _ = write!(
         svg,
-        "<line class=\"at\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{floor}\" y2=\"{MARGIN}\"/><text class=\"soft\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">measured time</text>\
+        "<line class=\"at\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{floor}\" y2=\"{MARGIN}\"/><text class=\"soft\" \
+         x=\"{}\" y=\"{}\" text-anchor=\"middle\">measured time</text>\
         <text class=\"soft\" transform=\"translate(14 {}) rotate(-90)\" text-anchor=\"middle\">predicted time</text>",
         LEFT + SIDE / 2.0,
         height - 8.0,
@@ -203,7 +205,8 @@ fn draw_scatter(points: &[ScatterPoint], axes: &ScatterAxes) -> String {
             true => {
                 let turn = outward_angle(point, axes);
                 format!(
-                    "<path class=\"up\" transform=\"translate({x:.1} {y:.1}) rotate({turn})\" d=\"M-4 0h8l-4 -7z\">{title}</path>"
+                    "<path class=\"up\" transform=\"translate({x:.1} {y:.1}) rotate({turn})\" d=\"M-4 0h8l-4 \
+                     -7z\">{title}</path>"
                 )
             }
             false => format!(
@@ -269,7 +272,8 @@ fn draw_bar(bar: &Bar, middle: f64, across: &Scale) -> String {
     let ((left, right), most) = (across.places, across.range.1);
     let value = if bar.value.is_nan() { 0.0 } else { bar.value.min(most) };
     let mut svg = format!(
-        "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><rect class=\"{}\" fill-opacity=\".75\" x=\"{left}\" y=\"{:.1}\" width=\"{:.1}\" height=\"12\"/>",
+        "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><rect class=\"{}\" fill-opacity=\".75\" x=\"{left}\" \
+         y=\"{:.1}\" width=\"{:.1}\" height=\"12\"/>",
         left - 10.0,
         middle + 4.0,
         escape(&bar.name),

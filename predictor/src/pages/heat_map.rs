@@ -74,8 +74,9 @@ pub fn heat_map(found: &[Correlation]) -> String {
     let (distinct, count) = (rows.len(), rows.iter().map(|row| 1 + row.alike.len()).sum::<usize>());
     rows.truncate(MOST);
     let mut body = format!(
-        "<p>{}</p><p>Correlation of each feature with the measured utilisation (attainable time divided by measured time). \
-        Stronger colours are stronger correlations. Pale cells are not significant (false-discovery rate above 5 %).</p>\
+        "<p>{}</p><p>Correlation of each feature with the measured utilisation (attainable time divided by measured \
+         time). Stronger colours are stronger correlations. Pale cells are not significant (false-discovery rate \
+        above 5 %).</p>\
         <p class=\"soft\">The {} strongest of {distinct} distinct features, of {count} that vary; {} rows on {}. \
         <b>+ n</b>: n more features rank the rows nearly alike (|ρ| ≥ {ALIKE} for at least {:.0} % of the rows); \
         they are <a href=\"#alike\">listed below</a>.</p><div class=\"tabs\">",

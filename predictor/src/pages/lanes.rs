@@ -80,7 +80,8 @@ pub fn plan_page(planned: &NetworkPlan, facts: &PlanFacts, measured: Option<&Mea
     let mut body = facts.list_html();
     let _ = write!(
         body,
-        "<h2>Time of the plan and of others</h2><figure>{}</figure><p class=\"soft\">The whisker is the 90 % interval.</p>",
+        "<h2>Time of the plan and of others</h2><figure>{}</figure><p class=\"soft\">The whisker is the 90 % \
+         interval.</p>",
         draw_times(planned, measured.map(|measured| measured.median_ns))
     );
     let promised = planned_lanes(planned);
@@ -262,8 +263,9 @@ fn alternatives_table(all: &[Alternative], cores: usize, plan_ns: f64) -> String
         let _ = write!(text, "<th>{}</th><th></th>", format_duration(all.iter().map(time_ns).sum()));
     }
     text.push_str("<th></th><th></th></tr></table></div>");
-    text + "<p class=\"soft\">Isolated times by number of cores; bold: used by the plan. Concurrent execution is faster if operators scale \
-            badly. Share: isolated time of all calls of the operator, relative to the time of the plan.</p>"
+    text + "<p class=\"soft\">Isolated times by number of cores; bold: used by the plan. Concurrent execution is \
+    faster if operators scale badly. Share: isolated time of all calls of the operator, relative to the time of the \
+    plan.</p>"
 }
 
 /// Formats the share of an operator in the time of the plan; unknown if its calls run on several numbers of cores.

@@ -199,8 +199,9 @@ impl DeviceLanes<'_> {
         };
         let _ = write!(
             text,
-            "</table></div><p class=\"soft\">Cost: {cost}, plus the cost of energy if it has a price. Bold: on the assigned \
-             device. Other columns: on that device, if all other operators stay. In parentheses: time of the operator alone.</p>"
+            "</table></div><p class=\"soft\">Cost: {cost}, plus the cost of energy if it has a price. Bold: on the \
+             assigned device. Other columns: on that device, if all other operators stay. In parentheses: time of the \
+            operator alone.</p>"
         );
         text
     }

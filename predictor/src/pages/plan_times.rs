@@ -137,7 +137,8 @@ impl PlanBar {
             let (top, bottom) = (middle - 5.0, middle + 5.0);
             let _ = write!(
                 picture,
-                "<path class=\"whisker\" d=\"M{low:.1} {middle}H{high:.1}M{low:.1} {top}V{bottom}M{high:.1} {top}V{bottom}\"/>"
+                "<path class=\"whisker\" d=\"M{low:.1} {middle}H{high:.1}M{low:.1} {top}V{bottom}M{high:.1} \
+                 {top}V{bottom}\"/>"
             );
         }
         picture

@@ -16,7 +16,8 @@ pub fn slowdowns_page(coruns: &CoRuns, scores: &Scores, machine: &Machine) -> St
     body += &pairs_table(coruns);
     body.push_str(
         "<h2>Errors of prediction rules</h2><p class=\"soft\">Absolute errors of predicted slowdowns.</p>\
-         <div class=\"wide\"><table class=\"rules\"><tr><th>rule</th><th>MAPE</th><th>median</th><th>90th percentile</th><th>predicts</th></tr>",
+         <div class=\"wide\"><table class=\"rules\"><tr><th>rule</th><th>MAPE</th><th>median</th><th>90th \
+         percentile</th><th>predicts</th></tr>",
     );
     for one in &scores.rules {
         let _ = write!(
@@ -31,8 +32,9 @@ pub fn slowdowns_page(coruns: &CoRuns, scores: &Scores, machine: &Machine) -> St
     }
     let _ = write!(
         body,
-        "</table></div><p class=\"soft\">{} slowdowns of {}, each predicted with its operator held out. The median uncertainty of a \
-         measured slowdown is ± {:.2} %, a lower bound of the error of a rule. Machine: {}, {:.1} bytes/ns, {:.0} MB last-level cache.</p>",
+        "</table></div><p class=\"soft\">{} slowdowns of {}, each predicted with its operator held out. The median \
+         uncertainty of a measured slowdown is ± {:.2} %, a lower bound of the error of a rule. Machine: {}, {:.1} \
+        bytes/ns, {:.0} MB last-level cache.</p>",
         scores.asked,
         format_count(scores.operators, "operator"),
         scores.noise,
@@ -60,8 +62,8 @@ fn headline(coruns: &CoRuns, scores: &Scores) -> String {
         format!(" The rule with the smallest error is <b>{}</b>: MAPE {:.2} %.", escape(best.rule), best.mape)
     });
     format!(
-        "<p>An operator that runs concurrently with another one takes <b>{:.3} times</b> as long as in isolation on the same cores \
-         (median of {} slowdowns of {}).{worst}{best}</p>",
+        "<p>An operator that runs concurrently with another one takes <b>{:.3} times</b> as long as in isolation on \
+         the same cores (median of {} slowdowns of {}).{worst}{best}</p>",
         scores.middle,
         coruns.beside.len(),
         format_count(coruns.operators.len(), "operator")
@@ -90,7 +92,8 @@ fn pairs_table(coruns: &CoRuns) -> String {
     let most = cells.values().flatten().map(|one| one.slowdown).fold(1.0, f64::max);
     let mut text = format!(
         "<h2>Slowdown of each operator with each partner</h2><p class=\"soft\">Row: the operator that is slowed down. \
-         Column: its partner, by the number of its row. Stronger colours are larger slowdowns; empty: not measured or too uncertain.</p>\
+         Column: its partner, by the number of its row. Stronger colours are larger slowdowns; empty: not measured or \
+         too uncertain.</p>\
          <div class=\"wide\"><table class=\"pairs\"><tr><th rowspan=\"2\">operator</th><th rowspan=\"2\">isolated</th>\
          <th colspan=\"{count}\">slowed down by operator number</th></tr><tr>"
     );

@@ -19,14 +19,15 @@ const TICK: f64 = 52.0;
 
 pub fn swarm_page(summaries: &[Summary]) -> String {
     let mut body = summary_table(summaries);
-    body += "<p>Each dot is a measured row. Its position is the factor on the time that the feature contributes (Shapley value), \
-        relative to the average row; its colour is the value of the feature, from <b style=\"color:var(--down)\">low</b> to \
-        <b style=\"color:var(--up)\">high</b>. Grey: the feature is missing in the row. Triangle at the edge: beyond the axis. \
-        Mean ×: mean effect, with factors below 1 inverted.</p>";
+    body += "<p>Each dot is a measured row. Its position is the factor on the time that the feature contributes \
+    (Shapley value), relative to the average row; its colour is the value of the feature, from <b \
+    style=\"color:var(--down)\">low</b> to <b style=\"color:var(--up)\">high</b>. Grey: the feature is missing in the \
+    row. Triangle at the edge: beyond the axis. Mean ×: mean effect, with factors below 1 inverted.</p>";
     for (place, summary) in summaries.iter().enumerate() {
         let _ = write!(
             body,
-            "<h2 id=\"o{place}\">{}</h2><p class=\"soft\">{} rows; the {} features with the largest effect, with the mean effect</p><figure>{}</figure>",
+            "<h2 id=\"o{place}\">{}</h2><p class=\"soft\">{} rows; the {} features with the largest effect, with the \
+             mean effect</p><figure>{}</figure>",
             escape(&summary.operator),
             summary.rows,
             MOST.min(summary.features.len()),
@@ -40,7 +41,8 @@ pub fn swarm_page(summaries: &[Summary]) -> String {
 fn summary_table(summaries: &[Summary]) -> String {
     const TOP_FEATURES: usize = 3;
     let mut text = "<p>The features that change the predicted time most, with their mean effect as a factor:</p>\
-         <div class=\"wide\"><table class=\"names\"><tr><th>operator</th><th>rows</th><th>largest effects, mean ×</th></tr>"
+         <div class=\"wide\"><table class=\"names\"><tr><th>operator</th><th>rows</th><th>largest effects, mean \
+         ×</th></tr>"
         .to_owned();
     for (place, summary) in summaries.iter().enumerate() {
         let named = summary.features.iter().take(TOP_FEATURES);
@@ -97,7 +99,8 @@ fn draw_swarms(features: &[FeatureSummary]) -> String {
         let middle = TOP + LANE * (down as f64 + 0.5);
         let _ = write!(
             svg,
-            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><text class=\"soft\" x=\"{}\" y=\"{:.1}\">{:.3}</text>",
+            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><text class=\"soft\" x=\"{}\" \
+             y=\"{:.1}\">{:.3}</text>",
             left - 14.0,
             middle + 4.0,
             escape(&one.feature),
