@@ -17,11 +17,16 @@ const FLAT: f64 = 40.0;
 /// Ratio of the largest to the smallest number of threads above which the scale is logarithmic.
 const WIDE: f64 = 8.0;
 
-pub fn curves_page(operator: &str, device: &str, knees: &[Knee]) -> String {
+/// Returns a page of curves, given notes on all of them.
+pub fn curves_page(operator: &str, device: &str, knees: &[Knee], notes: &[String]) -> String {
     let mut body = format!("<p class=\"soft\">{} on {}</p>", escape(operator), escape(device));
     for knee in knees {
         let _ = write!(body, "<h2>Time over {}</h2><p>{}</p>", escape(&knee.over), escape(&describe_knee(knee)));
         let _ = write!(body, "<figure>{}</figure>{}", draw_curve(knee), points_table(knee));
+    }
+    if !notes.is_empty() {
+        let items: String = notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
+        let _ = write!(body, "<ul class=\"facts\">{items}</ul>");
     }
     styled_page("Knee: point of diminishing returns", &body)
 }
@@ -60,7 +65,11 @@ pub fn point_remark(knee: &Knee, point: &Point) -> String {
         };
         format!("measured {}{spread}{predicted}", format_duration(probe.measured_ns))
     });
-    if point.at == knee.knee { format!("knee {remark}").trim_end().to_owned() } else { remark }
+    match (point.at == knee.knee, remark.is_empty()) {
+        (false, _) => remark,
+        (true, true) => "knee".to_owned(),
+        (true, false) => format!("knee, {remark}"),
+    }
 }
 
 /// Describes the time at a value of the curve, with its interval.

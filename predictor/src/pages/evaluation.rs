@@ -81,7 +81,12 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
 fn headline(evaluation: &Evaluation) -> String {
     let is_ours = |learner: &str| learner.starts_with(Learner::Ensemble.name());
     let Some((name, ours)) = evaluation.learners.iter().find(|(learner, _)| is_ours(learner)) else {
-        return String::new();
+        let best = evaluation.learners.iter().min_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
+        return best.map_or(String::new(), |(name, best)| {
+            let (mape, rows) = (format_percentage(best.mape, 2), best.rows);
+            let name = escape(name);
+            format!("<p><b>The mean error of `{name}` is the smallest: {mape} %</b>, over {rows} held-out rows.</p>")
+        });
     };
     let better = evaluation.learners.iter().filter(|(_, one)| one.mape < ours.mape).count();
     let rank = match (better, evaluation.learners.len()) {
@@ -184,7 +189,12 @@ fn curve_of_learning(points: &[Point], body: &mut String) {
 }
 
 fn add_network_tables(found: &EndToEnd, body: &mut String) {
-    *body += "<h2>Whole networks</h2><div class=\"wide\"><table><tr><th>learner<th>networks<th>MAPE %<th>within 5 %<th>within 10 %";
+    *body += "<h2>Whole networks</h2>";
+    if found.learners.is_empty() {
+        *body += "<p>No network is scored, because operators of each were not measured.</p>";
+    } else {
+        *body += "<div class=\"wide\"><table><tr><th>learner<th>networks<th>MAPE %<th>within 5 %<th>within 10 %";
+    }
     for (learner, one) in &found.learners {
         let _ = write!(
             body,
@@ -196,9 +206,13 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
             format_percentage(one.hit10, 1)
         );
     }
-    *body += "</table></div><p>Deviation of the predicted from the measured sum in percent, by learner:</p><div \
+    if !found.learners.is_empty() {
+        *body += "</table></div>";
+    }
+    *body += "<p>Deviation of the predicted from the measured sum in percent, by learner:</p><div \
     class=\"wide\"><table class=\"texts\"><tr><th>network<th>setting<th>operators measured<th>measured<th>ours";
-    let learners: Vec<&String> = found.learners.keys().collect();
+    let predicted = found.networks.iter().flat_map(|network| network.predicted_ns.keys());
+    let learners: BTreeSet<&String> = predicted.collect();
     learners.iter().for_each(|learner| *body += &format!("<th>{} error %", escape(learner)));
     for one in &found.networks {
         let scored = if one.is_measured() { "" } else { ", not scored" };

@@ -33,7 +33,7 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
         let _ = write!(
             text,
             "<h2>Predicted against measured</h2><p class=\"soft\">{} by our predictor. On the line, predicted and \
-             measured times are equal; in the band, they differ by at most {WITHIN:.0} \
+             measured times are equal; in the band, they differ by at most {WITHIN:.0}\u{a0}\
             %.{beyond}</p><figure>{}</figure>",
             format_count(evaluation.scatter_points.len(), "held-out row"),
             draw_scatter(&evaluation.scatter_points, &axes)
