@@ -210,7 +210,7 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
         *body += "</table></div>";
     }
     *body += "<p>Deviation of the predicted from the measured sum in percent, by learner:</p><div \
-    class=\"wide\"><table class=\"texts\"><tr><th>network<th>setting<th>operators measured<th>measured<th>ours";
+    class=\"wide\"><table class=\"texts figures\"><tr><th>network<th>setting<th>operators measured<th>measured<th>ours";
     let predicted = found.networks.iter().flat_map(|network| network.predicted_ns.keys());
     let learners: BTreeSet<&String> = predicted.collect();
     learners.iter().for_each(|learner| *body += &format!("<th>{} error %", escape(learner)));
