@@ -7,7 +7,7 @@ use report::page::chart::{Scale, format_tick, label_width, round_ticks, svg_star
 use report::{format_count, format_duration, format_percent, format_range};
 use std::fmt::Write;
 
-const AXIS: f64 = 560.0;
+const AXIS: f64 = 440.0;
 const LANE: f64 = 30.0;
 const TOP: f64 = 8.0;
 
