@@ -21,6 +21,9 @@ const CELLS: usize = 8;
 /// Minimum number of rows of a group for correlations.
 const FEWEST: usize = 8;
 
+/// Absolute rank correlation from which two features are nearly the same.
+pub const ALIKE: f64 = 0.98;
+
 /// Rows that a correlation covers, among those of an operator on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -59,6 +62,14 @@ pub struct Correlation {
     /// False-discovery rate of the rank correlation over all features (Benjamini–Hochberg).
     #[serde(rename = "chance")]
     pub q_value: f64,
+    /// Feature with at least as strong a correlation in this group that ranks the rows nearly alike, if any.
+    pub same_as: Option<String>,
+    /// Column of the feature.
+    #[serde(skip)]
+    pub column: usize,
+    /// Columns of all features that rank the rows of the group nearly alike.
+    #[serde(skip)]
+    pub alike: Vec<usize>,
 }
 
 /// Computes the correlations by operator and device, the strongest first. Constant features are skipped.
@@ -152,9 +163,39 @@ fn correlate_group(samples: &Samples, group: &FeatureGroup) -> Vec<Correlation> 
             distance: distance_correlation(&centred_distances(&drawn_feature), &drawn_distances),
             mutual_information: mutual_information(&feature, &target),
             q_value: p_value(spearman, rows.len()),
+            same_as: None,
+            column,
+            alike: Vec::new(),
         });
     }
     found.sort_by(|one, two| two.spearman.abs().total_cmp(&one.spearman.abs()));
+    mark_alike(samples, &drawn, &mut found);
+    found
+}
+
+/// Finds features that rank the rows nearly alike. Each names the first of them, unless that one names another.
+fn mark_alike(samples: &Samples, rows: &[usize], found: &mut [Correlation]) {
+    let ranks = |one: &Correlation| {
+        let values: Vec<f64> = rows.iter().map(|row| f64::from(samples.features.row(*row)[one.column])).collect();
+        average_ranks(&values)
+    };
+    let alike = alike_rows(&found.iter().map(ranks).collect::<Vec<_>>());
+    for (place, alike) in alike.iter().enumerate() {
+        let leader = alike.iter().find(|other| **other < place && found[**other].same_as.is_none());
+        found[place].same_as = leader.map(|leader| found[*leader].feature.clone());
+        found[place].alike = alike.iter().map(|other| found[*other].column).collect();
+    }
+}
+
+/// Returns for each row of ranks the places of the others that are nearly the same or the opposite.
+fn alike_rows(ranks: &[Vec<f64>]) -> Vec<Vec<usize>> {
+    let mut found = vec![Vec::new(); ranks.len()];
+    for (place, own) in ranks.iter().enumerate() {
+        for other in (0..place).filter(|other| pearson(&ranks[*other], own).abs() >= ALIKE) {
+            found[place].push(other);
+            found[other].push(place);
+        }
+    }
     found
 }
 
@@ -236,6 +277,16 @@ mod tests {
         assert!(spearman(&one, &two).abs() < 0.05);
         assert!(distance_correlation(&centred_distances(&one), &centred_distances(&two)) > 0.15);
         assert!(mutual_information(&one, &two) > 0.5);
+    }
+
+    #[test]
+    fn features_that_rank_rows_alike_are_found() {
+        let rising: Vec<f64> = (0..50).map(f64::from).collect();
+        let falling: Vec<f64> = rising.iter().map(|value| -value).collect();
+        let alternating: Vec<f64> = rising.iter().map(|value| value % 2.0).collect();
+        let constant = vec![1.0; 50];
+        let found = alike_rows(&[rising.clone(), alternating, falling, constant, rising]);
+        assert_eq!(found, [vec![2, 4], vec![], vec![0, 4], vec![], vec![0, 2]]);
     }
 
     #[test]

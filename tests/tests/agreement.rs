@@ -102,7 +102,12 @@ fn a_plan_is_the_prediction_and_its_page_shows_it() {
         has(shown, plan["why"].as_str().expect("a reason"));
     }
     has(&page, &format!("<th>all calls</th><th>{}</th>", all.iter().map(calls).sum::<f64>()));
-    all.iter().for_each(|one| has(&page, &format_duration(on(one, 2))));
+    for one in all {
+        let interval = &one["intervals_ns"][1];
+        let (low, high) = (interval[0].as_f64().expect("a low end"), interval[1].as_f64().expect("a high end"));
+        let range = format_range(low, high);
+        has(&page, &format!("<b>{}</b></td><td class=\"soft\">{range}</td>", format_duration(on(one, 2))));
+    }
 }
 
 #[test]
@@ -125,7 +130,11 @@ fn a_curve_passes_through_the_predictions() {
         }
         has(&table, &format_duration(number(point, "time_ns")));
         has(&table, &format_range(number(point, "low_ns"), number(point, "high_ns")));
-        has(&page, &format_duration(number(point, "time_ns")));
+        let range = format_range(number(point, "low_ns"), number(point, "high_ns"));
+        has(
+            &page,
+            &format!("<td>{threads}</td><td>{}</td><td>{range}</td>", format_duration(number(point, "time_ns"))),
+        );
     }
 }
 

@@ -166,7 +166,12 @@ fn operators_are_placed_with_reasons() {
     let report = ran.json();
     assert_eq!(report["placement"]["makespan_ns"], 1e6);
     assert_eq!(report["is_equilibrium"], true);
-    assert!(std::fs::read_to_string(bench.path("place.html")).expect("a page").contains("softmax"));
+    let page = std::fs::read_to_string(bench.path("place.html")).expect("a page");
+    for part in ["<title>softmax: 1.00 ms from 0</title>", "<td>softmax</td><td>gpu</td><td>0</td><td>1.00 ms</td>"] {
+        assert!(page.contains(part), "boxes and table agree: {page}");
+    }
+    let shown = output.stdout.lines().filter(|line| line.contains("optim") || line.contains("makespan"));
+    shown.for_each(|line| assert!(page.contains(line), "{line} in {page}"));
     let frugal = oppredict("place --times times.csv --watts cpu=1 --watts gpu=1000 --price-us-per-j 1e6 --json");
     assert_eq!(frugal.expect(0).json()["placement"]["devices"], serde_json::json!([0, 0]));
     refused(oppredict("place --times times.csv --watts cpu=1"), "--watts for `gpu` is missing");

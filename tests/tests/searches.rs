@@ -99,7 +99,7 @@ fn times_of_another_version_do_not_count() {
     store_of(&bench, "older", &older);
 
     let only = run(bench.opcollect("dataset best --store older")).expect(2);
-    assert!(only.stderr.contains("all were measured with other versions than this machine's"), "{only}");
+    assert!(only.stderr.contains("matching times, measured with other versions than this machine's"), "{only}");
     assert!(only.stderr.contains("--all-versions"), "{only}");
     let all = run(bench.opcollect("dataset best --store older --all-versions --json")).expect(0);
     assert_eq!(all.json()["tasks"][0]["tvm_version"], "0.0.1", "{all}");

@@ -10,7 +10,7 @@ use predictor::{Result, pages};
 use report::{Cell, Table, number_column, text_column};
 use std::path::PathBuf;
 
-/// Number of features in a printed table; files contain all features.
+/// Number of distinct features of a group in the printed table; files contain all features.
 const SHOWN: usize = 12;
 
 #[derive(Clone, Debug, Args)]
@@ -45,14 +45,10 @@ pub fn run(arguments: &Correlate) -> Result<u8> {
         number_column("distance").drop_order(4),
         number_column("bits").drop_order(3),
         number_column("q-value"),
+        text_column("nearly the same").drop_order(7),
     ]);
-    let mut shown = 0;
-    let mut last = ("", "", Part::All);
-    for one in &found {
-        let group = (&*one.operator, &*one.device, one.part);
-        shown = if last == group { shown + 1 } else { 0 };
-        last = group;
-        if shown < SHOWN {
+    for group in found.chunk_by(|one, two| group_key(one) == group_key(two)) {
+        for one in group.iter().filter(|one| one.same_as.is_none()).take(SHOWN) {
             let numbers = [one.spearman, one.pearson, one.kendall, one.partial, one.distance, one.mutual_information];
             let operator = format!("{}{}", one.operator, one.part.group_suffix());
             let texts = [operator, one.device.clone(), one.feature.clone(), one.rows.to_string()];
@@ -60,6 +56,8 @@ pub fn run(arguments: &Correlate) -> Result<u8> {
             cells.extend(numbers.map(|number| Cell::from(format!("{number:.2}"))));
             let chance = Cell::from(format!("{:.1e}", one.q_value));
             cells.push(if one.q_value > pages::SIGNIFICANT { chance.mark_uncertain() } else { chance });
+            let alike = group.iter().filter(|other| other.same_as.as_ref() == Some(&one.feature));
+            cells.push(name_some(&alike.map(|other| other.feature.as_str()).collect::<Vec<_>>()).into());
             table.add_row(cells);
         }
     }
@@ -70,9 +68,21 @@ pub fn run(arguments: &Correlate) -> Result<u8> {
     Ok(DONE)
 }
 
+fn group_key(one: &Correlation) -> (&str, &str, Part) {
+    (&one.operator, &one.device, one.part)
+}
+
+/// Names the first two features of a list and counts the others.
+fn name_some(names: &[&str]) -> String {
+    match names {
+        [one, two, rest @ ..] if !rest.is_empty() => format!("{one}, {two} and {} more", rest.len()),
+        all => all.join(", "),
+    }
+}
+
 fn format_csv(found: &[Correlation]) -> String {
     let mut text =
-        "operator,device,part,feature,rows,pearson,spearman,kendall,partial,distance,mutual_information_bits,chance\n"
+        "operator,device,part,feature,rows,pearson,spearman,kendall,partial,distance,mutual_information_bits,chance,same_as\n"
             .to_owned();
     for one in found {
         let part = match one.part {
@@ -81,7 +91,7 @@ fn format_csv(found: &[Correlation]) -> String {
             Part::BeyondKnee => "beyond the knee",
         };
         text += &format!(
-            "{},{},{part},{},{},{},{},{},{},{},{},{}\n",
+            "{},{},{part},{},{},{},{},{},{},{},{},{},{}\n",
             quote_cell(&one.operator),
             quote_cell(&one.device),
             quote_cell(&one.feature),
@@ -92,7 +102,8 @@ fn format_csv(found: &[Correlation]) -> String {
             one.partial,
             one.distance,
             one.mutual_information,
-            one.q_value
+            one.q_value,
+            quote_cell(one.same_as.as_deref().unwrap_or_default())
         );
     }
     text

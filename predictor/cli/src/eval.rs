@@ -9,7 +9,6 @@ use clap::Args;
 use learn::Learner;
 use learn::ensemble::Purpose;
 use models::Choice;
-use predictor::evaluate::metrics::IntervalScore;
 use predictor::evaluate::{
     CURVES_PROTOCOL, EndToEnd, Evaluation, Gate, Plan, Point, Protocol, evaluate, evaluate_curves, learning_curve,
 };
@@ -327,7 +326,7 @@ fn error_table(evaluation: &Evaluation) -> String {
                     [
                         coverage_cell(interval.coverage, &suffix),
                         format!("± {} %", format_percentage(interval.half_width, 1)).into(),
-                        other_coverage_cell(interval),
+                        pages::other_coverage(interval).into(),
                     ]
                 }
             });
@@ -341,13 +340,6 @@ fn error_table(evaluation: &Evaluation) -> String {
 fn coverage_cell(coverage: f64, suffix: &str) -> Cell {
     let cell = Cell::from(format!("{} %{suffix}", format_percentage(coverage, 1)));
     if coverage < pages::KEPT { cell.mark_bad() } else { cell }
-}
-
-/// Formats the coverage of intervals at levels other than 90 %.
-fn other_coverage_cell(interval: &IntervalScore) -> Cell {
-    let levels = interval.levels.iter().filter(|(level, _)| **level != 90);
-    let held: Vec<String> = levels.map(|(_, coverage)| format_percentage(*coverage, 1)).collect();
-    if held.is_empty() { UNKNOWN.into() } else { held.join("/").into() }
 }
 
 fn curve_table(points: &[Point]) -> String {

@@ -49,7 +49,7 @@ pub fn run(arguments: &InterferenceArguments) -> Result<u8> {
         print_notes("note", [format!("{} slowdowns with an uncertainty above 5 % were skipped", coruns.left_out)]);
     }
     print_text(arguments.json, &describe_scores(&scores, machine))?;
-    write_output(page, || pages::slowdowns_page(coruns, &scores).into_bytes())?;
+    write_output(page, || pages::slowdowns_page(coruns, &scores, machine).into_bytes())?;
     if arguments.json {
         let partners = &coruns.partners;
         let report = json!({ "host_class": host_class, "machine": machine, "scores": scores, "partners": partners,

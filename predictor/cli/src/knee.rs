@@ -7,7 +7,7 @@ use crate::options::PredictorFlags;
 use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use datasets::output::Output;
-use predictor::knee::{Knee, KneeOptions, Probing, find_knee, find_table_knee};
+use predictor::knee::{Knee, KneeOptions, Probing, TableKnee, find_knee, find_table_knee};
 use predictor::queries::{self, Setting};
 use predictor::{Error, Result, pages};
 use report::quantity::whole_seconds;
@@ -126,7 +126,7 @@ pub fn run(arguments: &KneeArguments) -> Result<u8> {
         print_text(arguments.json, &describe_knee(&operator.text, &found))?;
         knees.push(found);
     }
-    write_output(page, || pages::curves_page(&operator.text, &device, &knees).into_bytes())?;
+    write_output(page, || pages::curves_page(&operator.text, &device, &knees, &[]).into_bytes())?;
     if arguments.json {
         print_json(&json!({ "operator": operator.text, "device": device, "knees": knees }))?;
     }
@@ -143,29 +143,30 @@ fn run_table(
     let curves = CurveMapping::read_file(mapping)?.read_curves(&arguments.data)?;
     let probes = arguments.probes.map(|count| count as usize);
     let found = find_table_knee(&curves, operator, device, probes, arguments.most_threads)?;
-    let mut text = describe_knee(operator, &found.knee);
-    text.push_str(&format!(
-        "measured at {} of {} thread counts; prior from curves of {} other machines\n",
-        found.knee.probes.len(),
-        found.knee.curve.len(),
-        found.machines
-    ));
-    if let Some(regret) = found.regret_percent {
-        text.push_str(&match regret > 0.0 {
-            true => format!("the fastest row of the table is {regret:.1} % faster\n"),
-            false => "no other row of the table is faster\n".to_owned(),
-        });
-    }
-    if let Some(at) = found.next_probe {
-        text.push_str(&format!("measure next: {}\n", format_count(at, "thread")));
-    }
-    print_text(arguments.json, text.trim_end())?;
+    let notes = table_notes(&found);
+    print_text(arguments.json, &(describe_knee(operator, &found.knee) + &notes.join("\n")))?;
     let knees = [found.knee.clone()];
-    write_output(page, || pages::curves_page(operator, device, &knees).into_bytes())?;
+    write_output(page, || pages::curves_page(operator, device, &knees, &notes).into_bytes())?;
     if arguments.json {
         print_json(&json!({ "operator": operator, "device": device, "knees": [found] }))?;
     }
     Ok(DONE)
+}
+
+/// States what a table contributed to a knee, and what to measure next.
+fn table_notes(found: &TableKnee) -> Vec<String> {
+    let mut notes = vec![format!(
+        "measured at {} of {} thread counts; prior from curves of {} other machines",
+        found.knee.probes.len(),
+        found.knee.curve.len(),
+        found.machines
+    )];
+    notes.extend(found.regret_percent.map(|regret| match regret > 0.0 {
+        true => format!("the fastest row of the table is {regret:.1} % faster"),
+        false => "no other row of the table is faster".to_owned(),
+    }));
+    notes.extend(found.next_probe.map(|at| format!("measure next: {}", format_count(at, "thread"))));
+    notes
 }
 
 fn describe_knee(operator: &str, found: &Knee) -> String {
@@ -176,27 +177,12 @@ fn describe_knee(operator: &str, found: &Knee) -> String {
         text_column("remarks"),
     ]);
     for point in &found.curve {
-        let probe = found.probes.iter().find(|probe| probe.at == point.at);
-        let mut remark = probe.map_or(String::new(), |probe| {
-            let known = probe
-                .uncertainty
-                .map_or(String::new(), |half| format!(", uncertainty of the median {:.1} %", 100.0 * half));
-            let spread = probe.cv.map_or(String::new(), |cv| format!(" (CV {:.0} %{known})", 100.0 * cv));
-            let predicted = match probe.predicted_ns.is_finite() {
-                true => format!(", predicted {}", format_duration(probe.predicted_ns)),
-                false => String::new(),
-            };
-            format!("measured {}{spread}{predicted}", format_duration(probe.measured_ns))
-        });
-        if point.at == found.knee {
-            remark = format!("knee {remark}").trim_end().to_owned();
-        }
         let time = Cell::from(format_duration(point.time_ns));
         table.add_row([
             point.at.to_string().into(),
             if point.at == found.knee { time.mark_best() } else { time },
             format_range(point.low_ns, point.high_ns).into(),
-            remark.into(),
+            pages::point_remark(found, point).into(),
         ]);
     }
     format!("{}\n{}\n{}\n", operator, table.format_for(&stdout_paper()), pages::describe_knee(found))

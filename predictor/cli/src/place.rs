@@ -11,7 +11,7 @@ use predictor::planning::tables::{self, TimesTable};
 use predictor::queries::{ModelSource, NetworkQuestion};
 use predictor::{Error, Result, bundle, pages};
 use report::terminal::print_notes;
-use report::{Cell, Table, format_duration, format_number, number_column, text_column};
+use report::{Cell, Table, format_duration, number_column, text_column};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -83,8 +83,9 @@ pub fn run(arguments: &PlaceArguments) -> Result<u8> {
         found.robust_ratio(off / 100.0).ok_or_else(problem)
     });
     let promised = promised.transpose()?;
-    print_text(arguments.json, &describe_placement(&table, &found, promised))?;
-    write_output(page, || pages::placement_page(&table, &instance, &found).into_bytes())?;
+    let notes = pages::describe_placement(&found, promised);
+    print_text(arguments.json, &placement_text(&table, &found, &notes))?;
+    write_output(page, || pages::placement_page(&table, &instance, &found, &notes).into_bytes())?;
     if arguments.json {
         let report = json!({
             "operators": table.operators, "devices": table.devices, "placement": found,
@@ -114,7 +115,7 @@ fn load_times(arguments: &PlaceArguments) -> Result<(TimesTable, Vec<Edge>)> {
     times_of_network(&predictor, &question, &arguments.device)
 }
 
-fn describe_placement(table: &TimesTable, found: &Placement, promised: Option<f64>) -> String {
+fn placement_text(table: &TimesTable, found: &Placement, notes: &[String]) -> String {
     let mut columns = vec![text_column("operator"), text_column("device")];
     columns.extend(table.devices.iter().map(|device| number_column(format!("cost on {device}"))));
     let mut shown = Table::new(columns);
@@ -125,34 +126,5 @@ fn describe_placement(table: &TimesTable, found: &Placement, promised: Option<f6
         });
         shown.add_row([name.clone().into(), table.devices[*device].clone().into()].into_iter().chain(pays));
     }
-    let mut lines = vec![shown.format_for(&stdout_paper()), format!("makespan {}", format_duration(found.makespan_ns))];
-    if found.energy_j > 0.0 {
-        lines.push(format!(
-            "energy {} J, objective {}",
-            format_number(found.energy_j),
-            format_duration(found.objective_ns)
-        ));
-    }
-    lines.push(match found.is_equilibrium() {
-        true => "equilibrium: no operator gains by moving alone".to_owned(),
-        false => format!("not an equilibrium: a single move gains up to {}", format_duration(found.largest_gain_ns)),
-    });
-    lines.push(match found.is_exact {
-        true => "optimal among all assignments".to_owned(),
-        false => format!(
-            "at most {:.3} times the optimum: no assignment takes less than {}",
-            found.ratio_most(),
-            format_duration(found.least_ns)
-        ),
-    });
-    if let Some(anarchy) = found.anarchy {
-        lines.push(format!("price of anarchy: the worst equilibrium takes {anarchy:.3} times as long as the optimum"));
-    }
-    if let Some(most) = found.anarchy_most {
-        lines.push(format!("for identical devices, the price of anarchy is at most {most:.3}"));
-    }
-    if let Some(promised) = promised {
-        lines.push(format!("with errors up to --off, at most {promised:.3} times the optimum"));
-    }
-    lines.join("\n")
+    format!("{}\n{}", shown.format_for(&stdout_paper()), notes.join("\n"))
 }

@@ -6,12 +6,12 @@ use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_out
 use clap::Args;
 use datasets::output::Output;
 use learn::host_translation::HostTranslation;
-use predictor::pages::MeasuredLanes;
+use predictor::pages::{MeasuredLanes, PlanFacts};
 use predictor::planning::NetworkPlan;
 use predictor::planning::network::BARRIER_NS;
 use predictor::queries::{ModelSource, NetworkQuestion};
 use predictor::{Result, pages};
-use report::{Table, format_duration, format_percent, format_range, number_column, text_column};
+use report::{Table, format_duration, number_column, text_column};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -77,12 +77,13 @@ pub fn run_stages(arguments: &PlanArguments) -> Result<u8> {
 
 fn write_plan(
     arguments: &PlanArguments,
-    PlanOfTimes { found, versions, this_host }: &PlanOfTimes,
+    planned: &PlanOfTimes,
     page: Option<Output>,
     out: Option<Output>,
 ) -> Result<u8> {
     let measured = arguments.measured.as_deref().map(MeasuredLanes::read_lanes).transpose()?;
-    write_output(page, || pages::plan_page(found, measured.as_ref()).into_bytes())?;
+    let PlanOfTimes { found, versions, this_host } = planned;
+    write_output(page, || pages::plan_page(found, &planned.facts(), measured.as_ref()).into_bytes())?;
     write_output(out, || serde_json::to_vec_pretty(&found.stages).expect("a plan holds only JSON values"))?;
     if arguments.json {
         print_json(
@@ -99,6 +100,13 @@ struct PlanOfTimes {
     this_host: Option<HostTranslation>,
 }
 
+impl PlanOfTimes {
+    fn facts(&self) -> PlanFacts {
+        let host = self.this_host.as_ref().map(|host| host.host_class.as_str());
+        pages::describe_plan(&self.found, &self.versions, host)
+    }
+}
+
 fn plan_model(arguments: &PlanArguments) -> Result<PlanOfTimes> {
     let known = read_times(&arguments.times, false)?;
     let question = NetworkQuestion {
@@ -113,40 +121,10 @@ fn plan_model(arguments: &PlanArguments) -> Result<PlanOfTimes> {
     Ok(PlanOfTimes { found, versions, this_host: known.this_host().cloned() })
 }
 
-fn describe_plan(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> String {
-    let NetworkPlan { promise, model, parallel, cores, .. } = found;
-    let mut lines = vec![format!(
-        "{model}: {} on {}, {} expected ({})",
-        match (parallel, found.stages_side_by_side) {
-            (models::Parallel::Sequential, _) => "one operator after the other",
-            (_, 0) => "one operator after the other, each with its best core count,",
-            (models::Parallel::Stream | models::Parallel::Full, _) => "groups side by side",
-        },
-        report::format_count(*cores, "core"),
-        format_duration(promise.time_ns),
-        format_range(promise.low_ns, promise.high_ns),
-    )];
-    lines.push(format!("  why         {}", found.why));
-    lines.push(format!(
-        "  others      one operator after the other on all cores {}, the best stages {}, critical path {}",
-        format_duration(promise.sequential_ns),
-        format_duration(found.best_ns),
-        format_duration(found.critical_ns)
-    ));
-    lines.push(format!(
-        "  stages      {}, {} of them with concurrent groups; {} sets of operators examined{}",
-        found.stages_count,
-        found.stages_side_by_side,
-        found.states,
-        if found.is_exact { ", exhaustive search" } else { ", beam search" }
-    ));
-    let by = if versions.is_empty() { String::new() } else { format!(" with {}", versions.join("; ")) };
-    let of_host = this_host.as_ref().map_or(String::new(), |host| format!(" for this machine, `{}`", host.host_class));
-    lines.push(format!(
-        "  times       {} measured{by}, the rest predicted{of_host}",
-        format_percent(found.measured_share)
-    ));
-    lines.join("\n")
+fn describe_plan(planned: &PlanOfTimes) -> String {
+    let PlanFacts { headline, lines } = planned.facts();
+    let lines = lines.iter().map(|(name, line)| format!("\n  {name:<11} {line}"));
+    headline + &lines.collect::<String>()
 }
 
 fn stage_table(planned: &PlanOfTimes) -> String {
@@ -160,14 +138,12 @@ fn stage_table(planned: &PlanOfTimes) -> String {
     ]);
     for (number, stage) in found.stages.stages.iter().enumerate() {
         for (place, group) in stage.groups.iter().enumerate() {
-            let named: Vec<&str> = group.calls.iter().take(3).map(|&call| found.calls[call].as_str()).collect();
-            let more = if group.calls.len() > 3 { "; …" } else { "" };
             let (number, time) = match place {
                 0 => (number.to_string(), stage.time_ns.map_or_else(String::new, format_duration)),
                 _ => (String::new(), String::new()),
             };
             let cores = group.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-            table.add_row([number, time, cores, group.calls.len().to_string(), format!("{}{more}", named.join("; "))]);
+            table.add_row([number, time, cores, group.calls.len().to_string(), found.name_calls(&group.calls)]);
         }
     }
     format!("{}\n{}", table.format_for(&stdout_paper()), describe_plan(planned))

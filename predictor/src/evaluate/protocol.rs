@@ -86,6 +86,20 @@ impl Protocol {
         }
     }
 
+    pub fn held_out(self) -> &'static str {
+        match self {
+            Protocol::P0 => "nothing; repeated measurements are compared",
+            Protocol::P1 => "random shapes",
+            Protocol::P1x => "the tenth of the shapes with the most work",
+            Protocol::P1m => "shapes of neural networks",
+            Protocol::P2 => "whole neural networks",
+            Protocol::P2f => "families of neural networks",
+            Protocol::P3 => "devices",
+            Protocol::P4 => "devices, except for a few measurements",
+            Protocol::P5 => "shapes, scored by the order of their schedules",
+        }
+    }
+
     pub fn from_name(name: &str) -> Option<Protocol> {
         Protocol::ALL.iter().copied().find(|protocol| protocol.name().eq_ignore_ascii_case(name))
     }

@@ -1,9 +1,9 @@
 //! Draws curves over threads or a knob: times with intervals, the knee, the scaling law and the measurements.
 
 use super::{escape, styled_page};
-use crate::knee::Knee;
+use crate::knee::{Knee, Point};
 use report::page::chart::{Scale, decades_between, round_ticks, svg_start};
-use report::{format_duration, format_plain, time_unit};
+use report::{format_duration, format_plain, format_range, time_unit};
 use std::fmt::Write;
 
 const WIDTH: f64 = 860.0;
@@ -17,22 +17,84 @@ const FLAT: f64 = 40.0;
 /// Ratio of the largest to the smallest number of threads above which the scale is logarithmic.
 const WIDE: f64 = 8.0;
 
-pub fn curves_page(operator: &str, device: &str, knees: &[Knee]) -> String {
+/// Returns a page of curves, given notes on all of them.
+pub fn curves_page(operator: &str, device: &str, knees: &[Knee], notes: &[String]) -> String {
     let mut body = format!("<p class=\"soft\">{} on {}</p>", escape(operator), escape(device));
     for knee in knees {
         let _ = write!(body, "<h2>Time over {}</h2><p>{}</p>", escape(&knee.over), escape(&describe_knee(knee)));
-        let _ = write!(body, "<figure>{}</figure>", draw_curve(knee));
+        let _ = write!(body, "<figure>{}</figure>{}", draw_curve(knee), points_table(knee));
+    }
+    if !notes.is_empty() {
+        let items: String = notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
+        let _ = write!(body, "<ul class=\"facts\">{items}</ul>");
     }
     styled_page("Knee: point of diminishing returns", &body)
 }
 
+fn points_table(knee: &Knee) -> String {
+    let mut text = format!(
+        "<div class=\"wide\"><table class=\"curve\"><tr><th>{}</th><th>time</th><th>90 % \
+         between</th><th>remarks</th></tr>",
+        escape(&knee.over)
+    );
+    for point in &knee.curve {
+        let _ = write!(
+            text,
+            "<tr{}><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            if point.at == knee.knee { " class=\"ours\"" } else { "" },
+            point.at,
+            format_duration(point.time_ns),
+            format_range(point.low_ns, point.high_ns),
+            escape(&point_remark(knee, point))
+        );
+    }
+    text + "</table></div>"
+}
+
+/// Describes a point of a curve for terminal and page: the knee, and a measurement.
+pub fn point_remark(knee: &Knee, point: &Point) -> String {
+    let probe = knee.probes.iter().find(|probe| probe.at == point.at);
+    let remark = probe.map_or(String::new(), |probe| {
+        let known = probe
+            .uncertainty
+            .map_or(String::new(), |half| format!(", uncertainty of the median {:.1} %", 100.0 * half));
+        let spread = probe.cv.map_or(String::new(), |cv| format!(" (CV {:.0} %{known})", 100.0 * cv));
+        let predicted = match probe.predicted_ns.is_finite() {
+            true => format!(", predicted {}", format_duration(probe.predicted_ns)),
+            false => String::new(),
+        };
+        format!("measured {}{spread}{predicted}", format_duration(probe.measured_ns))
+    });
+    match (point.at == knee.knee, remark.is_empty()) {
+        (false, _) => remark,
+        (true, true) => "knee".to_owned(),
+        (true, false) => format!("knee, {remark}"),
+    }
+}
+
+/// Describes the time at a value of the curve, with its interval.
+fn time_at(knee: &Knee, at: f64) -> String {
+    let point = knee.curve.iter().find(|point| point.at == at);
+    point.map_or(String::new(), |point| match point.low_ns.is_finite() && point.high_ns.is_finite() {
+        true => {
+            let range = format_range(point.low_ns, point.high_ns);
+            format!(" ({}, 90 % between {range})", format_duration(point.time_ns))
+        }
+        false => format!(" ({})", format_duration(point.time_ns)),
+    })
+}
+
 pub fn describe_knee(knee: &Knee) -> String {
     let what = &knee.over;
-    let mut text = format!(
-        "Fastest at {what} = {}; {} is the smallest value within 5 % of the fastest time.",
-        format_plain(knee.fastest),
-        format_plain(knee.knee)
-    );
+    let (fastest, smallest) = (format_plain(knee.fastest), format_plain(knee.knee));
+    let mut text = format!("Knee: {what} = {smallest}{}", time_at(knee, knee.knee));
+    text += &match knee.knee == knee.fastest {
+        true => ", the fastest time; no smaller value is within 5 % of it.".to_owned(),
+        false => format!(
+            ", the smallest value within 5 % of the fastest time. Fastest: {what} = {fastest}{}.",
+            time_at(knee, knee.fastest)
+        ),
+    };
     match knee.turns_at {
         Some(at) => {
             let _ = write!(text, " From {} on, the time does not fall.", format_plain(at));
@@ -166,6 +228,7 @@ fn draw_curve(knee: &Knee) -> String {
         }
     }
     let _ = write!(svg, "<polyline class=\"line\" points=\"{}\"/>", line(&|place| knee.curve[place].time_ns).join(" "));
+    svg += &draw_whiskers(knee, x, y);
     let at = x(knee.knee);
     let (anchor, aside) = if at > WIDTH / 2.0 { ("end", -6.0) } else { ("start", 6.0) };
     let _ = write!(
@@ -179,13 +242,15 @@ fn draw_curve(knee: &Knee) -> String {
     for point in &knee.curve {
         let _ = write!(
             svg,
-            "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{}\"><title>{} = {}: {}</title></circle>",
+            "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{}\"><title>{} = {}: {}, 90 % between \
+             {}</title></circle>",
             x(point.at),
             y(point.time_ns),
             if knee.curve.len() > 40 { 2.0 } else { 3.4 },
             escape(&knee.over),
             format_plain(point.at),
-            format_duration(point.time_ns)
+            format_duration(point.time_ns),
+            format_range(point.low_ns, point.high_ns)
         );
     }
     for probe in &knee.probes {
@@ -198,6 +263,23 @@ fn draw_curve(knee: &Knee) -> String {
         );
     }
     svg + &draw_legend(knee) + "</svg>"
+}
+
+/// Draws the interval of each point, unless there are too many.
+fn draw_whiskers(knee: &Knee, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64) -> String {
+    const MOST: usize = 40;
+    let mut svg = String::new();
+    let is_known = |point: &&Point| point.low_ns.is_finite() && point.high_ns.is_finite();
+    for point in knee.curve.iter().filter(is_known).filter(|_| knee.curve.len() <= MOST) {
+        let (x, low, high) = (x(point.at), y(point.low_ns), y(point.high_ns));
+        let _ = write!(
+            svg,
+            "<path class=\"interval\" d=\"M{x:.1} {low:.1}V{high:.1}M{:.1} {low:.1}h8M{:.1} {high:.1}h8\"/>",
+            x - 4.0,
+            x - 4.0
+        );
+    }
+    svg
 }
 
 fn draw_legend(knee: &Knee) -> String {

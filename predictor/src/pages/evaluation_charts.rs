@@ -6,7 +6,8 @@ use crate::evaluate::{Evaluation, ScatterPoint};
 use learn::Learner;
 use models::Choice;
 use report::page::chart::{Scale, decades_between, label_width, round_ticks, svg_start};
-use report::{format_duration, format_percentage, format_plain};
+use report::{format_count, format_duration, format_percentage, format_plain};
+use samples::statistics::quantile;
 use std::fmt::Write;
 
 const SIDE: f64 = 420.0;
@@ -17,15 +18,25 @@ const LANE: f64 = 26.0;
 const BARS: f64 = 380.0;
 /// Nominal coverage of the intervals, in percent.
 const PROMISE: f64 = 90.0;
+/// Half-width of the band around equal times, in percent.
+const WITHIN: f64 = 20.0;
 
 pub fn draw_charts(evaluation: &Evaluation) -> String {
     let mut text = String::new();
     if !evaluation.scatter_points.is_empty() {
+        let axes = ScatterAxes::from_points(&evaluation.scatter_points);
+        let beyond = evaluation.scatter_points.iter().filter(|point| axes.is_beyond(point)).count();
+        let beyond = match beyond {
+            0 => String::new(),
+            count => format!(" {} beyond the axes: orange triangles at the border.", format_count(count, "row")),
+        };
         let _ = write!(
             text,
-            "<h2>Predicted against measured</h2><p class=\"soft\">{} held-out rows; on the line, predicted and measured times are equal.</p><figure>{}</figure>",
-            evaluation.scatter_points.len(),
-            draw_scatter(&evaluation.scatter_points)
+            "<h2>Predicted against measured</h2><p class=\"soft\">{} by our predictor. On the line, predicted and \
+             measured times are equal; in the band, they differ by at most {WITHIN:.0}\u{a0}\
+            %.{beyond}</p><figure>{}</figure>",
+            format_count(evaluation.scatter_points.len(), "held-out row"),
+            draw_scatter(&evaluation.scatter_points, &axes)
         );
     }
     let ours: Vec<(&str, &Metrics)> = evaluation
@@ -38,14 +49,24 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
         .collect();
     if !ours.is_empty() {
         let bars: Vec<Bar> = ours.iter().map(|(name, one)| Bar::error_bar(name, one)).collect();
-        let _ = write!(text, "<h2>Our error by operator, %</h2><figure>{}</figure>", draw_bars(&bars, None));
+        let most = BarAxis::clipped(&bars);
+        let cut = if most.is_cut { " Triangle: continues beyond the axis." } else { "" };
+        let _ = write!(
+            text,
+            "<h2>Our error by operator</h2><p class=\"soft\">Bar: mean absolute error (MAPE); whisker: its 95 % \
+             interval; dot: median error.{cut}</p><figure>{}</figure>",
+            draw_bars(&bars, &most, "absolute error, %")
+        );
     }
     let bars: Vec<Bar> = ours.iter().filter_map(|(name, one)| Bar::coverage_bar(name, one)).collect();
     if !bars.is_empty() {
+        let axis = BarAxis { most: 100.0, is_cut: false, promise: Some(PROMISE) };
         let _ = write!(
             text,
-            "<h2>Measurements inside our 90 % intervals, %</h2><p class=\"soft\">The line is the nominal coverage.</p><figure>{}</figure>",
-            draw_bars(&bars, Some(PROMISE))
+            "<h2>Measurements inside our 90 % intervals</h2><p class=\"soft\">The line is the nominal coverage. \
+             Orange: below {:.0} %.</p><figure>{}</figure>",
+            super::KEPT,
+            draw_bars(&bars, &axis, "measurements inside the interval, %")
         );
     }
     text
@@ -55,15 +76,16 @@ struct Bar {
     name: String,
     value: f64,
     range: Option<(f64, f64)>,
+    middle: Option<f64>,
     says: String,
     is_bad: bool,
 }
 
 impl Bar {
     fn error_bar(name: &str, one: &Metrics) -> Bar {
-        let (low, high) = one.mape_interval;
-        let says = format_percentage(one.mape, 1);
-        Bar { name: name.to_owned(), value: one.mape, range: Some((low, high)), says, is_bad: false }
+        let says = format!("{}, median {}", format_percentage(one.mape, 2), format_percentage(one.median, 2));
+        let (range, middle) = (Some(one.mape_interval), Some(one.median));
+        Bar { name: name.to_owned(), value: one.mape, range, middle, says, is_bad: false }
     }
 
     fn coverage_bar(name: &str, one: &Metrics) -> Option<Bar> {
@@ -74,20 +96,78 @@ impl Bar {
             format_percentage(interval.half_width, 1)
         );
         let is_bad = interval.coverage < super::KEPT;
-        Some(Bar { name: name.to_owned(), value: interval.coverage, range: None, says, is_bad })
+        Some(Bar { name: name.to_owned(), value: interval.coverage, range: None, middle: None, says, is_bad })
+    }
+
+    fn end(&self) -> f64 {
+        self.range.map_or(self.value, |(_, high)| high.max(self.value))
     }
 }
 
-fn draw_scatter(points: &[ScatterPoint]) -> String {
-    let times = || points.iter().flat_map(|point| [point.measured_ns, point.predicted_ns]).filter(|time| *time > 0.0);
-    let low = times().fold(f64::INFINITY, f64::min) / 1.2;
-    let high = times().filter(|time| time.is_finite()).fold(0.0, f64::max) * 1.2;
-    let across = Scale { range: (low, high), places: (LEFT, LEFT + SIDE), is_log: true };
-    let up = Scale { range: (low, high), places: (MARGIN + SIDE, MARGIN), is_log: true };
+struct BarAxis {
+    most: f64,
+    is_cut: bool,
+    promise: Option<f64>,
+}
+
+impl BarAxis {
+    /// Returns an axis that ends at three times the upper quartile of the values, if some bars are longer.
+    fn clipped(bars: &[Bar]) -> BarAxis {
+        let finite = |values: Vec<f64>| values.into_iter().filter(|value| value.is_finite()).collect::<Vec<f64>>();
+        let longest = finite(bars.iter().map(Bar::end).collect()).into_iter().fold(1.0, f64::max);
+        let mut values = finite(bars.iter().map(|bar| bar.value).collect());
+        let usual = if values.is_empty() { longest } else { 3.0 * quantile(&mut values, 0.75) };
+        match longest > usual && usual > 0.0 {
+            true => BarAxis { most: usual, is_cut: true, promise: None },
+            false => BarAxis { most: longest, is_cut: false, promise: None },
+        }
+    }
+}
+
+/// Axes of the scatter chart: the range of nearly all measured times, with a margin.
+struct ScatterAxes {
+    low: f64,
+    high: f64,
+}
+
+impl ScatterAxes {
+    fn from_points(points: &[ScatterPoint]) -> ScatterAxes {
+        const OUTSIDE: f64 = 0.005;
+        const MARGIN_FACTOR: f64 = 2.0;
+        let is_time = |time: &f64| time.is_finite() && *time > 0.0;
+        let mut measured: Vec<f64> = points.iter().map(|point| point.measured_ns).filter(is_time).collect();
+        if measured.is_empty() {
+            return ScatterAxes { low: 1.0, high: 10.0 };
+        }
+        let (low, high) = (quantile(&mut measured, OUTSIDE), quantile(&mut measured, 1.0 - OUTSIDE));
+        ScatterAxes { low: low / MARGIN_FACTOR, high: high * MARGIN_FACTOR }
+    }
+
+    fn is_beyond(&self, point: &ScatterPoint) -> bool {
+        let is_outside = |time: f64| time.is_finite() && time > 0.0 && !(self.low..=self.high).contains(&time);
+        is_outside(point.measured_ns) || is_outside(point.predicted_ns)
+    }
+
+    /// Returns powers of ten, and 2 and 5 times them if there are few.
+    fn ticks(&self) -> Vec<f64> {
+        let decades = decades_between(self.low, self.high);
+        if decades.len() > 3 {
+            return decades;
+        }
+        let powers = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
+        let steps = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|step| step * 10f64.powi(power)));
+        steps.filter(|tick| (self.low..=self.high).contains(tick)).collect()
+    }
+}
+
+fn draw_scatter(points: &[ScatterPoint], axes: &ScatterAxes) -> String {
+    let range = (axes.low, axes.high);
+    let across = Scale { range, places: (LEFT, LEFT + SIDE), is_log: true };
+    let up = Scale { range, places: (MARGIN + SIDE, MARGIN), is_log: true };
     let (width, height) = (LEFT + SIDE + MARGIN + 30.0, SIDE + MARGIN + BOTTOM);
     let mut svg = svg_start(width, height, "predicted against measured");
     let (right, floor) = (LEFT + SIDE, MARGIN + SIDE);
-    for time in decades_between(low, high) {
+    for time in axes.ticks() {
         let (x, y) = (across.coordinate_of(time), up.coordinate_of(time));
         let _ = write!(
             svg,
@@ -99,10 +179,12 @@ fn draw_scatter(points: &[ScatterPoint]) -> String {
             text = format_duration(time)
         );
     }
+    svg += &draw_band(&across, &up);
     let _ = write!(
         svg,
-        "<line class=\"at\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{floor}\" y2=\"{MARGIN}\"/><text class=\"soft\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">measured</text>\
-        <text class=\"soft\" transform=\"translate(14 {}) rotate(-90)\" text-anchor=\"middle\">predicted</text>",
+        "<line class=\"at\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{floor}\" y2=\"{MARGIN}\"/><text class=\"soft\" \
+         x=\"{}\" y=\"{}\" text-anchor=\"middle\">measured time</text>\
+        <text class=\"soft\" transform=\"translate(14 {}) rotate(-90)\" text-anchor=\"middle\">predicted time</text>",
         LEFT + SIDE / 2.0,
         height - 8.0,
         MARGIN + SIDE / 2.0
@@ -111,69 +193,113 @@ fn draw_scatter(points: &[ScatterPoint]) -> String {
         .iter()
         .filter(|point| point.measured_ns > 0.0 && point.predicted_ns > 0.0 && point.predicted_ns.is_finite())
     {
-        let _ = write!(
-            svg,
-            "<circle class=\"down\" fill-opacity=\".5\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.4\"><title>{}: measured {}, predicted {}</title></circle>",
-            across.coordinate_of(point.measured_ns),
-            up.coordinate_of(point.predicted_ns),
+        let x = across.coordinate_of(point.measured_ns.clamp(axes.low, axes.high));
+        let y = up.coordinate_of(point.predicted_ns.clamp(axes.low, axes.high));
+        let title = format!(
+            "<title>{}: measured {}, predicted {}</title>",
             escape(&point.operator),
             format_duration(point.measured_ns),
             format_duration(point.predicted_ns)
         );
+        svg += &match axes.is_beyond(point) {
+            true => {
+                let turn = outward_angle(point, axes);
+                format!(
+                    "<path class=\"up\" transform=\"translate({x:.1} {y:.1}) rotate({turn})\" d=\"M-4 0h8l-4 \
+                     -7z\">{title}</path>"
+                )
+            }
+            false => format!(
+                "<circle class=\"down\" fill-opacity=\".5\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.4\">{title}</circle>"
+            ),
+        };
     }
     svg + "</svg>"
 }
 
-fn draw_bars(bars: &[Bar], promise: Option<f64>) -> String {
+/// Returns the angle by which a triangle that points up is rotated, so that it points to a row beyond the axes.
+fn outward_angle(point: &ScatterPoint, axes: &ScatterAxes) -> i32 {
+    match (point.measured_ns, point.predicted_ns) {
+        (_, predicted) if predicted > axes.high => 0,
+        (_, predicted) if predicted < axes.low => 180,
+        (measured, _) if measured > axes.high => 90,
+        _ => -90,
+    }
+}
+
+/// Draws the area in which predictions deviate little from measurements.
+fn draw_band(across: &Scale, up: &Scale) -> String {
+    let (low, high) = across.range;
+    let (more, less) = (1.0 + WITHIN / 100.0, 1.0 - WITHIN / 100.0);
+    let corners =
+        [(low, low), (low, low * more), (high / more, high), (high, high), (high, high * less), (low / less, low)];
+    let place = |(x, y): (f64, f64)| format!("{:.1},{:.1}", across.coordinate_of(x), up.coordinate_of(y));
+    format!("<polygon class=\"band\" points=\"{}\"/>", corners.map(place).join(" "))
+}
+
+fn draw_bars(bars: &[Bar], axis: &BarAxis, unit: &str) -> String {
     let left = label_width(bars.iter().map(|bar| bar.name.as_str())) + 20.0;
-    let most = bars.iter().map(|bar| bar.value.max(bar.range.map_or(0.0, |range| range.1)));
-    let most = most.filter(|value| value.is_finite()).chain(promise.map(|_| 100.0)).fold(1.0, f64::max);
-    let across = Scale { range: (0.0, most), places: (left, left + BARS), is_log: false };
+    let across = Scale { range: (0.0, axis.most), places: (left, left + BARS), is_log: false };
     let says = label_width(bars.iter().map(|bar| bar.says.as_str()));
     let floor = MARGIN + LANE * bars.len() as f64;
-    let mut svg = svg_start(left + BARS + says + 28.0, floor + 28.0, "bar chart by operator");
-    for tick in round_ticks(0.0, most, 5) {
+    let mut svg = svg_start(left + BARS + says + 36.0, floor + 44.0, "bar chart by operator");
+    for tick in round_ticks(0.0, axis.most, 5) {
         let x = across.coordinate_of(tick);
         let _ = write!(
             svg,
             "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{MARGIN}\" y2=\"{floor}\"/><text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             floor + 18.0,
-            if most < 1e4 { format_plain(tick) } else { format_percentage(tick, 0) }
+            if axis.most < 1e4 { format_plain(tick) } else { format_percentage(tick, 0) }
         );
     }
+    let _ = write!(
+        svg,
+        "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{unit}</text>",
+        left + BARS / 2.0,
+        floor + 36.0
+    );
     for (place, bar) in bars.iter().enumerate() {
-        let middle = MARGIN + LANE * (place as f64 + 0.5);
-        let value = if bar.value.is_nan() { 0.0 } else { bar.value.min(most) };
-        let _ = write!(
-            svg,
-            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><rect class=\"{}\" fill-opacity=\".75\" x=\"{left}\" y=\"{:.1}\" width=\"{:.1}\" height=\"12\"/>",
-            left - 10.0,
-            middle + 4.0,
-            escape(&bar.name),
-            if bar.is_bad { "up" } else { "down" },
-            middle - 6.0,
-            across.coordinate_of(value) - left
-        );
-        if let Some((low, high)) = bar.range.filter(|(low, high)| !low.is_nan() && !high.is_nan()) {
-            let (low, high) = (across.coordinate_of(low), across.coordinate_of(high.min(most)));
-            let _ = write!(
-                svg,
-                "<line class=\"whisker\" x1=\"{low:.1}\" x2=\"{high:.1}\" y1=\"{middle}\" y2=\"{middle}\"/>"
-            );
-        }
-        let _ = write!(
-            svg,
-            "<text class=\"soft\" x=\"{}\" y=\"{:.1}\">{}</text>",
-            left + BARS + 10.0,
-            middle + 4.0,
-            bar.says
-        );
+        svg += &draw_bar(bar, MARGIN + LANE * (place as f64 + 0.5), &across);
     }
-    if let Some(promise) = promise {
+    if let Some(promise) = axis.promise {
         let x = across.coordinate_of(promise);
         let _ = write!(svg, "<line class=\"at\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{MARGIN}\" y2=\"{floor}\"/>");
     }
     svg + "</svg>"
+}
+
+fn draw_bar(bar: &Bar, middle: f64, across: &Scale) -> String {
+    let ((left, right), most) = (across.places, across.range.1);
+    let value = if bar.value.is_nan() { 0.0 } else { bar.value.min(most) };
+    let mut svg = format!(
+        "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><rect class=\"{}\" fill-opacity=\".75\" x=\"{left}\" \
+         y=\"{:.1}\" width=\"{:.1}\" height=\"12\"/>",
+        left - 10.0,
+        middle + 4.0,
+        escape(&bar.name),
+        if bar.is_bad { "up" } else { "down" },
+        middle - 6.0,
+        across.coordinate_of(value) - left
+    );
+    if let Some((low, high)) = bar.range.filter(|(low, high)| !low.is_nan() && !high.is_nan()) {
+        let (low, high) = (across.coordinate_of(low.min(most)), across.coordinate_of(high.min(most)));
+        let _ =
+            write!(svg, "<line class=\"whisker\" x1=\"{low:.1}\" x2=\"{high:.1}\" y1=\"{middle}\" y2=\"{middle}\"/>");
+    }
+    if let Some(median) = bar.middle.filter(|median| *median <= most) {
+        let x = across.coordinate_of(median);
+        let _ = write!(svg, "<circle class=\"dot\" cx=\"{x:.1}\" cy=\"{middle}\" r=\"3.4\"/>");
+    }
+    if bar.end() > most {
+        let _ = write!(
+            svg,
+            "<path class=\"up\" d=\"M{:.1} {:.1}v10l8 -5z\"><title>continues beyond the axis</title></path>",
+            right + 1.0,
+            middle - 5.0
+        );
+    }
+    let _ = write!(svg, "<text class=\"soft\" x=\"{}\" y=\"{:.1}\">{}</text>", right + 16.0, middle + 4.0, bar.says);
+    svg
 }
 
 #[cfg(test)]
@@ -183,15 +309,29 @@ mod tests {
     #[test]
     fn every_dot_and_bar_is_drawn() {
         let point = |measured_ns, predicted_ns| ScatterPoint { operator: "a<b".to_owned(), measured_ns, predicted_ns };
-        let svg = draw_scatter(&[point(1e3, 1.1e3), point(2e6, 1e6), point(1.0, f64::NAN)]);
+        let points = [point(1e3, 1.1e3), point(2e6, 1e6), point(1e4, f64::NAN), point(1e4, 1e19)];
+        let axes = ScatterAxes::from_points(&points);
+        let svg = draw_scatter(&points, &axes);
         assert_eq!(svg.matches("<circle").count(), 2, "what has no number has no place");
+        assert_eq!(svg.matches("class=\"up\"").count(), 1, "a row beyond the axes is a triangle");
         assert!(
             svg.contains("a&lt;b: measured 1.00 µs, predicted 1.10 µs") && svg.contains(">1.00 ms</text>"),
             "{svg}"
         );
-        let bar =
-            Bar { name: "n".repeat(60), value: 12.0, range: Some((9.0, 80.0)), says: "12.0".to_owned(), is_bad: true };
-        let svg = draw_bars(&[bar], Some(PROMISE));
+        let bar = |value, high| Bar {
+            name: "n".repeat(60),
+            value,
+            range: Some((9.0, high)),
+            middle: Some(8.0),
+            says: "12.0".to_owned(),
+            is_bad: true,
+        };
+        let axis = BarAxis { most: 100.0, is_cut: false, promise: Some(PROMISE) };
+        let svg = draw_bars(&[bar(12.0, 80.0)], &axis, "%");
         assert!(svg.contains("class=\"up\"") && svg.contains("whisker") && svg.contains("class=\"at\""), "{svg}");
+        let bars = [bar(12.0, 14.0), bar(11.0, 12.0), bar(10.0, 13.0), bar(4e5, 9e6)];
+        let axis = BarAxis::clipped(&bars);
+        assert!(axis.is_cut && axis.most > 14.0 && axis.most < 9e6, "{}", axis.most);
+        assert_eq!(draw_bars(&bars, &axis, "%").matches("continues beyond").count(), 1);
     }
 }

@@ -3,14 +3,14 @@
 //! If the plan was measured, a second chart shows the measured times. A table lists the times of operators by number of
 //! cores; boxes show the same times.
 
+use super::plan_times::{PlanFacts, draw_times, stages_table};
 use super::{escape, styled_page};
 use crate::error::{Error, Result};
 use crate::planning::NetworkPlan;
 use crate::planning::network::Alternative;
-use models::Choice;
 use models::stages::Group;
 use report::page::chart::{Scale, format_tick, round_ticks, svg_start};
-use report::{format_count, format_duration, format_number, format_range};
+use report::{UNKNOWN, format_count, format_duration, format_number, format_percent, format_range};
 use samples::text::read_bounded;
 use serde::Deserialize;
 use std::fmt::Write;
@@ -75,17 +75,14 @@ struct ShownLanes {
     title: String,
 }
 
-pub fn plan_page(planned: &NetworkPlan, measured: Option<&MeasuredLanes>) -> String {
-    let NetworkPlan { promise, why, model, cores, .. } = planned;
-    let mut body = format!(
-        "<p>{}: {} on {}, predicted {} ({}); sequential execution {}.</p><p class=\"soft\">{}</p>",
-        escape(model),
-        planned.parallel.name(),
-        format_count(*cores, "core"),
-        format_duration(promise.time_ns),
-        format_range(promise.low_ns, promise.high_ns),
-        format_duration(promise.sequential_ns),
-        escape(why)
+pub fn plan_page(planned: &NetworkPlan, facts: &PlanFacts, measured: Option<&MeasuredLanes>) -> String {
+    let NetworkPlan { promise, cores, .. } = planned;
+    let mut body = facts.list_html();
+    let _ = write!(
+        body,
+        "<h2>Time of the plan and of others</h2><figure>{}</figure><p class=\"soft\">The whisker is the 90 % \
+         interval.</p>",
+        draw_times(planned, measured.map(|measured| measured.median_ns))
     );
     let promised = planned_lanes(planned);
     let seen = measured.map(|measured| measured_lanes(&measured.lanes)).unwrap_or_default();
@@ -113,7 +110,8 @@ pub fn plan_page(planned: &NetworkPlan, measured: Option<&MeasuredLanes>) -> Str
         "<p class=\"soft\">Each box is a call. Blue: sequential. Orange: concurrent groups. A predicted stage is as long as its longest \
          group; measured groups have their own start and end.</p>",
     );
-    body.push_str(&alternatives_table(&planned.alternatives, *cores));
+    body.push_str(&stages_table(planned));
+    body.push_str(&alternatives_table(&planned.alternatives, *cores, promise.time_ns));
     styled_page("Execution plan", &body)
 }
 
@@ -186,7 +184,13 @@ fn measured_lanes(lanes: &[Lane]) -> Vec<ShownLanes> {
 fn draw_lanes(all: &[ShownLanes], cores: usize, total_ns: f64, name: &str) -> String {
     let scale = Scale { range: (0.0, total_ns), places: (LEFT, WIDTH - 10.0), is_log: false };
     let height = 30.0 + LANE * cores as f64;
-    let mut picture = svg_start(WIDTH, height + 26.0, name);
+    let mut picture = svg_start(WIDTH, height + 44.0, name);
+    let _ = write!(
+        picture,
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" class=\"soft\">time</text>",
+        (LEFT + WIDTH) / 2.0,
+        height + 36.0
+    );
     for core in 0..cores {
         let y = 20.0 + LANE * core as f64 + LANE / 2.0;
         let _ = write!(picture, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">core {core}</text>", LEFT - 10.0, y);
@@ -204,7 +208,7 @@ fn draw_lanes(all: &[ShownLanes], cores: usize, total_ns: f64, name: &str) -> St
         let (from, to) = (scale.coordinate_of(one.from_ns), scale.coordinate_of(one.to_ns));
         let (first, last) = (one.cores.iter().min().unwrap_or(&0), one.cores.iter().max().unwrap_or(&0));
         let class = if one.is_beside { "up" } else { "down" };
-        let depth = if one.is_even { 0.75 } else { 0.45 };
+        let depth = if one.is_even { 0.45 } else { 0.3 };
         let _ = write!(
             picture,
             "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\" fill-opacity=\"{depth}\">\
@@ -223,28 +227,31 @@ fn draw_lanes(all: &[ShownLanes], cores: usize, total_ns: f64, name: &str) -> St
     picture + "</svg>"
 }
 
-fn alternatives_table(all: &[Alternative], cores: usize) -> String {
+fn alternatives_table(all: &[Alternative], cores: usize, plan_ns: f64) -> String {
     let mut text =
-        "<h2>Operator times by number of cores</h2><div class=\"wide\"><table><tr><th>operator</th><th>calls</th><th>data moved</th>".to_owned();
+        "<h2>Operator times by number of cores</h2><div class=\"wide\"><table class=\"figures\"><tr><th>operator</th>\
+         <th>calls</th><th>share</th>"
+            .to_owned();
     for own in 1..=cores {
-        let _ = write!(text, "<th>on {own}</th>");
+        let _ = write!(text, "<th>on {}</th><th>90 % between</th>", format_count(own, "core"));
     }
-    text.push_str("<th>speed-up</th></tr>");
+    text.push_str("<th>speed-up</th><th>data moved</th></tr>");
     for one in all {
         let _ = write!(
             text,
             "<tr><td>{}</td><td>{}</td><td>{}</td>",
             escape(&one.operator),
             one.calls.len(),
-            format_args!("{} KB", format_number(one.bytes / 1e3))
+            share_cell(one, plan_ns)
         );
-        for (place, alone_ns) in one.alone_ns.iter().enumerate() {
+        for (place, (alone_ns, (low_ns, high_ns))) in one.alone_ns.iter().zip(&one.intervals_ns).enumerate() {
             let time = format_duration(*alone_ns);
             let time = if one.cores.contains(&(place + 1)) { format!("<b>{time}</b>") } else { time };
-            let _ = write!(text, "<td>{time}</td>");
+            let interval = format_range(*low_ns, *high_ns);
+            let _ = write!(text, "<td>{time}</td><td class=\"soft\">{interval}</td>");
         }
         let gain = one.alone_ns.first().zip(one.alone_ns.last()).map_or(1.0, |(first, last)| first / last);
-        let _ = write!(text, "<td>{gain:.2}×</td></tr>");
+        let _ = write!(text, "<td>{gain:.2}×</td><td>{} KB</td></tr>", format_number(one.bytes / 1e3));
     }
     let _ = write!(
         text,
@@ -253,8 +260,21 @@ fn alternatives_table(all: &[Alternative], cores: usize) -> String {
     );
     for place in 0..cores {
         let time_ns = |one: &Alternative| one.calls.len() as f64 * one.alone_ns.get(place).copied().unwrap_or(0.0);
-        let _ = write!(text, "<th>{}</th>", format_duration(all.iter().map(time_ns).sum()));
+        let _ = write!(text, "<th>{}</th><th></th>", format_duration(all.iter().map(time_ns).sum()));
     }
-    text.push_str("<th></th></tr>");
-    text + "</table></div><p class=\"soft\">Isolated times by number of cores; bold: used by the plan. Concurrent execution is faster if operators scale badly.</p>"
+    text.push_str("<th></th><th></th></tr></table></div>");
+    text + "<p class=\"soft\">Isolated times by number of cores; bold: used by the plan. Concurrent execution is \
+    faster if operators scale badly. Share: isolated time of all calls of the operator, relative to the time of the \
+    plan.</p>"
+}
+
+/// Formats the share of an operator in the time of the plan; unknown if its calls run on several numbers of cores.
+fn share_cell(one: &Alternative, plan_ns: f64) -> String {
+    match one.cores[..] {
+        [cores] => one
+            .alone_ns
+            .get(cores.saturating_sub(1))
+            .map_or(String::new(), |alone_ns| format_percent(one.calls.len() as f64 * alone_ns / plan_ns)),
+        _ => UNKNOWN.to_owned(),
+    }
 }

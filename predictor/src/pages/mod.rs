@@ -6,14 +6,16 @@ mod evaluation_charts;
 mod heat_map;
 mod lanes;
 mod placement;
+mod plan_times;
 mod slowdowns;
 mod swarm;
 
-pub use curve::{curves_page, describe_knee};
-pub use evaluation::evaluation_tables;
+pub use curve::{curves_page, describe_knee, point_remark};
+pub use evaluation::{evaluation_tables, other_coverage};
 pub use heat_map::{SIGNIFICANT, heat_map};
 pub use lanes::{Lane, MeasuredLanes, plan_page};
-pub use placement::placement_page;
+pub use placement::{describe_placement, placement_page};
+pub use plan_times::{PlanFacts, describe_plan};
 pub use slowdowns::slowdowns_page;
 pub use swarm::swarm_page;
 
@@ -22,13 +24,9 @@ use report::page::escape_html as escape;
 /// Minimum acceptable actual coverage of 90 % intervals, in percent.
 pub const KEPT: f64 = 85.0;
 
-const NARROW: &str = "@media (max-width: 600px) {
-  th, td { padding: .2rem .4rem; white-space: nowrap; }
-  td:first-child { white-space: normal; min-width: 11rem; overflow-wrap: anywhere; }
-}
-";
+const STYLE: &str = include_str!("pages.css");
 
 fn styled_page(title: &str, body: &str) -> String {
-    let style = format!("{}{NARROW}", report::page::chart::STYLE);
+    let style = format!("{}{STYLE}", report::page::chart::STYLE);
     report::page::whole_page(title, &style, &format!("<main><h1>{}</h1>\n{body}</main>", escape(title)))
 }

@@ -1,91 +1,230 @@
-//! HTML page of a placement: the cost of each operator on its device and on every other device.
+//! HTML page of a placement: when each device runs which operator, and what each operator costs on every device.
 
 use super::{escape, styled_page};
 use crate::planning::tables::TimesTable;
 use planners::placement::{Instance, Placement};
-use report::format_duration;
 use report::page::chart::{Scale, format_tick, label_width, round_ticks, svg_start};
+use report::{format_count, format_duration, format_number, format_percent};
 use std::fmt::Write;
 
-pub fn placement_page(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
+pub fn placement_page(table: &TimesTable, instance: &Instance, found: &Placement, notes: &[String]) -> String {
+    let chart = DeviceLanes { table, instance, found };
     let mut body = format!(
-        "<p>Makespan {}; {}; largest gain of a single move: {}.</p><figure>{}</figure>\
-         <p class=\"soft\">Total work of each device; waits and transfers are not drawn.</p>\
-         <div class=\"wide\"><table><tr><th>operator</th>",
-        format_duration(found.makespan_ns),
-        if found.is_exact {
-            "the optimal assignment".to_owned()
-        } else {
-            format!("at most {:.3} times the optimum", found.ratio_most())
-        },
-        format_duration(found.largest_gain_ns.max(0.0)),
-        draw_devices(table, instance, found),
+        "<p><b>{} on {} take {}.</b></p><ul class=\"facts\">",
+        format_count(table.operators.len(), "operator"),
+        format_count(table.devices.len(), "device"),
+        format_duration(found.makespan_ns)
     );
-    for device in &table.devices {
-        let _ = write!(body, "<th>{}</th>", escape(device));
-    }
-    body.push_str("</tr>");
-    for (operator, name) in table.operators.iter().enumerate() {
-        let _ = write!(body, "<tr><td>{}</td>", escape(name));
-        for (device, pays) in found.pays_ns[operator].iter().enumerate() {
-            let own = format_duration(instance.times_ns[operator][device]);
-            let text = format!("{} <span class=\"soft\">(isolated {own})</span>", format_duration(*pays));
-            let text = if device == found.devices[operator] { format!("<b>{text}</b>") } else { text };
-            let _ = write!(body, "<td>{text}</td>");
+    // The first line states the makespan.
+    notes.iter().skip(1).for_each(|note| body += &format!("<li>{}</li>", escape(note)));
+    let _ = write!(
+        body,
+        "</ul><h2>Timeline of devices</h2><figure>{}</figure><p class=\"soft\">Each box is an operator; its start and \
+         time are in the table. {}</p>",
+        chart.draw_lanes(),
+        match instance.edges.is_empty() {
+            true => "Operators are independent.",
+            false => "In gaps, the device waits for results of earlier operators or for a transfer.",
         }
-        body.push_str("</tr>");
-    }
-    body.push_str("</table></div><p class=\"soft\">Bold: cost on the assigned device. Other columns: cost on that device if all other operators stay.</p>");
+    );
+    body += &chart.costs_table();
     styled_page("Operators on devices", &body)
 }
 
-const WIDTH: f64 = 900.0;
-const LANE: f64 = 40.0;
-
-fn draw_devices(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
-    const LETTER: f64 = 6.3;
-    let left = 20.0 + label_width(table.devices.iter().map(String::as_str)).min(WIDTH / 3.0);
-    let of_device =
-        |device: usize| (0..table.operators.len()).filter(move |&operator| found.devices[operator] == device);
-    let busy_ns = |device: usize| of_device(device).map(|operator| instance.times_ns[operator][device]).sum::<f64>();
-    let longest_ns = (0..table.devices.len()).map(busy_ns).fold(1.0, f64::max);
-    let scale = Scale { range: (0.0, longest_ns), places: (left, WIDTH - 40.0), is_log: false };
-    let height = LANE * table.devices.len() as f64;
-    let mut picture = svg_start(WIDTH, height + 24.0, "operators of each device");
-    for tick in round_ticks(0.0, longest_ns, 6) {
-        let (x, y) = (scale.coordinate_of(tick), height + 16.0);
-        let time = format_tick(tick);
-        let _ = write!(picture, "<text class=\"soft\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{time}</text>");
+/// Describes a placement for terminal and page: energy, stability, distance from the optimum.
+pub fn describe_placement(found: &Placement, promised: Option<f64>) -> Vec<String> {
+    let mut lines = vec![format!("makespan {}", format_duration(found.makespan_ns))];
+    if found.energy_j > 0.0 {
+        let objective = format_duration(found.objective_ns);
+        lines.push(format!("energy {} J, objective {objective}", format_number(found.energy_j)));
     }
-    for (device, name) in table.devices.iter().enumerate() {
-        let (top, x) = (LANE * device as f64, left - 8.0);
-        let y = top + LANE / 2.0 + 2.0;
-        let _ = write!(picture, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{}</text>", escape(name));
-        let mut begin_ns = 0.0;
-        for (place, operator) in of_device(device).enumerate() {
-            let end_ns = begin_ns + instance.times_ns[operator][device];
-            let (from, to) = (scale.coordinate_of(begin_ns), scale.coordinate_of(end_ns));
-            let (label, depth) = (&table.operators[operator], if place % 2 == 0 { 0.75 } else { 0.5 });
+    lines.push(match found.is_equilibrium() {
+        true => "equilibrium: no operator gains by moving alone".to_owned(),
+        false => format!("not an equilibrium: a single move gains up to {}", format_duration(found.largest_gain_ns)),
+    });
+    lines.push(match found.is_exact {
+        true => "optimal among all assignments".to_owned(),
+        false => format!(
+            "at most {:.3} times the optimum: no assignment takes less than {}",
+            found.ratio_most(),
+            format_duration(found.least_ns)
+        ),
+    });
+    if let Some(anarchy) = found.anarchy {
+        lines.push(format!("price of anarchy: the worst equilibrium takes {anarchy:.3} times as long as the optimum"));
+    }
+    if let Some(most) = found.anarchy_most {
+        lines.push(format!("for identical devices, the price of anarchy is at most {most:.3}"));
+    }
+    if let Some(promised) = promised {
+        lines.push(format!("with errors up to --off, at most {promised:.3} times the optimum"));
+    }
+    lines
+}
+
+/// Width of the axis of time.
+const AXIS: f64 = 860.0;
+const RIGHT: f64 = 40.0;
+const TOP: f64 = 24.0;
+const LANE: f64 = 48.0;
+/// Width of a letter inside of a box.
+const LETTER: f64 = 6.8;
+
+struct DeviceLanes<'a> {
+    table: &'a TimesTable,
+    instance: &'a Instance,
+    found: &'a Placement,
+}
+
+impl DeviceLanes<'_> {
+    fn time_ns(&self, operator: usize) -> f64 {
+        self.instance.times_ns[operator][self.found.devices[operator]]
+    }
+
+    fn start_ns(&self, operator: usize) -> f64 {
+        (self.found.ends_ns[operator] - self.time_ns(operator)).max(0.0)
+    }
+
+    /// Returns the operators of a device in the order of their start.
+    fn of_device(&self, device: usize) -> Vec<usize> {
+        let all = 0..self.table.operators.len();
+        let mut own: Vec<usize> = all.filter(|&operator| self.found.devices[operator] == device).collect();
+        own.sort_by(|one, two| self.found.ends_ns[*one].total_cmp(&self.found.ends_ns[*two]));
+        own
+    }
+
+    fn describe_load(&self, device: usize) -> String {
+        let own = self.of_device(device);
+        let busy_ns: f64 = own.iter().map(|&operator| self.time_ns(operator)).sum();
+        let share = format_percent(busy_ns / self.found.makespan_ns);
+        format!("{}, busy {share}", format_count(own.len(), "operator"))
+    }
+
+    fn draw_lanes(&self) -> String {
+        let loads: Vec<String> = (0..self.table.devices.len()).map(|device| self.describe_load(device)).collect();
+        let left = 20.0 + label_width(self.table.devices.iter().chain(&loads).map(String::as_str));
+        let makespan_ns = self.found.makespan_ns;
+        let scale = Scale { range: (0.0, makespan_ns), places: (left, left + AXIS), is_log: false };
+        let floor = TOP + LANE * self.table.devices.len() as f64;
+        let mut picture = svg_start(left + AXIS + RIGHT, floor + 42.0, "timeline of devices");
+        for tick in round_ticks(0.0, makespan_ns, 8) {
+            let (x, y, time) = (scale.coordinate_of(tick), floor + 18.0, format_tick(tick));
+            let _ = write!(
+                picture,
+                "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{floor}\"/>\
+                 <text class=\"soft\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{time}</text>"
+            );
+        }
+        for (device, (name, load)) in self.table.devices.iter().zip(&loads).enumerate() {
+            let (x, y) = (left - 10.0, TOP + LANE * (device as f64 + 0.5));
+            let _ = write!(
+                picture,
+                "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
+                 <text class=\"soft\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"end\">{load}</text>",
+                y - 3.0,
+                escape(name),
+                y + 12.0
+            );
+            picture += &self.draw_boxes(device, &scale);
+        }
+        let (end, middle) = (scale.coordinate_of(makespan_ns), left + AXIS / 2.0);
+        let _ = write!(
+            picture,
+            "<line class=\"at\" x1=\"{end:.1}\" x2=\"{end:.1}\" y1=\"{}\" y2=\"{floor}\"/>\
+             <text class=\"mark\" x=\"{end:.1}\" y=\"{}\" text-anchor=\"end\">makespan {}</text>\
+             <text class=\"soft\" x=\"{middle:.1}\" y=\"{}\" text-anchor=\"middle\">time</text>",
+            TOP - 6.0,
+            TOP - 10.0,
+            format_duration(makespan_ns),
+            floor + 36.0
+        );
+        picture + "</svg>"
+    }
+
+    fn draw_boxes(&self, device: usize, scale: &Scale) -> String {
+        let mut picture = String::new();
+        let top = TOP + LANE * device as f64;
+        for (place, operator) in self.of_device(device).into_iter().enumerate() {
+            let from = scale.coordinate_of(self.start_ns(operator));
+            let to = scale.coordinate_of(self.found.ends_ns[operator]);
+            let (name, depth) = (&self.table.operators[operator], if place % 2 == 0 { 0.45 } else { 0.3 });
             let _ = write!(
                 picture,
                 "<rect class=\"down\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\" \
-                 fill-opacity=\"{depth}\"><title>{}: {}</title></rect>",
-                top + 3.0,
+                 fill-opacity=\"{depth}\"><title>{}: {} from {}</title></rect>",
+                top + 4.0,
                 (to - from - 0.6).max(0.6),
                 LANE - 8.0,
-                escape(label),
-                format_duration(end_ns - begin_ns)
+                escape(name),
+                format_duration(self.time_ns(operator)),
+                format_tick(self.start_ns(operator))
             );
-            if to - from > LETTER * (label.chars().count() + 1) as f64 {
-                let _ = write!(
-                    picture,
-                    "<text class=\"inside\" x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
-                    from + 4.0,
-                    escape(label)
-                );
+            if let Some(label) = fitting_label(name, to - from - 5.0) {
+                let (x, y) = (from + 3.0, top + LANE / 2.0 + 4.0);
+                let _ = write!(picture, "<text class=\"inside\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(label));
             }
-            begin_ns = end_ns;
         }
+        picture
     }
-    picture + "</svg>"
+
+    fn costs_table(&self) -> String {
+        let mut text = "<h2>Operators</h2><div class=\"wide\"><table class=\"texts figures\"><tr><th>operator</th>\
+             <th>device</th><th>start</th><th>time</th>"
+            .to_owned();
+        for device in &self.table.devices {
+            let _ = write!(text, "<th>cost on {} <span class=\"soft\">(isolated)</span></th>", escape(device));
+        }
+        text.push_str("</tr>");
+        for (operator, name) in self.table.operators.iter().enumerate() {
+            let device = self.found.devices[operator];
+            let _ = write!(
+                text,
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
+                escape(name),
+                escape(&self.table.devices[device]),
+                format_tick(self.start_ns(operator)),
+                format_duration(self.time_ns(operator))
+            );
+            for (place, pays) in self.found.pays_ns[operator].iter().enumerate() {
+                let cost = format_duration(*pays);
+                let cost = if place == device { format!("<b>{cost}</b>") } else { cost };
+                let own = format_duration(self.instance.times_ns[operator][place]);
+                let _ = write!(text, "<td>{cost} <span class=\"soft\">({own})</span></td>");
+            }
+            text.push_str("</tr>");
+        }
+        let cost = match self.instance.edges.is_empty() {
+            true => "work of the device with the operator",
+            false => "makespan of all operators",
+        };
+        let _ = write!(
+            text,
+            "</table></div><p class=\"soft\">Cost: {cost}, plus the cost of energy if it has a price. Bold: on the \
+             assigned device. Other columns: on that device, if all other operators stay. In parentheses: time of the \
+            operator alone.</p>"
+        );
+        text
+    }
+}
+
+/// Returns the longest label of an operator that fits into a box: its name, its kind with its number, or its number.
+fn fitting_label(name: &str, width: f64) -> Option<&str> {
+    let number = name.split(':').next().unwrap_or(name);
+    let kind = name.match_indices(' ').nth(1).map_or(name, |(at, _)| &name[..at]);
+    [name, kind, number].into_iter().find(|label| LETTER * label.chars().count() as f64 <= width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fitting_label;
+
+    #[test]
+    fn labels_fit() {
+        let name = "12: conv2d f32[1,64,56,56] w[64,64,1,1] +bias +relu";
+        assert_eq!(fitting_label(name, 900.0), Some(name));
+        assert_eq!(fitting_label(name, 100.0), Some("12: conv2d"));
+        assert_eq!(fitting_label(name, 20.0), Some("12"));
+        assert_eq!(fitting_label(name, 8.0), None);
+        assert_eq!(fitting_label("softmax", 20.0), None);
+    }
 }

@@ -1,108 +1,141 @@
 //! HTML page with slowdowns of concurrent operators as a heat map, and with the errors of prediction rules.
 
 use super::{escape, styled_page};
-use crate::planning::coruns::{CoRuns, Scores};
-use report::format_duration;
-use report::page::chart::{cell_class, svg_start};
+use crate::planning::coruns::{CoRunSlowdown, CoRuns, Scores};
+use planners::interference::Machine;
+use report::page::chart::cell_class;
+use report::{format_count, format_duration};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+/// Maximum number of operators in the table of pairs.
 const MOST: usize = 60;
-const CELL: (usize, usize) = (42, 22);
 
-pub fn slowdowns_page(coruns: &CoRuns, scores: &Scores) -> String {
-    let mut body = format!(
-        "<p>Slowdown of an operator that runs concurrently with another one, relative to isolated execution on the same cores. {} slowdowns of {} operators; \
-         the median is {:.3}.</p>",
-        coruns.beside.len(),
-        coruns.operators.len(),
-        scores.middle
+pub fn slowdowns_page(coruns: &CoRuns, scores: &Scores, machine: &Machine) -> String {
+    let mut body = headline(coruns, scores);
+    body += &pairs_table(coruns);
+    body.push_str(
+        "<h2>Errors of prediction rules</h2><p class=\"soft\">Absolute errors of predicted slowdowns.</p>\
+         <div class=\"wide\"><table class=\"rules\"><tr><th>rule</th><th>MAPE</th><th>median</th><th>90th \
+         percentile</th><th>predicts</th></tr>",
     );
-    let _ = write!(body, "<figure>{}</figure>", draw_pairs(coruns));
-    body.push_str("<ol>");
-    for one in coruns.operators.iter().take(MOST) {
-        let _ = write!(
-            body,
-            "<li>{} <span class=\"soft\">isolated {}</span></li>",
-            escape(&one.text),
-            format_duration(one.alone_ns)
-        );
-    }
-    body.push_str("</ol><h2>Errors on held-out operators</h2><table><tr><th>rule</th><th>MAPE</th><th>median</th><th>90th percentile</th></tr>");
     for one in &scores.rules {
         let _ = write!(
             body,
-            "<tr><td>{}</td><td>{:.2} %</td><td>{:.2} %</td><td>{:.2} %</td></tr>",
+            "<tr><td>{}</td><td>{:.2} %</td><td>{:.2} %</td><td>{:.2} %</td><td>{}</td></tr>",
             escape(one.rule),
             one.mape,
             one.median,
-            one.p90
+            one.p90,
+            describe_rule(one.rule)
         );
     }
     let _ = write!(
         body,
-        "</table><p class=\"soft\">{} slowdowns, each predicted with its operator held out. The median uncertainty of a measured slowdown is \
-         ± {:.2} %.</p>",
-        scores.asked, scores.noise
+        "</table></div><p class=\"soft\">{} slowdowns of {}, each predicted with its operator held out. The median \
+         uncertainty of a measured slowdown is ± {:.2} %, a lower bound of the error of a rule. Machine: {}, {:.1} \
+        bytes/ns, {:.0} MB last-level cache.</p>",
+        scores.asked,
+        format_count(scores.operators, "operator"),
+        scores.noise,
+        format_count(machine.cores, "core"),
+        machine.bytes_per_ns,
+        machine.cache_bytes / 1e6
     );
     body.push_str(&profiles_table(coruns));
     styled_page("Slowdown of concurrent operators", &body)
 }
 
-fn draw_pairs(coruns: &CoRuns) -> String {
-    let mut cells: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
+fn headline(coruns: &CoRuns, scores: &Scores) -> String {
+    let worst = coruns.beside.iter().max_by(|one, two| one.slowdown.total_cmp(&two.slowdown));
+    let worst = worst.map_or(String::new(), |one| {
+        let others = one.others.iter().map(|&other| coruns.operators[other].text.as_str()).collect::<Vec<_>>();
+        format!(
+            " The largest slowdown is {:.2}×: <b>{}</b> with <b>{}</b>.",
+            one.slowdown,
+            escape(&coruns.operators[one.operator].text),
+            escape(&others.join(", "))
+        )
+    });
+    let best = scores.rules.iter().min_by(|one, two| one.mape.total_cmp(&two.mape));
+    let best = best.map_or(String::new(), |best| {
+        format!(" The rule with the smallest error is <b>{}</b>: MAPE {:.2} %.", escape(best.rule), best.mape)
+    });
+    format!(
+        "<p>An operator that runs concurrently with another one takes <b>{:.3} times</b> as long as in isolation on \
+         the same cores (median of {} slowdowns of {}).{worst}{best}</p>",
+        scores.middle,
+        coruns.beside.len(),
+        format_count(coruns.operators.len(), "operator")
+    )
+}
+
+fn describe_rule(rule: &str) -> &'static str {
+    match rule {
+        "learned from pairs" => "a model that is fitted to the measured pairs of the other operators",
+        "bandwidth and cache" => "the model without fitted weights: only memory bandwidth and cache capacity slow down",
+        "no interference" => "1",
+        "sum" => "1 plus the sum of the partners' shares of the memory bandwidth",
+        "maximum" => "1 plus the largest share of the memory bandwidth of a partner",
+        "class rule" => "the number of memory-bound operators for a memory-bound operator, otherwise 1",
+        _ => "",
+    }
+}
+
+/// Returns a heat map: a row for each operator, a column for each partner.
+fn pairs_table(coruns: &CoRuns) -> String {
+    let mut cells: BTreeMap<(usize, usize), Vec<&CoRunSlowdown>> = BTreeMap::new();
     for one in coruns.beside.iter().filter(|one| one.others.len() == 1) {
-        cells.entry((one.operator, one.others[0])).or_default().push(one.slowdown);
+        cells.entry((one.operator, one.others[0])).or_default().push(one);
     }
     let count = coruns.operators.len().min(MOST);
-    let (width, height) = CELL;
-    let (left, top) = (46, 46);
-    let mut picture =
-        svg_start((left + width * count + 20) as f64, (top + height * count + 20) as f64, "slowdowns of pairs");
-    let _ = write!(picture, "<text x=\"{}\" y=\"14\" class=\"soft\">partner</text>", left);
-    for place in 0..count {
-        let (x, y) = (left + width * place + width / 2, top + height * place + 15);
-        let name = escape(&coruns.operators[place].text);
-        let number = place + 1;
-        let _ = write!(
-            picture,
-            "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\">{number}<title>{name}</title></text>\
-             <text x=\"{}\" y=\"{y}\" text-anchor=\"end\">{number}<title>{name}</title></text>",
-            top - 8,
-            left - 8
-        );
+    let most = cells.values().flatten().map(|one| one.slowdown).fold(1.0, f64::max);
+    let mut text = format!(
+        "<h2>Slowdown of each operator with each partner</h2><p class=\"soft\">Row: the operator that is slowed down. \
+         Column: its partner, by the number of its row. Stronger colours are larger slowdowns; empty: not measured or \
+         too uncertain.</p>\
+         <div class=\"wide\"><table class=\"pairs\"><tr><th rowspan=\"2\">operator</th><th rowspan=\"2\">isolated</th>\
+         <th colspan=\"{count}\">slowed down by operator number</th></tr><tr>"
+    );
+    for (place, one) in coruns.operators.iter().take(count).enumerate() {
+        let _ = write!(text, "<th title=\"{}\">{}</th>", escape(&one.text), place + 1);
     }
-    let most = cells.values().flatten().copied().fold(1.0, f64::max);
-    for ((own, other), seen) in cells.iter().filter(|((own, other), _)| *own < count && *other < count) {
-        let slowdown = seen.iter().sum::<f64>() / seen.len() as f64;
-        let depth = if most > 1.0 { ((slowdown - 1.0) / (most - 1.0)).clamp(0.0, 1.0) } else { 0.0 };
-        let (x, y) = (left + width * other, top + height * own);
-        let is_up = slowdown >= 1.0;
-        let class = if is_up { "up" } else { "down" };
-        let _ = write!(
-            picture,
-            "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill-opacity=\"{depth:.2}\"><title>{} with {}: {slowdown:.3}</title></rect>\
-             <text class=\"{}\" x=\"{}\" y=\"{}\">{slowdown:.2}</text>",
-            width - 1,
-            height - 1,
-            escape(&coruns.operators[*own].text),
-            escape(&coruns.operators[*other].text),
-            cell_class(depth, is_up),
-            x + width / 2,
-            y + 15
-        );
+    text += "</tr>";
+    for (own, one) in coruns.operators.iter().take(count).enumerate() {
+        let alone = format_duration(one.alone_ns);
+        let _ = write!(text, "<tr><td>{}. {}</td><td>{alone}</td>", own + 1, escape(&one.text));
+        for other in 0..count {
+            let partner = &coruns.operators[other].text;
+            text += &cells.get(&(own, other)).map_or("<td></td>".to_owned(), |seen| slowdown_cell(seen, partner, most));
+        }
+        text += "</tr>";
     }
-    picture + "</svg>"
+    text + "</table></div>"
+}
+
+fn slowdown_cell(seen: &[&CoRunSlowdown], partner: &str, most: f64) -> String {
+    let slowdown = seen.iter().map(|one| one.slowdown).sum::<f64>() / seen.len() as f64;
+    let depth = if most > 1.0 { ((slowdown - 1.0) / (most - 1.0)).clamp(0.0, 1.0) } else { 0.0 };
+    let interval = match seen {
+        [CoRunSlowdown { low: Some(low), high: Some(high), .. }] => format!(", 95 % between {low:.3} and {high:.3}"),
+        _ => String::new(),
+    };
+    format!(
+        "<td class=\"{}\" style=\"--depth:{:.0}%\" title=\"with {}: {slowdown:.3}{interval}\">{slowdown:.2}</td>",
+        cell_class(depth, true),
+        100.0 * depth,
+        escape(partner)
+    )
 }
 
 fn profiles_table(coruns: &CoRuns) -> String {
     if coruns.partners.is_empty() || coruns.operators.iter().all(|one| one.demand.profile.is_none()) {
         return String::new();
     }
-    let mut text = "<h2>With synthetic partners</h2><table><tr><th>operator</th>".to_owned();
+    let mut text = "<h2>With synthetic partners</h2><div class=\"wide\"><table><tr><th>operator</th>".to_owned();
     let names: Vec<String> =
         coruns.partners.iter().map(|name| escape(name.trim_start_matches("synthetic ")).to_string()).collect();
-    for verb in ["with", "slows"] {
+    for verb in ["slowed down by", "slows down"] {
         text.extend(names.iter().map(|name| format!("<th>{verb} {name}</th>")));
     }
     text.push_str("</tr>");
@@ -114,5 +147,5 @@ fn profiles_table(coruns: &CoRuns) -> String {
         }
         text.push_str("</tr>");
     }
-    text + "</table>"
+    text + "</table></div>"
 }

@@ -3,6 +3,7 @@
 use super::{escape, styled_page};
 use crate::explain::{FeatureSummary, Summary};
 use report::page::chart::{Scale, format_factor, label_width, svg_start};
+use samples::statistics::quantile;
 use std::fmt::Write;
 
 const MOST: usize = 16;
@@ -17,13 +18,16 @@ const COLUMN: f64 = 4.0;
 const TICK: f64 = 52.0;
 
 pub fn swarm_page(summaries: &[Summary]) -> String {
-    let mut body = "<p>Each dot is a measured row. Its position is the factor on the time that the feature contributes (Shapley value), \
-        relative to the average row; its colour is the value of the feature, from <b style=\"color:var(--down)\">low</b> to \
-        <b style=\"color:var(--up)\">high</b>. Grey: the feature is missing in the row.</p>".to_owned();
-    for summary in summaries {
+    let mut body = summary_table(summaries);
+    body += "<p>Each dot is a measured row. Its position is the factor on the time that the feature contributes \
+    (Shapley value), relative to the average row; its colour is the value of the feature, from <b \
+    style=\"color:var(--down)\">low</b> to <b style=\"color:var(--up)\">high</b>. Grey: the feature is missing in the \
+    row. Triangle at the edge: beyond the axis. Mean ×: mean effect, with factors below 1 inverted.</p>";
+    for (place, summary) in summaries.iter().enumerate() {
         let _ = write!(
             body,
-            "<h2>{}</h2><p class=\"soft\">{} rows; the {} features with the largest effect, with the mean effect</p><figure>{}</figure>",
+            "<h2 id=\"o{place}\">{}</h2><p class=\"soft\">{} rows; the {} features with the largest effect, with the \
+             mean effect</p><figure>{}</figure>",
             escape(&summary.operator),
             summary.rows,
             MOST.min(summary.features.len()),
@@ -33,9 +37,41 @@ pub fn swarm_page(summaries: &[Summary]) -> String {
     styled_page("Effect of features on times", &body)
 }
 
-fn draw_swarms(features: &[FeatureSummary]) -> String {
+/// Returns a table of the three features with the largest effect for each operator.
+fn summary_table(summaries: &[Summary]) -> String {
+    const TOP_FEATURES: usize = 3;
+    let mut text = "<p>The features that change the predicted time most, with their mean effect as a factor:</p>\
+         <div class=\"wide\"><table class=\"names\"><tr><th>operator</th><th>rows</th><th>largest effects, mean \
+         ×</th></tr>"
+        .to_owned();
+    for (place, summary) in summaries.iter().enumerate() {
+        let named = summary.features.iter().take(TOP_FEATURES);
+        let named: Vec<String> =
+            named.map(|one| format!("{} <b>{:.3}</b>", escape(&one.feature), one.typical)).collect();
+        let _ = write!(
+            text,
+            "<tr><td><a href=\"#o{place}\">{}</a></td><td>{}</td><td>{}</td></tr>",
+            escape(&summary.operator),
+            summary.rows,
+            named.join(", ")
+        );
+    }
+    text + "</table></div>"
+}
+
+/// Returns the largest factor of the axis: nearly all dots are within it and its reciprocal.
+fn largest_factor(features: &[FeatureSummary]) -> f64 {
+    /// Share of the dots within the axis.
+    const INSIDE: f64 = 0.995;
+    const MARGIN: f64 = 1.08;
     let logs = features.iter().flat_map(|one| one.points.iter().map(|(_, factor)| factor.ln().abs()));
-    let most = logs.filter(|log| log.is_finite()).fold(0.05, f64::max).exp();
+    let mut logs: Vec<f64> = logs.filter(|log| log.is_finite()).collect();
+    let most = if logs.is_empty() { 0.0 } else { quantile(&mut logs, INSIDE) };
+    (MARGIN * most.max(0.05)).exp()
+}
+
+fn draw_swarms(features: &[FeatureSummary]) -> String {
+    let most = largest_factor(features);
     let left = label_width(features.iter().map(|one| one.feature.as_str())) + 30.0;
     let width = left + AXIS + RIGHT;
     let across = Scale { range: (1.0 / most, most), places: (left, left + AXIS), is_log: true };
@@ -63,7 +99,8 @@ fn draw_swarms(features: &[FeatureSummary]) -> String {
         let middle = TOP + LANE * (down as f64 + 0.5);
         let _ = write!(
             svg,
-            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><text class=\"soft\" x=\"{}\" y=\"{:.1}\">{:.2}</text>",
+            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><text class=\"soft\" x=\"{}\" \
+             y=\"{:.1}\">{:.3}</text>",
             left - 14.0,
             middle + 4.0,
             escape(&one.feature),
@@ -105,7 +142,8 @@ fn draw_lane(one: &FeatureSummary, middle: f64, across: &Scale) -> String {
     let mut points: Vec<&(f32, f64)> = one.points.iter().filter(|(_, factor)| factor.is_finite()).collect();
     points.sort_by(|one, two| one.0.total_cmp(&two.0));
     for (value, factor) in points {
-        let x = across.coordinate_of(*factor);
+        let (low, high) = across.range;
+        let x = across.coordinate_of(factor.clamp(low, high));
         let height = heights.entry((x / COLUMN).round() as i64).or_default();
         // Dots are stacked alternately above and below the centre, up to the edge of the lane.
         let aside =
@@ -120,8 +158,12 @@ fn draw_lane(one: &FeatureSummary, middle: f64, across: &Scale) -> String {
             true => "class=\"none\"".to_owned(),
             false => format!("fill=\"color-mix(in oklab, var(--up) {:.0}%, var(--down))\"", 100.0 * rank),
         };
-        let _ =
-            write!(svg, "<circle cx=\"{x:.1}\" cy=\"{:.1}\" r=\"2.2\" {colour} fill-opacity=\".8\"/>", middle + aside);
+        let y = middle + aside;
+        svg += &match factor {
+            factor if *factor > high => format!("<path d=\"M{x:.1} {:.1}v6l6 -3z\" {colour}/>", y - 3.0),
+            factor if *factor < low => format!("<path d=\"M{x:.1} {:.1}v6l-6 -3z\" {colour}/>", y - 3.0),
+            _ => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.2\" {colour} fill-opacity=\".8\"/>"),
+        };
     }
     svg
 }

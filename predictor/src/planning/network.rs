@@ -43,6 +43,8 @@ pub struct Alternative {
     pub calls: Vec<usize>,
     /// Times without other load on one core, two cores, and so on.
     pub alone_ns: Vec<f64>,
+    /// 90 % intervals of these times.
+    pub intervals_ns: Vec<(f64, f64)>,
     pub cores: Vec<usize>,
     /// Bytes that a run moves or keeps in the last-level cache.
     pub bytes: f64,
@@ -51,6 +53,14 @@ pub struct Alternative {
 impl Alternative {
     fn is_slower_on_all(&self) -> bool {
         self.alone_ns.split_last().is_some_and(|(all, fewer)| fewer.iter().any(|fewer| fewer < all))
+    }
+}
+
+impl NetworkPlan {
+    /// Names the first three of the given calls.
+    pub fn name_calls(&self, calls: &[usize]) -> String {
+        let named: Vec<&str> = calls.iter().take(3).map(|&call| self.calls[call].as_str()).collect();
+        format!("{}{}", named.join("; "), if calls.len() > 3 { "; …" } else { "" })
     }
 }
 
@@ -173,6 +183,7 @@ fn call_alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Ve
             operator: one.describe(),
             calls,
             alone_ns: times.iter().map(|time| time.time_ns).collect(),
+            intervals_ns: times.iter().map(|time| (time.low_ns, time.high_ns)).collect(),
             cores,
             bytes: one.work().map_or(0.0, |work| work.total_bytes() as f64),
         }

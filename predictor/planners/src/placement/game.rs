@@ -58,6 +58,11 @@ impl<'a> Game<'a> {
         if !self.is_graph() {
             return self.device_loads(devices).into_iter().fold(0.0, f64::max);
         }
+        self.finish_times(devices).into_iter().fold(0.0, f64::max)
+    }
+
+    /// Returns when each operator ends, in list-scheduling order.
+    fn finish_times(&self, devices: &[usize]) -> Vec<f64> {
         let mut free = vec![0.0f64; self.instance.device_count()];
         let mut ends = vec![0.0f64; devices.len()];
         for &operator in &self.order {
@@ -67,7 +72,7 @@ impl<'a> Game<'a> {
             ends[operator] = ready + self.time_on(operator, device);
             free[device] = ends[operator];
         }
-        ends.into_iter().fold(0.0, f64::max)
+        ends
     }
 
     fn transfer_time(&self, from: usize, to: usize, bytes: f64) -> f64 {
@@ -139,6 +144,7 @@ impl<'a> Game<'a> {
         let is_plain = !self.is_graph() && self.instance.price_ns_per_j == 0.0;
         Placement {
             makespan_ns: self.makespan(&devices),
+            ends_ns: self.finish_times(&devices),
             energy_j: self.total_energy(&devices),
             objective_ns,
             largest_gain_ns: Game::largest_gain(&pays_ns, &devices).0,

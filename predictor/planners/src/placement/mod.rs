@@ -45,6 +45,9 @@ pub struct Link {
 pub struct Placement {
     pub devices: Vec<usize>,
     pub makespan_ns: f64,
+    /// When each operator ends if each device runs its operators in list-scheduling order, the longest remaining path
+    /// first.
+    pub ends_ns: Vec<f64>,
     pub energy_j: f64,
     pub objective_ns: f64,
     pub pays_ns: Vec<Vec<f64>>,

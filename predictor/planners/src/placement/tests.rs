@@ -23,6 +23,7 @@ fn the_best_equilibrium_is_chosen() {
     let jobs = of(&[&[2.0, 2.0], &[2.0, 2.0], &[1.0, 1.0], &[1.0, 1.0]]);
     for found in [place_operators(&jobs).expect("an answer"), search_locally(&jobs).expect("an answer")] {
         assert_eq!(found.makespan_ns, 3.0, "{found:?}");
+        assert_eq!(found.ends_ns.iter().copied().fold(0.0, f64::max), 3.0, "the last operator ends at the makespan");
         assert!(found.is_equilibrium() && found.least_ns <= 3.0);
         assert_eq!(found.anarchy_most, Some(2.0 - 2.0 / 3.0));
     }

@@ -1,0 +1,174 @@
+//! Facts of a plan for terminal and page, its time compared with those of other plans, and its stages.
+
+use super::escape;
+use crate::planning::NetworkPlan;
+use models::Choice;
+use report::page::chart::{Scale, format_tick, label_width, round_ticks, svg_start};
+use report::{format_count, format_duration, format_percent, format_range};
+use std::fmt::Write;
+
+const AXIS: f64 = 440.0;
+const LANE: f64 = 30.0;
+const TOP: f64 = 8.0;
+
+/// Facts of a plan: a first line, and named lines.
+pub struct PlanFacts {
+    pub headline: String,
+    pub lines: Vec<(&'static str, String)>,
+}
+
+/// Describes a plan, given the versions of its measured times and the host of its predicted ones.
+pub fn describe_plan(found: &NetworkPlan, versions: &[String], host: Option<&str>) -> PlanFacts {
+    let NetworkPlan { promise, model, parallel, cores, .. } = found;
+    let headline = format!(
+        "{model}: {} on {}, {} expected (90 % between {})",
+        match (parallel, found.stages_side_by_side) {
+            (models::Parallel::Sequential, _) => "one operator after the other",
+            (_, 0) => "one operator after the other, each with its best core count,",
+            (models::Parallel::Stream | models::Parallel::Full, _) => "groups side by side",
+        },
+        format_count(*cores, "core"),
+        format_duration(promise.time_ns),
+        format_range(promise.low_ns, promise.high_ns),
+    );
+    let others = format!(
+        "one operator after the other on all cores {}, the best stages {}, critical path {}",
+        format_duration(promise.sequential_ns),
+        format_duration(found.best_ns),
+        format_duration(found.critical_ns)
+    );
+    let stages = format!(
+        "{}, {} of them with concurrent groups; {} sets of operators examined{}",
+        found.stages_count,
+        found.stages_side_by_side,
+        found.states,
+        if found.is_exact { ", exhaustive search" } else { ", beam search" }
+    );
+    let by = if versions.is_empty() { String::new() } else { format!(" with {}", versions.join("; ")) };
+    let of_host = host.map_or(String::new(), |host| format!(" for this machine, `{host}`"));
+    let times = format!("{} measured{by}, the rest predicted{of_host}", format_percent(found.measured_share));
+    let lines = vec![("why", found.why.clone()), ("others", others), ("stages", stages), ("times", times)];
+    PlanFacts { headline, lines }
+}
+
+impl PlanFacts {
+    pub fn list_html(&self) -> String {
+        let mut text = format!("<p><b>{}</b></p><dl class=\"named\">", escape(&self.headline));
+        for (name, line) in &self.lines {
+            let _ = write!(text, "<dt>{name}</dt><dd>{}</dd>", escape(line));
+        }
+        text + "</dl>"
+    }
+}
+
+struct PlanBar {
+    name: &'static str,
+    time_ns: f64,
+    interval_ns: Option<(f64, f64)>,
+    is_plan: bool,
+}
+
+/// Draws the expected time of the plan with its interval, and the times of other plans.
+pub fn draw_times(found: &NetworkPlan, measured_ns: Option<f64>) -> String {
+    let promise = &found.promise;
+    let bar = |name, time_ns| PlanBar { name, time_ns, interval_ns: None, is_plan: false };
+    let interval_ns = Some((promise.low_ns, promise.high_ns)).filter(|(low, high)| low.is_finite() && high.is_finite());
+    let plan = PlanBar { interval_ns, is_plan: true, ..bar("this plan, expected", promise.time_ns) };
+    let measured = measured_ns.map(|time_ns| PlanBar { is_plan: true, ..bar("this plan, measured", time_ns) });
+    let others = [
+        bar("sequential on all cores", promise.sequential_ns),
+        bar("best stages", found.best_ns),
+        bar("critical path, a lower bound", found.critical_ns),
+    ];
+    let bars: Vec<PlanBar> = [plan].into_iter().chain(measured).chain(others).collect();
+    let says: Vec<String> = bars.iter().map(PlanBar::describe).collect();
+    let left = 20.0 + label_width(bars.iter().map(|bar| bar.name));
+    let ends = bars.iter().map(|bar| bar.interval_ns.map_or(bar.time_ns, |(_, high)| high.max(bar.time_ns)));
+    let most_ns = ends.fold(1.0, f64::max);
+    let scale = Scale { range: (0.0, most_ns), places: (left, left + AXIS), is_log: false };
+    let floor = TOP + LANE * bars.len() as f64;
+    let width = left + AXIS + 20.0 + label_width(says.iter().map(String::as_str));
+    let mut picture = svg_start(width, floor + 40.0, "expected times of plans");
+    for tick in round_ticks(0.0, most_ns, 6) {
+        let x = scale.coordinate_of(tick);
+        let _ = write!(
+            picture,
+            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{floor}\"/>\
+             <text class=\"soft\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            floor + 18.0,
+            format_tick(tick)
+        );
+    }
+    for (place, (bar, says)) in bars.iter().zip(&says).enumerate() {
+        picture += &bar.draw_bar(TOP + LANE * (place as f64 + 0.5), &scale, says);
+    }
+    let middle = left + AXIS / 2.0;
+    let _ = write!(
+        picture,
+        "<text class=\"soft\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">time</text>",
+        floor + 35.0
+    );
+    picture + "</svg>"
+}
+
+impl PlanBar {
+    fn describe(&self) -> String {
+        let interval = self.interval_ns.map_or(String::new(), |(low, high)| format!(", {}", format_range(low, high)));
+        format!("{}{interval}", format_duration(self.time_ns))
+    }
+
+    fn draw_bar(&self, middle: f64, scale: &Scale, says: &str) -> String {
+        let (start, end) = (scale.places.0, scale.coordinate_of(self.time_ns));
+        let mut picture = format!(
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
+             <rect class=\"{}\" fill-opacity=\".75\" x=\"{start:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"14\"/>\
+             <text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\">{says}</text>",
+            start - 10.0,
+            middle + 4.0,
+            self.name,
+            if self.is_plan { "down" } else { "none" },
+            middle - 7.0,
+            (end - start).max(0.6),
+            scale.places.1 + 12.0,
+            middle + 4.0
+        );
+        if let Some((low, high)) = self.interval_ns {
+            let (low, high) = (scale.coordinate_of(low), scale.coordinate_of(high));
+            let (top, bottom) = (middle - 5.0, middle + 5.0);
+            let _ = write!(
+                picture,
+                "<path class=\"whisker\" d=\"M{low:.1} {middle}H{high:.1}M{low:.1} {top}V{bottom}M{high:.1} \
+                 {top}V{bottom}\"/>"
+            );
+        }
+        picture
+    }
+}
+
+/// Returns a table of the stages, unless there is only one.
+pub fn stages_table(found: &NetworkPlan) -> String {
+    if found.stages.stages.len() < 2 {
+        return String::new();
+    }
+    let mut text = format!(
+        "<h2>Stages</h2><p class=\"soft\">Parallel type: {}.</p><div class=\"wide\"><table class=\"stages\"><tr>\
+         <th>stage</th><th>time</th><th>cores</th><th>calls</th><th>names</th></tr>",
+        found.parallel.name()
+    );
+    for (number, stage) in found.stages.stages.iter().enumerate() {
+        for (place, group) in stage.groups.iter().enumerate() {
+            let (number, time) = match place {
+                0 => (number.to_string(), stage.time_ns.map_or_else(String::new, format_duration)),
+                _ => (String::new(), String::new()),
+            };
+            let _ = write!(
+                text,
+                "<tr><td>{number}</td><td>{time}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                group.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(","),
+                group.calls.len(),
+                escape(&found.name_calls(&group.calls))
+            );
+        }
+    }
+    text + "</table></div>"
+}
