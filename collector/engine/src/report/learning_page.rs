@@ -1,6 +1,6 @@
 //! HTML page with learning curves (best times over trials and seconds, in total and per search) and effects of axes.
 
-use super::learning::{Learning, LearningCourse, LearningPoint, SearchResults};
+use super::learning::{Learning, LearningCourse, LearningPoint, SearchResults, search_table};
 use report::page::chart::{STYLE, Scale, round_ticks, svg_start};
 use report::page::{escape_html, whole_page};
 use report::{format_count, format_duration, format_plain, or_unknown};
@@ -19,10 +19,10 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
     let mut sorted: Vec<&Learning> = searched.learnings.iter().collect();
     let time = |one: &Learning| one.best_ns.unwrap_or(0.0) * one.count as f64;
     sorted.sort_by(|one, other| time(other).total_cmp(&time(one)));
-    let mut body = "<p>The line shows the best time so far, as the upper end of the median's confidence interval; the dotted line shows \
+    let mut body = format!("<div class=\"wide\">{}</div>\n", search_table(&searched.learnings).to_html());
+    body += "<p>The line shows the best time so far, as the upper end of the median's confidence interval; the dotted line shows \
         the default schedule. The mark at the right shows the median of interleaved repetitions. Seconds exclude pauses \
-        between processes.</p>"
-        .to_owned();
+        between processes.</p>";
     let effort = &searched.effort;
     let _ = write!(
         body,
@@ -57,7 +57,9 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
             body += &render_axes(&one.axes);
         }
     }
-    whole_page(title, STYLE, &format!("<main><h1>{}</h1>\n{body}</main>", escape_html(title)))
+    // Long names of operators wrap in the table.
+    let style = format!("{STYLE}.wide td:first-child {{ white-space: normal; min-width: 9rem; max-width: 30rem; }}\n");
+    whole_page(title, &style, &format!("<main><h1>{}</h1>\n{body}</main>", escape_html(title)))
 }
 
 fn render_course(course: &LearningCourse) -> String {
