@@ -78,9 +78,9 @@ pub fn compare_records(options: &DriftOptions, observer: &dyn Observer) -> Resul
         return Err(Failure::usage("there are no times to compare")
             .with_hint("`opcollect dataset stats` shows the contents of a store"));
     }
-    let name = match &after {
-        Some(after) => format!("{} and {}", before.store.display(), after.store.display()),
-        None => format!("{}", before.store.display()),
+    let name = match &options.after {
+        Some(after) => format!("{} and {after}", options.before),
+        None => options.before.clone(),
     };
     pages.write(&format!("Drift of {name}"), &report, &OwnSections::default(), observer)?;
     observer.receive_notes(&report.drift.notes);

@@ -56,7 +56,8 @@ pub(super) fn lines_with_curves<'a>(
 
 /// Returns the title of a line as HTML, as a link to its curve if it has one.
 pub(super) fn linked_title(identity: &LineIdentity, lines: &[CurveLine<'_>]) -> String {
-    let title = escape_html(&line_title(identity));
+    // Shapes break at commas in narrow windows.
+    let title = escape_html(&line_title(identity)).replace(',', ",<wbr>");
     match lines.iter().position(|one| one.line.identity == *identity) {
         Some(place) => format!("<a href=\"#line-{place}\">{title}</a>"),
         None => title,
@@ -189,7 +190,7 @@ impl<'a> Curve<'a> {
         let stride = count.div_ceil(most);
         let mut out = String::new();
         for (place, night) in self.history.nights.iter().enumerate() {
-            if (count - 1 - place) % stride != 0 {
+            if !(count - 1 - place).is_multiple_of(stride) {
                 continue;
             }
             let x = self.across.coordinate_of(place as f64);
