@@ -164,7 +164,9 @@ fn change_rows_html(changes: &[&CaptureChange], share: f64) -> String {
         let [operator, figures @ ..] = change_texts(change, share);
         let figures: String = figures.iter().map(|text| format!("<td>{text}</td>")).collect();
         let bar = lost_bar(change.lost_ns() / longest, change.is_slower(share));
-        format!("<tr><td>{}</td><td>{bar}</td>{figures}</tr>\n", escape_html(&operator))
+        // Names break at underscores in narrow windows.
+        let operator = escape_html(&operator).replace('_', "_<wbr>");
+        format!("<tr><td>{operator}</td><td>{bar}</td>{figures}</tr>\n")
     };
     let headings = ["calls before", "mean before", "calls after", "mean after", "ratio", "lost", ""];
     format!(
