@@ -57,8 +57,11 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
             body += &render_axes(&one.axes);
         }
     }
-    // Long names of operators wrap in the table.
-    let style = format!("{STYLE}.wide td:first-child {{ white-space: normal; min-width: 9rem; max-width: 30rem; }}\n");
+    // Long names of operators and the results of repeated measurements wrap in the table.
+    let style = format!(
+        "{STYLE}.wide td {{ white-space: nowrap; }}\n.wide td:nth-child(10) {{ white-space: normal; }}\n\
+         .wide td:first-child {{ white-space: normal; min-width: 9rem; max-width: 30rem; }}\n"
+    );
     whole_page(title, &style, &format!("<main><h1>{}</h1>\n{body}</main>", escape_html(title)))
 }
 
