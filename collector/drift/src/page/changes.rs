@@ -1,10 +1,10 @@
 //! Table of changed lines with an interval chart in each row. Rows and figures are those of the terminal's table.
 
 use super::curves::{CurveLine, linked_title};
-use super::{LINES, more_lines};
+use super::parts::{LINES, more_lines, ratio_ticks, verdict_class};
 use crate::judge::{Change, Drift, Verdict};
 use crate::text::code_causes;
-use report::page::chart::{Scale, round_ticks};
+use report::page::chart::Scale;
 use report::page::escape_html;
 use report::{format_count, format_duration, format_number, format_percent, format_plain};
 use std::fmt::Write;
@@ -72,14 +72,6 @@ fn change_row(change: &Change, scale: Scale, lines: &[CurveLine<'_>]) -> String 
     )
 }
 
-pub(super) fn verdict_class(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Slower => "up",
-        Verdict::Faster => "down",
-        Verdict::Same | Verdict::Unclear => "none",
-    }
-}
-
 /// Returns a scale that contains 1 and all intervals; an interval that is much wider than its ratio is cut off.
 fn ratio_scale(changes: &[&Change]) -> Scale {
     /// Smallest distance from 1 to the ends of the scale, as a logarithm.
@@ -92,18 +84,6 @@ fn ratio_scale(changes: &[&Change]) -> Scale {
     });
     let (low, high) = ends.fold((-LEAST, LEAST), |(low, high), end| (low.min(end), high.max(end)));
     Scale { range: (low.exp(), high.exp()), places: (SIDE, CELL.0 - SIDE), is_log: true }
-}
-
-/// Returns the ticks of a logarithmic scale of ratios, 1 among them: powers of two, or round numbers if it is narrow.
-pub(super) fn ratio_ticks((low, high): (f64, f64)) -> Vec<f64> {
-    const NARROW: f64 = 3.0;
-    const MOST: i32 = 7;
-    if high / low < NARROW {
-        return round_ticks(low, high, 4);
-    }
-    let (first, last) = (low.log2().ceil() as i32, high.log2().floor() as i32);
-    let step = (last - first) / MOST + 1;
-    (first..=last).filter(|power| power % step == 0).map(f64::from).map(f64::exp2).collect()
 }
 
 fn chart_start(height: f64, label: &str) -> String {
@@ -161,18 +141,4 @@ fn interval_chart(change: &Change, scale: Scale) -> String {
         }
     }
     out + "</svg>"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ratio_ticks;
-
-    #[test]
-    fn ticks_contain_unity() {
-        for range in [(0.97, 1.03), (0.8, 1.27), (0.5, 1.4), (0.9, 40.0), (1e-3, 1e3)] {
-            let ticks = ratio_ticks(range);
-            assert!(ticks.iter().any(|tick| (tick - 1.0).abs() < 1e-9), "{range:?}: {ticks:?}");
-            assert!((2..=9).contains(&ticks.len()), "{range:?}: {ticks:?}");
-        }
-    }
 }

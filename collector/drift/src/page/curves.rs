@@ -1,8 +1,7 @@
 //! History of each changed line: its times over nights with change points and the interval of the table.
 
-use super::LINES;
-use super::changes::{ratio_ticks, verdict_class};
 use super::heat_map::shorten_label;
+use super::parts::{LINES, ratio_ticks, verdict_class};
 use crate::change_points::ChangePoint;
 use crate::history::{DriftLine, History, LineIdentity, LinePoint, Side};
 use crate::judge::{Change, Drift, Verdict};

@@ -4,18 +4,17 @@
 mod changes;
 mod curves;
 mod heat_map;
+mod parts;
 
 use super::change_points::ChangePoint;
 use super::history::History;
 use super::judge::{Drift, Verdict};
 use super::text::{before_after, line_title, verdict_sentence};
+use parts::{LINES, more_lines};
 use report::page::chart::STYLE;
 use report::page::{escape_html, whole_page};
 use report::{format_number, format_percent};
 use std::fmt::Write;
-
-/// Maximum number of lines in a list or among the curves. The JSON document contains all lines.
-const LINES: usize = 200;
 
 /// Renders the page; `appendix` contains further sections as HTML.
 pub fn render_page(
@@ -104,11 +103,4 @@ fn change_points_section(change_points: &[ChangePoint], lines: &[curves::CurveLi
         change_points.iter().take(LINES).map(row).collect::<String>(),
         more_lines(change_points.len())
     )
-}
-
-fn more_lines(count: usize) -> String {
-    match count.saturating_sub(LINES) {
-        0 => String::new(),
-        more => format!("<p class=\"soft\">and {more} more in the JSON document</p>\n"),
-    }
 }
