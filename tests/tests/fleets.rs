@@ -43,6 +43,7 @@ fn two_nights_are_compared() {
     let looks = all.iter().filter(|record| drift::aspect_of(record).is_some()).count() as u64;
     assert_eq!(looks, 4 * report["sentinels"].as_u64().unwrap_or_default(), "each of the sentinels each time");
     assert!(std::fs::read_to_string(bench.path("night.md")).is_ok_and(|text| text.starts_with("## night ")));
+    assert!(std::fs::read_to_string(bench.path("night.html")).is_ok_and(|page| page.contains("Work of this night")));
     let second = run(bench.opcollect(night)).json();
     let nights = second["drift"]["nights"].as_array().expect("nights");
     assert_eq!(nights.len(), 2, "{second}");

@@ -23,9 +23,12 @@ fn the_page_of_a_tpu_capture_works() {
     assert_eq!(page.complaints, Vec::<String>::new());
     // The script filled the elements from the data; long words may be split.
     let text = page.text.replace("<wbr>", "");
-    for part in
-        ["<b>2</b><span>cores with records</span>", "<th>totalTiuCycle</th>", "from the first record to the last"]
-    {
+    for part in [
+        "<b>2</b><span>cores with records</span>",
+        "<th title=\"totalTiuCycle: cycles in which the tensor unit was busy; ",
+        ">TIU cycles</th>",
+        "from the first record to the last",
+    ] {
         assert!(text.contains(part), "{part} in {text}");
     }
 }

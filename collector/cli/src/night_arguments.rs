@@ -41,7 +41,7 @@ pub struct Judging {
     /// Largest expected share of false positives among changes, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent::<100>)]
     pub false_discoveries: f64,
-    /// Write an HTML page with curves and a heat map of runs and operators
+    /// Write an HTML page with changes, their histories and a heat map
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Write a Markdown summary to this file

@@ -9,7 +9,6 @@ use super::{DONE, DONE_WITH_LOSSES, Result, SLOWER, print_json, print_text, stdo
 use engine::failure::Failure;
 use engine::nights::{NightOptions, NightReport, PARENT_VARIABLE, prepare_night};
 use measure::host::exclusive;
-use report::{Table, number_column, text_column};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -52,25 +51,9 @@ pub fn run(run: &NightRun) -> Result<u8> {
 }
 
 fn render_report(report: &NightReport) -> String {
-    let mut table = Table::new([
-        text_column("work"),
-        number_column("slices"),
-        number_column("minutes"),
-        text_column("attempts"),
-        number_column("left"),
-    ]);
-    for phase in &report.phases {
-        table.add_row([
-            phase.name.to_owned(),
-            phase.slices.to_string(),
-            format!("{:.1}", phase.seconds / 60.0),
-            phase.describe_outcomes(),
-            phase.left.to_string(),
-        ]);
-    }
     let changes = drift::render_text(&report.drift, &report.change_points, &stdout_paper());
     let notes: String = report.phase_notes().map(|line| format!("\n{line}")).collect();
-    format!("{}{notes}\n\n{changes}\n{}", table.format_for(&stdout_paper()), report.title_line())
+    format!("{}{notes}\n\n{changes}\n{}", report.phase_table().format_for(&stdout_paper()), report.title_line())
 }
 
 /// Returns the user's state folder, or a subfolder of the lock folder if the environment names no state folder.

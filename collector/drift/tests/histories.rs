@@ -372,11 +372,21 @@ fn all_report_formats_agree() {
         (judge_lines(&history, Bounds::default()), find_change_points(&history, Bounds::default()));
     let text = render_text(&drift, &change_points, &Paper::without_colours(120));
     let markdown = render_markdown(&drift, &change_points);
-    let page = render_page("a <name>", &history, &drift, &change_points);
+    let page = render_page("a <name>", &history, &drift, &change_points, "");
     for report in [&text, &markdown, &page] {
         assert!(report.contains("3 slower, 0 faster") && report.contains("task 2"), "{report}");
     }
-    assert!(page.contains("a &lt;name&gt;") && page.matches("<svg").count() == 4, "a map and three curves");
+    assert!(page.contains("a &lt;name&gt;"), "{page}");
+    for change in &drift.changes[..3] {
+        let [low, high] = [change.interval.0, change.interval.1].map(report::format_number);
+        let interval = format!("{low} … {high}");
+        assert!(page.contains(&format!("<td>{interval}</td>")) && text.contains(&interval), "{interval}: {page}");
+    }
+    // Each change has a row with an interval and a curve; the last night's changes are change points too.
+    assert_eq!(page.matches("<section id=\"line-").count(), 3, "{page}");
+    assert_eq!(page.matches("class=\"bar up\"").count(), 3, "{page}");
+    assert_eq!(page.matches("change point × ").count(), 3, "{page}");
+    assert!(page.contains("Nights and operators"), "{page}");
     let json = serde_json::to_value(&drift).unwrap();
     assert_eq!(json["changes"][0]["verdict"], "slower");
     assert_eq!(json["changes"].as_array().unwrap().len(), 60);

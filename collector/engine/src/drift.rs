@@ -78,11 +78,11 @@ pub fn compare_records(options: &DriftOptions, observer: &dyn Observer) -> Resul
         return Err(Failure::usage("there are no times to compare")
             .with_hint("`opcollect dataset stats` shows the contents of a store"));
     }
-    let name = match &after {
-        Some(after) => format!("{} and {}", before.store.display(), after.store.display()),
-        None => format!("{}", before.store.display()),
+    let name = match &options.after {
+        Some(after) => format!("{} and {after}", options.before),
+        None => options.before.clone(),
     };
-    pages.write(&format!("Drift of {name}"), &report, None, observer)?;
+    pages.write(&format!("Drift of {name}"), &report, &OwnSections::default(), observer)?;
     observer.receive_notes(&report.drift.notes);
     Ok(report)
 }
@@ -101,6 +101,15 @@ pub fn compare_night(
     Ok(DriftReport::new(history, bounds))
 }
 
+/// Parts of the report files that do not come from the comparison.
+#[derive(Clone, Debug, Default)]
+pub struct OwnSections {
+    /// Text that precedes the changes in the Markdown summary.
+    pub markdown: String,
+    /// Sections at the end of the HTML page.
+    pub html: String,
+}
+
 /// Opened output files. They are created before the work, so that a wrong path is reported early.
 pub struct Pages {
     html: Option<Output>,
@@ -114,15 +123,14 @@ impl Pages {
         Ok(Pages { html: create(&paths.html)?, markdown: create(&paths.markdown)? })
     }
 
-    /// Writes the files. `title` is the heading of the page, and `above` precedes the changes in the Markdown summary.
-    pub fn write(self, title: &str, report: &DriftReport, above: Option<&str>, observer: &dyn Observer) -> Result<()> {
-        let above = above.map(|text| format!("{text}\n")).unwrap_or_default();
+    /// Writes the files. `title` is the heading of the page.
+    pub fn write(self, title: &str, report: &DriftReport, own: &OwnSections, observer: &dyn Observer) -> Result<()> {
         let DriftReport { drift, change_points, history } = report;
         if let Some(file) = self.markdown {
-            write_page(file, &format!("{above}{}", render_markdown(drift, change_points)), observer)?;
+            write_page(file, &format!("{}{}", own.markdown, render_markdown(drift, change_points)), observer)?;
         }
         if let Some(file) = self.html {
-            write_page(file, &render_page(title, history, drift, change_points), observer)?;
+            write_page(file, &render_page(title, history, drift, change_points, &own.html), observer)?;
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ impl Scale {
 /// Returns the start of an SVG image, which shrinks with the window to a readable size; below that, its figure scrolls.
 pub fn svg_start(width: f64, height: f64, label: &str) -> String {
     /// Smallest scale at which text stays readable.
-    const SMALLEST: f64 = 0.9;
+    const SMALLEST: f64 = 0.92;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{}\" width=\"{width:.0}\" height=\"{height:.0}\" \
          viewBox=\"0 0 {width:.0} {height:.0}\" style=\"min-width:{:.0}px\">",

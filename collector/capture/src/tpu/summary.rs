@@ -137,33 +137,41 @@ impl CaptureSummary {
         text + &double
     }
 
+    /// Headings of the terminal's table and of the page, in the order of [`CaptureSummary::column_headers`].
+    pub const TITLES: [&'static str; 11] = [
+        "core",
+        "busy",
+        "total time",
+        "TIU busy",
+        "TIU cycles",
+        "uArch rate",
+        "GDMA cycles",
+        "GDMA DDR GB/s",
+        "GDMA L2 GB/s",
+        "SDMA cycles",
+        "SDMA DDR GB/s",
+    ];
+
     pub fn to_table(&self) -> Table {
         let orders = [None, None, None, None, Some(7), Some(1), Some(6), Some(2), Some(4), Some(5), Some(3)];
-        let headings = [
-            "core",
-            "busy",
-            "total time",
-            "TIU busy",
-            "TIU cycles",
-            "uArch rate",
-            "GDMA cycles",
-            "GDMA DDR GB/s",
-            "GDMA L2 GB/s",
-            "SDMA cycles",
-            "SDMA DDR GB/s",
-        ];
         let column = |(heading, order): (&str, Option<u8>)| match order {
             Some(order) => number_column(heading).drop_order(order),
             None => number_column(heading),
         };
-        let mut table = Table::new(headings.into_iter().zip(orders).map(column));
-        for mut row in self.text_rows() {
+        let mut table = Table::new(CaptureSummary::TITLES.into_iter().zip(orders).map(column));
+        self.readable_rows().into_iter().for_each(|row| table.add_row(row));
+        table
+    }
+
+    /// Returns the rows with units as in all tables of the terminal.
+    pub fn readable_rows(&self) -> Vec<[String; 11]> {
+        let mut rows = self.text_rows();
+        for row in &mut rows {
             row[2] = format_duration(self.total_ns as f64);
             // A time in a column of cycles is that of the slowest core. Its cells contain the unit.
-            let readable = |cell: String| cell.replace("(us)", " µs").replace('%', " %");
-            table.add_row(row.map(readable));
+            row.iter_mut().for_each(|cell| *cell = cell.replace("(us)", " µs").replace('%', " %"));
         }
-        table
+        rows
     }
 
     pub fn column_headers() -> [&'static str; 11] {

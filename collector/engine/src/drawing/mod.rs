@@ -47,7 +47,7 @@ pub fn render_graph(
     times: &HashMap<String, MeasuredMedian>,
 ) -> Result<String> {
     let mut drawing = Drawing::from_graph(graph, fuse, claims, times)?;
-    let legend = format_legend(&drawing.cards);
+    let legend = format_legend(&drawing.cards, drawing.is_timed);
     let views = drawing.render_views();
     let mut facts = Vec::new();
     for card in &drawing.cards {
@@ -82,6 +82,8 @@ struct Drawing {
     /// Edges as pairs of box indices: source and destination.
     edges: Vec<(usize, usize)>,
     totals: String,
+    /// Whether the bars show times.
+    is_timed: bool,
 }
 
 impl Drawing {
@@ -179,7 +181,7 @@ impl Drawing {
         edges.dedup();
         let measured = (medians.iter().flatten().count(), time_ns);
         let totals = describe_totals([graph.nodes.len(), plan.calls.len(), plan.tasks.len()], all, measured);
-        Ok(Drawing { cards, edges, totals })
+        Ok(Drawing { cards, edges, totals, is_timed })
     }
 
     /// Returns two drawings: one with repeated blocks folded, if there are any, and the complete one.
@@ -227,18 +229,21 @@ fn class_style(class: Class) -> &'static str {
     }
 }
 
-fn format_legend(cards: &[Card]) -> String {
+fn format_legend(cards: &[Card], is_timed: bool) -> String {
     let mut styles: Vec<&str> = Vec::new();
     for card in cards {
         if !styles.contains(&card.style) {
             styles.push(card.style);
         }
     }
-    styles.iter().map(|style| format!("<span class=\"key {style}\">{style}</span>")).collect()
+    let bars = if is_timed { "time relative to the largest box" } else { "operations relative to the largest box" };
+    let keys: String = styles.iter().map(|style| format!("<span class=\"key {style}\">{style}</span>")).collect();
+    format!("{keys}<span class=\"bar-key\">{bars}</span>")
 }
 
 fn render_svg(cards: &[Card], shown: &[usize], layered: &DrawingLayout) -> String {
     let mut text = String::new();
+    let largest = shown.iter().map(|&card| cards[card].share).fold(0.0, f64::max);
     for line in &layered.edges {
         let _ = writeln!(
             text,
@@ -258,7 +263,7 @@ fn render_svg(cards: &[Card], shown: &[usize], layered: &DrawingLayout) -> Strin
             card.style
         );
         if card.share > 0.0 {
-            let bar = (width - 14.0) * card.share.sqrt();
+            let bar = ((width - 14.0) * card.share / largest).max(1.0);
             let _ = write!(
                 text,
                 "<rect class=\"share\" x=\"7\" y=\"{}\" width=\"{bar:.1}\" height=\"3\" rx=\"1.5\"/>",

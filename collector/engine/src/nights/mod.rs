@@ -16,7 +16,7 @@ use crate::Result;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::record::now_us;
 use crate::campaign::{Night, Settings, planned_tasks};
-use crate::drift::{Pages, compare_night};
+use crate::drift::{OwnSections, Pages, compare_night};
 use crate::failure::{Failure, format_chain};
 use crate::machine::allowed_cpus;
 use crate::observer::Observer;
@@ -127,7 +127,8 @@ impl PreparedNight<'_> {
             change_points: found.change_points.clone(),
             has_losses: job.has_losses,
         };
-        self.pages.write(&format!("Night {label}"), &found, Some(&report.render_markdown()), observer)?;
+        let own = OwnSections { markdown: format!("{}\n", report.render_markdown()), html: report.render_section() };
+        self.pages.write(&format!("Night {label}"), &found, &own, observer)?;
         observer.receive_notes(&[report.drift.notes.as_slice(), &report.notes].concat());
         Ok(report)
     }

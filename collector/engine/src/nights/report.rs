@@ -1,6 +1,8 @@
 //! The report of a nightly run.
 
 use drift::{ChangePoint, Drift};
+use report::page::escape_html;
+use report::{Table, number_column, text_column};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -74,6 +76,38 @@ impl NightReport {
     /// Returns the notes of all phases.
     pub fn phase_notes(&self) -> impl Iterator<Item = String> {
         self.phases.iter().flat_map(|phase| phase.notes.iter().map(|note| format!("{}: {note}", phase.name)))
+    }
+
+    /// Returns the table of the phases.
+    pub fn phase_table(&self) -> Table {
+        let mut table = Table::new([
+            text_column("work"),
+            number_column("slices"),
+            number_column("minutes"),
+            text_column("attempts"),
+            number_column("left"),
+        ]);
+        for phase in &self.phases {
+            table.add_row([
+                phase.name.to_owned(),
+                phase.slices.to_string(),
+                format!("{:.1}", phase.seconds / 60.0),
+                phase.describe_outcomes(),
+                phase.left.to_string(),
+            ]);
+        }
+        table
+    }
+
+    /// Returns the section of an HTML page about the phases.
+    pub fn render_section(&self) -> String {
+        let notes: String =
+            self.phase_notes().map(|note| format!("<p class=\"soft\">{}</p>\n", escape_html(&note))).collect();
+        format!(
+            "<h2>Work of this night</h2>\n<p class=\"soft\">{}</p>\n<div class=\"wide\">{}</div>\n{notes}",
+            escape_html(&self.title_line()),
+            self.phase_table().to_html()
+        )
     }
 
     /// Returns a Markdown summary of the phases.

@@ -4,7 +4,7 @@ use crate::campaign::{Finals, FoundBest, Outcomes, PlannedTask, Search, Stop, Tr
 use datasets::{CacheState, Key, Outcome, Record};
 use job::space::{Knobs, Schedule, task_space};
 use measure::statistics::median_of_sorted;
-use report::{Paper, Table, format_duration, number_column, or_unknown, text_column};
+use report::{Paper, Table, format_count, format_duration, number_column, or_unknown, text_column};
 use search::{Effect, axis_effects};
 use serde::Serialize;
 use std::collections::hash_map::Entry;
@@ -335,8 +335,7 @@ impl Learning {
     }
 }
 
-/// Formats the searches as a table.
-pub fn render_searches(searched: &SearchResults, paper: &Paper) -> String {
+pub(super) fn search_table(learnings: &[Learning]) -> Table {
     let mut table = Table::new([
         text_column("search").min_width(24),
         number_column("threads").drop_order(3),
@@ -350,7 +349,7 @@ pub fn render_searches(searched: &SearchResults, paper: &Paper) -> String {
         text_column("measured again").min_width(16).drop_order(7),
         text_column("ended by").min_width(8).drop_order(8),
     ]);
-    for one in &searched.learnings {
+    for one in learnings {
         table.add_row([
             one.task.clone(),
             one.threads.to_string(),
@@ -360,12 +359,17 @@ pub fn render_searches(searched: &SearchResults, paper: &Paper) -> String {
             or_unknown(one.default_ns, format_duration),
             or_unknown(one.best_ns, format_duration),
             or_unknown(one.gain, |gain| format!("{gain:.2}×")),
-            or_unknown(one.near_best_point(), |point| format!("{} trials", point.trial)),
+            or_unknown(one.near_best_point(), |point| format_count(point.trial, "trial")),
             one.describe_certainty(),
             one.stop.reason_text().to_owned(),
         ]);
     }
-    let text = table.format_for(paper).to_string()
+    table
+}
+
+/// Formats the searches as a table.
+pub fn render_searches(searched: &SearchResults, paper: &Paper) -> String {
+    let text = search_table(&searched.learnings).format_for(paper)
         + &rejected_note(&searched.learnings)
         + &unimproved_note(&searched.learnings);
     let Effort { seconds, tuner_seconds, tuner_share, run_share, build_share } = &searched.effort;

@@ -1,6 +1,6 @@
 //! HTML page with learning curves (best times over trials and seconds, in total and per search) and effects of axes.
 
-use super::learning::{Learning, LearningCourse, LearningPoint, SearchResults};
+use super::learning::{Learning, LearningCourse, LearningPoint, SearchResults, search_table};
 use report::page::chart::{STYLE, Scale, round_ticks, svg_start};
 use report::page::{escape_html, whole_page};
 use report::{format_count, format_duration, format_plain, or_unknown};
@@ -8,10 +8,10 @@ use search::Effect;
 use std::fmt::Write;
 
 const WIDTH: f64 = 520.0;
-const HEIGHT: f64 = 190.0;
+const HEIGHT: f64 = 202.0;
 const LEFT: f64 = 70.0;
 const BOTTOM: f64 = 40.0;
-const TOP: f64 = 14.0;
+const TOP: f64 = 26.0;
 const RIGHT: f64 = 14.0;
 
 /// Renders a page with the curves of all searches, the slowest tasks first.
@@ -19,10 +19,10 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
     let mut sorted: Vec<&Learning> = searched.learnings.iter().collect();
     let time = |one: &Learning| one.best_ns.unwrap_or(0.0) * one.count as f64;
     sorted.sort_by(|one, other| time(other).total_cmp(&time(one)));
-    let mut body = "<p>The line shows the best time so far, as the upper end of the median's confidence interval; the dotted line shows \
+    let mut body = format!("<div class=\"wide\">{}</div>\n", search_table(&searched.learnings).to_html());
+    body += "<p>The line shows the best time so far, as the upper end of the median's confidence interval; the dotted line shows \
         the default schedule. The mark at the right shows the median of interleaved repetitions. Seconds exclude pauses \
-        between processes.</p>"
-        .to_owned();
+        between processes.</p>";
     let effort = &searched.effort;
     let _ = write!(
         body,
@@ -57,7 +57,12 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
             body += &render_axes(&one.axes);
         }
     }
-    whole_page(title, STYLE, &format!("<main><h1>{}</h1>\n{body}</main>", escape_html(title)))
+    // Long names of operators and the results of repeated measurements wrap in the table.
+    let style = format!(
+        "{STYLE}.wide td {{ white-space: nowrap; }}\n.wide td:nth-child(10) {{ white-space: normal; }}\n\
+         .wide td:first-child {{ white-space: normal; min-width: 9rem; max-width: 30rem; }}\n"
+    );
+    whole_page(title, &style, &format!("<main><h1>{}</h1>\n{body}</main>", escape_html(title)))
 }
 
 fn render_course(course: &LearningCourse) -> String {
@@ -117,17 +122,22 @@ fn render_curve(
     let across = Scale { range: (0.0, end), places: (LEFT, WIDTH - RIGHT), is_log: false };
     let down = Scale { range: (low - margin, high + margin), places: (HEIGHT - BOTTOM, TOP), is_log: false };
     let mut svg = svg_start(WIDTH, HEIGHT, &format!("best time so far over {over}"));
+    svg += "<text class=\"soft\" x=\"4\" y=\"12\">best time so far</text>";
+    let mut previous = String::new();
     for tick in round_ticks(low - margin, high + margin, 4) {
         let y = down.coordinate_of(tick);
+        // Ticks of a narrow range may differ in digits that a label does not have.
+        let label = format_duration(tick);
+        let shown = if label == previous { "" } else { &label };
         let _ = write!(
             svg,
             "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text class=\"soft\" x=\"{}\" y=\"{:.1}\" \
-             text-anchor=\"end\">{}</text>",
+             text-anchor=\"end\">{shown}</text>",
             WIDTH - RIGHT,
             LEFT - 6.0,
-            y + 4.0,
-            format_duration(tick)
+            y + 4.0
         );
+        previous = label;
     }
     for tick in round_ticks(0.0, end, 6) {
         let _ = write!(
@@ -146,7 +156,13 @@ fn render_curve(
     );
     if let Some(default) = default_ns {
         let y = down.coordinate_of(default);
-        let _ = write!(svg, "<path class=\"law\" d=\"M{LEFT} {y:.1}H{}\"/>", WIDTH - RIGHT);
+        let (right, text_y) = (WIDTH - RIGHT, y + 14.0);
+        let _ = write!(
+            svg,
+            "<path class=\"law\" d=\"M{LEFT} {y:.1}H{right}\"/>\
+             <text class=\"soft\" x=\"{}\" y=\"{text_y:.1}\" text-anchor=\"end\">default schedule</text>",
+            right - 8.0
+        );
     }
     let steps = curve.iter().enumerate().map(|(number, point)| {
         let (x, y) = (across.coordinate_of(place(point)), down.coordinate_of(point.best_ns));

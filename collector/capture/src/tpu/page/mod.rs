@@ -17,6 +17,21 @@ pub const FOLDER: &str = "PerfWeb";
 pub const FILE: &str = "result.html";
 const NO_BATCH: u32 = u32::MAX;
 
+/// Meanings of the summary's columns, in the order of [`CaptureSummary::TITLES`].
+const SUMMARY_COLUMNS: [&str; 11] = [
+    "number of the core",
+    "busy times of all engines over the time; above 100 %, engines worked at the same time",
+    "time from the first record to the last",
+    "share of time in which the tensor unit was busy",
+    "cycles in which the tensor unit was busy; overall: time of the slowest core",
+    "useful share of the operations that the tensor unit performed",
+    "cycles in which the GDMA was busy; overall: time of the slowest core",
+    "mean GDMA bandwidth from and to DDR",
+    "mean GDMA bandwidth from and to L2",
+    "cycles in which the SDMA was busy; overall: time of the slowest core",
+    "mean SDMA bandwidth from and to DDR",
+];
+
 pub fn write_page(timeline: &Timeline, summary: Option<&CaptureSummary>, directory: &Path) -> Result<()> {
     output::write_file(&directory.join(FOLDER).join(FILE), |file| {
         file.write_all(page::page_head("TPU capture", include_str!("style.css")).as_bytes())?;
@@ -97,9 +112,14 @@ fn write_data(timeline: &Timeline, summary: Option<&CaptureSummary>, out: &mut i
         "kernels": lists.kernels,
         "chip": settings.chip.facts().name,
         "directory": text(&timeline.directory),
-        "parameters": settings.chip.report_parameters(settings.tiu_mhz),
+        "parameters": chip_parameters(settings.chip.report_parameters(settings.tiu_mhz)),
         "total_ns": timeline.all_records().map(|record| record.end).max().unwrap_or(0),
-        "summary": { "header": CaptureSummary::column_headers(), "rows": summary.map_or(Vec::new(), CaptureSummary::text_rows) },
+        "summary": {
+            "names": CaptureSummary::column_headers(),
+            "titles": CaptureSummary::TITLES,
+            "about": SUMMARY_COLUMNS,
+            "rows": summary.map_or(Vec::new(), CaptureSummary::readable_rows),
+        },
         "cards": summary_cards(timeline, summary),
     });
     out.write_all(b"],")?;
@@ -110,17 +130,52 @@ fn write_data(timeline: &Timeline, summary: Option<&CaptureSummary>, out: &mut i
 
 fn summary_cards(timeline: &Timeline, summary: Option<&CaptureSummary>) -> Vec<[String; 2]> {
     let Some(summary) = summary else { return Vec::new() };
-    let rows = summary.text_rows();
+    let rows = summary.readable_rows();
     let overall = |column: usize| rows.last().map_or(String::new(), |row| row[column].clone());
     let card = |value: String, label: &str| [value, label.to_owned()];
     vec![
-        card(format!("{} µs", overall(2)), "from the first record to the last"),
+        card(overall(2), "from the first record to the last"),
         card(timeline.record_count().to_string(), "records"),
         card(timeline.cores.iter().filter(|core| !core.bytes.is_empty()).count().to_string(), "cores with records"),
         card(overall(3), "share of time in which tensor units were busy"),
-        card(overall(1), "parallelism of the engines"),
+        card(overall(1), "busy times of all engines over the time"),
         card(format!("{} GB/s", overall(7)), "mean GDMA bandwidth from and to DDR"),
     ]
+}
+
+/// Returns each parameter as its name in words with the unit in brackets, the vendor's name, and the value.
+fn chip_parameters(parameters: Vec<(&'static str, String)>) -> Vec<[String; 3]> {
+    const WORDS: [(&str, &str); 14] = [
+        ("Arch", "architecture"),
+        ("Num", "count"),
+        ("Lmem", "local memory"),
+        ("Addr", "address"),
+        ("BW", "bandwidth"),
+        ("Tpu", "TPU"),
+        ("IC", "input channel"),
+        ("OHOW", "output pixel"),
+        ("Max", "maximum"),
+        ("Core", "core"),
+        ("Unit", "unit"),
+        ("Number", "count"),
+        ("Align", "alignment"),
+        ("Freq", "frequency"),
+    ];
+    let word = |word: &str| match WORDS.iter().find(|(short, _)| *short == word) {
+        Some((_, long)) => (*long).to_owned(),
+        None if word.chars().skip(1).all(|letter| letter.is_lowercase()) => word.to_lowercase(),
+        None => word.to_owned(),
+    };
+    let title = |name: &str| {
+        let (words, unit) = name.split_once('(').map_or((name, None), |(words, unit)| (words, Some(unit)));
+        let words: Vec<String> = words.split_whitespace().map(word).collect();
+        // `8bits`, but not `bits`.
+        let digits = |unit: &str| unit.starts_with(|sign: char| sign.is_ascii_digit());
+        let unit = unit
+            .map(|unit| if digits(unit) { unit.replace("bits", " bits") } else { unit.replace("/Core", " per core") });
+        words.join(" ") + &unit.map_or(String::new(), |unit| format!(" ({unit}"))
+    };
+    parameters.into_iter().map(|(name, value)| [title(name), name.to_owned(), value]).collect()
 }
 
 /// Returns kernel calls as lists: kernel, start, end, group, scope (-1 if unknown), number of records, mode.

@@ -1,0 +1,122 @@
+//! Heat map of operators by night.
+
+use crate::history::History;
+use crate::judge::Drift;
+use crate::machine::MachineDrift;
+use report::page::chart::{cell_class, svg_start};
+use report::page::escape_html;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+const CELL: (f64, f64) = (76.0, 22.0);
+const MARGIN: (f64, f64) = (190.0, 40.0);
+
+pub(super) fn heat_map_section(history: &History, drift: &Drift) -> String {
+    let machine = match drift.machine.aspects.is_empty() {
+        true => "",
+        false => " The last rows show the machine's own changes according to the sentinels.",
+    };
+    format!(
+        "<h2>Nights and operators</h2>\n<p class=\"soft\">Each cell shows the median of all lines of an operator \
+         relative to their first night, corrected for the machine. Changes of single lines are under \
+         <a href=\"#changes\">What changed</a>.{machine}</p>\n<figure>{}</figure>\n",
+        heat_map(history, &drift.machine)
+    )
+}
+
+/// Draws the median of each operator's times per night, corrected for the machine and relative to its first night.
+fn heat_map(history: &History, machine: &MachineDrift) -> String {
+    let mut rests: BTreeMap<&str, Vec<Vec<f64>>> = BTreeMap::new();
+    let mut firsts: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in history.lines.iter().filter(|line| line.aspect.is_none()) {
+        let corrected = |point: &crate::history::LinePoint| point.log_ns - machine.log_factor[point.night];
+        // A line with one point shows no change. The first night of a line is no evidence that the operator is
+        // unchanged there.
+        let [first, later @ ..] = &line.points[..] else { continue };
+        let row = rests.entry(&line.identity.op_kind).or_insert_with(|| vec![Vec::new(); history.nights.len()]);
+        later.iter().for_each(|point| row[point.night].push(corrected(point) - corrected(first)));
+        firsts
+            .entry(&line.identity.op_kind)
+            .and_modify(|night| *night = first.night.min(*night))
+            .or_insert(first.night);
+    }
+    for (kind, night) in firsts {
+        rests.entry(kind).and_modify(|row| row[night].push(0.0));
+    }
+    let middle = |values: &Vec<f64>| {
+        let mut sorted = values.clone();
+        sorted.sort_by(f64::total_cmp);
+        (!sorted.is_empty()).then(|| measure::statistics::median_of_sorted(&sorted))
+    };
+    let mut rows: Vec<(String, Vec<Option<f64>>)> =
+        rests.iter().map(|(kind, row)| ((*kind).to_owned(), row.iter().map(middle).collect())).collect();
+    rows.extend(machine.aspects.iter().map(|(aspect, levels)| (format!("machine: {}", aspect.name()), levels.clone())));
+    let (width, height) = (MARGIN.0 + CELL.0 * history.nights.len() as f64, MARGIN.1 + CELL.1 * rows.len() as f64);
+    let mut out = svg_start(width, height, "nights and operators");
+    for (place, night) in history.nights.iter().enumerate() {
+        let x = MARGIN.0 + CELL.0 * (place as f64 + 0.5);
+        let _ = write!(out, "<text class=\"soft cell\"><title>{}</title>", escape_html(&night.label));
+        let [date, clock] = shorten_label(&night.label);
+        for (text, up) in [(date, 21.0), (clock, 8.0)] {
+            let _ = write!(out, "<tspan x=\"{x:.1}\" y=\"{:.1}\">{}</tspan>", MARGIN.1 - up, escape_html(&text));
+        }
+        out.push_str("</text>");
+    }
+    for (down, (name, row)) in rows.iter().enumerate() {
+        let y = MARGIN.1 + CELL.1 * down as f64;
+        let _ = write!(
+            out,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            MARGIN.0 - 8.0,
+            y + 15.0,
+            escape_html(name)
+        );
+        for (place, value) in row.iter().enumerate() {
+            let Some(value) = value else { continue };
+            let x = MARGIN.0 + CELL.0 * place as f64;
+            let (is_up, strength) = (*value > 0.0, (value.abs() / 0.1).min(1.0));
+            let colour = if is_up { "up" } else { "down" };
+            let _ = write!(
+                out,
+                "<rect class=\"{colour}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" \
+                 opacity=\"{strength:.2}\"/>\
+                 <text class=\"{}\" x=\"{:.1}\" y=\"{:.1}\">{:.3}</text>",
+                CELL.0 - 2.0,
+                CELL.1 - 2.0,
+                cell_class(strength, is_up),
+                x + CELL.0 / 2.0,
+                y + 14.0,
+                value.exp(),
+            );
+        }
+    }
+    out + "</svg>"
+}
+
+/// Returns the date and the time of a night, or an empty date and the end of a label that is not a point in time.
+pub(super) fn shorten_label(label: &str) -> [String; 2] {
+    let characters: Vec<char> = label.chars().collect();
+    let text = |from: usize, to: usize| characters[from..to].iter().collect::<String>();
+    // Pattern `20261122-213000`, optionally followed by a host.
+    if characters.len() >= 15 && characters.iter().position(|sign| *sign == '-') == Some(8) {
+        let date = format!("{}-{}-{}", text(0, 4), text(4, 6), text(6, 8));
+        return [date, format!("{}:{}", text(9, 11), text(11, 13))];
+    }
+    [String::new(), text(characters.len().saturating_sub(10), characters.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_short() {
+        let cases = [
+            ("20261122-213000", ["2026-11-22", "21:30"]),
+            ("20261122-213000 host-9", ["2026-11-22", "21:30"]),
+            ("2026-11-22", ["", "2026-11-22"]),
+            ("é", ["", "é"]),
+        ];
+        cases.iter().for_each(|(label, expected)| assert_eq!(shorten_label(label), *expected));
+    }
+}

@@ -1,0 +1,106 @@
+//! HTML report: changed lines with their intervals, change points, the history of each changed line, and a heat map of
+//! operators by night.
+
+mod changes;
+mod curves;
+mod heat_map;
+mod parts;
+
+use super::change_points::ChangePoint;
+use super::history::History;
+use super::judge::{Drift, Verdict};
+use super::text::{before_after, line_title, verdict_sentence};
+use parts::{LINES, more_lines};
+use report::page::chart::STYLE;
+use report::page::{escape_html, whole_page};
+use report::{format_number, format_percent};
+use std::fmt::Write;
+
+/// Renders the page; `appendix` contains further sections as HTML.
+pub fn render_page(
+    title: &str,
+    history: &History,
+    drift: &Drift,
+    change_points: &[ChangePoint],
+    appendix: &str,
+) -> String {
+    let mut body = format!("<main><h1>{}</h1>\n<p>{}</p>\n", escape_html(title), escape_html(&verdict_sentence(drift)));
+    if drift.nights.len() > 1 {
+        body += &verdict_tiles(drift);
+    }
+    for note in &drift.notes {
+        let _ = write!(body, "<p class=\"soft\">note: {}</p>", escape_html(note));
+    }
+    let lines = curves::lines_with_curves(history, drift, change_points);
+    body += &causes_section(drift);
+    body += &changes::changes_section(drift, &lines);
+    body += &lost_section(drift);
+    body += &change_points_section(change_points, &lines);
+    body += &curves::curves_section(&lines, history, drift, change_points);
+    body += &heat_map::heat_map_section(history, drift);
+    body += appendix;
+    whole_page(title, &format!("{STYLE}{}", include_str!("page.css")), &format!("{body}</main>"))
+}
+
+fn verdict_tiles(drift: &Drift) -> String {
+    let tiles = [
+        ("slower", Verdict::Slower),
+        ("faster", Verdict::Faster),
+        ("same", Verdict::Same),
+        ("unclear", Verdict::Unclear),
+    ];
+    let tile = |(name, verdict): (&str, Verdict)| {
+        format!("<li class=\"{name}\"><b>{}</b>{name}</li>", drift.count_verdict(verdict))
+    };
+    format!("<ul class=\"tiles\">{}</ul>\n", tiles.map(tile).concat())
+}
+
+fn causes_section(drift: &Drift) -> String {
+    if drift.causes.is_empty() {
+        return String::new();
+    }
+    let row = |cause: &super::Cause| {
+        format!("<tr><td>{}</td><td>{}</td></tr>", cause.name, escape_html(&before_after(cause)))
+    };
+    format!(
+        "<h2>What differs between the sides</h2>\n<div class=\"wide\"><table class=\"texts\"><tr><th>setting</th>\
+         <th>before → after</th></tr>{}</table></div>\n",
+        drift.causes.iter().map(row).collect::<String>()
+    )
+}
+
+fn lost_section(drift: &Drift) -> String {
+    if drift.lost.is_empty() {
+        return String::new();
+    }
+    let item = |lost: &super::LineIdentity| format!("<li>{}</li>", escape_html(&line_title(lost)));
+    format!(
+        "<h2>No longer have a time</h2>\n<ul>{}</ul>\n{}",
+        drift.lost.iter().take(LINES).map(item).collect::<String>(),
+        more_lines(drift.lost.len())
+    )
+}
+
+fn change_points_section(change_points: &[ChangePoint], lines: &[curves::CurveLine<'_>]) -> String {
+    if change_points.is_empty() {
+        return String::new();
+    }
+    let row = |point: &ChangePoint| {
+        format!(
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"{}\">{}</td><td>{}</td></tr>\n",
+            curves::linked_title(&point.identity, lines),
+            escape_html(&point.night),
+            point.identity.threads.map_or(String::new(), |threads| threads.to_string()),
+            if point.ratio > 1.0 { "up" } else { "down" },
+            format_number(point.ratio),
+            format_percent(point.q_value)
+        )
+    };
+    format!(
+        "<h2>Change points</h2>\n<p class=\"soft\">From this night on, the line has another level. The ratio compares \
+         the nights after it with those before it, corrected for the machine.</p>\n<div class=\"wide points\"><table><tr>\
+         <th>operator</th><th>since</th><th>threads</th><th>ratio</th><th>q-value</th></tr>\n{}</table></div>\n{}",
+        change_points.iter().take(LINES).map(row).collect::<String>(),
+        more_lines(change_points.len())
+    )
+}
