@@ -2,8 +2,8 @@
 
 MESSAGES is what `cargo test --no-run --message-format=json` printed. FAILED names checks that have failed before.
 
-`cargo test` runs one program at a time. Many of these programs wait for workers, timers and servers, so a second
-program uses the processor meanwhile. Output is printed per program, when it has ended; all programs run even if some fail.
+`cargo test` runs one program at a time. Many of these programs wait for workers, timers and servers, so further
+programs use the processor meanwhile. Output is printed per program, when it has ended; all programs run even if some fail.
 """
 
 import concurrent.futures
@@ -18,12 +18,12 @@ import time
 
 # Programs that take longest start first, so that no long program runs alone at the end.
 LONGEST = """
-correctness emulated streams campaign learning fleets models searches prediction profiles hostile operators networks device seeds
-slurm coruns refusals boards
+correctness emulated learning searches campaign profiles hostile streams prediction fleets seeds operators models networks device
+whole_on_boards revisions slurm spills boards coruns refusals
 """.split()
 # Programs that compare times of several processes with each other run alone, at the end.
 ALONE = ["nights"]
-SIDE_BY_SIDE = 2
+SIDE_BY_SIDE = 3
 # Longer than any program takes on a busy machine.
 DEADLINE_S = 1800
 # Process groups of running programs.
