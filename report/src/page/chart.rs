@@ -36,6 +36,13 @@ pub fn svg_start(width: f64, height: f64, label: &str) -> String {
     )
 }
 
+/// Draws a chart twice, for broad and for narrow windows, of which a page shows one. `draw` takes the width of the image.
+pub fn draw_for_windows(broad: f64, draw: impl Fn(f64) -> String) -> String {
+    /// Width of the content of a window of 480 pixels.
+    const NARROW: f64 = 440.0;
+    format!("<div class=\"broad\">{}</div>\n<div class=\"narrow\">{}</div>\n", draw(broad), draw(NARROW))
+}
+
 /// Returns the class of the text in a cell of a heat map, given the opacity of the fill and whether its class is `up`.
 /// With these thresholds, the contrast of text and fill is at least 4.5 in light and dark mode.
 pub fn cell_class(depth: f64, is_up: bool) -> &'static str {
