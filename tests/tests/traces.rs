@@ -336,6 +336,7 @@ fn looks_right(bench: &Bench, page: &str, operator: &str) {
             shown.push(rows().length >= 1 && rows()[0].textContent.includes('{operator}'));
             rows()[0].click();
             shown.push(rows()[0].classList.contains('kept'));
+            document.getElementById('whole').click();
             const before = document.getElementById('window').textContent;
             document.getElementById('first-step').click();
             shown.push(document.getElementById('window').textContent !== before);
