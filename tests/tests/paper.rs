@@ -38,7 +38,7 @@ fn tables_of_the_collector_fit() {
     check(&bench, "opcollect", "doctor", "TVM runtime");
     let input = card::write(&bench.path(""), &[(0, card::small_core(0)), (1, card::small_core(5))]);
     let name = input.file_name().expect("the folder of the capture has a name").to_string_lossy().into_owned();
-    check(&bench, "opcollect", &format!("tpu view {name} out"), "Overall");
+    check(&bench, "opcollect", &format!("tpu view {name} out"), "mean");
     std::fs::create_dir(bench.path("alone")).expect("a folder can be made");
     card::write(&bench.path("alone"), &[(0, card::small_core(0))]);
     check(&bench, "opcollect", &format!("tpu compare {name} alone/{name}"), "ratio");

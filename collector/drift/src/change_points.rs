@@ -9,6 +9,7 @@ use super::judge::Bounds;
 use super::machine::{MachineDrift, estimate_machine};
 use super::prior::Prior;
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 
 const NIGHTS_MIN: usize = 4;
 
@@ -21,6 +22,8 @@ pub struct ChangePoint {
     /// Ratio of the time after to the time before, corrected for changes of the machine.
     pub ratio: f64,
     pub q_value: f64,
+    /// Number of nights from this one to the next change point or to the last night; a single one may be an outlier.
+    pub nights_after: usize,
 }
 
 /// The best split of a line; `place` is the index of the first point after it.
@@ -39,6 +42,7 @@ pub fn find_change_points(history: &History, bounds: Bounds) -> Vec<ChangePoint>
     let lines: Vec<&DriftLine> = history.lines.iter().filter(|line| line.aspect.is_none()).collect();
     let mut open: Vec<(&DriftLine, usize, usize)> = lines.iter().map(|line| (*line, 0, line.points.len())).collect();
     let mut found = Vec::new();
+    let mut accepted: BTreeMap<&LineIdentity, BTreeSet<usize>> = BTreeMap::new();
     while !open.is_empty() {
         let splits: Vec<(&DriftLine, usize, usize, LineSplit)> = open
             .iter()
@@ -55,17 +59,23 @@ pub fn find_change_points(history: &History, bounds: Bounds) -> Vec<ChangePoint>
                 continue;
             }
             open.extend([(line, from, split.place), (line, split.place, to)]);
+            accepted.entry(&line.identity).or_default().insert(split.place);
             if split.difference.abs() > bounds.threshold.ln_1p() {
-                let night = history.nights[line.points[split.place].night].label.clone();
-                found.push(ChangePoint {
-                    identity: line.identity.clone(),
-                    night,
-                    ratio: split.difference.exp(),
-                    q_value,
-                });
+                found.push((line, split, q_value));
             }
         }
     }
+    let change_point = |(line, split, q_value): (&DriftLine, LineSplit, f64)| {
+        let next = accepted[&line.identity].range(split.place + 1..).next();
+        ChangePoint {
+            identity: line.identity.clone(),
+            night: history.nights[line.points[split.place].night].label.clone(),
+            ratio: split.difference.exp(),
+            q_value,
+            nights_after: next.unwrap_or(&line.points.len()) - split.place,
+        }
+    };
+    let mut found: Vec<ChangePoint> = found.into_iter().map(change_point).collect();
     found.sort_by(|one, other| other.ratio.ln().abs().total_cmp(&one.ratio.ln().abs()));
     found
 }

@@ -34,7 +34,7 @@ pub fn render_text(drift: &Drift, change_points: &[ChangePoint], paper: &Paper) 
                 format_duration(change.after_ns).into(),
                 ratio_cell(change),
                 format!("{} … {}", format_number(change.interval.0), format_number(change.interval.1)).into(),
-                format_percent(change.q_value).into(),
+                format_q_value(change.q_value).into(),
                 code_causes(&change.causes).into(),
             ]);
         }
@@ -94,7 +94,7 @@ fn escape_cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }
 
-fn changed_lines(drift: &Drift) -> impl Iterator<Item = &Change> {
+pub(super) fn changed_lines(drift: &Drift) -> impl Iterator<Item = &Change> {
     drift.changes.iter().filter(|change| matches!(change.verdict, Verdict::Slower | Verdict::Faster))
 }
 
@@ -105,7 +105,7 @@ fn ratio_cell(change: &Change) -> report::Cell {
 
 pub(super) fn line_title(identity: &LineIdentity) -> String {
     let cold = identity.cache_state.filter(|state| *state != "warm").map(|state| format!(" ({state} caches)"));
-    let schedule = identity.schedule_hash.as_deref().map(|hash| format!(" by {}", shorten_hash(hash)));
+    let schedule = identity.schedule_hash.as_deref().map(|hash| format!(", schedule {}", shorten_hash(hash)));
     let host = identity.host.as_deref().map(|host| format!(" on {host}"));
     let network = identity.network.as_deref().map(|hash| format!(" in the network {}", shorten_hash(hash)));
     [Some(identity.task.clone()), cold, schedule, network, host].into_iter().flatten().collect()
@@ -140,13 +140,19 @@ fn list_values(values: &BTreeSet<String>) -> String {
     }
 }
 
+/// Formats the expected share of false discoveries; an estimate is never exactly zero.
+pub(super) fn format_q_value(q_value: f64) -> String {
+    if q_value < 5e-4 { "< 0.1 %".to_owned() } else { format_percent(q_value) }
+}
+
 pub(super) fn describe_change_point(change_point: &ChangePoint) -> String {
     let threads = change_point
         .identity
         .threads
         .map_or(String::new(), |threads| format!(" on {}", format_count(threads, "thread")));
+    let when = if change_point.nights_after == 1 { "one night, " } else { "since " };
     format!(
-        "since {}, × {}: {}{threads}",
+        "{when}{}, × {}: {}{threads}",
         change_point.night,
         format_number(change_point.ratio),
         line_title(&change_point.identity)

@@ -9,6 +9,7 @@ use drift::{
     Bounds, ChangePoint, Drift, History, RecordGatherer, Side, find_change_points, judge_lines, night_of,
     render_markdown, render_page,
 };
+use report::page::escape_html;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -82,7 +83,13 @@ pub fn compare_records(options: &DriftOptions, observer: &dyn Observer) -> Resul
         Some(after) => format!("{} and {after}", options.before),
         None => options.before.clone(),
     };
-    pages.write(&format!("Drift of {name}"), &report, &OwnSections::default(), observer)?;
+    let short = |text: &str| text.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
+    let title = match &options.after {
+        Some(after) => format!("Drift from {} to {}", short(&options.before), short(after)),
+        None => format!("Drift of {}", short(&options.before)),
+    };
+    let html = format!("<p class=\"soft\">Records of {}</p>\n", escape_html(&name));
+    pages.write(&title, &report, &OwnSections { html, ..OwnSections::default() }, observer)?;
     observer.receive_notes(&report.drift.notes);
     Ok(report)
 }

@@ -1,14 +1,19 @@
 //! Output of a comparison as text and as JSON.
 
-use super::compare::{CaptureChange, CaptureComparison};
+use super::compare::{CaptureChange, CaptureComparison, STANDARD_ERRORS};
 use super::operators::Operator;
 use report::page::{chart, escape_html, whole_page};
-use report::{Cell, Paper, Table, format_count, format_duration, format_number, number_column, text_column};
+use report::{
+    Cell, Paper, Table, format_count, format_duration, format_number, format_percent, number_column, or_unknown,
+    text_column,
+};
 use serde_json::{Value, json};
 
 /// Rules in addition to those of pages with charts: long names wrap.
 const STYLE: &str = "td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 9rem; }\n\
-    .changes td { white-space: nowrap; }\n.changes td:first-child { white-space: normal; max-width: 30rem; }\n\
+    .changes td { white-space: nowrap; }\n.changes td:first-child { white-space: normal; max-width: 26rem; }\n\
+    @media (max-width: 600px) { .changes td, .changes th { padding: .2rem .4rem; }\n\
+    .changes td:first-child { max-width: 10rem; } }\n\
     .changes td:last-child { color: var(--up); font-weight: 600; }\n\
     details { margin: .6rem 0; }\nsummary { cursor: pointer; }\n";
 
@@ -35,10 +40,11 @@ impl CaptureComparison {
 
     pub fn format_page(&self, share: f64) -> String {
         let lines = self.summary_lines(share);
-        let mut body: String = lines.iter().map(|line| format!("<p>{}</p>\n", escape_html(line))).collect();
+        let mut body: String =
+            lines.iter().map(|line| format!("<p>{}</p>\n", escape_html(&to_sentence(line)))).collect();
         let changed = self.changed_operators();
         if !changed.is_empty() {
-            body += &change_rows_html(&changed, share);
+            body += &changes_section(&changed, share);
         }
         for (side, list) in self.one_sided().into_iter().filter(|(_, list)| !list.is_empty()) {
             body += &format!(
@@ -71,26 +77,58 @@ impl CaptureComparison {
             let equal = format!("no differences: {count} with equal counts and times in both captures of {time}");
             return vec![equal];
         }
-        let changed = self.changed_operators();
-        let lost: f64 = self.changes.iter().map(CaptureChange::lost_ns).sum();
+        let count = |is: &dyn Fn(&CaptureChange) -> bool| self.changes.iter().filter(|change| is(change)).count();
+        let (slower, faster) = (count(&|change| change.is_slower(share)), count(&|change| change.is_faster(share)));
+        let captures = format!(
+            "the captures took {} and {}, a ratio of {:.3}",
+            format_duration(before as f64),
+            format_duration(after as f64),
+            self.span_ratio()
+        );
+        let common = format!(
+            "{} in both captures, {} of them equal, {slower} significantly slower by more than {} %, {faster} faster",
+            format_count(self.changes.len(), "operator"),
+            count(&|change| !change.differs()),
+            format_number(share * 100.0),
+        );
+        let lines = [Some(captures), self.describe_others(), Some(common), self.describe_lost()];
+        lines.into_iter().flatten().collect()
+    }
+
+    /// Describes the time that the operators in both captures lost.
+    fn describe_lost(&self) -> Option<String> {
+        if self.changes.is_empty() {
+            return None;
+        }
+        let (lost, reach) = self.lost_ns();
         let (what, time) = if lost < 0.0 { ("gained", -lost) } else { ("lost", lost) };
-        let slower = changed.iter().filter(|change| change.is_slower(share)).count();
-        vec![
-            format!(
-                "{} in both captures, {} of them equal, {slower} significantly slower by more than {} %; \
-             together they {what} {}",
-                format_count(self.changes.len(), "operator"),
-                self.changes.len() - changed.len(),
-                format_number(share * 100.0),
-                format_duration(time)
-            ),
-            format!(
-                "the captures took {} and {}, a ratio of {:.3}",
-                format_duration(before as f64),
-                format_duration(after as f64),
-                self.span_ratio()
-            ),
-        ]
+        let doubt = if reach > lost.abs() { ", within the noise" } else { "" };
+        Some(format!(
+            "per call, these operators {what} {} ± {} (95 %) over the calls of the later capture{doubt}",
+            format_duration(time),
+            format_duration(reach)
+        ))
+    }
+
+    /// Describes the operators of only one capture, whose times the ratio of the captures includes.
+    fn describe_others(&self) -> Option<String> {
+        if self.gone.is_empty() && self.new.is_empty() {
+            return None;
+        }
+        let (then, now) = self.common_shares();
+        let doubt = if then.min(now) < 0.5 {
+            ": the captures did mostly different work, which the ratio of the captures includes"
+        } else {
+            ""
+        };
+        Some(format!(
+            "operators in both captures took {} of all operators' time before and {} after; {} only before, \
+             {} only after{doubt}",
+            format_percent(then),
+            format_percent(now),
+            self.gone.len(),
+            self.new.len()
+        ))
     }
 
     pub fn to_json(&self, share: f64) -> Value {
@@ -103,6 +141,7 @@ impl CaptureComparison {
                 "after_count": change.after.count,
                 "after_mean_ns": change.after.mean_ns,
                 "ratio": change.mean_ratio(),
+                "ratio_interval": change.ratio_interval(),
                 "lost_ns": change.lost_ns(),
                 "slower": change.is_slower(share),
             })
@@ -121,6 +160,13 @@ impl CaptureComparison {
     }
 }
 
+/// Writes a line of the terminal as a sentence.
+fn to_sentence(line: &str) -> String {
+    let mut letters = line.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}
+
 fn change_rows(changes: &[&CaptureChange], share: f64) -> Table {
     let mut table = Table::new([
         text_column("operator"),
@@ -129,6 +175,7 @@ fn change_rows(changes: &[&CaptureChange], share: f64) -> Table {
         number_column("calls after").drop_order(1),
         number_column("mean after"),
         number_column("ratio"),
+        number_column("95 % interval").drop_order(3),
         number_column("lost"),
         text_column(""),
     ]);
@@ -136,15 +183,23 @@ fn change_rows(changes: &[&CaptureChange], share: f64) -> Table {
         let mut cells = change_texts(change, share).map(Cell::from);
         cells[5] = ratio_cell(change.mean_ratio());
         if change.is_slower(share) {
-            cells[7] = Cell::from("slower").mark_bad();
+            cells[8] = Cell::from("slower").mark_bad();
         }
         table.add_row(cells);
     }
     table
 }
 
+fn verdict(change: &CaptureChange, share: f64) -> &'static str {
+    match (change.is_slower(share), change.is_faster(share)) {
+        (true, _) => "slower",
+        (_, true) => "faster",
+        _ => "",
+    }
+}
+
 /// Returns the cells of a row, in the order of the table's columns.
-fn change_texts(change: &CaptureChange, share: f64) -> [String; 8] {
+fn change_texts(change: &CaptureChange, share: f64) -> [String; 9] {
     [
         change.operator.format_text(),
         change.before.count.to_string(),
@@ -152,39 +207,79 @@ fn change_texts(change: &CaptureChange, share: f64) -> [String; 8] {
         change.after.count.to_string(),
         format_duration(change.after.mean_ns),
         format!("{:.3}", change.mean_ratio()),
+        or_unknown(change.ratio_interval(), |(low, high)| format!("{low:.3} … {high:.3}")),
         format_duration(change.lost_ns()),
-        if change.is_slower(share) { "slower" } else { "" }.to_owned(),
+        verdict(change, share).to_owned(),
     ]
 }
 
-/// Returns the table of changes with a bar of the lost time in each row.
-fn change_rows_html(changes: &[&CaptureChange], share: f64) -> String {
+/// Returns the significant and the largest changes as a table, and all others as a folded one.
+fn changes_section(changes: &[&CaptureChange], share: f64) -> String {
+    /// Number of shown changes without significance.
+    const SHOWN: usize = 10;
     let longest = changes.iter().map(|change| change.lost_ns().abs()).fold(1.0, f64::max);
+    let mut sizes: Vec<f64> = changes.iter().map(|change| change.lost_ns().abs()).collect();
+    sizes.sort_by(|one, other| other.total_cmp(one));
+    let least = sizes.get(SHOWN).copied().unwrap_or(f64::NEG_INFINITY);
+    let (shown, others): (Vec<&CaptureChange>, Vec<&CaptureChange>) = changes
+        .iter()
+        .copied()
+        .partition(|change| !verdict(change, share).is_empty() || change.lost_ns().abs() > least);
+    let mut body = format!(
+        "<p class=\"soft\">ratio: mean time of a call after over that before, with its 95 % interval. lost: difference of the means \
+         times the calls after; negative if gained. Strong colours mark changes of more than {} % and more than \
+         {STANDARD_ERRORS} standard errors, which is stricter than the interval of a single row because many operators are compared; \
+         pale ones may be noise.</p>\n{}",
+        format_number(share * 100.0),
+        change_rows_html(&shown, share, longest)
+    );
+    if !others.is_empty() {
+        body += &format!(
+            "<details><summary>{} without a significant change</summary>{}</details>\n",
+            format_count(others.len(), "more operator"),
+            change_rows_html(&others, share, longest)
+        );
+    }
+    body
+}
+
+/// Returns a table of changes with a bar of the lost time in each row.
+fn change_rows_html(changes: &[&CaptureChange], share: f64, longest: f64) -> String {
     let row = |change: &&CaptureChange| {
-        let [operator, figures @ ..] = change_texts(change, share);
-        let figures: String = figures.iter().map(|text| format!("<td>{text}</td>")).collect();
-        let bar = lost_bar(change.lost_ns() / longest, change.is_slower(share));
+        let [operator, calls_before, before, calls_after, after, ratio, interval, lost, verdict] =
+            change_texts(change, share);
+        let bar = lost_bar(change.lost_ns() / longest, !verdict.is_empty());
         // Names break at underscores in narrow windows.
         let operator = escape_html(&operator).replace('_', "_<wbr>");
-        format!("<tr><td>{operator}</td><td>{bar}</td>{figures}</tr>\n")
+        let cells = [operator, ratio, lost, bar, interval, before, after, calls_before, calls_after, verdict];
+        format!("<tr>{}</tr>\n", cells.map(|cell| format!("<td>{cell}</td>")).concat())
     };
-    let headings = ["calls before", "mean before", "calls after", "mean after", "ratio", "lost", ""];
+    let headings = [
+        "operator",
+        "ratio",
+        "lost",
+        "← gained · lost →",
+        "95 % interval",
+        "mean before",
+        "mean after",
+        "calls before",
+        "calls after",
+        "",
+    ];
     format!(
-        "<p class=\"soft\">Bars show the lost time: the difference of the means times the calls after. Bars to the \
-         right are losses, dark if the operator is significantly slower; bars to the left are gains.</p>\n\
-         <div class=\"wide\"><table class=\"changes\"><tr><th>operator</th><th>← gained · lost →</th>{}</tr>\n{}</table></div>\n",
+        "<div class=\"wide\"><table class=\"changes\"><tr>{}</tr>\n{}</table></div>\n",
         headings.map(|heading| format!("<th>{heading}</th>")).concat(),
         changes.iter().map(row).collect::<String>()
     )
 }
 
 /// Draws a part of the longest bar, to the left if it is negative.
-fn lost_bar(part: f64, is_slower: bool) -> String {
-    const WIDTH: f64 = 160.0;
+fn lost_bar(part: f64, is_significant: bool) -> String {
+    const WIDTH: f64 = 120.0;
     let middle = WIDTH / 2.0;
     let length = (middle * part.abs()).max(1.0);
     let (class, from) = if part > 0.0 { ("up", middle) } else { ("down", middle - length) };
-    let opacity = if is_slower || part < 0.0 { 1.0 } else { 0.45 };
+    let opacity = if is_significant { 1.0 } else { 0.45 };
     format!(
         "<svg aria-hidden=\"true\" width=\"{WIDTH}\" height=\"18\" viewBox=\"0 0 {WIDTH} 18\" \
          style=\"min-width:{WIDTH}px\">\

@@ -6,7 +6,9 @@ use super::timeline::Timeline;
 use std::collections::HashMap;
 
 /// Number of standard errors beyond which a difference of means is significant.
-const STANDARD_ERRORS: f64 = 3.0;
+pub(super) const STANDARD_ERRORS: f64 = 3.0;
+/// Number of standard errors from the mean to the ends of a 95 % interval.
+const NORMAL_95: f64 = 1.96;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CaptureSide {
@@ -38,8 +40,32 @@ impl CaptureChange {
         (self.after.mean_ns - self.before.mean_ns) * self.after.count as f64
     }
 
+    /// Returns the standard error of the lost time; zero if both means are of single runs.
+    pub fn lost_error_ns(&self) -> f64 {
+        self.difference_error_ns() * self.after.count as f64
+    }
+
     pub fn mean_ratio(&self) -> f64 {
         self.after.mean_ns / self.before.mean_ns
+    }
+
+    /// Returns the 95 % interval of the ratio of means, unless a side has a single run.
+    pub fn ratio_interval(&self) -> Option<(f64, f64)> {
+        if self.before.count.min(self.after.count) < 2 || self.before.mean_ns.min(self.after.mean_ns) <= 0.0 {
+            return None;
+        }
+        let squared = |side: &CaptureSide| side.variance_of_mean / side.mean_ns.powi(2);
+        let reach = NORMAL_95 * (squared(&self.before) + squared(&self.after)).sqrt();
+        Some((self.mean_ratio() * (-reach).exp(), self.mean_ratio() * reach.exp()))
+    }
+
+    fn difference_error_ns(&self) -> f64 {
+        (self.before.variance_of_mean + self.after.variance_of_mean).sqrt()
+    }
+
+    /// Returns whether the means differ by more than their spread explains.
+    pub fn is_significant(&self) -> bool {
+        (self.after.mean_ns - self.before.mean_ns).abs() > STANDARD_ERRORS * self.difference_error_ns()
     }
 
     pub fn differs(&self) -> bool {
@@ -47,9 +73,11 @@ impl CaptureChange {
     }
 
     pub fn is_slower(&self, share: f64) -> bool {
-        let error = (self.before.variance_of_mean + self.after.variance_of_mean).sqrt();
-        let lost = self.after.mean_ns - self.before.mean_ns;
-        self.mean_ratio() > 1.0 + share && lost > STANDARD_ERRORS * error
+        self.mean_ratio() > 1.0 + share && self.is_significant()
+    }
+
+    pub fn is_faster(&self, share: f64) -> bool {
+        self.mean_ratio() < 1.0 / (1.0 + share) && self.is_significant()
     }
 }
 
@@ -70,6 +98,23 @@ impl CaptureComparison {
             && self.gone.is_empty()
             && self.new.is_empty()
             && !self.changes.iter().any(CaptureChange::differs)
+    }
+
+    /// Returns the total time that the operators in both captures lost, and half of its 95 % interval.
+    pub fn lost_ns(&self) -> (f64, f64) {
+        let variance: f64 = self.changes.iter().map(|change| change.lost_error_ns().powi(2)).sum();
+        (self.changes.iter().map(CaptureChange::lost_ns).sum(), NORMAL_95 * variance.sqrt())
+    }
+
+    /// Returns the shares of the operators' time before and after that the operators in both captures took.
+    pub fn common_shares(&self) -> (f64, f64) {
+        let time = |side: &CaptureSide| side.count as f64 * side.mean_ns;
+        let common = |of: fn(&CaptureChange) -> &CaptureSide| self.changes.iter().map(|one| time(of(one))).sum::<f64>();
+        let share = |common: f64, others: &[(Operator, i64)]| {
+            let whole = common + others.iter().map(|(_, time)| *time as f64).sum::<f64>();
+            if whole > 0.0 { common / whole } else { 1.0 }
+        };
+        (share(common(|one| &one.before), &self.gone), share(common(|one| &one.after), &self.new))
     }
 
     pub fn span_ratio(&self) -> f64 {

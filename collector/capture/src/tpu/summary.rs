@@ -143,12 +143,12 @@ impl CaptureSummary {
         "busy",
         "total time",
         "TIU busy",
-        "TIU cycles",
+        "TIU time",
         "uArch rate",
-        "GDMA cycles",
+        "GDMA time",
         "GDMA DDR GB/s",
         "GDMA L2 GB/s",
-        "SDMA cycles",
+        "SDMA time",
         "SDMA DDR GB/s",
     ];
 
@@ -163,15 +163,54 @@ impl CaptureSummary {
         table
     }
 
-    /// Returns the rows with units as in all tables of the terminal.
+    /// Returns the rows with units as in all tables of the terminal: times instead of cycles, and means over the cores
+    /// in the last row, where the vendor's table mixes means and maxima.
     pub fn readable_rows(&self) -> Vec<[String; 11]> {
         let mut rows = self.text_rows();
-        for row in &mut rows {
+        let times_ns = self.cores.iter().map(|core| self.engine_times_ns(core)).chain(Some(self.mean_times_ns()));
+        for (row, times_ns) in rows.iter_mut().zip(times_ns) {
             row[2] = format_duration(self.total_ns as f64);
-            // A time in a column of cycles is that of the slowest core. Its cells contain the unit.
-            row.iter_mut().for_each(|cell| *cell = cell.replace("(us)", " µs").replace('%', " %"));
+            for (place, time_ns) in [4, 6, 9].into_iter().zip(times_ns) {
+                row[place] = format_duration(time_ns);
+            }
+            row.iter_mut().for_each(|cell| *cell = cell.replace('%', " %"));
+        }
+        if let Some(last) = rows.last_mut() {
+            last[0] = "mean".to_owned();
         }
         rows
+    }
+
+    /// Returns the busy times of TIU, GDMA and SDMA.
+    fn engine_times_ns(&self, core: &CoreSums) -> [f64; 3] {
+        [self.tiu_ns(core.tiu_cycles), self.dma_ns(core.gdma_cycles), self.dma_ns(core.sdma_cycles)]
+            .map(|time_ns| time_ns as f64)
+    }
+
+    fn mean_times_ns(&self) -> [f64; 3] {
+        let count = self.cores.len().max(1) as f64;
+        let times_ns = self.cores.iter().map(|core| self.engine_times_ns(core));
+        times_ns.fold([0.0; 3], |sums, times_ns| [0, 1, 2].map(|at| sums[at] + times_ns[at] / count))
+    }
+
+    /// Describes which engine was busy for most of the time.
+    pub fn describe_bottleneck(&self) -> String {
+        let total_ns = self.total_ns.max(1) as f64;
+        let mut shares: Vec<(&str, f64)> =
+            ["TIU", "GDMA", "SDMA"].into_iter().zip(self.mean_times_ns().map(|time_ns| time_ns / total_ns)).collect();
+        shares.sort_by(|one, other| other.1.total_cmp(&one.1));
+        let others: Vec<String> =
+            shares[1..].iter().map(|(name, share)| format!("{name} {}", report::format_percent(*share))).collect();
+        let (name, share) = shares[0];
+        let verdict = match share {
+            share if share >= 0.5 => format!("{name} is the bottleneck: it"),
+            _ => format!("No engine is the bottleneck, cores mostly wait: {name}"),
+        };
+        format!(
+            "{verdict} was busy for {} of the time (mean over cores), {}.",
+            report::format_percent(share),
+            others.join(", ")
+        )
     }
 
     pub fn column_headers() -> [&'static str; 11] {

@@ -3,7 +3,7 @@
 use super::curves::{CurveLine, linked_title};
 use super::parts::{LINES, more_lines, ratio_ticks, verdict_class};
 use crate::judge::{Change, Drift, Verdict};
-use crate::text::code_causes;
+use crate::text::{code_causes, format_q_value};
 use report::page::chart::Scale;
 use report::page::escape_html;
 use report::{format_count, format_duration, format_number, format_percent, format_plain};
@@ -28,17 +28,23 @@ pub(super) fn changes_section(drift: &Drift, lines: &[CurveLine<'_>]) -> String 
         body += "<p>No change was detected.</p>\n";
     } else {
         body += "<p class=\"soft\">Ratio of the time after to the time before, corrected for the machine, with its \
-                 95 % interval. Orange lines are significantly slower, blue ones significantly faster.</p>\n";
+                 95 % interval. Orange lines are significantly slower, blue ones significantly faster. q-value: share of \
+                 false discoveries expected among the changes that are at least as significant. A schedule is named by \
+                 the first digits of its hash.</p>\n";
         body += &change_table(&changed[..changed.len().min(LINES)], scale, lines);
         body += &more_lines(changed.len());
     }
     if !shown_unclear.is_empty() {
         let _ = write!(
             body,
-            "<details{}><summary>Not significant: the largest {} of {}</summary>\n{}</details>\n",
+            "<details{}><summary>Not significant: the largest {} of {}</summary>\n<p class=\"soft\">Among {}, the 95 % \
+             intervals of some unchanged ones exclude 1 too. So a change counts only if its q-value, which \
+             takes all lines into account, is at most {}.</p>\n{}</details>\n",
             if changed.is_empty() { " open" } else { "" },
             format_count(shown_unclear.len(), "change"),
             format_count(unclear.len(), "unclear line"),
+            format_count(drift.changes.len(), "compared line"),
+            format_percent(drift.bounds.false_discoveries),
             change_table(shown_unclear, scale, lines)
         );
     }
@@ -48,26 +54,26 @@ pub(super) fn changes_section(drift: &Drift, lines: &[CurveLine<'_>]) -> String 
 fn change_table(changes: &[&Change], scale: Scale, lines: &[CurveLine<'_>]) -> String {
     let rows: String = changes.iter().map(|change| change_row(change, scale, lines)).collect();
     format!(
-        "<div class=\"wide changes\"><table><tr><th>operator</th><th>{}</th><th>threads</th><th>before</th>\
-         <th>after</th><th>ratio</th><th>95 % interval</th><th>q-value</th><th>code</th></tr>\n{rows}</table></div>\n",
+        "<div class=\"wide changes\"><table><tr><th>operator</th><th>ratio</th><th>95 % interval</th><th>{}</th>\
+         <th>before</th><th>after</th><th>threads</th><th>q-value</th><th>code</th></tr>\n{rows}</table></div>\n",
         heading_chart(scale)
     )
 }
 
 fn change_row(change: &Change, scale: Scale, lines: &[CurveLine<'_>]) -> String {
     format!(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"{}\">{}</td><td>{} … {}</td><td>{}</td>\
+        "<tr><td>{}</td><td class=\"{}\">{}</td><td>{} … {}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
          <td>{}</td></tr>\n",
         linked_title(&change.identity, lines),
-        interval_chart(change, scale),
-        change.identity.threads.map_or(String::new(), |threads| threads.to_string()),
-        format_duration(change.before_ns),
-        format_duration(change.after_ns),
         verdict_class(change.verdict),
         format_number(change.ratio),
         format_number(change.interval.0),
         format_number(change.interval.1),
-        format_percent(change.q_value),
+        interval_chart(change, scale),
+        format_duration(change.before_ns),
+        format_duration(change.after_ns),
+        change.identity.threads.map_or(String::new(), |threads| threads.to_string()),
+        format_q_value(change.q_value),
         escape_html(&code_causes(&change.causes)),
     )
 }

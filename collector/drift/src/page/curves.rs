@@ -7,7 +7,7 @@ use crate::history::{DriftLine, History, LineIdentity, LinePoint, Side};
 use crate::judge::{Change, Drift, Verdict};
 use crate::machine::MachineDrift;
 use crate::text::line_title;
-use report::page::chart::{Scale, svg_start};
+use report::page::chart::{Scale, draw_for_windows, svg_start};
 use report::page::escape_html;
 use report::{format_count, format_duration, format_number, format_plain};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,9 @@ use std::fmt::Write;
 
 /// Minimum number of nights of a history; with fewer, the table shows everything.
 const NIGHTS_MIN: usize = 3;
-const SIZE: (f64, f64) = (560.0, 216.0);
+/// Width in a broad window.
+const WIDTH: f64 = 560.0;
+const HEIGHT: f64 = 216.0;
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 18.0;
 const TOP: f64 = 48.0;
@@ -87,7 +89,7 @@ pub(super) fn curves_section(
             "<section id=\"line-{place}\"><h3>{}{threads}</h3><p class=\"soft\">{}</p><figure>{}</figure></section>",
             escape_html(&line_title(identity)),
             one.change.map_or("not measured on both sides".to_owned(), describe_change),
-            Curve::new(one, history, &drift.machine).render(change_points)
+            draw_for_windows(WIDTH, |width| Curve::new(one, history, &drift.machine, width).render(change_points))
         );
     }
     body + "</div>\n"
@@ -118,10 +120,11 @@ struct Curve<'a> {
     level: f64,
     across: Scale,
     down: Scale,
+    width: f64,
 }
 
 impl<'a> Curve<'a> {
-    fn new(one: &CurveLine<'a>, history: &'a History, machine: &'a MachineDrift) -> Curve<'a> {
+    fn new(one: &CurveLine<'a>, history: &'a History, machine: &'a MachineDrift, width: f64) -> Curve<'a> {
         let (line, change) = (one.line, one.change);
         let corrected = |point: &LinePoint| point.log_ns - machine.log_factor[point.night];
         let earlier: Vec<f64> = line.points_of_side(&history.nights, Side::Before).map(corrected).collect();
@@ -143,8 +146,9 @@ impl<'a> Curve<'a> {
             history,
             machine,
             level,
-            across: Scale { range: (0.0, nights), places: (LEFT + 12.0, SIZE.0 - RIGHT - 12.0), is_log: false },
-            down: Scale { range: (low.exp(), high.exp()), places: (SIZE.1 - BOTTOM, TOP), is_log: true },
+            across: Scale { range: (0.0, nights), places: (LEFT + 12.0, width - RIGHT - 12.0), is_log: false },
+            down: Scale { range: (low.exp(), high.exp()), places: (HEIGHT - BOTTOM, TOP), is_log: true },
+            width,
         }
     }
 
@@ -154,7 +158,7 @@ impl<'a> Curve<'a> {
     }
 
     fn render(&self, change_points: &[ChangePoint]) -> String {
-        let mut out = svg_start(SIZE.0, SIZE.1, &line_title(&self.line.identity));
+        let mut out = svg_start(self.width, HEIGHT, &line_title(&self.line.identity));
         let own: Vec<&ChangePoint> =
             change_points.iter().filter(|point| point.identity == self.line.identity).collect();
         let parts = [self.axes(), self.band(), self.change_point_marks(&own), self.points()];
@@ -163,9 +167,9 @@ impl<'a> Curve<'a> {
     }
 
     fn axes(&self) -> String {
-        let (left, right) = (LEFT, SIZE.0 - RIGHT);
+        let (left, right) = (LEFT, self.width - RIGHT);
         let mut out = "<text class=\"soft\" x=\"4\" y=\"13\">relative time</text>".to_owned();
-        let _ = write!(out, "<text class=\"soft\" x=\"4\" y=\"{}\">night</text>", SIZE.1 - 7.0);
+        let _ = write!(out, "<text class=\"soft\" x=\"4\" y=\"{}\">night</text>", HEIGHT - 7.0);
         for tick in ratio_ticks(self.down.range) {
             let y = self.down.coordinate_of(tick);
             let class = if (tick - 1.0).abs() < 1e-9 { "unity" } else { "grid" };
@@ -203,7 +207,7 @@ impl<'a> Curve<'a> {
                 escape_html(&night.label)
             );
             for (row, text) in parts {
-                let y = SIZE.1 - 22.0 + 15.0 * row as f64;
+                let y = HEIGHT - 22.0 + 15.0 * row as f64;
                 let _ = write!(out, "<tspan x=\"{:.1}\" y=\"{y}\">{}</tspan>", x + shift, escape_html(text));
             }
             out.push_str("</text>");
@@ -239,13 +243,13 @@ impl<'a> Curve<'a> {
             let x = self.across.coordinate_of(point.night as f64 - 0.5);
             // Labels of adjacent change points stand in different rows.
             let y = if count % 2 == 0 { 28.0 } else { 42.0 };
-            let (anchor, shift) = if x > SIZE.0 / 2.0 { ("end", -5.0) } else { ("start", 5.0) };
+            let (anchor, shift) = if x > self.width / 2.0 { ("end", -5.0) } else { ("start", 5.0) };
             let _ = write!(
                 out,
                 "<line class=\"at\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{}\" y2=\"{}\"/>\
                  <text x=\"{:.1}\" y=\"{y}\" text-anchor=\"{anchor}\">change point × {}</text>",
                 y - 10.0,
-                SIZE.1 - BOTTOM,
+                HEIGHT - BOTTOM,
                 x + shift,
                 format_number(change_point.ratio)
             );

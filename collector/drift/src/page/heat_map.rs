@@ -3,29 +3,42 @@
 use crate::history::History;
 use crate::judge::Drift;
 use crate::machine::MachineDrift;
-use report::page::chart::{cell_class, svg_start};
+use report::page::chart::{cell_class, draw_for_windows, svg_start};
 use report::page::escape_html;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-const CELL: (f64, f64) = (76.0, 22.0);
-const MARGIN: (f64, f64) = (190.0, 40.0);
+const ROW: f64 = 22.0;
+const TOP: f64 = 40.0;
+/// Widths of the names and of a cell, in broad and in narrow windows.
+const BROAD: (f64, f64) = (190.0, 76.0);
+const NARROW: (f64, f64) = (150.0, 48.0);
+
+/// A name with a value for each night, as a logarithm.
+type HeatRow = (String, Vec<Option<f64>>);
 
 pub(super) fn heat_map_section(history: &History, drift: &Drift) -> String {
     let machine = match drift.machine.aspects.is_empty() {
         true => "",
         false => " The last rows show the machine's own changes according to the sentinels.",
     };
+    let (rows, count) = (heat_rows(history, &drift.machine), history.nights.len());
+    let broad = BROAD.0 + BROAD.1 * count as f64;
+    let draw = |width: f64| match width < broad {
+        // Narrow windows show the last nights, which are the compared ones.
+        true => draw_rows(history, &rows, NARROW, count.saturating_sub(((width - NARROW.0) / NARROW.1) as usize)),
+        false => draw_rows(history, &rows, BROAD, 0),
+    };
     format!(
         "<h2>Nights and operators</h2>\n<p class=\"soft\">Each cell shows the median of all lines of an operator \
-         relative to their first night, corrected for the machine. Changes of single lines are under \
-         <a href=\"#changes\">What changed</a>.{machine}</p>\n<figure>{}</figure>\n",
-        heat_map(history, &drift.machine)
+         relative to their first night, corrected for the machine; narrow windows show only the last nights. \
+         Changes of single lines are under <a href=\"#changes\">What changed</a>.{machine}</p>\n<figure>{}</figure>\n",
+        draw_for_windows(broad, draw)
     )
 }
 
-/// Draws the median of each operator's times per night, corrected for the machine and relative to its first night.
-fn heat_map(history: &History, machine: &MachineDrift) -> String {
+/// Returns the median of each operator's times per night, corrected for the machine and relative to its first night.
+fn heat_rows(history: &History, machine: &MachineDrift) -> Vec<HeatRow> {
     let mut rests: BTreeMap<&str, Vec<Vec<f64>>> = BTreeMap::new();
     let mut firsts: BTreeMap<&str, usize> = BTreeMap::new();
     for line in history.lines.iter().filter(|line| line.aspect.is_none()) {
@@ -48,49 +61,57 @@ fn heat_map(history: &History, machine: &MachineDrift) -> String {
         sorted.sort_by(f64::total_cmp);
         (!sorted.is_empty()).then(|| measure::statistics::median_of_sorted(&sorted))
     };
-    let mut rows: Vec<(String, Vec<Option<f64>>)> =
+    let mut rows: Vec<HeatRow> =
         rests.iter().map(|(kind, row)| ((*kind).to_owned(), row.iter().map(middle).collect())).collect();
     rows.extend(machine.aspects.iter().map(|(aspect, levels)| (format!("machine: {}", aspect.name()), levels.clone())));
-    let (width, height) = (MARGIN.0 + CELL.0 * history.nights.len() as f64, MARGIN.1 + CELL.1 * rows.len() as f64);
-    let mut out = svg_start(width, height, "nights and operators");
-    for (place, night) in history.nights.iter().enumerate() {
-        let x = MARGIN.0 + CELL.0 * (place as f64 + 0.5);
+    rows
+}
+
+/// Draws the nights from `first` on, with the given widths of the names and of a cell.
+fn draw_rows(history: &History, rows: &[HeatRow], (names, cell): (f64, f64), first: usize) -> String {
+    let nights = history.nights.get(first..).unwrap_or_default();
+    let mut out = svg_start(names + cell * nights.len() as f64, TOP + ROW * rows.len() as f64, "nights and operators");
+    for (place, night) in nights.iter().enumerate() {
+        let x = names + cell * (place as f64 + 0.5);
         let _ = write!(out, "<text class=\"soft cell\"><title>{}</title>", escape_html(&night.label));
         let [date, clock] = shorten_label(&night.label);
-        for (text, up) in [(date, 21.0), (clock, 8.0)] {
-            let _ = write!(out, "<tspan x=\"{x:.1}\" y=\"{:.1}\">{}</tspan>", MARGIN.1 - up, escape_html(&text));
+        // Narrow cells have no room for the year.
+        let date = if cell < BROAD.1 { date.get(5..).unwrap_or_default() } else { &date };
+        for (text, up) in [(date, 21.0), (&clock, 8.0)] {
+            let _ = write!(out, "<tspan x=\"{x:.1}\" y=\"{:.1}\">{}</tspan>", TOP - up, escape_html(text));
         }
         out.push_str("</text>");
     }
     for (down, (name, row)) in rows.iter().enumerate() {
-        let y = MARGIN.1 + CELL.1 * down as f64;
+        let y = TOP + ROW * down as f64;
         let _ = write!(
             out,
             "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            MARGIN.0 - 8.0,
+            names - 8.0,
             y + 15.0,
             escape_html(name)
         );
-        for (place, value) in row.iter().enumerate() {
+        for (place, value) in row.iter().skip(first).enumerate() {
             let Some(value) = value else { continue };
-            let x = MARGIN.0 + CELL.0 * place as f64;
-            let (is_up, strength) = (*value > 0.0, (value.abs() / 0.1).min(1.0));
-            let colour = if is_up { "up" } else { "down" };
-            let _ = write!(
-                out,
-                "<rect class=\"{colour}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" \
-                 opacity=\"{strength:.2}\"/>\
-                 <text class=\"{}\" x=\"{:.1}\" y=\"{:.1}\">{:.3}</text>",
-                CELL.0 - 2.0,
-                CELL.1 - 2.0,
-                cell_class(strength, is_up),
-                x + CELL.0 / 2.0,
-                y + 14.0,
-                value.exp(),
-            );
+            out += &draw_cell(*value, names + cell * place as f64, y, cell);
         }
     }
     out + "</svg>"
+}
+
+fn draw_cell(value: f64, x: f64, y: f64, width: f64) -> String {
+    let (is_up, strength) = (value > 0.0, (value.abs() / 0.1).min(1.0));
+    format!(
+        "<rect class=\"{}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" opacity=\"{strength:.2}\"/>\
+         <text class=\"{}\" x=\"{:.1}\" y=\"{:.1}\">{:.3}</text>",
+        if is_up { "up" } else { "down" },
+        width - 2.0,
+        ROW - 2.0,
+        cell_class(strength, is_up),
+        x + width / 2.0,
+        y + 14.0,
+        value.exp(),
+    )
 }
 
 /// Returns the date and the time of a night, or an empty date and the end of a label that is not a point in time.

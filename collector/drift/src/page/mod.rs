@@ -7,13 +7,14 @@ mod heat_map;
 mod parts;
 
 use super::change_points::ChangePoint;
-use super::history::History;
+use super::history::{History, LineIdentity, Side};
 use super::judge::{Drift, Verdict};
-use super::text::{before_after, line_title, verdict_sentence};
+use super::text::{before_after, changed_lines, format_q_value, line_title, verdict_sentence};
 use parts::{LINES, more_lines};
 use report::page::chart::STYLE;
 use report::page::{escape_html, whole_page};
-use report::{format_number, format_percent};
+use report::{format_count, format_number};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Renders the page; `appendix` contains further sections as HTML.
@@ -25,6 +26,7 @@ pub fn render_page(
     appendix: &str,
 ) -> String {
     let mut body = format!("<main><h1>{}</h1>\n<p>{}</p>\n", escape_html(title), escape_html(&verdict_sentence(drift)));
+    body += &largest_change(drift);
     if drift.nights.len() > 1 {
         body += &verdict_tiles(drift);
     }
@@ -35,7 +37,7 @@ pub fn render_page(
     body += &causes_section(drift);
     body += &changes::changes_section(drift, &lines);
     body += &lost_section(drift);
-    body += &change_points_section(change_points, &lines);
+    body += &change_points_section(drift, change_points, &lines);
     body += &curves::curves_section(&lines, history, drift, change_points);
     body += &heat_map::heat_map_section(history, drift);
     body += appendix;
@@ -81,26 +83,54 @@ fn lost_section(drift: &Drift) -> String {
     )
 }
 
-fn change_points_section(change_points: &[ChangePoint], lines: &[curves::CurveLine<'_>]) -> String {
+/// Returns the change points that the table of changes does not show already: those elsewhere than between the sides.
+fn change_points_section(drift: &Drift, change_points: &[ChangePoint], lines: &[curves::CurveLine<'_>]) -> String {
     if change_points.is_empty() {
         return String::new();
     }
-    let row = |point: &ChangePoint| {
+    let changed: BTreeSet<&LineIdentity> = changed_lines(drift).map(|change| &change.identity).collect();
+    let compared = drift.nights.iter().find(|night| night.side == Side::After).map(|night| &night.label);
+    let is_in_table = |point: &ChangePoint| compared == Some(&point.night) && changed.contains(&point.identity);
+    let others: Vec<&ChangePoint> = change_points.iter().filter(|point| !is_in_table(point)).collect();
+    let mut body = format!(
+        "<h2>Change points</h2>\n<p class=\"soft\">{}, {} of them at the changes above, between the two sides.",
+        format_count(change_points.len(), "change point"),
+        change_points.len() - others.len()
+    );
+    if others.is_empty() {
+        return body + "</p>\n";
+    }
+    body += " The others are below: from this night on, the line has another level. The ratio compares the nights \
+             after it with those before it, corrected for the machine. A level of one night may be an outlier.</p>\n";
+    let row = |point: &&ChangePoint| {
         format!(
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"{}\">{}</td><td>{}</td></tr>\n",
+            "<tr><td>{}</td><td class=\"{}\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
             curves::linked_title(&point.identity, lines),
-            escape_html(&point.night),
-            point.identity.threads.map_or(String::new(), |threads| threads.to_string()),
             if point.ratio > 1.0 { "up" } else { "down" },
             format_number(point.ratio),
-            format_percent(point.q_value)
+            escape_html(heat_map::shorten_label(&point.night).join(" ").trim()),
+            format_count(point.nights_after, "night"),
+            point.identity.threads.map_or(String::new(), |threads| threads.to_string()),
+            format_q_value(point.q_value)
         )
     };
+    body + &format!(
+        "<div class=\"wide points\"><table><tr><th>operator</th><th>ratio</th><th>since</th><th>for</th><th>threads</th>\
+         <th>q-value</th></tr>\n{}</table></div>\n{}",
+        others.iter().take(LINES).map(row).collect::<String>(),
+        more_lines(others.len())
+    )
+}
+
+/// Returns a sentence about the largest significant change, of the slower lines if there are any.
+fn largest_change(drift: &Drift) -> String {
+    let Some(change) = changed_lines(drift).next() else { return String::new() };
     format!(
-        "<h2>Change points</h2>\n<p class=\"soft\">From this night on, the line has another level. The ratio compares \
-         the nights after it with those before it, corrected for the machine.</p>\n<div class=\"wide points\"><table><tr>\
-         <th>operator</th><th>since</th><th>threads</th><th>ratio</th><th>q-value</th></tr>\n{}</table></div>\n{}",
-        change_points.iter().take(LINES).map(row).collect::<String>(),
-        more_lines(change_points.len())
+        "<p>Largest {}: × {} ({} … {}), {}.</p>\n",
+        if change.verdict == Verdict::Slower { "slowdown" } else { "speed-up" },
+        format_number(change.ratio),
+        format_number(change.interval.0),
+        format_number(change.interval.1),
+        escape_html(&line_title(&change.identity))
     )
 }

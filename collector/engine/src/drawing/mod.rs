@@ -163,6 +163,9 @@ impl Drawing {
                 title: found.task.name(),
                 subtitle: match median {
                     Some(median) => format!("{} · {}", format_duration(median.time_ns), ty(call.result)),
+                    None if work.flops > 0 => {
+                        format!("{}FLOP · {}", format_amount(work.flops as f64), ty(call.result))
+                    }
                     None => ty(call.result),
                 },
                 facts: facts.into_iter().filter(|(_, text)| !text.is_empty()).collect(),
@@ -232,12 +235,16 @@ fn class_style(class: Class) -> &'static str {
 fn format_legend(cards: &[Card], is_timed: bool) -> String {
     let mut styles: Vec<&str> = Vec::new();
     for card in cards {
-        if !styles.contains(&card.style) {
-            styles.push(card.style);
+        // Inputs and outputs look alike.
+        let style = if card.style == "output" { "input" } else { card.style };
+        if !styles.contains(&style) {
+            styles.push(style);
         }
     }
+    let name = |style| if style == "input" { "input or output" } else { style };
     let bars = if is_timed { "time relative to the largest box" } else { "operations relative to the largest box" };
-    let keys: String = styles.iter().map(|style| format!("<span class=\"key {style}\">{style}</span>")).collect();
+    let keys: String =
+        styles.iter().map(|style| format!("<span class=\"key {style}\">{}</span>", name(*style))).collect();
     format!("{keys}<span class=\"bar-key\">{bars}</span>")
 }
 
@@ -310,10 +317,10 @@ fn describe_totals([operators, calls, tasks]: [usize; 3], flops: f64, (count, ti
         count => (format!(" ({count} measured)"), format!(", {} for the measured calls", format_duration(time_ns))),
     };
     format!(
-        "{}, {} of {}{measured}, {}FLOP{time}",
+        "{} fused into {} of {}{measured}, {}FLOP{time}",
         format_count(operators, "operator"),
         format_count(calls, "call"),
-        format_count(tasks, "task"),
+        format_count(tasks, "distinct task"),
         format_amount(flops)
     )
 }

@@ -56,7 +56,7 @@ pub struct Learning {
     pub axes: Vec<Effect>,
     /// For each trial: its start in microseconds since 1970, the run that made it, and the best time after it.
     #[serde(skip)]
-    course: Vec<(i64, String, f64)>,
+    course: Vec<(i64, String, BestTime)>,
 }
 
 /// Learning curve of all tasks for one number of threads and cache state: the sum of best times, weighted by calls.
@@ -113,15 +113,36 @@ pub struct SearchResults {
     pub effort: Effort,
 }
 
-/// A point of a learning curve. A time is the upper end of a median's confidence interval.
+/// Time of the schedule whose median has the lowest upper end of its confidence interval so far.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct BestTime {
+    upper_ns: f64,
+    median_ns: f64,
+}
+
+impl BestTime {
+    const UNKNOWN: BestTime = BestTime { upper_ns: f64::INFINITY, median_ns: f64::INFINITY };
+
+    fn with_trial(self, record: &Record) -> BestTime {
+        let upper_ns = ranking_time(record).unwrap_or(f64::INFINITY);
+        match upper_ns < self.upper_ns {
+            true => BestTime { upper_ns, median_ns: record.median_ns.unwrap_or(upper_ns) },
+            false => self,
+        }
+    }
+}
+
+/// A point of a learning curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LearningPoint {
     /// Number of the trial, from 1.
     pub trial: usize,
     /// Seconds since the first trial.
     pub seconds: f64,
-    /// Best time in nanoseconds.
+    /// Best time in nanoseconds: the upper end of a median's confidence interval, by which searches rank.
     pub best_ns: f64,
+    /// That median, in nanoseconds.
+    pub median_ns: f64,
 }
 
 /// Returns the result of each search. `records` contains every measurement, in chronological order.
@@ -214,12 +235,11 @@ fn search_effects(search: &Search, trials: &[Trial<'_>]) -> Vec<Effect> {
     axis_effects(search.problem(), &timed, SEED).unwrap_or_default()
 }
 
-fn trial_course(trials: &[&Record]) -> Vec<(i64, String, f64)> {
-    let mut best_ns = f64::INFINITY;
+fn trial_course(trials: &[&Record]) -> Vec<(i64, String, BestTime)> {
+    let mut best = BestTime::UNKNOWN;
     let steps = trials.iter().map(|record| {
-        let own = ranking_time(record).unwrap_or(f64::INFINITY);
-        best_ns = best_ns.min(own);
-        (record.started_at_us, record.run_id.clone(), best_ns)
+        best = best.with_trial(record);
+        (record.started_at_us, record.run_id.clone(), best)
     });
     steps.collect()
 }
@@ -244,18 +264,21 @@ pub fn sum_courses(learnings: &[Learning]) -> Vec<LearningCourse> {
 fn sum_curves(learnings: &[&Learning]) -> Vec<LearningPoint> {
     let trials = learnings.iter().enumerate();
     let trials = trials
-        .flat_map(|(place, one)| one.course.iter().map(move |(began, run, ns)| (*began, run.as_str(), place, *ns)));
-    let mut trials: Vec<(i64, &str, usize, f64)> = trials.collect();
+        .flat_map(|(place, one)| one.course.iter().map(move |(began, run, best)| (*began, run.as_str(), place, *best)));
+    let mut trials: Vec<(i64, &str, usize, BestTime)> = trials.collect();
     trials.sort_by_key(|(began, _, place, _)| (*began, *place));
     let starts: Vec<(&str, i64)> = trials.iter().map(|(began, run, ..)| (*run, *began)).collect();
-    let mut bests = vec![f64::INFINITY; learnings.len()];
+    let mut bests = vec![BestTime::UNKNOWN; learnings.len()];
+    let sum = |bests: &[BestTime], time: fn(&BestTime) -> f64| -> f64 {
+        bests.iter().zip(learnings).map(|(best, one)| time(best) * one.count as f64).sum()
+    };
     let mut curve: Vec<LearningPoint> = Vec::new();
-    for (number, ((.., place, ns), seconds)) in trials.iter().zip(elapsed_seconds(&starts)).enumerate() {
-        bests[*place] = *ns;
-        let best_ns: f64 = bests.iter().zip(learnings).map(|(ns, one)| ns * one.count as f64).sum();
+    for (number, ((.., place, best), seconds)) in trials.iter().zip(elapsed_seconds(&starts)).enumerate() {
+        bests[*place] = *best;
+        let (best_ns, median_ns) = (sum(&bests, |best| best.upper_ns), sum(&bests, |best| best.median_ns));
         let is_news = curve.last().is_none_or(|last| best_ns < last.best_ns) || number + 1 == trials.len();
         if best_ns.is_finite() && is_news {
-            curve.push(LearningPoint { trial: number + 1, seconds, best_ns });
+            curve.push(LearningPoint { trial: number + 1, seconds, best_ns, median_ns });
         }
     }
     curve
@@ -302,13 +325,13 @@ fn elapsed_seconds(starts: &[(&str, i64)]) -> Vec<f64> {
 
 fn improvement_curve(trials: &[&Record], moments: &[f64]) -> Vec<LearningPoint> {
     let mut curve: Vec<LearningPoint> = Vec::new();
-    let mut best_ns = f64::INFINITY;
+    let mut best = BestTime::UNKNOWN;
     for (place, (record, seconds)) in trials.iter().zip(moments).enumerate() {
-        let own = ranking_time(record).unwrap_or(f64::INFINITY);
-        let is_last = place + 1 == trials.len();
-        if own < best_ns || is_last && best_ns.is_finite() {
-            best_ns = best_ns.min(own);
-            curve.push(LearningPoint { trial: place + 1, seconds: *seconds, best_ns });
+        let (before, is_last) = (best, place + 1 == trials.len());
+        best = best.with_trial(record);
+        if best != before || is_last && best.upper_ns.is_finite() {
+            let BestTime { upper_ns, median_ns } = best;
+            curve.push(LearningPoint { trial: place + 1, seconds: *seconds, best_ns: upper_ns, median_ns });
         }
     }
     curve
@@ -316,10 +339,20 @@ fn improvement_curve(trials: &[&Record], moments: &[f64]) -> Vec<LearningPoint> 
 
 impl Learning {
     /// Returns the first trial after which the best time was within one percent of the final best time.
-    fn near_best_point(&self) -> Option<&LearningPoint> {
+    pub(super) fn near_best_point(&self) -> Option<&LearningPoint> {
         const NEAR_BEST: f64 = 1.01;
         let best_ns = self.curve.last()?.best_ns;
         self.curve.iter().find(|point| point.best_ns <= NEAR_BEST * best_ns)
+    }
+
+    /// Formats the gain with its 95 % interval, which only a repeated measurement has.
+    pub(super) fn format_gain(&self) -> String {
+        let interval = self.gain_interval().map(|(low, high)| format!(" ({low:.2} … {high:.2})")).unwrap_or_default();
+        or_unknown(self.gain, |gain| format!("{gain:.2}×{interval}"))
+    }
+
+    pub(super) fn gain_interval(&self) -> Option<(f64, f64)> {
+        self.verdict.as_ref()?.default_over_best?.interval
     }
 
     /// Describes the certainty that the best schedule is the fastest.
@@ -335,7 +368,7 @@ impl Learning {
     }
 }
 
-pub(super) fn search_table(learnings: &[Learning]) -> Table {
+fn search_table(learnings: &[Learning]) -> Table {
     let mut table = Table::new([
         text_column("search").min_width(24),
         number_column("threads").drop_order(3),
@@ -430,7 +463,7 @@ mod tests {
         let trials: Vec<&Record> = trials.iter().collect();
         let moments = start_seconds(&trials);
         assert_eq!(moments, [0.0, 1.0, 2.0, 2.0, 4.0]);
-        let point = |trial, seconds, best_ns| LearningPoint { trial, seconds, best_ns };
+        let point = |trial, seconds, best_ns| LearningPoint { trial, seconds, best_ns, median_ns: best_ns };
         assert_eq!(
             improvement_curve(&trials, &moments),
             [point(2, 1.0, 50.0), point(4, 2.0, 40.0), point(5, 4.0, 40.0)]

@@ -1,12 +1,14 @@
 //! HTML page with learning curves (best times over trials and seconds, in total and per search) and effects of axes.
 
-use super::learning::{Learning, LearningCourse, LearningPoint, SearchResults, search_table};
-use report::page::chart::{STYLE, Scale, round_ticks, svg_start};
+use super::learning::{Learning, LearningCourse, LearningPoint, SearchResults};
+use job::space::Schedule;
+use report::page::chart::{STYLE, Scale, draw_for_windows, round_ticks, svg_start};
 use report::page::{escape_html, whole_page};
 use report::{format_count, format_duration, format_plain, or_unknown};
 use search::Effect;
 use std::fmt::Write;
 
+/// Width of a chart in a broad window.
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 202.0;
 const LEFT: f64 = 70.0;
@@ -14,15 +16,26 @@ const BOTTOM: f64 = 40.0;
 const TOP: f64 = 26.0;
 const RIGHT: f64 = 14.0;
 
+/// Rules in addition to those of pages with charts: only names and the results of repeated measurements wrap.
+const RULES: &str = ".wide td { white-space: nowrap; }\n.wide td:nth-child(6) { white-space: normal; min-width: 12rem; }\n\
+    .wide td:first-child { white-space: normal; min-width: 9rem; max-width: 30rem; }\n\
+    .pair { display: flex; flex-wrap: wrap; gap: 1rem; }\n\
+    svg .band { fill: var(--down); opacity: .16; }\nsvg .upper { fill: none; stroke: var(--down); opacity: .55; }\n\
+    @media (max-width: 600px) { .wide td:first-child { max-width: 10rem; }\n\
+    .wide td, .wide th { padding: .2rem .4rem; } }\n";
+
 /// Renders a page with the curves of all searches, the slowest tasks first.
 pub fn learning_page(title: &str, searched: &SearchResults) -> String {
     let mut sorted: Vec<&Learning> = searched.learnings.iter().collect();
     let time = |one: &Learning| one.best_ns.unwrap_or(0.0) * one.count as f64;
     sorted.sort_by(|one, other| time(other).total_cmp(&time(one)));
-    let mut body = format!("<div class=\"wide\">{}</div>\n", search_table(&searched.learnings).to_html());
-    body += "<p>The line shows the best time so far, as the upper end of the median's confidence interval; the dotted line shows \
-        the default schedule. The mark at the right shows the median of interleaved repetitions. Seconds exclude pauses \
-        between processes.</p>";
+    let mut body = format!("<p>{}</p>\n", escape_html(&gain_sentence(&searched.learnings)));
+    for sums in searched.courses.iter().filter_map(|course| describe_sums(course, &searched.learnings)) {
+        body += &format!("<p>{}</p>\n", escape_html(&sums));
+    }
+    body += &search_rows(&searched.learnings);
+    body += "<p class=\"soft\">best: median of the final interleaved measurement of the best candidates, or of the only \
+        measurement. gain: time of the default schedule over it, in the same rounds, with its 95 % interval.</p>";
     let effort = &searched.effort;
     let _ = write!(
         body,
@@ -32,47 +45,127 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
         100.0 * effort.build_share,
         100.0 * effort.tuner_share
     );
+    body += "<h2>Curves</h2><p class=\"soft\">Dark line: median of the best schedule so far, from its first measurement. Light line: \
+        upper end of the median's 95 % interval, by which a search ranks. Dotted: default schedule. Circle: median of \
+        the final measurement, as in the table; it is interleaved and longer, so it can differ from the first \
+        measurement. Seconds exclude pauses between processes.</p>";
     for course in searched.courses.iter().filter(|course| course.tasks > 1) {
         body += &render_course(course);
     }
     for one in sorted {
-        let _ = write!(
-            body,
-            "<h2>{}</h2><p class=\"soft\">{} in the models, {}, {} caches: {} after {} in {:.0} s, {} the \
-             speed of the default schedule; differences: {}; {}; ended by: {}</p>",
-            escape_html(&one.task),
-            format_count(one.count, "call"),
-            format_count(one.threads, "thread"),
-            one.cache_state,
-            or_unknown(one.best_ns, format_duration),
-            format_count(one.trials, "trial"),
-            one.seconds,
-            or_unknown(one.gain, |gain| format!("{gain:.2}×")),
-            escape_html(&one.difference),
-            one.describe_certainty(),
-            one.stop.reason_text(),
-        );
-        body += &render_curves(&one.curve, one.default_ns, one.best_ns);
-        if !one.axes.is_empty() {
-            body += &render_axes(&one.axes);
+        body += &render_search(one);
+    }
+    whole_page(title, &format!("{STYLE}{RULES}"), &format!("<main><h1>{}</h1>\n{body}</main>", escape_html(title)))
+}
+
+/// Describes how many searches found a schedule that is faster than the default one, and the largest gain.
+fn gain_sentence(learnings: &[Learning]) -> String {
+    let searches = match learnings.len() {
+        1 => "1 search".to_owned(),
+        count => format!("{count} searches"),
+    };
+    let is_faster = |one: &&Learning| one.gain_interval().is_some_and(|(low, _)| low > 1.0);
+    let faster = learnings.iter().filter(is_faster).count();
+    let order = |one: &&Learning, other: &&Learning| one.gain.unwrap_or(0.0).total_cmp(&other.gain.unwrap_or(0.0));
+    let pool: Vec<&Learning> = learnings.iter().filter(|one| faster == 0 || is_faster(one)).collect();
+    let most = pool.into_iter().max_by(order).filter(|one| one.gain.is_some_and(|gain| gain > 1.0));
+    let most = most.map(|one| format!("; the largest gain is {}, {}", one.format_gain(), one.task)).unwrap_or_default();
+    match faster {
+        0 => format!("None of {searches} found a schedule that is significantly faster than the default one{most}."),
+        _ => {
+            format!("{faster} of {searches} found a schedule that is significantly faster than the default one{most}.")
         }
     }
-    // Long names of operators and the results of repeated measurements wrap in the table.
-    let style = format!(
-        "{STYLE}.wide td {{ white-space: nowrap; }}\n.wide td:nth-child(10) {{ white-space: normal; }}\n\
-         .wide td:first-child {{ white-space: normal; min-width: 9rem; max-width: 30rem; }}\n"
+}
+
+/// Returns the sums of the table's times for the searches of a course, each multiplied by its number of calls.
+fn describe_sums(course: &LearningCourse, learnings: &[Learning]) -> Option<String> {
+    let own = || learnings.iter().filter(|one| (one.threads, one.cache_state) == (course.threads, course.cache_state));
+    let sum = |time: fn(&Learning) -> Option<f64>| -> Option<f64> {
+        own().map(|one| Some(time(one)? * one.count as f64)).sum()
+    };
+    let (default, best) = (sum(|one| one.default_ns)?, sum(|one| one.best_ns)?);
+    Some(format!(
+        "All calls with {} and {} caches: {} with the best schedules, {} with the default ones ({:.2}×).",
+        format_count(course.threads, "thread"),
+        course.cache_state,
+        format_duration(best),
+        format_duration(default),
+        default / best
+    ))
+}
+
+/// Returns the table of the terminal, with the gain first.
+fn search_rows(learnings: &[Learning]) -> String {
+    const HEADINGS: [&str; 11] = [
+        "search",
+        "gain",
+        "best",
+        "default",
+        "within 1 % after",
+        "measured again",
+        "trials",
+        "failed",
+        "seconds",
+        "threads",
+        "ended by",
+    ];
+    let row = |one: &Learning| {
+        let cells = [
+            one.task.clone(),
+            one.format_gain(),
+            or_unknown(one.best_ns, format_duration),
+            or_unknown(one.default_ns, format_duration),
+            or_unknown(one.near_best_point(), |point| format_count(point.trial, "trial")),
+            one.describe_certainty(),
+            one.trials.to_string(),
+            one.without_time.to_string(),
+            format!("{:.1}", one.seconds),
+            one.threads.to_string(),
+            one.stop.reason_text().to_owned(),
+        ];
+        format!("<tr>{}</tr>\n", cells.map(|text| format!("<td>{}</td>", escape_html(&text))).concat())
+    };
+    format!(
+        "<div class=\"wide\"><table><tr>{}</tr>\n{}</table></div>\n",
+        HEADINGS.map(|heading| format!("<th>{heading}</th>")).concat(),
+        learnings.iter().map(row).collect::<String>()
+    )
+}
+
+fn render_search(one: &Learning) -> String {
+    let mut text = format!(
+        "<h2>{}</h2><p class=\"soft\">{} in the models, {}, {} caches: {} after {} in {:.1} s, {} the \
+         speed of the default schedule; differences from it: {}; {}; ended by: {}</p>",
+        escape_html(&one.task),
+        format_count(one.count, "call"),
+        format_count(one.threads, "thread"),
+        one.cache_state,
+        or_unknown(one.best_ns, format_duration),
+        format_count(one.trials, "trial"),
+        one.seconds,
+        one.format_gain(),
+        escape_html(&one.difference),
+        one.describe_certainty(),
+        one.stop.reason_text(),
     );
-    whole_page(title, &style, &format!("<main><h1>{}</h1>\n{body}</main>", escape_html(title)))
+    text += &render_curves(&one.curve, one.default_ns, one.best_ns);
+    if !one.axes.is_empty() {
+        text += &render_axes(one);
+    }
+    text
 }
 
 fn render_course(course: &LearningCourse) -> String {
     let Some(last) = course.curve.last() else { return String::new() };
     format!(
-        "<h2>All {} tasks, {}, {} caches</h2><p class=\"soft\">Sum of the best times of all tasks, each \
-         multiplied by its number of calls, from when every task has a time: {} after {} in {:.0} s.</p>{}",
+        "<h2>All {} tasks, {}, {} caches</h2><p class=\"soft\">Sum of the best times of all tasks by their first measurements, \
+         each multiplied by its number of calls, from when every task has a time: {}, at most {} after {} in {:.1} s. \
+         The sum of the table is that of the final measurements.</p>{}",
         course.tasks,
         format_count(course.threads, "thread"),
         course.cache_state,
+        format_duration(last.median_ns),
         format_duration(last.best_ns),
         format_count(last.trial, "trial"),
         last.seconds,
@@ -80,21 +173,29 @@ fn render_course(course: &LearningCourse) -> String {
     )
 }
 
-fn render_axes(effects: &[Effect]) -> String {
+fn render_axes(one: &Learning) -> String {
     const SHOWN: usize = 6;
-    let rows = effects.iter().take(SHOWN).map(|effect| {
-        format!(
-            "<tr><td>{}</td><td>{:.2}×</td><td>{}</td><td>{}</td></tr>",
-            escape_html(&effect.axis),
-            effect.worst_over_best,
-            escape_html(&effect.best.to_string()),
-            escape_html(&effect.worst.to_string())
-        )
-    });
+    let of_best = |axis: &str| match &one.schedule {
+        Some(Schedule::Template { knobs }) => or_unknown(knobs.0.get(axis), ToString::to_string),
+        _ => report::UNKNOWN.to_owned(),
+    };
+    let row = |effect: &Effect| {
+        let cells = [
+            effect.axis.clone(),
+            format!("{:.2}×", effect.worst_over_best),
+            effect.best.to_string(),
+            effect.worst.to_string(),
+            of_best(&effect.axis),
+        ];
+        format!("<tr>{}</tr>", cells.map(|text| format!("<td>{}</td>", escape_html(&text))).concat())
+    };
     format!(
-        "<details open><summary>Effects of the axes, estimated by regression trees: one axis changed around the best schedules</summary>\
-         <table><tr><th>axis</th><th>worst over best setting</th><th>best</th><th>worst</th></tr>{}</table></details>",
-        rows.collect::<String>()
+        "<details open><summary>Effects of the axes, estimated by regression trees</summary>\
+         <p class=\"soft\">One axis changed in each of the eight schedules with the best first measurement; means of the predicted times. \
+         Settings interact, so the best schedule can have one that is the worst on average.</p>\
+         <table><tr><th>axis</th><th>worst over best setting</th><th>best on average</th><th>worst on average</th>\
+         <th>in the best schedule</th></tr>{}</table></details>",
+        one.axes.iter().take(SHOWN).map(row).collect::<String>()
     )
 }
 
@@ -103,25 +204,28 @@ fn render_curves(curve: &[LearningPoint], default_ns: Option<f64>, best_ns: Opti
     if curve.len() < 2 {
         return String::new();
     }
-    let trials = render_curve(curve, default_ns, best_ns, "trials", |point| point.trial as f64);
-    let seconds = render_curve(curve, default_ns, best_ns, "seconds", |point| point.seconds);
-    format!("<figure style=\"display:flex;flex-wrap:wrap;gap:1rem\">{trials}{seconds}</figure>")
+    let pair = |width| {
+        let trials = render_curve(curve, (default_ns, best_ns), width, "trials", |point| point.trial as f64);
+        let seconds = render_curve(curve, (default_ns, best_ns), width, "seconds", |point| point.seconds);
+        format!("<div class=\"pair\">{trials}{seconds}</div>")
+    };
+    format!("<figure>{}</figure>", draw_for_windows(WIDTH, pair))
 }
 
 fn render_curve(
     curve: &[LearningPoint],
-    default_ns: Option<f64>,
-    best_ns: Option<f64>,
+    (default_ns, best_ns): (Option<f64>, Option<f64>),
+    width: f64,
     over: &str,
     place: impl Fn(&LearningPoint) -> f64,
 ) -> String {
-    let times = curve.iter().map(|point| point.best_ns).chain(default_ns).chain(best_ns);
+    let times = curve.iter().flat_map(|point| [point.best_ns, point.median_ns]).chain(default_ns).chain(best_ns);
     let (low, high) = times.fold((f64::INFINITY, 0.0f64), |(low, high), ns| (low.min(ns), high.max(ns)));
     let margin = (high - low).max(0.02 * high) * 0.08;
     let end = curve.last().map_or(1.0, &place).max(1.0);
-    let across = Scale { range: (0.0, end), places: (LEFT, WIDTH - RIGHT), is_log: false };
+    let across = Scale { range: (0.0, end), places: (LEFT, width - RIGHT), is_log: false };
     let down = Scale { range: (low - margin, high + margin), places: (HEIGHT - BOTTOM, TOP), is_log: false };
-    let mut svg = svg_start(WIDTH, HEIGHT, &format!("best time so far over {over}"));
+    let mut svg = svg_start(width, HEIGHT, &format!("best time so far over {over}"));
     svg += "<text class=\"soft\" x=\"4\" y=\"12\">best time so far</text>";
     let mut previous = String::new();
     for tick in round_ticks(low - margin, high + margin, 4) {
@@ -133,13 +237,13 @@ fn render_curve(
             svg,
             "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text class=\"soft\" x=\"{}\" y=\"{:.1}\" \
              text-anchor=\"end\">{shown}</text>",
-            WIDTH - RIGHT,
+            width - RIGHT,
             LEFT - 6.0,
             y + 4.0
         );
         previous = label;
     }
-    for tick in round_ticks(0.0, end, 6) {
+    for tick in round_ticks(0.0, end, 5) {
         let _ = write!(
             svg,
             "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
@@ -151,12 +255,14 @@ fn render_curve(
     let _ = write!(
         svg,
         "<text class=\"soft\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{over}</text>",
-        (LEFT + WIDTH - RIGHT) / 2.0,
+        (LEFT + width - RIGHT) / 2.0,
         HEIGHT - 6.0
     );
     if let Some(default) = default_ns {
         let y = down.coordinate_of(default);
-        let (right, text_y) = (WIDTH - RIGHT, y + 14.0);
+        // The label is on the side of the line without the final median.
+        let is_above = best_ns.is_some_and(|best| best < default);
+        let (right, text_y) = (width - RIGHT, if is_above { y - 5.0 } else { y + 14.0 });
         let _ = write!(
             svg,
             "<path class=\"law\" d=\"M{LEFT} {y:.1}H{right}\"/>\
@@ -164,18 +270,38 @@ fn render_curve(
             right - 8.0
         );
     }
-    let steps = curve.iter().enumerate().map(|(number, point)| {
-        let (x, y) = (across.coordinate_of(place(point)), down.coordinate_of(point.best_ns));
-        if number == 0 { format!("M{x:.1} {y:.1}") } else { format!("H{x:.1}V{y:.1}") }
-    });
-    let _ = write!(svg, "<path class=\"line\" d=\"{}\"/>", steps.collect::<String>());
+    svg += &draw_steps(curve, |point| across.coordinate_of(place(point)), |ns| down.coordinate_of(ns));
     if let Some(best) = best_ns {
         let _ = write!(
             svg,
             "<circle class=\"dot\" cx=\"{}\" cy=\"{:.1}\" r=\"4\"/>",
-            WIDTH - RIGHT,
+            width - RIGHT,
             down.coordinate_of(best)
         );
     }
     svg + "</svg>"
+}
+
+/// Draws the medians, the upper ends of their intervals and the band between them as steps.
+fn draw_steps(curve: &[LearningPoint], x: impl Fn(&LearningPoint) -> f64, y: impl Fn(f64) -> f64) -> String {
+    let corners = |time: fn(&LearningPoint) -> f64| {
+        let mut corners: Vec<(f64, f64)> = Vec::new();
+        for point in curve {
+            corners.extend(corners.last().map(|(_, last)| (x(point), *last)));
+            corners.push((x(point), y(time(point))));
+        }
+        corners
+    };
+    let path = |corners: &[(f64, f64)]| {
+        let texts: Vec<String> = corners.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+        format!("M{}", texts.join("L"))
+    };
+    let (medians, uppers) = (corners(|point| point.median_ns), corners(|point| point.best_ns));
+    let band: Vec<(f64, f64)> = medians.iter().copied().chain(uppers.iter().rev().copied()).collect();
+    format!(
+        "<path class=\"band\" d=\"{}Z\"/><path class=\"upper\" d=\"{}\"/><path class=\"line\" d=\"{}\"/>",
+        path(&band),
+        path(&uppers),
+        path(&medians)
+    )
 }

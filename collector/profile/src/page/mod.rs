@@ -8,7 +8,7 @@ use crate::averages::{Grouping, compute_averages};
 use crate::data::{Kind, Profile, Source};
 use crate::sort::SortBy;
 use crate::summary::{self, GroupBy};
-use report::{format_duration, format_percent, page};
+use report::{format_count, format_duration, format_percent, page};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -30,6 +30,7 @@ fn page_data(profile: &Profile, group_by: GroupBy) -> Value {
     };
     json!({
         "model": profile.model,
+        "answer": answer_sentence(profile, &rows),
         "facts": page_facts(profile),
         "notes": page_notes(profile),
         "rows": rows.iter().map(table_row).collect::<Vec<_>>(),
@@ -41,7 +42,54 @@ fn page_data(profile: &Profile, group_by: GroupBy) -> Value {
         "flame": flame::flame_tree(profile),
         "memory": parts::memory_chart(profile),
         "roofline": parts::roofline_points(&rows),
+        "above_roofline": parts::explain_above_roofline(&rows),
     })
+}
+
+/// Returns the duration of a run and the operators with the largest shares.
+fn answer_sentence(profile: &Profile, rows: &[summary::Row]) -> String {
+    let Some(first) = rows.first() else { return "The profile has no operator.".to_owned() };
+    let name = if first.text.is_empty() { &first.name } else { &first.text };
+    let between = |(low, high)| format!(", 95 % between {} and {}", format_duration(low), format_duration(high));
+    let mut shares = 0.0;
+    let is_in_half = |row: &&summary::Row| {
+        shares += row.share;
+        shares - row.share < 0.5
+    };
+    let half = rows.iter().take_while(is_in_half).count();
+    let most = format!(
+        "{name} takes the most: {} of the operators' time (median {} a call{}); half of the time is in {half} of {}.",
+        format_percent(first.share),
+        format_duration(first.median_ns),
+        first.median_interval_ns.map(between).unwrap_or_default(),
+        format_count(rows.len(), "operator"),
+    );
+    let totals = summary::compute_totals(profile);
+    if totals.steps == 0 {
+        return most;
+    }
+    let (run_ns, typical_ns) = (totals.step_median_ns, rows.iter().map(|row| row.typical_ns).sum::<f64>());
+    // A run with a disturbed operator exceeds the sum of the medians, which single disturbances do not change.
+    let disturbed = if profile.source != Source::Imported && typical_ns < 0.8 * run_ns {
+        format!(
+            " The medians of its operators add to only {}, so most runs were disturbed, each at other operators.",
+            format_duration(typical_ns)
+        )
+    } else {
+        String::new()
+    };
+    let (run, least) = (format_duration(run_ns), format_duration(totals.step_min_ns));
+    format!("A run takes {run} (median of {}, least {least}).{disturbed} {most}", format_count(totals.steps, "run"))
+}
+
+/// Describes a target in JSON by its values; other texts stay as they are.
+fn describe_target(text: &str) -> String {
+    let Ok(Value::Object(fields)) = serde_json::from_str(text) else { return text.to_owned() };
+    let kind = fields.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let in_words = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let others = fields.iter().filter(|(name, _)| *name != "kind");
+    let others = others.map(|(name, value)| format!("{name} {}", in_words(value)));
+    std::iter::once(kind.to_owned()).filter(|kind| !kind.is_empty()).chain(others).collect::<Vec<_>>().join(", ")
 }
 
 fn page_facts(profile: &Profile) -> Vec<[String; 2]> {
@@ -54,7 +102,7 @@ fn page_facts(profile: &Profile) -> Vec<[String; 2]> {
     };
     let mut facts = vec![("times", source), ("operator calls", calls.to_string())];
     if !profile.target.is_empty() {
-        facts.push(("target", profile.target.clone()));
+        facts.push(("target", describe_target(&profile.target)));
     }
     facts.push(("sum of all operators", format_duration(totals.sum_ns as f64)));
     if totals.steps > 0 {
@@ -64,7 +112,8 @@ fn page_facts(profile: &Profile) -> Vec<[String; 2]> {
         facts.push(("median step", format_duration(totals.step_median_ns)));
     }
     if let Some(slowdown) = totals.profiler_slowdown {
-        facts.push(("profiled run time over unprofiled run time", format!("{:.3}", slowdown.median)));
+        let between = slowdown.interval.map(|(low, high)| format!(" ({low:.3} … {high:.3})")).unwrap_or_default();
+        facts.push(("profiled over unprofiled run time", format!("{:.3}{between}", slowdown.median)));
     }
     for energy in &profile.energy {
         facts.push((

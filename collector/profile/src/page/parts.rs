@@ -1,8 +1,9 @@
 //! Charts of the page (timeline, memory, roofline) and the table of simulated counts.
 
 use crate::averages::{Grouping, compute_averages};
-use crate::data::{Pool, Profile, Simulation, Source};
+use crate::data::{Kind, Pool, Profile, Simulation, Source};
 use crate::sort::SortBy;
+use crate::summary::visits::medians_ns;
 use crate::summary::{self, GroupBy, Row, simulated};
 use report::{format_number, or_unknown};
 use serde_json::{Value, json};
@@ -42,9 +43,25 @@ pub fn timeline_spans(profile: &Profile) -> Value {
         "tracks": tracks,
         "spans": numbers,
         "steps": steps.map(|step| json!([step.number, step.start_ns, step.duration_ns])).collect::<Vec<_>>(),
+        "typical": typical_step(profile, end),
         "end": end,
         "left_out": profile.spans.len() - order.len(),
     })
+}
+
+/// Returns the place of the step before `end_ns` whose operators deviate least from their medians, in sum.
+fn typical_step(profile: &Profile, end_ns: u64) -> Option<usize> {
+    let medians_ns = medians_ns(profile);
+    let mut deviations_ns: Vec<Option<u64>> = vec![None; profile.steps.len()];
+    for (span, own_ns) in profile.spans.iter().zip(profile.self_ns()) {
+        if let (Kind::Operator, Some(step)) = (span.kind, span.step) {
+            let deviation_ns = own_ns.abs_diff(medians_ns[span.operator as usize]);
+            let sum = &mut deviations_ns[step as usize];
+            *sum = Some(sum.unwrap_or(0).saturating_add(deviation_ns));
+        }
+    }
+    let is_shown = |place: &usize| profile.steps[*place].end_ns() <= end_ns && deviations_ns[*place].is_some();
+    (0..profile.steps.len()).filter(is_shown).min_by_key(|place| deviations_ns[*place])
 }
 
 /// Returns, for each memory pool, the maximum of each time bin and the overall peak.
@@ -100,6 +117,25 @@ pub fn roofline_points(rows: &[Row]) -> Value {
     points.collect()
 }
 
+/// Explains rates above the roofline; empty if there are none.
+pub fn explain_above_roofline(rows: &[Row]) -> String {
+    let above: Vec<&Row> = rows.iter().filter(|row| row.roofline_share.is_some_and(|share| share >= 1.005)).collect();
+    if above.is_empty() {
+        return String::new();
+    }
+    let has_convolution = above.iter().any(|row| row.name.starts_with("conv2d"));
+    let reason = if has_convolution {
+        "a convolution with a Winograd schedule computes fewer products than are counted, which are those of the \
+         direct convolution; "
+    } else {
+        ""
+    };
+    format!(
+        "{} above 100 % of the roofline: {reason}the peaks themselves are measurements with an uncertainty.",
+        report::format_count(above.len(), "operator")
+    )
+}
+
 pub fn simulated_table(simulation: &Simulation) -> Value {
     let row = |task: &crate::data::SimulatedTask| {
         let shown = simulated::simulated_figures(task).map(|value| or_unknown(value, format_number));
@@ -116,4 +152,40 @@ pub fn simulated_table(simulation: &Simulation) -> Value {
 fn profile_has(row: &Row) -> bool {
     let is_some = |value: Option<f64>| value.is_some_and(|value| value > 0.0);
     is_some(row.flops) && is_some(row.bytes) && is_some(row.gflops_per_second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Operator, Span, Step, Track};
+
+    #[test]
+    fn the_typical_step_has_no_disturbed_operator() {
+        let span = |operator, step: u32, start_ns, duration_ns| Span {
+            operator,
+            step: Some(step),
+            start_ns,
+            duration_ns,
+            ..Span::default()
+        };
+        let steps = (0..3).map(|at| Step { number: at, start_ns: 1000 * at, duration_ns: 900, ..Step::default() });
+        let profile = Profile {
+            tracks: vec![Track::default()],
+            operators: vec![Operator::default(), Operator::default()],
+            steps: steps.collect(),
+            // Each of the outer steps has a disturbed operator.
+            spans: vec![
+                span(0, 0, 0, 100),
+                span(1, 0, 100, 700),
+                span(0, 1, 1000, 110),
+                span(1, 1, 1110, 60),
+                span(0, 2, 2000, 500),
+                span(1, 2, 2500, 50),
+            ],
+            ..Profile::default()
+        };
+        profile.check().expect("it fits");
+        assert_eq!(typical_step(&profile, 3000), Some(1));
+        assert_eq!(typical_step(&profile, 1000), Some(0), "the others end later");
+    }
 }

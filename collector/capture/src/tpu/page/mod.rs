@@ -23,12 +23,12 @@ const SUMMARY_COLUMNS: [&str; 11] = [
     "busy times of all engines over the time; above 100 %, engines worked at the same time",
     "time from the first record to the last",
     "share of time in which the tensor unit was busy",
-    "cycles in which the tensor unit was busy; overall: time of the slowest core",
+    "time in which the tensor unit was busy",
     "useful share of the operations that the tensor unit performed",
-    "cycles in which the GDMA was busy; overall: time of the slowest core",
+    "time in which the GDMA was busy",
     "mean GDMA bandwidth from and to DDR",
     "mean GDMA bandwidth from and to L2",
-    "cycles in which the SDMA was busy; overall: time of the slowest core",
+    "time in which the SDMA was busy",
     "mean SDMA bandwidth from and to DDR",
 ];
 
@@ -120,12 +120,23 @@ fn write_data(timeline: &Timeline, summary: Option<&CaptureSummary>, out: &mut i
             "about": SUMMARY_COLUMNS,
             "rows": summary.map_or(Vec::new(), CaptureSummary::readable_rows),
         },
+        "answer": summary.map_or(String::new(), |summary| describe_capture(timeline, summary)),
         "cards": summary_cards(timeline, summary),
     });
     out.write_all(b"],")?;
     // A `<` in a text could end the element that holds the data.
     let rest = page::escape_json(&rest.to_string());
     out.write_all(rest.trim_start_matches('{').as_bytes())
+}
+
+/// Describes the bottleneck and the use of the memory's bandwidth.
+fn describe_capture(timeline: &Timeline, summary: &CaptureSummary) -> String {
+    let rows = summary.readable_rows();
+    let reached = rows.last().map_or(String::new(), |row| {
+        let peak = report::format_number(timeline.settings.chip.facts().ddr_gb_per_s);
+        format!(" While it moved data from and to DDR, the GDMA reached {} of {peak} GB/s per core.", row[7])
+    });
+    summary.describe_bottleneck() + &reached
 }
 
 fn summary_cards(timeline: &Timeline, summary: Option<&CaptureSummary>) -> Vec<[String; 2]> {
@@ -167,6 +178,9 @@ fn chip_parameters(parameters: Vec<(&'static str, String)>) -> Vec<[String; 3]> 
         None => word.to_owned(),
     };
     let title = |name: &str| {
+        if name == "Bus Bandwidth" {
+            return "bus bandwidth (the vendor gives no unit)".to_owned();
+        }
         let (words, unit) = name.split_once('(').map_or((name, None), |(words, unit)| (words, Some(unit)));
         let words: Vec<String> = words.split_whitespace().map(word).collect();
         // `8bits`, but not `bits`.
