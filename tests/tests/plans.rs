@@ -167,9 +167,13 @@ fn operators_are_placed_with_reasons() {
     assert_eq!(report["placement"]["makespan_ns"], 1e6);
     assert_eq!(report["is_equilibrium"], true);
     let page = std::fs::read_to_string(bench.path("place.html")).expect("a page");
-    for part in ["<title>softmax: 1.00 ms from 0</title>", "<td>softmax</td><td>gpu</td><td>0</td><td>1.00 ms</td>"] {
+    for part in [
+        "<title>softmax: 1.00 ms from 0</title>",
+        "<td>softmax</td><td>2</td><td class=\"soft\">9.00 ms</td><td><b>1.00 ms</b></td>",
+    ] {
         assert!(page.contains(part), "boxes and table agree: {page}");
     }
+    assert!(output.stdout.contains("10.00 times as fast as all operators on "), "the gain of two devices: {output}");
     let shown = output.stdout.lines().filter(|line| line.contains("optim") || line.contains("makespan"));
     shown.for_each(|line| assert!(page.contains(line), "{line} in {page}"));
     let frugal = oppredict("place --times times.csv --watts cpu=1 --watts gpu=1000 --price-us-per-j 1e6 --json");

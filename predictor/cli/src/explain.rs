@@ -226,12 +226,18 @@ fn variation_tables(feature: &str, varied: &[Change], effects: &[Effect]) -> Str
 fn print_summaries(samples: &Samples, page: Option<Output>, arguments: &Explain) -> Result<u8> {
     let (predictor, _) = read_predictor(&arguments.asked, arguments.device.as_deref(), None)?;
     let found = explain::summarise_operators(&predictor, samples)?;
-    let mut table =
-        Table::new([text_column("operator"), number_column("rows"), text_column("feature"), number_column("mean ×")]);
+    let mut table = Table::new([
+        text_column("operator"),
+        number_column("rows"),
+        text_column("feature"),
+        number_column("mean ×"),
+        text_column("time at larger values"),
+    ]);
     for summary in &found {
         for feature in summary.features.iter().take(SHOWN) {
             let typical = format!("{:.3}", feature.typical);
-            table.add_row([summary.operator.clone(), summary.rows.to_string(), feature.feature.clone(), typical]);
+            let (name, effect) = (feature.feature.clone(), feature.effect_of_larger().to_owned());
+            table.add_row([summary.operator.clone(), summary.rows.to_string(), name, typical, effect]);
         }
     }
     print_text(arguments.json, &table.format_for(&stdout_paper()))?;

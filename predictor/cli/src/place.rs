@@ -4,14 +4,14 @@ use crate::installation::predictor_file;
 use crate::options::model_source;
 use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
-use planners::placement::{Edge, Placement};
+use planners::placement::{Edge, Instance, Placement};
 use predictor::origin::Origin;
 use predictor::planning::placing::{PlacementOptions, place_operators, times_of_network};
 use predictor::planning::tables::{self, TimesTable};
 use predictor::queries::{ModelSource, NetworkQuestion};
 use predictor::{Error, Result, bundle, pages};
 use report::terminal::print_notes;
-use report::{Cell, Table, format_duration, number_column, text_column};
+use report::{Table, format_duration, number_column, text_column};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -83,8 +83,8 @@ pub fn run(arguments: &PlaceArguments) -> Result<u8> {
         found.robust_ratio(off / 100.0).ok_or_else(problem)
     });
     let promised = promised.transpose()?;
-    let notes = pages::describe_placement(&found, promised);
-    print_text(arguments.json, &placement_text(&table, &found, &notes))?;
+    let notes = pages::describe_placement(&table, &instance, &found, promised);
+    print_text(arguments.json, &placement_text(&table, &instance, &found, &notes))?;
     write_output(page, || pages::placement_page(&table, &instance, &found, &notes).into_bytes())?;
     if arguments.json {
         let report = json!({
@@ -115,16 +115,15 @@ fn load_times(arguments: &PlaceArguments) -> Result<(TimesTable, Vec<Edge>)> {
     times_of_network(&predictor, &question, &arguments.device)
 }
 
-fn placement_text(table: &TimesTable, found: &Placement, notes: &[String]) -> String {
-    let mut columns = vec![text_column("operator"), text_column("device")];
-    columns.extend(table.devices.iter().map(|device| number_column(format!("cost on {device}"))));
+fn placement_text(table: &TimesTable, instance: &Instance, found: &Placement, notes: &[String]) -> String {
+    let mut columns = vec![text_column("operator"), text_column("device"), number_column("time")];
+    columns.extend(table.devices.iter().map(|device| number_column(format!("moved to {device}"))));
     let mut shown = Table::new(columns);
     for (operator, (name, device)) in table.operators.iter().zip(&found.devices).enumerate() {
-        let pays = found.pays_ns[operator].iter().enumerate().map(|(place, pay)| {
-            let cell = Cell::from(format_duration(*pay));
-            if place == *device { cell.mark_best() } else { cell }
-        });
-        shown.add_row([name.clone().into(), table.devices[*device].clone().into()].into_iter().chain(pays));
+        let time = format_duration(instance.times_ns[operator][*device]);
+        let own = [name.clone(), table.devices[*device].clone(), time];
+        let moves = (0..table.devices.len()).map(|place| pages::describe_move(found, operator, place));
+        shown.add_row(own.into_iter().chain(moves));
     }
     format!("{}\n{}", shown.format_for(&stdout_paper()), notes.join("\n"))
 }

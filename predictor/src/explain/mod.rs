@@ -99,6 +99,21 @@ pub struct FeatureSummary {
     pub points: Vec<(f32, f64)>,
 }
 
+impl FeatureSummary {
+    /// Describes the effect of a larger value on the time, by rank correlation over the rows with a value.
+    pub fn effect_of_larger(&self) -> &'static str {
+        const CLEAR: f64 = 0.3;
+        let known = self.points.iter().filter(|(value, factor)| !value.is_nan() && factor.is_finite());
+        let (values, factors): (Vec<f64>, Vec<f64>) = known.map(|(value, factor)| (f64::from(*value), *factor)).unzip();
+        match samples::statistics::spearman(&values, &factors) {
+            rank if rank > CLEAR => "longer",
+            rank if rank < -CLEAR => "shorter",
+            rank if rank.is_finite() => "mixed",
+            _ => "one value",
+        }
+    }
+}
+
 pub fn summarise_operator(predictor: &Predictor, samples: &Samples, operator: &str, most: usize) -> Result<Summary> {
     let matrix = background_rows(predictor, samples, operator, most)?;
     let known = predictor.find_operator(operator)?;

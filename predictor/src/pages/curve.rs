@@ -2,7 +2,7 @@
 
 use super::{escape, styled_page};
 use crate::knee::{Knee, Point};
-use report::page::chart::{Scale, decades_between, round_ticks, svg_start};
+use report::page::chart::{Scale, decades_between, draw_for_windows, round_ticks, svg_start};
 use report::{format_duration, format_plain, format_range, time_unit};
 use std::fmt::Write;
 
@@ -10,7 +10,9 @@ const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 420.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 30.0;
+/// Space above the axes, with one or two rows of the legend.
 const TOP: f64 = 46.0;
+const NARROW_TOP: f64 = 68.0;
 const BOTTOM: f64 = 52.0;
 /// Ratio of the longest to the shortest time above which the scale is logarithmic.
 const FLAT: f64 = 40.0;
@@ -22,7 +24,8 @@ pub fn curves_page(operator: &str, device: &str, knees: &[Knee], notes: &[String
     let mut body = format!("<p class=\"soft\">{} on {}</p>", escape(operator), escape(device));
     for knee in knees {
         let _ = write!(body, "<h2>Time over {}</h2><p>{}</p>", escape(&knee.over), escape(&describe_knee(knee)));
-        let _ = write!(body, "<figure>{}</figure>{}", draw_curve(knee), points_table(knee));
+        let curve = draw_for_windows(WIDTH, |width| draw_curve(knee, width));
+        let _ = write!(body, "<figure>{curve}</figure>{}", points_table(knee));
     }
     if !notes.is_empty() {
         let items: String = notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
@@ -67,9 +70,33 @@ pub fn point_remark(knee: &Knee, point: &Point) -> String {
     });
     match (point.at == knee.knee, remark.is_empty()) {
         (false, _) => remark,
-        (true, true) => "knee".to_owned(),
-        (true, false) => format!("knee, {remark}"),
+        (true, true) => name_knee(knee).to_owned(),
+        (true, false) => format!("{}, {remark}", name_knee(knee)),
     }
+}
+
+/// Names the value of the knee; a curve that falls up to its last point has only a fastest value.
+fn name_knee(knee: &Knee) -> &'static str {
+    if falls_to_the_end(knee) { "fastest" } else { "knee" }
+}
+
+fn falls_to_the_end(knee: &Knee) -> bool {
+    knee.curve.last().is_some_and(|last| last.at == knee.knee && knee.turns_at.is_none())
+}
+
+/// States how many other values have intervals that overlap the interval of the knee.
+fn describe_overlap(knee: &Knee) -> Option<String> {
+    let own = knee.curve.iter().find(|point| point.at == knee.knee)?;
+    let is_known = |point: &&Point| point.low_ns.is_finite() && point.high_ns.is_finite();
+    let others = knee.curve.iter().filter(|point| point.at != own.at).filter(is_known);
+    let overlaps = |point: &&Point| point.low_ns <= own.high_ns && own.low_ns <= point.high_ns;
+    let count = others.filter(overlaps).count();
+    let smallest = format_plain(knee.knee);
+    let all = knee.curve.len() - 1;
+    (count > 0 && own.high_ns.is_finite()).then(|| {
+        let whose = if count == all { "all other values".to_owned() } else { format!("{count} of {all} other values") };
+        format!(" The 90 % interval of {smallest} overlaps that of {whose}: a measurement may rank them differently.")
+    })
 }
 
 /// Describes the time at a value of the curve, with its interval.
@@ -87,11 +114,15 @@ fn time_at(knee: &Knee, at: f64) -> String {
 pub fn describe_knee(knee: &Knee) -> String {
     let what = &knee.over;
     let (fastest, smallest) = (format_plain(knee.fastest), format_plain(knee.knee));
-    let mut text = format!("Knee: {what} = {smallest}{}", time_at(knee, knee.knee));
-    text += &match knee.knee == knee.fastest {
-        true => ", the fastest time; no smaller value is within 5 % of it.".to_owned(),
-        false => format!(
-            ", the smallest value within 5 % of the fastest time. Fastest: {what} = {fastest}{}.",
+    let time = time_at(knee, knee.knee);
+    let mut text = match (falls_to_the_end(knee), knee.knee == knee.fastest) {
+        (true, _) => format!("No knee up to {what} = {smallest}{time}: the time still falls at this last value."),
+        (false, true) => {
+            format!("Knee: {what} = {smallest}{time}, the fastest time; no smaller value is within 5 % of it.")
+        }
+        (false, false) => format!(
+            "Knee: {what} = {smallest}{time}, the smallest value within 5 % of the fastest time. Fastest: {what} = \
+             {fastest}{}.",
             time_at(knee, knee.fastest)
         ),
     };
@@ -99,8 +130,10 @@ pub fn describe_knee(knee: &Knee) -> String {
         Some(at) => {
             let _ = write!(text, " From {} on, the time does not fall.", format_plain(at));
         }
+        None if falls_to_the_end(knee) => {}
         None => text += " The time falls up to the last point.",
     }
+    text += &describe_overlap(knee).unwrap_or_default();
     if !knee.flips_at.is_empty() {
         let places: Vec<String> = knee.flips_at.iter().map(|at| format_plain(*at)).collect();
         let _ = write!(text, " The local correlation changes from negative to positive at {}.", places.join(", "));
@@ -128,7 +161,7 @@ struct CurveTimes {
 }
 
 impl CurveTimes {
-    fn from_knee(knee: &Knee) -> CurveTimes {
+    fn from_knee(knee: &Knee, top: f64) -> CurveTimes {
         let probes = || knee.probes.iter().map(|probe| probe.measured_ns);
         let highs =
             knee.curve.iter().map(|point| if point.high_ns.is_finite() { point.high_ns } else { point.time_ns });
@@ -137,7 +170,7 @@ impl CurveTimes {
         let least = lows.chain(probes()).fold(f64::INFINITY, f64::min);
         let shortest = knee.curve.iter().map(|point| point.time_ns).fold(f64::INFINITY, f64::min);
         let (unit_ns, name) = time_unit(most);
-        let places = (HEIGHT - BOTTOM, TOP);
+        let places = (HEIGHT - BOTTOM, top);
         if least > 0.0 && most > FLAT * shortest {
             let (low, high) = (0.8 * least, 1.25 * most);
             let marks =
@@ -155,14 +188,14 @@ impl CurveTimes {
         self.scale.coordinate_of(time_ns / self.unit_ns)
     }
 
-    fn draw_grid(&self) -> String {
+    fn draw_grid(&self, width: f64) -> String {
         let mut svg = String::new();
         for (tick, text) in &self.marks {
             let place = self.scale.coordinate_of(*tick);
             let _ = write!(
                 svg,
                 "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{place:.1}\" y2=\"{place:.1}\"/><text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
-                WIDTH - RIGHT,
+                width - RIGHT,
                 LEFT - 8.0,
                 place + 4.0
             );
@@ -171,41 +204,20 @@ impl CurveTimes {
     }
 }
 
-fn draw_curve(knee: &Knee) -> String {
+fn draw_curve(knee: &Knee, width: f64) -> String {
+    let top = if width < WIDTH { NARROW_TOP } else { TOP };
     let (first, last) =
         (knee.curve.first().map_or(0.0, |point| point.at), knee.curve.last().map_or(1.0, |point| point.at));
     // The scale of knobs is logarithmic, the scale of threads only if the range is wide.
     let is_log = first > 0.0 && (knee.over != "threads" || last > WIDE * first);
-    let across = Scale { range: (first, last), places: (LEFT + 14.0, WIDTH - RIGHT - 14.0), is_log };
-    let times = CurveTimes::from_knee(knee);
-    let name = if times.name.is_empty() { "time".to_owned() } else { format!("time, {}", times.name) };
+    let across = Scale { range: (first, last), places: (LEFT + 14.0, width - RIGHT - 14.0), is_log };
+    let times = CurveTimes::from_knee(knee, top);
     let (x, y) = (|at: f64| across.coordinate_of(at), |time_ns: f64| times.place_time(time_ns));
-    let mut svg = svg_start(WIDTH, HEIGHT, &format!("time over {}", knee.over));
-    svg += &times.draw_grid();
-    let mut free = f64::NEG_INFINITY;
-    for point in &knee.curve {
-        let place = x(point.at);
-        if place < free {
-            continue;
-        }
-        let text = format_plain(point.at);
-        free = place + 14.0 + 7.0 * text.len() as f64;
-        let _ = write!(
-            svg,
-            "<text class=\"soft\" x=\"{place:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>",
-            HEIGHT - BOTTOM + 18.0
-        );
-    }
-    let _ = write!(
-        svg,
-        "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{1}\" y2=\"{1}\"/><text class=\"soft\" x=\"{2}\" y=\"{3}\" text-anchor=\"middle\">{4}</text><text class=\"soft\" x=\"{LEFT}\" y=\"{5}\" text-anchor=\"end\">{name}</text>",
-        WIDTH - RIGHT,
-        HEIGHT - BOTTOM,
-        LEFT + (WIDTH - LEFT - RIGHT) / 2.0,
-        HEIGHT - 12.0,
-        escape(&knee.over),
-        TOP - 14.0
-    );
+    let mut svg = svg_start(width, HEIGHT, &format!("time over {}", knee.over));
+    svg += &times.draw_grid(width);
+    svg += &draw_value_axis(knee, &across, width);
+    let name = if times.name.is_empty() { "time (log scale)".to_owned() } else { format!("time, {}", times.name) };
+    let _ = write!(svg, "<text class=\"soft\" x=\"10\" y=\"{}\">{name}</text>", top - 14.0);
     let line = |time_ns: &dyn Fn(usize) -> f64| {
         let points = knee.curve.iter().enumerate();
         points.map(|(place, point)| format!("{:.1},{:.1}", x(point.at), y(time_ns(place)))).collect::<Vec<_>>()
@@ -229,16 +241,7 @@ fn draw_curve(knee: &Knee) -> String {
     }
     let _ = write!(svg, "<polyline class=\"line\" points=\"{}\"/>", line(&|place| knee.curve[place].time_ns).join(" "));
     svg += &draw_whiskers(knee, x, y);
-    let at = x(knee.knee);
-    let (anchor, aside) = if at > WIDTH / 2.0 { ("end", -6.0) } else { ("start", 6.0) };
-    let _ = write!(
-        svg,
-        "<line class=\"at\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{}\"/><text class=\"mark\" x=\"{:.1}\" y=\"{}\" text-anchor=\"{anchor}\">knee: {}</text>",
-        HEIGHT - BOTTOM,
-        at + aside,
-        TOP + 10.0,
-        format_plain(knee.knee)
-    );
+    svg += &draw_knee(knee, x(knee.knee), width, top);
     for point in &knee.curve {
         let _ = write!(
             svg,
@@ -262,7 +265,49 @@ fn draw_curve(knee: &Knee) -> String {
             format_duration(probe.measured_ns)
         );
     }
-    svg + &draw_legend(knee) + "</svg>"
+    svg + &draw_legend(knee, width) + "</svg>"
+}
+
+/// Draws the axis of threads or of the knob, with labels of the points that have space.
+fn draw_value_axis(knee: &Knee, across: &Scale, width: f64) -> String {
+    let mut svg = String::new();
+    let mut free = f64::NEG_INFINITY;
+    for point in &knee.curve {
+        let (place, text) = (across.coordinate_of(point.at), format_plain(point.at));
+        let half = 3.5 * text.len() as f64;
+        if place - half < free {
+            continue;
+        }
+        free = place + half + 8.0;
+        let y = HEIGHT - BOTTOM + 18.0;
+        let _ = write!(svg, "<text class=\"soft\" x=\"{place:.1}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>");
+    }
+    let floor = HEIGHT - BOTTOM;
+    let _ = write!(
+        svg,
+        "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{floor}\" y2=\"{floor}\"/>\
+         <text class=\"soft\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}{}</text>",
+        width - RIGHT,
+        (LEFT + width - RIGHT) / 2.0,
+        HEIGHT - 12.0,
+        escape(&knee.over),
+        if across.is_log { " (log scale)" } else { "" }
+    );
+    svg
+}
+
+/// Marks the knee, or the fastest value of a curve that has none.
+fn draw_knee(knee: &Knee, at: f64, width: f64, top: f64) -> String {
+    let (anchor, aside) = if at > width / 2.0 { ("end", -6.0) } else { ("start", 6.0) };
+    format!(
+        "<line class=\"at\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top}\" y2=\"{}\"/>\
+         <text class=\"mark\" x=\"{:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{}: {}</text>",
+        HEIGHT - BOTTOM,
+        at + aside,
+        top + 10.0,
+        name_knee(knee),
+        format_plain(knee.knee)
+    )
 }
 
 /// Draws the interval of each point, unless there are too many.
@@ -282,15 +327,22 @@ fn draw_whiskers(knee: &Knee, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64) ->
     svg
 }
 
-fn draw_legend(knee: &Knee) -> String {
+fn draw_legend(knee: &Knee, width: f64) -> String {
+    const START: f64 = 10.0;
+    const ROW: f64 = 20.0;
     let mut svg = String::new();
-    let mut place = LEFT + 30.0;
+    let (mut place, mut row) = (START, 12.0);
     let mut entry = |sign: &str, text: &str| {
+        let taken = 46.0 + 6.6 * text.chars().count() as f64;
+        if place + taken > width {
+            (place, row) = (START, row + ROW);
+        }
         let _ = write!(
             svg,
-            "<g transform=\"translate({place:.0} 22)\">{sign}<text class=\"soft\" x=\"28\" y=\"4\">{text}</text></g>"
+            "<g transform=\"translate({place:.0} {row:.0})\">{sign}<text class=\"soft\" x=\"28\" \
+             y=\"4\">{text}</text></g>"
         );
-        place += 46.0 + 6.6 * text.chars().count() as f64;
+        place += taken;
     };
     entry("<line class=\"line\" x2=\"22\"/><circle class=\"dot\" cx=\"11\" r=\"3.4\"/>", "expected");
     if knee.curve.iter().all(|point| point.high_ns.is_finite()) {
@@ -306,4 +358,36 @@ fn draw_legend(knee: &Knee) -> String {
         );
     }
     svg
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{describe_knee, draw_curve};
+    use crate::knee::{Point, knee_of_curve};
+
+    fn curve(times_ns: &[f64]) -> Vec<Point> {
+        let point = |(place, time_ns): (usize, &f64)| Point {
+            at: place as f64 + 1.0,
+            time_ns: *time_ns,
+            low_ns: time_ns / 1.5,
+            high_ns: time_ns * 1.5,
+        };
+        times_ns.iter().enumerate().map(point).collect()
+    }
+
+    #[test]
+    fn a_curve_that_falls_to_its_end_has_no_knee() {
+        let falling = knee_of_curve("threads", curve(&[432e3, 224e3])).expect("a curve");
+        let text = describe_knee(&falling);
+        assert!(text.starts_with("No knee up to threads = 2 (224 µs, 90 % between"), "{text}");
+        assert!(text.contains("the time still falls") && text.contains("overlaps that of all other values"), "{text}");
+        let svg = draw_curve(&falling, 440.0);
+        assert!(svg.contains(">fastest: 2</text>") && !svg.contains("knee:"), "{svg}");
+        let turning = knee_of_curve("threads", curve(&[900e3, 224e3, 300e3])).expect("a curve");
+        let text = describe_knee(&turning);
+        assert!(
+            text.starts_with("Knee: threads = 2") && text.contains("overlaps that of 1 of 2 other values"),
+            "{text}"
+        );
+    }
 }

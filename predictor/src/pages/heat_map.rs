@@ -3,7 +3,7 @@
 
 use super::{escape, styled_page};
 use crate::correlate::{ALIKE, Correlation, Part};
-use report::page::chart::{cell_class, label_width, svg_start};
+use report::page::chart::{cell_class, draw_for_windows, label_width, svg_start};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -12,6 +12,8 @@ const MOST: usize = 40;
 /// Largest q-value of a correlation that counts as significant.
 pub const SIGNIFICANT: f64 = 0.05;
 const CELL: (usize, usize) = (44, 19);
+/// Width of images for broad windows; narrow images repeat their cells without numbers.
+const WIDTH: f64 = 1120.0;
 /// Share of rows in which features must be nearly the same to share a row of the map.
 const MOSTLY: f64 = 0.9;
 
@@ -77,6 +79,9 @@ pub fn heat_map(found: &[Correlation]) -> String {
         "<p>{}</p><p>Correlation of each feature with the measured utilisation (attainable time divided by measured \
          time). Stronger colours are stronger correlations. Pale cells are not significant (false-discovery rate \
         above 5 %).</p>\
+        <p class=\"soft\">Rows: the strongest features first (|ρ| times rows, significant correlations only). Empty: \
+        the feature does not vary or is missing for this operator. The knee of a shape is the smallest number of \
+        threads whose time is within 5 % of the fastest. Narrow windows show the numbers of cells only as tooltips.</p>\
         <p class=\"soft\">The {} strongest of {distinct} distinct features, of {count} that vary; {} rows on {}. \
         <b>+ n</b>: n more features rank the rows nearly alike (|ρ| ≥ {ALIKE} for at least {:.0} % of the rows); \
         they are <a href=\"#alike\">listed below</a>.</p><div class=\"tabs\">",
@@ -161,13 +166,24 @@ fn draw_tabs(groups: &[(Part, String)], rows: &[FeatureRow<'_>], cells: &CellMap
         let _ = write!(rules, "#m{place}:checked ~ #f{place}{{display:block}}");
     }
     for (place, measure) in MEASURES.iter().enumerate() {
-        let _ =
-            write!(body, "<section id=\"f{place}\"><p class=\"soft\">{}: {}. {}</p>", measure.0, measure.1, measure.2);
+        let _ = write!(
+            body,
+            "<section id=\"f{place}\"><p class=\"soft\">{}: {}. {}</p>{}",
+            measure.0,
+            measure.1,
+            measure.2,
+            draw_scale(measure)
+        );
         for (part, title) in PARTS {
             let of_part = groups.iter().enumerate().filter(|(_, (own, _))| own == part);
             let columns: Vec<(usize, &str)> = of_part.map(|(at, (_, name))| (at, name.as_str())).collect();
             if !columns.is_empty() {
-                let _ = write!(body, "<h2>{title}</h2><figure>{}</figure>", draw_map(&columns, rows, cells, measure));
+                let id = format!("c{place}-{}", *part as usize);
+                let map = draw_for_windows(WIDTH, |width| match width < WIDTH {
+                    true => draw_narrow_map(&columns, rows, &id, width),
+                    false => draw_map(&columns, rows, cells, (measure, &id)),
+                });
+                let _ = write!(body, "<h2>{title}</h2><figure>{map}</figure>");
             }
         }
         body += "</section>";
@@ -193,41 +209,135 @@ fn count_rows(found: &[Correlation]) -> usize {
     groups.values().sum()
 }
 
-/// Draws a map with a column for each of the groups, which are given by number and name.
-fn draw_map(groups: &[(usize, &str)], rows: &[FeatureRow<'_>], cells: &CellMap<'_>, measure: &Measure) -> String {
-    let (width, height) = CELL;
-    // Labels are rotated by 38 degrees; a letter takes about six units.
-    let longest = groups.iter().map(|(_, group)| group.chars().count()).max().unwrap_or(0) as f64;
-    let top = 24 + (longest * 6.4 * 38f64.to_radians().sin()) as usize;
-    let labels: Vec<String> = rows.iter().map(FeatureRow::label).collect();
-    let left = label_width(labels.iter().map(String::as_str)) as usize + 20;
-    // The last labels reach beyond the last column.
-    let reach = |(place, (_, name)): (usize, &(usize, &str))| {
-        (6.6 * name.chars().count() as f64 * 38f64.to_radians().cos()) as usize + width * place + width / 2
-    };
-    let right = groups.iter().enumerate().map(reach).max().unwrap_or(0).max(width * groups.len());
-    let (wide, high) = (left + right + 8, top + height * rows.len() + 10);
-    let mut svg = svg_start(wide as f64, high as f64, measure.0);
-    for (across, (_, group)) in groups.iter().enumerate() {
-        let x = left + width * across + width / 2;
-        let _ = write!(svg, "<text transform=\"translate({x} {}) rotate(-38)\">{}</text>", top - 8, escape(group));
+/// Places of a map's cells and labels. Letters take about 6.4 units.
+struct MapFrame {
+    left: f64,
+    top: f64,
+    column: f64,
+    /// Angle of the labels of columns, in degrees.
+    angle: f64,
+}
+
+impl MapFrame {
+    fn new(groups: &[(usize, &str)], (left, column, angle): (f64, f64, f64)) -> MapFrame {
+        let longest = groups.iter().map(|(_, group)| group.chars().count()).max().unwrap_or(0) as f64;
+        MapFrame { left, top: 24.0 + (longest * 6.4 * angle.to_radians().sin()).floor(), column, angle }
     }
-    for (down, (row, label)) in rows.iter().zip(&labels).enumerate() {
-        let y = top + height * down;
-        let _ = write!(
-            svg,
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}<title>{}</title></text>",
-            left - 8,
-            y + 14,
-            escape(label),
-            escape(&row.alike.join(", "))
-        );
+
+    /// Returns the right end of the labels, which reach beyond the last column.
+    fn right(&self, groups: &[(usize, &str)]) -> f64 {
+        let reach = |(place, (_, name)): (usize, &(usize, &str))| {
+            6.6 * name.chars().count() as f64 * self.angle.to_radians().cos() + self.column * (place as f64 + 0.5)
+        };
+        self.left + groups.iter().enumerate().map(reach).fold(self.column * groups.len() as f64, f64::max)
+    }
+
+    fn draw_labels(&self, groups: &[(usize, &str)], rows: &[(String, &FeatureRow<'_>)]) -> String {
+        let mut svg = String::new();
+        for (across, (_, group)) in groups.iter().enumerate() {
+            let x = self.left + self.column * (across as f64 + 0.5);
+            let _ = write!(
+                svg,
+                "<text transform=\"translate({x:.1} {:.1}) rotate(-{})\">{}</text>",
+                self.top - 8.0,
+                self.angle,
+                escape(group)
+            );
+        }
+        for (down, (label, row)) in rows.iter().enumerate() {
+            let names: Vec<&str> = [row.name].into_iter().chain(row.alike.iter().copied()).collect();
+            let _ = write!(
+                svg,
+                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}<title>{}</title></text>",
+                self.left - 8.0,
+                self.top + (CELL.1 * down) as f64 + 14.0,
+                escape(label),
+                escape(&names.join(", "))
+            );
+        }
+        svg
+    }
+}
+
+/// Draws a map with a column for each of the groups, which are given by number and name.
+fn draw_map(
+    groups: &[(usize, &str)],
+    rows: &[FeatureRow<'_>],
+    cells: &CellMap<'_>,
+    (measure, id): (&Measure, &str),
+) -> String {
+    let (width, height) = CELL;
+    let labels: Vec<(String, &FeatureRow<'_>)> = rows.iter().map(|row| (row.label(), row)).collect();
+    let left = label_width(labels.iter().map(|(label, _)| label.as_str())) + 20.0;
+    let frame = MapFrame::new(groups, (left, width as f64, 38.0));
+    let high = frame.top + (height * rows.len()) as f64 + 10.0;
+    let mut svg = svg_start(frame.right(groups) + 8.0, high, measure.0) + &frame.draw_labels(groups, &labels);
+    let (mut fills, mut texts) = (String::new(), String::new());
+    for (down, row) in rows.iter().enumerate() {
         for (across, (group, name)) in groups.iter().enumerate() {
             let Some(one) = cells.get(&(row.name, *group)) else { continue };
-            svg += &draw_cell(one, name, (left + width * across, y), measure);
+            let (fill, text) = draw_cell(one, name, (width * across, height * down), measure);
+            fills += &fill;
+            texts += &text;
         }
     }
+    let _ = write!(
+        svg,
+        "<g transform=\"translate({:.1} {:.1})\"><g id=\"{id}\">{fills}</g>{texts}</g>",
+        frame.left, frame.top
+    );
     svg + "</svg>"
+}
+
+/// Draws the map for narrow windows, with the cells of the broad map, shortened labels and no numbers.
+fn draw_narrow_map(groups: &[(usize, &str)], rows: &[FeatureRow<'_>], id: &str, width: f64) -> String {
+    const LABEL: usize = 21;
+    const SMALLEST_COLUMN: f64 = 8.0;
+    let labels: Vec<(String, &FeatureRow<'_>)> = rows.iter().map(|row| (row.short_label(LABEL), row)).collect();
+    let left = 6.9 * LABEL as f64 + 16.0;
+    let frame = |column: f64| MapFrame::new(groups, (left, column, 65.0));
+    // The labels reach beyond the last column.
+    let beyond = frame(0.0).right(groups) - left;
+    let column = ((width - left - beyond) / groups.len() as f64).clamp(SMALLEST_COLUMN, CELL.0 as f64);
+    let frame = frame(column);
+    let high = frame.top + (CELL.1 * rows.len()) as f64 + 10.0;
+    let mut svg = svg_start(frame.right(groups).max(width), high, "correlations") + &frame.draw_labels(groups, &labels);
+    let _ = write!(
+        svg,
+        "<use href=\"#{id}\" transform=\"translate({:.1} {:.1}) scale({:.4} 1)\"/>",
+        frame.left,
+        frame.top,
+        column / CELL.0 as f64
+    );
+    svg + "</svg>"
+}
+
+/// Draws the scale of colours of a measure.
+fn draw_scale(measure: &Measure) -> String {
+    const STEPS: i32 = 5;
+    const BOX: i32 = 36;
+    let (is_signed, full) = (measure.2 == SIGNED, full_value(measure.0));
+    let first = if is_signed { -STEPS } else { 0 };
+    let width = f64::from(BOX * (STEPS - first + 1)) + 12.0;
+    let mut svg = svg_start(width, 36.0, "scale of colours");
+    for step in first..=STEPS {
+        let (x, part) = (6 + BOX * (step - first), f64::from(step) / f64::from(STEPS));
+        let _ = write!(
+            svg,
+            "<rect class=\"{}\" x=\"{x}\" y=\"2\" width=\"{BOX}\" height=\"14\" fill-opacity=\"{:.2}\"/>\
+             <text class=\"soft\" x=\"{}\" y=\"31\" text-anchor=\"middle\">{}</text>",
+            if step >= 0 { "up" } else { "down" },
+            part.abs(),
+            x + BOX / 2,
+            round_to(part * full, 1)
+        );
+    }
+    format!("<div>{svg}</svg></div>")
+}
+
+/// Returns the value with the full colour. Mutual information is at most three bits for eight bins.
+fn full_value(measure: &str) -> f64 {
+    if measure == "mutual information" { 3.0 } else { 1.0 }
 }
 
 impl FeatureRow<'_> {
@@ -237,21 +347,35 @@ impl FeatureRow<'_> {
             more => format!("{} + {more}", self.name),
         }
     }
+
+    /// Returns the label without the middle of a long name, as the ends of names differ.
+    fn short_label(&self, most: usize) -> String {
+        const HEAD: usize = 6;
+        let label = self.label();
+        let count = label.chars().count();
+        if count <= most {
+            return label;
+        }
+        let rest = label[self.name.len()..].to_owned();
+        let tail = most.saturating_sub(HEAD + 1 + rest.chars().count());
+        let name: Vec<char> = self.name.chars().collect();
+        let (head, tail) = (&name[..HEAD.min(name.len())], &name[name.len().saturating_sub(tail)..]);
+        format!("{}…{}{rest}", head.iter().collect::<String>(), tail.iter().collect::<String>())
+    }
 }
 
-fn draw_cell(one: &Correlation, group: &str, (x, y): (usize, usize), (name, .., of): &Measure) -> String {
+/// Returns the coloured box and the number of a cell.
+fn draw_cell(one: &Correlation, group: &str, (x, y): (usize, usize), (name, .., of): &Measure) -> (String, String) {
     let (width, height) = CELL;
-    // Mutual information is shown relative to its maximum, three bits for eight bins.
-    let full = if *name == "mutual information" { 3.0 } else { 1.0 };
+    let full = full_value(name);
     let value = of(one);
     let depth = if value.is_finite() { (value.abs() / full).min(1.0) } else { 0.0 };
     let is_up = value >= 0.0;
     let is_chance = one.q_value > SIGNIFICANT;
     let depth = if is_chance { 0.3 * depth } else { depth };
-    format!(
+    let fill = format!(
         "<rect class=\"{}\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill-opacity=\"{depth:.2}\">\
-        <title>{} with {}: {}, {} rows, q-value {:.1e}</title></rect>\
-        <text class=\"{}\" x=\"{}\" y=\"{}\"{}>{}</text>",
+        <title>{} with {}: {}, {} rows, q-value {:.1e}</title></rect>",
         if is_up { "up" } else { "down" },
         width - 1,
         height - 1,
@@ -259,13 +383,17 @@ fn draw_cell(one: &Correlation, group: &str, (x, y): (usize, usize), (name, .., 
         escape(&one.feature),
         round_to(value, 3),
         one.rows,
-        one.q_value,
+        one.q_value
+    );
+    let text = format!(
+        "<text class=\"{}\" x=\"{}\" y=\"{}\"{}>{}</text>",
         cell_class(depth, is_up),
         x + width / 2,
         y + 13,
         if is_chance { " opacity=\".75\"" } else { "" },
         round_to(value, 2)
-    )
+    );
+    (fill, text)
 }
 
 /// Formats a number with a fixed number of decimals, without a sign if it rounds to zero.

@@ -3,22 +3,25 @@
 //! If the plan was measured, a second chart shows the measured times. A table lists the times of operators by number of
 //! cores; boxes show the same times.
 
-use super::plan_times::{PlanFacts, draw_times, stages_table};
+use super::plan_times::{PlanFacts, describe_interval, draw_times, stages_table};
 use super::{escape, styled_page};
 use crate::error::{Error, Result};
 use crate::planning::NetworkPlan;
 use crate::planning::network::Alternative;
 use models::stages::Group;
-use report::page::chart::{Scale, format_tick, round_ticks, svg_start};
+use report::page::chart::{Scale, draw_for_windows, format_tick, round_ticks, svg_start};
 use report::{UNKNOWN, format_count, format_duration, format_number, format_percent, format_range};
 use samples::text::read_bounded;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
 const WIDTH: f64 = 1120.0;
 const LANE: f64 = 46.0;
-const LEFT: f64 = 70.0;
+const LEFT: f64 = 60.0;
+/// Space above the lanes for the numbers of the stages.
+const TOP: f64 = 24.0;
 /// Width of a letter, in SVG units.
 const LETTER: f64 = 6.3;
 
@@ -70,8 +73,9 @@ struct ShownLanes {
     to_ns: f64,
     is_beside: bool,
     is_even: bool,
-    /// Text inside the box; empty if it does not fit.
-    label: String,
+    stage: usize,
+    /// Texts inside the box, of which the first that fits is shown.
+    labels: Vec<String>,
     title: String,
 }
 
@@ -80,9 +84,9 @@ pub fn plan_page(planned: &NetworkPlan, facts: &PlanFacts, measured: Option<&Mea
     let mut body = facts.list_html();
     let _ = write!(
         body,
-        "<h2>Time of the plan and of others</h2><figure>{}</figure><p class=\"soft\">The whisker is the 90 % \
-         interval.</p>",
-        draw_times(planned, measured.map(|measured| measured.median_ns))
+        "<h2>Time of the plan and of others</h2><figure>{}</figure><p class=\"soft\">{}</p>",
+        draw_for_windows(WIDTH, |width| draw_times(planned, measured.map(|one| one.median_ns), width < WIDTH, width)),
+        describe_interval(planned)
     );
     let promised = planned_lanes(planned);
     let seen = measured.map(|measured| measured_lanes(&measured.lanes)).unwrap_or_default();
@@ -91,7 +95,7 @@ pub fn plan_page(planned: &NetworkPlan, facts: &PlanFacts, measured: Option<&Mea
     let _ = write!(
         body,
         "<h2>Predicted timeline</h2><figure>{}</figure>",
-        draw_lanes(&promised, *cores, total_ns, "lanes of the plan")
+        draw_for_windows(WIDTH, |width| draw_lanes(&promised, *cores, total_ns, ("lanes of the plan", width)))
     );
     match measured {
         Some(measured) if !seen.is_empty() => {
@@ -100,15 +104,17 @@ pub fn plan_page(planned: &NetworkPlan, facts: &PlanFacts, measured: Option<&Mea
                 "<h2>Measured timeline</h2><p>{} is the median of all runs, {:.1} % from the prediction.</p><figure>{}</figure>",
                 format_duration(measured.median_ns),
                 100.0 * (measured.median_ns / promise.time_ns - 1.0),
-                draw_lanes(&seen, *cores, total_ns, "measured lanes")
+                draw_for_windows(WIDTH, |width| draw_lanes(&seen, *cores, total_ns, ("measured lanes", width)))
             );
         }
         Some(_) => body.push_str("<p class=\"soft\">The measured run has no stages.</p>"),
         None => {}
     }
     body.push_str(
-        "<p class=\"soft\">Each box is a call. Blue: sequential. Orange: concurrent groups. A predicted stage is as long as its longest \
-         group; measured groups have their own start and end.</p>",
+        "<p class=\"soft\">Each box is a call; its number is that of the operator in the last table. The numbers \
+         above are stages; both are omitted where they do not fit. Blue: sequential. Orange: concurrent groups. Light \
+        and dark alternate between consecutive calls. A predicted stage is as long as its longest group; measured \
+        groups have their own start and end.</p>",
     );
     body.push_str(&stages_table(planned));
     body.push_str(&alternatives_table(&planned.alternatives, *cores, promise.time_ns));
@@ -118,6 +124,7 @@ pub fn plan_page(planned: &NetworkPlan, facts: &PlanFacts, measured: Option<&Mea
 fn planned_lanes(planned: &NetworkPlan) -> Vec<ShownLanes> {
     let (mut shown, mut begin_ns) = (Vec::new(), 0.0);
     let alone_ns = alone_times(&planned.alternatives, planned.calls.len());
+    let numbers = operator_numbers(&planned.alternatives, planned.calls.len());
     for (number, stage) in planned.stages.stages.iter().enumerate() {
         let time_ns = |group: &Group| group.calls.iter().map(|&call| alone_ns(call, group.cores.len())).sum::<f64>();
         let longest_ns = stage.groups.iter().map(time_ns).fold(0.0, f64::max);
@@ -135,7 +142,11 @@ fn planned_lanes(planned: &NetworkPlan) -> Vec<ShownLanes> {
                     to_ns: from_ns + factor * alone_ns,
                     is_beside: stage.groups.len() > 1,
                     is_even: place % 2 == 0,
-                    label: operator.split(' ').next().unwrap_or_default().to_owned(),
+                    stage: number,
+                    labels: vec![
+                        format!("{} {}", numbers[call], operator.split(' ').next().unwrap_or_default()),
+                        numbers[call].to_string(),
+                    ],
                     title: format!(
                         "call {call}: {operator}\n{} on {}\nstage {number}, {}",
                         format_duration(alone_ns),
@@ -159,6 +170,15 @@ fn alone_times(alternatives: &[Alternative], calls: usize) -> impl Fn(usize, usi
     move |call, cores| of_call[call].and_then(|one: &Alternative| one.alone_ns.get(cores - 1)).copied().unwrap_or(0.0)
 }
 
+/// Returns the number of the operator of each call in the table of operators.
+fn operator_numbers(alternatives: &[Alternative], calls: usize) -> Vec<usize> {
+    let mut numbers = vec![0; calls];
+    for (place, one) in alternatives.iter().enumerate() {
+        one.calls.iter().for_each(|&call| numbers[call] = place + 1);
+    }
+    numbers
+}
+
 fn measured_lanes(lanes: &[Lane]) -> Vec<ShownLanes> {
     let shown = |(place, lane): (usize, &Lane)| {
         let beside = lanes.iter().filter(|other| other.stage == lane.stage).count();
@@ -170,7 +190,8 @@ fn measured_lanes(lanes: &[Lane]) -> Vec<ShownLanes> {
             to_ns: lane.end_ns.max(lane.begin_ns),
             is_beside: beside > 1,
             is_even: before % 2 == 0,
-            label: String::new(),
+            stage: lane.stage,
+            labels: Vec::new(),
             title: format!(
                 "stage {}, {took}\n{}",
                 lane.stage,
@@ -181,50 +202,98 @@ fn measured_lanes(lanes: &[Lane]) -> Vec<ShownLanes> {
     lanes.iter().enumerate().map(shown).collect()
 }
 
-fn draw_lanes(all: &[ShownLanes], cores: usize, total_ns: f64, name: &str) -> String {
-    let scale = Scale { range: (0.0, total_ns), places: (LEFT, WIDTH - 10.0), is_log: false };
-    let height = 30.0 + LANE * cores as f64;
-    let mut picture = svg_start(WIDTH, height + 44.0, name);
+fn draw_lanes(all: &[ShownLanes], cores: usize, total_ns: f64, (name, width): (&str, f64)) -> String {
+    let scale = Scale { range: (0.0, total_ns), places: (LEFT, width - 14.0), is_log: false };
+    let floor = TOP + LANE * cores as f64;
+    let mut picture = svg_start(width, floor + 44.0, name);
     let _ = write!(
         picture,
         "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" class=\"soft\">time</text>",
-        (LEFT + WIDTH) / 2.0,
-        height + 36.0
+        (scale.places.0 + scale.places.1) / 2.0,
+        floor + 36.0
     );
     for core in 0..cores {
-        let y = 20.0 + LANE * core as f64 + LANE / 2.0;
+        let y = TOP + LANE * (core as f64 + 0.5);
         let _ = write!(picture, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">core {core}</text>", LEFT - 10.0, y);
     }
-    for tick in round_ticks(0.0, total_ns, 8) {
+    for tick in round_ticks(0.0, total_ns, (width / 110.0) as usize) {
         let x = scale.coordinate_of(tick);
         let _ = write!(
             picture,
             "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" class=\"soft\">{}</text>",
-            height + 16.0,
+            floor + 16.0,
             format_tick(tick)
         );
     }
+    picture += &number_stages(all, &scale, floor);
     for one in all {
-        let (from, to) = (scale.coordinate_of(one.from_ns), scale.coordinate_of(one.to_ns));
-        let (first, last) = (one.cores.iter().min().unwrap_or(&0), one.cores.iter().max().unwrap_or(&0));
-        let class = if one.is_beside { "up" } else { "down" };
-        let depth = if one.is_even { 0.45 } else { 0.3 };
-        let _ = write!(
-            picture,
-            "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\" fill-opacity=\"{depth}\">\
-             <title>{}</title></rect>",
-            16.0 + LANE * *first as f64,
-            (to - from - 0.6).max(0.6),
-            LANE * (last - first + 1) as f64 - 6.0,
-            escape(&one.title)
-        );
-        if (to - from) > LETTER * (one.label.len() + 1) as f64 {
-            let y = 16.0 + LANE * (first + last + 1) as f64 / 2.0;
-            let x = from + 4.0;
-            let _ = write!(picture, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"inside\">{}</text>", escape(&one.label));
-        }
+        picture += &one.draw_box(&scale);
     }
     picture + "</svg>"
+}
+
+/// Draws the numbers of the stages above the lanes, where there is space, unless there is only one stage.
+fn number_stages(all: &[ShownLanes], scale: &Scale, floor: f64) -> String {
+    let mut spans: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
+    for one in all {
+        let span = spans.entry(one.stage).or_insert((one.from_ns, one.to_ns));
+        *span = (span.0.min(one.from_ns), span.1.max(one.to_ns));
+    }
+    let (mut picture, mut free) = (String::new(), LEFT);
+    if spans.len() < 2 {
+        return picture;
+    }
+    let _ = write!(
+        picture,
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"end\" class=\"soft\">stage</text>",
+        LEFT - 10.0,
+        TOP - 10.0
+    );
+    for (stage, (from_ns, to_ns)) in spans {
+        let (from, to) = (scale.coordinate_of(from_ns), scale.coordinate_of(to_ns));
+        let half = LETTER * stage.to_string().len() as f64 / 2.0;
+        let (middle, y) = ((from + to) / 2.0, TOP - 10.0);
+        let _ = write!(
+            picture,
+            "<line class=\"axis\" x1=\"{from:.1}\" x2=\"{from:.1}\" y1=\"{}\" y2=\"{floor}\"/>",
+            TOP - 8.0
+        );
+        if middle - half >= free {
+            let _ = write!(
+                picture,
+                "<text x=\"{middle:.1}\" y=\"{y}\" text-anchor=\"middle\" class=\"soft inside\">{stage}</text>"
+            );
+            free = middle + half + 4.0;
+        }
+    }
+    picture
+}
+
+impl ShownLanes {
+    fn draw_box(&self, scale: &Scale) -> String {
+        let (from, to) = (scale.coordinate_of(self.from_ns), scale.coordinate_of(self.to_ns));
+        let (first, last) = (self.cores.iter().min().unwrap_or(&0), self.cores.iter().max().unwrap_or(&0));
+        let class = if self.is_beside { "up" } else { "down" };
+        let depth = if self.is_even { 0.45 } else { 0.3 };
+        let mut picture = format!(
+            "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\" \
+             fill-opacity=\"{depth}\"><title>{}</title></rect>",
+            TOP + LANE * *first as f64,
+            (to - from - 0.6).max(0.6),
+            LANE * (last - first + 1) as f64 - 6.0,
+            escape(&self.title)
+        );
+        let fits = |label: &&String| LETTER * label.len() as f64 + 5.0 <= to - from;
+        if let Some(label) = self.labels.iter().find(fits) {
+            let (x, y) = ((from + to) / 2.0, TOP + LANE * (first + last + 1) as f64 / 2.0 + 1.0);
+            let _ = write!(
+                picture,
+                "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\" class=\"inside\">{}</text>",
+                escape(label)
+            );
+        }
+        picture
+    }
 }
 
 fn alternatives_table(all: &[Alternative], cores: usize, plan_ns: f64) -> String {
@@ -236,10 +305,11 @@ fn alternatives_table(all: &[Alternative], cores: usize, plan_ns: f64) -> String
         let _ = write!(text, "<th>on {}</th><th>90 % between</th>", format_count(own, "core"));
     }
     text.push_str("<th>speed-up</th><th>data moved</th></tr>");
-    for one in all {
+    for (place, one) in all.iter().enumerate() {
         let _ = write!(
             text,
-            "<tr><td>{}</td><td>{}</td><td>{}</td>",
+            "<tr><td>{}. {}</td><td>{}</td><td>{}</td>",
+            place + 1,
             escape(&one.operator),
             one.calls.len(),
             share_cell(one, plan_ns)

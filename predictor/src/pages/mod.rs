@@ -11,10 +11,12 @@ mod slowdowns;
 mod swarm;
 
 pub use curve::{curves_page, describe_knee, point_remark};
-pub use evaluation::{evaluation_tables, other_coverage};
+pub use evaluation::{
+    evaluation_tables, format_bias, format_error, format_error_interval, format_rank, other_coverage,
+};
 pub use heat_map::{SIGNIFICANT, heat_map};
 pub use lanes::{Lane, MeasuredLanes, plan_page};
-pub use placement::{describe_placement, placement_page};
+pub use placement::{describe_move, describe_placement, placement_page};
 pub use plan_times::{PlanFacts, describe_plan};
 pub use slowdowns::slowdowns_page;
 pub use swarm::swarm_page;

@@ -3,25 +3,24 @@
 use super::{escape, styled_page};
 use crate::planning::tables::TimesTable;
 use planners::placement::{Instance, Placement};
-use report::page::chart::{Scale, format_tick, label_width, round_ticks, svg_start};
-use report::{format_count, format_duration, format_number, format_percent};
+use report::page::chart::{Scale, draw_for_windows, format_tick, label_width, round_ticks, svg_start};
+use report::{UNKNOWN, format_count, format_duration, format_number, format_percent};
 use std::fmt::Write;
 
 pub fn placement_page(table: &TimesTable, instance: &Instance, found: &Placement, notes: &[String]) -> String {
     let chart = DeviceLanes { table, instance, found };
     let mut body = format!(
-        "<p><b>{} on {} take {}.</b></p><ul class=\"facts\">",
+        "<p><b>{} on {}: {}.</b></p><ul class=\"facts\">",
         format_count(table.operators.len(), "operator"),
         format_count(table.devices.len(), "device"),
-        format_duration(found.makespan_ns)
+        notes.first().map_or(String::new(), |note| escape(note))
     );
-    // The first line states the makespan.
     notes.iter().skip(1).for_each(|note| body += &format!("<li>{}</li>", escape(note)));
     let _ = write!(
         body,
         "</ul><h2>Timeline of devices</h2><figure>{}</figure><p class=\"soft\">Each box is an operator; its start and \
-         time are in the table. {}</p>",
-        chart.draw_lanes(),
+         time are in the table. Light and dark alternate between consecutive operators. {}</p>",
+        draw_for_windows(WIDTH, |width| chart.draw_lanes(width)),
         match instance.edges.is_empty() {
             true => "Operators are independent.",
             false => "In gaps, the device waits for results of earlier operators or for a transfer.",
@@ -31,9 +30,16 @@ pub fn placement_page(table: &TimesTable, instance: &Instance, found: &Placement
     styled_page("Operators on devices", &body)
 }
 
-/// Describes a placement for terminal and page: energy, stability, distance from the optimum.
-pub fn describe_placement(found: &Placement, promised: Option<f64>) -> Vec<String> {
-    let mut lines = vec![format!("makespan {}", format_duration(found.makespan_ns))];
+/// Describes a placement for terminal and page: makespan with and without other devices, energy, stability, distance
+/// from the optimum.
+pub fn describe_placement(
+    table: &TimesTable,
+    instance: &Instance,
+    found: &Placement,
+    promised: Option<f64>,
+) -> Vec<String> {
+    let mut lines =
+        vec![format!("makespan {}{}", format_duration(found.makespan_ns), compare_device(table, instance, found))];
     if found.energy_j > 0.0 {
         let objective = format_duration(found.objective_ns);
         lines.push(format!("energy {} J, objective {objective}", format_number(found.energy_j)));
@@ -62,11 +68,41 @@ pub fn describe_placement(found: &Placement, promised: Option<f64>) -> Vec<Strin
     lines
 }
 
-/// Width of the axis of time.
-const AXIS: f64 = 860.0;
+/// Compares the makespan with that of all operators on the fastest single device.
+fn compare_device(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
+    // On one device, operators run one after the other without transfers.
+    let sums_ns =
+        (0..table.devices.len()).map(|device| instance.times_ns.iter().map(|times| times[device]).sum::<f64>());
+    let fastest = table.devices.iter().zip(sums_ns).min_by(|one, two| one.1.total_cmp(&two.1));
+    match fastest {
+        Some((device, alone_ns)) if table.devices.len() > 1 => format!(
+            ", {:.2} times as fast as all operators on {device} ({}), the fastest single device",
+            alone_ns / found.makespan_ns,
+            format_duration(alone_ns)
+        ),
+        _ => String::new(),
+    }
+}
+
+/// Describes the change of an operator's cost on a device relative to the assigned one, for terminal and page.
+pub fn describe_move(found: &Placement, operator: usize, device: usize) -> String {
+    let (pays_ns, own) = (&found.pays_ns[operator], found.devices[operator]);
+    let change_ns = pays_ns[device] - pays_ns[own];
+    match change_ns {
+        _ if device == own => UNKNOWN.to_owned(),
+        // Rounding errors of sums.
+        change_ns if change_ns.abs() <= 1e-9 * pays_ns[own].abs() => "0".to_owned(),
+        change_ns if change_ns < 0.0 => format!("-{}", format_duration(-change_ns)),
+        change_ns => format!("+{}", format_duration(change_ns)),
+    }
+}
+
+const WIDTH: f64 = 1120.0;
 const RIGHT: f64 = 40.0;
 const TOP: f64 = 24.0;
 const LANE: f64 = 48.0;
+/// Height of the texts above a lane in narrow images.
+const LANE_TEXT: f64 = 18.0;
 /// Width of a letter inside of a box.
 const LETTER: f64 = 6.8;
 
@@ -100,14 +136,18 @@ impl DeviceLanes<'_> {
         format!("{}, busy {share}", format_count(own.len(), "operator"))
     }
 
-    fn draw_lanes(&self) -> String {
+    /// Narrow images have the names of devices above their lanes.
+    fn draw_lanes(&self, width: f64) -> String {
+        let is_narrow = width < WIDTH;
         let loads: Vec<String> = (0..self.table.devices.len()).map(|device| self.describe_load(device)).collect();
-        let left = 20.0 + label_width(self.table.devices.iter().chain(&loads).map(String::as_str));
+        let texts = self.table.devices.iter().chain(&loads).map(String::as_str);
+        let left = if is_narrow { 10.0 } else { 20.0 + label_width(texts) };
+        let lane = if is_narrow { LANE + LANE_TEXT } else { LANE };
         let makespan_ns = self.found.makespan_ns;
-        let scale = Scale { range: (0.0, makespan_ns), places: (left, left + AXIS), is_log: false };
-        let floor = TOP + LANE * self.table.devices.len() as f64;
-        let mut picture = svg_start(left + AXIS + RIGHT, floor + 42.0, "timeline of devices");
-        for tick in round_ticks(0.0, makespan_ns, 8) {
+        let scale = Scale { range: (0.0, makespan_ns), places: (left, width - RIGHT), is_log: false };
+        let floor = TOP + lane * self.table.devices.len() as f64;
+        let mut picture = svg_start(width, floor + 42.0, "timeline of devices");
+        for tick in round_ticks(0.0, makespan_ns, (width / 110.0) as usize) {
             let (x, y, time) = (scale.coordinate_of(tick), floor + 18.0, format_tick(tick));
             let _ = write!(
                 picture,
@@ -116,18 +156,23 @@ impl DeviceLanes<'_> {
             );
         }
         for (device, (name, load)) in self.table.devices.iter().zip(&loads).enumerate() {
-            let (x, y) = (left - 10.0, TOP + LANE * (device as f64 + 0.5));
-            let _ = write!(
-                picture,
-                "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
-                 <text class=\"soft\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"end\">{load}</text>",
-                y - 3.0,
-                escape(name),
-                y + 12.0
-            );
-            picture += &self.draw_boxes(device, &scale);
+            let (top, name) = (TOP + lane * device as f64, escape(name));
+            picture += &match is_narrow {
+                true => format!(
+                    "<text x=\"{left}\" y=\"{:.1}\">{name}: <tspan class=\"soft\">{load}</tspan></text>",
+                    top + 16.0
+                ),
+                false => format!(
+                    "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>\
+                     <text class=\"soft\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"end\">{load}</text>",
+                    top + LANE / 2.0 - 3.0,
+                    top + LANE / 2.0 + 12.0,
+                    x = left - 10.0
+                ),
+            };
+            picture += &self.draw_boxes(device, &scale, top + lane - LANE);
         }
-        let (end, middle) = (scale.coordinate_of(makespan_ns), left + AXIS / 2.0);
+        let (end, middle) = (scale.coordinate_of(makespan_ns), (scale.places.0 + scale.places.1) / 2.0);
         let _ = write!(
             picture,
             "<line class=\"at\" x1=\"{end:.1}\" x2=\"{end:.1}\" y1=\"{}\" y2=\"{floor}\"/>\
@@ -141,9 +186,8 @@ impl DeviceLanes<'_> {
         picture + "</svg>"
     }
 
-    fn draw_boxes(&self, device: usize, scale: &Scale) -> String {
+    fn draw_boxes(&self, device: usize, scale: &Scale, top: f64) -> String {
         let mut picture = String::new();
-        let top = TOP + LANE * device as f64;
         for (place, operator) in self.of_device(device).into_iter().enumerate() {
             let from = scale.coordinate_of(self.start_ns(operator));
             let to = scale.coordinate_of(self.found.ends_ns[operator]);
@@ -167,43 +211,58 @@ impl DeviceLanes<'_> {
         picture
     }
 
+    /// Returns a table of operators. Devices have numbers, so that their columns are narrow.
     fn costs_table(&self) -> String {
-        let mut text = "<h2>Operators</h2><div class=\"wide\"><table class=\"texts figures\"><tr><th>operator</th>\
-             <th>device</th><th>start</th><th>time</th>"
-            .to_owned();
-        for device in &self.table.devices {
-            let _ = write!(text, "<th>cost on {} <span class=\"soft\">(isolated)</span></th>", escape(device));
+        let named = self
+            .table
+            .devices
+            .iter()
+            .enumerate()
+            .map(|(place, name)| format!("<dt>{}</dt><dd>{}</dd>", place + 1, escape(name)));
+        let mut text = format!(
+            "<h2>Operators</h2><p class=\"soft\">Devices:</p><dl class=\"named\">{}</dl>\
+             <div class=\"wide\"><table class=\"figures moves\"><tr><th>operator</th><th>device</th>",
+            named.collect::<String>()
+        );
+        for title in ["time on", "moved to"] {
+            (1..=self.table.devices.len()).for_each(|number| text += &format!("<th>{title} {number}</th>"));
         }
-        text.push_str("</tr>");
+        text.push_str("<th>start</th></tr>");
         for (operator, name) in self.table.operators.iter().enumerate() {
             let device = self.found.devices[operator];
-            let _ = write!(
-                text,
-                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
-                escape(name),
-                escape(&self.table.devices[device]),
-                format_tick(self.start_ns(operator)),
-                format_duration(self.time_ns(operator))
-            );
-            for (place, pays) in self.found.pays_ns[operator].iter().enumerate() {
-                let cost = format_duration(*pays);
-                let cost = if place == device { format!("<b>{cost}</b>") } else { cost };
-                let own = format_duration(self.instance.times_ns[operator][place]);
-                let _ = write!(text, "<td>{cost} <span class=\"soft\">({own})</span></td>");
+            let _ = write!(text, "<tr><td>{}</td><td>{}</td>", escape(name), device + 1);
+            for (place, own_ns) in self.instance.times_ns[operator].iter().enumerate() {
+                let time = format_duration(*own_ns);
+                let _ = match place == device {
+                    true => write!(text, "<td><b>{time}</b></td>"),
+                    false => write!(text, "<td class=\"soft\">{time}</td>"),
+                };
             }
-            text.push_str("</tr>");
+            for place in 0..self.table.devices.len() {
+                let _ = write!(text, "<td>{}</td>", describe_move(self.found, operator, place));
+            }
+            let _ = write!(text, "<td>{}</td></tr>", format_tick(self.start_ns(operator)));
         }
-        let cost = match self.instance.edges.is_empty() {
-            true => "work of the device with the operator",
-            false => "makespan of all operators",
-        };
         let _ = write!(
             text,
-            "</table></div><p class=\"soft\">Cost: {cost}, plus the cost of energy if it has a price. Bold: on the \
-             assigned device. Other columns: on that device, if all other operators stay. In parentheses: time of the \
-            operator alone.</p>"
+            "</table></div><p class=\"soft\">Time: of the operator alone; bold: on the assigned device. Moved to: \
+             {}</p>",
+            self.describe_costs()
         );
         text
+    }
+
+    fn describe_costs(&self) -> &'static str {
+        match self.instance.edges.is_empty() {
+            true => {
+                "work of the device with the operator, plus the cost of energy if it has a price, relative to the \
+                 assigned device, if all other operators stay."
+            }
+            false => {
+                "change of the makespan, plus the cost of energy if it has a price, if all other operators stay. It \
+                 is 0 for operators off the critical path."
+            }
+        }
     }
 }
 

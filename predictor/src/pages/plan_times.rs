@@ -9,7 +9,11 @@ use std::fmt::Write;
 
 const AXIS: f64 = 440.0;
 const LANE: f64 = 30.0;
+/// Height of a bar with its texts above it.
+const TALL_LANE: f64 = 44.0;
 const TOP: f64 = 8.0;
+/// Space for half of the last tick's label.
+const MARGIN: f64 = 28.0;
 
 /// Facts of a plan: a first line, and named lines.
 pub struct PlanFacts {
@@ -68,28 +72,21 @@ struct PlanBar {
     is_plan: bool,
 }
 
-/// Draws the expected time of the plan with its interval, and the times of other plans.
-pub fn draw_times(found: &NetworkPlan, measured_ns: Option<f64>) -> String {
-    let promise = &found.promise;
-    let bar = |name, time_ns| PlanBar { name, time_ns, interval_ns: None, is_plan: false };
-    let interval_ns = Some((promise.low_ns, promise.high_ns)).filter(|(low, high)| low.is_finite() && high.is_finite());
-    let plan = PlanBar { interval_ns, is_plan: true, ..bar("this plan, expected", promise.time_ns) };
-    let measured = measured_ns.map(|time_ns| PlanBar { is_plan: true, ..bar("this plan, measured", time_ns) });
-    let others = [
-        bar("sequential on all cores", promise.sequential_ns),
-        bar("best stages", found.best_ns),
-        bar("critical path, a lower bound", found.critical_ns),
-    ];
-    let bars: Vec<PlanBar> = [plan].into_iter().chain(measured).chain(others).collect();
+/// Draws the expected time of the plan with its interval, and the times of other plans. Narrow images have the texts
+/// above the bars.
+pub fn draw_times(found: &NetworkPlan, measured_ns: Option<f64>, is_narrow: bool, width: f64) -> String {
+    let bars = plan_bars(found, measured_ns);
     let says: Vec<String> = bars.iter().map(PlanBar::describe).collect();
-    let left = 20.0 + label_width(bars.iter().map(|bar| bar.name));
+    let left = if is_narrow { 10.0 } else { 20.0 + label_width(bars.iter().map(|bar| bar.name)) };
+    let axis = if is_narrow { width - left - MARGIN } else { AXIS };
+    let lane = if is_narrow { TALL_LANE } else { LANE };
     let ends = bars.iter().map(|bar| bar.interval_ns.map_or(bar.time_ns, |(_, high)| high.max(bar.time_ns)));
     let most_ns = ends.fold(1.0, f64::max);
-    let scale = Scale { range: (0.0, most_ns), places: (left, left + AXIS), is_log: false };
-    let floor = TOP + LANE * bars.len() as f64;
-    let width = left + AXIS + 20.0 + label_width(says.iter().map(String::as_str));
-    let mut picture = svg_start(width, floor + 40.0, "expected times of plans");
-    for tick in round_ticks(0.0, most_ns, 6) {
+    let scale = Scale { range: (0.0, most_ns), places: (left, left + axis), is_log: false };
+    let floor = TOP + lane * bars.len() as f64;
+    let right = if is_narrow { MARGIN } else { 20.0 + label_width(says.iter().map(String::as_str)) };
+    let mut picture = svg_start(left + axis + right, floor + 40.0, "expected times of plans");
+    for tick in round_ticks(0.0, most_ns, 5) {
         let x = scale.coordinate_of(tick);
         let _ = write!(
             picture,
@@ -100,37 +97,79 @@ pub fn draw_times(found: &NetworkPlan, measured_ns: Option<f64>) -> String {
         );
     }
     for (place, (bar, says)) in bars.iter().zip(&says).enumerate() {
-        picture += &bar.draw_bar(TOP + LANE * (place as f64 + 0.5), &scale, says);
+        let top = TOP + lane * place as f64;
+        let middle = top + if is_narrow { 28.0 } else { lane / 2.0 };
+        picture += &match is_narrow {
+            true => format!(
+                "<text x=\"{left}\" y=\"{:.1}\">{}: <tspan class=\"soft\">{says}</tspan></text>",
+                top + 15.0,
+                bar.name
+            ),
+            false => format!(
+                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
+                 <text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\">{says}</text>",
+                left - 10.0,
+                middle + 4.0,
+                bar.name,
+                left + axis + 12.0,
+                middle + 4.0
+            ),
+        };
+        picture += &bar.draw_bar(middle, &scale);
     }
-    let middle = left + AXIS / 2.0;
     let _ = write!(
         picture,
-        "<text class=\"soft\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">time</text>",
+        "<text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">time</text>",
+        left + axis / 2.0,
         floor + 35.0
     );
     picture + "</svg>"
 }
 
+fn plan_bars(found: &NetworkPlan, measured_ns: Option<f64>) -> Vec<PlanBar> {
+    let promise = &found.promise;
+    let bar = |name, time_ns| PlanBar { name, time_ns, interval_ns: None, is_plan: false };
+    let interval_ns = Some((promise.low_ns, promise.high_ns)).filter(|(low, high)| low.is_finite() && high.is_finite());
+    let plan = PlanBar { interval_ns, is_plan: true, ..bar("this plan, expected", promise.time_ns) };
+    let measured = measured_ns.map(|time_ns| PlanBar { is_plan: true, ..bar("this plan, measured", time_ns) });
+    let others = [
+        bar("sequential on all cores", promise.sequential_ns),
+        bar("best stages", found.best_ns),
+        bar("critical path, a lower bound", found.critical_ns),
+    ];
+    [plan].into_iter().chain(measured).chain(others).collect()
+}
+
+/// States what the interval of the plan says about the difference from sequential execution.
+pub fn describe_interval(found: &NetworkPlan) -> String {
+    let promise = &found.promise;
+    let mut text = "The whisker is the 90 % interval.".to_owned();
+    let is_other = promise.sequential_ns > 1.001 * promise.time_ns;
+    if is_other && (promise.low_ns..=promise.high_ns).contains(&promise.sequential_ns) {
+        let _ = write!(
+            text,
+            " It includes the time of sequential execution, {}. Errors that an operator kind has in both plans widen \
+             the interval, but change both times alike; the uncertainty of the difference is stated above.",
+            format_duration(promise.sequential_ns)
+        );
+    }
+    text
+}
+
 impl PlanBar {
     fn describe(&self) -> String {
-        let interval = self.interval_ns.map_or(String::new(), |(low, high)| format!(", {}", format_range(low, high)));
+        let interval =
+            self.interval_ns.map_or(String::new(), |(low, high)| format!(", 90 %: {}", format_range(low, high)));
         format!("{}{interval}", format_duration(self.time_ns))
     }
 
-    fn draw_bar(&self, middle: f64, scale: &Scale, says: &str) -> String {
+    fn draw_bar(&self, middle: f64, scale: &Scale) -> String {
         let (start, end) = (scale.places.0, scale.coordinate_of(self.time_ns));
         let mut picture = format!(
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
-             <rect class=\"{}\" fill-opacity=\".75\" x=\"{start:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"14\"/>\
-             <text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\">{says}</text>",
-            start - 10.0,
-            middle + 4.0,
-            self.name,
+            "<rect class=\"{}\" fill-opacity=\".75\" x=\"{start:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"14\"/>",
             if self.is_plan { "down" } else { "none" },
             middle - 7.0,
-            (end - start).max(0.6),
-            scale.places.1 + 12.0,
-            middle + 4.0
+            (end - start).max(0.6)
         );
         if let Some((low, high)) = self.interval_ns {
             let (low, high) = (scale.coordinate_of(low), scale.coordinate_of(high));

@@ -14,27 +14,34 @@ const MOST: usize = 60;
 pub fn slowdowns_page(coruns: &CoRuns, scores: &Scores, machine: &Machine) -> String {
     let mut body = headline(coruns, scores);
     body += &pairs_table(coruns);
-    body.push_str(
-        "<h2>Errors of prediction rules</h2><p class=\"soft\">Absolute errors of predicted slowdowns.</p>\
+    body += &rules_table(scores, machine);
+    body.push_str(&profiles_table(coruns));
+    styled_page("Slowdown of concurrent operators", &body)
+}
+
+fn rules_table(scores: &Scores, machine: &Machine) -> String {
+    let mut text = "<h2>Errors of prediction rules</h2><p class=\"soft\">Absolute errors of predicted slowdowns.</p>\
          <div class=\"wide\"><table class=\"rules\"><tr><th>rule</th><th>MAPE</th><th>median</th><th>90th \
-         percentile</th><th>predicts</th></tr>",
-    );
+         percentile</th></tr>"
+        .to_owned();
+    let percent = |value: f64| format!("{value:.2}\u{a0}%");
     for one in &scores.rules {
         let _ = write!(
-            body,
-            "<tr><td>{}</td><td>{:.2} %</td><td>{:.2} %</td><td>{:.2} %</td><td>{}</td></tr>",
+            text,
+            "<tr><td>{}<br><span class=\"soft\">predicts {}</span></td><td>{}</td><td>{}</td><td>{}</td></tr>",
             escape(one.rule),
-            one.mape,
-            one.median,
-            one.p90,
-            describe_rule(one.rule)
+            describe_rule(one.rule),
+            percent(one.mape),
+            percent(one.median),
+            percent(one.p90)
         );
     }
+    let equal = scores.explain_equal_rules().map_or(String::new(), |why| format!("<p>{}.</p>", escape(&why)));
     let _ = write!(
-        body,
-        "</table></div><p class=\"soft\">{} slowdowns of {}, each predicted with its operator held out. The median \
-         uncertainty of a measured slowdown is ± {:.2} %, a lower bound of the error of a rule. Machine: {}, {:.1} \
-        bytes/ns, {:.0} MB last-level cache.</p>",
+        text,
+        "</table></div>{equal}<p class=\"soft\">{} slowdowns of {}, each predicted with its operator held out. The \
+         median uncertainty of a measured slowdown is ± {:.2} %, a lower bound of the error of a rule. Machine: {}, \
+         {:.1} bytes/ns, {:.0} MB last-level cache.</p>",
         scores.asked,
         format_count(scores.operators, "operator"),
         scores.noise,
@@ -42,8 +49,7 @@ pub fn slowdowns_page(coruns: &CoRuns, scores: &Scores, machine: &Machine) -> St
         machine.bytes_per_ns,
         machine.cache_bytes / 1e6
     );
-    body.push_str(&profiles_table(coruns));
-    styled_page("Slowdown of concurrent operators", &body)
+    text
 }
 
 fn headline(coruns: &CoRuns, scores: &Scores) -> String {
@@ -72,8 +78,8 @@ fn headline(coruns: &CoRuns, scores: &Scores) -> String {
 
 fn describe_rule(rule: &str) -> &'static str {
     match rule {
-        "learned from pairs" => "a model that is fitted to the measured pairs of the other operators",
-        "bandwidth and cache" => "the model without fitted weights: only memory bandwidth and cache capacity slow down",
+        "learned from pairs" => "with a model that is fitted to the measured pairs of the other operators",
+        "bandwidth and cache" => "with the model without fitted weights: only memory bandwidth and cache capacity",
         "no interference" => "1",
         "sum" => "1 plus the sum of the partners' shares of the memory bandwidth",
         "maximum" => "1 plus the largest share of the memory bandwidth of a partner",
@@ -92,25 +98,58 @@ fn pairs_table(coruns: &CoRuns) -> String {
     let most = cells.values().flatten().map(|one| one.slowdown).fold(1.0, f64::max);
     let mut text = format!(
         "<h2>Slowdown of each operator with each partner</h2><p class=\"soft\">Row: the operator that is slowed down. \
-         Column: its partner, by the number of its row. Stronger colours are larger slowdowns; empty: not measured or \
-         too uncertain.</p>\
-         <div class=\"wide\"><table class=\"pairs\"><tr><th rowspan=\"2\">operator</th><th rowspan=\"2\">isolated</th>\
-         <th colspan=\"{count}\">slowed down by operator number</th></tr><tr>"
+         Column: its partner, by the number of its row. Stronger colours are larger slowdowns, from 1 (none) to \
+         {most:.2}; empty: not measured, or an uncertainty above 5 %.</p>"
     );
-    for (place, one) in coruns.operators.iter().take(count).enumerate() {
-        let _ = write!(text, "<th title=\"{}\">{}</th>", escape(&one.text), place + 1);
-    }
-    text += "</tr>";
-    for (own, one) in coruns.operators.iter().take(count).enumerate() {
-        let alone = format_duration(one.alone_ns);
-        let _ = write!(text, "<tr><td>{}. {}</td><td>{alone}</td>", own + 1, escape(&one.text));
-        for other in 0..count {
-            let partner = &coruns.operators[other].text;
-            text += &cells.get(&(own, other)).map_or("<td></td>".to_owned(), |seen| slowdown_cell(seen, partner, most));
+    // Narrow windows show only numbers in the table, and the names below.
+    for class in ["broad", "narrow"] {
+        let is_narrow = class == "narrow";
+        let (isolated, rows) = if is_narrow { ("", "") } else { ("<th rowspan=\"2\">isolated</th>", " rowspan=\"2\"") };
+        let _ = write!(
+            text,
+            "<div class=\"{class}\"><div class=\"wide\"><table class=\"pairs\"><tr><th{rows}>{}</th>{isolated}\
+             <th colspan=\"{count}\">slowed down by operator number</th></tr><tr>{}",
+            if is_narrow { "" } else { "operator" },
+            if is_narrow { "<th></th>" } else { "" }
+        );
+        for (place, one) in coruns.operators.iter().take(count).enumerate() {
+            let _ = write!(text, "<th title=\"{}\">{}</th>", escape(&one.text), place + 1);
         }
         text += "</tr>";
+        for (own, one) in coruns.operators.iter().take(count).enumerate() {
+            let _ = match is_narrow {
+                true => write!(text, "<tr><td>{}</td>", own + 1),
+                false => write!(
+                    text,
+                    "<tr><td>{}. {}</td><td>{}</td>",
+                    own + 1,
+                    escape(&one.text),
+                    format_duration(one.alone_ns)
+                ),
+            };
+            for other in 0..count {
+                let partner = &coruns.operators[other].text;
+                let cell = cells.get(&(own, other)).map(|seen| slowdown_cell(seen, partner, most));
+                text += &cell.unwrap_or_else(|| "<td></td>".to_owned());
+            }
+            text += "</tr>";
+        }
+        text += "</table></div>";
+        if is_narrow {
+            text += &names_list(coruns, count);
+        }
+        text += "</div>";
     }
-    text + "</table></div>"
+    text
+}
+
+/// Returns the names of operators and their isolated times.
+fn names_list(coruns: &CoRuns, count: usize) -> String {
+    let named = coruns.operators.iter().take(count).enumerate().map(|(place, one)| {
+        let time = format_duration(one.alone_ns);
+        format!("<dt>{}</dt><dd>{}, isolated {time}</dd>", place + 1, escape(&one.text))
+    });
+    format!("<dl class=\"named\">{}</dl>", named.collect::<String>())
 }
 
 fn slowdown_cell(seen: &[&CoRunSlowdown], partner: &str, most: f64) -> String {

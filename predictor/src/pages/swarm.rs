@@ -2,7 +2,7 @@
 
 use super::{escape, styled_page};
 use crate::explain::{FeatureSummary, Summary};
-use report::page::chart::{Scale, format_factor, label_width, svg_start};
+use report::page::chart::{draw_for_windows, format_factor, label_width, svg_start};
 use samples::statistics::quantile;
 use std::fmt::Write;
 
@@ -12,6 +12,12 @@ const AXIS: f64 = 610.0;
 const RIGHT: f64 = 150.0;
 const TOP: f64 = 34.0;
 const LANE: f64 = 28.0;
+/// Height of a lane with its texts above the dots, in narrow images.
+const TALL_LANE: f64 = 44.0;
+/// Width of images for broad windows; narrow images repeat their dots.
+const WIDTH: f64 = 1120.0;
+/// Exponent of the axis, which has more space near a factor of 1.
+const STRETCH: f64 = 0.5;
 /// Width of a column in which overlapping dots are stacked.
 const COLUMN: f64 = 4.0;
 /// Smallest distance of ticks, so that their labels do not overlap.
@@ -22,7 +28,9 @@ pub fn swarm_page(summaries: &[Summary]) -> String {
     body += "<p>Each dot is a measured row. Its position is the factor on the time that the feature contributes \
     (Shapley value), relative to the average row; its colour is the value of the feature, from <b \
     style=\"color:var(--down)\">low</b> to <b style=\"color:var(--up)\">high</b>. Grey: the feature is missing in the \
-    row. Triangle at the edge: beyond the axis. Mean ×: mean effect, with factors below 1 inverted.</p>";
+    row. Triangle at the edge: beyond the axis, which is stretched near a factor of 1. Mean ×: mean effect, with \
+    factors below 1 inverted.</p>";
+    body += NAMES;
     for (place, summary) in summaries.iter().enumerate() {
         let _ = write!(
             body,
@@ -31,23 +39,32 @@ pub fn swarm_page(summaries: &[Summary]) -> String {
             escape(&summary.operator),
             summary.rows,
             MOST.min(summary.features.len()),
-            draw_swarms(&summary.features[..MOST.min(summary.features.len())])
+            draw_for_windows(WIDTH, |width| {
+                draw_swarms(&summary.features[..MOST.min(summary.features.len())], place, width)
+            })
         );
     }
     styled_page("Effect of features on times", &body)
 }
 
+const NAMES: &str = "<p class=\"soft\">Names: <b>ridge</b>: binary logarithm of arithmetic time over memory time at \
+the peaks of the device; <b>attainable</b>: binary logarithm of the roofline time; <b>schedule_known</b>: whether the \
+    schedule, its code, or only sizes are known; <b>code.…</b>: counts in the generated code; \
+    <b>nest.…</b>: loop nest of the schedule; <b>knob.…</b>: setting of the schedule. <code>oppredict features</code> \
+    lists all with units.</p>";
+
 /// Returns a table of the three features with the largest effect for each operator.
 fn summary_table(summaries: &[Summary]) -> String {
     const TOP_FEATURES: usize = 3;
-    let mut text = "<p>The features that change the predicted time most, with their mean effect as a factor:</p>\
-         <div class=\"wide\"><table class=\"names\"><tr><th>operator</th><th>rows</th><th>largest effects, mean \
-         ×</th></tr>"
+    let mut text = "<p>The features that change the predicted time most, with their mean effect as a factor; in \
+         parentheses: the time at larger values.</p><div class=\"wide\"><table \
+         class=\"names\"><tr><th>operator</th><th>rows</th><th>largest effects, mean ×</th></tr>"
         .to_owned();
     for (place, summary) in summaries.iter().enumerate() {
         let named = summary.features.iter().take(TOP_FEATURES);
-        let named: Vec<String> =
-            named.map(|one| format!("{} <b>{:.3}</b>", escape(&one.feature), one.typical)).collect();
+        let named: Vec<String> = named
+            .map(|one| format!("{} <b>{:.3}</b> ({})", escape(&one.feature), one.typical, one.effect_of_larger()))
+            .collect();
         let _ = write!(
             text,
             "<tr><td><a href=\"#o{place}\">{}</a></td><td>{}</td><td>{}</td></tr>",
@@ -70,18 +87,101 @@ fn largest_factor(features: &[FeatureSummary]) -> f64 {
     (MARGIN * most.max(0.05)).exp()
 }
 
-fn draw_swarms(features: &[FeatureSummary]) -> String {
+/// Positions of factors. Narrow images have the texts above the dots.
+struct FactorAxis {
+    most: f64,
+    left: f64,
+    width: f64,
+}
+
+impl FactorAxis {
+    fn coordinate_of(&self, factor: f64) -> f64 {
+        let part = (factor.ln() / self.most.ln()).clamp(-1.0, 1.0);
+        self.left + self.width * (1.0 + part.signum() * part.abs().powf(STRETCH)) / 2.0
+    }
+
+    fn ticks(&self) -> Vec<f64> {
+        const STEPS: &[f64] = &[1.01, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1000.0];
+        let mut last = 1.0;
+        let mut ticks = vec![1.0];
+        for step in STEPS.iter().copied().filter(|step| *step <= self.most) {
+            if self.coordinate_of(step) - self.coordinate_of(last) >= TICK {
+                ticks.extend([1.0 / step, step]);
+                last = step;
+            }
+        }
+        ticks
+    }
+}
+
+fn draw_swarms(features: &[FeatureSummary], operator: usize, width: f64) -> String {
     let most = largest_factor(features);
-    let left = label_width(features.iter().map(|one| one.feature.as_str())) + 30.0;
-    let width = left + AXIS + RIGHT;
-    let across = Scale { range: (1.0 / most, most), places: (left, left + AXIS), is_log: true };
+    let label = label_width(features.iter().map(|one| one.feature.as_str())) + 30.0;
+    let broad = FactorAxis { most, left: label, width: AXIS };
+    if width < WIDTH {
+        let margin = 20.0;
+        return draw_narrow_swarms(
+            features,
+            operator,
+            &broad,
+            &FactorAxis { most, left: margin, width: width - 2.0 * margin },
+        );
+    }
+    let width = label + AXIS + RIGHT;
     let bottom = TOP + LANE * features.len() as f64;
     let mut svg = svg_start(width, bottom + 46.0, "factors of features");
-    for tick in factor_ticks(most) {
-        let x = across.coordinate_of(tick);
+    svg += &draw_factor_axis(&broad, TOP, bottom);
+    let _ = write!(svg, "<text class=\"soft\" x=\"{}\" y=\"{}\">mean ×</text>", width - RIGHT + 20.0, TOP - 10.0);
+    for (down, one) in features.iter().enumerate() {
+        let middle = TOP + LANE * (down as f64 + 0.5);
         let _ = write!(
             svg,
-            "<line class=\"{}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/><text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><text class=\"soft\" x=\"{}\" \
+             y=\"{:.1}\">{:.3}</text><g transform=\"translate(0 {middle:.1})\"><g id=\"d{operator}-{down}\">{}</g></g>",
+            label - 14.0,
+            middle + 4.0,
+            escape(&one.feature),
+            width - RIGHT + 20.0,
+            middle + 4.0,
+            one.typical,
+            draw_lane(one, &broad)
+        );
+    }
+    svg + "</svg>"
+}
+
+/// Draws the lanes with the dots of the broad image, which are compressed to the narrow axis.
+fn draw_narrow_swarms(features: &[FeatureSummary], operator: usize, broad: &FactorAxis, narrow: &FactorAxis) -> String {
+    const TOP: f64 = 8.0;
+    let bottom = TOP + TALL_LANE * features.len() as f64;
+    let scale = narrow.width / broad.width;
+    let shift = narrow.left - scale * broad.left;
+    let mut svg = svg_start(narrow.width + 2.0 * narrow.left, bottom + 46.0, "factors of features");
+    svg += &draw_factor_axis(narrow, TOP, bottom);
+    for (down, one) in features.iter().enumerate() {
+        let top = TOP + TALL_LANE * down as f64;
+        let _ = write!(
+            svg,
+            "<text x=\"{}\" y=\"{:.1}\">{} <tspan class=\"soft\">mean × {:.3}</tspan></text>\
+             <use href=\"#d{operator}-{down}\" transform=\"translate({shift:.1} {:.1}) scale({scale:.3} 1)\"/>",
+            narrow.left,
+            top + 14.0,
+            escape(&one.feature),
+            one.typical,
+            top + TALL_LANE - LANE / 2.0
+        );
+    }
+    svg + "</svg>"
+}
+
+fn draw_factor_axis(axis: &FactorAxis, top: f64, bottom: f64) -> String {
+    let mut svg = String::new();
+    for tick in axis.ticks() {
+        let x = axis.coordinate_of(tick);
+        let _ = write!(
+            svg,
+            "<line class=\"{}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top}\" y2=\"{bottom}\"/>\
+             <text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             if tick == 1.0 { "axis" } else { "grid" },
             bottom + 18.0,
             format_factor(tick)
@@ -89,50 +189,14 @@ fn draw_swarms(features: &[FeatureSummary]) -> String {
     }
     let _ = write!(
         svg,
-        "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">factor on the time</text><text class=\"soft\" x=\"{}\" y=\"{}\">mean ×</text>",
-        across.coordinate_of(1.0),
-        bottom + 38.0,
-        width - RIGHT + 20.0,
-        TOP - 10.0
+        "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">factor on the time</text>",
+        axis.coordinate_of(1.0),
+        bottom + 38.0
     );
-    for (down, one) in features.iter().enumerate() {
-        let middle = TOP + LANE * (down as f64 + 0.5);
-        let _ = write!(
-            svg,
-            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><text class=\"soft\" x=\"{}\" \
-             y=\"{:.1}\">{:.3}</text>",
-            left - 14.0,
-            middle + 4.0,
-            escape(&one.feature),
-            width - RIGHT + 20.0,
-            middle + 4.0,
-            one.typical
-        );
-        svg += &draw_lane(one, middle, &across);
-    }
-    svg + "</svg>"
+    svg
 }
 
-fn factor_ticks(most: f64) -> Vec<f64> {
-    let steps: &[f64] = match most {
-        most if most > 30.0 => &[10.0, 100.0, 1000.0],
-        most if most > 5.0 => &[2.0, 5.0, 10.0, 20.0],
-        most if most > 2.2 => &[1.5, 2.0, 3.0, 4.0],
-        most if most > 1.3 => &[1.1, 1.25, 1.5, 2.0],
-        _ => &[1.02, 1.05, 1.1, 1.2],
-    };
-    let mut last: f64 = 1.0;
-    let mut ticks = vec![1.0];
-    for step in steps.iter().copied().filter(|step| *step <= most) {
-        if (step / last).ln() / most.ln() * AXIS / 2.0 >= TICK {
-            ticks.extend([1.0 / step, step]);
-            last = step;
-        }
-    }
-    ticks
-}
-
-fn draw_lane(one: &FeatureSummary, middle: f64, across: &Scale) -> String {
+fn draw_lane(one: &FeatureSummary, across: &FactorAxis) -> String {
     let mut values: Vec<f32> = one.points.iter().map(|(value, _)| *value).filter(|value| !value.is_nan()).collect();
     values.sort_by(f32::total_cmp);
     values.dedup();
@@ -142,8 +206,8 @@ fn draw_lane(one: &FeatureSummary, middle: f64, across: &Scale) -> String {
     let mut points: Vec<&(f32, f64)> = one.points.iter().filter(|(_, factor)| factor.is_finite()).collect();
     points.sort_by(|one, two| one.0.total_cmp(&two.0));
     for (value, factor) in points {
-        let (low, high) = across.range;
-        let x = across.coordinate_of(factor.clamp(low, high));
+        let (low, high) = (1.0 / across.most, across.most);
+        let x = across.coordinate_of(*factor);
         let height = heights.entry((x / COLUMN).round() as i64).or_default();
         // Dots are stacked alternately above and below the centre, up to the edge of the lane.
         let aside =
@@ -158,7 +222,7 @@ fn draw_lane(one: &FeatureSummary, middle: f64, across: &Scale) -> String {
             true => "class=\"none\"".to_owned(),
             false => format!("fill=\"color-mix(in oklab, var(--up) {:.0}%, var(--down))\"", 100.0 * rank),
         };
-        let y = middle + aside;
+        let y = aside;
         svg += &match factor {
             factor if *factor > high => format!("<path d=\"M{x:.1} {:.1}v6l6 -3z\" {colour}/>", y - 3.0),
             factor if *factor < low => format!("<path d=\"M{x:.1} {:.1}v6l-6 -3z\" {colour}/>", y - 3.0),

@@ -19,6 +19,8 @@ const SYNTHETIC: &str = "synthetic";
 const LEAST_PAIRS: usize = 20;
 /// Maximum relative half-width of a slowdown's interval; slowdowns with wider intervals are left out as disturbed.
 const KNOWN: f64 = 0.05;
+/// Predicted slowdowns up to this one round to 1.
+const CLEARLY_ABOVE_ONE: f64 = 1.0005;
 /// Number of folds of the cross-validation; all co-runs of an operator are in one fold.
 const FOLDS: usize = 5;
 
@@ -59,6 +61,8 @@ pub struct Score {
     pub median: f64,
     /// 90th percentile of the absolute error of the slowdown, in percent.
     pub p90: f64,
+    /// Number of slowdowns for which the rule predicts more than 1.
+    pub above_one: usize,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -96,6 +100,22 @@ fn parse_row(record: &Record) -> Option<CoRunRow> {
         high: number("slowdown_high"),
         others: record.co_run.as_ref().and_then(|json: &Json| json.parse_as().ok())?,
     })
+}
+
+impl Scores {
+    /// Explains equal errors of rules: none of them predicts a slowdown. None if at most one rule is affected.
+    pub fn explain_equal_rules(&self) -> Option<String> {
+        let silent: Vec<&str> = self.rules.iter().filter(|one| one.above_one == 0).map(|one| one.rule).collect();
+        (silent.len() > 1).then(|| {
+            format!(
+                "{} of {} rules have equal errors, because they predict no slowdown for any pair: each operator fits \
+                 into the last-level cache, and these rules only count traffic to memory ({})",
+                silent.len(),
+                self.rules.len(),
+                silent.join(", ")
+            )
+        })
+    }
 }
 
 impl CoRuns {
@@ -235,9 +255,11 @@ impl CoRuns {
             )));
         }
         let groups: Vec<u64> = (0..self.operators.len() as u64).collect();
-        let mut errors: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+        let mut errors: BTreeMap<usize, (Vec<f64>, usize)> = BTreeMap::new();
         let mut add = |rule: usize, said: f64, measured: f64| {
-            errors.entry(rule).or_default().push(100.0 * (said / measured - 1.0).abs())
+            let (errors, above_one) = errors.entry(rule).or_default();
+            errors.push(100.0 * (said / measured - 1.0).abs());
+            *above_one += usize::from(said > CLEARLY_ABOVE_ONE);
         };
         let mut asked = 0;
         for fold in split::by_group(&groups, FOLDS, seed) {
@@ -269,10 +291,11 @@ impl CoRuns {
             1 => "bandwidth and cache",
             other => Baseline::ALL[other - 2].name(),
         };
-        let score = |(rule, mut errors): (usize, Vec<f64>)| {
+        let score = |(rule, (mut errors, above_one)): (usize, (Vec<f64>, usize))| {
             errors.sort_by(f64::total_cmp);
             let mape = errors.iter().sum::<f64>() / errors.len() as f64;
-            Score { rule: name(rule), mape, median: median_of(&errors), p90: errors[errors.len() * 9 / 10] }
+            let (median, p90) = (median_of(&errors), errors[errors.len() * 9 / 10]);
+            Score { rule: name(rule), mape, median, p90, above_one }
         };
         let half = |one: &CoRunSlowdown| Some(100.0 * (one.high? - one.low?) / 2.0 / one.slowdown);
         let halves: Vec<f64> = self.beside.iter().filter_map(half).collect();

@@ -127,7 +127,8 @@ fn assemble_plan(graph: &Graph, cut: &Plan, known: &TaskTimes<'_>, cores: usize,
     let gain = 1.0 - found.time_ns / found.sequential_ns;
     let above: fn(&Time) -> f64 = |time| time.high_ns - time.time_ns;
     // The gain must exceed the error of plans and the uncertainty of the tasks' times.
-    let is_known = gain >= LEAST_GAIN.max(known.relative_half_width(cut, cores, |task| task, above));
+    let least_gain = LEAST_GAIN.max(known.relative_half_width(cut, cores, |task| task, above));
+    let is_known = gain >= least_gain;
     let is_sequential = |stage: &planners::stages::Stage| matches!(&stage.groups[..], [one] if one.cores == cores);
     let is_staged = is_known && !found.stages.iter().all(is_sequential);
     let parallel = if is_staged { Parallel::Stream } else { Parallel::Sequential };
@@ -161,7 +162,7 @@ fn assemble_plan(graph: &Graph, cut: &Plan, known: &TaskTimes<'_>, cores: usize,
         slower_on_all,
         stages_side_by_side: stages.iter().filter(|stage| stage.groups.len() > 1).count(),
         stages_count: stages.len(),
-        why: explain_choice(found, gain, is_staged, (slower_on_all, alternatives.len(), cores)),
+        why: explain_choice(found, (gain, least_gain), is_staged, (slower_on_all, alternatives.len(), cores)),
         alternatives,
         calls: cut.calls.iter().map(|call| cut.tasks[call.task].task.describe()).collect(),
         stages: StagePlan { stages, host_class: known.host.clone(), parallel, promise: Some(promise), ..by_rule },
@@ -191,20 +192,27 @@ fn call_alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Ve
     of_tasks.iter().enumerate().map(alternative).collect()
 }
 
-/// Explains the choice, given the numbers of operators slower on all cores than on fewer, of operators, and of cores.
+/// Explains the choice, given the gain and the smallest gain above the uncertainty, and the numbers of operators slower
+/// on all cores than on fewer, of operators, and of cores.
 fn explain_choice(
     found: &Stages,
-    gain: f64,
+    (gain, least_gain): (f64, f64),
     is_staged: bool,
     (slower, operators, cores): (usize, usize, usize),
 ) -> String {
     let beside = found.stages.iter().filter(|stage| stage.groups.len() > 1).count();
     let less = format!("{:.1} % less time", 100.0 * gain);
+    let above = format!(
+        "{less} than one operator after the other, more than the uncertainty of the difference ({:.1} %)",
+        100.0 * least_gain
+    );
     let on_all = format!("{slower} of {operators} operators take longer on {cores} cores than on fewer");
     match (is_staged, beside) {
-        (true, 0) => format!("{on_all}; with the best core count for each operator, {less}"),
+        (true, 0) => format!("{on_all}; with the best core count for each operator, {above}"),
         (true, _) => {
-            format!("{beside} stages run groups concurrently, because their operators scale badly to all cores; {less}")
+            format!(
+                "{beside} stages run groups concurrently, because their operators scale badly to all cores; {above}"
+            )
         }
         (false, 0) if slower > 0 && gain <= 0.0 => format!(
             "no groups gain from concurrent execution; {on_all}, but a plan with fewer cores for these operators would not be faster"
@@ -251,11 +259,12 @@ mod tests {
 
     #[test]
     fn the_reason_does_not_praise_operators_that_all_cores_slow_down() {
-        let told = explain_choice(&found(594.0, 1), 1.0 - 594.0 / 646.0, false, (9, 17, 2));
+        let told = explain_choice(&found(594.0, 1), (1.0 - 594.0 / 646.0, 0.1), false, (9, 17, 2));
         assert!(told.contains("9 of 17 operators take longer on 2 cores") && told.contains("594 ns"), "{told}");
-        let told = explain_choice(&found(646.0, 2), 0.0, false, (0, 17, 2));
+        let told = explain_choice(&found(646.0, 2), (0.0, 0.1), false, (0, 17, 2));
         assert!(told.starts_with("each operator takes less time on 2 cores"), "{told}");
-        let told = explain_choice(&found(323.0, 1), 0.5, true, (9, 17, 2));
-        assert!(told.ends_with("with the best core count for each operator, 50.0 % less time"), "{told}");
+        let told = explain_choice(&found(323.0, 1), (0.5, 0.125), true, (9, 17, 2));
+        assert!(told.contains("with the best core count for each operator, 50.0 % less time than"), "{told}");
+        assert!(told.ends_with("more than the uncertainty of the difference (12.5 %)"), "{told}");
     }
 }
