@@ -424,8 +424,7 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
             or_unknown(one.predicted_ns.get(Learner::Ensemble.name()), |time| format_duration(*time))
         );
         for learner in &learners {
-            let error =
-                one.error_percent(learner).map_or(UNKNOWN.to_owned(), |error| format_bias(error, 1));
+            let error = one.error_percent(learner).map_or(UNKNOWN.to_owned(), |error| format_bias(error, 1));
             let _ = write!(body, "<td>{error}");
         }
     }
