@@ -309,15 +309,14 @@ fn error_table(evaluation: &Evaluation) -> String {
         sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
         for (place, (learner, one)) in sorted.into_iter().enumerate() {
             let mut cells: Vec<Cell> = vec![operator.as_str().into(), learner.into(), one.rows.to_string().into()];
-            let mape = Cell::from(format_percentage(one.mape, 2));
+            let mape = Cell::from(pages::format_error(one.mape, 2));
             cells.push(if place == 0 { mape.mark_best() } else { mape });
-            let (low, high) = one.mape_interval;
-            cells.push(format!("{} … {}", format_percentage(low, 2), format_percentage(high, 2)).into());
+            cells.push(pages::format_error_interval(&one, " ").into());
             let errors = [one.median, one.p90, one.rmspe];
-            cells.extend(errors.map(|number| format_percentage(number, 2).into()));
+            cells.extend(errors.map(|number| pages::format_error(number, 2).into()));
             cells.extend([one.hit5, one.hit10, one.hit20].map(|number| format_percentage(number, 1).into()));
-            cells.push(format_percentage(one.weighted_mape, 2).into());
-            cells.push(format_signed_percentage(one.bias, 2).into());
+            cells.push(pages::format_error(one.weighted_mape, 2).into());
+            cells.push(pages::format_bias(one.bias, 2).into());
             cells.extend(match &one.interval {
                 None => [UNKNOWN.into(), UNKNOWN.into(), UNKNOWN.into()],
                 Some(interval) => {
@@ -369,7 +368,7 @@ fn ranking_table(evaluation: &Evaluation) -> String {
         let mut cells = vec![learner.clone(), one.tasks.to_string()];
         cells.extend([one.top1, one.top5, one.top1_by_time, one.top5_by_time].map(|number| format!("{number:.3}")));
         cells.push(format_percentage(one.regret10, 2));
-        cells.extend([one.kendall, one.spearman].map(|number| format!("{number:.3}")));
+        cells.extend([one.kendall, one.spearman].map(pages::format_rank));
         table.add_row(cells);
     }
     table.format_for(&stdout_paper())

@@ -96,7 +96,7 @@ impl Protocol {
             Protocol::P2f => "families of neural networks",
             Protocol::P3 => "devices",
             Protocol::P4 => "devices, except for a few measurements",
-            Protocol::P5 => "shapes, scored by the order of their schedules",
+            Protocol::P5 => "random shapes; the score is the predicted order of the schedules within a task",
         }
     }
 

@@ -6,8 +6,8 @@ use samples::statistics::median;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Minimum number of schedules of a scored task.
-const FEWEST: usize = 4;
+/// Minimum number of schedules of a task whose order is scored.
+pub const MIN_SCHEDULES: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ranking {
@@ -36,7 +36,7 @@ pub(super) fn rank_tasks(samples: &Samples, answers: &HeldOutPredictions) -> Opt
             tasks.entry((round, samples.rows[*row].task)).or_default().push((*prediction, samples.rows[*row].time_ns));
         }
     }
-    tasks.retain(|_, schedules| schedules.len() >= FEWEST);
+    tasks.retain(|_, schedules| schedules.len() >= MIN_SCHEDULES);
     if tasks.is_empty() {
         return None;
     }

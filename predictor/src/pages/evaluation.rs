@@ -1,12 +1,13 @@
-//! HTML page of an evaluation with all tables, in which this project's predictor is highlighted.
+//! HTML page of an evaluation: the verdict, charts and tables.
 
 use super::evaluation_charts::draw_charts;
+use super::evaluation_errors::{find_best, format_bias, format_error, format_error_interval, is_ours, shown_learner};
 use super::{escape, styled_page};
 use crate::evaluate::metrics::{IntervalScore, Metrics};
-use crate::evaluate::{EndToEnd, Evaluation, Point, Protocol};
+use crate::evaluate::{EndToEnd, Evaluation, MIN_SCHEDULES, Point, Protocol, Ranking};
 use learn::Learner;
 use models::Choice;
-use report::{UNKNOWN, format_count, format_duration, format_percentage, format_signed_percentage, or_unknown};
+use report::{UNKNOWN, format_count, format_duration, format_percentage, or_unknown};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -14,8 +15,12 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
     let seeds: Vec<String> = evaluation.seeds.iter().map(ToString::to_string).collect();
     let (word, seeds) = (if seeds.len() == 1 { "seed" } else { "seeds" }, seeds.join(", "));
     let held_out = Protocol::from_name(&evaluation.protocol).map_or("", Protocol::held_out);
-    let mut body =
-        format!("{}<p>Held out: {held_out}. {} samples, {word} {seeds}.</p>", headline(evaluation), evaluation.samples);
+    let mut body = format!(
+        "{}<p>Held out: {held_out}. {}{}, {word} {seeds}.</p>",
+        headline(evaluation),
+        format_count(evaluation.samples, "row"),
+        skipped_rows(evaluation)
+    );
     if let Some(repeats) = &evaluation.repeats {
         let _ = write!(
             body,
@@ -32,29 +37,14 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
     // With a single operator, the row for all operators would repeat it.
     let all = (evaluation.operators.len() != 1).then(|| ("all".to_owned(), evaluation.learners.clone()));
     let all: BTreeMap<String, BTreeMap<String, Metrics>> = all.into_iter().collect();
+    add_ranking_table(&evaluation.ranking, &mut body);
+    if !evaluation.learners.is_empty() {
+        body += EXPLAINED;
+    }
     add_error_table("All rows", &all, &mut body);
     body += &draw_charts(evaluation);
     add_error_table("Operators", &evaluation.operators, &mut body);
-    add_error_table("Held out", &evaluation.held_out, &mut body);
-    if !evaluation.ranking.is_empty() {
-        body += "<h2>Ranking of schedules within a task</h2><div class=\"wide\"><table><tr><th>learner<th>tasks<th>top-1<th>top-5<th>top-1 by time<th>top-5 by time<th>regret@10 %<th>Kendall<th>Spearman";
-        for (learner, one) in &evaluation.ranking {
-            let _ = write!(
-                body,
-                "<tr><td>{}<td>{}<td>{:.3}<td>{:.3}<td>{:.3}<td>{:.3}<td>{}<td>{:.3}<td>{:.3}",
-                escape(learner),
-                one.tasks,
-                one.top1,
-                one.top5,
-                one.top1_by_time,
-                one.top5_by_time,
-                format_percentage(one.regret10, 2),
-                one.kendall,
-                one.spearman
-            );
-        }
-        body += "</table></div>";
-    }
+    add_held_out_table(&evaluation.held_out, &mut body);
     if !evaluation.curve.is_empty() {
         curve_of_learning(&evaluation.curve, &mut body);
     }
@@ -69,7 +59,7 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
         body += "</table></div>";
     }
     if !evaluation.left_out.is_empty() {
-        body += "<h2>Skipped rows</h2>";
+        body += "<h2 id=\"skipped\">Skipped rows</h2>";
     }
     for (reason, count) in &evaluation.left_out {
         let _ = write!(body, "<p>Skipped {}: {}.</p>", format_count(*count, "row"), escape(reason));
@@ -77,94 +67,265 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
     styled_page(&format!("Evaluation under protocol {}", evaluation.protocol), &body)
 }
 
-/// States the error of our predictor, and the rank of its mean error among the learners.
+const EXPLAINED: &str = "<p class=\"soft\">MAPE: mean absolute error in percent of the measured time, with its 95 % \
+    interval (unknown for a single row). hit@5: share of the predictions with an error of at most 5 %. Bold: the best \
+    learner of the group. RMSPE, hit@20, time-weighted errors and further intervals are in the printed table and in \
+    the output of --json.</p>";
+
+/// Counts the rows of the data that the evaluation did not use.
+fn skipped_rows(evaluation: &Evaluation) -> String {
+    match evaluation.left_out.values().sum::<u64>() {
+        0 => String::new(),
+        count => format!(" used, {} <a href=\"#skipped\">skipped</a>", format_count(count, "row")),
+    }
+}
+
+/// States the error of our predictor or of the best learner, and where other learners are better.
 fn headline(evaluation: &Evaluation) -> String {
-    let is_ours = |learner: &str| learner.starts_with(Learner::Ensemble.name());
-    let Some((name, ours)) = evaluation.learners.iter().find(|(learner, _)| is_ours(learner)) else {
-        let best = evaluation.learners.iter().min_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
-        return best.map_or(String::new(), |(name, best)| {
-            let (mape, rows) = (format_percentage(best.mape, 2), best.rows);
-            let name = escape(name);
-            format!("<p><b>The mean error of `{name}` is the smallest: {mape} %</b>, over {rows} held-out rows.</p>")
-        });
-    };
-    let better = evaluation.learners.iter().filter(|(_, one)| one.mape < ours.mape).count();
-    let rank = match (better, evaluation.learners.len()) {
-        (_, 1) => String::new(),
-        (0, count) => format!(" The mean error is the smallest of {count} learners."),
-        (better, count) => format!(" The mean error of {better} of {count} learners is smaller."),
-    };
-    let (low, high) = ours.mape_interval;
-    let coverage = ours.interval.as_ref().map_or(String::new(), |interval| {
+    let order = describe_order(evaluation);
+    let Some((name, shown)) = shown_learner(evaluation) else { return order };
+    let (low, high) = shown.mape_interval;
+    let coverage = shown.interval.as_ref().map_or(String::new(), |interval| {
         format!(" {} % of the measurements are inside the 90 % intervals.", format_percentage(interval.coverage, 1))
     });
+    let whose = match (is_ours(name), name == Learner::Ensemble.name()) {
+        (true, true) => "Our predictions".to_owned(),
+        (true, false) => format!("Our predictions ({})", escape(name)),
+        (false, _) => format!("Predictions by {}", escape(name)),
+    };
     format!(
-        "<p><b>Our predictions{} deviate by {} % in the median and by {} % on average</b> (MAPE, 95 % interval \
-         {}\u{a0}…\u{a0}{} %), over {} held-out rows.{rank}{coverage}</p>",
-        if name == Learner::Ensemble.name() { String::new() } else { format!(" ({})", escape(name)) },
-        format_percentage(ours.median, 2),
-        format_percentage(ours.mape, 2),
-        format_percentage(low, 2),
-        format_percentage(high, 2),
-        ours.rows
+        "{order}<p><b>{whose} deviate by {} % in the median and by {} % on average</b> (MAPE, 95 % interval \
+         {}\u{a0}…\u{a0}{} %), over {}.{}{}{coverage}</p>",
+        format_error(shown.median, 2),
+        format_error(shown.mape, 2),
+        format_error(low, 2),
+        format_error(high, 2),
+        format_count(shown.rows, "held-out row"),
+        compare_learners(evaluation, name, shown),
+        compare_operators(evaluation, name)
     )
 }
 
-/// Adds a table of errors by group and learner, unless it has no rows.
-fn add_error_table(title: &str, groups: &BTreeMap<String, BTreeMap<String, Metrics>>, body: &mut String) {
-    if groups.values().all(BTreeMap::is_empty) {
+/// States which learner orders schedules best, under the protocol that scores the order.
+fn describe_order(evaluation: &Evaluation) -> String {
+    if Protocol::from_name(&evaluation.protocol) != Some(Protocol::P5) {
+        return String::new();
+    }
+    let best = sort_ranking(&evaluation.ranking).into_iter().next();
+    let Some((learner, best)) = best else {
+        return format!(
+            "<p><b>No order of schedules is scored</b>, because no task has {MIN_SCHEDULES} schedules among these \
+             rows; the tables contain only errors of times. A larger <code>--max-uncertainty</code> includes more \
+            rows.</p>"
+        );
+    };
+    let rivals: Vec<String> = evaluation
+        .ranking
+        .iter()
+        .filter(|(name, _)| *name != learner)
+        .map(|(name, one)| format!("{} {:.3}", escape(name), one.top1))
+        .collect();
+    let rivals = if rivals.is_empty() { String::new() } else { format!("; {}", rivals.join(", ")) };
+    format!(
+        "<p><b>{} orders schedules best</b>: the schedule that it predicts to be fastest reaches {:.3} of the speed of \
+         the fastest one on average (top-1{rivals}); rank correlation (Kendall) {}, over {}.</p>",
+        escape(learner),
+        best.top1,
+        format_rank(best.kendall),
+        format_count(best.tasks, "task")
+    )
+}
+
+/// Name and accessor of a share of accurate predictions.
+type Hit = (&'static str, fn(&Metrics) -> f64);
+
+/// States the rank of a learner's mean error, and the measures in which others are better.
+fn compare_learners(evaluation: &Evaluation, name: &str, shown: &Metrics) -> String {
+    let others = || evaluation.learners.iter().filter(|(learner, _)| *learner != name);
+    if others().next().is_none() {
+        return String::new();
+    }
+    let better = others().filter(|(_, one)| one.mape < shown.mape).count();
+    let rank = match better {
+        0 => format!(" The mean error is the smallest of {} learners", evaluation.learners.len()),
+        better => format!(" The mean error of {better} of {} learners is smaller", evaluation.learners.len()),
+    };
+    let mut exceptions = Vec::new();
+    let smallest = others().min_by(|one, two| one.1.median.total_cmp(&two.1.median));
+    if let Some((learner, one)) = smallest.filter(|(_, one)| one.median < shown.median) {
+        exceptions.push(format!("median error ({} {} %)", escape(learner), format_percentage(one.median, 2)));
+    }
+    let hits: [Hit; 2] = [("hit@5", |one| one.hit5), ("hit@10", |one| one.hit10)];
+    for (measure, of) in hits {
+        let largest = others().max_by(|one, two| of(one.1).total_cmp(&of(two.1)));
+        if let Some((learner, one)) = largest.filter(|(_, one)| of(one) > of(shown)) {
+            let percent = |one: &Metrics| format_percentage(of(one), 1);
+            exceptions.push(format!("{measure} ({} {} %, here {} %)", escape(learner), percent(one), percent(shown)));
+        }
+    }
+    match exceptions.is_empty() {
+        true => format!("{rank}."),
+        false => format!("{rank}, but other learners are better in: {}.", exceptions.join(", ")),
+    }
+}
+
+/// States for how many operators the mean error of a learner is the smallest, and the largest exception.
+fn compare_operators(evaluation: &Evaluation, name: &str) -> String {
+    let compared: Vec<(&String, f64, (&String, &Metrics))> = evaluation
+        .operators
+        .iter()
+        .filter(|(_, learners)| learners.len() > 1)
+        .filter_map(|(operator, learners)| Some((operator, learners.get(name)?.mape, find_best(learners)?)))
+        .collect();
+    if compared.len() < 2 {
+        return String::new();
+    }
+    let lost = compared.iter().filter(|(_, own, (_, best))| best.mape < *own);
+    let worst = lost.clone().max_by(|one, two| (one.1 - one.2.1.mape).total_cmp(&(two.1 - two.2.1.mape)));
+    let worst = worst.map_or(String::new(), |(operator, own, (learner, best))| {
+        format!(
+            " The largest exception is {}: {} %, but {} % by {}.",
+            escape(operator),
+            format_error(*own, 1),
+            format_error(best.mape, 1),
+            escape(learner)
+        )
+    });
+    format!(" It is the smallest for {} of {} operators.{worst}", compared.len() - lost.count(), compared.len())
+}
+
+/// Sorts learners by top-1, the best first, and equal ones by rank correlation.
+fn sort_ranking(ranking: &BTreeMap<String, Ranking>) -> Vec<(&String, &Ranking)> {
+    let key = |one: &Ranking| {
+        let kendall = if one.kendall.is_nan() { -1.0 } else { one.kendall };
+        ((1e3 * one.top1).round(), kendall)
+    };
+    let mut sorted: Vec<_> = ranking.iter().collect();
+    sorted.sort_by(|one, two| {
+        let (one, two) = (key(one.1), key(two.1));
+        two.0.total_cmp(&one.0).then(two.1.total_cmp(&one.1))
+    });
+    sorted
+}
+
+/// Formats a rank correlation for terminal and page; equal predictions have none.
+pub fn format_rank(value: f64) -> String {
+    if value.is_finite() { format!("{value:.3}") } else { UNKNOWN.to_owned() }
+}
+
+fn add_ranking_table(ranking: &BTreeMap<String, Ranking>, body: &mut String) {
+    if ranking.is_empty() {
         return;
     }
+    *body += "<h2>Ranking of schedules within a task</h2><p class=\"soft\">top-1, top-5: time of the fastest schedule \
+        over that of the best of the one or five schedules that are predicted to be fastest, mean over tasks (1 is \
+        perfect). regret@10: additional time of the best of ten. Kendall, Spearman: median rank correlation.</p>\
+        <div class=\"wide\"><table \
+        class=\"figures\"><tr><th>learner<th>top-1<th>top-5<th>Kendall<th>Spearman<th>regret@10 %<th>top-1 by \
+        time<th>top-5 by time<th>tasks";
+    for (place, (learner, one)) in sort_ranking(ranking).into_iter().enumerate() {
+        let _ = write!(
+            body,
+            "<tr><td>{}{}<td>{:.3}<td>{}<td>{}<td>{}<td>{:.3}<td>{:.3}<td>{}",
+            escape(learner),
+            mark_cell(format!("{:.3}", one.top1), place == 0 && ranking.len() > 1),
+            one.top5,
+            format_rank(one.kendall),
+            format_rank(one.spearman),
+            format_percentage(one.regret10, 2),
+            one.top1_by_time,
+            one.top5_by_time,
+            one.tasks
+        );
+    }
+    *body += "</table></div>";
+}
+
+type Groups = BTreeMap<String, BTreeMap<String, Metrics>>;
+
+/// Adds a table of errors by group and learner, unless it has no rows.
+fn add_error_table(title: &str, groups: &Groups, body: &mut String) {
+    if groups.values().any(|learners| !learners.is_empty()) {
+        let _ = write!(body, "<h2>{title}</h2>{}", error_table("operator", groups));
+    }
+}
+
+/// Adds the errors by held-out group, folded if the table is long.
+fn add_held_out_table(groups: &Groups, body: &mut String) {
+    const MAX_OPEN_ROWS: usize = 20;
+    let count: usize = groups.values().map(BTreeMap::len).sum();
+    if count == 0 {
+        return;
+    }
+    let table = error_table("held out", groups);
+    let _ = match count > MAX_OPEN_ROWS {
+        true => {
+            write!(body, "<h2>Held out</h2><details><summary>{}</summary>{table}</details>", format_count(count, "row"))
+        }
+        false => write!(body, "<h2>Held out</h2>{table}"),
+    };
+}
+
+/// A column of the error table: title, value, number of decimals, whether a smaller value is better.
+type ErrorColumn = (&'static str, fn(&Metrics) -> f64, usize, bool);
+
+const ERROR_COLUMNS: [ErrorColumn; 4] = [
+    ("median %", |one| one.median, 2, true),
+    ("p90 %", |one| one.p90, 2, true),
+    ("hit@5 %", |one| one.hit5, 1, false),
+    ("hit@10 %", |one| one.hit10, 1, false),
+];
+
+fn error_table(what: &str, groups: &Groups) -> String {
     let has_intervals = groups.values().flat_map(BTreeMap::values).any(|one| one.interval.is_some());
-    let of_intervals = if has_intervals { "<th>90 % coverage<th>half-width<th>50/80/95 % coverage" } else { "" };
-    let _ = write!(
-        body,
-        "<h2>{title}</h2><div class=\"wide\"><table class=\"texts figures\"><tr><th>{}<th>learner<th>rows<th>MAPE \
-         %<th>95 % interval<th>median %<th>p90 %<th>RMSPE %<th>hit@5 %<th>hit@10 %<th>hit@20 %<th>weighted %<th>bias \
-        %{of_intervals}",
-        if title == "Held out" { "held out" } else { "operator" }
+    let of_intervals = if has_intervals { "<th>90 % coverage<th>half-width" } else { "" };
+    let mut text = format!(
+        "<div class=\"wide\"><table class=\"texts figures\"><tr><th>{what}<th>learner<th>MAPE %<th>95 % interval{}\
+         <th>bias %<th>rows{of_intervals}",
+        ERROR_COLUMNS.map(|(title, ..)| format!("<th>{title}")).concat()
     );
     for (group, learners) in groups {
         let mut sorted: Vec<_> = learners.iter().collect();
         sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
+        let best = |of: fn(&Metrics) -> f64, is_less: bool| {
+            let values = learners.values().map(of).filter(|value| value.is_finite());
+            let best = if is_less { values.fold(f64::INFINITY, f64::min) } else { values.fold(0.0, f64::max) };
+            move |value: f64| learners.len() > 1 && value == best && value != 0.0
+        };
         for (learner, one) in sorted {
-            let class = if learner.starts_with("ours") { " class=\"ours\"" } else { "" };
-            let interval = match &one.interval {
-                Some(interval) => interval_cells(interval, one.rows),
-                None if has_intervals => format!("<td>{UNKNOWN}<td>{UNKNOWN}<td>{UNKNOWN}"),
-                None => String::new(),
-            };
+            let mape = mark_cell(format_error(one.mape, 2), best(|one| one.mape, true)(one.mape));
             let _ = write!(
-                body,
-                "<tr{class}><td>{}<td>{}<td>{}<td>{}<td>{}\u{a0}…\u{a0}{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}{interval}",
+                text,
+                "<tr><td>{}<td>{}{mape}<td>{}",
                 escape(group),
                 escape(learner),
-                one.rows,
-                format_percentage(one.mape, 2),
-                format_percentage(one.mape_interval.0, 2),
-                format_percentage(one.mape_interval.1, 2),
-                format_percentage(one.median, 2),
-                format_percentage(one.p90, 2),
-                format_percentage(one.rmspe, 2),
-                format_percentage(one.hit5, 1),
-                format_percentage(one.hit10, 1),
-                format_percentage(one.hit20, 1),
-                format_percentage(one.weighted_mape, 2),
-                format_signed_percentage(one.bias, 2)
+                format_error_interval(one, "\u{a0}")
             );
+            for (_, of, decimals, is_less) in ERROR_COLUMNS {
+                text += &mark_cell(format_error(of(one), decimals), best(of, is_less)(of(one)));
+            }
+            let interval = match &one.interval {
+                Some(interval) => interval_cells(interval, one.rows),
+                None if has_intervals => format!("<td>{UNKNOWN}<td>{UNKNOWN}"),
+                None => String::new(),
+            };
+            let _ = write!(text, "<td>{}<td>{}{interval}", format_bias(one.bias, 2), one.rows);
         }
     }
-    *body += "</table></div>";
+    text + "</table></div>"
+}
+
+fn mark_cell(text: String, is_best: bool) -> String {
+    if is_best { format!("<td><b>{text}</b>") } else { format!("<td>{text}") }
 }
 
 fn interval_cells(interval: &IntervalScore, rows: usize) -> String {
     let suffix = if interval.rows < rows { format!(" of {}", interval.rows) } else { String::new() };
     let class = if interval.coverage < super::KEPT { " class=\"bad\"" } else { "" };
     format!(
-        "<td{class}>{} %{suffix}<td>±\u{a0}{}\u{a0}%<td>{}",
+        "<td{class}>{} %{suffix}<td>±\u{a0}{}\u{a0}%",
         format_percentage(interval.coverage, 1),
-        format_percentage(interval.half_width, 1),
-        other_coverage(interval)
+        format_percentage(interval.half_width, 1)
     )
 }
 
@@ -193,7 +354,8 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
     if found.learners.is_empty() {
         *body += "<p>No network is scored, because operators of each were not measured.</p>";
     } else {
-        *body += "<div class=\"wide\"><table><tr><th>learner<th>networks<th>MAPE %<th>within 5 %<th>within 10 %";
+        *body += "<div class=\"wide\"><table class=\"figures\"><tr><th>learner<th>networks<th>MAPE %<th>within 5 \
+        %<th>within 10 %";
     }
     for (learner, one) in &found.learners {
         let _ = write!(
@@ -227,8 +389,7 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
             or_unknown(one.predicted_ns.get(Learner::Ensemble.name()), |time| format_duration(*time))
         );
         for learner in &learners {
-            let error =
-                one.error_percent(learner).map_or(UNKNOWN.to_owned(), |error| format_signed_percentage(error, 1));
+            let error = one.error_percent(learner).map_or(UNKNOWN.to_owned(), |error| format_bias(error, 1));
             let _ = write!(body, "<td>{error}");
         }
     }

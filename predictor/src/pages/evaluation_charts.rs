@@ -1,21 +1,29 @@
 //! Charts of an evaluation: predicted against measured times, errors by operator, coverage of 90 % intervals.
 
 use super::escape;
+use super::evaluation_errors::{format_error, shown_learner};
 use crate::evaluate::metrics::Metrics;
 use crate::evaluate::{Evaluation, ScatterPoint};
 use learn::Learner;
 use models::Choice;
-use report::page::chart::{Scale, decades_between, label_width, round_ticks, svg_start};
+use report::page::chart::{Scale, decades_between, draw_for_windows, label_width, round_ticks, svg_start};
 use report::{format_count, format_duration, format_percentage, format_plain};
 use samples::statistics::quantile;
 use std::fmt::Write;
 
-const SIDE: f64 = 420.0;
+/// Side of the scatter chart, which fits into narrow windows.
+const SIDE: f64 = 356.0;
 const LEFT: f64 = 74.0;
 const MARGIN: f64 = 16.0;
 const BOTTOM: f64 = 50.0;
 const LANE: f64 = 26.0;
+/// Height of a bar with its texts above it.
+const TALL_LANE: f64 = 40.0;
 const BARS: f64 = 380.0;
+/// Width of images for broad windows; they are at most as wide.
+const WIDTH: f64 = 900.0;
+/// Space right of bars for the triangle and half of a tick's label.
+const RIGHT: f64 = 24.0;
 /// Nominal coverage of the intervals, in percent.
 const PROMISE: f64 = 90.0;
 /// Half-width of the band around equal times, in percent.
@@ -39,37 +47,50 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
             draw_scatter(&evaluation.scatter_points, &axes)
         );
     }
-    let ours: Vec<(&str, &Metrics)> = evaluation
+    let Some((name, _)) = shown_learner(evaluation) else { return text };
+    let is_ours = name.starts_with(Learner::Ensemble.name());
+    let (whose, title) = match is_ours {
+        true => ("our", "Our error".to_owned()),
+        false => ("the", format!("Error of {}", escape(name))),
+    };
+    let explained = "Bar: mean absolute error (MAPE); whisker: its 95 % interval; dot: median error.";
+    if evaluation.learners.len() > 1 {
+        let mut sorted: Vec<(&String, &Metrics)> = evaluation.learners.iter().collect();
+        sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
+        let bars: Vec<Bar> = sorted.into_iter().map(|(name, one)| Bar::error_bar(name, one)).collect();
+        add_error_bars("Error by learner", explained, &bars, &mut text);
+    }
+    let shown: Vec<(&str, &Metrics)> = evaluation
         .operators
         .iter()
-        .filter_map(|(operator, learners)| {
-            let of_us = learners.iter().find(|(learner, _)| learner.starts_with(Learner::Ensemble.name()))?;
-            Some((operator.as_str(), of_us.1))
-        })
+        .filter_map(|(operator, learners)| Some((operator.as_str(), learners.get(name)?)))
         .collect();
-    if !ours.is_empty() {
-        let bars: Vec<Bar> = ours.iter().map(|(name, one)| Bar::error_bar(name, one)).collect();
-        let most = BarAxis::clipped(&bars);
-        let cut = if most.is_cut { " Triangle: continues beyond the axis." } else { "" };
-        let _ = write!(
-            text,
-            "<h2>Our error by operator</h2><p class=\"soft\">Bar: mean absolute error (MAPE); whisker: its 95 % \
-             interval; dot: median error.{cut}</p><figure>{}</figure>",
-            draw_bars(&bars, &most, "absolute error, %")
-        );
+    if !shown.is_empty() {
+        let bars: Vec<Bar> = shown.iter().map(|(name, one)| Bar::error_bar(name, one)).collect();
+        add_error_bars(&format!("{title} by operator"), explained, &bars, &mut text);
     }
-    let bars: Vec<Bar> = ours.iter().filter_map(|(name, one)| Bar::coverage_bar(name, one)).collect();
+    let bars: Vec<Bar> = shown.iter().filter_map(|(name, one)| Bar::coverage_bar(name, one)).collect();
     if !bars.is_empty() {
         let axis = BarAxis { most: 100.0, is_cut: false, promise: Some(PROMISE) };
         let _ = write!(
             text,
-            "<h2>Measurements inside our 90 % intervals</h2><p class=\"soft\">The line is the nominal coverage. \
+            "<h2>Measurements inside {whose} 90 % intervals</h2><p class=\"soft\">The line is the nominal coverage. \
              Orange: below {:.0} %.</p><figure>{}</figure>",
             super::KEPT,
-            draw_bars(&bars, &axis, "measurements inside the interval, %")
+            draw_for_windows(WIDTH, |width| draw_bars(&bars, &axis, "measurements inside the interval, %", width))
         );
     }
     text
+}
+
+fn add_error_bars(title: &str, explained: &str, bars: &[Bar], text: &mut String) {
+    let axis = BarAxis::clipped(bars);
+    let cut = if axis.is_cut { " Triangle: continues beyond the axis." } else { "" };
+    let _ = write!(
+        text,
+        "<h2>{title}</h2><p class=\"soft\">{explained}{cut}</p><figure>{}</figure>",
+        draw_for_windows(WIDTH, |width| draw_bars(bars, &axis, "absolute error, %", width))
+    );
 }
 
 struct Bar {
@@ -83,8 +104,9 @@ struct Bar {
 
 impl Bar {
     fn error_bar(name: &str, one: &Metrics) -> Bar {
-        let says = format!("{}, median {}", format_percentage(one.mape, 2), format_percentage(one.median, 2));
-        let (range, middle) = (Some(one.mape_interval), Some(one.median));
+        let says = format!("{}, median {}", escape(&format_error(one.mape, 2)), format_error(one.median, 2));
+        // The interval of a single row has no width.
+        let (range, middle) = (Some(one.mape_interval).filter(|_| one.rows > 1), Some(one.median));
         Bar { name: name.to_owned(), value: one.mape, range, middle, says, is_bad: false }
     }
 
@@ -111,12 +133,18 @@ struct BarAxis {
 }
 
 impl BarAxis {
-    /// Returns an axis that ends at three times the upper quartile of the values, if some bars are longer.
+    /// Returns an axis that ends at three times the upper quartile of the values, if some bars are longer. Few bars have
+    /// no quartile: their axis ends at eight times the smallest value.
     fn clipped(bars: &[Bar]) -> BarAxis {
+        const FEW: usize = 4;
         let finite = |values: Vec<f64>| values.into_iter().filter(|value| value.is_finite()).collect::<Vec<f64>>();
         let longest = finite(bars.iter().map(Bar::end).collect()).into_iter().fold(1.0, f64::max);
         let mut values = finite(bars.iter().map(|bar| bar.value).collect());
-        let usual = if values.is_empty() { longest } else { 3.0 * quantile(&mut values, 0.75) };
+        let usual = match values.len() {
+            0 => longest,
+            1..FEW => 8.0 * values.iter().copied().fold(f64::INFINITY, f64::min),
+            _ => 3.0 * quantile(&mut values, 0.75),
+        };
         match longest > usual && usual > 0.0 {
             true => BarAxis { most: usual, is_cut: true, promise: None },
             false => BarAxis { most: longest, is_cut: false, promise: None },
@@ -162,11 +190,10 @@ impl ScatterAxes {
 
 fn draw_scatter(points: &[ScatterPoint], axes: &ScatterAxes) -> String {
     let range = (axes.low, axes.high);
-    let across = Scale { range, places: (LEFT, LEFT + SIDE), is_log: true };
-    let up = Scale { range, places: (MARGIN + SIDE, MARGIN), is_log: true };
-    let (width, height) = (LEFT + SIDE + MARGIN + 30.0, SIDE + MARGIN + BOTTOM);
-    let mut svg = svg_start(width, height, "predicted against measured");
     let (right, floor) = (LEFT + SIDE, MARGIN + SIDE);
+    let across = Scale { range, places: (LEFT, right), is_log: true };
+    let up = Scale { range, places: (floor, MARGIN), is_log: true };
+    let mut svg = svg_start(right + 2.0 * MARGIN + 14.0, floor + BOTTOM, "predicted against measured");
     for time in axes.ticks() {
         let (x, y) = (across.coordinate_of(time), up.coordinate_of(time));
         let _ = write!(
@@ -183,10 +210,11 @@ fn draw_scatter(points: &[ScatterPoint], axes: &ScatterAxes) -> String {
     let _ = write!(
         svg,
         "<line class=\"at\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{floor}\" y2=\"{MARGIN}\"/><text class=\"soft\" \
-         x=\"{}\" y=\"{}\" text-anchor=\"middle\">measured time</text>\
-        <text class=\"soft\" transform=\"translate(14 {}) rotate(-90)\" text-anchor=\"middle\">predicted time</text>",
+         x=\"{}\" y=\"{}\" text-anchor=\"middle\">measured time (log scale)</text>\
+        <text class=\"soft\" transform=\"translate(14 {}) rotate(-90)\" text-anchor=\"middle\">predicted time (log \
+        scale)</text>",
         LEFT + SIDE / 2.0,
-        height - 8.0,
+        floor + BOTTOM - 8.0,
         MARGIN + SIDE / 2.0
     );
     for point in points
@@ -237,12 +265,16 @@ fn draw_band(across: &Scale, up: &Scale) -> String {
     format!("<polygon class=\"band\" points=\"{}\"/>", corners.map(place).join(" "))
 }
 
-fn draw_bars(bars: &[Bar], axis: &BarAxis, unit: &str) -> String {
-    let left = label_width(bars.iter().map(|bar| bar.name.as_str())) + 20.0;
-    let across = Scale { range: (0.0, axis.most), places: (left, left + BARS), is_log: false };
-    let says = label_width(bars.iter().map(|bar| bar.says.as_str()));
-    let floor = MARGIN + LANE * bars.len() as f64;
-    let mut svg = svg_start(left + BARS + says + 36.0, floor + 44.0, "bar chart by operator");
+/// Draws a bar with its interval for each value. Narrow images have the texts above the bars.
+fn draw_bars(bars: &[Bar], axis: &BarAxis, unit: &str, width: f64) -> String {
+    let is_narrow = width < WIDTH;
+    let left = if is_narrow { 10.0 } else { label_width(bars.iter().map(|bar| bar.name.as_str())) + 20.0 };
+    let right = if is_narrow { width - RIGHT } else { left + BARS };
+    let across = Scale { range: (0.0, axis.most), places: (left, right), is_log: false };
+    let says = if is_narrow { 0.0 } else { label_width(bars.iter().map(|bar| bar.says.as_str())) + 12.0 };
+    let lane = if is_narrow { TALL_LANE } else { LANE };
+    let floor = MARGIN + lane * bars.len() as f64;
+    let mut svg = svg_start(right + RIGHT + says, floor + 44.0, "bar chart");
     for tick in round_ticks(0.0, axis.most, 5) {
         let x = across.coordinate_of(tick);
         let _ = write!(
@@ -255,11 +287,14 @@ fn draw_bars(bars: &[Bar], axis: &BarAxis, unit: &str) -> String {
     let _ = write!(
         svg,
         "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{unit}</text>",
-        left + BARS / 2.0,
+        (left + right) / 2.0,
         floor + 36.0
     );
     for (place, bar) in bars.iter().enumerate() {
-        svg += &draw_bar(bar, MARGIN + LANE * (place as f64 + 0.5), &across);
+        let top = MARGIN + lane * place as f64;
+        let middle = top + if is_narrow { 27.0 } else { lane / 2.0 };
+        svg += &draw_bar_texts(bar, (top, middle), &across, is_narrow);
+        svg += &draw_bar(bar, middle, &across);
     }
     if let Some(promise) = axis.promise {
         let x = across.coordinate_of(promise);
@@ -268,15 +303,28 @@ fn draw_bars(bars: &[Bar], axis: &BarAxis, unit: &str) -> String {
     svg + "</svg>"
 }
 
+fn draw_bar_texts(bar: &Bar, (top, middle): (f64, f64), across: &Scale, is_narrow: bool) -> String {
+    let ((left, right), name, says) = (across.places, escape(&bar.name), &bar.says);
+    match is_narrow {
+        true => {
+            format!("<text x=\"{left}\" y=\"{:.1}\">{name}: <tspan class=\"soft\">{says}</tspan></text>", top + 15.0)
+        }
+        false => format!(
+            "<text x=\"{:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{name}</text>\
+             <text class=\"soft\" x=\"{:.1}\" y=\"{y:.1}\">{says}</text>",
+            left - 10.0,
+            right + 16.0,
+            y = middle + 4.0
+        ),
+    }
+}
+
 fn draw_bar(bar: &Bar, middle: f64, across: &Scale) -> String {
     let ((left, right), most) = (across.places, across.range.1);
     let value = if bar.value.is_nan() { 0.0 } else { bar.value.min(most) };
     let mut svg = format!(
-        "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><rect class=\"{}\" fill-opacity=\".75\" x=\"{left}\" \
+        "<rect class=\"{}\" fill-opacity=\".75\" x=\"{left}\" \
          y=\"{:.1}\" width=\"{:.1}\" height=\"12\"/>",
-        left - 10.0,
-        middle + 4.0,
-        escape(&bar.name),
         if bar.is_bad { "up" } else { "down" },
         middle - 6.0,
         across.coordinate_of(value) - left
@@ -298,7 +346,6 @@ fn draw_bar(bar: &Bar, middle: f64, across: &Scale) -> String {
             middle - 5.0
         );
     }
-    let _ = write!(svg, "<text class=\"soft\" x=\"{}\" y=\"{:.1}\">{}</text>", right + 16.0, middle + 4.0, bar.says);
     svg
 }
 
@@ -327,11 +374,11 @@ mod tests {
             is_bad: true,
         };
         let axis = BarAxis { most: 100.0, is_cut: false, promise: Some(PROMISE) };
-        let svg = draw_bars(&[bar(12.0, 80.0)], &axis, "%");
+        let svg = draw_bars(&[bar(12.0, 80.0)], &axis, "%", WIDTH);
         assert!(svg.contains("class=\"up\"") && svg.contains("whisker") && svg.contains("class=\"at\""), "{svg}");
         let bars = [bar(12.0, 14.0), bar(11.0, 12.0), bar(10.0, 13.0), bar(4e5, 9e6)];
         let axis = BarAxis::clipped(&bars);
         assert!(axis.is_cut && axis.most > 14.0 && axis.most < 9e6, "{}", axis.most);
-        assert_eq!(draw_bars(&bars, &axis, "%").matches("continues beyond").count(), 1);
+        assert_eq!(draw_bars(&bars, &axis, "%", WIDTH).matches("continues beyond").count(), 1);
     }
 }
