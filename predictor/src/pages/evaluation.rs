@@ -1,12 +1,13 @@
 //! HTML page of an evaluation: the verdict, charts and tables.
 
 use super::evaluation_charts::draw_charts;
+use super::evaluation_errors::{find_best, format_bias, format_error, format_error_interval, is_ours, shown_learner};
 use super::{escape, styled_page};
 use crate::evaluate::metrics::{IntervalScore, Metrics};
 use crate::evaluate::{EndToEnd, Evaluation, MIN_SCHEDULES, Point, Protocol, Ranking};
 use learn::Learner;
 use models::Choice;
-use report::{UNKNOWN, format_count, format_duration, format_percentage, format_signed_percentage, or_unknown};
+use report::{UNKNOWN, format_count, format_duration, format_percentage, or_unknown};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -77,20 +78,6 @@ fn skipped_rows(evaluation: &Evaluation) -> String {
         0 => String::new(),
         count => format!(" used, {} <a href=\"#skipped\">skipped</a>", format_count(count, "row")),
     }
-}
-
-fn is_ours(learner: &str) -> bool {
-    learner.starts_with(Learner::Ensemble.name())
-}
-
-fn find_best(learners: &BTreeMap<String, Metrics>) -> Option<(&String, &Metrics)> {
-    learners.iter().min_by(|one, two| one.1.mape.total_cmp(&two.1.mape))
-}
-
-/// Returns our predictor, else the learner with the smallest mean error.
-pub fn shown_learner(evaluation: &Evaluation) -> Option<(&String, &Metrics)> {
-    let ours = evaluation.learners.iter().find(|(learner, _)| is_ours(learner));
-    ours.or_else(|| find_best(&evaluation.learners))
 }
 
 /// States the error of our predictor or of the best learner, and where other learners are better.
@@ -330,28 +317,6 @@ fn error_table(what: &str, groups: &Groups) -> String {
 
 fn mark_cell(text: String, is_best: bool) -> String {
     if is_best { format!("<td><b>{text}</b>") } else { format!("<td>{text}") }
-}
-
-/// Largest error that is shown, in percent.
-const MAX_ERROR: f64 = 9_999.0;
-
-/// Formats an error in percent for terminal and page. The size of larger errors has no meaning.
-pub fn format_error(percent: f64, decimals: usize) -> String {
-    if percent > MAX_ERROR { format!("> {MAX_ERROR:.0}") } else { format_percentage(percent, decimals) }
-}
-
-/// Formats a mean signed error in percent for terminal and page.
-pub fn format_bias(percent: f64, decimals: usize) -> String {
-    if percent > MAX_ERROR { format_error(percent, decimals) } else { format_signed_percentage(percent, decimals) }
-}
-
-/// Formats the 95 % interval of a mean error for terminal and page; a single row, or rows with one error, have none.
-pub fn format_error_interval(one: &Metrics, space: &str) -> String {
-    let (low, high) = one.mape_interval;
-    match one.rows < 2 || low == high {
-        true => UNKNOWN.to_owned(),
-        false => format!("{}{space}…{space}{}", format_error(low, 2), format_error(high, 2)),
-    }
 }
 
 fn interval_cells(interval: &IntervalScore, rows: usize) -> String {

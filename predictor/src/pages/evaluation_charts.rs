@@ -1,7 +1,7 @@
 //! Charts of an evaluation: predicted against measured times, errors by operator, coverage of 90 % intervals.
 
 use super::escape;
-use super::evaluation::{format_error, shown_learner};
+use super::evaluation_errors::{format_error, shown_learner};
 use crate::evaluate::metrics::Metrics;
 use crate::evaluate::{Evaluation, ScatterPoint};
 use learn::Learner;

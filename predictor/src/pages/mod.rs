@@ -3,6 +3,7 @@
 mod curve;
 mod evaluation;
 mod evaluation_charts;
+mod evaluation_errors;
 mod heat_map;
 mod lanes;
 mod placement;
@@ -11,9 +12,8 @@ mod slowdowns;
 mod swarm;
 
 pub use curve::{curves_page, describe_knee, point_remark};
-pub use evaluation::{
-    evaluation_tables, format_bias, format_error, format_error_interval, format_rank, other_coverage,
-};
+pub use evaluation::{evaluation_tables, format_rank, other_coverage};
+pub use evaluation_errors::{format_bias, format_error, format_error_interval};
 pub use heat_map::{SIGNIFICANT, heat_map};
 pub use lanes::{Lane, MeasuredLanes, plan_page};
 pub use placement::{describe_move, describe_placement, placement_page};

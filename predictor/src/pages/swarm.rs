@@ -57,7 +57,7 @@ the peaks of the device; <b>attainable</b>: binary logarithm of the roofline tim
 fn summary_table(summaries: &[Summary]) -> String {
     const TOP_FEATURES: usize = 3;
     let mut text = "<p>The features that change the predicted time most, with their mean effect as a factor; in \
-         parentheses: the time at larger values.</p><div class=\"wide\"><table \
+         parentheses: the time at larger values, or that rows have one value or none.</p><div class=\"wide\"><table \
          class=\"names\"><tr><th>operator</th><th>rows</th><th>largest effects, mean ×</th></tr>"
         .to_owned();
     for (place, summary) in summaries.iter().enumerate() {
