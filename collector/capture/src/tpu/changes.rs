@@ -235,7 +235,7 @@ fn changes_section(changes: &[&CaptureChange], share: f64) -> String {
     );
     if !others.is_empty() {
         body += &format!(
-            "<details><summary>{} without a significant change</summary>{}</details>\n",
+            "<details><summary>{} with smaller changes, none of them significant</summary>{}</details>\n",
             format_count(others.len(), "more operator"),
             change_rows_html(&others, share, longest)
         );
@@ -251,15 +251,15 @@ fn change_rows_html(changes: &[&CaptureChange], share: f64, longest: f64) -> Str
         let bar = lost_bar(change.lost_ns() / longest, !verdict.is_empty());
         // Names break at underscores in narrow windows.
         let operator = escape_html(&operator).replace('_', "_<wbr>");
-        let cells = [operator, ratio, lost, bar, interval, before, after, calls_before, calls_after, verdict];
+        let cells = [operator, ratio, interval, lost, bar, before, after, calls_before, calls_after, verdict];
         format!("<tr>{}</tr>\n", cells.map(|cell| format!("<td>{cell}</td>")).concat())
     };
     let headings = [
         "operator",
         "ratio",
+        "95 % interval",
         "lost",
         "← gained · lost →",
-        "95 % interval",
         "mean before",
         "mean after",
         "calls before",
