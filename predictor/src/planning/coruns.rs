@@ -108,8 +108,8 @@ impl Scores {
         let silent: Vec<&str> = self.rules.iter().filter(|one| one.above_one == 0).map(|one| one.rule).collect();
         (silent.len() > 1).then(|| {
             format!(
-                "{} of {} rules have equal errors, because they predict no slowdown for any pair: each operator fits \
-                 into the last-level cache, and these rules only count traffic to memory ({})",
+                "{} of {} rules have equal errors, because they predict no slowdown for any pair: these rules count only \
+                 traffic to memory, and these operators have too little of it ({})",
                 silent.len(),
                 self.rules.len(),
                 silent.join(", ")
