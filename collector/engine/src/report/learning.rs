@@ -408,7 +408,7 @@ pub fn render_searches(searched: &SearchResults, paper: &Paper) -> String {
     let Effort { seconds, tuner_seconds, tuner_share, run_share, build_share } = &searched.effort;
     format!(
         "{text}\nbest: median of the final interleaved measurement; gain: time of the default schedule over it, in the same rounds\n\
-         {seconds:.1} s of search: {:.0} % waiting for runs, {:.0} % for builds, {tuner_seconds:.2} s ({:.1} %) in the tuner",
+         {seconds:.1} s of search in this run: {:.0} % waiting for runs, {:.0} % for builds, {tuner_seconds:.2} s ({:.1} %) in the tuner",
         100.0 * run_share,
         100.0 * build_share,
         100.0 * tuner_share

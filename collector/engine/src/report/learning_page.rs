@@ -39,7 +39,7 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
     let effort = &searched.effort;
     let _ = write!(
         body,
-        "<p>{:.0} s of search: {:.0} % waiting for runs, {:.0} % for builds, {:.1} % in the tuner.</p>",
+        "<p>{:.1} s of search in this run: {:.0} % waiting for runs, {:.0} % for builds, {:.1} % in the tuner.</p>",
         effort.seconds,
         100.0 * effort.run_share,
         100.0 * effort.build_share,
