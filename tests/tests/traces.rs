@@ -330,8 +330,8 @@ fn looks_right(bench: &Bench, page: &str, operator: &str) {
         "<script>addEventListener('load', () => {{
             const shown = [], rows = () => document.querySelectorAll('#rows tbody tr');
             shown.push(rows().length > 1);
-            document.querySelectorAll('#rows th button')[1].click();
-            shown.push(document.querySelectorAll('#rows th')[1].getAttribute('aria-sort') === 'descending');
+            document.querySelectorAll('#rows th button')[2].click();
+            shown.push(document.querySelectorAll('#rows th')[2].getAttribute('aria-sort') === 'descending');
             const find = document.getElementById('find'); find.value = '{operator}'; find.oninput();
             shown.push(rows().length >= 1 && rows()[0].textContent.includes('{operator}'));
             rows()[0].click();
