@@ -1,9 +1,8 @@
 """Packs the one wheel of everything; `scripts/wheel` builds its programs and calls this.
 
 It brings the programs `opcollect`, `opcollect-worker`, `opcollect-board` and `oppredict`, the Python packages `opcollect` and `oppredict`
-and what lies in datasets/published; TVM, NVRTC and XGBoost are its pinned dependencies, which pip installs beside it. Prints the path of the wheel,
-which lies in FOLDER, by default `out`. A wheel is a zip with four files that describe it; that is less than a tool to install
-and pin. It runs on machines with the same processor family whose C library is not older than that of this one.
+and what lies in datasets/published; TVM, NVRTC and XGBoost are its pinned dependencies, which pip installs beside it. Prints the path of the wheel.
+A wheel is a zip with four files that describe it; that is less than a tool to install and pin. It runs on machines with the same processor family whose C library is not older than that of this one.
 """
 
 import argparse
@@ -32,7 +31,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", required=True, type=Path, help="folder of what was compiled")
     parser.add_argument("--debug", action="store_true", help="compress less, which is faster")
-    parser.add_argument("folder", nargs="?", default=ROOT / "out", type=Path)
+    parser.add_argument("folder", type=Path, help="folder of the wheel")
     arguments = parser.parse_args()
     version = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
     files = package(arguments.programs)
