@@ -34,12 +34,18 @@ pub enum Part {
 }
 
 impl Part {
-    pub fn group_suffix(self) -> &'static str {
+    pub const ALL: [Part; 3] = [Part::All, Part::UpToKnee, Part::BeyondKnee];
+
+    pub fn name(self) -> &'static str {
         match self {
-            Part::All => "",
-            Part::UpToKnee => ", up to the knee",
-            Part::BeyondKnee => ", beyond the knee",
+            Part::All => "all",
+            Part::UpToKnee => "up to the knee",
+            Part::BeyondKnee => "beyond the knee",
         }
+    }
+
+    pub fn group_suffix(self) -> String {
+        if self == Part::All { String::new() } else { format!(", {}", self.name()) }
     }
 }
 
@@ -62,7 +68,7 @@ pub struct Correlation {
     /// False-discovery rate of the rank correlation over all features (Benjamini–Hochberg).
     #[serde(rename = "chance")]
     pub q_value: f64,
-    /// Feature with at least as strong a correlation in this group that ranks the rows nearly alike, if any.
+    /// The strongest feature of the group that ranks the rows nearly alike and has no `same_as` itself, if any.
     pub same_as: Option<String>,
     /// Column of the feature.
     #[serde(skip)]
@@ -173,7 +179,7 @@ fn correlate_group(samples: &Samples, group: &FeatureGroup) -> Vec<Correlation> 
     found
 }
 
-/// Finds features that rank the rows nearly alike. Each names the first of them, unless that one names another.
+/// Finds features that rank the rows nearly alike. `same_as` is the strongest of them that has no `same_as` itself.
 fn mark_alike(samples: &Samples, rows: &[usize], found: &mut [Correlation]) {
     let ranks = |one: &Correlation| {
         let values: Vec<f64> = rows.iter().map(|row| f64::from(samples.features.row(*row)[one.column])).collect();

@@ -338,7 +338,7 @@ fn looks_right(bench: &Bench, page: &str, operator: &str) {
             shown.push(rows()[0].classList.contains('kept'));
             document.getElementById('whole').click();
             const before = document.getElementById('window').textContent;
-            document.getElementById('first-step').click();
+            document.getElementById('typical-step').click();
             shown.push(document.getElementById('window').textContent !== before);
             const boxes = document.querySelectorAll('#flame div'); shown.push(boxes.length > 1);
             const name = boxes[1].textContent.replace(/ [0-9.]+ %$/, '');

@@ -85,7 +85,7 @@ fn best_split(line: &DriftLine, from: usize, to: usize, machine: &MachineDrift) 
     if points.len() < NIGHTS_MIN {
         return None;
     }
-    let values: Vec<f64> = points.iter().map(|point| point.log_ns - machine.log_factor[point.night]).collect();
+    let values: Vec<f64> = points.iter().map(|point| machine.correct_time(point)).collect();
     let doubts: Vec<f64> = points.iter().map(|point| machine.doubt[point.night].powi(2)).collect();
     let own = points.iter().map(|point| point.doubt.powi(2)).sum::<f64>() / points.len() as f64;
     let freedom = (values.len() - 2) as f64;

@@ -204,9 +204,8 @@ fn line_statistics<'a>(line: &'a DriftLine, nights: &[Night], machine: &MachineD
             .iter()
             .sum()
     };
-    let corrected = |points: &[&LinePoint]| -> Vec<f64> {
-        points.iter().map(|point| point.log_ns - machine.log_factor[point.night]).collect()
-    };
+    let corrected =
+        |points: &[&LinePoint]| -> Vec<f64> { points.iter().map(|point| machine.correct_time(point)).collect() };
     let (ys, others) = (corrected(&before), corrected(&after));
     let freedom = (ys.len() + others.len() - 2) as f64;
     let squares = sum_of_squares(&ys) + sum_of_squares(&others);

@@ -1,7 +1,7 @@
 //! Speed of the machine in each night, estimated from sentinels or, if there are none, from the median of all lines.
 
 use super::distributions::mean_of;
-use super::history::{DriftLine, History};
+use super::history::{DriftLine, History, LinePoint};
 use super::sentinels::{ASPECTS, Aspect};
 use measure::statistics::median_of_sorted;
 use serde::Serialize;
@@ -19,6 +19,13 @@ pub struct MachineDrift {
     pub aspects: BTreeMap<Aspect, Vec<Option<f64>>>,
     /// Number of sentinels that were measured in at least two nights.
     pub sentinels: usize,
+}
+
+impl MachineDrift {
+    /// Returns the logarithm of a point's time, corrected for the machine.
+    pub(super) fn correct_time(&self, point: &LinePoint) -> f64 {
+        point.log_ns - self.log_factor[point.night]
+    }
 }
 
 pub(super) fn estimate_machine(history: &History) -> (MachineDrift, Vec<String>) {

@@ -29,7 +29,7 @@ pub fn render_text(drift: &Drift, change_points: &[ChangePoint], paper: &Paper) 
         for change in &shown {
             table.add_row([
                 report::Cell::from(line_title(&change.identity)),
-                change.identity.threads.map_or(String::new(), |threads| threads.to_string()).into(),
+                format_threads(&change.identity).into(),
                 format_duration(change.before_ns).into(),
                 format_duration(change.after_ns).into(),
                 ratio_cell(change),
@@ -65,7 +65,7 @@ pub fn render_markdown(drift: &Drift, change_points: &[ChangePoint]) -> String {
                 text,
                 "| {} | {} | {} | {} | **{}** | {} … {} | {} |",
                 escape_cell(&line_title(&change.identity)),
-                change.identity.threads.map_or(String::new(), |threads| threads.to_string()),
+                format_threads(&change.identity),
                 format_duration(change.before_ns),
                 format_duration(change.after_ns),
                 format_number(change.ratio),
@@ -101,6 +101,11 @@ pub(super) fn changed_lines(drift: &Drift) -> impl Iterator<Item = &Change> {
 fn ratio_cell(change: &Change) -> report::Cell {
     let cell = report::Cell::from(format_number(change.ratio));
     if change.verdict == Verdict::Slower { cell.mark_bad() } else { cell.mark_best() }
+}
+
+/// Returns the number of threads, or nothing if it is unknown.
+pub(super) fn format_threads(identity: &LineIdentity) -> String {
+    identity.threads.map_or(String::new(), |threads| threads.to_string())
 }
 
 pub(super) fn line_title(identity: &LineIdentity) -> String {

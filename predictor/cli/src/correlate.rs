@@ -85,11 +85,7 @@ fn format_csv(found: &[Correlation]) -> String {
         "operator,device,part,feature,rows,pearson,spearman,kendall,partial,distance,mutual_information_bits,chance,same_as\n"
             .to_owned();
     for one in found {
-        let part = match one.part {
-            Part::All => "all",
-            Part::UpToKnee => "up to the knee",
-            Part::BeyondKnee => "beyond the knee",
-        };
+        let part = one.part.name();
         text += &format!(
             "{},{},{part},{},{},{},{},{},{},{},{},{},{}\n",
             quote_cell(&one.operator),

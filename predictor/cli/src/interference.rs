@@ -71,17 +71,5 @@ fn describe_scores(scores: &Scores, machine: &Machine) -> String {
         table.add_row([one.rule.to_owned(), percent(one.mape), percent(one.median), percent(one.p90)]);
     }
     let equal = scores.explain_equal_rules().map_or(String::new(), |text| format!("{text}\n"));
-    format!(
-        "{}\n{equal}{} slowdowns of {} operators, each predicted with its operator held out; median slowdown {:.3}, \
-         median half-width of measured intervals {:.2} %\n\
-         {} cores, {:.1} bytes/ns, {:.0} MB last-level cache",
-        table.format_for(&stdout_paper()),
-        scores.asked,
-        scores.operators,
-        scores.middle,
-        scores.noise,
-        machine.cores,
-        machine.bytes_per_ns,
-        machine.cache_bytes / 1e6
-    )
+    format!("{}\n{equal}{}", table.format_for(&stdout_paper()), scores.describe(machine))
 }

@@ -109,6 +109,7 @@ impl FeatureSummary {
             rank if rank > CLEAR => "longer",
             rank if rank < -CLEAR => "shorter",
             rank if rank.is_finite() => "mixed",
+            _ if values.windows(2).any(|pair| pair[0] != pair[1]) => "the same",
             _ => "one value",
         }
     }

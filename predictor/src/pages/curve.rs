@@ -18,6 +18,8 @@ const BOTTOM: f64 = 52.0;
 const FLAT: f64 = 40.0;
 /// Ratio of the largest to the smallest number of threads above which the scale is logarithmic.
 const WIDE: f64 = 8.0;
+/// Maximum number of points with large dots and intervals of their own.
+const MOST_MARKED: usize = 40;
 
 /// Returns a page of curves, given notes on all of them.
 pub fn curves_page(operator: &str, device: &str, knees: &[Knee], notes: &[String]) -> String {
@@ -87,22 +89,25 @@ fn falls_to_the_end(knee: &Knee) -> bool {
 /// States how many other values have intervals that overlap the interval of the knee.
 fn describe_overlap(knee: &Knee) -> Option<String> {
     let own = knee.curve.iter().find(|point| point.at == knee.knee)?;
-    let is_known = |point: &&Point| point.low_ns.is_finite() && point.high_ns.is_finite();
-    let others = knee.curve.iter().filter(|point| point.at != own.at).filter(is_known);
+    let others = knee.curve.iter().filter(|point| point.at != own.at && has_interval(point));
     let overlaps = |point: &&Point| point.low_ns <= own.high_ns && own.low_ns <= point.high_ns;
     let count = others.filter(overlaps).count();
     let smallest = format_plain(knee.knee);
     let all = knee.curve.len() - 1;
-    (count > 0 && own.high_ns.is_finite()).then(|| {
+    (count > 0 && has_interval(own)).then(|| {
         let whose = if count == all { "all other values".to_owned() } else { format!("{count} of {all} other values") };
         format!(" The 90 % interval of {smallest} overlaps that of {whose}: a measurement may rank them differently.")
     })
 }
 
+fn has_interval(point: &Point) -> bool {
+    point.low_ns.is_finite() && point.high_ns.is_finite()
+}
+
 /// Describes the time at a value of the curve, with its interval.
 fn time_at(knee: &Knee, at: f64) -> String {
     let point = knee.curve.iter().find(|point| point.at == at);
-    point.map_or(String::new(), |point| match point.low_ns.is_finite() && point.high_ns.is_finite() {
+    point.map_or(String::new(), |point| match has_interval(point) {
         true => {
             let range = format_range(point.low_ns, point.high_ns);
             format!(" ({}, 90 % between {range})", format_duration(point.time_ns))
@@ -131,7 +136,7 @@ pub fn describe_knee(knee: &Knee) -> String {
             let _ = write!(text, " From {} on, the time does not fall.", format_plain(at));
         }
         None if falls_to_the_end(knee) => {}
-        None => text += " The time falls up to the last point.",
+        None => text += " At the last point, the time falls again or still.",
     }
     text += &describe_overlap(knee).unwrap_or_default();
     if !knee.flips_at.is_empty() {
@@ -245,15 +250,13 @@ fn draw_curve(knee: &Knee, width: f64) -> String {
     for point in &knee.curve {
         let _ = write!(
             svg,
-            "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{}\"><title>{} = {}: {}, 90 % between \
-             {}</title></circle>",
+            "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{}\"><title>{} = {}{}</title></circle>",
             x(point.at),
             y(point.time_ns),
-            if knee.curve.len() > 40 { 2.0 } else { 3.4 },
+            if knee.curve.len() > MOST_MARKED { 2.0 } else { 3.4 },
             escape(&knee.over),
             format_plain(point.at),
-            format_duration(point.time_ns),
-            format_range(point.low_ns, point.high_ns)
+            time_at(knee, point.at)
         );
     }
     for probe in &knee.probes {
@@ -312,10 +315,11 @@ fn draw_knee(knee: &Knee, at: f64, width: f64, top: f64) -> String {
 
 /// Draws the interval of each point, unless there are too many.
 fn draw_whiskers(knee: &Knee, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64) -> String {
-    const MOST: usize = 40;
+    if knee.curve.len() > MOST_MARKED {
+        return String::new();
+    }
     let mut svg = String::new();
-    let is_known = |point: &&Point| point.low_ns.is_finite() && point.high_ns.is_finite();
-    for point in knee.curve.iter().filter(is_known).filter(|_| knee.curve.len() <= MOST) {
+    for point in knee.curve.iter().filter(|point| has_interval(point)) {
         let (x, low, high) = (x(point.at), y(point.low_ns), y(point.high_ns));
         let _ = write!(
             svg,

@@ -3,6 +3,7 @@
 
 use super::{escape, styled_page};
 use crate::correlate::{ALIKE, Correlation, Part};
+use report::UNKNOWN;
 use report::page::chart::{cell_class, draw_for_windows, label_width, svg_start};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -12,13 +13,11 @@ const MOST: usize = 40;
 /// Largest q-value of a correlation that counts as significant.
 pub const SIGNIFICANT: f64 = 0.05;
 const CELL: (usize, usize) = (44, 19);
-/// Width of images for broad windows; narrow images repeat their cells without numbers.
+/// Nominal width of broad images, whose real width depends on their labels; narrow images repeat their cells without
+/// numbers.
 const WIDTH: f64 = 1120.0;
-/// Share of rows in which features must be nearly the same to share a row of the map.
+/// Share of the measurements in which two features must be nearly the same to share a row of the map.
 const MOSTLY: f64 = 0.9;
-
-const PARTS: &[(Part, &str)] =
-    &[(Part::All, "All rows"), (Part::UpToKnee, "Rows up to the knee"), (Part::BeyondKnee, "Rows beyond the knee")];
 
 /// Name, explanation, meaning of the colours, and accessor of a correlation measure.
 type Measure = (&'static str, &'static str, &'static str, fn(&Correlation) -> f64);
@@ -46,11 +45,11 @@ const MEASURES: &[Measure] = &[
     ),
 ];
 
-/// Rows of the page: features, of which nearly the same ones share a row.
+/// A row of the map: a feature, with those that are nearly the same.
 struct FeatureRow<'a> {
     name: &'a str,
     alike: Vec<&'a str>,
-    /// Mean rank correlation over all operators and devices, weighted by rows.
+    /// Mean rank correlation over all operators and devices, weighted by rows; a missing correlation counts as 0.
     mean: f64,
 }
 
@@ -79,7 +78,7 @@ pub fn heat_map(found: &[Correlation]) -> String {
         "<p>{}</p><p>Correlation of each feature with the measured utilisation (attainable time divided by measured \
          time). Stronger colours are stronger correlations. Pale cells are not significant (false-discovery rate \
         above 5 %).</p>\
-        <p class=\"soft\">Rows: the strongest features first (|ρ| times rows, significant correlations only). Empty: \
+        <p class=\"soft\">Order: the strongest features first (|ρ| times number of measurements, significant correlations only). Empty: \
         the feature does not vary or is missing for this operator. The knee of a shape is the smallest number of \
         threads whose time is within 5 % of the fastest. Narrow windows show the numbers of cells only as tooltips.</p>\
         <p class=\"soft\">The {} strongest of {distinct} distinct features, of {count} that vary; {} rows on {}. \
@@ -98,6 +97,9 @@ pub fn heat_map(found: &[Correlation]) -> String {
 
 /// States the distinct features with the largest mean correlation.
 fn strongest_rows(rows: &[FeatureRow<'_>]) -> String {
+    if rows.is_empty() {
+        return "No feature varies in a group with enough rows.".to_owned();
+    }
     let mut sorted: Vec<&FeatureRow<'_>> = rows.iter().collect();
     sorted.sort_by(|one, two| two.mean.abs().total_cmp(&one.mean.abs()));
     let named = |row: &&FeatureRow<'_>| {
@@ -112,18 +114,17 @@ fn strongest_rows(rows: &[FeatureRow<'_>]) -> String {
 fn feature_rows<'a>(found: &'a [Correlation], cells: &CellMap<'a>, groups: usize) -> Vec<FeatureRow<'a>> {
     // Features with strong correlations in many rows come first; insignificant correlations count as 0.
     let mut strength: BTreeMap<&str, f64> = BTreeMap::new();
-    let mut means: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
     for one in found {
         let (strength, rows) = (strength.entry(&one.feature).or_default(), one.rows as f64);
         if one.q_value <= SIGNIFICANT {
             *strength += one.spearman.abs() * rows;
         }
         if one.part == Part::All {
-            let (sum, count) = means.entry(&one.feature).or_default();
-            (*sum, *count) = (*sum + one.spearman * rows, *count + rows);
+            *sums.entry(&one.feature).or_default() += one.spearman * rows;
         }
     }
-    let all: f64 = count_rows(found) as f64;
+    let all = count_rows(found) as f64;
     let mut features: Vec<&str> = strength.keys().copied().collect();
     features.sort_by(|one, two| strength[two].total_cmp(&strength[one]));
     let mut rows: Vec<FeatureRow<'a>> = Vec::new();
@@ -131,7 +132,7 @@ fn feature_rows<'a>(found: &'a [Correlation], cells: &CellMap<'a>, groups: usize
         match rows.iter_mut().find(|row| is_alike(cells, groups, row.name, name)) {
             Some(row) => row.alike.push(name),
             None => {
-                let mean = means.get(name).map_or(0.0, |(sum, _)| sum / all.max(1.0));
+                let mean = sums.get(name).map_or(0.0, |sum| sum / all.max(1.0));
                 rows.push(FeatureRow { name, alike: Vec::new(), mean });
             }
         }
@@ -174,11 +175,12 @@ fn draw_tabs(groups: &[(Part, String)], rows: &[FeatureRow<'_>], cells: &CellMap
             measure.2,
             draw_scale(measure)
         );
-        for (part, title) in PARTS {
-            let of_part = groups.iter().enumerate().filter(|(_, (own, _))| own == part);
+        for part in Part::ALL {
+            let title = if part == Part::All { "All rows".to_owned() } else { format!("Rows {}", part.name()) };
+            let of_part = groups.iter().enumerate().filter(|(_, (own, _))| *own == part);
             let columns: Vec<(usize, &str)> = of_part.map(|(at, (_, name))| (at, name.as_str())).collect();
             if !columns.is_empty() {
-                let id = format!("c{place}-{}", *part as usize);
+                let id = format!("c{place}-{}", part as usize);
                 let map = draw_for_windows(WIDTH, |width| match width < WIDTH {
                     true => draw_narrow_map(&columns, rows, &id, width),
                     false => draw_map(&columns, rows, cells, (measure, &id)),
@@ -188,7 +190,7 @@ fn draw_tabs(groups: &[(Part, String)], rows: &[FeatureRow<'_>], cells: &CellMap
         }
         body += "</section>";
     }
-    format!("{body}</div><style>.tabs > section {{ display: none; }} {rules}</style>")
+    format!("{body}</div><style>{rules}</style>")
 }
 
 fn alike_table(rows: &[FeatureRow<'_>]) -> String {
@@ -348,7 +350,7 @@ impl FeatureRow<'_> {
         }
     }
 
-    /// Returns the label without the middle of a long name, as the ends of names differ.
+    /// Returns the label without the middle of a long name, because names differ mostly at their ends.
     fn short_label(&self, most: usize) -> String {
         const HEAD: usize = 6;
         let label = self.label();
@@ -398,6 +400,9 @@ fn draw_cell(one: &Correlation, group: &str, (x, y): (usize, usize), (name, .., 
 
 /// Formats a number with a fixed number of decimals, without a sign if it rounds to zero.
 fn round_to(value: f64, digits: usize) -> String {
+    if !value.is_finite() {
+        return UNKNOWN.to_owned();
+    }
     let text = format!("{value:.digits$}");
     match text.strip_prefix('-') {
         Some(zero) if zero.bytes().all(|sign| matches!(sign, b'0' | b'.')) => zero.to_owned(),

@@ -37,18 +37,7 @@ fn rules_table(scores: &Scores, machine: &Machine) -> String {
         );
     }
     let equal = scores.explain_equal_rules().map_or(String::new(), |why| format!("<p>{}.</p>", escape(&why)));
-    let _ = write!(
-        text,
-        "</table></div>{equal}<p class=\"soft\">{} slowdowns of {}, each predicted with its operator held out. The \
-         median uncertainty of a measured slowdown is ± {:.2} %, a lower bound of the error of a rule. Machine: {}, \
-         {:.1} bytes/ns, {:.0} MB last-level cache.</p>",
-        scores.asked,
-        format_count(scores.operators, "operator"),
-        scores.noise,
-        format_count(machine.cores, "core"),
-        machine.bytes_per_ns,
-        machine.cache_bytes / 1e6
-    );
+    let _ = write!(text, "</table></div>{equal}<p class=\"soft\">{}.</p>", escape(&scores.describe(machine)));
     text
 }
 
@@ -68,7 +57,7 @@ fn headline(coruns: &CoRuns, scores: &Scores) -> String {
         format!(" The rule with the smallest error is <b>{}</b>: MAPE {:.2} %.", escape(best.rule), best.mape)
     });
     format!(
-        "<p>An operator that runs concurrently with another one takes <b>{:.3} times</b> as long as in isolation on \
+        "<p>An operator that runs concurrently with others takes <b>{:.3} times</b> as long as in isolation on \
          the same cores (median of {} slowdowns of {}).{worst}{best}</p>",
         scores.middle,
         coruns.beside.len(),
@@ -95,22 +84,26 @@ fn pairs_table(coruns: &CoRuns) -> String {
         cells.entry((one.operator, one.others[0])).or_default().push(one);
     }
     let count = coruns.operators.len().min(MOST);
-    let most = cells.values().flatten().map(|one| one.slowdown).fold(1.0, f64::max);
+    let shown = |(own, other): &(usize, usize)| *own < count && *other < count;
+    let seen = cells.iter().filter(|(pair, _)| shown(pair)).flat_map(|(_, seen)| seen);
+    let most = seen.map(|one| one.slowdown).fold(1.0, f64::max);
+    let left_out = match coruns.operators.len() - count {
+        0 => String::new(),
+        more => format!(" {} not shown.", format_count(more, "further operator")),
+    };
     let mut text = format!(
         "<h2>Slowdown of each operator with each partner</h2><p class=\"soft\">Row: the operator that is slowed down. \
          Column: its partner, by the number of its row. Stronger colours are larger slowdowns, from 1 (none) to \
-         {most:.2}; empty: not measured, or an uncertainty above 5 %.</p>"
+         {most:.2}; empty: not measured, or an uncertainty above 5 %.{left_out}</p>"
     );
     // Narrow windows show only numbers in the table, and the names below.
     for class in ["broad", "narrow"] {
         let is_narrow = class == "narrow";
-        let (isolated, rows) = if is_narrow { ("", "") } else { ("<th rowspan=\"2\">isolated</th>", " rowspan=\"2\"") };
+        let (operator, isolated) = if is_narrow { ("", "") } else { ("operator", "<th rowspan=\"2\">isolated</th>") };
         let _ = write!(
             text,
-            "<div class=\"{class}\"><div class=\"wide\"><table class=\"pairs\"><tr><th{rows}>{}</th>{isolated}\
-             <th colspan=\"{count}\">slowed down by operator number</th></tr><tr>{}",
-            if is_narrow { "" } else { "operator" },
-            if is_narrow { "<th></th>" } else { "" }
+            "<div class=\"{class}\"><div class=\"wide\"><table class=\"pairs\"><tr><th rowspan=\"2\">{operator}</th>{isolated}\
+             <th colspan=\"{count}\">slowed down by operator number</th></tr><tr>"
         );
         for (place, one) in coruns.operators.iter().take(count).enumerate() {
             let _ = write!(text, "<th title=\"{}\">{}</th>", escape(&one.text), place + 1);

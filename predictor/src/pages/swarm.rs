@@ -14,7 +14,7 @@ const TOP: f64 = 34.0;
 const LANE: f64 = 28.0;
 /// Height of a lane with its texts above the dots, in narrow images.
 const TALL_LANE: f64 = 44.0;
-/// Width of images for broad windows; narrow images repeat their dots.
+/// Nominal width of broad images, whose real width depends on their labels; narrow images repeat their dots.
 const WIDTH: f64 = 1120.0;
 /// Exponent of the axis, which has more space near a factor of 1.
 const STRETCH: f64 = 0.5;
@@ -32,16 +32,15 @@ pub fn swarm_page(summaries: &[Summary]) -> String {
     factors below 1 inverted.</p>";
     body += NAMES;
     for (place, summary) in summaries.iter().enumerate() {
+        let shown = &summary.features[..MOST.min(summary.features.len())];
         let _ = write!(
             body,
             "<h2 id=\"o{place}\">{}</h2><p class=\"soft\">{} rows; the {} features with the largest effect, with the \
              mean effect</p><figure>{}</figure>",
             escape(&summary.operator),
             summary.rows,
-            MOST.min(summary.features.len()),
-            draw_for_windows(WIDTH, |width| {
-                draw_swarms(&summary.features[..MOST.min(summary.features.len())], place, width)
-            })
+            shown.len(),
+            draw_for_windows(WIDTH, |width| draw_swarms(shown, place, width))
         );
     }
     styled_page("Effect of features on times", &body)
@@ -57,7 +56,7 @@ the peaks of the device; <b>attainable</b>: binary logarithm of the roofline tim
 fn summary_table(summaries: &[Summary]) -> String {
     const TOP_FEATURES: usize = 3;
     let mut text = "<p>The features that change the predicted time most, with their mean effect as a factor; in \
-         parentheses: the time at larger values, or that rows have one value or none.</p><div class=\"wide\"><table \
+         parentheses: the time at larger values (<i>one value</i>: the feature does not vary).</p><div class=\"wide\"><table \
          class=\"names\"><tr><th>operator</th><th>rows</th><th>largest effects, mean ×</th></tr>"
         .to_owned();
     for (place, summary) in summaries.iter().enumerate() {
@@ -87,7 +86,7 @@ fn largest_factor(features: &[FeatureSummary]) -> f64 {
     (MARGIN * most.max(0.05)).exp()
 }
 
-/// Positions of factors. Narrow images have the texts above the dots.
+/// Positions of factors, from the reciprocal of the largest factor to the largest. Narrow images have the texts above the dots.
 struct FactorAxis {
     most: f64,
     left: f64,
@@ -206,11 +205,10 @@ fn draw_lane(one: &FeatureSummary, across: &FactorAxis) -> String {
     let mut points: Vec<&(f32, f64)> = one.points.iter().filter(|(_, factor)| factor.is_finite()).collect();
     points.sort_by(|one, two| one.0.total_cmp(&two.0));
     for (value, factor) in points {
-        let (low, high) = (1.0 / across.most, across.most);
         let x = across.coordinate_of(*factor);
         let height = heights.entry((x / COLUMN).round() as i64).or_default();
         // Dots are stacked alternately above and below the centre, up to the edge of the lane.
-        let aside =
+        let y =
             (height.div_ceil(2) as f64 * 1.5).min(LANE / 2.0 - 2.0) * if height.is_multiple_of(2) { 1.0 } else { -1.0 };
         *height += 1;
         // A feature with a single value is either present or missing.
@@ -222,10 +220,9 @@ fn draw_lane(one: &FeatureSummary, across: &FactorAxis) -> String {
             true => "class=\"none\"".to_owned(),
             false => format!("fill=\"color-mix(in oklab, var(--up) {:.0}%, var(--down))\"", 100.0 * rank),
         };
-        let y = aside;
-        svg += &match factor {
-            factor if *factor > high => format!("<path d=\"M{x:.1} {:.1}v6l6 -3z\" {colour}/>", y - 3.0),
-            factor if *factor < low => format!("<path d=\"M{x:.1} {:.1}v6l-6 -3z\" {colour}/>", y - 3.0),
+        svg += &match *factor {
+            factor if factor > across.most => format!("<path d=\"M{x:.1} {:.1}v6l6 -3z\" {colour}/>", y - 3.0),
+            factor if factor < 1.0 / across.most => format!("<path d=\"M{x:.1} {:.1}v6l-6 -3z\" {colour}/>", y - 3.0),
             _ => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.2\" {colour} fill-opacity=\".8\"/>"),
         };
     }

@@ -19,8 +19,8 @@ const SYNTHETIC: &str = "synthetic";
 const LEAST_PAIRS: usize = 20;
 /// Maximum relative half-width of a slowdown's interval; slowdowns with wider intervals are left out as disturbed.
 const KNOWN: f64 = 0.05;
-/// Predicted slowdowns up to this one round to 1.
-const CLEARLY_ABOVE_ONE: f64 = 1.0005;
+/// Largest predicted slowdown that counts as none, because it rounds to 1.000.
+const MAX_NONE_SLOWDOWN: f64 = 1.0005;
 /// Number of folds of the cross-validation; all co-runs of an operator are in one fold.
 const FOLDS: usize = 5;
 
@@ -61,7 +61,7 @@ pub struct Score {
     pub median: f64,
     /// 90th percentile of the absolute error of the slowdown, in percent.
     pub p90: f64,
-    /// Number of slowdowns for which the rule predicts more than 1.
+    /// Number of slowdowns for which the rule predicts clearly more than 1.
     pub above_one: usize,
 }
 
@@ -72,7 +72,7 @@ pub struct Scores {
     /// Number of predicted slowdowns.
     pub asked: usize,
     pub operators: usize,
-    /// Median relative half-width of the measured slowdowns' intervals, in percent; a lower bound of a rule's error.
+    /// Median relative half-width of the measured slowdowns' intervals, in percent; NaN without intervals.
     pub noise: f64,
     /// Median measured slowdown.
     pub middle: f64,
@@ -108,13 +108,30 @@ impl Scores {
         let silent: Vec<&str> = self.rules.iter().filter(|one| one.above_one == 0).map(|one| one.rule).collect();
         (silent.len() > 1).then(|| {
             format!(
-                "{} of {} rules have equal errors, because they predict no slowdown for any pair: these rules count only \
-                 traffic to memory, and these operators have too little of it ({})",
+                "{} of {} rules ({}) have equal errors, because none of them predicts a slowdown for these operators",
                 silent.len(),
                 self.rules.len(),
                 silent.join(", ")
             )
         })
+    }
+
+    /// Describes the evaluation and the machine, for terminal and page.
+    pub fn describe(&self, machine: &Machine) -> String {
+        let noise = match self.noise.is_finite() {
+            true => format!("; median half-width of measured intervals {:.2} %", self.noise),
+            false => String::new(),
+        };
+        format!(
+            "{} slowdowns of {}, each predicted with its operator held out; median slowdown {:.3}{noise}. Machine: {}, \
+             {:.1} bytes/ns, {:.0} MB last-level cache",
+            self.asked,
+            report::format_count(self.operators, "operator"),
+            self.middle,
+            report::format_count(machine.cores, "core"),
+            machine.bytes_per_ns,
+            machine.cache_bytes / 1e6
+        )
     }
 }
 
@@ -259,7 +276,7 @@ impl CoRuns {
         let mut add = |rule: usize, said: f64, measured: f64| {
             let (errors, above_one) = errors.entry(rule).or_default();
             errors.push(100.0 * (said / measured - 1.0).abs());
-            *above_one += usize::from(said > CLEARLY_ABOVE_ONE);
+            *above_one += usize::from(said > MAX_NONE_SLOWDOWN);
         };
         let mut asked = 0;
         for fold in split::by_group(&groups, FOLDS, seed) {

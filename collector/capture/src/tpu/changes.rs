@@ -14,7 +14,7 @@ const STYLE: &str = "td:first-child { white-space: normal; overflow-wrap: anywhe
     .changes td { white-space: nowrap; }\n.changes td:first-child { white-space: normal; max-width: 26rem; }\n\
     @media (max-width: 600px) { .changes td, .changes th { padding: .2rem .4rem; }\n\
     .changes td:first-child { max-width: 10rem; } }\n\
-    .changes td:last-child { color: var(--up); font-weight: 600; }\n\
+    .changes b.up { color: var(--up); }\n.changes b.down { color: var(--down); }\n\
     details { margin: .6rem 0; }\nsummary { cursor: pointer; }\n";
 
 impl CaptureComparison {
@@ -249,6 +249,8 @@ fn change_rows_html(changes: &[&CaptureChange], share: f64, longest: f64) -> Str
         let [operator, calls_before, before, calls_after, after, ratio, interval, lost, verdict] =
             change_texts(change, share);
         let bar = lost_bar(change.lost_ns() / longest, !verdict.is_empty());
+        let class = if verdict == "slower" { "up" } else { "down" };
+        let verdict = format!("<b class=\"{class}\">{verdict}</b>");
         // Names break at underscores in narrow windows.
         let operator = escape_html(&operator).replace('_', "_<wbr>");
         let cells = [operator, ratio, interval, lost, bar, before, after, calls_before, calls_after, verdict];

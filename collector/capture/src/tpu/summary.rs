@@ -193,8 +193,8 @@ impl CaptureSummary {
         times_ns.fold([0.0; 3], |sums, times_ns| [0, 1, 2].map(|at| sums[at] + times_ns[at] / count))
     }
 
-    /// Describes which engine was busy for most of the time.
-    pub fn describe_bottleneck(&self) -> String {
+    /// Describes the busiest engine and how long the others were busy.
+    pub fn describe_engines(&self) -> String {
         let total_ns = self.total_ns.max(1) as f64;
         let mut shares: Vec<(&str, f64)> =
             ["TIU", "GDMA", "SDMA"].into_iter().zip(self.mean_times_ns().map(|time_ns| time_ns / total_ns)).collect();
@@ -202,12 +202,8 @@ impl CaptureSummary {
         let others: Vec<String> =
             shares[1..].iter().map(|(name, share)| format!("{name} {}", report::format_percent(*share))).collect();
         let (name, share) = shares[0];
-        let verdict = match share {
-            share if share >= 0.5 => format!("{name} is the bottleneck: it"),
-            _ => format!("No engine is the bottleneck, cores mostly wait: {name}"),
-        };
         format!(
-            "{verdict} was busy for {} of the time (mean over cores), {}.",
+            "The busiest engine is {name}: {} of the time (mean over cores), {}.",
             report::format_percent(share),
             others.join(", ")
         )

@@ -3,7 +3,7 @@
 use super::curves::{CurveLine, linked_title};
 use super::parts::{LINES, more_lines, ratio_ticks, verdict_class};
 use crate::judge::{Change, Drift, Verdict};
-use crate::text::{code_causes, format_q_value};
+use crate::text::{changed_lines, code_causes, format_q_value, format_threads};
 use report::page::chart::Scale;
 use report::page::escape_html;
 use report::{format_count, format_duration, format_number, format_percent, format_plain};
@@ -18,9 +18,8 @@ const HEADING: f64 = 38.0;
 const SIDE: f64 = 16.0;
 
 pub(super) fn changes_section(drift: &Drift, lines: &[CurveLine<'_>]) -> String {
-    let of = |is_shown: fn(Verdict) -> bool| drift.changes.iter().filter(move |change| is_shown(change.verdict));
-    let changed: Vec<&Change> = of(|verdict| matches!(verdict, Verdict::Slower | Verdict::Faster)).collect();
-    let unclear: Vec<&Change> = of(|verdict| verdict == Verdict::Unclear).collect();
+    let changed: Vec<&Change> = changed_lines(drift).collect();
+    let unclear: Vec<&Change> = drift.changes.iter().filter(|change| change.verdict == Verdict::Unclear).collect();
     let shown_unclear = &unclear[..unclear.len().min(UNCLEAR)];
     let scale = ratio_scale(if changed.is_empty() { shown_unclear } else { &changed });
     let mut body = "<h2 id=\"changes\">What changed</h2>\n".to_owned();
@@ -72,7 +71,7 @@ fn change_row(change: &Change, scale: Scale, lines: &[CurveLine<'_>]) -> String 
         interval_chart(change, scale),
         format_duration(change.before_ns),
         format_duration(change.after_ns),
-        change.identity.threads.map_or(String::new(), |threads| threads.to_string()),
+        format_threads(&change.identity),
         format_q_value(change.q_value),
         escape_html(&code_causes(&change.causes)),
     )

@@ -6,7 +6,7 @@ use crate::change_points::ChangePoint;
 use crate::history::{DriftLine, History, LineIdentity, LinePoint, Side};
 use crate::judge::{Change, Drift, Verdict};
 use crate::machine::MachineDrift;
-use crate::text::line_title;
+use crate::text::{changed_lines, line_title};
 use report::page::chart::{Scale, draw_for_windows, svg_start};
 use report::page::escape_html;
 use report::{format_count, format_duration, format_number, format_plain};
@@ -42,8 +42,8 @@ pub(super) fn lines_with_curves<'a>(
         history.lines.iter().map(|line| (&line.identity, line)).collect();
     let changes: BTreeMap<&LineIdentity, &Change> =
         drift.changes.iter().map(|change| (&change.identity, change)).collect();
-    let changed = drift.changes.iter().filter(|change| matches!(change.verdict, Verdict::Slower | Verdict::Faster));
-    let identities = changed.map(|change| &change.identity).chain(change_points.iter().map(|point| &point.identity));
+    let identities =
+        changed_lines(drift).map(|change| &change.identity).chain(change_points.iter().map(|point| &point.identity));
     let mut seen = BTreeSet::new();
     identities
         .filter(|identity| seen.insert(*identity))
@@ -126,7 +126,7 @@ struct Curve<'a> {
 impl<'a> Curve<'a> {
     fn new(one: &CurveLine<'a>, history: &'a History, machine: &'a MachineDrift, width: f64) -> Curve<'a> {
         let (line, change) = (one.line, one.change);
-        let corrected = |point: &LinePoint| point.log_ns - machine.log_factor[point.night];
+        let corrected = |point: &LinePoint| machine.correct_time(point);
         let earlier: Vec<f64> = line.points_of_side(&history.nights, Side::Before).map(corrected).collect();
         let level = match &earlier[..] {
             [] => line.points.first().map_or(0.0, corrected),
@@ -154,14 +154,12 @@ impl<'a> Curve<'a> {
 
     /// Returns the logarithm of a point's time relative to the level.
     fn value(&self, point: &LinePoint) -> f64 {
-        point.log_ns - self.machine.log_factor[point.night] - self.level
+        self.machine.correct_time(point) - self.level
     }
 
     fn render(&self, change_points: &[ChangePoint]) -> String {
         let mut out = svg_start(self.width, HEIGHT, &line_title(&self.line.identity));
-        let own: Vec<&ChangePoint> =
-            change_points.iter().filter(|point| point.identity == self.line.identity).collect();
-        let parts = [self.axes(), self.band(), self.change_point_marks(&own), self.points()];
+        let parts = [self.axes(), self.band(), self.change_point_marks(change_points), self.points()];
         parts.iter().for_each(|part| out.push_str(part));
         out + "</svg>"
     }
@@ -225,7 +223,8 @@ impl<'a> Curve<'a> {
         const REACH: f64 = 9.0;
         let (Some(change), Some(first)) = (self.change, self.compared().next()) else { return String::new() };
         let last = self.compared().last().unwrap_or(first);
-        let (upper, lower) = (self.down.coordinate_of(change.interval.1), self.down.coordinate_of(change.interval.0));
+        let inside = |ratio: f64| self.down.coordinate_of(ratio).clamp(TOP, HEIGHT - BOTTOM);
+        let (upper, lower) = (inside(change.interval.1), inside(change.interval.0));
         format!(
             "<rect class=\"band {}\" x=\"{:.1}\" y=\"{upper:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\"/>",
             verdict_class(change.verdict),
@@ -235,12 +234,17 @@ impl<'a> Curve<'a> {
         )
     }
 
-    fn change_point_marks(&self, change_points: &[&ChangePoint]) -> String {
+    fn change_point_marks(&self, change_points: &[ChangePoint]) -> String {
+        let own = change_points.iter().filter(|one| one.identity == self.line.identity);
+        let night_of = |one: &ChangePoint| {
+            let is_there = |point: &&LinePoint| self.history.nights[point.night].label == one.night;
+            self.line.points.iter().find(is_there).map(|point| point.night)
+        };
+        let mut marks: Vec<(usize, f64)> = own.filter_map(|one| Some((night_of(one)?, one.ratio))).collect();
+        marks.sort_by_key(|(night, _)| *night);
         let mut out = String::new();
-        for (count, change_point) in change_points.iter().enumerate() {
-            let is_there = |point: &&LinePoint| self.history.nights[point.night].label == change_point.night;
-            let Some(point) = self.line.points.iter().find(is_there) else { continue };
-            let x = self.across.coordinate_of(point.night as f64 - 0.5);
+        for (count, (night, ratio)) in marks.into_iter().enumerate() {
+            let x = self.across.coordinate_of(night as f64 - 0.5);
             // Labels of adjacent change points stand in different rows.
             let y = if count % 2 == 0 { 28.0 } else { 42.0 };
             let (anchor, shift) = if x > self.width / 2.0 { ("end", -5.0) } else { ("start", 5.0) };
@@ -251,7 +255,7 @@ impl<'a> Curve<'a> {
                 y - 10.0,
                 HEIGHT - BOTTOM,
                 x + shift,
-                format_number(change_point.ratio)
+                format_number(ratio)
             );
         }
         out

@@ -1,6 +1,6 @@
 //! Heat map of operators by night.
 
-use crate::history::History;
+use crate::history::{History, LinePoint};
 use crate::judge::Drift;
 use crate::machine::MachineDrift;
 use report::page::chart::{cell_class, draw_for_windows, svg_start};
@@ -42,7 +42,7 @@ fn heat_rows(history: &History, machine: &MachineDrift) -> Vec<HeatRow> {
     let mut rests: BTreeMap<&str, Vec<Vec<f64>>> = BTreeMap::new();
     let mut firsts: BTreeMap<&str, usize> = BTreeMap::new();
     for line in history.lines.iter().filter(|line| line.aspect.is_none()) {
-        let corrected = |point: &crate::history::LinePoint| point.log_ns - machine.log_factor[point.night];
+        let corrected = |point: &LinePoint| machine.correct_time(point);
         // A line with one point shows no change. The first night of a line is no evidence that the operator is
         // unchanged there.
         let [first, later @ ..] = &line.points[..] else { continue };

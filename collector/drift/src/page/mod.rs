@@ -9,7 +9,7 @@ mod parts;
 use super::change_points::ChangePoint;
 use super::history::{History, LineIdentity, Side};
 use super::judge::{Drift, Verdict};
-use super::text::{before_after, changed_lines, format_q_value, line_title, verdict_sentence};
+use super::text::{before_after, changed_lines, format_q_value, format_threads, line_title, verdict_sentence};
 use parts::{LINES, more_lines};
 use report::page::chart::STYLE;
 use report::page::{escape_html, whole_page};
@@ -110,7 +110,7 @@ fn change_points_section(drift: &Drift, change_points: &[ChangePoint], lines: &[
             format_number(point.ratio),
             escape_html(heat_map::shorten_label(&point.night).join(" ").trim()),
             format_count(point.nights_after, "night"),
-            point.identity.threads.map_or(String::new(), |threads| threads.to_string()),
+            format_threads(&point.identity),
             format_q_value(point.q_value)
         )
     };

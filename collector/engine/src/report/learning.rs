@@ -100,6 +100,18 @@ impl Effort {
             build_share: share(outcomes.build_ms as f64 / 1e3),
         }
     }
+
+    /// Describes the duration of the searches and how it was spent.
+    pub(super) fn describe(&self) -> String {
+        format!(
+            "{:.1} s of search in this run: {:.0} % waiting for runs, {:.0} % for builds, {:.2} s ({:.1} %) in the tuner",
+            self.seconds,
+            100.0 * self.run_share,
+            100.0 * self.build_share,
+            self.tuner_seconds,
+            100.0 * self.tuner_share
+        )
+    }
 }
 
 /// Results of all searches of a campaign.
@@ -405,13 +417,10 @@ pub fn render_searches(searched: &SearchResults, paper: &Paper) -> String {
     let text = search_table(&searched.learnings).format_for(paper)
         + &rejected_note(&searched.learnings)
         + &unimproved_note(&searched.learnings);
-    let Effort { seconds, tuner_seconds, tuner_share, run_share, build_share } = &searched.effort;
     format!(
-        "{text}\nbest: median of the final interleaved measurement; gain: time of the default schedule over it, in the same rounds\n\
-         {seconds:.1} s of search in this run: {:.0} % waiting for runs, {:.0} % for builds, {tuner_seconds:.2} s ({:.1} %) in the tuner",
-        100.0 * run_share,
-        100.0 * build_share,
-        100.0 * tuner_share
+        "{text}\nbest: median of the final interleaved measurement; gain: time of the default schedule over it, in the same \
+         rounds\n{}",
+        searched.effort.describe()
     )
 }
 

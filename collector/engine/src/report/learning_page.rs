@@ -36,15 +36,7 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
     body += &search_rows(&searched.learnings);
     body += "<p class=\"soft\">best: median of the final interleaved measurement of the best candidates, or of the only \
         measurement. gain: time of the default schedule over it, in the same rounds, with its 95 % interval.</p>";
-    let effort = &searched.effort;
-    let _ = write!(
-        body,
-        "<p>{:.1} s of search in this run: {:.0} % waiting for runs, {:.0} % for builds, {:.1} % in the tuner.</p>",
-        effort.seconds,
-        100.0 * effort.run_share,
-        100.0 * effort.build_share,
-        100.0 * effort.tuner_share
-    );
+    body += &format!("<p>{}.</p>\n", searched.effort.describe());
     body += "<h2>Curves</h2><p class=\"soft\">Dark line: median of the best schedule so far, from its first measurement. Light line: \
         upper end of the median's 95 % interval, by which a search ranks. Dotted: default schedule. Circle: median of \
         the final measurement, as in the table; it is interleaved and longer, so it can differ from the first \
@@ -70,12 +62,8 @@ fn gain_sentence(learnings: &[Learning]) -> String {
     let pool: Vec<&Learning> = learnings.iter().filter(|one| faster == 0 || is_faster(one)).collect();
     let most = pool.into_iter().max_by(order).filter(|one| one.gain.is_some_and(|gain| gain > 1.0));
     let most = most.map(|one| format!("; the largest gain is {}, {}", one.format_gain(), one.task)).unwrap_or_default();
-    match faster {
-        0 => format!("None of {searches} found a schedule that is significantly faster than the default one{most}."),
-        _ => {
-            format!("{faster} of {searches} found a schedule that is significantly faster than the default one{most}.")
-        }
-    }
+    let faster = if faster == 0 { "None".to_owned() } else { faster.to_string() };
+    format!("{faster} of {searches} found a schedule that is significantly faster than the default one{most}.")
 }
 
 /// Returns the sums of the table's times for the searches of a course, each multiplied by its number of calls.

@@ -69,8 +69,9 @@ fn answer_sentence(profile: &Profile, rows: &[summary::Row]) -> String {
         return most;
     }
     let (run_ns, typical_ns) = (totals.step_median_ns, rows.iter().map(|row| row.typical_ns).sum::<f64>());
+    let gaps_ns = totals.not_attributed_ns as f64 / totals.steps as f64;
     // A run with a disturbed operator exceeds the sum of the medians, which single disturbances do not change.
-    let disturbed = if profile.source != Source::Imported && typical_ns < 0.8 * run_ns {
+    let disturbed = if profile.source != Source::Imported && typical_ns + gaps_ns < 0.8 * run_ns {
         format!(
             " The medians of its operators add to only {}, so most runs were disturbed, each at other operators.",
             format_duration(typical_ns)

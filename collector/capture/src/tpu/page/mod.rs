@@ -129,14 +129,14 @@ fn write_data(timeline: &Timeline, summary: Option<&CaptureSummary>, out: &mut i
     out.write_all(rest.trim_start_matches('{').as_bytes())
 }
 
-/// Describes the bottleneck and the use of the memory's bandwidth.
+/// Describes the busiest engine and the use of the memory's bandwidth.
 fn describe_capture(timeline: &Timeline, summary: &CaptureSummary) -> String {
     let rows = summary.readable_rows();
     let reached = rows.last().map_or(String::new(), |row| {
         let peak = report::format_number(timeline.settings.chip.facts().ddr_gb_per_s);
         format!(" While it moved data from and to DDR, the GDMA reached {} of {peak} GB/s per core.", row[7])
     });
-    summary.describe_bottleneck() + &reached
+    summary.describe_engines() + &reached
 }
 
 fn summary_cards(timeline: &Timeline, summary: Option<&CaptureSummary>) -> Vec<[String; 2]> {
