@@ -15,8 +15,7 @@ use predictor::evaluate::{
 use predictor::{Error, Result, pages};
 use report::terminal::print_notes;
 use report::{
-    Cell, Column, Table, UNKNOWN, format_duration, format_percentage, format_signed_percentage, number_column,
-    or_unknown, text_column,
+    Cell, Column, Table, UNKNOWN, format_duration, format_percentage, number_column, or_unknown, text_column,
 };
 use samples::features::View;
 use samples::table::CurveMapping;
@@ -255,19 +254,7 @@ fn evaluation_plan(eval: &Eval) -> Result<Plan> {
 }
 
 fn format_overview(evaluation: &Evaluation) -> String {
-    let mut tables = Vec::new();
-    if let Some(repeats) = &evaluation.repeats {
-        tables.push(format!(
-            "{} candidates were measured repeatedly: mean deviation from the candidate's time {} %, 90 % within {} %",
-            repeats.candidates,
-            format_percentage(repeats.mape, 2),
-            format_percentage(repeats.p90, 2)
-        ));
-    }
-    if let Some(spread) = evaluation.mean_cv {
-        let spread = format_percentage(spread, 2);
-        tables.push(format!("mean coefficient of variation within a measurement: {spread} %"));
-    }
+    let mut tables = pages::describe_repeats(evaluation);
     if !evaluation.learners.is_empty() {
         tables.push(error_table(evaluation));
     }
@@ -305,13 +292,12 @@ fn error_table(evaluation: &Evaluation) -> String {
     // With a single operator, the row for all operators would repeat it.
     let all = (evaluation.operators.len() != 1).then(|| ("all".to_owned(), evaluation.learners.clone()));
     for (operator, learners) in evaluation.operators.clone().into_iter().chain(all) {
-        let mut sorted: Vec<_> = learners.into_iter().collect();
-        sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
-        for (place, (learner, one)) in sorted.into_iter().enumerate() {
-            let mut cells: Vec<Cell> = vec![operator.as_str().into(), learner.into(), one.rows.to_string().into()];
+        for (place, (learner, one)) in pages::sort_learners(&learners).into_iter().enumerate() {
+            let mut cells: Vec<Cell> =
+                vec![operator.as_str().into(), learner.as_str().into(), one.rows.to_string().into()];
             let mape = Cell::from(pages::format_error(one.mape, 2));
             cells.push(if place == 0 { mape.mark_best() } else { mape });
-            cells.push(pages::format_error_interval(&one, " ").into());
+            cells.push(pages::format_error_interval(one, " ").into());
             let errors = [one.median, one.p90, one.rmspe];
             cells.extend(errors.map(|number| pages::format_error(number, 2).into()));
             cells.extend([one.hit5, one.hit10, one.hit20].map(|number| format_percentage(number, 1).into()));
@@ -364,7 +350,7 @@ fn ranking_table(evaluation: &Evaluation) -> String {
         number_column("Kendall"),
         number_column("Spearman").drop_order(2),
     ]);
-    for (learner, one) in &evaluation.ranking {
+    for (learner, one) in pages::sort_ranking(&evaluation.ranking) {
         let mut cells = vec![learner.clone(), one.tasks.to_string()];
         cells.extend([one.top1, one.top5, one.top1_by_time, one.top5_by_time].map(|number| format!("{number:.3}")));
         cells.push(format_percentage(one.regret10, 2));
@@ -386,7 +372,7 @@ fn network_table(found: &EndToEnd) -> String {
     ]);
     for one in &found.networks {
         let predicted = or_unknown(one.predicted_ns.get(ours), |time| format_duration(*time));
-        let error = or_unknown(one.error_percent(ours), |error| format_signed_percentage(error, 1));
+        let error = or_unknown(one.error_percent(ours), |error| pages::format_bias(error, 1));
         let share =
             format!("{} of {}{}", one.measured, one.operators, if one.is_measured() { "" } else { ", not scored" });
         table.add_row([

@@ -11,7 +11,7 @@ use predictor::planning::NetworkPlan;
 use predictor::planning::network::BARRIER_NS;
 use predictor::queries::{ModelSource, NetworkQuestion};
 use predictor::{Result, pages};
-use report::{Table, format_duration, number_column, text_column};
+use report::{Table, number_column, text_column};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -136,15 +136,6 @@ fn stage_table(planned: &PlanOfTimes) -> String {
         number_column("calls"),
         text_column("names"),
     ]);
-    for (number, stage) in found.stages.stages.iter().enumerate() {
-        for (place, group) in stage.groups.iter().enumerate() {
-            let (number, time) = match place {
-                0 => (number.to_string(), stage.time_ns.map_or_else(String::new, format_duration)),
-                _ => (String::new(), String::new()),
-            };
-            let cores = group.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-            table.add_row([number, time, cores, group.calls.len().to_string(), found.name_calls(&group.calls)]);
-        }
-    }
+    found.stage_rows().into_iter().for_each(|row| table.add_row(row));
     format!("{}\n{}", table.format_for(&stdout_paper()), describe_plan(planned))
 }

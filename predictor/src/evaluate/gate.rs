@@ -63,7 +63,7 @@ fn worse_than_evaluation(evaluation: &Evaluation, before: &Evaluation) -> Vec<St
     const SLACK: f64 = 0.01;
     let mut worse = Vec::new();
     for (operator, learners) in &evaluation.operators {
-        for (learner, now) in learners.iter().filter(|(learner, _)| learner.starts_with(Learner::Ensemble.name())) {
+        for (learner, now) in learners.iter().filter(|(learner, _)| super::is_ours(learner)) {
             let then = before.operators.get(operator).and_then(|learners| learners.get(learner));
             if let Some(then) = then.filter(|then| now.mape_interval.0 > then.mape_interval.1) {
                 worse.push(format!("{operator} ({learner}): {:.2} % after {:.2} %", now.mape, then.mape));

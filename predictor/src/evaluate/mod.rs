@@ -15,8 +15,8 @@ use learn::ensemble::Purpose;
 use learn::{FitOptions, Learner, LogInterval, by_operator};
 use metrics::{IntervalScore, Metrics, error_metrics};
 use models::Choice;
-pub use networks::EndToEnd;
 use networks::end_to_end;
+pub use networks::{EndToEnd, NetworkScores};
 pub use protocol::Protocol;
 use protocol::{FewShot, Round, Split};
 use ranking::rank_tasks;
@@ -28,6 +28,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 pub use thread_curves::{CURVES_PROTOCOL, CurvesEvaluation, Regret, evaluate_curves};
+
+/// Returns whether a learner is our predictor or a variant of it.
+pub fn is_ours(learner: &str) -> bool {
+    learner.starts_with(Learner::Ensemble.name())
+}
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Evaluation {
@@ -305,7 +310,7 @@ fn compile_evaluation(
         (name.clone(), scores(&|answers: &HeldOutPredictions, place: usize| answers.held_out[place] == held as u32))
     });
     let ranking = answers.iter().filter_map(|(learner, known)| Some((learner.clone(), rank_tasks(samples, known)?)));
-    let ours = learners.iter().find(|(name, _)| name.starts_with(Learner::Ensemble.name()));
+    let ours = learners.iter().find(|(name, _)| is_ours(name));
     let repeats = measure_repeatability(samples);
     let cvs: Vec<f64> = samples.rows.iter().filter_map(|sample| sample.cv).collect();
     if learners.is_empty() && ranking.clone().next().is_none() && repeats.is_none() {

@@ -90,7 +90,7 @@ impl Protocol {
         match self {
             Protocol::P0 => "nothing; repeated measurements are compared",
             Protocol::P1 => "random shapes",
-            Protocol::P1x => "the tenth of the shapes with the most work",
+            Protocol::P1x => "for each operator, the tenth of the rows with the most work",
             Protocol::P1m => "shapes of neural networks",
             Protocol::P2 => "whole neural networks",
             Protocol::P2f => "families of neural networks",

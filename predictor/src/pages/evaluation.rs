@@ -1,10 +1,12 @@
 //! HTML page of an evaluation: the verdict, charts and tables.
 
 use super::evaluation_charts::draw_charts;
-use super::evaluation_errors::{find_best, format_bias, format_error, format_error_interval, is_ours, shown_learner};
+use super::evaluation_errors::{
+    describe_repeats, find_best, format_bias, format_error, format_error_interval, shown_learner, sort_learners,
+};
 use super::{escape, styled_page};
 use crate::evaluate::metrics::{IntervalScore, Metrics};
-use crate::evaluate::{EndToEnd, Evaluation, MIN_SCHEDULES, Point, Protocol, Ranking};
+use crate::evaluate::{EndToEnd, Evaluation, MIN_SCHEDULES, NetworkScores, Point, Protocol, Ranking, is_ours};
 use learn::Learner;
 use models::Choice;
 use report::{UNKNOWN, format_count, format_duration, format_percentage, or_unknown};
@@ -21,18 +23,8 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
         format_count(evaluation.samples, "row"),
         skipped_rows(evaluation)
     );
-    if let Some(repeats) = &evaluation.repeats {
-        let _ = write!(
-            body,
-            "<p>{} candidates were measured repeatedly: measurements deviate by {} % from the candidate's time on average, 90 % of them by at most {} %.</p>",
-            repeats.candidates,
-            format_percentage(repeats.mape, 2),
-            format_percentage(repeats.p90, 2)
-        );
-    }
-    if let Some(spread) = evaluation.mean_cv {
-        let spread = format_percentage(spread, 2);
-        let _ = write!(body, "<p>Mean coefficient of variation within a measurement: {spread} %.</p>");
+    for line in describe_repeats(evaluation) {
+        let _ = write!(body, "<p>{}.</p>", line);
     }
     // With a single operator, the row for all operators would repeat it.
     let all = (evaluation.operators.len() != 1).then(|| ("all".to_owned(), evaluation.learners.clone()));
@@ -84,7 +76,10 @@ fn skipped_rows(evaluation: &Evaluation) -> String {
 fn headline(evaluation: &Evaluation) -> String {
     let order = describe_order(evaluation);
     let Some((name, shown)) = shown_learner(evaluation) else { return order };
-    let (low, high) = shown.mape_interval;
+    let interval = match format_error_interval(shown, "\u{a0}") {
+        unknown if unknown == UNKNOWN => String::new(),
+        interval => format!(", 95 % interval {interval} %"),
+    };
     let coverage = shown.interval.as_ref().map_or(String::new(), |interval| {
         format!(" {} % of the measurements are inside the 90 % intervals.", format_percentage(interval.coverage, 1))
     });
@@ -94,12 +89,10 @@ fn headline(evaluation: &Evaluation) -> String {
         (false, _) => format!("Predictions by {}", escape(name)),
     };
     format!(
-        "{order}<p><b>{whose} deviate by {} % in the median and by {} % on average</b> (MAPE, 95 % interval \
-         {}\u{a0}…\u{a0}{} %), over {}.{}{}{coverage}</p>",
+        "{order}<p><b>{whose} deviate by {} % in the median and by {} % on average</b> (MAPE{interval}), \
+         over {}.{}{}{coverage}</p>",
         format_error(shown.median, 2),
         format_error(shown.mape, 2),
-        format_error(low, 2),
-        format_error(high, 2),
         format_count(shown.rows, "held-out row"),
         compare_learners(evaluation, name, shown),
         compare_operators(evaluation, name)
@@ -111,23 +104,19 @@ fn describe_order(evaluation: &Evaluation) -> String {
     if Protocol::from_name(&evaluation.protocol) != Some(Protocol::P5) {
         return String::new();
     }
-    let best = sort_ranking(&evaluation.ranking).into_iter().next();
-    let Some((learner, best)) = best else {
+    let mut sorted = sort_ranking(&evaluation.ranking).into_iter();
+    let Some((learner, best)) = sorted.next() else {
         return format!(
             "<p><b>No order of schedules is scored</b>, because no task has {MIN_SCHEDULES} schedules among these \
              rows; the tables contain only errors of times. A larger <code>--max-uncertainty</code> includes more \
             rows.</p>"
         );
     };
-    let rivals: Vec<String> = evaluation
-        .ranking
-        .iter()
-        .filter(|(name, _)| *name != learner)
-        .map(|(name, one)| format!("{} {:.3}", escape(name), one.top1))
-        .collect();
+    let rivals: Vec<String> = sorted.map(|(name, one)| format!("{} {:.3}", escape(name), one.top1)).collect();
+    let is_best = if rivals.is_empty() { "" } else { " orders schedules best" };
     let rivals = if rivals.is_empty() { String::new() } else { format!("; {}", rivals.join(", ")) };
     format!(
-        "<p><b>{} orders schedules best</b>: the schedule that it predicts to be fastest reaches {:.3} of the speed of \
+        "<p><b>{}{is_best}</b>: the schedule that it predicts to be fastest reaches {:.3} of the speed of \
          the fastest one on average (top-1{rivals}); rank correlation (Kendall) {}, over {}.</p>",
         escape(learner),
         best.top1,
@@ -153,7 +142,7 @@ fn compare_learners(evaluation: &Evaluation, name: &str, shown: &Metrics) -> Str
     let mut exceptions = Vec::new();
     let smallest = others().min_by(|one, two| one.1.median.total_cmp(&two.1.median));
     if let Some((learner, one)) = smallest.filter(|(_, one)| one.median < shown.median) {
-        exceptions.push(format!("median error ({} {} %)", escape(learner), format_percentage(one.median, 2)));
+        exceptions.push(format!("median error ({} {} %)", escape(learner), format_error(one.median, 2)));
     }
     let hits: [Hit; 2] = [("hit@5", |one| one.hit5), ("hit@10", |one| one.hit10)];
     for (measure, of) in hits {
@@ -191,11 +180,15 @@ fn compare_operators(evaluation: &Evaluation, name: &str) -> String {
             escape(learner)
         )
     });
-    format!(" It is the smallest for {} of {} operators.{worst}", compared.len() - lost.count(), compared.len())
+    format!(
+        " The mean error is the smallest for {} of {} operators.{worst}",
+        compared.len() - lost.count(),
+        compared.len()
+    )
 }
 
 /// Sorts learners by top-1, the best first, and equal ones by rank correlation.
-fn sort_ranking(ranking: &BTreeMap<String, Ranking>) -> Vec<(&String, &Ranking)> {
+pub fn sort_ranking(ranking: &BTreeMap<String, Ranking>) -> Vec<(&String, &Ranking)> {
     let key = |one: &Ranking| {
         let kendall = if one.kendall.is_nan() { -1.0 } else { one.kendall };
         ((1e3 * one.top1).round(), kendall)
@@ -285,14 +278,12 @@ fn error_table(what: &str, groups: &Groups) -> String {
         ERROR_COLUMNS.map(|(title, ..)| format!("<th>{title}")).concat()
     );
     for (group, learners) in groups {
-        let mut sorted: Vec<_> = learners.iter().collect();
-        sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
         let best = |of: fn(&Metrics) -> f64, is_less: bool| {
             let values = learners.values().map(of).filter(|value| value.is_finite());
             let best = if is_less { values.fold(f64::INFINITY, f64::min) } else { values.fold(0.0, f64::max) };
             move |value: f64| learners.len() > 1 && value == best && value != 0.0
         };
-        for (learner, one) in sorted {
+        for (learner, one) in sort_learners(learners) {
             let mape = mark_cell(format_error(one.mape, 2), best(|one| one.mape, true)(one.mape));
             let _ = write!(
                 text,
@@ -338,26 +329,20 @@ pub fn other_coverage(interval: &IntervalScore) -> String {
 
 fn curve_of_learning(points: &[Point], body: &mut String) {
     *body += "<h2>Our MAPE in percent by share of training shapes</h2><div class=\"wide\"><table><tr><th>operator";
-    points.iter().for_each(|point| *body += &format!("<th>{}", point.share));
+    points.iter().for_each(|point| *body += &format!("<th>{:.3}", point.share));
     for operator in points.iter().flat_map(|point| point.mape.keys()).collect::<BTreeSet<_>>() {
         let _ = write!(body, "<tr><td>{}", escape(operator));
         for point in points {
-            let mape = point.mape.get(operator).map_or(String::new(), |mape| format_percentage(*mape, 2));
+            let mape = or_unknown(point.mape.get(operator), |mape| format_percentage(*mape, 2));
             let _ = write!(body, "<td>{mape}");
         }
     }
     *body += "</table></div>";
 }
 
-fn add_network_tables(found: &EndToEnd, body: &mut String) {
-    *body += "<h2>Whole networks</h2>";
-    if found.learners.is_empty() {
-        *body += "<p>No network is scored, because operators of each were not measured.</p>";
-    } else {
-        *body += "<div class=\"wide\"><table class=\"figures\"><tr><th>learner<th>networks<th>MAPE %<th>within 5 \
-        %<th>within 10 %";
-    }
-    for (learner, one) in &found.learners {
+fn add_network_scores(learners: &BTreeMap<String, NetworkScores>, body: &mut String) {
+    *body += "<div class=\"wide\"><table class=\"figures\"><tr><th>learner<th>networks<th>MAPE %<th>within 5 %<th>within 10 %";
+    for (learner, one) in learners {
         let _ = write!(
             body,
             "<tr><td>{}<td>{}<td>{}<td>{}<td>{}",
@@ -368,8 +353,14 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
             format_percentage(one.hit10, 1)
         );
     }
-    if !found.learners.is_empty() {
-        *body += "</table></div>";
+    *body += "</table></div>";
+}
+
+fn add_network_tables(found: &EndToEnd, body: &mut String) {
+    *body += "<h2>Whole networks</h2>";
+    match found.learners.is_empty() {
+        true => *body += "<p>No network is scored, because too few operators of each were measured.</p>",
+        false => add_network_scores(&found.learners, body),
     }
     *body += "<p>Deviation of the predicted from the measured sum in percent, by learner:</p><div \
     class=\"wide\"><table class=\"texts figures\"><tr><th>network<th>setting<th>operators measured<th>measured<th>ours";
@@ -389,7 +380,7 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
             or_unknown(one.predicted_ns.get(Learner::Ensemble.name()), |time| format_duration(*time))
         );
         for learner in &learners {
-            let error = one.error_percent(learner).map_or(UNKNOWN.to_owned(), |error| format_bias(error, 1));
+            let error = or_unknown(one.error_percent(learner), |error| format_bias(error, 1));
             let _ = write!(body, "<td>{error}");
         }
     }

@@ -1,12 +1,10 @@
 //! Charts of an evaluation: predicted against measured times, errors by operator, coverage of 90 % intervals.
 
 use super::escape;
-use super::evaluation_errors::{format_error, shown_learner};
+use super::evaluation_errors::{format_error, shown_learner, sort_learners};
 use crate::evaluate::metrics::Metrics;
-use crate::evaluate::{Evaluation, ScatterPoint};
-use learn::Learner;
-use models::Choice;
-use report::page::chart::{Scale, decades_between, draw_for_windows, label_width, round_ticks, svg_start};
+use crate::evaluate::{Evaluation, ScatterPoint, is_ours};
+use report::page::chart::{Scale, decades_between, draw_for_windows, draw_ticks, label_width, round_ticks, svg_start};
 use report::{format_count, format_duration, format_percentage, format_plain};
 use samples::statistics::quantile;
 use std::fmt::Write;
@@ -38,26 +36,27 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
             0 => String::new(),
             count => format!(" {} beyond the axes: orange triangles at the border.", format_count(count, "row")),
         };
+        let (drawn, all) = (evaluation.scatter_points.len(), shown_learner(evaluation).map_or(0, |(_, one)| one.rows));
+        let rows = format_count(all.max(drawn), "held-out row");
+        let rows = if drawn < all { format!("{drawn} of {rows}") } else { rows };
         let _ = write!(
             text,
             "<h2>Predicted against measured</h2><p class=\"soft\">{} by our predictor. On the line, predicted and \
              measured times are equal; in the band, they differ by at most {WITHIN:.0}\u{a0}\
             %.{beyond}</p><figure>{}</figure>",
-            format_count(evaluation.scatter_points.len(), "held-out row"),
+            rows,
             draw_scatter(&evaluation.scatter_points, &axes)
         );
     }
     let Some((name, _)) = shown_learner(evaluation) else { return text };
-    let is_ours = name.starts_with(Learner::Ensemble.name());
-    let (whose, title) = match is_ours {
+    let (whose, title) = match is_ours(name) {
         true => ("our", "Our error".to_owned()),
         false => ("the", format!("Error of {}", escape(name))),
     };
     let explained = "Bar: mean absolute error (MAPE); whisker: its 95 % interval; dot: median error.";
     if evaluation.learners.len() > 1 {
-        let mut sorted: Vec<(&String, &Metrics)> = evaluation.learners.iter().collect();
-        sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
-        let bars: Vec<Bar> = sorted.into_iter().map(|(name, one)| Bar::error_bar(name, one)).collect();
+        let bars: Vec<Bar> =
+            sort_learners(&evaluation.learners).into_iter().map(|(name, one)| Bar::error_bar(name, one)).collect();
         add_error_bars("Error by learner", explained, &bars, &mut text);
     }
     let shown: Vec<(&str, &Metrics)> = evaluation
@@ -71,7 +70,7 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
     }
     let bars: Vec<Bar> = shown.iter().filter_map(|(name, one)| Bar::coverage_bar(name, one)).collect();
     if !bars.is_empty() {
-        let axis = BarAxis { most: 100.0, is_cut: false, promise: Some(PROMISE) };
+        let axis = BarAxis { most: 100.0, promise: Some(PROMISE) };
         let _ = write!(
             text,
             "<h2>Measurements inside {whose} 90 % intervals</h2><p class=\"soft\">The line is the nominal coverage. \
@@ -85,7 +84,7 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
 
 fn add_error_bars(title: &str, explained: &str, bars: &[Bar], text: &mut String) {
     let axis = BarAxis::clipped(bars);
-    let cut = if axis.is_cut { " Triangle: continues beyond the axis." } else { "" };
+    let cut = if bars.iter().any(|bar| bar.end() > axis.most) { " Triangle: continues beyond the axis." } else { "" };
     let _ = write!(
         text,
         "<h2>{title}</h2><p class=\"soft\">{explained}{cut}</p><figure>{}</figure>",
@@ -104,7 +103,7 @@ struct Bar {
 
 impl Bar {
     fn error_bar(name: &str, one: &Metrics) -> Bar {
-        let says = format!("{}, median {}", escape(&format_error(one.mape, 2)), format_error(one.median, 2));
+        let says = format!("{}, median {}", format_error(one.mape, 2), format_error(one.median, 2));
         // The interval of a single row has no width.
         let (range, middle) = (Some(one.mape_interval).filter(|_| one.rows > 1), Some(one.median));
         Bar { name: name.to_owned(), value: one.mape, range, middle, says, is_bad: false }
@@ -128,7 +127,6 @@ impl Bar {
 
 struct BarAxis {
     most: f64,
-    is_cut: bool,
     promise: Option<f64>,
 }
 
@@ -145,10 +143,7 @@ impl BarAxis {
             1..FEW => 8.0 * values.iter().copied().fold(f64::INFINITY, f64::min),
             _ => 3.0 * quantile(&mut values, 0.75),
         };
-        match longest > usual && usual > 0.0 {
-            true => BarAxis { most: usual, is_cut: true, promise: None },
-            false => BarAxis { most: longest, is_cut: false, promise: None },
-        }
+        BarAxis { most: if longest > usual && usual > 0.0 { usual } else { longest }, promise: None }
     }
 }
 
@@ -275,15 +270,10 @@ fn draw_bars(bars: &[Bar], axis: &BarAxis, unit: &str, width: f64) -> String {
     let lane = if is_narrow { TALL_LANE } else { LANE };
     let floor = MARGIN + lane * bars.len() as f64;
     let mut svg = svg_start(right + RIGHT + says, floor + 44.0, "bar chart");
-    for tick in round_ticks(0.0, axis.most, 5) {
-        let x = across.coordinate_of(tick);
-        let _ = write!(
-            svg,
-            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{MARGIN}\" y2=\"{floor}\"/><text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-            floor + 18.0,
-            if axis.most < 1e4 { format_plain(tick) } else { format_percentage(tick, 0) }
-        );
-    }
+    svg += &draw_ticks(&across, &round_ticks(0.0, axis.most, 5), (MARGIN, floor), |tick| match axis.most < 1e4 {
+        true => format_plain(tick),
+        false => format_percentage(tick, 0),
+    });
     let _ = write!(
         svg,
         "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{unit}</text>",
@@ -304,7 +294,7 @@ fn draw_bars(bars: &[Bar], axis: &BarAxis, unit: &str, width: f64) -> String {
 }
 
 fn draw_bar_texts(bar: &Bar, (top, middle): (f64, f64), across: &Scale, is_narrow: bool) -> String {
-    let ((left, right), name, says) = (across.places, escape(&bar.name), &bar.says);
+    let ((left, right), name, says) = (across.places, escape(&bar.name), escape(&bar.says));
     match is_narrow {
         true => {
             format!("<text x=\"{left}\" y=\"{:.1}\">{name}: <tspan class=\"soft\">{says}</tspan></text>", top + 15.0)
@@ -373,12 +363,12 @@ mod tests {
             says: "12.0".to_owned(),
             is_bad: true,
         };
-        let axis = BarAxis { most: 100.0, is_cut: false, promise: Some(PROMISE) };
+        let axis = BarAxis { most: 100.0, promise: Some(PROMISE) };
         let svg = draw_bars(&[bar(12.0, 80.0)], &axis, "%", WIDTH);
         assert!(svg.contains("class=\"up\"") && svg.contains("whisker") && svg.contains("class=\"at\""), "{svg}");
         let bars = [bar(12.0, 14.0), bar(11.0, 12.0), bar(10.0, 13.0), bar(4e5, 9e6)];
         let axis = BarAxis::clipped(&bars);
-        assert!(axis.is_cut && axis.most > 14.0 && axis.most < 9e6, "{}", axis.most);
+        assert!(bars[3].end() > axis.most && axis.most > 14.0 && axis.most < 9e6, "{}", axis.most);
         assert_eq!(draw_bars(&bars, &axis, "%", WIDTH).matches("continues beyond").count(), 1);
     }
 }

@@ -1,19 +1,20 @@
 //! The learner that an evaluation shows, and the texts of its errors.
 
-use crate::evaluate::Evaluation;
 use crate::evaluate::metrics::Metrics;
-use learn::Learner;
-use models::Choice;
+use crate::evaluate::{Evaluation, is_ours};
 use report::{UNKNOWN, format_percentage, format_signed_percentage};
 use std::collections::BTreeMap;
 
-pub fn is_ours(learner: &str) -> bool {
-    learner.starts_with(Learner::Ensemble.name())
+/// Sorts learners by mean error, the smallest first.
+pub fn sort_learners(learners: &BTreeMap<String, Metrics>) -> Vec<(&String, &Metrics)> {
+    let mut sorted: Vec<_> = learners.iter().collect();
+    sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
+    sorted
 }
 
 /// Returns the learner with the smallest mean error.
 pub fn find_best(learners: &BTreeMap<String, Metrics>) -> Option<(&String, &Metrics)> {
-    learners.iter().min_by(|one, two| one.1.mape.total_cmp(&two.1.mape))
+    sort_learners(learners).into_iter().next()
 }
 
 /// Returns our predictor, else the learner with the smallest mean error.
@@ -42,4 +43,21 @@ pub fn format_error_interval(one: &Metrics, space: &str) -> String {
         true => UNKNOWN.to_owned(),
         false => format!("{}{space}…{space}{}", format_error(low, 2), format_error(high, 2)),
     }
+}
+
+/// Describes the deviation between repeated measurements, for terminal and page.
+pub fn describe_repeats(evaluation: &Evaluation) -> Vec<String> {
+    let repeats = evaluation.repeats.as_ref().map(|repeats| {
+        format!(
+            "{} candidates were measured repeatedly: measurements deviate by {} % from the candidate's time on average, \
+             90 % of them by at most {} %",
+            repeats.candidates,
+            format_percentage(repeats.mape, 2),
+            format_percentage(repeats.p90, 2)
+        )
+    });
+    let spread = evaluation.mean_cv.map(|spread| {
+        format!("Mean coefficient of variation within a measurement: {} %", format_percentage(spread, 2))
+    });
+    repeats.into_iter().chain(spread).collect()
 }

@@ -10,7 +10,9 @@ use crate::planning::NetworkPlan;
 use crate::planning::network::Alternative;
 use models::stages::Group;
 use report::page::chart::{Scale, draw_for_windows, format_tick, round_ticks, svg_start};
-use report::{UNKNOWN, format_count, format_duration, format_number, format_percent, format_range};
+use report::{
+    UNKNOWN, format_count, format_duration, format_number, format_percent, format_range, format_signed_percentage,
+};
 use samples::text::read_bounded;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -101,9 +103,9 @@ pub fn plan_page(planned: &NetworkPlan, facts: &PlanFacts, measured: Option<&Mea
         Some(measured) if !seen.is_empty() => {
             let _ = write!(
                 body,
-                "<h2>Measured timeline</h2><p>{} is the median of all runs, {:.1} % from the prediction.</p><figure>{}</figure>",
+                "<h2>Measured timeline</h2><p>{} is the median of all runs, {} % from the prediction.</p><figure>{}</figure>",
                 format_duration(measured.median_ns),
-                100.0 * (measured.median_ns / promise.time_ns - 1.0),
+                format_signed_percentage(100.0 * (measured.median_ns / promise.time_ns - 1.0), 1),
                 draw_for_windows(WIDTH, |width| draw_lanes(&seen, *cores, total_ns, ("measured lanes", width)))
             );
         }

@@ -12,8 +12,8 @@ mod slowdowns;
 mod swarm;
 
 pub use curve::{curves_page, describe_knee, point_remark};
-pub use evaluation::{evaluation_tables, format_rank, other_coverage};
-pub use evaluation_errors::{format_bias, format_error, format_error_interval};
+pub use evaluation::{evaluation_tables, format_rank, other_coverage, sort_ranking};
+pub use evaluation_errors::{describe_repeats, format_bias, format_error, format_error_interval, sort_learners};
 pub use heat_map::{SIGNIFICANT, heat_map};
 pub use lanes::{Lane, MeasuredLanes, plan_page};
 pub use placement::{describe_move, describe_placement, placement_page};

@@ -3,7 +3,7 @@
 use super::{escape, styled_page};
 use crate::planning::tables::TimesTable;
 use planners::placement::{Instance, Placement};
-use report::page::chart::{Scale, draw_for_windows, format_tick, label_width, round_ticks, svg_start};
+use report::page::chart::{Scale, draw_for_windows, draw_ticks, format_tick, label_width, round_ticks, svg_start};
 use report::{UNKNOWN, format_count, format_duration, format_number, format_percent};
 use std::fmt::Write;
 
@@ -147,14 +147,8 @@ impl DeviceLanes<'_> {
         let scale = Scale { range: (0.0, makespan_ns), places: (left, width - RIGHT), is_log: false };
         let floor = TOP + lane * self.table.devices.len() as f64;
         let mut picture = svg_start(width, floor + 42.0, "timeline of devices");
-        for tick in round_ticks(0.0, makespan_ns, (width / 110.0) as usize) {
-            let (x, y, time) = (scale.coordinate_of(tick), floor + 18.0, format_tick(tick));
-            let _ = write!(
-                picture,
-                "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{floor}\"/>\
-                 <text class=\"soft\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{time}</text>"
-            );
-        }
+        let ticks = round_ticks(0.0, makespan_ns, (width / 110.0) as usize);
+        picture += &draw_ticks(&scale, &ticks, (TOP, floor), format_tick);
         for (device, (name, load)) in self.table.devices.iter().zip(&loads).enumerate() {
             let (top, name) = (TOP + lane * device as f64, escape(name));
             picture += &match is_narrow {
@@ -255,12 +249,12 @@ impl DeviceLanes<'_> {
     fn describe_costs(&self) -> &'static str {
         match self.instance.edges.is_empty() {
             true => {
-                "work of the device with the operator, plus the cost of energy if it has a price, relative to the \
-                 assigned device, if all other operators stay."
+                "busy time of that device including the operator, minus that of the assigned device, if all other \
+                 operators stay; plus the change of the cost of energy if it has a price."
             }
             false => {
-                "change of the makespan, plus the cost of energy if it has a price, if all other operators stay. It \
-                 is 0 for operators off the critical path."
+                "change of the makespan, plus that of the cost of energy if it has a price, if all other operators \
+                 stay."
             }
         }
     }

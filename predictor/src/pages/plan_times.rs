@@ -3,7 +3,7 @@
 use super::escape;
 use crate::planning::NetworkPlan;
 use models::Choice;
-use report::page::chart::{Scale, format_tick, label_width, round_ticks, svg_start};
+use report::page::chart::{Scale, draw_ticks, format_tick, label_width, round_ticks, svg_start};
 use report::{format_count, format_duration, format_percent, format_range};
 use std::fmt::Write;
 
@@ -86,16 +86,7 @@ pub fn draw_times(found: &NetworkPlan, measured_ns: Option<f64>, is_narrow: bool
     let floor = TOP + lane * bars.len() as f64;
     let right = if is_narrow { MARGIN } else { 20.0 + label_width(says.iter().map(String::as_str)) };
     let mut picture = svg_start(left + axis + right, floor + 40.0, "expected times of plans");
-    for tick in round_ticks(0.0, most_ns, 5) {
-        let x = scale.coordinate_of(tick);
-        let _ = write!(
-            picture,
-            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{floor}\"/>\
-             <text class=\"soft\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            floor + 18.0,
-            format_tick(tick)
-        );
-    }
+    picture += &draw_ticks(&scale, &round_ticks(0.0, most_ns, 5), (TOP, floor), format_tick);
     for (place, (bar, says)) in bars.iter().zip(&says).enumerate() {
         let top = TOP + lane * place as f64;
         let middle = top + if is_narrow { 28.0 } else { lane / 2.0 };
@@ -149,7 +140,7 @@ pub fn describe_interval(found: &NetworkPlan) -> String {
         let _ = write!(
             text,
             " It includes the time of sequential execution, {}. Errors that an operator kind has in both plans widen \
-             the interval, but change both times alike; the uncertainty of the difference is stated above.",
+             the interval, but change both times alike; the assumed error of plans is stated above.",
             format_duration(promise.sequential_ns)
         );
     }
@@ -194,20 +185,9 @@ pub fn stages_table(found: &NetworkPlan) -> String {
          <th>stage</th><th>time</th><th>cores</th><th>calls</th><th>names</th></tr>",
         found.parallel.name()
     );
-    for (number, stage) in found.stages.stages.iter().enumerate() {
-        for (place, group) in stage.groups.iter().enumerate() {
-            let (number, time) = match place {
-                0 => (number.to_string(), stage.time_ns.map_or_else(String::new, format_duration)),
-                _ => (String::new(), String::new()),
-            };
-            let _ = write!(
-                text,
-                "<tr><td>{number}</td><td>{time}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-                group.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(","),
-                group.calls.len(),
-                escape(&found.name_calls(&group.calls))
-            );
-        }
+    for row in found.stage_rows() {
+        let cells = row.map(|cell| format!("<td>{}</td>", escape(&cell)));
+        let _ = write!(text, "<tr>{}</tr>", cells.concat());
     }
     text + "</table></div>"
 }

@@ -58,7 +58,23 @@ impl Alternative {
 
 impl NetworkPlan {
     /// Names the first three of the given calls.
-    pub fn name_calls(&self, calls: &[usize]) -> String {
+    /// Returns a table row for each group: stage, time, cores, number of calls, names.
+    pub fn stage_rows(&self) -> Vec<[String; 5]> {
+        let mut rows = Vec::new();
+        for (number, stage) in self.stages.stages.iter().enumerate() {
+            for (place, group) in stage.groups.iter().enumerate() {
+                let (number, time) = match place {
+                    0 => (number.to_string(), stage.time_ns.map_or_else(String::new, format_duration)),
+                    _ => (String::new(), String::new()),
+                };
+                let cores = group.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+                rows.push([number, time, cores, group.calls.len().to_string(), self.name_calls(&group.calls)]);
+            }
+        }
+        rows
+    }
+
+    fn name_calls(&self, calls: &[usize]) -> String {
         let named: Vec<&str> = calls.iter().take(3).map(|&call| self.calls[call].as_str()).collect();
         format!("{}{}", named.join("; "), if calls.len() > 3 { "; …" } else { "" })
     }
@@ -192,7 +208,7 @@ fn call_alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Ve
     of_tasks.iter().enumerate().map(alternative).collect()
 }
 
-/// Explains the choice, given the gain and the smallest gain above the uncertainty, and the numbers of operators slower
+/// Explains the choice, given the gain and the smallest gain that is accepted, and the numbers of operators slower
 /// on all cores than on fewer, of operators, and of cores.
 fn explain_choice(
     found: &Stages,
@@ -203,7 +219,7 @@ fn explain_choice(
     let beside = found.stages.iter().filter(|stage| stage.groups.len() > 1).count();
     let less = format!("{:.1} % less time", 100.0 * gain);
     let above = format!(
-        "{less} than one operator after the other, more than the uncertainty of the difference ({:.1} %)",
+        "{less} than one operator after the other, more than the assumed error of plans ({:.1} %)",
         100.0 * least_gain
     );
     let on_all = format!("{slower} of {operators} operators take longer on {cores} cores than on fewer");
@@ -265,6 +281,6 @@ mod tests {
         assert!(told.starts_with("each operator takes less time on 2 cores"), "{told}");
         let told = explain_choice(&found(323.0, 1), (0.5, 0.125), true, (9, 17, 2));
         assert!(told.contains("with the best core count for each operator, 50.0 % less time than"), "{told}");
-        assert!(told.ends_with("more than the uncertainty of the difference (12.5 %)"), "{told}");
+        assert!(told.ends_with("more than the assumed error of plans (12.5 %)"), "{told}");
     }
 }

@@ -43,6 +43,20 @@ pub fn draw_for_windows(broad: f64, draw: impl Fn(f64) -> String) -> String {
     format!("<div class=\"broad\">{}</div>\n<div class=\"narrow\">{}</div>\n", draw(broad), draw(NARROW))
 }
 
+/// Draws vertical lines at ticks from `top` to `floor`, with their labels below.
+pub fn draw_ticks(scale: &Scale, ticks: &[f64], (top, floor): (f64, f64), label: impl Fn(f64) -> String) -> String {
+    let draw = |&tick: &f64| {
+        format!(
+            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top}\" y2=\"{floor}\"/>\
+             <text class=\"soft\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            floor + 18.0,
+            super::escape_html(&label(tick)),
+            x = scale.coordinate_of(tick)
+        )
+    };
+    ticks.iter().map(draw).collect()
+}
+
 /// Returns the class of the text in a cell of a heat map, given the opacity of the fill and whether its class is `up`.
 /// With these thresholds, the contrast of text and fill is at least 4.5 in light and dark mode.
 pub fn cell_class(depth: f64, is_up: bool) -> &'static str {

@@ -61,7 +61,7 @@ impl<'a> Game<'a> {
         self.finish_times(devices).into_iter().fold(0.0, f64::max)
     }
 
-    /// Returns when each operator ends, in list-scheduling order.
+    /// Returns the end of each operator if devices run operators in list-scheduling order.
     fn finish_times(&self, devices: &[usize]) -> Vec<f64> {
         let mut free = vec![0.0f64; self.instance.device_count()];
         let mut ends = vec![0.0f64; devices.len()];
