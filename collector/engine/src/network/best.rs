@@ -285,8 +285,7 @@ impl Best {
         let count: usize = versions.values().sum();
         let named: Vec<String> =
             versions.into_iter().map(|(versions, count)| format!("{count} with {versions}")).collect();
-        (count > 0)
-            .then(|| format!("{count} of the best schedules were measured with other versions: {}", named.join("; ")))
+        (count > 0).then(|| format!("best schedules that were measured with other versions: {}", named.join("; ")))
     }
 
     /// Describes which tasks keep the default schedule, and why. Returns None if no task does.
@@ -446,7 +445,7 @@ mod tests {
             ..right(5.0, &schedules[1])
         });
         assert_eq!((all.best_schedule(task), all.left_out()), (Some(&schedules[1]), 0));
-        let note = "1 of the best schedules were measured with other versions: 1 with TVM 0.26";
+        let note = "best schedules that were measured with other versions: 1 with TVM 0.26";
         assert_eq!(all.describe_other_versions().as_deref(), Some(note));
     }
 }
