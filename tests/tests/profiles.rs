@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use tests::workspace::root;
-use tests::{Bench, run, skip};
+use tests::{Bench, WITHOUT_PEAKS, run, skip};
 
 struct ProfileRun {
     report: Value,
@@ -16,9 +16,14 @@ struct ProfileRun {
 }
 
 impl ProfileRun {
-    /// Profiles a model and checks that all sums are consistent.
     #[track_caller]
     fn of(bench: &Bench, arguments: &str) -> ProfileRun {
+        ProfileRun::with_peaks(bench, &format!("{WITHOUT_PEAKS} {arguments}"))
+    }
+
+    /// Profiles a model and checks that all sums are consistent.
+    #[track_caller]
+    fn with_peaks(bench: &Bench, arguments: &str) -> ProfileRun {
         let seconds = if arguments.contains("--seconds") { "" } else { "--seconds 0.05" };
         let options = format!("{seconds} --json --wait 300 --out profile.json --csv rows.csv");
         let ran = run(bench.opcollect(&format!("profile {options} {arguments}"))).expect(0);
@@ -70,7 +75,8 @@ const GPT: &str =
 #[test]
 fn operators_add_up_to_the_model() {
     let bench = Bench::new();
-    let mlp = ProfileRun::of(&bench, "--modelsource local --modelname mlp --threads 1 --group-by call --sort-by order");
+    let mlp = "--modelsource local --modelname mlp --threads 1 --group-by call --sort-by order";
+    let mlp = ProfileRun::with_peaks(&bench, mlp);
     let names: Vec<&str> = mlp.rows().iter().filter_map(|row| row["name"].as_str()).collect();
     assert_eq!(names, ["dense+bias+relu", "dense+bias+relu", "dense+bias", "softmax"]);
     assert_eq!(mlp.rows()[0]["flops"].as_f64(), Some(2.0 * 784.0 * 128.0 + 2.0 * 128.0), "{}", mlp.report);
@@ -122,7 +128,7 @@ fn counters_cover_each_operator_or_have_a_reason() {
     assert!(seen.rows().iter().all(once), "PAPI sees each call once: {}", seen.report);
     let misspelled =
         "--modelsource local --modelname mlp --seconds 0.05 --no-check --counters papi:sde:::opcollect::cals";
-    let output = run(bench.opcollect(&format!("profile --wait 300 {misspelled}"))).expect(0).stdout;
+    let output = run(bench.opcollect(&format!("profile {WITHOUT_PEAKS} --wait 300 {misspelled}"))).expect(0).stdout;
     assert!(output.contains("not counted") && output.contains("did you mean `sde:::opcollect::calls`?"), "{output}");
 }
 
@@ -273,7 +279,9 @@ fn thread_counts_cover_their_tasks_only() {
 #[test]
 fn tables_of_other_tools_agree() {
     let bench = Bench::new();
-    let mlp = "profile --modelsource local --modelname mlp --threads 1 --seconds 0.05 --wait 300 --out profile.json --csv t.csv";
+    let mlp = format!(
+        "profile {WITHOUT_PEAKS} --modelsource local --modelname mlp --threads 1 --seconds 0.05 --wait 300 --out profile.json --csv t.csv"
+    );
     let torch = run(bench.opcollect(&format!("{mlp} --style torch --group-by name --json"))).expect(0).json();
     let text = fs::read_to_string(bench.path("profile.json")).expect("the profile was written");
     let profile: Profile = serde_json::from_str(&text).expect("it is one");
@@ -292,7 +300,7 @@ fn tables_of_other_tools_agree() {
 #[test]
 fn each_cycle_is_handed_over_when_its_trace_is_ready() {
     let bench = Bench::new();
-    let mlp = "profile --modelsource local --modelname mlp --threads 1 --wait 300 --json";
+    let mlp = format!("profile {WITHOUT_PEAKS} --modelsource local --modelname mlp --threads 1 --wait 300 --json");
     bench.write("keep.sh", "echo to be seen\ncp \"$1\" \"kept-$(basename \"$1\")\"\n");
     let schedule = "--schedule wait=1,warmup=1,active=2,repeat=2 --seconds 60";
     let ready = ["--on-trace-ready", "sh keep.sh"];
@@ -334,7 +342,8 @@ fn unprofilable_runs_are_reported() {
 #[test]
 fn simulated_counts_are_separate() {
     let bench = Bench::new();
-    let mlp = "profile --modelsource local --modelname mlp --threads 1 --wait 300 --seconds 0.05";
+    let mlp =
+        format!("profile {WITHOUT_PEAKS} --modelsource local --modelname mlp --threads 1 --wait 300 --seconds 0.05");
     let mut lacking = bench.opcollect(&format!("{mlp} --counters cachegrind"));
     lacking.env("PATH", bench.path("."));
     let lacking = run(lacking).expect(3);

@@ -45,11 +45,12 @@ pub fn host_peaks(
     Ok(peaks)
 }
 
-/// Measures the peak rates for one number of threads. Returns no rates for targets that are not CPUs.
-pub fn measure_peak_rates(threads: usize, target: &Target, bench: &mut dyn Bench) -> Peaks {
+/// Measures the peak rates for one number of threads. Returns no rates for targets that are not CPUs, and none if the
+/// configuration says so.
+pub fn measure_peak_rates(threads: usize, (config, target): (&Config, &Target), bench: &mut dyn Bench) -> Peaks {
     let facts = Facts::read_facts();
     let mut measured = PeaksMeasured::new("", &facts.host_class(), env!("CARGO_PKG_VERSION"), now_us());
-    if target.kind.runs_on_cpus() {
+    if config.limits.measure_peaks && target.kind.runs_on_cpus() {
         measure_peaks(&[threads], target, &facts, bench, &mut measured);
     }
     Peaks::from_measurements([&measured])

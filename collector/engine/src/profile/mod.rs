@@ -252,7 +252,8 @@ fn measure_model(
         }
     };
     let check = model.check_outputs(&model.last_outputs(job)?);
-    let peaks = peaks::measure_peak_rates(model.runs.cpus.len(), &target, model.runs.bench.as_mut());
+    let Runs { cpus, config, bench, .. } = &mut model.runs;
+    let peaks = peaks::measure_peak_rates(cpus.len(), (config, &target), bench.as_mut());
     let profile = Profile { model: model.request.label(), target: target.text, ..profiled.profile };
     let mut profile = model.complete_profile(profile, &made, &peaks)?;
     if has_visits {

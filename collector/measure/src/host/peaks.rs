@@ -142,7 +142,7 @@ fn all_threads(cpus: &[usize], plans: &[PassPlan]) -> Result<Vec<Passes>, Stream
     })
 }
 
-/// A barrier that spins, because waking a sleeping thread would take as long as a pass over a cache.
+/// A barrier that spins at first, because waking a sleeping thread would take as long as a pass over a cache.
 struct SpinBarrier {
     arrived: AtomicUsize,
     threads: usize,
@@ -150,14 +150,15 @@ struct SpinBarrier {
 
 impl SpinBarrier {
     fn wait_for_round(&self, round: usize) {
-        /// Number of polls between yields to the scheduler, in case there are more threads than CPUs.
-        const PATIENCE: usize = 1 << 12;
+        /// Number of polls before the thread sleeps: the others do not come at once if other processes use their CPUs.
+        const PATIENCE: usize = 1 << 16;
+        const NAP: Duration = Duration::from_micros(50);
         self.arrived.fetch_add(1, Ordering::AcqRel);
         let mut polled: usize = 0;
         while self.arrived.load(Ordering::Acquire) < round * self.threads {
             polled += 1;
-            match polled.is_multiple_of(PATIENCE) {
-                true => thread::yield_now(),
+            match polled > PATIENCE {
+                true => thread::sleep(NAP),
                 false => std::hint::spin_loop(),
             }
         }
