@@ -4,7 +4,10 @@
 // Results are those of the kernel's arithmetic and addresses; speed, machine code and races between barriers are not
 // emulated. Each lane holds whole fragments of tensor cores, and all lanes compute the same.
 #pragma once
+// The checked `longjmp` takes a jump to another stack for an error.
+#undef _FORTIFY_SOURCE
 #include <cmath>
+#include <csetjmp>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -25,7 +28,10 @@ struct Copy {
   size_t bytes;
 };
 struct Fiber {
-  ucontext_t context;
+  ucontext_t start;
+  // Where it continues; jumps make no system call, unlike `swapcontext`.
+  jmp_buf position;
+  bool has_started;
   State state;
   Place place;
   std::vector<char> stack;
@@ -36,19 +42,25 @@ constexpr unsigned WARP = 32;
 constexpr size_t STACK_BYTES = 256 << 10;
 static std::vector<Fiber> fibers;
 static unsigned current;
-static ucontext_t scheduler;
+static jmp_buf scheduler;
 static std::function<void()> kernel;
 static union { char bytes[16]; } lanes[1024];
 
 static void wait_as(State state) {
-  unsigned self = current;
-  fibers[self].state = state;
-  swapcontext(&fibers[self].context, &scheduler);
+  fibers[current].state = state;
+  if (!_setjmp(fibers[current].position)) _longjmp(scheduler, 1);
 }
 static void enter() {
   kernel();
   fibers[current].state = ENDED;
-  swapcontext(&fibers[current].context, &scheduler);
+  _longjmp(scheduler, 1);
+}
+// Returns when the fiber waits or has ended.
+__attribute__((noinline)) static void resume(Fiber &fiber) {
+  if (_setjmp(scheduler)) return;
+  if (fiber.has_started) _longjmp(fiber.position, 1);
+  fiber.has_started = true;
+  setcontext(&fiber.start);
 }
 // Resumes fibers whose partners have all arrived.
 static bool release(unsigned first, unsigned last, State state) {
@@ -68,11 +80,12 @@ static void run_block(unsigned x, unsigned y) {
   for (unsigned i = 0; i < count; i++) {
     Fiber &fiber = fibers[i];
     if (fiber.stack.empty()) fiber.stack.resize(STACK_BYTES);
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack.data();
-    fiber.context.uc_stack.ss_size = fiber.stack.size();
-    fiber.context.uc_link = nullptr;
-    makecontext(&fiber.context, enter, 0);
+    getcontext(&fiber.start);
+    fiber.start.uc_stack.ss_sp = fiber.stack.data();
+    fiber.start.uc_stack.ss_size = fiber.stack.size();
+    fiber.start.uc_link = nullptr;
+    makecontext(&fiber.start, enter, 0);
+    fiber.has_started = false;
     fiber.place = {i % x, i / x, 0};
     fiber.state = RUNS;
     fiber.copies.assign(1, {});
@@ -84,7 +97,7 @@ static void run_block(unsigned x, unsigned y) {
       ran = true;
       current = i;
       threadIdx = fibers[i].place;
-      swapcontext(&scheduler, &fibers[i].context);
+      resume(fibers[i]);
     }
     for (unsigned i = 0; i < count; i += WARP)
       ran |= release(i, std::min(i + WARP, count), WAITS_FOR_WARP);
