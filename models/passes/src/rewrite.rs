@@ -42,9 +42,13 @@ pub(super) fn rewrite_nodes(
     recognise: impl Fn(&GraphLookup<'_>, &Node) -> Option<Replacement>,
 ) -> Result<Graph> {
     let lookup = GraphLookup::from_graph(graph);
+    let found: Vec<Option<Replacement>> = graph.nodes.iter().map(|node| recognise(&lookup, node)).collect();
+    if found.iter().all(Option::is_none) {
+        return Ok(graph.clone());
+    }
     let mut rebuild = Rebuild::new(graph)?;
-    for node in &graph.nodes {
-        let Some(found) = recognise(&lookup, node) else {
+    for (node, found) in graph.nodes.iter().zip(found) {
+        let Some(found) = found else {
             rebuild.copy_node(node)?;
             continue;
         };

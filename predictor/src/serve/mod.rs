@@ -11,6 +11,7 @@ pub use known::StoredRecords;
 use crate::error::{Error, Result};
 use crate::queries::{self, Cell, ModelSource, NetworkQuestion, Operator, OperatorPrediction, Run, Setting};
 use learn::predictor::Predictor;
+use rayon::prelude::*;
 use samples::table::Mapping;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -122,10 +123,10 @@ fn predict_request(request: Request, service: &Service) -> Result<Value> {
     if request.operators.len() > MOST_OPERATORS {
         return Err(Error::Query(format!("the request has more than {MOST_OPERATORS} operators")));
     }
-    let mut operators: Vec<Operator> = Vec::new();
-    for text in &request.operators {
-        operators.push(queries::parse_operator(text, service.mapping.as_ref())?);
-    }
+    let parsed = request.operators.par_iter().with_min_len(16);
+    let parsed: Vec<_> = parsed.map(|text| queries::parse_operator(text, service.mapping.as_ref())).collect();
+    // The first error in the order of the request.
+    let mut operators: Vec<Operator> = parsed.into_iter().collect::<Result<_>>()?;
     let of_model = match &request.model {
         Some(name) => {
             let batch = request.batch.unwrap_or(1);

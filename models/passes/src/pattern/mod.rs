@@ -22,6 +22,7 @@ use models::graph::{Graph, Node, ValueId};
 use models::operators::Op;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
 
 /// A parsed pattern; its root is the operator that computes the last value.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,9 +74,17 @@ impl Pattern {
         parse::parse_pattern(text).map(Pattern).map_err(|reason| NotAPattern { text: text.to_owned(), reason })
     }
 
-    /// Parses a pattern of the source code; panics if the text is invalid.
-    pub(crate) fn from_static(text: &'static str) -> Pattern {
-        Pattern::parse_text(text).unwrap_or_else(|error| panic!("{error}"))
+    /// Parses a pattern of the source code, once per process; panics if the text is invalid.
+    pub(crate) fn from_static(text: &'static str) -> &'static Pattern {
+        static PARSED: RwLock<BTreeMap<&str, &Pattern>> = RwLock::new(BTreeMap::new());
+        let known = PARSED.read().unwrap_or_else(PoisonError::into_inner).get(text).copied();
+        known.unwrap_or_else(|| {
+            let pattern = Pattern::parse_text(text).unwrap_or_else(|error| panic!("{error}"));
+            // As many as there are texts in the source code, plus those that several threads parse at once.
+            let pattern: &Pattern = Box::leak(Box::new(pattern));
+            PARSED.write().unwrap_or_else(PoisonError::into_inner).insert(text, pattern);
+            pattern
+        })
     }
 
     pub fn find_at(&self, graph: &Graph, id: ValueId) -> Option<Match> {
