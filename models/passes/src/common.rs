@@ -5,7 +5,11 @@ use models::error::Result;
 use models::graph::{Graph, ValueId};
 use std::collections::HashMap;
 
-pub(super) fn share_common_subexpressions(graph: &Graph) -> Result<Graph> {
+pub(super) fn share_common_subexpressions(graph: &Graph) -> Result<Option<Graph>> {
+    let constants = graph.values.iter().filter(|value| value.data.is_some()).count();
+    if graph.nodes.len() < 2 && constants < 2 {
+        return Ok(None);
+    }
     let mut rebuild = Rebuild::new(graph)?;
     let mut constants: HashMap<String, ValueId> = HashMap::new();
     let mut results: HashMap<(String, Vec<ValueId>), ValueId> = HashMap::new();
@@ -30,5 +34,5 @@ pub(super) fn share_common_subexpressions(graph: &Graph) -> Result<Graph> {
             }
         }
     }
-    rebuild.finish_graph()
+    rebuild.finish_graph().map(Some)
 }

@@ -6,7 +6,7 @@ use models::error::Result;
 use models::graph::{Const, Graph};
 use models::types::TensorType;
 
-pub(super) fn fold_constants(graph: &Graph) -> Result<Graph> {
+pub(super) fn fold_constants(graph: &Graph) -> Result<Option<Graph>> {
     let mut rebuild = Rebuild::new(graph)?;
     for node in &graph.nodes {
         let mut constants: Vec<(TensorType, Const)> = Vec::new();
@@ -24,5 +24,5 @@ pub(super) fn fold_constants(graph: &Graph) -> Result<Graph> {
             None => drop(rebuild.copy_node(node)?),
         }
     }
-    rebuild.finish_graph()
+    rebuild.finish_graph().map(Some)
 }

@@ -11,7 +11,10 @@ use models::operators::{BatchNorm, BiasAdd, ConvTranspose, Op, ScaleShift};
 use models::types::TensorType;
 use std::collections::HashMap;
 
-pub(super) fn fold_batch_norm(graph: &Graph) -> Result<Graph> {
+pub(super) fn fold_batch_norm(graph: &Graph) -> Result<Option<Graph>> {
+    if !graph.nodes.iter().any(|node| matches!(node.op, Op::BatchNorm(_))) {
+        return Ok(None);
+    }
     let mut folds = Folds::find_folds(graph);
     let mut rebuild = Rebuild::new(graph)?;
     for (index, node) in graph.nodes.iter().enumerate() {
@@ -33,7 +36,7 @@ pub(super) fn fold_batch_norm(graph: &Graph) -> Result<Graph> {
             rebuild.copy_node(node)?;
         }
     }
-    rebuild.finish_graph()
+    rebuild.finish_graph().map(Some)
 }
 
 #[derive(Default)]

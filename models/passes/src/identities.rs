@@ -5,7 +5,10 @@ use models::error::Result;
 use models::graph::{Graph, Node, ValueId};
 use models::types::TensorType;
 
-pub(super) fn drop_identities(graph: &Graph) -> Result<Graph> {
+pub(super) fn drop_identities(graph: &Graph) -> Result<Option<Graph>> {
+    if !graph.nodes.iter().any(|node| changes_nothing(graph, node)) {
+        return Ok(None);
+    }
     let mut rebuild = Rebuild::new(graph)?;
     for node in &graph.nodes {
         if changes_nothing(graph, node) {
@@ -15,7 +18,7 @@ pub(super) fn drop_identities(graph: &Graph) -> Result<Graph> {
             rebuild.copy_node(node)?;
         }
     }
-    rebuild.finish_graph()
+    rebuild.finish_graph().map(Some)
 }
 
 fn changes_nothing(graph: &Graph, node: &Node) -> bool {

@@ -32,7 +32,8 @@ pub use split_attention::split_attention;
 use models::error::{Error, Result};
 use models::graph::Graph;
 
-pub type Pass = fn(&Graph) -> Result<Graph>;
+/// A pass returns None if it changes nothing.
+pub type Pass = fn(&Graph) -> Result<Option<Graph>>;
 
 pub const PASSES: &[(&str, Pass)] = &[
     ("fold constants", constants::fold_constants),
@@ -61,15 +62,16 @@ pub const PASSES: &[(&str, Pass)] = &[
     ("replace repeated slices by look-ups", parts::slices_to_look_ups),
     ("join many tensors in groups", parts::join_in_groups),
     ("drop new identities", identities::drop_identities),
-    ("drop dead code", drop_dead_code),
 ];
 
 pub fn simplify_graph(graph: &Graph) -> Result<Graph> {
     graph.check_default()?;
     let mut graph = graph.clone();
     for (name, pass) in PASSES {
-        let after = pass(&graph).and_then(|after| after.check_default().map(|()| after));
-        graph = after.map_err(|source| Error::Pass { pass: name, source: Box::new(source) })?;
+        let after = pass(&graph).and_then(|after| after.as_ref().map_or(Ok(()), Graph::check_default).map(|()| after));
+        if let Some(after) = after.map_err(|source| Error::Pass { pass: name, source: Box::new(source) })? {
+            graph = after;
+        }
     }
-    Ok(graph)
+    drop_dead_code(&graph)
 }

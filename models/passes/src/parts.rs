@@ -19,12 +19,15 @@ const MAX_JOINED: usize = 32;
 
 /// Turns many equal slices at different offsets into look-ups, because the offset of a slice is part of its task and
 /// an index is not.
-pub(super) fn slices_to_look_ups(graph: &Graph) -> Result<Graph> {
+pub(super) fn slices_to_look_ups(graph: &Graph) -> Result<Option<Graph>> {
     let mut offsets: HashMap<Cut<'_>, HashSet<i64>> = HashMap::new();
     for (cut, range) in graph.nodes.iter().filter_map(|node| cut_of(graph, node)) {
         offsets.entry(cut).or_default().insert(range.start);
     }
     offsets.retain(|_, offsets| offsets.len() > MAX_OFFSETS);
+    if offsets.is_empty() {
+        return Ok(None);
+    }
     let mut rebuild = Rebuild::new(graph)?;
     for node in &graph.nodes {
         match cut_of(graph, node).filter(|(cut, _)| offsets.contains_key(cut)) {
@@ -40,11 +43,15 @@ pub(super) fn slices_to_look_ups(graph: &Graph) -> Result<Graph> {
             }
         }
     }
-    rebuild.finish_graph()
+    rebuild.finish_graph().map(Some)
 }
 
 /// Joins many tensors group by group.
-pub(super) fn join_in_groups(graph: &Graph) -> Result<Graph> {
+pub(super) fn join_in_groups(graph: &Graph) -> Result<Option<Graph>> {
+    let joins_many = |node: &Node| matches!(node.op, Op::Concat(_)) && node.inputs.len() > MAX_JOINED;
+    if !graph.nodes.iter().any(joins_many) {
+        return Ok(None);
+    }
     let mut rebuild = Rebuild::new(graph)?;
     for node in &graph.nodes {
         let Op::Concat(Concat { axis }) = node.op else {
@@ -61,7 +68,7 @@ pub(super) fn join_in_groups(graph: &Graph) -> Result<Graph> {
         }
         rebuild.emit_operator(node, node.op.clone(), &parts)?;
     }
-    rebuild.finish_graph()
+    rebuild.finish_graph().map(Some)
 }
 
 /// What equal slices have in common.
@@ -102,7 +109,7 @@ mod tests {
     fn slices_at_many_offsets_are_one_task() {
         for (starts, length, tasks) in [(0..5, 1, 2), (0..4, 1, 5), (3..36, 5, 2)] {
             let graph = cut_rows(starts, length);
-            let after = slices_to_look_ups(&graph).unwrap();
+            let after = slices_to_look_ups(&graph).unwrap().unwrap_or_else(|| graph.clone());
             after.check_default().unwrap();
             assert_eq!(distinct_tasks(&after, Fuse::Epilogue).unwrap().len(), tasks, "{length} rows");
             let numbers: Vec<f64> = (0..80).map(f64::from).collect();
@@ -121,7 +128,7 @@ mod tests {
                 .collect();
             let y = builder.push(Op::Concat(Concat { axis: 0 }), &inputs).unwrap();
             let graph = builder.finish(&[y]).unwrap();
-            let after = join_in_groups(&graph).unwrap();
+            let after = join_in_groups(&graph).unwrap().unwrap_or_else(|| graph.clone());
             after.check_default().unwrap();
             assert_eq!(after.nodes.len(), operators, "{parts} tensors");
             let row = |part| Tensor::from_numbers(TensorType::f32(&[1, 2]), &[f64::from(part), 0.5]).unwrap();

@@ -15,7 +15,7 @@ use models::operators::{
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
-pub(super) fn recognise_integer_layers(graph: &Graph) -> Result<Graph> {
+pub(super) fn recognise_integer_layers(graph: &Graph) -> Result<Option<Graph>> {
     rewrite_by(
         graph,
         &[("quantize(a@relu/clip?(b@bias_add?(y@conv/dense(x@dequantize(..), #w), ..)), ..)", integer_layer)],
@@ -82,7 +82,7 @@ fn scalar_scale(lookup: &GraphLookup<'_>, node: &Node) -> Option<(f32, i64)> {
 }
 
 /// Removes a dequantisation and a quantisation of equal scales that enclose only data movement.
-pub(super) fn slide_movement(graph: &Graph) -> Result<Graph> {
+pub(super) fn slide_movement(graph: &Graph) -> Result<Option<Graph>> {
     rewrite_nodes(graph, |lookup, node| {
         let Op::Quantize(Quantize { to, .. }) = node.op else { return None };
         let scale = scalar_scale(lookup, node)?;
@@ -120,7 +120,7 @@ fn integer_movement(op: &Op, zero: i64) -> Option<Op> {
 }
 
 /// Merges bounds after a requantisation into it, and a cast after those if its type holds bounds and zero point.
-pub(super) fn drop_clips(graph: &Graph) -> Result<Graph> {
+pub(super) fn drop_clips(graph: &Graph) -> Result<Option<Graph>> {
     rewrite_by(
         graph,
         &[("cast?(c@clip/relu/max/min?(q@requantize(sums, #multiplier), ..))", |lookup, node, found| {
@@ -153,7 +153,7 @@ pub(super) fn drop_clips(graph: &Graph) -> Result<Graph> {
 }
 
 /// Merges a pad that is filled with the zero point into the padding of the integer convolution that follows.
-pub(super) fn merge_pads(graph: &Graph) -> Result<Graph> {
+pub(super) fn merge_pads(graph: &Graph) -> Result<Option<Graph>> {
     rewrite_by(
         graph,
         &[("q_conv(p@pad(x), #w)", |lookup, node, found| {

@@ -30,7 +30,7 @@ impl Replacement {
 /// A pattern, and a function that returns the replacement of its match, or None if the match has no replacement.
 pub(super) type Rule = (&'static str, fn(&GraphLookup<'_>, &Node, &Match) -> Option<Replacement>);
 
-pub(super) fn rewrite_by(graph: &Graph, rules: &[Rule]) -> Result<Graph> {
+pub(super) fn rewrite_by(graph: &Graph, rules: &[Rule]) -> Result<Option<Graph>> {
     let rules: Vec<_> = rules.iter().map(|(text, replace)| (Pattern::from_static(text), replace)).collect();
     rewrite_nodes(graph, |lookup, node| {
         rules.iter().find_map(|(pattern, replace)| replace(lookup, node, &pattern.find_in(lookup, node.outputs[0])?))
@@ -40,11 +40,11 @@ pub(super) fn rewrite_by(graph: &Graph, rules: &[Rule]) -> Result<Graph> {
 pub(super) fn rewrite_nodes(
     graph: &Graph,
     recognise: impl Fn(&GraphLookup<'_>, &Node) -> Option<Replacement>,
-) -> Result<Graph> {
+) -> Result<Option<Graph>> {
     let lookup = GraphLookup::from_graph(graph);
     let found: Vec<Option<Replacement>> = graph.nodes.iter().map(|node| recognise(&lookup, node)).collect();
     if found.iter().all(Option::is_none) {
-        return Ok(graph.clone());
+        return Ok(None);
     }
     let mut rebuild = Rebuild::new(graph)?;
     for (node, found) in graph.nodes.iter().zip(found) {
@@ -60,7 +60,7 @@ pub(super) fn rewrite_nodes(
             made = rebuild.emit_operator(node, op, &inputs)?;
         }
     }
-    rebuild.finish_graph()
+    rebuild.finish_graph().map(Some)
 }
 
 fn resolve_parts(rebuild: &mut Rebuild<'_>, parts: Vec<Part>) -> Result<Vec<ValueId>> {

@@ -16,10 +16,10 @@ use std::collections::HashMap;
 
 const SHIFT: i64 = 128;
 
-pub(super) fn bytes_with_a_sign(graph: &Graph) -> Result<Graph> {
+pub(super) fn bytes_with_a_sign(graph: &Graph) -> Result<Option<Graph>> {
     let changes = Changes::from_graph(graph);
     if !changes.of_value.contains(&true) {
-        return Ok(graph.clone());
+        return Ok(None);
     }
     let mut rebuild = Rebuild::new(graph)?;
     let mut constants: HashMap<ValueId, ValueId> = HashMap::new();
@@ -52,7 +52,7 @@ pub(super) fn bytes_with_a_sign(graph: &Graph) -> Result<Graph> {
         let op = change_operator(node, &is_changed, changes.has_value(node.outputs[0]));
         rebuild.emit_operator(node, op, &inputs)?;
     }
-    rebuild.finish_graph()
+    rebuild.finish_graph().map(Some)
 }
 
 struct Changes {

@@ -10,7 +10,7 @@ use models::operators::{Conv, Op, QConv, Slice};
 use models::types::TensorType;
 use std::ops::Range;
 
-pub(super) fn drop_outer_taps(graph: &Graph) -> Result<Graph> {
+pub(super) fn drop_outer_taps(graph: &Graph) -> Result<Option<Graph>> {
     rewrite_nodes(graph, |lookup, node| {
         let mut op = node.op.clone();
         let (Op::Conv(Conv { strides, pads, dilations, .. }) | Op::QConv(QConv { strides, pads, dilations, .. })) =
@@ -151,7 +151,7 @@ mod tests {
         #[test]
         fn results_stay_the_same(image in [1i64..12, 1..12], windows in [any_window(), any_window()]) {
             let Some(graph) = conv(image, windows) else { return Ok(()) };
-            let after = drop_outer_taps(&graph).unwrap();
+            let after = drop_outer_taps(&graph).unwrap().unwrap_or_else(|| graph.clone());
             after.check_default().unwrap();
             let ty = graph.values[graph.inputs[0].0 as usize].ty.clone();
             let numbers: Vec<f64> = (0..ty.element_count().unwrap()).map(|index| (index * 7 % 31) as f64).collect();

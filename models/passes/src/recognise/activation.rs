@@ -6,7 +6,7 @@ use models::error::Result;
 use models::graph::{Const, Graph, Node, ValueId};
 use models::operators::{Binary, BinaryOp, Clip, Identity, Op, Unary, UnaryOp};
 
-pub(crate) fn recognise_activations(graph: &Graph) -> Result<Graph> {
+pub(crate) fn recognise_activations(graph: &Graph) -> Result<Option<Graph>> {
     rewrite_nodes(graph, |lookup, node| {
         let is_product = matches!(node.op, Op::Binary(Binary { function: BinaryOp::Mul | BinaryOp::Div }));
         let output = node.outputs[0];
@@ -70,7 +70,7 @@ fn match_gelu(lookup: &GraphLookup<'_>, x: ValueId, gate: ValueId) -> Option<Una
 }
 
 /// Removes `where(is_nan(y), 0, y)` after a softmax without a mask; the guard only matters for fully masked rows.
-pub(crate) fn drop_softmax_guard(graph: &Graph) -> Result<Graph> {
+pub(crate) fn drop_softmax_guard(graph: &Graph) -> Result<Option<Graph>> {
     rewrite_by(
         graph,
         &[("where(is_nan(y), 0, y@softmax(x))", |lookup, node, found| {

@@ -18,7 +18,10 @@ const MAX_MASK_ELEMENTS: u64 = 1 << 24;
 const MAX_STEPS: usize = 12;
 const GUARD: &str = "where(is_nan(y), 0, y@softmax(x))";
 
-pub(crate) fn recognise_attention(graph: &Graph) -> Result<Graph> {
+pub(crate) fn recognise_attention(graph: &Graph) -> Result<Option<Graph>> {
+    if !graph.nodes.iter().any(|node| matches!(node.op, Op::Softmax(_))) {
+        return Ok(None);
+    }
     let lookup = GraphLookup::from_graph(graph);
     let guard = Pattern::from_static(GUARD);
     let mut rebuild = Rebuild::new(graph)?;
@@ -28,7 +31,7 @@ pub(crate) fn recognise_attention(graph: &Graph) -> Result<Graph> {
             None => drop(rebuild.copy_node(node)?),
         }
     }
-    rebuild.finish_graph()
+    rebuild.finish_graph().map(Some)
 }
 
 struct FoundAttention {

@@ -11,7 +11,7 @@ use models::operators::{
 };
 use models::types::{Dim, TensorType};
 
-pub(crate) fn mat_mul_to_dense(graph: &Graph) -> Result<Graph> {
+pub(crate) fn mat_mul_to_dense(graph: &Graph) -> Result<Option<Graph>> {
     rewrite_nodes(graph, |lookup, node| {
         let (dense, transpose_b) = match node.op {
             Op::MatMul(MatMul { transpose_a: false, transpose_b }) => (Op::Dense(Dense {}), transpose_b),
@@ -34,7 +34,7 @@ pub(crate) fn mat_mul_to_dense(graph: &Graph) -> Result<Graph> {
     })
 }
 
-pub(crate) fn sums_to_biases(graph: &Graph) -> Result<Graph> {
+pub(crate) fn sums_to_biases(graph: &Graph) -> Result<Option<Graph>> {
     rewrite_nodes(graph, |lookup, node| {
         lookup.operand_orders(node.outputs[0], BinaryOp::Add).find_map(|(x, vector)| {
             let ty = lookup.value_type(x);
@@ -58,7 +58,7 @@ pub(crate) fn sums_to_biases(graph: &Graph) -> Result<Graph> {
     })
 }
 
-pub(crate) fn absorb_pads(graph: &Graph) -> Result<Graph> {
+pub(crate) fn absorb_pads(graph: &Graph) -> Result<Option<Graph>> {
     rewrite_nodes(graph, |lookup, node| {
         let Op::Conv(Conv { strides, pads, dilations, groups }) = &node.op else { return None };
         let before = lookup.producer_of(node.inputs[0])?;
@@ -70,7 +70,7 @@ pub(crate) fn absorb_pads(graph: &Graph) -> Result<Graph> {
 }
 
 /// Turns a mean over all spatial dimensions into a pool. Means of 3-D tensors, mostly of normalisations, are kept.
-pub(crate) fn global_pools(graph: &Graph) -> Result<Graph> {
+pub(crate) fn global_pools(graph: &Graph) -> Result<Option<Graph>> {
     rewrite_nodes(graph, |lookup, node| {
         let Op::Reduce(Reduce { function: ReduceOp::Mean, axes, keep }) = &node.op else { return None };
         let ty = lookup.value_type(node.inputs[0]);

@@ -5,7 +5,10 @@ use models::error::Result;
 use models::graph::{Graph, Node, ValueId};
 use models::operators::{Op, Where};
 
-pub(crate) fn masks_unexpanded(graph: &Graph) -> Result<Graph> {
+pub(crate) fn masks_unexpanded(graph: &Graph) -> Result<Option<Graph>> {
+    if !graph.nodes.iter().any(|node| matches!(node.op, Op::Attention(_)) && node.inputs.len() > 3) {
+        return Ok(None);
+    }
     let lookup = GraphLookup::from_graph(graph);
     let mut rebuild = Rebuild::new(graph)?;
     for node in &graph.nodes {
@@ -19,7 +22,7 @@ pub(crate) fn masks_unexpanded(graph: &Graph) -> Result<Graph> {
             None => drop(rebuild.copy_node(node)?),
         }
     }
-    rebuild.finish_graph()
+    rebuild.finish_graph().map(Some)
 }
 
 /// Returns the mask before its repetition, also of a selection by a repeated condition; None if not repeated.

@@ -12,7 +12,7 @@ const QUOTIENT: &str = "div(x, sqrt(v) | pow(v, 0.5)) \
                         | mul(x, rsqrt(v) | reciprocal(sqrt(v) | pow(v, 0.5)) | div(1, sqrt(v) | pow(v, 0.5)))";
 
 /// Recognises `x / sqrt(mean(x²) + epsilon)`, also of `x - mean(x)`. Scale and shift are absorbed later.
-pub(crate) fn recognise_normalisations(graph: &Graph) -> Result<Graph> {
+pub(crate) fn recognise_normalisations(graph: &Graph) -> Result<Option<Graph>> {
     rewrite_by(graph, &[(QUOTIENT, match_normalisation)])
 }
 
@@ -55,7 +55,7 @@ fn trailing_mean(lookup: &GraphLookup<'_>, id: ValueId) -> Option<(ValueId, usiz
 }
 
 /// Absorbs a product with a constant of the normalised shape into a normalisation that has no scale yet.
-pub(crate) fn absorb_scales(graph: &Graph) -> Result<Graph> {
+pub(crate) fn absorb_scales(graph: &Graph) -> Result<Option<Graph>> {
     rewrite_nodes(graph, |lookup, node| {
         lookup.operand_orders(node.outputs[0], BinaryOp::Mul).find_map(|(normalised, scale)| {
             let before = lookup.producer_of(normalised)?;
@@ -70,7 +70,7 @@ pub(crate) fn absorb_scales(graph: &Graph) -> Result<Graph> {
     })
 }
 
-pub(crate) fn absorb_shifts(graph: &Graph) -> Result<Graph> {
+pub(crate) fn absorb_shifts(graph: &Graph) -> Result<Option<Graph>> {
     rewrite_nodes(graph, |lookup, node| {
         lookup.operand_orders(node.outputs[0], BinaryOp::Add).find_map(|(normalised, shift)| {
             let before = lookup.producer_of(normalised)?;
