@@ -101,12 +101,13 @@ fn a_plan_is_the_prediction_and_its_page_shows_it() {
         has(shown, &interval);
         has(shown, plan["why"].as_str().expect("a reason"));
     }
-    has(&page, &format!("<th>all calls</th><th>{}</th>", all.iter().map(calls).sum::<f64>()));
+    has(&page, &format!("<th>all {} calls</th>", all.iter().map(calls).sum::<f64>()));
     for one in all {
         let interval = &one["intervals_ns"][1];
         let (low, high) = (interval[0].as_f64().expect("a low end"), interval[1].as_f64().expect("a high end"));
         let range = format_range(low, high);
-        has(&page, &format!("<b>{}</b></td><td class=\"soft\">{range}</td>", format_duration(on(one, 2))));
+        let time = format_duration(on(one, 2));
+        has(&page, &format!("<b>{time}</b> <span class=\"soft under\">({range})</span></td>"));
     }
 }
 

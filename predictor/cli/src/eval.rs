@@ -343,6 +343,7 @@ fn ranking_table(evaluation: &Evaluation) -> String {
         text_column("learner").min_width(8),
         number_column("tasks").drop_order(1),
         number_column("top-1"),
+        number_column("95 % interval").drop_order(3),
         number_column("top-5"),
         number_column("top-1 by time").drop_order(1),
         number_column("top-5 by time").drop_order(1),
@@ -352,7 +353,9 @@ fn ranking_table(evaluation: &Evaluation) -> String {
     ]);
     for (learner, one) in pages::sort_ranking(&evaluation.ranking) {
         let mut cells = vec![learner.clone(), one.tasks.to_string()];
-        cells.extend([one.top1, one.top5, one.top1_by_time, one.top5_by_time].map(|number| format!("{number:.3}")));
+        cells.push(format!("{:.3}", one.top1));
+        cells.push(pages::format_top1_interval(one, " ").unwrap_or_else(|| UNKNOWN.to_owned()));
+        cells.extend([one.top5, one.top1_by_time, one.top5_by_time].map(|number| format!("{number:.3}")));
         cells.push(format_percentage(one.regret10, 2));
         cells.extend([one.kendall, one.spearman].map(pages::format_rank));
         table.add_row(cells);
@@ -392,8 +395,9 @@ fn network_table(found: &EndToEnd) -> String {
         number_column("within 10 %"),
     ]);
     for (learner, one) in &found.learners {
-        let numbers = [one.mape, one.hit5, one.hit10].map(|number| format_percentage(number, 1));
-        scores.add_row([learner.clone(), one.networks.to_string()].into_iter().chain(numbers));
+        let mape = pages::format_error(one.mape, 1);
+        let hits = [one.hit5, one.hit10].map(|number| format_percentage(number, 1));
+        scores.add_row([learner.clone(), one.networks.to_string(), mape].into_iter().chain(hits));
     }
     format!("{}\n\n{}", table.format_for(&stdout_paper()), scores.format_for(&stdout_paper()))
 }

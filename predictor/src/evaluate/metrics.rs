@@ -102,7 +102,8 @@ pub fn error_metrics(predicted: &[f64], measured: &[f64], groups: &[u64]) -> Met
     }
 }
 
-fn bootstrap_interval(errors: &[f64], groups: &[u64]) -> (f64, f64) {
+/// Returns the 95 % interval of a mean by resampling whole groups.
+pub(super) fn bootstrap_interval(errors: &[f64], groups: &[u64]) -> (f64, f64) {
     let mut places: HashMap<u64, usize> = HashMap::new();
     let mut sums: Vec<(f64, f64)> = Vec::new();
     for (error, group) in errors.iter().zip(groups) {

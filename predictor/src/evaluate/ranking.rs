@@ -1,6 +1,7 @@
 //! Evaluates how well a predictor orders the schedules of a task, which is what a tuner requires.
 
 use super::HeldOutPredictions;
+use super::metrics::bootstrap_interval;
 use samples::Samples;
 use samples::statistics::median;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,9 @@ pub struct Ranking {
     pub tasks: usize,
     /// Mean over tasks of the ratio of the best time to the time of the schedule that is predicted to be fastest.
     pub top1: f64,
+    /// 95 % confidence interval of `top1`, by resampling tasks.
+    #[serde(default)]
+    pub top1_interval: (f64, f64),
     /// Like `top1`, with the best of the five schedules that are predicted to be fastest.
     pub top5: f64,
     /// Like `top1`, weighted by the time of each task, as in TenSet's tables of cost models.
@@ -43,12 +47,15 @@ pub(super) fn rank_tasks(samples: &Samples, answers: &HeldOutPredictions) -> Opt
     let count = tasks.len() as f64;
     let (mut top1, mut top5, mut regret10) = (0.0, 0.0, 0.0);
     let (mut time, mut time1, mut time5) = (0.0, 0.0, 0.0);
+    let (mut ratios, mut groups) = (Vec::new(), Vec::new());
     let (mut kendalls, mut spearmans) = (Vec::new(), Vec::new());
-    for schedules in tasks.values_mut() {
+    for ((_, task), schedules) in &mut tasks {
         schedules.sort_by(|one, two| one.0.total_cmp(&two.0));
         let best_of = |most: usize| schedules.iter().take(most).map(|(_, time)| *time).fold(f64::INFINITY, f64::min);
         let best = best_of(usize::MAX);
         top1 += best / best_of(1) / count;
+        ratios.push(best / best_of(1));
+        groups.push(*task);
         top5 += best / best_of(5) / count;
         time += best;
         time1 += best_of(1);
@@ -63,6 +70,7 @@ pub(super) fn rank_tasks(samples: &Samples, answers: &HeldOutPredictions) -> Opt
     Some(Ranking {
         tasks: tasks.len(),
         top1,
+        top1_interval: bootstrap_interval(&ratios, &groups),
         top5,
         top1_by_time: time / time1,
         top5_by_time: time / time5,

@@ -86,7 +86,7 @@ fn feature_contributions(operator: &OperatorEnsemble, row: &[f32], is_known: boo
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     pub operator: String,
-    /// Summaries of the features, the most influential first.
+    /// Summaries of the features, the most influential first; features with one value are last.
     pub features: Vec<FeatureSummary>,
     pub rows: usize,
 }
@@ -109,9 +109,23 @@ impl FeatureSummary {
             rank if rank > CLEAR => "longer",
             rank if rank < -CLEAR => "shorter",
             rank if rank.is_finite() => "mixed",
-            _ if values.windows(2).any(|pair| pair[0] != pair[1]) => "the same",
+            _ if self.varies() => "the same",
             _ => "one value",
         }
+    }
+
+    /// Returns whether the feature has several values. A feature with one value has the same effect on all rows.
+    pub fn varies(&self) -> bool {
+        let mut values = self.points.iter().map(|(value, _)| value).filter(|value| !value.is_nan());
+        let first = values.next();
+        values.any(|value| Some(value) != first)
+    }
+
+    /// Returns the range of the time factors of 90 % of the rows.
+    pub fn factor_range(&self) -> (f64, f64) {
+        let mut factors: Vec<f64> = self.points.iter().map(|(_, factor)| *factor).collect();
+        let (low, high) = (0.05, 0.95);
+        (samples::statistics::quantile(&mut factors, low), samples::statistics::quantile(&mut factors, high))
     }
 }
 
@@ -128,7 +142,7 @@ pub fn summarise_operator(predictor: &Predictor, samples: &Samples, operator: &s
         FeatureSummary { feature: feature.to_owned(), typical: typical.exp(), points }
     };
     let mut features: Vec<FeatureSummary> = feature_names(predictor).enumerate().map(summary).collect();
-    features.sort_by(|one, two| two.typical.total_cmp(&one.typical));
+    features.sort_by(|one, two| two.varies().cmp(&one.varies()).then(two.typical.total_cmp(&one.typical)));
     Ok(Summary { operator: operator.to_owned(), features, rows: rows.len() })
 }
 

@@ -23,7 +23,8 @@ const MOST_MARKED: usize = 40;
 
 /// Returns a page of curves, given notes on all of them.
 pub fn curves_page(operator: &str, device: &str, knees: &[Knee], notes: &[String]) -> String {
-    let mut body = format!("<p class=\"soft\">{} on {}</p>", escape(operator), escape(device));
+    let mut body = summary(knees);
+    let _ = write!(body, "<p class=\"soft\">{} on {}</p>", escape(operator), escape(device));
     for knee in knees {
         let _ = write!(body, "<h2>Time over {}</h2><p>{}</p>", escape(&knee.over), escape(&describe_knee(knee)));
         let curve = draw_for_windows(WIDTH, |width| draw_curve(knee, width));
@@ -36,20 +37,37 @@ pub fn curves_page(operator: &str, device: &str, knees: &[Knee], notes: &[String
     styled_page("Knee: point of diminishing returns", &body)
 }
 
+/// States the knees of several curves in one line.
+fn summary(knees: &[Knee]) -> String {
+    if knees.len() < 2 {
+        return String::new();
+    }
+    let named = knees.iter().map(|knee| {
+        let (over, at, time) = (&knee.over, format_plain(knee.knee), time_at(knee, knee.knee));
+        match falls_to_the_end(knee) {
+            true => format!("none up to {over} = {at}{time}"),
+            false => format!("{over} = {at}{time}"),
+        }
+    });
+    format!("<p><b>Knee: {}.</b></p>", escape(&named.collect::<Vec<_>>().join("; ")))
+}
+
 fn points_table(knee: &Knee) -> String {
     let mut text = format!(
-        "<div class=\"wide\"><table class=\"curve\"><tr><th>{}</th><th>time</th><th>90 % \
-         between</th><th>remarks</th></tr>",
+        "<div class=\"wide\"><table class=\"answers curve\"><tr><th>{}</th><th>time</th><th>90 % \
+         between</th><th>to the fastest</th><th>remarks</th></tr>",
         escape(&knee.over)
     );
+    let fastest_ns = knee.curve.iter().map(|point| point.time_ns).fold(f64::INFINITY, f64::min);
     for point in &knee.curve {
         let _ = write!(
             text,
-            "<tr{}><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr{}><td>{}</td><td>{}</td><td>{}</td><td>{:.2}×</td><td>{}</td></tr>",
             if point.at == knee.knee { " class=\"ours\"" } else { "" },
             point.at,
             format_duration(point.time_ns),
             format_range(point.low_ns, point.high_ns),
+            point.time_ns / fastest_ns,
             escape(&point_remark(knee, point))
         );
     }

@@ -1,5 +1,6 @@
 //! The learner that an evaluation shows, and the texts of its errors.
 
+use super::evaluation::sort_ranking;
 use crate::evaluate::metrics::Metrics;
 use crate::evaluate::{Evaluation, is_ours};
 use report::{UNKNOWN, format_percentage, format_signed_percentage};
@@ -17,10 +18,12 @@ pub fn find_best(learners: &BTreeMap<String, Metrics>) -> Option<(&String, &Metr
     sort_learners(learners).into_iter().next()
 }
 
-/// Returns our predictor, else the learner with the smallest mean error.
+/// Returns our predictor, else the learner that orders schedules best, else that with the smallest mean error.
 pub fn shown_learner(evaluation: &Evaluation) -> Option<(&String, &Metrics)> {
     let ours = evaluation.learners.iter().find(|(learner, _)| is_ours(learner));
-    ours.or_else(|| find_best(&evaluation.learners))
+    let ranked = || sort_ranking(&evaluation.ranking).into_iter().next();
+    let of_ranking = || ranked().and_then(|(learner, _)| evaluation.learners.get_key_value(learner));
+    ours.or_else(of_ranking).or_else(|| find_best(&evaluation.learners))
 }
 
 /// Largest error that is shown, in percent.

@@ -1,7 +1,7 @@
 //! Draws correlations as heat maps, one for each measure and part of the rows, with a row per distinct feature and a
 //! column per operator and device.
 
-use super::{escape, styled_page};
+use super::{break_name, escape, styled_page, wider_note};
 use crate::correlate::{ALIKE, Correlation, Part};
 use report::UNKNOWN;
 use report::page::chart::{cell_class, draw_for_windows, label_width, svg_start};
@@ -12,9 +12,11 @@ use std::fmt::Write;
 const MOST: usize = 40;
 /// Largest q-value of a correlation that counts as significant.
 pub const SIGNIFICANT: f64 = 0.05;
+/// Quantile of the normal distribution for 95 % intervals.
+const NORMAL_95: f64 = 1.96;
 const CELL: (usize, usize) = (44, 19);
-/// Nominal width of broad images, whose real width depends on their labels; narrow images repeat their cells without
-/// numbers.
+/// Nominal width of broad images, whose real width depends on their labels; narrow images repeat their cells, with
+/// shorter numbers.
 const WIDTH: f64 = 1120.0;
 /// Share of the measurements in which two features must be nearly the same to share a row of the map.
 const MOSTLY: f64 = 0.9;
@@ -51,6 +53,8 @@ struct FeatureRow<'a> {
     alike: Vec<&'a str>,
     /// Mean rank correlation over all operators and devices, weighted by rows; a missing correlation counts as 0.
     mean: f64,
+    /// Half of the 95 % interval of the mean.
+    margin: f64,
 }
 
 type CellMap<'a> = BTreeMap<(&'a str, usize), &'a Correlation>;
@@ -75,20 +79,22 @@ pub fn heat_map(found: &[Correlation]) -> String {
     let (distinct, count) = (rows.len(), rows.iter().map(|row| 1 + row.alike.len()).sum::<usize>());
     rows.truncate(MOST);
     let mut body = format!(
-        "<p>{}</p><p>Correlation of each feature with the measured utilisation (attainable time divided by measured \
-         time). Stronger colours are stronger correlations. Pale cells are not significant (false-discovery rate \
-        above 5 %).</p>\
+        "{}{}<h2 id=\"map\">All correlations</h2><p>Correlation of each feature with the measured utilisation \
+         (attainable time divided by measured time). Stronger colours are stronger correlations. Pale cells are not \
+         significant (false-discovery rate above 5 %).</p>\
         <p class=\"soft\">Order: the strongest features first (|ρ| times number of measurements, significant correlations only). Empty: \
         the feature does not vary or is missing for this operator. The knee of a shape is the smallest number of \
-        threads whose time is within 5 % of the fastest. Narrow windows show the numbers of cells only as tooltips.</p>\
+        threads whose time is within 5 % of the fastest.</p>\
         <p class=\"soft\">The {} strongest of {distinct} distinct features, of {count} that vary; {} rows on {}. \
         <b>+ n</b>: n more features rank the rows nearly alike (|ρ| ≥ {ALIKE} for at least {:.0} % of the rows); \
-        they are <a href=\"#alike\">listed below</a>.</p><div class=\"tabs\">",
+        they are <a href=\"#alike\">listed below</a>.</p>{}<div class=\"tabs\">",
         strongest_rows(&rows),
+        strongest_table(found),
         rows.len(),
         count_rows(found),
         escape(&devices.iter().copied().collect::<Vec<_>>().join(", ")),
-        100.0 * MOSTLY
+        100.0 * MOSTLY,
+        super::swarm::NAMES
     );
     body += &draw_tabs(&groups, &rows, &cells);
     body += &alike_table(&rows);
@@ -97,31 +103,98 @@ pub fn heat_map(found: &[Correlation]) -> String {
 
 /// States the distinct features with the largest mean correlation.
 fn strongest_rows(rows: &[FeatureRow<'_>]) -> String {
-    if rows.is_empty() {
-        return "No feature varies in a group with enough rows.".to_owned();
-    }
     let mut sorted: Vec<&FeatureRow<'_>> = rows.iter().collect();
     sorted.sort_by(|one, two| two.mean.abs().total_cmp(&one.mean.abs()));
-    let named = |row: &&FeatureRow<'_>| {
-        let way = if row.mean > 0.0 { "rises" } else { "falls" };
-        format!("<b>{}</b> ({}, utilisation {way})", escape(row.name), round_to(row.mean, 2))
+    let [first, others @ ..] = &sorted[..] else {
+        return "<p>No feature varies in a group with enough rows.</p>".to_owned();
     };
-    let named: Vec<String> = sorted.iter().take(3).map(named).collect();
-    format!("Strongest on average over all rows (Spearman): {}.", named.join(", "))
+    let way = |row: &FeatureRow<'_>| if row.mean > 0.0 { "rises" } else { "falls" };
+    let number = |row: &FeatureRow<'_>| {
+        let (low, high) = (row.mean - row.margin, row.mean + row.margin);
+        format!("{}, 95 % interval {}", round_to(row.mean, 2), format_interval((low.max(-1.0), high.min(1.0))))
+    };
+    let named = |row: &&FeatureRow<'_>| format!("{} ({}; utilisation {})", break_name(row.name), number(row), way(row));
+    let named: Vec<String> = others.iter().take(2).map(named).collect();
+    let next = if named.is_empty() { String::new() } else { format!(" Next: {}.", named.join(", ")) };
+    format!(
+        "<p><b>Over all rows, utilisation {} most with {}</b> (mean rank correlation ρ over operators, weighted by rows: \
+         {}).{next}</p>",
+        way(first),
+        break_name(first.name),
+        number(first)
+    )
+}
+
+fn format_interval((low, high): (f64, f64)) -> String {
+    format!("{}\u{a0}…\u{a0}{}", round_to(low, 2), round_to(high, 2))
+}
+
+/// Returns the standard error of a rank correlation, transformed by the inverse hyperbolic tangent.
+fn transformed_error(rows: usize) -> f64 {
+    (1.06 / (rows as f64 - 3.0).max(1.0)).sqrt()
+}
+
+/// Returns the 95 % interval of a rank correlation, by the normal approximation.
+fn spearman_interval(one: &Correlation) -> (f64, f64) {
+    let (middle, reach) = (one.spearman.clamp(-0.999_999, 0.999_999).atanh(), NORMAL_95 * transformed_error(one.rows));
+    ((middle - reach).tanh(), (middle + reach).tanh())
+}
+
+/// Returns a table of the strongest correlation of each operator on each device, the strongest first.
+fn strongest_table(found: &[Correlation]) -> String {
+    let mut strongest: BTreeMap<(&str, &str), &Correlation> = BTreeMap::new();
+    let significant = found.iter().filter(|one| one.part == Part::All && one.q_value <= SIGNIFICANT);
+    for one in significant.filter(|one| one.spearman.is_finite()) {
+        let known = strongest.entry((&one.operator, &one.device)).or_insert(one);
+        if one.spearman.abs() > known.spearman.abs() {
+            *known = one;
+        }
+    }
+    let mut sorted: Vec<&Correlation> = strongest.into_values().collect();
+    sorted.sort_by(|one, two| two.spearman.abs().total_cmp(&one.spearman.abs()));
+    if sorted.is_empty() {
+        return String::new();
+    }
+    let has_devices = sorted.iter().any(|one| one.device != sorted[0].device);
+    let mut text = "<h2>Strongest correlation of each operator</h2><div class=\"wide\"><table class=\"answers effects\">\
+        <tr><th>operator</th><th>feature</th><th>ρ (95 % interval)</th><th class=\"rest\">partial</th>\
+        <th class=\"rest\">mutual information, bits</th><th class=\"rest\">q-value</th><th class=\"rest\">rows</th></tr>"
+        .to_owned();
+    for one in sorted {
+        let device = if has_devices { format!(", {}", one.device) } else { String::new() };
+        let _ = write!(
+            text,
+            "<tr><td>{}</td><td>{}</td><td><b>{}</b> <span class=\"soft under\">({})</span></td><td class=\"rest\">{}</td>\
+             <td class=\"rest\">{}</td><td class=\"rest\">{:.1e}</td><td class=\"rest\">{}</td></tr>",
+            break_name(&format!("{}{device}", one.operator)),
+            break_name(&one.feature),
+            round_to(one.spearman, 2),
+            format_interval(spearman_interval(one)),
+            round_to(one.partial, 2),
+            round_to(one.mutual_information, 2),
+            one.q_value,
+            one.rows
+        );
+    }
+    text += "</table></div><p class=\"soft\">ρ: Spearman's rank correlation of the feature and the utilisation; negative: \
+        utilisation falls as the feature rises. Operators without a significant correlation are omitted.</p>";
+    text + &wider_note(&["partial correlation", "mutual information", "q-value", "rows"])
 }
 
 /// Returns distinct features, the strongest first, each with the features that are nearly the same.
 fn feature_rows<'a>(found: &'a [Correlation], cells: &CellMap<'a>, groups: usize) -> Vec<FeatureRow<'a>> {
     // Features with strong correlations in many rows come first; insignificant correlations count as 0.
     let mut strength: BTreeMap<&str, f64> = BTreeMap::new();
-    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut sums: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
     for one in found {
         let (strength, rows) = (strength.entry(&one.feature).or_default(), one.rows as f64);
         if one.q_value <= SIGNIFICANT {
             *strength += one.spearman.abs() * rows;
         }
         if one.part == Part::All {
-            *sums.entry(&one.feature).or_default() += one.spearman * rows;
+            let (sum, variance) = sums.entry(&one.feature).or_default();
+            *sum += one.spearman * rows;
+            *variance += ((1.0 - one.spearman.powi(2)) * transformed_error(one.rows) * rows).powi(2);
         }
     }
     let all = count_rows(found) as f64;
@@ -132,8 +205,9 @@ fn feature_rows<'a>(found: &'a [Correlation], cells: &CellMap<'a>, groups: usize
         match rows.iter_mut().find(|row| is_alike(cells, groups, row.name, name)) {
             Some(row) => row.alike.push(name),
             None => {
-                let mean = sums.get(name).map_or(0.0, |sum| sum / all.max(1.0));
-                rows.push(FeatureRow { name, alike: Vec::new(), mean });
+                let (sum, variance) = sums.get(name).copied().unwrap_or_default();
+                let (mean, margin) = (sum / all.max(1.0), NORMAL_95 * variance.sqrt() / all.max(1.0));
+                rows.push(FeatureRow { name, alike: Vec::new(), mean, margin });
             }
         }
     }
@@ -182,7 +256,7 @@ fn draw_tabs(groups: &[(Part, String)], rows: &[FeatureRow<'_>], cells: &CellMap
             if !columns.is_empty() {
                 let id = format!("c{place}-{}", part as usize);
                 let map = draw_for_windows(WIDTH, |width| match width < WIDTH {
-                    true => draw_narrow_map(&columns, rows, &id, width),
+                    true => draw_narrow_map(&columns, rows, cells, (measure, &id), width),
                     false => draw_map(&columns, rows, cells, (measure, &id)),
                 });
                 let _ = write!(body, "<h2>{title}</h2><figure>{map}</figure>");
@@ -274,43 +348,64 @@ fn draw_map(
     let frame = MapFrame::new(groups, (left, width as f64, 38.0));
     let high = frame.top + (height * rows.len()) as f64 + 10.0;
     let mut svg = svg_start(frame.right(groups) + 8.0, high, measure.0) + &frame.draw_labels(groups, &labels);
-    let (mut fills, mut texts) = (String::new(), String::new());
     for (down, row) in rows.iter().enumerate() {
+        let (mut fills, mut texts) = (String::new(), String::new());
         for (across, (group, name)) in groups.iter().enumerate() {
             let Some(one) = cells.get(&(row.name, *group)) else { continue };
-            let (fill, text) = draw_cell(one, name, (width * across, height * down), measure);
-            fills += &fill;
-            texts += &text;
+            fills += &draw_cell(one, name, width * across, measure);
+            texts += &cell_text(one, measure, (width as f64 * (across as f64 + 0.5), 13.0), false);
         }
+        let _ = write!(
+            svg,
+            "<g transform=\"translate({:.1} {:.1})\"><g id=\"{id}-{down}\">{fills}</g>{texts}</g>",
+            frame.left,
+            frame.top + (height * down) as f64
+        );
     }
-    let _ = write!(
-        svg,
-        "<g transform=\"translate({:.1} {:.1})\"><g id=\"{id}\">{fills}</g>{texts}</g>",
-        frame.left, frame.top
-    );
     svg + "</svg>"
 }
 
-/// Draws the map for narrow windows, with the cells of the broad map, shortened labels and no numbers.
-fn draw_narrow_map(groups: &[(usize, &str)], rows: &[FeatureRow<'_>], id: &str, width: f64) -> String {
-    const LABEL: usize = 21;
+/// Draws the map for narrow windows, with the cells of the broad map below the names of their rows. Numbers are shorter,
+/// and left out if the columns are too narrow.
+fn draw_narrow_map(
+    groups: &[(usize, &str)],
+    rows: &[FeatureRow<'_>],
+    cells: &CellMap<'_>,
+    (measure, id): (&Measure, &str),
+    width: f64,
+) -> String {
+    const LEFT: f64 = 6.0;
+    const NAME: f64 = 16.0;
     const SMALLEST_COLUMN: f64 = 8.0;
-    let labels: Vec<(String, &FeatureRow<'_>)> = rows.iter().map(|row| (row.short_label(LABEL), row)).collect();
-    let left = 6.9 * LABEL as f64 + 16.0;
-    let frame = |column: f64| MapFrame::new(groups, (left, column, 65.0));
+    const SMALLEST_TEXT: f64 = 24.0;
+    let frame = |column: f64| MapFrame::new(groups, (LEFT, column, 75.0));
     // The labels reach beyond the last column.
-    let beyond = frame(0.0).right(groups) - left;
-    let column = ((width - left - beyond) / groups.len() as f64).clamp(SMALLEST_COLUMN, CELL.0 as f64);
-    let frame = frame(column);
-    let high = frame.top + (CELL.1 * rows.len()) as f64 + 10.0;
-    let mut svg = svg_start(frame.right(groups).max(width), high, "correlations") + &frame.draw_labels(groups, &labels);
-    let _ = write!(
-        svg,
-        "<use href=\"#{id}\" transform=\"translate({:.1} {:.1}) scale({:.4} 1)\"/>",
-        frame.left,
-        frame.top,
-        column / CELL.0 as f64
-    );
+    let beyond = frame(0.0).right(groups) - LEFT;
+    let column = ((width - LEFT - beyond) / groups.len() as f64).clamp(SMALLEST_COLUMN, CELL.0 as f64);
+    let (frame, lane) = (frame(column), NAME + CELL.1 as f64);
+    let high = frame.top + lane * rows.len() as f64 + 10.0;
+    let mut svg = svg_start(frame.right(groups).max(width), high, "correlations") + &frame.draw_labels(groups, &[]);
+    for (down, row) in rows.iter().enumerate() {
+        let top = frame.top + lane * down as f64;
+        let _ = write!(
+            svg,
+            "<text class=\"soft\" x=\"{LEFT}\" y=\"{:.1}\">{}</text><use href=\"#{id}-{down}\" \
+             transform=\"translate({LEFT} {:.1}) scale({:.4} 1)\"/>",
+            top + NAME - 4.0,
+            escape(&row.label()),
+            top + NAME,
+            column / CELL.0 as f64
+        );
+        if column < SMALLEST_TEXT {
+            continue;
+        }
+        for (across, (group, _)) in groups.iter().enumerate() {
+            if let Some(one) = cells.get(&(row.name, *group)) {
+                let middle = LEFT + column * (across as f64 + 0.5);
+                svg += &cell_text(one, measure, (middle, top + NAME + 13.0), column < CELL.0 as f64);
+            }
+        }
+    }
     svg + "</svg>"
 }
 
@@ -349,36 +444,23 @@ impl FeatureRow<'_> {
             more => format!("{} + {more}", self.name),
         }
     }
-
-    /// Returns the label without the middle of a long name, because names differ mostly at their ends.
-    fn short_label(&self, most: usize) -> String {
-        const HEAD: usize = 6;
-        let label = self.label();
-        let count = label.chars().count();
-        if count <= most {
-            return label;
-        }
-        let rest = label[self.name.len()..].to_owned();
-        let tail = most.saturating_sub(HEAD + 1 + rest.chars().count());
-        let name: Vec<char> = self.name.chars().collect();
-        let (head, tail) = (&name[..HEAD.min(name.len())], &name[name.len().saturating_sub(tail)..]);
-        format!("{}…{}{rest}", head.iter().collect::<String>(), tail.iter().collect::<String>())
-    }
 }
 
-/// Returns the coloured box and the number of a cell.
-fn draw_cell(one: &Correlation, group: &str, (x, y): (usize, usize), (name, .., of): &Measure) -> (String, String) {
-    let (width, height) = CELL;
-    let full = full_value(name);
+/// Returns the opacity of a cell; insignificant correlations are pale.
+fn cell_depth(one: &Correlation, (name, .., of): &Measure) -> f64 {
     let value = of(one);
-    let depth = if value.is_finite() { (value.abs() / full).min(1.0) } else { 0.0 };
-    let is_up = value >= 0.0;
-    let is_chance = one.q_value > SIGNIFICANT;
-    let depth = if is_chance { 0.3 * depth } else { depth };
-    let fill = format!(
-        "<rect class=\"{}\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill-opacity=\"{depth:.2}\">\
+    let depth = if value.is_finite() { (value.abs() / full_value(name)).min(1.0) } else { 0.0 };
+    if one.q_value > SIGNIFICANT { 0.3 * depth } else { depth }
+}
+
+/// Returns the coloured box of a cell.
+fn draw_cell(one: &Correlation, group: &str, x: usize, measure: &Measure) -> String {
+    let (width, height) = CELL;
+    let (value, depth) = (measure.3(one), cell_depth(one, measure));
+    format!(
+        "<rect class=\"{}\" x=\"{x}\" width=\"{}\" height=\"{}\" fill-opacity=\"{depth:.2}\">\
         <title>{} with {}: {}, {} rows, q-value {:.1e}</title></rect>",
-        if is_up { "up" } else { "down" },
+        if value >= 0.0 { "up" } else { "down" },
         width - 1,
         height - 1,
         escape(group),
@@ -386,16 +468,23 @@ fn draw_cell(one: &Correlation, group: &str, (x, y): (usize, usize), (name, .., 
         round_to(value, 3),
         one.rows,
         one.q_value
-    );
-    let text = format!(
-        "<text class=\"{}\" x=\"{}\" y=\"{}\"{}>{}</text>",
-        cell_class(depth, is_up),
-        x + width / 2,
-        y + 13,
-        if is_chance { " opacity=\".75\"" } else { "" },
-        round_to(value, 2)
-    );
-    (fill, text)
+    )
+}
+
+/// Returns the number of a cell; short numbers have two digits.
+fn cell_text(one: &Correlation, measure: &Measure, (x, y): (f64, f64), is_short: bool) -> String {
+    let value = measure.3(one);
+    let text = round_to(value, 2);
+    let text = match is_short {
+        true if value.abs() >= 0.995 => round_to(value, 1),
+        true => text.replacen("0.", ".", 1),
+        false => text,
+    };
+    format!(
+        "<text class=\"{}\" x=\"{x:.1}\" y=\"{y:.1}\"{}>{text}</text>",
+        cell_class(cell_depth(one, measure), value >= 0.0),
+        if one.q_value > SIGNIFICANT { " opacity=\".75\"" } else { "" }
+    )
 }
 
 /// Formats a number with a fixed number of decimals, without a sign if it rounds to zero.

@@ -4,7 +4,7 @@
 //! cores; boxes show the same times.
 
 use super::plan_times::{PlanFacts, describe_interval, draw_times, stages_table};
-use super::{escape, styled_page};
+use super::{break_name, escape, styled_page, wider_note};
 use crate::error::{Error, Result};
 use crate::planning::NetworkPlan;
 use crate::planning::network::Alternative;
@@ -118,7 +118,7 @@ pub fn plan_page(planned: &NetworkPlan, facts: &PlanFacts, measured: Option<&Mea
         and dark alternate between consecutive calls. A predicted stage is as long as its longest group; measured \
         groups have their own start and end.</p>",
     );
-    body.push_str(&stages_table(planned));
+    body.push_str(&stages_table(planned, &operator_numbers(&planned.alternatives, planned.calls.len())));
     body.push_str(&alternatives_table(&planned.alternatives, *cores, promise.time_ns));
     styled_page("Execution plan", &body)
 }
@@ -299,45 +299,49 @@ impl ShownLanes {
 }
 
 fn alternatives_table(all: &[Alternative], cores: usize, plan_ns: f64) -> String {
+    // Narrow windows show the times on one core and on all cores.
+    let class = |own: usize| if own == 1 || own == cores { "" } else { " class=\"rest\"" };
     let mut text =
-        "<h2>Operator times by number of cores</h2><div class=\"wide\"><table class=\"figures\"><tr><th>operator</th>\
-         <th>calls</th><th>share</th>"
+        "<h2>Operator times by number of cores</h2><p class=\"soft\">Isolated times, with the range of 90 % of \
+        the measurements; bold: used by the plan. Concurrent execution is faster if operators scale badly. Share: \
+        isolated time of all calls of the operator, relative to the time of the plan.</p><div class=\"wide\"><table \
+        class=\"answers figures\"><tr><th>operator</th>"
             .to_owned();
     for own in 1..=cores {
-        let _ = write!(text, "<th>on {}</th><th>90 % between</th>", format_count(own, "core"));
+        let _ = write!(text, "<th{}>on {} (90 %)</th>", class(own), format_count(own, "core"));
     }
-    text.push_str("<th>speed-up</th><th>data moved</th></tr>");
+    let titles = ["speed-up", "share", "calls", "data moved"];
+    text.extend(titles.map(|title| format!("<th class=\"rest\">{title}</th>")));
+    text.push_str("</tr>");
     for (place, one) in all.iter().enumerate() {
-        let _ = write!(
-            text,
-            "<tr><td>{}. {}</td><td>{}</td><td>{}</td>",
-            place + 1,
-            escape(&one.operator),
-            one.calls.len(),
-            share_cell(one, plan_ns)
-        );
+        let _ = write!(text, "<tr><td>{}. {}</td>", place + 1, break_name(&one.operator));
         for (place, (alone_ns, (low_ns, high_ns))) in one.alone_ns.iter().zip(&one.intervals_ns).enumerate() {
             let time = format_duration(*alone_ns);
             let time = if one.cores.contains(&(place + 1)) { format!("<b>{time}</b>") } else { time };
             let interval = format_range(*low_ns, *high_ns);
-            let _ = write!(text, "<td>{time}</td><td class=\"soft\">{interval}</td>");
+            let _ = write!(text, "<td{}>{time} <span class=\"soft under\">({interval})</span></td>", class(place + 1));
         }
         let gain = one.alone_ns.first().zip(one.alone_ns.last()).map_or(1.0, |(first, last)| first / last);
-        let _ = write!(text, "<td>{gain:.2}×</td><td>{} KB</td></tr>", format_number(one.bytes / 1e3));
+        let cells = [
+            format!("{gain:.2}×"),
+            share_cell(one, plan_ns),
+            one.calls.len().to_string(),
+            format!("{} KB", format_number(one.bytes / 1e3)),
+        ];
+        text.extend(cells.map(|cell| format!("<td class=\"rest\">{cell}</td>")));
+        text.push_str("</tr>");
     }
-    let _ = write!(
-        text,
-        "<tr><th>all calls</th><th>{}</th><th></th>",
-        all.iter().map(|one| one.calls.len()).sum::<usize>()
-    );
+    let _ =
+        write!(text, "<tr><th>all {}</th>", format_count(all.iter().map(|one| one.calls.len()).sum::<usize>(), "call"));
     for place in 0..cores {
         let time_ns = |one: &Alternative| one.calls.len() as f64 * one.alone_ns.get(place).copied().unwrap_or(0.0);
-        let _ = write!(text, "<th>{}</th><th></th>", format_duration(all.iter().map(time_ns).sum()));
+        let sum = format_duration(all.iter().map(time_ns).sum::<f64>());
+        let _ = write!(text, "<th{}>{sum}</th>", class(place + 1));
     }
-    text.push_str("<th></th><th></th></tr></table></div>");
-    text + "<p class=\"soft\">Isolated times by number of cores; bold: used by the plan. Concurrent execution is \
-    faster if operators scale badly. Share: isolated time of all calls of the operator, relative to the time of the \
-    plan.</p>"
+    text.extend(titles.map(|_| "<th class=\"rest\"></th>"));
+    let others: &[&str] = if cores > 2 { &["times on other numbers of cores"] } else { &[] };
+    let hidden: Vec<&str> = others.iter().copied().chain(titles).collect();
+    format!("{text}</tr></table></div>{}", wider_note(&hidden))
 }
 
 /// Formats the share of an operator in the time of the plan; unknown if its calls run on several numbers of cores.

@@ -4,6 +4,7 @@ mod curve;
 mod evaluation;
 mod evaluation_charts;
 mod evaluation_errors;
+mod evaluation_verdict;
 mod heat_map;
 mod lanes;
 mod placement;
@@ -12,7 +13,7 @@ mod slowdowns;
 mod swarm;
 
 pub use curve::{curves_page, describe_knee, point_remark};
-pub use evaluation::{evaluation_tables, format_rank, other_coverage, sort_ranking};
+pub use evaluation::{evaluation_tables, format_rank, format_top1_interval, other_coverage, sort_ranking};
 pub use evaluation_errors::{describe_repeats, format_bias, format_error, format_error_interval, sort_learners};
 pub use heat_map::{SIGNIFICANT, heat_map};
 pub use lanes::{Lane, MeasuredLanes, plan_page};
@@ -27,6 +28,26 @@ use report::page::escape_html as escape;
 pub const KEPT: f64 = 85.0;
 
 const STYLE: &str = include_str!("pages.css");
+
+/// Names the columns that narrow windows do not show.
+fn wider_note(columns: &[&str]) -> String {
+    let named = match columns {
+        [] => return String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    };
+    format!("<p class=\"narrow soft\">A wider window also shows {}.</p>", escape(&named))
+}
+
+/// Escapes a name that may continue on the next line after each `_`, `.`, `]` and `,`.
+fn break_name(name: &str) -> String {
+    let mut text = String::new();
+    for part in name.split_inclusive(['_', '.', ']', ',']) {
+        text += &escape(part);
+        text += "<wbr>";
+    }
+    text.strip_suffix("<wbr>").unwrap_or_default().to_owned()
+}
 
 fn styled_page(title: &str, body: &str) -> String {
     let style = format!("{}{STYLE}", report::page::chart::STYLE);

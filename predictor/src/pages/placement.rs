@@ -1,10 +1,10 @@
 //! HTML page of a placement: when each device runs which operator, and what each operator costs on every device.
 
-use super::{escape, styled_page};
+use super::{break_name, escape, styled_page, wider_note};
 use crate::planning::tables::TimesTable;
 use planners::placement::{Instance, Placement};
 use report::page::chart::{Scale, draw_for_windows, draw_ticks, format_tick, label_width, round_ticks, svg_start};
-use report::{UNKNOWN, format_count, format_duration, format_number, format_percent};
+use report::{UNKNOWN, format_count, format_duration, format_number, format_percent, format_range};
 use std::fmt::Write;
 
 pub fn placement_page(table: &TimesTable, instance: &Instance, found: &Placement, notes: &[String]) -> String {
@@ -38,8 +38,12 @@ pub fn describe_placement(
     found: &Placement,
     promised: Option<f64>,
 ) -> Vec<String> {
-    let mut lines =
-        vec![format!("makespan {}{}", format_duration(found.makespan_ns), compare_device(table, instance, found))];
+    let mut lines = vec![format!(
+        "makespan {}{}{}",
+        format_duration(found.makespan_ns),
+        makespan_range(table, instance, found),
+        compare_device(table, instance, found)
+    )];
     if found.energy_j > 0.0 {
         let objective = format_duration(found.objective_ns);
         lines.push(format!("energy {} J, objective {objective}", format_number(found.energy_j)));
@@ -66,6 +70,24 @@ pub fn describe_placement(
         lines.push(format!("with errors up to --off, at most {promised:.3} times the optimum"));
     }
     lines
+}
+
+/// Describes the makespans with all times at the low and all at the high ends of their 90 % intervals, if known.
+fn makespan_range(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
+    let all = || table.intervals_ns.iter().flatten();
+    if all().next().is_none() || !all().all(|(low, high)| *low > 0.0 && high.is_finite()) {
+        return String::new();
+    }
+    let with = |end: fn(&(f64, f64)) -> f64| {
+        let times_ns = table.intervals_ns.iter().map(|intervals| intervals.iter().map(end).collect()).collect();
+        Instance { times_ns, ..instance.clone() }.makespan_of(&found.devices)
+    };
+    match (with(|(low, _)| *low), with(|(_, high)| *high)) {
+        (Ok(low_ns), Ok(high_ns)) => {
+            format!(" ({} if all times are at one end of their 90 % intervals)", format_range(low_ns, high_ns))
+        }
+        _ => String::new(),
+    }
 }
 
 /// Compares the makespan with that of all operators on the fastest single device.
@@ -215,41 +237,64 @@ impl DeviceLanes<'_> {
             .map(|(place, name)| format!("<dt>{}</dt><dd>{}</dd>", place + 1, escape(name)));
         let mut text = format!(
             "<h2>Operators</h2><p class=\"soft\">Devices:</p><dl class=\"named\">{}</dl>\
-             <div class=\"wide\"><table class=\"figures moves\"><tr><th>operator</th><th>device</th>",
+             <div class=\"wide\"><table class=\"answers figures\"><tr><th>operator</th><th>device</th><th>time</th>\
+             <th>cheapest move</th>",
             named.collect::<String>()
         );
-        for title in ["time on", "moved to"] {
-            (1..=self.table.devices.len()).for_each(|number| text += &format!("<th>{title} {number}</th>"));
+        // With two devices, the only move of an operator is the cheapest.
+        let has_moves = self.table.devices.len() > 2;
+        let titles: &[&str] = if has_moves { &["time on", "moved to"] } else { &["time on"] };
+        for title in titles {
+            (1..=self.table.devices.len()).for_each(|number| {
+                let _ = write!(text, "<th class=\"rest\">{title} {number}</th>");
+            });
         }
-        text.push_str("<th>start</th></tr>");
+        text.push_str("<th class=\"rest\">start</th></tr>");
         for (operator, name) in self.table.operators.iter().enumerate() {
             let device = self.found.devices[operator];
-            let _ = write!(text, "<tr><td>{}</td><td>{}</td>", escape(name), device + 1);
-            for (place, own_ns) in self.instance.times_ns[operator].iter().enumerate() {
-                let time = format_duration(*own_ns);
-                let _ = match place == device {
-                    true => write!(text, "<td><b>{time}</b></td>"),
-                    false => write!(text, "<td class=\"soft\">{time}</td>"),
-                };
+            let _ = write!(
+                text,
+                "<tr><td>{}</td><td>{}</td><td><b>{}</b></td><td>{}</td>",
+                break_name(name),
+                device + 1,
+                format_duration(self.time_ns(operator)),
+                self.cheapest_move(operator)
+            );
+            for own_ns in &self.instance.times_ns[operator] {
+                let _ = write!(text, "<td class=\"rest\">{}</td>", format_duration(*own_ns));
             }
-            for place in 0..self.table.devices.len() {
-                let _ = write!(text, "<td>{}</td>", describe_move(self.found, operator, place));
+            for place in (0..self.table.devices.len()).filter(|_| has_moves) {
+                let _ = write!(text, "<td class=\"rest\">{}</td>", describe_move(self.found, operator, place));
             }
-            let _ = write!(text, "<td>{}</td></tr>", format_tick(self.start_ns(operator)));
+            let _ = write!(text, "<td class=\"rest\">{}</td></tr>", format_tick(self.start_ns(operator)));
+        }
+        let mut hidden = vec!["the times on all devices", "the start"];
+        if has_moves {
+            hidden.insert(1, "all moves");
         }
         let _ = write!(
             text,
-            "</table></div><p class=\"soft\">Time: of the operator alone; bold: on the assigned device. Moved to: \
-             {}</p>",
+            "</table></div>{}<p class=\"soft\">Time: of the operator alone on its device. Move: {}</p>",
+            wider_note(&hidden),
             self.describe_costs()
         );
         text
     }
 
+    /// Describes the move of an operator to another device that costs least.
+    fn cheapest_move(&self, operator: usize) -> String {
+        let (pays_ns, own) = (&self.found.pays_ns[operator], self.found.devices[operator]);
+        let others = (0..self.table.devices.len()).filter(|device| *device != own);
+        let cheapest = others.min_by(|one, two| pays_ns[*one].total_cmp(&pays_ns[*two]));
+        cheapest.map_or(UNKNOWN.to_owned(), |device| {
+            format!("{} on {}", describe_move(self.found, operator, device), device + 1)
+        })
+    }
+
     fn describe_costs(&self) -> &'static str {
         match self.instance.edges.is_empty() {
             true => {
-                "busy time of that device including the operator, minus that of the assigned device, if all other \
+                "busy time of the other device including the operator, minus that of the assigned device, if all other \
                  operators stay; plus the change of the cost of energy if it has a price."
             }
             false => {

@@ -1,6 +1,6 @@
 //! Facts of a plan for terminal and page, its time compared with those of other plans, and its stages.
 
-use super::escape;
+use super::{escape, wider_note};
 use crate::planning::NetworkPlan;
 use models::Choice;
 use report::page::chart::{Scale, draw_ticks, format_tick, label_width, round_ticks, svg_start};
@@ -175,19 +175,33 @@ impl PlanBar {
     }
 }
 
-/// Returns a table of the stages, unless there is only one.
-pub fn stages_table(found: &NetworkPlan) -> String {
+/// Returns a table of the stages, unless there is only one. Narrow windows show the numbers of operators in the last
+/// table instead of their names.
+pub fn stages_table(found: &NetworkPlan, numbers: &[usize]) -> String {
     if found.stages.stages.len() < 2 {
         return String::new();
     }
     let mut text = format!(
-        "<h2>Stages</h2><p class=\"soft\">Parallel type: {}.</p><div class=\"wide\"><table class=\"stages\"><tr>\
-         <th>stage</th><th>time</th><th>cores</th><th>calls</th><th>names</th></tr>",
+        "<h2>Stages</h2><p class=\"soft\">Parallel type: {}. Operators: by their numbers in the last table.</p><div \
+         class=\"wide\"><table class=\"answers stages\"><tr><th>stage</th><th>time</th><th>cores</th><th>operators</th>\
+         <th class=\"rest\">calls</th><th class=\"rest\">names</th></tr>",
         found.parallel.name()
     );
-    for row in found.stage_rows() {
-        let cells = row.map(|cell| format!("<td>{}</td>", escape(&cell)));
-        let _ = write!(text, "<tr>{}</tr>", cells.concat());
+    let groups = found.stages.stages.iter().flat_map(|stage| &stage.groups);
+    for ([number, time, cores, calls, names], group) in found.stage_rows().into_iter().zip(groups) {
+        let operators = describe_numbers(group.calls.iter().map(|&call| numbers[call]));
+        let _ = write!(
+            text,
+            "<tr><td>{number}</td><td>{time}</td><td>{cores}</td><td>{operators}</td><td class=\"rest\">{calls}</td>\
+             <td class=\"rest\">{}</td></tr>",
+            escape(&names)
+        );
     }
-    text + "</table></div>"
+    format!("{text}</table></div>{}", wider_note(&["numbers of calls", "names"]))
+}
+
+/// Lists the numbers of operators, each once.
+fn describe_numbers(numbers: impl Iterator<Item = usize>) -> String {
+    let distinct: std::collections::BTreeSet<usize> = numbers.collect();
+    distinct.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -1,10 +1,11 @@
 //! HTML page with slowdowns of concurrent operators as a heat map, and with the errors of prediction rules.
 
-use super::{escape, styled_page};
+use super::{break_name, escape, styled_page, wider_note};
 use crate::planning::coruns::{CoRunSlowdown, CoRuns, Scores};
 use planners::interference::Machine;
 use report::page::chart::cell_class;
 use report::{format_count, format_duration};
+use samples::statistics::quantile;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -52,13 +53,19 @@ fn headline(coruns: &CoRuns, scores: &Scores) -> String {
             escape(&others.join(", "))
         )
     });
+    let mut slowdowns: Vec<f64> = coruns.beside.iter().map(|one| one.slowdown).collect();
+    let (low, high) = match slowdowns.is_empty() {
+        true => (f64::NAN, f64::NAN),
+        false => (quantile(&mut slowdowns, 0.05), quantile(&mut slowdowns, 0.95)),
+    };
     let best = scores.rules.iter().min_by(|one, two| one.mape.total_cmp(&two.mape));
     let best = best.map_or(String::new(), |best| {
         format!(" The rule with the smallest error is <b>{}</b>: MAPE {:.2} %.", escape(best.rule), best.mape)
     });
     format!(
-        "<p>An operator that runs concurrently with others takes <b>{:.3} times</b> as long as in isolation on \
-         the same cores (median of {} slowdowns of {}).{worst}{best}</p>",
+        "<p><b>An operator that runs concurrently with others takes {:.3} times as long as in isolation</b> on the \
+         same cores: this is the median of {} slowdowns of {}, of which 90 % are between {low:.2} and \
+         {high:.2}.{worst}{best}</p>",
         scores.middle,
         coruns.beside.len(),
         format_count(coruns.operators.len(), "operator")
@@ -164,20 +171,22 @@ fn profiles_table(coruns: &CoRuns) -> String {
     if coruns.partners.is_empty() || coruns.operators.iter().all(|one| one.demand.profile.is_none()) {
         return String::new();
     }
-    let mut text = "<h2>With synthetic partners</h2><div class=\"wide\"><table><tr><th>operator</th>".to_owned();
+    let mut text = "<h2>With synthetic partners</h2><div class=\"wide\"><table class=\"answers figures\">\
+        <tr><th>operator</th>"
+        .to_owned();
     let names: Vec<String> =
         coruns.partners.iter().map(|name| escape(name.trim_start_matches("synthetic ")).to_string()).collect();
-    for verb in ["slowed down by", "slows down"] {
-        text.extend(names.iter().map(|name| format!("<th>{verb} {name}</th>")));
+    for (verb, class) in [("slowed down by", ""), ("slows down", " class=\"rest\"")] {
+        text.extend(names.iter().map(|name| format!("<th{class}>{verb} {name}</th>")));
     }
     text.push_str("</tr>");
     for one in &coruns.operators {
         let Some(profile) = &one.demand.profile else { continue };
-        let _ = write!(text, "<tr><td>{}</td>", escape(&one.text));
-        for loss in profile.sensitivity.iter().chain(&profile.pressure) {
-            let _ = write!(text, "<td>{:.2}×</td>", 1.0 + loss);
+        let _ = write!(text, "<tr><td>{}</td>", break_name(&one.text));
+        for (losses, class) in [(&profile.sensitivity, ""), (&profile.pressure, " class=\"rest\"")] {
+            text.extend(losses.iter().map(|loss| format!("<td{class}>{:.2}×</td>", 1.0 + loss)));
         }
         text.push_str("</tr>");
     }
-    text + "</table></div>"
+    format!("{text}</table></div>{}", wider_note(&["how much each operator slows down its partners"]))
 }

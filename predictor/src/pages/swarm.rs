@@ -1,9 +1,11 @@
 //! Swarm chart: each prediction is a dot, placed by the factor on its time, coloured by the value of the feature.
 
-use super::{escape, styled_page};
+use super::{break_name, escape, styled_page, wider_note};
 use crate::explain::{FeatureSummary, Summary};
+use report::format_count;
 use report::page::chart::{draw_for_windows, format_factor, label_width, svg_start};
 use samples::statistics::quantile;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 const MOST: usize = 16;
@@ -24,21 +26,21 @@ const COLUMN: f64 = 4.0;
 const TICK: f64 = 52.0;
 
 pub fn swarm_page(summaries: &[Summary]) -> String {
-    let mut body = summary_table(summaries);
-    body += "<p>Each dot is a measured row. Its position is the factor on the time that the feature contributes \
-    (Shapley value), relative to the average row; its colour is the value of the feature, from <b \
-    style=\"color:var(--down)\">low</b> to <b style=\"color:var(--up)\">high</b>. Grey: the feature is missing in the \
-    row. Triangle at the edge: beyond the axis, which is stretched near a factor of 1. Mean ×: mean effect, with \
-    factors below 1 inverted.</p>";
+    let mut body = headline(summaries) + &summary_table(summaries);
+    body += "<h2>Effect of each feature in each row</h2><p class=\"soft\">Each dot is a measured row. Its position is the \
+        factor on the time that the feature contributes (Shapley value), relative to the average row; its colour is the \
+        value of the feature, from <b style=\"color:var(--down)\">low</b> to <b style=\"color:var(--up)\">high</b>. \
+        Grey: the feature is missing in the row. Triangle at the edge: beyond the axis, which is stretched near a factor \
+        of 1.</p>";
     body += NAMES;
     for (place, summary) in summaries.iter().enumerate() {
         let shown = &summary.features[..MOST.min(summary.features.len())];
         let _ = write!(
             body,
-            "<h2 id=\"o{place}\">{}</h2><p class=\"soft\">{} rows; the {} features with the largest effect, with the \
+            "<h2 id=\"o{place}\">{}</h2><p class=\"soft\">{}; the {} features with the largest effect, with the \
              mean effect</p><figure>{}</figure>",
             escape(&summary.operator),
-            summary.rows,
+            format_count(summary.rows, "row"),
             shown.len(),
             draw_for_windows(WIDTH, |width| draw_swarms(shown, place, width))
         );
@@ -46,36 +48,94 @@ pub fn swarm_page(summaries: &[Summary]) -> String {
     styled_page("Effect of features on times", &body)
 }
 
-const NAMES: &str = "<p class=\"soft\">Names: <b>ridge</b>: binary logarithm of arithmetic time over memory time at \
+/// States the features with the largest mean effect over all rows, and the largest effect in a single operator.
+fn headline(summaries: &[Summary]) -> String {
+    const NEXT: usize = 2;
+    let rows: usize = summaries.iter().map(|summary| summary.rows).sum();
+    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
+    for summary in summaries {
+        for one in summary.features.iter().filter(|one| one.varies()) {
+            *sums.entry(&one.feature).or_default() += one.typical.ln() * summary.rows as f64;
+        }
+    }
+    let mut sorted: Vec<(&str, f64)> = sums.into_iter().collect();
+    sorted.sort_by(|one, two| two.1.total_cmp(&one.1));
+    let mean = |sum: f64| format!("{:.3}", (sum / rows.max(1) as f64).exp());
+    let [(first, sum), others @ ..] = &sorted[..] else {
+        return "<p>No feature varies in these rows.</p>".to_owned();
+    };
+    let others: Vec<String> =
+        others.iter().take(NEXT).map(|(name, sum)| format!("{} (× {})", break_name(name), mean(*sum))).collect();
+    let next = if others.is_empty() { String::new() } else { format!("; next: {}", others.join(", ")) };
+    let of_operators = summaries.iter().filter_map(|summary| Some((summary, summary.features.first()?)));
+    let most = of_operators.filter(|(_, one)| one.varies()).max_by(|one, two| one.1.typical.total_cmp(&two.1.typical));
+    let most = most.map_or(String::new(), |(summary, one)| {
+        format!(
+            "<p>The largest effect in a single operator is that of <b>{}</b> on <b>{}</b>: × {:.3} on average, for 90 % of \
+             its rows {}.</p>",
+            break_name(&one.feature),
+            escape(&summary.operator),
+            one.typical,
+            describe_range(one)
+        )
+    });
+    format!(
+        "<p><b>{} changes the predicted times most: by a factor of {} on average</b> over {} of {}{next}.</p>{most}",
+        break_name(first),
+        mean(*sum),
+        format_count(rows, "row"),
+        format_count(summaries.len(), "operator")
+    )
+}
+
+fn describe_range(one: &FeatureSummary) -> String {
+    let (low, high) = one.factor_range();
+    format!("{low:.3}\u{a0}…\u{a0}{high:.3}")
+}
+
+pub(super) const NAMES: &str = "<p class=\"soft\">Names: <b>ridge</b>: binary logarithm of arithmetic time over memory time at \
 the peaks of the device; <b>attainable</b>: binary logarithm of the roofline time; <b>schedule_known</b>: whether the \
-    schedule, its code, or only sizes are known; <b>code.…</b>: counts in the generated code; \
+    schedule, its code, or only sizes are known; <b>code.…</b>: counts in the generated code; <b>code.estimated</b>: time of its instructions by their cycles, also \
+    relative to the roofline time (<b>code.estimated_of_attainable</b>); \
     <b>nest.…</b>: loop nest of the schedule; <b>knob.…</b>: setting of the schedule. <code>oppredict features</code> \
     lists all with units.</p>";
 
-/// Returns a table of the three features with the largest effect for each operator.
+/// Returns a table of the features with the largest effect for each operator.
 fn summary_table(summaries: &[Summary]) -> String {
-    const TOP_FEATURES: usize = 3;
-    let mut text = "<p>The features that change the predicted time most, with their mean effect as a factor; in \
-         parentheses: the time at larger values (<i>one value</i>: the feature does not vary).</p><div class=\"wide\"><table \
-         class=\"names\"><tr><th>operator</th><th>rows</th><th>largest effects, mean ×</th></tr>"
+    const NEXT: usize = 2;
+    let mut text = "<h2>Largest effect by operator</h2><p class=\"soft\">Mean ×: mean effect on the predicted time as a \
+        factor, with factors below 1 inverted; in parentheses: the range of the factor in 90 % of the rows. Larger value: \
+        the time at larger values of the feature. Features with one value change all rows alike and are last.</p>\
+        <div class=\"wide\"><table class=\"answers effects\"><tr><th>operator</th><th>feature</th><th>mean × (90 % of \
+        rows)</th><th>larger value</th><th class=\"rest\">rows</th><th class=\"rest next\">next features, mean ×</th></tr>"
         .to_owned();
     for (place, summary) in summaries.iter().enumerate() {
-        let named = summary.features.iter().take(TOP_FEATURES);
-        let named: Vec<String> = named
-            .map(|one| format!("{} <b>{:.3}</b> ({})", escape(&one.feature), one.typical, one.effect_of_larger()))
+        let Some(first) = summary.features.first() else { continue };
+        let next: Vec<String> = summary
+            .features
+            .iter()
+            .skip(1)
+            .take(NEXT)
+            .map(|one| format!("{} {:.3} ({})", break_name(&one.feature), one.typical, one.effect_of_larger()))
             .collect();
         let _ = write!(
             text,
-            "<tr><td><a href=\"#o{place}\">{}</a></td><td>{}</td><td>{}</td></tr>",
-            escape(&summary.operator),
+            "<tr><td><a href=\"#o{place}\">{}</a></td><td>{}</td><td><b>{:.3}</b> <span class=\"soft \
+             under\">({})</span></td><td>{}</td><td class=\"rest\">{}</td><td class=\"rest next\">{}</td></tr>",
+            break_name(&summary.operator),
+            break_name(&first.feature),
+            first.typical,
+            describe_range(first),
+            first.effect_of_larger(),
             summary.rows,
-            named.join(", ")
+            next.join(", ")
         );
     }
-    text + "</table></div>"
+    format!("{text}</table></div>{}", wider_note(&["rows", "the next features"]))
 }
 
-/// Returns the largest factor of the axis: nearly all dots are within it and its reciprocal.
+/// Returns the largest factor of the axis: nearly all dots, and nine tenths of those of each feature, are within it and
+/// its reciprocal.
 fn largest_factor(features: &[FeatureSummary]) -> f64 {
     /// Share of the dots within the axis.
     const INSIDE: f64 = 0.995;
@@ -83,6 +143,9 @@ fn largest_factor(features: &[FeatureSummary]) -> f64 {
     let logs = features.iter().flat_map(|one| one.points.iter().map(|(_, factor)| factor.ln().abs()));
     let mut logs: Vec<f64> = logs.filter(|log| log.is_finite()).collect();
     let most = if logs.is_empty() { 0.0 } else { quantile(&mut logs, INSIDE) };
+    let ends =
+        features.iter().map(FeatureSummary::factor_range).flat_map(|(low, high)| [low.ln().abs(), high.ln().abs()]);
+    let most = ends.filter(|log| log.is_finite()).fold(most, f64::max);
     (MARGIN * most.max(0.05)).exp()
 }
 
@@ -199,7 +262,7 @@ fn draw_lane(one: &FeatureSummary, across: &FactorAxis) -> String {
     let mut values: Vec<f32> = one.points.iter().map(|(value, _)| *value).filter(|value| !value.is_nan()).collect();
     values.sort_by(f32::total_cmp);
     values.dedup();
-    let mut heights: std::collections::BTreeMap<i64, usize> = Default::default();
+    let mut heights: BTreeMap<i64, usize> = Default::default();
     let mut svg = String::new();
     // Dots are drawn in the order of values, so that each column shows the mixture of values in layers.
     let mut points: Vec<&(f32, f64)> = one.points.iter().filter(|(_, factor)| factor.is_finite()).collect();

@@ -57,7 +57,6 @@ impl Alternative {
 }
 
 impl NetworkPlan {
-    /// Names the first three of the given calls.
     /// Returns a table row for each group: stage, time, cores, number of calls, names.
     pub fn stage_rows(&self) -> Vec<[String; 5]> {
         let mut rows = Vec::new();
@@ -74,6 +73,7 @@ impl NetworkPlan {
         rows
     }
 
+    /// Names the first three of the given calls.
     fn name_calls(&self, calls: &[usize]) -> String {
         let named: Vec<&str> = calls.iter().take(3).map(|&call| self.calls[call].as_str()).collect();
         format!("{}{}", named.join("; "), if calls.len() > 3 { "; …" } else { "" })

@@ -46,11 +46,14 @@ pub fn times_of_network(
     let cut = models::plan_calls(&graph, Fuse::Epilogue).map_err(refused)?;
     let operators: Vec<_> = cut.tasks.iter().map(queries::task_operator).collect::<Result<_>>()?;
     let mut times_ns = vec![Vec::with_capacity(devices.len()); cut.calls.len()];
+    let mut intervals_ns = vec![Vec::with_capacity(devices.len()); cut.calls.len()];
     for device in &devices {
         let setting = Setting { device: Some(device.clone()), ..Setting::default() };
         let of_tasks = queries::predict_model(predictor, &operators, &setting)?;
-        for (call, times) in cut.calls.iter().zip(&mut times_ns) {
-            times.push(of_tasks[call.task].prediction.time_ns);
+        for (call, (times, intervals)) in cut.calls.iter().zip(times_ns.iter_mut().zip(&mut intervals_ns)) {
+            let prediction = &of_tasks[call.task].prediction;
+            times.push(prediction.time_ns);
+            intervals.push((prediction.low_ns, prediction.high_ns));
         }
     }
     let bytes = |call: usize| graph.values[cut.calls[call].result.0 as usize].ty.size_bytes().unwrap_or(0) as f64;
@@ -62,7 +65,7 @@ pub fn times_of_network(
     });
     let operators =
         cut.calls.iter().enumerate().map(|(call, one)| format!("{call}: {}", cut.tasks[one.task].task.describe()));
-    Ok((TimesTable { operators: operators.collect(), devices, times_ns }, edges.collect()))
+    Ok((TimesTable { operators: operators.collect(), devices, times_ns, intervals_ns }, edges.collect()))
 }
 
 fn planner_instance(options: &PlacementOptions, table: &TimesTable, edges: Vec<Edge>) -> Result<Instance> {

@@ -11,6 +11,8 @@ pub struct TimesTable {
     pub operators: Vec<String>,
     pub devices: Vec<String>,
     pub times_ns: Vec<Vec<f64>>,
+    /// 90 % intervals of the times; empty if they are unknown.
+    pub intervals_ns: Vec<Vec<(f64, f64)>>,
 }
 
 /// Reads a CSV table with the header `operator,DEVICE,DEVICE…`.
@@ -25,7 +27,7 @@ fn parse_table(text: &str) -> std::result::Result<TimesTable, String> {
     if devices.is_empty() {
         return Err("the table has no devices; its first line must be `operator,DEVICE,…`".to_owned());
     }
-    let mut table = TimesTable { operators: Vec::new(), devices, times_ns: Vec::new() };
+    let mut table = TimesTable { operators: Vec::new(), devices, times_ns: Vec::new(), intervals_ns: Vec::new() };
     for (number, line) in lines {
         let mut cells = line.split(',').map(str::trim);
         let name = cells.next().unwrap_or_default();

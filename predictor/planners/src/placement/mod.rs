@@ -28,6 +28,13 @@ pub struct Instance {
     pub price_ns_per_j: f64,
 }
 
+impl Instance {
+    /// Returns the makespan of an assignment of operators to devices.
+    pub fn makespan_of(&self, devices: &[usize]) -> Result<f64> {
+        Ok(Game::from_instance(self)?.makespan(devices))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Edge {
     pub from: usize,
