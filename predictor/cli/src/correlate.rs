@@ -54,7 +54,7 @@ pub fn run(arguments: &Correlate) -> Result<u8> {
             let texts = [operator, one.device.clone(), one.feature.clone(), one.rows.to_string()];
             let mut cells: Vec<Cell> = texts.map(Cell::from).into();
             cells.extend(numbers.map(|number| Cell::from(format!("{number:.2}"))));
-            let chance = Cell::from(format!("{:.1e}", one.q_value));
+            let chance = Cell::from(pages::format_q_value(one.q_value));
             cells.push(if one.q_value > pages::SIGNIFICANT { chance.mark_uncertain() } else { chance });
             let alike = group.iter().filter(|other| other.same_as.as_ref() == Some(&one.feature));
             cells.push(name_some(&alike.map(|other| other.feature.as_str()).collect::<Vec<_>>()).into());

@@ -83,7 +83,7 @@ pub fn run(arguments: &PlaceArguments) -> Result<u8> {
         found.robust_ratio(off / 100.0).ok_or_else(problem)
     });
     let promised = promised.transpose()?;
-    let notes = pages::describe_placement(&table, &instance, &found, promised);
+    let notes = pages::describe_placement(&table, &instance, &found, arguments.off.zip(promised));
     print_text(arguments.json, &placement_text(&table, &instance, &found, &notes))?;
     write_output(page, || pages::placement_page(&table, &instance, &found, &notes).into_bytes())?;
     if arguments.json {

@@ -4,8 +4,8 @@ use super::evaluation_charts::draw_charts;
 use super::evaluation_errors::{
     describe_repeats, format_bias, format_error, format_error_interval, shown_learner, sort_learners,
 };
-use super::evaluation_verdict::describe_verdict;
-use super::{break_name, escape, styled_page, wider_note};
+use super::evaluation_verdict::{describe_verdict, title_page};
+use super::{break_name, escape, keep_percent, styled_page, wider_note};
 use crate::evaluate::metrics::{IntervalScore, Metrics};
 use crate::evaluate::{EndToEnd, Evaluation, NetworkScores, Point, Protocol, Ranking, is_ours};
 use learn::Learner;
@@ -41,7 +41,7 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
         body += "</table></div>";
     }
     body += &describe_data(evaluation);
-    styled_page(&format!("Evaluation under protocol {}", evaluation.protocol), &body)
+    styled_page(&title_page(&evaluation.protocol), &keep_percent(&body))
 }
 
 /// States which rows were used, skipped and measured repeatedly.

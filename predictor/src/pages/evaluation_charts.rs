@@ -2,7 +2,7 @@
 
 use super::escape;
 use super::evaluation_errors::{format_error, shown_learner, sort_learners};
-use crate::evaluate::metrics::Metrics;
+use crate::evaluate::metrics::{IntervalScore, Metrics};
 use crate::evaluate::{Evaluation, ScatterPoint, is_ours};
 use report::page::chart::{Scale, decades_between, draw_for_windows, draw_ticks, label_width, round_ticks, svg_start};
 use report::{format_count, format_duration, format_percentage, format_plain};
@@ -74,7 +74,8 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
         let _ = write!(
             text,
             "<h2>Measurements inside {whose} 90 % intervals</h2><p class=\"soft\">The line is the nominal coverage. \
-             Orange: below {:.0} %.</p><figure>{}</figure>",
+             Whisker: 95 % interval of the share, from the number of rows. Orange: below {:.0} \
+             %.</p><figure>{}</figure>",
             super::KEPT,
             draw_for_windows(WIDTH, |width| draw_bars(&bars, &axis, "measurements inside the interval, %", width))
         );
@@ -112,17 +113,29 @@ impl Bar {
     fn coverage_bar(name: &str, one: &Metrics) -> Option<Bar> {
         let interval = one.interval.as_ref()?;
         let says = format!(
-            "{}, half-width {}",
+            "{}, half-width {}, {}",
             format_percentage(interval.coverage, 1),
-            format_percentage(interval.half_width, 1)
+            format_percentage(interval.half_width, 1),
+            format_count(interval.rows, "row")
         );
         let is_bad = interval.coverage < super::KEPT;
-        Some(Bar { name: name.to_owned(), value: interval.coverage, range: None, middle: None, says, is_bad })
+        let range = Some(coverage_interval(interval)).filter(|_| interval.rows > 1);
+        Some(Bar { name: name.to_owned(), value: interval.coverage, range, middle: None, says, is_bad })
     }
 
     fn end(&self) -> f64 {
         self.range.map_or(self.value, |(_, high)| high.max(self.value))
     }
+}
+
+/// Returns the 95 % interval of a coverage in percent (Wilson).
+fn coverage_interval(interval: &IntervalScore) -> (f64, f64) {
+    const NORMAL_95: f64 = 1.96;
+    let (share, rows, square) = (interval.coverage / 100.0, interval.rows as f64, NORMAL_95 * NORMAL_95);
+    let middle = (share + square / (2.0 * rows)) / (1.0 + square / rows);
+    let spread = (share * (1.0 - share) / rows + square / (4.0 * rows * rows)).sqrt();
+    let half = NORMAL_95 / (1.0 + square / rows) * spread;
+    (100.0 * (middle - half).max(0.0), 100.0 * (middle + half).min(1.0))
 }
 
 struct BarAxis {
@@ -370,5 +383,9 @@ mod tests {
         let axis = BarAxis::clipped(&bars);
         assert!(bars[3].end() > axis.most && axis.most > 14.0 && axis.most < 9e6, "{}", axis.most);
         assert_eq!(draw_bars(&bars, &axis, "%", WIDTH).matches("continues beyond").count(), 1);
+        let score = IntervalScore { coverage: 80.0, half_width: 9.0, rows: 10, levels: Default::default() };
+        let (low, high) = coverage_interval(&score);
+        // By Wilson's formula for 8 of 10.
+        assert!((low - 49.0).abs() < 0.1 && (high - 94.3).abs() < 0.1, "{low} {high}");
     }
 }

@@ -15,7 +15,12 @@ use std::fmt::Write;
 pub(super) fn describe_verdict(evaluation: &Evaluation) -> String {
     let mut text = describe_order(evaluation) + &describe_networks(evaluation);
     let Some((name, shown)) = shown_learner(evaluation) else {
-        text.extend(describe_repeats(evaluation).iter().map(|line| format!("<p><b>{line}.</b></p>")));
+        let repeats = describe_repeats(evaluation);
+        text.extend(repeats.iter().map(|line| format!("<p><b>{line}.</b></p>")));
+        if !repeats.is_empty() {
+            text +=
+                "<p>In use: smaller errors of predictions cannot be distinguished from the noise of measurements.</p>";
+        }
         return text;
     };
     let interval = match format_error_interval(shown, "\u{a0}") {
@@ -44,6 +49,23 @@ pub(super) fn describe_verdict(evaluation: &Evaluation) -> String {
         let _ = write!(text, "<p>Compared with other learners:{compared}</p>");
     }
     text
+}
+
+/// Returns the title of the page, which names what is new to the predictor.
+pub(super) fn title_page(protocol: &str) -> String {
+    let question = match Protocol::from_name(protocol) {
+        None => return format!("Evaluation under protocol {protocol}"),
+        Some(Protocol::P0) => "repeated measurements",
+        Some(Protocol::P1) => "new shapes",
+        Some(Protocol::P1x) => "larger shapes",
+        Some(Protocol::P1m) => "shapes of networks",
+        Some(Protocol::P2) => "new networks",
+        Some(Protocol::P2f) => "new families of networks",
+        Some(Protocol::P3) => "new devices",
+        Some(Protocol::P4) => "new devices with few measurements",
+        Some(Protocol::P5) => "order of schedules",
+    };
+    format!("Evaluation: {question} (protocol {protocol})")
 }
 
 /// Names what the predictor has not seen.
@@ -92,7 +114,7 @@ fn describe_outliers(evaluation: &Evaluation, name: &str, shown: &Metrics) -> St
     let most = most.filter(|_| evaluation.operators.len() > 1 && sum(shown).is_finite());
     let most = most.map_or(String::new(), |(operator, one)| {
         let share = format_percentage(100.0 * sum(one) / sum(shown), 0);
-        format!(", {share} % of it {} of {}", format_count(one.rows, "row"), escape(operator))
+        format!(", {share} % of it from {} of {}", format_count(one.rows, "row"), escape(operator))
     });
     format!(" A few large errors make up most of the mean error{most}; the median describes a usual prediction.")
 }

@@ -1,7 +1,7 @@
 //! Draws correlations as heat maps, one for each measure and part of the rows, with a row per distinct feature and a
 //! column per operator and device.
 
-use super::{break_name, escape, styled_page, wider_note};
+use super::{break_name, escape, keep_percent, styled_page, wider_note};
 use crate::correlate::{ALIKE, Correlation, Part};
 use report::UNKNOWN;
 use report::page::chart::{cell_class, draw_for_windows, label_width, svg_start};
@@ -98,7 +98,7 @@ pub fn heat_map(found: &[Correlation]) -> String {
     );
     body += &draw_tabs(&groups, &rows, &cells);
     body += &alike_table(&rows);
-    styled_page("Correlation of features with utilisation", &body)
+    styled_page("Correlation of features with utilisation", &keep_percent(&body))
 }
 
 /// States the distinct features with the largest mean correlation.
@@ -165,14 +165,14 @@ fn strongest_table(found: &[Correlation]) -> String {
         let _ = write!(
             text,
             "<tr><td>{}</td><td>{}</td><td><b>{}</b> <span class=\"soft under\">({})</span></td><td class=\"rest\">{}</td>\
-             <td class=\"rest\">{}</td><td class=\"rest\">{:.1e}</td><td class=\"rest\">{}</td></tr>",
+             <td class=\"rest\">{}</td><td class=\"rest\">{}</td><td class=\"rest\">{}</td></tr>",
             break_name(&format!("{}{device}", one.operator)),
             break_name(&one.feature),
             round_to(one.spearman, 2),
             format_interval(spearman_interval(one)),
             round_to(one.partial, 2),
             round_to(one.mutual_information, 2),
-            one.q_value,
+            escape(&format_q_value(one.q_value)),
             one.rows
         );
     }
@@ -459,7 +459,7 @@ fn draw_cell(one: &Correlation, group: &str, x: usize, measure: &Measure) -> Str
     let (value, depth) = (measure.3(one), cell_depth(one, measure));
     format!(
         "<rect class=\"{}\" x=\"{x}\" width=\"{}\" height=\"{}\" fill-opacity=\"{depth:.2}\">\
-        <title>{} with {}: {}, {} rows, q-value {:.1e}</title></rect>",
+        <title>{} with {}: {}, {} rows, q-value {}</title></rect>",
         if value >= 0.0 { "up" } else { "down" },
         width - 1,
         height - 1,
@@ -467,7 +467,7 @@ fn draw_cell(one: &Correlation, group: &str, x: usize, measure: &Measure) -> Str
         escape(&one.feature),
         round_to(value, 3),
         one.rows,
-        one.q_value
+        escape(&format_q_value(one.q_value))
     )
 }
 
@@ -485,6 +485,11 @@ fn cell_text(one: &Correlation, measure: &Measure, (x, y): (f64, f64), is_short:
         cell_class(cell_depth(one, measure), value >= 0.0),
         if one.q_value > SIGNIFICANT { " opacity=\".75\"" } else { "" }
     )
+}
+
+/// Formats a q-value for terminal and page; tiny ones have no digits.
+pub fn format_q_value(value: f64) -> String {
+    if value < f64::MIN_POSITIVE { "< 1e-307".to_owned() } else { format!("{value:.1e}") }
 }
 
 /// Formats a number with a fixed number of decimals, without a sign if it rounds to zero.

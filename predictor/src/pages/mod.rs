@@ -15,7 +15,7 @@ mod swarm;
 pub use curve::{curves_page, describe_knee, point_remark};
 pub use evaluation::{evaluation_tables, format_rank, format_top1_interval, other_coverage, sort_ranking};
 pub use evaluation_errors::{describe_repeats, format_bias, format_error, format_error_interval, sort_learners};
-pub use heat_map::{SIGNIFICANT, heat_map};
+pub use heat_map::{SIGNIFICANT, format_q_value, heat_map};
 pub use lanes::{Lane, MeasuredLanes, plan_page};
 pub use placement::{describe_move, describe_placement, placement_page};
 pub use plan_times::{PlanFacts, describe_plan};
@@ -47,6 +47,11 @@ fn break_name(name: &str) -> String {
         text += "<wbr>";
     }
     text.strip_suffix("<wbr>").unwrap_or_default().to_owned()
+}
+
+/// Keeps numbers and percent signs on the same line.
+fn keep_percent(body: &str) -> String {
+    body.replace(" %", "\u{a0}%")
 }
 
 fn styled_page(title: &str, body: &str) -> String {

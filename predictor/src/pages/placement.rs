@@ -31,12 +31,12 @@ pub fn placement_page(table: &TimesTable, instance: &Instance, found: &Placement
 }
 
 /// Describes a placement for terminal and page: makespan with and without other devices, energy, stability, distance
-/// from the optimum.
+/// from the optimum. `promised` is an error of times in percent and the largest distance with it.
 pub fn describe_placement(
     table: &TimesTable,
     instance: &Instance,
     found: &Placement,
-    promised: Option<f64>,
+    promised: Option<(f64, f64)>,
 ) -> Vec<String> {
     let mut lines = vec![format!(
         "makespan {}{}{}",
@@ -66,25 +66,37 @@ pub fn describe_placement(
     if let Some(most) = found.anarchy_most {
         lines.push(format!("for identical devices, the price of anarchy is at most {most:.3}"));
     }
-    if let Some(promised) = promised {
-        lines.push(format!("with errors up to --off, at most {promised:.3} times the optimum"));
+    if let Some((off, ratio)) = promised {
+        lines.push(format!("if each time is wrong by at most {off} %, at most {ratio:.3} times the optimum"));
     }
     lines
 }
 
-/// Describes the makespans with all times at the low and all at the high ends of their 90 % intervals, if known.
+/// Describes the makespans with all times at the low and all at the high ends of their 90 % intervals, if any is known.
+/// Lower bounds of times, which have no upper end, are kept.
 fn makespan_range(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
-    let all = || table.intervals_ns.iter().flatten();
-    if all().next().is_none() || !all().all(|(low, high)| *low > 0.0 && high.is_finite()) {
+    let is_known = |interval: &(f64, f64)| interval.0 > 0.0 && interval.1.is_finite();
+    if !table.intervals_ns.iter().flatten().any(is_known) {
         return String::new();
     }
     let with = |end: fn(&(f64, f64)) -> f64| {
-        let times_ns = table.intervals_ns.iter().map(|intervals| intervals.iter().map(end).collect()).collect();
-        Instance { times_ns, ..instance.clone() }.makespan_of(&found.devices)
+        let rows = table.times_ns.iter().zip(&table.intervals_ns);
+        let row = |(times, intervals): (&Vec<f64>, &Vec<(f64, f64)>)| {
+            let ends = times.iter().zip(intervals);
+            ends.map(|(time, interval)| if is_known(interval) { end(interval) } else { *time }).collect()
+        };
+        Instance { times_ns: rows.map(row).collect(), ..instance.clone() }.makespan_of(&found.devices)
+    };
+    let bounds =
+        found.devices.iter().zip(&table.intervals_ns).filter(|(device, all)| !is_known(&all[**device])).count();
+    let bounds = match bounds {
+        0 => String::new(),
+        count => format!("; lower bounds are assumed for {}", format_count(count, "operator")),
     };
     match (with(|(low, _)| *low), with(|(_, high)| *high)) {
         (Ok(low_ns), Ok(high_ns)) => {
-            format!(" ({} if all times are at one end of their 90 % intervals)", format_range(low_ns, high_ns))
+            let range = format_range(low_ns, high_ns);
+            format!(" ({range} if all times are at one end of their 90 % intervals{bounds})")
         }
         _ => String::new(),
     }

@@ -1,6 +1,6 @@
 //! HTML page with slowdowns of concurrent operators as a heat map, and with the errors of prediction rules.
 
-use super::{break_name, escape, styled_page, wider_note};
+use super::{break_name, escape, keep_percent, styled_page, wider_note};
 use crate::planning::coruns::{CoRunSlowdown, CoRuns, Scores};
 use planners::interference::Machine;
 use report::page::chart::cell_class;
@@ -17,7 +17,7 @@ pub fn slowdowns_page(coruns: &CoRuns, scores: &Scores, machine: &Machine) -> St
     body += &pairs_table(coruns);
     body += &rules_table(scores, machine);
     body.push_str(&profiles_table(coruns));
-    styled_page("Slowdown of concurrent operators", &body)
+    styled_page("Slowdown of concurrent operators", &keep_percent(&body))
 }
 
 fn rules_table(scores: &Scores, machine: &Machine) -> String {

@@ -1,6 +1,6 @@
 //! Swarm chart: each prediction is a dot, placed by the factor on its time, coloured by the value of the feature.
 
-use super::{break_name, escape, styled_page, wider_note};
+use super::{break_name, escape, keep_percent, styled_page, wider_note};
 use crate::explain::{FeatureSummary, Summary};
 use report::format_count;
 use report::page::chart::{draw_for_windows, format_factor, label_width, svg_start};
@@ -45,7 +45,7 @@ pub fn swarm_page(summaries: &[Summary]) -> String {
             draw_for_windows(WIDTH, |width| draw_swarms(shown, place, width))
         );
     }
-    styled_page("Effect of features on times", &body)
+    styled_page("Effect of features on times", &keep_percent(&body))
 }
 
 /// States the features with the largest mean effect over all rows, and the largest effect in a single operator.
@@ -72,11 +72,12 @@ fn headline(summaries: &[Summary]) -> String {
     let most = most.map_or(String::new(), |(summary, one)| {
         format!(
             "<p>The largest effect in a single operator is that of <b>{}</b> on <b>{}</b>: × {:.3} on average, for 90 % of \
-             its rows {}.</p>",
+             its rows {}; time at larger values: {}.</p>",
             break_name(&one.feature),
             escape(&summary.operator),
             one.typical,
-            describe_range(one)
+            describe_range(one),
+            one.effect_of_larger()
         )
     });
     format!(
