@@ -16,7 +16,7 @@ use learn::{FitOptions, Learner, LogInterval, by_operator};
 use metrics::{IntervalScore, Metrics, error_metrics};
 use models::Choice;
 use networks::end_to_end;
-pub use networks::{EndToEnd, NetworkScores};
+pub use networks::{EndToEnd, NetworkResult, NetworkScores};
 pub use protocol::Protocol;
 use protocol::{FewShot, Round, Split};
 use ranking::rank_tasks;

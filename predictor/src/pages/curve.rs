@@ -1,6 +1,6 @@
 //! Draws curves over threads or a knob: times with intervals, the knee, the scaling law and the measurements.
 
-use super::{escape, styled_page};
+use super::{escape, styled_page, wider_note};
 use crate::knee::{Knee, Point};
 use report::page::chart::{Scale, decades_between, draw_for_windows, round_ticks, svg_start};
 use report::{format_duration, format_plain, format_range, time_unit};
@@ -53,16 +53,18 @@ fn summary(knees: &[Knee]) -> String {
 }
 
 fn points_table(knee: &Knee) -> String {
+    // Remarks on measurements need the space of a narrow window.
+    let class = if knee.probes.is_empty() { "" } else { " class=\"rest\"" };
     let mut text = format!(
         "<div class=\"wide\"><table class=\"answers curve\"><tr><th>{}</th><th>time</th><th>90 % \
-         between</th><th>to the fastest</th><th>remarks</th></tr>",
+         between</th><th{class}>to the fastest</th><th>remarks</th></tr>",
         escape(&knee.over)
     );
     let fastest_ns = knee.curve.iter().map(|point| point.time_ns).fold(f64::INFINITY, f64::min);
     for point in &knee.curve {
         let _ = write!(
             text,
-            "<tr{}><td>{}</td><td>{}</td><td>{}</td><td>{:.2}×</td><td>{}</td></tr>",
+            "<tr{}><td>{}</td><td>{}</td><td>{}</td><td{class}>{:.2}×</td><td>{}</td></tr>",
             if point.at == knee.knee { " class=\"ours\"" } else { "" },
             point.at,
             format_duration(point.time_ns),
@@ -71,7 +73,8 @@ fn points_table(knee: &Knee) -> String {
             escape(&point_remark(knee, point))
         );
     }
-    text + "</table></div>"
+    let hidden: &[&str] = if knee.probes.is_empty() { &[] } else { &["the times relative to the fastest"] };
+    format!("{text}</table></div>{}", wider_note(hidden))
 }
 
 /// Describes a point of a curve for terminal and page: the knee, and a measurement.

@@ -4,10 +4,11 @@ use super::evaluation_charts::draw_charts;
 use super::evaluation_errors::{
     describe_repeats, format_bias, format_error, format_error_interval, shown_learner, sort_learners,
 };
+use super::evaluation_ranking::{format_rank, format_top1_interval, round_top1, sort_ranking};
 use super::evaluation_verdict::{describe_verdict, title_page};
 use super::{break_name, escape, keep_percent, styled_page, wider_note};
 use crate::evaluate::metrics::{IntervalScore, Metrics};
-use crate::evaluate::{EndToEnd, Evaluation, NetworkScores, Point, Protocol, Ranking, is_ours};
+use crate::evaluate::{EndToEnd, Evaluation, NetworkResult, NetworkScores, Point, Protocol, Ranking, is_ours};
 use learn::Learner;
 use models::Choice;
 use report::{UNKNOWN, format_count, format_duration, format_percentage, or_unknown};
@@ -77,30 +78,6 @@ fn skipped_rows(evaluation: &Evaluation) -> String {
     }
 }
 
-/// Sorts learners by top-1, the best first, and equal ones by rank correlation.
-pub fn sort_ranking(ranking: &BTreeMap<String, Ranking>) -> Vec<(&String, &Ranking)> {
-    let key = |one: &Ranking| {
-        let kendall = if one.kendall.is_nan() { -1.0 } else { one.kendall };
-        (round_top1(one), kendall)
-    };
-    let mut sorted: Vec<_> = ranking.iter().collect();
-    sorted.sort_by(|one, two| {
-        let (one, two) = (key(one.1), key(two.1));
-        two.0.total_cmp(&one.0).then(two.1.total_cmp(&one.1))
-    });
-    sorted
-}
-
-/// Returns top-1 in thousandths, as it is shown.
-pub(super) fn round_top1(one: &Ranking) -> f64 {
-    (1e3 * one.top1).round()
-}
-
-/// Formats a rank correlation for terminal and page; equal predictions have none.
-pub fn format_rank(value: f64) -> String {
-    if value.is_finite() { format!("{value:.3}") } else { UNKNOWN.to_owned() }
-}
-
 fn add_ranking_table(ranking: &BTreeMap<String, Ranking>, body: &mut String) {
     if ranking.is_empty() {
         return;
@@ -130,12 +107,6 @@ fn add_ranking_table(ranking: &BTreeMap<String, Ranking>, body: &mut String) {
         );
     }
     let _ = write!(body, "</table></div>{}", wider_note(&["top-5", "Spearman", "scores by time", "tasks"]));
-}
-
-/// Formats the 95 % interval of top-1 for terminal and page; a single task has none.
-pub fn format_top1_interval(one: &Ranking, space: &str) -> Option<String> {
-    let (low, high) = one.top1_interval;
-    (one.tasks > 1 && low.is_finite() && high > 0.0).then(|| format!("{low:.3}{space}…{space}{high:.3}"))
 }
 
 type Groups = BTreeMap<String, BTreeMap<String, Metrics>>;
@@ -360,7 +331,15 @@ fn add_network_scores(learners: &BTreeMap<String, NetworkScores>, body: &mut Str
             one.networks
         );
     }
-    let _ = write!(body, "</table></div>{}", wider_note(&["networks"]));
+    let _ = write!(body, "</table></div>{}", wider_note(&["the numbers of networks"]));
+}
+
+/// Returns the name of a network; narrow windows show its setting below it if the table has several.
+fn name_with_setting(one: &NetworkResult, all: &[NetworkResult]) -> String {
+    let name = break_name(&one.name);
+    let is_repeated = all.iter().filter(|other| other.name == one.name).count() > 1;
+    let setting = one.setting.rsplit_once(", ").map_or(one.setting.as_str(), |(setting, _)| setting);
+    if is_repeated { format!("{name}<span class=\"narrow soft\">{}</span>", escape(setting)) } else { name }
 }
 
 fn add_network_tables(found: &EndToEnd, body: &mut String) {
@@ -376,7 +355,7 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
     *body += "<p class=\"soft\">Sum of the times of the measured operators of each network, and the deviation of the \
         predicted from the measured sum, by learner. Grey: not scored, because too few operators were measured.</p><div class=\"wide\"><table class=\"answers figures\"><tr>\
         <th>network<th>measured<th>ours";
-    own.iter().for_each(|learner| *body += &format!("<th>{} error %", escape(learner)));
+    own.iter().for_each(|_| *body += "<th>our error %");
     others.iter().for_each(|learner| *body += &format!("<th class=\"rest\">{} error %", escape(learner)));
     *body += "<th class=\"rest\">operators measured<th class=\"rest setting\">setting";
     let (scored, not_scored): (Vec<_>, Vec<_>) = found.networks.iter().partition(|one| one.is_measured());
@@ -385,7 +364,7 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
         let _ = write!(
             body,
             "<tr{class}><td>{}<td>{}<td>{}",
-            break_name(&one.name),
+            name_with_setting(one, &found.networks),
             format_duration(one.measured_ns),
             or_unknown(one.predicted_ns.get(ours), |time| format_duration(*time))
         );

@@ -1,6 +1,6 @@
 //! The learner that an evaluation shows, and the texts of its errors.
 
-use super::evaluation::sort_ranking;
+use super::evaluation_ranking::sort_ranking;
 use crate::evaluate::metrics::Metrics;
 use crate::evaluate::{Evaluation, is_ours};
 use report::{UNKNOWN, format_percentage, format_signed_percentage};

@@ -1,10 +1,10 @@
 //! The verdict of an evaluation: how far predictions deviate, what that means in use, and where other learners are better.
 
 use super::escape;
-use super::evaluation::{format_rank, format_top1_interval, round_top1, sort_ranking};
 use super::evaluation_errors::{
     describe_repeats, find_best, format_bias, format_error, format_error_interval, shown_learner,
 };
+use super::evaluation_ranking::{format_rank, format_top1_interval, round_top1, sort_ranking};
 use crate::evaluate::metrics::Metrics;
 use crate::evaluate::{Evaluation, MIN_SCHEDULES, Protocol, Ranking, is_ours};
 use learn::Learner;

@@ -4,6 +4,7 @@ mod curve;
 mod evaluation;
 mod evaluation_charts;
 mod evaluation_errors;
+mod evaluation_ranking;
 mod evaluation_verdict;
 mod heat_map;
 mod lanes;
@@ -13,8 +14,9 @@ mod slowdowns;
 mod swarm;
 
 pub use curve::{curves_page, describe_knee, point_remark};
-pub use evaluation::{evaluation_tables, format_rank, format_top1_interval, other_coverage, sort_ranking};
+pub use evaluation::{evaluation_tables, other_coverage};
 pub use evaluation_errors::{describe_repeats, format_bias, format_error, format_error_interval, sort_learners};
+pub use evaluation_ranking::{format_rank, format_top1_interval, sort_ranking};
 pub use heat_map::{SIGNIFICANT, format_q_value, heat_map};
 pub use lanes::{Lane, MeasuredLanes, plan_page};
 pub use placement::{describe_move, describe_placement, placement_page};
