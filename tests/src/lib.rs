@@ -22,9 +22,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Option of programs that need no peak rates of this host, which take seconds to measure.
-pub const WITHOUT_PEAKS: &str = "--config without-peaks.toml";
-
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Timeout of a command with hostile input; reading such input is fast even on a busy machine.
@@ -89,13 +86,18 @@ impl Bench {
         let locks = tempfile::tempdir().expect("a temporary folder can be made");
         let bench = Bench { folder, locks };
         bench.write("quick.toml", QUICK);
-        bench.write("without-peaks.toml", "[limits]\nmeasure_peaks = false\n");
         bench
     }
 
     /// Lets campaigns with `quick.toml` measure the peak rates of this host.
     pub fn measure_peaks(&self) {
         self.write("quick.toml", &QUICK.replace("measure_peaks = false\n", ""));
+    }
+
+    /// Returns the option of programs that need no peak rates of this host, which take seconds to measure.
+    pub fn without_peaks(&self) -> &'static str {
+        self.write("without-peaks.toml", "[limits]\nmeasure_peaks = false\n");
+        "--config without-peaks.toml"
     }
 
     pub fn locks(&self) -> &Path {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use tests::workspace::root;
-use tests::{Bench, WITHOUT_PEAKS, run, skip};
+use tests::{Bench, run, skip};
 
 struct ProfileRun {
     report: Value,
@@ -18,7 +18,7 @@ struct ProfileRun {
 impl ProfileRun {
     #[track_caller]
     fn of(bench: &Bench, arguments: &str) -> ProfileRun {
-        ProfileRun::with_peaks(bench, &format!("{WITHOUT_PEAKS} {arguments}"))
+        ProfileRun::with_peaks(bench, &format!("{} {arguments}", bench.without_peaks()))
     }
 
     /// Profiles a model and checks that all sums are consistent.
@@ -128,7 +128,8 @@ fn counters_cover_each_operator_or_have_a_reason() {
     assert!(seen.rows().iter().all(once), "PAPI sees each call once: {}", seen.report);
     let misspelled =
         "--modelsource local --modelname mlp --seconds 0.05 --no-check --counters papi:sde:::opcollect::cals";
-    let output = run(bench.opcollect(&format!("profile {WITHOUT_PEAKS} --wait 300 {misspelled}"))).expect(0).stdout;
+    let output =
+        run(bench.opcollect(&format!("profile {} --wait 300 {misspelled}", bench.without_peaks()))).expect(0).stdout;
     assert!(output.contains("not counted") && output.contains("did you mean `sde:::opcollect::calls`?"), "{output}");
 }
 
@@ -280,7 +281,8 @@ fn thread_counts_cover_their_tasks_only() {
 fn tables_of_other_tools_agree() {
     let bench = Bench::new();
     let mlp = format!(
-        "profile {WITHOUT_PEAKS} --modelsource local --modelname mlp --threads 1 --seconds 0.05 --wait 300 --out profile.json --csv t.csv"
+        "profile {} --modelsource local --modelname mlp --threads 1 --seconds 0.05 --wait 300 --out profile.json --csv t.csv",
+        bench.without_peaks()
     );
     let torch = run(bench.opcollect(&format!("{mlp} --style torch --group-by name --json"))).expect(0).json();
     let text = fs::read_to_string(bench.path("profile.json")).expect("the profile was written");
@@ -300,7 +302,8 @@ fn tables_of_other_tools_agree() {
 #[test]
 fn each_cycle_is_handed_over_when_its_trace_is_ready() {
     let bench = Bench::new();
-    let mlp = format!("profile {WITHOUT_PEAKS} --modelsource local --modelname mlp --threads 1 --wait 300 --json");
+    let mlp =
+        format!("profile {} --modelsource local --modelname mlp --threads 1 --wait 300 --json", bench.without_peaks());
     bench.write("keep.sh", "echo to be seen\ncp \"$1\" \"kept-$(basename \"$1\")\"\n");
     let schedule = "--schedule wait=1,warmup=1,active=2,repeat=2 --seconds 60";
     let ready = ["--on-trace-ready", "sh keep.sh"];
@@ -342,8 +345,10 @@ fn unprofilable_runs_are_reported() {
 #[test]
 fn simulated_counts_are_separate() {
     let bench = Bench::new();
-    let mlp =
-        format!("profile {WITHOUT_PEAKS} --modelsource local --modelname mlp --threads 1 --wait 300 --seconds 0.05");
+    let mlp = format!(
+        "profile {} --modelsource local --modelname mlp --threads 1 --wait 300 --seconds 0.05",
+        bench.without_peaks()
+    );
     let mut lacking = bench.opcollect(&format!("{mlp} --counters cachegrind"));
     lacking.env("PATH", bench.path("."));
     let lacking = run(lacking).expect(3);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tests::workspace::root;
-use tests::{Bench, WITHOUT_PEAKS, browser, run, skip, stores};
+use tests::{Bench, browser, run, skip, stores};
 
 fn case(name: &str) -> PathBuf {
     root().join("collector/profile/tests/traces").join(name)
@@ -303,7 +303,7 @@ fn the_page_of_a_profile_works() {
     let bench = Bench::new();
     let pictures = "--perfetto p.pftrace --chrome-trace c.json.gz --html page.html";
     let model = "--modelsource local --modelname mlp --threads 1 --seconds 0.05 --wait 300";
-    run(bench.opcollect(&format!("profile {WITHOUT_PEAKS} {model} {pictures}"))).expect(0);
+    run(bench.opcollect(&format!("profile {} {model} {pictures}", bench.without_peaks()))).expect(0);
     for trace in ["p.pftrace", "c.json.gz"] {
         run(bench.opcollect(&format!("trace check {trace}"))).expect(0);
         let top = run(bench.opcollect(&format!("trace top {trace} --json"))).expect(0).json();
