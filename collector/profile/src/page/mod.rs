@@ -42,6 +42,8 @@ fn page_data(profile: &Profile, group_by: GroupBy) -> Value {
         "flame": flame::flame_tree(profile),
         "memory": parts::memory_chart(profile),
         "roofline": parts::roofline_points(&rows),
+        "room": parts::roofline_room(&rows),
+        "step": step_name(profile),
         "above_roofline": parts::explain_above_roofline(&rows),
     })
 }
@@ -50,7 +52,8 @@ fn page_data(profile: &Profile, group_by: GroupBy) -> Value {
 fn answer_sentence(profile: &Profile, rows: &[summary::Row]) -> String {
     let Some(first) = rows.first() else { return "The profile has no operator.".to_owned() };
     let name = if first.text.is_empty() { &first.name } else { &first.text };
-    let between = |(low, high)| format!(", 95 % between {} and {}", format_duration(low), format_duration(high));
+    let ends = |(low, high)| format!("95 % between {} and {}", format_duration(low), format_duration(high));
+    let between = |interval| format!(", {}", ends(interval));
     let mut shares = 0.0;
     let is_in_half = |row: &&summary::Row| {
         shares += row.share;
@@ -68,19 +71,23 @@ fn answer_sentence(profile: &Profile, rows: &[summary::Row]) -> String {
     if totals.steps == 0 {
         return most;
     }
-    let (run_ns, typical_ns) = (totals.step_median_ns, rows.iter().map(|row| row.typical_ns).sum::<f64>());
-    let gaps_ns = totals.not_attributed_ns as f64 / totals.steps as f64;
-    // A run with a disturbed operator exceeds the sum of the medians, which single disturbances do not change.
-    let disturbed = if profile.source != Source::Imported && typical_ns + gaps_ns < 0.8 * run_ns {
-        format!(
-            " The medians of its operators add to only {}, so most runs were disturbed, each at other operators.",
-            format_duration(typical_ns)
-        )
-    } else {
-        String::new()
-    };
-    let (run, least) = (format_duration(run_ns), format_duration(totals.step_min_ns));
-    format!("A run takes {run} (median of {}, least {least}).{disturbed} {most}", format_count(totals.steps, "run"))
+    let (run, least) = (format_duration(totals.step_median_ns), format_duration(totals.step_min_ns));
+    let unit = step_name(profile);
+    let (interval, runs) = (totals.step_interval_ns.map(between).unwrap_or_default(), format_count(totals.steps, unit));
+    match totals.typical {
+        None => format!("A {unit} takes {run} (median of {runs}{interval}; least {least}).\n{most}"),
+        Some(typical) => format!(
+            "A {unit} takes {} by the medians of its operators{}, to which the shares below refer. Most {unit}s were \
+             disturbed, each at other operators: the median of {runs} is {run}{interval}, the least {least}.\n{most}",
+            format_duration(typical.time_ns),
+            typical.interval_ns.map(|interval| format!(" ({})", ends(interval))).unwrap_or_default()
+        ),
+    }
+}
+
+/// Returns what the page calls the steps of a profile.
+fn step_name(profile: &Profile) -> &'static str {
+    if profile.source == Source::Imported { "step" } else { "run" }
 }
 
 /// Describes a target in JSON by its values; other texts stay as they are.
@@ -101,20 +108,26 @@ fn page_facts(profile: &Profile) -> Vec<[String; 2]> {
         Source::Emulated => "emulated".to_owned(),
         Source::Imported => format!("imported from {}", profile.format),
     };
-    let mut facts = vec![("times", source), ("operator calls", calls.to_string())];
+    let mut facts = vec![("source", source)];
     if !profile.target.is_empty() {
         facts.push(("target", describe_target(&profile.target)));
     }
-    facts.push(("sum of all operators", format_duration(totals.sum_ns as f64)));
     if totals.steps > 0 {
-        facts.push(("steps", totals.steps.to_string()));
-        facts.push(("duration of all steps", format_duration(totals.total_ns as f64)));
-        facts.push(("not attributed", format_duration(totals.not_attributed_ns as f64)));
-        facts.push(("median step", format_duration(totals.step_median_ns)));
+        let mean = |ns: u64| format_duration(ns as f64 / totals.steps as f64);
+        facts.push((
+            "profiled",
+            format!("{} of {} operator calls", format_count(totals.steps, step_name(profile)), calls / totals.steps),
+        ));
+        let outside = mean(totals.not_attributed_ns);
+        facts.push(("mean duration", format!("{}, {outside} outside operators", mean(totals.total_ns))));
+    } else {
+        facts.push(("operator calls", calls.to_string()));
+        facts.push(("sum of all operators", format_duration(totals.sum_ns as f64)));
     }
-    if let Some(slowdown) = totals.profiler_slowdown {
+    if let (Some(slowdown), Some(bare_ns)) = (totals.profiler_slowdown, totals.bare_median_ns) {
         let between = slowdown.interval.map(|(low, high)| format!(" ({low:.3} … {high:.3})")).unwrap_or_default();
-        facts.push(("profiled over unprofiled run time", format!("{:.3}{between}", slowdown.median)));
+        facts.push(("median run without profiler", format_duration(bare_ns)));
+        facts.push(("slowdown by the profiler", format!("{:.3}×{between}", slowdown.median)));
     }
     for energy in &profile.energy {
         facts.push((
@@ -134,7 +147,9 @@ fn page_notes(profile: &Profile) -> Vec<String> {
 }
 
 fn table_row(row: &summary::Row) -> Value {
-    let shapes: Vec<String> = row.input_shapes.iter().map(|shape| format!("{shape:?}")).collect();
+    // Traces have empty shapes for arguments that are no tensors.
+    let shapes = row.input_shapes.iter().filter(|shape| !shape.is_empty());
+    let shapes: Vec<String> = shapes.map(|shape| format!("{shape:?}")).collect();
     json!({
             "name": row.name,
             "text": row.text,
@@ -145,6 +160,7 @@ fn table_row(row: &summary::Row) -> Value {
             "total": row.total_ns,
             "min": row.min_ns,
             "median": row.median_ns,
+            "interval": row.median_interval_ns,
             "p95": row.p95_ns,
             "share": row.share,
             "total_share": row.total_share,

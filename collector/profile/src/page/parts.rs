@@ -5,7 +5,7 @@ use crate::data::{Kind, Pool, Profile, Simulation, Source};
 use crate::sort::SortBy;
 use crate::summary::visits::medians_ns;
 use crate::summary::{self, GroupBy, Row, simulated};
-use report::{format_number, or_unknown};
+use report::{format_number, format_percent, or_unknown};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -107,7 +107,7 @@ pub fn roofline_points(rows: &[Row]) -> Value {
         let (flops, bytes) = (row.flops.unwrap_or(0.0), row.bytes.unwrap_or(1.0));
         let best = row.roofline_share.zip(row.gflops_per_second).map(|(share, speed)| speed / share);
         json!({
-            "name": if row.text.is_empty() { &row.name } else { &row.text },
+            "name": row_title(row),
             "intensity": flops / bytes,
             "gflops": row.gflops_per_second,
             "best": best,
@@ -115,6 +115,27 @@ pub fn roofline_points(rows: &[Row]) -> Value {
         })
     });
     points.collect()
+}
+
+/// Describes how much time the operators would take at the roofline, and which could gain the most.
+pub fn roofline_room(rows: &[Row]) -> String {
+    let known: Vec<(&Row, f64)> =
+        rows.iter().filter_map(|row| Some((row, row.share * row.roofline_share?.min(1.0)))).collect();
+    let gain = |(row, bound): &(&Row, f64)| row.share - bound;
+    let Some(most) = known.iter().max_by(|one, other| gain(one).total_cmp(&gain(other))) else {
+        return String::new();
+    };
+    let (share, bound) = known.iter().fold((0.0, 0.0), |(share, bound), (row, own)| (share + row.share, bound + own));
+    format!(
+        "At their rooflines, the operators would take {} of their time; {} could gain the most, {} of the time.",
+        format_percent(bound / share),
+        row_title(most.0),
+        format_percent(gain(most))
+    )
+}
+
+fn row_title(row: &Row) -> &str {
+    if row.text.is_empty() { &row.name } else { &row.text }
 }
 
 /// Explains rates above the roofline; empty if there are none.

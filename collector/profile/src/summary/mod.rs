@@ -8,10 +8,10 @@ pub mod simulated;
 pub mod threads;
 pub mod visits;
 
-use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile};
+use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile, Source};
 use crate::sort::SortBy;
 use group::{SpanGroup, Sums};
-use measure::statistics::median_of_sorted;
+use measure::statistics::{CONFIDENCE, median_interval, median_of_sorted};
 use measure::{Ratio, paired_ratio};
 use models::Choice;
 use serde::Serialize;
@@ -158,10 +158,23 @@ pub struct Totals {
     pub total_ns: u64,
     pub not_attributed_ns: u64,
     pub step_median_ns: f64,
+    /// 95 % confidence interval of the median; `None` for too few steps.
+    pub step_interval_ns: Option<(f64, f64)>,
     pub step_min_ns: f64,
+    /// Time of a step by the medians of its operators, if most steps took much longer: single disturbances lengthen a
+    /// step, but not these medians.
+    pub typical: Option<TypicalStep>,
     pub bare_median_ns: Option<f64>,
     /// Ratio of each step to its paired unprofiled run: the overhead of profiling.
     pub profiler_slowdown: Option<Ratio>,
+}
+
+/// Sum of the medians of a step's operators and of the mean gaps between them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct TypicalStep {
+    pub time_ns: f64,
+    /// 95 % confidence interval, unless a median has none.
+    pub interval_ns: Option<(f64, f64)>,
 }
 
 pub fn summary_rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
@@ -232,6 +245,9 @@ fn span_memory(profile: &Profile) -> BTreeMap<usize, (u64, u64)> {
     known
 }
 
+/// Ratio of the operators' medians to the median step below which most steps count as disturbed.
+const MOSTLY_UNDISTURBED: f64 = 0.8;
+
 pub fn compute_totals(profile: &Profile) -> Totals {
     let own = profile.self_ns();
     let operators = profile.spans.iter().zip(own).filter(|(span, _)| span.kind == Kind::Operator);
@@ -241,16 +257,42 @@ pub fn compute_totals(profile: &Profile) -> Totals {
     let bare: Vec<f64> = profile.bare_ns.iter().map(|&ns| ns as f64).collect();
     let is_beside = steps.len() == bare.len() && bare.iter().all(|&ns| ns > 0.0);
     let (steps_sorted, bare_sorted) = (sorted_copy(&steps), sorted_copy(&bare));
+    let step_median_ns = if steps.is_empty() { 0.0 } else { median_of_sorted(&steps_sorted) };
     Totals {
         steps: steps.len(),
         sum_ns,
         total_ns,
         not_attributed_ns: total_ns.saturating_sub(sum_ns),
-        step_median_ns: if steps.is_empty() { 0.0 } else { median_of_sorted(&steps_sorted) },
+        step_median_ns,
+        step_interval_ns: median_interval(&steps_sorted, CONFIDENCE),
         step_min_ns: steps_sorted.first().copied().unwrap_or(0.0),
+        typical: typical_step(profile, total_ns.saturating_sub(sum_ns))
+            .filter(|typical| typical.time_ns < MOSTLY_UNDISTURBED * step_median_ns),
         bare_median_ns: (!bare.is_empty()).then(|| median_of_sorted(&bare_sorted)),
         profiler_slowdown: is_beside.then(|| paired_ratio(&steps, &bare)).flatten(),
     }
+}
+
+/// Returns the time of a step whose operators take their median times, with its share of the time between operators.
+fn typical_step(profile: &Profile, not_attributed_ns: u64) -> Option<TypicalStep> {
+    if profile.source == Source::Imported || profile.steps.is_empty() {
+        return None;
+    }
+    let steps = profile.steps.len() as f64;
+    let mut time_ns = not_attributed_ns as f64 / steps;
+    // Squares of the distances from the medians to the ends of their intervals, which add as those of standard errors.
+    let mut squares = Some((0.0, 0.0));
+    for times in visits::own_times(profile).into_iter().filter(|times| !times.is_empty()) {
+        let (times, calls) = (sorted_copy(&times), times.len() as f64 / steps);
+        let median_ns = median_of_sorted(&times);
+        time_ns += median_ns * calls;
+        let square = |end_ns: f64| ((median_ns - end_ns) * calls).powi(2);
+        squares = squares
+            .zip(median_interval(&times, CONFIDENCE))
+            .map(|((below, above), (low, high))| (below + square(low), above + square(high)));
+    }
+    let interval_ns = squares.map(|(below, above)| (time_ns - below.sqrt(), time_ns + above.sqrt()));
+    Some(TypicalStep { time_ns, interval_ns })
 }
 
 fn sorted_copy(all: &[f64]) -> Vec<f64> {

@@ -232,6 +232,44 @@ fn one_preempted_call_changes_no_share() {
     assert!(preempted[1].total_share > 0.6, "total times are affected: {}", preempted[1].total_share);
 }
 
+#[test]
+fn a_typical_step_has_no_disturbance() {
+    let operator = |name: &str| Operator { name: name.to_owned(), ..Operator::default() };
+    // Each step has one operator that is disturbed, and ends 10 ns after its last operator.
+    let spans = (0..60u64).flat_map(|step| {
+        let disturbed = usize::try_from(step % 3).expect("it is small");
+        let mut at_ns = 10_000 * step;
+        [100u64, 200, 300].into_iter().enumerate().map(move |(place, quiet_ns)| {
+            let duration_ns = quiet_ns + step % 5 + if place == disturbed { 1000 } else { 0 };
+            at_ns += duration_ns;
+            let (operator, start_ns) = (place as u32, at_ns - duration_ns);
+            Span { operator, step: Some(step as u32), start_ns, duration_ns, ..Span::default() }
+        })
+    });
+    let spans: Vec<Span> = spans.collect();
+    let steps = spans.chunks(3).enumerate().map(|(number, own)| Step {
+        number: number as u64,
+        start_ns: own[0].start_ns,
+        duration_ns: own.iter().map(|span| span.duration_ns).sum::<u64>() + 10,
+        ..Step::default()
+    });
+    let profile = Profile {
+        tracks: vec![Track::default()],
+        operators: vec![operator("a"), operator("b"), operator("c")],
+        steps: steps.collect(),
+        spans,
+        ..Profile::default()
+    };
+    profile.check().expect("it fits together");
+    let totals = compute_totals(&profile);
+    assert!(totals.step_median_ns > 1600.0, "{totals:?}");
+    let typical = totals.typical.expect("the medians add to less");
+    assert!((610.0..=622.0).contains(&typical.time_ns), "{typical:?}");
+    let (low, high) = typical.interval_ns.expect("60 steps");
+    assert!(low < typical.time_ns && typical.time_ns < high && high < 1600.0, "{typical:?}");
+    assert_eq!(compute_totals(&Profile { source: Source::Imported, ..profile }).typical, None);
+}
+
 proptest! {
     #[test]
     fn self_times_add_up_to_the_total(profile in nested()) {

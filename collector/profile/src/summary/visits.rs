@@ -7,14 +7,19 @@ use datasets::log_spread;
 
 /// Returns the median self time of each operator, in the order of the operators.
 pub fn medians_ns(profile: &Profile) -> Vec<u64> {
+    let middle =
+        |times: &Vec<f64>| if times.is_empty() { 0 } else { median_of_sorted(&sorted_copy(times)).round() as u64 };
+    own_times(profile).iter().map(middle).collect()
+}
+
+/// Returns the self times of each operator's calls in nanoseconds, in the order of the operators.
+pub(super) fn own_times(profile: &Profile) -> Vec<Vec<f64>> {
     let mut times = vec![Vec::new(); profile.operators.len()];
     let own = profile.self_ns();
     for (span, own_ns) in profile.spans.iter().zip(own).filter(|(span, _)| span.kind == Kind::Operator) {
         times[span.operator as usize].push(own_ns as f64);
     }
-    let middle =
-        |times: &Vec<f64>| if times.is_empty() { 0 } else { median_of_sorted(&sorted_copy(times)).round() as u64 };
-    times.iter().map(middle).collect()
+    times
 }
 
 /// Returns the standard deviation of log times over visits (time-weighted median of operators); None for one visit.

@@ -94,6 +94,14 @@ fn total_lines(report: &Report) -> Vec<String> {
             report.schedule.as_ref().map(|schedule| format!(" by {schedule}")).unwrap_or_default()
         ),
     ];
+    lines.extend(totals.typical.map(|typical| {
+        let between = |(low, high)| format!(" ({} … {})", format_duration(low), format_duration(high));
+        format!(
+            "typical         {}{} a run, by the medians of the operators; most runs were disturbed, each at other operators",
+            format_duration(typical.time_ns),
+            typical.interval_ns.map(between).unwrap_or_default()
+        )
+    }));
     lines.extend(totals.bare_median_ns.map(|bare_ns| {
         let slowdown = or_unknown(totals.profiler_slowdown, |ratio| format!("{ratio:.3}×"));
         let interval = totals.profiler_slowdown_interval.map(|(low, high)| format!(" ({low:.3} … {high:.3})"));

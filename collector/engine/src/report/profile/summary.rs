@@ -4,7 +4,7 @@ use crate::network::Comparison;
 use crate::network::annotation::Annotation;
 use profile::data::{Counter, Energy, Refusal, Simulation};
 use profile::summary::threads::Thread;
-use profile::summary::{Row, Totals};
+use profile::summary::{Row, Totals, TypicalStep};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -82,6 +82,8 @@ pub struct TotalTimes {
     pub(super) not_attributed_ns: u64,
     pub(super) step_median_ns: f64,
     pub(super) step_min_ns: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) typical: Option<TypicalStep>,
     pub(super) bare_median_ns: Option<f64>,
     pub(super) profiler_slowdown: Option<f64>,
     pub(super) profiler_slowdown_interval: Option<(f64, f64)>,
@@ -96,6 +98,7 @@ impl From<Totals> for TotalTimes {
             not_attributed_ns: totals.not_attributed_ns,
             step_median_ns: totals.step_median_ns,
             step_min_ns: totals.step_min_ns,
+            typical: totals.typical,
             bare_median_ns: totals.bare_median_ns,
             profiler_slowdown: totals.profiler_slowdown.map(|ratio| ratio.median),
             profiler_slowdown_interval: totals.profiler_slowdown.and_then(|ratio| ratio.interval),
