@@ -4,16 +4,17 @@ use super::compare::{CaptureChange, CaptureComparison, STANDARD_ERRORS};
 use super::operators::Operator;
 use report::page::{chart, escape_html, whole_page};
 use report::{
-    Cell, Paper, Table, format_count, format_duration, format_number, format_percent, number_column, or_unknown,
+    Cell, Paper, Table, format_count, format_duration, format_percent, format_plain, number_column, or_unknown,
     text_column,
 };
 use serde_json::{Value, json};
 
 /// Rules in addition to those of pages with charts: long names wrap.
 const STYLE: &str = "td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 9rem; }\n\
-    .changes td { white-space: nowrap; }\n.changes td:first-child { white-space: normal; max-width: 26rem; }\n\
+    .changes th:nth-child(n+3) { white-space: nowrap; }\n.answer { font-size: 1.05rem; }\n.changes td { white-space: nowrap; }\n\
+    .changes td:first-child { white-space: normal; max-width: 26rem; }\n\
     @media (max-width: 600px) { .changes td, .changes th { padding: .2rem .4rem; }\n\
-    .changes td:first-child { max-width: 10rem; } }\n\
+    .changes table { width: 100%; }\n.changes td:first-child { min-width: 8rem; } }\n\
     .changes b.up { color: var(--up); }\n.changes b.down { color: var(--down); }\n\
     details { margin: .6rem 0; }\nsummary { cursor: pointer; }\n";
 
@@ -40,8 +41,11 @@ impl CaptureComparison {
 
     pub fn format_page(&self, share: f64) -> String {
         let lines = self.summary_lines(share);
-        let mut body: String =
-            lines.iter().map(|line| format!("<p>{}</p>\n", escape_html(&to_sentence(line)))).collect();
+        let mut body = String::new();
+        for (place, line) in lines.iter().enumerate() {
+            let class = if place < 2 { "answer" } else { "soft" };
+            body += &format!("<p class=\"{class}\">{}</p>\n", escape_html(&to_sentence(line)));
+        }
         let changed = self.changed_operators();
         if !changed.is_empty() {
             body += &changes_section(&changed, share);
@@ -85,13 +89,18 @@ impl CaptureComparison {
             format_duration(after as f64),
             self.span_ratio()
         );
+        let changed = match (slower, faster) {
+            (0, 0) => "none became significantly slower or faster".to_owned(),
+            _ => format!("{slower} became significantly slower and {faster} faster"),
+        };
         let common = format!(
-            "{} in both captures, {} of them equal, {slower} significantly slower by more than {} %, {faster} faster",
+            "of {} in both captures, {changed} by more than {} %; {} are equal",
             format_count(self.changes.len(), "operator"),
+            format_plain(share * 100.0),
             count(&|change| !change.differs()),
-            format_number(share * 100.0),
         );
-        let lines = [Some(captures), self.describe_others(), Some(common), self.describe_lost()];
+        let common = if self.changes.is_empty() { "no operator is in both captures".to_owned() } else { common };
+        let lines = [Some(common), self.describe_lost(), Some(captures), self.describe_others()];
         lines.into_iter().flatten().collect()
     }
 
@@ -104,7 +113,8 @@ impl CaptureComparison {
         let (what, time) = if lost < 0.0 { ("gained", -lost) } else { ("lost", lost) };
         let doubt = if reach > lost.abs() { ", within the noise" } else { "" };
         Some(format!(
-            "per call, these operators {what} {} ± {} (95 %) over the calls of the later capture{doubt}",
+            "over the calls of the later capture, they {what} {} ± {} (95 %){doubt}, summed over engines that work at \
+             the same time",
             format_duration(time),
             format_duration(reach)
         ))
@@ -213,31 +223,42 @@ fn change_texts(change: &CaptureChange, share: f64) -> [String; 9] {
     ]
 }
 
-/// Returns the significant and the largest changes as a table, and all others as a folded one.
+/// Returns the largest changes as a table, the significant ones first chosen, and all others as a folded one.
 fn changes_section(changes: &[&CaptureChange], share: f64) -> String {
-    /// Number of shown changes without significance.
-    const SHOWN: usize = 10;
+    /// Largest numbers of shown changes: in total if few are significant, and of significant ones.
+    const SHOWN: (usize, usize) = (10, 20);
+    let is_significant = |change: &CaptureChange| !verdict(change, share).is_empty();
     let longest = changes.iter().map(|change| change.lost_ns().abs()).fold(1.0, f64::max);
-    let mut sizes: Vec<f64> = changes.iter().map(|change| change.lost_ns().abs()).collect();
-    sizes.sort_by(|one, other| other.total_cmp(one));
-    let least = sizes.get(SHOWN).copied().unwrap_or(f64::NEG_INFINITY);
-    let (shown, others): (Vec<&CaptureChange>, Vec<&CaptureChange>) = changes
-        .iter()
-        .copied()
-        .partition(|change| !verdict(change, share).is_empty() || change.lost_ns().abs() > least);
+    let significant = changes.iter().filter(|change| is_significant(change)).count();
+    let mut ranked: Vec<usize> = (0..changes.len()).collect();
+    ranked.sort_by(|&one, &other| {
+        let rank = |place: usize| (is_significant(changes[place]), changes[place].lost_ns().abs());
+        let (one, other) = (rank(one), rank(other));
+        other.0.cmp(&one.0).then(other.1.total_cmp(&one.1))
+    });
+    // Both tables keep the order of the changes.
+    let (shown, others) = ranked.split_at(significant.clamp(SHOWN.0, SHOWN.1).min(ranked.len()));
+    let rows = |places: &[usize]| {
+        let mut places = places.to_vec();
+        places.sort_unstable();
+        let changes: Vec<&CaptureChange> = places.into_iter().map(|place| changes[place]).collect();
+        change_rows_html(&changes, share, longest)
+    };
     let mut body = format!(
         "<p class=\"soft\">ratio: mean time of a call after over that before, with its 95 % interval. lost: difference of the means \
-         times the calls after; negative if gained. Strong colours mark changes of more than {} % and more than \
-         {STANDARD_ERRORS} standard errors, which is stricter than the interval of a single row because many operators are compared; \
-         pale ones may be noise.</p>\n{}",
-        format_number(share * 100.0),
-        change_rows_html(&shown, share, longest)
+         times the calls after; negative if gained. Coloured ratios are significant: more than {} % and more than \
+         {STANDARD_ERRORS} standard errors, which is stricter than the interval of a single row because many operators are \
+         compared. <span class=\"broad\">Pale bars may be noise.</span></p>\n{}",
+        format_plain(share * 100.0),
+        rows(shown)
     );
     if !others.is_empty() {
+        let left = others.iter().filter(|place| is_significant(changes[**place])).count();
+        let left = if left == 0 { "none of them".to_owned() } else { format!("{left} of them") };
         body += &format!(
-            "<details><summary>{} with smaller changes, none of them significant</summary>{}</details>\n",
+            "<details><summary>{} with smaller changes, {left} significant</summary>{}</details>\n",
             format_count(others.len(), "more operator"),
-            change_rows_html(&others, share, longest)
+            rows(others)
         );
     }
     body
@@ -249,28 +270,27 @@ fn change_rows_html(changes: &[&CaptureChange], share: f64, longest: f64) -> Str
         let [operator, calls_before, before, calls_after, after, ratio, interval, lost, verdict] =
             change_texts(change, share);
         let bar = lost_bar(change.lost_ns() / longest, !verdict.is_empty());
-        let class = if verdict == "slower" { "up" } else { "down" };
-        let verdict = format!("<b class=\"{class}\">{verdict}</b>");
+        let ratio = if change.ratio_interval().is_some() { format!("{ratio} ({interval})") } else { ratio };
+        let (ratio, remark) = match verdict.as_str() {
+            "" => (ratio, String::new()),
+            verdict => {
+                let class = if verdict == "slower" { "up" } else { "down" };
+                (format!("<b class=\"{class}\">{ratio}</b>"), format!(" <b class=\"{class}\">{verdict}</b>"))
+            }
+        };
         // Names break at underscores in narrow windows.
-        let operator = escape_html(&operator).replace('_', "_<wbr>");
-        let cells = [operator, ratio, interval, lost, bar, before, after, calls_before, calls_after, verdict];
-        format!("<tr>{}</tr>\n", cells.map(|cell| format!("<td>{cell}</td>")).concat())
+        let operator = escape_html(&operator).replace("-&gt;", "→").replace('_', "_<wbr>") + &remark;
+        format!(
+            "<tr><td>{operator}</td><td>{ratio}</td><td>{lost}</td><td class=\"rest\">{bar}</td>\
+             <td class=\"rest\">{before}</td><td class=\"rest\">{after}</td><td class=\"rest\">{calls_before}</td>\
+             <td class=\"rest\">{calls_after}</td></tr>\n"
+        )
     };
-    let headings = [
-        "operator",
-        "ratio",
-        "95 % interval",
-        "lost",
-        "← gained · lost →",
-        "mean before",
-        "mean after",
-        "calls before",
-        "calls after",
-        "",
-    ];
     format!(
-        "<div class=\"wide\"><table class=\"changes\"><tr>{}</tr>\n{}</table></div>\n",
-        headings.map(|heading| format!("<th>{heading}</th>")).concat(),
+        "<div class=\"wide changes\"><table><tr><th>operator</th><th>ratio (95 %)</th><th>lost</th>\
+         <th class=\"rest\">← gained · lost →</th><th class=\"rest\">mean before</th><th class=\"rest\">mean after</th>\
+         <th class=\"rest\">calls before</th><th class=\"rest\">calls after</th></tr>\n{}</table></div>\n\
+         <p class=\"narrow soft\">A wider window also shows charts, means and calls before and after.</p>\n",
         changes.iter().map(row).collect::<String>()
     )
 }

@@ -193,12 +193,19 @@ impl CaptureSummary {
         times_ns.fold([0.0; 3], |sums, times_ns| [0, 1, 2].map(|at| sums[at] + times_ns[at] / count))
     }
 
+    /// Returns the engines with the shares of the time in which they were busy, as means over the cores, the busiest
+    /// engine first.
+    pub fn engine_shares(&self) -> [(&'static str, f64); 3] {
+        let total_ns = self.total_ns.max(1) as f64;
+        let times_ns = self.mean_times_ns();
+        let mut shares = [0, 1, 2].map(|at| (["TIU", "GDMA", "SDMA"][at], times_ns[at] / total_ns));
+        shares.sort_by(|one, other| other.1.total_cmp(&one.1));
+        shares
+    }
+
     /// Describes the busiest engine and how long the others were busy.
     pub fn describe_engines(&self) -> String {
-        let total_ns = self.total_ns.max(1) as f64;
-        let mut shares: Vec<(&str, f64)> =
-            ["TIU", "GDMA", "SDMA"].into_iter().zip(self.mean_times_ns().map(|time_ns| time_ns / total_ns)).collect();
-        shares.sort_by(|one, other| other.1.total_cmp(&one.1));
+        let shares = self.engine_shares();
         let others: Vec<String> =
             shares[1..].iter().map(|(name, share)| format!("{name} {}", report::format_percent(*share))).collect();
         let (name, share) = shares[0];

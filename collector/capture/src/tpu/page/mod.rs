@@ -7,7 +7,7 @@ use super::summary::CaptureSummary;
 use super::timeline::Timeline;
 use super::trace::kernel::{self, Call};
 use super::{Result, names, output};
-use report::page;
+use report::{format_count, page};
 use serde_json::json;
 use std::collections::HashMap;
 use std::io::Write;
@@ -144,14 +144,22 @@ fn summary_cards(timeline: &Timeline, summary: Option<&CaptureSummary>) -> Vec<[
     let rows = summary.readable_rows();
     let overall = |column: usize| rows.last().map_or(String::new(), |row| row[column].clone());
     let card = |value: String, label: &str| [value, label.to_owned()];
-    vec![
-        card(overall(2), "from the first record to the last"),
-        card(timeline.record_count().to_string(), "records"),
-        card(timeline.cores.iter().filter(|core| !core.bytes.is_empty()).count().to_string(), "cores with records"),
-        card(overall(3), "share of time in which tensor units were busy"),
-        card(overall(1), "busy times of all engines over the time"),
+    let busy = summary.engine_shares().map(|(engine, share)| {
+        card(report::format_percent(share), &format!("of the time {engine} was busy, mean over cores"))
+    });
+    let mut cards = vec![card(overall(2), "from the first record to the last")];
+    cards.extend(busy);
+    cards.extend([
         card(format!("{} GB/s", overall(7)), "mean GDMA bandwidth from and to DDR"),
-    ]
+        card(
+            timeline.record_count().to_string(),
+            &format!(
+                "records of {}",
+                format_count(timeline.cores.iter().filter(|core| !core.bytes.is_empty()).count(), "core")
+            ),
+        ),
+    ]);
+    cards
 }
 
 /// Returns each parameter as its name in words with the unit in brackets, the vendor's name, and the value.
