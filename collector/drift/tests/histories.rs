@@ -380,7 +380,7 @@ fn all_report_formats_agree() {
     for change in &drift.changes[..3] {
         let [low, high] = [change.interval.0, change.interval.1].map(report::format_number);
         let interval = format!("{low} … {high}");
-        assert!(page.contains(&format!("<td>{interval}</td>")) && text.contains(&interval), "{interval}: {page}");
+        assert!(page.contains(&format!("</b> ({interval})</td>")) && text.contains(&interval), "{interval}: {page}");
     }
     // Each change has a row with an interval and a curve; the last night's changes are change points too.
     assert_eq!(page.matches("<section id=\"line-").count(), 3, "{page}");

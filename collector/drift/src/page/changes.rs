@@ -53,24 +53,26 @@ pub(super) fn changes_section(drift: &Drift, lines: &[CurveLine<'_>]) -> String 
 fn change_table(changes: &[&Change], scale: Scale, lines: &[CurveLine<'_>]) -> String {
     let rows: String = changes.iter().map(|change| change_row(change, scale, lines)).collect();
     format!(
-        "<div class=\"wide changes\"><table><tr><th>operator</th><th>ratio</th><th>95 % interval</th><th>{}</th>\
-         <th>before</th><th>after</th><th>threads</th><th>q-value</th><th>code</th></tr>\n{rows}</table></div>\n",
+        "<div class=\"wide changes\"><table><tr><th>operator</th><th>ratio (95 %)</th><th>before</th><th>after</th>\
+         <th class=\"rest\">{}</th><th class=\"rest\">threads</th><th class=\"rest\">q-value</th><th class=\"rest\">code</th>\
+         </tr>\n{rows}</table></div>\n\
+         <p class=\"narrow soft\">A wider window also shows charts of the ratios, threads, q-value and code.</p>\n",
         heading_chart(scale)
     )
 }
 
 fn change_row(change: &Change, scale: Scale, lines: &[CurveLine<'_>]) -> String {
     format!(
-        "<tr><td>{}</td><td class=\"{}\">{}</td><td>{} … {}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
-         <td>{}</td></tr>\n",
+        "<tr><td>{}</td><td><b class=\"{}\">{}</b> ({} … {})</td><td>{}</td><td>{}</td><td class=\"rest\">{}</td>\
+         <td class=\"rest\">{}</td><td class=\"rest\">{}</td><td class=\"rest\">{}</td></tr>\n",
         linked_title(&change.identity, lines),
         verdict_class(change.verdict),
         format_number(change.ratio),
         format_number(change.interval.0),
         format_number(change.interval.1),
-        interval_chart(change, scale),
         format_duration(change.before_ns),
         format_duration(change.after_ns),
+        interval_chart(change, scale),
         format_threads(&change.identity),
         format_q_value(change.q_value),
         escape_html(&code_causes(&change.causes)),

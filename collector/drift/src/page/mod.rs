@@ -25,8 +25,8 @@ pub fn render_page(
     change_points: &[ChangePoint],
     appendix: &str,
 ) -> String {
-    let mut body = format!("<main><h1>{}</h1>\n<p>{}</p>\n", escape_html(title), escape_html(&verdict_sentence(drift)));
-    body += &largest_change(drift);
+    let mut body = format!("<main><h1>{}</h1>\n{}", escape_html(title), answer_paragraph(drift));
+    body += &format!("<p class=\"soft\">{}.</p>\n", escape_html(&verdict_sentence(drift)));
     if drift.nights.len() > 1 {
         body += &verdict_tiles(drift);
     }
@@ -104,7 +104,8 @@ fn change_points_section(drift: &Drift, change_points: &[ChangePoint], lines: &[
              after it with those before it, corrected for the machine. A level of one night may be an outlier.</p>\n";
     let row = |point: &&ChangePoint| {
         format!(
-            "<tr><td>{}</td><td class=\"{}\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+            "<tr><td>{}</td><td class=\"{}\">{}</td><td>{}</td><td>{}</td><td class=\"rest\">{}</td>\
+             <td class=\"rest\">{}</td></tr>\n",
             curves::linked_title(&point.identity, lines),
             if point.ratio > 1.0 { "up" } else { "down" },
             format_number(point.ratio),
@@ -115,22 +116,35 @@ fn change_points_section(drift: &Drift, change_points: &[ChangePoint], lines: &[
         )
     };
     body + &format!(
-        "<div class=\"wide points\"><table><tr><th>operator</th><th>ratio</th><th>since</th><th>for</th><th>threads</th>\
-         <th>q-value</th></tr>\n{}</table></div>\n{}",
+        "<div class=\"wide points\"><table><tr><th>operator</th><th>ratio</th><th>since</th><th>for</th>\
+         <th class=\"rest\">threads</th><th class=\"rest\">q-value</th></tr>\n{}</table></div>\n\
+         <p class=\"narrow soft\">A wider window also shows threads and q-value.</p>\n{}",
         others.iter().take(LINES).map(row).collect::<String>(),
         more_lines(others.len())
     )
 }
 
-/// Returns a sentence about the largest significant change, of the slower lines if there are any.
-fn largest_change(drift: &Drift) -> String {
-    let Some(change) = changed_lines(drift).next() else { return String::new() };
+/// Returns how many lines changed and the largest significant change, of the slower lines if there are any.
+fn answer_paragraph(drift: &Drift) -> String {
+    if drift.nights.len() < 2 {
+        return String::new();
+    }
+    let lines = format_count(drift.changes.len(), "line");
+    let largest = changed_lines(drift).next().map(|change| {
+        format!(
+            "{} of {lines} became significantly slower, {} faster. Largest {}: × {} (95 % between {} and {}), {}.",
+            drift.count_verdict(Verdict::Slower),
+            drift.count_verdict(Verdict::Faster),
+            if change.verdict == Verdict::Slower { "slowdown" } else { "speed-up" },
+            format_number(change.ratio),
+            format_number(change.interval.0),
+            format_number(change.interval.1),
+            line_title(&change.identity)
+        )
+    });
+    let answer = largest.unwrap_or_else(|| format!("None of {lines} became significantly slower or faster."));
     format!(
-        "<p>Largest {}: × {} ({} … {}), {}.</p>\n",
-        if change.verdict == Verdict::Slower { "slowdown" } else { "speed-up" },
-        format_number(change.ratio),
-        format_number(change.interval.0),
-        format_number(change.interval.1),
-        escape_html(&line_title(&change.identity))
+        "<p class=\"answer\">{} A line is an operator with its schedule, threads and host.</p>\n",
+        escape_html(&answer)
     )
 }
