@@ -55,9 +55,10 @@ pub fn render_graph(
         facts.push(json!({ "title": card.title, "facts": lines }));
     }
     let data = page::escape_json(&serde_json::to_string(&facts).expect("facts hold only JSON values"));
-    let totals = drawing.totals;
+    let totals = format!("{}.", drawing.totals);
     let parts = [
         ("{{name}}", escape_html(&graph.name)),
+        ("{{answer}}", escape_html(&drawing.answer)),
         ("{{totals}}", escape_html(&totals)),
         ("{{legend}}", legend),
         ("{{drawing}}", views),
@@ -82,6 +83,8 @@ struct Drawing {
     /// Edges as pairs of box indices: source and destination.
     edges: Vec<(usize, usize)>,
     totals: String,
+    /// The tasks with the most time or operations.
+    answer: String,
     /// Whether the bars show times.
     is_timed: bool,
 }
@@ -184,7 +187,13 @@ impl Drawing {
         edges.dedup();
         let measured = (medians.iter().flatten().count(), time_ns);
         let totals = describe_totals([graph.nodes.len(), plan.calls.len(), plan.tasks.len()], all, measured);
-        Ok(Drawing { cards, edges, totals, is_timed })
+        let mut weights = vec![0.0; plan.tasks.len()];
+        for ((call, work), median) in plan.calls.iter().zip(&works).zip(&medians) {
+            weights[call.task] += median.filter(|_| is_timed).map_or(work.flops as f64, |median| median.time_ns);
+        }
+        let weights = plan.tasks.iter().zip(weights).map(|(found, weight)| (found.task.describe(), weight)).collect();
+        let answer = describe_largest(weights, is_timed);
+        Ok(Drawing { cards, edges, totals, answer, is_timed })
     }
 
     /// Returns two drawings: one with repeated blocks folded, if there are any, and the complete one.
@@ -308,6 +317,30 @@ fn shorten_text(text: &str) -> String {
     if is_short { text.to_owned() } else { text.chars().take(MAX_LINE_CHARACTERS - 1).chain(['…']).collect() }
 }
 
+/// Describes how few tasks have half of the time or operations, and names the largest one.
+fn describe_largest(mut weights: Vec<(String, f64)>, is_timed: bool) -> String {
+    weights.sort_by(|one, other| other.1.total_cmp(&one.1));
+    let all: f64 = weights.iter().map(|(_, weight)| weight).sum();
+    let Some((name, largest)) = weights.first().filter(|(_, weight)| *weight > 0.0) else { return String::new() };
+    let mut passed = 0.0;
+    let is_in_half = |(_, weight): &&(String, f64)| {
+        passed += weight;
+        passed - weight < all / 2.0
+    };
+    let half = weights.iter().take_while(is_in_half).count();
+    let (what, amount) = if is_timed {
+        ("time", format_duration(*largest))
+    } else {
+        ("operations", format!("{}FLOP", format_amount(*largest)))
+    };
+    let verb = if is_timed { "is" } else { "are" };
+    format!(
+        "Half of the {what} {verb} in {half} of {}; the most in {name}: {amount}, {}.",
+        format_count(weights.len(), "distinct task"),
+        format_percent(largest / all)
+    )
+}
+
 /// Describes a graph by its numbers of operators, calls and tasks, its operations, and the number of measured calls
 /// with the sum of their times in nanoseconds.
 fn describe_totals([operators, calls, tasks]: [usize; 3], flops: f64, (count, time_ns): (usize, f64)) -> String {
@@ -387,6 +420,17 @@ mod tests {
         let first: HashMap<String, MeasuredMedian> = hashes().take(1).map(|hash| (hash, median(0))).collect();
         let page = render_graph(&graph, Fuse::Epilogue, &[], &first).unwrap();
         assert!(page.contains("\"1.00 µs; ± 0.8 %") && page.contains(" (1 measured), "), "{page}");
+    }
+
+    #[test]
+    fn the_largest_tasks_are_named() {
+        let weights = || [("a", 1.0), ("b", 6e6), ("c", 3e6), ("d", 2e6)].map(|(name, all)| (name.to_owned(), all));
+        assert_eq!(
+            describe_largest(weights().to_vec(), false),
+            "Half of the operations are in 1 of 4 distinct tasks; the most in b: 6.00 MFLOP, 54.5 %."
+        );
+        assert!(describe_largest(weights().to_vec(), true).contains("b: 6.00 ms, "));
+        assert_eq!(describe_largest(vec![("view".to_owned(), 0.0)], false), "");
     }
 
     #[test]
