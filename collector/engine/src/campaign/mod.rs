@@ -30,7 +30,7 @@ pub use collect::{Campaign, CampaignEvent, Outcomes, collect_attempts};
 pub use conditions::CurrentConditions;
 pub use config::{Config, ConfigError, ModelRequest};
 pub use corun_settings::CoRun;
-pub use finals::{Finals, FoundBest, Verdict};
+pub use finals::{CLEAR_DIFFERENCE, Finals, FoundBest, Verdict};
 pub use module::PlannedModule;
 pub use night::Night;
 pub use planned::{Attempt, Bases, Code, PlannedTask};

@@ -193,7 +193,10 @@ fn summarise_search(
     let moments = start_seconds(&firsts);
     let best_ns = verdict.as_ref().map(|verdict| verdict.median_ns).or_else(|| best?.record.median_ns);
     let within_rounds = verdict.as_ref().and_then(|verdict| verdict.default_over_best).map(|ratio| ratio.median);
-    let of_itself = (schedule.as_ref() == Some(&default)).then_some(1.0);
+    let is_default = schedule.as_ref() == Some(&default);
+    let of_itself = is_default.then_some(1.0);
+    // One schedule has one time.
+    let default_ns = if is_default { best_ns.or(default_ns) } else { default_ns };
     Learning {
         task: planned.task.describe(),
         task_hash: planned.task.hash(),
@@ -357,13 +360,24 @@ impl Learning {
         self.curve.iter().find(|point| point.best_ns <= NEAR_BEST * best_ns)
     }
 
-    /// Formats the gain with its 95 % interval, which only a repeated measurement has.
+    /// Formats the gain with its 95 % interval, or with its range over rounds if there are too few for an interval.
     pub(super) fn format_gain(&self) -> String {
-        let interval = self.gain_interval().map(|(low, high)| format!(" ({low:.2} … {high:.2})")).unwrap_or_default();
-        or_unknown(self.gain, |gain| format!("{gain:.2}×{interval}"))
+        let range = self.gain_range().map(|(low, high)| format!(" ({low:.2} … {high:.2})")).unwrap_or_default();
+        or_unknown(self.gain, |gain| format!("{gain:.2}×{range}"))
     }
 
-    pub(super) fn gain_interval(&self) -> Option<(f64, f64)> {
+    /// Returns whether the best schedule is faster than the default one: by the interval of the gain, or in all rounds.
+    pub(super) fn is_faster(&self) -> bool {
+        let is_above = self.gain_interval().is_some_and(|(low, _)| low > 1.0);
+        is_above || self.verdict.as_ref().is_some_and(|verdict| verdict.is_default_slower)
+    }
+
+    /// Returns the 95 % interval of the gain, or its range over rounds if there are too few for an interval.
+    pub(super) fn gain_range(&self) -> Option<(f64, f64)> {
+        self.gain_interval().or(self.verdict.as_ref()?.default_range)
+    }
+
+    fn gain_interval(&self) -> Option<(f64, f64)> {
         self.verdict.as_ref()?.default_over_best?.interval
     }
 

@@ -1,6 +1,8 @@
 //! HTML page with learning curves (best times over trials and seconds, in total and per search) and effects of axes.
 
 use super::learning::{Learning, LearningCourse, LearningPoint, SearchResults};
+use crate::campaign::CLEAR_DIFFERENCE;
+use datasets::fastest::LEAST_ROUNDS;
 use job::space::Schedule;
 use report::page::chart::{STYLE, Scale, draw_for_windows, round_ticks, svg_start};
 use report::page::{escape_html, whole_page};
@@ -17,12 +19,13 @@ const TOP: f64 = 26.0;
 const RIGHT: f64 = 14.0;
 
 /// Rules in addition to those of pages with charts: only names and the results of repeated measurements wrap.
-const RULES: &str = ".wide td { white-space: nowrap; }\n.wide td:nth-child(6) { white-space: normal; min-width: 12rem; }\n\
-    .wide td:first-child { white-space: normal; min-width: 9rem; max-width: 30rem; }\n\
+const RULES: &str = ".wide td { white-space: nowrap; }\n.wide td:nth-child(6) { white-space: normal; min-width: 10rem; }\n\
+    .wide td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 13rem; max-width: 30rem; }\n\
+    .wide td, .wide th { padding: .2rem .5rem; }\n\
     .pair { display: flex; flex-wrap: wrap; gap: 1rem; }\n\
     svg .band { fill: var(--down); opacity: .16; }\nsvg .upper { fill: none; stroke: var(--down); opacity: .55; }\n\
-    @media (max-width: 600px) { .wide td:first-child { max-width: 10rem; }\n\
-    .wide td, .wide th { padding: .2rem .4rem; } }\n";
+    @media (max-width: 600px) { .wide td:first-child { min-width: 8rem; }\n\
+    .wide table { width: 100%; }\n.wide td, .wide th, details td, details th { padding: .2rem .3rem; } }\n";
 
 /// Renders a page with the curves of all searches, the slowest tasks first.
 pub fn learning_page(title: &str, searched: &SearchResults) -> String {
@@ -33,9 +36,26 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
     for sums in searched.courses.iter().filter_map(|course| describe_sums(course, &searched.learnings)) {
         body += &format!("<p>{}</p>\n", escape_html(&sums));
     }
-    body += &search_rows(&searched.learnings);
-    body += "<p class=\"soft\">best: median of the final interleaved measurement of the best candidates, or of the only \
-        measurement. gain: time of the default schedule over it, in the same rounds, with its 95 % interval.</p>";
+    let (several, single): (Vec<&Learning>, Vec<&Learning>) = searched.learnings.iter().partition(|one| one.trials > 1);
+    if !several.is_empty() {
+        body += &search_rows(&several);
+    }
+    if !single.is_empty() {
+        body += &format!(
+            "<details{}><summary>{} tried only the default schedule</summary>{}</details>\n",
+            if several.is_empty() { " open" } else { "" },
+            count_searches(single.len()),
+            search_rows(&single)
+        );
+    }
+    body += &format!(
+        "<p class=\"soft\">best: median of the final interleaved measurement of the best candidates, or of the only \
+         measurement. gain: time of the default schedule over it, in the same rounds, with its 95 % interval, or with its \
+         range over fewer than 6 rounds. A schedule is faster if the interval lies above 1, or if it was more than \
+         {} % faster in all of at least {} rounds.</p>",
+        format_plain(100.0 * CLEAR_DIFFERENCE),
+        LEAST_ROUNDS
+    );
     body += &format!("<p>{}.</p>\n", searched.effort.describe());
     body += "<h2>Curves</h2><p class=\"soft\">Dark line: median of the best schedule so far, from its first measurement. Light line: \
         upper end of the median's 95 % interval, by which a search ranks. Dotted: default schedule. Circle: median of \
@@ -44,26 +64,20 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
     for course in searched.courses.iter().filter(|course| course.tasks > 1) {
         body += &render_course(course);
     }
-    for one in sorted {
-        body += &render_search(one);
-    }
+    body.extend(sorted.into_iter().filter(|one| one.trials > 1).map(render_search));
     whole_page(title, &format!("{STYLE}{RULES}"), &format!("<main><h1>{}</h1>\n{body}</main>", escape_html(title)))
 }
 
 /// Describes how many searches found a schedule that is faster than the default one, and the largest gain.
 fn gain_sentence(learnings: &[Learning]) -> String {
-    let searches = match learnings.len() {
-        1 => "1 search".to_owned(),
-        count => format!("{count} searches"),
-    };
-    let is_faster = |one: &&Learning| one.gain_interval().is_some_and(|(low, _)| low > 1.0);
-    let faster = learnings.iter().filter(is_faster).count();
+    let searches = count_searches(learnings.len());
+    let faster = learnings.iter().filter(|one| one.is_faster()).count();
     let order = |one: &&Learning, other: &&Learning| one.gain.unwrap_or(0.0).total_cmp(&other.gain.unwrap_or(0.0));
-    let pool: Vec<&Learning> = learnings.iter().filter(|one| faster == 0 || is_faster(one)).collect();
+    let pool: Vec<&Learning> = learnings.iter().filter(|one| faster == 0 || one.is_faster()).collect();
     let most = pool.into_iter().max_by(order).filter(|one| one.gain.is_some_and(|gain| gain > 1.0));
     let most = most.map(|one| format!("; the largest gain is {}, {}", one.format_gain(), one.task)).unwrap_or_default();
     let faster = if faster == 0 { "None".to_owned() } else { faster.to_string() };
-    format!("{faster} of {searches} found a schedule that is significantly faster than the default one{most}.")
+    format!("{faster} of {searches} found a schedule that is faster than the default one{most}.")
 }
 
 /// Returns the sums of the table's times for the searches of a course, each multiplied by its number of calls.
@@ -73,18 +87,37 @@ fn describe_sums(course: &LearningCourse, learnings: &[Learning]) -> Option<Stri
         own().map(|one| Some(time(one)? * one.count as f64)).sum()
     };
     let (default, best) = (sum(|one| one.default_ns)?, sum(|one| one.best_ns)?);
+    let ratio = default / best;
+    let range = gain_reach_ns(own()).map_or(String::new(), |reach_ns| {
+        format!("; {:.2} … {:.2} by the ranges below", ratio - reach_ns / best, ratio + reach_ns / best)
+    });
     Some(format!(
-        "All calls with {} and {} caches: {} with the best schedules, {} with the default ones ({:.2}×).",
+        "All calls with {} and {} caches take {} with the best schedules and {} with the default ones ({ratio:.2}×{range}).",
         format_count(course.threads, "thread"),
         course.cache_state,
         format_duration(best),
         format_duration(default),
-        default / best
     ))
 }
 
-/// Returns the table of the terminal, with the gain first.
-fn search_rows(learnings: &[Learning]) -> String {
+/// Returns the uncertainty of the time that all calls save, unless the gain of a search has none.
+fn gain_reach_ns<'a>(learnings: impl Iterator<Item = &'a Learning>) -> Option<f64> {
+    let reach_ns = |one: &Learning| match one.gain_range() {
+        Some((low, high)) => Some((high - low) / 2.0 * one.best_ns? * one.count as f64),
+        // The best schedule is the default one.
+        None => (one.gain == Some(1.0)).then_some(0.0),
+    };
+    let squares = learnings.map(|one| Some(reach_ns(one)?.powi(2))).sum::<Option<f64>>()?;
+    (squares > 0.0).then(|| squares.sqrt())
+}
+
+fn count_searches(count: usize) -> String {
+    if count == 1 { "1 search".to_owned() } else { format!("{count} searches") }
+}
+
+/// Returns the table of the terminal, with the gain first. Narrow windows show only the first columns.
+fn search_rows(learnings: &[&Learning]) -> String {
+    const SHOWN: usize = 4;
     const HEADINGS: [&str; 11] = [
         "search",
         "gain",
@@ -98,7 +131,8 @@ fn search_rows(learnings: &[Learning]) -> String {
         "threads",
         "ended by",
     ];
-    let row = |one: &Learning| {
+    let class_of = |place: usize| if place < SHOWN { "" } else { " class=\"rest\"" };
+    let row = |one: &&Learning| {
         let cells = [
             one.task.clone(),
             one.format_gain(),
@@ -108,33 +142,39 @@ fn search_rows(learnings: &[Learning]) -> String {
             one.describe_certainty(),
             one.trials.to_string(),
             one.without_time.to_string(),
-            format!("{:.1}", one.seconds),
+            if one.trials > 1 { format!("{:.1}", one.seconds) } else { report::UNKNOWN.to_owned() },
             one.threads.to_string(),
             one.stop.reason_text().to_owned(),
         ];
-        format!("<tr>{}</tr>\n", cells.map(|text| format!("<td>{}</td>", escape_html(&text))).concat())
+        let of = |(place, text): (usize, String)| format!("<td{}>{}</td>", class_of(place), escape_html(&text));
+        format!("<tr>{}</tr>\n", cells.into_iter().enumerate().map(of).collect::<String>())
     };
+    let headings = HEADINGS.iter().enumerate();
     format!(
-        "<div class=\"wide\"><table><tr>{}</tr>\n{}</table></div>\n",
-        HEADINGS.map(|heading| format!("<th>{heading}</th>")).concat(),
-        learnings.iter().map(row).collect::<String>()
+        "<div class=\"wide\"><table><tr>{}</tr>\n{}</table></div>\n<p class=\"narrow soft\">A wider window also shows {} \
+         and {}.</p>\n",
+        headings.map(|(place, heading)| format!("<th{}>{heading}</th>", class_of(place))).collect::<String>(),
+        learnings.iter().map(row).collect::<String>(),
+        HEADINGS[SHOWN..HEADINGS.len() - 1].join(", "),
+        HEADINGS[HEADINGS.len() - 1]
     )
 }
 
 fn render_search(one: &Learning) -> String {
     let mut text = format!(
-        "<h2>{}</h2><p class=\"soft\">{} in the models, {}, {} caches: {} after {} in {:.1} s, {} the \
-         speed of the default schedule; differences from it: {}; {}; ended by: {}</p>",
+        "<h2>{}</h2><p>{} the speed of the default schedule: {} after {} in {:.1} s.</p>\
+         <p class=\"soft\">Best schedule, where it differs from the default one: {}; {}. {} in the models, {}, {} caches; \
+         ended by: {}.</p>",
         escape_html(&one.task),
-        format_count(one.count, "call"),
-        format_count(one.threads, "thread"),
-        one.cache_state,
+        one.format_gain(),
         or_unknown(one.best_ns, format_duration),
         format_count(one.trials, "trial"),
         one.seconds,
-        one.format_gain(),
         escape_html(&one.difference),
         one.describe_certainty(),
+        format_count(one.count, "call"),
+        format_count(one.threads, "thread"),
+        one.cache_state,
         one.stop.reason_text(),
     );
     text += &render_curves(&one.curve, one.default_ns, one.best_ns);
@@ -168,21 +208,22 @@ fn render_axes(one: &Learning) -> String {
         _ => report::UNKNOWN.to_owned(),
     };
     let row = |effect: &Effect| {
-        let cells = [
-            effect.axis.clone(),
-            format!("{:.2}×", effect.worst_over_best),
-            effect.best.to_string(),
-            effect.worst.to_string(),
-            of_best(&effect.axis),
-        ];
-        format!("<tr>{}</tr>", cells.map(|text| format!("<td>{}</td>", escape_html(&text))).concat())
+        format!(
+            "<tr><td>{}</td><td>{:.2}×</td><td>{}</td><td>{}</td><td class=\"rest\">{}</td></tr>",
+            escape_html(&effect.axis),
+            effect.worst_over_best,
+            escape_html(&effect.best.to_string()),
+            escape_html(&of_best(&effect.axis)),
+            escape_html(&effect.worst.to_string())
+        )
     };
     format!(
         "<details open><summary>Effects of the axes, estimated by regression trees</summary>\
          <p class=\"soft\">One axis changed in each of the eight schedules with the best first measurement; means of the predicted times. \
          Settings interact, so the best schedule can have one that is the worst on average.</p>\
-         <table><tr><th>axis</th><th>worst over best setting</th><th>best on average</th><th>worst on average</th>\
-         <th>in the best schedule</th></tr>{}</table></details>",
+         <table><tr><th>axis</th><th>worst over best setting</th><th>best on average</th>\
+         <th>in the best schedule</th><th class=\"rest\">worst on average</th></tr>{}</table>\
+         <p class=\"narrow soft\">A wider window also shows the setting that is the worst on average.</p></details>",
         one.axes.iter().take(SHOWN).map(row).collect::<String>()
     )
 }

@@ -16,7 +16,7 @@ const MAX_REPEATED: usize = 8;
 /// Largest number of rounds per schedule, after which a schedule may be reported as undecided.
 const MAX_ROUNDS: usize = 9;
 /// Smallest relative difference that removes a schedule if it is exceeded in all of at least [`LEAST_ROUNDS`] rounds.
-const CLEAR_DIFFERENCE: f64 = 0.03;
+pub const CLEAR_DIFFERENCE: f64 = 0.03;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ContestState {
@@ -64,6 +64,11 @@ pub struct Verdict {
     pub second_over_best: Option<Ratio>,
     /// Ratio of the default schedule's time to the winner's time, within rounds; None if the default wins.
     pub default_over_best: Option<Ratio>,
+    /// The lowest and the highest of these ratios; None as above.
+    pub default_range: Option<(f64, f64)>,
+    /// Whether the default schedule was removed as slower.
+    #[serde(skip)]
+    pub is_default_slower: bool,
 }
 
 /// The schedules of one search, sorted by the upper end of the confidence interval of their first time.
@@ -216,6 +221,10 @@ impl Contest {
         let others: Vec<usize> = (0..self.entries.len()).filter(again).collect();
         let middle = |number: &&usize| self.entries[**number].times.middle_ns();
         let second = others.iter().min_by(|one, other| middle(one).total_cmp(&middle(other)));
+        let default = self.default_unless_leader(winner).map(|default| (default, self.compare_pair(default, winner)));
+        let default_range = default.as_ref().filter(|(_, (ratios, _))| !ratios.is_empty()).map(|(_, (ratios, _))| {
+            ratios.iter().fold((f64::INFINITY, 0.0f64), |(low, high), ratio| (low.min(*ratio), high.max(*ratio)))
+        });
         let count = |state: ContestState| others.iter().filter(|number| self.entries[**number].state == state).count();
         Some(Verdict {
             winner,
@@ -225,9 +234,11 @@ impl Contest {
             equals: count(ContestState::Equal),
             undecided: count(ContestState::Active),
             second_over_best: second.and_then(|second| self.compare_pair(*second, winner).1),
-            default_over_best: self
-                .default_unless_leader(winner)
-                .and_then(|default| self.compare_pair(default, winner).1),
+            default_range,
+            is_default_slower: default
+                .as_ref()
+                .is_some_and(|(default, _)| self.entries[*default].state == ContestState::Slower),
+            default_over_best: default.and_then(|(_, (_, ratio))| ratio),
         })
     }
 }
@@ -313,6 +324,7 @@ mod tests {
         let (contest, _) = play(contest(&[90.0, 91.0, 92.0, 100.0, 151.0], Some(4)), |number, _| Some(truth[number]));
         let verdict = contest.verdict().expect("a verdict");
         assert_eq!((verdict.winner, verdict.default_over_best.map(|ratio| ratio.median)), (3, Some(1.5)));
+        assert_eq!((verdict.is_default_slower, verdict.default_range), (true, Some((1.5, 1.5))));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod contest;
 
-pub use contest::Verdict;
+pub use contest::{CLEAR_DIFFERENCE, Verdict};
 
 use super::planned::Attempt;
 use super::source::Source;
