@@ -1,6 +1,6 @@
 //! Output of a comparison as text and as JSON.
 
-use super::compare::{CaptureChange, CaptureComparison, STANDARD_ERRORS};
+use super::compare::{CaptureChange, CaptureComparison, PlaceChange, STANDARD_ERRORS};
 use super::operators::Operator;
 use report::page::{chart, escape_html, whole_page};
 use report::{
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// Rules in addition to those of pages with charts: long names wrap.
 const STYLE: &str = "td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 9rem; }\n\
-    .changes th:nth-child(n+3) { white-space: nowrap; }\n.answer { font-size: 1.05rem; }\n.changes td { white-space: nowrap; }\n\
+    .changes th:nth-child(n+3) { white-space: nowrap; }\n.changes b:not([class]) { font-weight: 400; }\n.answer { font-size: 1.05rem; }\n.changes td { white-space: nowrap; }\n\
     .changes td:first-child { white-space: normal; max-width: 26rem; }\n\
     @media (max-width: 600px) { .changes td, .changes th { padding: .2rem .4rem; }\n\
     .changes table { width: 100%; }\n.changes td:first-child { min-width: 8rem; } }\n\
@@ -47,6 +47,7 @@ impl CaptureComparison {
             body += &format!("<p class=\"{class}\">{}</p>\n", escape_html(&to_sentence(line)));
         }
         let changed = self.changed_operators();
+        body += &places_section(&self.lost_by_place(), share);
         if !changed.is_empty() {
             body += &changes_section(&changed, share);
         }
@@ -223,6 +224,55 @@ fn change_texts(change: &CaptureChange, share: f64) -> [String; 9] {
     ]
 }
 
+/// Returns the table of kernels or layers with their lost times, if there are several and some changed.
+fn places_section(places: &[PlaceChange<'_>], share: f64) -> String {
+    const SHOWN: usize = 20;
+    if places.len() < 2 || places[0].lost_ns == 0.0 {
+        return String::new();
+    }
+    let name = |place: &PlaceChange<'_>| {
+        if place.name.is_empty() { "no kernel".to_owned() } else { break_name(place.name) }
+    };
+    let lost =
+        |place: &PlaceChange<'_>| format!("{} ± {}", format_duration(place.lost_ns), format_duration(place.reach_ns));
+    let row = |place: &PlaceChange<'_>| {
+        let count = |is: fn(&CaptureChange, f64) -> bool| place.changes.iter().filter(|one| is(one, share)).count();
+        let class = match place.lost_ns {
+            lost_ns if lost_ns.abs() <= place.reach_ns => "",
+            lost_ns if lost_ns > 0.0 => " class=\"up\"",
+            _ => " class=\"down\"",
+        };
+        format!(
+            "<tr><td>{}</td><td><b{class}>{}</b></td><td>{}</td><td>{}</td><td class=\"rest\">{}</td></tr>\n",
+            name(place),
+            lost(place),
+            count(CaptureChange::is_slower),
+            count(CaptureChange::is_faster),
+            place.changes.len()
+        )
+    };
+    format!(
+        "<h2>Kernels or layers</h2>\n<p>The largest change is in {}, which {} {} ± {} (95 %).</p>\n<div class=\"wide changes\"><table>\
+         <tr><th>kernel or layer</th><th>lost (95 %)</th><th>slower</th><th>faster</th><th class=\"rest\">operators</th></tr>\n\
+         {}</table></div>\n<p class=\"narrow soft\">A wider window also shows the number of operators.</p>\n{}\
+         <h2>Operators</h2>\n",
+        name(&places[0]),
+        if places[0].lost_ns < 0.0 { "gained" } else { "lost" },
+        format_duration(places[0].lost_ns.abs()),
+        format_duration(places[0].reach_ns),
+        places.iter().take(SHOWN).map(row).collect::<String>(),
+        match places.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!("<p class=\"soft\">and {more} more with smaller changes</p>\n"),
+        }
+    )
+}
+
+/// Escapes a name that breaks at underscores in narrow windows.
+fn break_name(name: &str) -> String {
+    escape_html(name).replace("-&gt;", "→").replace('_', "_<wbr>")
+}
+
 /// Returns the largest changes as a table, the significant ones first chosen, and all others as a folded one.
 fn changes_section(changes: &[&CaptureChange], share: f64) -> String {
     /// Largest numbers of shown changes: in total if few are significant, and of significant ones.
@@ -278,8 +328,7 @@ fn change_rows_html(changes: &[&CaptureChange], share: f64, longest: f64) -> Str
                 (format!("<b class=\"{class}\">{ratio}</b>"), format!(" <b class=\"{class}\">{verdict}</b>"))
             }
         };
-        // Names break at underscores in narrow windows.
-        let operator = escape_html(&operator).replace("-&gt;", "→").replace('_', "_<wbr>") + &remark;
+        let operator = break_name(&operator) + &remark;
         format!(
             "<tr><td>{operator}</td><td>{ratio}</td><td>{lost}</td><td class=\"rest\">{bar}</td>\
              <td class=\"rest\">{before}</td><td class=\"rest\">{after}</td><td class=\"rest\">{calls_before}</td>\

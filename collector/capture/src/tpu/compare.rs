@@ -3,7 +3,7 @@
 
 use super::operators::{self, Operator, Runs};
 use super::timeline::Timeline;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Number of standard errors beyond which a difference of means is significant.
 pub(super) const STANDARD_ERRORS: f64 = 3.0;
@@ -81,6 +81,32 @@ impl CaptureChange {
     }
 }
 
+/// The change of all operators of a kernel or layer.
+#[derive(Clone, Debug)]
+pub struct PlaceChange<'a> {
+    /// Name of the kernel or layer; empty if unknown.
+    pub name: &'a str,
+    pub lost_ns: f64,
+    /// Half of the 95 % interval of the lost time.
+    pub reach_ns: f64,
+    pub changes: Vec<&'a CaptureChange>,
+}
+
+impl<'a> From<(&'a str, Vec<&'a CaptureChange>)> for PlaceChange<'a> {
+    fn from((name, changes): (&'a str, Vec<&'a CaptureChange>)) -> PlaceChange<'a> {
+        let (lost_ns, reach_ns) = sum_lost_ns(changes.iter().copied());
+        PlaceChange { name, lost_ns, reach_ns, changes }
+    }
+}
+
+/// Returns the total time that operators lost, and half of its 95 % interval.
+fn sum_lost_ns<'a>(changes: impl Iterator<Item = &'a CaptureChange>) -> (f64, f64) {
+    let (lost, variance) = changes.fold((0.0, 0.0), |(lost, variance), change| {
+        (lost + change.lost_ns(), variance + change.lost_error_ns().powi(2))
+    });
+    (lost, NORMAL_95 * variance.sqrt())
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct CaptureComparison {
     /// Operators in both captures, sorted by decreasing time lost.
@@ -102,8 +128,18 @@ impl CaptureComparison {
 
     /// Returns the total time that the operators in both captures lost, and half of its 95 % interval.
     pub fn lost_ns(&self) -> (f64, f64) {
-        let variance: f64 = self.changes.iter().map(|change| change.lost_error_ns().powi(2)).sum();
-        (self.changes.iter().map(CaptureChange::lost_ns).sum(), NORMAL_95 * variance.sqrt())
+        sum_lost_ns(self.changes.iter())
+    }
+
+    /// Returns the time that the operators of each kernel or layer lost, the largest change first.
+    pub fn lost_by_place(&self) -> Vec<PlaceChange<'_>> {
+        let mut by_place: BTreeMap<&str, Vec<&CaptureChange>> = BTreeMap::new();
+        for change in &self.changes {
+            by_place.entry(change.operator.place.as_deref().unwrap_or_default()).or_default().push(change);
+        }
+        let mut places: Vec<PlaceChange<'_>> = by_place.into_iter().map(PlaceChange::from).collect();
+        places.sort_by(|one, other| other.lost_ns.abs().total_cmp(&one.lost_ns.abs()));
+        places
     }
 
     /// Returns the shares of the operators' time before and after that the operators in both captures took.
