@@ -23,7 +23,7 @@ const RULES: &str = ".wide td { white-space: nowrap; }\n.wide td:nth-child(6) { 
     .wide td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 13rem; max-width: 30rem; }\n\
     .wide td, .wide th { padding: .2rem .5rem; }\n\
     .pair { display: flex; flex-wrap: wrap; gap: 1rem; }\n\
-    svg .band { fill: var(--down); opacity: .16; }\nsvg .upper { fill: none; stroke: var(--down); opacity: .55; }\n\
+    .answer { font-size: 1.05rem; }\nsvg .band { fill: var(--down); opacity: .16; }\nsvg .upper { fill: none; stroke: var(--down); opacity: .55; }\n\
     @media (max-width: 600px) { .wide td:first-child { min-width: 8rem; }\n\
     .wide table { width: 100%; }\n.wide td, .wide th, details td, details th { padding: .2rem .3rem; } }\n";
 
@@ -32,7 +32,7 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
     let mut sorted: Vec<&Learning> = searched.learnings.iter().collect();
     let time = |one: &Learning| one.best_ns.unwrap_or(0.0) * one.count as f64;
     sorted.sort_by(|one, other| time(other).total_cmp(&time(one)));
-    let mut body = format!("<p>{}</p>\n", escape_html(&gain_sentence(&searched.learnings)));
+    let mut body = format!("<p class=\"answer\">{}</p>\n", escape_html(&gain_sentence(&searched.learnings)));
     for sums in searched.courses.iter().filter_map(|course| describe_sums(course, &searched.learnings)) {
         body += &format!("<p>{}</p>\n", escape_html(&sums));
     }
@@ -56,7 +56,10 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
         format_plain(100.0 * CLEAR_DIFFERENCE),
         LEAST_ROUNDS
     );
-    body += &format!("<p>{}.</p>\n", searched.effort.describe());
+    // A run that only reads known records needs no time for runs and builds.
+    if searched.effort.run_share + searched.effort.build_share > 0.0 {
+        body += &format!("<p class=\"soft\">{}.</p>\n", searched.effort.describe());
+    }
     body += "<h2>Curves</h2><p class=\"soft\">Dark line: median of the best schedule so far, from its first measurement. Light line: \
         upper end of the median's 95 % interval, by which a search ranks. Dotted: default schedule. Circle: median of \
         the final measurement, as in the table; it is interleaved and longer, so it can differ from the first \
@@ -89,10 +92,10 @@ fn describe_sums(course: &LearningCourse, learnings: &[Learning]) -> Option<Stri
     let (default, best) = (sum(|one| one.default_ns)?, sum(|one| one.best_ns)?);
     let ratio = default / best;
     let range = gain_reach_ns(own()).map_or(String::new(), |reach_ns| {
-        format!("; {:.2} … {:.2} by the ranges below", ratio - reach_ns / best, ratio + reach_ns / best)
+        format!("; {:.3} … {:.3} by the ranges below", ratio - reach_ns / best, ratio + reach_ns / best)
     });
     Some(format!(
-        "All calls with {} and {} caches take {} with the best schedules and {} with the default ones ({ratio:.2}×{range}).",
+        "All calls with {} and {} caches take {} with the best schedules and {} with the default ones ({ratio:.3}×{range}).",
         format_count(course.threads, "thread"),
         course.cache_state,
         format_duration(best),
