@@ -282,10 +282,9 @@ impl Best {
                 *versions.entry(record.versions_and_code()).or_default() += 1;
             }
         }
-        let count: usize = versions.values().sum();
         let named: Vec<String> =
             versions.into_iter().map(|(versions, count)| format!("{count} with {versions}")).collect();
-        (count > 0).then(|| format!("best schedules that were measured with other versions: {}", named.join("; ")))
+        (!named.is_empty()).then(|| format!("best schedules that were measured with other versions: {}", named.join("; ")))
     }
 
     /// Describes which tasks keep the default schedule, and why. Returns None if no task does.
