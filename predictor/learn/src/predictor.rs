@@ -312,7 +312,7 @@ impl Predictor {
         }
         let threads = query.threads.or_else(|| self.default_threads(query.device)).unwrap_or(device.units);
         if !(threads.is_finite() && threads >= 1.0) {
-            return Err(Error::Query(format!("invalid thread count {threads}: use at least 1")));
+            return Err(Error::Query(format!("invalid number of threads {threads}: use at least 1")));
         }
         Ok((device, threads))
     }
