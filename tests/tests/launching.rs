@@ -42,6 +42,7 @@ impl Checkout {
         checkout.write("root/tests/Cargo.toml", "");
         checkout.write("root/Cargo.lock", "lock");
         checkout.write("root/configs/a.json", "config");
+        checkout.write("root/requirements.txt", "a wheel");
         checkout.write("root/models/src/lib.rs", "old");
         checkout
     }
@@ -67,7 +68,7 @@ impl Checkout {
 
     fn command(&self) -> Command {
         let mut command = Command::new(self.path("root/scripts/opcollect"));
-        command.env_clear().env("HOME", self.folder.path()).env("PATH", self.tools());
+        command.env_clear().env("HOME", self.folder.path()).env("PATH", self.tools()).current_dir(self.path("root"));
         command
     }
 
@@ -128,6 +129,8 @@ fn other_build_inputs_are_detected() {
     checkout.expect_built("old config lock", "other wheels");
     checkout.write("root/.cargo/config.toml", "");
     checkout.expect_built("old config lock", "settings of this checkout");
+    checkout.write("root/requirements.txt", "another wheel");
+    checkout.expect_built("old config lock", "other requirements");
     checkout.write_program("root/target/release/opcollect", "#!/bin/sh\necho by hand\n");
     checkout.expect_built("old config lock", "a program of unknown origin");
     fs::remove_file(checkout.path("root/target/release/opcollect")).expect("it is there");
