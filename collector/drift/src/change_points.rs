@@ -1,6 +1,7 @@
 //! Change points of lines (times of one task and schedule) over many nights.
 //! For each line, the best split into two periods is determined. Its p-value is multiplied by the number of possible
-//! splits, and all lines are judged together. A line with a change point is split there, and both periods are searched
+//! splits, and all lines are judged together. A split that one night of a longer period causes is an outlier and no
+//! change point. A line with a change point is split there, and both periods are searched
 //! again.
 
 use super::distributions::{adjust_p_values, mean_of, student_tails, sum_of_squares};
@@ -35,6 +36,8 @@ struct LineSplit {
     freedom: f64,
     of_machine: f64,
     weight: f64,
+    /// Whether less than half of the difference remains without one night of a longer period.
+    is_outlier: bool,
 }
 
 pub fn find_change_points(history: &History, bounds: Bounds) -> Vec<ChangePoint> {
@@ -96,7 +99,9 @@ fn best_split(line: &DriftLine, from: usize, to: usize, machine: &MachineDrift) 
         let of = |doubts: &[f64]| doubts.iter().sum::<f64>() / (doubts.len() as f64).powi(2);
         let of_machine = of(&doubts[..place]) + of(&doubts[place..]);
         let difference = mean_of(late) - mean_of(early);
-        LineSplit { place: from + place, difference, variance, freedom, of_machine, weight: 1.0 / one + 1.0 / other }
+        let weight = 1.0 / one + 1.0 / other;
+        let is_outlier = depends_on_one_night(early, late);
+        LineSplit { place: from + place, difference, variance, freedom, of_machine, weight, is_outlier }
     });
     splits.max_by(|one, other| {
         let score = |split: &LineSplit| split.difference.powi(2) / split.weight;
@@ -104,10 +109,26 @@ fn best_split(line: &DriftLine, from: usize, to: usize, machine: &MachineDrift) 
     })
 }
 
+/// Returns whether less than half of the difference of two periods remains without one night of a longer period.
+fn depends_on_one_night(early: &[f64], late: &[f64]) -> bool {
+    let difference = mean_of(late) - mean_of(early);
+    let vanishes = |early: f64, late: f64| (late - early) * difference.signum() < difference.abs() / 2.0;
+    // Means of a period without each of its nights; a single night has no rest.
+    let rests = |values: &[f64]| -> Vec<f64> {
+        let (sum, count) = (values.iter().sum::<f64>(), values.len() as f64);
+        values.iter().filter(|_| count > 1.0).map(|value| (sum - value) / (count - 1.0)).collect()
+    };
+    rests(early).into_iter().any(|rest| vanishes(rest, mean_of(late)))
+        || rests(late).into_iter().any(|rest| vanishes(mean_of(early), rest))
+}
+
 /// Returns the p-value of a split, corrected for the number of possible splits.
 fn split_p_value(split: &LineSplit, prior: Option<Prior>, nights: usize) -> f64 {
+    if split.is_outlier {
+        return 1.0;
+    }
     let (variance, freedom) = match prior {
-        Some(prior) => prior.posterior_variance(split.variance, split.freedom),
+        Some(prior) => prior.shared_variance(split.variance, split.freedom),
         None => (split.variance, split.freedom),
     };
     let t = split.difference / (variance * split.weight + split.of_machine).sqrt();

@@ -1,8 +1,17 @@
 //! Moments, the t distribution of Student, gamma functions and multiple-testing correction, tested with published tables.
 
+use measure::statistics::median_of_sorted;
+
 /// Returns the mean, or 0 for an empty list.
 pub(super) fn mean_of(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Returns the median, or 0 for an empty list.
+pub(super) fn median_of(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    if sorted.is_empty() { 0.0 } else { median_of_sorted(&sorted) }
 }
 
 /// Returns the sum of squared deviations from the mean.
@@ -43,6 +52,11 @@ pub(super) fn student_tails(t: f64, freedom: f64) -> f64 {
         return 0.0;
     }
     incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
+}
+
+/// Returns the probability that a ratio of two variances with these degrees of freedom is at least `ratio`.
+pub(super) fn variance_ratio_tail(ratio: f64, freedom: f64, of_divisor: f64) -> f64 {
+    incomplete_beta(of_divisor / (of_divisor + freedom * ratio), of_divisor / 2.0, freedom / 2.0)
 }
 
 /// Returns the two-sided critical value of Student's t distribution.
@@ -126,6 +140,9 @@ mod tests {
             near(student_tails(reach, freedom), 0.05);
         }
         near(student_tails(-2.0, 1e6), 0.0455);
+        // Quantiles of the F distribution.
+        near(variance_ratio_tail(10.1280, 1.0, 3.0), 0.05);
+        near(variance_ratio_tail(5.4095, 3.0, 5.0), 0.05);
         assert_eq!((student_tails(f64::INFINITY, 3.0), student_tails(0.0, 3.0)), (0.0, 1.0));
     }
 

@@ -2,7 +2,9 @@
 
 use super::causes::{Cause, differing_columns, night_causes};
 use super::cell::shorten_hash;
-use super::distributions::{adjust_p_values, mean_of, student_critical_value, student_tails, sum_of_squares};
+use super::distributions::{
+    adjust_p_values, mean_of, median_of, student_critical_value, student_tails, sum_of_squares,
+};
 use super::history::{DriftLine, History, LineFacts, LineIdentity, LinePoint, Night, Side};
 use super::machine::{MachineDrift, estimate_machine};
 use super::prior::Prior;
@@ -51,6 +53,8 @@ pub struct Change {
     pub q_value: f64,
     pub verdict: Verdict,
     pub nights: (usize, usize),
+    /// Whether the times are medians over nights instead of means, because the line has an outlier night.
+    pub by_median: bool,
     pub causes: Vec<Cause>,
 }
 
@@ -85,7 +89,9 @@ impl Drift {
 
 struct LineStatistics<'a> {
     line: &'a DriftLine,
-    means: (f64, f64),
+    /// Logarithms of the sides' times: means, or medians if there are outlier nights.
+    levels: (f64, f64),
+    by_median: bool,
     nights: (usize, usize),
     difference: f64,
     /// Variance between the nights of a side, and its degrees of freedom.
@@ -102,10 +108,16 @@ pub fn judge_lines(history: &History, bounds: Bounds) -> Drift {
     let (machine, of_machine) = estimate_machine(history);
     let mut notes = [history.notes.clone(), of_machine].concat();
     let lines = || history.lines.iter().filter(|line| line.aspect.is_none());
-    let seen: Vec<LineStatistics> =
-        lines().filter_map(|line| line_statistics(line, &history.nights, &machine)).collect();
+    let mut seen: Vec<LineStatistics> =
+        lines().filter_map(|line| line_statistics(line, &history.nights, &machine, false)).collect();
     let is_single = seen.iter().all(|one| one.spread.1 == 0.0);
     let prior = Prior::fit_prior(&seen.iter().map(|one| one.spread).collect::<Vec<_>>());
+    // An outlier night would shift the mean of its side.
+    for one in &mut seen {
+        if prior.is_some_and(|prior| prior.is_outlying(one.spread.0, one.spread.1)) {
+            *one = line_statistics(one.line, &history.nights, &machine, true).expect("it has both sides");
+        }
+    }
     // Single nights have no variance between nights. The variance between measurements of a night replaces it.
     let of_looks =
         Prior::fit_prior(&seen.iter().map(|one| one.line.looks).collect::<Vec<_>>()).filter(|_| prior.is_none());
@@ -191,7 +203,14 @@ impl Verdict {
     }
 }
 
-fn line_statistics<'a>(line: &'a DriftLine, nights: &[Night], machine: &MachineDrift) -> Option<LineStatistics<'a>> {
+/// Compares the sides of a line by the mean or the median of each.
+fn line_statistics<'a>(
+    line: &'a DriftLine,
+    nights: &[Night],
+    machine: &MachineDrift,
+    by_median: bool,
+) -> Option<LineStatistics<'a>> {
+    let centre = if by_median { median_of } else { mean_of };
     let of = |side: Side| -> Vec<&LinePoint> { line.points_of_side(nights, side).collect() };
     let (before, after) = (of(Side::Before), of(Side::After));
     if before.is_empty() || after.is_empty() {
@@ -210,12 +229,13 @@ fn line_statistics<'a>(line: &'a DriftLine, nights: &[Night], machine: &MachineD
     let freedom = (ys.len() + others.len() - 2) as f64;
     let squares = sum_of_squares(&ys) + sum_of_squares(&others);
     let facts = |side: Side| line.facts.get(&side).cloned().unwrap_or_else(LineFacts::new);
-    let plain = |points: &[&LinePoint]| points.iter().map(|point| point.log_ns).sum::<f64>() / points.len() as f64;
+    let plain = |points: &[&LinePoint]| centre(&points.iter().map(|point| point.log_ns).collect::<Vec<f64>>());
     Some(LineStatistics {
         line,
-        means: (plain(&before), plain(&after)),
+        levels: (plain(&before), plain(&after)),
+        by_median,
         nights: (before.len(), after.len()),
-        difference: mean_of(&others) - mean_of(&ys),
+        difference: centre(&others) - centre(&ys),
         spread: (if freedom > 0.0 { squares / freedom } else { 0.0 }, freedom),
         own: of_means(&|point| point.doubt.powi(2)),
         of_machine: of_means(&|point| machine.doubt[point.night].powi(2)),
@@ -295,7 +315,7 @@ fn difference_variance(one: &LineStatistics<'_>, prior: Option<Prior>, look: f64
 }
 
 fn degrees_of_freedom(one: &LineStatistics<'_>, prior: Option<Prior>, of_looks: f64) -> f64 {
-    prior.map_or(of_looks.min(SINGLE_FREEDOM), |prior| prior.freedom + one.spread.1)
+    prior.map_or(of_looks.min(SINGLE_FREEDOM), |prior| prior.posterior_variance(one.spread.0, one.spread.1).1)
 }
 
 /// Returns the ratio of actual to expected scatter of all changes, assuming that most lines are unchanged.
@@ -324,13 +344,14 @@ fn build_change(one: &LineStatistics<'_>, (variance, freedom): (f64, f64), q_val
     };
     Change {
         identity: one.line.identity.clone(),
-        before_ns: one.means.0.exp(),
-        after_ns: one.means.1.exp(),
+        before_ns: one.levels.0.exp(),
+        after_ns: one.levels.1.exp(),
         ratio,
         interval,
         q_value,
         verdict,
         nights: one.nights,
+        by_median: one.by_median,
         causes: one.causes.clone(),
     }
 }

@@ -25,4 +25,4 @@ pub use judge::{Bounds, Change, Drift, Verdict, judge_lines};
 pub use machine::MachineDrift;
 pub use page::render_page;
 pub use sentinels::{ASPECTS, Aspect, SENTINELS, Sentinel, aspect_of};
-pub use text::{render_markdown, render_text};
+pub use text::{night_title, render_markdown, render_text};

@@ -1,9 +1,8 @@
 //! Speed of the machine in each night, estimated from sentinels or, if there are none, from the median of all lines.
 
-use super::distributions::mean_of;
+use super::distributions::{mean_of, median_of};
 use super::history::{DriftLine, History, LinePoint};
 use super::sentinels::{ASPECTS, Aspect};
-use measure::statistics::median_of_sorted;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -113,10 +112,4 @@ fn fit_levels(lines: &[&DriftLine], nights: usize, centre: fn(&[f64]) -> f64) ->
         of_nights.iter_mut().zip(&is_seen).filter(|(_, seen)| **seen).for_each(|(level, _)| *level -= usual);
     }
     of_nights.into_iter().zip(is_seen).map(|(level, seen)| seen.then_some(level)).collect()
-}
-
-fn median_of(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    if sorted.is_empty() { 0.0 } else { median_of_sorted(&sorted) }
 }

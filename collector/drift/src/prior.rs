@@ -2,8 +2,10 @@
 //! lines.
 //! Variances are assumed to follow a scaled inverse chi-square distribution. Its scale and degrees of freedom are
 //! fitted to the mean and the variance of the logarithms of the observed variances (Smyth 2004).
+//! A variance that is improbably large under this distribution, such as that of a line with an outlier night, is not
+//! shrunk (as in the robust variant of Phipson 2016).
 
-use super::distributions::{digamma, trigamma};
+use super::distributions::{digamma, trigamma, variance_ratio_tail};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Prior {
@@ -14,6 +16,8 @@ pub(super) struct Prior {
 const FREEDOM_MAX: f64 = 1000.0;
 /// Lower limit of a variance, because a coarse clock can make all repetitions equal.
 const VARIANCE_MIN: f64 = 1e-10;
+/// Probability under the prior below which a variance is outlying.
+const OUTLYING: f64 = 0.01;
 
 impl Prior {
     /// Fits the prior to observed variances with their degrees of freedom; `None` if there are too few.
@@ -37,7 +41,21 @@ impl Prior {
         Some(Prior { variance: variance.max(VARIANCE_MIN), freedom })
     }
 
+    /// Returns whether a variance is improbably large under the prior.
+    pub fn is_outlying(self, variance: f64, freedom: f64) -> bool {
+        freedom > 0.0 && variance_ratio_tail(variance / self.variance, freedom, self.freedom) < OUTLYING
+    }
+
+    /// Returns the variance of a line and its degrees of freedom.
     pub fn posterior_variance(self, variance: f64, freedom: f64) -> (f64, f64) {
+        if self.is_outlying(variance, freedom) {
+            return (variance, freedom);
+        }
+        self.shared_variance(variance, freedom)
+    }
+
+    /// Returns the variance of a line shrunk towards the prior, and its degrees of freedom.
+    pub fn shared_variance(self, variance: f64, freedom: f64) -> (f64, f64) {
         let together = self.freedom + freedom;
         ((self.freedom * self.variance + freedom * variance) / together, together)
     }
@@ -72,6 +90,9 @@ mod tests {
         };
         let alike = Prior::fit_prior(&(0..500).map(|_| draw(0.01)).collect::<Vec<_>>()).unwrap();
         assert!(alike.freedom > 30.0 && (alike.variance / 0.01 - 1.0).abs() < 0.1, "{alike:?}");
+        let (shared, freedom) = alike.posterior_variance(0.02, 4.0);
+        assert!(shared < 0.015 && freedom > 30.0, "{shared} {freedom}");
+        assert_eq!(alike.posterior_variance(0.2, 4.0), (0.2, 4.0), "an outlying variance is not shared");
         let unlike: Vec<_> = (0..500).map(|at| draw(if at % 2 == 0 { 0.0001 } else { 0.01 })).collect();
         let unlike = Prior::fit_prior(&unlike).unwrap();
         assert!(unlike.freedom < 3.0, "{unlike:?}");

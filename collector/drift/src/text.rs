@@ -11,6 +11,8 @@ use std::fmt::Write;
 
 /// Maximum number of rows of a table. The JSON document contains all rows.
 const ROWS: usize = 40;
+/// Maximum number of differing settings in a sentence.
+const CAUSES: usize = 3;
 
 pub fn render_text(drift: &Drift, change_points: &[ChangePoint], paper: &Paper) -> String {
     let mut parts = Vec::new();
@@ -46,8 +48,10 @@ pub fn render_text(drift: &Drift, change_points: &[ChangePoint], paper: &Paper) 
     }
     parts.extend(drift.lost.iter().take(ROWS).map(|lost| format!("no longer has a time: {}", line_title(lost))));
     parts.extend(change_points.iter().take(ROWS).map(describe_change_point));
-    let differing = drift.causes.iter().map(|cause| format!("{}: {}", cause.name, before_after(cause)));
-    parts.extend(differing);
+    parts.extend(describe_causes(drift));
+    if drift.causes.len() > CAUSES {
+        parts.extend(drift.causes.iter().map(|cause| format!("{}: {}", cause.name, before_after(cause))));
+    }
     parts.push(verdict_sentence(drift));
     parts.join("\n")
 }
@@ -78,7 +82,11 @@ pub fn render_markdown(drift: &Drift, change_points: &[ChangePoint]) -> String {
     let lists = [
         drift.lost.iter().map(|lost| format!("no longer has a time: {}", line_title(lost))).collect::<Vec<_>>(),
         change_points.iter().map(describe_change_point).collect(),
-        drift.causes.iter().map(|cause| format!("`{}`: {}", cause.name, before_after(cause))).collect(),
+        describe_causes(drift).into_iter().collect(),
+        match drift.causes.len() > CAUSES {
+            true => drift.causes.iter().map(|cause| format!("`{}`: {}", cause.name, before_after(cause))).collect(),
+            false => Vec::new(),
+        },
         drift.notes.iter().map(|note| format!("note: {note}")).collect(),
     ];
     for list in lists.iter().filter(|list| !list.is_empty()) {
@@ -123,6 +131,29 @@ pub(super) fn code_causes(causes: &[Cause]) -> String {
             causes.iter().map(|cause| format!("{} {}", cause.name, before_after(cause))).collect::<Vec<_>>().join("; ")
         }
     }
+}
+
+/// Describes the recorded differences between the sides and whether they may explain the changes of lines.
+pub(super) fn describe_causes(drift: &Drift) -> Option<String> {
+    if drift.nights.len() < 2 {
+        return None;
+    }
+    let changed = changed_lines(drift).count();
+    let unchanged = changed_lines(drift).filter(|change| change.causes.is_empty()).count();
+    let code = match (changed, unchanged) {
+        (0, _) => String::new(),
+        (_, 0) => "; the code of all changed lines differs".to_owned(),
+        _ if unchanged == changed => "; the code of all changed lines is the same".to_owned(),
+        _ => format!("; the code of {unchanged} of {} is the same", format_count(changed, "changed line")),
+    };
+    let settings: Vec<String> =
+        drift.causes.iter().take(CAUSES).map(|cause| format!("{} {}", cause.name, before_after(cause))).collect();
+    let settings = match drift.causes.len().saturating_sub(CAUSES) {
+        _ if settings.is_empty() => return Some(format!("no recorded setting differs between the sides{code}")),
+        0 => settings.join(", "),
+        more => format!("{} and {more} more", settings.join(", ")),
+    };
+    Some(format!("recorded differences between the sides: {settings}{code}"))
 }
 
 pub(super) fn before_after(cause: &Cause) -> String {
@@ -171,7 +202,8 @@ pub fn verdict_sentence(drift: &Drift) -> String {
     let count = |verdict: Verdict| drift.count_verdict(verdict);
     let (compared, slower, faster) = (drift.changes.len(), count(Verdict::Slower), count(Verdict::Faster));
     let machine = match drift.machine.sentinels {
-        0 => "no sentinels".to_owned(),
+        0 if drift.machine_ratio == 1.0 || !drift.machine_ratio.is_finite() => "no sentinels".to_owned(),
+        0 => format!("no sentinels; machine × {:.3} by the median of all lines", drift.machine_ratio),
         sentinels => {
             let aspects: Vec<String> = drift
                 .machine_aspects
@@ -188,7 +220,7 @@ pub fn verdict_sentence(drift: &Drift) -> String {
         }
     };
     let mut text = format!(
-        "{} on both sides: {slower} slower, {faster} faster, {} the same within {}, {} unclear; \
+        "{} on both sides: {slower} slower, {faster} faster, {} the same within {}, no change found in {}; \
          {machine}",
         format_count(compared, "line"),
         count(Verdict::Same),
@@ -202,4 +234,47 @@ pub fn verdict_sentence(drift: &Drift) -> String {
         text.push_str(&format!("; {} lines only before, {} only after", drift.only.0, drift.only.1));
     }
     text
+}
+
+/// Returns the date and the time of a night, or an empty date and the end of a label that is not a point in time.
+pub(super) fn shorten_label(label: &str) -> [String; 2] {
+    let characters: Vec<char> = label.chars().collect();
+    let text = |from: usize, to: usize| characters[from..to].iter().collect::<String>();
+    // Pattern `20261122-213000`, optionally followed by a host.
+    if characters.len() >= 15 && characters.iter().position(|sign| *sign == '-') == Some(8) {
+        let date = format!("{}-{}-{}", text(0, 4), text(4, 6), text(6, 8));
+        return [date, format!("{}:{}", text(9, 11), text(11, 13))];
+    }
+    [String::new(), text(characters.len().saturating_sub(10), characters.len())]
+}
+
+/// Returns the date and the time of a night as words, or its label if that is no point in time.
+pub fn night_title(label: &str) -> String {
+    match shorten_label(label) {
+        [date, _] if date.is_empty() => label.to_owned(),
+        [date, clock] => {
+            let host = label.get(15..).unwrap_or_default();
+            format!("{date} {clock}{host}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_short() {
+        let cases = [
+            ("20261122-213000", ["2026-11-22", "21:30"]),
+            ("20261122-213000 host-9", ["2026-11-22", "21:30"]),
+            ("2026-11-22", ["", "2026-11-22"]),
+            ("é", ["", "é"]),
+        ];
+        assert_eq!(
+            ["20261122-213000", "20261122-213000 host-9", "2026-11-22"].map(night_title),
+            ["2026-11-22 21:30", "2026-11-22 21:30 host-9", "2026-11-22"]
+        );
+        cases.iter().for_each(|(label, expected)| assert_eq!(shorten_label(label), *expected));
+    }
 }

@@ -306,6 +306,43 @@ fn a_network_that_ran_once_counts_as_one_measurement() {
     );
 }
 
+/// Time of each night for some lines among many constant ones; the last night is compared with the others.
+fn lines_over_nights(courses: &[&[f64]]) -> (Drift, Vec<ChangePoint>) {
+    let mut generator = ChaCha8Rng::seed_from_u64(7);
+    let mut gather = RecordGatherer::new(false, false);
+    let nights = courses[0].len();
+    for task in 0..200 {
+        for night in 0..nights {
+            let level = courses.get(task).map_or(1.0, |course| course[night]);
+            let ns = 1e5 * level * (0.003 * normal(&mut generator)).exp();
+            let side = if night + 1 == nights { Side::After } else { Side::Before };
+            gather.add_record(&record(None, task, ns, 0.004, (100 + night as i64) * DAY_US), side);
+        }
+    }
+    let history = gather.build_history();
+    (judge_lines(&history, Bounds::default()), find_change_points(&history, Bounds::default()))
+}
+
+#[test]
+fn an_outlier_night_is_neither_a_baseline_nor_a_change_point() {
+    let (drift, points) = lines_over_nights(&[
+        &[1.0, 1.0, 1.11, 1.0, 1.0],
+        &[1.0, 0.9, 1.0, 1.0, 1.0],
+        &[1.0, 1.0, 1.0, 1.0, 1.11],
+        &[1.0, 1.0, 1.11, 1.11, 1.11],
+    ]);
+    let change = |task: usize| drift.changes.iter().find(|change| number(&change.identity.task) == task).unwrap();
+    for task in [0, 1] {
+        let change = change(task);
+        assert!(change.verdict != Verdict::Faster && change.verdict != Verdict::Slower, "{change:?}");
+        assert!((change.ratio - 1.0).abs() < 0.02, "{change:?}");
+    }
+    assert_eq!(change(2).verdict, Verdict::Slower);
+    let found: BTreeSet<(usize, usize)> =
+        points.iter().map(|point| (number(&point.identity.task), point.nights_after)).collect();
+    assert_eq!(found, BTreeSet::from([(2, 1), (3, 3)]), "{points:?}");
+}
+
 #[test]
 fn a_disturbed_measurement_is_not_a_change() {
     let slower = |half: f64| {

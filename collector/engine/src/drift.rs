@@ -6,7 +6,7 @@ use crate::observer::Observer;
 use crate::stores::{note_damage, open_existing, store_failure};
 use datasets::{COLUMNS, Cell, Choose, ColumnId, Output, Record, Store};
 use drift::{
-    Bounds, ChangePoint, Drift, History, RecordGatherer, Side, find_change_points, judge_lines, night_of,
+    Bounds, ChangePoint, Drift, History, RecordGatherer, Side, find_change_points, judge_lines, night_of, night_title,
     render_markdown, render_page,
 };
 use report::page::escape_html;
@@ -83,15 +83,36 @@ pub fn compare_records(options: &DriftOptions, observer: &dyn Observer) -> Resul
         Some(after) => format!("{} and {after}", options.before),
         None => options.before.clone(),
     };
-    let short = |text: &str| text.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
     let title = match &options.after {
-        Some(after) => format!("Drift from {} to {}", short(&options.before), short(after)),
-        None => format!("Drift of {}", short(&options.before)),
+        Some(after) => match (split_night(&options.before), split_night(after)) {
+            // Two nightly runs of one store.
+            ((store, Some(before)), (other, Some(after))) if store == other => {
+                format!("Drift of {store} from {} to {}", night_title(before), night_title(after))
+            }
+            _ => format!("Drift from {} to {}", short_title(&options.before), short_title(after)),
+        },
+        None => format!("Drift of {}", short_title(&options.before)),
     };
     let html = format!("<p class=\"soft\">Records of {}</p>\n", escape_html(&name));
     pages.write(&title, &report, &OwnSections { html, ..OwnSections::default() }, observer)?;
     observer.receive_notes(&report.drift.notes);
     Ok(report)
+}
+
+/// Returns the last part of a store's path, and the selected nightly run.
+fn split_night(text: &str) -> (&str, Option<&str>) {
+    let name = text.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    match name.split_once('@').and_then(|(store, rest)| Some((store, rest.strip_prefix(NIGHT)?.strip_prefix('=')?))) {
+        Some((store, night)) => (store, Some(night)),
+        None => (name, None),
+    }
+}
+
+fn short_title(text: &str) -> String {
+    match split_night(text) {
+        (store, Some(night)) => format!("{store}, night {}", night_title(night)),
+        (name, None) => name.to_owned(),
+    }
 }
 
 /// Compares one nightly run of a store with the last `nights` earlier ones.

@@ -9,7 +9,7 @@ use report::page::escape_html;
 use report::{format_count, format_duration, format_number, format_percent, format_plain};
 use std::fmt::Write;
 
-/// Number of shown lines that are unclear.
+/// Number of shown lines without a detected change.
 const UNCLEAR: usize = 10;
 /// Size of the chart in a row.
 const CELL: (f64, f64) = (250.0, 34.0);
@@ -26,22 +26,30 @@ pub(super) fn changes_section(drift: &Drift, lines: &[CurveLine<'_>]) -> String 
     if changed.is_empty() {
         body += "<p>No change was detected.</p>\n";
     } else {
-        body += "<p class=\"soft\">Ratio of the time after to the time before, corrected for the machine, with its \
-                 95 % interval. Orange lines are significantly slower, blue ones significantly faster. q-value: share of \
+        let _ = write!(
+            body,
+            "<p class=\"soft\">Ratio of the time after to the time before, divided by the machine's factor of × {:.3}, \
+                 with its 95 % interval; the times before and after are not divided by it. Orange lines are significantly slower, blue ones significantly faster. q-value: share of \
                  false discoveries expected among the changes that are at least as significant. A schedule is named by \
-                 the first digits of its hash.</p>\n";
+                 the first digits of its hash.</p>\n",
+            drift.machine_ratio
+        );
         body += &change_table(&changed[..changed.len().min(LINES)], scale, lines);
         body += &more_lines(changed.len());
     }
     if !shown_unclear.is_empty() {
         let _ = write!(
             body,
-            "<details{}><summary>Not significant: the largest {} of {}</summary>\n<p class=\"soft\">Among {}, the 95 % \
+            "<details{}><summary>Not significant: the largest {} of {} without a detected change</summary>\n<p class=\"soft\">{}Among {}, the 95 % \
              intervals of some unchanged ones exclude 1 too. So a change counts only if its q-value, which \
              takes all lines into account, is at most {}.</p>\n{}</details>\n",
             if changed.is_empty() { " open" } else { "" },
             format_count(shown_unclear.len(), "change"),
-            format_count(unclear.len(), "unclear line"),
+            format_count(unclear.len(), "line"),
+            drift.seen_from.map_or(String::new(), |from| format!(
+                "Limit for half of the lines: ± {}; smaller changes are not found. ",
+                format_percent(from)
+            )),
             format_count(drift.changes.len(), "compared line"),
             format_percent(drift.bounds.false_discoveries),
             change_table(shown_unclear, scale, lines)

@@ -1,12 +1,12 @@
 //! History of each changed line: its times over nights with change points and the interval of the table.
 
-use super::heat_map::shorten_label;
 use super::parts::{LINES, ratio_ticks, verdict_class};
 use crate::change_points::ChangePoint;
+use crate::distributions::{mean_of, median_of};
 use crate::history::{DriftLine, History, LineIdentity, LinePoint, Side};
 use crate::judge::{Change, Drift, Verdict};
 use crate::machine::MachineDrift;
-use crate::text::{changed_lines, line_title};
+use crate::text::{changed_lines, line_title, shorten_label};
 use report::page::chart::{Scale, draw_for_windows, svg_start};
 use report::page::escape_html;
 use report::{format_count, format_duration, format_number, format_plain};
@@ -75,7 +75,7 @@ pub(super) fn curves_section(
         return String::new();
     }
     let mut body = "<h2>Histories</h2>\n<p class=\"soft\">Time of each night, corrected for the machine, relative to \
-        the mean of the earlier nights, so that the compared nights lie at the ratio of the table. Whiskers: ± 2 \
+        the mean of the earlier nights (their median if one of them is an outlier), so that the compared nights lie at the ratio of the table. Whiskers: ± 2 \
         standard errors within a night; bar behind the compared nights: 95 % interval of the ratio; dashed: change point. The compared \
         nights are orange if the line got slower, blue if it got faster, and hollow without a significant change.</p>\n\
         <div class=\"curves\">\n"
@@ -99,7 +99,7 @@ fn describe_change(change: &Change) -> String {
     let verdict = match change.verdict {
         Verdict::Slower | Verdict::Faster => "",
         Verdict::Same => ": the same",
-        Verdict::Unclear => ": unclear",
+        Verdict::Unclear => ": no change found",
     };
     format!(
         "{} → {}, ratio {} ({} … {}){verdict}",
@@ -116,7 +116,7 @@ struct Curve<'a> {
     change: Option<&'a Change>,
     history: &'a History,
     machine: &'a MachineDrift,
-    /// Mean of the logarithms of the earlier nights' times.
+    /// Mean or median of the logarithms of the earlier nights' times.
     level: f64,
     across: Scale,
     down: Scale,
@@ -130,7 +130,8 @@ impl<'a> Curve<'a> {
         let earlier: Vec<f64> = line.points_of_side(&history.nights, Side::Before).map(corrected).collect();
         let level = match &earlier[..] {
             [] => line.points.first().map_or(0.0, corrected),
-            values => values.iter().sum::<f64>() / values.len() as f64,
+            values if change.is_some_and(|change| change.by_median) => median_of(values),
+            values => mean_of(values),
         };
         let whiskers = line.points.iter().flat_map(|point| {
             let value = corrected(point) - level;

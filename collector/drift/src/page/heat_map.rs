@@ -3,6 +3,7 @@
 use crate::history::{History, LinePoint};
 use crate::judge::Drift;
 use crate::machine::MachineDrift;
+use crate::text::shorten_label;
 use report::page::chart::{cell_class, draw_for_windows, svg_start};
 use report::page::escape_html;
 use std::collections::BTreeMap;
@@ -112,32 +113,4 @@ fn draw_cell(value: f64, x: f64, y: f64, width: f64) -> String {
         y + 14.0,
         value.exp(),
     )
-}
-
-/// Returns the date and the time of a night, or an empty date and the end of a label that is not a point in time.
-pub(super) fn shorten_label(label: &str) -> [String; 2] {
-    let characters: Vec<char> = label.chars().collect();
-    let text = |from: usize, to: usize| characters[from..to].iter().collect::<String>();
-    // Pattern `20261122-213000`, optionally followed by a host.
-    if characters.len() >= 15 && characters.iter().position(|sign| *sign == '-') == Some(8) {
-        let date = format!("{}-{}-{}", text(0, 4), text(4, 6), text(6, 8));
-        return [date, format!("{}:{}", text(9, 11), text(11, 13))];
-    }
-    [String::new(), text(characters.len().saturating_sub(10), characters.len())]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_are_short() {
-        let cases = [
-            ("20261122-213000", ["2026-11-22", "21:30"]),
-            ("20261122-213000 host-9", ["2026-11-22", "21:30"]),
-            ("2026-11-22", ["", "2026-11-22"]),
-            ("é", ["", "é"]),
-        ];
-        cases.iter().for_each(|(label, expected)| assert_eq!(shorten_label(label), *expected));
-    }
 }

@@ -9,11 +9,14 @@ mod parts;
 use super::change_points::ChangePoint;
 use super::history::{History, LineIdentity, Side};
 use super::judge::{Drift, Verdict};
-use super::text::{before_after, changed_lines, format_q_value, format_threads, line_title, verdict_sentence};
+use super::text::{
+    before_after, changed_lines, describe_causes, format_q_value, format_threads, line_title, shorten_label,
+    verdict_sentence,
+};
 use parts::{LINES, more_lines};
 use report::page::chart::STYLE;
 use report::page::{escape_html, whole_page};
-use report::{format_count, format_number};
+use report::{format_count, format_number, format_percent};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -39,20 +42,23 @@ pub fn render_page(
     body += &lost_section(drift);
     body += &change_points_section(drift, change_points, &lines);
     body += &curves::curves_section(&lines, history, drift, change_points);
-    body += &heat_map::heat_map_section(history, drift);
+    // With two nights, the table shows everything.
+    if history.nights.len() > 2 {
+        body += &heat_map::heat_map_section(history, drift);
+    }
     body += appendix;
     whole_page(title, &format!("{STYLE}{}", include_str!("page.css")), &format!("{body}</main>"))
 }
 
 fn verdict_tiles(drift: &Drift) -> String {
     let tiles = [
-        ("slower", Verdict::Slower),
-        ("faster", Verdict::Faster),
-        ("same", Verdict::Same),
-        ("unclear", Verdict::Unclear),
+        ("slower", "slower".to_owned(), Verdict::Slower),
+        ("faster", "faster".to_owned(), Verdict::Faster),
+        ("same", format!("same within {}", format_percent(drift.bounds.threshold)), Verdict::Same),
+        ("unclear", "no change found".to_owned(), Verdict::Unclear),
     ];
-    let tile = |(name, verdict): (&str, Verdict)| {
-        format!("<li class=\"{name}\"><b>{}</b>{name}</li>", drift.count_verdict(verdict))
+    let tile = |(class, name, verdict): (&str, String, Verdict)| {
+        format!("<li class=\"{class}\"><b>{}</b>{name}</li>", drift.count_verdict(verdict))
     };
     format!("<ul class=\"tiles\">{}</ul>\n", tiles.map(tile).concat())
 }
@@ -109,7 +115,7 @@ fn change_points_section(drift: &Drift, change_points: &[ChangePoint], lines: &[
             curves::linked_title(&point.identity, lines),
             if point.ratio > 1.0 { "up" } else { "down" },
             format_number(point.ratio),
-            escape_html(heat_map::shorten_label(&point.night).join(" ").trim()),
+            escape_html(shorten_label(&point.night).join(" ").trim()),
             format_count(point.nights_after, "night"),
             format_threads(&point.identity),
             format_q_value(point.q_value)
@@ -143,8 +149,15 @@ fn answer_paragraph(drift: &Drift) -> String {
         )
     });
     let answer = largest.unwrap_or_else(|| format!("None of {lines} became significantly slower or faster."));
+    let causes = describe_causes(drift).map_or(String::new(), |text| format!(" {}.", capitalise(&text)));
     format!(
         "<p class=\"answer\">{} A line is an operator with its schedule, threads and host.</p>\n",
-        escape_html(&answer)
+        escape_html(&format!("{answer}{causes}"))
     )
+}
+
+/// Returns a text with an initial capital.
+fn capitalise(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
