@@ -31,6 +31,11 @@ fn page_data(profile: &Profile, group_by: GroupBy) -> Value {
     json!({
         "model": profile.model,
         "answer": answer_sentence(profile, &rows),
+        "shares": imported_shares(profile, &rows),
+        "widths": match profile.source {
+            Source::Imported => "The width of a box is its share of the recorded time, with the calls that it makes.",
+            _ => "The width of a box is its share of the time, as in the table.",
+        },
         "facts": page_facts(profile),
         "notes": page_notes(profile),
         "rows": rows.iter().map(table_row).collect::<Vec<_>>(),
@@ -41,6 +46,7 @@ fn page_data(profile: &Profile, group_by: GroupBy) -> Value {
         "timeline": parts::timeline_spans(profile),
         "flame": flame::flame_tree(profile),
         "memory": parts::memory_chart(profile),
+        "memory_most": parts::memory_peak(profile),
         "roofline": parts::roofline_points(&rows),
         "room": parts::roofline_room(&rows),
         "step": step_name(profile),
@@ -60,11 +66,19 @@ fn answer_sentence(profile: &Profile, rows: &[summary::Row]) -> String {
         shares - row.share < 0.5
     };
     let half = rows.iter().take_while(is_in_half).count();
+    let whole = if profile.source == Source::Imported { "the recorded time" } else { "the operators' time" };
+    // The median of calls with several shapes describes none of them.
+    let call = match first.has_mixed_shapes {
+        true => format!("{} of several shapes", format_count(first.calls as usize, "call")),
+        false => format!(
+            "median {} a call{}",
+            format_duration(first.median_ns),
+            first.median_interval_ns.map(between).unwrap_or_default()
+        ),
+    };
     let most = format!(
-        "{name} takes the most: {} of the operators' time (median {} a call{}); half of the time is in {half} of {}.",
+        "{name} takes the most: {} of {whole} ({call}); half of the time is in {half} of {}.",
         format_percent(first.share),
-        format_duration(first.median_ns),
-        first.median_interval_ns.map(between).unwrap_or_default(),
         format_count(rows.len(), "operator"),
     );
     let totals = summary::compute_totals(profile);
@@ -83,6 +97,24 @@ fn answer_sentence(profile: &Profile, rows: &[summary::Row]) -> String {
             typical.interval_ns.map(|interval| format!(" ({})", ends(interval))).unwrap_or_default()
         ),
     }
+}
+
+/// Describes the shares of an imported profile, which refer to everything recorded; None for other profiles.
+fn imported_shares(profile: &Profile, rows: &[summary::Row]) -> Option<String> {
+    if profile.source != Source::Imported {
+        return None;
+    }
+    let whole_ns = compute_averages(profile, Grouping::default()).self_cpu_time_total_ns;
+    let outside = 1.0 - rows.iter().map(|row| row.share).sum::<f64>();
+    let outside = match outside >= 5e-4 {
+        true => format!(" {} of it is outside the operators, as in step annotations.", format_percent(outside)),
+        false => String::new(),
+    };
+    Some(format!(
+        "share: time of the calls without those that they make (self), relative to the recorded time of {}.{outside} \
+         Other times of a call include the calls that it makes.",
+        format_duration(whole_ns as f64)
+    ))
 }
 
 /// Returns what the page calls the steps of a profile.
@@ -150,24 +182,32 @@ fn table_row(row: &summary::Row) -> Value {
     // Traces have empty shapes for arguments that are no tensors.
     let shapes = row.input_shapes.iter().filter(|shape| !shape.is_empty());
     let shapes: Vec<String> = shapes.map(|shape| format!("{shape:?}")).collect();
+    // The column of the processor time replaces its counters, as in the terminal: those of threads include waiting.
+    let counters: BTreeMap<&String, f64> = row
+        .counters
+        .iter()
+        .filter(|(name, _)| !name.starts_with("thread_cpu_ns"))
+        .map(|(name, count)| (name, *count))
+        .collect();
     json!({
             "name": row.name,
             "text": row.text,
-            "shapes": shapes.join(" "),
+            "shapes": if row.has_mixed_shapes { "mixed shapes".to_owned() } else { shapes.join(" ") },
             "scope": row.scope,
             "calls": row.calls,
             "self": row.self_total_ns,
             "total": row.total_ns,
             "min": row.min_ns,
             "median": row.median_ns,
-            "interval": row.median_interval_ns,
+            "interval": row.median_interval_ns.filter(|_| !row.has_mixed_shapes),
             "p95": row.p95_ns,
             "share": row.share,
             "total_share": row.total_share,
             "gflops": row.gflops_per_second,
             "gbytes": row.gbytes_per_second,
             "roofline": row.roofline_share,
-            "counters": row.counters,
+            "cpu": row.cpu_ns,
+            "counters": counters,
     })
 }
 

@@ -1,10 +1,10 @@
 //! Charts of the page (timeline, memory, roofline) and the table of simulated counts.
 
 use crate::averages::{Grouping, compute_averages};
-use crate::data::{Kind, Pool, Profile, Simulation, Source};
+use crate::data::{Kind, MemoryEvent, Pool, Profile, Simulation, Source};
 use crate::sort::SortBy;
 use crate::summary::visits::medians_ns;
-use crate::summary::{self, GroupBy, Row, simulated};
+use crate::summary::{self, GroupBy, Row, compute_totals, simulated};
 use report::{format_number, format_percent, or_unknown};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -49,7 +49,8 @@ pub fn timeline_spans(profile: &Profile) -> Value {
     })
 }
 
-/// Returns the place of the step before `end_ns` whose operators deviate least from their medians, in sum.
+/// Returns the place of the step before `end_ns` whose operators deviate least from their medians, in sum. Steps with
+/// a duration in the interval of the median precede the others.
 fn typical_step(profile: &Profile, end_ns: u64) -> Option<usize> {
     let medians_ns = medians_ns(profile);
     let mut deviations_ns: Vec<Option<u64>> = vec![None; profile.steps.len()];
@@ -61,7 +62,9 @@ fn typical_step(profile: &Profile, end_ns: u64) -> Option<usize> {
         }
     }
     let is_shown = |place: &usize| profile.steps[*place].end_ns() <= end_ns && deviations_ns[*place].is_some();
-    (0..profile.steps.len()).filter(is_shown).min_by_key(|place| deviations_ns[*place])
+    let (low_ns, high_ns) = compute_totals(profile).step_interval_ns.unwrap_or((0.0, f64::INFINITY));
+    let is_outside = |place: usize| !(low_ns..=high_ns).contains(&(profile.steps[place].duration_ns as f64));
+    (0..profile.steps.len()).filter(is_shown).min_by_key(|place| (is_outside(*place), deviations_ns[*place]))
 }
 
 /// Returns, for each memory pool, the maximum of each time bin and the overall peak.
@@ -86,6 +89,18 @@ pub fn memory_chart(profile: &Profile) -> Value {
         json!({ "pool": name(*pool), "most": most, "points": shown })
     };
     courses.iter().map(course).collect()
+}
+
+/// Returns the largest number of bytes that all memory pools have at one time.
+pub fn memory_peak(profile: &Profile) -> u64 {
+    let mut events: Vec<&MemoryEvent> = profile.memory.iter().collect();
+    events.sort_by_key(|event| event.at_ns);
+    let (mut live, mut most) = (BTreeMap::new(), 0u64);
+    for event in events {
+        live.insert(event.pool, event.live_bytes);
+        most = most.max(live.values().sum::<u64>());
+    }
+    most
 }
 
 /// Returns the rows of the page's table; in imported profiles, shares refer to total times, as in the terminal.
@@ -126,9 +141,11 @@ pub fn roofline_room(rows: &[Row]) -> String {
         return String::new();
     };
     let (share, bound) = known.iter().fold((0.0, 0.0), |(share, bound), (row, own)| (share + row.share, bound + own));
+    let is_above = known.iter().any(|(row, _)| row.roofline_share.is_some_and(|share| share > 1.0));
     format!(
-        "At their rooflines, the operators would take {} of their time; {} could gain the most, {} of the time.",
+        "At their rooflines, the operators would take {} of their time{}; {} could gain the most, {} of the time.",
         format_percent(bound / share),
+        if is_above { " (those above 100 % count as 100 %)" } else { "" },
         row_title(most.0),
         format_percent(gain(most))
     )
@@ -208,5 +225,46 @@ mod tests {
         profile.check().expect("it fits");
         assert_eq!(typical_step(&profile, 3000), Some(1));
         assert_eq!(typical_step(&profile, 1000), Some(0), "the others end later");
+    }
+
+    #[test]
+    fn the_typical_step_lies_in_the_interval_of_the_median() {
+        // The operator's times are typical in the first step, which is the shortest.
+        let durations_ns = [800, 900, 901, 902, 903, 904, 905, 906, 907];
+        let step = |(number, duration_ns)| Step {
+            number: number as u64,
+            start_ns: 1000 * number as u64,
+            duration_ns,
+            ..Step::default()
+        };
+        let span = |place: usize| Span {
+            step: Some(place as u32),
+            start_ns: 1000 * place as u64,
+            duration_ns: if place == 0 { 704 } else { 700 + place as u64 },
+            ..Span::default()
+        };
+        let profile = Profile {
+            tracks: vec![Track::default()],
+            operators: vec![Operator::default()],
+            steps: durations_ns.into_iter().enumerate().map(step).collect(),
+            spans: (0..durations_ns.len()).map(span).collect(),
+            ..Profile::default()
+        };
+        profile.check().expect("it fits");
+        let (low, high) = compute_totals(&profile).step_interval_ns.expect("nine steps have an interval");
+        let typical = profile.steps[typical_step(&profile, 20_000).expect("a step")].duration_ns as f64;
+        assert!(low > 800.0 && (low..=high).contains(&typical), "{low} {high} {typical}");
+    }
+
+    #[test]
+    fn the_memory_peak_counts_all_pools_at_one_time() {
+        let event = |pool, at_ns, live_bytes| MemoryEvent { pool, at_ns, live_bytes, ..MemoryEvent::default() };
+        let memory = vec![
+            event(Pool::Activations, 0, 50),
+            event(Pool::Activations, 10, 10),
+            event(Pool::Workspace, 20, 30),
+            event(Pool::Weights, 5, 5),
+        ];
+        assert_eq!(memory_peak(&Profile { memory, ..Profile::default() }), 55);
     }
 }

@@ -82,6 +82,7 @@ impl SpanGroup {
                 true => first.input_shapes.clone(),
                 false => Vec::new(),
             },
+            has_mixed_shapes: !of_all(|one, first| one.input_shapes == first.input_shapes),
             input_dtypes: match of_all(|one, first| one.input_dtypes == first.input_dtypes) {
                 true => first.input_dtypes.clone(),
                 false => Vec::new(),

@@ -77,6 +77,8 @@ pub struct Row {
     pub schedule: Option<String>,
     /// Shapes of the inputs, if all calls agree.
     pub input_shapes: Vec<Vec<i64>>,
+    /// Whether calls differ in their input shapes, so that their times are not comparable.
+    pub has_mixed_shapes: bool,
     pub input_dtypes: Vec<String>,
     pub layout: Option<String>,
     pub calls: u64,
