@@ -58,10 +58,11 @@ impl CaptureComparison {
                 total_rows(list).to_html()
             );
         }
+        let title = format!("Captures {} and {}", self.names.0, self.names.1);
         whole_page(
-            "Two captures compared",
+            &title,
             &format!("{}{STYLE}", chart::STYLE),
-            &format!("<main><h1>Two captures compared</h1>\n{body}</main>"),
+            &format!("<main><h1>{}</h1>\n{body}</main>", escape_html(&title)),
         )
     }
 
@@ -76,7 +77,7 @@ impl CaptureComparison {
     }
 
     fn summary_lines(&self, share: f64) -> Vec<String> {
-        let (before, after) = self.spans_ns;
+        let (before, _) = self.spans_ns;
         if self.is_equal() {
             let (count, time) = (format_count(self.changes.len(), "operator"), format_duration(before as f64));
             let equal = format!("no differences: {count} with equal counts and times in both captures of {time}");
@@ -84,25 +85,67 @@ impl CaptureComparison {
         }
         let count = |is: &dyn Fn(&CaptureChange) -> bool| self.changes.iter().filter(|change| is(change)).count();
         let (slower, faster) = (count(&|change| change.is_slower(share)), count(&|change| change.is_faster(share)));
-        let captures = format!(
-            "the captures took {} and {}, a ratio of {:.3}",
-            format_duration(before as f64),
-            format_duration(after as f64),
-            self.span_ratio()
-        );
         let changed = match (slower, faster) {
             (0, 0) => "none became significantly slower or faster".to_owned(),
             _ => format!("{slower} became significantly slower and {faster} faster"),
         };
+        let equal = count(&|change| !change.differs());
+        let undecided = match self.changes.len() - slower - faster - equal {
+            0 => String::new(),
+            undecided => format!(", and {undecided} differ by less or within the noise"),
+        };
         let common = format!(
-            "of {} in both captures, {changed} by more than {} %; {} are equal",
+            "of {} in both captures, {changed} by more than {} %; {equal} are equal{undecided}",
             format_count(self.changes.len(), "operator"),
             format_plain(share * 100.0),
-            count(&|change| !change.differs()),
         );
         let common = if self.changes.is_empty() { "no operator is in both captures".to_owned() } else { common };
-        let lines = [Some(common), self.describe_lost(), Some(captures), self.describe_others()];
+        let captures = Some(self.describe_captures());
+        let lines = match self.is_mostly_different() {
+            true => [self.describe_others(), captures, Some(common), self.describe_lost()],
+            false => [captures, Some(common), self.describe_lost(), self.describe_others()],
+        };
         lines.into_iter().flatten().collect()
+    }
+
+    /// Returns whether the captures did mostly different work, so that their durations are not comparable.
+    fn is_mostly_different(&self) -> bool {
+        let (then, now) = self.common_shares();
+        then.min(now) < 0.5
+    }
+
+    /// Describes the change of the duration, and of the kernels that changed significantly.
+    fn describe_captures(&self) -> String {
+        /// Maximum number of named kernels.
+        const SHOWN: usize = 3;
+        let (before, after) = self.spans_ns;
+        let ratio = self.span_ratio();
+        let change = match ratio {
+            1.0 => "as long as".to_owned(),
+            ratio if ratio > 1.0 => format!("{} longer than", format_percent(ratio - 1.0)),
+            ratio => format!("{} shorter than", format_percent(1.0 - ratio)),
+        };
+        let places = self.lost_by_place();
+        let changed: Vec<&PlaceChange<'_>> =
+            places.iter().filter(|place| place.is_significant() && !place.name.is_empty()).collect();
+        let named = changed.iter().take(SHOWN).map(|place| {
+            let what = if place.lost_ns < 0.0 { "gained" } else { "lost" };
+            format!("{} {what} {}", place.name, format_duration(place.lost_ns.abs()))
+        });
+        let named = named.collect::<Vec<_>>().join(", ");
+        let kernels = match changed.len() {
+            0 if places.len() < 2 => String::new(),
+            0 => "; no kernel or layer changed significantly".to_owned(),
+            count if count > SHOWN => format!(": {named} and {} more, summed over cores and engines", count - SHOWN),
+            _ => format!(": {named}, summed over cores and engines"),
+        };
+        format!(
+            "the capture {} is {change} {} ({} → {}){kernels}",
+            self.names.1,
+            self.names.0,
+            format_duration(before as f64),
+            format_duration(after as f64),
+        )
     }
 
     /// Describes the time that the operators in both captures lost.
@@ -114,10 +157,9 @@ impl CaptureComparison {
         let (what, time) = if lost < 0.0 { ("gained", -lost) } else { ("lost", lost) };
         let doubt = if reach > lost.abs() { ", within the noise" } else { "" };
         Some(format!(
-            "over the calls of the later capture, they {what} {} ± {} (95 %){doubt}, summed over engines that work at \
-             the same time",
-            format_duration(time),
-            format_duration(reach)
+            "over the calls of the later capture, the operators in both {what} {} (95 %){doubt}, summed over cores and \
+             engines that work at the same time",
+            format_with_reach(time, reach)
         ))
     }
 
@@ -127,14 +169,14 @@ impl CaptureComparison {
             return None;
         }
         let (then, now) = self.common_shares();
-        let doubt = if then.min(now) < 0.5 {
-            ": the captures did mostly different work, which the ratio of the captures includes"
+        let doubt = if self.is_mostly_different() {
+            "the captures did mostly different work, so their durations are not comparable: "
         } else {
             ""
         };
         Some(format!(
-            "operators in both captures took {} of all operators' time before and {} after; {} only before, \
-             {} only after{doubt}",
+            "{doubt}operators in both captures took {} of all operators' time before and {} after; {} only before, {} \
+             only after",
             format_percent(then),
             format_percent(now),
             self.gone.len(),
@@ -169,6 +211,23 @@ impl CaptureComparison {
             "slower": self.is_slower(share),
         })
     }
+}
+
+/// Formats a time and its reach in the unit of the larger one, with as many decimals as that one needs.
+fn format_with_reach(time_ns: f64, reach_ns: f64) -> String {
+    const UNITS: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
+    let largest = time_ns.abs().max(reach_ns);
+    let (size, unit) = UNITS.into_iter().find(|(size, _)| largest >= 0.9995 * size).unwrap_or((1.0, "ns"));
+    let decimals = match largest / size {
+        _ if size == 1.0 => 0,
+        value if value >= 99.95 => 0,
+        value if value >= 9.995 => 1,
+        _ => 2,
+    };
+    // Avoids a negative zero.
+    let tenths = 10f64.powi(decimals as i32);
+    let time = (time_ns / size * tenths).round() / tenths + 0.0;
+    format!("{time:.decimals$} ± {:.decimals$} {unit}", reach_ns / size)
 }
 
 /// Writes a line of the terminal as a sentence.
@@ -233,12 +292,11 @@ fn places_section(places: &[PlaceChange<'_>], share: f64) -> String {
     let name = |place: &PlaceChange<'_>| {
         if place.name.is_empty() { "no kernel".to_owned() } else { break_name(place.name) }
     };
-    let lost =
-        |place: &PlaceChange<'_>| format!("{} ± {}", format_duration(place.lost_ns), format_duration(place.reach_ns));
+    let lost = |place: &PlaceChange<'_>| format_with_reach(place.lost_ns, place.reach_ns);
     let row = |place: &PlaceChange<'_>| {
         let count = |is: fn(&CaptureChange, f64) -> bool| place.changes.iter().filter(|one| is(one, share)).count();
         let class = match place.lost_ns {
-            lost_ns if lost_ns.abs() <= place.reach_ns => "",
+            _ if !place.is_significant() => "",
             lost_ns if lost_ns > 0.0 => " class=\"up\"",
             _ => " class=\"down\"",
         };
@@ -251,15 +309,20 @@ fn places_section(places: &[PlaceChange<'_>], share: f64) -> String {
             place.changes.len()
         )
     };
+    let largest = match places.iter().find(|place| place.is_significant()) {
+        None => "No kernel or layer changed significantly: all changes lie within their 95 % intervals.".to_owned(),
+        Some(place) => format!(
+            "The largest change is in {}, which {} {} (95 %).",
+            name(place),
+            if place.lost_ns < 0.0 { "gained" } else { "lost" },
+            format_with_reach(place.lost_ns.abs(), place.reach_ns)
+        ),
+    };
     format!(
-        "<h2>Kernels or layers</h2>\n<p>The largest change is in {}, which {} {} ± {} (95 %).</p>\n<div class=\"wide changes\"><table>\
+        "<h2>Kernels or layers</h2>\n<p>{largest} Times are summed over cores and engines.</p>\n<div class=\"wide changes\"><table>\
          <tr><th>kernel or layer</th><th>lost (95 %)</th><th>slower</th><th>faster</th><th class=\"rest\">operators</th></tr>\n\
          {}</table></div>\n<p class=\"narrow soft\">A wider window also shows the number of operators.</p>\n{}\
          <h2>Operators</h2>\n",
-        name(&places[0]),
-        if places[0].lost_ns < 0.0 { "gained" } else { "lost" },
-        format_duration(places[0].lost_ns.abs()),
-        format_duration(places[0].reach_ns),
         places.iter().take(SHOWN).map(row).collect::<String>(),
         match places.len().saturating_sub(SHOWN) {
             0 => String::new(),
@@ -374,5 +437,19 @@ fn ratio_cell(ratio: f64) -> Cell {
         ratio if ratio > 1.0 + NOTABLE => cell.mark_bad(),
         ratio if ratio < 1.0 - NOTABLE => cell.mark_best(),
         _ => cell,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::format_with_reach;
+
+    #[test]
+    fn a_time_and_its_reach_have_one_unit() {
+        assert_eq!(format_with_reach(5.64e6, 648e3), "5.64 ± 0.65 ms");
+        assert_eq!(format_with_reach(808.0, 339e3), "1 ± 339 µs");
+        assert_eq!(format_with_reach(-2.16e4, 11.0), "-21.6 ± 0.0 µs");
+        assert_eq!(format_with_reach(-273.0, 308e3), "0 ± 308 µs");
+        assert_eq!(format_with_reach(0.0, 0.0), "0 ± 0 ns");
     }
 }

@@ -4,6 +4,7 @@
 use super::operators::{self, Operator, Runs};
 use super::timeline::Timeline;
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 
 /// Number of standard errors beyond which a difference of means is significant.
 pub(super) const STANDARD_ERRORS: f64 = 3.0;
@@ -92,6 +93,13 @@ pub struct PlaceChange<'a> {
     pub changes: Vec<&'a CaptureChange>,
 }
 
+impl PlaceChange<'_> {
+    /// Returns whether the 95 % interval of the lost time excludes zero.
+    pub fn is_significant(&self) -> bool {
+        self.lost_ns.abs() > self.reach_ns
+    }
+}
+
 impl<'a> From<(&'a str, Vec<&'a CaptureChange>)> for PlaceChange<'a> {
     fn from((name, changes): (&'a str, Vec<&'a CaptureChange>)) -> PlaceChange<'a> {
         let (lost_ns, reach_ns) = sum_lost_ns(changes.iter().copied());
@@ -115,6 +123,8 @@ pub struct CaptureComparison {
     pub gone: Vec<(Operator, i64)>,
     pub new: Vec<(Operator, i64)>,
     pub spans_ns: (i64, i64),
+    /// Names of the captures: the last parts of their paths that distinguish them.
+    pub names: (String, String),
 }
 
 impl CaptureComparison {
@@ -165,8 +175,13 @@ impl CaptureComparison {
 /// Compares two captures, with the operators of all cores merged.
 pub fn compare_captures(before: &Timeline, after: &Timeline) -> CaptureComparison {
     let spans_ns = (span_ns(before), span_ns(after));
+    let (before_path, after_path) = (before.directory.clone(), after.directory.clone());
     let (mut before, after) = (merge_cores(before), merge_cores(after));
-    let mut comparison = CaptureComparison { spans_ns, ..CaptureComparison::default() };
+    let mut comparison = CaptureComparison {
+        spans_ns,
+        names: distinct_names(&before_path, &after_path),
+        ..CaptureComparison::default()
+    };
     for (operator, now) in after {
         match before.remove(&operator) {
             Some(then) => comparison.changes.push(CaptureChange {
@@ -186,6 +201,18 @@ pub fn compare_captures(before: &Timeline, after: &Timeline) -> CaptureCompariso
     comparison
 }
 
+/// Returns the last parts of two paths, as many as are needed to distinguish them.
+fn distinct_names(before: &Path, after: &Path) -> (String, String) {
+    let parts = |path: &Path| -> Vec<String> {
+        path.iter().map(|part| part.to_string_lossy().into_owned()).filter(|part| part != "/").collect()
+    };
+    let (before, after) = (parts(before), parts(after));
+    let name = |parts: &[String], count: usize| parts[parts.len().saturating_sub(count)..].join("/");
+    let most = before.len().max(after.len()).max(1);
+    let count = (1..=most).find(|&count| name(&before, count) != name(&after, count)).unwrap_or(1);
+    (name(&before, count), name(&after, count))
+}
+
 fn span_ns(timeline: &Timeline) -> i64 {
     let first = timeline.all_records().map(|record| record.start).min().unwrap_or(0);
     timeline.all_records().map(|record| record.end).max().unwrap_or(0) - first
@@ -197,4 +224,19 @@ fn merge_cores(timeline: &Timeline) -> HashMap<Operator, Runs> {
         merged.entry(operator).or_default().times_ns.extend(runs.times_ns);
     }
     merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_captures_differ() {
+        let names = |before: &str, after: &str| distinct_names(Path::new(before), Path::new(after));
+        let pair = |before: &str, after: &str| (before.to_owned(), after.to_owned());
+        assert_eq!(names("a/before-0", "a/after-0"), pair("before-0", "after-0"));
+        assert_eq!(names("/data/old/dev0-0", "/data/new/dev0-0"), pair("old/dev0-0", "new/dev0-0"));
+        assert_eq!(names("dev0-0", "new/dev0-0"), pair("dev0-0", "new/dev0-0"));
+        assert_eq!(names("dev0-0", "dev0-0"), pair("dev0-0", "dev0-0"));
+    }
 }

@@ -137,23 +137,27 @@ impl CaptureSummary {
         text + &double
     }
 
-    /// Headings of the terminal's table and of the page, in the order of [`CaptureSummary::column_headers`].
-    pub const TITLES: [&'static str; 11] = [
+    /// Headings of the terminal's table and of the page: the columns of [`CaptureSummary::column_headers`], and the
+    /// shares of time in which GDMA and SDMA were busy.
+    pub const TITLES: [&'static str; 13] = [
         "core",
         "busy",
         "total time",
         "TIU busy",
         "TIU time",
         "uArch rate",
+        "GDMA busy",
         "GDMA time",
         "GDMA DDR GB/s",
         "GDMA L2 GB/s",
+        "SDMA busy",
         "SDMA time",
         "SDMA DDR GB/s",
     ];
 
     pub fn to_table(&self) -> Table {
-        let orders = [None, None, None, None, Some(7), Some(1), Some(6), Some(2), Some(4), Some(5), Some(3)];
+        let orders =
+            [None, None, None, None, Some(9), Some(1), Some(6), Some(8), Some(2), Some(4), Some(5), Some(7), Some(3)];
         let column = |(heading, order): (&str, Option<u8>)| match order {
             Some(order) => number_column(heading).drop_order(order),
             None => number_column(heading),
@@ -165,16 +169,17 @@ impl CaptureSummary {
 
     /// Returns the rows with units as in all tables of the terminal: times instead of cycles, and means over the cores
     /// in the last row, where the vendor's table mixes means and maxima.
-    pub fn readable_rows(&self) -> Vec<[String; 11]> {
-        let mut rows = self.text_rows();
+    pub fn readable_rows(&self) -> Vec<[String; 13]> {
         let times_ns = self.cores.iter().map(|core| self.engine_times_ns(core)).chain(Some(self.mean_times_ns()));
-        for (row, times_ns) in rows.iter_mut().zip(times_ns) {
-            row[2] = format_duration(self.total_ns as f64);
-            for (place, time_ns) in [4, 6, 9].into_iter().zip(times_ns) {
-                row[place] = format_duration(time_ns);
-            }
-            row.iter_mut().for_each(|cell| *cell = cell.replace('%', " %"));
-        }
+        let row = |(row, times_ns): ([String; 11], [f64; 3])| {
+            let [core, busy, _, tiu_busy, _, rate, _, ddr, l2, _, sdma_ddr] = row.map(|cell| cell.replace('%', " %"));
+            let [tiu, gdma, sdma] = times_ns.map(format_duration);
+            let share = |time_ns: f64| format_percent(time_ns, self.total_ns as f64).replace('%', " %");
+            let [_, gdma_busy, sdma_busy] = times_ns.map(share);
+            let total = format_duration(self.total_ns as f64);
+            [core, busy, total, tiu_busy, tiu, rate, gdma_busy, gdma, ddr, l2, sdma_busy, sdma, sdma_ddr]
+        };
+        let mut rows: Vec<[String; 13]> = self.text_rows().into_iter().zip(times_ns).map(row).collect();
         if let Some(last) = rows.last_mut() {
             last[0] = "mean".to_owned();
         }

@@ -18,19 +18,24 @@ pub const FILE: &str = "result.html";
 const NO_BATCH: u32 = u32::MAX;
 
 /// Meanings of the summary's columns, in the order of [`CaptureSummary::TITLES`].
-const SUMMARY_COLUMNS: [&str; 11] = [
+const SUMMARY_COLUMNS: [&str; 13] = [
     "number of the core",
     "busy times of all engines over the time; above 100 %, engines worked at the same time",
     "time from the first record to the last",
     "share of time in which the tensor unit was busy",
     "time in which the tensor unit was busy",
     "useful share of the operations that the tensor unit performed",
+    "share of time in which the GDMA was busy",
     "time in which the GDMA was busy",
     "mean GDMA bandwidth from and to DDR",
     "mean GDMA bandwidth from and to L2",
+    "share of time in which the SDMA was busy",
     "time in which the SDMA was busy",
     "mean SDMA bandwidth from and to DDR",
 ];
+
+/// Place of the GDMA's bandwidth from and to DDR among the summary's columns.
+const GDMA_DDR: usize = 8;
 
 pub fn write_page(timeline: &Timeline, summary: Option<&CaptureSummary>, directory: &Path) -> Result<()> {
     output::write_file(&directory.join(FOLDER).join(FILE), |file| {
@@ -115,7 +120,7 @@ fn write_data(timeline: &Timeline, summary: Option<&CaptureSummary>, out: &mut i
         "parameters": chip_parameters(settings.chip.report_parameters(settings.tiu_mhz)),
         "total_ns": timeline.all_records().map(|record| record.end).max().unwrap_or(0),
         "summary": {
-            "names": CaptureSummary::column_headers(),
+            "names": vendor_names(),
             "titles": CaptureSummary::TITLES,
             "about": SUMMARY_COLUMNS,
             "rows": summary.map_or(Vec::new(), CaptureSummary::readable_rows),
@@ -129,14 +134,33 @@ fn write_data(timeline: &Timeline, summary: Option<&CaptureSummary>, out: &mut i
     out.write_all(rest.trim_start_matches('{').as_bytes())
 }
 
-/// Describes the busiest engine and the use of the memory's bandwidth.
+/// Returns the vendor's names of the columns, in the order of [`CaptureSummary::TITLES`]; empty where it has no column.
+fn vendor_names() -> Vec<&'static str> {
+    let [before @ .., gdma, ddr, l2, sdma, sdma_ddr] = CaptureSummary::column_headers();
+    before.into_iter().chain(["", gdma, ddr, l2, "", sdma, sdma_ddr]).collect()
+}
+
+/// Describes the busiest engine, what limits the capture, and the use of the memory's bandwidth.
 fn describe_capture(timeline: &Timeline, summary: &CaptureSummary) -> String {
-    let rows = summary.readable_rows();
-    let reached = rows.last().map_or(String::new(), |row| {
-        let peak = report::format_number(timeline.settings.chip.facts().ddr_gb_per_s);
-        format!(" While it moved data from and to DDR, the GDMA reached {} of {peak} GB/s per core.", row[7])
+    /// Share of time above which an engine that is busy limits the capture.
+    const LIMITING: f64 = 0.8;
+    let limit = match summary.engine_shares()[0] {
+        ("TIU", share) if share >= LIMITING => " So arithmetic limits the capture.",
+        (_, share) if share >= LIMITING => " So data movement limits the capture, not arithmetic.",
+        _ => " No engine was busy most of the time, so waits between engines or for the host limit the capture.",
+    };
+    let peak = timeline.settings.chip.facts().ddr_gb_per_s;
+    let reached = summary.readable_rows().last().map_or(String::new(), |row| {
+        let share = row[GDMA_DDR]
+            .parse::<f64>()
+            .map_or(String::new(), |speed| format!(" ({})", report::format_percent(speed / peak)));
+        let peak = report::format_number(peak);
+        format!(
+            " While it moved data from and to DDR, the GDMA reached {} of {peak} GB/s per core{share}.",
+            row[GDMA_DDR]
+        )
     });
-    summary.describe_engines() + &reached
+    summary.describe_engines() + limit + &reached
 }
 
 fn summary_cards(timeline: &Timeline, summary: Option<&CaptureSummary>) -> Vec<[String; 2]> {
@@ -150,7 +174,7 @@ fn summary_cards(timeline: &Timeline, summary: Option<&CaptureSummary>) -> Vec<[
     let mut cards = vec![card(overall(2), "from the first record to the last")];
     cards.extend(busy);
     cards.extend([
-        card(format!("{} GB/s", overall(7)), "mean GDMA bandwidth from and to DDR"),
+        card(format!("{} GB/s", overall(GDMA_DDR)), "mean GDMA bandwidth from and to DDR"),
         card(
             timeline.record_count().to_string(),
             &format!(
