@@ -381,18 +381,42 @@ impl Learning {
         self.verdict.as_ref()?.default_over_best?.interval
     }
 
-    /// Describes the certainty that the best schedule is the fastest.
-    pub fn describe_certainty(&self) -> String {
+    /// Returns how many of the other schedules that were measured again cannot be told from the best one.
+    pub(super) fn describe_ties(&self) -> String {
         let Some(verdict) = &self.verdict else { return "measured once".to_owned() };
-        let second = verdict.second_over_best.map(|ratio| format!(", next {:.3}×", ratio.median)).unwrap_or_default();
-        let what = match (verdict.equals, verdict.undecided) {
-            (_, undecided) if undecided > 0 => format!("equal to {undecided} within noise"),
-            (equals, _) if equals > 0 => format!("equal to {equals}"),
-            _ => "fastest".to_owned(),
-        };
-        format!("{what} of {}, {} rounds{second}", verdict.measured_again, verdict.rounds)
+        let others = verdict.measured_again.saturating_sub(1);
+        match verdict.equals.max(verdict.undecided) {
+            0 => format!("none of {others}"),
+            tied => format!("{tied} of {others}"),
+        }
+    }
+
+    /// Returns the time of the second-best schedule relative to that of the best one.
+    pub(super) fn describe_runner_up(&self) -> String {
+        let ratio = self.verdict.as_ref().and_then(|verdict| verdict.second_over_best);
+        or_unknown(ratio, |ratio| format!("{:.3}×", ratio.median))
+    }
+
+    /// Returns the number of rounds in which the best schedule was measured again.
+    pub(super) fn describe_rounds(&self) -> String {
+        or_unknown(self.verdict.as_ref(), |verdict| verdict.rounds.to_string())
+    }
+
+    /// Describes the certainty that the best schedule is the fastest.
+    pub(super) fn describe_certainty(&self) -> String {
+        let Some(verdict) = &self.verdict else { return "measured once".to_owned() };
+        let others = verdict.measured_again.saturating_sub(1);
+        let among = format!("{} in {}", format_count(others, "other schedule"), format_count(verdict.rounds, "round"));
+        match verdict.equals.max(verdict.undecided) {
+            _ if others == 0 => format!("measured again in {}", format_count(verdict.rounds, "round")),
+            0 => format!("faster than the {among}"),
+            tied => format!("tied with {tied} of the {among}"),
+        }
     }
 }
+
+/// Gain above which a search found something.
+pub(super) const MIN_GAIN: f64 = 1.01;
 
 fn search_table(learnings: &[Learning]) -> Table {
     let mut table = Table::new([
@@ -405,7 +429,9 @@ fn search_table(learnings: &[Learning]) -> Table {
         number_column("best"),
         number_column("gain"),
         number_column("within 1 % after").drop_order(6),
-        text_column("measured again").min_width(16).drop_order(7),
+        text_column("tied with").drop_order(7),
+        number_column("runner-up").drop_order(9),
+        number_column("rounds").drop_order(10),
         text_column("ended by").min_width(8).drop_order(8),
     ]);
     for one in learnings {
@@ -419,12 +445,18 @@ fn search_table(learnings: &[Learning]) -> Table {
             or_unknown(one.best_ns, format_duration),
             or_unknown(one.gain, |gain| format!("{gain:.2}×")),
             or_unknown(one.near_best_point(), |point| format_count(point.trial, "trial")),
-            one.describe_certainty(),
+            one.describe_ties(),
+            one.describe_runner_up(),
+            one.describe_rounds(),
             one.stop.reason_text().to_owned(),
         ]);
     }
     table
 }
+
+/// Explains the durations of searches, whose trials alternate.
+pub(super) const CLOCK: &str =
+    "seconds: from the first trial of a search to its last, including trials of other searches in between";
 
 /// Formats the searches as a table.
 pub fn render_searches(searched: &SearchResults, paper: &Paper) -> String {
@@ -433,7 +465,8 @@ pub fn render_searches(searched: &SearchResults, paper: &Paper) -> String {
         + &unimproved_note(&searched.learnings);
     format!(
         "{text}\nbest: median of the final interleaved measurement; gain: time of the default schedule over it, in the same \
-         rounds\n{}",
+         rounds; tied with: other schedules measured again in these rounds that are as fast within the noise; runner-up: \
+         time of the second-best schedule over it\n{CLOCK}\n{}",
         searched.effort.describe()
     )
 }
@@ -446,15 +479,21 @@ fn rejected_note(learnings: &[Learning]) -> String {
 
 /// Describes how many searches found nothing faster than the default schedule; the tuner does not matter for these.
 fn unimproved_note(learnings: &[Learning]) -> String {
-    const MIN_GAIN: f64 = 1.01;
-    let few = learnings.iter().filter_map(|one| one.gain).filter(|gain| *gain < MIN_GAIN).count();
+    let tried = learnings.iter().filter(|one| one.trials > 1);
+    let gains: Vec<f64> = tried.filter_map(|one| one.gain).collect();
+    let few = gains.iter().filter(|gain| **gain < MIN_GAIN).count();
     if few == 0 {
         return String::new();
     }
-    let of = learnings.len();
     format!(
-        "\n{few} of {of} searches gained less than 1 % over the default schedule; for these, the choice of the tuner makes no difference"
+        "\n{few} of {} that tried alternatives gained less than 1 % over the default schedule; for these, the choice of the \
+         tuner makes no difference",
+        count_searches(gains.len())
     )
+}
+
+pub(super) fn count_searches(count: usize) -> String {
+    if count == 1 { "1 search".to_owned() } else { format!("{count} searches") }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! HTML page with learning curves (best times over trials and seconds, in total and per search) and effects of axes.
 
-use super::learning::{Learning, LearningCourse, LearningPoint, SearchResults};
+use super::learning::{CLOCK, Learning, LearningCourse, LearningPoint, MIN_GAIN, SearchResults, count_searches};
 use crate::campaign::CLEAR_DIFFERENCE;
 use datasets::fastest::LEAST_ROUNDS;
 use job::space::Schedule;
@@ -18,8 +18,8 @@ const BOTTOM: f64 = 40.0;
 const TOP: f64 = 26.0;
 const RIGHT: f64 = 14.0;
 
-/// Rules in addition to those of pages with charts: only names and the results of repeated measurements wrap.
-const RULES: &str = ".wide td { white-space: nowrap; }\n.wide td:nth-child(6) { white-space: normal; min-width: 10rem; }\n\
+/// Rules in addition to those of pages with charts: only names wrap.
+const RULES: &str = ".wide td { white-space: nowrap; }\n\
     .wide td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 13rem; max-width: 30rem; }\n\
     .wide td, .wide th { padding: .2rem .5rem; }\n\
     .pair { display: flex; flex-wrap: wrap; gap: 1rem; }\n\
@@ -27,16 +27,15 @@ const RULES: &str = ".wide td { white-space: nowrap; }\n.wide td:nth-child(6) { 
     @media (max-width: 600px) { .wide td:first-child { min-width: 8rem; }\n\
     .wide table { width: 100%; }\n.wide td, .wide th, details td, details th { padding: .2rem .3rem; } }\n";
 
-/// Renders a page with the curves of all searches, the slowest tasks first.
+/// Renders a page with the curves of all searches, the largest gains first.
 pub fn learning_page(title: &str, searched: &SearchResults) -> String {
     let mut sorted: Vec<&Learning> = searched.learnings.iter().collect();
-    let time = |one: &Learning| one.best_ns.unwrap_or(0.0) * one.count as f64;
-    sorted.sort_by(|one, other| time(other).total_cmp(&time(one)));
+    sorted.sort_by(|one, other| other.gain.unwrap_or(0.0).total_cmp(&one.gain.unwrap_or(0.0)));
     let mut body = format!("<p class=\"answer\">{}</p>\n", escape_html(&gain_sentence(&searched.learnings)));
     for sums in searched.courses.iter().filter_map(|course| describe_sums(course, &searched.learnings)) {
         body += &format!("<p>{}</p>\n", escape_html(&sums));
     }
-    let (several, single): (Vec<&Learning>, Vec<&Learning>) = searched.learnings.iter().partition(|one| one.trials > 1);
+    let (several, single): (Vec<&Learning>, Vec<&Learning>) = sorted.iter().copied().partition(|one| one.trials > 1);
     if !several.is_empty() {
         body += &search_rows(&several);
     }
@@ -52,7 +51,8 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
         "<p class=\"soft\">best: median of the final interleaved measurement of the best candidates, or of the only \
          measurement. gain: time of the default schedule over it, in the same rounds, with its 95 % interval, or with its \
          range over fewer than 6 rounds. A schedule is faster if the interval lies above 1, or if it was more than \
-         {} % faster in all of at least {} rounds.</p>",
+         {} % faster in all of at least {} rounds. tied with: other schedules measured again in the same rounds that are \
+         as fast within the noise. runner-up: time of the second-best schedule over the best one. {CLOCK}.</p>",
         format_plain(100.0 * CLEAR_DIFFERENCE),
         LEAST_ROUNDS
     );
@@ -71,16 +71,25 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
     whole_page(title, &format!("{STYLE}{RULES}"), &format!("<main><h1>{}</h1>\n{body}</main>", escape_html(title)))
 }
 
-/// Describes how many searches found a schedule that is faster than the default one, and the largest gain.
+/// Describes how many searches gained over the default schedule, and the largest gain.
 fn gain_sentence(learnings: &[Learning]) -> String {
-    let searches = count_searches(learnings.len());
-    let faster = learnings.iter().filter(|one| one.is_faster()).count();
+    let tried: Vec<&Learning> = learnings.iter().filter(|one| one.trials > 1).collect();
+    let only_default = learnings.len() - tried.len();
+    let gained = |one: &&Learning| one.is_faster() && one.gain.is_some_and(|gain| gain > MIN_GAIN);
+    let gained: Vec<&Learning> = tried.iter().copied().filter(gained).collect();
+    let count = if gained.is_empty() { "None".to_owned() } else { gained.len().to_string() };
     let order = |one: &&Learning, other: &&Learning| one.gain.unwrap_or(0.0).total_cmp(&other.gain.unwrap_or(0.0));
-    let pool: Vec<&Learning> = learnings.iter().filter(|one| faster == 0 || one.is_faster()).collect();
-    let most = pool.into_iter().max_by(order).filter(|one| one.gain.is_some_and(|gain| gain > 1.0));
+    let most = gained.into_iter().max_by(order);
     let most = most.map(|one| format!("; the largest gain is {}, {}", one.format_gain(), one.task)).unwrap_or_default();
-    let faster = if faster == 0 { "None".to_owned() } else { faster.to_string() };
-    format!("{faster} of {searches} found a schedule that is faster than the default one{most}.")
+    let others = match only_default {
+        0 => String::new(),
+        _ if tried.is_empty() => return format!("{} tried only the default schedule.", count_searches(only_default)),
+        _ => format!(" {} tried only the default schedule.", count_searches(only_default)),
+    };
+    format!(
+        "{count} of the {} that tried alternatives gained more than 1 % over the default schedule{most}.{others}",
+        count_searches(tried.len())
+    )
 }
 
 /// Returns the sums of the table's times for the searches of a course, each multiplied by its number of calls.
@@ -114,20 +123,18 @@ fn gain_reach_ns<'a>(learnings: impl Iterator<Item = &'a Learning>) -> Option<f6
     (squares > 0.0).then(|| squares.sqrt())
 }
 
-fn count_searches(count: usize) -> String {
-    if count == 1 { "1 search".to_owned() } else { format!("{count} searches") }
-}
-
 /// Returns the table of the terminal, with the gain first. Narrow windows show only the first columns.
 fn search_rows(learnings: &[&Learning]) -> String {
     const SHOWN: usize = 4;
-    const HEADINGS: [&str; 11] = [
+    const HEADINGS: [&str; 13] = [
         "search",
         "gain",
         "best",
         "default",
         "within 1 % after",
-        "measured again",
+        "tied with",
+        "runner-up",
+        "rounds",
         "trials",
         "failed",
         "seconds",
@@ -142,7 +149,9 @@ fn search_rows(learnings: &[&Learning]) -> String {
             or_unknown(one.best_ns, format_duration),
             or_unknown(one.default_ns, format_duration),
             or_unknown(one.near_best_point(), |point| format_count(point.trial, "trial")),
-            one.describe_certainty(),
+            one.describe_ties(),
+            one.describe_runner_up(),
+            one.describe_rounds(),
             one.trials.to_string(),
             one.without_time.to_string(),
             if one.trials > 1 { format!("{:.1}", one.seconds) } else { report::UNKNOWN.to_owned() },
