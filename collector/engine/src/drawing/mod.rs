@@ -58,7 +58,8 @@ pub fn render_graph(
     let totals = format!("{}.", drawing.totals);
     let parts = [
         ("{{name}}", escape_html(&graph.name)),
-        ("{{answer}}", escape_html(&drawing.answer)),
+        ("{{answer}}", link_task(&drawing.answer, drawing.largest.first())),
+        ("{{largest}}", list_tasks(&drawing.largest, drawing.is_timed)),
         ("{{totals}}", escape_html(&totals)),
         ("{{legend}}", legend),
         ("{{drawing}}", views),
@@ -78,6 +79,16 @@ pub fn render_graph(
     Ok(page::whole_page(&graph.name, STYLE, &body))
 }
 
+/// A task with a weight: its time, or its operations.
+#[derive(Clone, Debug, PartialEq)]
+struct HeavyTask {
+    name: String,
+    hash: String,
+    weight: f64,
+    /// Share of the weight of all tasks.
+    share: f64,
+}
+
 struct Drawing {
     cards: Vec<Card>,
     /// Edges as pairs of box indices: source and destination.
@@ -85,6 +96,8 @@ struct Drawing {
     totals: String,
     /// The tasks with the most time or operations.
     answer: String,
+    /// The tasks with half of the time or operations.
+    largest: Vec<HeavyTask>,
     /// Whether the bars show times.
     is_timed: bool,
 }
@@ -191,9 +204,16 @@ impl Drawing {
         for ((call, work), median) in plan.calls.iter().zip(&works).zip(&medians) {
             weights[call.task] += median.filter(|_| is_timed).map_or(work.flops as f64, |median| median.time_ns);
         }
-        let weights = plan.tasks.iter().zip(weights).map(|(found, weight)| (found.task.describe(), weight)).collect();
-        let answer = describe_largest(weights, is_timed);
-        Ok(Drawing { cards, edges, totals, answer, is_timed })
+        let all_weights: f64 = weights.iter().sum();
+        let heavy = plan.tasks.iter().zip(weights).map(|(found, weight)| HeavyTask {
+            name: found.task.describe(),
+            hash: found.task.hash(),
+            weight,
+            share: weight / all_weights,
+        });
+        let largest = tasks_with_half(heavy.collect());
+        let answer = describe_largest(&largest, plan.tasks.len(), is_timed);
+        Ok(Drawing { cards, edges, totals, answer, largest, is_timed })
     }
 
     /// Returns two drawings: one with repeated blocks folded, if there are any, and the complete one.
@@ -317,27 +337,63 @@ fn shorten_text(text: &str) -> String {
     if is_short { text.to_owned() } else { text.chars().take(MAX_LINE_CHARACTERS - 1).chain(['…']).collect() }
 }
 
-/// Describes how few tasks have half of the time or operations, and names the largest one.
-fn describe_largest(mut weights: Vec<(String, f64)>, is_timed: bool) -> String {
-    weights.sort_by(|one, other| other.1.total_cmp(&one.1));
-    let all: f64 = weights.iter().map(|(_, weight)| weight).sum();
-    let Some((name, largest)) = weights.first().filter(|(_, weight)| *weight > 0.0) else { return String::new() };
+/// Returns the fewest tasks that have half of the time or operations, the largest first.
+fn tasks_with_half(mut tasks: Vec<HeavyTask>) -> Vec<HeavyTask> {
+    tasks.sort_by(|one, other| other.weight.total_cmp(&one.weight));
     let mut passed = 0.0;
-    let is_in_half = |(_, weight): &&(String, f64)| {
-        passed += weight;
-        passed - weight < all / 2.0
-    };
-    let half = weights.iter().take_while(is_in_half).count();
-    let (what, amount) = if is_timed {
-        ("time", format_duration(*largest))
-    } else {
-        ("operations", format!("{}FLOP", format_amount(*largest)))
-    };
-    let verb = if is_timed { "is" } else { "are" };
+    tasks.retain(|task| {
+        let is_in_half = passed < 0.5 && task.weight > 0.0;
+        passed += task.share;
+        is_in_half
+    });
+    tasks
+}
+
+fn format_weight(task: &HeavyTask, is_timed: bool) -> String {
+    if is_timed { format_duration(task.weight) } else { format!("{}FLOP", format_amount(task.weight)) }
+}
+
+/// Describes how few of `count` tasks have half of the time or operations, and names the largest one.
+fn describe_largest(largest: &[HeavyTask], count: usize, is_timed: bool) -> String {
+    let Some(first) = largest.first() else { return String::new() };
+    let (what, verb) = if is_timed { ("time", "is") } else { ("operations", "are") };
     format!(
-        "Half of the {what} {verb} in {half} of {}; the most in {name}: {amount}, {}.",
-        format_count(weights.len(), "distinct task"),
-        format_percent(largest / all)
+        "Half of the {what} {verb} in {} of {}; the most in {}: {}, {}.",
+        largest.len(),
+        format_count(count, "distinct task"),
+        first.name,
+        format_weight(first, is_timed),
+        format_percent(first.share)
+    )
+}
+
+/// Returns the button that shows the boxes of a task.
+fn task_button(task: &HeavyTask) -> String {
+    format!("<button class=\"task\" data-hash=\"{}\">{}</button>", escape_html(&task.hash), escape_html(&task.name))
+}
+
+/// Returns a sentence as HTML, with the name of the task as a button that shows its boxes.
+fn link_task(sentence: &str, task: Option<&HeavyTask>) -> String {
+    match task.and_then(|task| Some((task, sentence.split_once(&task.name)?))) {
+        Some((task, (before, after))) => format!("{}{}{}", escape_html(before), task_button(task), escape_html(after)),
+        None => escape_html(sentence),
+    }
+}
+
+/// Returns a folded list of the tasks with half of the time or operations, if there are several.
+fn list_tasks(largest: &[HeavyTask], is_timed: bool) -> String {
+    if largest.len() < 2 {
+        return String::new();
+    }
+    let item = |task: &HeavyTask| {
+        let (button, amount) = (task_button(task), format_weight(task, is_timed));
+        format!("<li>{button} {amount}, {}</li>", format_percent(task.share))
+    };
+    format!(
+        "<details><summary>the {} tasks with half of the {}</summary><ol>{}</ol></details>",
+        largest.len(),
+        if is_timed { "time" } else { "operations" },
+        largest.iter().map(item).collect::<String>()
     )
 }
 
@@ -424,13 +480,30 @@ mod tests {
 
     #[test]
     fn the_largest_tasks_are_named() {
-        let weights = || [("a", 1.0), ("b", 6e6), ("c", 3e6), ("d", 2e6)].map(|(name, all)| (name.to_owned(), all));
+        let tasks = |weights: &[(&str, f64)]| {
+            let all: f64 = weights.iter().map(|(_, weight)| weight).sum();
+            let task = |(name, weight): &(&str, f64)| HeavyTask {
+                name: (*name).to_owned(),
+                hash: format!("hash of {name}"),
+                weight: *weight,
+                share: weight / all,
+            };
+            tasks_with_half(weights.iter().map(task).collect())
+        };
+        let largest = tasks(&[("a", 1.0), ("b", 6e6), ("c", 3e6), ("d", 2e6)]);
         assert_eq!(
-            describe_largest(weights().to_vec(), false),
+            describe_largest(&largest, 4, false),
             "Half of the operations are in 1 of 4 distinct tasks; the most in b: 6.00 MFLOP, 54.5 %."
         );
-        assert!(describe_largest(weights().to_vec(), true).contains("b: 6.00 ms, "));
-        assert_eq!(describe_largest(vec![("view".to_owned(), 0.0)], false), "");
+        assert!(describe_largest(&largest, 4, true).contains("b: 6.00 ms, "));
+        assert_eq!(list_tasks(&largest, false), "", "the sentence names the only one");
+        assert_eq!(describe_largest(&tasks(&[("view", 0.0)]), 1, false), "");
+        let largest = tasks(&[("<a>", 4e6), ("b", 3e6), ("c", 2e6), ("d", 2e6)]);
+        let button = "<button class=\"task\" data-hash=\"hash of &lt;a&gt;\">&lt;a&gt;</button>";
+        let list = list_tasks(&largest, true);
+        assert!(list.contains(&format!("{button} 4.00 ms, 36.4 %")) && !list.contains(">c<"), "{list}");
+        let sentence = link_task(&describe_largest(&largest, 4, true), largest.first());
+        assert!(sentence.contains(&format!("the most in {button}: 4.00 ms")), "{sentence}");
     }
 
     #[test]
