@@ -26,12 +26,12 @@ pub(super) fn changes_section(drift: &Drift, lines: &[CurveLine<'_>]) -> String 
     if changed.is_empty() {
         body += "<p>No change was detected.</p>\n";
     } else {
-        let _ = write!(
+        let _ = writeln!(
             body,
             "<p class=\"soft\">Ratio of the time after to the time before, divided by the machine's factor of × {:.3}, \
-                 with its 95 % interval; the times before and after are not divided by it. Orange lines are significantly slower, blue ones significantly faster. q-value: share of \
-                 false discoveries expected among the changes that are at least as significant. A schedule is named by \
-                 the first digits of its hash.</p>\n",
+             with its 95 % interval; the times before and after are not divided by it. Orange lines are significantly \
+             slower, blue ones significantly faster. q-value: share of false discoveries expected among the changes that \
+             are at least as significant. A schedule is named by the first digits of its hash.</p>",
             drift.machine_ratio
         );
         body += &change_table(&changed[..changed.len().min(LINES)], scale, lines);
