@@ -21,7 +21,7 @@ const RIGHT: f64 = 14.0;
 /// Rules in addition to those of pages with charts: only names wrap.
 const RULES: &str = ".wide td { white-space: nowrap; }\n\
     .wide td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 13rem; max-width: 30rem; }\n\
-    .wide td, .wide th { padding: .2rem .5rem; }\n\
+    .wide td, .wide th { padding: .2rem .4rem; }\n\
     .pair { display: flex; flex-wrap: wrap; gap: 1rem; }\n\
     .answer { font-size: 1.05rem; }\nsvg .band { fill: var(--down); opacity: .16; }\nsvg .upper { fill: none; stroke: var(--down); opacity: .55; }\n\
     @media (max-width: 600px) { .wide td:first-child { min-width: 8rem; }\n\
