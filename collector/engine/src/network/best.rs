@@ -284,7 +284,8 @@ impl Best {
         }
         let named: Vec<String> =
             versions.into_iter().map(|(versions, count)| format!("{count} with {versions}")).collect();
-        (!named.is_empty()).then(|| format!("best schedules that were measured with other versions: {}", named.join("; ")))
+        (!named.is_empty())
+            .then(|| format!("best schedules that were measured with other versions: {}", named.join("; ")))
     }
 
     /// Describes which tasks keep the default schedule, and why. Returns None if no task does.

@@ -381,7 +381,7 @@ impl Learning {
         self.verdict.as_ref()?.default_over_best?.interval
     }
 
-    /// Returns how many of the other schedules that were measured again cannot be told from the best one.
+    /// Returns how many of the other schedules that were measured again are as fast as the best one within the noise.
     pub(super) fn describe_ties(&self) -> String {
         let Some(verdict) = &self.verdict else { return "measured once".to_owned() };
         let others = verdict.measured_again.saturating_sub(1);
