@@ -204,14 +204,8 @@ impl Drawing {
         for ((call, work), median) in plan.calls.iter().zip(&works).zip(&medians) {
             weights[call.task] += median.filter(|_| is_timed).map_or(work.flops as f64, |median| median.time_ns);
         }
-        let all_weights: f64 = weights.iter().sum();
-        let heavy = plan.tasks.iter().zip(weights).map(|(found, weight)| HeavyTask {
-            name: found.task.describe(),
-            hash: found.task.hash(),
-            weight,
-            share: weight / all_weights,
-        });
-        let largest = tasks_with_half(heavy.collect());
+        let named = plan.tasks.iter().zip(weights).map(|(found, weight)| (&found.task, weight));
+        let largest = tasks_with_half(named.map(|(task, weight)| (task.describe(), task.hash(), weight)).collect());
         let answer = describe_largest(&largest, plan.tasks.len(), is_timed);
         Ok(Drawing { cards, edges, totals, answer, largest, is_timed })
     }
@@ -337,8 +331,12 @@ fn shorten_text(text: &str) -> String {
     if is_short { text.to_owned() } else { text.chars().take(MAX_LINE_CHARACTERS - 1).chain(['…']).collect() }
 }
 
-/// Returns the fewest tasks that have half of the time or operations, the largest first.
-fn tasks_with_half(mut tasks: Vec<HeavyTask>) -> Vec<HeavyTask> {
+/// Returns the fewest tasks that have half of the time or operations, the largest first. Tasks are given by their names,
+/// hashes and weights.
+fn tasks_with_half(tasks: Vec<(String, String, f64)>) -> Vec<HeavyTask> {
+    let all: f64 = tasks.iter().map(|(_, _, weight)| weight).sum();
+    let heavy = |(name, hash, weight)| HeavyTask { name, hash, weight, share: weight / all };
+    let mut tasks: Vec<HeavyTask> = tasks.into_iter().map(heavy).collect();
     tasks.sort_by(|one, other| other.weight.total_cmp(&one.weight));
     let mut passed = 0.0;
     tasks.retain(|task| {
@@ -481,13 +479,7 @@ mod tests {
     #[test]
     fn the_largest_tasks_are_named() {
         let tasks = |weights: &[(&str, f64)]| {
-            let all: f64 = weights.iter().map(|(_, weight)| weight).sum();
-            let task = |(name, weight): &(&str, f64)| HeavyTask {
-                name: (*name).to_owned(),
-                hash: format!("hash of {name}"),
-                weight: *weight,
-                share: weight / all,
-            };
+            let task = |(name, weight): &(&str, f64)| ((*name).to_owned(), format!("hash of {name}"), *weight);
             tasks_with_half(weights.iter().map(task).collect())
         };
         let largest = tasks(&[("a", 1.0), ("b", 6e6), ("c", 3e6), ("d", 2e6)]);
