@@ -9,6 +9,7 @@ use clap::Args;
 use learn::Learner;
 use learn::ensemble::Purpose;
 use models::Choice;
+use predictor::evaluate::metrics::IntervalScore;
 use predictor::evaluate::{
     CURVES_PROTOCOL, EndToEnd, Evaluation, Gate, Plan, Point, Protocol, evaluate, evaluate_curves, learning_curve,
 };
@@ -294,7 +295,7 @@ fn error_table(evaluation: &Evaluation) -> String {
     for (operator, learners) in evaluation.operators.clone().into_iter().chain(all) {
         for (place, (learner, one)) in pages::sort_learners(&learners).into_iter().enumerate() {
             let mut cells: Vec<Cell> =
-                vec![operator.as_str().into(), learner.as_str().into(), one.rows.to_string().into()];
+                vec![operator.as_str().into(), pages::learner_label(learner).into(), one.rows.to_string().into()];
             let mape = Cell::from(pages::format_error(one.mape, 2));
             cells.push(if place == 0 { mape.mark_best() } else { mape });
             cells.push(pages::format_error_interval(one, " ").into());
@@ -305,15 +306,11 @@ fn error_table(evaluation: &Evaluation) -> String {
             cells.push(pages::format_bias(one.bias, 2).into());
             cells.extend(match &one.interval {
                 None => [UNKNOWN.into(), UNKNOWN.into(), UNKNOWN.into()],
-                Some(interval) => {
-                    let suffix =
-                        if interval.rows < one.rows { format!(" of {}", interval.rows) } else { String::new() };
-                    [
-                        coverage_cell(interval.coverage, &suffix),
-                        format!("± {} %", format_percentage(interval.half_width, 1)).into(),
-                        pages::other_coverage(interval).into(),
-                    ]
-                }
+                Some(interval) => [
+                    coverage_cell(interval, one.rows),
+                    format!("± {} %", format_percentage(interval.half_width, 1)).into(),
+                    pages::other_coverage(interval).into(),
+                ],
             });
             table.add_row(cells);
         }
@@ -322,9 +319,10 @@ fn error_table(evaluation: &Evaluation) -> String {
 }
 
 /// Formats the coverage of 90 % intervals, marked if it is too low.
-fn coverage_cell(coverage: f64, suffix: &str) -> Cell {
-    let cell = Cell::from(format!("{} %{suffix}", format_percentage(coverage, 1)));
-    if coverage < pages::KEPT { cell.mark_bad() } else { cell }
+fn coverage_cell(interval: &IntervalScore, rows: usize) -> Cell {
+    let (coverage, is_bad) = pages::format_coverage(interval, rows);
+    let cell = Cell::from(coverage);
+    if is_bad { cell.mark_bad() } else { cell }
 }
 
 fn curve_table(points: &[Point]) -> String {
@@ -352,7 +350,7 @@ fn ranking_table(evaluation: &Evaluation) -> String {
         number_column("Spearman").drop_order(2),
     ]);
     for (learner, one) in pages::sort_ranking(&evaluation.ranking) {
-        let mut cells = vec![learner.clone(), one.tasks.to_string()];
+        let mut cells = vec![pages::learner_label(learner).to_owned(), one.tasks.to_string()];
         cells.push(format!("{:.3}", one.top1));
         cells.push(pages::format_top1_interval(one, " ").unwrap_or_else(|| UNKNOWN.to_owned()));
         cells.extend([one.top5, one.top1_by_time, one.top5_by_time].map(|number| format!("{number:.3}")));
@@ -391,13 +389,15 @@ fn network_table(found: &EndToEnd) -> String {
         text_column("learner").min_width(8),
         number_column("networks"),
         number_column("MAPE %"),
+        number_column("95 % interval").drop_order(1),
         number_column("within 5 %"),
         number_column("within 10 %"),
     ]);
     for (learner, one) in &found.learners {
         let mape = pages::format_error(one.mape, 1);
         let hits = [one.hit5, one.hit10].map(|number| format_percentage(number, 1));
-        scores.add_row([learner.clone(), one.networks.to_string(), mape].into_iter().chain(hits));
+        let own = [pages::learner_label(learner).to_owned(), one.networks.to_string(), mape];
+        scores.add_row(own.into_iter().chain([pages::format_network_interval(one, " ")]).chain(hits));
     }
     format!("{}\n\n{}", table.format_for(&stdout_paper()), scores.format_for(&stdout_paper()))
 }

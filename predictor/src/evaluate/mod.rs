@@ -55,6 +55,9 @@ pub struct Evaluation {
     #[serde(default)]
     pub mean_cv: Option<f64>,
     pub samples: usize,
+    /// Number of measurements of the samples; repeated measurements of an experiment are one sample.
+    #[serde(default)]
+    pub measurements: usize,
     pub left_out: BTreeMap<String, u64>,
     pub seeds: Vec<u64>,
     #[serde(skip)]
@@ -68,7 +71,8 @@ pub struct ScatterPoint {
     pub predicted_ns: f64,
 }
 
-const MOST_SCATTER_POINTS: usize = 3000;
+/// Maximum number of points of a scatter chart; of more, every nth is drawn.
+pub(crate) const MOST_SCATTER_POINTS: usize = 3000;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
@@ -330,6 +334,7 @@ fn compile_evaluation(
         curve: Vec::new(),
         costs: BTreeMap::new(),
         samples: samples.rows.len(),
+        measurements: samples.rows.iter().map(|sample| sample.measured_ns.len().max(1)).sum(),
         left_out: samples.left_out.clone(),
         seeds: plan.seeds.clone(),
         scatter_points: ours

@@ -4,6 +4,7 @@
 //! measured. A network with too few measured operators is listed, but not scored.
 
 use super::HeldOutPredictions;
+use super::metrics::bootstrap_interval;
 use samples::statistics::median;
 use samples::{Network, Samples};
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,9 @@ pub struct NetworkResult {
 pub struct NetworkScores {
     pub networks: usize,
     pub mape: f64,
+    /// 95 % confidence interval of the MAPE, by resampling networks with all their settings.
+    #[serde(default)]
+    pub mape_interval: (f64, f64),
     pub hit5: f64,
     pub hit10: f64,
 }
@@ -120,12 +124,16 @@ fn default_times(samples: &Samples, rows: &[usize], predicted: &[f64]) -> BTreeM
 
 fn network_scores(networks: &[NetworkResult], learner: &str) -> Option<NetworkScores> {
     let counted = networks.iter().filter(|network| network.is_measured());
-    let errors: Vec<f64> = counted.filter_map(|network| network.error_percent(learner)).map(f64::abs).collect();
+    let with_error = counted.filter_map(|network| Some((network.name.as_str(), network.error_percent(learner)?.abs())));
+    let (names, errors): (Vec<&str>, Vec<f64>) = with_error.unzip();
+    let group = |name: &&str| names.iter().position(|other| other == name).unwrap_or(0) as u64;
+    let groups: Vec<u64> = names.iter().map(group).collect();
     let count = errors.len() as f64;
     let within = |most: f64| 100.0 * errors.iter().filter(|error| **error <= most).count() as f64 / count;
     (!errors.is_empty()).then(|| NetworkScores {
         networks: errors.len(),
         mape: errors.iter().sum::<f64>() / count,
+        mape_interval: bootstrap_interval(&errors, &groups),
         hit5: within(5.0),
         hit10: within(10.0),
     })

@@ -2,24 +2,30 @@
 
 use super::evaluation_charts::draw_charts;
 use super::evaluation_errors::{
-    describe_repeats, format_bias, format_error, format_error_interval, shown_learner, sort_learners,
+    MIN_ROWS, describe_repeats, format_bias, format_coverage, format_error, format_error_interval,
+    format_network_interval, learner_label, shown_learner, sort_learners,
 };
 use super::evaluation_ranking::{format_rank, format_top1_interval, round_top1, sort_ranking};
-use super::evaluation_verdict::{describe_verdict, title_page};
+use super::evaluation_verdict::{describe_verdict, is_equal_error, title_page};
 use super::{break_name, escape, keep_percent, styled_page, wider_note};
 use crate::evaluate::metrics::{IntervalScore, Metrics};
 use crate::evaluate::{EndToEnd, Evaluation, NetworkResult, NetworkScores, Point, Protocol, Ranking, is_ours};
 use learn::Learner;
 use models::Choice;
-use report::{UNKNOWN, format_count, format_duration, format_percentage, or_unknown};
+use report::{UNKNOWN, format_count, format_duration, format_percent, format_percentage, or_unknown};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 pub fn evaluation_tables(evaluation: &Evaluation) -> String {
     let mut body = describe_verdict(evaluation);
+    if let Some(found) = &evaluation.end_to_end {
+        add_network_tables(found, &mut body);
+    }
     add_ranking_table(&evaluation.ranking, &mut body);
     if !evaluation.learners.is_empty() {
-        let _ = write!(body, "<h2>Errors</h2>{EXPLAINED}{}", learners_table(&evaluation.learners));
+        let title = if evaluation.end_to_end.is_some() { "Errors of single operators" } else { "Errors" };
+        let explained = explain_errors(have_intervals(evaluation.learners.values()));
+        let _ = write!(body, "<h2>{title}</h2>{explained}{}", learners_table(&evaluation.learners));
     }
     body += &draw_charts(evaluation);
     let shown = shown_learner(evaluation).map_or("", |(name, _)| name.as_str());
@@ -31,13 +37,16 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
     if !evaluation.curve.is_empty() {
         curve_of_learning(&evaluation.curve, &mut body);
     }
-    if let Some(found) = &evaluation.end_to_end {
-        add_network_tables(found, &mut body);
-    }
     if !evaluation.costs.is_empty() {
         body += "<h2>Cost</h2><p>Wall-clock time, with one split per core in parallel.</p><div class=\"wide\"><table class=\"answers\"><tr><th>learner<th>training, s<th>prediction per row, µs";
         for (learner, cost) in &evaluation.costs {
-            let _ = write!(body, "<tr><td>{}<td>{:.2}<td>{:.2}", escape(learner), cost.learn_s, cost.answer_us);
+            let _ = write!(
+                body,
+                "<tr><td>{}<td>{:.2}<td>{:.2}",
+                escape(learner_label(learner)),
+                cost.learn_s,
+                cost.answer_us
+            );
         }
         body += "</table></div>";
     }
@@ -51,30 +60,43 @@ fn describe_data(evaluation: &Evaluation) -> String {
     let (word, seeds) = (if seeds.len() == 1 { "seed" } else { "seeds" }, seeds.join(", "));
     let held_out = Protocol::from_name(&evaluation.protocol).map_or("", Protocol::held_out);
     let mut text = format!(
-        "<h2 id=\"data\">Data</h2><p>Held out: {held_out}. {}{}, {word} {seeds}.</p>",
+        "<h2 id=\"data\">Data</h2><p>Held out: {held_out}. {} from {}{}; {word} {seeds}. A row is an operator with its \
+         schedule, threads and device.</p>",
         format_count(evaluation.samples, "row"),
-        skipped_rows(evaluation)
+        format_count(evaluation.measurements, "measurement"),
+        skipped_measurements(evaluation)
     );
     // Without learners, these lines are the verdict.
     for line in describe_repeats(evaluation).iter().filter(|_| !evaluation.learners.is_empty()) {
         let _ = write!(text, "<p>{line}.</p>");
     }
     for (reason, count) in &evaluation.left_out {
-        let _ = write!(text, "<p>Skipped {}: {}.</p>", format_count(*count, "row"), escape(reason));
+        let _ = write!(text, "<p>Skipped {}: {}.</p>", format_count(*count, "measurement"), escape(reason));
     }
     text
 }
 
-const EXPLAINED: &str = "<p class=\"soft\">MAPE: mean absolute error in percent of the measured time, with its 95 % \
-    interval (none for a single row). hit@5, hit@10: share of the predictions with an error of at most 5 or 10 %. Bold: the best \
-    learner. RMSPE, hit@20, time-weighted errors and further intervals are in the printed table and in the output of \
-    --json.</p>";
+/// Explains the columns of the error tables.
+fn explain_errors(has_intervals: bool) -> String {
+    let coverage = match has_intervals {
+        true => format!("Coverage: share of the measurements inside the 90 % intervals (none below {MIN_ROWS} rows)."),
+        false => "The coverage of 90 % intervals was not evaluated; <code>--intervals</code> adds it.".to_owned(),
+    };
+    format!(
+        "<p class=\"soft\">MAPE: mean absolute error in percent of the measured time, with its 95 % interval (none below \
+         {MIN_ROWS} rows). hit@5, hit@10: share of the predictions with an error of at most 5 or 10 %. {coverage} Bold: \
+         the best learner. RMSPE, hit@20, time-weighted errors and further intervals are in the printed table and in the \
+         output of --json.</p>"
+    )
+}
 
-/// Counts the rows of the data that the evaluation did not use.
-fn skipped_rows(evaluation: &Evaluation) -> String {
-    match evaluation.left_out.values().sum::<u64>() {
+/// Counts the measurements that the evaluation did not use.
+fn skipped_measurements(evaluation: &Evaluation) -> String {
+    let skipped = evaluation.left_out.values().sum::<u64>();
+    let all = evaluation.measurements as u64 + skipped;
+    match skipped {
         0 => String::new(),
-        count => format!(" used, {} skipped", format_count(count, "row")),
+        _ => format!("; {skipped} of {all} measurements ({}) skipped", format_percent(skipped as f64 / all as f64)),
     }
 }
 
@@ -95,7 +117,7 @@ fn add_ranking_table(ranking: &BTreeMap<String, Ranking>, body: &mut String) {
             body,
             "<tr><td>{}{}<td>{}<td>{}<td class=\"rest\">{:.3}<td class=\"rest\">{}<td class=\"rest\">{:.3}<td \
              class=\"rest\">{:.3}<td class=\"rest\">{}",
-            escape(learner),
+            escape(learner_label(learner)),
             value_cell(&format!("{:.3}", one.top1), format_top1_interval(one, "\u{a0}").as_deref(), is_best),
             format_rank(one.kendall),
             format_percentage(one.regret10, 2),
@@ -171,7 +193,7 @@ fn learners_table(learners: &BTreeMap<String, Metrics>) -> String {
         let _ = write!(
             text,
             "<tr><td>{}{}{}{}{}",
-            escape(learner),
+            escape(learner_label(learner)),
             best.mape_cell(one),
             best.cell(one, MEDIAN_COLUMN, ""),
             best.cell(one, hit10, ""),
@@ -188,7 +210,8 @@ fn groups_table(what: &str, groups: &Groups, shown: &str) -> String {
     let has_intervals = have_intervals(of_shown().map(|(.., one)| one));
     let has_others = of_shown().any(|(_, learners, _)| learners.len() > 1);
     let titles = rest_titles(has_intervals);
-    let whose = if is_ours(shown) { "our MAPE %".to_owned() } else { format!("MAPE % of {}", escape(shown)) };
+    let whose =
+        if is_ours(shown) { "our MAPE %".to_owned() } else { format!("MAPE % of {}", escape(learner_label(shown))) };
     let mut text = format!(
         "<div class=\"wide\"><table class=\"answers figures\"><tr><th>{what}<th>{whose}, 95 % interval<th>{}{}{}",
         MEDIAN_COLUMN.0,
@@ -199,8 +222,12 @@ fn groups_table(what: &str, groups: &Groups, shown: &str) -> String {
         let best = BestValues { learners };
         let other = sort_learners(learners).into_iter().find(|(learner, _)| *learner != shown);
         let other = other.map_or(UNKNOWN.to_owned(), |(learner, other)| {
-            let text = format!("{} {}", escape(learner), format_error(other.mape, 2));
-            if other.mape < one.mape { format!("<b>{text}</b>") } else { text }
+            let text = format!("{} {}", escape(learner_label(learner)), format_error(other.mape, 2));
+            match is_equal_error(one.mape, other.mape) {
+                true => format!("{text} (equal)"),
+                false if other.mape < one.mape => format!("<b>{text}</b>"),
+                false => text,
+            }
         });
         let _ = write!(
             text,
@@ -232,7 +259,7 @@ fn error_table(what: &str, groups: &Groups) -> String {
                 text,
                 "<tr><td>{}<td>{}{}{}{}",
                 break_name(group),
-                escape(learner),
+                escape(learner_label(learner)),
                 best.mape_cell(one),
                 best.cell(one, MEDIAN_COLUMN, ""),
                 best.rest_cells(one, &REST_COLUMNS, has_intervals)
@@ -285,18 +312,17 @@ fn value_cell(value: &str, interval: Option<&str>, is_best: bool) -> String {
 }
 
 fn interval_cells(interval: &IntervalScore, rows: usize) -> String {
-    let suffix = if interval.rows < rows { format!(" of {}", interval.rows) } else { String::new() };
-    let class = if interval.coverage < super::KEPT { "rest bad" } else { "rest" };
+    let (coverage, is_bad) = format_coverage(interval, rows);
     format!(
-        "<td class=\"{class}\">{} %{suffix}<td class=\"rest\">±\u{a0}{}\u{a0}%",
-        format_percentage(interval.coverage, 1),
+        "<td class=\"{}\">{coverage}<td class=\"rest\">±\u{a0}{}\u{a0}%",
+        if is_bad { "rest bad" } else { "rest" },
         format_percentage(interval.half_width, 1)
     )
 }
 
 /// Formats the coverage of intervals at levels other than 90 %.
 pub fn other_coverage(interval: &IntervalScore) -> String {
-    let levels = interval.levels.iter().filter(|(level, _)| **level != 90);
+    let levels = interval.levels.iter().filter(|(level, _)| **level != 90 && interval.rows >= MIN_ROWS);
     let held: Vec<String> = levels.map(|(_, coverage)| format_percentage(*coverage, 1)).collect();
     if held.is_empty() { UNKNOWN.to_owned() } else { held.join("/") }
 }
@@ -315,17 +341,18 @@ fn curve_of_learning(points: &[Point], body: &mut String) {
 }
 
 fn add_network_scores(learners: &BTreeMap<String, NetworkScores>, body: &mut String) {
-    *body += "<div class=\"wide\"><table class=\"answers figures\"><tr><th>learner<th>MAPE %<th>within 5 %<th>within 10 \
-        %<th class=\"rest\">networks";
+    *body += "<div class=\"wide\"><table class=\"answers figures\"><tr><th>learner<th>MAPE %, 95 % interval<th>within 5 \
+        %<th>within 10 %<th class=\"rest\">networks";
     let mut sorted: Vec<_> = learners.iter().collect();
     sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
     for (place, (learner, one)) in sorted.into_iter().enumerate() {
-        let mape = format_error(one.mape, 1);
+        let interval = Some(format_network_interval(one, "\u{a0}")).filter(|interval| interval != UNKNOWN);
+        let is_best = place == 0 && learners.len() > 1;
         let _ = write!(
             body,
-            "<tr><td>{}<td>{}<td>{}<td>{}<td class=\"rest\">{}",
-            escape(learner),
-            if place == 0 && learners.len() > 1 { format!("<b>{mape}</b>") } else { mape },
+            "<tr><td>{}{}<td>{}<td>{}<td class=\"rest\">{}",
+            escape(learner_label(learner)),
+            value_cell(&format_error(one.mape, 1), interval.as_deref(), is_best),
             format_percentage(one.hit5, 1),
             format_percentage(one.hit10, 1),
             one.networks
@@ -353,10 +380,13 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
     let learners: BTreeSet<&String> = predicted.collect();
     let (own, others): (Vec<&String>, Vec<&String>) = learners.into_iter().partition(|learner| *learner == ours);
     *body += "<p class=\"soft\">Sum of the times of the measured operators of each network, and the deviation of the \
-        predicted from the measured sum, by learner. Grey: not scored, because too few operators were measured.</p><div class=\"wide\"><table class=\"answers figures\"><tr>\
+        predicted from the measured sum, by learner. Grey: not scored, because fewer than 90 % of the operators were \
+        measured.</p><div class=\"wide\"><table class=\"answers figures\"><tr>\
         <th>network<th>measured<th>ours";
     own.iter().for_each(|_| *body += "<th>our error %");
-    others.iter().for_each(|learner| *body += &format!("<th class=\"rest\">{} error %", escape(learner)));
+    others
+        .iter()
+        .for_each(|learner| *body += &format!("<th class=\"rest\">{} error %", escape(learner_label(learner))));
     *body += "<th class=\"rest\">operators measured<th class=\"rest setting\">setting";
     let (scored, not_scored): (Vec<_>, Vec<_>) = found.networks.iter().partition(|one| one.is_measured());
     for one in scored.into_iter().chain(not_scored) {

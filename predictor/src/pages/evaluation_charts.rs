@@ -1,9 +1,9 @@
 //! Charts of an evaluation: predicted against measured times, errors by operator, coverage of 90 % intervals.
 
 use super::escape;
-use super::evaluation_errors::{format_error, shown_learner, sort_learners};
+use super::evaluation_errors::{MIN_ROWS, format_error, learner_label, shown_learner, sort_learners};
 use crate::evaluate::metrics::{IntervalScore, Metrics};
-use crate::evaluate::{Evaluation, ScatterPoint, is_ours};
+use crate::evaluate::{Evaluation, MOST_SCATTER_POINTS, ScatterPoint, is_ours};
 use report::page::chart::{Scale, decades_between, draw_for_windows, draw_ticks, label_width, round_ticks, svg_start};
 use report::{format_count, format_duration, format_percentage, format_plain};
 use samples::statistics::quantile;
@@ -17,7 +17,9 @@ const BOTTOM: f64 = 50.0;
 const LANE: f64 = 26.0;
 /// Height of a bar with its texts above it.
 const TALL_LANE: f64 = 40.0;
-const BARS: f64 = 380.0;
+/// Width of bars in broad images that share a row with the scatter chart, and of others.
+const BARS_IN_ROW: f64 = 380.0;
+const BARS_ALONE: f64 = 620.0;
 /// Width of images for broad windows; they are at most as wide.
 const WIDTH: f64 = 900.0;
 /// Space right of bars for the triangle and half of a tick's label.
@@ -29,7 +31,8 @@ const WITHIN: f64 = 20.0;
 
 pub fn draw_charts(evaluation: &Evaluation) -> String {
     let mut text = String::new();
-    if !evaluation.scatter_points.is_empty() {
+    let has_scatter = !evaluation.scatter_points.is_empty();
+    if has_scatter {
         let axes = ScatterAxes::from_points(&evaluation.scatter_points);
         let beyond = evaluation.scatter_points.iter().filter(|point| axes.is_beyond(point)).count();
         let beyond = match beyond {
@@ -38,27 +41,25 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
         };
         let (drawn, all) = (evaluation.scatter_points.len(), shown_learner(evaluation).map_or(0, |(_, one)| one.rows));
         let rows = format_count(all.max(drawn), "held-out row");
-        let rows = if drawn < all { format!("{drawn} of {rows}") } else { rows };
+        let rows = match drawn < all {
+            true => format!("{drawn} of {rows}, because the chart has at most {MOST_SCATTER_POINTS} dots,"),
+            false => rows,
+        };
         let _ = write!(
             text,
-            "<h2>Predicted against measured</h2><p class=\"soft\">{} by our predictor. On the line, predicted and \
+            "<div class=\"row\"><section><h2>Predicted against measured</h2><p class=\"soft\">{} by our predictor. On the line, predicted and \
              measured times are equal; in the band, they differ by at most {WITHIN:.0}\u{a0}\
-            %.{beyond}</p><figure>{}</figure>",
+            %.{beyond}</p><figure>{}</figure></section>",
             rows,
             draw_scatter(&evaluation.scatter_points, &axes)
         );
     }
-    let Some((name, _)) = shown_learner(evaluation) else { return text };
+    let Some((name, _)) = shown_learner(evaluation) else { return text + if has_scatter { "</div>" } else { "" } };
     let (whose, title) = match is_ours(name) {
         true => ("our", "Our error".to_owned()),
-        false => ("the", format!("Error of {}", escape(name))),
+        false => ("the", format!("Error of {}", escape(learner_label(name)))),
     };
     let explained = "Bar: mean absolute error (MAPE); whisker: its 95 % interval; dot: median error.";
-    if evaluation.learners.len() > 1 {
-        let bars: Vec<Bar> =
-            sort_learners(&evaluation.learners).into_iter().map(|(name, one)| Bar::error_bar(name, one)).collect();
-        add_error_bars("Error by learner", explained, &bars, &mut text);
-    }
     let shown: Vec<(&str, &Metrics)> = evaluation
         .operators
         .iter()
@@ -66,16 +67,26 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
         .collect();
     if !shown.is_empty() {
         let bars: Vec<Bar> = shown.iter().map(|(name, one)| Bar::error_bar(name, one)).collect();
-        add_error_bars(&format!("{title} by operator"), explained, &bars, &mut text);
+        let width = if has_scatter { BARS_IN_ROW } else { BARS_ALONE };
+        let (open, close) = if has_scatter { ("<section class=\"rest-of-row\">", "</section>") } else { ("", "") };
+        text += open;
+        add_error_bars(&format!("{title} by operator"), explained, &bars, width, &mut text);
+        text += close;
+    }
+    text += if has_scatter { "</div>" } else { "" };
+    if evaluation.learners.len() > 1 {
+        let sorted = sort_learners(&evaluation.learners).into_iter();
+        let bars: Vec<Bar> = sorted.map(|(name, one)| Bar::error_bar(learner_label(name), one)).collect();
+        add_error_bars("Error by learner", explained, &bars, BARS_ALONE, &mut text);
     }
     let bars: Vec<Bar> = shown.iter().filter_map(|(name, one)| Bar::coverage_bar(name, one)).collect();
     if !bars.is_empty() {
-        let axis = BarAxis { most: 100.0, promise: Some(PROMISE) };
+        let axis = BarAxis { most: 100.0, promise: Some(PROMISE), width: BARS_ALONE };
         let _ = write!(
             text,
             "<h2>Measurements inside {whose} 90 % intervals</h2><p class=\"soft\">The line is the nominal coverage. \
-             Whisker: 95 % interval of the share, from the number of rows. Orange: below {:.0} \
-             %.</p><figure>{}</figure>",
+             Whisker: 95 % interval of the share, from the number of rows. Orange: below {:.0} %. Operators with fewer \
+             than {MIN_ROWS} rows are omitted.</p><figure>{}</figure>",
             super::KEPT,
             draw_for_windows(WIDTH, |width| draw_bars(&bars, &axis, "measurements inside the interval, %", width))
         );
@@ -83,8 +94,8 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
     text
 }
 
-fn add_error_bars(title: &str, explained: &str, bars: &[Bar], text: &mut String) {
-    let axis = BarAxis::clipped(bars);
+fn add_error_bars(title: &str, explained: &str, bars: &[Bar], width: f64, text: &mut String) {
+    let axis = BarAxis { width, ..BarAxis::clipped(bars) };
     let cut = if bars.iter().any(|bar| bar.end() > axis.most) { " Triangle: continues beyond the axis." } else { "" };
     let _ = write!(
         text,
@@ -105,13 +116,12 @@ struct Bar {
 impl Bar {
     fn error_bar(name: &str, one: &Metrics) -> Bar {
         let says = format!("{}, median {}", format_error(one.mape, 2), format_error(one.median, 2));
-        // The interval of a single row has no width.
-        let (range, middle) = (Some(one.mape_interval).filter(|_| one.rows > 1), Some(one.median));
+        let (range, middle) = (Some(one.mape_interval).filter(|_| one.rows >= MIN_ROWS), Some(one.median));
         Bar { name: name.to_owned(), value: one.mape, range, middle, says, is_bad: false }
     }
 
     fn coverage_bar(name: &str, one: &Metrics) -> Option<Bar> {
-        let interval = one.interval.as_ref()?;
+        let interval = one.interval.as_ref().filter(|interval| interval.rows >= MIN_ROWS)?;
         let says = format!(
             "{}, half-width {}, {}",
             format_percentage(interval.coverage, 1),
@@ -119,7 +129,7 @@ impl Bar {
             format_count(interval.rows, "row")
         );
         let is_bad = interval.coverage < super::KEPT;
-        let range = Some(coverage_interval(interval)).filter(|_| interval.rows > 1);
+        let range = Some(coverage_interval(interval));
         Some(Bar { name: name.to_owned(), value: interval.coverage, range, middle: None, says, is_bad })
     }
 
@@ -141,6 +151,8 @@ fn coverage_interval(interval: &IntervalScore) -> (f64, f64) {
 struct BarAxis {
     most: f64,
     promise: Option<f64>,
+    /// Width of the axis in broad images.
+    width: f64,
 }
 
 impl BarAxis {
@@ -156,7 +168,7 @@ impl BarAxis {
             1..FEW => 8.0 * values.iter().copied().fold(f64::INFINITY, f64::min),
             _ => 3.0 * quantile(&mut values, 0.75),
         };
-        BarAxis { most: if longest > usual && usual > 0.0 { usual } else { longest }, promise: None }
+        BarAxis { most: if longest > usual && usual > 0.0 { usual } else { longest }, promise: None, width: BARS_ALONE }
     }
 }
 
@@ -277,7 +289,7 @@ fn draw_band(across: &Scale, up: &Scale) -> String {
 fn draw_bars(bars: &[Bar], axis: &BarAxis, unit: &str, width: f64) -> String {
     let is_narrow = width < WIDTH;
     let left = if is_narrow { 10.0 } else { label_width(bars.iter().map(|bar| bar.name.as_str())) + 20.0 };
-    let right = if is_narrow { width - RIGHT } else { left + BARS };
+    let right = if is_narrow { width - RIGHT } else { left + axis.width };
     let across = Scale { range: (0.0, axis.most), places: (left, right), is_log: false };
     let says = if is_narrow { 0.0 } else { label_width(bars.iter().map(|bar| bar.says.as_str())) + 12.0 };
     let lane = if is_narrow { TALL_LANE } else { LANE };
@@ -376,7 +388,7 @@ mod tests {
             says: "12.0".to_owned(),
             is_bad: true,
         };
-        let axis = BarAxis { most: 100.0, promise: Some(PROMISE) };
+        let axis = BarAxis { most: 100.0, promise: Some(PROMISE), width: BARS_ALONE };
         let svg = draw_bars(&[bar(12.0, 80.0)], &axis, "%", WIDTH);
         assert!(svg.contains("class=\"up\"") && svg.contains("whisker") && svg.contains("class=\"at\""), "{svg}");
         let bars = [bar(12.0, 14.0), bar(11.0, 12.0), bar(10.0, 13.0), bar(4e5, 9e6)];

@@ -1,8 +1,10 @@
 //! The learner that an evaluation shows, and the texts of its errors.
 
 use super::evaluation_ranking::sort_ranking;
-use crate::evaluate::metrics::Metrics;
-use crate::evaluate::{Evaluation, is_ours};
+use crate::evaluate::metrics::{IntervalScore, Metrics};
+use crate::evaluate::{Evaluation, NetworkScores, is_ours};
+use learn::Learner;
+use models::Choice;
 use report::{UNKNOWN, format_percentage, format_signed_percentage};
 use std::collections::BTreeMap;
 
@@ -39,28 +41,60 @@ pub fn format_bias(percent: f64, decimals: usize) -> String {
     if percent > MAX_ERROR { format_error(percent, decimals) } else { format_signed_percentage(percent, decimals) }
 }
 
-/// Formats the 95 % interval of a mean error for terminal and page; a single row, or rows with one error, have none.
+/// Smallest number of rows or networks with a 95 % interval and a coverage.
+pub(super) const MIN_ROWS: usize = 5;
+
+/// Formats the 95 % interval of a mean error for terminal and page; few rows, or rows with one error, have none.
 pub fn format_error_interval(one: &Metrics, space: &str) -> String {
-    let (low, high) = one.mape_interval;
-    match one.rows < 2 || low == high {
+    interval_text(one.mape_interval, one.rows, 2, space)
+}
+
+/// Formats the 95 % interval of the mean error of whole networks for terminal and page; few networks have none.
+pub fn format_network_interval(one: &NetworkScores, space: &str) -> String {
+    interval_text(one.mape_interval, one.networks, 1, space)
+}
+
+fn interval_text((low, high): (f64, f64), count: usize, decimals: usize, space: &str) -> String {
+    match count < MIN_ROWS || low == high {
         true => UNKNOWN.to_owned(),
-        false => format!("{}{space}…{space}{}", format_error(low, 2), format_error(high, 2)),
+        false => format!("{}{space}…{space}{}", format_error(low, decimals), format_error(high, decimals)),
     }
+}
+
+/// Formats the coverage of 90 % intervals for terminal and page, and returns whether it is too low. Few rows have none.
+pub fn format_coverage(interval: &IntervalScore, rows: usize) -> (String, bool) {
+    let suffix = if interval.rows < rows { format!(" of {}", interval.rows) } else { String::new() };
+    match interval.rows < MIN_ROWS {
+        true => (UNKNOWN.to_owned(), false),
+        false => {
+            let text = format!("{} %{suffix}", format_percentage(interval.coverage, 1));
+            (text, interval.coverage < super::KEPT)
+        }
+    }
+}
+
+/// Names a learner for terminal and page. The name `median` alone could be taken for a median error.
+pub fn learner_label(name: &str) -> &str {
+    if name == Learner::OperatorMedian.name() { "median utilisation" } else { name }
 }
 
 /// Describes the deviation between repeated measurements, for terminal and page.
 pub fn describe_repeats(evaluation: &Evaluation) -> Vec<String> {
     let repeats = evaluation.repeats.as_ref().map(|repeats| {
         format!(
-            "{} candidates were measured repeatedly: measurements deviate by {} % from the candidate's time on average, \
-             90 % of them by at most {} %",
+            "{} candidates (operator, schedule, threads and device) were measured at least twice: the medians of \
+             their measurements deviate by {} % from the candidate's time on average, 90 % of them by at most {} %",
             repeats.candidates,
             format_percentage(repeats.mape, 2),
             format_percentage(repeats.p90, 2)
         )
     });
     let spread = evaluation.mean_cv.map(|spread| {
-        format!("Mean coefficient of variation within a measurement: {} %", format_percentage(spread, 2))
+        format!(
+            "Single runs within a measurement scatter by {} % (mean coefficient of variation); a measurement is the \
+             median of its runs",
+            format_percentage(spread, 2)
+        )
     });
     repeats.into_iter().chain(spread).collect()
 }

@@ -15,7 +15,10 @@ mod swarm;
 
 pub use curve::{curves_page, describe_knee, point_remark};
 pub use evaluation::{evaluation_tables, other_coverage};
-pub use evaluation_errors::{describe_repeats, format_bias, format_error, format_error_interval, sort_learners};
+pub use evaluation_errors::{
+    describe_repeats, format_bias, format_coverage, format_error, format_error_interval, format_network_interval,
+    learner_label, sort_learners,
+};
 pub use evaluation_ranking::{format_rank, format_top1_interval, sort_ranking};
 pub use heat_map::{SIGNIFICANT, format_q_value, heat_map};
 pub use lanes::{Lane, MeasuredLanes, plan_page};
