@@ -169,7 +169,7 @@ fn operators_are_placed_with_reasons() {
     let page = std::fs::read_to_string(bench.path("place.html")).expect("a page");
     for part in [
         "<title>softmax: 1.00 ms from 0</title>",
-        "<td>softmax</td><td>2</td><td class=\"soft\">9.00 ms</td><td><b>1.00 ms</b></td>",
+        "<td>softmax</td><td>2</td><td>0</td><td><b>1.00 ms</b></td><td>+9.00 ms on 1</td>",
     ] {
         assert!(page.contains(part), "boxes and table agree: {page}");
     }

@@ -70,7 +70,7 @@ pub struct PlaceArguments {
 
 pub fn run(arguments: &PlaceArguments) -> Result<u8> {
     let page = create_output(arguments.html.as_deref())?;
-    let (table, edges) = load_times(arguments)?;
+    let (subject, table, edges) = load_times(arguments)?;
     let options = PlacementOptions {
         link_us: arguments.link_us,
         link_gb_per_s: arguments.link_gb_per_s,
@@ -85,7 +85,7 @@ pub fn run(arguments: &PlaceArguments) -> Result<u8> {
     let promised = promised.transpose()?;
     let notes = pages::describe_placement(&table, &instance, &found, arguments.off.zip(promised));
     print_text(arguments.json, &placement_text(&table, &instance, &found, &notes))?;
-    write_output(page, || pages::placement_page(&table, &instance, &found, &notes).into_bytes())?;
+    write_output(page, || pages::placement_page(&subject, &table, &instance, &found, &notes).into_bytes())?;
     if arguments.json {
         let report = json!({
             "operators": table.operators, "devices": table.devices, "placement": found,
@@ -96,9 +96,11 @@ pub fn run(arguments: &PlaceArguments) -> Result<u8> {
     Ok(DONE)
 }
 
-fn load_times(arguments: &PlaceArguments) -> Result<(TimesTable, Vec<Edge>)> {
+/// Returns what is placed, its times and its dependencies.
+fn load_times(arguments: &PlaceArguments) -> Result<(String, TimesTable, Vec<Edge>)> {
     if let Some(path) = &arguments.table {
-        return Ok((tables::read_table(path)?, Vec::new()));
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        return Ok((name, tables::read_table(path)?, Vec::new()));
     }
     let Some(model) = &arguments.model else {
         return Err(Error::Query("nothing to place: give --times FILE, or --model NAME".to_owned()));
@@ -112,17 +114,19 @@ fn load_times(arguments: &PlaceArguments) -> Result<(TimesTable, Vec<Edge>)> {
         batch: arguments.batchsize,
         tokens: arguments.sequence,
     };
-    times_of_network(&predictor, &question, &arguments.device)
+    let (table, edges) = times_of_network(&predictor, &question, &arguments.device)?;
+    Ok((question.describe(), table, edges))
 }
 
 fn placement_text(table: &TimesTable, instance: &Instance, found: &Placement, notes: &[String]) -> String {
     let mut columns = vec![text_column("operator"), text_column("device"), number_column("time")];
     columns.extend(table.devices.iter().map(|device| number_column(format!("moved to {device}"))));
     let mut shown = Table::new(columns);
+    let moves_ns = found.objective_changes_ns(instance);
     for (operator, (name, device)) in table.operators.iter().zip(&found.devices).enumerate() {
         let time = format_duration(instance.times_ns[operator][*device]);
         let own = [name.clone(), table.devices[*device].clone(), time];
-        let moves = (0..table.devices.len()).map(|place| pages::describe_move(found, operator, place));
+        let moves = (0..table.devices.len()).map(|place| pages::describe_move(found, &moves_ns, operator, place));
         shown.add_row(own.into_iter().chain(moves));
     }
     format!("{}\n{}", shown.format_for(&stdout_paper()), notes.join("\n"))

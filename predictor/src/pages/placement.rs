@@ -7,11 +7,19 @@ use report::page::chart::{Scale, draw_for_windows, draw_ticks, format_tick, labe
 use report::{UNKNOWN, format_count, format_duration, format_number, format_percent, format_range};
 use std::fmt::Write;
 
-pub fn placement_page(table: &TimesTable, instance: &Instance, found: &Placement, notes: &[String]) -> String {
-    let chart = DeviceLanes { table, instance, found };
+/// Returns the page of a placement of `subject`, such as a network, given notes for terminal and page.
+pub fn placement_page(
+    subject: &str,
+    table: &TimesTable,
+    instance: &Instance,
+    found: &Placement,
+    notes: &[String],
+) -> String {
+    let chart = DeviceLanes { table, instance, found, moves_ns: found.objective_changes_ns(instance) };
     let mut body = format!(
-        "<p><b>{} on {}: {}.</b></p><ul class=\"facts\">",
+        "<p class=\"soft\">{} of {} on {}</p><p><b>{}.</b></p><ul class=\"facts\">",
         format_count(table.operators.len(), "operator"),
+        escape(subject),
         format_count(table.devices.len(), "device"),
         notes.first().map_or(String::new(), |note| escape(note))
     );
@@ -38,12 +46,9 @@ pub fn describe_placement(
     found: &Placement,
     promised: Option<(f64, f64)>,
 ) -> Vec<String> {
-    let mut lines = vec![format!(
-        "makespan {}{}{}",
-        format_duration(found.makespan_ns),
-        makespan_range(table, instance, found),
-        compare_device(table, instance, found)
-    )];
+    let mut lines =
+        vec![format!("makespan {}{}", format_duration(found.makespan_ns), compare_device(table, instance, found))];
+    lines.extend(makespan_range(table, instance, found));
     if found.energy_j > 0.0 {
         let objective = format_duration(found.objective_ns);
         lines.push(format!("energy {} J, objective {objective}", format_number(found.energy_j)));
@@ -61,23 +66,23 @@ pub fn describe_placement(
         ),
     });
     if let Some(anarchy) = found.anarchy {
-        lines.push(format!("price of anarchy: the worst equilibrium takes {anarchy:.3} times as long as the optimum"));
+        lines.push(format!("worst equilibrium: {anarchy:.3} times the time of the optimum (price of anarchy)"));
     }
     if let Some(most) = found.anarchy_most {
-        lines.push(format!("for identical devices, the price of anarchy is at most {most:.3}"));
+        lines.push(format!("for identical devices, any equilibrium takes at most {most:.3} times the optimum"));
     }
     if let Some((off, ratio)) = promised {
-        lines.push(format!("if each time is wrong by at most {off} %, at most {ratio:.3} times the optimum"));
+        lines.push(format!("if times are off by up to {off} %: at most {ratio:.3} times the optimum"));
     }
     lines
 }
 
-/// Describes the makespans with all times at the low and all at the high ends of their 90 % intervals, if any is known.
-/// Lower bounds of times, which have no upper end, are kept.
-fn makespan_range(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
+/// Describes the makespan and the gain with all times at the low and all at the high ends of their 90 % intervals, if
+/// any is known. Lower bounds of times, which have no upper end, are kept.
+fn makespan_range(table: &TimesTable, instance: &Instance, found: &Placement) -> Vec<String> {
     let is_known = |interval: &(f64, f64)| interval.0 > 0.0 && interval.1.is_finite();
     if !table.intervals_ns.iter().flatten().any(is_known) {
-        return String::new();
+        return Vec::new();
     }
     let with = |end: fn(&(f64, f64)) -> f64| {
         let rows = table.times_ns.iter().zip(&table.intervals_ns);
@@ -85,47 +90,65 @@ fn makespan_range(table: &TimesTable, instance: &Instance, found: &Placement) ->
             let ends = times.iter().zip(intervals);
             ends.map(|(time, interval)| if is_known(interval) { end(interval) } else { *time }).collect()
         };
-        Instance { times_ns: rows.map(row).collect(), ..instance.clone() }.makespan_of(&found.devices)
+        let instance = Instance { times_ns: rows.map(row).collect(), ..instance.clone() };
+        let makespan_ns = instance.makespan_of(&found.devices).ok()?;
+        let gain = fastest_device(&instance).map_or(f64::NAN, |(_, alone_ns)| alone_ns / makespan_ns);
+        Some((makespan_ns, gain))
     };
-    let bounds =
-        found.devices.iter().zip(&table.intervals_ns).filter(|(device, all)| !is_known(&all[**device])).count();
-    let bounds = match bounds {
-        0 => String::new(),
-        count => format!("; lower bounds are assumed for {}", format_count(count, "operator")),
-    };
-    match (with(|(low, _)| *low), with(|(_, high)| *high)) {
-        (Ok(low_ns), Ok(high_ns)) => {
-            let range = format_range(low_ns, high_ns);
-            format!(" ({range} if all times are at one end of their 90 % intervals{bounds})")
-        }
-        _ => String::new(),
+    let mut lines = Vec::new();
+    if let (Some((low_ns, low)), Some((high_ns, high))) = (with(|(low, _)| *low), with(|(_, high)| *high)) {
+        let gains = match table.devices.len() > 1 {
+            true => {
+                format!("; compared with the fastest single device, it is then {low:.2} or {high:.2} times as fast")
+            }
+            false => String::new(),
+        };
+        let range = format_range(low_ns, high_ns);
+        lines.push(format!(
+            "makespan {range} if all times are at the low or all at the high ends of their 90 % intervals{gains}"
+        ));
     }
+    let is_bound = |(device, all): &(&usize, &Vec<(f64, f64)>)| !is_known(&all[**device]);
+    let bounds = found.devices.iter().zip(&table.intervals_ns).filter(is_bound).count();
+    if bounds > 0 {
+        lines.push(format!(
+            "{} of {} operators have only a lower bound of their time, because the training data lacks them; they may take \
+             longer",
+            bounds,
+            table.operators.len()
+        ));
+    }
+    lines
+}
+
+/// Returns the device on which all operators together take least time, and that time. On one device, operators run one
+/// after the other without transfers.
+fn fastest_device(instance: &Instance) -> Option<(usize, f64)> {
+    let devices = 0..instance.times_ns.first().map_or(0, Vec::len);
+    let sums_ns = devices.map(|device| (device, instance.times_ns.iter().map(|times| times[device]).sum::<f64>()));
+    sums_ns.min_by(|one, two| one.1.total_cmp(&two.1))
 }
 
 /// Compares the makespan with that of all operators on the fastest single device.
 fn compare_device(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
-    // On one device, operators run one after the other without transfers.
-    let sums_ns =
-        (0..table.devices.len()).map(|device| instance.times_ns.iter().map(|times| times[device]).sum::<f64>());
-    let fastest = table.devices.iter().zip(sums_ns).min_by(|one, two| one.1.total_cmp(&two.1));
-    match fastest {
+    match fastest_device(instance) {
         Some((device, alone_ns)) if table.devices.len() > 1 => format!(
-            ", {:.2} times as fast as all operators on {device} ({}), the fastest single device",
+            ", {:.2} times as fast as all operators on {} ({}), the fastest single device",
             alone_ns / found.makespan_ns,
+            table.devices[device],
             format_duration(alone_ns)
         ),
         _ => String::new(),
     }
 }
 
-/// Describes the change of an operator's cost on a device relative to the assigned one, for terminal and page.
-pub fn describe_move(found: &Placement, operator: usize, device: usize) -> String {
-    let (pays_ns, own) = (&found.pays_ns[operator], found.devices[operator]);
-    let change_ns = pays_ns[device] - pays_ns[own];
+/// Describes the change of the objective by a move of an operator, for terminal and page. Its own device has none.
+pub fn describe_move(found: &Placement, moves_ns: &[Vec<f64>], operator: usize, device: usize) -> String {
+    let change_ns = moves_ns[operator][device];
     match change_ns {
-        _ if device == own => UNKNOWN.to_owned(),
+        _ if device == found.devices[operator] => UNKNOWN.to_owned(),
         // Rounding errors of sums.
-        change_ns if change_ns.abs() <= 1e-9 * pays_ns[own].abs() => "0".to_owned(),
+        change_ns if change_ns.abs() <= 1e-9 * found.objective_ns.abs() => "0".to_owned(),
         change_ns if change_ns < 0.0 => format!("-{}", format_duration(-change_ns)),
         change_ns => format!("+{}", format_duration(change_ns)),
     }
@@ -144,6 +167,8 @@ struct DeviceLanes<'a> {
     table: &'a TimesTable,
     instance: &'a Instance,
     found: &'a Placement,
+    /// Change of the objective by a move of each operator to each device.
+    moves_ns: Vec<Vec<f64>>,
 }
 
 impl DeviceLanes<'_> {
@@ -248,10 +273,12 @@ impl DeviceLanes<'_> {
             .enumerate()
             .map(|(place, name)| format!("<dt>{}</dt><dd>{}</dd>", place + 1, escape(name)));
         let mut text = format!(
-            "<h2>Operators</h2><p class=\"soft\">Devices:</p><dl class=\"named\">{}</dl>\
-             <div class=\"wide\"><table class=\"answers figures\"><tr><th>operator</th><th>device</th><th>time</th>\
-             <th>cheapest move</th>",
-            named.collect::<String>()
+            "<h2>Operators</h2><p class=\"soft\">Devices:</p><dl class=\"named\">{}</dl><p class=\"soft\">Time: of the \
+             operator alone on its device. Move to another device: {}</p>\
+             <div class=\"wide\"><table class=\"answers figures\"><tr><th>operator</th><th>device</th><th>start</th>\
+             <th>time</th><th>cheapest move</th>",
+            named.collect::<String>(),
+            self.describe_costs()
         );
         // With two devices, the only move of an operator is the cheapest.
         let has_moves = self.table.devices.len() > 2;
@@ -261,14 +288,15 @@ impl DeviceLanes<'_> {
                 let _ = write!(text, "<th class=\"rest\">{title} {number}</th>");
             });
         }
-        text.push_str("<th class=\"rest\">start</th></tr>");
+        text.push_str("</tr>");
         for (operator, name) in self.table.operators.iter().enumerate() {
             let device = self.found.devices[operator];
             let _ = write!(
                 text,
-                "<tr><td>{}</td><td>{}</td><td><b>{}</b></td><td>{}</td>",
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td><b>{}</b></td><td>{}</td>",
                 break_name(name),
                 device + 1,
+                format_tick(self.start_ns(operator)),
                 format_duration(self.time_ns(operator)),
                 self.cheapest_move(operator)
             );
@@ -276,43 +304,33 @@ impl DeviceLanes<'_> {
                 let _ = write!(text, "<td class=\"rest\">{}</td>", format_duration(*own_ns));
             }
             for place in (0..self.table.devices.len()).filter(|_| has_moves) {
-                let _ = write!(text, "<td class=\"rest\">{}</td>", describe_move(self.found, operator, place));
+                let _ = write!(
+                    text,
+                    "<td class=\"rest\">{}</td>",
+                    describe_move(self.found, &self.moves_ns, operator, place)
+                );
             }
-            let _ = write!(text, "<td class=\"rest\">{}</td></tr>", format_tick(self.start_ns(operator)));
+            text.push_str("</tr>");
         }
-        let mut hidden = vec!["the times on all devices", "the start"];
-        if has_moves {
-            hidden.insert(1, "all moves");
-        }
-        let _ = write!(
-            text,
-            "</table></div>{}<p class=\"soft\">Time: of the operator alone on its device. Move: {}</p>",
-            wider_note(&hidden),
-            self.describe_costs()
-        );
-        text
+        let hidden: &[&str] =
+            if has_moves { &["the times on all devices", "all moves"] } else { &["the times on all devices"] };
+        format!("{text}</table></div>{}", wider_note(hidden))
     }
 
     /// Describes the move of an operator to another device that costs least.
     fn cheapest_move(&self, operator: usize) -> String {
-        let (pays_ns, own) = (&self.found.pays_ns[operator], self.found.devices[operator]);
+        let (moves_ns, own) = (&self.moves_ns[operator], self.found.devices[operator]);
         let others = (0..self.table.devices.len()).filter(|device| *device != own);
-        let cheapest = others.min_by(|one, two| pays_ns[*one].total_cmp(&pays_ns[*two]));
+        let cheapest = others.min_by(|one, two| moves_ns[*one].total_cmp(&moves_ns[*two]));
         cheapest.map_or(UNKNOWN.to_owned(), |device| {
-            format!("{} on {}", describe_move(self.found, operator, device), device + 1)
+            format!("{} on {}", describe_move(self.found, &self.moves_ns, operator, device), device + 1)
         })
     }
 
     fn describe_costs(&self) -> &'static str {
-        match self.instance.edges.is_empty() {
-            true => {
-                "busy time of the other device including the operator, minus that of the assigned device, if all other \
-                 operators stay; plus the change of the cost of energy if it has a price."
-            }
-            false => {
-                "change of the makespan, plus that of the cost of energy if it has a price, if all other operators \
-                 stay."
-            }
+        match self.instance.price_ns_per_j > 0.0 {
+            true => "change of the makespan plus that of the cost of energy, if all other operators stay.",
+            false => "change of the makespan, if all other operators stay.",
         }
     }
 }

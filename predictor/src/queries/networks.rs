@@ -45,6 +45,15 @@ pub struct NetworkQuestion<'a> {
 }
 
 impl NetworkQuestion<'_> {
+    /// Names the network with its batch size, and the tokens of a transformer.
+    pub fn describe(&self) -> String {
+        let tokens = match self.source {
+            ModelSource::Transformers => format!(", {}", report::format_count(self.tokens, "token")),
+            _ => String::new(),
+        };
+        format!("{}, batch size {}{tokens}", self.name, self.batch)
+    }
+
     pub fn distinct_operators(&self) -> Result<Vec<Operator>> {
         graph_operators(&self.build_graph()?)
     }

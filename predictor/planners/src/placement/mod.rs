@@ -81,6 +81,32 @@ impl Placement {
         if self.least_ns > 0.0 { self.objective_ns / self.least_ns } else { 1.0 }
     }
 
+    /// Returns the change of the objective if an operator moves alone, by operator and device.
+    pub fn objective_changes_ns(&self, instance: &Instance) -> Vec<Vec<f64>> {
+        let devices = 0..instance.device_count();
+        if !instance.edges.is_empty() {
+            let of_operator =
+                |(pays_ns, own): (&Vec<f64>, &usize)| pays_ns.iter().map(|pay| pay - pays_ns[*own]).collect();
+            return self.pays_ns.iter().zip(&self.devices).map(of_operator).collect();
+        }
+        let mut loads_ns = vec![0.0; instance.device_count()];
+        for (times_ns, own) in instance.times_ns.iter().zip(&self.devices) {
+            loads_ns[*own] += times_ns[*own];
+        }
+        let longest_ns = |loads_ns: &[f64]| loads_ns.iter().copied().fold(0.0, f64::max);
+        let makespan_ns = longest_ns(&loads_ns);
+        let change = |operator: usize, to: usize| {
+            let (own, times_ns) = (self.devices[operator], &instance.times_ns[operator]);
+            let mut moved_ns = loads_ns.clone();
+            moved_ns[own] -= times_ns[own];
+            moved_ns[to] += times_ns[to];
+            let energy_j = instance.energies_j.get(operator).map_or(0.0, |energies| energies[to] - energies[own]);
+            longest_ns(&moved_ns) - makespan_ns + instance.price_ns_per_j * energy_j
+        };
+        let operators = 0..instance.times_ns.len();
+        operators.map(|operator| devices.clone().map(|to| change(operator, to)).collect()).collect()
+    }
+
     /// Returns an upper bound of the ratio of objective to optimum if every time may have a relative error up to `off`.
     /// None for an invalid `off`. The bound for any order is used, because other times may change the list order.
     pub fn robust_ratio(&self, off: f64) -> Option<f64> {
