@@ -43,6 +43,9 @@ pub struct Point {
 pub struct Knee {
     /// Variable of the curve: `threads` or the name of a knob.
     pub over: String,
+    /// Values of the other settings, such as `threads = 2`; empty for curves of tables.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fixed: Vec<String>,
     pub fastest: f64,
     pub knee: f64,
     /// Value after which the times no longer decrease; None if they decrease up to the last value.
@@ -66,6 +69,7 @@ pub fn knee_of_curve(over: &str, curve: Vec<Point>) -> Option<Knee> {
     let turn = last_fall.map_or(0, |place| place + 1);
     Some(Knee {
         over: over.to_owned(),
+        fixed: Vec::new(),
         fastest: fastest.at,
         knee,
         turns_at: (turn + 1 < curve.len()).then(|| curve[turn].at),

@@ -23,8 +23,7 @@ const MOST_MARKED: usize = 40;
 
 /// Returns a page of curves, given notes on all of them.
 pub fn curves_page(operator: &str, device: &str, knees: &[Knee], notes: &[String]) -> String {
-    let mut body = summary(knees);
-    let _ = write!(body, "<p class=\"soft\">{} on {}</p>", escape(operator), escape(device));
+    let mut body = format!("<p class=\"soft\">{} on {}</p>{}", escape(operator), escape(device), summary(knees));
     for knee in knees {
         let _ = write!(body, "<h2>Time over {}</h2><p>{}</p>", escape(&knee.over), escape(&describe_knee(knee)));
         let curve = draw_for_windows(WIDTH, |width| draw_curve(knee, width));
@@ -37,19 +36,21 @@ pub fn curves_page(operator: &str, device: &str, knees: &[Knee], notes: &[String
     styled_page("Knee: point of diminishing returns", &body)
 }
 
-/// States the knees of several curves in one line.
+/// Lists the knees of several curves.
 fn summary(knees: &[Knee]) -> String {
     if knees.len() < 2 {
         return String::new();
     }
     let named = knees.iter().map(|knee| {
-        let (over, at, time) = (&knee.over, format_plain(knee.knee), time_at(knee, knee.knee));
-        match falls_to_the_end(knee) {
-            true => format!("none up to {over} = {at}{time}"),
-            false => format!("{over} = {at}{time}"),
-        }
+        let (at, time) = (format_plain(knee.knee), time_at(knee, knee.knee));
+        let found = match () {
+            () if falls_to_the_end(knee) => format!("no knee up to {at}{time}"),
+            () if is_isolated(knee) => format!("no clear knee; fastest at {at}{time}, but uncertain"),
+            () => format!("knee at {at}{time}"),
+        };
+        format!("<li><b>{}</b>: {}</li>", escape(&knee.over), escape(&found))
     });
-    format!("<p><b>Knee: {}.</b></p>", escape(&named.collect::<Vec<_>>().join("; ")))
+    format!("<ul class=\"facts\">{}</ul>", named.collect::<String>())
 }
 
 fn points_table(knee: &Knee) -> String {
@@ -57,7 +58,7 @@ fn points_table(knee: &Knee) -> String {
     let class = if knee.probes.is_empty() { "" } else { " class=\"rest\"" };
     let mut text = format!(
         "<div class=\"wide\"><table class=\"answers curve\"><tr><th>{}</th><th>time</th><th>90 % \
-         between</th><th{class}>to the fastest</th><th>remarks</th></tr>",
+         between</th><th{class}>relative to the fastest</th><th>remarks</th></tr>",
         escape(&knee.over)
     );
     let fastest_ns = knee.curve.iter().map(|point| point.time_ns).fold(f64::INFINITY, f64::min);
@@ -98,24 +99,50 @@ pub fn point_remark(knee: &Knee, point: &Point) -> String {
     }
 }
 
-/// Names the value of the knee; a curve that falls up to its last point has only a fastest value.
+/// Names the value of the knee; a curve that falls up to its last point, or to an isolated one, has only a fastest value.
 fn name_knee(knee: &Knee) -> &'static str {
-    if falls_to_the_end(knee) { "fastest" } else { "knee" }
+    match () {
+        () if falls_to_the_end(knee) => "fastest",
+        () if is_isolated(knee) => "fastest, isolated; uncertain",
+        () => "knee",
+    }
+}
+
+/// Returns whether the fastest value of a knob is a dip of one point whose interval overlaps those of all other values.
+fn is_isolated(knee: &Knee) -> bool {
+    /// Ratio of the times of both neighbours to that of the fastest value from which it is isolated.
+    const DEEP: f64 = 1.25;
+    let is_deep = ratio_beside(knee).is_some_and(|ratio| ratio >= DEEP);
+    let is_dip = knee.over != "threads" && knee.knee == knee.fastest && is_deep;
+    is_dip && count_overlaps(knee).is_some_and(|count| count == knee.curve.len() - 1)
+}
+
+/// Returns the ratio of the smallest time at the values next to the knee to the time at the knee.
+fn ratio_beside(knee: &Knee) -> Option<f64> {
+    let place = knee.curve.iter().position(|point| point.at == knee.knee)?;
+    let before = place.checked_sub(1).and_then(|place| knee.curve.get(place));
+    let beside = before.into_iter().chain(knee.curve.get(place + 1)).map(|point| point.time_ns);
+    beside.min_by(f64::total_cmp).map(|time_ns| time_ns / knee.curve[place].time_ns)
 }
 
 fn falls_to_the_end(knee: &Knee) -> bool {
     knee.curve.last().is_some_and(|last| last.at == knee.knee && knee.turns_at.is_none())
 }
 
-/// States how many other values have intervals that overlap the interval of the knee.
-fn describe_overlap(knee: &Knee) -> Option<String> {
-    let own = knee.curve.iter().find(|point| point.at == knee.knee)?;
+/// Returns how many other values have intervals that overlap the interval of the knee; None if it has no interval.
+fn count_overlaps(knee: &Knee) -> Option<usize> {
+    let own = knee.curve.iter().find(|point| point.at == knee.knee).filter(|own| has_interval(own))?;
     let others = knee.curve.iter().filter(|point| point.at != own.at && has_interval(point));
     let overlaps = |point: &&Point| point.low_ns <= own.high_ns && own.low_ns <= point.high_ns;
-    let count = others.filter(overlaps).count();
+    Some(others.filter(overlaps).count())
+}
+
+/// States how many other values have intervals that overlap the interval of the knee.
+fn describe_overlap(knee: &Knee) -> Option<String> {
+    let count = count_overlaps(knee)?;
     let smallest = format_plain(knee.knee);
     let all = knee.curve.len() - 1;
-    (count > 0 && has_interval(own)).then(|| {
+    (count > 0).then(|| {
         let whose = if count == all { "all other values".to_owned() } else { format!("{count} of {all} other values") };
         format!(" The 90 % interval of {smallest} overlaps that of {whose}: a measurement may rank them differently.")
     })
@@ -143,6 +170,13 @@ pub fn describe_knee(knee: &Knee) -> String {
     let time = time_at(knee, knee.knee);
     let mut text = match (falls_to_the_end(knee), knee.knee == knee.fastest) {
         (true, _) => format!("No knee up to {what} = {smallest}{time}: the time still falls at this last value."),
+        (false, true) if is_isolated(knee) => {
+            let ratio = ratio_beside(knee).unwrap_or(1.0);
+            format!(
+                "No clear knee: {what} = {smallest}{time} is fastest, but isolated: the values next to it take at least \
+                 {ratio:.2} times as long."
+            )
+        }
         (false, true) => {
             format!("Knee: {what} = {smallest}{time}, the fastest time; no smaller value is within 5 % of it.")
         }
@@ -160,10 +194,6 @@ pub fn describe_knee(knee: &Knee) -> String {
         None => text += " At the last point, the time falls again or still.",
     }
     text += &describe_overlap(knee).unwrap_or_default();
-    if !knee.flips_at.is_empty() {
-        let places: Vec<String> = knee.flips_at.iter().map(|at| format_plain(*at)).collect();
-        let _ = write!(text, " The local correlation changes from negative to positive at {}.", places.join(", "));
-    }
     if let Some(law) = &knee.law {
         let _ = write!(
             text,
@@ -174,6 +204,9 @@ pub fn describe_knee(knee: &Knee) -> String {
             let _ = write!(text, ", a step of × {:.2} at {}", step.factor, format_plain(step.at));
         }
         text += ".";
+    }
+    if !knee.fixed.is_empty() {
+        let _ = write!(text, " Fixed: {}.", knee.fixed.join(", "));
     }
     text
 }
@@ -323,13 +356,13 @@ fn draw_value_axis(knee: &Knee, across: &Scale, width: f64) -> String {
 /// Marks the knee, or the fastest value of a curve that has none.
 fn draw_knee(knee: &Knee, at: f64, width: f64, top: f64) -> String {
     let (anchor, aside) = if at > width / 2.0 { ("end", -6.0) } else { ("start", 6.0) };
+    let (name, doubt) = if is_isolated(knee) { ("fastest", " (uncertain)") } else { (name_knee(knee), "") };
     format!(
         "<line class=\"at\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top}\" y2=\"{}\"/>\
-         <text class=\"mark\" x=\"{:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{}: {}</text>",
+         <text class=\"mark\" x=\"{:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{name}: {}{doubt}</text>",
         HEIGHT - BOTTOM,
         at + aside,
         top + 10.0,
-        name_knee(knee),
         format_plain(knee.knee)
     )
 }
@@ -398,6 +431,19 @@ mod tests {
             high_ns: time_ns * 1.5,
         };
         times_ns.iter().enumerate().map(point).collect()
+    }
+
+    #[test]
+    fn a_dip_of_one_uncertain_point_is_no_knee() {
+        let times_ns = [469e3, 348e3, 367e3, 223e3, 337e3, 301e3];
+        let found = knee_of_curve("tile_p", curve(&times_ns)).expect("a curve");
+        let text = describe_knee(&found);
+        assert!(text.starts_with("No clear knee: tile_p = 4 (223 µs, 90 % between"), "{text}");
+        assert!(text.contains("at least 1.51 times as long") && text.contains("all other values"), "{text}");
+        assert!(draw_curve(&found, 440.0).contains(">fastest: 4 (uncertain)</text>"));
+        let smooth = [469e3, 348e3, 260e3, 223e3, 240e3, 301e3];
+        let text = describe_knee(&knee_of_curve("tile_p", curve(&smooth)).expect("a curve"));
+        assert!(text.starts_with("Knee: tile_p = 4"), "{text}");
     }
 
     #[test]
