@@ -26,6 +26,8 @@ const LEFT: f64 = 60.0;
 const TOP: f64 = 24.0;
 /// Width of a letter, in SVG units.
 const LETTER: f64 = 6.3;
+/// Smallest space between the labels of adjacent boxes.
+const SPACE: f64 = 10.0;
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct MeasuredLanes {
@@ -113,13 +115,14 @@ pub fn plan_page(planned: &NetworkPlan, facts: &PlanFacts, measured: Option<&Mea
         None => {}
     }
     body.push_str(
-        "<p class=\"soft\">Each box is a call; its number is that of the operator in the last table. The numbers \
+        "<p class=\"soft\">Each box is a call; its number is that of the operator in the last table, so equal calls \
+         have the same number, also if they run concurrently on several cores. The numbers \
          above are stages; both are omitted where they do not fit. Blue: sequential. Orange: concurrent groups. Light \
         and dark alternate between consecutive calls. A predicted stage is as long as its longest group; measured \
         groups have their own start and end.</p>",
     );
     body.push_str(&stages_table(planned, &operator_numbers(&planned.alternatives, planned.calls.len())));
-    body.push_str(&alternatives_table(&planned.alternatives, *cores, promise.time_ns));
+    body.push_str(&alternatives_table(planned));
     styled_page("Execution plan", &body)
 }
 
@@ -285,7 +288,7 @@ impl ShownLanes {
             LANE * (last - first + 1) as f64 - 6.0,
             escape(&self.title)
         );
-        let fits = |label: &&String| LETTER * label.len() as f64 + 5.0 <= to - from;
+        let fits = |label: &&String| LETTER * label.len() as f64 + SPACE <= to - from;
         if let Some(label) = self.labels.iter().find(fits) {
             let (x, y) = ((from + to) / 2.0, TOP + LANE * (first + last + 1) as f64 / 2.0 + 1.0);
             let _ = write!(
@@ -298,13 +301,16 @@ impl ShownLanes {
     }
 }
 
-fn alternatives_table(all: &[Alternative], cores: usize, plan_ns: f64) -> String {
+fn alternatives_table(planned: &NetworkPlan) -> String {
+    let (all, cores, plan_ns) = (&planned.alternatives, planned.cores, planned.promise.time_ns);
+    let cores_of = cores_of_calls(planned);
     // Narrow windows show the times on one core and on all cores.
     let class = |own: usize| if own == 1 || own == cores { "" } else { " class=\"rest\"" };
     let mut text =
         "<h2>Operator times by number of cores</h2><p class=\"soft\">Isolated times, with the range of 90 % of \
         the measurements; bold: used by the plan. Concurrent execution is faster if operators scale badly. Share: \
-        isolated time of all calls of the operator, relative to the time of the plan.</p><div class=\"wide\"><table \
+        isolated time of all calls of the operator with the cores of the plan, relative to the time of the plan; the sum \
+        of all shares exceeds 100 % if calls run concurrently.</p><div class=\"wide\"><table \
         class=\"answers figures\"><tr><th>operator</th>"
             .to_owned();
     for own in 1..=cores {
@@ -324,7 +330,7 @@ fn alternatives_table(all: &[Alternative], cores: usize, plan_ns: f64) -> String
         let gain = one.alone_ns.first().zip(one.alone_ns.last()).map_or(1.0, |(first, last)| first / last);
         let cells = [
             format!("{gain:.2}×"),
-            share_cell(one, plan_ns),
+            share_cell(one, &cores_of, plan_ns),
             one.calls.len().to_string(),
             format!("{} KB", format_number(one.bytes / 1e3)),
         ];
@@ -344,13 +350,18 @@ fn alternatives_table(all: &[Alternative], cores: usize, plan_ns: f64) -> String
     format!("{text}</tr></table></div>{}", wider_note(&hidden))
 }
 
-/// Formats the share of an operator in the time of the plan; unknown if its calls run on several numbers of cores.
-fn share_cell(one: &Alternative, plan_ns: f64) -> String {
-    match one.cores[..] {
-        [cores] => one
-            .alone_ns
-            .get(cores.saturating_sub(1))
-            .map_or(String::new(), |alone_ns| format_percent(one.calls.len() as f64 * alone_ns / plan_ns)),
-        _ => UNKNOWN.to_owned(),
+/// Returns the number of cores of each call.
+fn cores_of_calls(planned: &NetworkPlan) -> Vec<usize> {
+    let mut cores_of = vec![0; planned.calls.len()];
+    for group in planned.stages.stages.iter().flat_map(|stage| &stage.groups) {
+        group.calls.iter().for_each(|&call| cores_of[call] = group.cores.len());
     }
+    cores_of
+}
+
+/// Formats the share of an operator in the time of the plan.
+fn share_cell(one: &Alternative, cores_of: &[usize], plan_ns: f64) -> String {
+    let alone_ns = |call: &usize| one.alone_ns.get(cores_of[*call].checked_sub(1)?);
+    let times_ns: Option<Vec<&f64>> = one.calls.iter().map(alone_ns).collect();
+    times_ns.map_or(UNKNOWN.to_owned(), |times_ns| format_percent(times_ns.into_iter().sum::<f64>() / plan_ns))
 }

@@ -35,10 +35,13 @@ pub fn describe_plan(found: &NetworkPlan, versions: &[String], host: Option<&str
         format_duration(promise.time_ns),
         format_range(promise.low_ns, promise.high_ns),
     );
+    let best = match is_best(found) {
+        true => "this plan has the best stages".to_owned(),
+        false => format!("the best stages {}", format_duration(found.best_ns)),
+    };
     let others = format!(
-        "one operator after the other on all cores {}, the best stages {}, critical path {}",
+        "one operator after the other on all cores {}, {best}, critical path {}",
         format_duration(promise.sequential_ns),
-        format_duration(found.best_ns),
         format_duration(found.critical_ns)
     );
     let stages = format!(
@@ -50,7 +53,11 @@ pub fn describe_plan(found: &NetworkPlan, versions: &[String], host: Option<&str
     );
     let by = if versions.is_empty() { String::new() } else { format!(" with {}", versions.join("; ")) };
     let of_host = host.map_or(String::new(), |host| format!(" for this machine, `{host}`"));
-    let times = format!("{} measured{by}, the rest predicted{of_host}", format_percent(found.measured_share));
+    let times = match found.measured_share {
+        0.0 => format!("all predicted{of_host}"),
+        1.0 => format!("all measured{by}"),
+        share => format!("{} measured{by}, the rest predicted{of_host}", format_percent(share)),
+    };
     let lines = vec![("why", found.why.clone()), ("others", others), ("stages", stages), ("times", times)];
     PlanFacts { headline, lines }
 }
@@ -63,6 +70,11 @@ impl PlanFacts {
         }
         text + "</dl>"
     }
+}
+
+/// Returns whether the plan is that of the best stages, which are not used if their gain is uncertain.
+fn is_best(found: &NetworkPlan) -> bool {
+    (found.best_ns - found.promise.time_ns).abs() <= 1e-9 * found.promise.time_ns
 }
 
 struct PlanBar {
@@ -123,18 +135,20 @@ fn plan_bars(found: &NetworkPlan, measured_ns: Option<f64>) -> Vec<PlanBar> {
     let interval_ns = Some((promise.low_ns, promise.high_ns)).filter(|(low, high)| low.is_finite() && high.is_finite());
     let plan = PlanBar { interval_ns, is_plan: true, ..bar("this plan, expected", promise.time_ns) };
     let measured = measured_ns.map(|time_ns| PlanBar { is_plan: true, ..bar("this plan, measured", time_ns) });
-    let others = [
-        bar("sequential on all cores", promise.sequential_ns),
-        bar("best stages", found.best_ns),
-        bar("critical path, a lower bound", found.critical_ns),
-    ];
-    [plan].into_iter().chain(measured).chain(others).collect()
+    let best = (!is_best(found)).then(|| bar("best stages", found.best_ns));
+    let sequential = bar("sequential on all cores", promise.sequential_ns);
+    let critical = bar("critical path, lower bound", found.critical_ns);
+    [plan].into_iter().chain(measured).chain([sequential]).chain(best).chain([critical]).collect()
 }
 
 /// States what the interval of the plan says about the difference from sequential execution.
 pub fn describe_interval(found: &NetworkPlan) -> String {
     let promise = &found.promise;
     let mut text = "The whisker is the 90 % interval.".to_owned();
+    if promise.low_ns < found.critical_ns {
+        text += " It begins below the critical path, because the times on this path are uncertain, too: the path bounds the \
+            predicted time, not the measured one.";
+    }
     let is_other = promise.sequential_ns > 1.001 * promise.time_ns;
     if is_other && (promise.low_ns..=promise.high_ns).contains(&promise.sequential_ns) {
         let _ = write!(
