@@ -1,7 +1,7 @@
 //! HTML page with slowdowns of concurrent operators as a heat map, and with the errors of prediction rules.
 
 use super::{break_name, escape, keep_percent, styled_page, wider_note};
-use crate::planning::coruns::{CoRunSlowdown, CoRuns, Scores};
+use crate::planning::coruns::{CoRunSlowdown, CoRuns, Score, Scores};
 use planners::interference::Machine;
 use report::page::chart::cell_class;
 use report::{format_count, format_duration};
@@ -17,6 +17,7 @@ pub fn slowdowns_page(coruns: &CoRuns, scores: &Scores, machine: &Machine) -> St
     body += &pairs_table(coruns);
     body += &rules_table(scores, machine);
     body.push_str(&profiles_table(coruns));
+    let body = body.replace(" GB/s", "\u{a0}GB/s").replace(" MB", "\u{a0}MB");
     styled_page("Slowdown of concurrent operators", &keep_percent(&body))
 }
 
@@ -26,19 +27,28 @@ fn rules_table(scores: &Scores, machine: &Machine) -> String {
          percentile</th></tr>"
         .to_owned();
     let percent = |value: f64| format!("{value:.2}\u{a0}%");
-    for one in &scores.rules {
+    let mut add_row = |rules: &str, predicts: &str, one: &Score| {
         let _ = write!(
             text,
-            "<tr><td>{}<br><span class=\"soft\">predicts {}</span></td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(one.rule),
-            describe_rule(one.rule),
+            "<tr><td>{}<br><span class=\"soft\">predicts {predicts}</span></td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            escape(rules),
             percent(one.mape),
             percent(one.median),
             percent(one.p90)
         );
+    };
+    // Rules that predict no slowdown have the same errors.
+    let (silent, others): (Vec<&Score>, Vec<&Score>) = scores.rules.iter().partition(|one| one.above_one == 0);
+    others.iter().for_each(|one| add_row(one.rule, describe_rule(one.rule), one));
+    match silent[..] {
+        [] => {}
+        [one] => add_row(one.rule, describe_rule(one.rule), one),
+        [first, ..] => {
+            let rules: Vec<&str> = silent.iter().map(|one| one.rule).collect();
+            add_row(&rules.join(", "), "1, no slowdown, for each of these operators", first);
+        }
     }
-    let equal = scores.explain_equal_rules().map_or(String::new(), |why| format!("<p>{}.</p>", escape(&why)));
-    let _ = write!(text, "</table></div>{equal}<p class=\"soft\">{}.</p>", escape(&scores.describe(machine)));
+    let _ = write!(text, "</table></div><p class=\"soft\">{}.</p>", escape(&scores.describe(machine)));
     text
 }
 
@@ -47,7 +57,7 @@ fn headline(coruns: &CoRuns, scores: &Scores) -> String {
     let worst = worst.map_or(String::new(), |one| {
         let others = one.others.iter().map(|&other| coruns.operators[other].text.as_str()).collect::<Vec<_>>();
         format!(
-            " The largest slowdown is {:.2}×: <b>{}</b> with <b>{}</b>.",
+            " The largest is {:.2} times: <b>{}</b> with <b>{}</b>.",
             one.slowdown,
             escape(&coruns.operators[one.operator].text),
             escape(&others.join(", "))
@@ -63,7 +73,7 @@ fn headline(coruns: &CoRuns, scores: &Scores) -> String {
         format!(" The rule with the smallest error is <b>{}</b>: MAPE {:.2} %.", escape(best.rule), best.mape)
     });
     format!(
-        "<p><b>An operator that runs concurrently with others takes {:.3} times as long as in isolation</b> on the \
+        "<p><b>An operator that runs concurrently with others takes {:.2} times as long as in isolation</b> on the \
          same cores: this is the median of {} slowdowns of {}, of which 90 % are between {low:.2} and \
          {high:.2}.{worst}{best}</p>",
         scores.middle,

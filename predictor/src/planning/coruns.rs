@@ -123,8 +123,8 @@ impl Scores {
             false => String::new(),
         };
         format!(
-            "{} slowdowns of {}, each predicted with its operator held out; median slowdown {:.3}{noise}. Machine: {}, \
-             {:.1} bytes/ns, {:.0} MB last-level cache",
+            "{} slowdowns of {}, each predicted with its operator held out; median slowdown {:.2}×{noise}. Machine: {}, \
+             {:.1} GB/s, {:.0} MB last-level cache",
             self.asked,
             report::format_count(self.operators, "operator"),
             self.middle,
