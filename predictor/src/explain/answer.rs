@@ -11,7 +11,7 @@ use samples::Samples;
 use serde::Serialize;
 
 const NEIGHBOURS: usize = 5;
-const ROWS: usize = 300;
+pub const ROWS: usize = 300;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct ExplainedAnswer {

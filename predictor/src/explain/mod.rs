@@ -9,7 +9,7 @@ mod importance;
 mod limits;
 mod neighbours;
 
-pub use answer::{ExplainedAnswer, explain_answer, summarise_operators};
+pub use answer::{ExplainedAnswer, ROWS, explain_answer, summarise_operators};
 pub use changes::{Change, Effect, feature_effects, find_improvements, sweep_feature, thread_counts};
 pub use importance::{Importance, rank_importance};
 pub use limits::{Limits, find_limits};

@@ -1,6 +1,7 @@
 //! Draws correlations as heat maps, one for each measure and part of the rows, with a row per distinct feature and a
 //! column per operator and device.
 
+use super::swarm::name_with_meaning;
 use super::{break_name, escape, keep_percent, styled_page, wider_note};
 use crate::correlate::{ALIKE, Correlation, Part};
 use report::UNKNOWN;
@@ -31,7 +32,7 @@ const UNSIGNED: &str = "The colour shows only the strength: this measure does no
 const MEASURES: &[Measure] = &[
     (
         "Spearman",
-        "rank correlation: 1 if utilisation only rises with the feature, −1 if it only falls",
+        "rank correlation: 1 if utilisation only rises with the feature, -1 if it only falls",
         SIGNED,
         |one| one.spearman,
     ),
@@ -79,17 +80,17 @@ pub fn heat_map(found: &[Correlation]) -> String {
     let (distinct, count) = (rows.len(), rows.iter().map(|row| 1 + row.alike.len()).sum::<usize>());
     rows.truncate(MOST);
     let mut body = format!(
-        "{}{}<h2 id=\"map\">All correlations</h2><p>Correlation of each feature with the measured utilisation \
-         (attainable time divided by measured time). Stronger colours are stronger correlations. Pale cells are not \
-         significant (false-discovery rate above 5 %).</p>\
+        "{}{}<h2 id=\"map\">All correlations</h2><p>Correlation of each feature with the utilisation. Stronger colours \
+         are stronger correlations. Pale cells are not significant (false-discovery rate above 5 %).</p>\
+        <details><summary>Order, choice and names of the features</summary>\
         <p class=\"soft\">Order: the strongest features first (|ρ| times number of measurements, significant correlations only). Empty: \
         the feature does not vary or is missing for this operator. The knee of a shape is the smallest number of \
         threads whose time is within 5 % of the fastest.</p>\
         <p class=\"soft\">The {} strongest of {distinct} distinct features, of {count} that vary; {} rows on {}. \
         <b>+ n</b>: n more features rank the rows nearly alike (|ρ| ≥ {ALIKE} for at least {:.0} % of the rows); \
-        they are <a href=\"#alike\">listed below</a>.</p>{}<div class=\"tabs\">",
+        they are <a href=\"#alike\">listed below</a>.</p>{}</details><div class=\"tabs\">",
         strongest_rows(&rows),
-        strongest_table(found),
+        strongest_table(found, count),
         rows.len(),
         count_rows(found),
         escape(&devices.iter().copied().collect::<Vec<_>>().join(", ")),
@@ -99,6 +100,11 @@ pub fn heat_map(found: &[Correlation]) -> String {
     body += &draw_tabs(&groups, &rows, &cells);
     body += &alike_table(&rows);
     styled_page("Correlation of features with utilisation", &keep_percent(&body))
+}
+
+/// Returns whether a feature contains the attainable time, of which utilisation is a share.
+fn contains_attainable(feature: &str) -> bool {
+    feature.contains("attainable")
 }
 
 /// States the distinct features with the largest mean correlation.
@@ -113,14 +119,24 @@ fn strongest_rows(rows: &[FeatureRow<'_>]) -> String {
         let (low, high) = (row.mean - row.margin, row.mean + row.margin);
         format!("{}, 95 % interval {}", round_to(row.mean, 2), format_interval((low.max(-1.0), high.min(1.0))))
     };
-    let named = |row: &&FeatureRow<'_>| format!("{} ({}; utilisation {})", break_name(row.name), number(row), way(row));
-    let named: Vec<String> = others.iter().take(2).map(named).collect();
-    let next = if named.is_empty() { String::new() } else { format!(" Next: {}.", named.join(", ")) };
+    let named =
+        |row: &&&FeatureRow<'_>| format!("{} ({}; utilisation {})", name_with_meaning(row.name), number(row), way(row));
+    let is_by_construction = contains_attainable(first.name);
+    let others: Vec<&&FeatureRow<'_>> =
+        others.iter().filter(|row| !is_by_construction || !contains_attainable(row.name)).take(2).collect();
+    let next = if is_by_construction { "Strongest features without the attainable time" } else { "Next" };
+    let named: Vec<String> = others.iter().map(named).collect();
+    let next = if named.is_empty() { String::new() } else { format!(" {next}: {}.", named.join(", ")) };
+    let cause = match is_by_construction {
+        true => " This feature contains the attainable time, too, so a part of its correlation is by construction.",
+        false => "",
+    };
     format!(
         "<p><b>Over all rows, utilisation {} most with {}</b> (mean rank correlation ρ over operators, weighted by rows: \
-         {}).{next}</p>",
+         {}).{cause}{next}</p><p>Utilisation is the attainable time, which is the roofline time plus overhead, divided by \
+         the measured time.</p>",
         way(first),
-        break_name(first.name),
+        name_with_meaning(first.name),
         number(first)
     )
 }
@@ -141,7 +157,7 @@ fn spearman_interval(one: &Correlation) -> (f64, f64) {
 }
 
 /// Returns a table of the strongest correlation of each operator on each device, the strongest first.
-fn strongest_table(found: &[Correlation]) -> String {
+fn strongest_table(found: &[Correlation], features: usize) -> String {
     let mut strongest: BTreeMap<(&str, &str), &Correlation> = BTreeMap::new();
     let significant = found.iter().filter(|one| one.part == Part::All && one.q_value <= SIGNIFICANT);
     for one in significant.filter(|one| one.spearman.is_finite()) {
@@ -176,8 +192,14 @@ fn strongest_table(found: &[Correlation]) -> String {
             one.rows
         );
     }
-    text += "</table></div><p class=\"soft\">ρ: Spearman's rank correlation of the feature and the utilisation; negative: \
-        utilisation falls as the feature rises. Operators without a significant correlation are omitted.</p>";
+    let _ = write!(
+        text,
+        "</table></div><p class=\"soft\">ρ: Spearman's rank correlation of the feature and the utilisation; negative: \
+         utilisation falls as the feature rises. Each is the strongest of up to {features} features, so it is on average too \
+         large, and its interval is not corrected for this choice; the q-value is (false-discovery rate over all \
+         features). Partial: ρ controlled for the roofline time. Operators without a significant correlation are \
+         omitted.</p>"
+    );
     text + &wider_note(&["partial correlation", "mutual information", "q-value", "rows"])
 }
 

@@ -1,7 +1,7 @@
 //! Swarm chart: each prediction is a dot, placed by the factor on its time, coloured by the value of the feature.
 
 use super::{break_name, escape, keep_percent, styled_page, wider_note};
-use crate::explain::{FeatureSummary, Summary};
+use crate::explain::{FeatureSummary, ROWS, Summary};
 use report::format_count;
 use report::page::chart::{draw_for_windows, format_factor, label_width, svg_start};
 use samples::statistics::quantile;
@@ -28,10 +28,11 @@ const TICK: f64 = 52.0;
 pub fn swarm_page(summaries: &[Summary]) -> String {
     let mut body = headline(summaries) + &summary_table(summaries);
     body += "<h2>Effect of each feature in each row</h2><p class=\"soft\">Each dot is a measured row. Its position is the \
-        factor on the time that the feature contributes (Shapley value), relative to the average row; its colour is the \
-        value of the feature, from <b style=\"color:var(--down)\">low</b> to <b style=\"color:var(--up)\">high</b>. \
+        factor on the time that the feature contributes (Shapley value), relative to the average training row; its colour \
+        is the value of the feature, from <b style=\"color:var(--down)\">low</b> to <b style=\"color:var(--up)\">high</b>. \
         Grey: the feature is missing in the row. Triangle at the edge: beyond the axis, which is stretched near a factor \
-        of 1.</p>";
+        of 1. Training rows also occur with less known of their schedule, so all shown factors of a feature may be above \
+        1, or all below.</p>";
     body += NAMES;
     for (place, summary) in summaries.iter().enumerate() {
         let shown = &summary.features[..MOST.min(summary.features.len())];
@@ -65,7 +66,7 @@ fn headline(summaries: &[Summary]) -> String {
         return "<p>No feature varies in these rows.</p>".to_owned();
     };
     let others: Vec<String> =
-        others.iter().take(NEXT).map(|(name, sum)| format!("{} (× {})", break_name(name), mean(*sum))).collect();
+        others.iter().take(NEXT).map(|(name, sum)| format!("{} (× {})", name_with_meaning(name), mean(*sum))).collect();
     let next = if others.is_empty() { String::new() } else { format!("; next: {}", others.join(", ")) };
     let of_operators = summaries.iter().filter_map(|summary| Some((summary, summary.features.first()?)));
     let most = of_operators.filter(|(_, one)| one.varies()).max_by(|one, two| one.1.typical.total_cmp(&two.1.typical));
@@ -73,7 +74,7 @@ fn headline(summaries: &[Summary]) -> String {
         format!(
             "<p>The largest effect in a single operator is that of <b>{}</b> on <b>{}</b>: × {:.3} on average, for 90 % of \
              its rows {}; time at larger values: {}.</p>",
-            break_name(&one.feature),
+            name_with_meaning(&one.feature),
             escape(&summary.operator),
             one.typical,
             describe_range(one),
@@ -81,12 +82,30 @@ fn headline(summaries: &[Summary]) -> String {
         )
     });
     format!(
-        "<p><b>{} changes the predicted times most: by a factor of {} on average</b> over {} of {}{next}.</p>{most}",
-        break_name(first),
+        "<p><b>{} changes the predicted times most: by a factor of {} on average</b> over {} of {} (at most {ROWS} of \
+         each){next}.</p>{most}",
+        name_with_meaning(first),
         mean(*sum),
         format_count(rows, "row"),
         format_count(summaries.len(), "operator")
     )
+}
+
+/// Returns the name of a feature, with its meaning if it is one of the common ones.
+pub(super) fn name_with_meaning(name: &str) -> String {
+    let meaning = match name {
+        "attainable" => "roofline time",
+        "ridge" => "arithmetic time over memory time",
+        "code.bytes" => "size of the machine code",
+        "code.estimated" => "time of the instructions by their cycles",
+        "code.estimated_of_attainable" => "time of the instructions by their cycles over the roofline time",
+        "code.code_cycles" => "estimated cycles of the instructions, relative to the work",
+        "code.code_gathers" => "values loaded from scattered addresses, relative to the work",
+        "code.code_loads" => "load instructions, relative to the work",
+        "code.code_instructions" => "instructions, relative to the work",
+        _ => return break_name(name),
+    };
+    format!("{} [{meaning}]", break_name(name))
 }
 
 fn describe_range(one: &FeatureSummary) -> String {
@@ -104,14 +123,19 @@ the peaks of the device; <b>attainable</b>: binary logarithm of the roofline tim
 /// Returns a table of the features with the largest effect for each operator.
 fn summary_table(summaries: &[Summary]) -> String {
     const NEXT: usize = 2;
-    let mut text = "<h2>Largest effect by operator</h2><p class=\"soft\">Mean ×: mean effect on the predicted time as a \
-        factor, with factors below 1 inverted; in parentheses: the range of the factor in 90 % of the rows. Larger value: \
-        the time at larger values of the feature. Features with one value change all rows alike and are last.</p>\
-        <div class=\"wide\"><table class=\"answers effects\"><tr><th>operator</th><th>feature</th><th>mean × (90 % of \
+    let mut sorted: Vec<(usize, &Summary, &FeatureSummary)> = summaries
+        .iter()
+        .enumerate()
+        .filter_map(|(place, summary)| Some((place, summary, summary.features.first()?)))
+        .collect();
+    sorted.sort_by(|one, two| two.2.typical.total_cmp(&one.2.typical));
+    let mut text = "<h2>Largest effect by operator</h2><p class=\"soft\">The largest effect is first. Mean ×: mean effect \
+        on the predicted time as a factor, with factors below 1 inverted; in parentheses: the range of the factor in 90 % \
+        of the rows. Larger value: the time at larger values of the feature. Features with one value change all rows \
+        alike and are last.</p><div class=\"wide\"><table class=\"answers effects\"><tr><th>operator</th><th>feature</th><th>mean × (90 % of \
         rows)</th><th>larger value</th><th class=\"rest\">rows</th><th class=\"rest next\">next features, mean ×</th></tr>"
         .to_owned();
-    for (place, summary) in summaries.iter().enumerate() {
-        let Some(first) = summary.features.first() else { continue };
+    for (place, summary, first) in sorted {
         let next: Vec<String> = summary
             .features
             .iter()
