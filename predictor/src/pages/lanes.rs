@@ -26,7 +26,7 @@ const LEFT: f64 = 60.0;
 const TOP: f64 = 24.0;
 /// Width of a letter, in SVG units.
 const LETTER: f64 = 6.3;
-/// Smallest space between the labels of adjacent boxes.
+/// Smallest space between the labels of adjacent boxes or stages.
 const SPACE: f64 = 10.0;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -268,7 +268,7 @@ fn number_stages(all: &[ShownLanes], scale: &Scale, floor: f64) -> String {
                 picture,
                 "<text x=\"{middle:.1}\" y=\"{y}\" text-anchor=\"middle\" class=\"soft inside\">{stage}</text>"
             );
-            free = middle + half + 4.0;
+            free = middle + half + SPACE;
         }
     }
     picture
