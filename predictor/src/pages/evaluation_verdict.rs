@@ -218,8 +218,11 @@ fn describe_order(evaluation: &Evaluation) -> String {
     let label = |name: &str| format!("<i>{}</i>", escape(learner_label(name)));
     let named: Vec<String> = equal.iter().map(|(name, _)| label(name)).collect();
     let equal_to = if named.is_empty() { String::new() } else { format!(", equal to {}", named.join(", ")) };
-    let ranks: Vec<String> =
-        equal.iter().map(|(name, one)| format!("; {}: {}", label(name), format_rank(one.kendall))).collect();
+    let rank = |(name, one): &&(&String, &Ranking)| match one.kendall.is_finite() {
+        true => format!("; {}: {}", label(name), format_rank(one.kendall)),
+        false => format!("; {} predicts the same for all schedules", label(name)),
+    };
+    let ranks: Vec<String> = equal.iter().map(rank).collect();
     let mut text = format!(
         "<p><b>The schedule that {} to be fastest reaches {:.3} of the speed of the fastest one on average{equal_to}</b> \
          (top-1{}), over {} with at least {MIN_SCHEDULES} schedules; rank correlation (Kendall) {}{}.</p><p>Running its \
