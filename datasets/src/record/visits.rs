@@ -105,7 +105,7 @@ impl OverVisits {
 pub(crate) struct Visit {
     /// Median of the row, or medians of the visits that the row summarises.
     medians_ns: Vec<f64>,
-    /// Relative half-width of the confidence interval of the median, from the samples of this visit alone.
+    /// Half-width, as a logarithm, of the confidence interval of the median, from the samples of this visit alone.
     within: Option<f64>,
     noise_floor: Option<f64>,
     /// Interval stored in the row, if it already covers several visits, or if visits cannot differ.
@@ -128,7 +128,7 @@ impl Visit {
         };
         Some(Visit {
             medians_ns: if medians_ns.is_empty() { vec![median_ns] } else { medians_ns },
-            within: half.filter(|_| median_ns > 0.0).map(|half| half / median_ns),
+            within: half.filter(|_| median_ns > 0.0).map(|half| (half / median_ns).ln_1p()),
             noise_floor: float(ColumnId::noise_floor),
             stated_ns: stored.filter(|_| is_over_visits || is_final.contains(&row.cell(ColumnId::source))),
         })
@@ -151,6 +151,8 @@ pub(crate) fn statistics_over_visits(shown_ns: f64, visits: &[Visit]) -> OverVis
     let half = half_width(spread, visits_ns.len(), floor)
         .map(|half| half.min(max_half_width(shown_ns, &visits_ns, floor)).max(within));
     let interval_ns = half.map(|half| (shown_ns * (-half).exp(), shown_ns * half.exp()));
+    // A noise floor of another program's record may be absurd.
+    let interval_ns = interval_ns.filter(|(_, high)| high.is_finite());
     OverVisits { shown_ns, visits_ns, spread, interval_ns }
 }
 
@@ -341,6 +343,10 @@ mod tests {
         check(&three(None), expect!["102: 91.4 .. 113.8, visits [100.0,104.0,102.0], spread 0.0196"]);
         check(&three(Some(0.02)), expect!["102: 95.8 .. 108.6, visits [100.0,104.0,102.0], spread 0.0196"]);
         check(&three(Some(0.002)), expect!["102: 98.4 .. 105.8, visits [100.0,104.0,102.0], spread 0.0196"]);
+        // An interruption within the visit that is a thousand times as long as a run.
+        let disturbed = Record { median_interval_ns: Some(100_000.0), ..record(1, 100.0, Some(0.02)) };
+        check(&[disturbed], expect!["100: 0.1 .. 100100.0, visits -, spread -"]);
+        check(&[record(1, 100.0, Some(1e6))], expect!["100: nothing over visits, visits -, spread -"]);
         // Visits that agree by chance on a noisy host.
         let equal = [record(1, 100.0, None), record(2, 100.0, None), record(3, 100.0, Some(0.03))];
         // One visit that was disturbed for all of its time.
