@@ -230,7 +230,7 @@ fn print_summaries(samples: &Samples, page: Option<Output>, arguments: &Explain)
         text_column("operator"),
         number_column("rows"),
         text_column("feature"),
-        number_column("mean ×"),
+        number_column("mean size"),
         text_column("time at larger values"),
     ]);
     for summary in &found {

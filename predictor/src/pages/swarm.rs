@@ -129,11 +129,11 @@ fn summary_table(summaries: &[Summary]) -> String {
         .filter_map(|(place, summary)| Some((place, summary, summary.features.first()?)))
         .collect();
     sorted.sort_by(|one, two| two.2.typical.total_cmp(&one.2.typical));
-    let mut text = "<h2>Largest effect by operator</h2><p class=\"soft\">The largest effect is first. Mean ×: mean effect \
+    let mut text = "<h2>Largest effect by operator</h2><p class=\"soft\">The largest effect is first. Mean size: mean effect \
         on the predicted time as a factor, with factors below 1 inverted; in parentheses: the range of the factor in 90 % \
         of the rows. Larger value: the time at larger values of the feature. Features with one value change all rows \
-        alike and are last.</p><div class=\"wide\"><table class=\"answers effects\"><tr><th>operator</th><th>feature</th><th>mean × (90 % of \
-        rows)</th><th>larger value</th><th class=\"rest\">rows</th><th class=\"rest next\">next features, mean ×</th></tr>"
+        alike and are last.</p><div class=\"wide\"><table class=\"answers effects\"><tr><th>operator</th><th>feature</th><th>mean size (factors of \
+        90 % of rows)</th><th>larger value</th><th class=\"rest\">rows</th><th class=\"rest next\">next features, mean size</th></tr>"
         .to_owned();
     for (place, summary, first) in sorted {
         let next: Vec<String> = summary
@@ -218,7 +218,7 @@ fn draw_swarms(features: &[FeatureSummary], operator: usize, width: f64) -> Stri
     let bottom = TOP + LANE * features.len() as f64;
     let mut svg = svg_start(width, bottom + 46.0, "factors of features");
     svg += &draw_factor_axis(&broad, TOP, bottom);
-    let _ = write!(svg, "<text class=\"soft\" x=\"{}\" y=\"{}\">mean ×</text>", width - RIGHT + 20.0, TOP - 10.0);
+    let _ = write!(svg, "<text class=\"soft\" x=\"{}\" y=\"{}\">size ×</text>", width - RIGHT + 20.0, TOP - 10.0);
     for (down, one) in features.iter().enumerate() {
         let middle = TOP + LANE * (down as f64 + 0.5);
         let _ = write!(
@@ -249,7 +249,7 @@ fn draw_narrow_swarms(features: &[FeatureSummary], operator: usize, broad: &Fact
         let top = TOP + TALL_LANE * down as f64;
         let _ = write!(
             svg,
-            "<text x=\"{}\" y=\"{:.1}\">{} <tspan class=\"soft\">mean × {:.3}</tspan></text>\
+            "<text x=\"{}\" y=\"{:.1}\">{} <tspan class=\"soft\">mean size × {:.3}</tspan></text>\
              <use href=\"#d{operator}-{down}\" transform=\"translate({shift:.1} {:.1}) scale({scale:.3} 1)\"/>",
             narrow.left,
             top + 14.0,
