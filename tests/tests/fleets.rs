@@ -73,7 +73,7 @@ fn a_night_keeps_its_deadline_and_seals() {
 #[test]
 fn a_killed_night_continues() {
     let bench = Bench::new();
-    let big = "models = [{ source = 'local', name = 'squeezenet-1.1' }]\nschedules = 40\n";
+    let big = "models = [{ source = 'local', name = 'squeezenet-1.1' }]\nschedules = 400\n";
     bench.write(
         "night.toml",
         &format!("{big}{QUICK}[night]\nminutes = 30\nsentinel_minutes = 20\nagain_share = 0.02\n"),

@@ -197,7 +197,7 @@ fn compare_networks(found: &EndToEnd, ours: &str, name: &str) -> String {
 
 /// States how well our learner, else the best one, orders schedules, under the protocol that scores the order.
 fn describe_order(evaluation: &Evaluation) -> String {
-    /// Number of tasks below which learners cannot be told apart.
+    /// Number of tasks below which learners cannot be distinguished.
     const FEW_TASKS: usize = 20;
     if Protocol::from_name(&evaluation.protocol) != Some(Protocol::P5) {
         return String::new();
