@@ -23,7 +23,7 @@ Examples:
   oppredict predict --model resnet-18
   oppredict train --data opcollect-data --out cpu.opp
   oppredict predict --predictor cpu.opp --model resnet-18 --threads 2
-  oppredict predict --predictor cpu.opp --op dense:m=1,n=1000,k=512 --knob tile_c=8 --json
+  oppredict predict --op dense:m=1,n=1000,k=512 --knob tile_c=8 --json
   oppredict knee --predictor cpu.opp --op conv2d:ci=64,hw=56,co=64,k=3,p=1 --html knee.html
   oppredict eval --data opcollect-data --protocol P1 --html errors.html
   oppredict serve --predictor cpu.opp
