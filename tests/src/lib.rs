@@ -94,10 +94,10 @@ impl Bench {
         self.write("quick.toml", &QUICK.replace("measure_peaks = false\n", ""));
     }
 
-    /// Returns the option of programs that need no peak rates of this host, which take seconds to measure.
-    pub fn without_peaks(&self) -> &'static str {
+    /// Returns the command that profiles without the peak rates of this host, which take seconds to measure.
+    pub fn profile(&self, arguments: &str) -> Command {
         self.write("without-peaks.toml", "[limits]\nmeasure_peaks = false\n");
-        "--config without-peaks.toml"
+        self.opcollect(&format!("profile --config without-peaks.toml {arguments}"))
     }
 
     pub fn locks(&self) -> &Path {

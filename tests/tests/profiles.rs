@@ -7,6 +7,7 @@ use profile::data::{Kind, Pool};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Command;
 use tests::workspace::root;
 use tests::{Bench, run, skip};
 
@@ -18,15 +19,23 @@ struct ProfileRun {
 impl ProfileRun {
     #[track_caller]
     fn of(bench: &Bench, arguments: &str) -> ProfileRun {
-        ProfileRun::with_peaks(bench, &format!("{} {arguments}", bench.without_peaks()))
+        ProfileRun::check(bench, bench.profile(&ProfileRun::options(arguments)))
+    }
+
+    #[track_caller]
+    fn with_peaks(bench: &Bench, arguments: &str) -> ProfileRun {
+        ProfileRun::check(bench, bench.opcollect(&format!("profile {}", ProfileRun::options(arguments))))
+    }
+
+    fn options(arguments: &str) -> String {
+        let seconds = if arguments.contains("--seconds") { "" } else { "--seconds 0.05" };
+        format!("{seconds} --json --wait 300 --out profile.json --csv rows.csv {arguments}")
     }
 
     /// Profiles a model and checks that all sums are consistent.
     #[track_caller]
-    fn with_peaks(bench: &Bench, arguments: &str) -> ProfileRun {
-        let seconds = if arguments.contains("--seconds") { "" } else { "--seconds 0.05" };
-        let options = format!("{seconds} --json --wait 300 --out profile.json --csv rows.csv");
-        let ran = run(bench.opcollect(&format!("profile {options} {arguments}"))).expect(0);
+    fn check(bench: &Bench, command: Command) -> ProfileRun {
+        let ran = run(command).expect(0);
         let report = ran.json();
         let text = fs::read_to_string(bench.path("profile.json")).expect("the profile was written");
         let profile: Profile = serde_json::from_str(&text).expect("it is one");
@@ -128,8 +137,7 @@ fn counters_cover_each_operator_or_have_a_reason() {
     assert!(seen.rows().iter().all(once), "PAPI sees each call once: {}", seen.report);
     let misspelled =
         "--modelsource local --modelname mlp --seconds 0.05 --no-check --counters papi:sde:::opcollect::cals";
-    let output =
-        run(bench.opcollect(&format!("profile {} --wait 300 {misspelled}", bench.without_peaks()))).expect(0).stdout;
+    let output = run(bench.profile(&format!("--wait 300 {misspelled}"))).expect(0).stdout;
     assert!(output.contains("not counted") && output.contains("did you mean `sde:::opcollect::calls`?"), "{output}");
 }
 
@@ -280,18 +288,16 @@ fn thread_counts_cover_their_tasks_only() {
 #[test]
 fn tables_of_other_tools_agree() {
     let bench = Bench::new();
-    let mlp = format!(
-        "profile {} --modelsource local --modelname mlp --threads 1 --seconds 0.05 --wait 300 --out profile.json --csv t.csv",
-        bench.without_peaks()
-    );
-    let torch = run(bench.opcollect(&format!("{mlp} --style torch --group-by name --json"))).expect(0).json();
+    let mlp =
+        "--modelsource local --modelname mlp --threads 1 --seconds 0.05 --wait 300 --out profile.json --csv t.csv";
+    let torch = run(bench.profile(&format!("{mlp} --style torch --group-by name --json"))).expect(0).json();
     let text = fs::read_to_string(bench.path("profile.json")).expect("the profile was written");
     let profile: Profile = serde_json::from_str(&text).expect("it is one");
     let totals = profile::summary::compute_totals(&profile);
     assert_eq!(torch["self_cpu_time_total_ns"].as_u64(), Some(totals.sum_ns));
     let dense = torch["rows"].as_array().expect("rows").iter().find(|row| row["name"] == "dense+bias+relu");
     assert_eq!(dense.and_then(|row| row["count"].as_u64()), Some(2 * totals.steps as u64), "{torch}");
-    let tvm = run(bench.opcollect(&format!("{mlp} --style tvm"))).expect(0);
+    let tvm = run(bench.profile(&format!("{mlp} --style tvm"))).expect(0);
     for wanted in ["Duration (us)", "Argument Shapes", "Sum", "Total", "Number of threads: 1", "not attributed"] {
         assert!(tvm.stdout.contains(wanted), "{wanted}: {tvm}");
     }
@@ -302,12 +308,11 @@ fn tables_of_other_tools_agree() {
 #[test]
 fn each_cycle_is_handed_over_when_its_trace_is_ready() {
     let bench = Bench::new();
-    let mlp =
-        format!("profile {} --modelsource local --modelname mlp --threads 1 --wait 300 --json", bench.without_peaks());
+    let mlp = "--modelsource local --modelname mlp --threads 1 --wait 300 --json";
     bench.write("keep.sh", "echo to be seen\ncp \"$1\" \"kept-$(basename \"$1\")\"\n");
     let schedule = "--schedule wait=1,warmup=1,active=2,repeat=2 --seconds 60";
     let ready = ["--on-trace-ready", "sh keep.sh"];
-    let mut command = bench.opcollect(&format!("{mlp} {schedule}"));
+    let mut command = bench.profile(&format!("{mlp} {schedule}"));
     command.args(ready);
     let ran = run(command).expect(0);
     assert!(ran.stderr.contains("to be seen") && ran.json()["steps"] == 4, "{ran}");
@@ -316,10 +321,10 @@ fn each_cycle_is_handed_over_when_its_trace_is_ready() {
         let softmax = top["rows"].as_array().expect("rows").iter().find(|row| row["name"] == "softmax");
         assert_eq!(softmax.and_then(|row| row["count"].as_u64()), Some(2), "two steps of a cycle: {top}");
     }
-    let failed = run(bench.opcollect(&format!("{mlp} {schedule} --on-trace-ready false"))).expect(1);
+    let failed = run(bench.profile(&format!("{mlp} {schedule} --on-trace-ready false"))).expect(1);
     let notes = failed.json()["notes"].to_string();
     assert!(notes.contains("failed for cycle 0: exit status: 1; 1 more cycles"), "{notes}");
-    let sampled = run(bench.opcollect(&format!("{mlp} --sample 4 --seconds 0.05 --out sampled.json"))).expect(0);
+    let sampled = run(bench.profile(&format!("{mlp} --sample 4 --seconds 0.05 --out sampled.json"))).expect(0);
     let text = fs::read_to_string(bench.path("sampled.json")).expect("the profile was written");
     let profile: Profile = serde_json::from_str(&text).expect("it is one");
     assert!(profile.steps.iter().all(|step| step.number % 4 == 2), "one of four: {sampled}");
@@ -345,15 +350,12 @@ fn unprofilable_runs_are_reported() {
 #[test]
 fn simulated_counts_are_separate() {
     let bench = Bench::new();
-    let mlp = format!(
-        "profile {} --modelsource local --modelname mlp --threads 1 --wait 300 --seconds 0.05",
-        bench.without_peaks()
-    );
-    let mut lacking = bench.opcollect(&format!("{mlp} --counters cachegrind"));
+    let mlp = "--modelsource local --modelname mlp --threads 1 --wait 300 --seconds 0.05";
+    let mut lacking = bench.profile(&format!("{mlp} --counters cachegrind"));
     lacking.env("PATH", bench.path("."));
     let lacking = run(lacking).expect(3);
     assert!(lacking.stderr.contains("valgrind` is not installed") && lacking.stderr.contains("hint: "), "{lacking}");
-    if std::process::Command::new("valgrind").arg("--version").output().is_err() || cfg!(not(target_arch = "x86_64")) {
+    if Command::new("valgrind").arg("--version").output().is_err() || cfg!(not(target_arch = "x86_64")) {
         return skip("there is no valgrind to simulate a processor");
     }
     let seen =

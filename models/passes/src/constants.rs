@@ -3,10 +3,14 @@
 use super::rebuild::Rebuild;
 use crate::fold::fold_operator;
 use models::error::Result;
-use models::graph::{Const, Graph};
+use models::graph::{Const, Graph, ValueId};
 use models::types::TensorType;
 
 pub(super) fn fold_constants(graph: &Graph) -> Result<Option<Graph>> {
+    let is_constant = |id: &ValueId| graph.values[id.0 as usize].data.is_some();
+    if !graph.nodes.iter().any(|node| node.inputs.iter().all(is_constant)) {
+        return Ok(None);
+    }
     let mut rebuild = Rebuild::new(graph)?;
     for node in &graph.nodes {
         let mut constants: Vec<(TensorType, Const)> = Vec::new();

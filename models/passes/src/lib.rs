@@ -1,5 +1,5 @@
 //! Graph passes, which run in the order of [`PASSES`]. A pass takes a checked graph and builds a new one through the
-//! builder, so no pass can leave a type that disagrees with its operator.
+//! builder, or none if nothing changes, so no pass can leave a type that disagrees with its operator.
 
 #![forbid(unsafe_code)]
 
@@ -32,7 +32,7 @@ pub use split_attention::split_attention;
 use models::error::{Error, Result};
 use models::graph::Graph;
 
-/// A pass returns None if it changes nothing.
+/// A pass may return None instead of an unchanged graph.
 pub type Pass = fn(&Graph) -> Result<Option<Graph>>;
 
 pub const PASSES: &[(&str, Pass)] = &[
@@ -62,6 +62,7 @@ pub const PASSES: &[(&str, Pass)] = &[
     ("replace repeated slices by look-ups", parts::slices_to_look_ups),
     ("join many tensors in groups", parts::join_in_groups),
     ("drop new identities", identities::drop_identities),
+    ("drop dead code", |graph| drop_dead_code(graph).map(Some)),
 ];
 
 pub fn simplify_graph(graph: &Graph) -> Result<Graph> {
@@ -73,5 +74,5 @@ pub fn simplify_graph(graph: &Graph) -> Result<Graph> {
             graph = after;
         }
     }
-    drop_dead_code(&graph)
+    Ok(graph)
 }

@@ -99,8 +99,10 @@ fn makespan_range(table: &TimesTable, instance: &Instance, found: &Placement) ->
     if let (Some((low_ns, low)), Some((high_ns, high))) = (with(|(low, _)| *low), with(|(_, high)| *high)) {
         let gains = match table.devices.len() > 1 {
             true => {
-                format!("; compared with the fastest single device, it is then {low:.2} or {high:.2} times as fast, because \
-                     the intervals of the devices differ in width")
+                format!(
+                    "; compared with the fastest single device, it is then {low:.2} or {high:.2} times as fast, because \
+                     the intervals of the devices differ in width"
+                )
             }
             false => String::new(),
         };
