@@ -11,6 +11,7 @@ mod number;
 pub mod page;
 mod paper;
 pub mod quantity;
+mod sentence;
 mod table;
 pub mod terminal;
 mod untrusted;
@@ -20,5 +21,6 @@ pub use number::{
     format_range, format_signed_percentage, format_size, or_unknown, time_unit,
 };
 pub use paper::{ColorChoice, Paper};
+pub use sentence::to_sentence;
 pub use table::{Cell, Column, Table, number_column, text_column};
 pub use untrusted::{error_text, escape_all_controls, escape_controls, note_lines};

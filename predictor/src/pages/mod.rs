@@ -27,32 +27,12 @@ pub use plan_times::{PlanFacts, describe_plan};
 pub use slowdowns::slowdowns_page;
 pub use swarm::swarm_page;
 
-use report::page::escape_html as escape;
+use report::page::{break_name, escape_html as escape, wider_note};
 
 /// Minimum acceptable actual coverage of 90 % intervals, in percent.
 pub const KEPT: f64 = 85.0;
 
 const STYLE: &str = include_str!("pages.css");
-
-/// Names the columns that narrow windows do not show.
-fn wider_note(columns: &[&str]) -> String {
-    let named = match columns {
-        [] => return String::new(),
-        [one] => (*one).to_owned(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    };
-    format!("<p class=\"narrow soft\">A wider window also shows {}.</p>", escape(&named))
-}
-
-/// Escapes a name that may continue on the next line after each `_`, `.`, `]` and `,`.
-fn break_name(name: &str) -> String {
-    let mut text = String::new();
-    for part in name.split_inclusive(['_', '.', ']', ',']) {
-        text += &escape(part);
-        text += "<wbr>";
-    }
-    text.strip_suffix("<wbr>").unwrap_or_default().to_owned()
-}
 
 /// Keeps numbers and percent signs on the same line.
 fn keep_percent(body: &str) -> String {

@@ -24,6 +24,22 @@ pub fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
 }
 
+/// Escapes a name that may continue on the next line after each `_`, `.`, `]` and `,`.
+pub fn break_name(name: &str) -> String {
+    let parts: Vec<String> = name.split_inclusive(['_', '.', ']', ',']).map(escape_html).collect();
+    parts.join("<wbr>")
+}
+
+/// Returns a note for narrow windows that names the columns that only wider windows show.
+pub fn wider_note(columns: &[&str]) -> String {
+    let named = match columns {
+        [] => return String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    };
+    format!("<p class=\"narrow soft\">A wider window also shows {}.</p>", escape_html(&named))
+}
+
 /// Escapes JSON that is embedded in a page, because `<` in a text could end the element.
 pub fn escape_json(json: &str) -> String {
     json.replace('<', "\\u003c")
@@ -31,7 +47,7 @@ pub fn escape_json(json: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{escape_json, page_head, whole_page};
+    use super::{break_name, escape_json, page_head, whole_page, wider_note};
 
     #[test]
     fn untrusted_names_are_escaped() {
@@ -46,5 +62,19 @@ mod tests {
         );
         assert!(whole.starts_with(&page_head("</title><script>", "h1 { margin: 1rem; }")));
         assert_eq!(escape_json(r#"{"a":"</script>"}"#), r#"{"a":"\u003c/script>"}"#);
+    }
+
+    #[test]
+    fn names_break_after_separators() {
+        assert_eq!(break_name("a_b[<1>].c"), "a_<wbr>b[&lt;1&gt;]<wbr>.<wbr>c");
+        assert_eq!((break_name(""), break_name("a_")), (String::new(), "a_".to_owned()));
+    }
+
+    #[test]
+    fn a_note_names_the_columns_that_narrow_windows_hide() {
+        let note = |columns: &str| format!("<p class=\"narrow soft\">A wider window also shows {columns}.</p>");
+        assert_eq!(wider_note(&[]), "");
+        assert_eq!(wider_note(&["<rows>"]), note("&lt;rows&gt;"));
+        assert_eq!(wider_note(&["threads", "code", "rows"]), note("threads, code and rows"));
     }
 }

@@ -2,21 +2,12 @@
 
 use super::compare::{CaptureChange, CaptureComparison, PlaceChange, STANDARD_ERRORS};
 use super::operators::Operator;
-use report::page::{chart, escape_html, whole_page};
+use report::page::{break_name, chart, escape_html, whole_page, wider_note};
 use report::{
     Cell, Paper, Table, format_count, format_duration, format_percent, format_plain, number_column, or_unknown,
-    text_column,
+    text_column, to_sentence,
 };
 use serde_json::{Value, json};
-
-/// Rules in addition to those of pages with charts: long names wrap.
-const STYLE: &str = "td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 9rem; }\n\
-    .changes th:nth-child(n+3) { white-space: nowrap; }\n.changes b:not([class]) { font-weight: 400; }\n.answer { font-size: 1.05rem; }\n.changes td { white-space: nowrap; }\n\
-    .changes td:first-child { white-space: normal; max-width: 26rem; }\n\
-    @media (max-width: 600px) { .changes td, .changes th { padding: .2rem .4rem; }\n\
-    .changes table { width: 100%; }\n.changes td:first-child { min-width: 8rem; } }\n\
-    .changes b.up { color: var(--up); }\n.changes b.down { color: var(--down); }\n\
-    details { margin: .6rem 0; }\nsummary { cursor: pointer; }\n";
 
 impl CaptureComparison {
     /// Lists up to `limit` changes of each kind. Slower are means that grew significantly and by more than `share`.
@@ -61,7 +52,7 @@ impl CaptureComparison {
         let title = format!("Captures {} and {}", self.names.0, self.names.1);
         whole_page(
             &title,
-            &format!("{}{STYLE}", chart::STYLE),
+            &format!("{}{}", chart::STYLE, include_str!("changes.css")),
             &format!("<main><h1>{}</h1>\n{body}</main>", escape_html(&title)),
         )
     }
@@ -230,13 +221,6 @@ fn format_with_reach(time_ns: f64, reach_ns: f64) -> String {
     format!("{time:.decimals$} ± {:.decimals$} {unit}", reach_ns / size)
 }
 
-/// Writes a line of the terminal as a sentence.
-fn to_sentence(line: &str) -> String {
-    let mut letters = line.chars();
-    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
-    format!("{first}{}.", letters.as_str())
-}
-
 fn change_rows(changes: &[&CaptureChange], share: f64) -> Table {
     let mut table = Table::new([
         text_column("operator"),
@@ -290,20 +274,17 @@ fn places_section(places: &[PlaceChange<'_>], share: f64) -> String {
         return String::new();
     }
     let name = |place: &PlaceChange<'_>| {
-        if place.name.is_empty() { "no kernel".to_owned() } else { break_name(place.name) }
+        if place.name.is_empty() { "no kernel".to_owned() } else { render_name(place.name) }
     };
-    let lost = |place: &PlaceChange<'_>| format_with_reach(place.lost_ns, place.reach_ns);
     let row = |place: &PlaceChange<'_>| {
         let count = |is: fn(&CaptureChange, f64) -> bool| place.changes.iter().filter(|one| is(one, share)).count();
-        let class = match place.lost_ns {
-            _ if !place.is_significant() => "",
-            lost_ns if lost_ns > 0.0 => " class=\"up\"",
-            _ => " class=\"down\"",
+        let lost = match format_with_reach(place.lost_ns, place.reach_ns) {
+            lost if !place.is_significant() => lost,
+            lost => format!("<b class=\"{}\">{lost}</b>", if place.lost_ns > 0.0 { "up" } else { "down" }),
         };
         format!(
-            "<tr><td>{}</td><td><b{class}>{}</b></td><td>{}</td><td>{}</td><td class=\"rest\">{}</td></tr>\n",
+            "<tr><td>{}</td><td>{lost}</td><td>{}</td><td>{}</td><td class=\"rest\">{}</td></tr>\n",
             name(place),
-            lost(place),
             count(CaptureChange::is_slower),
             count(CaptureChange::is_faster),
             place.changes.len()
@@ -321,9 +302,9 @@ fn places_section(places: &[PlaceChange<'_>], share: f64) -> String {
     format!(
         "<h2>Kernels or layers</h2>\n<p>{largest} Times are summed over cores and engines.</p>\n<div class=\"wide changes\"><table>\
          <tr><th>kernel or layer</th><th>lost (95 %)</th><th>slower</th><th>faster</th><th class=\"rest\">operators</th></tr>\n\
-         {}</table></div>\n<p class=\"narrow soft\">A wider window also shows the number of operators.</p>\n{}\
-         <h2>Operators</h2>\n",
+         {}</table></div>\n{}\n{}<h2>Operators</h2>\n",
         places.iter().take(SHOWN).map(row).collect::<String>(),
+        wider_note(&["the number of operators"]),
         match places.len().saturating_sub(SHOWN) {
             0 => String::new(),
             more => format!("<p class=\"soft\">and {more} more with smaller changes</p>\n"),
@@ -331,9 +312,9 @@ fn places_section(places: &[PlaceChange<'_>], share: f64) -> String {
     )
 }
 
-/// Escapes a name that breaks at underscores in narrow windows.
-fn break_name(name: &str) -> String {
-    escape_html(name).replace("-&gt;", "→").replace('_', "_<wbr>")
+/// Returns the name of an operator, kernel or layer as HTML.
+fn render_name(name: &str) -> String {
+    break_name(&name.replace("->", "→"))
 }
 
 /// Returns the largest changes as a table, the significant ones first chosen, and all others as a folded one.
@@ -391,7 +372,7 @@ fn change_rows_html(changes: &[&CaptureChange], share: f64, longest: f64) -> Str
                 (format!("<b class=\"{class}\">{ratio}</b>"), format!(" <b class=\"{class}\">{verdict}</b>"))
             }
         };
-        let operator = break_name(&operator) + &remark;
+        let operator = render_name(&operator) + &remark;
         format!(
             "<tr><td>{operator}</td><td>{ratio}</td><td>{lost}</td><td class=\"rest\">{bar}</td>\
              <td class=\"rest\">{before}</td><td class=\"rest\">{after}</td><td class=\"rest\">{calls_before}</td>\
@@ -401,9 +382,9 @@ fn change_rows_html(changes: &[&CaptureChange], share: f64, longest: f64) -> Str
     format!(
         "<div class=\"wide changes\"><table><tr><th>operator</th><th>ratio (95 %)</th><th>lost</th>\
          <th class=\"rest\">← gained · lost →</th><th class=\"rest\">mean before</th><th class=\"rest\">mean after</th>\
-         <th class=\"rest\">calls before</th><th class=\"rest\">calls after</th></tr>\n{}</table></div>\n\
-         <p class=\"narrow soft\">A wider window also shows charts, means and calls before and after.</p>\n",
-        changes.iter().map(row).collect::<String>()
+         <th class=\"rest\">calls before</th><th class=\"rest\">calls after</th></tr>\n{}</table></div>\n{}\n",
+        changes.iter().map(row).collect::<String>(),
+        wider_note(&["charts", "means", "calls before and after"])
     )
 }
 

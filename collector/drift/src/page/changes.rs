@@ -5,7 +5,7 @@ use super::parts::{LINES, more_lines, ratio_ticks, verdict_class};
 use crate::judge::{Change, Drift, Verdict};
 use crate::text::{changed_lines, code_causes, format_q_value, format_threads};
 use report::page::chart::Scale;
-use report::page::escape_html;
+use report::page::{escape_html, wider_note};
 use report::{format_count, format_duration, format_number, format_percent, format_plain};
 use std::fmt::Write;
 
@@ -63,19 +63,18 @@ fn change_table(changes: &[&Change], scale: Scale, lines: &[CurveLine<'_>]) -> S
     format!(
         "<div class=\"wide changes\"><table><tr><th>operator</th><th>ratio (95 %)</th><th>before</th><th>after</th>\
          <th class=\"rest\">{}</th><th class=\"rest\">threads</th><th class=\"rest\">q-value</th><th class=\"rest\">code</th>\
-         </tr>\n{rows}</table></div>\n\
-         <p class=\"narrow soft\">A wider window also shows charts of the ratios, threads, q-value and code.</p>\n",
-        heading_chart(scale)
+         </tr>\n{rows}</table></div>\n{}\n",
+        heading_chart(scale),
+        wider_note(&["charts of the ratios", "threads", "q-value", "code"])
     )
 }
 
 fn change_row(change: &Change, scale: Scale, lines: &[CurveLine<'_>]) -> String {
     format!(
-        "<tr><td>{}</td><td><b class=\"{}\">{}</b> ({} … {})</td><td>{}</td><td>{}</td><td class=\"rest\">{}</td>\
+        "<tr><td>{}</td><td>{} ({} … {})</td><td>{}</td><td>{}</td><td class=\"rest\">{}</td>\
          <td class=\"rest\">{}</td><td class=\"rest\">{}</td><td class=\"rest\">{}</td></tr>\n",
         linked_title(&change.identity, lines),
-        verdict_class(change.verdict),
-        format_number(change.ratio),
+        mark_significant(change),
         format_number(change.interval.0),
         format_number(change.interval.1),
         format_duration(change.before_ns),
@@ -85,6 +84,15 @@ fn change_row(change: &Change, scale: Scale, lines: &[CurveLine<'_>]) -> String 
         format_q_value(change.q_value),
         escape_html(&code_causes(&change.causes)),
     )
+}
+
+/// Returns the ratio of a change as HTML, coloured if it is significant.
+fn mark_significant(change: &Change) -> String {
+    let ratio = format_number(change.ratio);
+    match change.verdict {
+        Verdict::Slower | Verdict::Faster => format!("<b class=\"{}\">{ratio}</b>", verdict_class(change.verdict)),
+        Verdict::Same | Verdict::Unclear => ratio,
+    }
 }
 
 /// Returns a scale that contains 1 and all intervals; an interval that is much wider than its ratio is cut off.

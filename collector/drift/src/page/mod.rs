@@ -15,8 +15,8 @@ use super::text::{
 };
 use parts::{LINES, more_lines};
 use report::page::chart::STYLE;
-use report::page::{escape_html, whole_page};
-use report::{format_count, format_number, format_percent};
+use report::page::{escape_html, whole_page, wider_note};
+use report::{format_count, format_number, format_percent, to_sentence};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -29,7 +29,7 @@ pub fn render_page(
     appendix: &str,
 ) -> String {
     let mut body = format!("<main><h1>{}</h1>\n{}", escape_html(title), answer_paragraph(drift));
-    body += &format!("<p class=\"soft\">{}.</p>\n", escape_html(&verdict_sentence(drift)));
+    body += &format!("<p class=\"soft\">{}</p>\n", escape_html(&to_sentence(&verdict_sentence(drift))));
     if drift.nights.len() > 1 {
         body += &verdict_tiles(drift);
     }
@@ -123,9 +123,9 @@ fn change_points_section(drift: &Drift, change_points: &[ChangePoint], lines: &[
     };
     body + &format!(
         "<div class=\"wide points\"><table><tr><th>operator</th><th>ratio</th><th>since</th><th>for</th>\
-         <th class=\"rest\">threads</th><th class=\"rest\">q-value</th></tr>\n{}</table></div>\n\
-         <p class=\"narrow soft\">A wider window also shows threads and q-value.</p>\n{}",
+         <th class=\"rest\">threads</th><th class=\"rest\">q-value</th></tr>\n{}</table></div>\n{}\n{}",
         others.iter().take(LINES).map(row).collect::<String>(),
+        wider_note(&["threads", "q-value"]),
         more_lines(others.len())
     )
 }
@@ -149,15 +149,9 @@ fn answer_paragraph(drift: &Drift) -> String {
         )
     });
     let answer = largest.unwrap_or_else(|| format!("None of {lines} became significantly slower or faster."));
-    let causes = describe_causes(drift).map_or(String::new(), |text| format!(" {}.", capitalise(&text)));
+    let causes = describe_causes(drift).map_or(String::new(), |text| format!(" {}", to_sentence(&text)));
     format!(
         "<p class=\"answer\">{} A line is an operator with its schedule, threads and host.</p>\n",
         escape_html(&format!("{answer}{causes}"))
     )
-}
-
-/// Returns a text with an initial capital.
-fn capitalise(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }

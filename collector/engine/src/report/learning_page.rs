@@ -5,7 +5,7 @@ use crate::campaign::CLEAR_DIFFERENCE;
 use datasets::fastest::LEAST_ROUNDS;
 use job::space::Schedule;
 use report::page::chart::{STYLE, Scale, draw_for_windows, round_ticks, svg_start};
-use report::page::{escape_html, whole_page};
+use report::page::{escape_html, whole_page, wider_note};
 use report::{format_count, format_duration, format_plain, or_unknown};
 use search::Effect;
 use std::fmt::Write;
@@ -23,7 +23,8 @@ const RULES: &str = ".wide td { white-space: nowrap; }\n\
     .wide td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 13rem; max-width: 30rem; }\n\
     .wide td, .wide th { padding: .2rem .4rem; }\n\
     .pair { display: flex; flex-wrap: wrap; gap: 1rem; }\n\
-    .answer { font-size: 1.05rem; }\nsvg .band { fill: var(--down); opacity: .16; }\nsvg .upper { fill: none; stroke: var(--down); opacity: .55; }\n\
+    svg .band { fill: var(--down); opacity: .16; }\n\
+    svg .upper { fill: none; stroke: var(--down); opacity: .55; }\n\
     @media (max-width: 600px) { .wide td:first-child { min-width: 8rem; }\n\
     .wide table { width: 100%; }\n.wide td, .wide th, details td, details th { padding: .2rem .3rem; } }\n";
 
@@ -163,12 +164,10 @@ fn search_rows(learnings: &[&Learning]) -> String {
     };
     let headings = HEADINGS.iter().enumerate();
     format!(
-        "<div class=\"wide\"><table><tr>{}</tr>\n{}</table></div>\n<p class=\"narrow soft\">A wider window also shows {} \
-         and {}.</p>\n",
+        "<div class=\"wide\"><table><tr>{}</tr>\n{}</table></div>\n{}\n",
         headings.map(|(place, heading)| format!("<th{}>{heading}</th>", class_of(place))).collect::<String>(),
         learnings.iter().map(row).collect::<String>(),
-        HEADINGS[SHOWN..HEADINGS.len() - 1].join(", "),
-        HEADINGS[HEADINGS.len() - 1]
+        wider_note(&HEADINGS[SHOWN..])
     )
 }
 
@@ -234,9 +233,9 @@ fn render_axes(one: &Learning) -> String {
          <p class=\"soft\">One axis changed in each of the eight schedules with the best first measurement; means of the predicted times. \
          Settings interact, so the best schedule can have one that is the worst on average.</p>\
          <table><tr><th>axis</th><th>worst over best setting</th><th>best on average</th>\
-         <th>in the best schedule</th><th class=\"rest\">worst on average</th></tr>{}</table>\
-         <p class=\"narrow soft\">A wider window also shows the setting that is the worst on average.</p></details>",
-        one.axes.iter().take(SHOWN).map(row).collect::<String>()
+         <th>in the best schedule</th><th class=\"rest\">worst on average</th></tr>{}</table>{}</details>",
+        one.axes.iter().take(SHOWN).map(row).collect::<String>(),
+        wider_note(&["the setting that is the worst on average"])
     )
 }
 
