@@ -344,6 +344,16 @@ fn an_outlier_night_is_neither_a_baseline_nor_a_change_point() {
 }
 
 #[test]
+fn an_outlier_night_does_not_hide_a_later_change_point() {
+    let mut course = [[1.0; 8].as_slice(), &[1.02; 6]].concat();
+    course[1] = 0.935;
+    let (_, points) = lines_over_nights(&[&course]);
+    let found: BTreeSet<(usize, usize)> =
+        points.iter().map(|point| (number(&point.identity.task), point.nights_after)).collect();
+    assert_eq!(found, BTreeSet::from([(0, 6)]), "{points:?}");
+}
+
+#[test]
 fn a_disturbed_measurement_is_not_a_change() {
     let slower = |half: f64| {
         let mut gather = RecordGatherer::new(false, false);
