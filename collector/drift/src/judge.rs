@@ -53,7 +53,8 @@ pub struct Change {
     pub q_value: f64,
     pub verdict: Verdict,
     pub nights: (usize, usize),
-    /// Whether the times are medians over nights instead of means, because the line has an outlier night.
+    /// Whether the times are medians over nights instead of means, because the variance between its nights is
+    /// improbably large.
     pub by_median: bool,
     pub causes: Vec<Cause>,
 }
@@ -121,20 +122,12 @@ pub fn judge_lines(history: &History, bounds: Bounds) -> Drift {
     // Single nights have no variance between nights. The variance between measurements of a night replaces it.
     let of_looks =
         Prior::fit_prior(&seen.iter().map(|one| one.line.looks).collect::<Vec<_>>()).filter(|_| prior.is_none());
-    let mut judged: Vec<(f64, f64)> = seen
-        .iter()
-        .map(|one| {
-            let (look, worth) =
-                of_looks.map_or((0.0, SINGLE_FREEDOM), |of| of.posterior_variance(one.line.looks.0, one.line.looks.1));
-            (
-                difference_variance(one, prior, look, history.unrest.unwrap_or(0.0)),
-                degrees_of_freedom(one, prior, worth),
-            )
-        })
-        .collect();
+    let mut judged: Vec<(f64, f64)> =
+        seen.iter().map(|one| difference_variance(one, prior, of_looks, history.unrest.unwrap_or(0.0))).collect();
     if is_single && history.unrest.is_none() && of_looks.is_none() && !seen.is_empty() {
         notes.push(
-            "each side is one nightly run and no sentinel was repeated: random variation is estimated from the spread of all lines"
+            "each side is one nightly run and no sentinel was repeated: random variation is estimated from the spread \
+             of all lines"
                 .to_owned(),
         );
         let scale = spread_of_all(&seen, &judged);
@@ -305,17 +298,26 @@ fn network_notes(shifts: &BTreeMap<NetworkKey<'_>, f64>, bounds: Bounds) -> Vec<
     texts.collect()
 }
 
-fn difference_variance(one: &LineStatistics<'_>, prior: Option<Prior>, look: f64, unrest: f64) -> f64 {
+/// Returns the variance of the difference of a line's sides, and its degrees of freedom.
+fn difference_variance(
+    one: &LineStatistics<'_>,
+    prior: Option<Prior>,
+    of_looks: Option<Prior>,
+    unrest: f64,
+) -> (f64, f64) {
     let nights = 1.0 / one.nights.0 as f64 + 1.0 / one.nights.1 as f64;
-    let of_nights = match prior {
-        Some(prior) => (prior.posterior_variance(one.spread.0, one.spread.1).0 * nights).max(one.own),
-        None => one.own.max(look * one.looks) + unrest.max(one.spread.0) * nights,
+    let (of_nights, freedom) = match prior {
+        Some(prior) => {
+            let (variance, freedom) = prior.posterior_variance(one.spread.0, one.spread.1);
+            ((variance * nights).max(one.own), freedom)
+        }
+        None => {
+            let looks = one.line.looks;
+            let (look, freedom) = of_looks.map_or((0.0, SINGLE_FREEDOM), |of| of.posterior_variance(looks.0, looks.1));
+            (one.own.max(look * one.looks) + unrest.max(one.spread.0) * nights, freedom.min(SINGLE_FREEDOM))
+        }
     };
-    of_nights + one.of_machine
-}
-
-fn degrees_of_freedom(one: &LineStatistics<'_>, prior: Option<Prior>, of_looks: f64) -> f64 {
-    prior.map_or(of_looks.min(SINGLE_FREEDOM), |prior| prior.posterior_variance(one.spread.0, one.spread.1).1)
+    (of_nights + one.of_machine, freedom)
 }
 
 /// Returns the ratio of actual to expected scatter of all changes, assuming that most lines are unchanged.
