@@ -49,9 +49,8 @@ pub fn render_text(drift: &Drift, change_points: &[ChangePoint], paper: &Paper) 
     parts.extend(drift.lost.iter().take(ROWS).map(|lost| format!("no longer has a time: {}", line_title(lost))));
     parts.extend(change_points.iter().take(ROWS).map(describe_change_point));
     parts.extend(describe_causes(drift));
-    if drift.causes.len() > CAUSES {
-        parts.extend(drift.causes.iter().map(|cause| format!("{}: {}", cause.name, before_after(cause))));
-    }
+    let more_causes = drift.causes.iter().skip(CAUSES);
+    parts.extend(more_causes.map(|cause| format!("{}: {}", cause.name, before_after(cause))));
     parts.push(verdict_sentence(drift));
     parts.join("\n")
 }
@@ -79,14 +78,12 @@ pub fn render_markdown(drift: &Drift, change_points: &[ChangePoint]) -> String {
             );
         }
     }
+    let more_causes = drift.causes.iter().skip(CAUSES);
     let lists = [
         drift.lost.iter().map(|lost| format!("no longer has a time: {}", line_title(lost))).collect::<Vec<_>>(),
         change_points.iter().map(describe_change_point).collect(),
         describe_causes(drift).into_iter().collect(),
-        match drift.causes.len() > CAUSES {
-            true => drift.causes.iter().map(|cause| format!("`{}`: {}", cause.name, before_after(cause))).collect(),
-            false => Vec::new(),
-        },
+        more_causes.map(|cause| format!("`{}`: {}", cause.name, before_after(cause))).collect(),
         drift.notes.iter().map(|note| format!("note: {note}")).collect(),
     ];
     for list in lists.iter().filter(|list| !list.is_empty()) {
@@ -189,21 +186,34 @@ pub(super) fn describe_change_point(change_point: &ChangePoint) -> String {
     let when = if change_point.nights_after == 1 { "one night, " } else { "since " };
     format!(
         "{when}{}, × {}: {}{threads}",
-        change_point.night,
+        night_title(&change_point.night),
         format_number(change_point.ratio),
         line_title(&change_point.identity)
     )
 }
 
+/// Returns the numbers of lines by verdict, and [`comparison_facts`].
 pub fn verdict_sentence(drift: &Drift) -> String {
     if drift.nights.len() < 2 {
         return "there is only one nightly run, and none to compare it with".to_owned();
     }
     let count = |verdict: Verdict| drift.count_verdict(verdict);
     let (compared, slower, faster) = (drift.changes.len(), count(Verdict::Slower), count(Verdict::Faster));
-    let machine = match drift.machine.sentinels {
-        0 if drift.machine_ratio == 1.0 || !drift.machine_ratio.is_finite() => "no sentinels".to_owned(),
-        0 => format!("no sentinels; machine × {:.3} by the median of all lines", drift.machine_ratio),
+    format!(
+        "{} on both sides: {slower} slower, {faster} faster, {} the same within {}, no change found in {}; {}",
+        format_count(compared, "line"),
+        count(Verdict::Same),
+        format_percent(drift.bounds.threshold),
+        count(Verdict::Unclear),
+        comparison_facts(drift)
+    )
+}
+
+/// Returns the machine's change, the smallest change that is usually detected, and the numbers of one-sided lines.
+pub(super) fn comparison_facts(drift: &Drift) -> String {
+    let mut text = match drift.machine.sentinels {
+        0 if drift.machine_ratio == 1.0 => "no sentinels".to_owned(),
+        0 => format!("no sentinels; machine × {} by the median of all lines", format_number(drift.machine_ratio)),
         sentinels => {
             let aspects: Vec<String> = drift
                 .machine_aspects
@@ -219,14 +229,6 @@ pub fn verdict_sentence(drift: &Drift) -> String {
             )
         }
     };
-    let mut text = format!(
-        "{} on both sides: {slower} slower, {faster} faster, {} the same within {}, no change found in {}; \
-         {machine}",
-        format_count(compared, "line"),
-        count(Verdict::Same),
-        format_percent(drift.bounds.threshold),
-        count(Verdict::Unclear),
-    );
     if let Some(from) = drift.seen_from {
         text.push_str(&format!("; a change of {} would be detected in half of the lines", format_percent(from)));
     }

@@ -28,11 +28,11 @@ pub(super) fn changes_section(drift: &Drift, lines: &[CurveLine<'_>]) -> String 
     } else {
         let _ = writeln!(
             body,
-            "<p class=\"soft\">Ratio of the time after to the time before, divided by the machine's factor of × {:.3}, \
-             with its 95 % interval; the times before and after are not divided by it. Orange lines are significantly \
-             slower, blue ones significantly faster. q-value: share of false discoveries expected among the changes that \
-             are at least as significant. A schedule is named by the first digits of its hash.</p>",
-            drift.machine_ratio
+            "<p class=\"soft\">Ratio of the times after and before, divided by the machine's factor (× {}), with its \
+             95 % interval. The times are not corrected. Orange lines are significantly slower, blue ones \
+             significantly faster. q-value: share of false discoveries expected among the changes that are at least \
+             as significant. A schedule is named by the first digits of its hash.</p>",
+            format_number(drift.machine_ratio)
         );
         body += &change_table(&changed[..changed.len().min(LINES)], scale, lines);
         body += &more_lines(changed.len());
@@ -40,16 +40,12 @@ pub(super) fn changes_section(drift: &Drift, lines: &[CurveLine<'_>]) -> String 
     if !shown_unclear.is_empty() {
         let _ = write!(
             body,
-            "<details{}><summary>Not significant: the largest {} of {} without a detected change</summary>\n<p class=\"soft\">{}Among {}, the 95 % \
-             intervals of some unchanged ones exclude 1 too. So a change counts only if its q-value, which \
-             takes all lines into account, is at most {}.</p>\n{}</details>\n",
+            "<details{}><summary>Not significant: the largest {} of {}</summary>\n<p class=\"soft\">Among {}, the \
+             95 % intervals of some unchanged ones exclude 1 too. So a change counts only if its q-value, which takes \
+             all lines into account, is at most {}.</p>\n{}</details>\n",
             if changed.is_empty() { " open" } else { "" },
-            format_count(shown_unclear.len(), "change"),
+            shown_unclear.len(),
             format_count(unclear.len(), "line"),
-            drift.seen_from.map_or(String::new(), |from| format!(
-                "Limit for half of the lines: ± {}; smaller changes are not found. ",
-                format_percent(from)
-            )),
             format_count(drift.changes.len(), "compared line"),
             format_percent(drift.bounds.false_discoveries),
             change_table(shown_unclear, scale, lines)
@@ -62,8 +58,8 @@ fn change_table(changes: &[&Change], scale: Scale, lines: &[CurveLine<'_>]) -> S
     let rows: String = changes.iter().map(|change| change_row(change, scale, lines)).collect();
     format!(
         "<div class=\"wide changes\"><table><tr><th>operator</th><th>ratio (95 %)</th><th>before</th><th>after</th>\
-         <th class=\"rest\">{}</th><th class=\"rest\">threads</th><th class=\"rest\">q-value</th><th class=\"rest\">code</th>\
-         </tr>\n{rows}</table></div>\n{}\n",
+         <th class=\"rest\">{}</th><th class=\"rest\">threads</th><th class=\"rest\">q-value</th>\
+         <th class=\"rest\">code</th></tr>\n{rows}</table></div>\n{}\n",
         heading_chart(scale),
         wider_note(&["charts of the ratios", "threads", "q-value", "code"])
     )

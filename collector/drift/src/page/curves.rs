@@ -75,9 +75,9 @@ pub(super) fn curves_section(
         return String::new();
     }
     let mut body = "<h2>Histories</h2>\n<p class=\"soft\">Time of each night, corrected for the machine, relative to \
-        the mean of the earlier nights (their median if one of them is an outlier), so that the compared nights lie at the ratio of the table. Whiskers: ± 2 \
-        standard errors within a night; bar behind the compared nights: 95 % interval of the ratio; dashed: change point. The compared \
-        nights are orange if the line got slower, blue if it got faster, and hollow without a significant change.</p>\n\
+        the mean of the earlier nights (their median if the variance between the nights is improbably large), so that \
+        the compared nights lie at the ratio of the table. Whiskers: ± 2 standard errors within a night; bar behind \
+        the compared nights: 95 % interval of the ratio; dashed: change point. The compared nights are orange if the line got slower, blue if it got faster, and hollow without a significant change.</p>\n\
         <div class=\"curves\">\n"
         .to_owned();
     for (place, one) in lines.iter().enumerate() {

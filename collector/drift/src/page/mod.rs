@@ -10,8 +10,8 @@ use super::change_points::ChangePoint;
 use super::history::{History, LineIdentity, Side};
 use super::judge::{Drift, Verdict};
 use super::text::{
-    before_after, changed_lines, describe_causes, format_q_value, format_threads, line_title, shorten_label,
-    verdict_sentence,
+    before_after, changed_lines, comparison_facts, describe_causes, format_q_value, format_threads, line_title,
+    night_title, verdict_sentence,
 };
 use parts::{LINES, more_lines};
 use report::page::chart::STYLE;
@@ -29,7 +29,9 @@ pub fn render_page(
     appendix: &str,
 ) -> String {
     let mut body = format!("<main><h1>{}</h1>\n{}", escape_html(title), answer_paragraph(drift));
-    body += &format!("<p class=\"soft\">{}</p>\n", escape_html(&to_sentence(&verdict_sentence(drift))));
+    // The answer and the tiles have the numbers of lines.
+    let facts = if drift.nights.len() < 2 { verdict_sentence(drift) } else { comparison_facts(drift) };
+    body += &format!("<p class=\"soft\">{}</p>\n", escape_html(&to_sentence(&facts)));
     if drift.nights.len() > 1 {
         body += &verdict_tiles(drift);
     }
@@ -115,7 +117,7 @@ fn change_points_section(drift: &Drift, change_points: &[ChangePoint], lines: &[
             curves::linked_title(&point.identity, lines),
             if point.ratio > 1.0 { "up" } else { "down" },
             format_number(point.ratio),
-            escape_html(shorten_label(&point.night).join(" ").trim()),
+            escape_html(&night_title(&point.night)),
             format_count(point.nights_after, "night"),
             format_threads(&point.identity),
             format_q_value(point.q_value)
@@ -148,7 +150,11 @@ fn answer_paragraph(drift: &Drift) -> String {
             line_title(&change.identity)
         )
     });
-    let answer = largest.unwrap_or_else(|| format!("None of {lines} became significantly slower or faster."));
+    let answer = match largest {
+        Some(largest) => largest,
+        None if drift.changes.is_empty() => "No line has times on both sides.".to_owned(),
+        None => format!("None of {lines} became significantly slower or faster."),
+    };
     let causes = describe_causes(drift).map_or(String::new(), |text| format!(" {}", to_sentence(&text)));
     format!(
         "<p class=\"answer\">{} A line is an operator with its schedule, threads and host.</p>\n",
