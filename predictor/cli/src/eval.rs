@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 pub const EVAL_EXAMPLES: &str = "\
 Examples:
-  oppredict eval --data opcollect-data --max-uncertainty 0.01 --learners ours,forest
+  oppredict eval --data opcollect-data --max-uncertainty 0.2 --learners ours,forest
   oppredict eval --data opcollect-data --protocol P2 --default-only --learners ours --json
   oppredict eval --data bmm.csv.gz --mapping configs/gpu-ops.toml --protocol P3
   oppredict eval --data ncnn_cpu_threads.parquet --mapping configs/mappings/ncnn-threads.toml --protocol K

@@ -27,8 +27,8 @@ Examples:
   oppredict predict --predictor cpu.opp --op conv2d:ci=64,hw=56,co=64,k=3,p=1 --threads 2
   oppredict predict --predictor cpu.opp --model resnet-18 --batchsize 4 --threads 1
   oppredict predict --predictor cpu.opp --modelsource transformers --model gpt2 --sequence 64
-  opcollect build --modelsource simple --modelname matmul:m=512,n=512,k=512 --schedules 64 --out built
-  oppredict predict --predictor cpu.opp --op matmul:m=512,n=512,k=512 --space built/plan.json --best 5
+  opcollect build --modelsource simple --modelname dense:m=128,n=512,k=512 --schedules 64 --out built
+  oppredict predict --op dense:m=128,n=512,k=512 --space built/plan.json --best 5
   oppredict predict --op gemm:m=4096,n=4096,k=4096,dtype=fp8 --device h100_sxm
   oppredict predict --op attention_decode:batch=32,context=4096,heads=64,kv_heads=8,head_dim=128 --device b200_sxm
   oppredict predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --tensor-parallel 4 --batch 32 --context 4096";
