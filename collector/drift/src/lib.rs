@@ -16,6 +16,7 @@ mod page;
 mod prior;
 mod sentinels;
 mod text;
+mod title;
 
 pub use causes::Cause;
 pub use change_points::{ChangePoint, find_change_points};
@@ -25,4 +26,5 @@ pub use judge::{Bounds, Change, Drift, Verdict, judge_lines};
 pub use machine::MachineDrift;
 pub use page::render_page;
 pub use sentinels::{ASPECTS, Aspect, SENTINELS, Sentinel, aspect_of};
-pub use text::{night_title, render_markdown, render_text};
+pub use text::{render_markdown, render_text};
+pub use title::night_title;

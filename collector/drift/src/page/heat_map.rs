@@ -3,7 +3,7 @@
 use crate::history::{History, LinePoint};
 use crate::judge::Drift;
 use crate::machine::MachineDrift;
-use crate::text::shorten_label;
+use crate::title::shorten_label;
 use report::page::chart::{cell_class, draw_for_windows, svg_start};
 use report::page::escape_html;
 use std::collections::BTreeMap;

@@ -11,8 +11,9 @@ use super::history::{History, LineIdentity, Side};
 use super::judge::{Drift, Verdict};
 use super::text::{
     before_after, changed_lines, comparison_facts, describe_causes, format_q_value, format_threads, line_title,
-    night_title, verdict_sentence,
+    verdict_sentence,
 };
+use super::title::night_title;
 use parts::{LINES, more_lines};
 use report::page::chart::STYLE;
 use report::page::{escape_html, whole_page, wider_note};
