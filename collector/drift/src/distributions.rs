@@ -1,4 +1,5 @@
-//! Moments, the t distribution of Student, gamma functions and multiple-testing correction, tested with published tables.
+//! Moments, the t distribution of Student, gamma functions and multiple-testing correction, tested with published
+//! tables.
 
 use measure::statistics::median_of_sorted;
 

@@ -53,7 +53,7 @@ pub struct Change {
     pub q_value: f64,
     pub verdict: Verdict,
     pub nights: (usize, usize),
-    /// Whether the times are medians over nights instead of means, because the variance between its nights is
+    /// Whether the times are medians over nights instead of means, because the variance between the line's nights is
     /// improbably large.
     pub by_median: bool,
     pub causes: Vec<Cause>,

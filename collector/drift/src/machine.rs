@@ -3,6 +3,7 @@
 use super::distributions::{mean_of, median_of};
 use super::history::{DriftLine, History, LinePoint};
 use super::sentinels::{ASPECTS, Aspect};
+use super::title::night_title;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -56,9 +57,9 @@ pub(super) fn estimate_machine(history: &History) -> (MachineDrift, Vec<String>)
         machine.log_factor.push(factor);
         machine.doubt.push((between + own).sqrt());
     }
-    let bare: Vec<&str> = (0..nights)
+    let bare: Vec<String> = (0..nights)
         .filter(|night| machine.aspects.values().all(|levels| levels[*night].is_none()))
-        .map(|night| history.nights[night].label.as_str())
+        .map(|night| night_title(&history.nights[night].label))
         .collect();
     let notes = match bare.is_empty() {
         true => Vec::new(),
