@@ -201,7 +201,7 @@ pub fn verdict_sentence(drift: &Drift) -> String {
     let count = |verdict: Verdict| drift.count_verdict(verdict);
     let (compared, slower, faster) = (drift.changes.len(), count(Verdict::Slower), count(Verdict::Faster));
     format!(
-        "{} on both sides: {slower} slower, {faster} faster, {} the same within {}, no change found in {}; {}",
+        "{} on both sides: {slower} slower, {faster} faster, {} the same within {}, no significant change in {}; {}",
         format_count(compared, "line"),
         count(Verdict::Same),
         format_percent(drift.bounds.threshold),

@@ -307,7 +307,7 @@ fn a_network_that_ran_once_counts_as_one_measurement() {
 }
 
 /// Time of each night for some lines among many constant ones; the last night is compared with the others.
-fn lines_over_nights(courses: &[&[f64]]) -> (Drift, Vec<ChangePoint>) {
+fn history_over_nights(courses: &[&[f64]]) -> History {
     let mut generator = ChaCha8Rng::seed_from_u64(7);
     let mut gather = RecordGatherer::new(false, false);
     let nights = courses[0].len();
@@ -319,7 +319,11 @@ fn lines_over_nights(courses: &[&[f64]]) -> (Drift, Vec<ChangePoint>) {
             gather.add_record(&record(None, task, ns, 0.004, (100 + night as i64) * DAY_US), side);
         }
     }
-    let history = gather.build_history();
+    gather.build_history()
+}
+
+fn lines_over_nights(courses: &[&[f64]]) -> (Drift, Vec<ChangePoint>) {
+    let history = history_over_nights(courses);
     (judge_lines(&history, Bounds::default()), find_change_points(&history, Bounds::default()))
 }
 
@@ -351,6 +355,27 @@ fn an_outlier_night_does_not_hide_a_later_change_point() {
     let found: BTreeSet<(usize, usize)> =
         points.iter().map(|point| (number(&point.identity.task), point.nights_after)).collect();
     assert_eq!(found, BTreeSet::from([(0, 6)]), "{points:?}");
+}
+
+#[test]
+fn the_page_states_where_a_change_point_is_if_the_sides_do_not_differ() {
+    let history = history_over_nights(&[
+        &[1.0, 1.0, 1.0, 1.0, 1.1, 1.1, 1.1, 1.1, 1.1],
+        &[1.0, 1.0, 1.0, 1.0, 1.1, 1.1, 1.1, 1.1, 1.05],
+    ]);
+    let (drift, points) = (judge_lines(&history, Bounds::default()), find_change_points(&history, Bounds::default()));
+    let is_unclear = |task: usize| {
+        let mut changes = drift.changes.iter();
+        changes.any(|change| number(&change.identity.task) == task && change.verdict == Verdict::Unclear)
+    };
+    assert!(is_unclear(0) && is_unclear(1), "{:?}", drift.changes);
+    let page = render_page("drift", &history, &drift, &points, "");
+    for (task, place) in [(0, "; the change point is within one of them"), (1, ", but a change point is there")] {
+        let section = page.split_once(&format!("<h3>task {task},")).expect("the line has a curve").1;
+        let description = section.split_once("</p>").expect("the curve has a description").0;
+        assert!(description.ends_with(&format!("no significant change between the sides{place}")), "{description}");
+    }
+    assert!(!page.contains("no change found"), "{page}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(super) fn changes_section(drift: &Drift, lines: &[CurveLine<'_>]) -> String 
     let scale = ratio_scale(if changed.is_empty() { shown_unclear } else { &changed });
     let mut body = "<h2 id=\"changes\">What changed</h2>\n".to_owned();
     if changed.is_empty() {
-        body += "<p>No change was detected.</p>\n";
+        body += "<p>No line changed significantly between the sides.</p>\n";
     } else {
         let _ = writeln!(
             body,

@@ -7,7 +7,7 @@ use crate::history::{DriftLine, History, LineIdentity, LinePoint, Side};
 use crate::judge::{Change, Drift, Verdict};
 use crate::machine::MachineDrift;
 use crate::text::{changed_lines, line_title};
-use crate::title::shorten_label;
+use crate::title::{night_title, shorten_label};
 use report::page::chart::{Scale, draw_for_windows, svg_start};
 use report::page::escape_html;
 use report::{format_count, format_duration, format_number, format_plain};
@@ -78,7 +78,8 @@ pub(super) fn curves_section(
     let mut body = "<h2>Histories</h2>\n<p class=\"soft\">Time of each night, corrected for the machine, relative to \
         the mean of the earlier nights (their median if the variance between the nights is improbably large), so that \
         the compared nights lie at the ratio of the table. Whiskers: ± 2 standard errors within a night; bar behind \
-        the compared nights: 95 % interval of the ratio; dashed: change point. The compared nights are orange if the line got slower, blue if it got faster, and hollow without a significant change.</p>\n\
+        the compared nights: 95 % interval of the ratio; dashed: change point. The compared nights are orange if the \
+        line got slower, blue if it got faster, and hollow without a significant change.</p>\n\
         <div class=\"curves\">\n"
         .to_owned();
     for (place, one) in lines.iter().enumerate() {
@@ -89,27 +90,44 @@ pub(super) fn curves_section(
             body,
             "<section id=\"line-{place}\"><h3>{}{threads}</h3><p class=\"soft\">{}</p><figure>{}</figure></section>",
             escape_html(&line_title(identity)),
-            one.change.map_or("not measured on both sides".to_owned(), describe_change),
+            escape_html(&describe_line(one, history, change_points)),
             draw_for_windows(WIDTH, |width| Curve::new(one, history, &drift.machine, width).render(change_points))
         );
     }
     body + "</div>\n"
 }
 
-fn describe_change(change: &Change) -> String {
-    let verdict = match change.verdict {
-        Verdict::Slower | Verdict::Faster => "",
-        Verdict::Same => ": the same",
-        Verdict::Unclear => ": no change found",
-    };
-    format!(
-        "{} → {}, ratio {} ({} … {}){verdict}",
+/// Describes the comparison of a line's sides, and where its change points are if that comparison found no change.
+fn describe_line(one: &CurveLine<'_>, history: &History, change_points: &[ChangePoint]) -> String {
+    let Some(change) = one.change else { return "not measured on both sides".to_owned() };
+    let ratio = format!(
+        "{} → {}, ratio {} ({} … {})",
         format_duration(change.before_ns),
         format_duration(change.after_ns),
         format_number(change.ratio),
         format_number(change.interval.0),
         format_number(change.interval.1)
-    )
+    );
+    let verdict = match change.verdict {
+        Verdict::Slower | Verdict::Faster => return ratio,
+        Verdict::Same => "the sides are the same",
+        Verdict::Unclear => "no significant change between the sides",
+    };
+    let own: Vec<&str> = change_points
+        .iter()
+        .filter(|point| point.identity == one.line.identity)
+        .map(|point| point.night.as_str())
+        .collect();
+    let first_after = one.line.points_of_side(&history.nights, Side::After).next();
+    let is_between = first_after.is_some_and(|point| own.contains(&history.nights[point.night].label.as_str()));
+    let change_points = match (own.len(), is_between) {
+        (0, _) => "",
+        // The two tests estimate the variance between nights differently.
+        (_, true) => ", but a change point is there",
+        (1, false) => "; the change point is within one of them",
+        (_, false) => "; the change points are within them",
+    };
+    format!("{ratio}: {verdict}{change_points}")
 }
 
 struct Curve<'a> {
@@ -204,7 +222,7 @@ impl<'a> Curve<'a> {
             let _ = write!(
                 out,
                 "<text class=\"soft\" text-anchor=\"{anchor}\"><title>{}</title>",
-                escape_html(&night.label)
+                escape_html(&night_title(&night.label))
             );
             for (row, text) in parts {
                 let y = HEIGHT - 22.0 + 15.0 * row as f64;

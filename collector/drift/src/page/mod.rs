@@ -58,7 +58,7 @@ fn verdict_tiles(drift: &Drift) -> String {
         ("slower", "slower".to_owned(), Verdict::Slower),
         ("faster", "faster".to_owned(), Verdict::Faster),
         ("same", format!("same within {}", format_percent(drift.bounds.threshold)), Verdict::Same),
-        ("unclear", "no change found".to_owned(), Verdict::Unclear),
+        ("unclear", "no significant change".to_owned(), Verdict::Unclear),
     ];
     let tile = |(class, name, verdict): (&str, String, Verdict)| {
         format!("<li class=\"{class}\"><b>{}</b>{name}</li>", drift.count_verdict(verdict))
@@ -154,7 +154,7 @@ fn answer_paragraph(drift: &Drift) -> String {
     let answer = match largest {
         Some(largest) => largest,
         None if drift.changes.is_empty() => "No line has times on both sides.".to_owned(),
-        None => format!("None of {lines} became significantly slower or faster."),
+        None => format!("None of {lines} became significantly slower or faster between the sides."),
     };
     let causes = describe_causes(drift).map_or(String::new(), |text| format!(" {}", to_sentence(&text)));
     format!(
