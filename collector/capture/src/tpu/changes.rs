@@ -4,8 +4,8 @@ use super::compare::{CaptureChange, CaptureComparison, PlaceChange, STANDARD_ERR
 use super::operators::Operator;
 use report::page::{break_name, chart, escape_html, whole_page, wider_note};
 use report::{
-    Cell, Paper, Table, format_count, format_duration, format_percent, format_plain, number_column, or_unknown,
-    text_column, to_sentence,
+    Cell, Paper, Table, format_count, format_duration, format_number, format_percent, format_plain, number_column,
+    or_unknown, text_column, time_unit, to_sentence,
 };
 use serde_json::{Value, json};
 
@@ -81,12 +81,18 @@ impl CaptureComparison {
             _ => format!("{slower} became significantly slower and {faster} faster"),
         };
         let equal = count(&|change| !change.differs());
-        let undecided = match self.changes.len() - slower - faster - equal {
+        let is_unknown = |change: &CaptureChange| change.differs() && change.lost_error_ns().is_none();
+        let unknown = count(&is_unknown);
+        let undecided = match self.changes.len() - slower - faster - equal - unknown {
             0 => String::new(),
-            undecided => format!(", and {undecided} differ by less or within the noise"),
+            undecided => format!(", {undecided} differ by less or within the noise"),
+        };
+        let unknown = match unknown {
+            0 => String::new(),
+            unknown => format!(", {unknown} differ but have a single call in a capture, so their noise is unknown"),
         };
         let common = format!(
-            "of {} in both captures, {changed} by more than {} %; {equal} are equal{undecided}",
+            "of {} in both captures, {changed} by more than {} %; {equal} are equal{undecided}{unknown}",
             format_count(self.changes.len(), "operator"),
             format_plain(share * 100.0),
         );
@@ -146,9 +152,13 @@ impl CaptureComparison {
         }
         let (lost, reach) = self.lost_ns();
         let (what, time) = if lost < 0.0 { ("gained", -lost) } else { ("lost", lost) };
-        let doubt = if reach > lost.abs() { ", within the noise" } else { "" };
+        let doubt = match reach {
+            None => " (uncertainty unknown: some have a single call)",
+            Some(reach) if reach > time => " (95 %), within the noise",
+            Some(_) => " (95 %)",
+        };
         Some(format!(
-            "over the calls of the later capture, the operators in both {what} {} (95 %){doubt}, summed over cores and \
+            "over the calls of the later capture, the operators in both {what} {}{doubt}, summed over cores and \
              engines that work at the same time",
             format_with_reach(time, reach)
         ))
@@ -204,20 +214,15 @@ impl CaptureComparison {
     }
 }
 
-/// Formats a time and its reach in the unit of the larger one, with as many decimals as that one needs.
-fn format_with_reach(time_ns: f64, reach_ns: f64) -> String {
-    const UNITS: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
+/// Formats a time and its reach, if known, in the unit of the larger one, with as many decimals as that one needs.
+fn format_with_reach(time_ns: f64, reach_ns: Option<f64>) -> String {
+    let Some(reach_ns) = reach_ns else { return format_duration(time_ns) };
     let largest = time_ns.abs().max(reach_ns);
-    let (size, unit) = UNITS.into_iter().find(|(size, _)| largest >= 0.9995 * size).unwrap_or((1.0, "ns"));
-    let decimals = match largest / size {
-        _ if size == 1.0 => 0,
-        value if value >= 99.95 => 0,
-        value if value >= 9.995 => 1,
-        _ => 2,
-    };
+    let (size, unit) = time_unit(largest);
+    let decimals = format_number(largest / size).split_once('.').map_or(0, |(_, decimals)| decimals.len());
     // Avoids a negative zero.
-    let tenths = 10f64.powi(decimals as i32);
-    let time = (time_ns / size * tenths).round() / tenths + 0.0;
+    let power = 10f64.powi(decimals as i32);
+    let time = (time_ns / size * power).round() / power + 0.0;
     format!("{time:.decimals$} ± {:.decimals$} {unit}", reach_ns / size)
 }
 
@@ -291,18 +296,24 @@ fn places_section(places: &[PlaceChange<'_>], share: f64) -> String {
         )
     };
     let largest = match places.iter().find(|place| place.is_significant()) {
-        None => "No kernel or layer changed significantly: all changes lie within their 95 % intervals.".to_owned(),
+        None => "No kernel or layer changed significantly.".to_owned(),
         Some(place) => format!(
-            "The largest change is in {}, which {} {} (95 %).",
+            "The largest significant change is in {}, which {} {} (95 %).",
             name(place),
             if place.lost_ns < 0.0 { "gained" } else { "lost" },
             format_with_reach(place.lost_ns.abs(), place.reach_ns)
         ),
     };
+    let unknown = match places.iter().take(SHOWN).any(|place| place.reach_ns.is_none()) {
+        true => {
+            " A time without ± includes an operator with a single call in a capture, so its uncertainty is unknown."
+        }
+        false => "",
+    };
     format!(
-        "<h2>Kernels or layers</h2>\n<p>{largest} Times are summed over cores and engines.</p>\n<div class=\"wide changes\"><table>\
-         <tr><th>kernel or layer</th><th>lost (95 %)</th><th>slower</th><th>faster</th><th class=\"rest\">operators</th></tr>\n\
-         {}</table></div>\n{}\n{}<h2>Operators</h2>\n",
+        "<h2>Kernels or layers</h2>\n<p>{largest} Times are summed over cores and engines.{unknown}</p>\n\
+         <div class=\"wide changes\"><table><tr><th>kernel or layer</th><th>lost (95 %)</th><th>slower</th>\
+         <th>faster</th><th class=\"rest\">operators</th></tr>\n{}</table></div>\n{}\n{}<h2>Operators</h2>\n",
         places.iter().take(SHOWN).map(row).collect::<String>(),
         wider_note(&["the number of operators"]),
         match places.len().saturating_sub(SHOWN) {
@@ -317,7 +328,7 @@ fn render_name(name: &str) -> String {
     break_name(&name.replace("->", "→"))
 }
 
-/// Returns the largest changes as a table, the significant ones first chosen, and all others as a folded one.
+/// Returns the significant and then the largest changes as a table, and all others as a folded one.
 fn changes_section(changes: &[&CaptureChange], share: f64) -> String {
     /// Largest numbers of shown changes: in total if few are significant, and of significant ones.
     const SHOWN: (usize, usize) = (10, 20);
@@ -339,10 +350,11 @@ fn changes_section(changes: &[&CaptureChange], share: f64) -> String {
         change_rows_html(&changes, share, longest)
     };
     let mut body = format!(
-        "<p class=\"soft\">ratio: mean time of a call after over that before, with its 95 % interval. lost: difference of the means \
-         times the calls after; negative if gained. Coloured ratios are significant: more than {} % and more than \
-         {STANDARD_ERRORS} standard errors, which is stricter than the interval of a single row because many operators are \
-         compared. <span class=\"broad\">Pale bars may be noise.</span></p>\n{}",
+        "<p class=\"soft\">ratio: mean time of a call after over that before, with its 95 % interval. lost: difference \
+         of the means times the calls after; negative if gained. Coloured ratios are significant: more than {} % and \
+         more than {STANDARD_ERRORS} standard errors, which is stricter than the interval of a single row because many \
+         operators are compared. The change of an operator with a single call in a capture is never significant, \
+         because its uncertainty is unknown. <span class=\"broad\">Pale bars may be noise.</span></p>\n{}",
         format_plain(share * 100.0),
         rows(shown)
     );
@@ -350,7 +362,7 @@ fn changes_section(changes: &[&CaptureChange], share: f64) -> String {
         let left = others.iter().filter(|place| is_significant(changes[**place])).count();
         let left = if left == 0 { "none of them".to_owned() } else { format!("{left} of them") };
         body += &format!(
-            "<details><summary>{} with smaller changes, {left} significant</summary>{}</details>\n",
+            "<details><summary>{}, {left} significant</summary>{}</details>\n",
             format_count(others.len(), "more operator"),
             rows(others)
         );
@@ -427,10 +439,11 @@ mod tests {
 
     #[test]
     fn a_time_and_its_reach_have_one_unit() {
-        assert_eq!(format_with_reach(5.64e6, 648e3), "5.64 ± 0.65 ms");
-        assert_eq!(format_with_reach(808.0, 339e3), "1 ± 339 µs");
-        assert_eq!(format_with_reach(-2.16e4, 11.0), "-21.6 ± 0.0 µs");
-        assert_eq!(format_with_reach(-273.0, 308e3), "0 ± 308 µs");
-        assert_eq!(format_with_reach(0.0, 0.0), "0 ± 0 ns");
+        assert_eq!(format_with_reach(5.64e6, Some(648e3)), "5.64 ± 0.65 ms");
+        assert_eq!(format_with_reach(808.0, Some(339e3)), "1 ± 339 µs");
+        assert_eq!(format_with_reach(-2.16e4, Some(11.0)), "-21.6 ± 0.0 µs");
+        assert_eq!(format_with_reach(-273.0, Some(308e3)), "0 ± 308 µs");
+        assert_eq!(format_with_reach(0.0, Some(0.0)), "0 ± 0 ns");
+        assert_eq!(format_with_reach(-2.16e4, None), "-21.6 µs");
     }
 }

@@ -15,15 +15,15 @@ const NORMAL_95: f64 = 1.96;
 pub struct CaptureSide {
     pub count: usize,
     pub mean_ns: f64,
-    /// Squared standard error of the mean; zero for a single run, whose spread is unknown.
-    variance_of_mean: f64,
+    /// Squared standard error of the mean; `None` for a single run, whose spread is unknown.
+    variance_of_mean: Option<f64>,
 }
 
 impl CaptureSide {
     fn from_runs(runs: &Runs) -> CaptureSide {
         let (count, mean_ns) = (runs.times_ns.len(), runs.mean_ns());
         let squares: f64 = runs.times_ns.iter().map(|time| (*time as f64 - mean_ns).powi(2)).sum();
-        let variance_of_mean = if count > 1 { squares / (count - 1) as f64 / count as f64 } else { 0.0 };
+        let variance_of_mean = (count > 1).then(|| squares / (count - 1) as f64 / count as f64);
         CaptureSide { count, mean_ns, variance_of_mean }
     }
 }
@@ -41,9 +41,9 @@ impl CaptureChange {
         (self.after.mean_ns - self.before.mean_ns) * self.after.count as f64
     }
 
-    /// Returns the standard error of the lost time; zero if both means are of single runs.
-    pub fn lost_error_ns(&self) -> f64 {
-        self.difference_error_ns() * self.after.count as f64
+    /// Returns the standard error of the lost time, unless a side has a single run.
+    pub fn lost_error_ns(&self) -> Option<f64> {
+        Some(self.difference_error_ns()? * self.after.count as f64)
     }
 
     pub fn mean_ratio(&self) -> f64 {
@@ -52,21 +52,22 @@ impl CaptureChange {
 
     /// Returns the 95 % interval of the ratio of means, unless a side has a single run.
     pub fn ratio_interval(&self) -> Option<(f64, f64)> {
-        if self.before.count.min(self.after.count) < 2 || self.before.mean_ns.min(self.after.mean_ns) <= 0.0 {
+        if self.before.mean_ns.min(self.after.mean_ns) <= 0.0 {
             return None;
         }
-        let squared = |side: &CaptureSide| side.variance_of_mean / side.mean_ns.powi(2);
-        let reach = NORMAL_95 * (squared(&self.before) + squared(&self.after)).sqrt();
+        let squared = |side: &CaptureSide| Some(side.variance_of_mean? / side.mean_ns.powi(2));
+        let reach = NORMAL_95 * (squared(&self.before)? + squared(&self.after)?).sqrt();
         Some((self.mean_ratio() * (-reach).exp(), self.mean_ratio() * reach.exp()))
     }
 
-    fn difference_error_ns(&self) -> f64 {
-        (self.before.variance_of_mean + self.after.variance_of_mean).sqrt()
+    fn difference_error_ns(&self) -> Option<f64> {
+        Some((self.before.variance_of_mean? + self.after.variance_of_mean?).sqrt())
     }
 
-    /// Returns whether the means differ by more than their spread explains.
+    /// Returns whether the means differ by more than their spread explains; never if a side has a single run.
     pub fn is_significant(&self) -> bool {
-        (self.after.mean_ns - self.before.mean_ns).abs() > STANDARD_ERRORS * self.difference_error_ns()
+        let difference = (self.after.mean_ns - self.before.mean_ns).abs();
+        self.difference_error_ns().is_some_and(|error| difference > STANDARD_ERRORS * error)
     }
 
     pub fn differs(&self) -> bool {
@@ -88,31 +89,25 @@ pub struct PlaceChange<'a> {
     /// Name of the kernel or layer; empty if unknown.
     pub name: &'a str,
     pub lost_ns: f64,
-    /// Half of the 95 % interval of the lost time.
-    pub reach_ns: f64,
+    /// Half of the 95 % interval of the lost time; `None` if a side of an operator has a single run.
+    pub reach_ns: Option<f64>,
     pub changes: Vec<&'a CaptureChange>,
 }
 
 impl PlaceChange<'_> {
-    /// Returns whether the 95 % interval of the lost time excludes zero.
+    /// Returns whether the 95 % interval of the lost time is known and excludes zero.
     pub fn is_significant(&self) -> bool {
-        self.lost_ns.abs() > self.reach_ns
+        self.reach_ns.is_some_and(|reach| self.lost_ns.abs() > reach)
     }
 }
 
-impl<'a> From<(&'a str, Vec<&'a CaptureChange>)> for PlaceChange<'a> {
-    fn from((name, changes): (&'a str, Vec<&'a CaptureChange>)) -> PlaceChange<'a> {
-        let (lost_ns, reach_ns) = sum_lost_ns(changes.iter().copied());
-        PlaceChange { name, lost_ns, reach_ns, changes }
-    }
-}
-
-/// Returns the total time that operators lost, and half of its 95 % interval.
-fn sum_lost_ns<'a>(changes: impl Iterator<Item = &'a CaptureChange>) -> (f64, f64) {
-    let (lost, variance) = changes.fold((0.0, 0.0), |(lost, variance), change| {
-        (lost + change.lost_ns(), variance + change.lost_error_ns().powi(2))
+/// Returns the total time that operators lost, and half of its 95 % interval unless a side of one has a single run.
+fn sum_lost_ns<'a>(changes: impl Iterator<Item = &'a CaptureChange>) -> (f64, Option<f64>) {
+    let (lost, variance) = changes.fold((0.0, Some(0.0)), |(lost, variance), change| {
+        let error = change.lost_error_ns();
+        (lost + change.lost_ns(), variance.zip(error).map(|(variance, error)| variance + error.powi(2)))
     });
-    (lost, NORMAL_95 * variance.sqrt())
+    (lost, variance.map(|variance: f64| NORMAL_95 * variance.sqrt()))
 }
 
 #[derive(Clone, Debug, Default)]
@@ -136,8 +131,9 @@ impl CaptureComparison {
             && !self.changes.iter().any(CaptureChange::differs)
     }
 
-    /// Returns the total time that the operators in both captures lost, and half of its 95 % interval.
-    pub fn lost_ns(&self) -> (f64, f64) {
+    /// Returns the total time that the operators in both captures lost, and half of its 95 % interval unless a side of
+    /// one has a single run.
+    pub fn lost_ns(&self) -> (f64, Option<f64>) {
         sum_lost_ns(self.changes.iter())
     }
 
@@ -147,7 +143,11 @@ impl CaptureComparison {
         for change in &self.changes {
             by_place.entry(change.operator.place.as_deref().unwrap_or_default()).or_default().push(change);
         }
-        let mut places: Vec<PlaceChange<'_>> = by_place.into_iter().map(PlaceChange::from).collect();
+        let places = by_place.into_iter().map(|(name, changes)| {
+            let (lost_ns, reach_ns) = sum_lost_ns(changes.iter().copied());
+            PlaceChange { name, lost_ns, reach_ns, changes }
+        });
+        let mut places: Vec<PlaceChange<'_>> = places.collect();
         places.sort_by(|one, other| other.lost_ns.abs().total_cmp(&one.lost_ns.abs()));
         places
     }
@@ -229,6 +229,34 @@ fn merge_cores(timeline: &Timeline) -> HashMap<Operator, Runs> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_single_run_is_no_evidence_of_a_change() {
+        let operator = Operator {
+            engine: super::super::chip::Engine::Tiu,
+            kind: "CONV",
+            name: "CONV",
+            dtype: "",
+            direction: "",
+            sizes: Vec::new(),
+            place: Some("kernel".to_owned()),
+        };
+        let side = |times_ns: &[i64]| CaptureSide::from_runs(&Runs { times_ns: times_ns.to_vec(), ..Runs::default() });
+        let compare = |before: &[i64], after: &[i64]| {
+            let change = CaptureChange { operator: operator.clone(), before: side(before), after: side(after) };
+            CaptureComparison { changes: vec![change], spans_ns: (9000, 9000), ..CaptureComparison::default() }
+        };
+        for (before, after) in [(&[1000][..], &[1500][..]), (&[1000, 1001], &[1500]), (&[1000], &[1500, 1501])] {
+            let comparison = compare(before, after);
+            let change = &comparison.changes[0];
+            assert!(!change.is_significant() && !comparison.is_slower(0.05), "{before:?} {after:?}");
+            assert_eq!((change.lost_error_ns(), change.ratio_interval(), comparison.lost_ns().1), (None, None, None));
+            assert!(!comparison.lost_by_place()[0].is_significant(), "{before:?} {after:?}");
+        }
+        let comparison = compare(&[1000, 1001], &[1500, 1501]);
+        assert!(comparison.is_slower(0.05) && comparison.lost_by_place()[0].is_significant());
+        assert!(comparison.lost_ns().1.is_some_and(|reach| reach > 0.0));
+    }
 
     #[test]
     fn names_of_captures_differ() {
