@@ -117,6 +117,124 @@ const HEADER: [(&str, usize); 11] = [
 ];
 const WIDTH: usize = 190;
 
+/// How long an engine was busy: of one core, or as the mean over all cores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EngineUse {
+    pub time_ns: f64,
+    /// Share of the total time.
+    pub share: f64,
+}
+
+/// Figures of one core or of all cores. Over all cores, times and shares are means, while the rate and the bandwidths
+/// are those of all cores' work together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SummaryRow {
+    pub name: String,
+    /// Sum of the engines' busy times over the total time.
+    pub busy: f64,
+    pub total_ns: f64,
+    pub tiu: EngineUse,
+    pub gdma: EngineUse,
+    pub sdma: EngineUse,
+    /// Useful share of the operations that the tensor unit performed.
+    pub rate: f64,
+    /// Bandwidths in GB/s.
+    pub gdma_ddr: f64,
+    pub gdma_l2: f64,
+    pub sdma_ddr: f64,
+}
+
+/// A cell of the terminal's table and of the page.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Figure {
+    Name(String),
+    Time(f64),
+    Share(f64),
+    /// Share of time in which an engine was busy.
+    Busy(Engine, f64),
+    Bandwidth(f64),
+}
+
+impl Figure {
+    pub fn format_text(&self) -> String {
+        match self {
+            Figure::Name(name) => name.clone(),
+            Figure::Time(time_ns) => format_duration(*time_ns),
+            Figure::Share(share) | Figure::Busy(_, share) => format!("{:.2} %", share * 100.0),
+            Figure::Bandwidth(speed) => format_speed(*speed),
+        }
+    }
+}
+
+/// A column of the terminal's table and of the page.
+pub struct SummaryColumn {
+    pub title: &'static str,
+    /// Name of the column in the vendor's table; empty if that has no such column.
+    pub vendor_name: &'static str,
+    pub meaning: &'static str,
+    /// Place in the order in which narrow terminals drop columns; `None` if they keep it.
+    drop_order: Option<u8>,
+    pub figure: fn(&SummaryRow) -> Figure,
+}
+
+const fn column(
+    title: &'static str,
+    vendor_name: &'static str,
+    meaning: &'static str,
+    drop_order: Option<u8>,
+    figure: fn(&SummaryRow) -> Figure,
+) -> SummaryColumn {
+    SummaryColumn { title, vendor_name, meaning, drop_order, figure }
+}
+
+pub const COLUMNS: [SummaryColumn; 13] = [
+    column("core", "CoreId", "number of the core", None, |row| Figure::Name(row.name.clone())),
+    column(
+        "busy",
+        "Parallelism(%)",
+        "busy times of all engines over the time; above 100 %, engines worked at the same time",
+        None,
+        |row| Figure::Share(row.busy),
+    ),
+    column("total time", "totalTime(us)", "time from the first record to the last", None, |row| {
+        Figure::Time(row.total_ns)
+    }),
+    column("TIU busy", "TiuWorkingRatio", "share of time in which the tensor unit was busy", None, |row| {
+        Figure::Busy(Engine::Tiu, row.tiu.share)
+    }),
+    column("TIU time", "totalTiuCycle", "time in which the tensor unit was busy", Some(9), |row| {
+        Figure::Time(row.tiu.time_ns)
+    }),
+    column(
+        "uArch rate",
+        "uArchURate",
+        "useful share of the operations that the tensor unit performed",
+        Some(1),
+        |row| Figure::Share(row.rate),
+    ),
+    column("GDMA busy", "", "share of time in which the GDMA was busy", Some(6), |row| {
+        Figure::Busy(Engine::Gdma, row.gdma.share)
+    }),
+    column("GDMA time", "totalGdmaCycle", "time in which the GDMA was busy", Some(8), |row| {
+        Figure::Time(row.gdma.time_ns)
+    }),
+    column("GDMA DDR GB/s", "GdmaDdrAvgBW(GB/s)", "mean GDMA bandwidth from and to DDR", Some(2), |row| {
+        Figure::Bandwidth(row.gdma_ddr)
+    }),
+    column("GDMA L2 GB/s", "GdmaL2AvgBW(GB/s)", "mean GDMA bandwidth from and to L2", Some(4), |row| {
+        Figure::Bandwidth(row.gdma_l2)
+    }),
+    column("SDMA busy", "", "share of time in which the SDMA was busy", Some(5), |row| {
+        Figure::Busy(Engine::Sdma, row.sdma.share)
+    }),
+    column("SDMA time", "totalSdmaCycle", "time in which the SDMA was busy", Some(7), |row| {
+        Figure::Time(row.sdma.time_ns)
+    }),
+    column("SDMA DDR GB/s", "SdmaDdrAvgBW(GB/s)", "mean SDMA bandwidth from and to DDR", Some(3), |row| {
+        Figure::Bandwidth(row.sdma_ddr)
+    }),
+];
+
 impl CaptureSummary {
     pub fn vendor_text(&self) -> String {
         let line = |cells: &[String]| {
@@ -125,7 +243,7 @@ impl CaptureSummary {
         };
         let (double, single) = ("=".repeat(WIDTH) + "\n", "-".repeat(WIDTH) + "\n");
         let mut text = format!("{double}Summary\n{double}");
-        text += &line(&CaptureSummary::column_headers().map(str::to_owned));
+        text += &line(&HEADER.map(|(name, _)| name.to_owned()));
         text += &single;
         let rows = self.text_rows();
         for (index, row) in rows.iter().enumerate() {
@@ -137,98 +255,93 @@ impl CaptureSummary {
         text + &double
     }
 
-    /// Headings of the terminal's table and of the page: the columns of [`CaptureSummary::column_headers`], and the
-    /// shares of time in which GDMA and SDMA were busy.
-    pub const TITLES: [&'static str; 13] = [
-        "core",
-        "busy",
-        "total time",
-        "TIU busy",
-        "TIU time",
-        "uArch rate",
-        "GDMA busy",
-        "GDMA time",
-        "GDMA DDR GB/s",
-        "GDMA L2 GB/s",
-        "SDMA busy",
-        "SDMA time",
-        "SDMA DDR GB/s",
-    ];
-
     pub fn to_table(&self) -> Table {
-        let orders =
-            [None, None, None, None, Some(9), Some(1), Some(6), Some(8), Some(2), Some(4), Some(5), Some(7), Some(3)];
-        let column = |(heading, order): (&str, Option<u8>)| match order {
-            Some(order) => number_column(heading).drop_order(order),
-            None => number_column(heading),
+        let heading = |column: &SummaryColumn| match column.drop_order {
+            Some(order) => number_column(column.title).drop_order(order),
+            None => number_column(column.title),
         };
-        let mut table = Table::new(CaptureSummary::TITLES.into_iter().zip(orders).map(column));
-        self.readable_rows().into_iter().for_each(|row| table.add_row(row));
+        let mut table = Table::new(COLUMNS.iter().map(heading));
+        for row in self.core_rows().chain(Some(self.mean_row())) {
+            table.add_row(COLUMNS.iter().map(|column| (column.figure)(&row).format_text()));
+        }
         table
     }
 
-    /// Returns the rows with units as in all tables of the terminal: times instead of cycles, and means over the cores
-    /// in the last row, where the vendor's table mixes means and maxima.
-    pub fn readable_rows(&self) -> Vec<[String; 13]> {
-        let times_ns = self.cores.iter().map(|core| self.engine_times_ns(core)).chain(Some(self.mean_times_ns()));
-        let row = |(row, times_ns): ([String; 11], [f64; 3])| {
-            let [core, busy, _, tiu_busy, _, rate, _, ddr, l2, _, sdma_ddr] = row.map(|cell| cell.replace('%', " %"));
-            let [tiu, gdma, sdma] = times_ns.map(format_duration);
-            let share = |time_ns: f64| format_percent(time_ns, self.total_ns as f64).replace('%', " %");
-            let [_, gdma_busy, sdma_busy] = times_ns.map(share);
-            let total = format_duration(self.total_ns as f64);
-            [core, busy, total, tiu_busy, tiu, rate, gdma_busy, gdma, ddr, l2, sdma_busy, sdma, sdma_ddr]
+    pub fn core_rows(&self) -> impl Iterator<Item = SummaryRow> + '_ {
+        let row = |(id, core): (usize, &CoreSums)| self.summary_row(id.to_string(), std::slice::from_ref(core));
+        self.cores.iter().enumerate().map(row)
+    }
+
+    pub fn mean_row(&self) -> SummaryRow {
+        self.summary_row("mean".to_owned(), &self.cores)
+    }
+
+    fn summary_row(&self, name: String, cores: &[CoreSums]) -> SummaryRow {
+        let (count, total_ns) = (cores.len(), self.total_ns as f64);
+        let all_ns = total_ns * count as f64;
+        let usage = |time_ns: i64| EngineUse {
+            time_ns: time_ns as f64 / count.max(1) as f64,
+            share: part_of(time_ns as f64, all_ns),
         };
-        let mut rows: Vec<[String; 13]> = self.text_rows().into_iter().zip(times_ns).map(row).collect();
-        if let Some(last) = rows.last_mut() {
-            last[0] = "mean".to_owned();
+        let speed = |of: fn(&CoreSums) -> Moved| {
+            let bytes: u64 = cores.iter().map(|core| of(core).bytes).sum();
+            part_of(bytes as f64, self.dma_ns(cores.iter().map(|core| of(core).cycles).sum()) as f64)
+        };
+        let asked: u128 = cores.iter().map(|core| core.asked).sum();
+        let done: u128 = cores.iter().map(|core| core.done).sum();
+        SummaryRow {
+            name,
+            busy: part_of(cores.iter().map(|core| self.busy_ns(core)).sum::<i64>() as f64, all_ns),
+            total_ns,
+            tiu: usage(cores.iter().map(|core| self.tiu_ns(core.tiu_cycles)).sum()),
+            gdma: usage(cores.iter().map(|core| self.dma_ns(core.gdma_cycles)).sum()),
+            sdma: usage(cores.iter().map(|core| self.dma_ns(core.sdma_cycles)).sum()),
+            rate: part_of(asked as f64, done as f64),
+            gdma_ddr: speed(|core| core.gdma_ddr),
+            gdma_l2: speed(|core| core.gdma_l2),
+            sdma_ddr: speed(|core| core.sdma_ddr),
         }
-        rows
-    }
-
-    /// Returns the busy times of TIU, GDMA and SDMA.
-    fn engine_times_ns(&self, core: &CoreSums) -> [f64; 3] {
-        [self.tiu_ns(core.tiu_cycles), self.dma_ns(core.gdma_cycles), self.dma_ns(core.sdma_cycles)]
-            .map(|time_ns| time_ns as f64)
-    }
-
-    fn mean_times_ns(&self) -> [f64; 3] {
-        let count = self.cores.len().max(1) as f64;
-        let times_ns = self.cores.iter().map(|core| self.engine_times_ns(core));
-        times_ns.fold([0.0; 3], |sums, times_ns| [0, 1, 2].map(|at| sums[at] + times_ns[at] / count))
     }
 
     /// Returns the engines with the shares of the time in which they were busy, as means over the cores, the busiest
     /// engine first.
-    pub fn engine_shares(&self) -> [(&'static str, f64); 3] {
-        let total_ns = self.total_ns.max(1) as f64;
-        let times_ns = self.mean_times_ns();
-        let mut shares = [0, 1, 2].map(|at| (["TIU", "GDMA", "SDMA"][at], times_ns[at] / total_ns));
+    pub fn engine_shares(&self) -> [(Engine, f64); 3] {
+        let SummaryRow { tiu, gdma, sdma, .. } = self.mean_row();
+        let mut shares = [(Engine::Tiu, tiu.share), (Engine::Gdma, gdma.share), (Engine::Sdma, sdma.share)];
         shares.sort_by(|one, other| other.1.total_cmp(&one.1));
         shares
     }
 
     /// Describes the busiest engine and how long the others were busy.
     pub fn describe_engines(&self) -> String {
-        let shares = self.engine_shares();
-        let others: Vec<String> =
-            shares[1..].iter().map(|(name, share)| format!("{name} {}", report::format_percent(*share))).collect();
-        let (name, share) = shares[0];
+        let [(busiest, share), others @ ..] = self.engine_shares();
+        let others = others.map(|(engine, share)| format!("{} {}", engine.name(), report::format_percent(share)));
         format!(
-            "The busiest engine is {name}: {} of the time (mean over cores), {}.",
+            "The busiest engine is {}: {} of the time (mean over cores), {}.",
+            busiest.name(),
             report::format_percent(share),
             others.join(", ")
         )
     }
 
-    pub fn column_headers() -> [&'static str; 11] {
-        HEADER.map(|(name, _)| name)
-    }
-
-    /// Returns one row per core, followed by the overall row.
+    /// Returns the rows of the vendor's table: one per core, and the overall row, which mixes means and maxima.
     pub fn text_rows(&self) -> Vec<[String; 11]> {
-        let cores = self.cores.iter().enumerate().map(|(id, core)| self.core_row(id, core));
-        cores.chain(std::iter::once(self.overall_row())).collect()
+        let core_row = |(row, core): (SummaryRow, &CoreSums)| {
+            vendor_row(row, [core.tiu_cycles, core.gdma_cycles, core.sdma_cycles].map(|cycles| cycles.to_string()))
+        };
+        let longest = |of: fn(&CoreSums) -> i64, mhz: f64| {
+            let cycles = self.cores.iter().map(of).max().unwrap_or(0);
+            format!("{:.3}(us)", cycles as f64 / mhz)
+        };
+        let overall = vendor_row(
+            SummaryRow { name: "Overall".to_owned(), ..self.mean_row() },
+            [
+                longest(|core| core.tiu_cycles, self.tiu_mhz),
+                longest(|core| core.gdma_cycles, self.dma_mhz),
+                longest(|core| core.sdma_cycles, self.dma_mhz),
+            ],
+        );
+        self.core_rows().zip(&self.cores).map(core_row).chain(Some(overall)).collect()
     }
 
     fn tiu_ns(&self, cycles: i64) -> i64 {
@@ -239,63 +352,9 @@ impl CaptureSummary {
         time_ns(cycles, self.dma_mhz)
     }
 
-    fn format_speed(&self, moved: Moved) -> String {
-        let time = self.dma_ns(moved.cycles);
-        if time == 0 { "0.00".to_owned() } else { format!("{:.2}", moved.bytes as f64 / time as f64) }
-    }
-
-    fn core_row(&self, id: usize, core: &CoreSums) -> [String; 11] {
-        let total = self.total_ns as f64;
-        [
-            id.to_string(),
-            format_percent(self.busy_ns(core) as f64, total),
-            format!("{:.3}", total / 1000.0),
-            format_percent(self.tiu_ns(core.tiu_cycles) as f64, total),
-            core.tiu_cycles.to_string(),
-            format_percent(core.asked as f64, core.done as f64),
-            core.gdma_cycles.to_string(),
-            self.format_speed(core.gdma_ddr),
-            self.format_speed(core.gdma_l2),
-            core.sdma_cycles.to_string(),
-            self.format_speed(core.sdma_ddr),
-        ]
-    }
-
     fn busy_ns(&self, core: &CoreSums) -> i64 {
         let sdma = if self.cores.len() == 1 { 0 } else { self.dma_ns(core.sdma_cycles) };
         self.tiu_ns(core.tiu_cycles) + self.dma_ns(core.gdma_cycles) + sdma
-    }
-
-    fn overall_row(&self) -> [String; 11] {
-        let total = self.total_ns as f64;
-        let all = total * self.cores.len() as f64;
-        let sum = |of: fn(&CoreSums) -> Moved| {
-            self.cores.iter().map(of).fold(Moved::default(), |sum, moved| Moved {
-                bytes: sum.bytes + moved.bytes,
-                cycles: sum.cycles + moved.cycles,
-            })
-        };
-        let longest = |of: fn(&CoreSums) -> i64, mhz: f64| {
-            let cycles = self.cores.iter().map(of).max().unwrap_or(0);
-            format!("{:.3}(us)", cycles as f64 / mhz)
-        };
-        let busy: i64 = self.cores.iter().map(|core| self.busy_ns(core)).sum();
-        let tiu: i64 = self.cores.iter().map(|core| self.tiu_ns(core.tiu_cycles)).sum();
-        let asked: u128 = self.cores.iter().map(|core| core.asked).sum();
-        let done: u128 = self.cores.iter().map(|core| core.done).sum();
-        [
-            "Overall".to_owned(),
-            format_percent(busy as f64, all),
-            format!("{:.3}", total / 1000.0),
-            format_percent(tiu as f64, all),
-            longest(|core| core.tiu_cycles, self.tiu_mhz),
-            format_percent(asked as f64, done as f64),
-            longest(|core| core.gdma_cycles, self.dma_mhz),
-            self.format_speed(sum(|core| core.gdma_ddr)),
-            self.format_speed(sum(|core| core.gdma_l2)),
-            longest(|core| core.sdma_cycles, self.dma_mhz),
-            self.format_speed(sum(|core| core.sdma_ddr)),
-        ]
     }
 }
 
@@ -305,6 +364,42 @@ pub fn time_ns(cycles: i64, mhz: f64) -> i64 {
     format!("{time:.2}").parse::<f64>().unwrap_or(time) as i64
 }
 
-fn format_percent(part: f64, whole: f64) -> String {
-    if whole == 0.0 { "0.00%".to_owned() } else { format!("{:.2}%", part / whole * 100.0) }
+/// Returns the cells of a row in the order of [`HEADER`], given the cells about cycles of TIU, GDMA and SDMA.
+fn vendor_row(row: SummaryRow, [tiu, gdma, sdma]: [String; 3]) -> [String; 11] {
+    let percent = |share: f64| format!("{:.2}%", share * 100.0);
+    [
+        row.name,
+        percent(row.busy),
+        format!("{:.3}", row.total_ns / 1000.0),
+        percent(row.tiu.share),
+        tiu,
+        percent(row.rate),
+        gdma,
+        format_speed(row.gdma_ddr),
+        format_speed(row.gdma_l2),
+        sdma,
+        format_speed(row.sdma_ddr),
+    ]
+}
+
+/// Formats a bandwidth in GB/s without its unit.
+pub fn format_speed(gb_per_s: f64) -> String {
+    format!("{gb_per_s:.2}")
+}
+
+/// Returns a quotient, or 0 if the divisor is 0.
+fn part_of(part: f64, whole: f64) -> f64 {
+    if whole == 0.0 { 0.0 } else { part / whole }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_have_the_names_of_the_vendors_table() {
+        let named: Vec<&str> =
+            COLUMNS.iter().map(|column| column.vendor_name).filter(|name| !name.is_empty()).collect();
+        assert_eq!(named, HEADER.map(|(name, _)| name));
+    }
 }

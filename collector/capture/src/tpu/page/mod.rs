@@ -3,11 +3,11 @@
 
 use super::chip::Engine;
 use super::event::{Event, dma, tiu};
-use super::summary::CaptureSummary;
+use super::summary::{COLUMNS, CaptureSummary, Figure, SummaryColumn, SummaryRow, format_speed};
 use super::timeline::Timeline;
 use super::trace::kernel::{self, Call};
 use super::{Result, names, output};
-use report::{format_count, page};
+use report::{format_count, format_duration, format_number, format_percent, format_plain, page};
 use serde_json::json;
 use std::collections::HashMap;
 use std::io::Write;
@@ -16,26 +16,6 @@ use std::path::Path;
 pub const FOLDER: &str = "PerfWeb";
 pub const FILE: &str = "result.html";
 const NO_BATCH: u32 = u32::MAX;
-
-/// Meanings of the summary's columns, in the order of [`CaptureSummary::TITLES`].
-const SUMMARY_COLUMNS: [&str; 13] = [
-    "number of the core",
-    "busy times of all engines over the time; above 100 %, engines worked at the same time",
-    "time from the first record to the last",
-    "share of time in which the tensor unit was busy",
-    "time in which the tensor unit was busy",
-    "useful share of the operations that the tensor unit performed",
-    "share of time in which the GDMA was busy",
-    "time in which the GDMA was busy",
-    "mean GDMA bandwidth from and to DDR",
-    "mean GDMA bandwidth from and to L2",
-    "share of time in which the SDMA was busy",
-    "time in which the SDMA was busy",
-    "mean SDMA bandwidth from and to DDR",
-];
-
-/// Place of the GDMA's bandwidth from and to DDR among the summary's columns.
-const GDMA_DDR: usize = 8;
 
 pub fn write_page(timeline: &Timeline, summary: Option<&CaptureSummary>, directory: &Path) -> Result<()> {
     output::write_file(&directory.join(FOLDER).join(FILE), |file| {
@@ -119,12 +99,7 @@ fn write_data(timeline: &Timeline, summary: Option<&CaptureSummary>, out: &mut i
         "directory": text(&timeline.directory),
         "parameters": chip_parameters(settings.chip.report_parameters(settings.tiu_mhz)),
         "total_ns": timeline.all_records().map(|record| record.end).max().unwrap_or(0),
-        "summary": {
-            "names": vendor_names(),
-            "titles": CaptureSummary::TITLES,
-            "about": SUMMARY_COLUMNS,
-            "rows": summary.map_or(Vec::new(), CaptureSummary::readable_rows),
-        },
+        "summary": summary.map(summary_table),
         "answer": summary.map_or(String::new(), |summary| describe_capture(timeline, summary)),
         "cards": summary_cards(timeline, summary),
     });
@@ -134,10 +109,28 @@ fn write_data(timeline: &Timeline, summary: Option<&CaptureSummary>, out: &mut i
     out.write_all(rest.trim_start_matches('{').as_bytes())
 }
 
-/// Returns the vendor's names of the columns, in the order of [`CaptureSummary::TITLES`]; empty where it has no column.
-fn vendor_names() -> Vec<&'static str> {
-    let [before @ .., gdma, ddr, l2, sdma, sdma_ddr] = CaptureSummary::column_headers();
-    before.into_iter().chain(["", gdma, ddr, l2, "", sdma, sdma_ddr]).collect()
+/// Returns the columns of the summary, the cells of each core, and those of the mean. A cell has a text, the number for
+/// comparisons, and for shares the name of the engine, which is empty for several engines.
+fn summary_table(summary: &CaptureSummary) -> serde_json::Value {
+    let heading = |column: &SummaryColumn| {
+        let SummaryColumn { title, vendor_name, meaning, .. } = column;
+        json!({ "title": title, "vendorName": vendor_name, "meaning": meaning })
+    };
+    let cell = |figure: Figure| {
+        let text = figure.format_text();
+        match figure {
+            Figure::Name(_) => json!({ "text": text }),
+            Figure::Time(value) | Figure::Bandwidth(value) => json!({ "text": text, "value": value }),
+            Figure::Share(value) => json!({ "text": text, "value": value, "engine": "" }),
+            Figure::Busy(engine, value) => json!({ "text": text, "value": value, "engine": engine.name() }),
+        }
+    };
+    let cells = |row: SummaryRow| COLUMNS.iter().map(|column| cell((column.figure)(&row))).collect::<Vec<_>>();
+    json!({
+        "columns": COLUMNS.iter().map(heading).collect::<Vec<_>>(),
+        "cores": summary.core_rows().map(cells).collect::<Vec<_>>(),
+        "mean": cells(summary.mean_row()),
+    })
 }
 
 /// Describes the busiest engine, what limits the capture, and the use of the memory's bandwidth.
@@ -145,36 +138,33 @@ fn describe_capture(timeline: &Timeline, summary: &CaptureSummary) -> String {
     /// Share of time above which an engine that is busy limits the capture.
     const LIMITING: f64 = 0.8;
     let limit = match summary.engine_shares()[0] {
-        ("TIU", share) if share >= LIMITING => " So arithmetic limits the capture.",
-        (_, share) if share >= LIMITING => " So data movement limits the capture, not arithmetic.",
-        _ => " No engine was busy most of the time, so waits between engines or for the host limit the capture.",
+        (Engine::Tiu, share) if share >= LIMITING => "So arithmetic limits the capture.".to_owned(),
+        (_, share) if share >= LIMITING => "So data movement limits the capture, not arithmetic.".to_owned(),
+        _ => format!(
+            "No engine was busy for {} % of the time, so waits between engines or for the host limit the capture.",
+            format_plain(LIMITING * 100.0)
+        ),
     };
-    let peak = timeline.settings.chip.facts().ddr_gb_per_s;
-    let reached = summary.readable_rows().last().map_or(String::new(), |row| {
-        let share = row[GDMA_DDR]
-            .parse::<f64>()
-            .map_or(String::new(), |speed| format!(" ({})", report::format_percent(speed / peak)));
-        let peak = report::format_number(peak);
-        format!(
-            " While it moved data from and to DDR, the GDMA reached {} of {peak} GB/s per core{share}.",
-            row[GDMA_DDR]
-        )
-    });
-    summary.describe_engines() + limit + &reached
+    let (speed, peak) = (summary.mean_row().gdma_ddr, timeline.settings.chip.facts().ddr_gb_per_s);
+    format!(
+        "{} {limit} While it moved data from and to DDR, the GDMA reached {} of {} GB/s per core ({}).",
+        summary.describe_engines(),
+        format_speed(speed),
+        format_number(peak),
+        format_percent(speed / peak)
+    )
 }
 
 fn summary_cards(timeline: &Timeline, summary: Option<&CaptureSummary>) -> Vec<[String; 2]> {
     let Some(summary) = summary else { return Vec::new() };
-    let rows = summary.readable_rows();
-    let overall = |column: usize| rows.last().map_or(String::new(), |row| row[column].clone());
     let card = |value: String, label: &str| [value, label.to_owned()];
     let busy = summary.engine_shares().map(|(engine, share)| {
-        card(report::format_percent(share), &format!("of the time {engine} was busy, mean over cores"))
+        card(format_percent(share), &format!("of the time {} was busy, mean over cores", engine.name()))
     });
-    let mut cards = vec![card(overall(2), "from the first record to the last")];
+    let mut cards = vec![card(format_duration(summary.total_ns as f64), "from the first record to the last")];
     cards.extend(busy);
     cards.extend([
-        card(format!("{} GB/s", overall(GDMA_DDR)), "mean GDMA bandwidth from and to DDR"),
+        card(format!("{} GB/s", format_speed(summary.mean_row().gdma_ddr)), "mean GDMA bandwidth from and to DDR"),
         card(
             timeline.record_count().to_string(),
             &format!(
