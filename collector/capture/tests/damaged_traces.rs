@@ -60,7 +60,8 @@ proptest! {
     #[test]
     fn host_traces_are_merged_or_rejected(
         damages in prop::collection::vec(with_words(&[
-            "1e300", "-1e18", "\"ts\":9e15", "\"dur\":-1", "null", "[", "]", "{", "}", "\"", "\"ph\":\"E\"", "\"ph\":\"B\"", "\u{0}",
+            "1e300", "-1e18", "\"ts\":9e15", "\"dur\":-1", "null", "[", "]", "{", "}", "\"", "\"ph\":\"E\"", "\"ph\":\"B\"",
+            "\u{0}",
         ]), 1..6),
         offset in -1_000_000_000_000_000i64..1_000_000_000_000_000,
     ) {
@@ -72,8 +73,8 @@ proptest! {
     #[test]
     fn perfetto_traces_are_queried_or_rejected(
         damages in prop::collection::vec(with_words(&[
-            vec![0xff; 10], vec![0; 4], vec![0x0a, 0x00], vec![0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f], vec![0x5b, 0x5a, 0x5a],
-            vec![0x8a, 0x01, 0x02], vec![0x80; 9],
+            vec![0xff; 10], vec![0; 4], vec![0x0a, 0x00], vec![0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f],
+            vec![0x5b, 0x5a, 0x5a], vec![0x8a, 0x01, 0x02], vec![0x80; 9],
         ]), 1..8),
     ) {
         static ORIGINAL: OnceLock<Vec<u8>> = OnceLock::new();
@@ -81,7 +82,8 @@ proptest! {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("perfetto.pftrace");
             let tail = (timeline().tail_ns, Some(0));
-            let host = trace::host::parse_host_trace(Path::new("host"), HOST.as_bytes(), tail, &mut Losses::default()).unwrap();
+            let mut losses = Losses::default();
+            let host = trace::host::parse_host_trace(Path::new("host"), HOST.as_bytes(), tail, &mut losses).unwrap();
             trace::write_trace(timeline(), Some(&host), &path).unwrap();
             std::fs::read(path).unwrap()
         });

@@ -422,8 +422,8 @@ fn traces_can_be_queried() {
     let rows = ask("select name, dur from slice s where s.name = 'MM2_NN' order by dur desc");
     assert_eq!(rows, [[text("MM2_NN"), Value::Integer(499)]]);
     let rows = ask(
-        "SELECT s.name, s.dur FROM slice s JOIN track t ON s.track_id = t.id JOIN track parent ON t.parent_id = parent.id
-         WHERE parent.name = 'Core 0' AND t.name = 'Kernel Function' ORDER BY s.dur DESC",
+        "SELECT s.name, s.dur FROM slice s JOIN track t ON s.track_id = t.id
+         JOIN track parent ON t.parent_id = parent.id WHERE parent.name = 'Core 0' AND t.name = 'Kernel Function' ORDER BY s.dur DESC",
     );
     assert_eq!(rows, [[text("mm"), Value::Integer(1209)]]);
     let rows =
@@ -535,7 +535,8 @@ fn host_calls_are_merged_with_the_records() {
     trace::write_trace(&timeline, Some(&host), &path).unwrap();
     let rows = capture::trace::query_trace(
         &path,
-        "select s.name, ts, dur, depth from slice s join track t on s.track_id = t.id where t.name = 'cpu op' order by ts",
+        "select s.name, ts, dur, depth from slice s join track t on s.track_id = t.id where t.name = 'cpu op' \
+         order by ts",
         &QueryBounds::default(),
     );
     let text = |row: &Vec<Value>| row.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");

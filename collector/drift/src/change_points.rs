@@ -1,7 +1,7 @@
 //! Change points of lines (times of one task and schedule) over many nights.
 //! For each line, the best split into two periods is determined, without splits that one outlier night of a longer
-//! period causes. The p-value of the best split is multiplied by the number of possible splits, and all lines are judged
-//! together. A line with a change point is split there, and both periods are searched again.
+//! period causes. The p-value of the best split is multiplied by the number of possible splits, and all lines are
+//! judged together. A line with a change point is split there, and both periods are searched again.
 
 use super::distributions::{adjust_p_values, mean_of, student_tails, sum_of_squares};
 use super::history::{DriftLine, History, LineIdentity};

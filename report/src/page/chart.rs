@@ -29,14 +29,15 @@ pub fn svg_start(width: f64, height: f64, label: &str) -> String {
     /// Smallest scale at which text stays readable.
     const SMALLEST: f64 = 0.92;
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{}\" width=\"{width:.0}\" height=\"{height:.0}\" \
-         viewBox=\"0 0 {width:.0} {height:.0}\" style=\"min-width:{:.0}px\">",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{}\" width=\"{width:.0}\" \
+         height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" style=\"min-width:{:.0}px\">",
         super::escape_html(label),
         SMALLEST * width
     )
 }
 
-/// Draws a chart twice, for broad and for narrow windows, of which a page shows one. `draw` takes the width of the image.
+/// Draws a chart twice, for broad and for narrow windows, of which a page shows one. `draw` takes the width of the
+/// image.
 pub fn draw_for_windows(broad: f64, draw: impl Fn(f64) -> String) -> String {
     /// Width of the content of a window of 480 pixels.
     const NARROW: f64 = 440.0;

@@ -190,7 +190,12 @@ proptest! {
         width in 24usize..200,
         texts in prop::collection::vec(("[a-z ]{0,60}", "[0-9]{1,9}", "[0-9]{1,9}", "[a-z]{0,40}"), 0..6),
     ) {
-        let mut table = Table::new([text_column("what"), number_column("so many"), number_column("more").drop_order(1), text_column("rest").drop_order(2)]);
+        let mut table = Table::new([
+            text_column("what"),
+            number_column("so many"),
+            number_column("more").drop_order(1),
+            text_column("rest").drop_order(2),
+        ]);
         for (what, many, more, rest) in &texts {
             table.add_row([what.as_str(), many, more, rest]);
         }

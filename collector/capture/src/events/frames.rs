@@ -354,7 +354,10 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         #[test]
-        fn results_do_not_depend_on_read_sizes(text in r#"([\[\]{},:"\\\n a1]|"events":|\{"ph":"X"\}){0,40}"#, piece in 1_usize..9) {
+        fn results_do_not_depend_on_read_sizes(
+            text in r#"([\[\]{},:"\\\n a1]|"events":|\{"ph":"X"\}){0,40}"#,
+            piece in 1_usize..9,
+        ) {
             prop_assert_eq!(frames(text.as_bytes(), piece), frames(text.as_bytes(), usize::MAX));
         }
     }

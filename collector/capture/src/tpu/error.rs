@@ -15,7 +15,10 @@ pub enum Error {
     UnknownArch { path: PathBuf, name: String },
     #[error("the TIU clock is {mhz} MHz, but must be 1 to 100000 MHz")]
     Frequency { mhz: f64 },
-    #[error("`{}` contains no readable record; a capture has files such as `cdmlib0_0.profile`{losses}", path.display())]
+    #[error(
+        "`{}` contains no readable record; a capture has files such as `cdmlib0_0.profile`{losses}",
+        path.display()
+    )]
     Nothing { path: PathBuf, losses: String },
     #[error("cannot read the host trace `{}`: {problem}", path.display())]
     HostTrace { path: PathBuf, problem: String },

@@ -280,7 +280,8 @@ mod tests {
 
     #[test]
     fn the_head_names_the_network() {
-        let text = "#loc = loc(unknown)\nmodule @resnet_18 attributes {module.FLOPs = 3638757376 : i64, module.mode = \"BF16\"} {\n";
+        let text = "#loc = loc(unknown)\nmodule @resnet_18 attributes {module.FLOPs = 3638757376 : i64, \
+                    module.mode = \"BF16\"} {\n";
         let network = Network::parse_module(text).expect("a network");
         assert_eq!(network, Network { name: "resnet_18".into(), operations: 3_638_757_376, mode: "bf16".into() });
         assert_eq!(Network::parse_module("module {}"), None);

@@ -324,7 +324,8 @@ fn dma_sheet(timeline: &Timeline, owner: Owner<'_>, number_of_sheet: usize) -> P
     ));
     sheet.write_row(&[]);
     sheet.write_row(&[]);
-    let note = "*Stall Cycle: the time lost when the tensor unit and this engine accessed the same memory bank at the same time.";
+    let note = "*Stall Cycle: the time lost when the tensor unit and this engine accessed the same memory bank at the \
+                same time.";
     sheet.write_row(&[(note.into(), Style::Plain)]);
     write_records(timeline, owner, &names, &mut sheet);
     sheet.finish()
