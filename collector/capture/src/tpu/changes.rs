@@ -89,7 +89,7 @@ impl CaptureComparison {
         };
         let unknown = match unknown {
             0 => String::new(),
-            unknown => format!(", {unknown} differ but have a single call in a capture, so their noise is unknown"),
+            unknown => format!(", {unknown} with a single call in a capture cannot be judged"),
         };
         let common = format!(
             "of {} in both captures, {changed} by more than {} %; {equal} are equal{undecided}{unknown}",
