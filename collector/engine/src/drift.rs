@@ -11,6 +11,7 @@ use drift::{
 };
 use report::page::escape_html;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -83,35 +84,20 @@ pub fn compare_records(options: &DriftOptions, observer: &dyn Observer) -> Resul
         Some(after) => format!("{} and {after}", options.before),
         None => options.before.clone(),
     };
-    let title = match &options.after {
-        Some(after) => match (split_night(&options.before), split_night(after)) {
-            // Two nightly runs of one store.
-            ((store, Some(before)), (other, Some(after))) if store == other => {
-                format!("Drift of {store} from {} to {}", night_title(before), night_title(after))
-            }
-            _ => format!("Drift from {} to {}", short_title(&options.before), short_title(after)),
-        },
-        None => format!("Drift of {}", short_title(&options.before)),
-    };
+    let title = page_title(&before, after.as_ref());
     let html = format!("<p class=\"soft\">Records of {}</p>\n", escape_html(&name));
     pages.write(&title, &report, &OwnSections { html, ..OwnSections::default() }, observer)?;
     observer.receive_notes(&report.drift.notes);
     Ok(report)
 }
 
-/// Returns the last part of a store's path, and the selected nightly run.
-fn split_night(text: &str) -> (&str, Option<&str>) {
-    let name = text.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    match name.split_once('@').and_then(|(store, rest)| Some((store, rest.strip_prefix(NIGHT)?.strip_prefix('=')?))) {
-        Some((store, night)) => (store, Some(night)),
-        None => (name, None),
-    }
-}
-
-fn short_title(text: &str) -> String {
-    match split_night(text) {
-        (store, Some(night)) => format!("{store}, night {}", night_title(night)),
-        (name, None) => name.to_owned(),
+fn page_title(before: &StorePart<'_>, after: Option<&StorePart<'_>>) -> String {
+    let Some(after) = after else { return format!("Drift of {}", before.title()) };
+    match (before.night(), after.night()) {
+        (Some(first), Some(last)) if before.store == after.store => {
+            format!("Drift of {} from {} to {}", before.store_name(), night_title(first), night_title(last))
+        }
+        _ => format!("Drift from {} to {}", before.title(), after.title()),
     }
 }
 
@@ -201,19 +187,27 @@ fn compare_last(part: &StorePart<'_>, options: &DriftOptions) -> Result<DriftRep
     Ok(DriftReport::new(part.read_history(&newest, options.by_task)?, options.bounds))
 }
 
+/// A store, or the records of it that have a value in a column.
 struct StorePart<'a> {
     store: PathBuf,
     filter: Option<(FilterColumn, String)>,
     observer: &'a dyn Observer,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum FilterColumn {
     Night,
     Column(ColumnId),
 }
 
 impl FilterColumn {
+    fn name(self) -> &'static str {
+        match self {
+            FilterColumn::Night => NIGHT,
+            FilterColumn::Column(id) => id.name(),
+        }
+    }
+
     fn column_text(self, record: &Record) -> Option<String> {
         match self {
             FilterColumn::Night => Some(night_of(record)),
@@ -251,6 +245,25 @@ impl<'a> StorePart<'a> {
         Ok(StorePart { store, filter: Some((column, value.to_owned())), observer })
     }
 
+    /// Returns the selected nightly run.
+    fn night(&self) -> Option<&str> {
+        self.filter.as_ref().filter(|(column, _)| *column == FilterColumn::Night).map(|(_, night)| night.as_str())
+    }
+
+    /// Returns the last part of the store's path.
+    fn store_name(&self) -> Cow<'_, str> {
+        self.store.file_name().unwrap_or(self.store.as_os_str()).to_string_lossy()
+    }
+
+    fn title(&self) -> String {
+        let store = self.store_name();
+        match &self.filter {
+            None => store.into_owned(),
+            Some((FilterColumn::Night, night)) => format!("{store}, night {}", night_title(night)),
+            Some((column, value)) => format!("{store}@{}={value}", column.name()),
+        }
+    }
+
     fn for_each_record(&self, receive: &mut dyn FnMut(&Record)) -> Result<()> {
         let records = open_existing(&self.store)?.select_records(Choose::All).map_err(store_failure)?;
         note_damage(records.damage(), self.observer);
@@ -280,5 +293,40 @@ impl<'a> StorePart<'a> {
         let side = |record: &Record| if night_of(record) == night { Side::After } else { Side::Before };
         self.for_each_record(&mut |record| gather.add_record(record, side(record)))?;
         Ok(gather.build_history())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observer::{Progress, StoreStatus};
+
+    struct Silent;
+
+    impl Observer for Silent {
+        fn receive_notes(&self, _notes: &[String]) {}
+
+        fn begin_progress(&self, _attempts: usize, _store: Option<StoreStatus>) -> Box<dyn Progress> {
+            unreachable!("nothing is measured")
+        }
+    }
+
+    #[test]
+    fn titles_name_stores_and_nights_as_they_were_parsed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        for name in ["store", "other/store", "home@lab", "all@night=late"] {
+            Store::create(Path::new(&path(name))).expect("a store");
+        }
+        let part = |name: &str| StorePart::parse(&path(name), &Silent).expect("a part");
+        let title = |before: &str, after: &str| page_title(&part(before), Some(&part(after)));
+        assert_eq!(title("store@night=one", "store@night=two"), "Drift of store from one to two");
+        assert_eq!(title("store@night=one", "store/@night=two"), "Drift of store from one to two");
+        // Equal names are not equal stores.
+        assert_eq!(title("store@night=one", "other/store@night=two"), "Drift from store, night one to store, night two");
+        assert_eq!(title("home@lab@night=one", "home@lab@night=two"), "Drift of home@lab from one to two");
+        // A folder of this name precedes a night.
+        assert_eq!(title("all@night=late", "store@host=a"), "Drift from all@night=late to store@host=a");
+        assert_eq!(page_title(&part("store"), None), "Drift of store");
     }
 }
