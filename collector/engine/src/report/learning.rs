@@ -1,10 +1,11 @@
 //! The report of searches: best times over trials and over seconds, and the axes with the largest effects.
 
 use crate::campaign::{Finals, FoundBest, Outcomes, PlannedTask, Search, Stop, Trial, Tuning, Verdict, ranking_time};
+use datasets::fastest::EQUAL;
 use datasets::{CacheState, Key, Outcome, Record};
 use job::space::{Knobs, Schedule, task_space};
 use measure::statistics::median_of_sorted;
-use report::{Paper, Table, format_count, format_duration, number_column, or_unknown, text_column};
+use report::{Paper, Table, format_count, format_duration, format_plain, number_column, or_unknown, text_column};
 use search::{Effect, axis_effects};
 use serde::Serialize;
 use std::collections::hash_map::Entry;
@@ -101,16 +102,20 @@ impl Effort {
         }
     }
 
-    /// Describes the duration of the searches and how it was spent.
-    pub(super) fn describe(&self) -> String {
-        format!(
-            "{:.1} s of search in this run: {:.0} % waiting for runs, {:.0} % for builds, {:.2} s ({:.1} %) in the tuner",
-            self.seconds,
-            100.0 * self.run_share,
-            100.0 * self.build_share,
-            self.tuner_seconds,
-            100.0 * self.tuner_share
-        )
+    /// Describes the duration of the searches and how it was spent; None if nothing was built or run, because all
+    /// records were known.
+    pub(super) fn describe(&self) -> Option<String> {
+        (self.run_share + self.build_share > 0.0).then(|| {
+            format!(
+                "{:.1} s of search in this run: {:.0} % waiting for runs, {:.0} % for builds, {:.2} s ({:.1} %) in the \
+                 tuner",
+                self.seconds,
+                100.0 * self.run_share,
+                100.0 * self.build_share,
+                self.tuner_seconds,
+                100.0 * self.tuner_share
+            )
+        })
     }
 }
 
@@ -355,7 +360,7 @@ fn improvement_curve(trials: &[&Record], moments: &[f64]) -> Vec<LearningPoint> 
 impl Learning {
     /// Returns the first trial after which the best time was within one percent of the final best time.
     pub(super) fn near_best_point(&self) -> Option<&LearningPoint> {
-        const NEAR_BEST: f64 = 1.01;
+        const NEAR_BEST: f64 = 1.0 + EQUAL;
         let best_ns = self.curve.last()?.best_ns;
         self.curve.iter().find(|point| point.best_ns <= NEAR_BEST * best_ns)
     }
@@ -367,9 +372,24 @@ impl Learning {
     }
 
     /// Returns whether the best schedule is faster than the default one: by the interval of the gain, or in all rounds.
-    pub(super) fn is_faster(&self) -> bool {
+    fn is_faster(&self) -> bool {
         let is_above = self.gain_interval().is_some_and(|(low, _)| low > 1.0);
         is_above || self.verdict.as_ref().is_some_and(|verdict| verdict.is_default_slower)
+    }
+
+    /// Returns whether the search found a schedule that is faster than the default one by more than [`MIN_GAIN`].
+    pub(super) fn has_gained(&self) -> bool {
+        self.is_faster() && self.gain.is_some_and(|gain| gain > MIN_GAIN)
+    }
+
+    /// Returns whether the search tried schedules in addition to the default one.
+    pub(super) fn has_alternatives(&self) -> bool {
+        self.trials > 1
+    }
+
+    /// Formats the duration of the trials, which a single trial does not have.
+    pub(super) fn seconds_text(&self) -> String {
+        if self.has_alternatives() { format!("{:.1}", self.seconds) } else { report::UNKNOWN.to_owned() }
     }
 
     /// Returns the 95 % interval of the gain, or its range over rounds if there are too few for an interval.
@@ -385,7 +405,8 @@ impl Learning {
     pub(super) fn describe_ties(&self) -> String {
         let Some(verdict) = &self.verdict else { return "measured once".to_owned() };
         let others = verdict.measured_again.saturating_sub(1);
-        match verdict.equals.max(verdict.undecided) {
+        match verdict.tied() {
+            _ if others == 0 => report::UNKNOWN.to_owned(),
             0 => format!("none of {others}"),
             tied => format!("{tied} of {others}"),
         }
@@ -407,7 +428,7 @@ impl Learning {
         let Some(verdict) = &self.verdict else { return "measured once".to_owned() };
         let others = verdict.measured_again.saturating_sub(1);
         let among = format!("{} in {}", format_count(others, "other schedule"), format_count(verdict.rounds, "round"));
-        match verdict.equals.max(verdict.undecided) {
+        match verdict.tied() {
             _ if others == 0 => format!("measured again in {}", format_count(verdict.rounds, "round")),
             0 => format!("faster than the {among}"),
             tied => format!("tied with {tied} of the {among}"),
@@ -416,7 +437,7 @@ impl Learning {
 }
 
 /// Gain above which a search found something.
-pub(super) const MIN_GAIN: f64 = 1.01;
+const MIN_GAIN: f64 = 1.0 + EQUAL;
 
 fn search_table(learnings: &[Learning]) -> Table {
     let mut table = Table::new([
@@ -440,7 +461,7 @@ fn search_table(learnings: &[Learning]) -> Table {
             one.threads.to_string(),
             one.trials.to_string(),
             one.without_time.to_string(),
-            format!("{:.1}", one.seconds),
+            one.seconds_text(),
             or_unknown(one.default_ns, format_duration),
             or_unknown(one.best_ns, format_duration),
             or_unknown(one.gain, |gain| format!("{gain:.2}×")),
@@ -463,11 +484,11 @@ pub fn render_searches(searched: &SearchResults, paper: &Paper) -> String {
     let text = search_table(&searched.learnings).format_for(paper)
         + &rejected_note(&searched.learnings)
         + &unimproved_note(&searched.learnings);
+    let effort = searched.effort.describe().map_or(String::new(), |effort| format!("\n{effort}"));
     format!(
-        "{text}\nbest: median of the final interleaved measurement; gain: time of the default schedule over it, in the same \
-         rounds; tied with: other schedules measured again in these rounds that are as fast within the noise; runner-up: \
-         time of the second-best schedule over it\n{CLOCK}\n{}",
-        searched.effort.describe()
+        "{text}\nbest: median of the final interleaved measurement; gain: time of the default schedule over it, in the \
+         same rounds; tied with: other schedules measured again in these rounds that are as fast within the noise; \
+         runner-up: time of the second-best schedule over the best one\n{CLOCK}{effort}"
     )
 }
 
@@ -479,16 +500,16 @@ fn rejected_note(learnings: &[Learning]) -> String {
 
 /// Describes how many searches found nothing faster than the default schedule; the tuner does not matter for these.
 fn unimproved_note(learnings: &[Learning]) -> String {
-    let tried = learnings.iter().filter(|one| one.trials > 1);
-    let gains: Vec<f64> = tried.filter_map(|one| one.gain).collect();
-    let few = gains.iter().filter(|gain| **gain < MIN_GAIN).count();
+    let tried: Vec<&Learning> = learnings.iter().filter(|one| one.has_alternatives()).collect();
+    let few = tried.iter().filter(|one| !one.has_gained()).count();
     if few == 0 {
         return String::new();
     }
     format!(
-        "\n{few} of {} that tried alternatives gained less than 1 % over the default schedule; for these, the choice of the \
-         tuner makes no difference",
-        count_searches(gains.len())
+        "\n{few} of {} that tried alternatives did not clearly gain more than {} % over the default schedule; for these, \
+         the choice of the tuner makes no difference",
+        count_searches(tried.len()),
+        format_plain(100.0 * EQUAL)
     )
 }
 
@@ -499,6 +520,7 @@ pub(super) fn count_searches(count: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::learning_page::learning_page;
     use datasets::Covers;
 
     fn record(run: &str, started_at_us: i64, ns: Option<f64>) -> Record {
@@ -531,5 +553,83 @@ mod tests {
             [point(2, 1.0, 50.0), point(4, 2.0, 40.0), point(5, 4.0, 40.0)]
         );
         assert_eq!(improvement_curve(&trials[..1], &moments[..1]), []);
+    }
+
+    /// Returns a search with a gain by `verdict`.
+    fn learning(trials: usize, gain: f64, verdict: Option<Verdict>) -> Learning {
+        Learning {
+            task: format!("matmul {trials}"),
+            task_hash: String::new(),
+            count: 1,
+            threads: 1,
+            cache_state: CacheState::Cold,
+            trials,
+            passed_over: 0,
+            without_time: 0,
+            began_at_us: None,
+            seconds: 0.0,
+            default_ns: None,
+            best_ns: None,
+            gain: Some(gain),
+            difference: String::new(),
+            schedule: None,
+            verdict,
+            stop: Stop::Trials,
+            curve: Vec::new(),
+            axes: Vec::new(),
+            course: Vec::new(),
+        }
+    }
+
+    fn verdict(measured_again: usize, is_default_slower: bool) -> Verdict {
+        Verdict {
+            winner: 0,
+            median_ns: 1.0,
+            rounds: 9,
+            measured_again,
+            equals: 0,
+            undecided: 0,
+            second_over_best: None,
+            default_over_best: None,
+            default_range: None,
+            is_default_slower,
+        }
+    }
+
+    #[test]
+    fn equal_and_undecided_schedules_are_tied() {
+        let of = |verdict| learning(9, 1.0, Some(verdict));
+        let tied = of(Verdict { equals: 2, undecided: 1, ..verdict(6, false) });
+        assert_eq!(tied.describe_ties(), "3 of 5");
+        assert_eq!(tied.describe_certainty(), "tied with 3 of the 5 other schedules in 9 rounds");
+        assert_eq!(of(verdict(3, false)).describe_ties(), "none of 2");
+        let alone = of(verdict(1, false));
+        assert_eq!([alone.describe_ties(), alone.describe_certainty()], ["–", "measured again in 9 rounds"]);
+    }
+
+    #[test]
+    fn the_page_and_the_terminal_count_the_same_gains() {
+        let learnings = vec![
+            learning(9, 1.2, Some(verdict(3, true))),
+            // Large, but within the noise.
+            learning(8, 1.3, Some(verdict(3, false))),
+            learning(7, 1.005, Some(verdict(3, true))),
+            learning(1, 1.0, None),
+            learning(0, 1.0, None),
+        ];
+        let effort = Effort { seconds: 1.0, tuner_seconds: 0.0, tuner_share: 0.0, run_share: 0.0, build_share: 0.0 };
+        let mut searched = SearchResults { learnings, courses: Vec::new(), effort };
+        let page = learning_page("curves", &searched);
+        let answer = "1 of the 3 searches that tried alternatives gained more than 1 % over the default schedule; the \
+                      largest gain is 1.20×, matmul 9. 1 search tried only the default schedule and 1 search tried no \
+                      schedule.";
+        assert!(page.contains(&format!("<p class=\"answer\">{answer}</p>")), "{page}");
+        let text = render_searches(&searched, &Paper::without_colours(200));
+        let note = "2 of 3 searches that tried alternatives did not clearly gain more than 1 % over the default";
+        assert!(text.contains(note), "{text}");
+        assert!([page, text].iter().all(|one| !one.contains("of search in this run")), "nothing was run");
+        searched.effort.run_share = 0.5;
+        let text = render_searches(&searched, &Paper::without_colours(200));
+        assert!(text.contains("1.0 s of search in this run: 50 % waiting"), "{text}");
     }
 }

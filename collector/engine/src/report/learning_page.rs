@@ -1,8 +1,8 @@
 //! HTML page with learning curves (best times over trials and seconds, in total and per search) and effects of axes.
 
-use super::learning::{CLOCK, Learning, LearningCourse, LearningPoint, MIN_GAIN, SearchResults, count_searches};
+use super::learning::{CLOCK, Learning, LearningCourse, LearningPoint, SearchResults, count_searches};
 use crate::campaign::CLEAR_DIFFERENCE;
-use datasets::fastest::LEAST_ROUNDS;
+use datasets::fastest::{EQUAL, LEAST_ROUNDS};
 use job::space::Schedule;
 use report::page::chart::{STYLE, Scale, draw_for_windows, round_ticks, svg_start};
 use report::page::{escape_html, whole_page, wider_note};
@@ -32,65 +32,77 @@ const RULES: &str = ".wide td { white-space: nowrap; }\n\
 pub fn learning_page(title: &str, searched: &SearchResults) -> String {
     let mut sorted: Vec<&Learning> = searched.learnings.iter().collect();
     sorted.sort_by(|one, other| other.gain.unwrap_or(0.0).total_cmp(&one.gain.unwrap_or(0.0)));
-    let mut body = format!("<p class=\"answer\">{}</p>\n", escape_html(&gain_sentence(&searched.learnings)));
+    let (several, others): (Vec<&Learning>, Vec<&Learning>) =
+        sorted.into_iter().partition(|one| one.has_alternatives());
+    let answer = [gain_sentence(&several), describe_others(&others).map(|text| text + ".")];
+    let answer = answer.into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let mut body = format!("<p class=\"answer\">{}</p>\n", escape_html(&answer));
     for sums in searched.courses.iter().filter_map(|course| describe_sums(course, &searched.learnings)) {
         body += &format!("<p>{}</p>\n", escape_html(&sums));
     }
-    let (several, single): (Vec<&Learning>, Vec<&Learning>) = sorted.iter().copied().partition(|one| one.trials > 1);
     if !several.is_empty() {
         body += &search_rows(&several);
     }
-    if !single.is_empty() {
+    if let Some(summary) = describe_others(&others) {
         body += &format!(
-            "<details{}><summary>{} tried only the default schedule</summary>{}</details>\n",
+            "<details{}><summary>{summary}</summary>{}</details>\n",
             if several.is_empty() { " open" } else { "" },
-            count_searches(single.len()),
-            search_rows(&single)
+            search_rows(&others)
         );
     }
-    body += &format!(
-        "<p class=\"soft\">best: median of the final interleaved measurement of the best candidates, or of the only \
-         measurement. gain: time of the default schedule over it, in the same rounds, with its 95 % interval, or with its \
-         range over fewer than 6 rounds. A schedule is faster if the interval lies above 1, or if it was more than \
-         {} % faster in all of at least {} rounds. tied with: other schedules measured again in the same rounds that are \
-         as fast within the noise. runner-up: time of the second-best schedule over the best one. {CLOCK}.</p>",
-        format_plain(100.0 * CLEAR_DIFFERENCE),
-        LEAST_ROUNDS
-    );
-    // A run that only reads known records needs no time for runs and builds.
-    if searched.effort.run_share + searched.effort.build_share > 0.0 {
-        body += &format!("<p class=\"soft\">{}.</p>\n", searched.effort.describe());
+    body += &format!("<p class=\"soft\">{}</p>", explain_columns());
+    if let Some(effort) = searched.effort.describe() {
+        body += &format!("<p class=\"soft\">{effort}.</p>\n");
     }
-    body += "<h2>Curves</h2><p class=\"soft\">Dark line: median of the best schedule so far, from its first measurement. Light line: \
-        upper end of the median's 95 % interval, by which a search ranks. Dotted: default schedule. Circle: median of \
-        the final measurement, as in the table; it is interleaved and longer, so it can differ from the first \
-        measurement. Seconds exclude pauses between processes.</p>";
+    body += "<h2>Curves</h2><p class=\"soft\">Dark line: median of the best schedule so far, from its first measurement. \
+        Light line: upper end of the median's 95 % interval, by which a search ranks. Dotted: default schedule. Circle: \
+        median of the final measurement, as in the table; it is interleaved and longer, so it can differ from the \
+        first measurement. Seconds exclude pauses between processes.</p>";
     for course in searched.courses.iter().filter(|course| course.tasks > 1) {
         body += &render_course(course);
     }
-    body.extend(sorted.into_iter().filter(|one| one.trials > 1).map(render_search));
+    body.extend(several.into_iter().map(render_search));
     whole_page(title, &format!("{STYLE}{RULES}"), &format!("<main><h1>{}</h1>\n{body}</main>", escape_html(title)))
 }
 
-/// Describes how many searches gained over the default schedule, and the largest gain.
-fn gain_sentence(learnings: &[Learning]) -> String {
-    let tried: Vec<&Learning> = learnings.iter().filter(|one| one.trials > 1).collect();
-    let only_default = learnings.len() - tried.len();
-    let gained = |one: &&Learning| one.is_faster() && one.gain.is_some_and(|gain| gain > MIN_GAIN);
-    let gained: Vec<&Learning> = tried.iter().copied().filter(gained).collect();
-    let count = if gained.is_empty() { "None".to_owned() } else { gained.len().to_string() };
-    let order = |one: &&Learning, other: &&Learning| one.gain.unwrap_or(0.0).total_cmp(&other.gain.unwrap_or(0.0));
-    let most = gained.into_iter().max_by(order);
-    let most = most.map(|one| format!("; the largest gain is {}, {}", one.format_gain(), one.task)).unwrap_or_default();
-    let others = match only_default {
-        0 => String::new(),
-        _ if tried.is_empty() => return format!("{} tried only the default schedule.", count_searches(only_default)),
-        _ => format!(" {} tried only the default schedule.", count_searches(only_default)),
-    };
+/// Explains the columns of the table that have no obvious meaning.
+fn explain_columns() -> String {
     format!(
-        "{count} of the {} that tried alternatives gained more than 1 % over the default schedule{most}.{others}",
-        count_searches(tried.len())
+        "best: median of the final interleaved measurement of the best candidates, or of the only measurement. gain: \
+         time of the default schedule over it, in the same rounds, with its 95 % interval, or with its range if there \
+         are too few rounds for an interval. A gain counts if its interval lies above 1, or if the best schedule was \
+         more than {} % faster in all of at least {LEAST_ROUNDS} rounds. tied with: other schedules measured again in \
+         the same rounds that are as fast within the noise. runner-up: time of the second-best schedule over the best \
+         one. {CLOCK}.",
+        format_plain(100.0 * CLEAR_DIFFERENCE)
     )
+}
+
+/// Describes how many of the searches with alternatives gained over the default schedule, and the largest gain; None
+/// for no such searches. `several` must be sorted by gain, the largest first.
+fn gain_sentence(several: &[&Learning]) -> Option<String> {
+    let gained = || several.iter().filter(|one| one.has_gained());
+    let count = match gained().count() {
+        _ if several.is_empty() => return None,
+        0 => "None".to_owned(),
+        count => count.to_string(),
+    };
+    let most = gained().next();
+    let most = most.map(|one| format!("; the largest gain is {}, {}", one.format_gain(), one.task)).unwrap_or_default();
+    Some(format!(
+        "{count} of the {} that tried alternatives gained more than {} % over the default schedule{most}.",
+        count_searches(several.len()),
+        format_plain(100.0 * EQUAL)
+    ))
+}
+
+/// Describes how many searches tried no alternative to the default schedule; None if there are none.
+fn describe_others(others: &[&Learning]) -> Option<String> {
+    let idle = others.iter().filter(|one| one.trials == 0).count();
+    let parts = [(others.len() - idle, "tried only the default schedule"), (idle, "tried no schedule")];
+    let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> = parts.map(|(count, text)| format!("{} {text}", count_searches(count))).collect();
+    (!parts.is_empty()).then(|| parts.join(" and "))
 }
 
 /// Returns the sums of the table's times for the searches of a course, each multiplied by its number of calls.
@@ -101,8 +113,8 @@ fn describe_sums(course: &LearningCourse, learnings: &[Learning]) -> Option<Stri
     };
     let (default, best) = (sum(|one| one.default_ns)?, sum(|one| one.best_ns)?);
     let ratio = default / best;
-    let range = gain_reach_ns(own()).map_or(String::new(), |reach_ns| {
-        format!("; {:.3} … {:.3} by the ranges below", ratio - reach_ns / best, ratio + reach_ns / best)
+    let range = saving_uncertainty_ns(own()).map_or(String::new(), |uncertainty_ns| {
+        format!("; {:.3} … {:.3} by the ranges below", ratio - uncertainty_ns / best, ratio + uncertainty_ns / best)
     });
     Some(format!(
         "All calls with {} and {} caches take {} with the best schedules and {} with the default ones ({ratio:.3}×{range}).",
@@ -114,13 +126,13 @@ fn describe_sums(course: &LearningCourse, learnings: &[Learning]) -> Option<Stri
 }
 
 /// Returns the uncertainty of the time that all calls save, unless the gain of a search has none.
-fn gain_reach_ns<'a>(learnings: impl Iterator<Item = &'a Learning>) -> Option<f64> {
-    let reach_ns = |one: &Learning| match one.gain_range() {
+fn saving_uncertainty_ns<'a>(learnings: impl Iterator<Item = &'a Learning>) -> Option<f64> {
+    let uncertainty_ns = |one: &Learning| match one.gain_range() {
         Some((low, high)) => Some((high - low) / 2.0 * one.best_ns? * one.count as f64),
         // The best schedule is the default one.
         None => (one.gain == Some(1.0)).then_some(0.0),
     };
-    let squares = learnings.map(|one| Some(reach_ns(one)?.powi(2))).sum::<Option<f64>>()?;
+    let squares = learnings.map(|one| Some(uncertainty_ns(one)?.powi(2))).sum::<Option<f64>>()?;
     (squares > 0.0).then(|| squares.sqrt())
 }
 
@@ -155,7 +167,7 @@ fn search_rows(learnings: &[&Learning]) -> String {
             one.describe_rounds(),
             one.trials.to_string(),
             one.without_time.to_string(),
-            if one.trials > 1 { format!("{:.1}", one.seconds) } else { report::UNKNOWN.to_owned() },
+            one.seconds_text(),
             one.threads.to_string(),
             one.stop.reason_text().to_owned(),
         ];

@@ -64,11 +64,19 @@ pub struct Verdict {
     pub second_over_best: Option<Ratio>,
     /// Ratio of the default schedule's time to the winner's time, within rounds; None if the default wins.
     pub default_over_best: Option<Ratio>,
-    /// The lowest and the highest of these ratios; None as above.
+    /// Lowest and highest ratio of the default schedule's time to the winner's over the common rounds; None if the
+    /// default wins or has no common round.
     pub default_range: Option<(f64, f64)>,
     /// Whether the default schedule was removed as slower.
     #[serde(skip)]
     pub is_default_slower: bool,
+}
+
+impl Verdict {
+    /// Returns the number of schedules that are not known to be slower than the winner.
+    pub fn tied(&self) -> usize {
+        self.equals + self.undecided
+    }
 }
 
 /// The schedules of one search, sorted by the upper end of the confidence interval of their first time.
