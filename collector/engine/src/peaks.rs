@@ -45,8 +45,8 @@ pub fn host_peaks(
     Ok(peaks)
 }
 
-/// Measures the peak rates for one number of threads. Returns no rates for targets that are not CPUs, and none if the
-/// configuration says so.
+/// Measures the peak rates for one number of threads. Returns no rates if the target is not a CPU or
+/// `limits.measure_peaks` is off.
 pub fn measure_peak_rates(threads: usize, (config, target): (&Config, &Target), bench: &mut dyn Bench) -> Peaks {
     let facts = Facts::read_facts();
     let mut measured = PeaksMeasured::new("", &facts.host_class(), env!("CARGO_PKG_VERSION"), now_us());

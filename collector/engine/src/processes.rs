@@ -81,8 +81,8 @@ pub fn wait_or_kill(child: &mut Child, limits: &ProcessLimits<'_>) -> Result<Exi
 fn wait_for_exit(child: &mut Child, limits: &ProcessLimits<'_>) -> Result<ExitStatus, ProcessError> {
     let start = Instant::now();
     loop {
-        let status = child.try_wait();
-        if let Some(status) = status.map_err(|error| ProcessError::Ended(format!("its state is unknown: {error}")))? {
+        let cannot_read = |error| ProcessError::Ended(format!("cannot read the state of the process: {error}"));
+        if let Some(status) = child.try_wait().map_err(cannot_read)? {
             return Ok(status);
         }
         if limits.signal.load(Ordering::Relaxed) != 0 {
