@@ -58,7 +58,7 @@ pub fn render_graph(
     let totals = format!("{}.", drawing.totals);
     let parts = [
         ("{{name}}", escape_html(&graph.name)),
-        ("{{answer}}", link_task(&drawing.answer, drawing.largest.first())),
+        ("{{answer}}", describe_largest(&drawing.largest, drawing.task_count, drawing.is_timed)),
         ("{{largest}}", list_tasks(&drawing.largest, drawing.is_timed)),
         ("{{totals}}", escape_html(&totals)),
         ("{{legend}}", legend),
@@ -94,8 +94,7 @@ struct Drawing {
     /// Edges as pairs of box indices: source and destination.
     edges: Vec<(usize, usize)>,
     totals: String,
-    /// The tasks with the most time or operations.
-    answer: String,
+    task_count: usize,
     /// The tasks with half of the time or operations.
     largest: Vec<HeavyTask>,
     /// Whether the bars show times.
@@ -206,8 +205,7 @@ impl Drawing {
         }
         let named = plan.tasks.iter().zip(weights).map(|(found, weight)| (&found.task, weight));
         let largest = tasks_with_half(named.map(|(task, weight)| (task.describe(), task.hash(), weight)).collect());
-        let answer = describe_largest(&largest, plan.tasks.len(), is_timed);
-        Ok(Drawing { cards, edges, totals, answer, largest, is_timed })
+        Ok(Drawing { cards, edges, totals, task_count: plan.tasks.len(), largest, is_timed })
     }
 
     /// Returns two drawings: one with repeated blocks folded, if there are any, and the complete one.
@@ -351,7 +349,8 @@ fn format_weight(task: &HeavyTask, is_timed: bool) -> String {
     if is_timed { format_duration(task.weight) } else { format!("{}FLOP", format_amount(task.weight)) }
 }
 
-/// Describes how few of `count` tasks have half of the time or operations, and names the largest one.
+/// Describes as HTML how few of `count` tasks have half of the time or operations. The name of the largest one is a
+/// button that shows its boxes.
 fn describe_largest(largest: &[HeavyTask], count: usize, is_timed: bool) -> String {
     let Some(first) = largest.first() else { return String::new() };
     let (what, verb) = if is_timed { ("time", "is") } else { ("operations", "are") };
@@ -359,7 +358,7 @@ fn describe_largest(largest: &[HeavyTask], count: usize, is_timed: bool) -> Stri
         "Half of the {what} {verb} in {} of {}; the most in {}: {}, {}.",
         largest.len(),
         format_count(count, "distinct task"),
-        first.name,
+        task_button(first),
         format_weight(first, is_timed),
         format_percent(first.share)
     )
@@ -368,14 +367,6 @@ fn describe_largest(largest: &[HeavyTask], count: usize, is_timed: bool) -> Stri
 /// Returns the button that shows the boxes of a task.
 fn task_button(task: &HeavyTask) -> String {
     format!("<button class=\"task\" data-hash=\"{}\">{}</button>", escape_html(&task.hash), escape_html(&task.name))
-}
-
-/// Returns a sentence as HTML, with the name of the task as a button that shows its boxes.
-fn link_task(sentence: &str, task: Option<&HeavyTask>) -> String {
-    match task.and_then(|task| Some((task, sentence.split_once(&task.name)?))) {
-        Some((task, (before, after))) => format!("{}{}{}", escape_html(before), task_button(task), escape_html(after)),
-        None => escape_html(sentence),
-    }
 }
 
 /// Returns a folded list of the tasks with half of the time or operations, if there are several.
@@ -485,16 +476,17 @@ mod tests {
         let largest = tasks(&[("a", 1.0), ("b", 6e6), ("c", 3e6), ("d", 2e6)]);
         assert_eq!(
             describe_largest(&largest, 4, false),
-            "Half of the operations are in 1 of 4 distinct tasks; the most in b: 6.00 MFLOP, 54.5 %."
+            "Half of the operations are in 1 of 4 distinct tasks; the most in \
+             <button class=\"task\" data-hash=\"hash of b\">b</button>: 6.00 MFLOP, 54.5 %."
         );
-        assert!(describe_largest(&largest, 4, true).contains("b: 6.00 ms, "));
+        assert!(describe_largest(&largest, 4, true).contains("b</button>: 6.00 ms, "));
         assert_eq!(list_tasks(&largest, false), "", "the sentence names the only one");
         assert_eq!(describe_largest(&tasks(&[("view", 0.0)]), 1, false), "");
         let largest = tasks(&[("<a>", 4e6), ("b", 3e6), ("c", 2e6), ("d", 2e6)]);
         let button = "<button class=\"task\" data-hash=\"hash of &lt;a&gt;\">&lt;a&gt;</button>";
         let list = list_tasks(&largest, true);
         assert!(list.contains(&format!("{button} 4.00 ms, 36.4 %")) && !list.contains(">c<"), "{list}");
-        let sentence = link_task(&describe_largest(&largest, 4, true), largest.first());
+        let sentence = describe_largest(&largest, 4, true);
         assert!(sentence.contains(&format!("the most in {button}: 4.00 ms")), "{sentence}");
     }
 
