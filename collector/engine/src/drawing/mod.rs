@@ -300,7 +300,8 @@ fn render_svg(cards: &[Card], shown: &[usize], layered: &DrawingLayout) -> Strin
         }
         let _ = writeln!(
             text,
-            "<text class=\"title\" x=\"{0:.1}\" y=\"18\">{1}</text><text class=\"type\" x=\"{0:.1}\" y=\"33\">{2}</text></g>",
+            "<text class=\"title\" x=\"{0:.1}\" y=\"18\">{1}</text>\
+             <text class=\"type\" x=\"{0:.1}\" y=\"33\">{2}</text></g>",
             width / 2.0,
             escape_html(&shorten_text(&card.title)),
             escape_html(&shorten_text(&card.subtitle))
@@ -329,8 +330,8 @@ fn shorten_text(text: &str) -> String {
     if is_short { text.to_owned() } else { text.chars().take(MAX_LINE_CHARACTERS - 1).chain(['…']).collect() }
 }
 
-/// Returns the fewest tasks that have half of the time or operations, the largest first. Tasks are given by their names,
-/// hashes and weights.
+/// Returns the fewest tasks that have half of the time or operations, the largest first. Tasks are given by their
+/// names, hashes and weights.
 fn tasks_with_half(tasks: Vec<(String, String, f64)>) -> Vec<HeavyTask> {
     let all: f64 = tasks.iter().map(|(_, _, weight)| weight).sum();
     let heavy = |(name, hash, weight)| HeavyTask { name, hash, weight, share: weight / all };
