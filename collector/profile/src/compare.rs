@@ -150,7 +150,7 @@ fn common_ratio(pairs: &[(&Row, &Row)]) -> Option<f64> {
 /// Creates the entry of a row without a counterpart, with the verdict `Gone` until a counterpart is found.
 fn unmatched_row(row: &Row) -> ProfileChange {
     ProfileChange {
-        name: if row.text.is_empty() { row.name.clone() } else { row.text.clone() },
+        name: row.title().to_owned(),
         scope: row.scope.clone(),
         before_ns: None,
         after_ns: None,

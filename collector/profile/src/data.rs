@@ -212,6 +212,16 @@ pub enum Pool {
     Device,
 }
 
+/// Suffix of the names of counters that cover the tasks of a call, on all threads.
+pub const IN_TASKS: &str = "_in_tasks";
+
+impl Operator {
+    /// Returns the description with sizes, or the name if there is none.
+    pub fn title(&self) -> &str {
+        if self.text.is_empty() { &self.name } else { &self.text }
+    }
+}
+
 impl Span {
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)

@@ -5,6 +5,7 @@ use crate::Result;
 use crate::failure::Failure;
 use crate::network::simulated::{self, Simulator};
 use crate::prepared::PreparedModel;
+use measure::counters::names::CPU_TIME;
 use profile::Profile;
 use targets::Kind;
 
@@ -13,7 +14,7 @@ use targets::Kind;
 pub fn requested_counters(names: &[String]) -> Vec<String> {
     let names: Vec<String> = names.iter().filter(|name| *name != simulated::NAME).cloned().collect();
     match &names[..] {
-        [] => vec!["thread_cpu_ns".to_owned()],
+        [] => vec![CPU_TIME.to_owned()],
         [only] if only == "default" => Vec::new(),
         names => names.to_vec(),
     }

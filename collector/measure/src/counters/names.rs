@@ -192,13 +192,13 @@ pub const NAMES: &[CounterName] = &[
         software_event(sys::PERF_COUNT_SW_CPU_MIGRATIONS),
     ),
     CounterName {
-        name: "thread_cpu_ns",
+        name: CPU_TIME,
         unit: "ns",
         description: "processor time of the opening thread (and its descendants, where the request includes them)",
         papi: &["perf::TASK-CLOCK"],
         perf: software_event(sys::PERF_COUNT_SW_TASK_CLOCK),
         usage: Some(UsageFigure {
-            field: "thread_cpu_ns",
+            field: CPU_TIME,
             is_of_thread: true,
             read: |usage| usage.thread_cpu_ns,
             parts: UsageParts { thread_clock: true, process_clock: false, events: false },
@@ -216,6 +216,8 @@ pub const NAMES: &[CounterName] = &[
     energy_counter(DRAM_ENERGY, "energy of the memory, of all processes", "dram"),
 ];
 
+/// Counter of the processor time of a thread.
+pub const CPU_TIME: &str = "thread_cpu_ns";
 pub const PACKAGE_ENERGY: &str = "package_energy_microjoules";
 pub const DRAM_ENERGY: &str = "dram_energy_microjoules";
 
@@ -232,7 +234,7 @@ pub const DEFAULT: &[&str] = &[
     "stalled_cycles_frontend",
     "stalled_cycles_backend",
     "dtlb_load_misses",
-    "thread_cpu_ns",
+    CPU_TIME,
     "minor_faults",
     PACKAGE_ENERGY,
     DRAM_ENERGY,

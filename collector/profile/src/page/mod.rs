@@ -7,7 +7,8 @@ pub mod parts;
 use crate::averages::{Grouping, compute_averages};
 use crate::data::{Kind, Profile, Source};
 use crate::sort::SortBy;
-use crate::summary::{self, GroupBy};
+use crate::summary::{self, GroupBy, Row, Totals};
+use measure::counters::names::CPU_TIME;
 use report::{format_count, format_duration, format_percent, page};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -23,27 +24,29 @@ pub fn render_page(profile: &Profile, group_by: GroupBy) -> String {
 }
 
 fn page_data(profile: &Profile, group_by: GroupBy) -> Value {
-    let rows = parts::shown_rows(profile, group_by);
+    let (rows, totals) = (parts::shown_rows(profile, group_by), summary::compute_totals(profile));
+    let has_total_share = rows.iter().any(|row| (row.share - row.total_share).abs() >= LEAST_SHARE);
     let group_of = |operator: usize| {
         let one = &profile.operators[operator];
-        if one.text.is_empty() || group_by == GroupBy::Name { one.name.clone() } else { one.text.clone() }
+        if group_by == GroupBy::Name { &one.name } else { one.title() }
     };
     json!({
         "model": profile.model,
-        "answer": answer_sentence(profile, &rows),
-        "shares": imported_shares(profile, &rows),
+        "answer": answer_sentence(profile, &totals, &rows),
+        "shares": describe_shares(profile, &rows, has_total_share),
+        "has_total_share": has_total_share,
         "widths": match profile.source {
             Source::Imported => "The width of a box is its share of the recorded time, with the calls that it makes.",
             _ => "The width of a box is its share of the time, as in the table.",
         },
-        "facts": page_facts(profile),
+        "facts": page_facts(profile, &totals),
         "notes": page_notes(profile),
         "rows": rows.iter().map(table_row).collect::<Vec<_>>(),
         "units": profile.counters.iter().map(|one| (&one.name, &one.unit)).collect::<BTreeMap<_, _>>(),
         "device_rows": device_rows(profile),
         "simulated": profile.simulation.as_ref().map(parts::simulated_table),
         "operators": (0..profile.operators.len().min(parts::SPANS)).map(group_of).collect::<Vec<_>>(),
-        "timeline": parts::timeline_spans(profile),
+        "timeline": parts::timeline_spans(profile, &totals),
         "flame": flame::flame_tree(profile),
         "memory": parts::memory_chart(profile),
         "memory_most": parts::memory_peak(profile),
@@ -54,14 +57,16 @@ fn page_data(profile: &Profile, group_by: GroupBy) -> Value {
     })
 }
 
+/// The smallest share that the page does not show as 0.0 %.
+const LEAST_SHARE: f64 = 5e-4;
+
 /// Returns the duration of a run and the operators with the largest shares.
-fn answer_sentence(profile: &Profile, rows: &[summary::Row]) -> String {
+fn answer_sentence(profile: &Profile, totals: &Totals, rows: &[Row]) -> String {
     let Some(first) = rows.first() else { return "The profile has no operator.".to_owned() };
-    let name = if first.text.is_empty() { &first.name } else { &first.text };
     let ends = |(low, high)| format!("95 % between {} and {}", format_duration(low), format_duration(high));
     let between = |interval| format!(", {}", ends(interval));
     let mut shares = 0.0;
-    let is_in_half = |row: &&summary::Row| {
+    let is_in_half = |row: &&Row| {
         shares += row.share;
         shares - row.share < 0.5
     };
@@ -77,49 +82,80 @@ fn answer_sentence(profile: &Profile, rows: &[summary::Row]) -> String {
         ),
     };
     let most = format!(
-        "{name} takes the most: {} of {whole} ({call}); half of the time is in {half} of {}.",
+        "{} takes the most: {} of {whole} ({call}); half of the time is in {half} of {}.",
+        first.title(),
         format_percent(first.share),
         format_count(rows.len(), "operator"),
     );
-    let totals = summary::compute_totals(profile);
     if totals.steps == 0 {
         return most;
     }
     let (run, least) = (format_duration(totals.step_median_ns), format_duration(totals.step_min_ns));
-    let unit = step_name(profile);
+    let (unit, with_profiler) = (step_name(profile), with_profiler(profile));
     let (interval, runs) = (totals.step_interval_ns.map(between).unwrap_or_default(), format_count(totals.steps, unit));
     match totals.typical {
-        None => format!("A {unit} takes {run} (median of {runs}{interval}; least {least}).\n{most}"),
+        None => {
+            format!("A {unit}{with_profiler} takes {run} (median of {runs}{interval}; fastest {unit} {least}).\n{most}")
+        }
         Some(typical) => format!(
-            "A {unit} takes {} by the medians of its operators{}, to which the shares below refer. Most {unit}s were \
-             disturbed, each at other operators: the median of {runs} is {run}{interval}, the least {least}.\n{most}",
+            "An undisturbed {unit}{with_profiler} takes {}: the sum of its operators' medians and of the mean gaps \
+             between them{}. Most {unit}s were disturbed, each at other operators: the median of {runs} is \
+             {run}{interval}, the fastest {unit} took {least}.\n{most}",
             format_duration(typical.time_ns),
             typical.interval_ns.map(|interval| format!(" ({})", ends(interval))).unwrap_or_default()
         ),
     }
 }
 
-/// Describes the shares of an imported profile, which refer to everything recorded; None for other profiles.
-fn imported_shares(profile: &Profile, rows: &[summary::Row]) -> Option<String> {
-    if profile.source != Source::Imported {
-        return None;
-    }
+/// Explains the shares of the table, and the columns that only wide windows show.
+fn describe_shares(profile: &Profile, rows: &[Row], has_total_share: bool) -> [String; 2] {
+    let shares = match profile.source {
+        Source::Imported => imported_shares(profile, rows),
+        Source::Measured | Source::Emulated if has_total_share => {
+            "share: median time of a call times its calls, relative to the sum for all operators; single disturbed \
+             calls do not count."
+                .to_owned()
+        }
+        Source::Measured | Source::Emulated => {
+            "share: time of the calls without those that they make, relative to the sum for all operators.".to_owned()
+        }
+    };
+    let has_cpu = rows.iter().any(|row| row.cpu_ns.is_some());
+    let wide = [
+        (
+            has_cpu,
+            "processor time: mean of a call, summed over the threads, without their waiting where tasks were \
+                   counted.",
+        ),
+        (has_total_share, "of total: share of the sum of all calls, including disturbed ones."),
+    ];
+    let wide: Vec<&str> = wide.into_iter().filter(|(is_shown, _)| *is_shown).map(|(_, text)| text).collect();
+    [shares, wide.join(" ")]
+}
+
+/// Describes the shares of an imported profile, which refer to everything recorded.
+fn imported_shares(profile: &Profile, rows: &[Row]) -> String {
     let whole_ns = compute_averages(profile, Grouping::default()).self_cpu_time_total_ns;
     let outside = 1.0 - rows.iter().map(|row| row.share).sum::<f64>();
-    let outside = match outside >= 5e-4 {
+    let outside = match outside >= LEAST_SHARE {
         true => format!(" {} of it is outside the operators, as in step annotations.", format_percent(outside)),
         false => String::new(),
     };
-    Some(format!(
+    format!(
         "share: time of the calls without those that they make (self), relative to the recorded time of {}.{outside} \
          Other times of a call include the calls that it makes.",
         format_duration(whole_ns as f64)
-    ))
+    )
 }
 
 /// Returns what the page calls the steps of a profile.
 fn step_name(profile: &Profile) -> &'static str {
     if profile.source == Source::Imported { "step" } else { "run" }
+}
+
+/// Returns the condition under which the steps of a measured profile ran.
+fn with_profiler(profile: &Profile) -> &'static str {
+    if profile.source == Source::Imported { "" } else { " with the profiler" }
 }
 
 /// Describes a target in JSON by its values; other texts stay as they are.
@@ -132,42 +168,42 @@ fn describe_target(text: &str) -> String {
     std::iter::once(kind.to_owned()).filter(|kind| !kind.is_empty()).chain(others).collect::<Vec<_>>().join(", ")
 }
 
-fn page_facts(profile: &Profile) -> Vec<[String; 2]> {
-    let totals = summary::compute_totals(profile);
+fn page_facts(profile: &Profile, totals: &Totals) -> Vec<[String; 2]> {
     let calls = profile.spans.iter().filter(|span| span.kind == Kind::Operator).count();
     let source = match profile.source {
         Source::Measured => "measured".to_owned(),
         Source::Emulated => "emulated".to_owned(),
         Source::Imported => format!("imported from {}", profile.format),
     };
-    let mut facts = vec![("source", source)];
+    let mut facts = vec![("source".to_owned(), source)];
     if !profile.target.is_empty() {
-        facts.push(("target", describe_target(&profile.target)));
+        facts.push(("target".to_owned(), describe_target(&profile.target)));
     }
     if totals.steps > 0 {
         let mean = |ns: u64| format_duration(ns as f64 / totals.steps as f64);
         facts.push((
-            "profiled",
+            "profiled".to_owned(),
             format!("{} of {} operator calls", format_count(totals.steps, step_name(profile)), calls / totals.steps),
         ));
         let outside = mean(totals.not_attributed_ns);
-        facts.push(("mean duration", format!("{}, {outside} outside operators", mean(totals.total_ns))));
+        let name = format!("mean {}{}", step_name(profile), with_profiler(profile));
+        facts.push((name, format!("{}, of which {outside} outside operators", mean(totals.total_ns))));
     } else {
-        facts.push(("operator calls", calls.to_string()));
-        facts.push(("sum of all operators", format_duration(totals.sum_ns as f64)));
+        facts.push(("operator calls".to_owned(), calls.to_string()));
+        facts.push(("sum of all operators".to_owned(), format_duration(totals.sum_ns as f64)));
     }
     if let (Some(slowdown), Some(bare_ns)) = (totals.profiler_slowdown, totals.bare_median_ns) {
         let between = slowdown.interval.map(|(low, high)| format!(" ({low:.3} … {high:.3})")).unwrap_or_default();
-        facts.push(("median run without profiler", format_duration(bare_ns)));
-        facts.push(("slowdown by the profiler", format!("{:.3}×{between}", slowdown.median)));
+        facts.push(("median run without the profiler".to_owned(), format_duration(bare_ns)));
+        facts.push(("slowdown by the profiler".to_owned(), format!("{:.3}×{between}", slowdown.median)));
     }
     for energy in &profile.energy {
         facts.push((
-            "energy per run",
+            "energy per run".to_owned(),
             format!("{} mJ by {} ({})", report::format_number(energy.millijoules), energy.domain, energy.source),
         ));
     }
-    facts.into_iter().map(|(name, text)| [name.to_owned(), text]).collect()
+    facts.into_iter().map(|(name, text)| [name, text]).collect()
 }
 
 fn page_notes(profile: &Profile) -> Vec<String> {
@@ -178,7 +214,7 @@ fn page_notes(profile: &Profile) -> Vec<String> {
     profile.notes.iter().cloned().chain(refusals).collect()
 }
 
-fn table_row(row: &summary::Row) -> Value {
+fn table_row(row: &Row) -> Value {
     // Traces have empty shapes for arguments that are no tensors.
     let shapes = row.input_shapes.iter().filter(|shape| !shape.is_empty());
     let shapes: Vec<String> = shapes.map(|shape| format!("{shape:?}")).collect();
@@ -186,12 +222,12 @@ fn table_row(row: &summary::Row) -> Value {
     let counters: BTreeMap<&String, f64> = row
         .counters
         .iter()
-        .filter(|(name, _)| !name.starts_with("thread_cpu_ns"))
+        .filter(|(name, _)| !name.starts_with(CPU_TIME))
         .map(|(name, count)| (name, *count))
         .collect();
     json!({
             "name": row.name,
-            "text": row.text,
+            "title": row.title(),
             "shapes": if row.has_mixed_shapes { "mixed shapes".to_owned() } else { shapes.join(" ") },
             "scope": row.scope,
             "calls": row.calls,

@@ -4,7 +4,7 @@ use crate::averages::{Grouping, compute_averages};
 use crate::data::{Kind, MemoryEvent, Pool, Profile, Simulation, Source};
 use crate::sort::SortBy;
 use crate::summary::visits::medians_ns;
-use crate::summary::{self, GroupBy, Row, compute_totals, simulated};
+use crate::summary::{self, GroupBy, Row, Totals, simulated};
 use report::{format_number, format_percent, or_unknown};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ pub const SPANS: usize = 20_000;
 const POINTS: usize = 2000;
 
 /// Returns the first spans as a flat list of numbers: track, start, duration, operator, depth and kind of each span.
-pub fn timeline_spans(profile: &Profile) -> Value {
+pub fn timeline_spans(profile: &Profile, totals: &Totals) -> Value {
     let mut order: Vec<u32> = (0..profile.spans.len() as u32).collect();
     order.sort_by_key(|at| profile.spans[*at as usize].start_ns);
     order.truncate(SPANS);
@@ -43,15 +43,16 @@ pub fn timeline_spans(profile: &Profile) -> Value {
         "tracks": tracks,
         "spans": numbers,
         "steps": steps.map(|step| json!([step.number, step.start_ns, step.duration_ns])).collect::<Vec<_>>(),
-        "typical": typical_step(profile, end),
+        "typical": typical_step(profile, totals, end),
         "end": end,
         "left_out": profile.spans.len() - order.len(),
     })
 }
 
 /// Returns the place of the step before `end_ns` whose operators deviate least from their medians, in sum. Steps with
-/// a duration in the interval of the median precede the others.
-fn typical_step(profile: &Profile, end_ns: u64) -> Option<usize> {
+/// a duration in the interval of the median precede the others, unless most steps are disturbed, which makes the median
+/// that of disturbed steps.
+fn typical_step(profile: &Profile, totals: &Totals, end_ns: u64) -> Option<usize> {
     let medians_ns = medians_ns(profile);
     let mut deviations_ns: Vec<Option<u64>> = vec![None; profile.steps.len()];
     for (span, own_ns) in profile.spans.iter().zip(profile.self_ns()) {
@@ -62,8 +63,11 @@ fn typical_step(profile: &Profile, end_ns: u64) -> Option<usize> {
         }
     }
     let is_shown = |place: &usize| profile.steps[*place].end_ns() <= end_ns && deviations_ns[*place].is_some();
-    let (low_ns, high_ns) = compute_totals(profile).step_interval_ns.unwrap_or((0.0, f64::INFINITY));
-    let is_outside = |place: usize| !(low_ns..=high_ns).contains(&(profile.steps[place].duration_ns as f64));
+    let interval_ns = totals.step_interval_ns.filter(|_| totals.typical.is_none());
+    let is_outside = |place: usize| {
+        let duration_ns = profile.steps[place].duration_ns as f64;
+        interval_ns.is_some_and(|(low_ns, high_ns)| duration_ns < low_ns || duration_ns > high_ns)
+    };
     (0..profile.steps.len()).filter(is_shown).min_by_key(|place| (is_outside(*place), deviations_ns[*place]))
 }
 
@@ -118,11 +122,11 @@ pub fn shown_rows(profile: &Profile, group_by: GroupBy) -> Vec<Row> {
 }
 
 pub fn roofline_points(rows: &[Row]) -> Value {
-    let points = rows.iter().filter(|row| profile_has(row)).map(|row| {
+    let points = rows.iter().filter(|row| has_rates(row)).map(|row| {
         let (flops, bytes) = (row.flops.unwrap_or(0.0), row.bytes.unwrap_or(1.0));
         let best = row.roofline_share.zip(row.gflops_per_second).map(|(share, speed)| speed / share);
         json!({
-            "name": row_title(row),
+            "name": row.title(),
             "intensity": flops / bytes,
             "gflops": row.gflops_per_second,
             "best": best,
@@ -141,35 +145,31 @@ pub fn roofline_room(rows: &[Row]) -> String {
         return String::new();
     };
     let (share, bound) = known.iter().fold((0.0, 0.0), |(share, bound), (row, own)| (share + row.share, bound + own));
-    let is_above = known.iter().any(|(row, _)| row.roofline_share.is_some_and(|share| share > 1.0));
+    let is_above = known.iter().any(|(row, _)| row.is_above_roofline());
     format!(
-        "At their rooflines, the operators would take {} of their time{}; {} could gain the most, {} of the time.",
+        "At their rooflines, the operators would take {} of their time{}; {} could gain the most, {} of this time.",
         format_percent(bound / share),
         if is_above { " (those above 100 % count as 100 %)" } else { "" },
-        row_title(most.0),
-        format_percent(gain(most))
+        most.0.title(),
+        format_percent(gain(most) / share)
     )
-}
-
-fn row_title(row: &Row) -> &str {
-    if row.text.is_empty() { &row.name } else { &row.text }
 }
 
 /// Explains rates above the roofline; empty if there are none.
 pub fn explain_above_roofline(rows: &[Row]) -> String {
-    let above: Vec<&Row> = rows.iter().filter(|row| row.roofline_share.is_some_and(|share| share >= 1.005)).collect();
+    let above: Vec<&Row> = rows.iter().filter(|row| row.is_above_roofline()).collect();
     if above.is_empty() {
         return String::new();
     }
     let has_convolution = above.iter().any(|row| row.name.starts_with("conv2d"));
     let reason = if has_convolution {
-        "a convolution with a Winograd schedule computes fewer products than are counted, which are those of the \
-         direct convolution; "
+        " A convolution with a Winograd schedule computes fewer products than the direct convolution, whose products \
+         are counted."
     } else {
         ""
     };
     format!(
-        "{} above 100 % of the roofline: {reason}the peaks themselves are measurements with an uncertainty.",
+        "{} above 100 % of the roofline.{reason} The measured peaks have an uncertainty.",
         report::format_count(above.len(), "operator")
     )
 }
@@ -187,7 +187,7 @@ pub fn simulated_table(simulation: &Simulation) -> Value {
     })
 }
 
-fn profile_has(row: &Row) -> bool {
+fn has_rates(row: &Row) -> bool {
     let is_some = |value: Option<f64>| value.is_some_and(|value| value > 0.0);
     is_some(row.flops) && is_some(row.bytes) && is_some(row.gflops_per_second)
 }
@@ -196,6 +196,7 @@ fn profile_has(row: &Row) -> bool {
 mod tests {
     use super::*;
     use crate::data::{Operator, Span, Step, Track};
+    use crate::summary::compute_totals;
 
     #[test]
     fn the_typical_step_has_no_disturbed_operator() {
@@ -223,8 +224,8 @@ mod tests {
             ..Profile::default()
         };
         profile.check().expect("it fits");
-        assert_eq!(typical_step(&profile, 3000), Some(1));
-        assert_eq!(typical_step(&profile, 1000), Some(0), "the others end later");
+        assert_eq!(typical_step(&profile, &compute_totals(&profile), 3000), Some(1));
+        assert_eq!(typical_step(&profile, &compute_totals(&profile), 1000), Some(0), "the others end later");
     }
 
     #[test]
@@ -251,9 +252,55 @@ mod tests {
             ..Profile::default()
         };
         profile.check().expect("it fits");
-        let (low, high) = compute_totals(&profile).step_interval_ns.expect("nine steps have an interval");
-        let typical = profile.steps[typical_step(&profile, 20_000).expect("a step")].duration_ns as f64;
+        let totals = compute_totals(&profile);
+        let (low, high) = totals.step_interval_ns.expect("nine steps have an interval");
+        let typical = profile.steps[typical_step(&profile, &totals, 20_000).expect("a step")].duration_ns as f64;
         assert!(low > 800.0 && (low..=high).contains(&typical), "{low} {high} {typical}");
+    }
+
+    #[test]
+    fn the_typical_step_is_undisturbed_if_most_steps_are_disturbed() {
+        // Each operator is disturbed in few steps, but eight of the nine steps have a disturbed operator.
+        let spans = (0..9u64 * 9).map(|place| {
+            let (step, operator) = (place / 9, place % 9);
+            Span {
+                operator: operator as u32,
+                step: Some(step as u32),
+                start_ns: 10_000 * step + 1000 * operator,
+                duration_ns: if step == operator && step != 4 { 900 } else { 10 },
+                ..Span::default()
+            }
+        });
+        let step = |number: u64| Step {
+            number,
+            start_ns: 10_000 * number,
+            duration_ns: if number == 4 { 90 } else { 980 },
+            ..Step::default()
+        };
+        let profile = Profile {
+            tracks: vec![Track::default()],
+            operators: vec![Operator::default(); 9],
+            steps: (0..9).map(step).collect(),
+            spans: spans.collect(),
+            ..Profile::default()
+        };
+        let totals = compute_totals(&profile);
+        assert!(totals.typical.is_some() && totals.step_interval_ns == Some((980.0, 980.0)), "{totals:?}");
+        assert_eq!(typical_step(&profile, &totals, 100_000), Some(4));
+    }
+
+    #[test]
+    fn both_roofline_shares_refer_to_operators_with_a_roofline() {
+        let row =
+            |name: &str, share, roofline_share| Row { name: name.to_owned(), share, roofline_share, ..Row::default() };
+        let rows = [row("slow", 0.3, Some(0.5)), row("fast", 0.1, Some(1.004)), row("other", 0.6, None)];
+        let text = "At their rooflines, the operators would take 62.5 % of their time; slow could gain the most, \
+                    37.5 % of this time.";
+        assert_eq!(roofline_room(&rows), text);
+        assert_eq!(explain_above_roofline(&rows), "", "1.004 is shown as 100 %");
+        let above = [row("conv2d", 0.5, Some(1.5)), row("other", 0.5, Some(1.0))];
+        assert!(roofline_room(&above).contains("100.0 % of their time (those above 100 % count as 100 %); "));
+        assert!(explain_above_roofline(&above).starts_with("1 operator above 100 % of the roofline. A convolution"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Conversion of a session's recorded data to a profile.
 
 use super::kept::{Session, extrapolate_count};
-use crate::data::{Count, Counter, Kind, MemoryEvent, Pool, Profile, Refusal, Span, Track};
+use crate::data::{Count, Counter, IN_TASKS, Kind, MemoryEvent, Pool, Profile, Refusal, Span, Track};
 use crate::schedule::ProfileSchedule;
 use measure::counters::{Channel, CounterReader};
 use std::collections::BTreeMap;
@@ -81,7 +81,7 @@ impl Session {
     fn task_counter(&self, channel: &Channel) -> Counter {
         let same = self.channels.iter().zip(&self.alone).find(|(own, _)| own.name == channel.name);
         let one = to_counter(channel, same.and_then(|(_, alone)| *alone));
-        Counter { name: format!("{}_in_tasks", one.name), coverage: "task".to_owned(), ..one }
+        Counter { name: format!("{}{IN_TASKS}", one.name), coverage: "task".to_owned(), ..one }
     }
 
     /// Adds the counts of pool threads to the first task of each thread and call.

@@ -2,7 +2,8 @@
 
 use super::threads::{Part, Spread};
 use super::{Derived, GroupBy, Row, common_scope, outermost_names, sorted_copy};
-use crate::data::{Operator, Profile};
+use crate::data::{IN_TASKS, Operator, Profile};
+use measure::counters::names::CPU_TIME;
 use measure::statistics::{median_of_sorted, summarise_samples};
 use std::collections::BTreeMap;
 
@@ -136,7 +137,8 @@ impl SpanGroup {
 
 /// Returns the mean processor time of a call, preferably from tasks, since the calling thread polls while it waits.
 fn cpu_ns(counters: &BTreeMap<String, f64>) -> Option<f64> {
-    counters.get("thread_cpu_ns_in_tasks").filter(|ns| **ns > 0.0).or(counters.get("thread_cpu_ns")).copied()
+    let in_tasks = counters.get(&format!("{CPU_TIME}{IN_TASKS}")).filter(|ns| **ns > 0.0);
+    in_tasks.or(counters.get(CPU_TIME)).copied()
 }
 
 impl Derived {
@@ -151,7 +153,7 @@ impl Derived {
             instructions_per_cycle: over(count("instructions"), count("cycles")),
             llc_misses_per_kflop: over(misses, flops.map(|flops| flops / 1000.0)),
             llc_gbytes_per_second: over(misses.map(|misses| misses * LINE_BYTES), Some(median_ns)),
-            ghz: over(count("cycles"), count("thread_cpu_ns")),
+            ghz: over(count("cycles"), count(CPU_TIME)),
         }
     }
 }

@@ -122,6 +122,16 @@ pub struct Row {
 }
 
 impl Row {
+    /// Returns the description with sizes, or the name if there is none.
+    pub fn title(&self) -> &str {
+        if self.text.is_empty() { &self.name } else { &self.text }
+    }
+
+    /// Returns whether the rate exceeds the roofline by so much that tables show more than 100 %.
+    pub fn is_above_roofline(&self) -> bool {
+        self.roofline_share.is_some_and(|share| share >= 1.005)
+    }
+
     /// Returns the sort key. The largest value comes first; equal rows stay in call order.
     fn sort_key(&self, by: SortBy) -> f64 {
         match by {

@@ -1,6 +1,7 @@
 //! Formats the rows of a profile as a table.
 
 use super::summary::{ProfileView, Report};
+use measure::counters::names::CPU_TIME;
 use profile::summary::Row;
 use report::{
     Cell, Column, Table, format_duration, format_number, format_percent, format_size, number_column, or_unknown,
@@ -18,9 +19,6 @@ const DERIVED: [DerivedColumn; 4] = [
     ("GHz", |row| row.derived.ghz),
 ];
 
-/// Prefix of the counters of CPU time, which are shown in a column of their own instead of as counters.
-const CPU_TIME: &str = "thread_cpu_ns";
-
 struct TableColumns<'a> {
     has_cpu: bool,
     has_parts: bool,
@@ -31,6 +29,7 @@ struct TableColumns<'a> {
 
 pub fn build_table(report: &Report, view: ProfileView) -> Table {
     let shown = &report.rows[..view.row_limit.min(report.rows.len())];
+    // Counters of CPU time have a column of their own.
     let is_other = |name: &&String| !name.starts_with(CPU_TIME);
     let columns = TableColumns {
         has_cpu: shown.iter().any(|row| row.cpu_ns.is_some()),
@@ -116,9 +115,6 @@ fn count_text(report: &Report, name: &str, count: f64) -> String {
 
 /// Returns the name of a row: with sizes for a single task, and with the call's name for a single call.
 fn row_label(row: &Row) -> String {
-    match row.text.is_empty() {
-        true => row.name.clone(),
-        false if row.calls_per_step <= 1.0 && !row.scope.is_empty() => format!("{} ({})", row.text, row.scope),
-        false => row.text.clone(),
-    }
+    let is_single_call = !row.text.is_empty() && row.calls_per_step <= 1.0 && !row.scope.is_empty();
+    if is_single_call { format!("{} ({})", row.text, row.scope) } else { row.title().to_owned() }
 }
