@@ -86,7 +86,8 @@ fn render_report(report: &UnitsReport) -> String {
     };
     let answer = match (report.off_by, report.largest_output) {
         (Some(off_by), Some(largest)) => format!(
-            "differs by up to {off_by:.1e} from the unmodified model, whose outputs are up to {largest:.1e}, because shifts replace its scales",
+            "differs by up to {off_by:.1e} from the unmodified model, whose outputs are up to {largest:.1e}, because \
+             shifts replace its scales",
         ),
         _ => "not compared".to_owned(),
     };

@@ -160,7 +160,8 @@ impl BestTimes {
         let elsewhere: Vec<&Best> = self.tasks.iter().filter(|best| best.distance > 0.0).collect();
         elsewhere.first().map(|Best { host, versions, .. }| {
             format!(
-                "{} of {} tasks were not measured on this machine; their times are from the most similar host, `{host}` ({versions})",
+                "{} of {} tasks were not measured on this machine; their times are from the most similar host, \
+                 `{host}` ({versions})",
                 elsewhere.len(),
                 self.tasks.len()
             )

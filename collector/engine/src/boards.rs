@@ -159,11 +159,13 @@ impl Board {
         if matches!(self.part, BoardPart::Fabric(_)) {
             notes.push(match self.source {
                 Source::Simulated => {
-                    "an agent computes the results, which are compared with the reference; times come from the timing model"
+                    "an agent computes the results, which are compared with the reference; times come from the timing \
+                     model"
                         .to_owned()
                 }
                 _ => format!(
-                    "the accelerator of {} is timed on the board, from the first register write to completion; this path is untested on hardware, so check the first results",
+                    "the accelerator of {} is timed on the board, from the first register write to completion; this \
+                     path is untested on hardware, so check the first results",
                     self.display_name()
                 ),
             });
@@ -217,7 +219,8 @@ pub fn connect_board(
     };
     linker.check_program().map_err(|error| {
         Failure::environment(error).with_hint(
-            "install it (on Debian `gcc-aarch64-linux-gnu` or `gcc-arm-linux-gnueabihf`), or name another one with `--cross-cc`",
+            "install it (on Debian `gcc-aarch64-linux-gnu` or `gcc-arm-linux-gnueabihf`), or name another one with \
+             `--cross-cc`",
         )
     })?;
     let why_emulated = match &device.description {
@@ -375,6 +378,7 @@ fn check_architecture(device: &Device, target: &Target, facts: &Facts) -> Result
         device.address, facts.architecture
     ))
     .with_hint(
-        "name the board with `--board`, or give `--target llvm` for its own processor; to emulate a board, start the agent with `opcollect board serve --emulated`",
+        "name the board with `--board`, or give `--target llvm` for its own processor; to emulate a board, start the \
+         agent with `opcollect board serve --emulated`",
     ))
 }

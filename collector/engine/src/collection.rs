@@ -187,7 +187,8 @@ impl Collection<'_> {
                 let lesson_count = tuning.learn_lessons(&lessons, self.campaign.target);
                 if lesson_count > 0 {
                     self.observer.note(format!(
-                        "tuners start with {lesson_count} measurements of other tasks, hosts, versions or plans in the store"
+                        "tuners start with {lesson_count} measurements of other tasks, hosts, versions or plans in \
+                         the store"
                     ));
                 }
                 let records = pass::read_records_with_features(self.store, tasks, Choose::Middle)?;

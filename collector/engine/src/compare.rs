@@ -364,8 +364,8 @@ fn describe_noise(report: &Report) -> String {
             };
             let ranges: Vec<String> = report.variants.iter().skip(1).map(of).collect();
             format!(
-                "the visits do not agree ({}): the machine is busy, and differences below {} cannot be distinguished from noise; close other \
-                 programs and compare again",
+                "the visits do not agree ({}): the machine is busy, and differences below {} cannot be distinguished \
+                 from noise; close other programs and compare again",
                 ranges.join(", "),
                 format_percent(least)
             )

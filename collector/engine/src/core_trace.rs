@@ -133,8 +133,8 @@ impl CoreTrace {
             ]);
         }
         format!(
-            "{}\n{}\nsimulated {} ({} cycles), bound by {}; {} instructions, {} bytes of memory\ntrace in `{}`; open it at \
-             ui.perfetto.dev",
+            "{}\n{}\nsimulated {} ({} cycles), bound by {}; {} instructions, {} bytes of memory\ntrace in `{}`; open \
+             it at ui.perfetto.dev",
             self.what,
             table.format_for(paper),
             format_duration(self.simulated_ns),

@@ -323,7 +323,10 @@ mod tests {
         assert_eq!(title("store@night=one", "store@night=two"), "Drift of store from one to two");
         assert_eq!(title("store@night=one", "store/@night=two"), "Drift of store from one to two");
         // Equal names are not equal stores.
-        assert_eq!(title("store@night=one", "other/store@night=two"), "Drift from store, night one to store, night two");
+        assert_eq!(
+            title("store@night=one", "other/store@night=two"),
+            "Drift from store, night one to store, night two"
+        );
         assert_eq!(title("home@lab@night=one", "home@lab@night=two"), "Drift of home@lab from one to two");
         // A folder of this name precedes a night.
         assert_eq!(title("all@night=late", "store@host=a"), "Drift from all@night=late to store@host=a");

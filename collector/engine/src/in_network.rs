@@ -246,7 +246,8 @@ impl NetworkTimes {
         let NetworkTimes { model, threads, tasks, default_ns, alone_ns, best_ns, changed, .. } = self;
         let [by_default, alone, best] = [default_ns, alone_ns, best_ns].map(|ns| format_duration(*ns));
         let mut text = format!(
-            "{model}, {}, in the network: {by_default} with default schedules, {alone} with those fastest in isolation, {best} with those fastest in the network",
+            "{model}, {}, in the network: {by_default} with default schedules, {alone} with those fastest in \
+             isolation, {best} with those fastest in the network",
             format_count(*threads, "thread")
         );
         if !changed.is_empty() {

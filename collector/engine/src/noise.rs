@@ -97,9 +97,9 @@ impl NoiseReport {
         }
         let worst = self.floors.iter().filter_map(|floor| floor.three_visits).fold(0.0, f64::max);
         format!(
-            "noise floor of {} over {} s\n{}\nwithin a visit: half-width of the confidence interval from the samples of one visit; between visits: \
-             standard deviation of their medians\ndifferences below {} between two measurements of three visits each are noise here; \
-             docs/guide/measuring.md describes how to lower it",
+            "noise floor of {} over {} s\n{}\nwithin a visit: half-width of the confidence interval from the samples \
+             of one visit; between visits: standard deviation of their medians\ndifferences below {} between two \
+             measurements of three visits each are noise here; docs/guide/measuring.md describes how to lower it",
             self.host,
             self.seconds,
             table.format_for(paper),

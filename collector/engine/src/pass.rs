@@ -66,7 +66,8 @@ impl PassContext<'_> {
         let holders: Vec<String> = ledger.holders().iter().map(|path| format!("`{}`", path.display())).collect();
         if !holders.is_empty() && outcomes.as_ref().is_ok_and(|outcomes| outcomes.left > 0) {
             self.observer.note(format!(
-                "the remaining work is claimed by other processes, which may have ended: {}; run the same command again later",
+                "the remaining work is claimed by other processes, which may have ended: {}; run the same command \
+                 again later",
                 holders.join(", ")
             ));
         }

@@ -21,7 +21,8 @@ pub fn refuse_other_versions(config: &Config, store: &Store) -> Result<()> {
         if other == own.0 && version != own.1 {
             let root = store.root().display();
             let message = format!(
-                "the store `{root}` has this search with version {version} of the schedule spaces, but this program has version {VERSION}"
+                "the store `{root}` has this search with version {version} of the schedule spaces, but this program \
+                 has version {VERSION}"
             );
             return Err(Failure::usage(message).with_hint(
                 "give another `--store`, or change the search, such as its `--trials`: known records are reused",

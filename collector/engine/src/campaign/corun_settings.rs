@@ -93,7 +93,8 @@ impl CoRun {
         let least = if self.partners.is_empty() { self.sizes.iter().min().copied().unwrap_or(2) } else { 2 };
         if self.parallel == [Parallel::Stream] && least * self.threads > cores {
             let allowed = format!(
-                "{least} members need {} cores of their own, but only {cores} are available; give fewer, or `parallel = [\"full\"]`",
+                "{least} members need {} cores of their own, but only {cores} are available; give fewer, or \
+                 `parallel = [\"full\"]`",
                 least * self.threads
             );
             return refuse("corun.threads", self.threads.to_string(), allowed);

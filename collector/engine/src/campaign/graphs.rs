@@ -277,7 +277,8 @@ fn fabric_notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, P
         let all = Config { target: HOST.to_owned(), ..config.clone() };
         let (computed, left) = convert_to_form(tasks_of(&models.load(model)?.graph, &all).map_err(failed)?, form);
         notes.push(format!(
-            "`{}`: {} tasks run on the FPGA accelerator in 8 bits with power-of-two scales, with unknown accuracy; {} tasks run on the CPU and are not in the sum",
+            "`{}`: {} tasks run on the FPGA accelerator in 8 bits with power-of-two scales, with unknown accuracy; {} \
+             tasks run on the CPU and are not in the sum",
             model.label(),
             computed.len(),
             left.len()

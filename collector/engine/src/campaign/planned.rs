@@ -144,7 +144,8 @@ pub enum PlanningError {
     #[error("`{0}` is remote, and this program downloads nothing; fetch it and give the file's path")]
     NotLocal(String),
     #[error(
-        "`{name}` {}, independent of `--batchsize`{}; remove `--batchsize`, or give `--shape` for dynamic dimensions", describe_batch(*has), format_reason(why.as_deref())
+        "`{name}` {}, independent of `--batchsize`{}; remove `--batchsize`, or give `--shape` for dynamic \
+         dimensions", describe_batch(*has), format_reason(why.as_deref())
     )]
     Batch { name: String, has: Option<i64>, why: Option<String> },
     #[error("cannot run `{name}` as a whole")]

@@ -219,7 +219,8 @@ fn describe_report(report: &ModelReport) -> String {
     lines.push(match &report.check {
         None => "  check       none".to_owned(),
         Some(check) => format!(
-            "  check       {}: differs by {:.1e} where outputs are up to {:.1e}; a relative difference of {:.0e} is allowed",
+            "  check       {}: differs by {:.1e} where outputs are up to {:.1e}; a relative difference of {:.0e} is \
+             allowed",
             if check.is_right { "right" } else { "WRONG" },
             check.max_abs_error,
             check.largest_output,

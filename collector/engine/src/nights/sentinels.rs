@@ -146,7 +146,8 @@ impl Sentinels {
         let aside = self.folder.with_file_name(stamp);
         std::fs::rename(&self.folder, &aside).map_err(Failure::environment)?;
         self.notes.push(format!(
-            "the store's sentinels were not built on this machine, or were changed: they were moved to `{}` and rebuilt, so their series of times starts again",
+            "the store's sentinels were not built on this machine, or were changed: they were moved to `{}` and \
+             rebuilt, so their series of times starts again",
             aside.display()
         ));
         Ok(())

@@ -83,7 +83,8 @@ impl Counts {
         // attempts.
         let attempts = attempts.max(*done);
         format!(
-            "progress: {done} of {attempts} attempts after {elapsed}, {rate:.2} per second, {left}{losses}, {builds} built{standing}"
+            "progress: {done} of {attempts} attempts after {elapsed}, {rate:.2} per second, {left}{losses}, {builds} \
+             built{standing}"
         )
     }
 

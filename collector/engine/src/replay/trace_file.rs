@@ -79,7 +79,8 @@ fn parse_operator(op: &str) -> Result<Task> {
 
 fn unknown_operator(op: &str) -> Failure {
     Failure::usage(format!(
-        "unknown operator `{op}`; supported are `matmulN`, `conv2d_CxHW_kK`, `dwconv_CxHW_kK` and names of the source `simple`"
+        "unknown operator `{op}`; supported are `matmulN`, `conv2d_CxHW_kK`, `dwconv_CxHW_kK` and names of the source \
+         `simple`"
     ))
 }
 

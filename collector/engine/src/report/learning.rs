@@ -506,8 +506,8 @@ fn unimproved_note(learnings: &[Learning]) -> String {
         return String::new();
     }
     format!(
-        "\n{few} of {} that tried alternatives did not clearly gain more than {} % over the default schedule; for these, \
-         the choice of the tuner makes no difference",
+        "\n{few} of {} that tried alternatives did not clearly gain more than {} % over the default schedule; for \
+         these, the choice of the tuner makes no difference",
         count_searches(tried.len()),
         format_plain(100.0 * EQUAL)
     )

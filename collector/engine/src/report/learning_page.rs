@@ -54,10 +54,11 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
     if let Some(effort) = searched.effort.describe() {
         body += &format!("<p class=\"soft\">{effort}.</p>\n");
     }
-    body += "<h2>Curves</h2><p class=\"soft\">Dark line: median of the best schedule so far, from its first measurement. \
-        Light line: upper end of the median's 95 % interval, by which a search ranks. Dotted: default schedule. Circle: \
-        median of the final measurement, as in the table; it is interleaved and longer, so it can differ from the \
-        first measurement. Seconds exclude pauses between processes.</p>";
+    body += "<h2>Curves</h2>\
+        <p class=\"soft\">Dark line: median of the best schedule so far, from its first measurement. \
+        Light line: upper end of the median's 95 % interval, by which a search ranks. Dotted: default schedule. \
+        Circle: median of the final measurement, as in the table; it is interleaved and longer, so it can differ from \
+        the first measurement. Seconds exclude pauses between processes.</p>";
     for course in searched.courses.iter().filter(|course| course.tasks > 1) {
         body += &render_course(course);
     }
@@ -117,7 +118,8 @@ fn describe_sums(course: &LearningCourse, learnings: &[Learning]) -> Option<Stri
         format!("; {:.3} … {:.3} by the ranges below", ratio - uncertainty_ns / best, ratio + uncertainty_ns / best)
     });
     Some(format!(
-        "All calls with {} and {} caches take {} with the best schedules and {} with the default ones ({ratio:.3}×{range}).",
+        "All calls with {} and {} caches take {} with the best schedules and {} with the default ones \
+         ({ratio:.3}×{range}).",
         format_count(course.threads, "thread"),
         course.cache_state,
         format_duration(best),
@@ -186,8 +188,8 @@ fn search_rows(learnings: &[&Learning]) -> String {
 fn render_search(one: &Learning) -> String {
     let mut text = format!(
         "<h2>{}</h2><p>{} the speed of the default schedule: {} after {} in {:.1} s.</p>\
-         <p class=\"soft\">Best schedule, where it differs from the default one: {}; {}. {} in the models, {}, {} caches; \
-         ended by: {}.</p>",
+         <p class=\"soft\">Best schedule, where it differs from the default one: {}; {}. {} in the models, {}, {} \
+         caches; ended by: {}.</p>",
         escape_html(&one.task),
         one.format_gain(),
         or_unknown(one.best_ns, format_duration),
@@ -210,9 +212,9 @@ fn render_search(one: &Learning) -> String {
 fn render_course(course: &LearningCourse) -> String {
     let Some(last) = course.curve.last() else { return String::new() };
     format!(
-        "<h2>All {} tasks, {}, {} caches</h2><p class=\"soft\">Sum of the best times of all tasks by their first measurements, \
-         each multiplied by its number of calls, from when every task has a time: {}, at most {} after {} in {:.1} s. \
-         The sum of the table is that of the final measurements.</p>{}",
+        "<h2>All {} tasks, {}, {} caches</h2><p class=\"soft\">Sum of the best times of all tasks by their first \
+         measurements, each multiplied by its number of calls, from when every task has a time: {}, at most {} after \
+         {} in {:.1} s. The sum of the table is that of the final measurements.</p>{}",
         course.tasks,
         format_count(course.threads, "thread"),
         course.cache_state,
@@ -242,8 +244,8 @@ fn render_axes(one: &Learning) -> String {
     };
     format!(
         "<details open><summary>Effects of the axes, estimated by regression trees</summary>\
-         <p class=\"soft\">One axis changed in each of the eight schedules with the best first measurement; means of the predicted times. \
-         Settings interact, so the best schedule can have one that is the worst on average.</p>\
+         <p class=\"soft\">One axis changed in each of the eight schedules with the best first measurement; means of \
+         the predicted times. Settings interact, so the best schedule can have one that is the worst on average.</p>\
          <table><tr><th>axis</th><th>worst over best setting</th><th>best on average</th>\
          <th>in the best schedule</th><th class=\"rest\">worst on average</th></tr>{}</table>{}</details>",
         one.axes.iter().take(SHOWN).map(row).collect::<String>(),
@@ -287,8 +289,8 @@ fn render_curve(
         let shown = if label == previous { "" } else { &label };
         let _ = write!(
             svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text class=\"soft\" x=\"{}\" y=\"{:.1}\" \
-             text-anchor=\"end\">{shown}</text>",
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text class=\"soft\" x=\"{}\" \
+             y=\"{:.1}\" text-anchor=\"end\">{shown}</text>",
             width - RIGHT,
             LEFT - 6.0,
             y + 4.0

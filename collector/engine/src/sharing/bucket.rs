@@ -248,7 +248,8 @@ impl<'a> BucketClient<'a> {
         ));
         match code {
             401 | 403 => failure.with_hint(
-                "check that the access key in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY may list, read and write the bucket",
+                "check that the access key in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY may list, read and write \
+                 the bucket",
             ),
             404 => failure.with_hint("create the bucket first, or set AWS_ENDPOINT_URL to its server"),
             _ => failure.with_hint("run the same command again to continue"),

@@ -105,7 +105,8 @@ fn psql_script(table: &Path) -> String {
     format!(
         "SET client_min_messages = warning;\n{schema}\nCREATE TEMPORARY TABLE staged ({texts}) ON COMMIT DROP;\n\
          \\copy staged FROM '{path}' WITH (FORMAT csv, HEADER true)\n\
-         WITH brought AS (INSERT INTO records ({names}) SELECT {typed}\n  FROM staged ON CONFLICT DO NOTHING RETURNING 1)\n\
+         WITH brought AS (INSERT INTO records ({names}) SELECT {typed}\n  FROM staged ON CONFLICT DO NOTHING \
+         RETURNING 1)\n\
          SELECT count(*) FROM brought;\n"
     )
 }

@@ -16,7 +16,8 @@ pub struct CacheShares {
 #[allow(missing_docs)]
 pub enum CacheShareError {
     #[error(
-        "`{0}` shows no last-level cache that can be partitioned; mount resctrl as root, on a processor with cache allocation"
+        "`{0}` shows no last-level cache that can be partitioned; mount resctrl as root, on a processor with cache \
+         allocation"
     )]
     Missing(PathBuf),
     #[error("`{path}` has {found:?}, which is not a bit mask of cache ways", path = path.display())]

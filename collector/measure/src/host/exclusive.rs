@@ -25,7 +25,8 @@ pub enum ExclusiveError {
     #[error("another nightly run is in progress on this machine: {holder}")]
     Night { holder: String },
     #[error(
-        "cannot keep locks in `{}`: {why}; set `{FOLDER_VARIABLE}` to another folder, the same for all processes that measure here",
+        "cannot keep locks in `{}`: {why}; set `{FOLDER_VARIABLE}` to another folder, the same for all processes that \
+         measure here",
         folder.display()
     )]
     Folder { folder: PathBuf, why: String },

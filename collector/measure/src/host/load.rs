@@ -117,7 +117,8 @@ mod tests {
         let told = load.describe_disturbance().unwrap();
         assert_eq!(
             told,
-            "other processes use 0.2 of 2 CPUs, the hypervisor takes 5 % of the CPU time (steal time), 3 thermal throttling events"
+            "other processes use 0.2 of 2 CPUs, the hypervisor takes 5 % of the CPU time (steal time), 3 thermal \
+             throttling events"
         );
         assert_eq!(before.load_since(&before).describe_disturbance(), None);
     }

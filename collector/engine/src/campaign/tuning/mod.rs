@@ -353,7 +353,8 @@ impl Source for Tuning {
         let open = self.searches.iter().filter(|search| search.stop_reason(&self.tune).is_none());
         let saved = spending::total_saving(open.map(|search| &search.standing), trials);
         Some(format!(
-            "{of} {}, {} below the first; gain of the last {} trials: {}; expected gain of the remaining {trials} trials: {:.1} %",
+            "{of} {}, {} below the first; gain of the last {} trials: {}; expected gain of the remaining {trials} \
+             trials: {:.1} %",
             report::format_duration(*last),
             gain(first),
             RECENT.min(self.totals.len() - 1),

@@ -38,7 +38,8 @@ pub fn describe_comparison(compared: &ProfileComparison, row_limit: usize, paper
     lines.extend(compared.common.filter(|common| (common - 1.0).abs() >= MIN_COMMON_CHANGE).map(|common| {
         let beside = compared.beside_common;
         format!(
-            "the median operator takes {common:.3}× as long, possibly because of the machine; relative to that, {beside} operators changed"
+            "the median operator takes {common:.3}× as long, possibly because of the machine; relative to that, \
+             {beside} operators changed"
         )
     }));
     lines.push(match compared.detectable {

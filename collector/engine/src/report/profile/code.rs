@@ -17,7 +17,8 @@ pub fn describe_annotation(annotation: &Annotation, homonyms: usize) -> String {
     ];
     if homonyms > 0 {
         lines.push(format!(
-            "note            {homonyms} more operators match; this one takes the most time; give a hash or a scope to select another"
+            "note            {homonyms} more operators match; this one takes the most time; give a hash or a scope to \
+             select another"
         ));
     }
     lines.extend(["TIR as scheduled".to_owned(), annotation.scheduled_tir.trim_end().to_owned()]);

@@ -97,7 +97,8 @@ fn total_lines(report: &Report) -> Vec<String> {
     lines.extend(totals.typical.map(|typical| {
         let between = |(low, high)| format!(" ({} … {})", format_duration(low), format_duration(high));
         format!(
-            "typical         {}{} a run, by the medians of the operators; most runs were disturbed, each at other operators",
+            "typical         {}{} a run, by the medians of the operators; most runs were disturbed, each at other \
+             operators",
             format_duration(typical.time_ns),
             typical.interval_ns.map(between).unwrap_or_default()
         )
