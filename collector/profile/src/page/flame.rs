@@ -4,7 +4,7 @@
 use crate::data::{Kind, Profile, Source};
 use crate::summary::visits::medians_ns;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of displayed paths; the time of omitted paths remains in their parents.
 const PATHS: usize = 5000;
@@ -18,10 +18,13 @@ struct FlameNode<'a> {
     calls: u64,
     total_ns: u64,
     parts: BTreeMap<&'a str, usize>,
+    /// Rows of the table with the operators of the node.
+    rows: BTreeSet<usize>,
 }
 
-pub fn flame_tree(profile: &Profile) -> Value {
-    let nodes = flame_nodes(profile);
+/// Returns the nested boxes of the graph. `row_of` contains the row of each operator in the table.
+pub fn flame_tree(profile: &Profile, row_of: &[Option<usize>]) -> Value {
+    let nodes = flame_nodes(profile, row_of);
     // Selects the largest paths. A parent is never smaller than its children, so it is selected too.
     let mut sizes: Vec<u64> = nodes.iter().map(|node| node.total_ns).collect();
     sizes.sort_unstable_by_key(|size| std::cmp::Reverse(*size));
@@ -33,7 +36,7 @@ pub fn flame_tree(profile: &Profile) -> Value {
             continue;
         }
         let parts: Vec<Value> = node.parts.values().filter_map(|part| values[*part].take()).collect();
-        let mut value = json!({ "n": node.name, "v": node.total_ns, "k": node.calls });
+        let mut value = json!({ "n": node.name, "v": node.total_ns, "k": node.calls, "r": node.rows });
         if !parts.is_empty() {
             value["c"] = parts.into();
         }
@@ -42,8 +45,9 @@ pub fn flame_tree(profile: &Profile) -> Value {
     values.swap_remove(0).expect("the root is kept")
 }
 
-fn flame_nodes(profile: &Profile) -> Vec<FlameNode<'_>> {
-    let empty = |name, depth| FlameNode { name, depth, calls: 0, total_ns: 0, parts: BTreeMap::new() };
+fn flame_nodes<'a>(profile: &'a Profile, row_of: &[Option<usize>]) -> Vec<FlameNode<'a>> {
+    let empty =
+        |name, depth| FlameNode { name, depth, calls: 0, total_ns: 0, parts: BTreeMap::new(), rows: BTreeSet::new() };
     let mut nodes = vec![empty(profile.model.as_str(), 0)];
     let mut of_span: Vec<u32> = Vec::with_capacity(profile.spans.len());
     let own = profile.self_ns();
@@ -82,6 +86,7 @@ fn flame_nodes(profile: &Profile) -> Vec<FlameNode<'_>> {
             Some(medians_ns) if span.kind == Kind::Operator => medians_ns[span.operator as usize],
             _ => own_ns,
         };
+        nodes[at].rows.extend(row_of[span.operator as usize]);
         of_span.push(at as u32);
     }
     // Children follow their parents, which so far have their own times.
@@ -121,8 +126,10 @@ mod tests {
             ..Profile::default()
         };
         profile.check().expect("it fits");
-        let value = |profile: &Profile| flame_tree(profile)["v"].as_u64();
+        let value = |profile: &Profile| flame_tree(profile, &[Some(1), Some(0)])["v"].as_u64();
         assert_eq!(value(&profile), Some(80 + 3 * 20));
+        let boxes = &flame_tree(&profile, &[Some(1), Some(0)])["c"];
+        assert_eq!([&boxes[0]["n"], &boxes[0]["r"]], [&json!("div_"), &json!([0])], "{boxes}");
         assert_eq!(value(&Profile { source: Source::Imported, ..profile }), Some(80 + 20 + 20 + 900));
     }
 }

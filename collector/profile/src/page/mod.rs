@@ -26,6 +26,10 @@ pub fn render_page(profile: &Profile, group_by: GroupBy) -> String {
 fn page_data(profile: &Profile, group_by: GroupBy) -> Value {
     let (rows, totals) = (parts::shown_rows(profile, group_by), summary::compute_totals(profile));
     let has_total_share = rows.iter().any(|row| (row.share - row.total_share).abs() >= LEAST_SHARE);
+    let mut row_of: Vec<Option<usize>> = vec![None; profile.operators.len()];
+    for (place, row) in rows.iter().enumerate() {
+        row.operators.iter().for_each(|operator| row_of[*operator as usize] = Some(place));
+    }
     let group_of = |operator: usize| {
         let one = &profile.operators[operator];
         if group_by == GroupBy::Name { &one.name } else { one.title() }
@@ -46,8 +50,9 @@ fn page_data(profile: &Profile, group_by: GroupBy) -> Value {
         "device_rows": device_rows(profile),
         "simulated": profile.simulation.as_ref().map(parts::simulated_table),
         "operators": (0..profile.operators.len().min(parts::SPANS)).map(group_of).collect::<Vec<_>>(),
+        "row_of": row_of.iter().take(parts::SPANS).collect::<Vec<_>>(),
         "timeline": parts::timeline_spans(profile, &totals),
-        "flame": flame::flame_tree(profile),
+        "flame": flame::flame_tree(profile, &row_of),
         "memory": parts::memory_chart(profile),
         "memory_most": parts::memory_peak(profile),
         "roofline": parts::roofline_points(&rows),
@@ -187,7 +192,8 @@ fn page_facts(profile: &Profile, totals: &Totals) -> Vec<[String; 2]> {
         ));
         let outside = mean(totals.not_attributed_ns);
         let name = format!("mean {}{}", step_name(profile), with_profiler(profile));
-        facts.push((name, format!("{}, of which {outside} outside operators", mean(totals.total_ns))));
+        let whole = mean(totals.total_ns);
+        facts.push((name, format!("{whole}, disturbances included; {outside} of it outside operators")));
     } else {
         facts.push(("operator calls".to_owned(), calls.to_string()));
         facts.push(("sum of all operators".to_owned(), format_duration(totals.sum_ns as f64)));

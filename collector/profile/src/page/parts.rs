@@ -122,11 +122,12 @@ pub fn shown_rows(profile: &Profile, group_by: GroupBy) -> Vec<Row> {
 }
 
 pub fn roofline_points(rows: &[Row]) -> Value {
-    let points = rows.iter().filter(|row| has_rates(row)).map(|row| {
+    let points = rows.iter().enumerate().filter(|(_, row)| has_rates(row)).map(|(place, row)| {
         let (flops, bytes) = (row.flops.unwrap_or(0.0), row.bytes.unwrap_or(1.0));
         let best = row.roofline_share.zip(row.gflops_per_second).map(|(share, speed)| speed / share);
         json!({
             "name": row.title(),
+            "row": place,
             "intensity": flops / bytes,
             "gflops": row.gflops_per_second,
             "best": best,

@@ -75,6 +75,7 @@ impl SpanGroup {
                 GroupBy::Scope(levels) => outermost_names(&first.scope, levels).to_owned(),
                 GroupBy::Name | GroupBy::InputShape | GroupBy::Call => first.name.clone(),
             },
+            operators: self.operators.keys().copied().collect(),
             text: if has_one_task { first.text.clone() } else { String::new() },
             scope: scope.to_owned(),
             task: first.task.clone().filter(|_| has_one_task),

@@ -68,6 +68,9 @@ impl GroupName {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
     pub name: String,
+    /// Operators of the row, as indices in the profile.
+    #[serde(skip)]
+    pub operators: Vec<u32>,
     /// Description with sizes; empty unless the row has a single task.
     pub text: String,
     /// Scope in the model; the common prefix if there are several scopes.
