@@ -53,8 +53,8 @@ pub fn board_access(wanted: BoardRequest<'_>) -> Result<Option<Access>> {
 
 /// Returns an error if board flags are given without a board, or if the target needs a board.
 fn refuse_missing_board(boards: &BoardFlags, needs_board: bool) -> Result<()> {
-    const HINT: &str = "give `--host` and `--port`, or `--tracker` and `--key`, or `--unit fpga` for a simulated FPGA accelerator; \
-                        docs/guide/boards.md describes the setup of a board";
+    const HINT: &str = "give `--host` and `--port`, or `--tracker` and `--key`, or `--unit fpga` for a simulated FPGA \
+                        accelerator; docs/guide/boards.md describes the setup of a board";
     if needs_board {
         return Err(Failure::usage("measuring the cores of a board needs a board").with_hint(HINT));
     }

@@ -43,8 +43,8 @@ pub struct ModelCompare {
     pub threads: Option<usize>,
     /// Number of rounds
     ///
-    /// Each round samples every variant for a short time, in rotating order. Rounds are divided into 5 visits, which are
-    /// fresh processes; intervals of ratios are over these. If visits disagree by more than 10 %, all rounds are
+    /// Each round samples every variant for a short time, in rotating order. Rounds are divided into 5 visits, which
+    /// are fresh processes; intervals of ratios are over these. If visits disagree by more than 10 %, all rounds are
     /// repeated, at most twice.
     #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub rounds: u32,

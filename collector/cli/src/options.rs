@@ -104,7 +104,12 @@ pub struct Measuring {
     ///
     /// Failures that the machine may have caused, such as a killed worker, are retried once per run until the
     /// experiment was attempted N + 1 times.
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_RETRY_FAULTS, value_parser = clap::value_parser!(i64).range(0..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = DEFAULT_RETRY_FAULTS,
+        value_parser = clap::value_parser!(i64).range(0..=1000)
+    )]
     pub retry_faults: i64,
     /// Measure only experiments whose keys are in this file, one key per line
     #[arg(long, value_name = "FILE")]

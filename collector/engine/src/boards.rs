@@ -267,7 +267,8 @@ pub fn connect_core(
     fabric: &Fabric,
     jobs: u32,
 ) -> Result<(FabricBoard, MeasuredMachine)> {
-    const SETUP: &str = "start its agent with `--fpga devmem`, or with `--fpga simulated` on a board without the accelerator; without `--host` and `--tracker` the accelerator is simulated on this machine";
+    const SETUP: &str = "start its agent with `--fpga devmem`, or with `--fpga simulated` on a board without the \
+                         accelerator; without `--host` and `--tracker` the accelerator is simulated on this machine";
     let useless = [("--cross-cc", wanted.cross_cc.is_some()), ("--on-hardware", wanted.on_hardware)];
     if let Some((flag, _)) = useless.into_iter().find(|(_, is_given)| *is_given) {
         return Err(Failure::usage(format!("`{flag}` does not apply to `--unit fpga`")));

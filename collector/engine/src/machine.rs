@@ -91,7 +91,8 @@ pub fn lock_cpus(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive
     })
 }
 
-const LIBRARY_HINT: &str = "run `scripts/setup --torch`, which installs PyTorch's library, then `scripts/opcollect`, which builds with it; see docs/guide/torch.md";
+const LIBRARY_HINT: &str = "run `scripts/setup --torch`, which installs PyTorch's library, then `scripts/opcollect`, \
+                            which builds with it; see docs/guide/torch.md";
 
 /// Returns the versions of the library that computes tasks or whole programs, if any. Fails if its worker is missing.
 pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], bench: &mut dyn Bench) -> Result<Versions> {

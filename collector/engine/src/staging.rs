@@ -31,7 +31,8 @@ pub fn read_plan(path: &Path, prepared: &PreparedModel) -> Result<StagePlan> {
     let stages: StagePlan = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
     let is_on_gpu = prepared.target.kind.runs_on_gpu();
     let (cores, machine, hint) = if is_on_gpu {
-        let hint = "plans of `oppredict` are for CPUs; give `--parallel stream`, or a plan for this model without `host_class`";
+        let hint = "plans of `oppredict` are for CPUs; give `--parallel stream`, or a plan for this model without \
+                    `host_class`";
         (stages.cores, "a GPU".to_owned(), hint)
     } else {
         let hint = "plan again for this model, machine and number of threads with `oppredict plan`";

@@ -4,7 +4,7 @@ use super::plan::{BuildEntry, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
 use crate::atomic_folder::AtomicFolder;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::jobs::build_job;
-use crate::campaign::{Attempt, Bases, CampaignEvent, Code, Config, PlannedTask, plan_attempts, planned_tasks, record};
+use crate::campaign::{Bases, CampaignEvent, Code, Config, PlannedTask, plan_attempts, planned_tasks, record};
 use crate::failure::{Failure, format_chain};
 use crate::observer::Observer;
 use crate::{Result, machine};
@@ -79,8 +79,8 @@ fn build_jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result
     let cpus = machine::allowed_cpus()?;
     let attempts = plan_attempts(tasks, &[], target, &one, &bases, &cpus, 0);
     let mut attempts = attempts.map_err(|error| Failure::usage(format_chain(&error)))?;
-    let is_drawn = |attempt: &Attempt| !matches!(&attempt.code, Code::Compiled { source, .. } if *source == ScheduleSource::Default);
-    attempts.sort_by_key(|attempt| (attempt.task, is_drawn(attempt)));
+    let is_default = |code: &Code| matches!(code, Code::Compiled { source: ScheduleSource::Default, .. });
+    attempts.sort_by_key(|attempt| (attempt.task, !is_default(&attempt.code)));
     // All sizes of a symbolic task share a build.
     let attempts = attempts.iter().filter(|attempt| attempt.task == attempt.family);
     Ok(attempts.filter_map(|attempt| Some((attempt.task, build_job(attempt, tasks, target)?))).collect())

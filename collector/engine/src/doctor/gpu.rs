@@ -103,7 +103,8 @@ pub(super) fn gpu_counters(gpu: &GpuFound) -> Finding {
         }
         Err(why) => why,
     };
-    const STOP_OTHERS: &str = "stop other profilers, such as DCGM's, because only one can use a device; run on the whole device, not on a MIG partition";
+    const STOP_OTHERS: &str = "stop other profilers, such as DCGM's, because only one can use a device; run on the \
+                               whole device, not on a MIG partition";
     let (found, advice) = match gpu.counters_restricted {
         Some(true) => (format!("for administrators only (RmProfilingAdminOnly): {why}"), cupti::PERMISSION_HINT),
         _ if gpu.device.is_err() => (why.clone(), driver::HINT),

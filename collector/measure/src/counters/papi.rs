@@ -140,7 +140,10 @@ impl Papi {
         };
         let (library, name) = opened.ok_or_else(|| {
             let looked = file.map_or_else(|| LIBRARIES.join(", "), |file| file.display().to_string());
-            plain_error(format!("no PAPI library (looked for {looked}); install it (Debian: libpapi7.0) or set {FILE_VARIABLE} to its path"))
+            plain_error(format!(
+                "no PAPI library (looked for {looked}); install it (Debian: libpapi7.0) or set {FILE_VARIABLE} to its \
+                 path"
+            ))
         })?;
         let functions =
             PapiFunctions::load(&library).map_err(|error| plain_error(format!("`{}`: {error}", name.display())))?;

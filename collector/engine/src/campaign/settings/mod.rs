@@ -86,7 +86,10 @@ pub struct ModelSettings {
     /// Phase of a decoder: all tokens at once, or one more token [default: prefill]
     ///
     /// Only for `transformers`. A decoding step reads the keys and values of earlier tokens as inputs.
-    #[cfg_attr(feature = "clap", arg(long, value_parser = choice_parser::<Phase>(), value_name = "PHASE", value_delimiter = ','))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_parser = choice_parser::<Phase>(), value_name = "PHASE", value_delimiter = ',')
+    )]
     pub phase: Option<Vec<Phase>>,
     /// Number of consecutive decoding steps in one model [default: 1]
     ///
@@ -160,19 +163,33 @@ pub struct SweepSettings {
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub schedules: Option<usize>,
     /// Source of schedules [default: template]
-    #[cfg_attr(feature = "clap", arg(long = "sampler", value_parser = choice_parser::<SamplerName>(), value_name = "SAMPLER", value_delimiter = ','))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long = "sampler",
+            value_parser = choice_parser::<SamplerName>(),
+            value_name = "SAMPLER",
+            value_delimiter = ','
+        )
+    )]
     pub samplers: Option<Vec<SamplerName>>,
     /// Thread counts, such as 1,2 [default: 1 and all CPUs]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N,…", value_delimiter = ','))]
     pub threads: Option<Vec<usize>>,
     /// Cache state before a timed run [default: warm]
-    #[cfg_attr(feature = "clap", arg(long, value_parser = choice_parser::<CacheChoice>(), value_name = "STATE", value_delimiter = ','))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_parser = choice_parser::<CacheChoice>(), value_name = "STATE", value_delimiter = ',')
+    )]
     pub cache: Option<Vec<CacheChoice>>,
     /// Seed of schedules and input values [default: 0]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub seed: Option<u64>,
     /// Time limit of the campaign in seconds
-    #[cfg_attr(feature = "clap", arg(long = "budget", value_name = "SECONDS", value_parser = report::quantity::parse_seconds))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long = "budget", value_name = "SECONDS", value_parser = report::quantity::parse_seconds)
+    )]
     pub budget_seconds: Option<f64>,
 }
 
