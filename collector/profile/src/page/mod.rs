@@ -105,7 +105,7 @@ fn answer_sentence(profile: &Profile, totals: &Totals, rows: &[Row]) -> String {
         Some(typical) => format!(
             "An undisturbed {unit}{with_profiler} takes {}: the sum of its operators' medians and of the mean gaps \
              between them{}. Most {unit}s were disturbed, each at other operators: the median of {runs} is \
-             {run}{interval}, the fastest {unit} took {least}.\n{most}",
+             {run}{interval}, and the fastest {unit} took {least}.\n{most}",
             format_duration(typical.time_ns),
             typical.interval_ns.map(|interval| format!(" ({})", ends(interval))).unwrap_or_default()
         ),
@@ -266,4 +266,64 @@ fn device_rows(profile: &Profile) -> Vec<Value> {
         json!([row.name, row.count, times, format_percent(row.self_device_time_total_ns as f64 / whole)])
     });
     rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Operator, Span, Step, Track};
+
+    /// Returns a profile of nine runs of nine operators that take 10 ns each, without those in disturbed runs.
+    fn profile(is_disturbed: fn(u64) -> bool) -> Profile {
+        let span = |(step, operator): (u64, u64)| Span {
+            operator: operator as u32,
+            step: Some(step as u32),
+            start_ns: 10_000 * step + 1000 * operator,
+            duration_ns: if step == operator && is_disturbed(step) { 900 } else { 10 },
+            ..Span::default()
+        };
+        let step = |number| Step {
+            number,
+            start_ns: 10_000 * number,
+            duration_ns: if is_disturbed(number) { 980 } else { 90 },
+            ..Step::default()
+        };
+        Profile {
+            tracks: vec![Track::default()],
+            operators: (0..9).map(|at| Operator { name: format!("op{at}"), ..Operator::default() }).collect(),
+            steps: (0..9).map(step).collect(),
+            spans: (0..9).flat_map(|step| (0..9).map(move |operator| (step, operator))).map(span).collect(),
+            ..Profile::default()
+        }
+    }
+
+    #[test]
+    fn each_run_time_has_a_name() {
+        let quiet = page_data(&profile(|_| false), GroupBy::Name);
+        let answer = quiet["answer"].as_str().expect("a text");
+        let first = "A run with the profiler takes 90.0 ns (median of 9 runs, 95 % between 90.0 ns and 90.0 ns; \
+                     fastest run 90.0 ns).\n";
+        assert!(answer.starts_with(first), "{answer}");
+        let busy = page_data(&profile(|step| step != 4), GroupBy::Name);
+        let answer = busy["answer"].as_str().expect("a text");
+        let first = "An undisturbed run with the profiler takes 90.0 ns: the sum of its operators' medians and of the \
+                     mean gaps between them (95 % between 90.0 ns and 90.0 ns). Most runs were disturbed, each at \
+                     other operators: the median of 9 runs is 980 ns, 95 % between 980 ns and 980 ns, and the \
+                     fastest run took 90.0 ns.\n";
+        assert!(answer.starts_with(first), "{answer}");
+        let mean = ["mean run with the profiler", "881 ns, disturbances included; 0 ns of it outside operators"];
+        assert!(busy["facts"].as_array().expect("facts").contains(&json!(mean)), "{}", busy["facts"]);
+    }
+
+    #[test]
+    fn a_row_knows_its_operators() {
+        let data = page_data(&profile(|_| false), GroupBy::Call);
+        let place = data["row_of"][8].as_u64().expect("a row") as usize;
+        assert_eq!(data["rows"][place]["title"], "op8", "{data}");
+        let shares = data["shares"][0].as_str().expect("a text");
+        assert!(
+            shares.starts_with("share: time of the calls"),
+            "without disturbances, both shares are equal: {shares}"
+        );
+    }
 }
