@@ -122,11 +122,10 @@ fn placement_text(table: &TimesTable, instance: &Instance, found: &Placement, no
     let mut columns = vec![text_column("operator"), text_column("device"), number_column("time")];
     columns.extend(table.devices.iter().map(|device| number_column(format!("moved to {device}"))));
     let mut shown = Table::new(columns);
-    let moves_ns = found.objective_changes_ns(instance);
     for (operator, (name, device)) in table.operators.iter().zip(&found.devices).enumerate() {
         let time = format_duration(instance.times_ns[operator][*device]);
         let own = [name.clone(), table.devices[*device].clone(), time];
-        let moves = (0..table.devices.len()).map(|place| pages::describe_move(found, &moves_ns, operator, place));
+        let moves = (0..table.devices.len()).map(|place| pages::describe_move(found, operator, place));
         shown.add_row(own.into_iter().chain(moves));
     }
     format!("{}\n{}", shown.format_for(&stdout_paper()), notes.join("\n"))

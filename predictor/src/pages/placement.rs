@@ -15,7 +15,7 @@ pub fn placement_page(
     found: &Placement,
     notes: &[String],
 ) -> String {
-    let chart = DeviceLanes { table, instance, found, moves_ns: found.objective_changes_ns(instance) };
+    let chart = DeviceLanes { table, instance, found };
     let mut body = format!(
         "<p class=\"soft\">{} of {} on {}</p><p><b>{}.</b></p><ul class=\"facts\">",
         format_count(table.operators.len(), "operator"),
@@ -146,8 +146,8 @@ fn compare_device(table: &TimesTable, instance: &Instance, found: &Placement) ->
 }
 
 /// Describes the change of the objective by a move of an operator, for terminal and page. Its own device has none.
-pub fn describe_move(found: &Placement, moves_ns: &[Vec<f64>], operator: usize, device: usize) -> String {
-    let change_ns = moves_ns[operator][device];
+pub fn describe_move(found: &Placement, operator: usize, device: usize) -> String {
+    let change_ns = found.objective_changes_ns[operator][device];
     match change_ns {
         _ if device == found.devices[operator] => UNKNOWN.to_owned(),
         // Rounding errors of sums.
@@ -170,8 +170,6 @@ struct DeviceLanes<'a> {
     table: &'a TimesTable,
     instance: &'a Instance,
     found: &'a Placement,
-    /// Change of the objective by a move of each operator to each device.
-    moves_ns: Vec<Vec<f64>>,
 }
 
 impl DeviceLanes<'_> {
@@ -307,11 +305,7 @@ impl DeviceLanes<'_> {
                 let _ = write!(text, "<td class=\"rest\">{}</td>", format_duration(*own_ns));
             }
             for place in (0..self.table.devices.len()).filter(|_| has_moves) {
-                let _ = write!(
-                    text,
-                    "<td class=\"rest\">{}</td>",
-                    describe_move(self.found, &self.moves_ns, operator, place)
-                );
+                let _ = write!(text, "<td class=\"rest\">{}</td>", describe_move(self.found, operator, place));
             }
             text.push_str("</tr>");
         }
@@ -322,11 +316,11 @@ impl DeviceLanes<'_> {
 
     /// Describes the move of an operator to another device that costs least.
     fn cheapest_move(&self, operator: usize) -> String {
-        let (moves_ns, own) = (&self.moves_ns[operator], self.found.devices[operator]);
+        let (moves_ns, own) = (&self.found.objective_changes_ns[operator], self.found.devices[operator]);
         let others = (0..self.table.devices.len()).filter(|device| *device != own);
         let cheapest = others.min_by(|one, two| moves_ns[*one].total_cmp(&moves_ns[*two]));
         cheapest.map_or(UNKNOWN.to_owned(), |device| {
-            format!("{} on {}", describe_move(self.found, &self.moves_ns, operator, device), device + 1)
+            format!("{} on {}", describe_move(self.found, operator, device), device + 1)
         })
     }
 

@@ -106,6 +106,24 @@ impl<'a> Game<'a> {
         (0..devices.len()).map(&mut costs).collect()
     }
 
+    /// Returns the change of the objective if an operator moves alone, by operator and device, given the costs of all
+    /// unilateral moves.
+    fn objective_changes(&self, devices: &[usize], pays: &[Vec<f64>]) -> Vec<Vec<f64>> {
+        if self.is_graph() {
+            let changes = |(pays, own): (&Vec<f64>, &usize)| pays.iter().map(|pay| pay - pays[*own]).collect();
+            return pays.iter().zip(devices).map(changes).collect();
+        }
+        let (loads, makespan) = (self.device_loads(devices), self.makespan(devices));
+        let change = |operator: usize, to: usize| {
+            let (own, mut moved) = (devices[operator], loads.clone());
+            moved[own] -= self.time_on(operator, own);
+            moved[to] += self.time_on(operator, to);
+            let energy = self.energy_on(operator, to) - self.energy_on(operator, own);
+            moved.into_iter().fold(0.0, f64::max) - makespan + self.instance.price_ns_per_j * energy
+        };
+        (0..devices.len()).map(|operator| (0..loads.len()).map(|to| change(operator, to)).collect()).collect()
+    }
+
     pub fn largest_gain(pays: &[Vec<f64>], devices: &[usize]) -> (f64, usize, usize) {
         let mut most = (f64::NEG_INFINITY, 0, devices[0]);
         for (operator, pays) in pays.iter().enumerate() {
@@ -148,6 +166,7 @@ impl<'a> Game<'a> {
             energy_j: self.total_energy(&devices),
             objective_ns,
             largest_gain_ns: Game::largest_gain(&pays_ns, &devices).0,
+            objective_changes_ns: self.objective_changes(&devices, &pays_ns),
             pays_ns,
             least_ns,
             least_in_any_order_ns,

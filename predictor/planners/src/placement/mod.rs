@@ -28,13 +28,6 @@ pub struct Instance {
     pub price_ns_per_j: f64,
 }
 
-impl Instance {
-    /// Returns the makespan of an assignment of operators to devices.
-    pub fn makespan_of(&self, devices: &[usize]) -> Result<f64> {
-        Ok(Game::from_instance(self)?.makespan(devices))
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Edge {
     pub from: usize,
@@ -58,6 +51,9 @@ pub struct Placement {
     pub energy_j: f64,
     pub objective_ns: f64,
     pub pays_ns: Vec<Vec<f64>>,
+    /// Change of the objective if an operator moves alone, by operator and device.
+    #[serde(skip)]
+    pub objective_changes_ns: Vec<Vec<f64>>,
     /// Largest cost reduction of one operator by moving alone; not positive in an equilibrium.
     pub largest_gain_ns: f64,
     /// Lower bound of the objective if operators run in the order of list scheduling.
@@ -81,32 +77,6 @@ impl Placement {
         if self.least_ns > 0.0 { self.objective_ns / self.least_ns } else { 1.0 }
     }
 
-    /// Returns the change of the objective if an operator moves alone, by operator and device.
-    pub fn objective_changes_ns(&self, instance: &Instance) -> Vec<Vec<f64>> {
-        let devices = 0..instance.device_count();
-        if !instance.edges.is_empty() {
-            let of_operator =
-                |(pays_ns, own): (&Vec<f64>, &usize)| pays_ns.iter().map(|pay| pay - pays_ns[*own]).collect();
-            return self.pays_ns.iter().zip(&self.devices).map(of_operator).collect();
-        }
-        let mut loads_ns = vec![0.0; instance.device_count()];
-        for (times_ns, own) in instance.times_ns.iter().zip(&self.devices) {
-            loads_ns[*own] += times_ns[*own];
-        }
-        let longest_ns = |loads_ns: &[f64]| loads_ns.iter().copied().fold(0.0, f64::max);
-        let makespan_ns = longest_ns(&loads_ns);
-        let change = |operator: usize, to: usize| {
-            let (own, times_ns) = (self.devices[operator], &instance.times_ns[operator]);
-            let mut moved_ns = loads_ns.clone();
-            moved_ns[own] -= times_ns[own];
-            moved_ns[to] += times_ns[to];
-            let energy_j = instance.energies_j.get(operator).map_or(0.0, |energies| energies[to] - energies[own]);
-            longest_ns(&moved_ns) - makespan_ns + instance.price_ns_per_j * energy_j
-        };
-        let operators = 0..instance.times_ns.len();
-        operators.map(|operator| devices.clone().map(|to| change(operator, to)).collect()).collect()
-    }
-
     /// Returns an upper bound of the ratio of objective to optimum if every time may have a relative error up to `off`.
     /// None for an invalid `off`. The bound for any order is used, because other times may change the list order.
     pub fn robust_ratio(&self, off: f64) -> Option<f64> {
@@ -124,6 +94,11 @@ pub fn place_operators(instance: &Instance) -> Result<Placement> {
 }
 
 impl Instance {
+    /// Returns the makespan of an assignment of operators to devices.
+    pub fn makespan_of(&self, devices: &[usize]) -> Result<f64> {
+        Ok(Game::from_instance(self)?.makespan(devices))
+    }
+
     pub fn device_count(&self) -> usize {
         self.times_ns.first().map_or(0, Vec::len)
     }
