@@ -4,6 +4,7 @@ use learn::Learner;
 use learn::predictor::Query;
 use learn::train::{TrainOptions, train_predictor};
 use predictor::evaluate::{Plan, Protocol, evaluate};
+use predictor::knee::{KneeOptions, find_knee};
 use predictor::queries::{Cell, Operator, Setting, predict_operators};
 use samples::features::{Device, View, Work};
 use samples::{RawSample, Samples, SamplesBuilder, Timing};
@@ -159,4 +160,13 @@ fn a_knob_that_is_left_out_is_as_in_the_default_schedule() {
     }
     let error = time(&[("knob.tile_q", 4.0)]).expect_err("no knob of it").to_string();
     assert!(error.contains("the knobs of this operator are split_r, unroll"), "{error}");
+    // A curve over threads states the schedule that is predicted.
+    let fixed = |split: f64| {
+        let mut setting = Setting { extrapolate: true, ..Setting::default() };
+        setting.set_extra("knob.split_r", &Cell::Number(split));
+        let options = KneeOptions { most_threads: Some(2), ..KneeOptions::default() };
+        find_knee(&predictor, &operator, &setting, "threads", &options).expect("a curve").fixed
+    };
+    assert_eq!(fixed(1.0), ["split_r = 1", "unroll = 1"], "including the knobs of the default schedule");
+    assert_eq!(fixed(4.0), ["default schedule"], "the given knob equals that of the default schedule");
 }

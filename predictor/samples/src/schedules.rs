@@ -6,6 +6,7 @@
 use crate::features::{Work, tiling};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// Prefix of the feature that contains a schedule's source, which is stored with the knobs but is not a knob.
 const FROM: &str = "knob.from=";
@@ -57,6 +58,21 @@ fn knob_setting<'a>(feature: &'a str, value: f64) -> Option<(&'a str, Setting<'a
         Some((knob, word)) => (knob, Setting::Word(word)),
         None => (name, Setting::Number(value)),
     })
+}
+
+impl fmt::Display for Setting<'_> {
+    /// Formats the value; a precision is the maximum length of words.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Setting::Number(number) => write!(formatter, "{number}"),
+            Setting::Word(word) => formatter.pad(word),
+        }
+    }
+}
+
+/// Returns the knob of a feature and its value as a text; None for features of other kinds.
+pub fn describe_knob(feature: &str, value: f64) -> Option<(&str, String)> {
+    knob_setting(feature, value).map(|(knob, setting)| (knob, setting.to_string()))
 }
 
 fn select_knobs(extras: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
@@ -202,16 +218,12 @@ impl Schedules {
     }
 
     fn refusal_message(&self, work: &Work, knob: &str, wanted: Setting<'_>) -> String {
-        let wanted = match wanted {
-            Setting::Number(number) => number.to_string(),
-            Setting::Word(word) => word.chars().take(120).collect(),
-        };
         let fits = |number: &&f64| tiling::fits_sizes(work, knob, **number, self.has_tiles());
         let axis = self.axes.get(knob);
         let numbers = axis.into_iter().flat_map(|axis| axis.numbers.iter().filter(fits)).map(f64::to_string);
         let words = axis.into_iter().flat_map(|axis| axis.words.iter().cloned());
         let known: Vec<String> = numbers.chain(words).collect();
-        format!("the knob `{knob}` cannot be {wanted} for these sizes; known settings: {}", known.join(", "))
+        format!("the knob `{knob}` cannot be {wanted:.120} for these sizes; known settings: {}", known.join(", "))
     }
 
     /// Checks values that may come from an untrusted file.

@@ -1,5 +1,8 @@
 //! Median, quantiles, ranks and correlation coefficients.
 
+/// Half-width of a 95 % interval of the normal distribution, in standard deviations.
+pub const NORMAL_95: f64 = 1.96;
+
 /// Returns the median; for an even count, the mean of the two central values.
 pub fn median(values: &mut [f64]) -> f64 {
     quantile(values, 0.5)

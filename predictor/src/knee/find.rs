@@ -6,6 +6,7 @@ use crate::explain::thread_counts;
 use crate::probe::measure_operator;
 use crate::queries::{self, Operator, Setting};
 use learn::predictor::{Prediction, Predictor};
+use samples::schedules::describe_knob;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -71,11 +72,7 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
     let found = knee_of_curve("threads", updated).ok_or_else(|| {
         Error::Query("the training data has only one thread count; use --most-threads and --extrapolate".to_owned())
     })?;
-    let fixed = match usual.extras.is_empty() {
-        true => vec!["default schedule".to_owned()],
-        false => name_knobs(&usual.extras, None),
-    };
-    Ok(Knee { probes, fixed, ..found })
+    Ok(Knee { probes, fixed: name_schedule(predictor, operator, usual)?, ..found })
 }
 
 fn over_knob(
@@ -97,9 +94,7 @@ fn over_knob(
         let problem = format!("settings of the knob `{knob}` are words such as `{word}`, but a curve needs numbers");
         return Err(refused(problem.replace(&format!("knob.{knob}="), "")));
     }
-    let complete = schedules
-        .complete_schedule(&operator.work, queries::find_device(predictor, usual)?, &usual.extras)
-        .map_err(refused)?;
+    let complete = usual.complete_knobs(predictor, operator)?;
     let (places, questions): (Vec<f64>, Vec<_>) = settings
         .into_iter()
         .map(|(feature, value)| {
@@ -111,21 +106,26 @@ fn over_knob(
     let predictions = queries::predict_schedules(predictor, &questions);
     let threads = predictions.iter().flatten().map(|prediction| prediction.threads).next();
     let threads = threads.map(|threads| format!("threads = {threads}"));
-    let fixed = threads.into_iter().chain(name_knobs(&complete.knobs, Some(knob))).collect();
+    let fixed = threads.into_iter().chain(name_knobs(&complete.extras, Some(knob))).collect();
     let found = knee_of_curve(knob, curve_points(places, predictions)?)
         .ok_or_else(|| refused(format!("the knob `{knob}` has fewer than two settings in the training data")))?;
     Ok(Knee { fixed, ..found })
 }
 
+/// Lists the knobs of the schedule that is predicted over threads.
+fn name_schedule(predictor: &Predictor, operator: &Operator, usual: &Setting) -> Result<Vec<String>> {
+    let setting = usual.without_default_knobs(predictor, &operator.as_learned(predictor))?;
+    Ok(match setting.extras.is_empty() {
+        true => vec!["default schedule".to_owned()],
+        false => name_knobs(&setting.extras, None),
+    })
+}
+
 /// Lists knobs with their values, except for one.
 fn name_knobs(knobs: &BTreeMap<String, f64>, except: Option<&str>) -> Vec<String> {
-    let knobs = knobs.iter().filter_map(|(feature, value)| Some((feature.strip_prefix("knob.")?, value)));
-    let named = knobs.map(|(name, value)| match name.split_once('=') {
-        Some((knob, word)) => (knob, format!("{knob} = {word}")),
-        None => (name, format!("{name} = {value}")),
-    });
-    // The origin of a schedule is no knob.
-    named.filter(|(knob, _)| *knob != "from" && Some(*knob) != except).map(|(_, text)| text).collect()
+    let knobs = knobs.iter().filter_map(|(feature, value)| describe_knob(feature, *value));
+    let others = knobs.filter(|(knob, _)| Some(*knob) != except);
+    others.map(|(knob, value)| format!("{knob} = {value}")).collect()
 }
 
 fn predict_curve(

@@ -22,6 +22,8 @@ use serde::Serialize;
 
 /// Factor on the fastest time up to which a time is treated as equally fast.
 const NEAR: f64 = 1.05;
+/// Ratio of the times of both neighbours to that of the fastest value from which it is isolated.
+const DEEP: f64 = 1.25;
 /// Half-width of a 90 % interval, in standard deviations.
 const HALF_WIDTH_OF_90: f64 = 1.645;
 /// Number of points of a local correlation.
@@ -48,6 +50,8 @@ pub struct Knee {
     pub fixed: Vec<String>,
     pub fastest: f64,
     pub knee: f64,
+    /// Whether the fastest value of a knob is a dip of one point whose interval overlaps those of all other values.
+    pub is_isolated: bool,
     /// Value after which the times no longer decrease; None if they decrease up to the last value.
     pub turns_at: Option<f64>,
     /// Values at which the local correlation of the times changes from falling to rising.
@@ -56,6 +60,42 @@ pub struct Knee {
     pub law: Option<Law>,
     pub probes: Vec<Probe>,
     pub curve: Vec<Point>,
+}
+
+impl Point {
+    /// Returns whether the 90 % interval is known.
+    pub fn has_interval(&self) -> bool {
+        self.low_ns.is_finite() && self.high_ns.is_finite()
+    }
+}
+
+impl Knee {
+    /// Returns whether the times decrease up to the last value, which is the fastest.
+    pub fn falls_to_the_end(&self) -> bool {
+        self.turns_at.is_none() && self.curve.last().is_some_and(|last| last.at == self.knee)
+    }
+
+    /// Returns the ratio of the smallest time at the values next to the knee to the time at the knee.
+    pub fn ratio_to_neighbours(&self) -> Option<f64> {
+        let place = self.curve.iter().position(|point| point.at == self.knee)?;
+        let before = place.checked_sub(1).and_then(|place| self.curve.get(place));
+        let neighbours = before.into_iter().chain(self.curve.get(place + 1)).map(|point| point.time_ns);
+        neighbours.min_by(f64::total_cmp).map(|time_ns| time_ns / self.curve[place].time_ns)
+    }
+
+    /// Returns how many other values have intervals that overlap the interval of the knee; None if it has no interval.
+    pub fn count_overlaps(&self) -> Option<usize> {
+        let own = self.curve.iter().find(|point| point.at == self.knee).filter(|own| own.has_interval())?;
+        let others = self.curve.iter().filter(|point| point.at != own.at && point.has_interval());
+        let overlaps = |point: &&Point| point.low_ns <= own.high_ns && own.low_ns <= point.high_ns;
+        Some(others.filter(overlaps).count())
+    }
+
+    fn is_dip(&self) -> bool {
+        let is_deep = self.ratio_to_neighbours().is_some_and(|ratio| ratio >= DEEP);
+        let is_fastest = self.over != "threads" && self.knee == self.fastest;
+        is_fastest && is_deep && self.count_overlaps().is_some_and(|count| count == self.curve.len() - 1)
+    }
 }
 
 /// Finds the knee of a curve that is sorted by value; None for fewer than two points.
@@ -67,17 +107,19 @@ pub fn knee_of_curve(over: &str, curve: Vec<Point>) -> Option<Knee> {
     }
     let last_fall = curve.windows(2).rposition(|pair| pair[1].time_ns < pair[0].time_ns);
     let turn = last_fall.map_or(0, |place| place + 1);
-    Some(Knee {
+    let found = Knee {
         over: over.to_owned(),
         fixed: Vec::new(),
         fastest: fastest.at,
         knee,
+        is_isolated: false,
         turns_at: (turn + 1 < curve.len()).then(|| curve[turn].at),
         flips_at: find_flips(&curve),
         law: (over == "threads" && curve.len() >= 3).then(|| fit_with_breaks(&curve)),
         probes: Vec::new(),
         curve,
-    })
+    };
+    Some(Knee { is_isolated: found.is_dip(), ..found })
 }
 
 fn find_flips(curve: &[Point]) -> Vec<f64> {

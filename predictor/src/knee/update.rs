@@ -5,6 +5,7 @@
 
 use super::{HALF_WIDTH_OF_90, Point};
 use datasets::DOUBTED;
+use samples::statistics::NORMAL_95;
 use serde::Serialize;
 
 /// Share of the prior variance that is common to all points.
@@ -30,10 +31,8 @@ impl Probe {
     /// Returns the relative standard deviation of the time: from the interval of the median, else `cv`, else
     /// [`DOUBTED`]. The interval comes first, because disturbed runs increase the `cv` but hardly move the median.
     pub fn known_to(&self) -> f64 {
-        /// Half-width of a 95 % interval, in standard deviations.
-        const HALF_WIDTH_OF_95: f64 = 1.96;
-        let of_interval = self.uncertainty.map(|half| half / HALF_WIDTH_OF_95);
-        of_interval.or(self.cv).unwrap_or(DOUBTED / HALF_WIDTH_OF_95)
+        let of_interval = self.uncertainty.map(|half| half / NORMAL_95);
+        of_interval.or(self.cv).unwrap_or(DOUBTED / NORMAL_95)
     }
 }
 

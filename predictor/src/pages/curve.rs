@@ -36,6 +36,23 @@ pub fn curves_page(operator: &str, device: &str, knees: &[Knee], notes: &[String
     styled_page("Knee: point of diminishing returns", &body)
 }
 
+/// What a curve shows: only a fastest value if the times fall up to the last one, or if the fastest is isolated.
+enum Finding {
+    Falls,
+    Isolated,
+    Knee,
+}
+
+impl Finding {
+    fn from_knee(knee: &Knee) -> Finding {
+        match (knee.falls_to_the_end(), knee.is_isolated) {
+            (true, _) => Finding::Falls,
+            (false, true) => Finding::Isolated,
+            (false, false) => Finding::Knee,
+        }
+    }
+}
+
 /// Lists the knees of several curves.
 fn summary(knees: &[Knee]) -> String {
     if knees.len() < 2 {
@@ -43,10 +60,10 @@ fn summary(knees: &[Knee]) -> String {
     }
     let named = knees.iter().map(|knee| {
         let (at, time) = (format_plain(knee.knee), time_at(knee, knee.knee));
-        let found = match () {
-            () if falls_to_the_end(knee) => format!("no knee up to {at}{time}"),
-            () if is_isolated(knee) => format!("no clear knee; fastest at {at}{time}, but uncertain"),
-            () => format!("knee at {at}{time}"),
+        let found = match Finding::from_knee(knee) {
+            Finding::Falls => format!("no knee up to {at}{time}"),
+            Finding::Isolated => format!("no clear knee; fastest at {at}{time}, but uncertain"),
+            Finding::Knee => format!("knee at {at}{time}"),
         };
         format!("<li><b>{}</b>: {}</li>", escape(&knee.over), escape(&found))
     });
@@ -58,14 +75,14 @@ fn points_table(knee: &Knee) -> String {
     let class = if knee.probes.is_empty() { "" } else { " class=\"rest\"" };
     let mut text = format!(
         "<div class=\"wide\"><table class=\"answers curve\"><tr><th>{}</th><th>time</th><th>90 % \
-         between</th><th{class}>relative to the fastest</th><th>remarks</th></tr>",
+         between</th><th{class}>relative to the fastest</th><th class=\"text\">remarks</th></tr>",
         escape(&knee.over)
     );
     let fastest_ns = knee.curve.iter().map(|point| point.time_ns).fold(f64::INFINITY, f64::min);
     for point in &knee.curve {
         let _ = write!(
             text,
-            "<tr{}><td>{}</td><td>{}</td><td>{}</td><td{class}>{:.2}×</td><td>{}</td></tr>",
+            "<tr{}><td>{}</td><td>{}</td><td>{}</td><td{class}>{:.2}×</td><td class=\"text\">{}</td></tr>",
             if point.at == knee.knee { " class=\"ours\"" } else { "" },
             point.at,
             format_duration(point.time_ns),
@@ -99,47 +116,18 @@ pub fn point_remark(knee: &Knee, point: &Point) -> String {
     }
 }
 
-/// Names the value of the knee; a curve that falls up to its last point, or to an isolated one, has only a fastest value.
+/// Names the value of the knee for tables.
 fn name_knee(knee: &Knee) -> &'static str {
-    match () {
-        () if falls_to_the_end(knee) => "fastest",
-        () if is_isolated(knee) => "fastest, isolated; uncertain",
-        () => "knee",
+    match Finding::from_knee(knee) {
+        Finding::Falls => "fastest",
+        Finding::Isolated => "fastest, isolated; uncertain",
+        Finding::Knee => "knee",
     }
-}
-
-/// Returns whether the fastest value of a knob is a dip of one point whose interval overlaps those of all other values.
-fn is_isolated(knee: &Knee) -> bool {
-    /// Ratio of the times of both neighbours to that of the fastest value from which it is isolated.
-    const DEEP: f64 = 1.25;
-    let is_deep = ratio_beside(knee).is_some_and(|ratio| ratio >= DEEP);
-    let is_dip = knee.over != "threads" && knee.knee == knee.fastest && is_deep;
-    is_dip && count_overlaps(knee).is_some_and(|count| count == knee.curve.len() - 1)
-}
-
-/// Returns the ratio of the smallest time at the values next to the knee to the time at the knee.
-fn ratio_beside(knee: &Knee) -> Option<f64> {
-    let place = knee.curve.iter().position(|point| point.at == knee.knee)?;
-    let before = place.checked_sub(1).and_then(|place| knee.curve.get(place));
-    let beside = before.into_iter().chain(knee.curve.get(place + 1)).map(|point| point.time_ns);
-    beside.min_by(f64::total_cmp).map(|time_ns| time_ns / knee.curve[place].time_ns)
-}
-
-fn falls_to_the_end(knee: &Knee) -> bool {
-    knee.curve.last().is_some_and(|last| last.at == knee.knee && knee.turns_at.is_none())
-}
-
-/// Returns how many other values have intervals that overlap the interval of the knee; None if it has no interval.
-fn count_overlaps(knee: &Knee) -> Option<usize> {
-    let own = knee.curve.iter().find(|point| point.at == knee.knee).filter(|own| has_interval(own))?;
-    let others = knee.curve.iter().filter(|point| point.at != own.at && has_interval(point));
-    let overlaps = |point: &&Point| point.low_ns <= own.high_ns && own.low_ns <= point.high_ns;
-    Some(others.filter(overlaps).count())
 }
 
 /// States how many other values have intervals that overlap the interval of the knee.
 fn describe_overlap(knee: &Knee) -> Option<String> {
-    let count = count_overlaps(knee)?;
+    let count = knee.count_overlaps()?;
     let smallest = format_plain(knee.knee);
     let all = knee.curve.len() - 1;
     (count > 0).then(|| {
@@ -148,14 +136,10 @@ fn describe_overlap(knee: &Knee) -> Option<String> {
     })
 }
 
-fn has_interval(point: &Point) -> bool {
-    point.low_ns.is_finite() && point.high_ns.is_finite()
-}
-
 /// Describes the time at a value of the curve, with its interval.
 fn time_at(knee: &Knee, at: f64) -> String {
     let point = knee.curve.iter().find(|point| point.at == at);
-    point.map_or(String::new(), |point| match has_interval(point) {
+    point.map_or(String::new(), |point| match point.has_interval() {
         true => {
             let range = format_range(point.low_ns, point.high_ns);
             format!(" ({}, 90 % between {range})", format_duration(point.time_ns))
@@ -168,19 +152,22 @@ pub fn describe_knee(knee: &Knee) -> String {
     let what = &knee.over;
     let (fastest, smallest) = (format_plain(knee.fastest), format_plain(knee.knee));
     let time = time_at(knee, knee.knee);
-    let mut text = match (falls_to_the_end(knee), knee.knee == knee.fastest) {
-        (true, _) => format!("No knee up to {what} = {smallest}{time}: the time still falls at this last value."),
-        (false, true) if is_isolated(knee) => {
-            let ratio = ratio_beside(knee).unwrap_or(1.0);
+    let finding = Finding::from_knee(knee);
+    let mut text = match (&finding, knee.knee == knee.fastest) {
+        (Finding::Falls, _) => {
+            format!("No knee up to {what} = {smallest}{time}: the time still falls at this last value.")
+        }
+        (Finding::Isolated, _) => {
+            let ratio = knee.ratio_to_neighbours().unwrap_or(1.0);
             format!(
                 "No clear knee: {what} = {smallest}{time} is fastest, but isolated: the values next to it take at least \
                  {ratio:.2} times as long."
             )
         }
-        (false, true) => {
+        (Finding::Knee, true) => {
             format!("Knee: {what} = {smallest}{time}, the fastest time; no smaller value is within 5 % of it.")
         }
-        (false, false) => format!(
+        (Finding::Knee, false) => format!(
             "Knee: {what} = {smallest}{time}, the smallest value within 5 % of the fastest time. Fastest: {what} = \
              {fastest}{}.",
             time_at(knee, knee.fastest)
@@ -190,8 +177,8 @@ pub fn describe_knee(knee: &Knee) -> String {
         Some(at) => {
             let _ = write!(text, " From {} on, the time does not fall.", format_plain(at));
         }
-        None if falls_to_the_end(knee) => {}
-        None => text += " At the last point, the time falls again or still.",
+        None if matches!(finding, Finding::Falls) => {}
+        None => text += " The time falls at the last point.",
     }
     text += &describe_overlap(knee).unwrap_or_default();
     if let Some(law) = &knee.law {
@@ -253,7 +240,8 @@ impl CurveTimes {
             let place = self.scale.coordinate_of(*tick);
             let _ = write!(
                 svg,
-                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{place:.1}\" y2=\"{place:.1}\"/><text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
+                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{place:.1}\" y2=\"{place:.1}\"/>\
+                 <text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
                 width - RIGHT,
                 LEFT - 8.0,
                 place + 4.0
@@ -316,7 +304,8 @@ fn draw_curve(knee: &Knee, width: f64) -> String {
     for probe in &knee.probes {
         let _ = write!(
             svg,
-            "<rect class=\"probe\" width=\"9\" height=\"9\" transform=\"translate({:.1} {:.1}) rotate(45) translate(-4.5 -4.5)\"><title>measured: {}</title></rect>",
+            "<rect class=\"probe\" width=\"9\" height=\"9\" transform=\"translate({:.1} {:.1}) rotate(45) \
+             translate(-4.5 -4.5)\"><title>measured: {}</title></rect>",
             x(probe.at),
             y(probe.measured_ns),
             format_duration(probe.measured_ns)
@@ -356,7 +345,11 @@ fn draw_value_axis(knee: &Knee, across: &Scale, width: f64) -> String {
 /// Marks the knee, or the fastest value of a curve that has none.
 fn draw_knee(knee: &Knee, at: f64, width: f64, top: f64) -> String {
     let (anchor, aside) = if at > width / 2.0 { ("end", -6.0) } else { ("start", 6.0) };
-    let (name, doubt) = if is_isolated(knee) { ("fastest", " (uncertain)") } else { (name_knee(knee), "") };
+    let (name, doubt) = match Finding::from_knee(knee) {
+        Finding::Falls => ("fastest", ""),
+        Finding::Isolated => ("fastest", " (uncertain)"),
+        Finding::Knee => ("knee", ""),
+    };
     format!(
         "<line class=\"at\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top}\" y2=\"{}\"/>\
          <text class=\"mark\" x=\"{:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{name}: {}{doubt}</text>",
@@ -373,7 +366,7 @@ fn draw_whiskers(knee: &Knee, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64) ->
         return String::new();
     }
     let mut svg = String::new();
-    for point in knee.curve.iter().filter(|point| has_interval(point)) {
+    for point in knee.curve.iter().filter(|point| point.has_interval()) {
         let (x, low, high) = (x(point.at), y(point.low_ns), y(point.high_ns));
         let _ = write!(
             svg,
@@ -411,7 +404,8 @@ fn draw_legend(knee: &Knee, width: f64) -> String {
     }
     if !knee.probes.is_empty() {
         entry(
-            "<rect class=\"probe\" width=\"9\" height=\"9\" transform=\"translate(11 0) rotate(45) translate(-4.5 -4.5)\"/>",
+            "<rect class=\"probe\" width=\"9\" height=\"9\" transform=\"translate(11 0) rotate(45) \
+             translate(-4.5 -4.5)\"/>",
             "measured",
         );
     }
