@@ -185,11 +185,17 @@ fn assemble_plan(graph: &Graph, cut: &Plan, known: &TaskTimes<'_>, cores: usize,
     }
 }
 
-fn call_alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Vec<Alternative> {
-    let mut cores_of = vec![0; cut.calls.len()];
+/// Returns the number of cores of each call.
+pub(crate) fn cores_of_calls(stages: &[Stage], calls: usize) -> Vec<usize> {
+    let mut cores_of = vec![0; calls];
     for group in stages.iter().flat_map(|stage| &stage.groups) {
         group.calls.iter().for_each(|&call| cores_of[call] = group.cores.len());
     }
+    cores_of
+}
+
+fn call_alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Vec<Alternative> {
+    let cores_of = cores_of_calls(stages, cut.calls.len());
     let alternative = |(task, times): (usize, &Vec<Time>)| {
         let calls: Vec<usize> = (0..cut.calls.len()).filter(|&call| cut.calls[call].task == task).collect();
         let mut cores: Vec<usize> = calls.iter().map(|&call| cores_of[call]).collect();
@@ -218,10 +224,8 @@ fn explain_choice(
 ) -> String {
     let beside = found.stages.iter().filter(|stage| stage.groups.len() > 1).count();
     let less = format!("{:.1} % less time", 100.0 * gain);
-    let above = format!(
-        "{less} than one operator after the other, more than the assumed error of plans ({:.1} %)",
-        100.0 * least_gain
-    );
+    let least = format!("{:.1} %", 100.0 * least_gain);
+    let above = format!("{less} than one operator after the other; at least {least} is required");
     let on_all = format!("{slower} of {operators} operators take longer on {cores} cores than on fewer");
     match (is_staged, beside) {
         (true, 0) => format!("{on_all}; with the best core count for each operator, {above}"),
@@ -235,7 +239,7 @@ fn explain_choice(
         ),
         (false, 0) if slower > 0 => format!(
             "no groups gain from concurrent execution; {on_all}, but the plan with the best core count for each operator would \
-             take {} ({less}), which is within the error of plans",
+             take {} ({less}; at least {least} is required)",
             format_duration(found.time_ns)
         ),
         (false, 0) if found.critical_ns >= found.sequential_ns * 0.999 => {
@@ -247,7 +251,7 @@ fn explain_choice(
             )
         }
         (false, _) => format!(
-            "concurrent execution is predicted to take {} ({less}), which is within the error of plans",
+            "concurrent execution is predicted to take {} ({less}; at least {least} is required)",
             format_duration(found.time_ns)
         ),
     }
@@ -276,11 +280,15 @@ mod tests {
     #[test]
     fn the_reason_does_not_praise_operators_that_all_cores_slow_down() {
         let told = explain_choice(&found(594.0, 1), (1.0 - 594.0 / 646.0, 0.1), false, (9, 17, 2));
-        assert!(told.contains("9 of 17 operators take longer on 2 cores") && told.contains("594 ns"), "{told}");
+        assert!(
+            told.contains("9 of 17 operators take longer on 2 cores")
+                && told.contains("594 ns (8.0 % less time; at least 10.0 % is required)"),
+            "{told}"
+        );
         let told = explain_choice(&found(646.0, 2), (0.0, 0.1), false, (0, 17, 2));
         assert!(told.starts_with("each operator takes less time on 2 cores"), "{told}");
         let told = explain_choice(&found(323.0, 1), (0.5, 0.125), true, (9, 17, 2));
         assert!(told.contains("with the best core count for each operator, 50.0 % less time than"), "{told}");
-        assert!(told.ends_with("more than the assumed error of plans (12.5 %)"), "{told}");
+        assert!(told.ends_with("one operator after the other; at least 12.5 % is required"), "{told}");
     }
 }
