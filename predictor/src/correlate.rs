@@ -68,7 +68,8 @@ pub struct Correlation {
     /// False-discovery rate of the rank correlation over all features (Benjamini–Hochberg).
     #[serde(rename = "chance")]
     pub q_value: f64,
-    /// The strongest feature of the group that ranks the rows nearly alike and has no `same_as` itself, if any.
+    /// Representative of the features that rank the rows nearly alike: the strongest of them. None for the
+    /// representative.
     pub same_as: Option<String>,
     /// Column of the feature.
     #[serde(skip)]
@@ -205,9 +206,19 @@ fn alike_rows(ranks: &[Vec<f64>]) -> Vec<Vec<usize>> {
     found
 }
 
+/// Transforms a correlation by the inverse hyperbolic tangent, so that its error is nearly normal (Fisher).
+pub(crate) fn transform_correlation(correlation: f64) -> f64 {
+    correlation.clamp(-0.999_999, 0.999_999).atanh()
+}
+
+/// Returns the standard error of a transformed rank correlation.
+pub(crate) fn transformed_error(rows: usize) -> f64 {
+    (1.06 / (rows as f64 - 3.0).max(1.0)).sqrt()
+}
+
 /// Returns the two-sided p-value of a rank correlation, by the normal approximation.
 fn p_value(spearman: f64, rows: usize) -> f64 {
-    let z = spearman.clamp(-0.999_999, 0.999_999).atanh().abs() * ((rows as f64 - 3.0) / 1.06).max(0.0).sqrt();
+    let z = transform_correlation(spearman).abs() / transformed_error(rows);
     // Twice the upper tail of the normal distribution, by Abramowitz and Stegun 7.1.26.
     let x = z / std::f64::consts::SQRT_2;
     let t = 1.0 / (1.0 + 0.327_591_1 * x);

@@ -9,7 +9,7 @@ use clap::Args;
 use learn::Learner;
 use learn::ensemble::Purpose;
 use models::Choice;
-use predictor::evaluate::metrics::IntervalScore;
+use predictor::evaluate::metrics::Metrics;
 use predictor::evaluate::{
     CURVES_PROTOCOL, EndToEnd, Evaluation, Gate, Plan, Point, Protocol, evaluate, evaluate_curves, learning_curve,
 };
@@ -22,6 +22,7 @@ use samples::features::View;
 use samples::table::CurveMapping;
 use serving::evaluate::{HoldOut, Plan as KernelPlan};
 use serving::train::TrainOptions;
+use std::convert::identity;
 use std::path::{Path, PathBuf};
 
 pub const EVAL_EXAMPLES: &str = "\
@@ -298,18 +299,18 @@ fn error_table(evaluation: &Evaluation) -> String {
                 vec![operator.as_str().into(), pages::learner_label(learner).into(), one.rows.to_string().into()];
             let mape = Cell::from(pages::format_error(one.mape, 2));
             cells.push(if place == 0 { mape.mark_best() } else { mape });
-            cells.push(pages::format_error_interval(one, " ").into());
+            cells.push(or_unknown(pages::format_error_interval(one, " "), identity).into());
             let errors = [one.median, one.p90, one.rmspe];
             cells.extend(errors.map(|number| pages::format_error(number, 2).into()));
             cells.extend([one.hit5, one.hit10, one.hit20].map(|number| format_percentage(number, 1).into()));
             cells.push(pages::format_error(one.weighted_mape, 2).into());
-            cells.push(pages::format_bias(one.bias, 2).into());
+            cells.push(pages::format_signed_error(one.bias, 2).into());
             cells.extend(match &one.interval {
                 None => [UNKNOWN.into(), UNKNOWN.into(), UNKNOWN.into()],
                 Some(interval) => [
-                    coverage_cell(interval, one.rows),
+                    coverage_cell(one),
                     format!("± {} %", format_percentage(interval.half_width, 1)).into(),
-                    pages::other_coverage(interval).into(),
+                    pages::other_coverage(one).into(),
                 ],
             });
             table.add_row(cells);
@@ -319,8 +320,8 @@ fn error_table(evaluation: &Evaluation) -> String {
 }
 
 /// Formats the coverage of 90 % intervals, marked if it is too low.
-fn coverage_cell(interval: &IntervalScore, rows: usize) -> Cell {
-    let (coverage, is_bad) = pages::format_coverage(interval, rows);
+fn coverage_cell(one: &Metrics) -> Cell {
+    let (coverage, is_bad) = pages::format_coverage(one);
     let cell = Cell::from(coverage);
     if is_bad { cell.mark_bad() } else { cell }
 }
@@ -350,9 +351,9 @@ fn ranking_table(evaluation: &Evaluation) -> String {
         number_column("Spearman").drop_order(2),
     ]);
     for (learner, one) in pages::sort_ranking(&evaluation.ranking) {
-        let mut cells = vec![pages::learner_label(learner).to_owned(), one.tasks.to_string()];
+        let mut cells = vec![pages::learner_label(learner), one.tasks.to_string()];
         cells.push(format!("{:.3}", one.top1));
-        cells.push(pages::format_top1_interval(one, " ").unwrap_or_else(|| UNKNOWN.to_owned()));
+        cells.push(or_unknown(pages::format_top1_interval(one, " "), identity));
         cells.extend([one.top5, one.top1_by_time, one.top5_by_time].map(|number| format!("{number:.3}")));
         cells.push(format_percentage(one.regret10, 2));
         cells.extend([one.kendall, one.spearman].map(pages::format_rank));
@@ -373,7 +374,7 @@ fn network_table(found: &EndToEnd) -> String {
     ]);
     for one in &found.networks {
         let predicted = or_unknown(one.predicted_ns.get(ours), |time| format_duration(*time));
-        let error = or_unknown(one.error_percent(ours), |error| pages::format_bias(error, 1));
+        let error = or_unknown(one.error_percent(ours), |error| pages::format_signed_error(error, 1));
         let share =
             format!("{} of {}{}", one.measured, one.operators, if one.is_measured() { "" } else { ", not scored" });
         table.add_row([
@@ -396,8 +397,9 @@ fn network_table(found: &EndToEnd) -> String {
     for (learner, one) in &found.learners {
         let mape = pages::format_error(one.mape, 1);
         let hits = [one.hit5, one.hit10].map(|number| format_percentage(number, 1));
-        let own = [pages::learner_label(learner).to_owned(), one.networks.to_string(), mape];
-        scores.add_row(own.into_iter().chain([pages::format_network_interval(one, " ")]).chain(hits));
+        let interval = or_unknown(pages::format_network_interval(one, " "), identity);
+        let own = [pages::learner_label(learner), one.networks.to_string(), mape];
+        scores.add_row(own.into_iter().chain([interval]).chain(hits));
     }
     format!("{}\n\n{}", table.format_for(&stdout_paper()), scores.format_for(&stdout_paper()))
 }

@@ -7,6 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use samples::statistics::quantile;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 
 const DRAWS: usize = 200;
 
@@ -103,11 +104,11 @@ pub fn error_metrics(predicted: &[f64], measured: &[f64], groups: &[u64]) -> Met
 }
 
 /// Returns the 95 % interval of a mean by resampling whole groups.
-pub(super) fn bootstrap_interval(errors: &[f64], groups: &[u64]) -> (f64, f64) {
-    let mut places: HashMap<u64, usize> = HashMap::new();
+pub(super) fn bootstrap_interval<K: Hash + Eq>(errors: &[f64], groups: &[K]) -> (f64, f64) {
+    let mut places: HashMap<&K, usize> = HashMap::new();
     let mut sums: Vec<(f64, f64)> = Vec::new();
     for (error, group) in errors.iter().zip(groups) {
-        let place = *places.entry(*group).or_insert_with(|| {
+        let place = *places.entry(group).or_insert_with(|| {
             sums.push((0.0, 0.0));
             sums.len() - 1
         });

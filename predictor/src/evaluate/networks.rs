@@ -126,14 +126,12 @@ fn network_scores(networks: &[NetworkResult], learner: &str) -> Option<NetworkSc
     let counted = networks.iter().filter(|network| network.is_measured());
     let with_error = counted.filter_map(|network| Some((network.name.as_str(), network.error_percent(learner)?.abs())));
     let (names, errors): (Vec<&str>, Vec<f64>) = with_error.unzip();
-    let group = |name: &&str| names.iter().position(|other| other == name).unwrap_or(0) as u64;
-    let groups: Vec<u64> = names.iter().map(group).collect();
     let count = errors.len() as f64;
     let within = |most: f64| 100.0 * errors.iter().filter(|error| **error <= most).count() as f64 / count;
     (!errors.is_empty()).then(|| NetworkScores {
         networks: errors.len(),
         mape: errors.iter().sum::<f64>() / count,
-        mape_interval: bootstrap_interval(&errors, &groups),
+        mape_interval: bootstrap_interval(&errors, &names),
         hit5: within(5.0),
         hit10: within(10.0),
     })

@@ -17,7 +17,7 @@ pub enum Protocol {
     P0,
     /// Holds out random shapes: interpolation within the range of the data.
     P1,
-    /// Holds out the tenth of each operator's shapes with the most work: extrapolation.
+    /// Holds out the tenth of each operator's rows with the most work: extrapolation.
     P1x,
     /// Holds out shapes of neural networks; all other shapes are training data.
     P1m,
@@ -97,6 +97,34 @@ impl Protocol {
             Protocol::P3 => "devices",
             Protocol::P4 => "devices, except for a few measurements",
             Protocol::P5 => "random shapes; the score is the predicted order of the schedules within a task",
+        }
+    }
+
+    /// Names what is new to the predictor, for titles.
+    pub fn title(self) -> &'static str {
+        match self {
+            Protocol::P0 => "repeated measurements",
+            Protocol::P1 => "new shapes",
+            Protocol::P1x => "larger shapes",
+            Protocol::P1m => "shapes of networks",
+            Protocol::P2 => "new networks",
+            Protocol::P2f => "new families of networks",
+            Protocol::P3 => "new devices",
+            Protocol::P4 => "new devices with few measurements",
+            Protocol::P5 => "order of schedules",
+        }
+    }
+
+    /// Names what is predicted, of which the predictor has not seen all; None if nothing is predicted.
+    pub fn unseen(self) -> Option<&'static str> {
+        match self {
+            Protocol::P0 => None,
+            Protocol::P1 | Protocol::P1m | Protocol::P5 => Some("shapes that were not in the training data"),
+            Protocol::P1x => Some("shapes larger than those of the training data"),
+            Protocol::P2 => Some("operators of networks that were not in the training data"),
+            Protocol::P2f => Some("operators of families of networks that were not in the training data"),
+            Protocol::P3 => Some("devices that were not in the training data"),
+            Protocol::P4 => Some("devices with few measurements in the training data"),
         }
     }
 

@@ -45,7 +45,7 @@ pub(super) fn rank_tasks(samples: &Samples, answers: &HeldOutPredictions) -> Opt
         return None;
     }
     let count = tasks.len() as f64;
-    let (mut top1, mut top5, mut regret10) = (0.0, 0.0, 0.0);
+    let (mut top5, mut regret10) = (0.0, 0.0);
     let (mut time, mut time1, mut time5) = (0.0, 0.0, 0.0);
     let (mut ratios, mut groups) = (Vec::new(), Vec::new());
     let (mut kendalls, mut spearmans) = (Vec::new(), Vec::new());
@@ -53,7 +53,6 @@ pub(super) fn rank_tasks(samples: &Samples, answers: &HeldOutPredictions) -> Opt
         schedules.sort_by(|one, two| one.0.total_cmp(&two.0));
         let best_of = |most: usize| schedules.iter().take(most).map(|(_, time)| *time).fold(f64::INFINITY, f64::min);
         let best = best_of(usize::MAX);
-        top1 += best / best_of(1) / count;
         ratios.push(best / best_of(1));
         groups.push(*task);
         top5 += best / best_of(5) / count;
@@ -69,7 +68,7 @@ pub(super) fn rank_tasks(samples: &Samples, answers: &HeldOutPredictions) -> Opt
     spearmans.retain(|value| value.is_finite());
     Some(Ranking {
         tasks: tasks.len(),
-        top1,
+        top1: ratios.iter().sum::<f64>() / count,
         top1_interval: bootstrap_interval(&ratios, &groups),
         top5,
         top1_by_time: time / time1,

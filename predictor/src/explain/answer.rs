@@ -11,7 +11,8 @@ use samples::Samples;
 use serde::Serialize;
 
 const NEIGHBOURS: usize = 5;
-pub const ROWS: usize = 300;
+/// Maximum number of rows of each operator in a summary.
+pub const MAX_SUMMARY_ROWS: usize = 300;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct ExplainedAnswer {
@@ -77,7 +78,7 @@ fn translate_to_host(
 pub fn summarise_operators(predictor: &Predictor, samples: &Samples) -> Result<Vec<Summary>> {
     let known = samples.operators.iter().filter(|name| predictor.learned.operators.contains_key(*name));
     let mut found = known
-        .map(|operator| summarise_operator(predictor, samples, operator, ROWS))
+        .map(|operator| summarise_operator(predictor, samples, operator, MAX_SUMMARY_ROWS))
         .collect::<Result<Vec<Summary>>>()?;
     found.sort_by_key(|summary| std::cmp::Reverse(summary.rows));
     match found.is_empty() {

@@ -9,7 +9,7 @@ mod importance;
 mod limits;
 mod neighbours;
 
-pub use answer::{ExplainedAnswer, ROWS, explain_answer, summarise_operators};
+pub use answer::{ExplainedAnswer, MAX_SUMMARY_ROWS, explain_answer, summarise_operators};
 pub use changes::{Change, Effect, feature_effects, find_improvements, sweep_feature, thread_counts};
 pub use importance::{Importance, rank_importance};
 pub use limits::{Limits, find_limits};
@@ -114,7 +114,7 @@ impl FeatureSummary {
         }
     }
 
-    /// Returns whether the feature has several values. A feature with one value has the same effect on all rows.
+    /// Returns whether the rows have several values of the feature, not counting rows without a value.
     pub fn varies(&self) -> bool {
         let mut values = self.points.iter().map(|(value, _)| value).filter(|value| !value.is_nan());
         let first = values.next();

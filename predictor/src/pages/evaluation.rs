@@ -2,23 +2,28 @@
 
 use super::evaluation_charts::draw_charts;
 use super::evaluation_errors::{
-    MIN_ROWS, describe_repeats, format_bias, format_coverage, format_error, format_error_interval,
-    format_network_interval, learner_label, shown_learner, sort_learners,
+    MIN_ROWS, best_other, describe_repeats, format_coverage, format_error, format_error_interval,
+    format_network_interval, format_signed_error, learner_label, shown_learner, skipped_share, sort_learners,
 };
 use super::evaluation_ranking::{format_rank, format_top1_interval, round_top1, sort_ranking};
 use super::evaluation_verdict::{describe_verdict, is_equal_error, title_page};
-use super::{break_name, escape, keep_percent, styled_page, wider_note};
-use crate::evaluate::metrics::{IntervalScore, Metrics};
+use super::{break_name, escape, styled_page, value_with_interval, wider_note};
+use crate::evaluate::metrics::Metrics;
 use crate::evaluate::{EndToEnd, Evaluation, NetworkResult, NetworkScores, Point, Protocol, Ranking, is_ours};
 use learn::Learner;
 use models::Choice;
-use report::{UNKNOWN, format_count, format_duration, format_percent, format_percentage, or_unknown};
+use report::{UNKNOWN, format_count, format_duration, format_percentage, or_unknown};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 pub fn evaluation_tables(evaluation: &Evaluation) -> String {
     let mut body = describe_verdict(evaluation);
-    if let Some(found) = &evaluation.end_to_end {
+    // Networks of which none is scored follow the errors, which answer the question of the page then.
+    let (scored, not_scored) = match &evaluation.end_to_end {
+        Some(found) if found.learners.is_empty() => (None, Some(found)),
+        found => (found.as_ref(), None),
+    };
+    if let Some(found) = scored {
         add_network_tables(found, &mut body);
     }
     add_ranking_table(&evaluation.ranking, &mut body);
@@ -26,6 +31,9 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
         let title = if evaluation.end_to_end.is_some() { "Errors of single operators" } else { "Errors" };
         let explained = explain_errors(have_intervals(evaluation.learners.values()));
         let _ = write!(body, "<h2>{title}</h2>{explained}{}", learners_table(&evaluation.learners));
+    }
+    if let Some(found) = not_scored {
+        add_network_tables(found, &mut body);
     }
     body += &draw_charts(evaluation);
     let shown = shown_learner(evaluation).map_or("", |(name, _)| name.as_str());
@@ -38,12 +46,13 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
         curve_of_learning(&evaluation.curve, &mut body);
     }
     if !evaluation.costs.is_empty() {
-        body += "<h2>Cost</h2><p>Wall-clock time, with one split per core in parallel.</p><div class=\"wide\"><table class=\"answers\"><tr><th>learner<th>training, s<th>prediction per row, µs";
+        body += "<h2>Cost</h2><p>Wall-clock time, with one split per core in parallel.</p><div class=\"wide\"><table \
+            class=\"answers\"><tr><th>learner<th>training, s<th>prediction per row, µs";
         for (learner, cost) in &evaluation.costs {
             let _ = write!(
                 body,
                 "<tr><td>{}<td>{:.2}<td>{:.2}",
-                escape(learner_label(learner)),
+                escape(&learner_label(learner)),
                 cost.learn_s,
                 cost.answer_us
             );
@@ -51,7 +60,7 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
         body += "</table></div>";
     }
     body += &describe_data(evaluation);
-    styled_page(&title_page(&evaluation.protocol), &keep_percent(&body))
+    styled_page(&title_page(&evaluation.protocol), &body)
 }
 
 /// States which rows were used, skipped and measured repeatedly.
@@ -59,15 +68,17 @@ fn describe_data(evaluation: &Evaluation) -> String {
     let seeds: Vec<String> = evaluation.seeds.iter().map(ToString::to_string).collect();
     let (word, seeds) = (if seeds.len() == 1 { "seed" } else { "seeds" }, seeds.join(", "));
     let held_out = Protocol::from_name(&evaluation.protocol).map_or("", Protocol::held_out);
+    // Without learners, the verdict contains the skipped and the repeated measurements.
+    let has_learners = !evaluation.learners.is_empty();
+    let skipped = skipped_share(evaluation).filter(|_| has_learners);
     let mut text = format!(
         "<h2 id=\"data\">Data</h2><p>Held out: {held_out}. {} from {}{}; {word} {seeds}. A row is an operator with its \
          schedule, threads and device.</p>",
         format_count(evaluation.samples, "row"),
         format_count(evaluation.measurements, "measurement"),
-        skipped_measurements(evaluation)
+        skipped.map_or(String::new(), |skipped| format!("; {skipped} skipped"))
     );
-    // Without learners, these lines are the verdict.
-    for line in describe_repeats(evaluation).iter().filter(|_| !evaluation.learners.is_empty()) {
+    for line in describe_repeats(evaluation).iter().filter(|_| has_learners) {
         let _ = write!(text, "<p>{line}.</p>");
     }
     for (reason, count) in &evaluation.left_out {
@@ -83,21 +94,11 @@ fn explain_errors(has_intervals: bool) -> String {
         false => "The coverage of 90 % intervals was not evaluated; <code>--intervals</code> adds it.".to_owned(),
     };
     format!(
-        "<p class=\"soft\">MAPE: mean absolute error in percent of the measured time, with its 95 % interval (none below \
-         {MIN_ROWS} rows). hit@5, hit@10: share of the predictions with an error of at most 5 or 10 %. {coverage} Bold: \
-         the best learner. RMSPE, hit@20, time-weighted errors and further intervals are in the printed table and in the \
-         output of --json.</p>"
+        "<p class=\"soft\">MAPE: mean absolute error in percent of the measured time, with its 95 % interval (none \
+         below {MIN_ROWS} rows). hit@5, hit@10: share of the predictions with an error of at most 5 or 10 %. \
+         {coverage} Bold: the best learner. RMSPE, hit@20, time-weighted errors and further intervals are in the \
+         printed table and in the output of --json.</p>"
     )
-}
-
-/// Counts the measurements that the evaluation did not use.
-fn skipped_measurements(evaluation: &Evaluation) -> String {
-    let skipped = evaluation.left_out.values().sum::<u64>();
-    let all = evaluation.measurements as u64 + skipped;
-    match skipped {
-        0 => String::new(),
-        _ => format!("; {skipped} of {all} measurements ({}) skipped", format_percent(skipped as f64 / all as f64)),
-    }
 }
 
 fn add_ranking_table(ranking: &BTreeMap<String, Ranking>, body: &mut String) {
@@ -107,8 +108,8 @@ fn add_ranking_table(ranking: &BTreeMap<String, Ranking>, body: &mut String) {
     *body += "<h2>Ranking of schedules within a task</h2><p class=\"soft\">top-1, top-5: time of the fastest schedule \
         over that of the best of the one or five schedules that are predicted to be fastest, mean over tasks with its \
         95 % interval (1 is perfect). regret@10: additional time of the best of ten. Kendall, Spearman: median rank \
-        correlation (1: the order is right, 0: by chance).</p><div class=\"wide\"><table class=\"answers figures\"><tr>\
-        <th>learner<th>top-1, 95 % interval<th>Kendall<th>regret@10 %<th class=\"rest\">top-5<th class=\"rest\">Spearman\
+        correlation (1: the order is right, 0: by chance).</p><div class=\"wide\"><table class=\"answers \
+        figures\"><tr><th>learner<th>top-1, 95 % interval<th>Kendall<th>regret@10 %<th class=\"rest\">top-5<th class=\"rest\">Spearman\
         <th class=\"rest\">top-1 by time<th class=\"rest\">top-5 by time<th class=\"rest\">tasks";
     let best = sort_ranking(ranking).first().map_or(0.0, |(_, one)| round_top1(one));
     for (learner, one) in sort_ranking(ranking) {
@@ -117,7 +118,7 @@ fn add_ranking_table(ranking: &BTreeMap<String, Ranking>, body: &mut String) {
             body,
             "<tr><td>{}{}<td>{}<td>{}<td class=\"rest\">{:.3}<td class=\"rest\">{}<td class=\"rest\">{:.3}<td \
              class=\"rest\">{:.3}<td class=\"rest\">{}",
-            escape(learner_label(learner)),
+            escape(&learner_label(learner)),
             value_cell(&format!("{:.3}", one.top1), format_top1_interval(one, "\u{a0}").as_deref(), is_best),
             format_rank(one.kendall),
             format_percentage(one.regret10, 2),
@@ -144,8 +145,6 @@ fn add_group_tables((title, what): (&str, &str), groups: &Groups, shown: &str, b
             true => write!(body, "<h2>{title}</h2>{}", fold(&format_count(count, "row"), &table)),
             false => write!(body, "<h2>{title}</h2>{table}"),
         };
-    } else if all > 0 {
-        let _ = write!(body, "<h2>{title}</h2>");
     }
     if all > count {
         *body += &fold(&format!("All learners ({})", format_count(all, "row")), &error_table(what, groups));
@@ -163,10 +162,10 @@ const MEDIAN_COLUMN: ErrorColumn = ("median %", |one| one.median, 2, true);
 const REST_COLUMNS: [ErrorColumn; 3] =
     [("p90 %", |one| one.p90, 2, true), ("hit@5 %", |one| one.hit5, 1, false), ("hit@10 %", |one| one.hit10, 1, false)];
 
-/// Returns the titles of the columns that narrow windows do not show.
-fn rest_titles(has_intervals: bool) -> Vec<&'static str> {
+/// Returns the titles of the columns that narrow windows do not show, of which the first ones are given.
+fn rest_titles(columns: &[ErrorColumn], has_intervals: bool) -> Vec<&'static str> {
     let of_intervals: &[&str] = if has_intervals { &["90 % coverage", "half-width"] } else { &[] };
-    REST_COLUMNS.map(|(title, ..)| title).into_iter().chain(["bias %", "rows"]).chain(of_intervals.to_vec()).collect()
+    columns.iter().map(|(title, ..)| *title).chain(["bias %", "rows"]).chain(of_intervals.iter().copied()).collect()
 }
 
 fn rest_heads(titles: &[&str]) -> String {
@@ -180,27 +179,26 @@ fn have_intervals<'a>(mut all: impl Iterator<Item = &'a Metrics>) -> bool {
 /// Returns the errors over all rows, by learner.
 fn learners_table(learners: &BTreeMap<String, Metrics>) -> String {
     let has_intervals = have_intervals(learners.values());
-    let titles = rest_titles(has_intervals);
-    let hit10 = REST_COLUMNS[2];
+    let [rest @ .., hit10] = &REST_COLUMNS;
+    let titles = rest_titles(rest, has_intervals);
     let mut text = format!(
         "<div class=\"wide\"><table class=\"answers figures\"><tr><th>learner<th>MAPE %, 95 % interval<th>{}<th>{}{}",
         MEDIAN_COLUMN.0,
         hit10.0,
-        rest_heads(&titles).replace(&format!("<th class=\"rest\">{}", hit10.0), "")
+        rest_heads(&titles)
     );
     for (learner, one) in sort_learners(learners) {
         let best = BestValues { learners };
         let _ = write!(
             text,
             "<tr><td>{}{}{}{}{}",
-            escape(learner_label(learner)),
+            escape(&learner_label(learner)),
             best.mape_cell(one),
             best.cell(one, MEDIAN_COLUMN, ""),
-            best.cell(one, hit10, ""),
-            best.rest_cells(one, &REST_COLUMNS[..2], has_intervals)
+            best.cell(one, *hit10, ""),
+            best.rest_cells(one, rest, has_intervals)
         );
     }
-    let titles: Vec<&str> = titles.into_iter().filter(|title| *title != hit10.0).collect();
     format!("{text}</table></div>{}", wider_note(&titles))
 }
 
@@ -208,10 +206,10 @@ fn learners_table(learners: &BTreeMap<String, Metrics>) -> String {
 fn groups_table(what: &str, groups: &Groups, shown: &str) -> String {
     let of_shown = || groups.iter().filter_map(|(group, learners)| Some((group, learners, learners.get(shown)?)));
     let has_intervals = have_intervals(of_shown().map(|(.., one)| one));
-    let has_others = of_shown().any(|(_, learners, _)| learners.len() > 1);
-    let titles = rest_titles(has_intervals);
+    let has_others = of_shown().any(|(_, learners, _)| best_other(learners, shown).is_some());
+    let titles = rest_titles(&REST_COLUMNS, has_intervals);
     let whose =
-        if is_ours(shown) { "our MAPE %".to_owned() } else { format!("MAPE % of {}", escape(learner_label(shown))) };
+        if is_ours(shown) { "our MAPE %".to_owned() } else { format!("MAPE % of {}", escape(&learner_label(shown))) };
     let mut text = format!(
         "<div class=\"wide\"><table class=\"answers figures\"><tr><th>{what}<th>{whose}, 95 % interval<th>{}{}{}",
         MEDIAN_COLUMN.0,
@@ -220,9 +218,8 @@ fn groups_table(what: &str, groups: &Groups, shown: &str) -> String {
     );
     for (group, learners, one) in of_shown() {
         let best = BestValues { learners };
-        let other = sort_learners(learners).into_iter().find(|(learner, _)| *learner != shown);
-        let other = other.map_or(UNKNOWN.to_owned(), |(learner, other)| {
-            let text = format!("{} {}", escape(learner_label(learner)), format_error(other.mape, 2));
+        let other = best_other(learners, shown).map_or(UNKNOWN.to_owned(), |(learner, other)| {
+            let text = format!("{} {}", escape(&learner_label(learner)), format_error(other.mape, 2));
             match is_equal_error(one.mape, other.mape) {
                 true => format!("{text} (equal)"),
                 false if other.mape < one.mape => format!("<b>{text}</b>"),
@@ -245,7 +242,7 @@ fn groups_table(what: &str, groups: &Groups, shown: &str) -> String {
 /// Returns the errors of all learners by group.
 fn error_table(what: &str, groups: &Groups) -> String {
     let has_intervals = have_intervals(groups.values().flat_map(BTreeMap::values));
-    let titles = rest_titles(has_intervals);
+    let titles = rest_titles(&REST_COLUMNS, has_intervals);
     let mut text = format!(
         "<div class=\"wide\"><table class=\"answers texts figures\"><tr><th>{what}<th>learner<th>MAPE %, 95 % \
          interval<th>{}{}",
@@ -259,7 +256,7 @@ fn error_table(what: &str, groups: &Groups) -> String {
                 text,
                 "<tr><td>{}<td>{}{}{}{}",
                 break_name(group),
-                escape(learner_label(learner)),
+                escape(&learner_label(learner)),
                 best.mape_cell(one),
                 best.cell(one, MEDIAN_COLUMN, ""),
                 best.rest_cells(one, &REST_COLUMNS, has_intervals)
@@ -282,8 +279,8 @@ impl BestValues<'_> {
     }
 
     fn mape_cell(&self, one: &Metrics) -> String {
-        let interval = Some(format_error_interval(one, "\u{a0}")).filter(|interval| interval != UNKNOWN);
-        value_cell(&format_error(one.mape, 2), interval.as_deref(), self.is_best(one, |one| one.mape, true))
+        let is_best = self.is_best(one, |one| one.mape, true);
+        value_cell(&format_error(one.mape, 2), format_error_interval(one, "\u{a0}").as_deref(), is_best)
     }
 
     fn cell(&self, one: &Metrics, (_, of, decimals, is_less): ErrorColumn, class: &str) -> String {
@@ -294,9 +291,16 @@ impl BestValues<'_> {
 
     fn rest_cells(&self, one: &Metrics, columns: &[ErrorColumn], has_intervals: bool) -> String {
         let mut text: String = columns.iter().map(|column| self.cell(one, *column, " class=\"rest\"")).collect();
-        let _ = write!(text, "<td class=\"rest\">{}<td class=\"rest\">{}", format_bias(one.bias, 2), one.rows);
+        let _ = write!(text, "<td class=\"rest\">{}<td class=\"rest\">{}", format_signed_error(one.bias, 2), one.rows);
         text += &match &one.interval {
-            Some(interval) => interval_cells(interval, one.rows),
+            Some(interval) => {
+                let (coverage, is_bad) = format_coverage(one);
+                format!(
+                    "<td class=\"{}\">{coverage}<td class=\"rest\">±\u{a0}{}\u{a0}%",
+                    if is_bad { "rest bad" } else { "rest" },
+                    format_percentage(interval.half_width, 1)
+                )
+            }
             None if has_intervals => format!("<td class=\"rest\">{UNKNOWN}<td class=\"rest\">{UNKNOWN}"),
             None => String::new(),
         };
@@ -304,31 +308,15 @@ impl BestValues<'_> {
     }
 }
 
-/// Returns a cell with a value and its interval, which narrow windows show below the value.
+/// Returns a cell with a value and its interval.
 fn value_cell(value: &str, interval: Option<&str>, is_best: bool) -> String {
     let value = if is_best { format!("<b>{value}</b>") } else { value.to_owned() };
-    let interval = interval.map_or(String::new(), |text| format!(" <span class=\"soft under\">({text})</span>"));
-    format!("<td>{value}{interval}")
-}
-
-fn interval_cells(interval: &IntervalScore, rows: usize) -> String {
-    let (coverage, is_bad) = format_coverage(interval, rows);
-    format!(
-        "<td class=\"{}\">{coverage}<td class=\"rest\">±\u{a0}{}\u{a0}%",
-        if is_bad { "rest bad" } else { "rest" },
-        format_percentage(interval.half_width, 1)
-    )
-}
-
-/// Formats the coverage of intervals at levels other than 90 %.
-pub fn other_coverage(interval: &IntervalScore) -> String {
-    let levels = interval.levels.iter().filter(|(level, _)| **level != 90 && interval.rows >= MIN_ROWS);
-    let held: Vec<String> = levels.map(|(_, coverage)| format_percentage(*coverage, 1)).collect();
-    if held.is_empty() { UNKNOWN.to_owned() } else { held.join("/") }
+    format!("<td>{}", value_with_interval(&value, interval))
 }
 
 fn curve_of_learning(points: &[Point], body: &mut String) {
-    *body += "<h2>Our MAPE in percent by share of training shapes</h2><div class=\"wide\"><table class=\"answers figures\"><tr><th>operator";
+    *body += "<h2>Our MAPE in percent by share of training shapes</h2><div class=\"wide\"><table class=\"answers \
+        figures\"><tr><th>operator";
     points.iter().for_each(|point| *body += &format!("<th>{:.3}", point.share));
     for operator in points.iter().flat_map(|point| point.mape.keys()).collect::<BTreeSet<_>>() {
         let _ = write!(body, "<tr><td>{}", break_name(operator));
@@ -346,12 +334,12 @@ fn add_network_scores(learners: &BTreeMap<String, NetworkScores>, body: &mut Str
     let mut sorted: Vec<_> = learners.iter().collect();
     sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
     for (place, (learner, one)) in sorted.into_iter().enumerate() {
-        let interval = Some(format_network_interval(one, "\u{a0}")).filter(|interval| interval != UNKNOWN);
+        let interval = format_network_interval(one, "\u{a0}");
         let is_best = place == 0 && learners.len() > 1;
         let _ = write!(
             body,
             "<tr><td>{}{}<td>{}<td>{}<td class=\"rest\">{}",
-            escape(learner_label(learner)),
+            escape(&learner_label(learner)),
             value_cell(&format_error(one.mape, 1), interval.as_deref(), is_best),
             format_percentage(one.hit5, 1),
             format_percentage(one.hit10, 1),
@@ -386,8 +374,8 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
     own.iter().for_each(|_| *body += "<th>our error %");
     others
         .iter()
-        .for_each(|learner| *body += &format!("<th class=\"rest\">{} error %", escape(learner_label(learner))));
-    *body += "<th class=\"rest\">operators measured<th class=\"rest setting\">setting";
+        .for_each(|learner| *body += &format!("<th class=\"rest\">{} error %", escape(&learner_label(learner))));
+    *body += "<th class=\"rest\">operators measured<th class=\"rest text\">setting";
     let (scored, not_scored): (Vec<_>, Vec<_>) = found.networks.iter().partition(|one| one.is_measured());
     for one in scored.into_iter().chain(not_scored) {
         let (class, scored) = if one.is_measured() { ("", "") } else { (" class=\"soft\"", ", not scored") };
@@ -400,12 +388,12 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
         );
         for (learner, class) in own.iter().map(|one| (one, "")).chain(others.iter().map(|one| (one, " class=\"rest\"")))
         {
-            let error = or_unknown(one.error_percent(learner), |error| format_bias(error, 1));
+            let error = or_unknown(one.error_percent(learner), |error| format_signed_error(error, 1));
             let _ = write!(body, "<td{class}>{error}");
         }
         let _ = write!(
             body,
-            "<td class=\"rest\">{} of {}{scored}<td class=\"rest setting\">{}",
+            "<td class=\"rest\">{} of {}{scored}<td class=\"rest text\">{}",
             one.measured,
             one.operators,
             escape(&one.setting)

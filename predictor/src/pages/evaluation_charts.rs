@@ -1,12 +1,14 @@
 //! Charts of an evaluation: predicted against measured times, errors by operator, coverage of 90 % intervals.
 
 use super::escape;
-use super::evaluation_errors::{MIN_ROWS, format_error, learner_label, shown_learner, sort_learners};
+use super::evaluation_errors::{
+    MIN_COVERAGE, MIN_ROWS, format_error, is_too_narrow, known_coverage, learner_label, shown_learner, sort_learners,
+};
 use crate::evaluate::metrics::{IntervalScore, Metrics};
 use crate::evaluate::{Evaluation, MOST_SCATTER_POINTS, ScatterPoint, is_ours};
 use report::page::chart::{Scale, decades_between, draw_for_windows, draw_ticks, label_width, round_ticks, svg_start};
 use report::{format_count, format_duration, format_percentage, format_plain};
-use samples::statistics::quantile;
+use samples::statistics::{NORMAL_95, quantile};
 use std::fmt::Write;
 
 /// Side of the scatter chart, which fits into narrow windows.
@@ -47,17 +49,16 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
         };
         let _ = write!(
             text,
-            "<div class=\"row\"><section><h2>Predicted against measured</h2><p class=\"soft\">{} by our predictor. On the line, predicted and \
-             measured times are equal; in the band, they differ by at most {WITHIN:.0}\u{a0}\
-            %.{beyond}</p><figure>{}</figure></section>",
-            rows,
+            "<div class=\"row\"><section><h2>Predicted against measured</h2><p class=\"soft\">{rows} by our predictor. On \
+             the line, predicted and measured times are equal; in the band, they differ by at most {WITHIN:.0} \
+             %.{beyond}</p><figure>{}</figure></section>",
             draw_scatter(&evaluation.scatter_points, &axes)
         );
     }
-    let Some((name, _)) = shown_learner(evaluation) else { return text + if has_scatter { "</div>" } else { "" } };
+    let Some((name, _)) = shown_learner(evaluation) else { return text };
     let (whose, title) = match is_ours(name) {
         true => ("our", "Our error".to_owned()),
-        false => ("the", format!("Error of {}", escape(learner_label(name)))),
+        false => ("the", format!("Error of {}", escape(&learner_label(name)))),
     };
     let explained = "Bar: mean absolute error (MAPE); whisker: its 95 % interval; dot: median error.";
     let shown: Vec<(&str, &Metrics)> = evaluation
@@ -76,7 +77,7 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
     text += if has_scatter { "</div>" } else { "" };
     if evaluation.learners.len() > 1 {
         let sorted = sort_learners(&evaluation.learners).into_iter();
-        let bars: Vec<Bar> = sorted.map(|(name, one)| Bar::error_bar(learner_label(name), one)).collect();
+        let bars: Vec<Bar> = sorted.map(|(name, one)| Bar::error_bar(&learner_label(name), one)).collect();
         add_error_bars("Error by learner", explained, &bars, BARS_ALONE, &mut text);
     }
     let bars: Vec<Bar> = shown.iter().filter_map(|(name, one)| Bar::coverage_bar(name, one)).collect();
@@ -85,9 +86,8 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
         let _ = write!(
             text,
             "<h2>Measurements inside {whose} 90 % intervals</h2><p class=\"soft\">The line is the nominal coverage. \
-             Whisker: 95 % interval of the share, from the number of rows. Orange: below {:.0} %. Operators with fewer \
-             than {MIN_ROWS} rows are omitted.</p><figure>{}</figure>",
-            super::KEPT,
+             Whisker: 95 % interval of the share, from the number of rows. Orange: below {MIN_COVERAGE:.0} %. \
+             Operators with fewer than {MIN_ROWS} rows are omitted.</p><figure>{}</figure>",
             draw_for_windows(WIDTH, |width| draw_bars(&bars, &axis, "measurements inside the interval, %", width))
         );
     }
@@ -121,16 +121,21 @@ impl Bar {
     }
 
     fn coverage_bar(name: &str, one: &Metrics) -> Option<Bar> {
-        let interval = one.interval.as_ref().filter(|interval| interval.rows >= MIN_ROWS)?;
+        let interval = known_coverage(one)?;
         let says = format!(
             "{}, half-width {}, {}",
             format_percentage(interval.coverage, 1),
             format_percentage(interval.half_width, 1),
             format_count(interval.rows, "row")
         );
-        let is_bad = interval.coverage < super::KEPT;
-        let range = Some(coverage_interval(interval));
-        Some(Bar { name: name.to_owned(), value: interval.coverage, range, middle: None, says, is_bad })
+        Some(Bar {
+            name: name.to_owned(),
+            value: interval.coverage,
+            range: Some(coverage_interval(interval)),
+            middle: None,
+            says,
+            is_bad: is_too_narrow(interval),
+        })
     }
 
     fn end(&self) -> f64 {
@@ -140,7 +145,6 @@ impl Bar {
 
 /// Returns the 95 % interval of a coverage in percent (Wilson).
 fn coverage_interval(interval: &IntervalScore) -> (f64, f64) {
-    const NORMAL_95: f64 = 1.96;
     let (share, rows, square) = (interval.coverage / 100.0, interval.rows as f64, NORMAL_95 * NORMAL_95);
     let middle = (share + square / (2.0 * rows)) / (1.0 + square / rows);
     let spread = (share * (1.0 - share) / rows + square / (4.0 * rows * rows)).sqrt();
@@ -218,8 +222,10 @@ fn draw_scatter(points: &[ScatterPoint], axes: &ScatterAxes) -> String {
         let (x, y) = (across.coordinate_of(time), up.coordinate_of(time));
         let _ = write!(
             svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{MARGIN}\" y2=\"{floor}\"/>\
-            <text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text><text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>",
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+             <line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{MARGIN}\" y2=\"{floor}\"/>\
+             <text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>\
+             <text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>",
             LEFT - 8.0,
             y + 4.0,
             floor + 18.0,

@@ -1,16 +1,18 @@
-//! The verdict of an evaluation: how far predictions deviate, what that means in use, and where other learners are better.
+//! The verdict of an evaluation: how far predictions deviate, what that means in use, and where other learners are
+//! better.
 
 use super::escape;
 use super::evaluation_errors::{
-    MIN_ROWS, describe_repeats, find_best, format_bias, format_error, format_error_interval, format_network_interval,
-    learner_label, shown_learner,
+    MAX_ERROR, MIN_COVERAGE, best_other, describe_repeats, format_error, format_error_interval,
+    format_network_interval, format_signed_error, is_rival, is_too_narrow, known_coverage, learner_label,
+    shown_learner, skipped_share,
 };
 use super::evaluation_ranking::{format_rank, format_top1_interval, round_top1, sort_ranking};
 use crate::evaluate::metrics::Metrics;
 use crate::evaluate::{EndToEnd, Evaluation, MIN_SCHEDULES, Protocol, Ranking, is_ours};
 use learn::Learner;
 use models::Choice;
-use report::{UNKNOWN, format_count, format_percent, format_percentage};
+use report::{format_count, format_percentage};
 use std::fmt::Write;
 
 pub(super) fn describe_verdict(evaluation: &Evaluation) -> String {
@@ -18,17 +20,15 @@ pub(super) fn describe_verdict(evaluation: &Evaluation) -> String {
     let Some((name, shown)) = shown_learner(evaluation) else {
         return text + &describe_noise(evaluation);
     };
-    let interval = match format_error_interval(shown, "\u{a0}") {
-        unknown if unknown == UNKNOWN => String::new(),
-        interval => format!(", 95 % interval {interval} %"),
-    };
+    let interval = format_error_interval(shown, "\u{a0}");
+    let interval = interval.map_or(String::new(), |interval| format!(", 95 % interval {interval} %"));
     let whose = match (is_ours(name), name == Learner::Ensemble.name()) {
         (true, true) => "Our predictions".to_owned(),
         (true, false) => format!("Our predictions ({})", escape(name)),
-        (false, _) => format!("Predictions by the learner <i>{}</i>", escape(learner_label(name))),
+        (false, _) => format!("Predictions by the learner {}", learner_html(name)),
     };
     let protocol = Protocol::from_name(&evaluation.protocol);
-    let of_what = protocol.and_then(held_out_things).map_or(String::new(), |what| format!(" for {what}"));
+    let of_what = protocol.and_then(Protocol::unseen).map_or(String::new(), |what| format!(" for {what}"));
     let _ = write!(
         text,
         "<p><b>{whose}{of_what} deviate by {} % in the median and by {} % on average</b> (MAPE{interval}), over {}.</p>\
@@ -53,65 +53,43 @@ fn describe_noise(evaluation: &Evaluation) -> String {
         format!("<p><b>Errors of predictions below about {noise} % are within the noise of the measurements.</b></p>")
     });
     let lines: String = describe_repeats(evaluation).iter().map(|line| format!("<p>{line}.</p>")).collect();
-    let skipped: u64 = evaluation.left_out.values().sum();
-    let covered = match skipped {
-        0 => String::new(),
-        _ => format!(
-            "<p>These figures cover only the measurements that were used: {skipped} of {} ({}) were skipped, for the \
-             reasons below. Skipped measurements scatter more if their uncertainty is the reason.</p>",
-            evaluation.measurements as u64 + skipped,
-            format_percent(skipped as f64 / (evaluation.measurements as f64 + skipped as f64))
-        ),
-    };
+    let covered = skipped_share(evaluation).map_or(String::new(), |skipped| {
+        format!(
+            "<p>These figures cover only the measurements that were used: {skipped} were skipped, for the reasons below. \
+             Skipped measurements scatter more if their uncertainty is the reason.</p>"
+        )
+    });
     floor + &lines + &covered
 }
 
 /// Returns the title of the page, which names what is new to the predictor.
 pub(super) fn title_page(protocol: &str) -> String {
-    let question = match Protocol::from_name(protocol) {
-        None => return format!("Evaluation under protocol {protocol}"),
-        Some(Protocol::P0) => "repeated measurements",
-        Some(Protocol::P1) => "new shapes",
-        Some(Protocol::P1x) => "larger shapes",
-        Some(Protocol::P1m) => "shapes of networks",
-        Some(Protocol::P2) => "new networks",
-        Some(Protocol::P2f) => "new families of networks",
-        Some(Protocol::P3) => "new devices",
-        Some(Protocol::P4) => "new devices with few measurements",
-        Some(Protocol::P5) => "order of schedules",
-    };
-    format!("Evaluation: {question} (protocol {protocol})")
+    match Protocol::from_name(protocol) {
+        None => format!("Evaluation under protocol {protocol}"),
+        Some(known) => format!("Evaluation: {} (protocol {protocol})", known.title()),
+    }
 }
 
-/// Names what the predictor has not seen.
-fn held_out_things(protocol: Protocol) -> Option<&'static str> {
-    match protocol {
-        Protocol::P0 => None,
-        Protocol::P1 | Protocol::P1m | Protocol::P5 => Some("shapes that were not in the training data"),
-        Protocol::P1x => Some("shapes larger than those of the training data"),
-        Protocol::P2 => Some("operators of networks that were not in the training data"),
-        Protocol::P2f => Some("operators of families of networks that were not in the training data"),
-        Protocol::P3 => Some("devices that were not in the training data"),
-        Protocol::P4 => Some("devices with few measurements in the training data"),
-    }
+/// Names a learner in running text.
+fn learner_html(name: &str) -> String {
+    format!("<i>{}</i>", escape(&learner_label(name)))
 }
 
 /// States how many predictions are near the measured time, and the coverage of the intervals.
 fn describe_use(shown: &Metrics) -> String {
+    let most = match shown.p90 > MAX_ERROR {
+        true => String::new(),
+        false => format!("; 90 are within {} %", format_error(shown.p90, 2)),
+    };
     let mut text = format!(
-        "of 100 such predictions, {:.0} are within 5 %, {:.0} within 10 % and {:.0} within 20 % of the measured time; \
-         90 are within {} %.",
-        shown.hit5,
-        shown.hit10,
-        shown.hit20,
-        format_error(shown.p90, 2)
+        "of 100 such predictions, {:.0} are within 5 %, {:.0} within 10 % and {:.0} within 20 % of the measured \
+         time{most}.",
+        shown.hit5, shown.hit10, shown.hit20
     );
-    if let Some(interval) = shown.interval.as_ref().filter(|interval| interval.rows >= MIN_ROWS) {
-        let verdict = match interval.coverage {
-            coverage if coverage < super::KEPT => {
-                format!(", fewer than {:.0} %: the intervals are too narrow", super::KEPT)
-            }
-            _ => String::new(),
+    if let Some(interval) = known_coverage(shown) {
+        let verdict = match is_too_narrow(interval) {
+            true => format!(", fewer than {MIN_COVERAGE:.0} %: the intervals are too narrow"),
+            false => String::new(),
         };
         let _ = write!(
             text,
@@ -122,9 +100,16 @@ fn describe_use(shown: &Metrics) -> String {
     text
 }
 
+/// Returns whether less than a tenth of the rows make up most of the mean error.
+fn is_of_few_rows(one: &Metrics) -> bool {
+    /// Ratio of the mean to the 90th percentile of the errors, below which at most 30 % of their sum is.
+    const LARGE: f64 = 3.0;
+    one.mape >= LARGE * one.p90
+}
+
 /// Names the operator that causes most of a mean error that is much larger than the median error.
 fn describe_outliers(evaluation: &Evaluation, name: &str, shown: &Metrics) -> String {
-    /// Ratio of the mean to the median error from which the mean describes a few rows only.
+    /// Ratio of the mean to the median error, below which at most a sixth of the sum of the errors is.
     const LARGE: f64 = 3.0;
     if shown.mape < LARGE * shown.median {
         return String::new();
@@ -137,7 +122,8 @@ fn describe_outliers(evaluation: &Evaluation, name: &str, shown: &Metrics) -> St
         let share = format_percentage(100.0 * sum(one) / sum(shown), 0);
         format!(", {share} % of it from {} of {}", format_count(one.rows, "row"), escape(operator))
     });
-    format!(" A few large errors make up most of the mean error{most}; the median describes a usual prediction.")
+    let which = if is_of_few_rows(shown) { "A few large errors make" } else { "The larger half of the errors makes" };
+    format!(" {which} up most of the mean error{most}; the median describes a usual prediction.")
 }
 
 /// States the deviation of whole networks, if any is scored, and for how many of them another learner is better.
@@ -145,25 +131,23 @@ fn describe_networks(evaluation: &Evaluation) -> String {
     let ours = Learner::Ensemble.name();
     let Some(found) = &evaluation.end_to_end else { return String::new() };
     let Some(one) = found.learners.get(ours) else { return String::new() };
-    let interval = match format_network_interval(one, "\u{a0}") {
-        unknown if unknown == UNKNOWN => String::new(),
-        interval => format!(" (95 % interval {interval} %)"),
-    };
+    let interval = format_network_interval(one, "\u{a0}");
+    let interval = interval.map_or(String::new(), |interval| format!(" (95 % interval {interval} %)"));
     let rivals: Vec<&str> = found.learners.keys().map(String::as_str).filter(|name| *name != ours).collect();
     let scored = || found.networks.iter().filter(|network| network.is_measured());
     let errors = scored().filter_map(|network| Some((network, network.error_percent(ours)?)));
     let worst = errors.max_by(|one, two| one.1.abs().total_cmp(&two.1.abs()));
     let worst = worst.map_or(String::new(), |(network, error)| {
         let other = |name: &&str| {
-            let error = format_bias(network.error_percent(name)?, 1);
-            Some(format!("; {}: {error} %", escape(learner_label(name))))
+            let error = format_signed_error(network.error_percent(name)?, 1);
+            Some(format!("; {}: {error} %", escape(&learner_label(name))))
         };
         let others: String = rivals.iter().filter_map(other).collect();
-        format!(", the largest deviation is {} % ({}{others})", format_bias(error, 1), escape(&network.name))
+        format!(", the largest deviation is {} % ({}{others})", format_signed_error(error, 1), escape(&network.name))
     });
     let mut text = format!(
-        "<p><b>Our predicted times of whole networks deviate by {} % on average{interval}</b>, over {} of {} networks and \
-         settings, which have enough measured operators; {} % are within 10 %{worst}.",
+        "<p><b>Our predicted times of whole networks deviate by {} % on average{interval}</b>, over {} of {} networks \
+         and settings, which have enough measured operators; {} % are within 10 %{worst}.",
         format_error(one.mape, 1),
         one.networks,
         found.networks.len(),
@@ -189,8 +173,8 @@ fn compare_networks(found: &EndToEnd, ours: &str, name: &str) -> String {
     }
     let mape = found.learners.get(name).map_or(f64::NAN, |one| one.mape);
     format!(
-        "<i>{}</i> deviates less in {better} of these {all}, and by {} % on average.",
-        escape(learner_label(name)),
+        "{} deviates less in {better} of these {all}, and by {} % on average.",
+        learner_html(name),
         format_error(mape, 1)
     )
 }
@@ -215,20 +199,19 @@ fn describe_order(evaluation: &Evaluation) -> String {
     };
     let rivals = || sorted.iter().filter(|(name, _)| *name != learner);
     let equal: Vec<_> = rivals().filter(|(_, one)| round_top1(one) == round_top1(shown)).collect();
-    let label = |name: &str| format!("<i>{}</i>", escape(learner_label(name)));
-    let named: Vec<String> = equal.iter().map(|(name, _)| label(name)).collect();
+    let named: Vec<String> = equal.iter().map(|(name, _)| learner_html(name)).collect();
     let equal_to = if named.is_empty() { String::new() } else { format!(", equal to {}", named.join(", ")) };
     let rank = |(name, one): &&(&String, &Ranking)| match one.kendall.is_finite() {
-        true => format!("; {}: {}", label(name), format_rank(one.kendall)),
-        false => format!("; {} predicts the same for all schedules", label(name)),
+        true => format!("; {}: {}", learner_html(name), format_rank(one.kendall)),
+        false => format!("; {} predicts the same for all schedules", learner_html(name)),
     };
     let ranks: Vec<String> = equal.iter().map(rank).collect();
     let mut text = format!(
-        "<p><b>The schedule that {} to be fastest reaches {:.3} of the speed of the fastest one on average{equal_to}</b> \
-         (top-1{}), over {} with at least {MIN_SCHEDULES} schedules; rank correlation (Kendall) {}{}.</p><p>Running its \
-         first choice without measuring any schedule costs {} % of the speed; the fastest of its first ten takes {} % \
-         more time than the fastest of all.",
-        if is_ours(learner) { "we predict".to_owned() } else { format!("{} predicts", label(learner)) },
+        "<p><b>The schedule that {} to be fastest reaches {:.3} of the speed of the fastest one on \
+         average{equal_to}</b> (top-1{}), over {} with at least {MIN_SCHEDULES} schedules; rank correlation (Kendall) {}{}.</p><p>Running the \
+         first choice without measuring costs {} % of the speed; the fastest of the first ten takes {} % more time than \
+         the fastest of all.",
+        if is_ours(learner) { "we predict".to_owned() } else { format!("{} predicts", learner_html(learner)) },
         shown.top1,
         interval(shown),
         format_count(shown.tasks, "task"),
@@ -239,12 +222,17 @@ fn describe_order(evaluation: &Evaluation) -> String {
     );
     for (name, one) in rivals().filter(|(_, one)| round_top1(one) > round_top1(shown)) {
         let rank = format_rank(one.kendall);
-        let _ =
-            write!(text, " Better: {}, top-1 {:.3}{}, rank correlation {rank}.", label(name), one.top1, interval(one));
+        let _ = write!(
+            text,
+            " Better: {}, top-1 {:.3}{}, rank correlation {rank}.",
+            learner_html(name),
+            one.top1,
+            interval(one)
+        );
     }
     let next = rivals().find(|(_, one)| round_top1(one) < round_top1(shown));
     if let Some((name, next)) = next {
-        let _ = write!(text, " Next: {}, top-1 {:.3}{}.", label(name), next.top1, interval(next));
+        let _ = write!(text, " Next: {}, top-1 {:.3}{}.", learner_html(name), next.top1, interval(next));
     }
     let is_near = next.is_some_and(|(_, next)| next.top1 >= shown.top1_interval.0);
     if sorted.len() > 1 && shown.tasks < FEW_TASKS {
@@ -260,35 +248,39 @@ type Hit = (&'static str, fn(&Metrics) -> f64);
 
 /// States the rank of a learner's mean error, and the measures in which others are better.
 fn compare_learners(evaluation: &Evaluation, name: &str, shown: &Metrics) -> String {
-    let others = || evaluation.learners.iter().filter(|(learner, _)| *learner != name);
+    let others = || evaluation.learners.iter().filter(|(learner, _)| is_rival(name, learner));
     if others().next().is_none() {
         return String::new();
     }
-    let label = |name: &str| format!("<i>{}</i>", escape(learner_label(name)));
+    let count = others().count() + 1;
     let better: Vec<_> = others().filter(|(_, one)| one.mape < shown.mape).collect();
     let best = better.iter().min_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
     let rank = match best {
-        None => format!(" the mean error is the smallest of {} learners", evaluation.learners.len()),
+        None => format!(" the mean error is the smallest of {count} learners"),
         Some((learner, one)) => format!(
-            " the mean error of {} is smaller, {} % instead of {} % (rank {} of {})",
-            label(learner),
+            " the mean error of {} is smaller, {} % instead of {} % (rank {} of {count})",
+            learner_html(learner),
             format_error(one.mape, 2),
             format_error(shown.mape, 2),
-            better.len() + 1,
-            evaluation.learners.len()
+            better.len() + 1
         ),
     };
     let mut exceptions = Vec::new();
     let smallest = others().min_by(|one, two| one.1.median.total_cmp(&two.1.median));
     if let Some((learner, one)) = smallest.filter(|(_, one)| one.median < shown.median) {
-        exceptions.push(format!("median error ({} {} %)", label(learner), format_error(one.median, 2)));
+        exceptions.push(format!("median error ({} {} %)", learner_html(learner), format_error(one.median, 2)));
     }
     let hits: [Hit; 2] = [("hit@5", |one| one.hit5), ("hit@10", |one| one.hit10)];
     for (measure, of) in hits {
         let largest = others().max_by(|one, two| of(one.1).total_cmp(&of(two.1)));
         if let Some((learner, one)) = largest.filter(|(_, one)| of(one) > of(shown)) {
             let percent = |one: &Metrics| format_percentage(of(one), 1);
-            exceptions.push(format!("{measure} ({} {} %, here {} %)", label(learner), percent(one), percent(shown)));
+            exceptions.push(format!(
+                "{measure} ({} {} %, here {} %)",
+                learner_html(learner),
+                percent(one),
+                percent(shown)
+            ));
         }
     }
     let rest = match (best, exceptions.is_empty()) {
@@ -302,14 +294,12 @@ fn compare_learners(evaluation: &Evaluation, name: &str, shown: &Metrics) -> Str
 
 /// States that a huge mean error of a learner is that of few rows.
 fn describe_few_large(learner: &str, one: &Metrics) -> String {
-    /// Ratio of the mean to the 90th percentile from which less than a tenth of the rows make up most of the mean.
-    const LARGE: f64 = 3.0;
-    if one.mape < LARGE * one.p90 {
+    if !is_of_few_rows(one) {
         return String::new();
     }
     format!(
-        " The mean error of <i>{}</i>, {} %, is that of a few rows; its median error is {} %.",
-        escape(learner_label(learner)),
+        " The mean error of {}, {} %, is that of a few rows; its median error is {} %.",
+        learner_html(learner),
         format_error(one.mape, 2),
         format_error(one.median, 2)
     )
@@ -321,12 +311,7 @@ fn compare_operators(evaluation: &Evaluation, name: &str) -> String {
     let compared: Vec<(&String, f64, (&String, &Metrics))> = evaluation
         .operators
         .iter()
-        .filter_map(|(operator, learners)| {
-            let others = learners.iter().filter(|(learner, _)| *learner != name);
-            let others = others.map(|(learner, one)| (learner.clone(), one.clone())).collect();
-            let (learner, _) = find_best(&others)?;
-            Some((operator, learners.get(name)?.mape, learners.get_key_value(learner)?))
-        })
+        .filter_map(|(operator, learners)| Some((operator, learners.get(name)?.mape, best_other(learners, name)?)))
         .collect();
     if compared.len() < 2 {
         return String::new();
@@ -337,11 +322,11 @@ fn compare_operators(evaluation: &Evaluation, name: &str) -> String {
     let worst = lost.clone().max_by(|one, two| (one.1 - one.2.1.mape).total_cmp(&(two.1 - two.2.1.mape)));
     let worst = worst.map_or(String::new(), |(operator, own, (learner, best))| {
         format!(
-            " The largest exception is {}: {} %, but {} % by <i>{}</i>.",
+            " The largest exception is {}: {} %, but {} % by {}.",
             escape(operator),
             format_error(*own, 1),
             format_error(best.mape, 1),
-            escape(learner_label(learner))
+            learner_html(learner)
         )
     });
     let ties = match equal.len() {
@@ -410,6 +395,36 @@ mod tests {
         );
         assert!(text.contains("exception is dense: 7.0 %, but 5.0 % by <i>linear</i>"), "{text}");
         assert!(text.contains("error of <i>linear</i> is smaller, 8.00 % instead of 9.00 % (rank 2 of 2)"), "{text}");
+    }
+
+    #[test]
+    fn variants_with_other_numbers_of_measurements_are_not_compared() {
+        let named = |all: &[(&str, f64)]| {
+            all.iter().map(|(name, error)| ((*name).to_owned(), metrics(*error, 9))).collect::<BTreeMap<_, _>>()
+        };
+        let all = [("ours k=10", 9.0), ("ours k=200", 2.0), ("linear k=10", 12.0), ("linear k=200", 3.0)];
+        let operators = ["conv2d", "dense"].map(|operator| (operator.to_owned(), named(&all)));
+        let found = Evaluation {
+            protocol: "P4".to_owned(),
+            learners: named(&all),
+            operators: BTreeMap::from(operators),
+            ..evaluation(&[])
+        };
+        let text = describe_verdict(&found);
+        assert!(text.contains("the mean error is the smallest of 2 learners"), "{text}");
+        assert!(text.contains("smallest for 2 of 2 operators") && !text.contains("k=200"), "{text}");
+    }
+
+    #[test]
+    fn large_errors_are_said_to_be_few_only_if_they_are() {
+        let with = |mape, median, p90| Metrics { mape, median, p90, ..metrics(9.0, 50) };
+        let outliers = |one: &Metrics| describe_outliers(&evaluation(&[]), "ours", one);
+        assert!(outliers(&with(90.0, 9.0, 20.0)).starts_with(" A few large errors make up most of the mean error"));
+        let text = outliers(&with(30.0, 9.0, 90.0));
+        assert!(text.starts_with(" The larger half of the errors makes up most of the mean error"), "{text}");
+        assert_eq!(outliers(&with(20.0, 9.0, 30.0)), "");
+        assert!(describe_use(&with(30.0, 9.0, 90.0)).contains("time; 90 are within 90.00 %."));
+        assert!(!describe_use(&with(1e6, 9.0, 1e6)).contains("9999"), "an error that is not shown limits nothing");
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //! column per operator and device.
 
 use super::swarm::name_with_meaning;
-use super::{break_name, escape, keep_percent, styled_page, wider_note};
-use crate::correlate::{ALIKE, Correlation, Part};
+use super::{break_name, escape, styled_page, value_with_interval, wider_note};
+use crate::correlate::{ALIKE, Correlation, Part, transform_correlation, transformed_error};
 use report::UNKNOWN;
 use report::page::chart::{cell_class, draw_for_windows, label_width, svg_start};
+use samples::statistics::NORMAL_95;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -13,13 +14,11 @@ use std::fmt::Write;
 const MOST: usize = 40;
 /// Largest q-value of a correlation that counts as significant.
 pub const SIGNIFICANT: f64 = 0.05;
-/// Quantile of the normal distribution for 95 % intervals.
-const NORMAL_95: f64 = 1.96;
 const CELL: (usize, usize) = (44, 19);
 /// Nominal width of broad images, whose real width depends on their labels; narrow images repeat their cells, with
 /// shorter numbers.
 const WIDTH: f64 = 1120.0;
-/// Share of the measurements in which two features must be nearly the same to share a row of the map.
+/// Share of the rows in which two features must be nearly the same to share a row of the map.
 const MOSTLY: f64 = 0.9;
 
 /// Name, explanation, meaning of the colours, and accessor of a correlation measure.
@@ -83,7 +82,7 @@ pub fn heat_map(found: &[Correlation]) -> String {
         "{}{}<h2 id=\"map\">All correlations</h2><p>Correlation of each feature with the utilisation. Stronger colours \
          are stronger correlations. Pale cells are not significant (false-discovery rate above 5 %).</p>\
         <details><summary>Order, choice and names of the features</summary>\
-        <p class=\"soft\">Order: the strongest features first (|ρ| times number of measurements, significant correlations only). Empty: \
+        <p class=\"soft\">Order: the strongest features first (|ρ| times rows, significant correlations only). Empty: \
         the feature does not vary or is missing for this operator. The knee of a shape is the smallest number of \
         threads whose time is within 5 % of the fastest.</p>\
         <p class=\"soft\">The {} strongest of {distinct} distinct features, of {count} that vary; {} rows on {}. \
@@ -95,11 +94,11 @@ pub fn heat_map(found: &[Correlation]) -> String {
         count_rows(found),
         escape(&devices.iter().copied().collect::<Vec<_>>().join(", ")),
         100.0 * MOSTLY,
-        super::swarm::NAMES
+        super::swarm::explain_names()
     );
     body += &draw_tabs(&groups, &rows, &cells);
     body += &alike_table(&rows);
-    styled_page("Correlation of features with utilisation", &keep_percent(&body))
+    styled_page("Correlation of features with utilisation", &body)
 }
 
 /// Returns whether a feature contains the attainable time, of which utilisation is a share.
@@ -132,9 +131,9 @@ fn strongest_rows(rows: &[FeatureRow<'_>]) -> String {
         false => "",
     };
     format!(
-        "<p><b>Over all rows, utilisation {} most with {}</b> (mean rank correlation ρ over operators, weighted by rows: \
-         {}).{cause}{next}</p><p>Utilisation is the attainable time, which is the roofline time plus overhead, divided by \
-         the measured time.</p>",
+        "<p><b>Over all rows, utilisation {} most with {}</b> (mean rank correlation ρ over operators, weighted by \
+         rows: {}).{cause}{next}</p><p>Utilisation is the attainable time, which is the roofline time plus overhead, \
+         divided by the measured time.</p>",
         way(first),
         name_with_meaning(first.name),
         number(first)
@@ -145,14 +144,9 @@ fn format_interval((low, high): (f64, f64)) -> String {
     format!("{}\u{a0}…\u{a0}{}", round_to(low, 2), round_to(high, 2))
 }
 
-/// Returns the standard error of a rank correlation, transformed by the inverse hyperbolic tangent.
-fn transformed_error(rows: usize) -> f64 {
-    (1.06 / (rows as f64 - 3.0).max(1.0)).sqrt()
-}
-
 /// Returns the 95 % interval of a rank correlation, by the normal approximation.
 fn spearman_interval(one: &Correlation) -> (f64, f64) {
-    let (middle, reach) = (one.spearman.clamp(-0.999_999, 0.999_999).atanh(), NORMAL_95 * transformed_error(one.rows));
+    let (middle, reach) = (transform_correlation(one.spearman), NORMAL_95 * transformed_error(one.rows));
     ((middle - reach).tanh(), (middle + reach).tanh())
 }
 
@@ -160,11 +154,9 @@ fn spearman_interval(one: &Correlation) -> (f64, f64) {
 fn strongest_table(found: &[Correlation], features: usize) -> String {
     let mut strongest: BTreeMap<(&str, &str), &Correlation> = BTreeMap::new();
     let significant = found.iter().filter(|one| one.part == Part::All && one.q_value <= SIGNIFICANT);
+    // The correlations of each operator on a device are sorted, the strongest first.
     for one in significant.filter(|one| one.spearman.is_finite()) {
-        let known = strongest.entry((&one.operator, &one.device)).or_insert(one);
-        if one.spearman.abs() > known.spearman.abs() {
-            *known = one;
-        }
+        strongest.entry((&one.operator, &one.device)).or_insert(one);
     }
     let mut sorted: Vec<&Correlation> = strongest.into_values().collect();
     sorted.sort_by(|one, two| two.spearman.abs().total_cmp(&one.spearman.abs()));
@@ -172,20 +164,22 @@ fn strongest_table(found: &[Correlation], features: usize) -> String {
         return String::new();
     }
     let has_devices = sorted.iter().any(|one| one.device != sorted[0].device);
-    let mut text = "<h2>Strongest correlation of each operator</h2><div class=\"wide\"><table class=\"answers effects\">\
-        <tr><th>operator</th><th>feature</th><th>ρ (95 % interval)</th><th class=\"rest\">partial</th>\
+    let mut text = "<h2>Strongest correlation of each operator</h2><div class=\"wide\"><table class=\"answers\">\
+        <tr><th>operator</th><th class=\"text\">feature</th><th>ρ (95 % interval)</th><th class=\"rest\">partial</th>\
         <th class=\"rest\">mutual information, bits</th><th class=\"rest\">q-value</th><th class=\"rest\">rows</th></tr>"
         .to_owned();
     for one in sorted {
         let device = if has_devices { format!(", {}", one.device) } else { String::new() };
         let _ = write!(
             text,
-            "<tr><td>{}</td><td>{}</td><td><b>{}</b> <span class=\"soft under\">({})</span></td><td class=\"rest\">{}</td>\
+            "<tr><td>{}</td><td class=\"text\">{}</td><td>{}</td><td class=\"rest\">{}</td>\
              <td class=\"rest\">{}</td><td class=\"rest\">{}</td><td class=\"rest\">{}</td></tr>",
             break_name(&format!("{}{device}", one.operator)),
             break_name(&one.feature),
-            round_to(one.spearman, 2),
-            format_interval(spearman_interval(one)),
+            value_with_interval(
+                &format!("<b>{}</b>", round_to(one.spearman, 2)),
+                Some(&format_interval(spearman_interval(one)))
+            ),
             round_to(one.partial, 2),
             round_to(one.mutual_information, 2),
             escape(&format_q_value(one.q_value)),
@@ -195,9 +189,9 @@ fn strongest_table(found: &[Correlation], features: usize) -> String {
     let _ = write!(
         text,
         "</table></div><p class=\"soft\">ρ: Spearman's rank correlation of the feature and the utilisation; negative: \
-         utilisation falls as the feature rises. Each is the strongest of up to {features} features, so it is on average too \
-         large, and its interval is not corrected for this choice; the q-value is (false-discovery rate over all \
-         features). Partial: ρ controlled for the roofline time. Operators without a significant correlation are \
+         utilisation falls as the feature rises. Each is the strongest of up to {features} features, so it tends to be \
+         too large. The q-value (false-discovery rate over all features) is corrected for this choice, the interval is \
+         not. Partial: ρ controlled for the roofline time. Operators without a significant correlation are \
          omitted.</p>"
     );
     text + &wider_note(&["partial correlation", "mutual information", "q-value", "rows"])

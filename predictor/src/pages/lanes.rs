@@ -4,10 +4,10 @@
 //! cores; boxes show the same times.
 
 use super::plan_times::{PlanFacts, describe_interval, draw_times, stages_table};
-use super::{break_name, escape, styled_page, wider_note};
+use super::{break_name, escape, styled_page, value_with_interval, wider_note};
 use crate::error::{Error, Result};
 use crate::planning::NetworkPlan;
-use crate::planning::network::Alternative;
+use crate::planning::network::{Alternative, cores_of_calls};
 use models::stages::Group;
 use report::page::chart::{Scale, draw_for_windows, format_tick, round_ticks, svg_start};
 use report::{
@@ -88,11 +88,14 @@ pub fn plan_page(planned: &NetworkPlan, facts: &PlanFacts, measured: Option<&Mea
     let mut body = facts.list_html();
     let _ = write!(
         body,
-        "<h2>Time of the plan and of others</h2><figure>{}</figure><p class=\"soft\">{}</p>",
-        draw_for_windows(WIDTH, |width| draw_times(planned, measured.map(|one| one.median_ns), width < WIDTH, width)),
-        describe_interval(planned)
+        "<h2>Time of the plan and of others</h2><figure>{}</figure>",
+        draw_for_windows(WIDTH, |width| draw_times(planned, measured.map(|one| one.median_ns), width < WIDTH, width))
     );
-    let promised = planned_lanes(planned);
+    if let Some(text) = describe_interval(planned) {
+        let _ = write!(body, "<p class=\"soft\">{text}</p>");
+    }
+    let numbers = operator_numbers(&planned.alternatives, planned.calls.len());
+    let promised = planned_lanes(planned, &numbers);
     let seen = measured.map(|measured| measured_lanes(&measured.lanes)).unwrap_or_default();
     // Both charts have the same time scale.
     let total_ns = promised.iter().chain(&seen).map(|one| one.to_ns).fold(1.0, f64::max);
@@ -105,7 +108,8 @@ pub fn plan_page(planned: &NetworkPlan, facts: &PlanFacts, measured: Option<&Mea
         Some(measured) if !seen.is_empty() => {
             let _ = write!(
                 body,
-                "<h2>Measured timeline</h2><p>{} is the median of all runs, {} % from the prediction.</p><figure>{}</figure>",
+                "<h2>Measured timeline</h2><p>{} is the median of all runs, {} % from the prediction.</p>\
+                 <figure>{}</figure>",
                 format_duration(measured.median_ns),
                 format_signed_percentage(100.0 * (measured.median_ns / promise.time_ns - 1.0), 1),
                 draw_for_windows(WIDTH, |width| draw_lanes(&seen, *cores, total_ns, ("measured lanes", width)))
@@ -115,21 +119,19 @@ pub fn plan_page(planned: &NetworkPlan, facts: &PlanFacts, measured: Option<&Mea
         None => {}
     }
     body.push_str(
-        "<p class=\"soft\">Each box is a call; its number is that of the operator in the last table, so equal calls \
-         have the same number, also if they run concurrently on several cores. The numbers \
-         above are stages; both are omitted where they do not fit. Blue: sequential. Orange: concurrent groups. Light \
-        and dark alternate between consecutive calls. A predicted stage is as long as its longest group; measured \
-        groups have their own start and end.</p>",
+        "<p class=\"soft\">Each box is a call; its number is that of the operator in the last table; equal calls share \
+         a number, also when they run concurrently. The numbers above are stages; both are omitted where they do not \
+         fit. Blue: sequential. Orange: concurrent groups. Light and dark alternate between consecutive calls. A \
+         predicted stage is as long as its longest group; measured groups have their own start and end.</p>",
     );
-    body.push_str(&stages_table(planned, &operator_numbers(&planned.alternatives, planned.calls.len())));
+    body.push_str(&stages_table(planned, &numbers));
     body.push_str(&alternatives_table(planned));
     styled_page("Execution plan", &body)
 }
 
-fn planned_lanes(planned: &NetworkPlan) -> Vec<ShownLanes> {
+fn planned_lanes(planned: &NetworkPlan, numbers: &[usize]) -> Vec<ShownLanes> {
     let (mut shown, mut begin_ns) = (Vec::new(), 0.0);
     let alone_ns = alone_times(&planned.alternatives, planned.calls.len());
-    let numbers = operator_numbers(&planned.alternatives, planned.calls.len());
     for (number, stage) in planned.stages.stages.iter().enumerate() {
         let time_ns = |group: &Group| group.calls.iter().map(|&call| alone_ns(call, group.cores.len())).sum::<f64>();
         let longest_ns = stage.groups.iter().map(time_ns).fold(0.0, f64::max);
@@ -303,15 +305,14 @@ impl ShownLanes {
 
 fn alternatives_table(planned: &NetworkPlan) -> String {
     let (all, cores, plan_ns) = (&planned.alternatives, planned.cores, planned.promise.time_ns);
-    let cores_of = cores_of_calls(planned);
+    let cores_of = cores_of_calls(&planned.stages.stages, planned.calls.len());
     // Narrow windows show the times on one core and on all cores.
     let class = |own: usize| if own == 1 || own == cores { "" } else { " class=\"rest\"" };
     let mut text =
-        "<h2>Operator times by number of cores</h2><p class=\"soft\">Isolated times, with the range of 90 % of \
-        the measurements; bold: used by the plan. Concurrent execution is faster if operators scale badly. Share: \
-        isolated time of all calls of the operator with the cores of the plan, relative to the time of the plan; the sum \
-        of all shares exceeds 100 % if calls run concurrently.</p><div class=\"wide\"><table \
-        class=\"answers figures\"><tr><th>operator</th>"
+        "<h2>Operator times by number of cores</h2><p class=\"soft\">Isolated times, with their 90 % intervals; bold: \
+        used by the plan. Concurrent execution is faster if operators scale badly. Share: isolated time of all calls of \
+        the operator with the cores of the plan, relative to the time of the plan; the sum of all shares exceeds 100 % \
+        if calls run concurrently.</p><div class=\"wide\"><table class=\"answers figures\"><tr><th>operator</th>"
             .to_owned();
     for own in 1..=cores {
         let _ = write!(text, "<th{}>on {} (90 %)</th>", class(own), format_count(own, "core"));
@@ -324,8 +325,8 @@ fn alternatives_table(planned: &NetworkPlan) -> String {
         for (place, (alone_ns, (low_ns, high_ns))) in one.alone_ns.iter().zip(&one.intervals_ns).enumerate() {
             let time = format_duration(*alone_ns);
             let time = if one.cores.contains(&(place + 1)) { format!("<b>{time}</b>") } else { time };
-            let interval = format_range(*low_ns, *high_ns);
-            let _ = write!(text, "<td{}>{time} <span class=\"soft under\">({interval})</span></td>", class(place + 1));
+            let time = value_with_interval(&time, Some(&format_range(*low_ns, *high_ns)));
+            let _ = write!(text, "<td{}>{time}</td>", class(place + 1));
         }
         let gain = one.alone_ns.first().zip(one.alone_ns.last()).map_or(1.0, |(first, last)| first / last);
         let cells = [
@@ -348,15 +349,6 @@ fn alternatives_table(planned: &NetworkPlan) -> String {
     let others: &[&str] = if cores > 2 { &["times on other numbers of cores"] } else { &[] };
     let hidden: Vec<&str> = others.iter().copied().chain(titles).collect();
     format!("{text}</tr></table></div>{}", wider_note(&hidden))
-}
-
-/// Returns the number of cores of each call.
-fn cores_of_calls(planned: &NetworkPlan) -> Vec<usize> {
-    let mut cores_of = vec![0; planned.calls.len()];
-    for group in planned.stages.stages.iter().flat_map(|stage| &stage.groups) {
-        group.calls.iter().for_each(|&call| cores_of[call] = group.cores.len());
-    }
-    cores_of
 }
 
 /// Formats the share of an operator in the time of the plan.

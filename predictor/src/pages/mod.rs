@@ -14,10 +14,10 @@ mod slowdowns;
 mod swarm;
 
 pub use curve::{curves_page, describe_knee, point_remark};
-pub use evaluation::{evaluation_tables, other_coverage};
+pub use evaluation::evaluation_tables;
 pub use evaluation_errors::{
-    describe_repeats, format_bias, format_coverage, format_error, format_error_interval, format_network_interval,
-    learner_label, sort_learners,
+    describe_repeats, format_coverage, format_error, format_error_interval, format_network_interval,
+    format_signed_error, learner_label, other_coverage, sort_learners,
 };
 pub use evaluation_ranking::{format_rank, format_top1_interval, sort_ranking};
 pub use heat_map::{SIGNIFICANT, format_q_value, heat_map};
@@ -29,17 +29,21 @@ pub use swarm::swarm_page;
 
 use report::page::{break_name, escape_html as escape, wider_note};
 
-/// Minimum acceptable actual coverage of 90 % intervals, in percent.
-pub const KEPT: f64 = 85.0;
-
 const STYLE: &str = include_str!("pages.css");
 
-/// Keeps numbers and percent signs on the same line.
-fn keep_percent(body: &str) -> String {
-    body.replace(" %", "\u{a0}%")
+/// Keeps numbers and units on the same line.
+fn keep_units(body: &str) -> String {
+    [" %", " GB/s", " MB"].iter().fold(body.to_owned(), |body, unit| body.replace(unit, &unit.replace(' ', "\u{a0}")))
+}
+
+/// Returns the content of a cell: a value and its interval, if it has one, which narrow windows show below the value.
+fn value_with_interval(value: &str, interval: Option<&str>) -> String {
+    let interval = interval.map_or(String::new(), |text| format!(" <span class=\"soft under\">({text})</span>"));
+    format!("{value}{interval}")
 }
 
 fn styled_page(title: &str, body: &str) -> String {
     let style = format!("{}{STYLE}", report::page::chart::STYLE);
+    let body = keep_units(body);
     report::page::whole_page(title, &style, &format!("<main><h1>{}</h1>\n{body}</main>", escape(title)))
 }

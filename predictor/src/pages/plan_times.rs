@@ -36,11 +36,11 @@ pub fn describe_plan(found: &NetworkPlan, versions: &[String], host: Option<&str
         format_range(promise.low_ns, promise.high_ns),
     );
     let best = match is_best(found) {
-        true => "this plan has the best stages".to_owned(),
-        false => format!("the best stages {}", format_duration(found.best_ns)),
+        true => String::new(),
+        false => format!(", the best stages {}", format_duration(found.best_ns)),
     };
     let others = format!(
-        "one operator after the other on all cores {}, {best}, critical path {}",
+        "one operator after the other on all cores {}{best}, critical path {}",
         format_duration(promise.sequential_ns),
         format_duration(found.critical_ns)
     );
@@ -82,6 +82,11 @@ struct PlanBar {
     time_ns: f64,
     interval_ns: Option<(f64, f64)>,
     is_plan: bool,
+}
+
+/// Returns the 90 % interval of the plan, if it is known.
+fn plan_interval(found: &NetworkPlan) -> Option<(f64, f64)> {
+    Some((found.promise.low_ns, found.promise.high_ns)).filter(|(low, high)| low.is_finite() && high.is_finite())
 }
 
 /// Draws the expected time of the plan with its interval, and the times of other plans. Narrow images have the texts
@@ -132,8 +137,8 @@ pub fn draw_times(found: &NetworkPlan, measured_ns: Option<f64>, is_narrow: bool
 fn plan_bars(found: &NetworkPlan, measured_ns: Option<f64>) -> Vec<PlanBar> {
     let promise = &found.promise;
     let bar = |name, time_ns| PlanBar { name, time_ns, interval_ns: None, is_plan: false };
-    let interval_ns = Some((promise.low_ns, promise.high_ns)).filter(|(low, high)| low.is_finite() && high.is_finite());
-    let plan = PlanBar { interval_ns, is_plan: true, ..bar("this plan, expected", promise.time_ns) };
+    let plan =
+        PlanBar { interval_ns: plan_interval(found), is_plan: true, ..bar("this plan, expected", promise.time_ns) };
     let measured = measured_ns.map(|time_ns| PlanBar { is_plan: true, ..bar("this plan, measured", time_ns) });
     let best = (!is_best(found)).then(|| bar("best stages", found.best_ns));
     let sequential = bar("sequential on all cores", promise.sequential_ns);
@@ -141,24 +146,25 @@ fn plan_bars(found: &NetworkPlan, measured_ns: Option<f64>) -> Vec<PlanBar> {
     [plan].into_iter().chain(measured).chain([sequential]).chain(best).chain([critical]).collect()
 }
 
-/// States what the interval of the plan says about the difference from sequential execution.
-pub fn describe_interval(found: &NetworkPlan) -> String {
+/// States what the interval of the plan says about the difference from sequential execution; None without an interval.
+pub fn describe_interval(found: &NetworkPlan) -> Option<String> {
     let promise = &found.promise;
+    let (low_ns, high_ns) = plan_interval(found)?;
     let mut text = "The whisker is the 90 % interval.".to_owned();
-    if promise.low_ns < found.critical_ns {
-        text += " It begins below the critical path, because the times on this path are uncertain, too: the path bounds the \
-            predicted time, not the measured one.";
+    if low_ns < found.critical_ns {
+        text += " It begins below the critical path: that path bounds the predicted time only, and its times are \
+            uncertain, too.";
     }
     let is_other = promise.sequential_ns > 1.001 * promise.time_ns;
-    if is_other && (promise.low_ns..=promise.high_ns).contains(&promise.sequential_ns) {
+    if is_other && (low_ns..=high_ns).contains(&promise.sequential_ns) {
         let _ = write!(
             text,
-            " It includes the time of sequential execution, {}. Errors that an operator kind has in both plans widen \
-             the interval, but change both times alike; the assumed error of plans is stated above.",
+            " It includes the time of sequential execution, {}. Errors common to both plans widen the interval but \
+             hardly change the difference; compare the gain with the required gain above.",
             format_duration(promise.sequential_ns)
         );
     }
-    text
+    Some(text)
 }
 
 impl PlanBar {
@@ -197,8 +203,8 @@ pub fn stages_table(found: &NetworkPlan, numbers: &[usize]) -> String {
     }
     let mut text = format!(
         "<h2>Stages</h2><p class=\"soft\">Parallel type: {}. Operators: by their numbers in the last table.</p><div \
-         class=\"wide\"><table class=\"answers stages\"><tr><th>stage</th><th>time</th><th>cores</th><th>operators</th>\
-         <th class=\"rest\">calls</th><th class=\"rest\">names</th></tr>",
+         class=\"wide\"><table class=\"answers stages\"><tr><th>stage</th><th>time</th><th>cores</th><th \
+         class=\"text\">operators</th><th class=\"rest\">calls</th><th class=\"rest text\">names</th></tr>",
         found.parallel.name()
     );
     let groups = found.stages.stages.iter().flat_map(|stage| &stage.groups);
@@ -206,8 +212,8 @@ pub fn stages_table(found: &NetworkPlan, numbers: &[usize]) -> String {
         let operators = describe_numbers(group.calls.iter().map(|&call| numbers[call]));
         let _ = write!(
             text,
-            "<tr><td>{number}</td><td>{time}</td><td>{cores}</td><td>{operators}</td><td class=\"rest\">{calls}</td>\
-             <td class=\"rest\">{}</td></tr>",
+            "<tr><td>{number}</td><td>{time}</td><td>{cores}</td><td class=\"text\">{operators}</td>\
+             <td class=\"rest\">{calls}</td><td class=\"rest text\">{}</td></tr>",
             escape(&names)
         );
     }
@@ -218,4 +224,51 @@ pub fn stages_table(found: &NetworkPlan, numbers: &[usize]) -> String {
 fn describe_numbers(numbers: impl Iterator<Item = usize>) -> String {
     let distinct: std::collections::BTreeSet<usize> = numbers.collect();
     distinct.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use models::stages::{FORMAT, Promise};
+    use models::{Parallel, StagePlan};
+
+    fn plan(low_ns: f64, high_ns: f64) -> NetworkPlan {
+        let promise = Promise { time_ns: 100.0, low_ns, high_ns, sequential_ns: 120.0 };
+        let stages = StagePlan {
+            format: FORMAT,
+            model: "m".to_owned(),
+            calls_hash: String::new(),
+            host_class: None,
+            cores: 2,
+            parallel: Parallel::Stream,
+            stages: Vec::new(),
+            promise: None,
+        };
+        NetworkPlan {
+            stages,
+            calls: Vec::new(),
+            model: "m".to_owned(),
+            parallel: Parallel::Stream,
+            cores: 2,
+            promise,
+            critical_ns: 90.0,
+            states: 1,
+            is_exact: true,
+            measured_share: 0.0,
+            best_ns: 100.0,
+            slower_on_all: 0,
+            stages_side_by_side: 1,
+            stages_count: 1,
+            why: String::new(),
+            alternatives: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_interval_is_described_only_if_it_is_drawn() {
+        let text = describe_interval(&plan(80.0, 130.0)).expect("an interval");
+        assert!(text.contains("below the critical path") && text.contains("includes the time of sequential"), "{text}");
+        assert_eq!(describe_interval(&plan(80.0, f64::INFINITY)), None);
+        assert!(!draw_times(&plan(80.0, f64::INFINITY), None, false, 900.0).contains("whisker"));
+    }
 }

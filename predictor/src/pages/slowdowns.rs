@@ -1,6 +1,6 @@
 //! HTML page with slowdowns of concurrent operators as a heat map, and with the errors of prediction rules.
 
-use super::{break_name, escape, keep_percent, styled_page, wider_note};
+use super::{break_name, escape, styled_page, wider_note};
 use crate::planning::coruns::{CoRunSlowdown, CoRuns, Score, Scores};
 use planners::interference::Machine;
 use report::page::chart::cell_class;
@@ -17,8 +17,7 @@ pub fn slowdowns_page(coruns: &CoRuns, scores: &Scores, machine: &Machine) -> St
     body += &pairs_table(coruns);
     body += &rules_table(scores, machine);
     body.push_str(&profiles_table(coruns));
-    let body = body.replace(" GB/s", "\u{a0}GB/s").replace(" MB", "\u{a0}MB");
-    styled_page("Slowdown of concurrent operators", &keep_percent(&body))
+    styled_page("Slowdown of concurrent operators", &body)
 }
 
 fn rules_table(scores: &Scores, machine: &Machine) -> String {
@@ -37,8 +36,7 @@ fn rules_table(scores: &Scores, machine: &Machine) -> String {
             percent(one.p90)
         );
     };
-    // Rules that predict no slowdown have the same errors.
-    let (silent, others): (Vec<&Score>, Vec<&Score>) = scores.rules.iter().partition(|one| one.above_one == 0);
+    let (silent, others) = scores.split_silent_rules();
     others.iter().for_each(|one| add_row(one.rule, describe_rule(one.rule), one));
     match silent[..] {
         [] => {}
@@ -114,42 +112,32 @@ fn pairs_table(coruns: &CoRuns) -> String {
          {most:.2}; empty: not measured, or an uncertainty above 5 %.{left_out}</p>"
     );
     // Narrow windows show only numbers in the table, and the names below.
-    for class in ["broad", "narrow"] {
-        let is_narrow = class == "narrow";
-        let (operator, isolated) = if is_narrow { ("", "") } else { ("operator", "<th rowspan=\"2\">isolated</th>") };
+    let _ = write!(
+        text,
+        "<div class=\"wide\"><table class=\"pairs\"><tr><th rowspan=\"2\"><span class=\"rest\">operator</span></th>\
+         <th class=\"rest\" rowspan=\"2\">isolated</th><th colspan=\"{count}\">slowed down by operator number</th></tr>\
+         <tr>"
+    );
+    for (place, one) in coruns.operators.iter().take(count).enumerate() {
+        let _ = write!(text, "<th title=\"{}\">{}</th>", escape(&one.text), place + 1);
+    }
+    text += "</tr>";
+    for (own, one) in coruns.operators.iter().take(count).enumerate() {
         let _ = write!(
             text,
-            "<div class=\"{class}\"><div class=\"wide\"><table class=\"pairs\"><tr><th rowspan=\"2\">{operator}</th>{isolated}\
-             <th colspan=\"{count}\">slowed down by operator number</th></tr><tr>"
+            "<tr><td>{}<span class=\"rest\">. {}</span></td><td class=\"rest\">{}</td>",
+            own + 1,
+            escape(&one.text),
+            format_duration(one.alone_ns)
         );
-        for (place, one) in coruns.operators.iter().take(count).enumerate() {
-            let _ = write!(text, "<th title=\"{}\">{}</th>", escape(&one.text), place + 1);
+        for other in 0..count {
+            let partner = &coruns.operators[other].text;
+            let cell = cells.get(&(own, other)).map(|seen| slowdown_cell(seen, partner, most));
+            text += &cell.unwrap_or_else(|| "<td></td>".to_owned());
         }
         text += "</tr>";
-        for (own, one) in coruns.operators.iter().take(count).enumerate() {
-            let _ = match is_narrow {
-                true => write!(text, "<tr><td>{}</td>", own + 1),
-                false => write!(
-                    text,
-                    "<tr><td>{}. {}</td><td>{}</td>",
-                    own + 1,
-                    escape(&one.text),
-                    format_duration(one.alone_ns)
-                ),
-            };
-            for other in 0..count {
-                let partner = &coruns.operators[other].text;
-                let cell = cells.get(&(own, other)).map(|seen| slowdown_cell(seen, partner, most));
-                text += &cell.unwrap_or_else(|| "<td></td>".to_owned());
-            }
-            text += "</tr>";
-        }
-        text += "</table></div>";
-        if is_narrow {
-            text += &names_list(coruns, count);
-        }
-        text += "</div>";
     }
+    let _ = write!(text, "</table></div><div class=\"narrow\">{}</div>", names_list(coruns, count));
     text
 }
 

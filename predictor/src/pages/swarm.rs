@@ -1,7 +1,7 @@
 //! Swarm chart: each prediction is a dot, placed by the factor on its time, coloured by the value of the feature.
 
-use super::{break_name, escape, keep_percent, styled_page, wider_note};
-use crate::explain::{FeatureSummary, ROWS, Summary};
+use super::{break_name, escape, styled_page, value_with_interval, wider_note};
+use crate::explain::{FeatureSummary, MAX_SUMMARY_ROWS, Summary};
 use report::format_count;
 use report::page::chart::{draw_for_windows, format_factor, label_width, svg_start};
 use samples::statistics::quantile;
@@ -27,26 +27,26 @@ const TICK: f64 = 52.0;
 
 pub fn swarm_page(summaries: &[Summary]) -> String {
     let mut body = headline(summaries) + &summary_table(summaries);
-    body += "<h2>Effect of each feature in each row</h2><p class=\"soft\">Each dot is a measured row. Its position is the \
-        factor on the time that the feature contributes (Shapley value), relative to the average training row; its colour \
-        is the value of the feature, from <b style=\"color:var(--down)\">low</b> to <b style=\"color:var(--up)\">high</b>. \
-        Grey: the feature is missing in the row. Triangle at the edge: beyond the axis, which is stretched near a factor \
-        of 1. Training rows also occur with less known of their schedule, so all shown factors of a feature may be above \
-        1, or all below.</p>";
-    body += NAMES;
+    body += "<h2>Effect of each feature in each row</h2><p class=\"soft\">Each dot is a measured row. Its position is \
+        the factor on the time that the feature contributes (Shapley value), relative to the average training row; its \
+        colour is the value of the feature, from <b style=\"color:var(--down)\">low</b> to <b \
+        style=\"color:var(--up)\">high</b>. Grey: the feature is missing in the row. Triangle at the edge: beyond the \
+        axis, which is stretched near a factor of 1. Training rows also occur with less known of their schedule, so \
+        all shown factors of a feature may be above 1, or all below.</p>";
+    body += &explain_names();
     for (place, summary) in summaries.iter().enumerate() {
         let shown = &summary.features[..MOST.min(summary.features.len())];
         let _ = write!(
             body,
-            "<h2 id=\"o{place}\">{}</h2><p class=\"soft\">{}; the {} features with the largest effect, with the \
-             mean effect</p><figure>{}</figure>",
+            "<h2 id=\"o{place}\">{}</h2><p class=\"soft\">{}; the {} features with the largest effect, with their \
+             mean size</p><figure>{}</figure>",
             escape(&summary.operator),
             format_count(summary.rows, "row"),
             shown.len(),
             draw_for_windows(WIDTH, |width| draw_swarms(shown, place, width))
         );
     }
-    styled_page("Effect of features on times", &keep_percent(&body))
+    styled_page("Effect of features on times", &body)
 }
 
 /// States the features with the largest mean effect over all rows, and the largest effect in a single operator.
@@ -72,8 +72,8 @@ fn headline(summaries: &[Summary]) -> String {
     let most = of_operators.filter(|(_, one)| one.varies()).max_by(|one, two| one.1.typical.total_cmp(&two.1.typical));
     let most = most.map_or(String::new(), |(summary, one)| {
         format!(
-            "<p>The largest effect in a single operator is that of <b>{}</b> on <b>{}</b>: × {:.3} on average, for 90 % of \
-             its rows {}; time at larger values: {}.</p>",
+            "<p>The largest effect in a single operator is that of <b>{}</b> on <b>{}</b>: × {:.3} on average, for \
+             90 % of its rows {}; time at larger values: {}.</p>",
             name_with_meaning(&one.feature),
             escape(&summary.operator),
             one.typical,
@@ -82,8 +82,8 @@ fn headline(summaries: &[Summary]) -> String {
         )
     });
     format!(
-        "<p><b>{} changes the predicted times most: by a factor of {} on average</b> over {} of {} (at most {ROWS} of \
-         each){next}.</p>{most}",
+        "<p><b>{} changes the predicted times most: by a factor of {} on average</b> over {} of {} (at most \
+         {MAX_SUMMARY_ROWS} of each){next}.</p>{most}",
         name_with_meaning(first),
         mean(*sum),
         format_count(rows, "row"),
@@ -91,21 +91,25 @@ fn headline(summaries: &[Summary]) -> String {
     )
 }
 
+/// Names of common features, and their meanings.
+const MEANINGS: &[(&str, &str)] = &[
+    ("attainable", "roofline time"),
+    ("ridge", "arithmetic time over memory time"),
+    ("code.bytes", "size of the machine code"),
+    ("code.estimated", "time of the instructions by their cycles"),
+    ("code.estimated_of_attainable", "time of the instructions by their cycles over the roofline time"),
+    ("code.code_cycles", "estimated cycles of the instructions, relative to the work"),
+    ("code.code_gathers", "values loaded from scattered addresses, relative to the work"),
+    ("code.code_loads", "load instructions, relative to the work"),
+    ("code.code_instructions", "instructions, relative to the work"),
+];
+
 /// Returns the name of a feature, with its meaning if it is one of the common ones.
 pub(super) fn name_with_meaning(name: &str) -> String {
-    let meaning = match name {
-        "attainable" => "roofline time",
-        "ridge" => "arithmetic time over memory time",
-        "code.bytes" => "size of the machine code",
-        "code.estimated" => "time of the instructions by their cycles",
-        "code.estimated_of_attainable" => "time of the instructions by their cycles over the roofline time",
-        "code.code_cycles" => "estimated cycles of the instructions, relative to the work",
-        "code.code_gathers" => "values loaded from scattered addresses, relative to the work",
-        "code.code_loads" => "load instructions, relative to the work",
-        "code.code_instructions" => "instructions, relative to the work",
-        _ => return break_name(name),
-    };
-    format!("{} [{meaning}]", break_name(name))
+    match MEANINGS.iter().find(|(known, _)| *known == name) {
+        Some((_, meaning)) => format!("{} [{meaning}]", break_name(name)),
+        None => break_name(name),
+    }
 }
 
 fn describe_range(one: &FeatureSummary) -> String {
@@ -113,12 +117,21 @@ fn describe_range(one: &FeatureSummary) -> String {
     format!("{low:.3}\u{a0}…\u{a0}{high:.3}")
 }
 
-pub(super) const NAMES: &str = "<p class=\"soft\">Names: <b>ridge</b>: binary logarithm of arithmetic time over memory time at \
-the peaks of the device; <b>attainable</b>: binary logarithm of the roofline time; <b>schedule_known</b>: whether the \
-    schedule, its code, or only sizes are known; <b>code.…</b>: counts in the generated code; <b>code.estimated</b>: time of its instructions by their cycles, also \
-    relative to the roofline time (<b>code.estimated_of_attainable</b>); \
-    <b>nest.…</b>: loop nest of the schedule; <b>knob.…</b>: setting of the schedule. <code>oppredict features</code> \
-    lists all with units.</p>";
+/// Explains the names of features.
+pub(super) fn explain_names() -> String {
+    let named = MEANINGS.iter().map(|(name, meaning)| format!("<b>{name}</b>: {meaning}; ")).collect::<String>();
+    format!(
+        "<p class=\"soft\">Names: {named}<b>schedule_known</b>: whether the schedule, its code, or only sizes are known; \
+         <b>code.…</b>: counts in the generated code; <b>nest.…</b>: loop nest of the schedule; <b>knob.…</b>: setting \
+         of the schedule. Times and their ratios are binary logarithms. <code>oppredict features</code> lists all with \
+         units.</p>"
+    )
+}
+
+/// Compares features by their effect, the largest first; features with a single value are last.
+fn compare_effects(one: &FeatureSummary, two: &FeatureSummary) -> std::cmp::Ordering {
+    two.varies().cmp(&one.varies()).then(two.typical.total_cmp(&one.typical))
+}
 
 /// Returns a table of the features with the largest effect for each operator.
 fn summary_table(summaries: &[Summary]) -> String {
@@ -128,12 +141,14 @@ fn summary_table(summaries: &[Summary]) -> String {
         .enumerate()
         .filter_map(|(place, summary)| Some((place, summary, summary.features.first()?)))
         .collect();
-    sorted.sort_by(|one, two| two.2.typical.total_cmp(&one.2.typical));
-    let mut text = "<h2>Largest effect by operator</h2><p class=\"soft\">The largest effect is first. Mean size: mean effect \
-        on the predicted time as a factor, with factors below 1 inverted; in parentheses: the range of the factor in 90 % \
-        of the rows. Larger value: the time at larger values of the feature. Features with one value change all rows \
-        alike and are last.</p><div class=\"wide\"><table class=\"answers effects\"><tr><th>operator</th><th>feature</th><th>mean size (factors of \
-        90 % of rows)</th><th>larger value</th><th class=\"rest\">rows</th><th class=\"rest next\">next features, mean size</th></tr>"
+    sorted.sort_by(|one, two| compare_effects(one.2, two.2));
+    let mut text = "<h2>Largest effect by operator</h2><p class=\"soft\">The largest effect is first. Mean size: mean \
+        effect on the predicted time as a factor, with factors below 1 inverted; in parentheses: the range of the \
+        factor in 90 % of the rows. Larger value: the time at larger values of the feature. Features with a single \
+        value are last, because differences between rows cannot come from them.</p><div class=\"wide\"><table \
+        class=\"answers\"><tr><th>operator</th><th class=\"text\">feature</th><th>mean size (factors of 90 % of \
+        rows)</th><th>larger value</th><th class=\"rest\">rows</th><th class=\"rest text\">next features, mean \
+        size</th></tr>"
         .to_owned();
     for (place, summary, first) in sorted {
         let next: Vec<String> = summary
@@ -145,12 +160,11 @@ fn summary_table(summaries: &[Summary]) -> String {
             .collect();
         let _ = write!(
             text,
-            "<tr><td><a href=\"#o{place}\">{}</a></td><td>{}</td><td><b>{:.3}</b> <span class=\"soft \
-             under\">({})</span></td><td>{}</td><td class=\"rest\">{}</td><td class=\"rest next\">{}</td></tr>",
+            "<tr><td><a href=\"#o{place}\">{}</a></td><td class=\"text\">{}</td><td>{}</td><td>{}</td>\
+             <td class=\"rest\">{}</td><td class=\"rest text\">{}</td></tr>",
             break_name(&summary.operator),
             break_name(&first.feature),
-            first.typical,
-            describe_range(first),
+            value_with_interval(&format!("<b>{:.3}</b>", first.typical), Some(&describe_range(first))),
             first.effect_of_larger(),
             summary.rows,
             next.join(", ")
@@ -174,7 +188,8 @@ fn largest_factor(features: &[FeatureSummary]) -> f64 {
     (MARGIN * most.max(0.05)).exp()
 }
 
-/// Positions of factors, from the reciprocal of the largest factor to the largest. Narrow images have the texts above the dots.
+/// Positions of factors, from the reciprocal of the largest factor to the largest. Narrow images have the texts above
+/// the dots.
 struct FactorAxis {
     most: f64,
     left: f64,
@@ -218,7 +233,7 @@ fn draw_swarms(features: &[FeatureSummary], operator: usize, width: f64) -> Stri
     let bottom = TOP + LANE * features.len() as f64;
     let mut svg = svg_start(width, bottom + 46.0, "factors of features");
     svg += &draw_factor_axis(&broad, TOP, bottom);
-    let _ = write!(svg, "<text class=\"soft\" x=\"{}\" y=\"{}\">size ×</text>", width - RIGHT + 20.0, TOP - 10.0);
+    let _ = write!(svg, "<text class=\"soft\" x=\"{}\" y=\"{}\">mean size ×</text>", width - RIGHT + 20.0, TOP - 10.0);
     for (down, one) in features.iter().enumerate() {
         let middle = TOP + LANE * (down as f64 + 0.5);
         let _ = write!(
@@ -315,4 +330,20 @@ fn draw_lane(one: &FeatureSummary, across: &FactorAxis) -> String {
         };
     }
     svg
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_with_a_single_value_are_last() {
+        let summary = |operator: &str, typical: f64, values: [f32; 2]| {
+            let points = values.map(|value| (value, typical)).to_vec();
+            let features = vec![FeatureSummary { feature: "ridge".to_owned(), typical, points }];
+            Summary { operator: operator.to_owned(), features, rows: 2 }
+        };
+        let text = summary_table(&[summary("conv2d", 3.0, [1.0, 1.0]), summary("dense", 1.2, [1.0, 2.0])]);
+        assert!(text.find(">dense<").expect("a row") < text.find(">conv2d<").expect("a row"), "{text}");
+    }
 }

@@ -19,8 +19,8 @@ const SYNTHETIC: &str = "synthetic";
 const LEAST_PAIRS: usize = 20;
 /// Maximum relative half-width of a slowdown's interval; slowdowns with wider intervals are left out as disturbed.
 const KNOWN: f64 = 0.05;
-/// Largest predicted slowdown that counts as none, because it rounds to 1.000.
-const MAX_NONE_SLOWDOWN: f64 = 1.0005;
+/// Predicted slowdowns up to this one are negligible: they round to 1.000.
+const MAX_NEGLIGIBLE_SLOWDOWN: f64 = 1.0005;
 /// Number of folds of the cross-validation; all co-runs of an operator are in one fold.
 const FOLDS: usize = 5;
 
@@ -103,9 +103,14 @@ fn parse_row(record: &Record) -> Option<CoRunRow> {
 }
 
 impl Scores {
+    /// Returns the rules that predict no slowdown, whose errors are equal, and the others.
+    pub fn split_silent_rules(&self) -> (Vec<&Score>, Vec<&Score>) {
+        self.rules.iter().partition(|one| one.above_one == 0)
+    }
+
     /// Explains equal errors of rules: none of them predicts a slowdown. None if at most one rule is affected.
     pub fn explain_equal_rules(&self) -> Option<String> {
-        let silent: Vec<&str> = self.rules.iter().filter(|one| one.above_one == 0).map(|one| one.rule).collect();
+        let silent: Vec<&str> = self.split_silent_rules().0.iter().map(|one| one.rule).collect();
         (silent.len() > 1).then(|| {
             format!(
                 "{} of {} rules ({}) have equal errors, because none of them predicts a slowdown for these operators",
@@ -276,7 +281,7 @@ impl CoRuns {
         let mut add = |rule: usize, said: f64, measured: f64| {
             let (errors, above_one) = errors.entry(rule).or_default();
             errors.push(100.0 * (said / measured - 1.0).abs());
-            *above_one += usize::from(said > MAX_NONE_SLOWDOWN);
+            *above_one += usize::from(said > MAX_NEGLIGIBLE_SLOWDOWN);
         };
         let mut asked = 0;
         for fold in split::by_group(&groups, FOLDS, seed) {
