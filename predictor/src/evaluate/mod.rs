@@ -71,7 +71,7 @@ pub struct ScatterPoint {
     pub predicted_ns: f64,
 }
 
-/// Maximum number of points of a scatter chart; of more, every nth is drawn.
+/// Maximum number of points of a scatter chart; larger evaluations are thinned evenly.
 pub(crate) const MOST_SCATTER_POINTS: usize = 3000;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
