@@ -4,14 +4,14 @@ use crate::installation::predictor_file;
 use crate::options::model_source;
 use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
-use planners::placement::{Edge, Instance, Placement};
+use planners::placement::{Edge, Placement};
 use predictor::origin::Origin;
 use predictor::planning::placing::{PlacementOptions, place_operators, times_of_network};
 use predictor::planning::tables::{self, TimesTable};
 use predictor::queries::{ModelSource, NetworkQuestion};
 use predictor::{Error, Result, bundle, pages};
 use report::terminal::print_notes;
-use report::{Table, format_duration, number_column, text_column};
+use report::{Table, number_column, text_column};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -84,7 +84,7 @@ pub fn run(arguments: &PlaceArguments) -> Result<u8> {
     });
     let promised = promised.transpose()?;
     let notes = pages::describe_placement(&table, &instance, &found, arguments.off.zip(promised));
-    print_text(arguments.json, &placement_text(&table, &instance, &found, &notes))?;
+    print_text(arguments.json, &placement_text(&table, &found, &notes))?;
     write_output(page, || pages::placement_page(&subject, &table, &instance, &found, &notes).into_bytes())?;
     if arguments.json {
         let report = json!({
@@ -118,13 +118,12 @@ fn load_times(arguments: &PlaceArguments) -> Result<(String, TimesTable, Vec<Edg
     Ok((question.describe(), table, edges))
 }
 
-fn placement_text(table: &TimesTable, instance: &Instance, found: &Placement, notes: &[String]) -> String {
+fn placement_text(table: &TimesTable, found: &Placement, notes: &[String]) -> String {
     let mut columns = vec![text_column("operator"), text_column("device"), number_column("time")];
     columns.extend(table.devices.iter().map(|device| number_column(format!("moved to {device}"))));
     let mut shown = Table::new(columns);
     for (operator, (name, device)) in table.operators.iter().zip(&found.devices).enumerate() {
-        let time = format_duration(instance.times_ns[operator][*device]);
-        let own = [name.clone(), table.devices[*device].clone(), time];
+        let own = [name.clone(), table.devices[*device].clone(), pages::describe_time(table, operator, *device)];
         let moves = (0..table.devices.len()).map(|place| pages::describe_move(found, operator, place));
         shown.add_row(own.into_iter().chain(moves));
     }

@@ -46,9 +46,21 @@ pub fn describe_placement(
     found: &Placement,
     promised: Option<(f64, f64)>,
 ) -> Vec<String> {
-    let mut lines =
-        vec![format!("makespan {}{}", format_duration(found.makespan_ns), compare_device(table, instance, found))];
-    lines.extend(makespan_range(table, instance, found));
+    let bounds = count_lower_bounds(table, found);
+    let mut lines = vec![format!(
+        "makespan {}{}{}",
+        if bounds > 0 { "at least " } else { "" },
+        format_duration(found.makespan_ns),
+        compare_device(table, instance, found)
+    )];
+    lines.extend(describe_range(table, instance, found));
+    if bounds > 0 {
+        lines.push(format!(
+            "{bounds} of {} operators have only a lower bound of their time (≥), because the training data lacks them; \
+             they may take longer",
+            table.operators.len()
+        ));
+    }
     if found.energy_j > 0.0 {
         let objective = format_duration(found.objective_ns);
         lines.push(format!("energy {} J, objective {objective}", format_number(found.energy_j)));
@@ -77,12 +89,17 @@ pub fn describe_placement(
     lines
 }
 
+/// Returns the number of operators that are placed where only a lower bound of their time is known.
+fn count_lower_bounds(table: &TimesTable, found: &Placement) -> usize {
+    found.devices.iter().enumerate().filter(|(operator, device)| table.is_lower_bound(*operator, **device)).count()
+}
+
 /// Describes the makespan and the gain with all times at the low and all at the high ends of their 90 % intervals, if
 /// any is known. Lower bounds of times, which have no upper end, are kept.
-fn makespan_range(table: &TimesTable, instance: &Instance, found: &Placement) -> Vec<String> {
+fn describe_range(table: &TimesTable, instance: &Instance, found: &Placement) -> Option<String> {
     let is_known = |interval: &(f64, f64)| interval.0 > 0.0 && interval.1.is_finite();
     if !table.intervals_ns.iter().flatten().any(is_known) {
-        return Vec::new();
+        return None;
     }
     let with = |end: fn(&(f64, f64)) -> f64| {
         let rows = table.times_ns.iter().zip(&table.intervals_ns);
@@ -92,36 +109,29 @@ fn makespan_range(table: &TimesTable, instance: &Instance, found: &Placement) ->
         };
         let instance = Instance { times_ns: rows.map(row).collect(), ..instance.clone() };
         let makespan_ns = instance.makespan_of(&found.devices).ok()?;
-        let gain = fastest_device(&instance).map_or(f64::NAN, |(_, alone_ns)| alone_ns / makespan_ns);
-        Some((makespan_ns, gain))
+        Some((makespan_ns, speed_up(&instance, makespan_ns)))
     };
-    let mut lines = Vec::new();
-    if let (Some((low_ns, low)), Some((high_ns, high))) = (with(|(low, _)| *low), with(|(_, high)| *high)) {
-        let gains = match table.devices.len() > 1 {
-            true => {
-                format!(
-                    "; compared with the fastest single device, it is then {low:.2} or {high:.2} times as fast, because \
-                     the intervals of the devices differ in width"
-                )
-            }
-            false => String::new(),
-        };
-        let range = format_range(low_ns, high_ns);
-        lines.push(format!(
-            "makespan {range} if all times are at the low or all at the high ends of their 90 % intervals{gains}"
-        ));
-    }
-    let is_bound = |(device, all): &(&usize, &Vec<(f64, f64)>)| !is_known(&all[**device]);
-    let bounds = found.devices.iter().zip(&table.intervals_ns).filter(is_bound).count();
-    if bounds > 0 {
-        lines.push(format!(
-            "{} of {} operators have only a lower bound of their time, because the training data lacks them; they may take \
-             longer",
-            bounds,
-            table.operators.len()
-        ));
-    }
-    lines
+    let ((low_ns, low), (high_ns, high)) = (with(|(low, _)| *low)?, with(|(_, high)| *high)?);
+    let expected = speed_up(instance, found.makespan_ns);
+    let compared = match () {
+        () if expected > low.max(high) => ", less than at the expected times, for which the operators were placed",
+        () if expected < low.min(high) => ", more than at the expected times",
+        () => "",
+    };
+    let gains = match table.devices.len() > 1 {
+        true => format!("; the speed-up over the fastest single device is then {low:.2} or {high:.2}{compared}"),
+        false => String::new(),
+    };
+    let kept = if count_lower_bounds(table, found) > 0 { " except lower bounds" } else { "" };
+    Some(format!(
+        "makespan {} if all times{kept} are at the low or all at the high ends of their 90 % intervals{gains}",
+        format_range(low_ns, high_ns)
+    ))
+}
+
+/// Returns the ratio of the time of all operators on the fastest single device to a makespan.
+fn speed_up(instance: &Instance, makespan_ns: f64) -> f64 {
+    fastest_device(instance).map_or(f64::NAN, |(_, alone_ns)| alone_ns / makespan_ns)
 }
 
 /// Returns the device on which all operators together take least time, and that time. On one device, operators run one
@@ -136,13 +146,20 @@ fn fastest_device(instance: &Instance) -> Option<(usize, f64)> {
 fn compare_device(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
     match fastest_device(instance) {
         Some((device, alone_ns)) if table.devices.len() > 1 => format!(
-            ", {:.2} times as fast as all operators on {} ({}), the fastest single device",
+            ", {:.2} times as fast as all operators on {} ({}{}), the fastest single device",
             alone_ns / found.makespan_ns,
             table.devices[device],
+            if (0..table.operators.len()).any(|one| table.is_lower_bound(one, device)) { "at least " } else { "" },
             format_duration(alone_ns)
         ),
         _ => String::new(),
     }
+}
+
+/// Formats the time of an operator on a device, for terminal and page.
+pub fn describe_time(table: &TimesTable, operator: usize, device: usize) -> String {
+    let sign = if table.is_lower_bound(operator, device) { "≥ " } else { "" };
+    format!("{sign}{}", format_duration(table.times_ns[operator][device]))
 }
 
 /// Describes the change of the objective by a move of an operator, for terminal and page. Its own device has none.
@@ -230,10 +247,11 @@ impl DeviceLanes<'_> {
         let _ = write!(
             picture,
             "<line class=\"at\" x1=\"{end:.1}\" x2=\"{end:.1}\" y1=\"{}\" y2=\"{floor}\"/>\
-             <text class=\"mark\" x=\"{end:.1}\" y=\"{}\" text-anchor=\"end\">makespan {}</text>\
+             <text class=\"mark\" x=\"{end:.1}\" y=\"{}\" text-anchor=\"end\">makespan {}{}</text>\
              <text class=\"soft\" x=\"{middle:.1}\" y=\"{}\" text-anchor=\"middle\">time</text>",
             TOP - 6.0,
             TOP - 10.0,
+            if count_lower_bounds(self.table, self.found) > 0 { "at least " } else { "" },
             format_duration(makespan_ns),
             floor + 36.0
         );
@@ -254,7 +272,7 @@ impl DeviceLanes<'_> {
                 (to - from - 0.6).max(0.6),
                 LANE - 8.0,
                 escape(name),
-                format_duration(self.time_ns(operator)),
+                describe_time(self.table, operator, device),
                 format_tick(self.start_ns(operator))
             );
             if let Some(label) = fitting_label(name, to - from - 5.0) {
@@ -275,10 +293,11 @@ impl DeviceLanes<'_> {
             .map(|(place, name)| format!("<dt>{}</dt><dd>{}</dd>", place + 1, escape(name)));
         let mut text = format!(
             "<h2>Operators</h2><p class=\"soft\">Devices:</p><dl class=\"named\">{}</dl><p class=\"soft\">Time: of the \
-             operator alone on its device. Move to another device: {}</p>\
+             operator alone on its device{}. Move to another device: {}</p>\
              <div class=\"wide\"><table class=\"answers figures\"><tr><th>operator</th><th>device</th><th>start</th>\
              <th>time</th><th>cheapest move</th>",
             named.collect::<String>(),
+            self.describe_bounds(),
             self.describe_costs()
         );
         // With two devices, the only move of an operator is the cheapest.
@@ -298,11 +317,11 @@ impl DeviceLanes<'_> {
                 break_name(name),
                 device + 1,
                 format_tick(self.start_ns(operator)),
-                format_duration(self.time_ns(operator)),
+                describe_time(self.table, operator, device),
                 self.cheapest_move(operator)
             );
-            for own_ns in &self.instance.times_ns[operator] {
-                let _ = write!(text, "<td class=\"rest\">{}</td>", format_duration(*own_ns));
+            for place in 0..self.table.devices.len() {
+                let _ = write!(text, "<td class=\"rest\">{}</td>", describe_time(self.table, operator, place));
             }
             for place in (0..self.table.devices.len()).filter(|_| has_moves) {
                 let _ = write!(text, "<td class=\"rest\">{}</td>", describe_move(self.found, operator, place));
@@ -324,6 +343,12 @@ impl DeviceLanes<'_> {
         })
     }
 
+    fn describe_bounds(&self) -> &'static str {
+        let devices = 0..self.table.devices.len();
+        let has_bound = |operator| devices.clone().any(|device| self.table.is_lower_bound(operator, device));
+        if (0..self.table.operators.len()).any(has_bound) { "; ≥: at least, a lower bound" } else { "" }
+    }
+
     fn describe_costs(&self) -> &'static str {
         match self.instance.price_ns_per_j > 0.0 {
             true => "change of the makespan plus that of the cost of energy, if all other operators stay.",
@@ -341,7 +366,41 @@ fn fitting_label(name: &str, width: f64) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::fitting_label;
+    use super::*;
+
+    /// Returns a table of two operators and two devices with given intervals, and the lines about its placement.
+    fn describe(intervals_ns: [[(f64, f64); 2]; 2]) -> (TimesTable, Vec<String>) {
+        let table = TimesTable {
+            operators: vec!["a".to_owned(), "b".to_owned()],
+            devices: vec!["one".to_owned(), "two".to_owned()],
+            times_ns: vec![vec![10.0, 12.0], vec![12.0, 10.0]],
+            intervals_ns: intervals_ns.map(|row| row.to_vec()).to_vec(),
+        };
+        let instance = Instance { times_ns: table.times_ns.clone(), ..Instance::default() };
+        let found = planners::placement::place_operators(&instance).expect("a placement");
+        let lines = describe_placement(&table, &instance, &found, None);
+        (table, lines)
+    }
+
+    #[test]
+    fn a_speed_up_outside_of_its_range_is_explained() {
+        let (_, lines) = describe([[(9.9, 30.0), (1.0, 12.1)], [(1.0, 12.1), (9.9, 10.1)]]);
+        assert!(lines[0].starts_with("makespan 10.0 ns, 2.20 times as fast as"), "{lines:?}");
+        assert!(lines[1].contains("is then 1.10 or 0.74, less than at the expected times"), "{lines:?}");
+        let (_, lines) = describe([[(9.0, 11.0), (11.0, 13.0)], [(11.0, 13.0), (9.0, 11.0)]]);
+        assert!(lines[1].contains("is then 2.22 or 2.18") && !lines[1].contains("expected"), "{lines:?}");
+    }
+
+    #[test]
+    fn lower_bounds_are_marked() {
+        let (table, lines) = describe([[(10.0, f64::NAN), (11.0, 13.0)], [(11.0, 13.0), (9.0, 11.0)]]);
+        assert!(
+            lines[0].starts_with("makespan at least 10.0 ns, 2.20 times") && lines[0].contains("(at least 22.0 ns)")
+        );
+        assert!(lines[1].contains("if all times except lower bounds are at the low"), "{lines:?}");
+        assert!(lines[2].starts_with("1 of 2 operators have only a lower bound of their time (≥)"), "{lines:?}");
+        assert_eq!((describe_time(&table, 0, 0), describe_time(&table, 0, 1)), ("≥ 10.0 ns".into(), "12.0 ns".into()));
+    }
 
     #[test]
     fn labels_fit() {

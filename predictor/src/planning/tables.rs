@@ -15,6 +15,14 @@ pub struct TimesTable {
     pub intervals_ns: Vec<Vec<(f64, f64)>>,
 }
 
+impl TimesTable {
+    /// Returns whether a time is only a lower bound, whose interval has no upper end.
+    pub fn is_lower_bound(&self, operator: usize, device: usize) -> bool {
+        let intervals_ns = self.intervals_ns.get(operator);
+        intervals_ns.is_some_and(|all| all[device].0.is_finite() && !all[device].1.is_finite())
+    }
+}
+
 /// Reads a CSV table with the header `operator,DEVICE,DEVICE…`.
 pub fn read_table(path: &Path) -> Result<TimesTable> {
     parse_table(&read_bounded(path, BYTES_MAX)?).map_err(|problem| Error::table_error(path, problem))
