@@ -170,7 +170,8 @@ impl Protocol {
         let is_empty = |split: &Split| split.train.is_empty() || split.rounds.iter().all(|round| round.test.is_empty());
         match splits.iter().find(|split| is_empty(split)) {
             Some(split) => Err(Error::Data(format!(
-                "protocol {} is not possible: with `{}` held out, the training or the test set is empty ({} training samples)",
+                "protocol {} is not possible: with `{}` held out, the training or the test set is empty ({} training \
+                 samples)",
                 self.name(),
                 split.name,
                 split.train.len()

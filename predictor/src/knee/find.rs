@@ -58,7 +58,8 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
         let measured = measure_operator(&probing.program, &probing.operator, at as u32, probing.deadline)?;
         if measured.device != device {
             return Err(Error::Query(format!(
-                "the probe measured `{}`, but the predictions are for `{device}`; omit --probe, or predict for this machine",
+                "the probe measured `{}`, but the predictions are for `{device}`; omit --probe, or predict for this \
+                 machine",
                 measured.device
             )));
         }

@@ -160,8 +160,8 @@ pub fn describe_knee(knee: &Knee) -> String {
         (Finding::Isolated, _) => {
             let ratio = knee.ratio_to_neighbours().unwrap_or(1.0);
             format!(
-                "No clear knee: {what} = {smallest}{time} is fastest, but isolated: the values next to it take at least \
-                 {ratio:.2} times as long."
+                "No clear knee: {what} = {smallest}{time} is fastest, but isolated: the values next to it take at \
+                 least {ratio:.2} times as long."
             )
         }
         (Finding::Knee, true) => {

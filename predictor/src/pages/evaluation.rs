@@ -109,8 +109,9 @@ fn add_ranking_table(ranking: &BTreeMap<String, Ranking>, body: &mut String) {
         over that of the best of the one or five schedules that are predicted to be fastest, mean over tasks with its \
         95 % interval (1 is perfect). regret@10: additional time of the best of ten. Kendall, Spearman: median rank \
         correlation (1: the order is right, 0: by chance).</p><div class=\"wide\"><table class=\"answers \
-        figures\"><tr><th>learner<th>top-1, 95 % interval<th>Kendall<th>regret@10 %<th class=\"rest\">top-5<th class=\"rest\">Spearman\
-        <th class=\"rest\">top-1 by time<th class=\"rest\">top-5 by time<th class=\"rest\">tasks";
+        figures\"><tr><th>learner<th>top-1, 95 % interval<th>Kendall<th>regret@10 %<th class=\"rest\">top-5<th \
+        class=\"rest\">Spearman<th class=\"rest\">top-1 by time<th class=\"rest\">top-5 by time<th \
+        class=\"rest\">tasks";
     let best = sort_ranking(ranking).first().map_or(0.0, |(_, one)| round_top1(one));
     for (learner, one) in sort_ranking(ranking) {
         let is_best = ranking.len() > 1 && round_top1(one) == best;
@@ -329,8 +330,8 @@ fn curve_of_learning(points: &[Point], body: &mut String) {
 }
 
 fn add_network_scores(learners: &BTreeMap<String, NetworkScores>, body: &mut String) {
-    *body += "<div class=\"wide\"><table class=\"answers figures\"><tr><th>learner<th>MAPE %, 95 % interval<th>within 5 \
-        %<th>within 10 %<th class=\"rest\">networks";
+    *body += "<div class=\"wide\"><table class=\"answers figures\"><tr><th>learner<th>MAPE %, 95 % interval<th>within \
+        5 %<th>within 10 %<th class=\"rest\">networks";
     let mut sorted: Vec<_> = learners.iter().collect();
     sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
     for (place, (learner, one)) in sorted.into_iter().enumerate() {
@@ -404,4 +405,33 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
         "</table></div>{}",
         wider_note(&["errors of other learners", "numbers of measured operators", "settings"])
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::evaluation_verdict::tests::evaluation;
+    use super::*;
+
+    #[test]
+    fn networks_that_are_not_scored_follow_the_errors() {
+        let network = NetworkResult {
+            name: "mlp".to_owned(),
+            setting: "1 thread".to_owned(),
+            operators: 10.0,
+            measured: 5.0,
+            measured_ns: 100.0,
+            predicted_ns: BTreeMap::from([("ours".to_owned(), 90.0)]),
+        };
+        let scores = NetworkScores { networks: 1, mape: 9.4, mape_interval: (9.4, 9.4), hit5: 0.0, hit10: 100.0 };
+        let page = |learners: BTreeMap<String, NetworkScores>| {
+            let end_to_end = Some(EndToEnd { networks: vec![network.clone()], learners });
+            let text = evaluation_tables(&Evaluation { end_to_end, ..evaluation(&[]) });
+            let place = |title: &str| text.find(title).unwrap_or_else(|| panic!("no {title}"));
+            (place("<h2>Whole networks"), place("<h2>Errors of single operators"))
+        };
+        let (networks, errors) = page(BTreeMap::new());
+        assert!(errors < networks, "no network is scored");
+        let (networks, errors) = page(BTreeMap::from([("ours".to_owned(), scores)]));
+        assert!(networks < errors);
+    }
 }

@@ -49,8 +49,8 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
         };
         let _ = write!(
             text,
-            "<div class=\"row\"><section><h2>Predicted against measured</h2><p class=\"soft\">{rows} by our predictor. On \
-             the line, predicted and measured times are equal; in the band, they differ by at most {WITHIN:.0} \
+            "<div class=\"row\"><section><h2>Predicted against measured</h2><p class=\"soft\">{rows} by our predictor. \
+             On the line, predicted and measured times are equal; in the band, they differ by at most {WITHIN:.0} \
              %.{beyond}</p><figure>{}</figure></section>",
             draw_scatter(&evaluation.scatter_points, &axes)
         );
@@ -160,8 +160,8 @@ struct BarAxis {
 }
 
 impl BarAxis {
-    /// Returns an axis that ends at three times the upper quartile of the values, if some bars are longer. Few bars have
-    /// no quartile: their axis ends at eight times the smallest value.
+    /// Returns an axis that ends at three times the upper quartile of the values, if some bars are longer. Few bars
+    /// have no quartile: their axis ends at eight times the smallest value.
     fn clipped(bars: &[Bar]) -> BarAxis {
         const FEW: usize = 4;
         let finite = |values: Vec<f64>| values.into_iter().filter(|value| value.is_finite()).collect::<Vec<f64>>();

@@ -55,8 +55,8 @@ fn describe_noise(evaluation: &Evaluation) -> String {
     let lines: String = describe_repeats(evaluation).iter().map(|line| format!("<p>{line}.</p>")).collect();
     let covered = skipped_share(evaluation).map_or(String::new(), |skipped| {
         format!(
-            "<p>These figures cover only the measurements that were used: {skipped} were skipped, for the reasons below. \
-             Skipped measurements scatter more if their uncertainty is the reason.</p>"
+            "<p>These figures cover only the measurements that were used: {skipped} were skipped, for the reasons \
+             below. Skipped measurements scatter more if their uncertainty is the reason.</p>"
         )
     });
     floor + &lines + &covered
@@ -208,9 +208,9 @@ fn describe_order(evaluation: &Evaluation) -> String {
     let ranks: Vec<String> = equal.iter().map(rank).collect();
     let mut text = format!(
         "<p><b>The schedule that {} to be fastest reaches {:.3} of the speed of the fastest one on \
-         average{equal_to}</b> (top-1{}), over {} with at least {MIN_SCHEDULES} schedules; rank correlation (Kendall) {}{}.</p><p>Running the \
-         first choice without measuring costs {} % of the speed; the fastest of the first ten takes {} % more time than \
-         the fastest of all.",
+         average{equal_to}</b> (top-1{}), over {} with at least {MIN_SCHEDULES} schedules; rank correlation (Kendall) \
+         {}{}.</p><p>Running the first choice without measuring costs {} % of the speed; the fastest of the first ten \
+         takes {} % more time than the fastest of all.",
         if is_ours(learner) { "we predict".to_owned() } else { format!("{} predicts", learner_html(learner)) },
         shown.top1,
         interval(shown),
@@ -349,7 +349,7 @@ pub(super) fn is_equal_error(one: f64, other: f64) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::evaluate::metrics::{IntervalScore, error_metrics};
     use crate::evaluate::{NetworkResult, NetworkScores};
@@ -360,7 +360,7 @@ mod tests {
         error_metrics(&vec![100.0 + percent; rows], &measured, &vec![0; rows])
     }
 
-    fn evaluation(operators: &[(&str, f64, f64)]) -> Evaluation {
+    pub fn evaluation(operators: &[(&str, f64, f64)]) -> Evaluation {
         let learners = |ours, linear| {
             BTreeMap::from([("ours".to_owned(), metrics(ours, 9)), ("linear".to_owned(), metrics(linear, 9))])
         };

@@ -166,7 +166,8 @@ fn strongest_table(found: &[Correlation], features: usize) -> String {
     let has_devices = sorted.iter().any(|one| one.device != sorted[0].device);
     let mut text = "<h2>Strongest correlation of each operator</h2><div class=\"wide\"><table class=\"answers\">\
         <tr><th>operator</th><th class=\"text\">feature</th><th>ρ (95 % interval)</th><th class=\"rest\">partial</th>\
-        <th class=\"rest\">mutual information, bits</th><th class=\"rest\">q-value</th><th class=\"rest\">rows</th></tr>"
+        <th class=\"rest\">mutual information, bits</th><th class=\"rest\">q-value</th><th \
+        class=\"rest\">rows</th></tr>"
         .to_owned();
     for one in sorted {
         let device = if has_devices { format!(", {}", one.device) } else { String::new() };
@@ -381,8 +382,8 @@ fn draw_map(
     svg + "</svg>"
 }
 
-/// Draws the map for narrow windows, with the cells of the broad map below the names of their rows. Numbers are shorter,
-/// and left out if the columns are too narrow.
+/// Draws the map for narrow windows, with the cells of the broad map below the names of their rows. Numbers are
+/// shorter, and left out if the columns are too narrow.
 fn draw_narrow_map(
     groups: &[(usize, &str)],
     rows: &[FeatureRow<'_>],

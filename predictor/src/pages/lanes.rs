@@ -310,9 +310,9 @@ fn alternatives_table(planned: &NetworkPlan) -> String {
     let class = |own: usize| if own == 1 || own == cores { "" } else { " class=\"rest\"" };
     let mut text =
         "<h2>Operator times by number of cores</h2><p class=\"soft\">Isolated times, with their 90 % intervals; bold: \
-        used by the plan. Concurrent execution is faster if operators scale badly. Share: isolated time of all calls of \
-        the operator with the cores of the plan, relative to the time of the plan; the sum of all shares exceeds 100 % \
-        if calls run concurrently.</p><div class=\"wide\"><table class=\"answers figures\"><tr><th>operator</th>"
+        used by the plan. Concurrent execution is faster if operators scale badly. Share: isolated time of all calls \
+        of the operator with the cores of the plan, relative to the time of the plan; the sum of all shares exceeds \
+        100 % if calls run concurrently.</p><div class=\"wide\"><table class=\"answers figures\"><tr><th>operator</th>"
             .to_owned();
     for own in 1..=cores {
         let _ = write!(text, "<th{}>on {} (90 %)</th>", class(own), format_count(own, "core"));

@@ -121,10 +121,10 @@ fn describe_range(one: &FeatureSummary) -> String {
 pub(super) fn explain_names() -> String {
     let named = MEANINGS.iter().map(|(name, meaning)| format!("<b>{name}</b>: {meaning}; ")).collect::<String>();
     format!(
-        "<p class=\"soft\">Names: {named}<b>schedule_known</b>: whether the schedule, its code, or only sizes are known; \
-         <b>code.…</b>: counts in the generated code; <b>nest.…</b>: loop nest of the schedule; <b>knob.…</b>: setting \
-         of the schedule. Times and their ratios are binary logarithms. <code>oppredict features</code> lists all with \
-         units.</p>"
+        "<p class=\"soft\">Names: {named}<b>schedule_known</b>: whether the schedule, its code, or only sizes are \
+         known; <b>code.…</b>: counts in the generated code; <b>nest.…</b>: loop nest of the schedule; <b>knob.…</b>: \
+         setting of the schedule. Times and their ratios are binary logarithms. <code>oppredict features</code> lists \
+         all with units.</p>"
     )
 }
 

@@ -235,11 +235,12 @@ fn explain_choice(
             )
         }
         (false, 0) if slower > 0 && gain <= 0.0 => format!(
-            "no groups gain from concurrent execution; {on_all}, but a plan with fewer cores for these operators would not be faster"
+            "no groups gain from concurrent execution; {on_all}, but a plan with fewer cores for these operators would \
+             not be faster"
         ),
         (false, 0) if slower > 0 => format!(
-            "no groups gain from concurrent execution; {on_all}, but the plan with the best core count for each operator would \
-             take {} ({less}; at least {least} is required)",
+            "no groups gain from concurrent execution; {on_all}, but the plan with the best core count for each \
+             operator would take {} ({less}; at least {least} is required)",
             format_duration(found.time_ns)
         ),
         (false, 0) if found.critical_ns >= found.sequential_ns * 0.999 => {
@@ -247,7 +248,8 @@ fn explain_choice(
         }
         (false, 0) => {
             format!(
-                "each operator takes less time on {cores} cores than on fewer, so concurrent execution would take longer"
+                "each operator takes less time on {cores} cores than on fewer, so concurrent execution would take \
+                 longer"
             )
         }
         (false, _) => format!(
