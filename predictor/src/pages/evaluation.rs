@@ -364,47 +364,56 @@ fn add_network_tables(found: &EndToEnd, body: &mut String) {
         true => *body += "<p>No network is scored, because too few operators of each were measured.</p>",
         false => add_network_scores(&found.learners, body),
     }
-    let ours = Learner::Ensemble.name();
-    let predicted = found.networks.iter().flat_map(|network| network.predicted_ns.keys());
-    let learners: BTreeSet<&String> = predicted.collect();
-    let (own, others): (Vec<&String>, Vec<&String>) = learners.into_iter().partition(|learner| *learner == ours);
-    *body += "<p class=\"soft\">Sum of the times of the measured operators of each network, and the deviation of the \
-        predicted from the measured sum, by learner. Grey: not scored, because fewer than 90 % of the operators were \
-        measured.</p><div class=\"wide\"><table class=\"answers figures\"><tr>\
-        <th>network<th>measured<th>ours";
-    own.iter().for_each(|_| *body += "<th>our error %");
-    others
-        .iter()
-        .for_each(|learner| *body += &format!("<th class=\"rest\">{} error %", escape(&learner_label(learner))));
-    *body += "<th class=\"rest\">operators measured<th class=\"rest text\">setting";
+    *body += "<p class=\"soft\">Below: sum of the times of the measured operators of each network, and the deviation \
+        of the predicted from the measured sum, by learner. Networks with fewer than 90 % of their operators measured \
+        are not scored.</p>";
     let (scored, not_scored): (Vec<_>, Vec<_>) = found.networks.iter().partition(|one| one.is_measured());
-    for one in scored.into_iter().chain(not_scored) {
-        let (class, scored) = if one.is_measured() { ("", "") } else { (" class=\"soft\"", ", not scored") };
-        let _ = write!(
-            body,
-            "<tr{class}><td>{}<td>{}<td>{}",
-            name_with_setting(one, &found.networks),
-            format_duration(one.measured_ns),
-            or_unknown(one.predicted_ns.get(ours), |time| format_duration(*time))
-        );
-        for (learner, class) in own.iter().map(|one| (one, "")).chain(others.iter().map(|one| (one, " class=\"rest\"")))
-        {
+    if !scored.is_empty() {
+        *body += &networks_table(&scored, found);
+    }
+    if !not_scored.is_empty() {
+        *body += &fold(&format!("Not scored ({})", not_scored.len()), &networks_table(&not_scored, found));
+    }
+}
+
+/// Returns a table of networks, with our errors before those of other learners.
+fn networks_table(networks: &[&NetworkResult], found: &EndToEnd) -> String {
+    let ours = Learner::Ensemble.name();
+    let learners: BTreeSet<&String> = found.networks.iter().flat_map(|one| one.predicted_ns.keys()).collect();
+    let (own, others): (Vec<&String>, Vec<&String>) = learners.into_iter().partition(|learner| *learner == ours);
+    let has_own = !own.is_empty();
+    let learners: Vec<&String> = own.into_iter().chain(others).collect();
+    // Narrow windows show the errors of one learner.
+    let class = |place: usize| if place == 0 { "" } else { " class=\"rest\"" };
+    let mut text = "<div class=\"wide\"><table class=\"answers figures\"><tr><th>network<th>measured".to_owned();
+    if has_own {
+        text += "<th>ours";
+    }
+    for (place, learner) in learners.iter().enumerate() {
+        let whose = if *learner == ours { "our".to_owned() } else { escape(&learner_label(learner)) };
+        let _ = write!(text, "<th{}>{whose} error %", class(place));
+    }
+    text += "<th class=\"rest\">operators measured<th class=\"rest text\">setting";
+    for one in networks {
+        let measured = format_duration(one.measured_ns);
+        let _ = write!(text, "<tr><td>{}<td>{measured}", name_with_setting(one, &found.networks));
+        if has_own {
+            let _ = write!(text, "<td>{}", or_unknown(one.predicted_ns.get(ours), |time| format_duration(*time)));
+        }
+        for (place, learner) in learners.iter().enumerate() {
             let error = or_unknown(one.error_percent(learner), |error| format_signed_error(error, 1));
-            let _ = write!(body, "<td{class}>{error}");
+            let _ = write!(text, "<td{}>{error}", class(place));
         }
         let _ = write!(
-            body,
-            "<td class=\"rest\">{} of {}{scored}<td class=\"rest text\">{}",
+            text,
+            "<td class=\"rest\">{} of {}<td class=\"rest text\">{}",
             one.measured,
             one.operators,
             escape(&one.setting)
         );
     }
-    let _ = write!(
-        body,
-        "</table></div>{}",
-        wider_note(&["errors of other learners", "numbers of measured operators", "settings"])
-    );
+    let others: &[&str] = if learners.len() > 1 { &["errors of other learners"] } else { &[] };
+    format!("{text}</table></div>{}", wider_note(&[others, &["numbers of measured operators", "settings"]].concat()))
 }
 
 #[cfg(test)]
@@ -414,23 +423,28 @@ mod tests {
 
     #[test]
     fn networks_that_are_not_scored_follow_the_errors() {
-        let network = NetworkResult {
+        let network = |measured: f64| NetworkResult {
             name: "mlp".to_owned(),
             setting: "1 thread".to_owned(),
             operators: 10.0,
-            measured: 5.0,
+            measured,
             measured_ns: 100.0,
             predicted_ns: BTreeMap::from([("ours".to_owned(), 90.0)]),
         };
         let scores = NetworkScores { networks: 1, mape: 9.4, mape_interval: (9.4, 9.4), hit5: 0.0, hit10: 100.0 };
         let page = |learners: BTreeMap<String, NetworkScores>| {
-            let end_to_end = Some(EndToEnd { networks: vec![network.clone()], learners });
+            let end_to_end = Some(EndToEnd { networks: vec![network(5.0)], learners });
             let text = evaluation_tables(&Evaluation { end_to_end, ..evaluation(&[]) });
             let place = |title: &str| text.find(title).unwrap_or_else(|| panic!("no {title}"));
             (place("<h2>Whole networks"), place("<h2>Errors of single operators"))
         };
         let (networks, errors) = page(BTreeMap::new());
         assert!(errors < networks, "no network is scored");
+        let found = EndToEnd { networks: vec![network(9.0), network(5.0)], learners: BTreeMap::new() };
+        let mut text = String::new();
+        add_network_tables(&found, &mut text);
+        let (first, folded) = text.split_once("<summary>Not scored (1)").expect("a folded table");
+        assert!(first.contains(">9 of 10<") && folded.contains(">5 of 10<"), "{text}");
         let (networks, errors) = page(BTreeMap::from([("ours".to_owned(), scores)]));
         assert!(networks < errors);
     }
