@@ -175,6 +175,8 @@ fn operators_are_placed_with_reasons() {
     }
     assert!(output.stdout.contains("10.00 times as fast as all operators on "), "the gain of two devices: {output}");
     let shown = output.stdout.lines().filter(|line| line.contains("optim") || line.contains("makespan"));
+    // The page keeps numbers and percent signs on the same line.
+    let page = page.replace('\u{a0}', " ");
     shown.for_each(|line| assert!(page.contains(line), "{line} in {page}"));
     let frugal = oppredict("place --times times.csv --watts cpu=1 --watts gpu=1000 --price-us-per-j 1e6 --json");
     assert_eq!(frugal.expect(0).json()["placement"]["devices"], serde_json::json!([0, 0]));
