@@ -78,11 +78,15 @@ pub fn plan_with(graph: &Graph, fuse: Fuse, claims: &[Claim]) -> Result<Plan> {
     graph.check_default()?;
     let cut = Cut::from_graph(graph);
     let mut plan = Plan { tasks: vec![], calls: vec![] };
-    let mut index_of: HashMap<(String, Option<&str>), usize> = HashMap::new();
-    for (nodes, partner) in cut.group_nodes(fuse, claims) {
+    let groups = cut.group_nodes(fuse, claims);
+    // A single task equals no other, so its hash, which takes long, is not needed.
+    let is_single = groups.len() == 1;
+    let mut index_of: HashMap<(Option<String>, Option<&str>), usize> = HashMap::new();
+    for (nodes, partner) in groups {
         let (task, arguments) = cut.build_task(&nodes);
         task.check()?;
-        let index = *index_of.entry((task.hash(), partner)).or_insert(plan.tasks.len());
+        let hash = (!is_single).then(|| task.hash());
+        let index = *index_of.entry((hash, partner)).or_insert(plan.tasks.len());
         if index == plan.tasks.len() {
             plan.tasks.push(TaskUse { task, places: vec![], partner: partner.map(str::to_owned) });
         }

@@ -38,7 +38,7 @@ fn served(question: &Value) -> Value {
     let service = Service { predictor, mapping: None, patience: Duration::from_secs(60), known: None };
     let (status, document) = answer_query(question.to_string().as_bytes(), &service);
     assert_eq!(status, 200, "{document}");
-    document
+    serde_json::from_str(&document).expect("a JSON document")
 }
 
 #[test]

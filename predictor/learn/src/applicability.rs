@@ -103,8 +103,8 @@ impl ApplicabilityDomain {
         let mut nearest = [f32::INFINITY; NEIGHBOURS];
         for point in &self.points {
             let square: f32 = point.iter().zip(place).map(|(one, two)| (one - two) * (one - two)).sum();
-            let at = nearest.partition_point(|known| *known <= square);
-            if at < NEIGHBOURS {
+            if square < nearest[NEIGHBOURS - 1] {
+                let at = nearest.partition_point(|known| *known <= square);
                 nearest[at..].rotate_right(1);
                 nearest[at] = square;
             }

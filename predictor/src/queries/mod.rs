@@ -14,6 +14,7 @@ use crate::devices;
 use crate::error::{Error, Result};
 use learn::predictor::{Basis, Prediction, Predictor, Query};
 use models::Fuse;
+use rayon::prelude::*;
 use samples::features::Work;
 use samples::records::work_of;
 use samples::schedules::CompleteSchedule;
@@ -242,6 +243,15 @@ pub fn predict_model(
 /// Predicts each query and returns errors per query. Missing knobs are taken from the default schedule. For an operator
 /// without training data, the result is a lower bound of its time, marked as such.
 pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
+    /// Number of queries that one thread answers. Shorter lists are not worth waking another thread.
+    const CHUNK: usize = 128;
+    match questions.len() {
+        ..=CHUNK => predict_chunk(predictor, questions),
+        _ => questions.par_chunks(CHUNK).flat_map_iter(|chunk| predict_chunk(predictor, chunk)).collect(),
+    }
+}
+
+fn predict_chunk(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
     // A query with knobs needs training data of the operator.
     let is_unlearned = |(operator, setting): &(Operator, Setting)| {
         setting.extras.is_empty() && predictor.learned_as(&operator.name, &operator.work).is_none()

@@ -9,7 +9,7 @@ pub use http::serve_requests;
 pub use known::StoredRecords;
 
 use crate::error::{Error, Result};
-use crate::queries::{self, Cell, ModelSource, NetworkQuestion, Operator, OperatorPrediction, Run, Setting};
+use crate::queries::{self, Cell, ModelSource, NetworkQuestion, Operator, OperatorPrediction, Run, Setting, Total};
 use learn::predictor::Predictor;
 use rayon::prelude::*;
 use samples::table::Mapping;
@@ -56,6 +56,13 @@ struct OperatorReply<'a> {
     remarks: Vec<String>,
 }
 
+#[derive(Serialize)]
+struct Document<'a> {
+    operators: Vec<OperatorReply<'a>>,
+    total: Total,
+    this_host: Option<&'a String>,
+}
+
 struct Reply {
     status: u16,
     kind: &'static str,
@@ -72,8 +79,8 @@ fn route_request(method: &str, path: &str, body: &[u8], service: &Service) -> Re
         ("GET", "/openapi.json") => Reply { status: 200, kind: "application/json", body: OPENAPI.to_owned() },
         ("GET", "/about") => json_reply(200, &describe_service(service)),
         ("POST", "/predict") => {
-            let (status, document) = answer_query(body, service);
-            json_reply(status, &document)
+            let (status, body) = answer_query(body, service);
+            Reply { status, kind: "application/json", body }
         }
         ("GET", "/tasks") => answer_from_store(service, |known| Ok(known.list_tasks())),
         ("POST", "/best") => answer_from_store(service, |known| known.best_schedules(body)),
@@ -106,20 +113,22 @@ fn describe_service(service: &Service) -> Value {
     })
 }
 
-pub fn answer_query(body: &[u8], service: &Service) -> (u16, Value) {
+/// Returns the HTTP status and the JSON document that answer a request.
+pub fn answer_query(body: &[u8], service: &Service) -> (u16, String) {
+    let refuse = |status, problem: String| (status, json!({ "error": problem }).to_string());
     match serde_json::from_slice(body) {
         Ok(request) => match predict_request(request, service) {
             Ok(document) => (200, document),
-            Err(error) => (422, json!({ "error": error.to_string() })),
+            Err(error) => refuse(422, error.to_string()),
         },
         Err(error) => {
             let problem = models::names::with_hint(&error.to_string());
-            (400, json!({ "error": format!("the body is not a valid request: {problem}; see /openapi.json") }))
+            refuse(400, format!("the body is not a valid request: {problem}; see /openapi.json"))
         }
     }
 }
 
-fn predict_request(request: Request, service: &Service) -> Result<Value> {
+fn predict_request(request: Request, service: &Service) -> Result<String> {
     if request.operators.len() > MOST_OPERATORS {
         return Err(Error::Query(format!("the request has more than {MOST_OPERATORS} operators")));
     }
@@ -159,8 +168,10 @@ fn predict_request(request: Request, service: &Service) -> Result<Value> {
     let total = queries::total_time(&operators, &answers, &Run::default());
     let calibration = service.predictor.this_host.as_ref().filter(|_| setting.device.is_none());
     let this_host = calibration.map(|host| &host.host_class);
-    let answers = answers.iter().map(|one| OperatorReply { remarks: one.prediction.remarks(), operator: one });
-    Ok(json!({ "operators": answers.collect::<Vec<_>>(), "total": total, "this_host": this_host }))
+    let operators =
+        answers.iter().map(|operator| OperatorReply { remarks: operator.prediction.remarks(), operator }).collect();
+    let document = Document { operators, total, this_host };
+    serde_json::to_string(&document).map_err(|error| Error::Query(format!("the answer cannot be written: {error}")))
 }
 
 fn refusal_reply(status: u16, problem: &str) -> Reply {
