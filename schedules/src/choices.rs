@@ -87,6 +87,16 @@ choice! {
 }
 
 choice! {
+    /// Operand of a register tile whose vectors stay in registers while those of the other one are read one by one.
+    pub enum Held {
+        /// The input's vectors stay in registers: one broadcast per position.
+        Inputs = "inputs",
+        /// The vectors of weights stay in registers: one per block of channels.
+        Weights = "weights",
+    }
+}
+
+choice! {
     /// Compute location of the epilogue.
     pub enum WriteAt {
         /// The epilogue is computed in each tile.

@@ -4,7 +4,7 @@ use super::axes::{
     BLOCK, ChoiceAxis, Declaration, GRAIN, LAYOUT, NumberAxis, OUTER, PAD_AT, PARALLEL, SPLIT_R, TILE_C, TILE_X,
     TILE_Y, UNROLL, candidate_divisors, divisors,
 };
-use super::choices::{CopyAt, LayoutKind, PadAt, SumAt, SumOrder, TileOrder, WriteAt, YesNo};
+use super::choices::{CopyAt, Held, LayoutKind, PadAt, SumAt, SumOrder, TileOrder, WriteAt, YesNo};
 use super::dots;
 use super::extents::{Blocking, Extents, is_depthwise};
 use super::register_tile::{
@@ -28,11 +28,14 @@ pub static SUM_AT: ChoiceAxis<SumAt> = ChoiceAxis::new("sum_at").with_neutral("t
 pub static CACHE_R: NumberAxis = NumberAxis::new("cache_r").with_neutral(1).only_when(finishes_groups).added_in(6);
 pub static ORDER: ChoiceAxis<SumOrder> = ChoiceAxis::new("order");
 pub static COPY_AT: ChoiceAxis<CopyAt> = ChoiceAxis::new("copy_at").with_neutral("no").added_in(6);
+/// Decides the order of unrolled loops of a convolution's tile, and so which operand fits few registers.
+pub static HELD: ChoiceAxis<Held> =
+    ChoiceAxis::new("held").with_neutral("inputs").only_when(has_tile_of_blocks).added_in(8);
 pub static WRITE_AT: ChoiceAxis<WriteAt> = ChoiceAxis::new("write_at").with_neutral("tile");
 pub static VECTORIZE: ChoiceAxis<YesNo> = ChoiceAxis::new("vectorize");
 
 pub(crate) static AXES: &[&Declaration] =
-    &[&CACHE_C.0, &CACHE_Y.0, &CACHE_X.0, &SUM_AT.0, &CACHE_R.0, &ORDER.0, &COPY_AT.0, &WRITE_AT.0, &VECTORIZE.0];
+    &[&CACHE_C.0, &CACHE_Y.0, &CACHE_X.0, &SUM_AT.0, &CACHE_R.0, &ORDER.0, &COPY_AT.0, &HELD.0, &WRITE_AT.0, &VECTORIZE.0];
 
 fn groups_tiles(knobs: &Knobs) -> bool {
     [&CACHE_C, &CACHE_Y, &CACHE_X].into_iter().any(|axis| axis.setting_in(knobs).is_some_and(|together| together != 1))
@@ -40,6 +43,11 @@ fn groups_tiles(knobs: &Knobs) -> bool {
 
 fn finishes_groups(knobs: &Knobs) -> bool {
     groups_tiles(knobs) && SUM_AT.is_set_to(knobs, SumAt::Cache)
+}
+
+fn has_tile_of_blocks(knobs: &Knobs) -> bool {
+    let is_blocked = LAYOUT.is_set_to(knobs, LayoutKind::Blocked);
+    is_blocked && TILE_C.or_one(knobs) > 1 && TILE_Y.or_one(knobs) * TILE_X.or_one(knobs) > 1
 }
 
 /// Adjusts a dependent setting: if the depth is not split, operands are copied once per parallel step, not per part.
@@ -83,6 +91,12 @@ pub(crate) fn contraction_space(machine: &Cpu, extents: &Extents, domain: Domain
     if extents.is_conv {
         let orders = if extents.is_single { &SumOrder::ALL[..2] } else { SumOrder::ALL };
         axes.push(ORDER.to_axis("order of the reduction loops", orders.iter().copied()));
+    }
+    if may_hold_weights(machine, extents) && may_block {
+        axes.push(HELD.to_axis(
+            "operand that a register tile keeps in registers while it reads the other one",
+            [Held::Inputs, Held::Weights],
+        ));
     }
     axes.push(UNROLL.to_axis("whether the innermost reduction loop is unrolled", [0, 1]));
     let orders = if extents.is_conv { TileOrder::ALL } else { &TileOrder::ALL[..2] };
@@ -174,6 +188,11 @@ fn needs_narrow(machine: &Cpu, extents: &Extents, widths: &[i64]) -> bool {
     has_few_registers(machine) && is_pointwise && (is_odd || extents.has_functions)
 }
 
+/// Returns whether a space has the axis `held`: with more registers, both operands of the usual tiles fit.
+fn may_hold_weights(machine: &Cpu, extents: &Extents) -> bool {
+    extents.is_conv && extents.may_fill && has_few_registers(machine) && !is_depthwise(extents)
+}
+
 /// Adds widths whose last tile overhangs. A convolution computes columns past the end and discards them.
 fn overhanging_widths(extents: &Extents, widths: &[i64], may_block: bool) -> Vec<i64> {
     let is_any = may_block && !extents.is_conv;
@@ -248,6 +267,11 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
         // A depthwise convolution sums only taps. If a row of taps is unrolled, the compiler spills sums.
         let is_by_taps = is_depthwise || is_worth_it(&extents.reaches, tile.rows, tile.columns);
         ORDER.set(&mut knobs, if is_by_taps { taps_order(machine, extents, &tile) } else { SumOrder::DepthFirst });
+    }
+    // Adjacent taps of a window share inputs, which stay in registers.
+    let is_pointwise = extents.is_single && may_hold_weights(machine, extents);
+    if is_pointwise && may_block && (2..tile.rows * tile.columns).contains(&tile.channels) {
+        HELD.set(&mut knobs, Held::Weights);
     }
     UNROLL.set(&mut knobs, 1);
     // The operand that is read completely for each tile of the other one should be the smaller one. Weights are

@@ -5,8 +5,8 @@ use crate::axes::{
     BLOCK, GRAIN, HELPERS_AT, LAYOUT, NumberAxis, OUTER, PARALLEL, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL, VECTOR,
     winograd_tile,
 };
-use crate::choices::{LayoutKind, QuadsAt, SumAt, SumOrder, TileOrder, YesNo};
-use crate::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, ORDER, SUM_AT, VECTORIZE};
+use crate::choices::{Held, LayoutKind, QuadsAt, SumAt, SumOrder, TileOrder, YesNo};
+use crate::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, HELD, ORDER, SUM_AT, VECTORIZE};
 use crate::domain::{Domain, Form, Walk};
 use crate::dots::{DOTS_C, DOTS_X, QUAD, QUADS_AT, are_lanes_positions};
 use crate::gpu::{THREADS_C, THREADS_X, THREADS_Y};
@@ -74,6 +74,8 @@ pub struct LoopNest {
     pub is_vector: bool,
     /// Loops outside of all others: strips and transformed windows of Winograd's algorithm.
     around: Vec<NestLoop>,
+    /// Whether the loop over blocks of channels is inside of the tile's loops over positions.
+    are_weights_held: bool,
     /// Vector lanes of 8-bit dot-product instructions, which multiply groups of 4 bytes; 0 if these are not used.
     lanes: i64,
 }
@@ -133,6 +135,7 @@ impl LoopNest {
             sums: Vec::new(),
             is_vector: VECTORIZE.setting_in(knobs) == Some(YesNo::Yes),
             around: Vec::new(),
+            are_weights_held: HELD.is_set_to(knobs, Held::Weights) && block > 1,
             lanes: 0,
         }
     }
@@ -169,8 +172,9 @@ impl LoopNest {
             depth => loops.insert(0, plain_loop(Walk::Depth, tile_count(depth, QUAD))),
         }
         let (is_cached, grain, block) = (false, 1, 1);
-        let around = Vec::new();
-        LoopNest { dimensions, order, shared, grain, is_cached, block, sums: loops, is_vector: true, around, lanes }
+        let (around, are_weights_held) = (Vec::new(), false);
+        let (sums, is_vector) = (loops, true);
+        LoopNest { dimensions, order, shared, grain, is_cached, block, sums, is_vector, around, are_weights_held, lanes }
     }
 
     /// Returns the loops of Winograd's algorithm: one matrix product per element of a transformed window.
@@ -203,6 +207,7 @@ impl LoopNest {
             sums: vec![plain_loop(Walk::Depth, domain.depth)],
             is_vector: true,
             around,
+            are_weights_held: false,
             lanes: 0,
         }
     }
@@ -236,6 +241,7 @@ impl LoopNest {
             sums: sums.chain([NestLoop { walk, extent: split, mark }]).collect(),
             is_vector: false,
             around: Vec::new(),
+            are_weights_held: false,
             lanes: 0,
         }
     }
@@ -262,6 +268,7 @@ impl LoopNest {
             sums: Vec::new(),
             is_vector: true,
             around: Vec::new(),
+            are_weights_held: false,
             lanes: 0,
         }
     }
@@ -334,6 +341,10 @@ impl LoopNest {
             let extent =
                 if self.is_cached || self.lanes > 0 { tile } else { tile.min(tile_count(dimension.extent, blocks)) };
             own.push(NestLoop { walk: dimension.walk, extent, mark: Mark::Unrolled });
+        }
+        if self.are_weights_held {
+            let channels = own.iter().position(|one| one.walk == Walk::Channels).unwrap_or(0);
+            own[channels..].rotate_left(1);
         }
         if self.lanes > 1 {
             let columns = own.last_mut().expect("a result has dimensions");

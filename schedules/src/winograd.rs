@@ -4,6 +4,7 @@ use super::axes::{ALGORITHM, BLOCK, Declaration, NumberAxis, Ways, divisors};
 use super::choices::Algorithm;
 use super::{Setting, Space, SpaceLimits};
 use crate::machine::Cpu;
+use crate::register_tile::has_few_registers;
 use crate::tiles::filled_extent;
 use crate::transforms::{KERNEL, LANES, tile_transforms};
 use models::operators::Conv;
@@ -115,6 +116,8 @@ mod cost {
     pub(crate) const BYTE_OF_HALVES: f64 = 3.0;
     /// Cost of transforming an element of the input or the result, for 2 × 2 and 4 × 4 tiles.
     pub(crate) const ELEMENT: [f64; 2] = [150.0, 110.0];
+    /// `ELEMENT` for machines with few registers, whose direct convolutions are slower compared to transforms.
+    pub(crate) const ELEMENT_OF_FEW: [f64; 2] = [55.0, 40.0];
     /// Loads per multiply-add whose cost a register tile hides.
     pub(crate) const HIDDEN_LOADS: f64 = 0.65;
     /// Maximum number of accumulators that leaves enough registers for operands.
@@ -176,7 +179,8 @@ impl WinogradShape {
         let all = self.split_tiles(tile);
         let tiles = all.tile_count();
         let elements = self.images * self.places[0] * self.places[1] * (self.sources + self.channels);
-        let transforming = elements as f64 * cost::ELEMENT[usize::from(tile > 2)];
+        let element = if has_few_registers(machine) { cost::ELEMENT_OF_FEW } else { cost::ELEMENT };
+        let transforming = elements as f64 * element[usize::from(tile > 2)];
         let fixed = transforming + self.filter_cost(window * window, machine);
         let room = machine.vector_registers - 4;
         let of_block = |(strip, longer): (i64, f64), block: i64| {

@@ -161,6 +161,10 @@ fn tiles_leave_registers_for_operands() {
     assert_eq!(tile("conv2d:ci=128,hw=56,co=128,k=3,p=1,s=2"), "16 1 4");
     assert_eq!(tile("conv2d:ci=96,hw=27,co=256,k=5,p=2"), "16 1 3");
     assert_eq!(tile("conv2d:ci=512,hw=14,co=512,k=3,p=1,s=2"), "8 1 7");
+    // The weights of three blocks and one broadcast fit; the broadcasts of four columns and a weight would not.
+    let pointwise = "conv2d:ci=96,hw=14,co=576,k=1,bias=1,act=relu";
+    assert_eq!(settings_with("avx2", "haswell", pointwise, &["tile_c", "tile_x", "held"]), "3 4 weights");
+    assert_eq!(settings("znver5", pointwise, &["held"]), "-");
     // Depthwise: one channel at a time.
     assert_eq!(tile("depthwise_conv2d:c=96,hw=14,k=7,p=3"), "- 1 7");
 }

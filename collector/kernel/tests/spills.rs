@@ -126,6 +126,8 @@ const SHAPES: &[&str] = &[
     "conv2d:ci=256,hw=28,co=128,k=1",
     "conv2d:ci=128,hw=28,co=320,k=1,s=2",
     "conv2d:ci=80,hw=14,co=480,k=1,bias=1,act=silu",
+    "conv2d:ci=96,hw=14,co=576,k=1,bias=1,act=relu",
+    "conv2d:ci=512,hw=14,co=24,k=1,bias=1,act=relu",
     "conv2d:ci=128,hw=56,co=128,k=3,g=32,p=1",
     "conv2d:ci=256,hw=28,co=256,k=3,g=32,p=1",
     "conv2d:ci=128,hw=28,co=128,k=3,p=4,d=4",

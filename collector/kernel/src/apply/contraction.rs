@@ -10,8 +10,8 @@ use crate::tvm::expression::{Expression, index_constant};
 use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves};
 use job::Packing;
 use job::space::axes::{BLOCK, LAYOUT, OUTER, PAD_AT, PARALLEL, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL};
-use job::space::choices::{CopyAt, LayoutKind, PadAt, SumAt, SumOrder, TileOrder, WriteAt, YesNo};
-use job::space::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, COPY_AT, ORDER, SUM_AT, VECTORIZE, WRITE_AT};
+use job::space::choices::{CopyAt, Held, LayoutKind, PadAt, SumAt, SumOrder, TileOrder, WriteAt, YesNo};
+use job::space::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, COPY_AT, HELD, ORDER, SUM_AT, VECTORIZE, WRITE_AT};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
@@ -299,6 +299,11 @@ fn schedule_anchor(
             tiles.push(parts[0].clone());
             *target = parts[1].clone();
         }
+    }
+    if HELD.is_set_to(knobs, Held::Weights) && dimensions(spatial).is_blocked {
+        // The unrolled loop over channels moves inside of those over positions.
+        let vectors = own.len() - 1;
+        own[dimensions(spatial).channel_dimension()..vectors].rotate_left(1);
     }
     let (outermost, others) = reduction.split_first().expect("a contraction reduces");
     let order = std::iter::once(outermost).chain(&tiles).chain(others).chain(&own);
