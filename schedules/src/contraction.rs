@@ -34,8 +34,18 @@ pub static HELD: ChoiceAxis<Held> =
 pub static WRITE_AT: ChoiceAxis<WriteAt> = ChoiceAxis::new("write_at").with_neutral("tile");
 pub static VECTORIZE: ChoiceAxis<YesNo> = ChoiceAxis::new("vectorize");
 
-pub(crate) static AXES: &[&Declaration] =
-    &[&CACHE_C.0, &CACHE_Y.0, &CACHE_X.0, &SUM_AT.0, &CACHE_R.0, &ORDER.0, &COPY_AT.0, &HELD.0, &WRITE_AT.0, &VECTORIZE.0];
+pub(crate) static AXES: &[&Declaration] = &[
+    &CACHE_C.0,
+    &CACHE_Y.0,
+    &CACHE_X.0,
+    &SUM_AT.0,
+    &CACHE_R.0,
+    &ORDER.0,
+    &COPY_AT.0,
+    &HELD.0,
+    &WRITE_AT.0,
+    &VECTORIZE.0,
+];
 
 fn groups_tiles(knobs: &Knobs) -> bool {
     [&CACHE_C, &CACHE_Y, &CACHE_X].into_iter().any(|axis| axis.setting_in(knobs).is_some_and(|together| together != 1))

@@ -174,7 +174,19 @@ impl LoopNest {
         let (is_cached, grain, block) = (false, 1, 1);
         let (around, are_weights_held) = (Vec::new(), false);
         let (sums, is_vector) = (loops, true);
-        LoopNest { dimensions, order, shared, grain, is_cached, block, sums, is_vector, around, are_weights_held, lanes }
+        LoopNest {
+            dimensions,
+            order,
+            shared,
+            grain,
+            is_cached,
+            block,
+            sums,
+            is_vector,
+            around,
+            are_weights_held,
+            lanes,
+        }
     }
 
     /// Returns the loops of Winograd's algorithm: one matrix product per element of a transformed window.
