@@ -88,7 +88,7 @@ choice! {
 
 choice! {
     /// Operand of a register tile whose vectors stay in registers while those of the other one are read one by one.
-    pub enum Held {
+    pub enum HeldOperand {
         /// The input's vectors stay in registers: one broadcast per position.
         Inputs = "inputs",
         /// The vectors of weights stay in registers: one per block of channels.

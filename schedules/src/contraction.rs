@@ -4,7 +4,7 @@ use super::axes::{
     BLOCK, ChoiceAxis, Declaration, GRAIN, LAYOUT, NumberAxis, OUTER, PAD_AT, PARALLEL, SPLIT_R, TILE_C, TILE_X,
     TILE_Y, UNROLL, candidate_divisors, divisors,
 };
-use super::choices::{CopyAt, Held, LayoutKind, PadAt, SumAt, SumOrder, TileOrder, WriteAt, YesNo};
+use super::choices::{CopyAt, HeldOperand, LayoutKind, PadAt, SumAt, SumOrder, TileOrder, WriteAt, YesNo};
 use super::dots;
 use super::extents::{Blocking, Extents, is_depthwise};
 use super::register_tile::{
@@ -29,7 +29,7 @@ pub static CACHE_R: NumberAxis = NumberAxis::new("cache_r").with_neutral(1).only
 pub static ORDER: ChoiceAxis<SumOrder> = ChoiceAxis::new("order");
 pub static COPY_AT: ChoiceAxis<CopyAt> = ChoiceAxis::new("copy_at").with_neutral("no").added_in(6);
 /// Decides the order of unrolled loops of a convolution's tile, and so which operand fits few registers.
-pub static HELD: ChoiceAxis<Held> =
+pub static HELD: ChoiceAxis<HeldOperand> =
     ChoiceAxis::new("held").with_neutral("inputs").only_when(has_tile_of_blocks).added_in(8);
 pub static WRITE_AT: ChoiceAxis<WriteAt> = ChoiceAxis::new("write_at").with_neutral("tile");
 pub static VECTORIZE: ChoiceAxis<YesNo> = ChoiceAxis::new("vectorize");
@@ -105,7 +105,7 @@ pub(crate) fn contraction_space(machine: &Cpu, extents: &Extents, domain: Domain
     if may_hold_weights(machine, extents) && may_block {
         axes.push(HELD.to_axis(
             "operand that a register tile keeps in registers while it reads the other one",
-            [Held::Inputs, Held::Weights],
+            [HeldOperand::Inputs, HeldOperand::Weights],
         ));
     }
     axes.push(UNROLL.to_axis("whether the innermost reduction loop is unrolled", [0, 1]));
@@ -281,7 +281,7 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     // Adjacent taps of a window share inputs, which stay in registers.
     let is_pointwise = extents.is_single && may_hold_weights(machine, extents);
     if is_pointwise && may_block && (2..tile.rows * tile.columns).contains(&tile.channels) {
-        HELD.set(&mut knobs, Held::Weights);
+        HELD.set(&mut knobs, HeldOperand::Weights);
     }
     UNROLL.set(&mut knobs, 1);
     // The operand that is read completely for each tile of the other one should be the smaller one. Weights are

@@ -5,7 +5,7 @@ use crate::axes::{
     BLOCK, GRAIN, HELPERS_AT, LAYOUT, NumberAxis, OUTER, PARALLEL, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL, VECTOR,
     winograd_tile,
 };
-use crate::choices::{Held, LayoutKind, QuadsAt, SumAt, SumOrder, TileOrder, YesNo};
+use crate::choices::{HeldOperand, LayoutKind, QuadsAt, SumAt, SumOrder, TileOrder, YesNo};
 use crate::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, HELD, ORDER, SUM_AT, VECTORIZE};
 use crate::domain::{Domain, Form, Walk};
 use crate::dots::{DOTS_C, DOTS_X, QUAD, QUADS_AT, are_lanes_positions};
@@ -135,7 +135,7 @@ impl LoopNest {
             sums: Vec::new(),
             is_vector: VECTORIZE.setting_in(knobs) == Some(YesNo::Yes),
             around: Vec::new(),
-            are_weights_held: HELD.is_set_to(knobs, Held::Weights) && block > 1,
+            are_weights_held: HELD.is_set_to(knobs, HeldOperand::Weights) && block > 1,
             lanes: 0,
         }
     }

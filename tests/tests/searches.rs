@@ -54,10 +54,11 @@ fn a_killed_search_continues_without_repetition() {
     let curve = search["curve"].as_array().expect("a curve");
     let bests: Vec<f64> = curve.iter().filter_map(|point| point["best_ns"].as_f64()).collect();
     assert!(!bests.is_empty() && bests.is_sorted_by(|one, other| one >= other), "{curve:?}");
-    // Search, table and store agree on the winner.
+    // Search, table and store agree on the winner, unless the last rounds did not tell it from another schedule.
     let best = run(bench.opcollect("dataset best --store store --json")).expect(0);
     assert_eq!(best.json()["tasks"].as_array().map(Vec::len), Some(1), "{best}");
-    assert_eq!(best.json()["tasks"][0]["schedule"], search["schedule"], "{best}\n{ended}");
+    let is_told = ["equals", "undecided"].iter().all(|count| search["final"][*count] == 0);
+    assert!(!is_told || best.json()["tasks"][0]["schedule"] == search["schedule"], "{best}\n{ended}");
     let row = &ended.json()["models"][0]["rows"][0];
     assert!(row["attempts"].as_u64() >= Some(4), "its first time and three rounds: {row}");
 

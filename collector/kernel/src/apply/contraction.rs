@@ -10,7 +10,7 @@ use crate::tvm::expression::{Expression, index_constant};
 use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves};
 use job::Packing;
 use job::space::axes::{BLOCK, LAYOUT, OUTER, PAD_AT, PARALLEL, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL};
-use job::space::choices::{CopyAt, Held, LayoutKind, PadAt, SumAt, SumOrder, TileOrder, WriteAt, YesNo};
+use job::space::choices::{CopyAt, HeldOperand, LayoutKind, PadAt, SumAt, SumOrder, TileOrder, WriteAt, YesNo};
 use job::space::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, COPY_AT, HELD, ORDER, SUM_AT, VECTORIZE, WRITE_AT};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -300,7 +300,7 @@ fn schedule_anchor(
             *target = parts[1].clone();
         }
     }
-    if HELD.is_set_to(knobs, Held::Weights) && dimensions(spatial).is_blocked {
+    if HELD.is_set_to(knobs, HeldOperand::Weights) && dimensions(spatial).is_blocked {
         // The unrolled loop over channels moves inside of those over positions.
         let vectors = own.len() - 1;
         own[dimensions(spatial).channel_dimension()..vectors].rotate_left(1);

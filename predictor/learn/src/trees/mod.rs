@@ -339,7 +339,7 @@ impl Trees {
     fn find_leaf(&self, tree: &Span, row: &[f32]) -> usize {
         let mut place = tree.root as usize;
         loop {
-            let next = self.next_node::<false>(place, row);
+            let next = self.next_node(place, row);
             if next == place {
                 return place;
             }
@@ -357,27 +357,22 @@ impl Trees {
         let mut sums = vec![self.base; matrix.row_count()];
         for (block, sums) in sums.chunks_mut(BLOCK).enumerate() {
             let first = block * BLOCK;
-            let is_whole = (first..first + sums.len()).all(|row| matrix.row(row).iter().all(|value| !value.is_nan()));
             for tree in &self.trees {
                 for (lane, sums) in sums.chunks_mut(LANES).enumerate() {
-                    let first = first + lane * LANES;
-                    match is_whole {
-                        true => self.climb_tree::<true>(tree, matrix, first, sums),
-                        false => self.climb_tree::<false>(tree, matrix, first, sums),
-                    }
+                    self.climb_tree(tree, matrix, first + lane * LANES, sums);
                 }
             }
         }
         sums
     }
 
-    /// Moves up to `LANES` rows through a tree and adds their leaves to `sums`. With `IS_WHOLE`, no feature is missing.
-    fn climb_tree<const IS_WHOLE: bool>(&self, tree: &Span, matrix: &Matrix, first: usize, sums: &mut [f32]) {
+    /// Moves up to `LANES` rows through a tree and adds their leaves to `sums`.
+    fn climb_tree(&self, tree: &Span, matrix: &Matrix, first: usize, sums: &mut [f32]) {
         let mut places = [tree.root as usize; LANES];
         let rows: [&[f32]; LANES] = std::array::from_fn(|lane| matrix.row(first + lane.min(sums.len() - 1)));
         for _ in 0..tree.depth {
             for (place, row) in places.iter_mut().zip(rows) {
-                *place = self.next_node::<IS_WHOLE>(*place, row);
+                *place = self.next_node(*place, row);
             }
         }
         for (sum, place) in sums.iter_mut().zip(places) {
@@ -386,10 +381,11 @@ impl Trees {
     }
 
     #[inline(always)]
-    fn next_node<const IS_WHOLE: bool>(&self, place: usize, row: &[f32]) -> usize {
+    fn next_node(&self, place: usize, row: &[f32]) -> usize {
         let node = &self.nodes[place];
         let value = row[node.feature as usize];
-        let is_left = if !IS_WHOLE && value.is_nan() { node.absent_left } else { value < node.threshold };
+        // No comparison with a missing value holds. Branches would be predicted badly.
+        let is_left = (value < node.threshold) | (value.is_nan() & node.absent_left);
         node.left as usize + usize::from(!is_left)
     }
 
