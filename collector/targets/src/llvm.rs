@@ -43,15 +43,16 @@ impl TargetKind for Llvm {
         Ok(Resolved { is_host: target == own, target })
     }
 
-    fn guess_machine(&self, _text: &str, host: &HostCpu) -> Result<Machine, String> {
-        Ok(cpu_target(host).machine)
+    fn guess_machine(&self, text: &str, host: &HostCpu) -> Result<Machine, String> {
+        resolve_llvm(text, cpu_target(host)).map(|target| target.machine)
     }
 
     fn read_record(&self, text: &str, host: Machine) -> Option<Result<Target, String>> {
         if !self.is_named_by(text) {
             return Some(Err("the target is of another kind".to_owned()));
         }
-        Some(crate::parse_checked(text).map(|_| Target { kind: &Llvm, text: text.to_owned(), machine: host }))
+        let host = Target { kind: &Llvm, text: HOST.to_owned(), machine: host };
+        Some(resolve_llvm(text, host).map(|target| Target { text: text.to_owned(), ..target }))
     }
 
     fn code_generator(&self) -> Option<Generator> {
@@ -137,7 +138,7 @@ fn vector_feature(cpu: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::{Llvm, llvm_target, resolve_llvm};
-    use crate::TargetKind;
+    use crate::{HostCpu, TargetKind};
 
     #[test]
     fn vectors_have_full_width_on_intel() {
@@ -171,6 +172,10 @@ mod tests {
         // An unknown processor is assumed to equal the host's.
         assert_eq!(machine(r#"{"kind": "llvm", "mcpu": "znver99"}"#), host.machine);
         assert_eq!(machine(r#"{"kind": "llvm"}"#), host.machine);
+        // Also before the compiler is asked, and for targets of records.
+        let cpu = HostCpu { name: "znver".to_owned(), extensions: vec!["avx512f".to_owned()], cores: 2 };
+        assert_eq!(Llvm.guess_machine(&other.text, &cpu), Ok(other.machine));
+        assert_eq!(Llvm.read_record(&other.text, host.machine), Some(Ok(other.clone())));
         assert!(Llvm.is_named_by(&other.text));
         for foreign in [r#"{"kind": "cuda"}"#, "cuda", "{"] {
             assert!(!Llvm.is_named_by(foreign), "{foreign}");
