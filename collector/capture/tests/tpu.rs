@@ -580,6 +580,7 @@ fn slower_operators_come_first() {
     let lost: Vec<_> = comparison.changes.iter().map(|change| (change.operator.name, change.lost_ns())).collect();
     assert_eq!(lost, [("MM2_NN", 500.0), ("data_convert", -100.0)]);
     assert_eq!(comparison.gone.len(), 2, "the transfers are gone");
-    let places: Vec<_> = comparison.lost_by_place().into_iter().map(|place| (place.name, place.lost_ns)).collect();
+    let places: Vec<_> =
+        comparison.lost_by_place().into_iter().map(|place| (place.name, place.lost.total_ns)).collect();
     assert_eq!(places, [("mm", 400.0)]);
 }

@@ -1,11 +1,11 @@
 //! Output of a comparison as text and as JSON.
 
-use super::compare::{CaptureChange, CaptureComparison, PlaceChange, STANDARD_ERRORS};
+use super::compare::{CaptureChange, CaptureComparison, LostTime, PlaceChange, STANDARD_ERRORS};
 use super::operators::Operator;
 use report::page::{break_name, chart, escape_html, whole_page, wider_note};
 use report::{
-    Cell, Paper, Table, format_count, format_duration, format_number, format_percent, format_plain, number_column,
-    or_unknown, text_column, time_unit, to_sentence,
+    Cell, Paper, Table, UNKNOWN, format_count, format_duration, format_number, format_percent, format_plain,
+    number_column, or_unknown, text_column, time_unit, to_sentence,
 };
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ impl CaptureComparison {
         self.changes.iter().filter(|change| change.differs()).collect()
     }
 
-    fn summary_lines(&self, share: f64) -> Vec<String> {
+    pub(super) fn summary_lines(&self, share: f64) -> Vec<String> {
         let (before, _) = self.spans_ns;
         if self.is_equal() {
             let (count, time) = (format_count(self.changes.len(), "operator"), format_duration(before as f64));
@@ -124,17 +124,17 @@ impl CaptureComparison {
         };
         let places = self.lost_by_place();
         let changed: Vec<&PlaceChange<'_>> =
-            places.iter().filter(|place| place.is_significant() && !place.name.is_empty()).collect();
-        let named = changed.iter().take(SHOWN).map(|place| {
-            let what = if place.lost_ns < 0.0 { "gained" } else { "lost" };
-            format!("{} {what} {}", place.name, format_duration(place.lost_ns.abs()))
-        });
+            places.iter().filter(|place| place.lost.is_significant() && !place.name.is_empty()).collect();
+        let named = changed.iter().take(SHOWN).map(|place| format!("{} {}", place.name, format_signed(&place.lost)));
         let named = named.collect::<Vec<_>>().join(", ");
+        let outside = describe_single(self.lost_time().single).map_or(String::new(), |text| format!("; {text}"));
         let kernels = match changed.len() {
             0 if places.len() < 2 => String::new(),
-            0 => "; no kernel or layer changed significantly".to_owned(),
-            count if count > SHOWN => format!(": {named} and {} more, summed over cores and engines", count - SHOWN),
-            _ => format!(": {named}, summed over cores and engines"),
+            0 => format!("; no kernel or layer changed significantly{outside}"),
+            count if count > SHOWN => {
+                format!(": {named} and {} more, summed over cores and engines{outside}", count - SHOWN)
+            }
+            _ => format!(": {named}, summed over cores and engines{outside}"),
         };
         format!(
             "the capture {} is {change} {} ({} → {}){kernels}",
@@ -150,17 +150,13 @@ impl CaptureComparison {
         if self.changes.is_empty() {
             return None;
         }
-        let (lost, reach) = self.lost_ns();
-        let (what, time) = if lost < 0.0 { ("gained", -lost) } else { ("lost", lost) };
-        let doubt = match reach {
-            None => " (uncertainty unknown: some have a single call)",
-            Some(reach) if reach > time => " (95 %), within the noise",
-            Some(_) => " (95 %)",
-        };
+        let lost = self.lost_time();
+        let noise = if lost.reach_ns.is_some() && !lost.is_significant() { ", within the noise" } else { "" };
         Some(format!(
-            "over the calls of the later capture, the operators in both {what} {}{doubt}, summed over cores and \
-             engines that work at the same time",
-            format_with_reach(time, reach)
+            "over the calls of the later capture, the operators in both {} {}{noise}, summed over cores and engines \
+             that work at the same time",
+            if lost.total_ns < 0.0 { "gained" } else { "lost" },
+            format_lost(&if lost.total_ns < 0.0 { lost.negate() } else { lost }, "")
         ))
     }
 
@@ -212,6 +208,30 @@ impl CaptureComparison {
             "slower": self.is_slower(share),
         })
     }
+}
+
+/// Formats a lost time with the 95 % interval of the operators that have one. `sign` precedes positive times.
+fn format_lost(lost: &LostTime, sign: &str) -> String {
+    let total = format!("{sign}{}", format_duration(lost.total_ns));
+    let repeated = format!("{sign}{}", format_with_reach(lost.repeated_ns, lost.reach_ns));
+    match lost.reach_ns {
+        None => format!("{total} (without an interval)"),
+        Some(_) if lost.total_ns == lost.repeated_ns => format!("{repeated} (95 %)"),
+        Some(_) => format!("{total} ({repeated}, 95 %, without single calls)"),
+    }
+}
+
+/// Formats a lost time as a change, with a sign.
+fn format_signed(lost: &LostTime) -> String {
+    format_lost(lost, if lost.total_ns > 0.0 { "+" } else { "" })
+}
+
+/// Describes the operators with a single call in a capture, which the intervals do not cover; None if there are none.
+fn describe_single(count: usize) -> Option<String> {
+    let verb = if count == 1 { "is" } else { "are" };
+    (count > 0).then(|| {
+        format!("{} with a single call in a capture {verb} not part of the intervals", format_count(count, "operator"))
+    })
 }
 
 /// Formats a time and its reach, if known, in the unit of the larger one, with as many decimals as that one needs.
@@ -275,46 +295,47 @@ fn change_texts(change: &CaptureChange, share: f64) -> [String; 9] {
 /// Returns the table of kernels or layers with their lost times, if there are several and some changed.
 fn places_section(places: &[PlaceChange<'_>], share: f64) -> String {
     const SHOWN: usize = 20;
-    if places.len() < 2 || places[0].lost_ns == 0.0 {
+    if places.len() < 2 || places[0].lost.total_ns == 0.0 {
         return String::new();
     }
     let name = |place: &PlaceChange<'_>| {
         if place.name.is_empty() { "no kernel".to_owned() } else { render_name(place.name) }
     };
+    let shown = &places[..places.len().min(SHOWN)];
+    // Operators with a single call have a column for the time that they lost, unless it is zero everywhere.
+    let single_ns = |place: &PlaceChange<'_>| place.lost.total_ns - place.lost.repeated_ns;
+    let has_single = shown.iter().any(|place| single_ns(place) != 0.0);
     let row = |place: &PlaceChange<'_>| {
         let count = |is: fn(&CaptureChange, f64) -> bool| place.changes.iter().filter(|one| is(one, share)).count();
-        let lost = match format_with_reach(place.lost_ns, place.reach_ns) {
-            lost if !place.is_significant() => lost,
-            lost => format!("<b class=\"{}\">{lost}</b>", if place.lost_ns > 0.0 { "up" } else { "down" }),
+        let class = if place.lost.total_ns > 0.0 { "up" } else { "down" };
+        let lost = match place.lost.reach_ns {
+            None => UNKNOWN.to_owned(),
+            reach => format_with_reach(place.lost.repeated_ns, reach),
         };
+        let lost = if place.lost.is_significant() { format!("<b class=\"{class}\">{lost}</b>") } else { lost };
+        let single = if has_single { format!("<td>{}</td>", format_duration(single_ns(place))) } else { String::new() };
         format!(
-            "<tr><td>{}</td><td>{lost}</td><td>{}</td><td>{}</td><td class=\"rest\">{}</td></tr>\n",
+            "<tr><td>{}</td><td>{lost}</td>{single}<td>{}</td><td>{}</td><td class=\"rest\">{}</td></tr>\n",
             name(place),
             count(CaptureChange::is_slower),
             count(CaptureChange::is_faster),
             place.changes.len()
         )
     };
-    let largest = match places.iter().find(|place| place.is_significant()) {
+    let largest = match places.iter().find(|place| place.lost.is_significant()) {
         None => "No kernel or layer changed significantly.".to_owned(),
-        Some(place) => format!(
-            "The largest significant change is in {}, which {} {} (95 %).",
-            name(place),
-            if place.lost_ns < 0.0 { "gained" } else { "lost" },
-            format_with_reach(place.lost_ns.abs(), place.reach_ns)
-        ),
+        Some(place) => format!("The largest significant change is in {}: {}.", name(place), format_signed(&place.lost)),
     };
-    let unknown = match places.iter().take(SHOWN).any(|place| place.reach_ns.is_none()) {
-        true => {
-            " A time without ± includes an operator with a single call in a capture, so its uncertainty is unknown."
-        }
+    let unknown = match has_single {
+        true => " Operators with a single call in a capture have no interval and a column of their own.",
         false => "",
     };
     format!(
         "<h2>Kernels or layers</h2>\n<p>{largest} Times are summed over cores and engines.{unknown}</p>\n\
-         <div class=\"wide changes\"><table><tr><th>kernel or layer</th><th>lost (95 %)</th><th>slower</th>\
+         <div class=\"wide changes\"><table><tr><th>kernel or layer</th><th>lost (95 %)</th>{}<th>slower</th>\
          <th>faster</th><th class=\"rest\">operators</th></tr>\n{}</table></div>\n{}\n{}<h2>Operators</h2>\n",
-        places.iter().take(SHOWN).map(row).collect::<String>(),
+        if has_single { "<th>in single calls</th>" } else { "" },
+        shown.iter().map(row).collect::<String>(),
         wider_note(&["the number of operators"]),
         match places.len().saturating_sub(SHOWN) {
             0 => String::new(),

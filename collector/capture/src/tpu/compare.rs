@@ -88,26 +88,53 @@ impl CaptureChange {
 pub struct PlaceChange<'a> {
     /// Name of the kernel or layer; empty if unknown.
     pub name: &'a str,
-    pub lost_ns: f64,
-    /// Half of the 95 % interval of the lost time; `None` if a side of an operator has a single run.
-    pub reach_ns: Option<f64>,
+    pub lost: LostTime,
     pub changes: Vec<&'a CaptureChange>,
 }
 
-impl PlaceChange<'_> {
-    /// Returns whether the 95 % interval of the lost time is known and excludes zero.
-    pub fn is_significant(&self) -> bool {
-        self.reach_ns.is_some_and(|reach| self.lost_ns.abs() > reach)
-    }
+/// Time that operators lost. Those with a single run in a capture have no standard error, so that they belong to the
+/// total, but not to its interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LostTime {
+    pub total_ns: f64,
+    /// Time that the operators with several runs in both captures lost.
+    pub repeated_ns: f64,
+    /// Half of the 95 % interval of `repeated_ns`; `None` if there are no such operators.
+    pub reach_ns: Option<f64>,
+    /// Number of operators with a single run in a capture.
+    pub single: usize,
 }
 
-/// Returns the total time that operators lost, and half of its 95 % interval unless a side of one has a single run.
-fn sum_lost_ns<'a>(changes: impl Iterator<Item = &'a CaptureChange>) -> (f64, Option<f64>) {
-    let (lost, variance) = changes.fold((0.0, Some(0.0)), |(lost, variance), change| {
-        let error = change.lost_error_ns();
-        (lost + change.lost_ns(), variance.zip(error).map(|(variance, error)| variance + error.powi(2)))
-    });
-    (lost, variance.map(|variance: f64| NORMAL_95 * variance.sqrt()))
+impl LostTime {
+    fn from_changes<'a>(changes: impl Iterator<Item = &'a CaptureChange>) -> LostTime {
+        let (mut lost, mut variance) = (LostTime::default(), None);
+        for change in changes {
+            match change.lost_error_ns() {
+                Some(error) => {
+                    lost.repeated_ns += change.lost_ns();
+                    variance = Some(variance.unwrap_or(0.0) + error.powi(2));
+                }
+                None => {
+                    lost.total_ns += change.lost_ns();
+                    lost.single += 1;
+                }
+            }
+        }
+        // Without a difference of operators with a single run, both sums are equal.
+        lost.total_ns += lost.repeated_ns;
+        lost.reach_ns = variance.map(|variance: f64| NORMAL_95 * variance.sqrt());
+        lost
+    }
+
+    /// Returns the time as a gain.
+    pub(super) fn negate(self) -> LostTime {
+        LostTime { total_ns: -self.total_ns, repeated_ns: -self.repeated_ns, ..self }
+    }
+
+    /// Returns whether the interval excludes zero. A total of the other sign is due to operators with a single run.
+    pub fn is_significant(&self) -> bool {
+        self.reach_ns.is_some_and(|reach| self.repeated_ns.abs() > reach) && self.total_ns * self.repeated_ns > 0.0
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -131,10 +158,9 @@ impl CaptureComparison {
             && !self.changes.iter().any(CaptureChange::differs)
     }
 
-    /// Returns the total time that the operators in both captures lost, and half of its 95 % interval unless a side of
-    /// one has a single run.
-    pub fn lost_ns(&self) -> (f64, Option<f64>) {
-        sum_lost_ns(self.changes.iter())
+    /// Returns the time that the operators in both captures lost.
+    pub fn lost_time(&self) -> LostTime {
+        LostTime::from_changes(self.changes.iter())
     }
 
     /// Returns the time that the operators of each kernel or layer lost, the largest change first.
@@ -143,12 +169,13 @@ impl CaptureComparison {
         for change in &self.changes {
             by_place.entry(change.operator.place.as_deref().unwrap_or_default()).or_default().push(change);
         }
-        let places = by_place.into_iter().map(|(name, changes)| {
-            let (lost_ns, reach_ns) = sum_lost_ns(changes.iter().copied());
-            PlaceChange { name, lost_ns, reach_ns, changes }
+        let places = by_place.into_iter().map(|(name, changes)| PlaceChange {
+            name,
+            lost: LostTime::from_changes(changes.iter().copied()),
+            changes,
         });
         let mut places: Vec<PlaceChange<'_>> = places.collect();
-        places.sort_by(|one, other| other.lost_ns.abs().total_cmp(&one.lost_ns.abs()));
+        places.sort_by(|one, other| other.lost.total_ns.abs().total_cmp(&one.lost.total_ns.abs()));
         places
     }
 
@@ -230,8 +257,9 @@ fn merge_cores(timeline: &Timeline) -> HashMap<Operator, Runs> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_single_run_is_no_evidence_of_a_change() {
+    /// Returns the change of an operator of a kernel whose runs took these times.
+    fn change_of(before: &[i64], after: &[i64]) -> CaptureChange {
+        let side = |times_ns: &[i64]| CaptureSide::from_runs(&Runs { times_ns: times_ns.to_vec(), ..Runs::default() });
         let operator = Operator {
             engine: super::super::chip::Engine::Tiu,
             kind: "CONV",
@@ -241,21 +269,56 @@ mod tests {
             sizes: Vec::new(),
             place: Some("kernel".to_owned()),
         };
-        let side = |times_ns: &[i64]| CaptureSide::from_runs(&Runs { times_ns: times_ns.to_vec(), ..Runs::default() });
-        let compare = |before: &[i64], after: &[i64]| {
-            let change = CaptureChange { operator: operator.clone(), before: side(before), after: side(after) };
-            CaptureComparison { changes: vec![change], spans_ns: (9000, 9000), ..CaptureComparison::default() }
+        CaptureChange { operator, before: side(before), after: side(after) }
+    }
+
+    #[test]
+    fn a_single_run_is_no_evidence_of_a_change() {
+        let compare = |before: &[i64], after: &[i64]| CaptureComparison {
+            changes: vec![change_of(before, after)],
+            spans_ns: (9000, 9000),
+            ..CaptureComparison::default()
         };
         for (before, after) in [(&[1000][..], &[1500][..]), (&[1000, 1001], &[1500]), (&[1000], &[1500, 1501])] {
             let comparison = compare(before, after);
             let change = &comparison.changes[0];
             assert!(!change.is_significant() && !comparison.is_slower(0.05), "{before:?} {after:?}");
-            assert_eq!((change.lost_error_ns(), change.ratio_interval(), comparison.lost_ns().1), (None, None, None));
-            assert!(!comparison.lost_by_place()[0].is_significant(), "{before:?} {after:?}");
+            let lost = comparison.lost_time();
+            assert_eq!((change.lost_error_ns(), change.ratio_interval(), lost.reach_ns), (None, None, None));
+            assert_eq!((lost.single, lost.is_significant()), (1, false), "{before:?} {after:?}");
+            assert_eq!(comparison.lost_by_place()[0].lost, lost);
         }
         let comparison = compare(&[1000, 1001], &[1500, 1501]);
-        assert!(comparison.is_slower(0.05) && comparison.lost_by_place()[0].is_significant());
-        assert!(comparison.lost_ns().1.is_some_and(|reach| reach > 0.0));
+        assert!(comparison.is_slower(0.05) && comparison.lost_by_place()[0].lost.is_significant());
+        assert!(comparison.lost_time().reach_ns.is_some_and(|reach| reach > 0.0));
+    }
+
+    #[test]
+    fn single_runs_do_not_hide_the_change_of_a_kernel() {
+        let compare = |sides: &[(&[i64], &[i64])]| CaptureComparison {
+            changes: sides.iter().map(|(before, after)| change_of(before, after)).collect(),
+            spans_ns: (9000, 9900),
+            names: ("old".to_owned(), "new".to_owned()),
+            ..CaptureComparison::default()
+        };
+        let lost = |comparison: &CaptureComparison| comparison.lost_by_place()[0].lost;
+        let several: (&[i64], &[i64]) = (&[1000, 1002], &[1500, 1502]);
+        let alone = lost(&compare(&[several]));
+        let with_equal = compare(&[several, (&[700], &[700])]);
+        assert_eq!(lost(&with_equal), LostTime { single: 1, ..alone });
+        assert!(alone.is_significant() && lost(&with_equal).is_significant());
+        let summary = with_equal.summary_lines(0.05);
+        let first = "the capture new is 10.0 % longer than old (9.00 µs → 9.90 µs): kernel +1.00 ± 0.01 µs (95 %), \
+                     summed over cores and engines; 1 operator with a single call in a capture is not part of the \
+                     intervals";
+        assert_eq!(summary[0], first);
+        let with_longer = compare(&[several, (&[700], &[1100])]);
+        assert_eq!(lost(&with_longer), LostTime { total_ns: 1400.0, single: 1, ..alone });
+        let summary = with_longer.summary_lines(0.05);
+        let longer = ": kernel +1.40 µs (+1.00 ± 0.01 µs, 95 %, without single calls), ";
+        assert!(summary[0].contains(longer), "{summary:?}");
+        // The total has another sign than the operators with several runs.
+        assert!(!lost(&compare(&[several, (&[7000], &[1100])])).is_significant());
     }
 
     #[test]
