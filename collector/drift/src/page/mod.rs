@@ -34,6 +34,7 @@ pub fn render_page(
     let facts = if drift.nights.len() < 2 { verdict_sentence(drift) } else { comparison_facts(drift) };
     body += &format!("<p class=\"soft\">{}</p>\n", escape_html(&to_sentence(&facts)));
     if drift.nights.len() > 1 {
+        body += &format!("<p class=\"soft\">{}</p>\n", escape_html(&describe_sides(drift)));
         body += &verdict_tiles(drift);
     }
     for note in &drift.notes {
@@ -102,15 +103,14 @@ fn change_points_section(drift: &Drift, change_points: &[ChangePoint], lines: &[
     let is_in_table = |point: &ChangePoint| compared == Some(&point.night) && changed.contains(&point.identity);
     let others: Vec<&ChangePoint> = change_points.iter().filter(|point| !is_in_table(point)).collect();
     let mut body = format!(
-        "<h2>Change points</h2>\n<p class=\"soft\">{}, {} of them at the changes above, between the two sides.",
-        format_count(change_points.len(), "change point"),
-        change_points.len() - others.len()
+        "<h2>Change points</h2>\n<p class=\"soft\">{}",
+        describe_change_points(change_points.len() - others.len(), changed.len(), others.len())
     );
     if others.is_empty() {
         return body + "</p>\n";
     }
-    body += " The others are below: from this night on, the line has another level. The ratio compares the nights \
-             after it with those before it, corrected for the machine. A level of one night may be an outlier.</p>\n";
+    body += " From its night on, the line has another level. The ratio compares the nights after it with those before \
+             it, corrected for the machine. A level of one night may be an outlier.</p>\n";
     let row = |point: &&ChangePoint| {
         format!(
             "<tr><td>{}</td><td class=\"{}\">{}</td><td>{}</td><td>{}</td><td class=\"rest\">{}</td>\
@@ -131,6 +131,41 @@ fn change_points_section(drift: &Drift, change_points: &[ChangePoint], lines: &[
         wider_note(&["threads", "q-value"]),
         more_lines(others.len())
     )
+}
+
+/// Describes how many of the changed lines have a change point between the sides, and how many change points are
+/// elsewhere.
+fn describe_change_points(between: usize, changed: usize, others: usize) -> String {
+    let elsewhere = match others {
+        0 => "There are no others.".to_owned(),
+        1 => "1 change point is elsewhere.".to_owned(),
+        others => format!("{others} change points are elsewhere."),
+    };
+    if changed == 0 {
+        return elsewhere;
+    }
+    let verb = if between == 1 { "has" } else { "have" };
+    format!(
+        "{between} of the {} above {verb} a change point between the two sides; the two tests estimate the variance \
+         between nights differently. {elsewhere}",
+        format_count(changed, "changed line")
+    )
+}
+
+/// Names the nights of each side.
+fn describe_sides(drift: &Drift) -> String {
+    let side = |side: Side| {
+        let nights: Vec<&str> =
+            drift.nights.iter().filter(|night| night.side == side).map(|night| night.label.as_str()).collect();
+        match nights[..] {
+            [] => "no night".to_owned(),
+            [only] => night_title(only),
+            [first, .., last] => {
+                format!("{} from {} to {}", format_count(nights.len(), "night"), night_title(first), night_title(last))
+            }
+        }
+    };
+    format!("Before: {}. After: {}.", side(Side::Before), side(Side::After))
 }
 
 /// Returns how many lines changed and the largest significant change, of the slower lines if there are any.
@@ -161,4 +196,18 @@ fn answer_paragraph(drift: &Drift) -> String {
         "<p class=\"answer\">{} A line is an operator with its schedule, threads and host.</p>\n",
         escape_html(&format!("{answer}{causes}"))
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_lines_without_a_change_point_are_told() {
+        let text = "18 of the 19 changed lines above have a change point between the two sides; the two tests estimate \
+                    the variance between nights differently.";
+        assert_eq!(describe_change_points(18, 19, 0), format!("{text} There are no others."));
+        assert_eq!(describe_change_points(18, 19, 2), format!("{text} 2 change points are elsewhere."));
+        assert_eq!(describe_change_points(0, 0, 1), "1 change point is elsewhere.");
+    }
 }
