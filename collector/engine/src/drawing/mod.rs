@@ -203,8 +203,13 @@ impl Drawing {
         for ((call, work), median) in plan.calls.iter().zip(&works).zip(&medians) {
             weights[call.task] += median.filter(|_| is_timed).map_or(work.flops as f64, |median| median.time_ns);
         }
-        let named = plan.tasks.iter().zip(weights).map(|(found, weight)| (&found.task, weight));
-        let largest = tasks_with_half(named.map(|(task, weight)| (task.describe(), task.hash(), weight)).collect());
+        // Tasks are named by their inputs, and boxes show the results.
+        let results: HashMap<usize, ValueId> = plan.calls.iter().map(|call| (call.task, call.result)).collect();
+        let named = plan.tasks.iter().zip(weights).enumerate().map(|(place, (found, weight))| {
+            let result = results.get(&place).map(|&id| format!(" → {}", ty(id))).unwrap_or_default();
+            (found.task.describe() + &result, found.task.hash(), weight)
+        });
+        let largest = tasks_with_half(named.collect());
         Ok(Drawing { cards, edges, totals, task_count: plan.tasks.len(), largest, is_timed })
     }
 
@@ -461,6 +466,10 @@ mod tests {
             hashes().enumerate().map(|(place, hash)| (hash, median(place))).collect();
         let page = render_graph(&graph, Fuse::Epilogue, &[], &times).unwrap();
         assert!(page.contains(">1.00 µs · "), "{page}");
+        assert!(
+            page.contains("</button>: ") && page.contains(" → f32[1,10]</button>"),
+            "the result as in its box: {page}"
+        );
         assert!(page.contains(" % of the model; ± 0.8 % on a \\u003chost>"), "{page}");
         assert!(page.contains(" (all measured), "), "{page}");
         let first: HashMap<String, MeasuredMedian> = hashes().take(1).map(|hash| (hash, median(0))).collect();
