@@ -1,7 +1,9 @@
 //! The report of searches: best times over trials and over seconds, and the axes with the largest effects.
 
-use crate::campaign::{Finals, FoundBest, Outcomes, PlannedTask, Search, Stop, Trial, Tuning, Verdict, ranking_time};
-use datasets::fastest::EQUAL;
+use crate::campaign::{
+    CLEAR_DIFFERENCE, Finals, FoundBest, Outcomes, PlannedTask, Search, Stop, Trial, Tuning, Verdict, ranking_time,
+};
+use datasets::fastest::{EQUAL, LEAST_ROUNDS};
 use datasets::{CacheState, Key, Outcome, Record};
 use job::space::{Knobs, Schedule, task_space};
 use measure::statistics::median_of_sorted;
@@ -36,14 +38,18 @@ pub struct Learning {
     pub began_at_us: Option<i64>,
     /// Duration of the trials in seconds: the sum over processes of the time from the first trial to the last.
     pub seconds: f64,
-    /// Time of the default schedule in nanoseconds; a median over repetitions if it was measured again.
+    /// Time of the default schedule in nanoseconds: the best time multiplied by the gain if both were measured again,
+    /// because the machine may drift between rounds.
     pub default_ns: Option<f64>,
     /// Time of the best schedule in nanoseconds; a median over repetitions if it was measured again.
     pub best_ns: Option<f64>,
-    /// Default time divided by best time; within rounds if both were measured again, because the machine may drift.
+    /// Default time divided by best time: a median of ratios within rounds if both were measured again.
     pub gain: Option<f64>,
     /// Differences of the best schedule from the default one.
     pub difference: String,
+    /// Median of the first measurement of the default schedule, in nanoseconds.
+    #[serde(skip)]
+    pub(super) first_default_ns: Option<f64>,
     /// The best schedule.
     pub schedule: Option<Schedule>,
     /// Result of the repeated measurements of the best schedules, if there were any.
@@ -200,8 +206,8 @@ fn summarise_search(
     let within_rounds = verdict.as_ref().and_then(|verdict| verdict.default_over_best).map(|ratio| ratio.median);
     let is_default = schedule.as_ref() == Some(&default);
     let of_itself = is_default.then_some(1.0);
-    // One schedule has one time.
-    let default_ns = if is_default { best_ns.or(default_ns) } else { default_ns };
+    let gain = within_rounds.or(of_itself).or_else(|| Some(default_ns? / best_ns?));
+    let first_default = trials.iter().find(|trial| trial.key == search.default_attempt().key);
     Learning {
         task: planned.task.describe(),
         task_hash: planned.task.hash(),
@@ -213,9 +219,10 @@ fn summarise_search(
         without_time: firsts.len() - right.count(),
         began_at_us: firsts.first().map(|record| record.started_at_us),
         seconds: moments.last().copied().unwrap_or(0.0),
-        default_ns,
+        default_ns: default_time(default_ns, best_ns, within_rounds.or(of_itself)),
         best_ns,
-        gain: within_rounds.or(of_itself).or_else(|| Some(default_ns? / best_ns?)),
+        gain,
+        first_default_ns: first_default.and_then(|trial| trial.record.median_ns),
         difference: schedule.as_ref().map(|schedule| describe_difference(schedule, &default)).unwrap_or_default(),
         schedule,
         verdict,
@@ -304,6 +311,12 @@ fn sum_curves(learnings: &[&Learning]) -> Vec<LearningPoint> {
     curve
 }
 
+/// Returns the time of the default schedule by its ratio to the best one, so that times, gains and sums agree; or its
+/// own median if the ratio is unknown.
+fn default_time(median_ns: Option<f64>, best_ns: Option<f64>, over_best: Option<f64>) -> Option<f64> {
+    best_ns.zip(over_best).map(|(best_ns, ratio)| best_ns * ratio).or(median_ns)
+}
+
 fn median_time(trials: &[Trial<'_>], key: Key) -> Option<f64> {
     let own = trials.iter().filter(|trial| trial.key == key && trial.record.outcome == Outcome::Ok);
     let mut times: Vec<f64> = own.filter_map(|trial| trial.record.median_ns).collect();
@@ -363,6 +376,15 @@ impl Learning {
         const NEAR_BEST: f64 = 1.0 + EQUAL;
         let best_ns = self.curve.last()?.best_ns;
         self.curve.iter().find(|point| point.best_ns <= NEAR_BEST * best_ns)
+    }
+
+    /// Returns the task with the conditions that distinguish searches of it.
+    pub(super) fn title(&self) -> String {
+        let caches = match self.cache_state {
+            CacheState::Warm => String::new(),
+            state => format!(", {state} caches"),
+        };
+        format!("{}, {}{caches}", self.task, format_count(self.threads, "thread"))
     }
 
     /// Formats the gain with its 95 % interval, or with its range over rounds if there are too few for an interval.
@@ -479,6 +501,15 @@ fn search_table(learnings: &[Learning]) -> Table {
 pub(super) const CLOCK: &str =
     "seconds: from the first trial of a search to its last, including trials of other searches in between";
 
+/// Explains which gains count, in the order of [`Learning::has_gained`].
+pub(super) fn describe_clear_gains() -> String {
+    format!(
+        "a gain is clear if its 95 % interval lies above 1, or if the best schedule was more than {} % faster in all \
+         of at least {LEAST_ROUNDS} rounds",
+        format_plain(100.0 * CLEAR_DIFFERENCE)
+    )
+}
+
 /// Formats the searches as a table.
 pub fn render_searches(searched: &SearchResults, paper: &Paper) -> String {
     let text = search_table(&searched.learnings).format_for(paper)
@@ -486,9 +517,10 @@ pub fn render_searches(searched: &SearchResults, paper: &Paper) -> String {
         + &unimproved_note(&searched.learnings);
     let effort = searched.effort.describe().map_or(String::new(), |effort| format!("\n{effort}"));
     format!(
-        "{text}\nbest: median of the final interleaved measurement; gain: time of the default schedule over it, in the \
-         same rounds; tied with: other schedules measured again in these rounds that are as fast within the noise; \
-         runner-up: time of the second-best schedule over the best one\n{CLOCK}{effort}"
+        "{text}\nbest: median of the final interleaved measurement; gain: time of the default schedule over it, \
+         median of the ratios in the same rounds; default: best times gain; tied with: other schedules measured again \
+         in these rounds that are as fast within the noise; runner-up: time of the second-best schedule over the best \
+         one\n{CLOCK}{effort}"
     )
 }
 
@@ -507,9 +539,10 @@ fn unimproved_note(learnings: &[Learning]) -> String {
     }
     format!(
         "\n{few} of {} that tried alternatives did not clearly gain more than {} % over the default schedule; for \
-         these, the choice of the tuner makes no difference",
+         these, the choice of the tuner makes no difference; {}",
         count_searches(tried.len()),
-        format_plain(100.0 * EQUAL)
+        format_plain(100.0 * EQUAL),
+        describe_clear_gains()
     )
 }
 
@@ -571,6 +604,7 @@ mod tests {
             default_ns: None,
             best_ns: None,
             gain: Some(gain),
+            first_default_ns: None,
             difference: String::new(),
             schedule: None,
             verdict,
@@ -608,6 +642,13 @@ mod tests {
     }
 
     #[test]
+    fn the_default_time_follows_from_the_gain() {
+        assert_eq!(default_time(Some(1.8), Some(2.0), Some(1.5)), Some(3.0));
+        assert_eq!(default_time(Some(1.8), Some(2.0), None), Some(1.8), "both were measured once");
+        assert_eq!(default_time(Some(1.8), None, Some(1.5)), Some(1.8));
+    }
+
+    #[test]
     fn the_page_and_the_terminal_count_the_same_gains() {
         let learnings = vec![
             learning(9, 1.2, Some(verdict(3, true))),
@@ -620,13 +661,16 @@ mod tests {
         let effort = Effort { seconds: 1.0, tuner_seconds: 0.0, tuner_share: 0.0, run_share: 0.0, build_share: 0.0 };
         let mut searched = SearchResults { learnings, courses: Vec::new(), effort };
         let page = learning_page("curves", &searched);
-        let answer = "1 of the 3 searches that tried alternatives gained more than 1 % over the default schedule; the \
-                      largest gain is 1.20×, matmul 9. 1 search tried only the default schedule and 1 search tried no \
-                      schedule.";
+        let rule = "a gain is clear if its 95 % interval lies above 1, or if the best schedule was more than 3 % \
+                    faster in all of at least 3 rounds";
+        let answer = "1 of the 3 searches that tried alternatives clearly gained more than 1 % over the default \
+                      schedule; the largest such gain is 1.20×, matmul 9, 1 thread, cold caches. 1 search tried only \
+                      the default schedule and 1 search tried no schedule.";
+        assert!(page.contains(&format!("<p class=\"soft\">{}</p>", report::to_sentence(rule))), "{page}");
         assert!(page.contains(&format!("<p class=\"answer\">{answer}</p>")), "{page}");
         let text = render_searches(&searched, &Paper::without_colours(200));
         let note = "2 of 3 searches that tried alternatives did not clearly gain more than 1 % over the default";
-        assert!(text.contains(note), "{text}");
+        assert!(text.contains(note) && text.contains(rule), "{text}");
         assert!([page, text].iter().all(|one| !one.contains("of search in this run")), "nothing was run");
         searched.effort.run_share = 0.5;
         let text = render_searches(&searched, &Paper::without_colours(200));

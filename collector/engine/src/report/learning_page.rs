@@ -1,12 +1,13 @@
 //! HTML page with learning curves (best times over trials and seconds, in total and per search) and effects of axes.
 
-use super::learning::{CLOCK, Learning, LearningCourse, LearningPoint, SearchResults, count_searches};
-use crate::campaign::CLEAR_DIFFERENCE;
-use datasets::fastest::{EQUAL, LEAST_ROUNDS};
+use super::learning::{
+    CLOCK, Learning, LearningCourse, LearningPoint, SearchResults, count_searches, describe_clear_gains,
+};
+use datasets::fastest::EQUAL;
 use job::space::Schedule;
 use report::page::chart::{STYLE, Scale, draw_for_windows, round_ticks, svg_start};
 use report::page::{escape_html, whole_page, wider_note};
-use report::{format_count, format_duration, format_plain, or_unknown};
+use report::{format_count, format_duration, format_plain, or_unknown, to_sentence};
 use search::Effect;
 use std::fmt::Write;
 
@@ -17,6 +18,9 @@ const LEFT: f64 = 70.0;
 const BOTTOM: f64 = 40.0;
 const TOP: f64 = 26.0;
 const RIGHT: f64 = 14.0;
+
+/// Times of the default and the best schedule in the final measurement, in nanoseconds.
+type Finals = (Option<f64>, Option<f64>);
 
 /// Rules in addition to those of pages with charts: only names wrap.
 const RULES: &str = ".wide td { white-space: nowrap; }\n\
@@ -37,6 +41,9 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
     let answer = [gain_sentence(&several), describe_others(&others).map(|text| text + ".")];
     let answer = answer.into_iter().flatten().collect::<Vec<_>>().join(" ");
     let mut body = format!("<p class=\"answer\">{}</p>\n", escape_html(&answer));
+    if !several.is_empty() {
+        body += &format!("<p class=\"soft\">{}</p>\n", to_sentence(&describe_clear_gains()));
+    }
     for sums in searched.courses.iter().filter_map(|course| describe_sums(course, &searched.learnings)) {
         body += &format!("<p>{}</p>\n", escape_html(&sums));
     }
@@ -56,9 +63,10 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
     }
     body += "<h2>Curves</h2>\
         <p class=\"soft\">Dark line: median of the best schedule so far, from its first measurement. \
-        Light line: upper end of the median's 95 % interval, by which a search ranks. Dotted: default schedule. \
-        Circle: median of the final measurement, as in the table; it is interleaved and longer, so it can differ from \
-        the first measurement. Seconds exclude pauses between processes.</p>";
+        Light line: upper end of the median's 95 % interval, by which a search ranks. So the dark line can rise, also \
+        above the dotted one: median of the default schedule, from its first measurement. Circle: best schedule in the \
+        final measurement, as in the table; cross: default schedule in it, if it is another. It is interleaved and \
+        longer, so it can differ from the first measurements. Seconds exclude pauses between processes.</p>";
     for course in searched.courses.iter().filter(|course| course.tasks > 1) {
         body += &render_course(course);
     }
@@ -70,12 +78,10 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
 fn explain_columns() -> String {
     format!(
         "best: median of the final interleaved measurement of the best candidates, or of the only measurement. gain: \
-         time of the default schedule over it, in the same rounds, with its 95 % interval, or with its range if there \
-         are too few rounds for an interval. A gain counts if its interval lies above 1, or if the best schedule was \
-         more than {} % faster in all of at least {LEAST_ROUNDS} rounds. tied with: other schedules measured again in \
-         the same rounds that are as fast within the noise. runner-up: time of the second-best schedule over the best \
-         one. {CLOCK}.",
-        format_plain(100.0 * CLEAR_DIFFERENCE)
+         time of the default schedule over it, median of the ratios in the same rounds, with its 95 % interval, or \
+         with its range if there are too few rounds for an interval. default: best times gain. tied with: other \
+         schedules measured again in the same rounds that are as fast within the noise. runner-up: time of the \
+         second-best schedule over the best one. {CLOCK}."
     )
 }
 
@@ -89,9 +95,11 @@ fn gain_sentence(several: &[&Learning]) -> Option<String> {
         count => count.to_string(),
     };
     let most = gained().next();
-    let most = most.map(|one| format!("; the largest gain is {}, {}", one.format_gain(), one.task)).unwrap_or_default();
+    let most = most
+        .map(|one| format!("; the largest such gain is {}, {}", one.format_gain(), one.title()))
+        .unwrap_or_default();
     Some(format!(
-        "{count} of the {} that tried alternatives gained more than {} % over the default schedule{most}.",
+        "{count} of the {} that tried alternatives clearly gained more than {} % over the default schedule{most}.",
         count_searches(several.len()),
         format_plain(100.0 * EQUAL)
     ))
@@ -141,7 +149,7 @@ fn saving_uncertainty_ns<'a>(learnings: impl Iterator<Item = &'a Learning>) -> O
 /// Returns the table of the terminal, with the gain first. Narrow windows show only the first columns.
 fn search_rows(learnings: &[&Learning]) -> String {
     const SHOWN: usize = 4;
-    const HEADINGS: [&str; 13] = [
+    const HEADINGS: [&str; 12] = [
         "search",
         "gain",
         "best",
@@ -153,13 +161,12 @@ fn search_rows(learnings: &[&Learning]) -> String {
         "trials",
         "failed",
         "seconds",
-        "threads",
         "ended by",
     ];
     let class_of = |place: usize| if place < SHOWN { "" } else { " class=\"rest\"" };
     let row = |one: &&Learning| {
         let cells = [
-            one.task.clone(),
+            one.title(),
             one.format_gain(),
             or_unknown(one.best_ns, format_duration),
             or_unknown(one.default_ns, format_duration),
@@ -170,7 +177,6 @@ fn search_rows(learnings: &[&Learning]) -> String {
             one.trials.to_string(),
             one.without_time.to_string(),
             one.seconds_text(),
-            one.threads.to_string(),
             one.stop.reason_text().to_owned(),
         ];
         let of = |(place, text): (usize, String)| format!("<td{}>{}</td>", class_of(place), escape_html(&text));
@@ -188,9 +194,9 @@ fn search_rows(learnings: &[&Learning]) -> String {
 fn render_search(one: &Learning) -> String {
     let mut text = format!(
         "<h2>{}</h2><p>{} the speed of the default schedule: {} after {} in {:.1} s.</p>\
-         <p class=\"soft\">Best schedule, where it differs from the default one: {}; {}. {} in the models, {}, {} \
+         <p class=\"soft\">Best schedule, where it differs from the default one: {}; {}. {} in the models, {} \
          caches; ended by: {}.</p>",
-        escape_html(&one.task),
+        escape_html(&one.title()),
         one.format_gain(),
         or_unknown(one.best_ns, format_duration),
         format_count(one.trials, "trial"),
@@ -198,11 +204,10 @@ fn render_search(one: &Learning) -> String {
         escape_html(&one.difference),
         one.describe_certainty(),
         format_count(one.count, "call"),
-        format_count(one.threads, "thread"),
         one.cache_state,
         one.stop.reason_text(),
     );
-    text += &render_curves(&one.curve, one.default_ns, one.best_ns);
+    text += &render_curves(&one.curve, one.first_default_ns, (one.default_ns, one.best_ns));
     if !one.axes.is_empty() {
         text += &render_axes(one);
     }
@@ -222,7 +227,7 @@ fn render_course(course: &LearningCourse) -> String {
         format_duration(last.best_ns),
         format_count(last.trial, "trial"),
         last.seconds,
-        render_curves(&course.curve, None, None)
+        render_curves(&course.curve, None, (None, None))
     )
 }
 
@@ -254,13 +259,14 @@ fn render_axes(one: &Learning) -> String {
 }
 
 /// Renders a curve over trials and over seconds, or nothing if it has fewer than two points.
-fn render_curves(curve: &[LearningPoint], default_ns: Option<f64>, best_ns: Option<f64>) -> String {
+/// `finals` are the times of the default and the best schedule in the final measurement.
+fn render_curves(curve: &[LearningPoint], first_default_ns: Option<f64>, finals: Finals) -> String {
     if curve.len() < 2 {
         return String::new();
     }
     let pair = |width| {
-        let trials = render_curve(curve, (default_ns, best_ns), width, "trials", |point| point.trial as f64);
-        let seconds = render_curve(curve, (default_ns, best_ns), width, "seconds", |point| point.seconds);
+        let trials = render_curve(curve, (first_default_ns, finals), width, "trials", |point| point.trial as f64);
+        let seconds = render_curve(curve, (first_default_ns, finals), width, "seconds", |point| point.seconds);
         format!("<div class=\"pair\">{trials}{seconds}</div>")
     };
     format!("<figure>{}</figure>", draw_for_windows(WIDTH, pair))
@@ -268,15 +274,16 @@ fn render_curves(curve: &[LearningPoint], default_ns: Option<f64>, best_ns: Opti
 
 fn render_curve(
     curve: &[LearningPoint],
-    (default_ns, best_ns): (Option<f64>, Option<f64>),
+    (first_default_ns, finals): (Option<f64>, Finals),
     width: f64,
     over: &str,
     place: impl Fn(&LearningPoint) -> f64,
 ) -> String {
-    let times = curve.iter().flat_map(|point| [point.best_ns, point.median_ns]).chain(default_ns).chain(best_ns);
+    let times = curve.iter().flat_map(|point| [point.best_ns, point.median_ns]).chain(first_default_ns);
+    let times = times.chain(finals.0).chain(finals.1);
     let (low, high) = times.fold((f64::INFINITY, 0.0f64), |(low, high), ns| (low.min(ns), high.max(ns)));
     let margin = (high - low).max(0.02 * high) * 0.08;
-    let end = curve.last().map_or(1.0, &place).max(1.0);
+    let end = curve.last().map(&place).filter(|end| *end > 0.0).unwrap_or(1.0);
     let across = Scale { range: (0.0, end), places: (LEFT, width - RIGHT), is_log: false };
     let down = Scale { range: (low - margin, high + margin), places: (HEIGHT - BOTTOM, TOP), is_log: false };
     let mut svg = svg_start(width, HEIGHT, &format!("best time so far over {over}"));
@@ -312,10 +319,10 @@ fn render_curve(
         (LEFT + width - RIGHT) / 2.0,
         HEIGHT - 6.0
     );
-    if let Some(default) = default_ns {
+    if let Some(default) = first_default_ns {
         let y = down.coordinate_of(default);
-        // The label is on the side of the line without the final median.
-        let is_above = best_ns.is_some_and(|best| best < default);
+        // The label is on the side of the line without the final times.
+        let is_above = finals.1.is_some_and(|best| best < default);
         let (right, text_y) = (width - RIGHT, if is_above { y - 5.0 } else { y + 14.0 });
         let _ = write!(
             svg,
@@ -325,13 +332,14 @@ fn render_curve(
         );
     }
     svg += &draw_steps(curve, |point| across.coordinate_of(place(point)), |ns| down.coordinate_of(ns));
-    if let Some(best) = best_ns {
-        let _ = write!(
-            svg,
-            "<circle class=\"dot\" cx=\"{}\" cy=\"{:.1}\" r=\"4\"/>",
-            width - RIGHT,
-            down.coordinate_of(best)
-        );
+    let (x, (default_ns, best_ns)) = (width - RIGHT, finals);
+    // Equal times are those of one schedule.
+    if let Some(default_ns) = default_ns.filter(|_| default_ns != best_ns) {
+        let y = down.coordinate_of(default_ns);
+        let _ = write!(svg, "<path class=\"whisker\" d=\"M{} {:.1}l8 8m0 -8l-8 8\"/>", x - 4.0, y - 4.0);
+    }
+    if let Some(best_ns) = best_ns {
+        let _ = write!(svg, "<circle class=\"dot\" cx=\"{x}\" cy=\"{:.1}\" r=\"4\"/>", down.coordinate_of(best_ns));
     }
     svg + "</svg>"
 }
