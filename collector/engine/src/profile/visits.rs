@@ -5,16 +5,13 @@ use crate::runs::Runs;
 use job::listing::CodeRequests;
 use job::{NetworkJob, RunReply};
 use measure::counters::{Backend, CounterRequest};
-use profile::summary::visits::{medians_ns, visit_scatter};
+use profile::summary::visits::{BUSY, describe_busy, medians_ns, visit_scatter};
 use profile::{Plan, Profile, ProfileSchedule};
-use report::format_percent;
 
 /// Number of additional visits (processes) if they agree.
 const VISITS: usize = 2;
 /// Largest number of additional visits if they disagree.
 const MAX_VISITS: usize = 6;
-/// Scatter between visits, on a logarithmic scale, from which visits are added.
-const BUSY: f64 = 0.1;
 /// Divisor of the time budget: each additional visit gets the budget divided by this number.
 const SHARE: u64 = 4;
 
@@ -43,14 +40,7 @@ pub fn add_visits(profile: &mut Profile, job: &NetworkJob, runs: &mut Runs) -> R
             return Ok(());
         }
     }
-    let busy = visit_scatter(profile).filter(|scatter| *scatter >= BUSY);
-    profile.notes.extend(busy.map(|scatter| {
-        format!(
-            "the machine is busy: operators differ by {} between {} processes; close other programs and profile again \
-             before you compare",
-            format_percent(scatter.exp_m1()),
-            profile.visits.len() + 1
-        )
-    }));
+    let busy = describe_busy(profile);
+    profile.notes.extend(busy);
     Ok(())
 }

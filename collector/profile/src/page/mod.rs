@@ -7,9 +7,9 @@ pub mod parts;
 use crate::averages::{Grouping, compute_averages};
 use crate::data::{Kind, Profile, Source};
 use crate::sort::SortBy;
-use crate::summary::{self, GroupBy, Row, Totals};
+use crate::summary::{self, GroupBy, Row, Totals, visits};
 use measure::counters::names::CPU_TIME;
-use report::{format_count, format_duration, format_percent, page};
+use report::{format_count, format_duration, format_percent, page, to_sentence};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -36,6 +36,7 @@ fn page_data(profile: &Profile, group_by: GroupBy) -> Value {
     };
     json!({
         "model": profile.model,
+        "warning": visits::describe_busy(profile).map(|text| to_sentence(&text)),
         "answer": answer_sentence(profile, &totals, &rows),
         "shares": describe_shares(profile, &rows, has_total_share),
         "has_total_share": has_total_share,
@@ -103,9 +104,9 @@ fn answer_sentence(profile: &Profile, totals: &Totals, rows: &[Row]) -> String {
             format!("A {unit}{with_profiler} takes {run} (median of {runs}{interval}; fastest {unit} {least}).\n{most}")
         }
         Some(typical) => format!(
-            "An undisturbed {unit}{with_profiler} takes {}: the sum of its operators' medians and of the mean gaps \
-             between them{}. Most {unit}s were disturbed, each at other operators: the median of {runs} is \
-             {run}{interval}, and the fastest {unit} took {least}.\n{most}",
+            "Most {unit}s were disturbed, each at other operators: the median of {runs} is {run}{interval}, and the \
+             fastest {unit} took {least}. An undisturbed {unit}{with_profiler} takes {}: the sum of its operators' \
+             medians and of the mean gaps between them{}.\n{most}",
             format_duration(typical.time_ns),
             typical.interval_ns.map(|interval| format!(" ({})", ends(interval))).unwrap_or_default()
         ),
@@ -117,13 +118,28 @@ fn describe_shares(profile: &Profile, rows: &[Row], has_total_share: bool) -> [S
     let shares = match profile.source {
         Source::Imported => imported_shares(profile, rows),
         Source::Measured | Source::Emulated if has_total_share => {
-            "share: median time of a call times its calls, relative to the sum for all operators; single disturbed \
-             calls do not count."
-                .to_owned()
+            let several = match rows.iter().any(|row| row.operators.len() > 1) {
+                true => {
+                    " A row with several calls in a run adds the median of each, so its share and its rates do not \
+                     follow from the median of all its calls."
+                }
+                false => "",
+            };
+            format!(
+                "share: median time of a call times its calls, relative to the sum for all operators; single disturbed \
+                 calls do not count.{several}"
+            )
         }
         Source::Measured | Source::Emulated => {
             "share: time of the calls without those that they make, relative to the sum for all operators.".to_owned()
         }
+    };
+    let inner = match rows.iter().any(|row| row.self_total_ns != row.total_ns) {
+        true => {
+            " median, min and p95 are times of one call with the calls that it makes; total is the sum over the calls, \
+             and self total is that sum without the calls that they make."
+        }
+        false => "",
     };
     let has_cpu = rows.iter().any(|row| row.cpu_ns.is_some());
     let wide = [
@@ -135,7 +151,7 @@ fn describe_shares(profile: &Profile, rows: &[Row], has_total_share: bool) -> [S
         (has_total_share, "of total: share of the sum of all calls, including disturbed ones."),
     ];
     let wide: Vec<&str> = wide.into_iter().filter(|(is_shown, _)| *is_shown).map(|(_, text)| text).collect();
-    [shares, wide.join(" ")]
+    [shares + inner, wide.join(" ")]
 }
 
 /// Describes the shares of an imported profile, which refer to everything recorded.
@@ -147,8 +163,7 @@ fn imported_shares(profile: &Profile, rows: &[Row]) -> String {
         false => String::new(),
     };
     format!(
-        "share: time of the calls without those that they make (self), relative to the recorded time of {}.{outside} \
-         Other times of a call include the calls that it makes.",
+        "share: time of the calls without those that they make (self), relative to the recorded time of {}.{outside}",
         format_duration(whole_ns as f64)
     )
 }
@@ -201,7 +216,10 @@ fn page_facts(profile: &Profile, totals: &Totals) -> Vec<[String; 2]> {
     if let (Some(slowdown), Some(bare_ns)) = (totals.profiler_slowdown, totals.bare_median_ns) {
         let between = slowdown.interval.map(|(low, high)| format!(" ({low:.3} … {high:.3})")).unwrap_or_default();
         facts.push(("median run without the profiler".to_owned(), format_duration(bare_ns)));
-        facts.push(("slowdown by the profiler".to_owned(), format!("{:.3}×{between}", slowdown.median)));
+        facts.push((
+            "slowdown by the profiler".to_owned(),
+            format!("{:.3}×{between}, median of each run over the adjacent one", slowdown.median),
+        ));
     }
     for energy in &profile.energy {
         facts.push((
@@ -217,7 +235,9 @@ fn page_notes(profile: &Profile) -> Vec<String> {
     let is_given = |name: &str| profile.counters.iter().any(|counter| counter.name == name);
     let lacking = profile.refusals.iter().filter(|one| !is_given(&one.counter));
     let refusals = lacking.map(|one| format!("{} by {}: {}", one.counter, one.source, one.why));
-    profile.notes.iter().cloned().chain(refusals).collect()
+    // The page begins with this note.
+    let warning = visits::describe_busy(profile);
+    profile.notes.iter().filter(|note| Some(*note) != warning.as_ref()).cloned().chain(refusals).collect()
 }
 
 fn table_row(row: &Row) -> Value {
@@ -306,13 +326,38 @@ mod tests {
         assert!(answer.starts_with(first), "{answer}");
         let busy = page_data(&profile(|step| step != 4), GroupBy::Name);
         let answer = busy["answer"].as_str().expect("a text");
-        let first = "An undisturbed run with the profiler takes 90.0 ns: the sum of its operators' medians and of the \
-                     mean gaps between them (95 % between 90.0 ns and 90.0 ns). Most runs were disturbed, each at \
-                     other operators: the median of 9 runs is 980 ns, 95 % between 980 ns and 980 ns, and the \
-                     fastest run took 90.0 ns.\n";
+        let first = "Most runs were disturbed, each at other operators: the median of 9 runs is 980 ns, 95 % between \
+                     980 ns and 980 ns, and the fastest run took 90.0 ns. An undisturbed run with the profiler takes \
+                     90.0 ns: the sum of its operators' medians and of the mean gaps between them (95 % between 90.0 \
+                     ns and 90.0 ns).\n";
         assert!(answer.starts_with(first), "{answer}");
         let mean = ["mean run with the profiler", "881 ns, disturbances included; 0 ns of it outside operators"];
         assert!(busy["facts"].as_array().expect("facts").contains(&json!(mean)), "{}", busy["facts"]);
+    }
+
+    #[test]
+    fn a_busy_machine_is_told_first() {
+        let visited = |factor: u64| Profile { visits: vec![vec![10 * factor; 9]], ..profile(|_| false) };
+        assert_eq!(page_data(&visited(1), GroupBy::Name)["warning"], Value::Null);
+        let mut busy = visited(2);
+        busy.notes = vec![visits::describe_busy(&busy).expect("a warning"), "another".to_owned()];
+        let data = page_data(&busy, GroupBy::Name);
+        let warning = data["warning"].as_str().expect("a text");
+        assert!(warning.starts_with("The machine is busy: operators differ by "), "{warning}");
+        assert!(warning.contains(" between 2 processes, that of this profile and 1 more, "), "{warning}");
+        assert!(warning.ends_with(" before you compare."), "{warning}");
+        assert_eq!(data["notes"], json!(["another"]));
+    }
+
+    #[test]
+    fn a_row_adds_the_medians_of_its_calls() {
+        let busy = page_data(&profile(|step| step != 4), GroupBy::Call);
+        let shares = |data: &Value| data["shares"][0].as_str().expect("a text").to_owned();
+        assert!(!shares(&busy).contains("adds the median"), "{busy}");
+        let mut pair = profile(|step| step != 4);
+        pair.operators[1].name = "op0".to_owned();
+        let pair = shares(&page_data(&pair, GroupBy::Name));
+        assert!(pair.contains("A row with several calls in a run adds the median of each"), "{pair}");
     }
 
     #[test]

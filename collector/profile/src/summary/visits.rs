@@ -4,6 +4,10 @@ use super::{GroupBy, median_of_sorted, sorted_copy, summary_rows};
 use crate::data::{Kind, Profile};
 use crate::sort::SortBy;
 use datasets::log_spread;
+use report::format_percent;
+
+/// Scatter between visits, on a logarithmic scale, from which the machine counts as busy.
+pub const BUSY: f64 = 0.1;
 
 /// Returns the median self time of each operator, in the order of the operators.
 pub fn medians_ns(profile: &Profile) -> Vec<u64> {
@@ -35,4 +39,16 @@ pub fn visit_scatter(profile: &Profile) -> Option<f64> {
         passed >= half
     };
     spreads.iter().find(reached).map(|(spread, _)| *spread)
+}
+
+/// Warns of operators whose times differ between visits; None if they agree or for a single visit.
+pub fn describe_busy(profile: &Profile) -> Option<String> {
+    let scatter = visit_scatter(profile).filter(|scatter| *scatter >= BUSY)?;
+    let others = profile.visits.len();
+    Some(format!(
+        "the machine is busy: operators differ by {} between {} processes, that of this profile and {others} more, \
+         which ran only for this comparison; close other programs and profile again before you compare",
+        format_percent(scatter.exp_m1()),
+        others + 1
+    ))
 }
