@@ -174,7 +174,9 @@ fn operators_are_placed_with_reasons() {
         assert!(page.contains(part), "boxes and table agree: {page}");
     }
     assert!(output.stdout.contains("10.00 times as fast as all operators on "), "the gain of two devices: {output}");
-    let shown = output.stdout.lines().filter(|line| line.contains("optim") || line.contains("makespan"));
+    let words = ["Makespan", "ptim", "quilibrium", "Times: from times.csv"];
+    let shown = output.stdout.lines().filter(|line| words.iter().any(|word| line.contains(word)));
+    assert_eq!(shown.clone().count(), 6, "{output}");
     // The page keeps numbers and percent signs on the same line.
     let page = page.replace('\u{a0}', " ");
     shown.for_each(|line| assert!(page.contains(line), "{line} in {page}"));

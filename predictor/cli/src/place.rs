@@ -114,7 +114,8 @@ fn load_times(arguments: &PlaceArguments) -> Result<(String, TimesTable, Vec<Edg
         batch: arguments.batchsize,
         tokens: arguments.sequence,
     };
-    let (table, edges) = times_of_network(&predictor, &question, &arguments.device)?;
+    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+    let (table, edges) = times_of_network((&predictor, &name), &question, &arguments.device)?;
     Ok((question.describe(), table, edges))
 }
 

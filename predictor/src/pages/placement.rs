@@ -39,54 +39,58 @@ pub fn placement_page(
 }
 
 /// Describes a placement for terminal and page: makespan with and without other devices, energy, stability, distance
-/// from the optimum. `promised` is an error of times in percent and the largest distance with it.
+/// from the optimum, and the sources of the times. `promised` is an error of times in percent and the largest distance
+/// with it.
 pub fn describe_placement(
     table: &TimesTable,
     instance: &Instance,
     found: &Placement,
     promised: Option<(f64, f64)>,
 ) -> Vec<String> {
+    let ends = makespan_ends(table, instance, found);
+    let mut lines = vec![describe_makespan(table, instance, found, ends.as_ref())];
+    lines.extend(ends.and_then(|ends| explain_ends(&ends, speed_up(instance, found.makespan_ns))));
     let bounds = count_lower_bounds(table, found);
-    let mut lines = vec![format!(
-        "makespan {}{}{}",
-        if bounds > 0 { "at least " } else { "" },
-        format_duration(found.makespan_ns),
-        compare_device(table, instance, found)
-    )];
-    lines.extend(describe_range(table, instance, found));
     if bounds > 0 {
         lines.push(format!(
-            "{bounds} of {} operators have only a lower bound of their time (≥), because the training data lacks them; \
-             they may take longer",
+            "{bounds} of {} operators count with a lower bound of their time only (≥), because the training data lacks \
+             them; they may take longer",
             table.operators.len()
         ));
     }
     if found.energy_j > 0.0 {
         let objective = format_duration(found.objective_ns);
-        lines.push(format!("energy {} J, objective {objective}", format_number(found.energy_j)));
+        lines.push(format!("Energy {} J, objective {objective}", format_number(found.energy_j)));
     }
     lines.push(match found.is_equilibrium() {
-        true => "equilibrium: no operator gains by moving alone".to_owned(),
-        false => format!("not an equilibrium: a single move gains up to {}", format_duration(found.largest_gain_ns)),
+        true => "Equilibrium: no operator gains by moving alone".to_owned(),
+        false => format!("Not an equilibrium: a single move gains up to {}", format_duration(found.largest_gain_ns)),
     });
+    let at_expected = if is_predicted(table) { " at the expected times" } else { "" };
     lines.push(match found.is_exact {
-        true => "optimal among all assignments".to_owned(),
+        true => format!("Optimal among all assignments{at_expected}"),
         false => format!(
-            "at most {:.3} times the optimum: no assignment takes less than {}",
+            "At most {:.3} times the optimum: no assignment takes less than {}{at_expected}",
             found.ratio_most(),
             format_duration(found.least_ns)
         ),
     });
     if let Some(anarchy) = found.anarchy {
-        lines.push(format!("worst equilibrium: {anarchy:.3} times the time of the optimum (price of anarchy)"));
+        lines.push(format!("Worst equilibrium: {anarchy:.3} times the time of the optimum (price of anarchy)"));
     }
     if let Some(most) = found.anarchy_most {
-        lines.push(format!("for identical devices, any equilibrium takes at most {most:.3} times the optimum"));
+        lines.push(format!("For identical devices, any equilibrium takes at most {most:.3} times the optimum"));
     }
     if let Some((off, ratio)) = promised {
-        lines.push(format!("if times are off by up to {off} %: at most {ratio:.3} times the optimum"));
+        lines.push(format!("If times are off by up to {off} %: at most {ratio:.3} times the optimum"));
     }
+    lines.push(describe_sources(table, instance));
     lines
+}
+
+/// Returns whether the times are predictions, which have intervals or are lower bounds.
+fn is_predicted(table: &TimesTable) -> bool {
+    !table.intervals_ns.is_empty()
 }
 
 /// Returns the number of operators that are placed where only a lower bound of their time is known.
@@ -94,9 +98,16 @@ fn count_lower_bounds(table: &TimesTable, found: &Placement) -> usize {
     found.devices.iter().enumerate().filter(|(operator, device)| table.is_lower_bound(*operator, **device)).count()
 }
 
-/// Describes the makespan and the gain with all times at the low and all at the high ends of their 90 % intervals, if
-/// any is known. Lower bounds of times, which have no upper end, are kept.
-fn describe_range(table: &TimesTable, instance: &Instance, found: &Placement) -> Option<String> {
+/// Makespan, and speed-up over the fastest single device, with all times at the low and all at the high ends of their
+/// 90 % intervals. Lower bounds of times, which have no upper end, are kept.
+struct MakespanEnds {
+    low_ns: f64,
+    high_ns: f64,
+    speed_ups: (f64, f64),
+}
+
+/// Returns the makespan at the ends of the intervals; None if no interval is known.
+fn makespan_ends(table: &TimesTable, instance: &Instance, found: &Placement) -> Option<MakespanEnds> {
     let is_known = |interval: &(f64, f64)| interval.0 > 0.0 && interval.1.is_finite();
     if !table.intervals_ns.iter().flatten().any(is_known) {
         return None;
@@ -112,21 +123,71 @@ fn describe_range(table: &TimesTable, instance: &Instance, found: &Placement) ->
         Some((makespan_ns, speed_up(&instance, makespan_ns)))
     };
     let ((low_ns, low), (high_ns, high)) = (with(|(low, _)| *low)?, with(|(_, high)| *high)?);
-    let expected = speed_up(instance, found.makespan_ns);
-    let compared = match () {
-        () if expected > low.max(high) => ", less than at the expected times, for which the operators were placed",
-        () if expected < low.min(high) => ", more than at the expected times",
-        () => "",
+    Some(MakespanEnds { low_ns, high_ns, speed_ups: (low, high) })
+}
+
+/// Describes the makespan and the speed-up over the fastest single device, expected and at the ends of the intervals.
+fn describe_makespan(
+    table: &TimesTable,
+    instance: &Instance,
+    found: &Placement,
+    ends: Option<&MakespanEnds>,
+) -> String {
+    const ENDS: &str = "all times at the low or all at the high ends of their 90 % intervals";
+    let has_others = table.devices.len() > 1;
+    let mut limits: Vec<String> = ends.map(|ends| format_range(ends.low_ns, ends.high_ns)).into_iter().collect();
+    if !has_others && ends.is_some() {
+        limits.push(format!("with {ENDS}"));
+    }
+    let bounds = count_lower_bounds(table, found);
+    if bounds > 0 {
+        let verb = if bounds == 1 { "counts" } else { "count" };
+        let operators = format_count(bounds, "operator");
+        limits.push(format!("{operators} {verb} with a lower bound of the time only"));
+    }
+    let limits = if limits.is_empty() { String::new() } else { format!(" ({})", limits.join("; ")) };
+    let expected = if is_predicted(table) { " expected" } else { "" };
+    let mut text = format!("Makespan {}{expected}{limits}", format_duration(found.makespan_ns));
+    let Some((device, alone_ns)) = fastest_device(instance).filter(|_| has_others) else { return text };
+    let gain = alone_ns / found.makespan_ns;
+    let _ = write!(
+        text,
+        ", {gain:.2} times as fast as all operators on {} ({}), the fastest single device",
+        table.devices[device],
+        format_duration(alone_ns)
+    );
+    if let Some(MakespanEnds { speed_ups: (low, high), .. }) = ends {
+        let only = if gain > low.max(*high) { "but only" } else { "and" };
+        let _ = write!(text, ", {only} {low:.2} or {high:.2} times with {ENDS}");
+    }
+    text
+}
+
+/// Explains a speed-up that is larger, or smaller, at the expected times than at both ends of their intervals.
+fn explain_ends(ends: &MakespanEnds, expected: f64) -> Option<String> {
+    let (low, high) = ends.speed_ups;
+    if expected > low.max(high) {
+        return Some(
+            "The speed-up is smaller at the ends of the intervals, because the operators were placed for the expected \
+             times"
+                .to_owned(),
+        );
+    }
+    (expected < low.min(high)).then(|| "The speed-up is larger at both ends of the intervals".to_owned())
+}
+
+/// States where the times come from, and what a transfer between devices costs.
+fn describe_sources(table: &TimesTable, instance: &Instance) -> String {
+    let transfer = match instance.links.first().and_then(|row| row.get(1)) {
+        Some(link) if !instance.edges.is_empty() => format!(
+            "; assumed link between devices: {} per transfer and {} GB/s",
+            format_duration(link.latency_ns),
+            format_number(1.0 / link.ns_per_byte)
+        ),
+        _ if instance.edges.is_empty() => "; operators are independent, so nothing is transferred".to_owned(),
+        _ => String::new(),
     };
-    let gains = match table.devices.len() > 1 {
-        true => format!("; the speed-up over the fastest single device is then {low:.2} or {high:.2}{compared}"),
-        false => String::new(),
-    };
-    let kept = if count_lower_bounds(table, found) > 0 { " except lower bounds" } else { "" };
-    Some(format!(
-        "makespan {} if all times{kept} are at the low or all at the high ends of their 90 % intervals{gains}",
-        format_range(low_ns, high_ns)
-    ))
+    format!("Times: {}{transfer}", table.source)
 }
 
 /// Returns the ratio of the time of all operators on the fastest single device to a makespan.
@@ -140,20 +201,6 @@ fn fastest_device(instance: &Instance) -> Option<(usize, f64)> {
     let devices = 0..instance.times_ns.first().map_or(0, Vec::len);
     let sums_ns = devices.map(|device| (device, instance.times_ns.iter().map(|times| times[device]).sum::<f64>()));
     sums_ns.min_by(|one, two| one.1.total_cmp(&two.1))
-}
-
-/// Compares the makespan with that of all operators on the fastest single device.
-fn compare_device(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
-    match fastest_device(instance) {
-        Some((device, alone_ns)) if table.devices.len() > 1 => format!(
-            ", {:.2} times as fast as all operators on {} ({}{}), the fastest single device",
-            alone_ns / found.makespan_ns,
-            table.devices[device],
-            if (0..table.operators.len()).any(|one| table.is_lower_bound(one, device)) { "at least " } else { "" },
-            format_duration(alone_ns)
-        ),
-        _ => String::new(),
-    }
 }
 
 /// Formats the time of an operator on a device, for terminal and page.
@@ -251,8 +298,8 @@ impl DeviceLanes<'_> {
              <text class=\"soft\" x=\"{middle:.1}\" y=\"{}\" text-anchor=\"middle\">time</text>",
             TOP - 6.0,
             TOP - 10.0,
-            if count_lower_bounds(self.table, self.found) > 0 { "at least " } else { "" },
             format_duration(makespan_ns),
+            if is_predicted(self.table) { " expected" } else { "" },
             floor + 36.0
         );
         picture + "</svg>"
@@ -293,7 +340,8 @@ impl DeviceLanes<'_> {
             .map(|(place, name)| format!("<dt>{}</dt><dd>{}</dd>", place + 1, escape(name)));
         let mut text = format!(
             "<h2>Operators</h2><p class=\"soft\">Devices:</p><dl class=\"named\">{}</dl><p class=\"soft\">Time: of the \
-             operator alone on its device{}. Move to another device: {}</p>\
+             operator alone on its device{}. Cheapest move: to the device with the smallest change of {}, if all other \
+             operators stay.</p>\
              <div class=\"wide\"><table class=\"answers figures\"><tr><th>operator</th><th>device</th><th>start</th>\
              <th>time</th><th>cheapest move</th>",
             named.collect::<String>(),
@@ -351,8 +399,8 @@ impl DeviceLanes<'_> {
 
     fn describe_costs(&self) -> &'static str {
         match self.instance.price_ns_per_j > 0.0 {
-            true => "change of the makespan plus that of the cost of energy, if all other operators stay.",
-            false => "change of the makespan, if all other operators stay.",
+            true => "the makespan plus that of the cost of energy",
+            false => "the makespan",
         }
     }
 }
@@ -367,6 +415,7 @@ fn fitting_label(name: &str, width: f64) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use planners::placement::{Edge, Link};
 
     /// Returns a table of two operators and two devices with given intervals, and the lines about its placement.
     fn describe(intervals_ns: [[(f64, f64); 2]; 2]) -> (TimesTable, Vec<String>) {
@@ -375,6 +424,7 @@ mod tests {
             devices: vec!["one".to_owned(), "two".to_owned()],
             times_ns: vec![vec![10.0, 12.0], vec![12.0, 10.0]],
             intervals_ns: intervals_ns.map(|row| row.to_vec()).to_vec(),
+            source: "predicted by gpu.opp".to_owned(),
         };
         let instance = Instance { times_ns: table.times_ns.clone(), ..Instance::default() };
         let found = planners::placement::place_operators(&instance).expect("a placement");
@@ -383,23 +433,48 @@ mod tests {
     }
 
     #[test]
-    fn a_speed_up_outside_of_its_range_is_explained() {
+    fn the_first_line_has_the_speed_ups_at_the_ends_of_the_intervals() {
         let (_, lines) = describe([[(9.9, 30.0), (1.0, 12.1)], [(1.0, 12.1), (9.9, 10.1)]]);
-        assert!(lines[0].starts_with("makespan 10.0 ns, 2.20 times as fast as"), "{lines:?}");
-        assert!(lines[1].contains("is then 1.10 or 0.74, less than at the expected times"), "{lines:?}");
+        assert!(lines[0].starts_with("Makespan 10.0 ns expected (9.90 ns … 30.0 ns), 2.20 times as fast"), "{lines:?}");
+        assert!(lines[0].contains("device, but only 1.10 or 0.74 times with all times at the low"), "{lines:?}");
+        assert!(lines[1].contains("because the operators were placed for the expected times"), "{lines:?}");
+        assert_eq!(lines.last().expect("sources").split(';').next(), Some("Times: predicted by gpu.opp"));
         let (_, lines) = describe([[(9.0, 11.0), (11.0, 13.0)], [(11.0, 13.0), (9.0, 11.0)]]);
-        assert!(lines[1].contains("is then 2.22 or 2.18") && !lines[1].contains("expected"), "{lines:?}");
+        assert!(lines[0].contains("and 2.22 or 2.18 times") && !lines[1].contains("speed-up"), "{lines:?}");
+        assert!(lines.contains(&"Optimal among all assignments at the expected times".to_owned()), "{lines:?}");
     }
 
     #[test]
-    fn lower_bounds_are_marked() {
+    fn lower_bounds_are_counted_and_the_makespan_is_not_called_a_bound() {
         let (table, lines) = describe([[(10.0, f64::NAN), (11.0, 13.0)], [(11.0, 13.0), (9.0, 11.0)]]);
         assert!(
-            lines[0].starts_with("makespan at least 10.0 ns, 2.20 times") && lines[0].contains("(at least 22.0 ns)")
+            lines[0].starts_with(
+                "Makespan 10.0 ns expected (10.0 ns … 11.0 ns; 1 operator counts with a lower bound of the time only)"
+            ),
+            "{lines:?}"
         );
-        assert!(lines[1].contains("if all times except lower bounds are at the low"), "{lines:?}");
-        assert!(lines[2].starts_with("1 of 2 operators have only a lower bound of their time (≥)"), "{lines:?}");
+        assert!(lines.iter().all(|line| !line.contains("at least")), "{lines:?}");
+        let counted = "1 of 2 operators count with a lower bound of their time only (≥)";
+        assert!(lines.iter().any(|line| line.starts_with(counted)), "{lines:?}");
         assert_eq!((describe_time(&table, 0, 0), describe_time(&table, 0, 1)), ("≥ 10.0 ns".into(), "12.0 ns".into()));
+    }
+
+    #[test]
+    fn measured_times_and_the_link_are_named() {
+        let (table, _) = describe([[(9.0, 11.0), (11.0, 13.0)], [(11.0, 13.0), (9.0, 11.0)]]);
+        let table = TimesTable { intervals_ns: Vec::new(), source: "from times.csv".to_owned(), ..table };
+        let link = Link { latency_ns: 1e4, ns_per_byte: 1.0 / 12.0 };
+        let instance = Instance {
+            times_ns: table.times_ns.clone(),
+            edges: vec![Edge { from: 0, to: 1, bytes: 12.0 }],
+            links: vec![vec![link; 2]; 2],
+            ..Instance::default()
+        };
+        let found = planners::placement::place_operators(&instance).expect("a placement");
+        let text = describe_placement(&table, &instance, &found, None).join("\n");
+        assert!(!text.contains("expected"), "{text}");
+        let sources = "Times: from times.csv; assumed link between devices: 10.0 µs per transfer and 12.0 GB/s";
+        assert!(text.ends_with(sources), "{text}");
     }
 
     #[test]

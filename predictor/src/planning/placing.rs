@@ -27,8 +27,9 @@ pub fn place_operators(
     Ok((instance, found))
 }
 
+/// Predicts the times of a network's operators on devices, with the predictor of the file `source`.
 pub fn times_of_network(
-    predictor: &Predictor,
+    (predictor, source): (&Predictor, &str),
     question: &NetworkQuestion<'_>,
     devices: &[String],
 ) -> Result<(TimesTable, Vec<Edge>)> {
@@ -65,7 +66,8 @@ pub fn times_of_network(
     });
     let operators =
         cut.calls.iter().enumerate().map(|(call, one)| format!("{call}: {}", cut.tasks[one.task].task.describe()));
-    Ok((TimesTable { operators: operators.collect(), devices, times_ns, intervals_ns }, edges.collect()))
+    let (operators, source) = (operators.collect(), format!("predicted by {source}"));
+    Ok((TimesTable { operators, devices, times_ns, intervals_ns, source }, edges.collect()))
 }
 
 fn planner_instance(options: &PlacementOptions, table: &TimesTable, edges: Vec<Edge>) -> Result<Instance> {

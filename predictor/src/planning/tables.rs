@@ -6,13 +6,15 @@ use std::path::Path;
 
 const BYTES_MAX: u64 = 16 << 20;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TimesTable {
     pub operators: Vec<String>,
     pub devices: Vec<String>,
     pub times_ns: Vec<Vec<f64>>,
     /// 90 % intervals of the times; empty if they are unknown.
     pub intervals_ns: Vec<Vec<(f64, f64)>>,
+    /// Source of the times, such as `predicted by gpu.opp`.
+    pub source: String,
 }
 
 impl TimesTable {
@@ -25,7 +27,9 @@ impl TimesTable {
 
 /// Reads a CSV table with the header `operator,DEVICE,DEVICE…`.
 pub fn read_table(path: &Path) -> Result<TimesTable> {
-    parse_table(&read_bounded(path, BYTES_MAX)?).map_err(|problem| Error::table_error(path, problem))
+    let table = parse_table(&read_bounded(path, BYTES_MAX)?).map_err(|problem| Error::table_error(path, problem))?;
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    Ok(TimesTable { source: format!("from {name}"), ..table })
 }
 
 fn parse_table(text: &str) -> std::result::Result<TimesTable, String> {
@@ -35,7 +39,7 @@ fn parse_table(text: &str) -> std::result::Result<TimesTable, String> {
     if devices.is_empty() {
         return Err("the table has no devices; its first line must be `operator,DEVICE,…`".to_owned());
     }
-    let mut table = TimesTable { operators: Vec::new(), devices, times_ns: Vec::new(), intervals_ns: Vec::new() };
+    let mut table = TimesTable { devices, ..TimesTable::default() };
     for (number, line) in lines {
         let mut cells = line.split(',').map(str::trim);
         let name = cells.next().unwrap_or_default();
