@@ -75,22 +75,23 @@ pub fn heat_map(found: &[Correlation]) -> String {
         });
         cells.insert((&one.feature, group), one);
     }
-    let mut rows = feature_rows(found, &cells, groups.len());
+    let rows = feature_rows(found, &cells, groups.len());
     let (distinct, count) = (rows.len(), rows.iter().map(|row| 1 + row.alike.len()).sum::<usize>());
-    rows.truncate(MOST);
+    let strongest = strongest_by_operator(found);
+    let rows = shown_rows(rows, &strongest.iter().map(|one| one.feature.as_str()).collect());
+    let (title, choice) = describe_choice(rows.len(), distinct);
     let mut body = format!(
-        "{}{}<h2 id=\"map\">All correlations</h2><p>Correlation of each feature with the utilisation. Stronger colours \
-         are stronger correlations. Pale cells are not significant (false-discovery rate above 5 %).</p>\
+        "{}{}<h2 id=\"map\">{title}</h2><p>Correlation of features with the utilisation. Stronger colours are stronger \
+         correlations. Pale cells are not significant (false-discovery rate above 5 %).</p>\
         <details><summary>Order, choice and names of the features</summary>\
         <p class=\"soft\">Order: the strongest features first (|ρ| times rows, significant correlations only). Empty: \
         the feature does not vary or is missing for this operator. The knee of a shape is the smallest number of \
         threads whose time is within 5 % of the fastest.</p>\
-        <p class=\"soft\">The {} strongest of {distinct} distinct features, of {count} that vary; {} rows on {}. \
+        <p class=\"soft\">{choice}; {count} features vary. {} rows on {}. \
         <b>+ n</b>: n more features rank the rows nearly alike (|ρ| ≥ {ALIKE} for at least {:.0} % of the rows); \
         they are <a href=\"#alike\">listed below</a>.</p>{}</details><div class=\"tabs\">",
         strongest_rows(&rows),
-        strongest_table(found, count),
-        rows.len(),
+        strongest_table(&strongest, count),
         count_rows(found),
         escape(&devices.iter().copied().collect::<Vec<_>>().join(", ")),
         100.0 * MOSTLY,
@@ -101,7 +102,26 @@ pub fn heat_map(found: &[Correlation]) -> String {
     styled_page("Correlation of features with utilisation", &body)
 }
 
-/// Returns whether a feature contains the attainable time, of which utilisation is a share.
+/// Returns the rows of the maps: the strongest features, and those that the table of the operators names.
+fn shown_rows<'a>(rows: Vec<FeatureRow<'a>>, named: &BTreeSet<&str>) -> Vec<FeatureRow<'a>> {
+    let is_named = |row: &FeatureRow<'_>| named.contains(row.name) || row.alike.iter().any(|name| named.contains(name));
+    let shown = rows.into_iter().enumerate().filter(|(place, row)| *place < MOST || is_named(row));
+    shown.map(|(_, row)| row).collect()
+}
+
+/// Returns the title of the maps, and the sentence that states which of the distinct features they show.
+fn describe_choice(shown: usize, distinct: usize) -> (&'static str, String) {
+    if shown == distinct {
+        return ("Correlations of all features", format!("All {distinct} distinct features"));
+    }
+    let more = match shown.saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!(" and {more} more that the table above names"),
+    };
+    ("Correlations of the strongest features", format!("The {MOST} strongest of {distinct} distinct features{more}"))
+}
+
+/// Returns whether a feature contains the roofline time, of which utilisation is a share.
 fn contains_attainable(feature: &str) -> bool {
     feature.contains("attainable")
 }
@@ -123,17 +143,16 @@ fn strongest_rows(rows: &[FeatureRow<'_>]) -> String {
     let is_by_construction = contains_attainable(first.name);
     let others: Vec<&&FeatureRow<'_>> =
         others.iter().filter(|row| !is_by_construction || !contains_attainable(row.name)).take(2).collect();
-    let next = if is_by_construction { "Strongest features without the attainable time" } else { "Next" };
+    let next = if is_by_construction { "Strongest features without the roofline time" } else { "Next" };
     let named: Vec<String> = others.iter().map(named).collect();
     let next = if named.is_empty() { String::new() } else { format!(" {next}: {}.", named.join(", ")) };
     let cause = match is_by_construction {
-        true => " This feature contains the attainable time, too, so a part of its correlation is by construction.",
+        true => " This feature contains the roofline time, too, so a part of its correlation is by construction.",
         false => "",
     };
     format!(
         "<p><b>Over all rows, utilisation {} most with {}</b> (mean rank correlation ρ over operators, weighted by \
-         rows: {}).{cause}{next}</p><p>Utilisation is the attainable time, which is the roofline time plus overhead, \
-         divided by the measured time.</p>",
+         rows: {}).{cause}{next}</p><p>Utilisation is the roofline time divided by the measured time.</p>",
         way(first),
         name_with_meaning(first.name),
         number(first)
@@ -150,8 +169,8 @@ fn spearman_interval(one: &Correlation) -> (f64, f64) {
     ((middle - reach).tanh(), (middle + reach).tanh())
 }
 
-/// Returns a table of the strongest correlation of each operator on each device, the strongest first.
-fn strongest_table(found: &[Correlation], features: usize) -> String {
+/// Returns the strongest correlation of each operator on each device, the strongest first.
+fn strongest_by_operator(found: &[Correlation]) -> Vec<&Correlation> {
     let mut strongest: BTreeMap<(&str, &str), &Correlation> = BTreeMap::new();
     let significant = found.iter().filter(|one| one.part == Part::All && one.q_value <= SIGNIFICANT);
     // The correlations of each operator on a device are sorted, the strongest first.
@@ -160,6 +179,10 @@ fn strongest_table(found: &[Correlation], features: usize) -> String {
     }
     let mut sorted: Vec<&Correlation> = strongest.into_values().collect();
     sorted.sort_by(|one, two| two.spearman.abs().total_cmp(&one.spearman.abs()));
+    sorted
+}
+
+fn strongest_table(sorted: &[&Correlation], features: usize) -> String {
     if sorted.is_empty() {
         return String::new();
     }
@@ -518,5 +541,25 @@ fn round_to(value: f64, digits: usize) -> String {
     match text.strip_prefix('-') {
         Some(zero) if zero.bytes().all(|sign| matches!(sign, b'0' | b'.')) => zero.to_owned(),
         _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_show_the_features_that_the_table_names() {
+        let names: Vec<String> = (0..MOST + 3).map(|place| format!("f{place}")).collect();
+        let row = |name| FeatureRow { name, alike: vec!["other"], mean: 0.5, margin: 0.1 };
+        let all = || names.iter().map(|name| row(name)).collect::<Vec<_>>();
+        let last = names[MOST + 2].as_str();
+        let shown = shown_rows(all(), &BTreeSet::from(["f0", last]));
+        assert_eq!((shown.len(), shown[MOST].name), (MOST + 1, last));
+        let (title, choice) = describe_choice(shown.len(), MOST + 3);
+        assert_eq!(title, "Correlations of the strongest features");
+        assert_eq!(choice, "The 40 strongest of 43 distinct features and 1 more that the table above names");
+        assert_eq!(shown_rows(all(), &BTreeSet::from(["other"])).len(), MOST + 3, "names of alike features count");
+        assert_eq!(describe_choice(MOST + 3, MOST + 3).0, "Correlations of all features");
     }
 }
