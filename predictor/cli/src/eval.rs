@@ -341,6 +341,7 @@ fn ranking_table(evaluation: &Evaluation) -> String {
     let mut table = Table::new([
         text_column("learner").min_width(8),
         number_column("tasks").drop_order(1),
+        number_column("schedules per task").drop_order(1),
         number_column("top-1"),
         number_column("95 % interval").drop_order(3),
         number_column("top-5"),
@@ -352,6 +353,7 @@ fn ranking_table(evaluation: &Evaluation) -> String {
     ]);
     for (learner, one) in pages::sort_ranking(&evaluation.ranking) {
         let mut cells = vec![pages::learner_label(learner), one.tasks.to_string()];
+        cells.push(or_unknown(pages::format_schedules(one, " "), identity));
         cells.push(format!("{:.3}", one.top1));
         cells.push(or_unknown(pages::format_top1_interval(one, " "), identity));
         cells.extend([one.top5, one.top1_by_time, one.top5_by_time].map(|number| format!("{number:.3}")));

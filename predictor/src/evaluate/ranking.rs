@@ -13,6 +13,9 @@ pub const MIN_SCHEDULES: usize = 4;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ranking {
     pub tasks: usize,
+    /// Smallest and largest number of schedules of a task; zeros in evaluations of earlier versions.
+    #[serde(default)]
+    pub schedules: (usize, usize),
     /// Mean over tasks of the ratio of the best time to the time of the schedule that is predicted to be fastest.
     pub top1: f64,
     /// 95 % confidence interval of `top1`, by resampling tasks.
@@ -45,6 +48,8 @@ pub(super) fn rank_tasks(samples: &Samples, answers: &HeldOutPredictions) -> Opt
         return None;
     }
     let count = tasks.len() as f64;
+    let sizes = || tasks.values().map(Vec::len);
+    let schedules = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
     let (mut top5, mut regret10) = (0.0, 0.0);
     let (mut time, mut time1, mut time5) = (0.0, 0.0, 0.0);
     let (mut ratios, mut groups) = (Vec::new(), Vec::new());
@@ -68,6 +73,7 @@ pub(super) fn rank_tasks(samples: &Samples, answers: &HeldOutPredictions) -> Opt
     spearmans.retain(|value| value.is_finite());
     Some(Ranking {
         tasks: tasks.len(),
+        schedules,
         top1: ratios.iter().sum::<f64>() / count,
         top1_interval: bootstrap_interval(&ratios, &groups),
         top5,

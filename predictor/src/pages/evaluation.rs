@@ -5,7 +5,7 @@ use super::evaluation_errors::{
     MIN_ROWS, best_other, describe_repeats, format_coverage, format_error, format_error_interval,
     format_network_interval, format_signed_error, learner_label, shown_learner, skipped_share, sort_learners,
 };
-use super::evaluation_ranking::{format_rank, format_top1_interval, round_top1, sort_ranking};
+use super::evaluation_ranking::{format_rank, format_schedules, format_top1_interval, round_top1, sort_ranking};
 use super::evaluation_verdict::{describe_verdict, is_equal_error, title_page};
 use super::{break_name, escape, styled_page, value_with_interval, wider_note};
 use crate::evaluate::metrics::Metrics;
@@ -97,7 +97,7 @@ fn explain_errors(has_intervals: bool) -> String {
         "<p class=\"soft\">MAPE: mean absolute error in percent of the measured time, with its 95 % interval (none \
          below {MIN_ROWS} rows). hit@5, hit@10: share of the predictions with an error of at most 5 or 10 %. \
          {coverage} Bold: the best learner. RMSPE, hit@20, time-weighted errors and further intervals are in the \
-         printed table and in the output of --json.</p>"
+         printed table and in the output of <code>--json</code>.</p>"
     )
 }
 
@@ -107,18 +107,18 @@ fn add_ranking_table(ranking: &BTreeMap<String, Ranking>, body: &mut String) {
     }
     *body += "<h2>Ranking of schedules within a task</h2><p class=\"soft\">top-1, top-5: time of the fastest schedule \
         over that of the best of the one or five schedules that are predicted to be fastest, mean over tasks with its \
-        95 % interval (1 is perfect). regret@10: additional time of the best of ten. Kendall, Spearman: median rank \
-        correlation (1: the order is right, 0: by chance).</p><div class=\"wide\"><table class=\"answers \
+        95 % interval (1 is perfect). regret@10: additional time of the best of ten, zero for tasks with at most ten \
+        schedules. Kendall, Spearman: median rank correlation (1: the order is right, 0: by chance).</p><div class=\"wide\"><table class=\"answers \
         figures\"><tr><th>learner<th>top-1, 95 % interval<th>Kendall<th>regret@10 %<th class=\"rest\">top-5<th \
         class=\"rest\">Spearman<th class=\"rest\">top-1 by time<th class=\"rest\">top-5 by time<th \
-        class=\"rest\">tasks";
+        class=\"rest\">tasks<th class=\"rest\">schedules per task";
     let best = sort_ranking(ranking).first().map_or(0.0, |(_, one)| round_top1(one));
     for (learner, one) in sort_ranking(ranking) {
         let is_best = ranking.len() > 1 && round_top1(one) == best;
         let _ = write!(
             body,
             "<tr><td>{}{}<td>{}<td>{}<td class=\"rest\">{:.3}<td class=\"rest\">{}<td class=\"rest\">{:.3}<td \
-             class=\"rest\">{:.3}<td class=\"rest\">{}",
+             class=\"rest\">{:.3}<td class=\"rest\">{}<td class=\"rest\">{}",
             escape(&learner_label(learner)),
             value_cell(&format!("{:.3}", one.top1), format_top1_interval(one, "\u{a0}").as_deref(), is_best),
             format_rank(one.kendall),
@@ -127,10 +127,12 @@ fn add_ranking_table(ranking: &BTreeMap<String, Ranking>, body: &mut String) {
             format_rank(one.spearman),
             one.top1_by_time,
             one.top5_by_time,
-            one.tasks
+            one.tasks,
+            format_schedules(one, "\u{a0}").as_deref().unwrap_or(UNKNOWN)
         );
     }
-    let _ = write!(body, "</table></div>{}", wider_note(&["top-5", "Spearman", "scores by time", "tasks"]));
+    let hidden = ["top-5", "Spearman", "scores by time", "tasks", "schedules per task"];
+    let _ = write!(body, "</table></div>{}", wider_note(&hidden));
 }
 
 type Groups = BTreeMap<String, BTreeMap<String, Metrics>>;
@@ -350,12 +352,11 @@ fn add_network_scores(learners: &BTreeMap<String, NetworkScores>, body: &mut Str
     let _ = write!(body, "</table></div>{}", wider_note(&["the numbers of networks"]));
 }
 
-/// Returns the name of a network; narrow windows show its setting below it if the table has several.
-fn name_with_setting(one: &NetworkResult, all: &[NetworkResult]) -> String {
+/// Returns the name of a network; narrow windows show its setting below it if any network has several.
+fn name_with_setting(one: &NetworkResult, has_settings: bool) -> String {
     let name = break_name(&one.name);
-    let is_repeated = all.iter().filter(|other| other.name == one.name).count() > 1;
     let setting = one.setting.rsplit_once(", ").map_or(one.setting.as_str(), |(setting, _)| setting);
-    if is_repeated { format!("{name}<span class=\"narrow soft\">{}</span>", escape(setting)) } else { name }
+    if has_settings { format!("{name}<span class=\"narrow soft\">{}</span>", escape(setting)) } else { name }
 }
 
 fn add_network_tables(found: &EndToEnd, body: &mut String) {
@@ -394,9 +395,11 @@ fn networks_table(networks: &[&NetworkResult], found: &EndToEnd) -> String {
         let _ = write!(text, "<th{}>{whose} error %", class(place));
     }
     text += "<th class=\"rest\">operators measured<th class=\"rest text\">setting";
+    let names: BTreeSet<&str> = found.networks.iter().map(|one| one.name.as_str()).collect();
+    let has_settings = names.len() < found.networks.len();
     for one in networks {
         let measured = format_duration(one.measured_ns);
-        let _ = write!(text, "<tr><td>{}<td>{measured}", name_with_setting(one, &found.networks));
+        let _ = write!(text, "<tr><td>{}<td>{measured}", name_with_setting(one, has_settings));
         if has_own {
             let _ = write!(text, "<td>{}", or_unknown(one.predicted_ns.get(ours), |time| format_duration(*time)));
         }
@@ -443,6 +446,14 @@ mod tests {
         let found = EndToEnd { networks: vec![network(9.0), network(5.0)], learners: BTreeMap::new() };
         let mut text = String::new();
         add_network_tables(&found, &mut text);
+        let named = |name: &str| {
+            let dqn = NetworkResult { name: name.to_owned(), ..network(9.0) };
+            let found = EndToEnd { networks: vec![network(9.0), network(5.0), dqn], learners: BTreeMap::new() };
+            networks_table(&found.networks.iter().collect::<Vec<_>>(), &found)
+                .matches("<span class=\"narrow soft\"")
+                .count()
+        };
+        assert_eq!(named("dqn"), 3, "all networks have their settings if one has several");
         let (first, folded) = text.split_once("<summary>Not scored (1)").expect("a folded table");
         assert!(first.contains(">9 of 10<") && folded.contains(">5 of 10<"), "{text}");
         let (networks, errors) = page(BTreeMap::from([("ours".to_owned(), scores)]));

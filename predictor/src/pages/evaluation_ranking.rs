@@ -28,6 +28,14 @@ pub fn format_rank(value: f64) -> String {
     if value.is_finite() { format!("{value:.3}") } else { UNKNOWN.to_owned() }
 }
 
+/// Formats the number of schedules of each task for terminal and page, as `4 … 9`; evaluations of earlier versions lack
+/// it.
+pub fn format_schedules(one: &Ranking, space: &str) -> Option<String> {
+    let (fewest, most) = one.schedules;
+    let text = if fewest == most { fewest.to_string() } else { format!("{fewest}{space}…{space}{most}") };
+    (most > 0).then_some(text)
+}
+
 /// Formats the 95 % interval of top-1 for terminal and page; a single task has none.
 pub fn format_top1_interval(one: &Ranking, space: &str) -> Option<String> {
     let (low, high) = one.top1_interval;

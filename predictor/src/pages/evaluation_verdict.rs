@@ -7,7 +7,7 @@ use super::evaluation_errors::{
     format_network_interval, format_signed_error, is_rival, is_too_narrow, known_coverage, learner_label,
     shown_learner, skipped_share,
 };
-use super::evaluation_ranking::{format_rank, format_top1_interval, round_top1, sort_ranking};
+use super::evaluation_ranking::{format_rank, format_schedules, format_top1_interval, round_top1, sort_ranking};
 use crate::evaluate::metrics::Metrics;
 use crate::evaluate::{EndToEnd, Evaluation, MIN_SCHEDULES, Protocol, Ranking, is_ours};
 use learn::Learner;
@@ -118,12 +118,14 @@ fn describe_outliers(evaluation: &Evaluation, name: &str, shown: &Metrics) -> St
     let of_operators = evaluation.operators.iter().filter_map(|(operator, all)| Some((operator, all.get(name)?)));
     let most = of_operators.max_by(|one, two| sum(one.1).total_cmp(&sum(two.1)));
     let most = most.filter(|_| evaluation.operators.len() > 1 && sum(shown).is_finite());
-    let most = most.map_or(String::new(), |(operator, one)| {
+    let cause = most.map(|(operator, one)| {
         let share = format_percentage(100.0 * sum(one) / sum(shown), 0);
-        format!(", {share} % of it from {} of {}", format_count(one.rows, "row"), escape(operator))
+        let rows = format_count(one.rows, "row");
+        format!("{} causes {share} % of the mean error, with {rows} of {}", escape(operator), shown.rows)
     });
-    let which = if is_of_few_rows(shown) { "A few large errors make" } else { "The larger half of the errors makes" };
-    format!(" {which} up most of the mean error{most}; the median describes a usual prediction.")
+    let which = if is_of_few_rows(shown) { "a few rows with large errors" } else { "rows with large errors" };
+    let cause = cause.unwrap_or_else(|| format!("Most of the mean error comes from {which}"));
+    format!(" {cause}; the median describes a usual prediction.")
 }
 
 /// States the deviation of whole networks, if any is scored, and for how many of them another learner is better.
@@ -206,11 +208,17 @@ fn describe_order(evaluation: &Evaluation) -> String {
         false => format!("; {} predicts the same for all schedules", learner_html(name)),
     };
     let ranks: Vec<String> = equal.iter().map(rank).collect();
+    let is_few = sorted.len() > 1 && shown.tasks < FEW_TASKS;
+    let few = if is_few { ", too few to tell the learners apart" } else { "" };
+    let sizes = format_schedules(shown, "\u{a0}");
+    let of_task = match sizes {
+        Some(sizes) => format!("{sizes} schedules each"),
+        None => format!("at least {MIN_SCHEDULES} schedules"),
+    };
     let mut text = format!(
         "<p><b>The schedule that {} to be fastest reaches {:.3} of the speed of the fastest one on \
-         average{equal_to}</b> (top-1{}), over {} with at least {MIN_SCHEDULES} schedules; rank correlation (Kendall) \
-         {}{}.</p><p>Running the first choice without measuring costs {} % of the speed; the fastest of the first ten \
-         takes {} % more time than the fastest of all.",
+         average{equal_to}</b> (top-1{}), over {} with {of_task}{few}; rank correlation (Kendall) {}{}.</p><p>Running \
+         the first choice without measuring costs {} % of the speed; {}.",
         if is_ours(learner) { "we predict".to_owned() } else { format!("{} predicts", learner_html(learner)) },
         shown.top1,
         interval(shown),
@@ -218,7 +226,7 @@ fn describe_order(evaluation: &Evaluation) -> String {
         format_rank(shown.kendall),
         ranks.concat(),
         format_percentage(100.0 * (1.0 - shown.top1), 1),
-        format_percentage(shown.regret10, 2)
+        describe_first_ten(shown)
     );
     for (name, one) in rivals().filter(|(_, one)| round_top1(one) > round_top1(shown)) {
         let rank = format_rank(one.kendall);
@@ -235,12 +243,21 @@ fn describe_order(evaluation: &Evaluation) -> String {
         let _ = write!(text, " Next: {}, top-1 {:.3}{}.", learner_html(name), next.top1, interval(next));
     }
     let is_near = next.is_some_and(|(_, next)| next.top1 >= shown.top1_interval.0);
-    if sorted.len() > 1 && shown.tasks < FEW_TASKS {
-        let _ = write!(text, " {} are too few to tell the learners apart.", format_count(shown.tasks, "task"));
-    } else if is_near {
+    if is_near && !is_few {
         text += " The difference is within the interval, so more tasks may change the order.";
     }
     text + "</p>"
+}
+
+/// States what measuring only the first ten choices costs, which is nothing for tasks with at most ten schedules.
+fn describe_first_ten(one: &Ranking) -> String {
+    match one.schedules.1 {
+        1..=10 => "the first ten choices are all schedules of a task".to_owned(),
+        _ => format!(
+            "the fastest of the first ten takes {} % more time than the fastest of all",
+            format_percentage(one.regret10, 2)
+        ),
+    }
 }
 
 /// Name and accessor of a share of accurate predictions.
@@ -419,9 +436,13 @@ pub(super) mod tests {
     fn large_errors_are_said_to_be_few_only_if_they_are() {
         let with = |mape, median, p90| Metrics { mape, median, p90, ..metrics(9.0, 50) };
         let outliers = |one: &Metrics| describe_outliers(&evaluation(&[]), "ours", one);
-        assert!(outliers(&with(90.0, 9.0, 20.0)).starts_with(" A few large errors make up most of the mean error"));
+        let text = outliers(&with(90.0, 9.0, 20.0));
+        assert!(text.starts_with(" Most of the mean error comes from a few rows with large errors;"), "{text}");
         let text = outliers(&with(30.0, 9.0, 90.0));
-        assert!(text.starts_with(" The larger half of the errors makes up most of the mean error"), "{text}");
+        assert!(text.starts_with(" Most of the mean error comes from rows with large errors;"), "{text}");
+        let found = evaluation(&[("conv2d", 30.0, 4.0), ("dense", 10.0, 5.0)]);
+        let text = describe_outliers(&found, "ours", &Metrics { mape: 20.0, rows: 18, ..with(20.0, 2.0, 30.0) });
+        assert!(text.starts_with(" conv2d causes 75 % of the mean error, with 9 rows of 18; the median"), "{text}");
         assert_eq!(outliers(&with(20.0, 9.0, 30.0)), "");
         assert!(describe_use(&with(30.0, 9.0, 90.0)).contains("time; 90 are within 90.00 %."));
         assert!(!describe_use(&with(1e6, 9.0, 1e6)).contains("9999"), "an error that is not shown limits nothing");
@@ -445,6 +466,32 @@ pub(super) mod tests {
         assert!(text.contains("largest deviation is +44.0 % (a; linear: -7.0 %)"), "{text}");
         assert!(text.contains("<i>linear</i> deviates less in 1 of these 2"), "{text}");
         assert!(!text.contains("95 % interval 1.0"), "two networks have no interval: {text}");
+    }
+
+    #[test]
+    fn few_tasks_and_their_schedules_are_in_the_first_sentence() {
+        let ranking = |schedules| Ranking {
+            tasks: 4,
+            schedules,
+            top1: 0.958,
+            top1_interval: (0.887, 1.0),
+            top5: 1.0,
+            top1_by_time: 0.9,
+            top5_by_time: 1.0,
+            regret10: 1.25,
+            kendall: 0.7,
+            spearman: 0.8,
+        };
+        let text = |schedules| {
+            let all = ["ours", "linear"].map(|name| (name.to_owned(), ranking(schedules)));
+            describe_order(&Evaluation { protocol: "P5".to_owned(), ranking: BTreeMap::from(all), ..evaluation(&[]) })
+        };
+        let small = text((4, 9));
+        let counts = "over 4 tasks with 4\u{a0}…\u{a0}9 schedules each, too few to tell the learners apart; rank";
+        assert!(small.contains(counts), "{small}");
+        assert!(small.contains("the first ten choices are all schedules") && !small.contains("1.25"), "{small}");
+        assert!(text((4, 40)).contains("the fastest of the first ten takes 1.25 % more time"));
+        assert!(text((0, 0)).contains("over 4 tasks with at least 4 schedules, too few"), "earlier versions");
     }
 
     #[test]

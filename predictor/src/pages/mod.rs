@@ -19,7 +19,7 @@ pub use evaluation_errors::{
     describe_repeats, format_coverage, format_error, format_error_interval, format_network_interval,
     format_signed_error, learner_label, other_coverage, sort_learners,
 };
-pub use evaluation_ranking::{format_rank, format_top1_interval, sort_ranking};
+pub use evaluation_ranking::{format_rank, format_schedules, format_top1_interval, sort_ranking};
 pub use heat_map::{SIGNIFICANT, format_q_value, heat_map};
 pub use lanes::{Lane, MeasuredLanes, plan_page};
 pub use placement::{describe_move, describe_placement, describe_time, placement_page};
