@@ -3,7 +3,7 @@
 use super::{escape, styled_page, wider_note};
 use crate::knee::{Knee, Point};
 use report::page::chart::{Scale, decades_between, draw_for_windows, round_ticks, svg_start};
-use report::{format_duration, format_plain, format_range, time_unit};
+use report::{format_count, format_duration, format_plain, format_range, time_unit};
 use std::fmt::Write;
 
 const WIDTH: f64 = 860.0;
@@ -62,10 +62,11 @@ fn summary(knees: &[Knee]) -> String {
         let (at, time) = (format_plain(knee.knee), time_at(knee, knee.knee));
         let found = match Finding::from_knee(knee) {
             Finding::Falls => format!("no knee up to {at}{time}"),
-            Finding::Isolated => format!("no clear knee; fastest at {at}{time}, but uncertain"),
+            Finding::Isolated => format!("no clear knee; fastest at {at}{time}"),
             Finding::Knee => format!("knee at {at}{time}"),
         };
-        format!("<li><b>{}</b>: {}</li>", escape(&knee.over), escape(&found))
+        let doubt = if is_uncertain(knee) { "; uncertain" } else { "" };
+        format!("<li><b>{}</b>: {}{doubt}</li>", escape(&knee.over), escape(&found))
     });
     format!("<ul class=\"facts\">{}</ul>", named.collect::<String>())
 }
@@ -111,18 +112,24 @@ pub fn point_remark(knee: &Knee, point: &Point) -> String {
     });
     match (point.at == knee.knee, remark.is_empty()) {
         (false, _) => remark,
-        (true, true) => name_knee(knee).to_owned(),
+        (true, true) => name_knee(knee),
         (true, false) => format!("{}, {remark}", name_knee(knee)),
     }
 }
 
 /// Names the value of the knee for tables.
-fn name_knee(knee: &Knee) -> &'static str {
-    match Finding::from_knee(knee) {
+fn name_knee(knee: &Knee) -> String {
+    let name = match Finding::from_knee(knee) {
         Finding::Falls => "fastest",
-        Finding::Isolated => "fastest, isolated; uncertain",
+        Finding::Isolated => "fastest, isolated",
         Finding::Knee => "knee",
-    }
+    };
+    if is_uncertain(knee) { format!("{name}; uncertain") } else { name.to_owned() }
+}
+
+/// Returns whether the interval of the knee, or of the fastest value, overlaps those of all other values.
+fn is_uncertain(knee: &Knee) -> bool {
+    knee.count_overlaps() == Some(knee.curve.len() - 1)
 }
 
 /// States how many other values have intervals that overlap the interval of the knee.
@@ -131,7 +138,11 @@ fn describe_overlap(knee: &Knee) -> Option<String> {
     let smallest = format_plain(knee.knee);
     let all = knee.curve.len() - 1;
     (count > 0).then(|| {
-        let whose = if count == all { "all other values".to_owned() } else { format!("{count} of {all} other values") };
+        let whose = match (count == all, all) {
+            (true, 1) => "the other value".to_owned(),
+            (true, _) => "all other values".to_owned(),
+            (false, _) => format!("{count} of {all} other values"),
+        };
         format!(" The 90 % interval of {smallest} overlaps that of {whose}: a measurement may rank them differently.")
     })
 }
@@ -153,6 +164,10 @@ pub fn describe_knee(knee: &Knee) -> String {
     let (fastest, smallest) = (format_plain(knee.fastest), format_plain(knee.knee));
     let time = time_at(knee, knee.knee);
     let finding = Finding::from_knee(knee);
+    let source = match knee.probes.len() {
+        0 => " Times are predicted.".to_owned(),
+        count => format!(" Times are predicted from {}.", format_count(count, "measurement")),
+    };
     let mut text = match (&finding, knee.knee == knee.fastest) {
         (Finding::Falls, _) => {
             format!("No knee up to {what} = {smallest}{time}: the time still falls at this last value.")
@@ -195,7 +210,7 @@ pub fn describe_knee(knee: &Knee) -> String {
     if !knee.fixed.is_empty() {
         let _ = write!(text, " Fixed: {}.", knee.fixed.join(", "));
     }
-    text
+    text + &source
 }
 
 struct CurveTimes {
@@ -345,11 +360,11 @@ fn draw_value_axis(knee: &Knee, across: &Scale, width: f64) -> String {
 /// Marks the knee, or the fastest value of a curve that has none.
 fn draw_knee(knee: &Knee, at: f64, width: f64, top: f64) -> String {
     let (anchor, aside) = if at > width / 2.0 { ("end", -6.0) } else { ("start", 6.0) };
-    let (name, doubt) = match Finding::from_knee(knee) {
-        Finding::Falls => ("fastest", ""),
-        Finding::Isolated => ("fastest", " (uncertain)"),
-        Finding::Knee => ("knee", ""),
+    let name = match Finding::from_knee(knee) {
+        Finding::Falls | Finding::Isolated => "fastest",
+        Finding::Knee => "knee",
     };
+    let doubt = if is_uncertain(knee) { " (uncertain)" } else { "" };
     format!(
         "<line class=\"at\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top}\" y2=\"{}\"/>\
          <text class=\"mark\" x=\"{:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{name}: {}{doubt}</text>",
@@ -414,7 +429,7 @@ fn draw_legend(knee: &Knee, width: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{describe_knee, draw_curve};
+    use super::{describe_knee, draw_curve, point_remark};
     use crate::knee::{Point, knee_of_curve};
 
     fn curve(times_ns: &[f64]) -> Vec<Point> {
@@ -445,9 +460,14 @@ mod tests {
         let falling = knee_of_curve("threads", curve(&[432e3, 224e3])).expect("a curve");
         let text = describe_knee(&falling);
         assert!(text.starts_with("No knee up to threads = 2 (224 µs, 90 % between"), "{text}");
-        assert!(text.contains("the time still falls") && text.contains("overlaps that of all other values"), "{text}");
+        assert!(text.contains("the time still falls") && text.contains("overlaps that of the other value:"), "{text}");
+        assert!(text.ends_with(" Times are predicted."), "{text}");
         let svg = draw_curve(&falling, 440.0);
-        assert!(svg.contains(">fastest: 2</text>") && !svg.contains("knee:"), "{svg}");
+        assert!(svg.contains(">fastest: 2 (uncertain)</text>") && !svg.contains("knee:"), "{svg}");
+        assert_eq!(point_remark(&falling, &falling.curve[1]), "fastest; uncertain");
+        let clear = knee_of_curve("threads", curve(&[900e3, 224e3])).expect("a curve");
+        assert!(draw_curve(&clear, 440.0).contains(">fastest: 2</text>"), "the intervals do not overlap");
+        assert_eq!(point_remark(&clear, &clear.curve[1]), "fastest");
         let turning = knee_of_curve("threads", curve(&[900e3, 224e3, 300e3])).expect("a curve");
         let text = describe_knee(&turning);
         assert!(
