@@ -13,7 +13,7 @@ use predictor::queries::{ModelSource, NetworkQuestion};
 use predictor::{Result, pages};
 use report::{Table, number_column, text_column};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub const PLAN_EXAMPLES: &str = "\
 Examples:
@@ -82,7 +82,7 @@ fn write_plan(
     out: Option<Output>,
 ) -> Result<u8> {
     let measured = arguments.measured.as_deref().map(MeasuredLanes::read_lanes).transpose()?;
-    let PlanOfTimes { found, versions, this_host } = planned;
+    let PlanOfTimes { found, versions, this_host, .. } = planned;
     write_output(page, || pages::plan_page(found, &planned.facts(), measured.as_ref()).into_bytes())?;
     write_output(out, || serde_json::to_vec_pretty(&found.stages).expect("a plan holds only JSON values"))?;
     if arguments.json {
@@ -98,12 +98,13 @@ struct PlanOfTimes {
     versions: Vec<String>,
     /// Translation of predicted times from the training device to this machine, if any.
     this_host: Option<HostTranslation>,
+    /// Predictor and machine of predicted times.
+    predicted: Option<String>,
 }
 
 impl PlanOfTimes {
     fn facts(&self) -> PlanFacts {
-        let host = self.this_host.as_ref().map(|host| host.host_class.as_str());
-        pages::describe_plan(&self.found, &self.versions, host)
+        pages::describe_plan(&self.found, &self.versions, self.predicted.as_deref())
     }
 }
 
@@ -118,7 +119,12 @@ fn plan_model(arguments: &PlanArguments) -> Result<PlanOfTimes> {
     let barrier_ns = arguments.barrier_us.map_or(BARRIER_NS, |us| us * 1e3);
     let found = known.plan_network(&question, arguments.threads as usize, barrier_ns)?;
     let versions = known.measured_host().into_iter().flat_map(|host| host.versions.iter().cloned()).collect();
-    Ok(PlanOfTimes { found, versions, this_host: known.this_host().cloned() })
+    let predicted = known.predicted_machine().map(|machine| {
+        let file = arguments.times.predictor.as_deref().and_then(Path::file_name);
+        let by = file.map_or("the built-in predictor".to_owned(), |file| format!("`{}`", file.to_string_lossy()));
+        format!("by {by} for {machine}")
+    });
+    Ok(PlanOfTimes { found, versions, this_host: known.this_host().cloned(), predicted })
 }
 
 fn describe_plan(planned: &PlanOfTimes) -> String {

@@ -122,7 +122,8 @@ pub fn plan_page(planned: &NetworkPlan, facts: &PlanFacts, measured: Option<&Mea
         "<p class=\"soft\">Each box is a call; its number is that of the operator in the last table; equal calls share \
          a number, also when they run concurrently. The numbers above are stages; both are omitted where they do not \
          fit. Blue: sequential. Orange: concurrent groups. Light and dark alternate between consecutive calls. A \
-         predicted stage is as long as its longest group; measured groups have their own start and end.</p>",
+         predicted stage is as long as its longest group, after the slowdown of concurrent groups and the time to \
+         start and join them; titles of boxes contain isolated times. Measured groups have their own start and end.</p>",
     );
     body.push_str(&stages_table(planned, &numbers));
     body.push_str(&alternatives_table(planned));

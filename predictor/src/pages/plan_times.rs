@@ -21,8 +21,8 @@ pub struct PlanFacts {
     pub lines: Vec<(&'static str, String)>,
 }
 
-/// Describes a plan, given the versions of its measured times and the host of its predicted ones.
-pub fn describe_plan(found: &NetworkPlan, versions: &[String], host: Option<&str>) -> PlanFacts {
+/// Describes a plan, given the versions of its measured times, and predictor and machine of its predicted ones.
+pub fn describe_plan(found: &NetworkPlan, versions: &[String], predicted: Option<&str>) -> PlanFacts {
     let NetworkPlan { promise, model, parallel, cores, .. } = found;
     let headline = format!(
         "{model}: {} on {}, {} expected (90 % between {})",
@@ -52,14 +52,27 @@ pub fn describe_plan(found: &NetworkPlan, versions: &[String], host: Option<&str
         if found.is_exact { ", exhaustive search" } else { ", beam search" }
     );
     let by = if versions.is_empty() { String::new() } else { format!(" with {}", versions.join("; ")) };
-    let of_host = host.map_or(String::new(), |host| format!(" for this machine, `{host}`"));
+    let by_predictor = predicted.map_or(String::new(), |predicted| format!(" {predicted}"));
     let times = match found.measured_share {
-        0.0 => format!("all predicted{of_host}"),
+        0.0 => format!("all predicted{by_predictor}"),
         1.0 => format!("all measured{by}"),
-        share => format!("{} measured{by}, the rest predicted{of_host}", format_percent(share)),
+        share => format!("{} measured{by}, the rest predicted{by_predictor}", format_percent(share)),
     };
-    let lines = vec![("why", found.why.clone()), ("others", others), ("stages", stages), ("times", times)];
+    let mut lines = vec![("why", found.why.clone()), ("others", others), ("stages", stages)];
+    lines.extend(describe_concurrency(found).map(|text| ("concurrency", text)));
+    lines.push(("times", times));
     PlanFacts { headline, lines }
+}
+
+/// States what the time of a stage with concurrent groups includes; None without such stages.
+fn describe_concurrency(found: &NetworkPlan) -> Option<String> {
+    (found.stages_side_by_side > 0).then(|| {
+        format!(
+            "times of stages with concurrent groups include the slowdown by shared memory bandwidth and cache, and {} \
+             to start and join the groups",
+            format_duration(found.barrier_ns)
+        )
+    })
 }
 
 impl PlanFacts {
@@ -257,11 +270,25 @@ mod tests {
             measured_share: 0.0,
             best_ns: 100.0,
             slower_on_all: 0,
+            barrier_ns: 1e3,
             stages_side_by_side: 1,
             stages_count: 1,
             why: String::new(),
             alternatives: Vec::new(),
         }
+    }
+
+    #[test]
+    fn facts_name_the_parts_of_stages_and_the_source_of_times() {
+        let found = plan(80.0, 130.0);
+        let line = |found: &NetworkPlan, wanted: &str| {
+            let facts = describe_plan(found, &[], Some("by gpu.opp for `here`"));
+            facts.lines.into_iter().find(|(name, _)| *name == wanted).map(|(_, line)| line)
+        };
+        assert_eq!(line(&found, "times").as_deref(), Some("all predicted by gpu.opp for `here`"));
+        let parts = line(&found, "concurrency").expect("concurrent groups");
+        assert!(parts.contains("slowdown by shared memory bandwidth") && parts.contains("1.00 µs to start"), "{parts}");
+        assert_eq!(line(&NetworkPlan { stages_side_by_side: 0, ..found }, "concurrency"), None);
     }
 
     #[test]

@@ -34,6 +34,15 @@ impl KnownTimes {
         predictor.this_host.as_ref()
     }
 
+    /// Names the machine for which times are predicted; None without a predictor.
+    pub fn predicted_machine(&self) -> Option<String> {
+        if let Some(host) = self.this_host() {
+            return Some(format!("this machine, `{}`", host.host_class));
+        }
+        let device = queries::find_device(self.predictor.as_ref()?, &self.setting).ok()?;
+        Some(format!("`{device}`"))
+    }
+
     /// Plans a network on `cores` cores; each stage adds a barrier of `barrier_ns`.
     pub fn plan_network(&self, question: &NetworkQuestion<'_>, cores: usize, barrier_ns: f64) -> Result<NetworkPlan> {
         let machine = self.shared_machine(cores)?;

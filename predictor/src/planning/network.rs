@@ -31,6 +31,8 @@ pub struct NetworkPlan {
     /// Predicted time of the best plan with concurrent stages, whether or not it was chosen.
     pub best_ns: f64,
     pub slower_on_all: usize,
+    /// Part of the time of each stage with concurrent groups: starting and joining them.
+    pub barrier_ns: f64,
     pub stages_side_by_side: usize,
     pub stages_count: usize,
     pub why: String,
@@ -103,7 +105,7 @@ pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64
     )
     .map_err(|error| Error::Query(error.to_string()))?;
     let known = TaskTimes { of_tasks: &of_tasks, host: times.host.map(|host| host.class.clone()) };
-    Ok(assemble_plan(&graph, &cut, &known, machine.cores, &found))
+    Ok(NetworkPlan { barrier_ns, ..assemble_plan(&graph, &cut, &known, machine.cores, &found) })
 }
 
 struct TaskTimes<'a> {
@@ -176,6 +178,7 @@ fn assemble_plan(graph: &Graph, cut: &Plan, known: &TaskTimes<'_>, cores: usize,
         measured_share: known.measured_share(cut, cores),
         best_ns: found.time_ns,
         slower_on_all,
+        barrier_ns: BARRIER_NS,
         stages_side_by_side: stages.iter().filter(|stage| stage.groups.len() > 1).count(),
         stages_count: stages.len(),
         why: explain_choice(found, (gain, least_gain), is_staged, (slower_on_all, alternatives.len(), cores)),
@@ -224,8 +227,9 @@ fn explain_choice(
 ) -> String {
     let beside = found.stages.iter().filter(|stage| stage.groups.len() > 1).count();
     let less = format!("{:.1} % less time", 100.0 * gain);
-    let least = format!("{:.1} %", 100.0 * least_gain);
-    let above = format!("{less} than one operator after the other; at least {least} is required");
+    let cause = if least_gain > LEAST_GAIN { "the uncertainty of these times" } else { "about the error of plans" };
+    let least = format!("at least {:.1} % is required, {cause}", 100.0 * least_gain);
+    let above = format!("{less} than one operator after the other; {least}");
     let on_all = format!("{slower} of {operators} operators take longer on {cores} cores than on fewer");
     match (is_staged, beside) {
         (true, 0) => format!("{on_all}; with the best core count for each operator, {above}"),
@@ -240,7 +244,7 @@ fn explain_choice(
         ),
         (false, 0) if slower > 0 => format!(
             "no groups gain from concurrent execution; {on_all}, but the plan with the best core count for each \
-             operator would take {} ({less}; at least {least} is required)",
+             operator would take {} ({less}; {least})",
             format_duration(found.time_ns)
         ),
         (false, 0) if found.critical_ns >= found.sequential_ns * 0.999 => {
@@ -252,10 +256,9 @@ fn explain_choice(
                  longer"
             )
         }
-        (false, _) => format!(
-            "concurrent execution is predicted to take {} ({less}; at least {least} is required)",
-            format_duration(found.time_ns)
-        ),
+        (false, _) => {
+            format!("concurrent execution is predicted to take {} ({less}; {least})", format_duration(found.time_ns))
+        }
     }
 }
 
@@ -284,13 +287,14 @@ mod tests {
         let told = explain_choice(&found(594.0, 1), (1.0 - 594.0 / 646.0, 0.1), false, (9, 17, 2));
         assert!(
             told.contains("9 of 17 operators take longer on 2 cores")
-                && told.contains("594 ns (8.0 % less time; at least 10.0 % is required)"),
+                && told.contains("594 ns (8.0 % less time; at least 10.0 % is required, about the error of plans)"),
             "{told}"
         );
         let told = explain_choice(&found(646.0, 2), (0.0, 0.1), false, (0, 17, 2));
         assert!(told.starts_with("each operator takes less time on 2 cores"), "{told}");
         let told = explain_choice(&found(323.0, 1), (0.5, 0.125), true, (9, 17, 2));
         assert!(told.contains("with the best core count for each operator, 50.0 % less time than"), "{told}");
-        assert!(told.ends_with("one operator after the other; at least 12.5 % is required"), "{told}");
+        let required = "one operator after the other; at least 12.5 % is required, the uncertainty of these times";
+        assert!(told.ends_with(required), "{told}");
     }
 }
