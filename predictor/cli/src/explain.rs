@@ -241,11 +241,19 @@ fn print_summaries(samples: &Samples, page: Option<Output>, arguments: &Explain)
         }
     }
     print_text(arguments.json, &table.format_for(&stdout_paper()))?;
-    write_output(page, || pages::swarm_page(&found).into_bytes())?;
+    write_output(page, || pages::swarm_page(&found, &describe_source(arguments)).into_bytes())?;
     if arguments.json {
         print_json(&found)?;
     }
     Ok(DONE)
+}
+
+/// Names the files of the predictor and of the data.
+fn describe_source(arguments: &Explain) -> String {
+    let name = |path: &PathBuf| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    let predictor = arguments.asked.predictor.as_ref().map_or("built-in".to_owned(), name);
+    let data: Vec<String> = arguments.data.iter().map(name).collect();
+    format!("Predictor: {predictor}; data: {}", data.join(", "))
 }
 
 fn print_importances(samples: &Samples, as_json: bool) -> Result<u8> {

@@ -25,8 +25,10 @@ const COLUMN: f64 = 4.0;
 /// Smallest distance of ticks, so that their labels do not overlap.
 const TICK: f64 = 52.0;
 
-pub fn swarm_page(summaries: &[Summary]) -> String {
-    let mut body = headline(summaries) + &summary_table(summaries);
+/// Returns a page of the effects of features, given the predictor and the data that they are from.
+pub fn swarm_page(summaries: &[Summary], source: &str) -> String {
+    let source = format!("<p class=\"soft\">{}</p>", escape(source));
+    let mut body = source + &headline(summaries) + &summary_table(summaries);
     body += "<h2>Effect of each feature in each row</h2><p class=\"soft\">Each dot is a measured row. Its position is \
         the factor on the time that the feature contributes (Shapley value), relative to the average training row; its \
         colour is the value of the feature, from <b style=\"color:var(--down)\">low</b> to <b \
@@ -66,14 +68,14 @@ fn headline(summaries: &[Summary]) -> String {
         return "<p>No feature varies in these rows.</p>".to_owned();
     };
     let others: Vec<String> =
-        others.iter().take(NEXT).map(|(name, sum)| format!("{} (× {})", name_with_meaning(name), mean(*sum))).collect();
+        others.iter().take(NEXT).map(|(name, sum)| format!("{} ({})", name_with_meaning(name), mean(*sum))).collect();
     let next = if others.is_empty() { String::new() } else { format!("; next: {}", others.join(", ")) };
     let of_operators = summaries.iter().filter_map(|summary| Some((summary, summary.features.first()?)));
     let most = of_operators.filter(|(_, one)| one.varies()).max_by(|one, two| one.1.typical.total_cmp(&two.1.typical));
     let most = most.map_or(String::new(), |(summary, one)| {
         format!(
-            "<p>The largest effect in a single operator is that of <b>{}</b> on <b>{}</b>: × {:.3} on average, for \
-             90 % of its rows {}; time at larger values: {}.</p>",
+            "<p>The largest effect in a single operator is that of <b>{}</b> on <b>{}</b>: a factor of {:.3} up or \
+             down on average; the factors of 90 % of its rows are {}; time at larger values: {}.</p>",
             name_with_meaning(&one.feature),
             escape(&summary.operator),
             one.typical,
@@ -82,8 +84,8 @@ fn headline(summaries: &[Summary]) -> String {
         )
     });
     format!(
-        "<p><b>{} changes the predicted times most: by a factor of {} on average</b> over {} of {} (at most \
-         {MAX_SUMMARY_ROWS} of each){next}.</p>{most}",
+        "<p><b>{} changes the predicted times most: by a factor of {} up or down on average</b> over {} of {} (at \
+         most {MAX_SUMMARY_ROWS} of each){next}.</p>{most}",
         name_with_meaning(first),
         mean(*sum),
         format_count(rows, "row"),
@@ -345,5 +347,8 @@ mod tests {
         };
         let text = summary_table(&[summary("conv2d", 3.0, [1.0, 1.0]), summary("dense", 1.2, [1.0, 2.0])]);
         assert!(text.find(">dense<").expect("a row") < text.find(">conv2d<").expect("a row"), "{text}");
+        let page = swarm_page(&[summary("dense", 1.2, [1.0, 2.0])], "Predictor: cpu.opp; data: runs");
+        assert!(page.contains("Predictor: cpu.opp; data: runs"), "{page}");
+        assert!(page.contains("by a factor of 1.200 up or down on average</b> over 2 rows"), "{page}");
     }
 }
