@@ -2,7 +2,7 @@
 #![allow(missing_docs)]
 
 use datasets::{Json, Outcome, Record};
-use predictor::planning::coruns::CoRuns;
+use predictor::planning::coruns::{CoRuns, Score, Scores};
 use serde_json::{Value, json};
 
 fn record(elements: usize, other: &str, counted: Value) -> Record {
@@ -36,4 +36,23 @@ fn slowdowns_of_too_few_rounds_for_an_interval_are_not_known() {
     let vague = json!({ "slowdown_low": 1.0, "slowdown_high": 2.0 });
     let found = CoRuns::from_records(&[of(64, known), of(128, vague), of(128, json!({}))]);
     assert_eq!((found.beside.len(), found.left_out), (1, 2));
+}
+
+#[test]
+fn equal_errors_of_rules_have_a_cause() {
+    let score = |rule, above_one| Score { rule, mape: 13.24, median: 11.6, p90: 28.1, above_one };
+    let scores = |above_one, has_memory_traffic| Scores {
+        rules: vec![score("learned from pairs", 9), score("sum", above_one), score("class rule", 0)],
+        asked: 9,
+        operators: 5,
+        noise: 1.5,
+        middle: 1.13,
+        has_memory_traffic,
+    };
+    let text = scores(0, false).explain_equal_rules().expect("two equal rules");
+    assert!(text.starts_with("2 of 3 rules (sum, class rule) have equal errors"), "{text}");
+    assert!(text.ends_with("the data of each operator fits the last-level cache"), "{text}");
+    let text = scores(0, true).explain_equal_rules().expect("two equal rules");
+    assert!(text.ends_with("do not limit these operators"), "{text}");
+    assert_eq!(scores(1, false).explain_equal_rules(), None);
 }

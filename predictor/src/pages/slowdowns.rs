@@ -43,7 +43,8 @@ fn rules_table(scores: &Scores, machine: &Machine) -> String {
         [one] => add_row(one.rule, describe_rule(one.rule), one),
         [first, ..] => {
             let rules: Vec<&str> = silent.iter().map(|one| one.rule).collect();
-            add_row(&rules.join(", "), "1, no slowdown, for each of these operators", first);
+            let predicts = format!("1, no slowdown, for each of these operators: {}", scores.silence_cause());
+            add_row(&rules.join(", "), &predicts, first);
         }
     }
     let _ = write!(text, "</table></div><p class=\"soft\">{}.</p>", escape(&scores.describe(machine)));

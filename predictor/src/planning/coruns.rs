@@ -76,6 +76,9 @@ pub struct Scores {
     pub noise: f64,
     /// Median measured slowdown.
     pub middle: f64,
+    /// Whether an operator moves data from memory, because it does not fit the last-level cache.
+    #[serde(skip)]
+    pub has_memory_traffic: bool,
 }
 
 fn median_of(values: &[f64]) -> f64 {
@@ -113,12 +116,25 @@ impl Scores {
         let silent: Vec<&str> = self.split_silent_rules().0.iter().map(|one| one.rule).collect();
         (silent.len() > 1).then(|| {
             format!(
-                "{} of {} rules ({}) have equal errors, because none of them predicts a slowdown for these operators",
+                "{} of {} rules ({}) have equal errors, because none of them predicts a slowdown for these operators: \
+                 {}",
                 silent.len(),
                 self.rules.len(),
-                silent.join(", ")
+                silent.join(", "),
+                self.silence_cause()
             )
         })
+    }
+
+    /// States why rules predict no slowdown.
+    pub fn silence_cause(&self) -> &'static str {
+        match self.has_memory_traffic {
+            true => "they consider at most bandwidth and cache capacity, which do not limit these operators",
+            false => {
+                "they consider at most bandwidth and cache capacity, and the data of each operator fits the last-level \
+                 cache"
+            }
+        }
     }
 
     /// Describes the evaluation and the machine, for terminal and page.
@@ -328,6 +344,7 @@ impl CoRuns {
             operators: self.operators.len(),
             noise: if halves.is_empty() { f64::NAN } else { median_of(&halves) },
             middle: median_of(&all),
+            has_memory_traffic: self.operators.iter().any(|one| one.demand.bytes > 0.0),
         })
     }
 }
