@@ -72,18 +72,17 @@ fn summary(knees: &[Knee]) -> String {
 }
 
 fn points_table(knee: &Knee) -> String {
-    // Remarks on measurements need the space of a narrow window.
-    let class = if knee.probes.is_empty() { "" } else { " class=\"rest\"" };
+    // Remarks need the space of a narrow window.
     let mut text = format!(
         "<div class=\"wide\"><table class=\"answers curve\"><tr><th>{}</th><th>time</th><th>90 % \
-         between</th><th{class}>relative to the fastest</th><th class=\"text\">remarks</th></tr>",
+         between</th><th class=\"rest\">relative to the fastest</th><th class=\"text\">remarks</th></tr>",
         escape(&knee.over)
     );
     let fastest_ns = knee.curve.iter().map(|point| point.time_ns).fold(f64::INFINITY, f64::min);
     for point in &knee.curve {
         let _ = write!(
             text,
-            "<tr{}><td>{}</td><td>{}</td><td>{}</td><td{class}>{:.2}×</td><td class=\"text\">{}</td></tr>",
+            "<tr{}><td>{}</td><td>{}</td><td>{}</td><td class=\"rest\">{:.2}×</td><td class=\"text\">{}</td></tr>",
             if point.at == knee.knee { " class=\"ours\"" } else { "" },
             point.at,
             format_duration(point.time_ns),
@@ -92,8 +91,7 @@ fn points_table(knee: &Knee) -> String {
             escape(&point_remark(knee, point))
         );
     }
-    let hidden: &[&str] = if knee.probes.is_empty() { &[] } else { &["the times relative to the fastest"] };
-    format!("{text}</table></div>{}", wider_note(hidden))
+    format!("{text}</table></div>{}", wider_note(&["the times relative to the fastest"]))
 }
 
 /// Describes a point of a curve for terminal and page: the knee, and a measurement.
