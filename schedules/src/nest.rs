@@ -58,7 +58,7 @@ impl Dimension {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoopNest {
     pub dimensions: Vec<Dimension>,
     /// Dimensions in the order of the tile loops, outermost first.
@@ -132,11 +132,9 @@ impl LoopNest {
             grain: number(&GRAIN),
             is_cached: is_cached && inside > 0,
             block,
-            sums: Vec::new(),
             is_vector: VECTORIZE.setting_in(knobs) == Some(YesNo::Yes),
-            around: Vec::new(),
             are_weights_held: HELD.is_set_to(knobs, HeldOperand::Weights) && block > 1,
-            lanes: 0,
+            ..LoopNest::default()
         }
     }
 
@@ -171,22 +169,8 @@ impl LoopNest {
             1 => loops.last_mut().into_iter().for_each(|columns| columns.extent = tile_count(columns.extent, QUAD)),
             depth => loops.insert(0, plain_loop(Walk::Depth, tile_count(depth, QUAD))),
         }
-        let (is_cached, grain, block) = (false, 1, 1);
-        let (around, are_weights_held) = (Vec::new(), false);
-        let (sums, is_vector) = (loops, true);
-        LoopNest {
-            dimensions,
-            order,
-            shared,
-            grain,
-            is_cached,
-            block,
-            sums,
-            is_vector,
-            around,
-            are_weights_held,
-            lanes,
-        }
+        let (grain, block) = (1, 1);
+        LoopNest { dimensions, order, shared, grain, block, sums: loops, is_vector: true, lanes, ..LoopNest::default() }
     }
 
     /// Returns the loops of Winograd's algorithm: one matrix product per element of a transformed window.
@@ -214,13 +198,11 @@ impl LoopNest {
             order: vec![0, 1],
             shared,
             grain: 1,
-            is_cached: false,
             block,
             sums: vec![plain_loop(Walk::Depth, domain.depth)],
             is_vector: true,
             around,
-            are_weights_held: false,
-            lanes: 0,
+            ..LoopNest::default()
         }
     }
 
@@ -248,13 +230,9 @@ impl LoopNest {
             order: (0..rank).collect(),
             shared: rank,
             grain: 1,
-            is_cached: false,
             block: 1,
             sums: sums.chain([NestLoop { walk, extent: split, mark }]).collect(),
-            is_vector: false,
-            around: Vec::new(),
-            are_weights_held: false,
-            lanes: 0,
+            ..LoopNest::default()
         }
     }
 
@@ -275,13 +253,9 @@ impl LoopNest {
             order: (0..domain.extents.len()).collect(),
             shared: parallel.min(last.max(1)),
             grain: GRAIN.or_one(knobs).max(1),
-            is_cached: false,
             block: 1,
-            sums: Vec::new(),
             is_vector: true,
-            around: Vec::new(),
-            are_weights_held: false,
-            lanes: 0,
+            ..LoopNest::default()
         }
     }
 

@@ -107,7 +107,7 @@ struct BestTile {
     cost: f64,
 }
 
-/// Costs, in floating-point operations of a matrix product; fitted on one core with 512-bit vectors.
+/// Costs, in floating-point operations of a matrix product; fitted on cores with 512-bit vectors.
 mod cost {
     pub(crate) const LANES: i64 = 16;
     /// Cost of loading a byte of the filters, which come from memory when a whole model runs.
@@ -116,7 +116,8 @@ mod cost {
     pub(crate) const BYTE_OF_HALVES: f64 = 3.0;
     /// Cost of transforming an element of the input or the result, for 2 × 2 and 4 × 4 tiles.
     pub(crate) const ELEMENT: [f64; 2] = [150.0, 110.0];
-    /// `ELEMENT` for machines with few registers, whose direct convolutions are slower compared to transforms.
+    /// `ELEMENT` for machines with few registers, fitted with code for `x86-64-v3`. Direct convolutions are slower there,
+    /// so that transforms cost less in comparison.
     pub(crate) const ELEMENT_OF_FEW: [f64; 2] = [55.0, 40.0];
     /// Loads per multiply-add whose cost a register tile hides.
     pub(crate) const HIDDEN_LOADS: f64 = 0.65;

@@ -104,7 +104,7 @@ fn current_conditions(records: &[Record], facts: &Facts, observer: &dyn Observer
     let has = |target: datasets::Target| records.iter().any(|record| record.target == target);
     let of_kinds = |bench: &mut dyn Bench| -> Result<Vec<Record>> {
         let versions = machine::builder_versions(bench)?;
-        let processor = machine::guess_machine(HOST)?;
+        let processor = machine::guess_machine(HOST, None)?;
         let described = |kind: Kind, versions: &Versions| {
             let target = Target { kind, text: kind.name().to_owned(), machine: processor };
             record::machine_record(&target, facts, versions, "").map_err(Failure::usage)

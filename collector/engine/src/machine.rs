@@ -245,20 +245,38 @@ fn worker_missing(fault: Fault) -> Failure {
     Failure::environment(fault).with_hint(SETUP_HINT)
 }
 
-/// Returns a machine description for schedule spaces, estimated from the CPU vendor without starting a worker.
-pub fn guess_machine(description: &str) -> Result<Machine> {
+/// Returns a machine description for schedule spaces, estimated from the CPU vendor without starting a worker. `board`
+/// names the board of a target that needs one.
+pub fn guess_machine(description: &str, board: Option<&str>) -> Result<Machine> {
+    let kind = kind_of(description)?;
+    if let Some(named) = kind.board_target(board, "") {
+        return named.map(|target| target.machine).map_err(Failure::usage);
+    }
     let facts = Facts::read_facts();
     // Without the compiler, the processor's name is unknown. Defaults depend on its vendor.
     let is_amd = facts.cpu_model.as_deref().is_some_and(|model| model.starts_with("AMD"));
     let cpu = if is_amd { "znver" } else { "generic" };
-    kind_of(description)?.guess_machine(description, &host_cpu(cpu, &facts)?).map_err(Failure::usage)
+    kind.guess_machine(description, &host_cpu(cpu, &facts)?).map_err(Failure::usage)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{select_cpus, shared_cores};
+    use super::{guess_machine, select_cpus, shared_cores};
     use measure::host::Topology;
     use std::fs;
+    use targets::{Cpu, Machine};
+
+    #[test]
+    fn spaces_are_those_of_the_described_machine() {
+        let vectors = |target: &str, board| match guess_machine(target, board) {
+            Ok(Machine::Cpu(Cpu { vector_lanes, vector_registers, .. })) => (vector_lanes, vector_registers),
+            other => panic!("{target}: {other:?}"),
+        };
+        assert_eq!(vectors("pynq", None), (4, 16));
+        assert_eq!(vectors("pynq", Some("ultra96")), (4, 32));
+        assert_eq!(vectors(r#"{"kind": "llvm", "mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu"}"#, None), (8, 16));
+        assert!(guess_machine("pynq", Some("pynq-z9")).is_err());
+    }
 
     #[test]
     fn threads_that_share_cores_are_reported() {

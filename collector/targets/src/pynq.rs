@@ -50,8 +50,8 @@ impl TargetKind for Pynq {
             .with_hint("give TVM's JSON description of its processor as `--target`"))
     }
 
-    fn guess_machine(&self, _text: &str, host: &HostCpu) -> Result<Machine, String> {
-        Ok(cpu_target(host).machine)
+    fn guess_machine(&self, _text: &str, _host: &HostCpu) -> Result<Machine, String> {
+        find_board(DEFAULT_BOARD).map(|board| board.cpu_target().machine)
     }
 
     fn board_target(&self, name: Option<&str>, key: &str) -> Option<Result<Target, String>> {

@@ -76,7 +76,7 @@ fn find_record(store: &Path, key: Key, observer: &dyn Observer) -> Result<Record
 /// Measures a record's experiment once, as a campaign of one attempt, and returns the new record.
 fn measure_again(recorded: &Record, wait_seconds: u64, observer: &dyn Observer) -> Result<Record> {
     let facts = Facts::read_facts();
-    let recorded_attempt = RecordedAttempt::from_record(recorded, machine::guess_machine(HOST)?)
+    let recorded_attempt = RecordedAttempt::from_record(recorded, machine::guess_machine(HOST, None)?)
         .map_err(|error| Failure::usage(format!("cannot replay the record {}: {error}", recorded.key)))?;
     refuse_foreign_cpus(&recorded_attempt.cpus)?;
     let settings = Settings {
