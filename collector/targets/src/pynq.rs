@@ -3,7 +3,7 @@
 use crate::board::{DEFAULT_BOARD, PYNQ};
 use crate::fpga::{FPGA, fabric_text};
 use crate::kind::{Host, HostCpu, OptionError, Refusal, Resolved, TargetKind, TargetOptions, refuse_first};
-use crate::llvm::{HOST, cpu_target};
+use crate::llvm::HOST;
 use crate::mali::MALI;
 use crate::{BOARDS, Machine, Target, find_board};
 
