@@ -1,6 +1,7 @@
 //! Folder with the files of a session. The agent holds a lock on a file in it, so that a later agent can recognise
 //! folders whose agents were killed.
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::libc::O_NOFOLLOW;
 use nix::unistd::geteuid;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -29,6 +30,8 @@ impl SessionFolder {
             // Until the lock is held, a starting agent may take the folder for a leftover and remove it.
             let is_removed = matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) || lock.metadata()?.nlink() == 0;
             if !is_removed {
+                // The session process inherits the lock: if the agent is killed, the session may run a moment longer.
+                fcntl(&lock, FcntlArg::F_SETFD(FdFlag::empty()))?;
                 return Ok(SessionFolder { folder, _lock: lock });
             }
         }

@@ -183,7 +183,7 @@ fn spawn_session(stream: &TcpStream, options: &Options, folder: &Path) -> std::i
         None => Command::new("/proc/self/exe"),
     };
     command.arg("session").arg(folder).arg(options.memory_bytes.to_string());
-    command.arg(options.fabric.map_or("none", fabric::fabric_word));
+    command.arg(options.fabric.map_or("none", fabric::fabric_word)).arg(std::process::id().to_string());
     command.stdin(Stdio::from(OwnedFd::from(stream.try_clone()?))).stdout(Stdio::null()).process_group(0);
     if options.is_emulated || !options.through.is_empty() {
         command.env(EMULATED_VARIABLE, "1");

@@ -3,6 +3,9 @@
 use agent::fabric;
 use agent::front::{self, Options};
 use agent::session::{self, End, FabricSession};
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
@@ -40,7 +43,7 @@ fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let texts: Vec<&str> = arguments.iter().map(|word| word.to_str().unwrap_or("?")).collect();
     let done = match texts.as_slice() {
-        ["session", folder, memory, fpga] => match serve_session(Path::new(folder), memory, fpga) {
+        ["session", folder, memory, fpga, agent] => match serve_session(Path::new(folder), memory, fpga, agent) {
             Ok(End::AgentToo) => return ExitCode::from(front::LEAVING),
             Ok(End::Session) => Ok(()),
             Err(why) => Err(why),
@@ -104,12 +107,16 @@ fn serve_board(options: &Options) -> Result<(), String> {
 }
 
 /// Runs the session process, whose standard input is the client's connection.
-fn serve_session(folder: &Path, memory: &str, fpga: &str) -> Result<End, String> {
+fn serve_session(folder: &Path, memory: &str, fpga: &str, agent: &str) -> Result<End, String> {
+    let internal = "`session` is an internal command, started by `opcollect-board serve`";
+    let memory = memory.parse().map_err(|_| internal.to_owned())?;
+    let agent = Pid::from_raw(agent.parse().map_err(|_| internal.to_owned())?);
     // Ends the session if its supervising process dies.
     let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
-    let memory = memory
-        .parse()
-        .map_err(|_| "`session` is an internal command, started by `opcollect-board serve`".to_owned())?;
+    // No signal comes if the supervising process died before.
+    if kill(agent, None) == Err(Errno::ESRCH) {
+        return Err("the agent of this session has ended".to_owned());
+    }
     let open = |kind| fabric::open_fabric(kind, memory).map(|bus| FabricSession::new(kind, bus));
     let fabric = fabric::kind_of(fpga)?.map(open).transpose()?;
     let connection = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;

@@ -287,6 +287,32 @@ fn leftovers_of_a_killed_agent_are_removed_by_the_next_one() {
     wait("a folder is left", || folders(parent.path()).is_empty());
 }
 
+/// Starts the session process by a script that waits, so that the agent is killed first.
+#[test]
+fn a_session_whose_agent_died_before_it_began_ends() {
+    let parent = tempfile::tempdir().expect("a folder");
+    let script = parent.path().join("late");
+    let text = "#!/bin/sh\ntouch \"$0.begun\"\nwhile [ ! -e \"$0.go\" ]; do sleep 0.05; done\nexec \"$@\"\n";
+    std::fs::write(&script, text).expect("a file");
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).expect("a program");
+    let mut agent = agent_in(parent.path(), &["--through", script.to_str().expect("text")]);
+    let mut stream = tcp(&agent.address);
+    stream.write_all(&greeting()).expect("sent");
+    wait("no session begins", || script.with_extension("begun").exists());
+    agent.child.kill().expect("it runs");
+    agent.child.wait().expect("it was killed");
+    let kept = folders(parent.path());
+    let next = agent_in(parent.path(), &[]);
+    drop(next.session());
+    wait("the folder of a session was removed before its end", || folders(parent.path()) == kept);
+    std::fs::write(script.with_extension("go"), "").expect("a file");
+    stream.set_read_timeout(Some(LONG)).expect("a connection");
+    stream.read_to_end(&mut Vec::new()).expect("the session goes on");
+    let last = agent_in(parent.path(), &[]);
+    drop(last.session());
+    wait("the folder of an ended session is left", || folders(parent.path()).is_empty());
+}
+
 fn has_ended(process: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'))
