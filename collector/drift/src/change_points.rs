@@ -19,6 +19,9 @@ pub struct ChangePoint {
     pub identity: LineIdentity,
     /// First night after the change.
     pub night: String,
+    /// Place of `night` in the history. Its label may occur on both sides.
+    #[serde(skip)]
+    pub(super) night_index: usize,
     /// Ratio of the time after to the time before, corrected for changes of the machine.
     pub ratio: f64,
     pub q_value: f64,
@@ -72,9 +75,11 @@ pub fn find_change_points(history: &History, bounds: Bounds) -> Vec<ChangePoint>
     }
     let change_point = |(line, split, q_value): (&DriftLine, LineSplit, f64)| {
         let next = accepted[&line.identity].range(split.place + 1..).next();
+        let night_index = line.points[split.place].night;
         ChangePoint {
             identity: line.identity.clone(),
-            night: history.nights[line.points[split.place].night].label.clone(),
+            night: history.nights[night_index].label.clone(),
+            night_index,
             ratio: split.difference.exp(),
             q_value,
             nights_after: next.unwrap_or(&line.points.len()) - split.place,

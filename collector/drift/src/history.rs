@@ -71,6 +71,11 @@ impl DriftLine {
     pub fn points_of_side<'a>(&'a self, nights: &'a [Night], side: Side) -> impl Iterator<Item = &'a LinePoint> {
         self.points.iter().filter(move |point| nights[point.night].side == side)
     }
+
+    /// Returns the place of the first night of the side `After` in which the line has a time.
+    pub fn first_night_after(&self, nights: &[Night]) -> Option<usize> {
+        self.points_of_side(nights, Side::After).next().map(|point| point.night)
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

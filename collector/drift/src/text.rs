@@ -5,7 +5,6 @@ use super::cell::shorten_hash;
 use super::change_points::ChangePoint;
 use super::history::LineIdentity;
 use super::judge::{Change, Drift, Verdict};
-use super::title::night_title;
 use report::{Paper, Table, format_count, format_duration, format_number, format_percent, number_column, text_column};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -185,9 +184,10 @@ pub(super) fn describe_change_point(change_point: &ChangePoint) -> String {
         .threads
         .map_or(String::new(), |threads| format!(" on {}", format_count(threads, "thread")));
     let when = if change_point.nights_after == 1 { "one night, " } else { "since " };
+    // The label, not the title, because `STORE@night=LABEL` selects a night.
     format!(
         "{when}{}, × {}: {}{threads}",
-        night_title(&change_point.night),
+        change_point.night,
         format_number(change_point.ratio),
         line_title(&change_point.identity)
     )

@@ -8,7 +8,7 @@ use predictor::serve::{PATIENCE, Service, StoredRecords, serve_requests};
 use predictor::{Error, Result};
 use report::activity;
 use report::terminal::print_notes;
-use std::net::TcpListener;
+use std::net::{Ipv6Addr, TcpListener};
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, Args)]
@@ -35,8 +35,10 @@ pub struct Serve {
 pub fn run(arguments: &Serve) -> Result<u8> {
     let (predictor, mapping) = read_predictor(&arguments.asked, None, arguments.mapping.as_deref())?;
     let known = arguments.store.as_deref().map(StoredRecords::read_store).transpose()?;
-    let host = if arguments.bind.contains(':') { format!("[{}]", arguments.bind) } else { arguments.bind.clone() };
-    let asked = arguments.address.clone().unwrap_or_else(|| format!("{host}:{}", arguments.port));
+    let asked = match &arguments.address {
+        Some(address) => address.clone(),
+        None => join_port(&arguments.bind, arguments.port)?,
+    };
     let failed = |error| Error::io_error("listen on", Path::new(&asked), error);
     let listener = TcpListener::bind(&asked).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
@@ -48,4 +50,28 @@ pub fn run(arguments: &Serve) -> Result<u8> {
     activity::end_activity();
     serve_requests(listener, Service { predictor, mapping, patience: PATIENCE, known })?;
     Ok(DONE)
+}
+
+/// Joins a host name or address with a port; an IPv6 address gets brackets.
+fn join_port(host: &str, port: u16) -> Result<String> {
+    match host.parse::<Ipv6Addr>() {
+        Ok(address) => Ok(format!("[{address}]:{port}")),
+        Err(_) if host.contains(':') => {
+            let problem = format!("`--bind {host}` is not an address; give the port with `--port`, or use `--address`");
+            Err(Error::Query(problem))
+        }
+        Err(_) => Ok(format!("{host}:{port}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::join_port;
+
+    #[test]
+    fn a_host_has_no_port() {
+        assert_eq!(join_port("::1", 80).unwrap(), "[::1]:80");
+        assert_eq!(join_port("localhost", 80).unwrap(), "localhost:80");
+        assert!(join_port("127.0.0.1:9000", 80).unwrap_err().to_string().contains("--port"));
+    }
 }

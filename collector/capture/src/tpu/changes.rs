@@ -130,7 +130,7 @@ impl CaptureComparison {
         let outside = describe_single(self.lost_time().single).map_or(String::new(), |text| format!("; {text}"));
         let kernels = match changed.len() {
             0 if places.len() < 2 => String::new(),
-            0 => format!("; no kernel or layer changed significantly{outside}"),
+            0 => "; no kernel or layer changed significantly".to_owned(),
             count if count > SHOWN => {
                 format!(": {named} and {} more, summed over cores and engines{outside}", count - SHOWN)
             }
@@ -151,7 +151,10 @@ impl CaptureComparison {
             return None;
         }
         let lost = self.lost_time();
-        let noise = if lost.reach_ns.is_some() && !lost.is_significant() { ", within the noise" } else { "" };
+        // The noise of single calls is unknown.
+        let is_noise =
+            lost.total_ns == lost.repeated_ns && lost.reach_ns.is_some_and(|reach_ns| lost.repeated_ns.abs() < reach_ns);
+        let noise = if is_noise { ", within the noise" } else { "" };
         Some(format!(
             "over the calls of the later capture, the operators in both {} {}{noise}, summed over cores and engines \
              that work at the same time",

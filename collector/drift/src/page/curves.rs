@@ -7,7 +7,7 @@ use crate::history::{DriftLine, History, LineIdentity, LinePoint, Side};
 use crate::judge::{Change, Drift, Verdict};
 use crate::machine::MachineDrift;
 use crate::text::{changed_lines, line_title};
-use crate::title::{night_title, shorten_label};
+use crate::title::shorten_label;
 use report::page::chart::{Scale, draw_for_windows, svg_start};
 use report::page::escape_html;
 use report::{format_count, format_duration, format_number, format_plain};
@@ -113,13 +113,12 @@ fn describe_line(one: &CurveLine<'_>, history: &History, change_points: &[Change
         Verdict::Same => "the sides are the same",
         Verdict::Unclear => "no significant change between the sides",
     };
-    let own: Vec<&str> = change_points
+    let own: Vec<usize> = change_points
         .iter()
         .filter(|point| point.identity == one.line.identity)
-        .map(|point| point.night.as_str())
+        .map(|point| point.night_index)
         .collect();
-    let first_after = one.line.points_of_side(&history.nights, Side::After).next();
-    let is_between = first_after.is_some_and(|point| own.contains(&history.nights[point.night].label.as_str()));
+    let is_between = one.line.first_night_after(&history.nights).is_some_and(|night| own.contains(&night));
     let change_points = match (own.len(), is_between) {
         (0, _) => "",
         // The two tests estimate the variance between nights differently.
@@ -222,7 +221,7 @@ impl<'a> Curve<'a> {
             let _ = write!(
                 out,
                 "<text class=\"soft\" text-anchor=\"{anchor}\"><title>{}</title>",
-                escape_html(&night_title(&night.label))
+                escape_html(&night.label)
             );
             for (row, text) in parts {
                 let y = HEIGHT - 22.0 + 15.0 * row as f64;
@@ -256,11 +255,7 @@ impl<'a> Curve<'a> {
 
     fn change_point_marks(&self, change_points: &[ChangePoint]) -> String {
         let own = change_points.iter().filter(|one| one.identity == self.line.identity);
-        let night_of = |one: &ChangePoint| {
-            let is_there = |point: &&LinePoint| self.history.nights[point.night].label == one.night;
-            self.line.points.iter().find(is_there).map(|point| point.night)
-        };
-        let mut marks: Vec<(usize, f64)> = own.filter_map(|one| Some((night_of(one)?, one.ratio))).collect();
+        let mut marks: Vec<(usize, f64)> = own.map(|one| (one.night_index, one.ratio)).collect();
         marks.sort_by_key(|(night, _)| *night);
         let mut out = String::new();
         for (count, (night, ratio)) in marks.into_iter().enumerate() {

@@ -3,7 +3,7 @@
 use crate::history::{History, LinePoint};
 use crate::judge::Drift;
 use crate::machine::MachineDrift;
-use crate::title::{night_title, shorten_label};
+use crate::title::shorten_label;
 use report::page::chart::{cell_class, draw_for_windows, svg_start};
 use report::page::escape_html;
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ fn draw_rows(history: &History, rows: &[HeatRow], (names, cell): (f64, f64), fir
     let mut out = svg_start(names + cell * nights.len() as f64, TOP + ROW * rows.len() as f64, "nights and operators");
     for (place, night) in nights.iter().enumerate() {
         let x = names + cell * (place as f64 + 0.5);
-        let _ = write!(out, "<text class=\"soft cell\"><title>{}</title>", escape_html(&night_title(&night.label)));
+        let _ = write!(out, "<text class=\"soft cell\"><title>{}</title>", escape_html(&night.label));
         let [date, clock] = shorten_label(&night.label);
         // Narrow cells have no room for the year.
         let date = if cell < BROAD.1 { date.get(5..).unwrap_or_default() } else { &date };

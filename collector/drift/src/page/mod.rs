@@ -18,7 +18,7 @@ use parts::{LINES, more_lines};
 use report::page::chart::STYLE;
 use report::page::{escape_html, whole_page, wider_note};
 use report::{format_count, format_number, format_percent, to_sentence};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Renders the page; `appendix` contains further sections as HTML.
@@ -44,7 +44,7 @@ pub fn render_page(
     body += &causes_section(drift);
     body += &changes::changes_section(drift, &lines);
     body += &lost_section(drift);
-    body += &change_points_section(drift, change_points, &lines);
+    body += &change_points_section(history, drift, change_points, &lines);
     body += &curves::curves_section(&lines, history, drift, change_points);
     // With two nights, the table shows everything.
     if history.nights.len() > 2 {
@@ -93,14 +93,27 @@ fn lost_section(drift: &Drift) -> String {
     )
 }
 
-/// Returns the change points that the table of changes does not show already: those elsewhere than between the sides.
-fn change_points_section(drift: &Drift, change_points: &[ChangePoint], lines: &[curves::CurveLine<'_>]) -> String {
+/// Returns the change points that the table of changes does not show already: those of lines that it does not contain,
+/// and those elsewhere than between the sides.
+fn change_points_section(
+    history: &History,
+    drift: &Drift,
+    change_points: &[ChangePoint],
+    lines: &[curves::CurveLine<'_>],
+) -> String {
     if change_points.is_empty() {
         return String::new();
     }
     let changed: BTreeSet<&LineIdentity> = changed_lines(drift).map(|change| &change.identity).collect();
-    let compared = drift.nights.iter().find(|night| night.side == Side::After).map(|night| &night.label);
-    let is_in_table = |point: &ChangePoint| compared == Some(&point.night) && changed.contains(&point.identity);
+    // Each host has its own nights, and a line may have no time in the first of them.
+    let first_nights: BTreeMap<&LineIdentity, usize> = history
+        .lines
+        .iter()
+        .filter_map(|line| Some((&line.identity, line.first_night_after(&history.nights)?)))
+        .collect();
+    let is_in_table = |point: &ChangePoint| {
+        changed.contains(&point.identity) && first_nights.get(&point.identity) == Some(&point.night_index)
+    };
     let others: Vec<&ChangePoint> = change_points.iter().filter(|point| !is_in_table(point)).collect();
     let mut body = format!(
         "<h2>Change points</h2>\n<p class=\"soft\">{}",
@@ -109,8 +122,8 @@ fn change_points_section(drift: &Drift, change_points: &[ChangePoint], lines: &[
     if others.is_empty() {
         return body + "</p>\n";
     }
-    body += " From its night on, the line has another level. The ratio compares the nights after it with those before \
-             it, corrected for the machine. A level of one night may be an outlier.</p>\n";
+    body += " From the night of a change point on, the line has another level. The ratio compares the times from that \
+             night on with those before, corrected for the machine. A level of one night may be an outlier.</p>\n";
     let row = |point: &&ChangePoint| {
         format!(
             "<tr><td>{}</td><td class=\"{}\">{}</td><td>{}</td><td>{}</td><td class=\"rest\">{}</td>\
@@ -133,21 +146,24 @@ fn change_points_section(drift: &Drift, change_points: &[ChangePoint], lines: &[
     )
 }
 
-/// Describes how many of the changed lines have a change point between the sides, and how many change points are
-/// elsewhere.
+/// Describes how many of the changed lines have a change point between the sides, and how many other change points the
+/// table lists.
 fn describe_change_points(between: usize, changed: usize, others: usize) -> String {
-    let elsewhere = match others {
-        0 => "There are no others.".to_owned(),
-        1 => "1 change point is elsewhere.".to_owned(),
-        others => format!("{others} change points are elsewhere."),
+    let listed = match (changed, others) {
+        (_, 0) => "There are no others.".to_owned(),
+        (0, others) => format!("The table lists {}.", format_count(others, "change point")),
+        (_, others) => format!("The table lists {}.", format_count(others, "other change point")),
     };
     if changed == 0 {
-        return elsewhere;
+        return listed;
     }
     let verb = if between == 1 { "has" } else { "have" };
+    let reason = match between < changed {
+        true => "; the search over all nights estimates the variance between nights differently than the comparison",
+        false => "",
+    };
     format!(
-        "{between} of the {} above {verb} a change point between the two sides; the two tests estimate the variance \
-         between nights differently. {elsewhere}",
+        "{between} of the {} above {verb} a change point between the two sides{reason}. {listed}",
         format_count(changed, "changed line")
     )
 }
@@ -158,10 +174,12 @@ fn describe_sides(drift: &Drift) -> String {
         let nights: Vec<&str> =
             drift.nights.iter().filter(|night| night.side == side).map(|night| night.label.as_str()).collect();
         match nights[..] {
-            [] => "no night".to_owned(),
+            [] => "no nightly run".to_owned(),
             [only] => night_title(only),
+            // Each host has its own nights.
             [first, .., last] => {
-                format!("{} from {} to {}", format_count(nights.len(), "night"), night_title(first), night_title(last))
+                let count = format_count(nights.len(), "nightly run");
+                format!("{count} from {} to {}", night_title(first), night_title(last))
             }
         }
     };
@@ -203,11 +221,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changed_lines_without_a_change_point_are_told() {
-        let text = "18 of the 19 changed lines above have a change point between the two sides; the two tests estimate \
-                    the variance between nights differently.";
+    fn changed_lines_without_a_change_point_are_counted() {
+        let text = "18 of the 19 changed lines above have a change point between the two sides; the search over all \
+                    nights estimates the variance between nights differently than the comparison.";
         assert_eq!(describe_change_points(18, 19, 0), format!("{text} There are no others."));
-        assert_eq!(describe_change_points(18, 19, 2), format!("{text} 2 change points are elsewhere."));
-        assert_eq!(describe_change_points(0, 0, 1), "1 change point is elsewhere.");
+        assert_eq!(describe_change_points(18, 19, 2), format!("{text} The table lists 2 other change points."));
+        assert_eq!(
+            describe_change_points(1, 1, 0),
+            "1 of the 1 changed line above has a change point between the two sides. There are no others."
+        );
+        assert_eq!(describe_change_points(0, 0, 1), "The table lists 1 change point.");
     }
 }
