@@ -11,6 +11,7 @@ use predictor::{Error, Result, pages};
 use report::{Table, activity, format_duration, number_column, text_column};
 use samples::Samples;
 use samples::features::FEATURES;
+use samples::text::file_label;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -250,9 +251,8 @@ fn print_summaries(samples: &Samples, page: Option<Output>, arguments: &Explain)
 
 /// Names the files of the predictor and of the data.
 fn describe_source(arguments: &Explain) -> String {
-    let name = |path: &PathBuf| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    let predictor = arguments.asked.predictor.as_ref().map_or("built-in".to_owned(), name);
-    let data: Vec<String> = arguments.data.iter().map(name).collect();
+    let predictor = arguments.asked.predictor.as_deref().map_or("built-in".to_owned(), file_label);
+    let data: Vec<String> = arguments.data.iter().map(|path| file_label(path)).collect();
     format!("Predictor: {predictor}; data: {}", data.join(", "))
 }
 

@@ -12,6 +12,7 @@ use predictor::queries::{ModelSource, NetworkQuestion};
 use predictor::{Error, Result, bundle, pages};
 use report::terminal::print_notes;
 use report::{Table, number_column, text_column};
+use samples::text::file_label;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -99,8 +100,7 @@ pub fn run(arguments: &PlaceArguments) -> Result<u8> {
 /// Returns what is placed, its times and its dependencies.
 fn load_times(arguments: &PlaceArguments) -> Result<(String, TimesTable, Vec<Edge>)> {
     if let Some(path) = &arguments.table {
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-        return Ok((name, tables::read_table(path)?, Vec::new()));
+        return Ok((file_label(path), tables::read_table(path)?, Vec::new()));
     }
     let Some(model) = &arguments.model else {
         return Err(Error::Query("nothing to place: give --times FILE, or --model NAME".to_owned()));
@@ -114,7 +114,7 @@ fn load_times(arguments: &PlaceArguments) -> Result<(String, TimesTable, Vec<Edg
         batch: arguments.batchsize,
         tokens: arguments.sequence,
     };
-    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+    let name = file_label(&file);
     let (table, edges) = times_of_network((&predictor, &name), &question, &arguments.device)?;
     Ok((question.describe(), table, edges))
 }

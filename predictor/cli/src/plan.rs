@@ -12,8 +12,9 @@ use predictor::planning::network::BARRIER_NS;
 use predictor::queries::{ModelSource, NetworkQuestion};
 use predictor::{Result, pages};
 use report::{Table, number_column, text_column};
+use samples::text::file_label;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub const PLAN_EXAMPLES: &str = "\
 Examples:
@@ -120,8 +121,8 @@ fn plan_model(arguments: &PlanArguments) -> Result<PlanOfTimes> {
     let found = known.plan_network(&question, arguments.threads as usize, barrier_ns)?;
     let versions = known.measured_host().into_iter().flat_map(|host| host.versions.iter().cloned()).collect();
     let predicted = known.predicted_machine().map(|machine| {
-        let file = arguments.times.predictor.as_deref().and_then(Path::file_name);
-        let by = file.map_or("the built-in predictor".to_owned(), |file| format!("`{}`", file.to_string_lossy()));
+        let file = arguments.times.predictor.as_deref();
+        let by = file.map_or("the built-in predictor".to_owned(), |file| format!("`{}`", file_label(file)));
         format!("by {by} for {machine}")
     });
     Ok(PlanOfTimes { found, versions, this_host: known.this_host().cloned(), predicted })

@@ -8,7 +8,7 @@ use predictor::serve::{PATIENCE, Service, StoredRecords, serve_requests};
 use predictor::{Error, Result};
 use report::activity;
 use report::terminal::print_notes;
-use std::net::{Ipv6Addr, TcpListener};
+use std::net::{SocketAddrV6, TcpListener};
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, Args)]
@@ -54,8 +54,10 @@ pub fn run(arguments: &Serve) -> Result<u8> {
 
 /// Joins a host name or address with a port; an IPv6 address gets brackets.
 fn join_port(host: &str, port: u16) -> Result<String> {
-    match host.parse::<Ipv6Addr>() {
-        Ok(address) => Ok(format!("[{address}]:{port}")),
+    let bracketed = format!("[{host}]:{port}");
+    // Unlike `Ipv6Addr`, a socket address may have a scope: `fe80::1%2`.
+    match bracketed.parse::<SocketAddrV6>() {
+        Ok(_) => Ok(bracketed),
         Err(_) if host.contains(':') => {
             let problem = format!("`--bind {host}` is not an address; give the port with `--port`, or use `--address`");
             Err(Error::Query(problem))
@@ -71,6 +73,7 @@ mod tests {
     #[test]
     fn a_host_has_no_port() {
         assert_eq!(join_port("::1", 80).unwrap(), "[::1]:80");
+        assert_eq!(join_port("fe80::1%2", 80).unwrap(), "[fe80::1%2]:80");
         assert_eq!(join_port("localhost", 80).unwrap(), "localhost:80");
         assert!(join_port("127.0.0.1:9000", 80).unwrap_err().to_string().contains("--port"));
     }

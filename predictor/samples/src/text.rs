@@ -17,6 +17,11 @@ pub fn read_bounded(path: &Path, most: u64) -> Result<String> {
     String::from_utf8(bytes).map_err(|error| failed(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))
 }
 
+/// Returns the name of a file without its folder, for titles and notes.
+pub fn file_label(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -164,7 +164,7 @@ pub fn describe_knee(knee: &Knee) -> String {
     let finding = Finding::from_knee(knee);
     let source = match knee.probes.len() {
         0 => " Times are predicted.".to_owned(),
-        count => format!(" Times are predicted from {}.", format_count(count, "measurement")),
+        count => format!(" Times are predicted, then updated with {}.", format_count(count, "measurement")),
     };
     let mut text = match (&finding, knee.knee == knee.fastest) {
         (Finding::Falls, _) => {

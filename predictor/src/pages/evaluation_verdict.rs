@@ -117,7 +117,8 @@ fn describe_outliers(evaluation: &Evaluation, name: &str, shown: &Metrics) -> St
     let sum = |one: &Metrics| one.mape * one.rows as f64;
     let of_operators = evaluation.operators.iter().filter_map(|(operator, all)| Some((operator, all.get(name)?)));
     let most = of_operators.max_by(|one, two| sum(one.1).total_cmp(&sum(two.1)));
-    let most = most.filter(|_| evaluation.operators.len() > 1 && sum(shown).is_finite());
+    let is_most = |one: &Metrics| sum(shown).is_finite() && 2.0 * sum(one) > sum(shown);
+    let most = most.filter(|(_, one)| evaluation.operators.len() > 1 && is_most(one));
     let cause = most.map(|(operator, one)| {
         let share = format_percentage(100.0 * sum(one) / sum(shown), 0);
         let rows = format_count(one.rows, "row");

@@ -149,11 +149,13 @@ fn describe_makespan(
     let expected = if is_predicted(table) { " expected" } else { "" };
     let mut text = format!("Makespan {}{expected}{limits}", format_duration(found.makespan_ns));
     let Some((device, alone_ns)) = fastest_device(instance).filter(|_| has_others) else { return text };
-    let gain = alone_ns / found.makespan_ns;
+    let gain = speed_up(instance, found.makespan_ns);
+    let has_bound = (0..table.operators.len()).any(|operator| table.is_lower_bound(operator, device));
     let _ = write!(
         text,
-        ", {gain:.2} times as fast as all operators on {} ({}), the fastest single device",
+        ", {gain:.2} times as fast as all operators on {} ({}{}), the fastest single device",
         table.devices[device],
+        if has_bound { "≥ " } else { "" },
         format_duration(alone_ns)
     );
     if let Some(MakespanEnds { speed_ups: (low, high), .. }) = ends {
@@ -190,9 +192,11 @@ fn describe_sources(table: &TimesTable, instance: &Instance) -> String {
     format!("Times: {}{transfer}", table.source)
 }
 
-/// Returns the ratio of the time of all operators on the fastest single device to a makespan.
+/// Returns the ratio of the time of all operators on the fastest single device to a makespan, in hundredths, as it is
+/// printed: smaller differences may be rounding errors of sums.
 fn speed_up(instance: &Instance, makespan_ns: f64) -> f64 {
-    fastest_device(instance).map_or(f64::NAN, |(_, alone_ns)| alone_ns / makespan_ns)
+    let ratio = fastest_device(instance).map_or(f64::NAN, |(_, alone_ns)| alone_ns / makespan_ns);
+    (100.0 * ratio).round() / 100.0
 }
 
 /// Returns the device on which all operators together take least time, and that time. On one device, operators run one

@@ -129,10 +129,10 @@ impl Scores {
     /// States why rules predict no slowdown.
     pub fn silence_cause(&self) -> &'static str {
         match self.has_memory_traffic {
-            true => "they consider at most bandwidth and cache capacity, which do not limit these operators",
+            true => "these rules consider at most bandwidth and cache capacity, which do not limit these operators",
             false => {
-                "they consider at most bandwidth and cache capacity, and the data of each operator fits the last-level \
-                 cache"
+                "these rules consider at most bandwidth and cache capacity, and the data of each operator fits the \
+                 last-level cache"
             }
         }
     }

@@ -43,7 +43,7 @@ impl KnownTimes {
         Some(format!("`{device}`"))
     }
 
-    /// Plans a network on `cores` cores; each stage adds a barrier of `barrier_ns`.
+    /// Plans a network on `cores` cores; each stage with concurrent groups adds `barrier_ns`.
     pub fn plan_network(&self, question: &NetworkQuestion<'_>, cores: usize, barrier_ns: f64) -> Result<NetworkPlan> {
         let machine = self.shared_machine(cores)?;
         plan(&question.build_graph()?, &self.time_sources(), &machine, barrier_ns)

@@ -98,14 +98,11 @@ pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64
     };
     let demands = cut.calls.iter().map(of_call).collect();
     let asked = planners::stages::Graph { demands, before: stages::call_dependencies(&graph, &cut) };
-    let found = planners::stages::plan_stages(
-        &asked,
-        &Costs { machine: machine.clone(), barrier_ns },
-        &SearchLimits::default(),
-    )
-    .map_err(|error| Error::Query(error.to_string()))?;
+    let costs = Costs { machine: machine.clone(), barrier_ns };
+    let found = planners::stages::plan_stages(&asked, &costs, &SearchLimits::default())
+        .map_err(|error| Error::Query(error.to_string()))?;
     let known = TaskTimes { of_tasks: &of_tasks, host: times.host.map(|host| host.class.clone()) };
-    Ok(NetworkPlan { barrier_ns, ..assemble_plan(&graph, &cut, &known, machine.cores, &found) })
+    Ok(assemble_plan(&graph, &cut, &known, &costs, &found))
 }
 
 struct TaskTimes<'a> {
@@ -141,7 +138,8 @@ impl TaskTimes<'_> {
     }
 }
 
-fn assemble_plan(graph: &Graph, cut: &Plan, known: &TaskTimes<'_>, cores: usize, found: &Stages) -> NetworkPlan {
+fn assemble_plan(graph: &Graph, cut: &Plan, known: &TaskTimes<'_>, costs: &Costs, found: &Stages) -> NetworkPlan {
+    let cores = costs.machine.cores;
     let gain = 1.0 - found.time_ns / found.sequential_ns;
     let above: fn(&Time) -> f64 = |time| time.high_ns - time.time_ns;
     // The gain must exceed the error of plans and the uncertainty of the tasks' times.
@@ -178,7 +176,7 @@ fn assemble_plan(graph: &Graph, cut: &Plan, known: &TaskTimes<'_>, cores: usize,
         measured_share: known.measured_share(cut, cores),
         best_ns: found.time_ns,
         slower_on_all,
-        barrier_ns: BARRIER_NS,
+        barrier_ns: costs.barrier_ns,
         stages_side_by_side: stages.iter().filter(|stage| stage.groups.len() > 1).count(),
         stages_count: stages.len(),
         why: explain_choice(found, (gain, least_gain), is_staged, (slower_on_all, alternatives.len(), cores)),

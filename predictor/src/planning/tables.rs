@@ -1,7 +1,7 @@
 //! Tables with times from other sources: one line per operator, one column per device.
 
 use crate::error::{Error, Result};
-use samples::text::read_bounded;
+use samples::text::{file_label, read_bounded};
 use std::path::Path;
 
 const BYTES_MAX: u64 = 16 << 20;
@@ -28,8 +28,7 @@ impl TimesTable {
 /// Reads a CSV table with the header `operator,DEVICE,DEVICE…`.
 pub fn read_table(path: &Path) -> Result<TimesTable> {
     let table = parse_table(&read_bounded(path, BYTES_MAX)?).map_err(|problem| Error::table_error(path, problem))?;
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    Ok(TimesTable { source: format!("from {name}"), ..table })
+    Ok(TimesTable { source: format!("from {}", file_label(path)), ..table })
 }
 
 fn parse_table(text: &str) -> std::result::Result<TimesTable, String> {

@@ -78,10 +78,7 @@ fn route_request(method: &str, path: &str, body: &[u8], service: &Service) -> Re
         },
         ("GET", "/openapi.json") => Reply { status: 200, kind: "application/json", body: OPENAPI.to_owned() },
         ("GET", "/about") => json_reply(200, &describe_service(service)),
-        ("POST", "/predict") => {
-            let (status, body) = answer_query(body, service);
-            Reply { status, kind: "application/json", body }
-        }
+        ("POST", "/predict") => predict_reply(body, service),
         ("GET", "/tasks") => answer_from_store(service, |known| Ok(known.list_tasks())),
         ("POST", "/best") => answer_from_store(service, |known| known.best_schedules(body)),
         (_, "/" | "/openapi.json" | "/about" | "/predict" | "/tasks" | "/best") => {
@@ -115,16 +112,21 @@ fn describe_service(service: &Service) -> Value {
 
 /// Returns the HTTP status and the JSON document that answer a request.
 pub fn answer_query(body: &[u8], service: &Service) -> (u16, String) {
-    let refuse = |status, problem: String| (status, json!({ "error": problem }).to_string());
-    match serde_json::from_slice(body) {
-        Ok(request) => match predict_request(request, service) {
-            Ok(document) => (200, document),
-            Err(error) => refuse(422, error.to_string()),
-        },
+    let Reply { status, body, .. } = predict_reply(body, service);
+    (status, body)
+}
+
+fn predict_reply(body: &[u8], service: &Service) -> Reply {
+    let request: Request = match serde_json::from_slice(body) {
+        Ok(request) => request,
         Err(error) => {
             let problem = models::names::with_hint(&error.to_string());
-            refuse(400, format!("the body is not a valid request: {problem}; see /openapi.json"))
+            return refusal_reply(400, &format!("the body is not a valid request: {problem}; see /openapi.json"));
         }
+    };
+    match predict_request(request, service) {
+        Ok(body) => Reply { status: 200, kind: "application/json", body },
+        Err(error) => refusal_reply(422, &error.to_string()),
     }
 }
 
