@@ -1,5 +1,5 @@
-//! Folder with the files of a session. The agent holds a lock on a file in it, so that a later agent can recognise
-//! folders whose agents were killed.
+//! Folder with the files of a session. The agent and the session process hold a lock on a file in it, so that a later
+//! agent can recognise folders that no process uses.
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::libc::O_NOFOLLOW;

@@ -72,10 +72,10 @@ pub struct Collect {
 
 pub fn run(arguments: &Collect) -> Result<u8> {
     let start = Instant::now();
-    let wanted = boards::BoardRequest { boards: &arguments.boards, models: &arguments.models };
+    let models = settings::models_with_file(&arguments.models)?;
+    let wanted = boards::BoardRequest { boards: &arguments.boards, models: &models };
     let access = boards::board_access(wanted)?;
-    let resolved =
-        settings::config_of_search(&arguments.models, &arguments.sweep, &arguments.tuning, access.is_some())?;
+    let resolved = settings::config_of_search(&models, &arguments.sweep, &arguments.tuning, access.is_some())?;
     arguments.sink.as_deref().map(sharing::Address::parse).transpose()?;
     let curves = arguments.tuning.curves.as_deref().map(Output::create).transpose().map_err(store_failure)?;
     let (measuring, signal) = (&arguments.measuring, Arc::default());

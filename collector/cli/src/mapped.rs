@@ -5,20 +5,19 @@ use super::boards::{self, BoardRequest};
 use super::pace::Pace;
 use super::progress::terminal_observer;
 use super::{DONE, DONE_WITH_LOSSES, Result, print_json, print_text, settings, stdout_paper};
-use crate::options::{ModelRun, Sampling, Sweep, Tuning};
+use crate::options::{ModelRun, Models, Sampling, Sweep, Tuning};
 use engine::campaign::settings::ResolvedConfig;
 use engine::failure::Failure;
 use engine::units::{self, CpuBoard, UnitsOptions, UnitsReport};
 use report::{Table, format_duration, number_column, text_column};
 use targets::PYNQ;
 
-pub fn run(arguments: &ModelRun) -> Result<u8> {
+pub fn run(arguments: &ModelRun, mut models: Models) -> Result<u8> {
     refuse_flags(arguments)?;
-    let wanted = BoardRequest { boards: &arguments.boards, models: &arguments.models };
+    let wanted = BoardRequest { boards: &arguments.boards, models: &models };
     let access = boards::board_access(wanted)?;
     let sweep = Sweep::of_run(None, arguments.seed, &arguments.running.sampling);
-    let ResolvedConfig { config, loaded } = settings::resolve_config(&arguments.models, &sweep)?;
-    let mut models = arguments.models.clone();
+    let ResolvedConfig { config, loaded } = settings::resolve_config(&models, &sweep)?;
     (models.settings.target, models.settings.unit) = (Some(PYNQ.to_owned()), None);
     let wanted = BoardRequest { boards: &arguments.boards, models: &models };
     let board = access.as_ref().map(|access| {

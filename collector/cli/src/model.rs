@@ -12,12 +12,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub fn run(arguments: &ModelRun) -> Result<u8> {
-    let unit = arguments.models.settings.unit.as_deref().and_then(targets::kind_of_unit);
+    let models = settings::models_with_file(&arguments.models)?;
+    let unit = models.settings.unit.as_deref().and_then(targets::kind_of_unit);
     if unit.is_some_and(|kind| kind.task_form().is_some()) {
-        return mapped::run(arguments);
+        return mapped::run(arguments, models);
     }
     let sweep = Sweep::of_run(arguments.threads, arguments.seed, &arguments.running.sampling);
-    let wanted = BoardRequest { boards: &arguments.boards, models: &arguments.models };
+    let wanted = BoardRequest { boards: &arguments.boards, models: &models };
     let access = boards::board_access(wanted)?;
     let inputs = arguments.running.given.input_files();
     let options = ModelRunOptions {
@@ -32,7 +33,7 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
         signal: Arc::default(),
     };
     refuse_plan_on_board(&options)?;
-    let resolved = settings::config_of_search(&arguments.models, &sweep, &Tuning::default(), access.is_some())?;
+    let resolved = settings::config_of_search(&models, &sweep, &Tuning::default(), access.is_some())?;
     let done = model_run::run_model(&options, resolved, terminal_observer(Pace::default()))?;
     report_run(&done.report, (&done.program, &done.outputs), arguments.running.output.as_deref(), arguments.json)
 }

@@ -34,6 +34,12 @@ pub fn config_of_coruns(models: &Models, sweep: &Sweep) -> Result<(ResolvedConfi
     Ok((settings.resolve_here()?, corun))
 }
 
+/// Returns the models with the settings of the configuration file, which flags override.
+pub fn models_with_file(models: &Models) -> Result<Models> {
+    let settings = merge_settings(models, &Sweep::default())?.model;
+    Ok(Models { settings, ..models.clone() })
+}
+
 /// Merges the configuration file and the flags. Flags override the file.
 fn merge_settings(models: &Models, sweep: &Sweep) -> Result<Settings> {
     let file = match &models.config {

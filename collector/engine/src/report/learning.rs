@@ -518,7 +518,7 @@ pub fn render_searches(searched: &SearchResults, paper: &Paper) -> String {
     let effort = searched.effort.describe().map_or(String::new(), |effort| format!("\n{effort}"));
     format!(
         "{text}\nbest: median of the final interleaved measurement; gain: time of the default schedule over it, \
-         median of the ratios in the same rounds; default: best times gain; tied with: other schedules measured again \
+         median of the ratios in the same rounds; default: best × gain; tied with: other schedules measured again \
          in these rounds that are as fast within the noise; runner-up: time of the second-best schedule over the best \
          one\n{CLOCK}{effort}"
     )
@@ -530,7 +530,7 @@ fn rejected_note(learnings: &[Learning]) -> String {
     if count == 0 { String::new() } else { format!("\n{count} {text}") }
 }
 
-/// Describes how many searches found nothing faster than the default schedule; the tuner does not matter for these.
+/// Describes how many searches found nothing that is clearly faster than the default schedule.
 fn unimproved_note(learnings: &[Learning]) -> String {
     let tried: Vec<&Learning> = learnings.iter().filter(|one| one.has_alternatives()).collect();
     let few = tried.iter().filter(|one| !one.has_gained()).count();
@@ -538,12 +538,20 @@ fn unimproved_note(learnings: &[Learning]) -> String {
         return String::new();
     }
     format!(
-        "\n{few} of {} that tried alternatives did not clearly gain more than {} % over the default schedule; for \
-         these, the choice of the tuner makes no difference; {}",
+        "\n{few} of {} that tried alternatives did not clearly gain more than {} % over the default schedule{}; {}",
         count_searches(tried.len()),
         format_plain(100.0 * EQUAL),
+        describe_unconfirmed(&tried),
         describe_clear_gains()
     )
+}
+
+/// Describes how many searches had no final measurement, as when `--budget` ends them; empty if all had one.
+pub(super) fn describe_unconfirmed(searches: &[&Learning]) -> String {
+    match searches.iter().filter(|one| one.verdict.is_none()).count() {
+        0 => String::new(),
+        once => format!(" ({once} had no final measurement, without which no gain is clear)"),
+    }
 }
 
 pub(super) fn count_searches(count: usize) -> String {

@@ -2,6 +2,7 @@
 
 use super::learning::{
     CLOCK, Learning, LearningCourse, LearningPoint, SearchResults, count_searches, describe_clear_gains,
+    describe_unconfirmed,
 };
 use datasets::fastest::EQUAL;
 use job::space::Schedule;
@@ -20,7 +21,7 @@ const TOP: f64 = 26.0;
 const RIGHT: f64 = 14.0;
 
 /// Times of the default and the best schedule in the final measurement, in nanoseconds.
-type Finals = (Option<f64>, Option<f64>);
+type FinalTimes = (Option<f64>, Option<f64>);
 
 /// Rules in addition to those of pages with charts: only names wrap.
 const RULES: &str = ".wide td { white-space: nowrap; }\n\
@@ -63,10 +64,11 @@ pub fn learning_page(title: &str, searched: &SearchResults) -> String {
     }
     body += "<h2>Curves</h2>\
         <p class=\"soft\">Dark line: median of the best schedule so far, from its first measurement. \
-        Light line: upper end of the median's 95 % interval, by which a search ranks. So the dark line can rise, also \
-        above the dotted one: median of the default schedule, from its first measurement. Circle: best schedule in the \
-        final measurement, as in the table; cross: default schedule in it, if it is another. It is interleaved and \
-        longer, so it can differ from the first measurements. Seconds exclude pauses between processes.</p>";
+        Light line: upper end of the median's 95 % interval, by which a search ranks; the dark line can therefore \
+        rise. Dotted line: median of the default schedule, from its first measurement. Circle: best schedule in the \
+        final measurement, as in the table. Cross: default schedule in the final measurement, unless it is the best \
+        one. The final measurement is interleaved and longer, so its times can differ from the first ones. Seconds \
+        exclude pauses between processes.</p>";
     for course in searched.courses.iter().filter(|course| course.tasks > 1) {
         body += &render_course(course);
     }
@@ -79,7 +81,7 @@ fn explain_columns() -> String {
     format!(
         "best: median of the final interleaved measurement of the best candidates, or of the only measurement. gain: \
          time of the default schedule over it, median of the ratios in the same rounds, with its 95 % interval, or \
-         with its range if there are too few rounds for an interval. default: best times gain. tied with: other \
+         with its range if there are too few rounds for an interval. default: best × gain. tied with: other \
          schedules measured again in the same rounds that are as fast within the noise. runner-up: time of the \
          second-best schedule over the best one. {CLOCK}."
     )
@@ -99,9 +101,10 @@ fn gain_sentence(several: &[&Learning]) -> Option<String> {
         .map(|one| format!("; the largest such gain is {}, {}", one.format_gain(), one.title()))
         .unwrap_or_default();
     Some(format!(
-        "{count} of the {} that tried alternatives clearly gained more than {} % over the default schedule{most}.",
+        "{count} of the {} that tried alternatives clearly gained more than {} % over the default schedule{}{most}.",
         count_searches(several.len()),
-        format_plain(100.0 * EQUAL)
+        format_plain(100.0 * EQUAL),
+        describe_unconfirmed(several)
     ))
 }
 
@@ -260,7 +263,7 @@ fn render_axes(one: &Learning) -> String {
 
 /// Renders a curve over trials and over seconds, or nothing if it has fewer than two points.
 /// `finals` are the times of the default and the best schedule in the final measurement.
-fn render_curves(curve: &[LearningPoint], first_default_ns: Option<f64>, finals: Finals) -> String {
+fn render_curves(curve: &[LearningPoint], first_default_ns: Option<f64>, finals: FinalTimes) -> String {
     if curve.len() < 2 {
         return String::new();
     }
@@ -274,7 +277,7 @@ fn render_curves(curve: &[LearningPoint], first_default_ns: Option<f64>, finals:
 
 fn render_curve(
     curve: &[LearningPoint],
-    (first_default_ns, finals): (Option<f64>, Finals),
+    (first_default_ns, finals): (Option<f64>, FinalTimes),
     width: f64,
     over: &str,
     place: impl Fn(&LearningPoint) -> f64,

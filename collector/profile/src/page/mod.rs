@@ -218,7 +218,7 @@ fn page_facts(profile: &Profile, totals: &Totals) -> Vec<[String; 2]> {
         facts.push(("median run without the profiler".to_owned(), format_duration(bare_ns)));
         facts.push((
             "slowdown by the profiler".to_owned(),
-            format!("{:.3}×{between}, median of each run over the adjacent one", slowdown.median),
+            format!("{:.3}×{between}, median ratio of a run to the adjacent unprofiled one", slowdown.median),
         ));
     }
     for energy in &profile.energy {

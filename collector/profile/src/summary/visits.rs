@@ -47,7 +47,7 @@ pub fn describe_busy(profile: &Profile) -> Option<String> {
     let others = profile.visits.len();
     Some(format!(
         "the machine is busy: operators differ by {} between {} processes, that of this profile and {others} more, \
-         which ran only for this comparison; close other programs and profile again before you compare",
+         which ran only to estimate this difference; close other programs and profile again before you compare",
         format_percent(scatter.exp_m1()),
         others + 1
     ))

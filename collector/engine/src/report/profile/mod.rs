@@ -108,8 +108,8 @@ fn total_lines(report: &Report) -> Vec<String> {
         let interval = totals.profiler_slowdown_interval.map(|(low, high)| format!(" ({low:.3} … {high:.3})"));
         let interval = interval.unwrap_or_default();
         format!(
-            "not profiled    {} median, interleaved with these; slowdown {slowdown}{interval}, median of each \
-             run over the adjacent one",
+            "not profiled    {} median, interleaved with these; slowdown {slowdown}{interval}, median ratio of a \
+             profiled run to the adjacent one",
             format_duration(bare_ns)
         )
     }));
