@@ -379,6 +379,30 @@ fn the_page_states_where_a_change_point_is_if_the_sides_do_not_differ() {
 }
 
 #[test]
+fn change_points_of_a_host_are_compared_with_its_own_nights() {
+    let mut generator = ChaCha8Rng::seed_from_u64(7);
+    let mut gather = RecordGatherer::new(false, true);
+    for (host, hour) in [("a", 0), ("b", 1)] {
+        for task in 0..100 {
+            for night in 0..9 {
+                let (level, side) = if night < 6 { (1.0, Side::Before) } else { (1.2, Side::After) };
+                let level = if task == 0 { level } else { 1.0 };
+                let ns = 1e5 * level * (0.003 * normal(&mut generator)).exp();
+                let start_us = (100 + night) * DAY_US + hour * DAY_US / 24;
+                let one = Record { host: host.to_owned(), ..record(None, task, ns, 0.004, start_us) };
+                gather.add_record(&one, side);
+            }
+        }
+    }
+    let history = gather.build_history();
+    let (drift, points) = (judge_lines(&history, Bounds::default()), find_change_points(&history, Bounds::default()));
+    assert_eq!((drift.count_verdict(Verdict::Slower), points.len()), (2, 2), "{points:?}");
+    let page = render_page("drift", &history, &drift, &points, "");
+    let text = "2 of the 2 changed lines above have a change point between the two sides. There are no others.";
+    assert!(page.contains(text), "{page}");
+}
+
+#[test]
 fn a_disturbed_measurement_is_not_a_change() {
     let slower = |half: f64| {
         let mut gather = RecordGatherer::new(false, false);
