@@ -152,8 +152,8 @@ impl CaptureComparison {
         }
         let lost = self.lost_time();
         // The noise of single calls is unknown.
-        let is_noise =
-            lost.total_ns == lost.repeated_ns && lost.reach_ns.is_some_and(|reach_ns| lost.repeated_ns.abs() < reach_ns);
+        let is_noise = lost.total_ns == lost.repeated_ns
+            && lost.reach_ns.is_some_and(|reach_ns| lost.repeated_ns.abs() < reach_ns);
         let noise = if is_noise { ", within the noise" } else { "" };
         Some(format!(
             "over the calls of the later capture, the operators in both {} {}{noise}, summed over cores and engines \
