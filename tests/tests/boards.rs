@@ -76,6 +76,9 @@ fn wrong_keys_architectures_and_addresses_give_one_error() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let silent = silent.local_addr().expect("it is bound").port();
     std::fs::write(bench.path("pynq.toml"), "target = \"pynq\"\n").expect("a file");
+    let of_file = "--config pynq.toml --modelsource simple --modelname relu:shape=8 --store st";
+    let said = run(bench.opcollect(of_file)).expect(2).stderr;
+    assert!(said.contains("measuring the cores of a board needs a board"), "{said}");
     for (options, code, words) in [
         (format!("--target llvm {}", at(agent.port)), 2, "rejects the key"),
         (format!("--target pynq --key board {}", at(agent.port)), 2, "wrong architecture"),
@@ -85,7 +88,6 @@ fn wrong_keys_architectures_and_addresses_give_one_error() {
         ("--target llvm --tracker 127.0.0.1:1 --key k".to_owned(), 3, "cannot reach 127.0.0.1:1"),
         (format!("--target llvm --tracker 127.0.0.1:{} --key k", agent.port), 3, "greeting the tracker"),
         ("--target pynq".to_owned(), 2, "needs a board"),
-        ("--config pynq.toml".to_owned(), 2, "measuring the cores of a board needs a board"),
         ("--target llvm --key k".to_owned(), 2, "needs a board"),
         ("--target pynq --board pynq-z9 --host 127.0.0.1 --port 1".to_owned(), 2, "`pynq-z9` is not a known board"),
         ("--target llvm --tracker nowhere".to_owned(), 2, "HOST:PORT"),

@@ -160,6 +160,8 @@ fn untrusted_names_do_not_control_the_terminal() {
 /// Maximum memory of a command that reads a store of these tests, one of which has about 60 MiB of long texts.
 const STRINGS_BYTES: u64 = 768 << 20;
 const FILES_BYTES: u64 = 256 << 20;
+/// Limit of commands that measure this host: peak rates need up to 4 GiB, by the size of the caches.
+const MEASURING_BYTES: u64 = 5 << 30;
 const SCRIPT: &str = "<script>document.title=";
 const PRODUCT: &str = "--modelsource simple --modelname matmul:m=16,n=16,k=32";
 
@@ -263,11 +265,11 @@ fn write_strings(bench: &HostileBench) -> (String, Vec<StatusFile>) {
     let sizes = ["16,n=16", "24,n=32", "32,n=64", "48,n=48", "64,n=64"];
     let models: String = sizes.iter().map(|sizes| format!(" --modelname matmul:m={sizes},k=32")).collect();
     let models = format!("--modelsource simple{models} --store sound");
-    bench.open(&format!("opcollect {models} --schedules 2 --threads 1 --config quick.toml"), STRINGS_BYTES);
+    bench.open(&format!("opcollect {models} --schedules 2 --threads 1 --config quick.toml"), MEASURING_BYTES);
     let pairs = "[corun]\nsizes = [2]\nparallel = ['full']\npasses = 1\npartners = ['arithmetic']\n\
                  [corun.measure]\nrounds = 6\nphase_ns = 200_000\nsamples_min = 2\n";
     std::fs::write(bench.path("pairs.toml"), pairs).expect("a file");
-    bench.open(&format!("opcollect corun --config pairs.toml {models}"), STRINGS_BYTES);
+    bench.open(&format!("opcollect corun --config pairs.toml {models}"), MEASURING_BYTES);
     let json = |record: &Record| serde_json::to_value(record).expect("a record has a JSON form");
     let sound: Vec<Value> = stores::records(&bench.path("sound")).iter().map(json).collect();
     let published = Store::open(&workspace::root().join("datasets/published/cpu")).expect("a store");
@@ -372,7 +374,7 @@ fn no_text_of_a_store_becomes_a_command_a_path_or_a_script() {
             .replace("DATA", "--data strings --max-uncertainty inf --all-versions")
             .replace("TIMES", "--data strings --hardware CLASS --threads 1 --all-versions")
             .replace("CLASS", &class);
-        let ran = bench.open(&command, STRINGS_BYTES);
+        let ran = bench.open(&command, MEASURING_BYTES);
         done += usize::from(ran.code() <= 1);
         for page in stores::files(&bench.folder) {
             if page.extension().is_some_and(|end| end == "html" || end == "md") {
@@ -386,7 +388,7 @@ fn no_text_of_a_store_becomes_a_command_a_path_or_a_script() {
 }
 
 fn write_files(bench: &HostileBench) -> [PathBuf; 2] {
-    bench.open(&format!("opcollect {PRODUCT} --schedules 3 --config quick.toml --store made"), FILES_BYTES);
+    bench.open(&format!("opcollect {PRODUCT} --schedules 3 --config quick.toml --store made"), MEASURING_BYTES);
     bench.open("opcollect dataset compact --store made", FILES_BYTES);
     let made = Store::open(&bench.path("made")).expect("a store");
     let records = stores::records(made.root());
