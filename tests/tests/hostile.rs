@@ -6,6 +6,7 @@ mod damage;
 
 use datasets::store::{Status, StatusFile};
 use datasets::{COLUMNS, Choose, Json, Key, Kind, KnownWhen, Origin, Outcome, PeaksMeasured, Record, Store};
+use measure::host::{Streaming, allowed_cpus};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -160,8 +161,15 @@ fn untrusted_names_do_not_control_the_terminal() {
 /// Maximum memory of a command that reads a store of these tests, one of which has about 60 MiB of long texts.
 const STRINGS_BYTES: u64 = 768 << 20;
 const FILES_BYTES: u64 = 256 << 20;
-/// Limit of commands that measure this host: peak rates need up to 4 GiB, by the size of the caches.
-const MEASURING_BYTES: u64 = 5 << 30;
+/// Memory for measuring peak rates that the limits include; it suffices for caches of 32 MiB.
+const PEAKS_BYTES: u64 = 128 << 20;
+
+/// Returns the limit of a command that measures the peak rates of this host, whose caches may be larger than usual.
+fn measuring_bytes(max_bytes: u64) -> u64 {
+    let streaming = Streaming::for_cpus(&allowed_cpus().expect("CPUs"), u64::MAX);
+    let needed_bytes = streaming.working_sets.last().copied().unwrap_or(0);
+    max_bytes + needed_bytes.saturating_sub(PEAKS_BYTES)
+}
 const SCRIPT: &str = "<script>document.title=";
 const PRODUCT: &str = "--modelsource simple --modelname matmul:m=16,n=16,k=32";
 
@@ -265,11 +273,14 @@ fn write_strings(bench: &HostileBench) -> (String, Vec<StatusFile>) {
     let sizes = ["16,n=16", "24,n=32", "32,n=64", "48,n=48", "64,n=64"];
     let models: String = sizes.iter().map(|sizes| format!(" --modelname matmul:m={sizes},k=32")).collect();
     let models = format!("--modelsource simple{models} --store sound");
-    bench.open(&format!("opcollect {models} --schedules 2 --threads 1 --config quick.toml"), MEASURING_BYTES);
+    bench.open(
+        &format!("opcollect {models} --schedules 2 --threads 1 --config quick.toml"),
+        measuring_bytes(STRINGS_BYTES),
+    );
     let pairs = "[corun]\nsizes = [2]\nparallel = ['full']\npasses = 1\npartners = ['arithmetic']\n\
                  [corun.measure]\nrounds = 6\nphase_ns = 200_000\nsamples_min = 2\n";
     std::fs::write(bench.path("pairs.toml"), pairs).expect("a file");
-    bench.open(&format!("opcollect corun --config pairs.toml {models}"), MEASURING_BYTES);
+    bench.open(&format!("opcollect corun --config pairs.toml {models}"), measuring_bytes(STRINGS_BYTES));
     let json = |record: &Record| serde_json::to_value(record).expect("a record has a JSON form");
     let sound: Vec<Value> = stores::records(&bench.path("sound")).iter().map(json).collect();
     let published = Store::open(&workspace::root().join("datasets/published/cpu")).expect("a store");
@@ -375,7 +386,7 @@ fn no_text_of_a_store_becomes_a_command_a_path_or_a_script() {
             .replace("TIMES", "--data strings --hardware CLASS --threads 1 --all-versions")
             .replace("CLASS", &class);
         // Commands of `oppredict` do not measure.
-        let max_bytes = if command.starts_with("oppredict") { STRINGS_BYTES } else { MEASURING_BYTES };
+        let max_bytes = if command.starts_with("oppredict") { STRINGS_BYTES } else { measuring_bytes(STRINGS_BYTES) };
         let ran = bench.open(&command, max_bytes);
         done += usize::from(ran.code() <= 1);
         for page in stores::files(&bench.folder) {
@@ -390,7 +401,10 @@ fn no_text_of_a_store_becomes_a_command_a_path_or_a_script() {
 }
 
 fn write_files(bench: &HostileBench) -> [PathBuf; 2] {
-    bench.open(&format!("opcollect {PRODUCT} --schedules 3 --config quick.toml --store made"), MEASURING_BYTES);
+    bench.open(
+        &format!("opcollect {PRODUCT} --schedules 3 --config quick.toml --store made"),
+        measuring_bytes(FILES_BYTES),
+    );
     bench.open("opcollect dataset compact --store made", FILES_BYTES);
     let made = Store::open(&bench.path("made")).expect("a store");
     let records = stores::records(made.root());
