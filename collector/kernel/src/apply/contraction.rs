@@ -11,7 +11,7 @@ use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves};
 use job::Packing;
 use job::space::axes::{BLOCK, LAYOUT, OUTER, PAD_AT, PARALLEL, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL};
 use job::space::choices::{CopyAt, HeldOperand, LayoutKind, PadAt, SumAt, SumOrder, TileOrder, WriteAt, YesNo};
-use job::space::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, COPY_AT, HELD, ORDER, SUM_AT, VECTORIZE, WRITE_AT};
+use job::space::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, COPY_AT, FETCH, HELD, ORDER, SUM_AT, VECTORIZE, WRITE_AT};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
@@ -47,7 +47,8 @@ pub(super) fn schedule_contraction(form: Form, lowered: &Lowered, knobs: &Knobs,
     let tile = ContractionTile::new(knobs, is_blocked)?;
     let dimensions = |count: usize| Dimensions::for_block(form, count, is_blocked && !has_phases, lowered);
     let tiled = tile_result(&dimensions, moves, &result, &tile, knobs)?;
-    let reduction = schedule_anchor(&dimensions, moves, &anchor, knobs, &tile, &tiled)?;
+    let has_pad = pad.is_some();
+    let (reduction, tile_loop) = schedule_anchor(&dimensions, moves, &anchor, knobs, &tile, &tiled)?;
     // Padded columns are cut to the valid ones once a whole row is computed.
     let (cut, apart) = if has_phases { (None, cut) } else { (cut, None) };
     let parallel =
@@ -92,6 +93,9 @@ pub(super) fn schedule_contraction(form: Form, lowered: &Lowered, knobs: &Knobs,
     let (last, _) = split_last(&moves.loops(&start)?);
     if required_choice(knobs, &VECTORIZE)? == YesNo::Yes {
         moves.vectorize_loop(&last)?;
+    }
+    if FETCH.is_set_to(knobs, YesNo::Yes) && copy.is_none() && !has_pad {
+        prefetch_next(moves, &anchor, &tile_loop, &tile, &dimensions)?;
     }
     if let Some(window) = &lowered.window {
         skip_padding(moves, window, &tile, &reduction)?;
@@ -275,7 +279,8 @@ fn order_of_places(dimensions: &Dimensions, outer: TileOrder) -> Vec<usize> {
     places
 }
 
-/// Schedules the anchor (the contraction) inside a tile and returns its reduction loops, outermost first.
+/// Schedules the anchor (the contraction) inside a tile. Returns its reduction loops, outermost first, and the
+/// outermost loop of the tile.
 fn schedule_anchor(
     dimensions: &impl Fn(usize) -> Dimensions,
     moves: &Moves,
@@ -283,7 +288,7 @@ fn schedule_anchor(
     knobs: &Knobs,
     tile: &ContractionTile,
     tiled: &Tiled,
-) -> Result<Vec<Loop>> {
+) -> Result<(Vec<Loop>, Loop)> {
     let surrounding = tiled.sum_depth(knobs);
     let is_cached = surrounding < tiled.outer.len();
     moves.compute_at(anchor, &tiled.outer[surrounding - 1])?;
@@ -321,7 +326,30 @@ fn schedule_anchor(
     for target in &others {
         moves.unroll_loop(target)?;
     }
-    Ok(reduction)
+    Ok((reduction, own[0].clone()))
+}
+
+/// Prefetches the input of the next tile along columns in each step of the sum. Without it, a core waits for each line
+/// that another core has written: the lines of a step's channel are far from those of the previous one.
+fn prefetch_next(
+    moves: &Moves,
+    anchor: &Block,
+    tile_loop: &Loop,
+    tile: &ContractionTile,
+    dimensions: &impl Fn(usize) -> Dimensions,
+) -> Result<()> {
+    const LINE: i64 = 16;
+    let reduces = moves.reduction_flags(anchor)?;
+    let spatial = reduces.iter().filter(|reduces| !**reduces).count();
+    let columns = dimensions(spatial).column_dimension();
+    let lines = (tile.columns + LINE - 1) / LINE;
+    // The last column of each part of the next tile, so that adjacent tiles reach every line.
+    let ahead = (1..=lines).map(|line| {
+        let mut ahead = vec![0; reduces.len()];
+        ahead[columns] = tile.columns + tile.columns * line / lines - 1;
+        ahead
+    });
+    Ok(moves.prefetch_before(tile_loop, &ahead.collect::<Vec<_>>())?)
 }
 
 fn split_last(loops: &[Loop]) -> (Loop, Vec<Loop>) {

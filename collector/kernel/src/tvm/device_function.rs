@@ -12,9 +12,12 @@ pub(in crate::tvm) fn call_own(name: &str, source: &str, arguments: Vec<Value>) 
 }
 
 pub(in crate::tvm) fn call_intrinsic(operator: &str, arguments: Vec<Value>) -> Result<Value> {
-    let nothing = call!(names::PRIM_TYPE, "void")?;
+    call_typed(operator, call!(names::PRIM_TYPE, "void")?, arguments)
+}
+
+pub(in crate::tvm) fn call_typed(operator: &str, kind: Value, arguments: Vec<Value>) -> Result<Value> {
     let operator = call!(names::GET_OPERATOR, operator)?;
-    call!(names::CALL_OPERATOR, nothing, operator, arguments, Value::none(), Vec::new(), Value::none())
+    call!(names::CALL_OPERATOR, kind, operator, arguments, Value::none(), Vec::new(), Value::none())
 }
 
 pub(in crate::tvm) fn string_immediate(text: &str) -> Result<Value> {

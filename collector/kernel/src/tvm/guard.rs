@@ -1,17 +1,26 @@
-//! Loops that run only if a condition holds, which TVM's schedule instructions cannot express.
+//! Conditions of loops and prefetches before loops, which TVM's schedule instructions cannot express.
 
 use super::call::{TvmError, Value, call};
 use super::expression::{Expression, Module, index_constant};
-use super::names;
+use super::{device_function, names};
 use tvm_ffi::object::ObjectRef;
 use tvm_ffi::{Any, AnyView, Error, Function, ObjectRefCore};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
+/// A change of a loop that is made after all moves.
 #[derive(Clone)]
 pub(super) struct Guard {
     pub(super) statement: Value,
-    pub(super) condition: Expression,
+    pub(super) change: Change,
+}
+
+#[derive(Clone)]
+pub(super) enum Change {
+    /// The loop runs only if the condition holds.
+    OnlyIf(Expression),
+    /// The statements run before the loop.
+    After(Vec<Value>),
 }
 
 pub(super) fn with_guards(module: Module, guards: &[Guard]) -> Result<Module> {
@@ -22,26 +31,80 @@ pub(super) fn with_guards(module: Module, guards: &[Guard]) -> Result<Module> {
     super::expression::with_body(&module, &body)
 }
 
-/// Wraps a loop in its condition, if any. The loop is recognised by its variable, because its body may have changed.
+/// Changes a loop if it has a guard. The loop is recognised by its variable, because its body may have changed.
 fn guard_loop(statement: Value, guards: &[Guard]) -> Result<Value> {
     let variable = statement.field("loop_var")?;
     for guard in guards {
         if is_same(&variable, &guard.statement.field("loop_var")?)? {
-            return call!(names::IF_STATEMENT, &guard.condition.0, statement, Value::none(), Value::none());
+            return match &guard.change {
+                Change::OnlyIf(condition) => {
+                    call!(names::IF_STATEMENT, &condition.0, statement, Value::none(), Value::none())
+                }
+                Change::After(before) => {
+                    let all: Vec<Value> = before.iter().cloned().chain([statement]).collect();
+                    call!(names::SEQUENCE, all, Value::none())
+                }
+            };
         }
     }
     Ok(statement)
 }
 
-pub(super) fn start_indices(statement: &Value) -> Result<Vec<Expression>> {
-    let of_a_loop = statement.field("loop_var")?;
-    let mut variables = vec![of_a_loop.clone()];
+/// Returns a statement that prefetches the element that the block inside a loop would read of its first operand if its
+/// variables were larger by `ahead`. Prefetches beyond a buffer are harmless.
+pub(super) fn prefetch(statement: &Value, ahead: &[i64]) -> Result<Value> {
+    /// Arguments of LLVM's prefetch: the kind of access, locality, the kind of cache.
+    const READ: i64 = 0;
+    const NEAREST_CACHE: i64 = 3;
+    const DATA: i64 = 1;
+    let block = realize_inside(statement)?.1.field("block")?;
+    let sum = block.field("writes")?.items()?.swap_remove(0).field("source")?;
+    let mut operand = None;
+    for read in block.field("reads")?.items()? {
+        if operand.is_none() && !is_same(&read.field("source")?, &sum)? {
+            operand = Some(read);
+        }
+    }
+    let operand = operand.ok_or_else(|| TvmError::new(names::BUFFER_LOAD.text, "a block without operands"))?;
+    let mut places = Vec::new();
+    for ((axis, start), step) in block.field("iter_vars")?.items()?.iter().zip(start_indices(statement)?).zip(ahead) {
+        places.push((axis.field("var")?, start.add(&index_constant(*step)?)?));
+    }
+    let moved = move |variable: Value| {
+        for (own, place) in &places {
+            if is_same(&variable, own)? {
+                return Ok(place.0.clone());
+            }
+        }
+        Ok(variable)
+    };
+    let like = statement.field("loop_var")?;
+    let indices = operand.field("region")?.items()?;
+    let indices = indices.into_iter().map(|range| map_nodes(&range.field("min")?, &like, moved.clone()));
+    let indices = indices.collect::<Result<Vec<_>>>()?;
+    let element = call!(names::BUFFER_LOAD, operand.field("source")?, indices, Value::none())?;
+    let pointer = call!(names::POINTER_TYPE, element.field("ty")?, "")?;
+    let address = device_function::call_typed("tirx.address_of", pointer, vec![element])?;
+    let number = |number: i64| call!(names::INT_IMMEDIATE, "int32", number, Value::none());
+    let arguments = vec![address, number(READ)?, number(NEAREST_CACHE)?, number(DATA)?];
+    call!(names::EVALUATE, device_function::call_intrinsic("tirx.prefetch", arguments)?, Value::none())
+}
+
+/// Returns the loop variables of a nest and the block realization inside it.
+fn realize_inside(statement: &Value) -> Result<(Vec<Value>, Value)> {
+    let mut variables = vec![statement.field("loop_var")?];
     let mut inside = statement.field("body")?;
     while let Ok(variable) = inside.field("loop_var") {
         variables.push(variable);
         inside = inside.field("body")?;
     }
-    let values = inside.field("iter_values")?.items()?;
+    Ok((variables, inside))
+}
+
+pub(super) fn start_indices(statement: &Value) -> Result<Vec<Expression>> {
+    let (variables, realize) = realize_inside(statement)?;
+    let of_a_loop = variables[0].clone();
+    let values = realize.field("iter_values")?.items()?;
     let at_the_start = |value: Value| {
         let variables = variables.clone();
         let zero = move |variable: Value| {

@@ -142,6 +142,7 @@ names! {
     MAKE_OBJECT = "ffi.MakeObjectFromPackedArgs", 3, Builder;
     EVALUATE = "tirx.Evaluate", 2, Builder;
     FOR = "tirx.For", 9, Builder;
+    SEQUENCE = "tirx.SeqStmt", 2, Builder;
     SCHEDULABLE_BLOCK = "s_tir.SBlock", 10, Builder;
     SCHEDULABLE_BLOCK_REALIZE = "s_tir.SBlockRealize", 4, Builder;
     ATTRIBUTE = "tirx.AttrStmt", 5, Builder;

@@ -2,7 +2,7 @@
 
 use super::call::{TvmError, Value, call};
 use super::expression::{Expression, Module, index_variable};
-use super::guard::{self, Guard, with_guards};
+use super::guard::{self, Change, Guard, with_guards};
 use super::names;
 use super::tensor_core::{Step, register_step};
 use job::device::Product;
@@ -96,7 +96,16 @@ impl Schedule {
     /// Runs a loop only if a condition holds. No moves may follow.
     pub fn only_if(&self, target: &Loop, condition: Expression) -> Result<()> {
         let statement = call!(names::GET_STATEMENT, &self.0, &target.0)?;
-        self.1.borrow_mut().push(Guard { statement, condition });
+        self.1.borrow_mut().push(Guard { statement, change: Change::OnlyIf(condition) });
+        Ok(())
+    }
+
+    /// Prefetches, before a loop, elements of the first operand that the block inside it reads: for each entry of `ahead`
+    /// the element at the block's indices moved by that entry. No moves may follow.
+    pub fn prefetch_before(&self, target: &Loop, ahead: &[Vec<i64>]) -> Result<()> {
+        let statement = call!(names::GET_STATEMENT, &self.0, &target.0)?;
+        let before = ahead.iter().map(|ahead| guard::prefetch(&statement, ahead)).collect::<Result<Vec<_>>>()?;
+        self.1.borrow_mut().push(Guard { statement, change: Change::After(before) });
         Ok(())
     }
 
