@@ -139,6 +139,23 @@ fn products_walk_panels_of_what_is_no_constant() {
 }
 
 #[test]
+fn pointwise_convolutions_prefetch_on_several_cores_of_an_intel_server() {
+    let operator = "conv2d:ci=256,hw=14,co=1024,k=1";
+    let fetch = |cpu, operator| settings(cpu, operator, &["fetch"]);
+    assert_eq!([fetch("sapphirerapids", operator), fetch("znver5", operator)], ["yes", "-"]);
+    assert_eq!(settings_with("avx2", "haswell", operator, &["fetch"]), "-");
+    // One tile along columns; a copied input; vectors along columns; windows.
+    for operator in [
+        "conv2d:ci=960,hw=2,co=160,k=1",
+        "conv2d:ci=512,hw=33,co=2048,k=1",
+        "conv2d:ci=24,hw=56,co=144,k=1",
+        "conv2d:ci=64,hw=14,co=64,k=3,p=1",
+    ] {
+        assert_eq!(fetch("sapphirerapids", operator), "-", "{operator}");
+    }
+}
+
+#[test]
 fn rows_that_no_tile_divides_have_a_last_tile_apart() {
     let tile = |operator| settings("sapphirerapids", operator, &["block", "tile_x", "parallel"]);
     assert_eq!(tile("dense:m=197,n=768,k=768"), "64 6 1");

@@ -99,6 +99,31 @@ fn vectors_on_the_stack_are_aligned_to_their_size() {
     }
 }
 
+#[test]
+fn a_tile_prefetches_the_lines_of_the_next_tile() {
+    use iced_x86::Mnemonic;
+    library::open_libraries(NameRole::Builder).expect("TVM is there");
+    let bench = x86("skylake-avx512", "avx512f");
+    for (operator, tile, most) in
+        [("conv2d:ci=256,hw=14,co=1024,k=1", None, 1), ("conv2d:ci=192,hw=28,co=32,k=1", Some(28), 2)]
+    {
+        let task = common::task(operator);
+        let mut knobs = bench.default(&task);
+        for (name, setting) in [("tile_x", tile), ("block", tile.map(|_| 16)), ("split_r", Some(1))] {
+            setting.map(|setting| knobs.0.insert(name.to_owned(), Setting::Number(setting)));
+        }
+        let count = |knobs: &Knobs| {
+            let functions = computing(&bench.object(&task, knobs.clone()));
+            let all = functions.iter().flat_map(|(_, code)| decode_steps(code));
+            all.filter(|step| step.instruction.mnemonic() == Mnemonic::Prefetcht0).count()
+        };
+        assert_eq!(knobs.choice("fetch"), Some("yes"), "{operator}");
+        assert_eq!(count(&knobs), most, "{operator}");
+        knobs.0.remove("fetch");
+        assert_eq!(count(&knobs), 0, "{operator}");
+    }
+}
+
 const SHAPES: &[&str] = &[
     "dense:m=128,n=256,k=256",
     "dense:m=127,n=255,k=129",

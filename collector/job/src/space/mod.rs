@@ -16,7 +16,7 @@ pub const VERSION: u32 = if NEWEST_AXIS > SETTINGS_VERSION { NEWEST_AXIS } else 
 
 /// Version of the spaces that last changed settings or rules. Any such change sets this to [`VERSION`] plus one.
 /// `tests/spaces.rs` checks the rules, and the settings of all axes except those of later versions than this.
-pub const SETTINGS_VERSION: u32 = 7;
+pub const SETTINGS_VERSION: u32 = 8;
 
 /// Returns the task's space; on CPUs, tiles along a symbolic dimension have size 1, as its extent can be 1.
 pub fn task_space(task: &Task, machine: &Machine) -> Space {

@@ -11,7 +11,9 @@ use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves};
 use job::Packing;
 use job::space::axes::{BLOCK, LAYOUT, OUTER, PAD_AT, PARALLEL, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL};
 use job::space::choices::{CopyAt, HeldOperand, LayoutKind, PadAt, SumAt, SumOrder, TileOrder, WriteAt, YesNo};
-use job::space::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, COPY_AT, FETCH, HELD, ORDER, SUM_AT, VECTORIZE, WRITE_AT};
+use job::space::contraction::{
+    CACHE_C, CACHE_R, CACHE_X, CACHE_Y, COPY_AT, FETCH, HELD, ORDER, SUM_AT, VECTORIZE, WRITE_AT,
+};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
