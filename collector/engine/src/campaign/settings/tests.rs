@@ -136,7 +136,7 @@ fn unsupported_searches_are_refused() {
     check_tune(
         "[tune]",
         expect_test::expect![
-            "Some(Tune { tuner: Draft, trials: 3000, trials_per_task: None, patience: 100, only: Filter({}), in_place: true, spaces: 8 })"
+            "Some(Tune { tuner: Draft, trials: 3000, trials_per_task: None, patience: 100, only: Filter({}), in_place: true, spaces: 9 })"
         ],
     );
     check_tune("[tune]\ntrials = 0", expect_test::expect!["`trials` is 0; allowed are 1 to 1000000"]);
