@@ -80,3 +80,15 @@ pub fn canonical_knobs(mut knobs: Knobs) -> Knobs {
     }
     knobs
 }
+
+#[cfg(test)]
+mod tests {
+    use super::DECLARED;
+
+    #[test]
+    fn every_axis_has_its_own_name() {
+        let twice: Vec<&str> =
+            DECLARED.windows(2).filter(|pair| pair[0].name == pair[1].name).map(|pair| pair[0].name).collect();
+        assert!(twice.is_empty(), "{twice:?}");
+    }
+}

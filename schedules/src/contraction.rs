@@ -32,8 +32,8 @@ pub static COPY_AT: ChoiceAxis<CopyAt> = ChoiceAxis::new("copy_at").with_neutral
 pub static HELD: ChoiceAxis<HeldOperand> =
     ChoiceAxis::new("held").with_neutral("inputs").only_when(has_tile_of_blocks).added_in(8);
 /// Whether a tile of a pointwise convolution prefetches the input of the next one.
-pub static FETCH: ChoiceAxis<YesNo> =
-    ChoiceAxis::new("fetch").with_neutral("no").only_when(reads_uncopied_blocks).added_in(9);
+pub static PREFETCH: ChoiceAxis<YesNo> =
+    ChoiceAxis::new("prefetch").with_neutral("no").only_when(reads_uncopied_blocks).added_in(9);
 pub static WRITE_AT: ChoiceAxis<WriteAt> = ChoiceAxis::new("write_at").with_neutral("tile");
 pub static VECTORIZE: ChoiceAxis<YesNo> = ChoiceAxis::new("vectorize");
 
@@ -46,7 +46,7 @@ pub(crate) static AXES: &[&Declaration] = &[
     &ORDER.0,
     &COPY_AT.0,
     &HELD.0,
-    &FETCH.0,
+    &PREFETCH.0,
     &WRITE_AT.0,
     &VECTORIZE.0,
 ];
@@ -148,8 +148,8 @@ pub(crate) fn contraction_space(machine: &Cpu, extents: &Extents, domain: Domain
             [CopyAt::No, CopyAt::Outer, CopyAt::Part],
         ));
     }
-    if may_fetch(extents) && may_block {
-        axes.push(FETCH.to_axis("whether a tile prefetches the input of the next one", [YesNo::No, YesNo::Yes]));
+    if may_prefetch(extents) && may_block {
+        axes.push(PREFETCH.to_axis("whether a tile prefetches the input of the next one", [YesNo::No, YesNo::Yes]));
     }
     if has_epilogue {
         axes.push(WRITE_AT.to_axis("compute location of the epilogue", [WriteAt::Tile, WriteAt::Root]));
@@ -312,8 +312,8 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
             axis.set(&mut knobs, together);
         }
     }
-    if may_block && !is_copied && fetches_ahead(machine, extents, &tile) {
-        FETCH.set(&mut knobs, YesNo::Yes);
+    if may_block && !is_copied && prefetches(machine, extents, &tile) {
+        PREFETCH.set(&mut knobs, YesNo::Yes);
     }
     if is_copied && extents.is_conv {
         CACHE_X.set(&mut knobs, COPIED_TOGETHER);
@@ -389,14 +389,14 @@ fn may_copy(extents: &Extents) -> bool {
     }
 }
 
-fn may_fetch(extents: &Extents) -> bool {
+fn may_prefetch(extents: &Extents) -> bool {
     extents.is_conv && extents.is_single && !extents.is_padded && extents.may_fill && !is_depthwise(extents)
 }
 
 /// Returns whether tiles prefetch by default. On a server CPU of Intel, where a line that another core wrote arrives late,
 /// networks take 5 to 11 % less time on two cores, and 7 % less to 1 % more on one. Other CPUs were not measured.
-fn fetches_ahead(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
-    machine.is_intel && machine.cores > 1 && may_fetch(extents) && extents.columns > tile.columns
+fn prefetches(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
+    machine.is_intel && machine.cores > 1 && may_prefetch(extents) && extents.columns > tile.columns
 }
 
 /// Returns the tile of a product whose second operand is copied by panels; None where the copy does not pay.

@@ -141,9 +141,9 @@ fn products_walk_panels_of_what_is_no_constant() {
 #[test]
 fn pointwise_convolutions_prefetch_on_several_cores_of_an_intel_server() {
     let operator = "conv2d:ci=256,hw=14,co=1024,k=1";
-    let fetch = |cpu, operator| settings(cpu, operator, &["fetch"]);
-    assert_eq!([fetch("sapphirerapids", operator), fetch("znver5", operator)], ["yes", "-"]);
-    assert_eq!(settings_with("avx2", "haswell", operator, &["fetch"]), "-");
+    let prefetch = |cpu, operator| settings(cpu, operator, &["prefetch"]);
+    assert_eq!([prefetch("sapphirerapids", operator), prefetch("znver5", operator)], ["yes", "-"]);
+    assert_eq!(settings_with("avx2", "haswell", operator, &["prefetch"]), "-");
     // One tile along columns; a copied input; vectors along columns; windows.
     for operator in [
         "conv2d:ci=960,hw=2,co=160,k=1",
@@ -151,7 +151,7 @@ fn pointwise_convolutions_prefetch_on_several_cores_of_an_intel_server() {
         "conv2d:ci=24,hw=56,co=144,k=1",
         "conv2d:ci=64,hw=14,co=64,k=3,p=1",
     ] {
-        assert_eq!(fetch("sapphirerapids", operator), "-", "{operator}");
+        assert_eq!(prefetch("sapphirerapids", operator), "-", "{operator}");
     }
 }
 

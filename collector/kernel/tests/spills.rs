@@ -117,9 +117,9 @@ fn a_tile_prefetches_the_lines_of_the_next_tile() {
             let all = functions.iter().flat_map(|(_, code)| decode_steps(code));
             all.filter(|step| step.instruction.mnemonic() == Mnemonic::Prefetcht0).count()
         };
-        assert_eq!(knobs.choice("fetch"), Some("yes"), "{operator}");
+        assert_eq!(knobs.choice("prefetch"), Some("yes"), "{operator}");
         assert_eq!(count(&knobs), most, "{operator}");
-        knobs.0.remove("fetch");
+        knobs.0.remove("prefetch");
         assert_eq!(count(&knobs), 0, "{operator}");
     }
 }

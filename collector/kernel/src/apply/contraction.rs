@@ -12,7 +12,7 @@ use job::Packing;
 use job::space::axes::{BLOCK, LAYOUT, OUTER, PAD_AT, PARALLEL, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL};
 use job::space::choices::{CopyAt, HeldOperand, LayoutKind, PadAt, SumAt, SumOrder, TileOrder, WriteAt, YesNo};
 use job::space::contraction::{
-    CACHE_C, CACHE_R, CACHE_X, CACHE_Y, COPY_AT, FETCH, HELD, ORDER, SUM_AT, VECTORIZE, WRITE_AT,
+    CACHE_C, CACHE_R, CACHE_X, CACHE_Y, COPY_AT, HELD, ORDER, PREFETCH, SUM_AT, VECTORIZE, WRITE_AT,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub(super) fn schedule_contraction(form: Form, lowered: &Lowered, knobs: &Knobs,
     if required_choice(knobs, &VECTORIZE)? == YesNo::Yes {
         moves.vectorize_loop(&last)?;
     }
-    if FETCH.is_set_to(knobs, YesNo::Yes) && copy.is_none() && !has_pad {
+    if PREFETCH.is_set_to(knobs, YesNo::Yes) && copy.is_none() && !has_pad {
         prefetch_next(moves, &anchor, &tile_loop, &tile, &dimensions)?;
     }
     if let Some(window) = &lowered.window {

@@ -1,7 +1,7 @@
 //! Lowers attention as one task, and rotary position embeddings. Scores, maxima, exponentials, sums and weighted values
 //! are separate blocks, so that a schedule can compute them for one head, or one query, at a time.
 
-use super::pointwise::{apply_unary, broadcast_read};
+use super::pointwise::{apply_unary, broadcast_read, drop_tiny_weight};
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{
@@ -11,6 +11,9 @@ use job::space::Layout;
 use models::operators::{Attention, Rope};
 use models::{Op, UnaryOp};
 use schedules::tiles::filled_extent;
+
+/// Logarithm of the least weight that counts: 9e-27, so that its product with a value is not too small for a normal number.
+const LEAST_WEIGHT: f64 = -60.0;
 
 /// Name of the block that pads the mask; only blocked layouts have it.
 pub(crate) const MASK_BLOCK: &str = "attention_mask";
@@ -118,7 +121,9 @@ fn attend_queries(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor]
         reduce_axes(Reduction::Max, dtype, &scores.element_at(&at(i, &place.variable))?, std::slice::from_ref(&place))
     })?;
     let weights = writer.add_block(&output.block_name("attention_weights"), Part::Helper, (dtype, &all), |i| {
-        let weight = apply_unary(UnaryOp::Exp, &scores.element_at(i)?.sub(&largest.element_at(&i[..3])?)?, dtype)?;
+        let difference = scores.element_at(i)?.sub(&largest.element_at(&i[..3])?)?;
+        let weight = apply_unary(UnaryOp::Exp, &difference, dtype)?;
+        let weight = drop_tiny_weight(&weight, &difference, LEAST_WEIGHT, dtype)?;
         // A query that sees nothing has no weight either, although its lowest scores are all equal.
         match seen(i, &i[3])? {
             Some(seen) => seen.select(&weight, &constant(dtype, 0.0)?),

@@ -1,6 +1,6 @@
 //! Lowers normalisations: helper blocks that reduce rows, then one block that scales every element.
 
-use super::pointwise::{apply_unary, axis_of, wide_type};
+use super::pointwise::{apply_unary, axis_of, drop_tiny_weight, wide_type};
 use super::reduce::ReducedRows;
 use super::{Indices, Output, Part, Result, Writer};
 use crate::tvm::TvmError;
@@ -214,6 +214,9 @@ fn normalise_channels(
     })
 }
 
+/// Logarithm of the smallest normal number of 32 bits.
+const LEAST_WEIGHT: f64 = -87.3;
+
 fn softmax_rows(writer: &mut Writer, dimension: i64, log: bool, data: &Tensor, output: &Output) -> Result<Tensor> {
     let dimension = axis_of(dimension, output.extents.len());
     let dtype = output.dtype;
@@ -235,7 +238,8 @@ fn softmax_rows(writer: &mut Writer, dimension: i64, log: bool, data: &Tensor, o
     };
     let exponential =
         writer.add_block(&output.block_name("softmax_exp"), Part::Helper, output.element_type(), |i| {
-            shifted(i)?.call_unary("tirx.exp", dtype)
+            let difference = shifted(i)?;
+            drop_tiny_weight(&difference.call_unary("tirx.exp", dtype)?, &difference, LEAST_WEIGHT, dtype)
         })?;
     let sum = row_reduction(writer, "softmax_sum", Reduction::Sum, &exponential)?;
     writer.add_block(&output.block_name("softmax"), Part::Anchor, output.element_type(), |i| {

@@ -97,6 +97,15 @@ pub(super) fn wide_type(dtype: DType) -> DType {
     }
 }
 
+/// Returns `weight`, which is `exp(difference)`, or 0 if the difference is below `least`. For each number that is smaller
+/// than the smallest normal one, as weights of masked positions are, a CPU takes over a hundred cycles.
+pub(super) fn drop_tiny_weight(weight: &Expression, difference: &Expression, least: f64, dtype: DType) -> Element {
+    match dtype {
+        DType::F32 => Ok(difference.less(&constant(dtype, least)?)?.select(&constant(dtype, 0.0)?, weight)?),
+        _ => Ok(weight.clone()),
+    }
+}
+
 pub(super) fn apply_unary(function: UnaryOp, x: &Expression, dtype: DType) -> Element {
     let is_exact = match function {
         UnaryOp::Relu

@@ -16,6 +16,7 @@ use job::space::choices::Functions;
 use job::space::{self, Knobs, Schedule, Setting};
 use models::{DType, Task};
 use reference::error_function as erf;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
@@ -37,12 +38,16 @@ fn compiled(name: &str, target: &Target, functions: &str, dtype: DType) -> Vec<u
     let inputs = std::iter::once(input.as_str()).chain(std::iter::repeat("_"));
     let steps: Vec<String> =
         name.split(' ').zip(inputs).map(|(one, input)| format!("unary({input}) function=\"{one}\"")).collect();
-    let text = steps.join(" | ");
-    let task = Task::from_text(&text).expect("the task is well formed");
-    let space = space::task_space(&task, &target.machine);
-    let mut knobs = space.default.0;
-    knobs.insert("vector".to_owned(), Setting::Number(16));
-    knobs.insert("functions".to_owned(), Setting::Choice(functions.to_owned()));
+    compiled_task(&steps.join(" | "), target, |knobs| {
+        knobs.insert("vector".to_owned(), Setting::Number(16));
+        knobs.insert("functions".to_owned(), Setting::Choice(functions.to_owned()));
+    })
+}
+
+fn compiled_task(text: &str, target: &Target, change: impl FnOnce(&mut BTreeMap<String, Setting>)) -> Vec<u8> {
+    let task = Task::from_text(text).expect("the task is well formed");
+    let mut knobs = space::task_space(&task, &target.machine).default.0;
+    change(&mut knobs);
     let schedule = Schedule::Template { knobs: Knobs(knobs) };
     let compiled = CompileTarget::from_json(&target.text).expect("TVM knows the target");
     let lowered = lower_task(&task, Form::for_schedule(&schedule, &compiled)).expect("the task can be lowered");
@@ -90,6 +95,47 @@ fn filled(numbers: &[f32]) -> Vec<u8> {
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("4 bytes"))).collect()
+}
+
+/// Runs a task's default schedule on inputs of these extents.
+fn run_task(text: &str, inputs: &[(&[i64], Vec<f32>)], result: &[i64]) -> Vec<f32> {
+    library::open_libraries(NameRole::Builder).expect("TVM is there");
+    let cpu = compile::system_cpu().expect("TVM knows this CPU");
+    let object = compiled_task(text, &targets::llvm_target(&cpu, &[], 1), |_| {});
+    let loaded = object::load_object(&object).expect("it loads");
+    // SAFETY: this is code of our own making, called as it is meant to be.
+    let function = unsafe { loaded.packed_function("main") }.expect("it has an entry");
+    let extents = inputs.iter().map(|(extents, _)| *extents).chain([result]);
+    let buffers = extents.map(|extents| KernelBuffer::new(DType::F32, extents, Bounds::Guarded));
+    let buffers: Vec<KernelBuffer> = buffers.collect::<Result<_, _>>().expect("there is memory");
+    for (buffer, (_, numbers)) in buffers.iter().zip(inputs) {
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        buffer.write(&bytes).expect("as many bytes");
+    }
+    let views: Vec<AnyView> = buffers.iter().map(KernelBuffer::as_view).collect();
+    function.call_packed(&views).expect("the code runs");
+    floats(&buffers[inputs.len()].read().expect("as many bytes"))
+}
+
+/// Masks of windows are −100: numbers below the smallest normal one would take over a hundred cycles each.
+#[test]
+fn weights_of_masked_positions_are_zero_instead_of_subnormal() {
+    let row = vec![0.0, -86.0, -88.0, -100.0, f32::NEG_INFINITY, -1.0, 0.5, -200.0];
+    let weights = run_task("softmax(f32[1,8]) axis=1 log=false", &[(&[1, 8], row.clone())], &[1, 8]);
+    assert!(weights.iter().all(|weight| *weight == 0.0 || weight.is_normal()), "{weights:?}");
+    assert!(weights[1] > 0.0 && weights[2..5] == [0.0; 3] && weights[7] == 0.0, "{weights:?}");
+    let with_nan = [vec![f32::NAN], row[1..].to_vec()].concat();
+    let weights = run_task("softmax(f32[1,8]) axis=1 log=false", &[(&[1, 8], with_nan)], &[1, 8]);
+    assert!(weights.iter().all(|weight| weight.is_nan()), "{weights:?}");
+    // Keys of zeros, so that the mask is the score; the values of masked positions are large.
+    let values = vec![1.0, 1e30, 1e30, 1e30, 1e30, 1.0, 1.0, 1e30];
+    let mask = row.iter().map(|score| if *score < -1.0 { -100.0 } else { *score }).collect();
+    let inputs: [(&[i64], Vec<f32>); 4] =
+        [(&[1, 1, 1, 1], vec![0.0]), (&[1, 1, 8, 1], vec![0.0; 8]), (&[1, 1, 8, 1], values), (&[1, 1, 1, 8], mask)];
+    let text = "attention(f32[1,1,1,1], f32[1,1,8,1], f32[1,1,8,1], f32[1,1,1,8]) causal=false scale=1 window=null \
+                softcap=null";
+    let attended = run_task(text, &inputs, &[1, 1, 1, 1]);
+    assert!((attended[0] - 1.0).abs() < 1e-6, "{attended:?}");
 }
 
 struct Neon {
