@@ -239,8 +239,8 @@ fn failed_and_disturbed_builds_leave_no_outdated_program() {
 #[test]
 fn a_first_build_shows_its_progress_and_all_messages() {
     let checkout = Checkout::new();
-    checkout
-        .write("messages", "   Compiling a v1\nwarning: a is old\n   Compiling b v1\n    Finished `release` profile\n");
+    let messages = "       Fresh c v1\n   Compiling a v1\n     Running `rustc`\nwarning: a is old\n   Compiling b v1\n";
+    checkout.write("messages", &format!("{messages}    Finished `release` profile\n"));
     let output = checkout.command().output().expect("the script can be started");
     let errors = "building opcollect for the first time: 2 crates, 4 to 8 minutes on two cores\nwarning: a is old\n";
     assert_eq!(String::from_utf8_lossy(&output.stderr), errors);
