@@ -247,6 +247,7 @@ fn a_first_build_shows_its_progress_and_all_messages() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "old config lock \n");
     // Later builds print less, and show what they compile.
     checkout.write("root/models/src/lib.rs", "new");
+    checkout.write("messages", "   Compiling a v1\nwarning: a is old\n");
     let output = checkout.command().output().expect("the script can be started");
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("   Compiling a v1\nwarning"));
 }
