@@ -242,7 +242,7 @@ fn a_first_build_shows_its_progress_and_all_messages() {
     let messages = "       Fresh c v1\n   Compiling a v1\n     Running `rustc`\nwarning: a is old\n   Compiling b v1\n";
     checkout.write("messages", &format!("{messages}    Finished `release` profile\n"));
     let output = checkout.command().output().expect("the script can be started");
-    let errors = "building opcollect for the first time: 2 crates, 4 to 8 minutes on two cores\nwarning: a is old\n";
+    let errors = "building opcollect for the first time: 2 crates, up to 8 minutes on two cores\nwarning: a is old\n";
     assert_eq!(String::from_utf8_lossy(&output.stderr), errors);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "old config lock \n");
     // Later builds print less, and show what they compile.
