@@ -393,8 +393,8 @@ fn may_prefetch(extents: &Extents) -> bool {
     extents.is_conv && extents.is_single && !extents.is_padded && extents.may_fill && !is_depthwise(extents)
 }
 
-/// Returns whether tiles prefetch by default. On a server CPU of Intel, where a line that another core wrote arrives late,
-/// networks take 5 to 11 % less time on two cores, and 7 % less to 1 % more on one. Other CPUs were not measured.
+/// Returns whether tiles prefetch by default: on server CPUs of Intel, where lines that another core wrote arrive late.
+/// Other CPUs were not measured.
 fn prefetches(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
     machine.is_intel && machine.cores > 1 && may_prefetch(extents) && extents.columns > tile.columns
 }

@@ -104,7 +104,7 @@ fn a_tile_prefetches_the_lines_of_the_next_tile() {
     use iced_x86::Mnemonic;
     library::open_libraries(NameRole::Builder).expect("TVM is there");
     let bench = x86("skylake-avx512", "avx512f");
-    for (operator, tile, most) in
+    for (operator, tile, lines) in
         [("conv2d:ci=256,hw=14,co=1024,k=1", None, 1), ("conv2d:ci=192,hw=28,co=32,k=1", Some(28), 2)]
     {
         let task = common::task(operator);
@@ -118,7 +118,7 @@ fn a_tile_prefetches_the_lines_of_the_next_tile() {
             all.filter(|step| step.instruction.mnemonic() == Mnemonic::Prefetcht0).count()
         };
         assert_eq!(knobs.choice("prefetch"), Some("yes"), "{operator}");
-        assert_eq!(count(&knobs), most, "{operator}");
+        assert_eq!(count(&knobs), lines, "{operator}");
         knobs.0.remove("prefetch");
         assert_eq!(count(&knobs), 0, "{operator}");
     }

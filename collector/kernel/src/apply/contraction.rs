@@ -340,6 +340,7 @@ fn prefetch_next(
     tile: &ContractionTile,
     dimensions: &impl Fn(usize) -> Dimensions,
 ) -> Result<()> {
+    /// Floats in a cache line.
     const LINE: i64 = 16;
     let reduces = moves.reduction_flags(anchor)?;
     let spatial = reduces.iter().filter(|reduces| !**reduces).count();

@@ -12,8 +12,8 @@ use models::operators::{Attention, Rope};
 use models::{Op, UnaryOp};
 use schedules::tiles::filled_extent;
 
-/// Logarithm of the least weight that counts: 9e-27, so that its product with a value is not too small for a normal number.
-const LEAST_WEIGHT: f64 = -60.0;
+/// Natural logarithm of the least weight that counts. The products of such weights with values are normal numbers.
+const LEAST_WEIGHT_LOG: f64 = -60.0;
 
 /// Name of the block that pads the mask; only blocked layouts have it.
 pub(crate) const MASK_BLOCK: &str = "attention_mask";
@@ -123,7 +123,7 @@ fn attend_queries(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor]
     let weights = writer.add_block(&output.block_name("attention_weights"), Part::Helper, (dtype, &all), |i| {
         let difference = scores.element_at(i)?.sub(&largest.element_at(&i[..3])?)?;
         let weight = apply_unary(UnaryOp::Exp, &difference, dtype)?;
-        let weight = drop_tiny_weight(&weight, &difference, LEAST_WEIGHT, dtype)?;
+        let weight = drop_tiny_weight(&weight, &difference, LEAST_WEIGHT_LOG, dtype)?;
         // A query that sees nothing has no weight either, although its lowest scores are all equal.
         match seen(i, &i[3])? {
             Some(seen) => seen.select(&weight, &constant(dtype, 0.0)?),

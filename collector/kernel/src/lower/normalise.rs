@@ -214,8 +214,8 @@ fn normalise_channels(
     })
 }
 
-/// Logarithm of the smallest normal number of 32 bits.
-const LEAST_WEIGHT: f64 = -87.3;
+/// Natural logarithm of the smallest normal number of 32 bits, rounded up.
+const SMALLEST_NORMAL_LOG: f64 = -87.3;
 
 fn softmax_rows(writer: &mut Writer, dimension: i64, log: bool, data: &Tensor, output: &Output) -> Result<Tensor> {
     let dimension = axis_of(dimension, output.extents.len());
@@ -239,7 +239,7 @@ fn softmax_rows(writer: &mut Writer, dimension: i64, log: bool, data: &Tensor, o
     let exponential =
         writer.add_block(&output.block_name("softmax_exp"), Part::Helper, output.element_type(), |i| {
             let difference = shifted(i)?;
-            drop_tiny_weight(&difference.call_unary("tirx.exp", dtype)?, &difference, LEAST_WEIGHT, dtype)
+            drop_tiny_weight(&difference.call_unary("tirx.exp", dtype)?, &difference, SMALLEST_NORMAL_LOG, dtype)
         })?;
     let sum = row_reduction(writer, "softmax_sum", Reduction::Sum, &exponential)?;
     writer.add_block(&output.block_name("softmax"), Part::Anchor, output.element_type(), |i| {

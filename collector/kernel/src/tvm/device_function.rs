@@ -1,6 +1,7 @@
 //! Helper functions in generated CUDA C, for operations that TVM cannot express; their source is added to the kernels.
 
 use super::call::{TvmError, Value, call};
+use super::expression::call_operator;
 use super::names;
 
 type Result<T> = std::result::Result<T, TvmError>;
@@ -12,12 +13,7 @@ pub(in crate::tvm) fn call_own(name: &str, source: &str, arguments: Vec<Value>) 
 }
 
 pub(in crate::tvm) fn call_intrinsic(operator: &str, arguments: Vec<Value>) -> Result<Value> {
-    call_typed(operator, call!(names::PRIM_TYPE, "void")?, arguments)
-}
-
-pub(in crate::tvm) fn call_typed(operator: &str, kind: Value, arguments: Vec<Value>) -> Result<Value> {
-    let operator = call!(names::GET_OPERATOR, operator)?;
-    call!(names::CALL_OPERATOR, kind, operator, arguments, Value::none(), Vec::new(), Value::none())
+    call_operator(operator, call!(names::PRIM_TYPE, "void")?, arguments)
 }
 
 pub(in crate::tvm) fn string_immediate(text: &str) -> Result<Value> {

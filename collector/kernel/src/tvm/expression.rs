@@ -197,9 +197,13 @@ impl Expression {
 }
 
 fn function_of(operator: &str, dtype: DType, arguments: Vec<Value>) -> Result<Expression> {
-    let kind = call!(names::PRIM_TYPE, dtype)?;
+    call_operator(operator, call!(names::PRIM_TYPE, dtype)?, arguments).map(Expression)
+}
+
+/// Builds a call of a function of TVM's operator table; `kind` is the type of its result.
+pub(in crate::tvm) fn call_operator(operator: &str, kind: Value, arguments: Vec<Value>) -> Result<Value> {
     let operator = call!(names::GET_OPERATOR, operator)?;
-    call!(names::CALL_OPERATOR, kind, operator, arguments, Value::none(), Vec::new(), Value::none()).map(Expression)
+    call!(names::CALL_OPERATOR, kind, operator, arguments, Value::none(), Vec::new(), Value::none())
 }
 
 /// Creates a loop over `0..extent`. `is_reduction` states whether results of iterations are combined.

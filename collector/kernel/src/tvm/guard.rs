@@ -1,7 +1,7 @@
 //! Conditions of loops and prefetches before loops, which TVM's schedule instructions cannot express.
 
 use super::call::{TvmError, Value, call};
-use super::expression::{Expression, Module, index_constant};
+use super::expression::{Expression, Module, call_operator, index_constant};
 use super::{device_function, names};
 use tvm_ffi::object::ObjectRef;
 use tvm_ffi::{Any, AnyView, Error, Function, ObjectRefCore};
@@ -19,8 +19,8 @@ pub(super) struct Guard {
 pub(super) enum Change {
     /// The loop runs only if the condition holds.
     OnlyIf(Expression),
-    /// The statements run before the loop.
-    After(Vec<Value>),
+    /// Statements that run before the loop.
+    Before(Vec<Value>),
 }
 
 pub(super) fn with_guards(module: Module, guards: &[Guard]) -> Result<Module> {
@@ -40,7 +40,7 @@ fn guard_loop(statement: Value, guards: &[Guard]) -> Result<Value> {
                 Change::OnlyIf(condition) => {
                     call!(names::IF_STATEMENT, &condition.0, statement, Value::none(), Value::none())
                 }
-                Change::After(before) => {
+                Change::Before(before) => {
                     let all: Vec<Value> = before.iter().cloned().chain([statement]).collect();
                     call!(names::SEQUENCE, all, Value::none())
                 }
@@ -58,33 +58,17 @@ pub(super) fn prefetch(statement: &Value, ahead: &[i64]) -> Result<Value> {
     const NEAREST_CACHE: i64 = 3;
     const DATA: i64 = 1;
     let block = realize_inside(statement)?.1.field("block")?;
-    let sum = block.field("writes")?.items()?.swap_remove(0).field("source")?;
-    let mut operand = None;
-    for read in block.field("reads")?.items()? {
-        if operand.is_none() && !is_same(&read.field("source")?, &sum)? {
-            operand = Some(read);
-        }
-    }
-    let operand = operand.ok_or_else(|| TvmError::new(names::BUFFER_LOAD.text, "a block without operands"))?;
-    let mut places = Vec::new();
+    let operand = first_operand(&block)?;
+    let mut moved = Vec::new();
     for ((axis, start), step) in block.field("iter_vars")?.items()?.iter().zip(start_indices(statement)?).zip(ahead) {
-        places.push((axis.field("var")?, start.add(&index_constant(*step)?)?));
+        moved.push((axis.field("var")?, start.add(&index_constant(*step)?)?.0));
     }
-    let moved = move |variable: Value| {
-        for (own, place) in &places {
-            if is_same(&variable, own)? {
-                return Ok(place.0.clone());
-            }
-        }
-        Ok(variable)
-    };
-    let like = statement.field("loop_var")?;
     let indices = operand.field("region")?.items()?;
-    let indices = indices.into_iter().map(|range| map_nodes(&range.field("min")?, &like, moved.clone()));
+    let indices = indices.into_iter().map(|range| replace_variables(&range.field("min")?, &moved));
     let indices = indices.collect::<Result<Vec<_>>>()?;
     let element = call!(names::BUFFER_LOAD, operand.field("source")?, indices, Value::none())?;
     let pointer = call!(names::POINTER_TYPE, element.field("ty")?, "")?;
-    let address = device_function::call_typed("tirx.address_of", pointer, vec![element])?;
+    let address = call_operator("tirx.address_of", pointer, vec![element])?;
     let number = |number: i64| call!(names::INT_IMMEDIATE, "int32", number, Value::none());
     let arguments = vec![address, number(READ)?, number(NEAREST_CACHE)?, number(DATA)?];
     call!(names::EVALUATE, device_function::call_intrinsic("tirx.prefetch", arguments)?, Value::none())
@@ -101,23 +85,37 @@ fn realize_inside(statement: &Value) -> Result<(Vec<Value>, Value)> {
     Ok((variables, inside))
 }
 
+/// Returns the region that a block reads first, other than that of the sum it updates.
+fn first_operand(block: &Value) -> Result<Value> {
+    let sum = block.field("writes")?.items()?.swap_remove(0).field("source")?;
+    for read in block.field("reads")?.items()? {
+        if !is_same(&read.field("source")?, &sum)? {
+            return Ok(read);
+        }
+    }
+    Err(TvmError::new(names::BUFFER_LOAD.text, "a block without operands"))
+}
+
 pub(super) fn start_indices(statement: &Value) -> Result<Vec<Expression>> {
     let (variables, realize) = realize_inside(statement)?;
-    let of_a_loop = variables[0].clone();
+    let zero = index_constant(0)?.0;
+    let zeros: Vec<(Value, Value)> = variables.into_iter().map(|variable| (variable, zero.clone())).collect();
     let values = realize.field("iter_values")?.items()?;
-    let at_the_start = |value: Value| {
-        let variables = variables.clone();
-        let zero = move |variable: Value| {
-            for inner in &variables {
-                if is_same(&variable, inner)? {
-                    return Ok(index_constant(0)?.0);
-                }
+    values.into_iter().map(|value| replace_variables(&value, &zeros).map(Expression)).collect()
+}
+
+/// Replaces the variables that are the first of a pair by the second.
+fn replace_variables(root: &Value, pairs: &[(Value, Value)]) -> Result<Value> {
+    let Some((like, _)) = pairs.first() else { return Ok(root.clone()) };
+    let pairs = pairs.to_vec();
+    map_nodes(root, like, move |variable| {
+        for (replaced, by) in &pairs {
+            if is_same(&variable, replaced)? {
+                return Ok(by.clone());
             }
-            Ok(variable)
-        };
-        map_nodes(&value, &of_a_loop, zero).map(Expression)
-    };
-    values.into_iter().map(at_the_start).collect()
+        }
+        Ok(variable.clone())
+    })
 }
 
 /// Replaces each node that has the type of `like` by the result of `change`.

@@ -105,7 +105,7 @@ impl Schedule {
     pub fn prefetch_before(&self, target: &Loop, ahead: &[Vec<i64>]) -> Result<()> {
         let statement = call!(names::GET_STATEMENT, &self.0, &target.0)?;
         let before = ahead.iter().map(|ahead| guard::prefetch(&statement, ahead)).collect::<Result<Vec<_>>>()?;
-        self.1.borrow_mut().push(Guard { statement, change: Change::After(before) });
+        self.1.borrow_mut().push(Guard { statement, change: Change::Before(before) });
         Ok(())
     }
 
