@@ -239,10 +239,12 @@ fn failed_and_disturbed_builds_leave_no_outdated_program() {
 #[test]
 fn a_first_build_shows_its_progress_and_all_messages() {
     let checkout = Checkout::new();
-    let messages = "       Fresh c v1\n   Compiling a v1\n     Running `rustc`\nwarning: a is old\n   Compiling b v1\n";
+    let messages = "       Fresh c v1\n   Compiling a v1\n     Running `rustc`\nwarning: a is old\n   Compiling b v1\n  \
+                    process didn't exit successfully: `rustc --crate-name b` (signal: 9)\n";
     checkout.write("messages", &format!("{messages}    Finished `release` profile\n"));
     let output = checkout.command().output().expect("the script can be started");
-    let errors = "building opcollect for the first time: 2 crates, up to 8 minutes on two cores\nwarning: a is old\n";
+    let errors = "building opcollect for the first time: 2 crates, up to 8 minutes on two cores\nwarning: a is old\n  \
+                  process didn't exit successfully: the compiler (signal: 9)\n";
     assert_eq!(String::from_utf8_lossy(&output.stderr), errors);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "old config lock \n");
     // Later builds print less, and show what they compile.
