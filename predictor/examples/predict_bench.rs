@@ -4,6 +4,7 @@
 use learn::boosted::{self, BoostingParameters};
 use learn::predictor::{Predictor, Query};
 use predictor::bundle;
+use predictor::serve::{PATIENCE, Service, answer_query};
 use samples::features::{Matrix, Work};
 use samples::table;
 use serde_json::json;
@@ -17,8 +18,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let document = match words[..] {
         ["load", path] => load(Path::new(path))?,
         ["ask", path] => query(&bundle::read_bundle(Path::new(path))?)?,
+        ["serve", path] => serve(bundle::read_bundle(Path::new(path))?)?,
         ["grow", rows, columns, trees] => grow(rows.parse()?, columns.parse()?, trees.parse()?)?,
-        _ => return Err("usage: predict_bench load FILE | ask PREDICTOR | grow ROWS COLUMNS TREES".into()),
+        _ => {
+            return Err(
+                "usage: predict_bench load FILE | ask PREDICTOR | serve PREDICTOR | grow ROWS COLUMNS TREES".into()
+            );
+        }
     };
     println!("{document}");
     Ok(())
@@ -69,6 +75,28 @@ fn query(predictor: &Predictor) -> Result<serde_json::Value, Box<dyn std::error:
     Ok(
         json!({ "trees": trees, "batch_us_per_row": batch_us, "single_us_median": single_us[single_us.len() / 2], "checksum": sum }),
     )
+}
+
+/// Times requests to the server of 1,000 different convolutions each, without the connection.
+fn serve(predictor: Predictor) -> Result<serde_json::Value, Box<dyn std::error::Error>> {
+    let service = Service { predictor, mapping: None, patience: PATIENCE, known: None };
+    let operator = |step: usize| {
+        let (channels, size, filters) = (8 * (1 + step % 16), 7 * (1 + step / 16 % 8), 16 * (1 + step / 128));
+        format!("conv2d:ci={channels},hw={size},co={filters},k=3,p=1")
+    };
+    let operators: Vec<String> = (0..1000).map(operator).collect();
+    let body = serde_json::to_vec(&json!({ "operators": operators, "extrapolate": true }))?;
+    let mut times_ms = Vec::new();
+    for _ in 0..30 {
+        let begun = Instant::now();
+        let (status, answer) = answer_query(&body, &service);
+        times_ms.push(1e3 * begun.elapsed().as_secs_f64());
+        if status != 200 {
+            return Err(format!("the server answered {status}: {answer}").into());
+        }
+    }
+    times_ms.sort_by(f64::total_cmp);
+    Ok(json!({ "operators": operators.len(), "request_ms": times_ms[times_ms.len() / 2], "best_ms": times_ms[0] }))
 }
 
 fn grow(rows: usize, columns: usize, trees: usize) -> Result<serde_json::Value, Box<dyn std::error::Error>> {

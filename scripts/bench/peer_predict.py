@@ -91,6 +91,7 @@ subprocess.run(
     check=True, stdout=sys.stderr,
 )
 asked = ours("ask", bundle)
+served = ours("serve", given.root / "datasets" / "published" / "cpu.opp")
 peer_us = peer_single(asked["trees"])
 grown = ours("grow", given.rows, 200, 300)
 
@@ -100,6 +101,7 @@ figures = [
     ("ours / polars", f"{ratio:.2f}", "at most 1.50"),
     ("answers in batch, one thread", f"{asked['batch_us_per_row']:.2f} µs/row ({asked['trees']} trees)", "at most 10"),
     ("single answer", f"{asked['single_us_median']:.1f} µs", f"at most 50; XGBoost from Python {peer_us:.0f}"),
+    ("1,000 convolutions by the server", f"{served['request_ms']:.1f} ms", "at most 10; all threads, without the connection"),
     (f"300 trees on {given.rows} x 200", f"{grown['seconds']:.1f} s on {grown['threads']} threads", "at most 120"),
 ]
 for name, value, bar in figures:
@@ -108,5 +110,6 @@ if given.json:
     print(json.dumps({
         "ratio": ratio, "load_seconds": statistics.median(loads), "peer_load_seconds": statistics.median(peers),
         "batch_us_per_row": asked["batch_us_per_row"], "single_us": asked["single_us_median"],
+        "served_ms": served["request_ms"],
         "peer_single_us": peer_us, "trees": asked["trees"], "grow_seconds": grown["seconds"],
     }))
