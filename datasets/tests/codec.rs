@@ -105,7 +105,7 @@ fn a_wrong_csv_is_named() {
         Format::Csv,
         &edited_csv(|text| text + "1,2,3\n"),
         expect![[r#"
-            cannot read record: the row has 3 cells, but the header has 106
+            cannot read record: the row has 3 cells, but the header has 107
               at records.csv, line 4"#]],
     );
     check_refusal(

@@ -109,7 +109,7 @@ fn rules_name_the_column_they_defend() {
     check_refusal(
         |r| r.schema_version = 9,
         expect![[r#"
-            written with schema version 9, but this program supports only versions up to 6
+            written with schema version 9, but this program supports only versions up to 7
               at field `schema_version`
             hint: update the program"#]],
     );

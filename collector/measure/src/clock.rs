@@ -15,6 +15,10 @@ pub trait Clock {
     fn read_usage(&mut self) -> Usage;
     /// Returns the time of a fixed computation, which depends only on the processor's clock rate.
     fn speed_probe_ns(&mut self) -> u64;
+    /// Returns the time of the same computation, done once between two samples; `None` without access to the processor.
+    fn quick_probe_ns(&mut self) -> Option<u64> {
+        None
+    }
     fn sleep(&mut self, duration: Duration);
     /// Flushes the caches of all CPUs of a run, unless the timed code does; `bytes` exceeds the last-level cache.
     fn empty_caches(&mut self, bytes: u64);
@@ -63,6 +67,10 @@ impl Clock for HostClock {
     fn speed_probe_ns(&mut self) -> u64 {
         // Uses the minimum, because interruptions only add time.
         (0..16).map(|_| probe_ns()).min().expect("sixteen probes")
+    }
+
+    fn quick_probe_ns(&mut self) -> Option<u64> {
+        Some(probe_ns())
     }
 
     fn sleep(&mut self, duration: Duration) {

@@ -96,6 +96,8 @@ pub struct Measurement {
     pub refusals: Vec<Refusal>,
 
     pub clock_precision_ns: u64,
+    /// Median time of a fixed computation between the samples: the clock rate of the processor during the measurement.
+    pub clock_probe_ns: Option<f64>,
     pub warnings: Vec<Warning>,
 }
 

@@ -18,7 +18,12 @@ pub struct Recorder<'a> {
     timed_ns: u64,
     preempted: u32,
     last: Option<Batch>,
+    probes_ns: Vec<f64>,
+    probed_at_ns: Option<u64>,
 }
+
+/// Least time between two probes of the clock rate, of which each takes about 10 µs.
+const PROBE_EVERY_NS: u64 = 1_000_000;
 
 #[derive(Clone, Copy)]
 pub struct Batch {
@@ -57,6 +62,8 @@ impl<'a> Recorder<'a> {
             timed_ns: 0,
             preempted: 0,
             last: None,
+            probes_ns: Vec::new(),
+            probed_at_ns: None,
         }
     }
 
@@ -107,6 +114,15 @@ impl<'a> Recorder<'a> {
         self.timed_runs += u64::from(batch.runs);
         self.timed_ns += batch.elapsed_ns;
         self.preempted += u32::from(batch.usage.involuntary_switches > 0);
+        self.probe_clock();
+    }
+
+    fn probe_clock(&mut self) {
+        let now_ns = self.elapsed_ns();
+        if self.probed_at_ns.is_none_or(|before_ns| now_ns >= before_ns + PROBE_EVERY_NS) {
+            self.probes_ns.extend(self.clock.quick_probe_ns().map(|time_ns| time_ns as f64));
+            self.probed_at_ns = Some(now_ns);
+        }
     }
 
     pub fn finish_measurement(mut self, closing: Closing) -> Measurement {
@@ -116,6 +132,8 @@ impl<'a> Recorder<'a> {
         let (counters, uncounted) = self.counter_values();
         let warnings = self.collect_warnings(&closing, &summary, &counters);
         let runs = self.timed_runs as f64;
+        self.probes_ns.sort_by(f64::total_cmp);
+        let clock_probe_ns = (!self.probes_ns.is_empty()).then(|| statistics::median_of_sorted(&self.probes_ns));
         Measurement {
             n: summary.n,
             median_ns: summary.median,
@@ -143,6 +161,7 @@ impl<'a> Recorder<'a> {
             counters,
             refusals: self.counters.refusals().iter().cloned().chain(uncounted).collect(),
             clock_precision_ns: self.clock.precision_ns(),
+            clock_probe_ns,
             warnings,
         }
     }

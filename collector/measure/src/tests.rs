@@ -30,6 +30,8 @@ struct FakeClock {
     time: Time,
     emptied: Rc<RefCell<Vec<(u64, u64)>>>,
     probes_ns: Vec<u64>,
+    /// Times of the probes between samples; without any, the clock has none.
+    quick_probes_ns: Vec<u64>,
     involuntary_switches_per_reading: u64,
     readings: u64,
 }
@@ -40,6 +42,7 @@ impl FakeClock {
             time: time.clone(),
             emptied: Rc::default(),
             probes_ns: vec![15_000],
+            quick_probes_ns: Vec::new(),
             involuntary_switches_per_reading: 0,
             readings: 0,
         }
@@ -67,6 +70,12 @@ impl Clock for FakeClock {
 
     fn speed_probe_ns(&mut self) -> u64 {
         if self.probes_ns.len() > 1 { self.probes_ns.remove(0) } else { self.probes_ns[0] }
+    }
+
+    fn quick_probe_ns(&mut self) -> Option<u64> {
+        let probe_ns = self.quick_probes_ns.pop()?;
+        self.time.pass(probe_ns);
+        Some(probe_ns)
     }
 
     fn sleep(&mut self, duration: Duration) {
@@ -109,6 +118,26 @@ fn a_quiet_kernel_takes_some_tens_of_milliseconds() {
         let elapsed_ms = measurement.elapsed_ns / MILLISECOND;
         assert!((17..=60).contains(&elapsed_ms), "{run_us} us: {elapsed_ms} ms");
     }
+}
+
+#[test]
+fn the_clock_rate_is_probed_between_samples_but_not_in_them() {
+    // Two probes are interrupted; the last probe of the list comes first.
+    let probes = || [vec![9_500; 90], vec![40_000, 9_500, 40_000], vec![9_500; 3]].concat();
+    let run = |_| 300 * MICROSECOND;
+    let measurement = measured(&Plan::default(), |clock| clock.quick_probes_ns = probes(), run);
+    assert_eq!(measurement.clock_probe_ns, Some(9_500.0));
+    assert_eq!((measurement.median_ns, measurement.max_ns), (300e3, 300e3));
+    // At most one probe in a millisecond, of which none is left out while runs are longer than that.
+    let with = |most: usize, run_us| {
+        let set = |clock: &mut FakeClock| clock.quick_probes_ns = vec![9_500; most];
+        let measurement = measured(&Plan::default(), set, move |_| run_us * MICROSECOND);
+        (measurement.elapsed_ns / MILLISECOND, measurement.n)
+    };
+    let added_ms = with(100_000, 50).0 - with(0, 50).0;
+    assert!(added_ms <= 1, "{added_ms} ms");
+    assert_eq!(with(100_000, 2_000), with(0, 2_000));
+    assert_eq!(measured(&Plan::default(), |_| {}, run).clock_probe_ns, None, "this clock has no probe");
 }
 
 #[test]

@@ -90,7 +90,7 @@ macro_rules! columns {
 use columns;
 
 /// Version of the table that this program writes; older versions can be read.
-pub const SCHEMA_VERSION: i64 = 6;
+pub const SCHEMA_VERSION: i64 = 7;
 
 impl Default for table::Record {
     /// Returns a record with the current schema version and attempt 1.

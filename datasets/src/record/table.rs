@@ -233,6 +233,10 @@ columns! {
         /// Memory placement of the visit: the offsets of stacks and tensors within a page (`stack_bytes`,
         /// `buffer_bytes`), and the number of the runner's `process`.
         placement: Option<Json> = Json, "JSON", After, since 6;
+        /// Median time of a fixed chain of 10,000 multiplications between the samples: inverse to the clock rate of the
+        /// processor. Noisy for one row; the median over many rows tells two campaigns apart. Absent for boards, devices
+        /// and simulations.
+        clock_probe_ns: Option<f64> = Float, "ns", After, since 7;
     }
     "Check" {
         /// Largest absolute difference from the reference computation.

@@ -289,6 +289,7 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
         record.state_over_visits(&OverVisits::of_medians(m.median_ns, &m.visits_ns));
     }
     record.samples_ns = m.samples_ns.clone();
+    record.clock_probe_ns = m.clock_probe_ns;
     record.cpu_time_ns = Some(m.cpu_time_ns).filter(|time| *time > 0.0);
     let counters: BTreeMap<&str, f64> = m.counters.iter().map(|c| (c.name.as_str(), c.per_run)).collect();
     let steps: BTreeSet<&str> = m.counters.iter().map(|c| c.step.source_name()).collect();
