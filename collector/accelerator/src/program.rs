@@ -44,10 +44,6 @@ impl Program {
     pub fn micro_op_bytes(&self) -> Vec<u8> {
         self.micro_ops.iter().flat_map(|bits| bits.to_le_bytes()).collect()
     }
-
-    pub fn instruction_bytes(&self) -> Vec<u8> {
-        self.instructions.iter().flatten().flat_map(|half| half.to_le_bytes()).collect()
-    }
 }
 
 #[derive(Default)]

@@ -96,10 +96,6 @@ impl Entry {
         RunnerProcess(())
     }
 
-    pub fn worker_limits(&self) -> &ProcessLimits {
-        &self.limits
-    }
-
     /// Sends the greeting and serves requests until the supervisor closes the socket. A panic becomes an error reply;
     /// the supervisor then replaces this process, since unwinding may leave inconsistent state.
     pub fn serve_requests<Request: DeserializeOwned, Reply: Serialize>(

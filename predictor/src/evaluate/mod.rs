@@ -12,7 +12,7 @@ mod thread_curves;
 use crate::error::{Error, Result};
 pub use gate::Gate;
 use learn::ensemble::Purpose;
-use learn::{FitOptions, Learner, LogInterval, by_operator};
+use learn::{FitOptions, Learner, LogInterval};
 use metrics::{IntervalScore, Metrics, error_metrics};
 use models::Choice;
 use networks::end_to_end;
@@ -365,10 +365,4 @@ impl HeldOutPredictions {
         }
         part
     }
-}
-
-pub fn count_by_operator(samples: &Samples) -> BTreeMap<String, usize> {
-    let all: Vec<usize> = (0..samples.rows.len()).collect();
-    let groups = by_operator(samples, &all).into_iter();
-    groups.map(|(operator, rows)| (samples.operators[operator as usize].clone(), rows.len())).collect()
 }

@@ -129,11 +129,6 @@ impl Host {
         self.profiles.get(&task.hash()).cloned()
     }
 
-    /// Returns the number of measured slowdowns. The interference weights are fitted to them if there are enough.
-    pub fn slowdown_count(&self) -> usize {
-        self.coruns.beside.len()
-    }
-
     /// Returns up to `most` schedules measured on every thread count up to `cores`, by their time on all cores.
     pub fn measured_schedules(&self, task: &Task, cores: usize, most: usize) -> Vec<(String, Vec<Time>)> {
         let hash = task.hash();

@@ -232,10 +232,6 @@ impl Schedule {
         call!(names::TENSORIZE, &self.0, &target.0, register_step(product, step)?.as_str(), true).map(drop)
     }
 
-    pub fn annotate_block(&self, block: &Block, key: &str, number: i64) -> Result<()> {
-        call!(names::ANNOTATE, &self.0, &block.0, key, number).map(drop)
-    }
-
     pub fn annotate_loop(&self, target: &Loop, key: &str, number: i64) -> Result<()> {
         call!(names::ANNOTATE, &self.0, &target.0, key, number).map(drop)
     }
