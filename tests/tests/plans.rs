@@ -166,6 +166,8 @@ fn operators_are_placed_with_reasons() {
     let report = ran.json();
     assert_eq!(report["placement"]["makespan_ns"], 1e6);
     assert_eq!(report["is_equilibrium"], true);
+    assert_eq!(report["times_ns"], serde_json::json!([[1e6, 9e6], [9e6, 1e6]]));
+    assert_eq!((&report["makespan_ends"], &report["lower_bounds"]), (&serde_json::Value::Null, &0.into()));
     let page = std::fs::read_to_string(bench.path("place.html")).expect("a page");
     for part in [
         "<title>softmax: 1.00 ms from 0</title>",
@@ -186,6 +188,15 @@ fn operators_are_placed_with_reasons() {
     refused(oppredict("place --times times.csv --off 100"), "is out of range");
     refused(oppredict("place"), "nothing to place");
     refused(oppredict("cotune --op relu:shape=8x8 --data times --threads 2"), "1 operators; give two to four");
+    let predicted = "place --model resnet-18 --device A100-SXM4-40GB --device T4";
+    let (text, report) = (oppredict(predicted).expect(0).stdout, oppredict(&format!("{predicted} --json")).expect(0));
+    let report = report.json();
+    let ends = &report["makespan_ends"];
+    let end = |name: &str| report::format_duration(ends[name].as_f64().expect("a time"));
+    assert!(text.contains(&end("low_ns")) && text.contains(&end("high_ns")), "{ends} in {text}");
+    let bounds = report["lower_bounds"].as_u64().expect("a count");
+    assert_eq!(text.contains(&format!("{bounds} of ")), bounds > 0, "{text}");
+    assert_eq!(report["intervals_ns"].as_array().map(Vec::len), report["times_ns"].as_array().map(Vec::len));
     bench.write("bad.csv", "operator,cpu\nconv,fast\n");
     refused(oppredict("place --times bad.csv"), "line 2: `fast` is not a valid time of `conv`");
 }

@@ -91,6 +91,9 @@ pub fn run(arguments: &PlaceArguments) -> Result<u8> {
         let report = json!({
             "operators": table.operators, "devices": table.devices, "placement": found,
             "is_equilibrium": found.is_equilibrium(), "ratio_most": found.ratio_most(), "promise": promised,
+            "times_ns": table.times_ns, "intervals_ns": table.intervals_ns, "source": table.source,
+            "makespan_ends": pages::makespan_ends(&table, &instance, &found),
+            "lower_bounds": pages::count_lower_bounds(&table, &found),
         });
         print_json(&report)?;
     }

@@ -5,6 +5,7 @@ use crate::planning::tables::TimesTable;
 use planners::placement::{Instance, Placement};
 use report::page::chart::{Scale, draw_for_windows, draw_ticks, format_tick, label_width, round_ticks, svg_start};
 use report::{UNKNOWN, format_count, format_duration, format_number, format_percent, format_range};
+use serde::Serialize;
 use std::fmt::Write;
 
 /// Returns the page of a placement of `subject`, such as a network, given notes for terminal and page.
@@ -94,20 +95,21 @@ fn is_predicted(table: &TimesTable) -> bool {
 }
 
 /// Returns the number of operators that are placed where only a lower bound of their time is known.
-fn count_lower_bounds(table: &TimesTable, found: &Placement) -> usize {
+pub fn count_lower_bounds(table: &TimesTable, found: &Placement) -> usize {
     found.devices.iter().enumerate().filter(|(operator, device)| table.is_lower_bound(*operator, **device)).count()
 }
 
 /// Makespan, and speed-up over the fastest single device, with all times at the low and all at the high ends of their
 /// 90 % intervals. Lower bounds of times, which have no upper end, are kept.
-struct MakespanEnds {
+#[derive(Serialize)]
+pub struct MakespanEnds {
     low_ns: f64,
     high_ns: f64,
     speed_ups: (f64, f64),
 }
 
 /// Returns the makespan at the ends of the intervals; None if no interval is known.
-fn makespan_ends(table: &TimesTable, instance: &Instance, found: &Placement) -> Option<MakespanEnds> {
+pub fn makespan_ends(table: &TimesTable, instance: &Instance, found: &Placement) -> Option<MakespanEnds> {
     let is_known = |interval: &(f64, f64)| interval.0 > 0.0 && interval.1.is_finite();
     if !table.intervals_ns.iter().flatten().any(is_known) {
         return None;
