@@ -34,11 +34,17 @@ pub(crate) struct Emit<'a> {
     pub narrow: BTreeMap<ValueId, Narrow>,
     /// Constants by the memory address of their protobuf message, so that unrolled loops add each constant once.
     pub shared: HashMap<usize, ValueId>,
+    /// Bytes of the constants that rules and folding have computed.
+    computed_bytes: u64,
 }
+
+/// Maximum bytes of all constants that are computed during an import. A small file can request many large ones.
+const MAX_COMPUTED_BYTES: u64 = 2 << 30;
 
 impl<'a> Emit<'a> {
     pub fn new(name: &str, folder: Option<&'a Path>) -> Emit<'a> {
-        Emit { builder: GraphBuilder::new(name), folder, narrow: BTreeMap::new(), shared: HashMap::new() }
+        let builder = GraphBuilder::new(name);
+        Emit { builder, folder, narrow: BTreeMap::new(), shared: HashMap::new(), computed_bytes: 0 }
     }
 
     pub fn narrow_range(&self, id: ValueId) -> Option<Narrow> {
@@ -57,6 +63,9 @@ impl<'a> Emit<'a> {
             inputs.iter().zip(&types).map(|(&id, ty)| Some((ty, self.builder.constant_data(id)?))).collect();
         if let Some(data) = constants.and_then(|constants| fold_operator(&op, &constants)) {
             let ty = models::infer::infer_type(&op, &types.iter().collect::<Vec<_>>())?;
+            if matches!(data, Const::Small(_) | Const::Bytes(_)) {
+                self.count_computed(&ty)?;
+            }
             return self.add_constant(ty, data);
         }
         if types.iter().any(|ty| ty.element_count() == Some(0))
@@ -84,7 +93,20 @@ impl<'a> Emit<'a> {
         Ok(self.builder.add_constant("constant", ty, data)?)
     }
 
+    fn count_computed(&mut self, ty: &TensorType) -> Outcome<()> {
+        self.computed_bytes = self.computed_bytes.saturating_add(ty.size_bytes().unwrap_or(u64::MAX));
+        match self.computed_bytes {
+            0..=MAX_COMPUTED_BYTES => Ok(()),
+            _ => unsupported(format!(
+                "the tensors that this model computes from constants take more than {} GiB; store them as weights",
+                MAX_COMPUTED_BYTES >> 30
+            )),
+        }
+    }
+
+    /// Adds a constant that a rule has computed.
     pub fn constant_of(&mut self, tensor: &Tensor) -> Outcome<ValueId> {
+        self.count_computed(tensor.tensor_type())?;
         self.add_constant(tensor.tensor_type().clone(), contents_of(tensor))
     }
 
@@ -300,6 +322,15 @@ impl<'a> Emit<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_files_cannot_request_constants_without_end() {
+        let mut emit = Emit::new("ranges", None);
+        let ty = TensorType::new(DType::F32, &[1 << 24]);
+        (0..MAX_COMPUTED_BYTES >> 26).for_each(|_| emit.count_computed(&ty).map_err(|_| ()).expect("within the limit"));
+        assert!(emit.count_computed(&ty).is_err());
+        assert!(emit.constant_of(&Tensor::from_numbers(TensorType::new(DType::F32, &[1]), &[1.0]).unwrap()).is_err());
+    }
 
     #[test]
     fn nonzero_elements_are_listed_by_axis() {
