@@ -7,6 +7,7 @@
 
 pub mod activity;
 pub mod advice;
+mod moment;
 mod number;
 pub mod page;
 mod paper;
@@ -16,6 +17,7 @@ mod table;
 pub mod terminal;
 mod untrusted;
 
+pub use moment::{format_date, format_moment};
 pub use number::{
     UNKNOWN, format_count, format_duration, format_number, format_percent, format_percentage, format_plain,
     format_range, format_signed_percentage, format_size, or_unknown, time_unit,

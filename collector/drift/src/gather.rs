@@ -5,6 +5,7 @@ use super::cell::cell_text;
 use super::history::{DriftLine, History, LineFacts, LineIdentity, LinePoint, Night, Side};
 use super::sentinels::{Aspect, aspect_of};
 use datasets::{ColumnId, DOUBTED, Outcome, Record, Source};
+use report::format_date;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Half-width of a 95 % interval in units of the standard error.
@@ -47,19 +48,6 @@ pub fn night_of(record: &Record) -> String {
         true => record.run_id[NIGHT.len()..].to_owned(),
         false => format_date((record.started_at_us - DAY_US / 2).div_euclid(DAY_US)),
     }
-}
-
-fn format_date(days: i64) -> String {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + 400 * era + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
 }
 
 impl RecordGatherer {

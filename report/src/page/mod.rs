@@ -1,12 +1,15 @@
 //! The frame of all HTML pages. Pages are self-contained: they load nothing from the network and use system fonts.
 
 pub mod chart;
+mod origin;
+
+pub use origin::{Origin, page_footer, set_origin};
 
 const STYLE: &str = include_str!("page.css");
 
-/// Returns a complete page with additional styles and a body.
+/// Returns a complete page with additional styles, a body and the footer that names its origin.
 pub fn whole_page(title: &str, style: &str, body: &str) -> String {
-    format!("{}{body}\n</body>\n</html>\n", page_head(title, style))
+    format!("{}{body}\n{}</body>\n</html>\n", page_head(title, style), page_footer())
 }
 
 /// Returns the beginning of a page, up to its body. For pages whose body is too large for memory.

@@ -5,6 +5,22 @@ pub fn own_command() -> String {
     words.collect::<Vec<String>>().join(" ")
 }
 
+/// Returns the command line for readers: the program without its folder, and words with spaces in quotes.
+pub fn quoted_command() -> String {
+    let words = std::env::args_os().map(|word| without_password(&word.to_string_lossy()));
+    let name = |program: String| program.rsplit('/').next().unwrap_or_default().to_owned();
+    let words = words.enumerate().map(|(place, word)| if place == 0 { name(word) } else { quote_word(word) });
+    words.collect::<Vec<String>>().join(" ")
+}
+
+fn quote_word(word: String) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "-_./:=,@+%~".contains(letter);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 /// Removes the password from an address; other text is returned unchanged.
 pub fn without_password(text: &str) -> String {
     split_password(text).0
@@ -39,7 +55,13 @@ fn is_secret(setting: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::without_password;
+    use super::{quote_word, without_password};
+
+    #[test]
+    fn words_with_spaces_are_quoted() {
+        let quoted = ["--op", "a b", "it's", ""].map(|word| quote_word(word.to_owned()));
+        assert_eq!(quoted, ["--op", "'a b'", r"'it'\''s'", "''"]);
+    }
 
     #[test]
     fn passwords_are_left_out_wherever_they_stand() {

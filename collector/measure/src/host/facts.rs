@@ -158,6 +158,13 @@ impl Facts {
         self.memory_bytes.map_or(wanted, |memory_bytes| wanted.min(memory_bytes / 8)).max(1 << 20)
     }
 
+    /// Describes the host for readers: processor, number of CPUs and class.
+    pub fn describe_host(&self) -> String {
+        let model = self.cpu_model.as_deref().unwrap_or("unknown processor");
+        let cpus = if self.logical_cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", self.logical_cpus) };
+        format!("{model}, {cpus} ({})", self.host_class())
+    }
+
     /// Returns a name shared by machines with comparable times: model, number of CPUs, and a hash of stable facts.
     pub fn host_class(&self) -> String {
         let comparable = (

@@ -22,7 +22,9 @@ pub fn write_page(timeline: &Timeline, summary: Option<&CaptureSummary>, directo
         file.write_all(page::page_head("TPU capture", include_str!("style.css")).as_bytes())?;
         file.write_all(include_bytes!("body.html"))?;
         write_data(timeline, summary, file)?;
-        file.write_all(include_bytes!("script.html"))
+        file.write_all(include_bytes!("script.html"))?;
+        file.write_all(page::page_footer().as_bytes())?;
+        file.write_all(b"</body>\n</html>\n")
     })
 }
 
