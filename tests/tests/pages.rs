@@ -59,6 +59,24 @@ fn a_graph_is_drawn() {
 }
 
 #[test]
+fn a_profile_is_drawn() {
+    let bench = Bench::new();
+    let command = "profile --modelsource local --modelname mlp --seconds 0.2 --config quick.toml --html profile.html";
+    run(bench.opcollect(command)).expect(0);
+    let Some(page) = browser::open(&bench.path("profile.html")) else { return };
+    assert_eq!(page.complaints, Vec::<String>::new());
+    let text = page.text.replace("<wbr>", "");
+    // The first row has its colour in the table, its bar and the flame graph.
+    let colour = text.split_once("class=\"swatch\" style=\"background: ").and_then(|(_, rest)| rest.split_once(';'));
+    let (colour, _) = colour.unwrap_or_else(|| panic!("no swatch: {text}"));
+    assert!(text.contains(&format!("width: 100%; background: {colour};")), "{colour}: {text}");
+    // Provenance: the program, the host and the command.
+    assert!(text.contains("Written by opcollect ") && text.contains("--modelname mlp"), "{text}");
+    let found = browser::overflow(&bench.path("profile.html"), "").expect("a browser");
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[test]
 fn a_graph_shows_measured_times() {
     let bench = Bench::new();
     run(bench.opcollect("--modelsource local --modelname mlp --schedules 1 --config quick.toml --store store"))

@@ -13,6 +13,7 @@ use job::{BuildJob, RunJob, RunReply};
 use measure::host::{Facts, Streaming, memory, stream_rates};
 use measure::{Method, Plan};
 use models::Task;
+use profile::data::MemoryRoof;
 use report::{format_number, or_unknown};
 use std::time::Duration;
 use targets::Target;
@@ -149,9 +150,7 @@ pub fn describe_peaks(peaks: &Peaks) -> Vec<String> {
         format!("peak on {}: {rate} GFLOP/s ({})", on(peak.threads), describe_certainty(&peak.certainty))
     };
     let levels = |of_threads: &[MemoryPeak]| {
-        // The largest working set of each level is least affected by the previous level.
-        let same = |one: &MemoryPeak, other: &MemoryPeak| one.level == other.level;
-        let largest: Vec<&MemoryPeak> = of_threads.chunk_by(same).filter_map(<[MemoryPeak]>::last).collect();
+        let largest = level_peaks(of_threads);
         let rate = |peak: &&MemoryPeak| {
             Some(format!("{} {}", peak.level.as_ref()?, format_number(peak.bytes_per_second * 1e-9)))
         };
@@ -166,6 +165,21 @@ pub fn describe_peaks(peaks: &Peaks) -> Vec<String> {
     };
     let memory = peaks.memory.chunk_by(|one, other| one.threads == other.threads).filter_map(levels);
     peaks.compute.iter().map(one).chain(memory).collect()
+}
+
+/// Returns the peak of each memory level, given the peaks for one number of threads. The largest working set of a level
+/// is least affected by the previous level.
+fn level_peaks(of_threads: &[MemoryPeak]) -> Vec<&MemoryPeak> {
+    of_threads.chunk_by(|one, other| one.level == other.level).filter_map(<[MemoryPeak]>::last).collect()
+}
+
+/// Returns the peak rates of the named memory levels on a number of threads, the fastest level first.
+pub fn memory_roofs(peaks: &Peaks, threads: usize) -> Vec<MemoryRoof> {
+    let of_threads: Vec<MemoryPeak> =
+        peaks.memory.iter().filter(|peak| peak.threads as usize == threads).cloned().collect();
+    let roof =
+        |peak: &MemoryPeak| Some(MemoryRoof { level: peak.level.clone()?, bytes_per_second: peak.bytes_per_second });
+    level_peaks(&of_threads).into_iter().filter_map(roof).collect()
 }
 
 fn describe_certainty(certainty: &Certainty) -> String {

@@ -48,6 +48,7 @@ pub fn cut_cycle(profile: &Profile, cycle: u32) -> Profile {
         notes: profile.notes.clone(),
         energy: profile.energy.clone(),
         simulation: profile.simulation.clone(),
+        memory_roofs: profile.memory_roofs.clone(),
     }
 }
 

@@ -35,6 +35,17 @@ pub struct Profile {
     pub energy: Vec<Energy>,
     #[serde(default)]
     pub simulation: Option<Simulation>,
+    /// Peak rates of the memory levels for the threads of the profile, the fastest level first.
+    #[serde(default)]
+    pub memory_roofs: Vec<MemoryRoof>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryRoof {
+    /// Name of the level, such as `L2` or `DRAM`.
+    pub level: String,
+    pub bytes_per_second: f64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -256,6 +256,7 @@ fn measure_model(
     let peaks = peaks::measure_peak_rates(cpus.len(), (config, &target), bench.as_mut());
     let profile = Profile { model: model.request.label(), target: target.text, ..profiled.profile };
     let mut profile = model.complete_profile(profile, &made, &peaks)?;
+    profile.memory_roofs = peaks::memory_roofs(&peaks, model.runs.cpus.len());
     if has_visits {
         visits::add_visits(&mut profile, job, &mut model.runs)?;
     }

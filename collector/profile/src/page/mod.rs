@@ -7,6 +7,7 @@ pub mod parts;
 use crate::averages::{Grouping, compute_averages};
 use crate::data::{Kind, Profile, Source};
 use crate::sort::SortBy;
+use crate::summary::threads::{Thread, thread_statistics};
 use crate::summary::{self, GroupBy, Row, Totals, visits};
 use measure::counters::names::CPU_TIME;
 use report::{format_count, format_duration, format_percent, page, to_sentence};
@@ -56,6 +57,7 @@ fn page_data(profile: &Profile, group_by: GroupBy) -> Value {
         "flame": flame::flame_tree(profile, &row_of),
         "memory": parts::memory_chart(profile),
         "memory_most": parts::memory_peak(profile),
+        "roofs": profile.memory_roofs.iter().map(|roof| json!([roof.level, roof.bytes_per_second * 1e-9])).collect::<Vec<_>>(),
         "roofline": parts::roofline_points(&rows),
         "room": parts::roofline_room(&rows),
         "step": step_name(profile),
@@ -182,10 +184,34 @@ fn with_profiler(profile: &Profile) -> &'static str {
 fn describe_target(text: &str) -> String {
     let Ok(Value::Object(fields)) = serde_json::from_str(text) else { return text.to_owned() };
     let kind = fields.get("kind").and_then(Value::as_str).unwrap_or_default();
-    let in_words = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let others = fields.iter().filter(|(name, _)| *name != "kind");
-    let others = others.map(|(name, value)| format!("{name} {}", in_words(value)));
+    let others = others.map(|(name, value)| format!("{name} {}", target_value(value)));
     std::iter::once(kind.to_owned()).filter(|kind| !kind.is_empty()).chain(others).collect::<Vec<_>>().join(", ")
+}
+
+fn target_value(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(values) => values.iter().map(target_value).collect::<Vec<_>>().join(" "),
+        _ => value.to_string(),
+    }
+}
+
+/// Describes how much of the runs the threads of the pool spent in tasks; None without such threads.
+fn describe_threads(profile: &Profile) -> Option<String> {
+    /// Largest number of threads that are listed one by one.
+    const LISTED: usize = 4;
+    let threads = thread_statistics(profile);
+    let shares = threads.iter().map(|thread| thread.busy_share);
+    let (low, high) = (shares.clone().fold(f64::INFINITY, f64::min), shares.fold(0.0, f64::max));
+    match threads.len() {
+        0 => None,
+        count if count <= LISTED => {
+            let one = |thread: &Thread| format!("{} {}", thread.name, format_percent(thread.busy_share));
+            Some(threads.iter().map(one).collect::<Vec<_>>().join(", "))
+        }
+        count => Some(format!("{count} threads, {} … {}", format_percent(low), format_percent(high))),
+    }
 }
 
 fn page_facts(profile: &Profile, totals: &Totals) -> Vec<[String; 2]> {
@@ -221,6 +247,7 @@ fn page_facts(profile: &Profile, totals: &Totals) -> Vec<[String; 2]> {
             format!("{:.3}×{between}, median ratio of a run to the adjacent unprofiled one", slowdown.median),
         ));
     }
+    facts.extend(describe_threads(profile).map(|text| ("threads busy".to_owned(), text)));
     for energy in &profile.energy {
         facts.push((
             "energy per run".to_owned(),
@@ -370,5 +397,24 @@ mod tests {
             shares.starts_with("share: time of the calls"),
             "without disturbances, both shares are equal: {shares}"
         );
+    }
+
+    /// The saturations, the lightness and the text colour of `script.html` and `style.css`.
+    #[test]
+    fn names_on_coloured_boxes_are_readable() {
+        let linear = |part: f64| if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) };
+        let luminance =
+            |[red, green, blue]: [f64; 3]| 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue);
+        let part = |hue: f64, saturation: f64, offset: f64| {
+            let (lightness, turn) = (0.67f64, (offset + hue / 30.0) % 12.0);
+            let reach = saturation * lightness.min(1.0 - lightness);
+            lightness - reach * (turn - 3.0).min(9.0 - turn).clamp(-1.0, 1.0)
+        };
+        assert!(SCRIPT.contains("place % 2 ? 48 : 60}% 67%") && STYLE.contains("color: #10151c"));
+        let ink = luminance([16.0, 21.0, 28.0].map(|part| part / 255.0));
+        for (hue, saturation) in (0..360).flat_map(|hue| [(f64::from(hue), 0.48), (f64::from(hue), 0.6)]) {
+            let fill = luminance([0.0, 8.0, 4.0].map(|offset| part(hue, saturation, offset)));
+            assert!((fill + 0.05) / (ink + 0.05) >= 4.5, "hue {hue}");
+        }
     }
 }
