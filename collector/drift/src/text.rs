@@ -35,7 +35,7 @@ pub fn render_text(drift: &Drift, change_points: &[ChangePoint], paper: &Paper) 
                 format_duration(change.before_ns).into(),
                 format_duration(change.after_ns).into(),
                 ratio_cell(change),
-                format!("{} … {}", format_number(change.interval.0), format_number(change.interval.1)).into(),
+                format!("{} … {}", format_ratio(change.interval.0), format_ratio(change.interval.1)).into(),
                 format_q_value(change.q_value).into(),
                 code_causes(&change.causes).into(),
             ]);
@@ -72,8 +72,8 @@ pub fn render_markdown(drift: &Drift, change_points: &[ChangePoint]) -> String {
                 format_duration(change.before_ns),
                 format_duration(change.after_ns),
                 format_number(change.ratio),
-                format_number(change.interval.0),
-                format_number(change.interval.1),
+                format_ratio(change.interval.0),
+                format_ratio(change.interval.1),
                 escape_cell(&code_causes(&change.causes)),
             );
         }
@@ -130,6 +130,16 @@ pub(super) fn code_causes(causes: &[Cause]) -> String {
     }
 }
 
+/// Formats the end of an interval of a ratio. The size of a ratio beyond a factor of 100 has no meaning.
+pub fn format_ratio(ratio: f64) -> String {
+    const MOST: f64 = 100.0;
+    match ratio {
+        ratio if ratio > MOST => format!("> {MOST:.0}"),
+        ratio if ratio < 1.0 / MOST => format!("< {}", 1.0 / MOST),
+        _ => format_number(ratio),
+    }
+}
+
 /// Describes the recorded differences between the sides and whether they may explain the changes of lines.
 pub(super) fn describe_causes(drift: &Drift) -> Option<String> {
     if drift.nights.len() < 2 {
@@ -146,11 +156,11 @@ pub(super) fn describe_causes(drift: &Drift) -> Option<String> {
     let settings: Vec<String> =
         drift.causes.iter().take(CAUSES).map(|cause| format!("{} {}", cause.name, before_after(cause))).collect();
     let settings = match drift.causes.len().saturating_sub(CAUSES) {
-        _ if settings.is_empty() => return Some(format!("no recorded setting differs between the sides{code}")),
+        _ if settings.is_empty() => return Some(format!("no recorded setting differs between before and after{code}")),
         0 => settings.join(", "),
         more => format!("{} and {more} more", settings.join(", ")),
     };
-    Some(format!("recorded differences between the sides: {settings}{code}"))
+    Some(format!("recorded differences between before and after: {settings}{code}"))
 }
 
 pub(super) fn before_after(cause: &Cause) -> String {

@@ -3,7 +3,7 @@
 use super::curves::{CurveLine, linked_title};
 use super::parts::{LINES, more_lines, ratio_ticks, verdict_class};
 use crate::judge::{Change, Drift, Verdict};
-use crate::text::{changed_lines, code_causes, format_q_value, format_threads};
+use crate::text::{changed_lines, code_causes, format_q_value, format_ratio, format_threads};
 use report::page::chart::Scale;
 use report::page::{escape_html, wider_note};
 use report::{format_count, format_duration, format_number, format_percent, format_plain};
@@ -24,7 +24,7 @@ pub(super) fn changes_section(drift: &Drift, lines: &[CurveLine<'_>]) -> String 
     let scale = ratio_scale(if changed.is_empty() { shown_unclear } else { &changed });
     let mut body = "<h2 id=\"changes\">What changed</h2>\n".to_owned();
     if changed.is_empty() {
-        body += "<p>No line changed significantly between the sides.</p>\n";
+        body += "<p>No line changed significantly.</p>\n";
     } else {
         let _ = writeln!(
             body,
@@ -71,8 +71,8 @@ fn change_row(change: &Change, scale: Scale, lines: &[CurveLine<'_>]) -> String 
          <td class=\"rest\">{}</td><td class=\"rest\">{}</td><td class=\"rest\">{}</td></tr>\n",
         linked_title(&change.identity, lines),
         mark_significant(change),
-        format_number(change.interval.0),
-        format_number(change.interval.1),
+        escape_html(&format_ratio(change.interval.0)),
+        escape_html(&format_ratio(change.interval.1)),
         format_duration(change.before_ns),
         format_duration(change.after_ns),
         interval_chart(change, scale),

@@ -32,7 +32,8 @@ pub(super) fn heat_map_section(history: &History, drift: &Drift) -> String {
     };
     format!(
         "<h2>Nights and operators</h2>\n<p class=\"soft\">Each cell shows the median of all lines of an operator \
-         relative to their first night, corrected for the machine; narrow windows show only the last nights. \
+         relative to their first night, corrected for the machine. Orange: slower, blue: faster, with full colours \
+         from 10 % on; narrow windows show only the last nights. \
          Changes of single lines are under <a href=\"#changes\">What changed</a>.{machine}</p>\n<figure>{}</figure>\n",
         draw_for_windows(broad, draw)
     )

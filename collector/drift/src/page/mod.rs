@@ -10,8 +10,8 @@ use super::change_points::ChangePoint;
 use super::history::{History, LineIdentity, Side};
 use super::judge::{Drift, Verdict};
 use super::text::{
-    before_after, changed_lines, comparison_facts, describe_causes, format_q_value, format_threads, line_title,
-    verdict_sentence,
+    before_after, changed_lines, comparison_facts, describe_causes, format_q_value, format_ratio, format_threads,
+    line_title, verdict_sentence,
 };
 use super::title::night_title;
 use parts::{LINES, more_lines};
@@ -32,7 +32,12 @@ pub fn render_page(
     let mut body = format!("<main><h1>{}</h1>\n{}", escape_html(title), answer_paragraph(drift));
     // The answer and the tiles have the numbers of lines.
     let facts = if drift.nights.len() < 2 { verdict_sentence(drift) } else { comparison_facts(drift) };
-    body += &format!("<p class=\"soft\">{}</p>\n", escape_html(&to_sentence(&facts)));
+    // The machine's factor occurs only in a comparison.
+    let explained = match drift.nights.len() > 1 && drift.machine.sentinels > 0 {
+        true => " Machine: change of the sentinels, which are fixed operators; the ratios are corrected for it.",
+        false => "",
+    };
+    body += &format!("<p class=\"soft\">{}{explained}</p>\n", escape_html(&to_sentence(&facts)));
     if drift.nights.len() > 1 {
         body += &format!("<p class=\"soft\">{}</p>\n", escape_html(&describe_sides(drift)));
         body += &verdict_tiles(drift);
@@ -75,7 +80,7 @@ fn causes_section(drift: &Drift) -> String {
         format!("<tr><td>{}</td><td>{}</td></tr>", cause.name, escape_html(&before_after(cause)))
     };
     format!(
-        "<h2>What differs between the sides</h2>\n<div class=\"wide\"><table class=\"texts\"><tr><th>setting</th>\
+        "<h2>What differs between before and after</h2>\n<div class=\"wide\"><table class=\"texts\"><tr><th>setting</th>\
          <th>before → after</th></tr>{}</table></div>\n",
         drift.causes.iter().map(row).collect::<String>()
     )
@@ -199,15 +204,15 @@ fn answer_paragraph(drift: &Drift) -> String {
             drift.count_verdict(Verdict::Faster),
             if change.verdict == Verdict::Slower { "slowdown" } else { "speed-up" },
             format_number(change.ratio),
-            format_number(change.interval.0),
-            format_number(change.interval.1),
+            format_ratio(change.interval.0),
+            format_ratio(change.interval.1),
             line_title(&change.identity)
         )
     });
     let answer = match largest {
         Some(largest) => largest,
         None if drift.changes.is_empty() => "No line has times on both sides.".to_owned(),
-        None => format!("None of {lines} became significantly slower or faster between the sides."),
+        None => format!("None of {lines} became significantly slower or faster."),
     };
     let causes = describe_causes(drift).map_or(String::new(), |text| format!(" {}", to_sentence(&text)));
     format!(

@@ -267,7 +267,13 @@ fn format_legend(cards: &[Card], is_timed: bool) -> String {
             styles.push(style);
         }
     }
-    let name = |style| if style == "input" { "input or output" } else { style };
+    let name = |style| match style {
+        "input" => "input or output",
+        "contraction" => "convolution or product",
+        "movement" => "data movement",
+        "view" => "view without a copy",
+        _ => style,
+    };
     let bars = if is_timed { "time relative to the largest box" } else { "operations relative to the largest box" };
     let keys: String =
         styles.iter().map(|style| format!("<span class=\"key {style}\">{}</span>", name(*style))).collect();
@@ -361,7 +367,7 @@ fn describe_largest(largest: &[HeavyTask], count: usize, is_timed: bool) -> Stri
     let Some(first) = largest.first() else { return String::new() };
     let (what, verb) = if is_timed { ("time", "is") } else { ("operations", "are") };
     format!(
-        "Half of the {what} {verb} in {} of {}; the most in {}: {}, {}.",
+        "Half of the {what} {verb} in {} of {}; the most in {} ({}, {}).",
         largest.len(),
         format_count(count, "distinct task"),
         task_button(first),
@@ -487,9 +493,9 @@ mod tests {
         assert_eq!(
             describe_largest(&largest, 4, false),
             "Half of the operations are in 1 of 4 distinct tasks; the most in \
-             <button class=\"task\" data-hash=\"hash of b\">b</button>: 6.00 MFLOP, 54.5 %."
+             <button class=\"task\" data-hash=\"hash of b\">b</button> (6.00 MFLOP, 54.5 %)."
         );
-        assert!(describe_largest(&largest, 4, true).contains("b</button>: 6.00 ms, "));
+        assert!(describe_largest(&largest, 4, true).contains("b</button> (6.00 ms, "));
         assert_eq!(list_tasks(&largest, false), "", "the sentence names the only one");
         assert_eq!(describe_largest(&tasks(&[("view", 0.0)]), 1, false), "");
         let largest = tasks(&[("<a>", 4e6), ("b", 3e6), ("c", 2e6), ("d", 2e6)]);
@@ -497,7 +503,7 @@ mod tests {
         let list = list_tasks(&largest, true);
         assert!(list.contains(&format!("{button} 4.00 ms, 36.4 %")) && !list.contains(">c<"), "{list}");
         let sentence = describe_largest(&largest, 4, true);
-        assert!(sentence.contains(&format!("the most in {button}: 4.00 ms")), "{sentence}");
+        assert!(sentence.contains(&format!("the most in {button} (4.00 ms")), "{sentence}");
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl PreparedNight<'_> {
             has_losses: job.has_losses,
         };
         let own = OwnSections { markdown: format!("{}\n", report.render_markdown()), html: report.render_section() };
-        self.pages.write(&format!("Night {label}"), &found, &own, observer)?;
+        self.pages.write(&format!("Nightly run {}", drift::night_title(label)), &found, &own, observer)?;
         observer.receive_notes(&[report.drift.notes.as_slice(), &report.notes].concat());
         Ok(report)
     }
