@@ -207,8 +207,8 @@ fn run_curves(eval: &Eval) -> Result<u8> {
                 machine.to_owned(),
                 method.clone(),
                 one.curves.to_string(),
-                format_percentage(one.mean_percent, 2),
-                format_percentage(one.p90_percent, 2),
+                format_percentage(one.mean_percent, 1),
+                format_percentage(one.p90_percent, 1),
                 format_percentage(one.found_percent, 1),
             ]);
         }
@@ -297,14 +297,14 @@ fn error_table(evaluation: &Evaluation) -> String {
         for (place, (learner, one)) in pages::sort_learners(&learners).into_iter().enumerate() {
             let mut cells: Vec<Cell> =
                 vec![operator.as_str().into(), pages::learner_label(learner).into(), one.rows.to_string().into()];
-            let mape = Cell::from(pages::format_error(one.mape, 2));
+            let mape = Cell::from(pages::format_error(one.mape, 1));
             cells.push(if place == 0 { mape.mark_best() } else { mape });
             cells.push(or_unknown(pages::format_error_interval(one, " "), identity).into());
             let errors = [one.median, one.p90, one.rmspe];
-            cells.extend(errors.map(|number| pages::format_error(number, 2).into()));
+            cells.extend(errors.map(|number| pages::format_error(number, 1).into()));
             cells.extend([one.hit5, one.hit10, one.hit20].map(|number| format_percentage(number, 1).into()));
-            cells.push(pages::format_error(one.weighted_mape, 2).into());
-            cells.push(pages::format_signed_error(one.bias, 2).into());
+            cells.push(pages::format_error(one.weighted_mape, 1).into());
+            cells.push(pages::format_signed_error(one.bias, 1).into());
             cells.extend(match &one.interval {
                 None => [UNKNOWN.into(), UNKNOWN.into(), UNKNOWN.into()],
                 Some(interval) => [
@@ -331,7 +331,7 @@ fn curve_table(points: &[Point]) -> String {
     let columns: Vec<Column> = [text_column("our MAPE %")].into_iter().chain(points.iter().map(of_share)).collect();
     let mut table = Table::new(columns);
     for operator in points.iter().flat_map(|point| point.mape.keys()).collect::<std::collections::BTreeSet<_>>() {
-        let mape = |point: &Point| or_unknown(point.mape.get(operator), |mape| format_percentage(*mape, 2));
+        let mape = |point: &Point| or_unknown(point.mape.get(operator), |mape| format_percentage(*mape, 1));
         table.add_row([operator.clone()].into_iter().chain(points.iter().map(mape)));
     }
     table.format_for(&stdout_paper())

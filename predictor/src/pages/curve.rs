@@ -1,6 +1,6 @@
 //! Draws curves over threads or a knob: times with intervals, the knee, the scaling law and the measurements.
 
-use super::{escape, styled_page, wider_note};
+use super::{emphasize_start, escape, styled_page, wider_note};
 use crate::knee::{Knee, Point};
 use report::page::chart::{Scale, decades_between, draw_for_windows, round_ticks, svg_start};
 use report::{format_count, format_duration, format_plain, format_range, time_unit};
@@ -25,7 +25,8 @@ const MOST_MARKED: usize = 40;
 pub fn curves_page(operator: &str, device: &str, knees: &[Knee], notes: &[String]) -> String {
     let mut body = format!("<p class=\"soft\">{} on {}</p>{}", escape(operator), escape(device), summary(knees));
     for knee in knees {
-        let _ = write!(body, "<h2>Time over {}</h2><p>{}</p>", escape(&knee.over), escape(&describe_knee(knee)));
+        let _ =
+            write!(body, "<h2>Time over {}</h2><p>{}</p>", escape(&knee.over), emphasize_start(&describe_knee(knee)));
         let curve = draw_for_windows(WIDTH, |width| draw_curve(knee, width));
         let _ = write!(body, "<figure>{curve}</figure>{}", points_table(knee));
     }

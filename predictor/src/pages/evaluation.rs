@@ -26,7 +26,12 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
     if let Some(found) = scored {
         add_network_tables(found, &mut body);
     }
-    add_ranking_table(&evaluation.ranking, &mut body);
+    // The order of schedules answers the question of the page only under the protocol that scores it.
+    let is_of_order = Protocol::from_name(&evaluation.protocol) == Some(Protocol::P5);
+    if is_of_order {
+        add_ranking_table(&evaluation.ranking, &mut body);
+    }
+    body += &draw_charts(evaluation);
     if !evaluation.learners.is_empty() {
         let title = if evaluation.end_to_end.is_some() { "Errors of single operators" } else { "Errors" };
         let explained = explain_errors(have_intervals(evaluation.learners.values()));
@@ -35,13 +40,15 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
     if let Some(found) = not_scored {
         add_network_tables(found, &mut body);
     }
-    body += &draw_charts(evaluation);
     let shown = shown_learner(evaluation).map_or("", |(name, _)| name.as_str());
     // With a single operator, its row would repeat that of the learner.
     if evaluation.operators.len() > 1 {
         add_group_tables(("By operator", "operator"), &evaluation.operators, shown, &mut body);
     }
     add_group_tables(("By held-out part", "held out"), &evaluation.held_out, shown, &mut body);
+    if !is_of_order {
+        add_ranking_table(&evaluation.ranking, &mut body);
+    }
     if !evaluation.curve.is_empty() {
         curve_of_learning(&evaluation.curve, &mut body);
     }
@@ -161,9 +168,9 @@ fn fold(summary: &str, table: &str) -> String {
 /// A column of the error tables: title, value, number of decimals, whether a smaller value is better.
 type ErrorColumn = (&'static str, fn(&Metrics) -> f64, usize, bool);
 
-const MEDIAN_COLUMN: ErrorColumn = ("median %", |one| one.median, 2, true);
+const MEDIAN_COLUMN: ErrorColumn = ("median %", |one| one.median, 1, true);
 const REST_COLUMNS: [ErrorColumn; 3] =
-    [("p90 %", |one| one.p90, 2, true), ("hit@5 %", |one| one.hit5, 1, false), ("hit@10 %", |one| one.hit10, 1, false)];
+    [("p90 %", |one| one.p90, 1, true), ("hit@5 %", |one| one.hit5, 1, false), ("hit@10 %", |one| one.hit10, 1, false)];
 
 /// Returns the titles of the columns that narrow windows do not show, of which the first ones are given.
 fn rest_titles(columns: &[ErrorColumn], has_intervals: bool) -> Vec<&'static str> {
@@ -222,7 +229,7 @@ fn groups_table(what: &str, groups: &Groups, shown: &str) -> String {
     for (group, learners, one) in of_shown() {
         let best = BestValues { learners };
         let other = best_other(learners, shown).map_or(UNKNOWN.to_owned(), |(learner, other)| {
-            let text = format!("{} {}", escape(&learner_label(learner)), format_error(other.mape, 2));
+            let text = format!("{} {}", escape(&learner_label(learner)), format_error(other.mape, 1));
             match is_equal_error(one.mape, other.mape) {
                 true => format!("{text} (equal)"),
                 false if other.mape < one.mape => format!("<b>{text}</b>"),
@@ -283,7 +290,7 @@ impl BestValues<'_> {
 
     fn mape_cell(&self, one: &Metrics) -> String {
         let is_best = self.is_best(one, |one| one.mape, true);
-        value_cell(&format_error(one.mape, 2), format_error_interval(one, "\u{a0}").as_deref(), is_best)
+        value_cell(&format_error(one.mape, 1), format_error_interval(one, "\u{a0}").as_deref(), is_best)
     }
 
     fn cell(&self, one: &Metrics, (_, of, decimals, is_less): ErrorColumn, class: &str) -> String {
@@ -294,7 +301,7 @@ impl BestValues<'_> {
 
     fn rest_cells(&self, one: &Metrics, columns: &[ErrorColumn], has_intervals: bool) -> String {
         let mut text: String = columns.iter().map(|column| self.cell(one, *column, " class=\"rest\"")).collect();
-        let _ = write!(text, "<td class=\"rest\">{}<td class=\"rest\">{}", format_signed_error(one.bias, 2), one.rows);
+        let _ = write!(text, "<td class=\"rest\">{}<td class=\"rest\">{}", format_signed_error(one.bias, 1), one.rows);
         text += &match &one.interval {
             Some(interval) => {
                 let (coverage, is_bad) = format_coverage(one);
@@ -324,7 +331,7 @@ fn curve_of_learning(points: &[Point], body: &mut String) {
     for operator in points.iter().flat_map(|point| point.mape.keys()).collect::<BTreeSet<_>>() {
         let _ = write!(body, "<tr><td>{}", break_name(operator));
         for point in points {
-            let mape = or_unknown(point.mape.get(operator), |mape| format_percentage(*mape, 2));
+            let mape = or_unknown(point.mape.get(operator), |mape| format_percentage(*mape, 1));
             let _ = write!(body, "<td>{mape}");
         }
     }

@@ -61,11 +61,12 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
         false => ("the", format!("Error of {}", escape(&learner_label(name)))),
     };
     let explained = "Bar: mean absolute error (MAPE); whisker: its 95 % interval; dot: median error.";
-    let shown: Vec<(&str, &Metrics)> = evaluation
+    let mut shown: Vec<(&str, &Metrics)> = evaluation
         .operators
         .iter()
         .filter_map(|(operator, learners)| Some((operator.as_str(), learners.get(name)?)))
         .collect();
+    shown.sort_by(|one, two| two.1.mape.total_cmp(&one.1.mape));
     if !shown.is_empty() {
         let bars: Vec<Bar> = shown.iter().map(|(name, one)| Bar::error_bar(name, one)).collect();
         let width = if has_scatter { BARS_IN_ROW } else { BARS_ALONE };
@@ -115,7 +116,7 @@ struct Bar {
 
 impl Bar {
     fn error_bar(name: &str, one: &Metrics) -> Bar {
-        let says = format!("{}, median {}", format_error(one.mape, 2), format_error(one.median, 2));
+        let says = format!("{} %, median {} %", format_error(one.mape, 1), format_error(one.median, 1));
         let (range, middle) = (Some(one.mape_interval).filter(|_| one.rows >= MIN_ROWS), Some(one.median));
         Bar { name: name.to_owned(), value: one.mape, range, middle, says, is_bad: false }
     }

@@ -63,7 +63,7 @@ pub(super) const MIN_COVERAGE: f64 = 85.0;
 
 /// Formats the 95 % interval of a mean error for terminal and page; few rows, or rows with one error, have none.
 pub fn format_error_interval(one: &Metrics, space: &str) -> Option<String> {
-    interval_text(one.mape_interval, one.rows, 2, space)
+    interval_text(one.mape_interval, one.rows, 1, space)
 }
 
 /// Formats the 95 % interval of the mean error of whole networks for terminal and page; few networks have none.
@@ -122,15 +122,15 @@ pub fn describe_repeats(evaluation: &Evaluation) -> Vec<String> {
             "{} candidates (operator, schedule, threads and device) were measured at least twice: the medians of \
              their measurements deviate by {} % from the candidate's time on average, 90 % of them by at most {} %",
             repeats.candidates,
-            format_percentage(repeats.mape, 2),
-            format_percentage(repeats.p90, 2)
+            format_percentage(repeats.mape, 1),
+            format_percentage(repeats.p90, 1)
         )
     });
     let spread = evaluation.mean_cv.map(|spread| {
         format!(
             "Single runs within a measurement scatter by {} % (mean coefficient of variation); a measurement is the \
              median of its runs",
-            format_percentage(spread, 2)
+            format_percentage(spread, 1)
         )
     });
     repeats.into_iter().chain(spread).collect()

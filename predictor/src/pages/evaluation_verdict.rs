@@ -33,8 +33,8 @@ pub(super) fn describe_verdict(evaluation: &Evaluation) -> String {
         text,
         "<p><b>{whose}{of_what} deviate by {} % in the median and by {} % on average</b> (MAPE{interval}), over {}.</p>\
          <p>In use: {}{}</p>",
-        format_error(shown.median, 2),
-        format_error(shown.mape, 2),
+        format_error(shown.median, 1),
+        format_error(shown.mape, 1),
         format_count(shown.rows, "held-out row"),
         describe_use(shown),
         describe_outliers(evaluation, name, shown)
@@ -79,7 +79,7 @@ fn learner_html(name: &str) -> String {
 fn describe_use(shown: &Metrics) -> String {
     let most = match shown.p90 > MAX_ERROR {
         true => String::new(),
-        false => format!("; 90 are within {} %", format_error(shown.p90, 2)),
+        false => format!("; 90 are within {} %", format_error(shown.p90, 1)),
     };
     let mut text = format!(
         "of 100 such predictions, {:.0} are within 5 %, {:.0} within 10 % and {:.0} within 20 % of the measured \
@@ -278,15 +278,15 @@ fn compare_learners(evaluation: &Evaluation, name: &str, shown: &Metrics) -> Str
         Some((learner, one)) => format!(
             " the mean error of {} is smaller, {} % instead of {} % (rank {} of {count})",
             learner_html(learner),
-            format_error(one.mape, 2),
-            format_error(shown.mape, 2),
+            format_error(one.mape, 1),
+            format_error(shown.mape, 1),
             better.len() + 1
         ),
     };
     let mut exceptions = Vec::new();
     let smallest = others().min_by(|one, two| one.1.median.total_cmp(&two.1.median));
     if let Some((learner, one)) = smallest.filter(|(_, one)| one.median < shown.median) {
-        exceptions.push(format!("median error ({} {} %)", learner_html(learner), format_error(one.median, 2)));
+        exceptions.push(format!("median error ({} {} %)", learner_html(learner), format_error(one.median, 1)));
     }
     let hits: [Hit; 2] = [("hit@5", |one| one.hit5), ("hit@10", |one| one.hit10)];
     for (measure, of) in hits {
@@ -318,8 +318,8 @@ fn describe_few_large(learner: &str, one: &Metrics) -> String {
     format!(
         " The mean error of {}, {} %, is that of a few rows; its median error is {} %.",
         learner_html(learner),
-        format_error(one.mape, 2),
-        format_error(one.median, 2)
+        format_error(one.mape, 1),
+        format_error(one.median, 1)
     )
 }
 
@@ -363,7 +363,7 @@ fn compare_operators(evaluation: &Evaluation, name: &str) -> String {
 
 /// Returns whether two errors in percent are shown as the same number.
 pub(super) fn is_equal_error(one: f64, other: f64) -> bool {
-    one == other || format_error(one, 2) == format_error(other, 2)
+    one == other || format_error(one, 1) == format_error(other, 1)
 }
 
 #[cfg(test)]
@@ -412,7 +412,7 @@ pub(super) mod tests {
             "{text}"
         );
         assert!(text.contains("exception is dense: 7.0 %, but 5.0 % by <i>linear</i>"), "{text}");
-        assert!(text.contains("error of <i>linear</i> is smaller, 8.00 % instead of 9.00 % (rank 2 of 2)"), "{text}");
+        assert!(text.contains("error of <i>linear</i> is smaller, 8.0 % instead of 9.0 % (rank 2 of 2)"), "{text}");
     }
 
     #[test]
@@ -445,7 +445,7 @@ pub(super) mod tests {
         let text = describe_outliers(&found, "ours", &Metrics { mape: 20.0, rows: 18, ..with(20.0, 2.0, 30.0) });
         assert!(text.starts_with(" conv2d causes 75 % of the mean error, with 9 rows of 18; the median"), "{text}");
         assert_eq!(outliers(&with(20.0, 9.0, 30.0)), "");
-        assert!(describe_use(&with(30.0, 9.0, 90.0)).contains("time; 90 are within 90.00 %."));
+        assert!(describe_use(&with(30.0, 9.0, 90.0)).contains("time; 90 are within 90.0 %."));
         assert!(!describe_use(&with(1e6, 9.0, 1e6)).contains("9999"), "an error that is not shown limits nothing");
     }
 

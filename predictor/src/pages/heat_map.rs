@@ -1,7 +1,7 @@
 //! Draws correlations as heat maps, one for each measure and part of the rows, with a row per distinct feature and a
 //! column per operator and device.
 
-use super::swarm::name_with_meaning;
+use super::meanings::{name_cell, name_with_meaning};
 use super::{break_name, escape, styled_page, value_with_interval, wider_note};
 use crate::correlate::{ALIKE, Correlation, Part, transform_correlation, transformed_error};
 use report::UNKNOWN;
@@ -95,7 +95,7 @@ pub fn heat_map(found: &[Correlation]) -> String {
         count_rows(found),
         escape(&devices.iter().copied().collect::<Vec<_>>().join(", ")),
         100.0 * MOSTLY,
-        super::swarm::explain_names()
+        super::meanings::explain_names()
     );
     body += &draw_tabs(&groups, &rows, &cells);
     body += &alike_table(&rows);
@@ -199,7 +199,7 @@ fn strongest_table(sorted: &[&Correlation], features: usize) -> String {
             "<tr><td>{}</td><td class=\"text\">{}</td><td>{}</td><td class=\"rest\">{}</td>\
              <td class=\"rest\">{}</td><td class=\"rest\">{}</td><td class=\"rest\">{}</td></tr>",
             break_name(&format!("{}{device}", one.operator)),
-            break_name(&one.feature),
+            name_cell(&one.feature),
             value_with_interval(
                 &format!("<b>{}</b>", round_to(one.spearman, 2)),
                 Some(&format_interval(spearman_interval(one)))

@@ -11,7 +11,7 @@ use crate::planning::network::{Alternative, cores_of_calls};
 use models::stages::Group;
 use report::page::chart::{Scale, draw_for_windows, format_tick, round_ticks, svg_start};
 use report::{
-    UNKNOWN, format_count, format_duration, format_number, format_percent, format_range, format_signed_percentage,
+    UNKNOWN, format_count, format_duration, format_percent, format_range, format_signed_percentage, format_size,
 };
 use samples::text::read_bounded;
 use serde::Deserialize;
@@ -127,7 +127,7 @@ pub fn plan_page(planned: &NetworkPlan, facts: &PlanFacts, measured: Option<&Mea
     );
     body.push_str(&stages_table(planned, &numbers));
     body.push_str(&alternatives_table(planned));
-    styled_page("Execution plan", &body)
+    styled_page(&format!("Execution plan of {}", planned.model), &body)
 }
 
 fn planned_lanes(planned: &NetworkPlan, numbers: &[usize]) -> Vec<ShownLanes> {
@@ -334,7 +334,7 @@ fn alternatives_table(planned: &NetworkPlan) -> String {
             format!("{gain:.2}×"),
             share_cell(one, &cores_of, plan_ns),
             one.calls.len().to_string(),
-            format!("{} KB", format_number(one.bytes / 1e3)),
+            format_size(one.bytes as u64),
         ];
         text.extend(cells.map(|cell| format!("<td class=\"rest\">{cell}</td>")));
         text.push_str("</tr>");

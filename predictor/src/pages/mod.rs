@@ -8,6 +8,7 @@ mod evaluation_ranking;
 mod evaluation_verdict;
 mod heat_map;
 mod lanes;
+mod meanings;
 mod placement;
 mod plan_times;
 mod slowdowns;
@@ -42,6 +43,12 @@ fn keep_units(body: &str) -> String {
 fn value_with_interval(value: &str, interval: Option<&str>) -> String {
     let interval = interval.map_or(String::new(), |text| format!(" <span class=\"soft under\">({text})</span>"));
     format!("{value}{interval}")
+}
+
+/// Emphasises a sentence up to its first parenthesis.
+fn emphasize_start(sentence: &str) -> String {
+    let (start, rest) = sentence.split_at(sentence.find(" (").unwrap_or(sentence.len()));
+    format!("<b>{}</b>{}", escape(start), escape(rest))
 }
 
 fn styled_page(title: &str, body: &str) -> String {

@@ -1,6 +1,6 @@
 //! HTML page of a placement: when each device runs which operator, and what each operator costs on every device.
 
-use super::{break_name, escape, styled_page, wider_note};
+use super::{break_name, emphasize_start, escape, styled_page, wider_note};
 use crate::planning::tables::TimesTable;
 use planners::placement::{Instance, Placement};
 use report::page::chart::{Scale, draw_for_windows, draw_ticks, format_tick, label_width, round_ticks, svg_start};
@@ -18,11 +18,11 @@ pub fn placement_page(
 ) -> String {
     let chart = DeviceLanes { table, instance, found };
     let mut body = format!(
-        "<p class=\"soft\">{} of {} on {}</p><p><b>{}.</b></p><ul class=\"facts\">",
+        "<p class=\"soft\">{} of {} on {}</p><p>{}.</p><ul class=\"facts\">",
         format_count(table.operators.len(), "operator"),
         escape(subject),
         format_count(table.devices.len(), "device"),
-        notes.first().map_or(String::new(), |note| escape(note))
+        notes.first().map_or(String::new(), |note| emphasize_start(note))
     );
     notes.iter().skip(1).for_each(|note| body += &format!("<li>{}</li>", escape(note)));
     let _ = write!(
@@ -36,7 +36,7 @@ pub fn placement_page(
         }
     );
     body += &chart.costs_table();
-    styled_page("Operators on devices", &body)
+    styled_page("Placement of operators on devices", &body)
 }
 
 /// Describes a placement for terminal and page: makespan with and without other devices, energy, stability, distance
@@ -336,55 +336,65 @@ impl DeviceLanes<'_> {
         picture
     }
 
-    /// Returns a table of operators. Devices have numbers, so that their columns are narrow.
+    /// Returns a table of the operators on their devices, and a folded table of all devices.
     fn costs_table(&self) -> String {
-        let named = self
-            .table
-            .devices
-            .iter()
-            .enumerate()
-            .map(|(place, name)| format!("<dt>{}</dt><dd>{}</dd>", place + 1, escape(name)));
         let mut text = format!(
-            "<h2>Operators</h2><p class=\"soft\">Devices:</p><dl class=\"named\">{}</dl><p class=\"soft\">Time: of the \
-             operator alone on its device{}. Cheapest move: to the device with the smallest change of {}, if all other \
-             operators stay.</p>\
-             <div class=\"wide\"><table class=\"answers figures\"><tr><th>operator</th><th>device</th><th>start</th>\
-             <th>time</th><th>cheapest move</th>",
-            named.collect::<String>(),
+            "<h2>Operators</h2><p class=\"soft\">Time: of the operator alone on its device{}. Cheapest move: to the \
+             device with the smallest change of {}, if all other operators stay.</p>\
+             <div class=\"wide\"><table class=\"answers figures\"><tr><th>operator</th><th class=\"text two\">device\
+             </th><th>time</th><th class=\"two\">cheapest move</th><th class=\"rest\">start</th></tr>",
             self.describe_bounds(),
             self.describe_costs()
         );
-        // With two devices, the only move of an operator is the cheapest.
-        let has_moves = self.table.devices.len() > 2;
-        let titles: &[&str] = if has_moves { &["time on", "moved to"] } else { &["time on"] };
-        for title in titles {
-            (1..=self.table.devices.len()).for_each(|number| {
-                let _ = write!(text, "<th class=\"rest\">{title} {number}</th>");
-            });
-        }
-        text.push_str("</tr>");
         for (operator, name) in self.table.operators.iter().enumerate() {
             let device = self.found.devices[operator];
             let _ = write!(
                 text,
-                "<tr><td>{}</td><td>{}</td><td>{}</td><td><b>{}</b></td><td>{}</td>",
+                "<tr><td>{}</td><td class=\"text two\">{}</td><td><b>{}</b></td><td class=\"two\">{}</td><td \
+                 class=\"rest\">{}</td></tr>",
                 break_name(name),
-                device + 1,
-                format_tick(self.start_ns(operator)),
+                escape(&self.table.devices[device]),
                 describe_time(self.table, operator, device),
-                self.cheapest_move(operator)
+                self.cheapest_move(operator),
+                format_tick(self.start_ns(operator)),
             );
-            for place in 0..self.table.devices.len() {
-                let _ = write!(text, "<td class=\"rest\">{}</td>", describe_time(self.table, operator, place));
-            }
-            for place in (0..self.table.devices.len()).filter(|_| has_moves) {
-                let _ = write!(text, "<td class=\"rest\">{}</td>", describe_move(self.found, operator, place));
+        }
+        format!("{text}</table></div>{}{}", wider_note(&["the start"]), self.devices_table())
+    }
+
+    /// Returns a folded table with the times and moves of each operator on all devices; empty for a single device.
+    /// Devices have numbers, so that their columns are narrow.
+    fn devices_table(&self) -> String {
+        let devices = &self.table.devices;
+        if devices.len() < 2 {
+            return String::new();
+        }
+        let numbered = |(place, name): (usize, &String)| format!("<dt>{}</dt><dd>{}</dd>", place + 1, escape(name));
+        let mut text = format!(
+            "<details><summary>Times and moves on all devices</summary><p class=\"soft\">Bold: the device of the \
+             operator. Below each time: the change of {} if only this operator moves there.</p><dl class=\"named\">{}</dl>\
+             <div class=\"wide\"><table class=\"answers figures\"><tr><th>operator</th>",
+            self.describe_costs(),
+            devices.iter().enumerate().map(numbered).collect::<String>()
+        );
+        (1..=devices.len()).for_each(|number| {
+            let _ = write!(text, "<th>on {number}</th>");
+        });
+        text.push_str("</tr>");
+        for (operator, name) in self.table.operators.iter().enumerate() {
+            let _ = write!(text, "<tr><td>{}</td>", break_name(name));
+            for place in 0..devices.len() {
+                let time = describe_time(self.table, operator, place);
+                let _ = match place == self.found.devices[operator] {
+                    true => write!(text, "<td><b>{time}</b></td>"),
+                    false => {
+                        write!(text, "<td>{time}<br><small>{}</small></td>", describe_move(self.found, operator, place))
+                    }
+                };
             }
             text.push_str("</tr>");
         }
-        let hidden: &[&str] =
-            if has_moves { &["the times on all devices", "all moves"] } else { &["the times on all devices"] };
-        format!("{text}</table></div>{}", wider_note(hidden))
+        text + "</table></div></details>"
     }
 
     /// Describes the move of an operator to another device that costs least.
@@ -393,7 +403,7 @@ impl DeviceLanes<'_> {
         let others = (0..self.table.devices.len()).filter(|device| *device != own);
         let cheapest = others.min_by(|one, two| moves_ns[*one].total_cmp(&moves_ns[*two]));
         cheapest.map_or(UNKNOWN.to_owned(), |device| {
-            format!("{} on {}", describe_move(self.found, operator, device), device + 1)
+            format!("{} on {}", describe_move(self.found, operator, device), escape(&self.table.devices[device]))
         })
     }
 

@@ -9,6 +9,8 @@ use samples::statistics::quantile;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+/// Smallest slowdown with the full colour, so that slowdowns within the noise stay pale.
+const LEAST_SCALE: f64 = 1.25;
 /// Maximum number of operators in the table of pairs.
 const MOST: usize = 60;
 
@@ -25,7 +27,7 @@ fn rules_table(scores: &Scores, machine: &Machine) -> String {
          <div class=\"wide\"><table class=\"rules\"><tr><th>rule</th><th>MAPE</th><th>median</th><th>90th \
          percentile</th></tr>"
         .to_owned();
-    let percent = |value: f64| format!("{value:.2}\u{a0}%");
+    let percent = |value: f64| format!("{value:.1}\u{a0}%");
     let mut add_row = |rules: &str, predicts: &str, one: &Score| {
         let _ = write!(
             text,
@@ -69,7 +71,7 @@ fn headline(coruns: &CoRuns, scores: &Scores) -> String {
     };
     let best = scores.rules.iter().min_by(|one, two| one.mape.total_cmp(&two.mape));
     let best = best.map_or(String::new(), |best| {
-        format!(" The rule with the smallest error is <b>{}</b>: MAPE {:.2} %.", escape(best.rule), best.mape)
+        format!(" The rule with the smallest error is <b>{}</b>: MAPE {:.1} %.", escape(best.rule), best.mape)
     });
     format!(
         "<p><b>An operator that runs concurrently with others takes {:.2} times as long as in isolation</b> on the \
@@ -102,7 +104,7 @@ fn pairs_table(coruns: &CoRuns) -> String {
     let count = coruns.operators.len().min(MOST);
     let shown = |(own, other): &(usize, usize)| *own < count && *other < count;
     let seen = cells.iter().filter(|(pair, _)| shown(pair)).flat_map(|(_, seen)| seen);
-    let most = seen.map(|one| one.slowdown).fold(1.0, f64::max);
+    let most = seen.map(|one| one.slowdown).fold(LEAST_SCALE, f64::max);
     let left_out = match coruns.operators.len() - count {
         0 => String::new(),
         more => format!(" {} not shown.", format_count(more, "further operator")),
@@ -170,9 +172,12 @@ fn profiles_table(coruns: &CoRuns) -> String {
     if coruns.partners.is_empty() || coruns.operators.iter().all(|one| one.demand.profile.is_none()) {
         return String::new();
     }
-    let mut text = "<h2>With synthetic partners</h2><div class=\"wide\"><table class=\"answers figures\">\
+    let mut text =
+        "<h2>With synthetic partners</h2><p class=\"soft\">Time next to a partner over the isolated time: of the \
+        operator, and of the partner. The partners compute, access a buffer of the given size, or use the memory \
+        bandwidth. 1.00×: no interference.</p><div class=\"wide\"><table class=\"answers figures\">\
         <tr><th>operator</th>"
-        .to_owned();
+            .to_owned();
     let names: Vec<String> =
         coruns.partners.iter().map(|name| escape(name.trim_start_matches("synthetic ")).to_string()).collect();
     for (verb, class) in [("slowed down by", ""), ("slows down", " class=\"rest\"")] {

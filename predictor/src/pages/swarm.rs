@@ -1,5 +1,6 @@
 //! Swarm chart: each prediction is a dot, placed by the factor on its time, coloured by the value of the feature.
 
+use super::meanings::{explain_names, name_cell, name_with_meaning};
 use super::{break_name, escape, styled_page, value_with_interval, wider_note};
 use crate::explain::{FeatureSummary, MAX_SUMMARY_ROWS, Summary};
 use report::format_count;
@@ -9,6 +10,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 const MOST: usize = 16;
+/// Number of operators whose charts are unfolded at first.
+const OPEN: usize = 2;
 /// Width of the axis of factors.
 const AXIS: f64 = 610.0;
 const RIGHT: f64 = 150.0;
@@ -28,20 +31,21 @@ const TICK: f64 = 52.0;
 /// Returns a page of the effects of features, given the predictor and the data that they are from.
 pub fn swarm_page(summaries: &[Summary], source: &str) -> String {
     let source = format!("<p class=\"soft\">{}</p>", escape(source));
-    let mut body = source + &headline(summaries) + &summary_table(summaries);
+    let mut body = source + &headline(summaries) + &overall_table(summaries) + &summary_table(summaries);
     body += "<h2>Effect of each feature in each row</h2><p class=\"soft\">Each dot is a measured row. Its position is \
         the factor on the time that the feature contributes (Shapley value), relative to the average training row; its \
         colour is the value of the feature, from <b style=\"color:var(--down)\">low</b> to <b \
         style=\"color:var(--up)\">high</b>. Grey: the feature is missing in the row. Triangle at the edge: beyond the \
         axis, which is stretched near a factor of 1. Training rows also occur with less known of their schedule, so \
         all shown factors of a feature may be above 1, or all below.</p>";
-    body += &explain_names();
+    body += explain_names();
     for (place, summary) in summaries.iter().enumerate() {
         let shown = &summary.features[..MOST.min(summary.features.len())];
         let _ = write!(
             body,
-            "<h2 id=\"o{place}\">{}</h2><p class=\"soft\">{}; the {} features with the largest effect, with their \
-             mean size</p><figure>{}</figure>",
+            "<details{}><summary><h3>{}</h3> <span>{}; the {} features with the largest effect, with their mean \
+             size</span></summary><figure id=\"o{place}\">{}</figure></details>",
+            if place < OPEN { " open" } else { "" },
             escape(&summary.operator),
             format_count(summary.rows, "row"),
             shown.len(),
@@ -51,9 +55,8 @@ pub fn swarm_page(summaries: &[Summary], source: &str) -> String {
     styled_page("Effect of features on times", &body)
 }
 
-/// States the features with the largest mean effect over all rows, and the largest effect in a single operator.
-fn headline(summaries: &[Summary]) -> String {
-    const NEXT: usize = 2;
+/// Returns the features with the geometric mean of their effects over all rows, the largest first.
+fn overall_effects(summaries: &[Summary]) -> Vec<(&str, f64)> {
     let rows: usize = summaries.iter().map(|summary| summary.rows).sum();
     let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
     for summary in summaries {
@@ -61,14 +64,51 @@ fn headline(summaries: &[Summary]) -> String {
             *sums.entry(&one.feature).or_default() += one.typical.ln() * summary.rows as f64;
         }
     }
-    let mut sorted: Vec<(&str, f64)> = sums.into_iter().collect();
+    let mut sorted: Vec<(&str, f64)> =
+        sums.into_iter().map(|(name, sum)| (name, (sum / rows.max(1) as f64).exp())).collect();
     sorted.sort_by(|one, two| two.1.total_cmp(&one.1));
-    let mean = |sum: f64| format!("{:.3}", (sum / rows.max(1) as f64).exp());
-    let [(first, sum), others @ ..] = &sorted[..] else {
+    sorted
+}
+
+/// Returns the features with the largest effects over all operators, with bars; empty for a single operator.
+fn overall_table(summaries: &[Summary]) -> String {
+    const ROWS: usize = 10;
+    let sorted = overall_effects(summaries);
+    let Some((_, largest)) = sorted.first().filter(|_| summaries.len() > 1) else { return String::new() };
+    let mut text =
+        "<h2>Largest effect over all operators</h2><p class=\"soft\">Mean size: geometric mean over all rows \
+        of the factor by which the feature changes the predicted time, up or down; 1.05 is a change of 5 \
+        %.</p><div class=\"wide\"><table class=\"answers bars\"><tr><th>feature</th><th class=\"text\">mean \
+        size</th><th class=\"rest text\">operators on which it has the largest effect</th></tr>"
+            .to_owned();
+    for (name, factor) in sorted.iter().take(ROWS) {
+        let strongest = summaries
+            .iter()
+            .filter(|summary| summary.features.first().is_some_and(|first| first.varies() && first.feature == *name));
+        let strongest: Vec<String> = strongest.map(|summary| break_name(&summary.operator)).collect();
+        let _ = write!(
+            text,
+            "<tr><td>{}</td><td class=\"text\"><i style=\"--part:{:.3}\"></i> {factor:.3}</td><td class=\"rest \
+             text\">{}</td></tr>",
+            name_cell(name),
+            factor.ln() / largest.ln(),
+            strongest.join(", ")
+        );
+    }
+    format!("{text}</table></div>{}", wider_note(&["the operators on which a feature has the largest effect"]))
+}
+
+/// States the features with the largest mean effect over all rows, and the largest effect in a single operator.
+fn headline(summaries: &[Summary]) -> String {
+    const NEXT: usize = 2;
+    let rows: usize = summaries.iter().map(|summary| summary.rows).sum();
+    let sorted = overall_effects(summaries);
+    let [(first, factor), others @ ..] = &sorted[..] else {
         return "<p>No feature varies in these rows.</p>".to_owned();
     };
+    let others = others.iter().take(NEXT);
     let others: Vec<String> =
-        others.iter().take(NEXT).map(|(name, sum)| format!("{} ({})", name_with_meaning(name), mean(*sum))).collect();
+        others.map(|(name, factor)| format!("{} ({factor:.3})", name_with_meaning(name))).collect();
     let next = if others.is_empty() { String::new() } else { format!("; next: {}", others.join(", ")) };
     let of_operators = summaries.iter().filter_map(|summary| Some((summary, summary.features.first()?)));
     let most = of_operators.filter(|(_, one)| one.varies()).max_by(|one, two| one.1.typical.total_cmp(&two.1.typical));
@@ -84,50 +124,17 @@ fn headline(summaries: &[Summary]) -> String {
         )
     });
     format!(
-        "<p><b>{} changes the predicted times most: by a factor of {} up or down on average</b> over {} of {} (at \
+        "<p><b>{} changes the predicted times most: by a factor of {factor:.3} up or down on average</b> over {} of {} (at \
          most {MAX_SUMMARY_ROWS} of each){next}.</p>{most}",
         name_with_meaning(first),
-        mean(*sum),
         format_count(rows, "row"),
         format_count(summaries.len(), "operator")
     )
 }
 
-/// Names of common features, and their meanings.
-const MEANINGS: &[(&str, &str)] = &[
-    ("attainable", "roofline time"),
-    ("ridge", "arithmetic time over memory time"),
-    ("code.bytes", "size of the machine code"),
-    ("code.estimated", "time of the instructions by their cycles"),
-    ("code.estimated_of_attainable", "time of the instructions by their cycles over the roofline time"),
-    ("code.code_cycles", "estimated cycles of the instructions, relative to the work"),
-    ("code.code_gathers", "values loaded from scattered addresses, relative to the work"),
-    ("code.code_loads", "load instructions, relative to the work"),
-    ("code.code_instructions", "instructions, relative to the work"),
-];
-
-/// Returns the name of a feature, with its meaning if it is one of the common ones.
-pub(super) fn name_with_meaning(name: &str) -> String {
-    match MEANINGS.iter().find(|(known, _)| *known == name) {
-        Some((_, meaning)) => format!("{} [{meaning}]", break_name(name)),
-        None => break_name(name),
-    }
-}
-
 fn describe_range(one: &FeatureSummary) -> String {
     let (low, high) = one.factor_range();
     format!("{low:.3}\u{a0}…\u{a0}{high:.3}")
-}
-
-/// Explains the names of features.
-pub(super) fn explain_names() -> String {
-    let named = MEANINGS.iter().map(|(name, meaning)| format!("<b>{name}</b>: {meaning}; ")).collect::<String>();
-    format!(
-        "<p class=\"soft\">Names: {named}<b>schedule_known</b>: whether the schedule, its code, or only sizes are \
-         known; <b>code.…</b>: counts in the generated code; <b>nest.…</b>: loop nest of the schedule; <b>knob.…</b>: \
-         setting of the schedule. Times and their ratios are binary logarithms. <code>oppredict features</code> lists \
-         all with units.</p>"
-    )
 }
 
 /// Compares features by their effect, the largest first; features with a single value are last.
@@ -165,7 +172,7 @@ fn summary_table(summaries: &[Summary]) -> String {
             "<tr><td><a href=\"#o{place}\">{}</a></td><td class=\"text\">{}</td><td>{}</td><td>{}</td>\
              <td class=\"rest\">{}</td><td class=\"rest text\">{}</td></tr>",
             break_name(&summary.operator),
-            break_name(&first.feature),
+            name_cell(&first.feature),
             value_with_interval(&format!("<b>{:.3}</b>", first.typical), Some(&describe_range(first))),
             first.effect_of_larger(),
             summary.rows,

@@ -1,0 +1,120 @@
+//! Meanings of features in words, for pages whose readers do not know the names.
+
+use super::{break_name, escape};
+
+const MEANINGS: &[(&str, &str)] = &[
+    ("threads", "number of threads"),
+    ("flops", "number of operations"),
+    ("bytes", "size of all operands"),
+    ("intensity", "operations per byte"),
+    ("rows", "rows of the result"),
+    ("columns", "columns of the result"),
+    ("depth", "products per element of the result"),
+    ("attainable", "roofline time"),
+    ("ridge", "arithmetic time over memory time"),
+    ("row_in_pitch", "largest power of two that divides the distance of input rows in bytes"),
+    ("schedule_known", "whether the schedule, its code, or only sizes are known"),
+    ("code.bytes", "size of the machine code"),
+    ("code.estimated", "time of the instructions by their cycles"),
+    ("code.estimated_of_attainable", "time of the instructions by their cycles over the roofline time"),
+    ("code.code_cycles", "estimated cycles of the instructions, relative to the work"),
+    ("code.code_cycles_without_fmas", "estimated cycles in loops without multiply-adds, relative to the work"),
+    ("code.code_gathers", "values loaded from scattered addresses, relative to the work"),
+    ("code.code_loads", "load instructions, relative to the work"),
+    ("code.code_stores", "store instructions, relative to the work"),
+    ("code.code_instructions", "instructions, relative to the work"),
+    ("code.code_arithmetic", "arithmetic instructions, relative to the work"),
+    ("code.code_integers", "integer instructions, relative to the work"),
+    ("code.code_jumps", "jumps, relative to the work"),
+    ("code.code_lanes", "results of the vector instructions, relative to the work"),
+    ("code.code_loaded_bytes", "bytes that the code loads, relative to the work"),
+    ("code.code_stored_bytes", "bytes that the code stores, relative to the work"),
+    ("code.code_hot_share", "share of the loop with the most cycles"),
+    ("code.code_hot_instructions", "instructions in the loop with the most cycles"),
+    ("code.code_hot_turns", "trip count of the loop with the most cycles"),
+    ("code.code_hot_fmas_in_chain", "longest chain of multiply-adds in the loop with the most cycles"),
+    ("code.store_bytes", "bytes accessed, relative to the work"),
+    ("code.store_lines", "cache lines accessed, relative to the work"),
+    ("code.store_unique_bytes", "distinct bytes accessed, relative to the work"),
+    ("code.store_unique_lines", "distinct cache lines accessed, relative to the work"),
+    ("code.store_main_vectorized", "trip count of the vectorised loops"),
+    ("code.store_main_unrolled", "trip count of the unrolled loops"),
+    ("code.store_main_parallel", "trip count of the parallel loops"),
+    ("nest.accumulators", "sums held in registers"),
+    ("nest.lanes_used", "used share of the vector lanes"),
+    ("nest.rows_used", "share of the rows of all tiles that is no padding"),
+    ("nest.columns_used", "share of the columns of all tiles that is no padding"),
+    ("nest.channels_used", "share of the channels of all tiles that is no padding"),
+    ("nest.chunks", "number of parallel chunks"),
+    ("nest.chunks_shared", "balance of the chunks among the threads"),
+    ("nest.flops_per_chunk", "operations per parallel chunk"),
+    ("nest.bytes_per_chunk", "bytes per parallel chunk"),
+    ("nest.tiles", "number of tiles"),
+    ("nest.weight_tile_of_near", "size of a tile's weights over that of the first-level cache"),
+    ("nest.weight_tile_of_cache", "size of a tile's weights over that of the cache"),
+    ("nest.input_tile_of_near", "size of a tile's input over that of the first-level cache"),
+    ("nest.input_tile_of_cache", "size of a tile's input over that of the cache"),
+];
+
+/// Kinds of instructions in the names of shares.
+const KINDS: &[(&str, &str)] = &[
+    ("fma", "multiply-adds"),
+    ("wide", "instructions on vectors of 64 bytes"),
+    ("arithmetic", "arithmetic instructions"),
+    ("shuffle", "shuffles"),
+    ("load", "loads"),
+    ("store", "stores"),
+    ("spill", "spills of registers"),
+    ("integer", "integer instructions"),
+];
+
+/// Returns the meaning of a feature, if its name is a known one.
+pub(super) fn meaning_of(name: &str) -> Option<String> {
+    if let Some((_, meaning)) = MEANINGS.iter().find(|(known, _)| *known == name) {
+        return Some((*meaning).to_owned());
+    }
+    if let Some(knob) = name.strip_prefix("knob.") {
+        return Some(format!("setting {knob} of the schedule"));
+    }
+    let kind = name.strip_prefix("code.code_hot_")?.strip_suffix("_share")?;
+    let (_, kind) = KINDS.iter().find(|(known, _)| *known == kind)?;
+    Some(format!("share of {kind} in the loop with the most cycles"))
+}
+
+/// Returns the name of a feature in running text, with its meaning if that is known.
+pub(super) fn name_with_meaning(name: &str) -> String {
+    match meaning_of(name) {
+        Some(meaning) => format!("{} [{}]", break_name(name), escape(&meaning)),
+        None => break_name(name),
+    }
+}
+
+/// Returns the name of a feature for a cell of a table, with its meaning in a second line.
+pub(super) fn name_cell(name: &str) -> String {
+    let meaning = meaning_of(name).map_or(String::new(), |meaning| format!("<br><small>{}</small>", escape(&meaning)));
+    format!("{}{meaning}", break_name(name))
+}
+
+/// Explains the groups of names.
+pub(super) fn explain_names() -> &'static str {
+    "<p class=\"soft\">Names: <b>code.…</b>: counts in the generated code, of which <b>code.store_…</b> are those of the \
+     program before it is compiled; <b>nest.…</b>: loop nest of the schedule; <b>knob.…</b>: setting of the schedule. \
+     Sizes, times and their ratios are binary logarithms. <code>oppredict features</code> lists the features of \
+     operators with their units.</p>"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{meaning_of, name_cell};
+
+    #[test]
+    fn names_have_meanings() {
+        let shares = meaning_of("code.code_hot_fma_share");
+        assert_eq!(shares.as_deref(), Some("share of multiply-adds in the loop with the most cycles"));
+        assert_eq!(meaning_of("knob.tile_x").as_deref(), Some("setting tile_x of the schedule"));
+        assert_eq!(meaning_of("code.code_hot_share").as_deref(), Some("share of the loop with the most cycles"));
+        assert_eq!([meaning_of("code.code_hot_share_share"), meaning_of("x")], [None, None]);
+        assert_eq!(name_cell("<x>"), "&lt;x&gt;");
+        assert_eq!(name_cell("code.bytes"), "code.<wbr>bytes<br><small>size of the machine code</small>");
+    }
+}
