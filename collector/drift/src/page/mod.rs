@@ -63,7 +63,11 @@ fn verdict_tiles(drift: &Drift) -> String {
     let tiles = [
         ("slower", "slower".to_owned(), Verdict::Slower),
         ("faster", "faster".to_owned(), Verdict::Faster),
-        ("same", format!("same within {}", format_percent(drift.bounds.threshold)), Verdict::Same),
+        (
+            "same",
+            format!("same within {}", format_percent(drift.bounds.threshold).replace(' ', "\u{a0}")),
+            Verdict::Same,
+        ),
         ("unclear", "no significant change".to_owned(), Verdict::Unclear),
     ];
     let tile = |(class, name, verdict): (&str, String, Verdict)| {

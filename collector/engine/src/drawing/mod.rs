@@ -274,7 +274,7 @@ fn format_legend(cards: &[Card], is_timed: bool) -> String {
         "view" => "view without a copy",
         _ => style,
     };
-    let bars = if is_timed { "time relative to the largest box" } else { "operations relative to the largest box" };
+    let bars = if is_timed { "bar: time" } else { "bar: operations" };
     let keys: String =
         styles.iter().map(|style| format!("<span class=\"key {style}\">{}</span>", name(*style))).collect();
     format!("{keys}<span class=\"bar-key\">{bars}</span>")
@@ -473,7 +473,7 @@ mod tests {
         let page = render_graph(&graph, Fuse::Epilogue, &[], &times).unwrap();
         assert!(page.contains(">1.00 µs · "), "{page}");
         assert!(
-            page.contains("</button>: ") && page.contains(" → f32[1,10]</button>"),
+            page.contains("</button> (") && page.contains(" → f32[1,10]</button>"),
             "the result as in its box: {page}"
         );
         assert!(page.contains(" % of the model; ± 0.8 % on a \\u003chost>"), "{page}");
